@@ -1,0 +1,1 @@
+//! varve-bench: see ARCHITECTURE.md.

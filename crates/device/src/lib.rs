@@ -1,0 +1,1 @@
+//! varve-device: see ARCHITECTURE.md.

@@ -1,0 +1,1 @@
+//! varve-engine: see ARCHITECTURE.md.

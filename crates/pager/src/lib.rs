@@ -1,0 +1,1 @@
+//! varve-pager: see ARCHITECTURE.md.

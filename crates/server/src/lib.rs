@@ -1,0 +1,1 @@
+//! varve-server: see ARCHITECTURE.md.

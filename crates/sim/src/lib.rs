@@ -1,0 +1,1 @@
+//! varve-sim: see ARCHITECTURE.md.

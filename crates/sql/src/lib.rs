@@ -1,0 +1,1 @@
+//! varve-sql: see ARCHITECTURE.md.

@@ -1,0 +1,1 @@
+//! varve: see ARCHITECTURE.md.
