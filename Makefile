@@ -1,0 +1,61 @@
+# The two commands are `make run` and `make test`; the rest are longer searches and measurements.
+
+CARGO ?= cargo
+DATA  ?= varve-data
+LISTEN ?= 127.0.0.1:5433
+
+.PHONY: help run test test-rust test-e2e fmt lint bench fuzz crash clean-data
+
+help:
+	@echo 'make run     build, start a server on ./$(DATA) and say how to connect'
+	@echo 'make test    everything: format, lints, tidy, unit, crash and end-to-end tests (about 15 minutes)'
+	@echo 'make bench   compare with PostgreSQL on this machine (about 45 minutes; ROUNDS=1 SECONDS=5 for a look)'
+	@echo 'make fuzz    throw damaged messages at a server for SECONDS (600)'
+	@echo 'make crash   kill -9 under load, 20 rounds, and a long search through crash images'
+
+# Builds what a user runs; the server prints how to connect, Ctrl-C stops it.
+run:
+	@scripts/setup build
+	$(CARGO) build --release -p varve
+	@echo
+	@echo '  psql -h $(firstword $(subst :, ,$(LISTEN))) -p $(lastword $(subst :, ,$(LISTEN))) -U postgres postgres'
+	@echo
+	exec target/release/varve serve ./$(DATA) --listen $(LISTEN)
+
+test: test-rust test-e2e
+	@echo 'make test: all green'
+
+test-rust: fmt lint
+	$(CARGO) test --workspace
+
+fmt:
+	@scripts/setup test
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# Short slices of the end-to-end tests, on the build that has its assertions on.
+test-e2e:
+	@scripts/setup test
+	$(CARGO) build -p varve
+	e2e/run
+
+bench:
+	@scripts/setup bench
+	$(CARGO) build --release -p varve
+	bench/compare-postgres --rounds $(or $(ROUNDS),5) --seconds $(or $(SECONDS),30)
+
+fuzz:
+	@scripts/setup test
+	$(CARGO) build -p varve
+	e2e/fuzz --seconds $(or $(SECONDS),600)
+
+crash:
+	@scripts/setup test
+	$(CARGO) build --release -p varve
+	VARVE_BIN=target/release/varve e2e/kill9 --rounds $(or $(ROUNDS),20)
+	VARVE_CRASH_IMAGES=$(or $(IMAGES),50000) $(CARGO) test --release -p varve-sim
+
+clean-data:
+	rm -rf ./$(DATA)

@@ -1,0 +1,63 @@
+//! The house rules that no compiler checks, as functions over the tracked files.
+//!
+//! 1. No crate looks upwards: [`layering`] holds the table of who may depend on whom.
+//! 2. A reader can keep a file and a function in mind: [`size`] holds the limits.
+//! 3. Unsafe code is only where [`wording`]'s neighbour [`safety`] names the file.
+//! 4. What is published carries no trace of the machine it was written on: [`wording`].
+//!
+//! Every check takes [`SourceFile`]s and returns sentences, so that a test can hand it bad input. It does not know what any crate does.
+
+pub mod layering;
+pub mod notes;
+pub mod safety;
+pub mod size;
+pub mod wording;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One tracked text file: its path from the root of the repository, with `/`, and its content.
+#[derive(Debug, Clone)]
+pub struct SourceFile {
+    /// Path relative to the root of the repository.
+    pub path: String,
+    /// The whole text.
+    pub text: String,
+}
+
+impl SourceFile {
+    /// A file made up by a test.
+    pub fn new(path: &str, text: &str) -> Self {
+        Self { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    /// Whether rustc compiles this file as part of the workspace.
+    pub fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+}
+
+/// The root of the repository, found from this crate's place in it.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Reads every file git tracks or would track, except binary ones.
+///
+/// # Panics
+/// When git can't list the files: a check that silently sees nothing would pass.
+pub fn tracked_files() -> Vec<SourceFile> {
+    let listing = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git lists the files of the repository");
+    assert!(listing.status.success(), "git ls-files failed: {}", String::from_utf8_lossy(&listing.stderr));
+    let names = String::from_utf8(listing.stdout).expect("file names are UTF-8");
+    names.split('\0').filter(|name| !name.is_empty()).filter_map(read).collect()
+}
+
+fn read(name: &str) -> Option<SourceFile> {
+    let text = std::fs::read_to_string(root().join(name)).ok()?;
+    Some(SourceFile { path: name.to_owned(), text })
+}

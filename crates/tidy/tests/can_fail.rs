@@ -1,0 +1,70 @@
+//! Each rule finds the fault it is for: a check that can't fail proves nothing.
+
+use varve_tidy::{SourceFile, layering, notes, safety, size, wording};
+
+fn one(path: &str, text: &str) -> Vec<SourceFile> {
+    vec![SourceFile::new(path, text)]
+}
+
+fn assert_finds(found: &[String], what: &str) {
+    assert!(found.iter().any(|sentence| sentence.contains(what)), "{what:?} is not in {found:?}");
+}
+
+#[test]
+fn upward_dependency() {
+    let manifest = "[package]\nname = \"varve-pager\"\n[dependencies]\nvarve-engine.workspace = true\n";
+    assert_finds(
+        &layering::check(&one("crates/pager/Cargo.toml", manifest)),
+        "may not depend on varve-engine",
+    );
+}
+
+#[test]
+fn crate_without_a_row() {
+    let manifest = "[package]\nname = \"varve-attic\"\n";
+    assert_finds(&layering::check(&one("crates/attic/Cargo.toml", manifest)), "no row");
+}
+
+#[test]
+fn missing_header_long_file_and_long_function() {
+    assert_finds(&size::check(&one("a.rs", "fn f() {}\n")), "does not open with");
+    let long_file = format!("//! A.\n{}", "// line\n".repeat(size::FILE_LINES_MAX));
+    assert_finds(&size::check(&one("a.rs", &long_file)), "lines, over");
+    let long_function = format!("//! A.\nfn f() {{\n{}}}\n", "    g();\n".repeat(size::FUNCTION_LINES_MAX));
+    assert_finds(&size::check(&one("a.rs", &long_function)), "fn f has");
+}
+
+#[test]
+fn unsafe_in_a_file_that_is_not_named() {
+    let hidden = "//! A.\nfn f() { loop { if true { unsafe { g() } } } }\n";
+    assert_finds(&safety::check(&one("crates/sql/src/a.rs", hidden)), "outside the files");
+    let spoken_of = "//! A.\n// unsafe is only a word here\nconst S: &str = \"unsafe\";\n";
+    assert!(safety::check(&one("crates/sql/src/a.rs", spoken_of)).is_empty());
+}
+
+#[test]
+fn unfinished_work_and_machine_paths() {
+    let unfinished = concat!("// TO", "DO: later\n");
+    assert_finds(&wording::check(&one("a.rs", unfinished)), "unfinished");
+    let path = concat!("cd /wo", "rk/somewhere\n");
+    assert_finds(&wording::check(&one("Makefile", path)), "one machine");
+    let innocent = "x/".to_owned() + concat!("wo", "rk/") + " is relative, and AUTODOC is a word\n";
+    assert!(wording::check(&one("a.rs", &innocent)).is_empty());
+}
+
+#[test]
+fn dependency_from_elsewhere() {
+    let lock = "[[package]]\nsource = \"git+https://example.org/x\"\n";
+    assert_finds(&wording::check(&one("Cargo.lock", lock)), "dependency from");
+}
+
+#[test]
+fn notes_with_a_taken_number_a_bad_name_or_a_wrong_title() {
+    let twice = [
+        SourceFile::new("docs/decisions/0001-a.md", "# 0001: a\n"),
+        SourceFile::new("docs/decisions/0001-b.md", "# 0001: b\n"),
+    ];
+    assert_finds(&notes::check(&twice), "is taken by");
+    assert_finds(&notes::check(&one("docs/decisions/12-a.md", "# 12: a\n")), "is named");
+    assert_finds(&notes::check(&one("docs/decisions/0002-a.md", "# Other\n")), "first line");
+}
