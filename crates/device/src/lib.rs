@@ -1,1 +1,34 @@
-//! varve-device: see ARCHITECTURE.md.
+//! varve-device: everything that touches a medium goes through here.
+//!
+//! One small pair of traits ([`Directory`], [`BlockFile`]) is implemented by real files, by memory,
+//! by an emulated device, by a recorder that makes crash images and by a fault injector, so that
+//! the same engine runs on all of them.
+//!
+//! Invariants
+//! 1. Offsets and lengths are bytes and multiples of [`BlockFile::sector_bytes`]; buffers are
+//!    aligned to it ([`AlignedBuf`] always is). A violation is a programmer's error and asserted.
+//! 2. A write is durable only if it completed before a later successful flush of its file was
+//!    issued, or was written with [`Durability::Now`]. A creation, rename or removal is durable
+//!    only after a later successful [`Directory::sync`].
+//! 3. A failed flush is never followed by a successful one: the file is poisoned for writes.
+//! 4. One descriptor per file for as long as anybody holds it.
+//!
+//! What it does not know: pages, log sequence numbers, keys.
+
+mod accounting;
+mod block;
+mod buf;
+mod capabilities;
+mod error;
+mod latency;
+mod memory;
+mod trace;
+
+pub use accounting::{Accounting, Tally, TallyRow};
+pub use block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, ReadOp, Space, WriteOp};
+pub use buf::AlignedBuf;
+pub use capabilities::Capabilities;
+pub use error::{DeviceError, ErrorKind, Operation, Result};
+pub use latency::{Latencies, LatencySummary, Timed};
+pub use memory::{MemoryDirectory, MemoryImage};
+pub use trace::{IoTrace, TraceEntry};

@@ -1,0 +1,194 @@
+//! Always-on counters: bytes and operations by space x purpose, one set per device.
+//!
+//! Invariants
+//! 1. Counted where the medium is touched (the innermost implementation), so wrappers cannot
+//!    count twice, and an operation that a fault swallowed is not counted.
+//! 2. A count is made after the operation succeeded.
+//! 3. Cost when nothing else is switched on: two relaxed additions and one relaxed load.
+//!
+//! What it does not know: which level or statement asked.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use crate::block::{Purpose, Space};
+use crate::latency::{Latencies, Timed};
+use crate::trace::IoTrace;
+
+#[derive(Default)]
+struct Cell {
+    operations: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Cell {
+    fn add(&self, bytes: u64) {
+        self.operations.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+    fn tally(&self) -> Tally {
+        Tally { operations: self.operations.load(Relaxed), bytes: self.bytes.load(Relaxed) }
+    }
+}
+
+/// Operations and bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Number of operations.
+    pub operations: u64,
+    /// Number of bytes moved.
+    pub bytes: u64,
+}
+
+impl std::ops::Sub for Tally {
+    type Output = Tally;
+    fn sub(self, earlier: Tally) -> Tally {
+        Tally {
+            operations: self.operations.saturating_sub(earlier.operations),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+        }
+    }
+}
+
+impl std::ops::Add for Tally {
+    type Output = Tally;
+    fn add(self, other: Tally) -> Tally {
+        Tally { operations: self.operations + other.operations, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// One line of the account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TallyRow {
+    /// Space of the file.
+    pub space: Space,
+    /// What the operations were for.
+    pub purpose: Purpose,
+    /// Reads.
+    pub read: Tally,
+    /// Writes.
+    pub written: Tally,
+}
+
+const SPACES: usize = Space::ALL.len();
+const PURPOSES: usize = Purpose::ALL.len();
+
+/// The account of one device, with its (switchable) latency histograms and trace.
+#[derive(Default)]
+pub struct Accounting {
+    reads: [[Cell; PURPOSES]; SPACES],
+    writes: [[Cell; PURPOSES]; SPACES],
+    flushes: [AtomicU64; SPACES],
+    punched: [Cell; SPACES],
+    timing: AtomicBool,
+    latencies: Latencies,
+    trace: IoTrace,
+}
+
+impl Accounting {
+    /// An empty account.
+    pub fn new() -> Accounting {
+        Accounting::default()
+    }
+
+    /// Switches latency histograms and the trace on or off. The trace keeps at most
+    /// `trace_entries_max` entries (0 = no trace).
+    pub fn observe(&self, latency: bool, trace_entries_max: usize) {
+        self.latencies.switch(latency);
+        self.trace.switch(trace_entries_max);
+        self.timing.store(latency || trace_entries_max > 0, Relaxed);
+    }
+
+    /// Latency histograms.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
+    /// Trace of single operations.
+    pub fn trace(&self) -> &IoTrace {
+        &self.trace
+    }
+
+    /// Sum of reads for one space and purpose.
+    pub fn read(&self, space: Space, purpose: Purpose) -> Tally {
+        self.reads[space as usize][purpose as usize].tally()
+    }
+
+    /// Sum of writes for one space and purpose.
+    pub fn written(&self, space: Space, purpose: Purpose) -> Tally {
+        self.writes[space as usize][purpose as usize].tally()
+    }
+
+    /// Flushes of files of a space.
+    pub fn flush_count(&self, space: Space) -> u64 {
+        self.flushes[space as usize].load(Relaxed)
+    }
+
+    /// Holes punched in files of a space.
+    pub fn punched(&self, space: Space) -> Tally {
+        self.punched[space as usize].tally()
+    }
+
+    /// Every space x purpose that saw traffic.
+    pub fn rows(&self) -> Vec<TallyRow> {
+        let all = Space::ALL.iter().flat_map(|space| Purpose::ALL.iter().map(move |p| (*space, *p)));
+        all.map(|(space, purpose)| TallyRow {
+            space,
+            purpose,
+            read: self.read(space, purpose),
+            written: self.written(space, purpose),
+        })
+        .filter(|row| row.read.operations + row.written.operations > 0)
+        .collect()
+    }
+
+    /// Start of an operation: the time, if anybody wants it.
+    #[inline]
+    pub(crate) fn start(&self) -> Option<Instant> {
+        if self.timing.load(Relaxed) { Some(Instant::now()) } else { None }
+    }
+
+    #[inline]
+    pub(crate) fn count_read(&self, io: Io, started: Option<Instant>) {
+        self.reads[io.space as usize][io.why as usize].add(io.bytes);
+        if let Some(at) = started {
+            self.note(Timed::Read, io, at);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count_write(&self, io: Io, durable: bool, started: Option<Instant>) {
+        self.writes[io.space as usize][io.why as usize].add(io.bytes);
+        if let Some(at) = started {
+            self.note(if durable { Timed::DurableWrite } else { Timed::Write }, io, at);
+        }
+    }
+
+    pub(crate) fn count_flush(&self, space: Space, started: Option<Instant>) {
+        self.flushes[space as usize].fetch_add(1, Relaxed);
+        if let Some(at) = started {
+            self.latencies.record(Timed::Flush, at.elapsed());
+        }
+    }
+
+    pub(crate) fn count_punch(&self, space: Space, bytes: u64) {
+        self.punched[space as usize].add(bytes);
+    }
+
+    #[cold]
+    fn note(&self, what: Timed, io: Io, started: Instant) {
+        self.latencies.record(what, started.elapsed());
+        self.trace.record(what, io, started);
+    }
+}
+
+/// One operation as the accounting sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct Io {
+    pub space: Space,
+    pub why: Purpose,
+    /// Number of the file within its directory, for the trace.
+    pub file: u32,
+    pub offset: u64,
+    pub bytes: u64,
+}

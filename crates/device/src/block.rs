@@ -1,0 +1,242 @@
+//! The two traits of the house: a directory of files, and a file of blocks.
+//!
+//! Invariants: those of the crate (see the crate's first lines). An implementation may be slower or
+//! more faithless than another (that is what the fault injector is for), never differ in meaning.
+//!
+//! What it does not know: which implementation is behind it.
+
+use std::sync::Arc;
+
+use crate::accounting::Accounting;
+use crate::capabilities::Capabilities;
+use crate::error::Result;
+
+/// The kind of storage space a file belongs to; a key of the accounting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Space {
+    /// Superblocks, lock file.
+    Control,
+    /// Tables and indexes.
+    Data,
+    /// The write-ahead log.
+    Log,
+    /// Undo versions.
+    Rollback,
+    /// Sort runs and hash partitions.
+    Temporary,
+}
+
+impl Space {
+    /// All spaces, in accounting order.
+    pub const ALL: [Space; 5] = [Space::Control, Space::Data, Space::Log, Space::Rollback, Space::Temporary];
+
+    /// Lower-case name for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Space::Control => "control",
+            Space::Data => "data",
+            Space::Log => "log",
+            Space::Rollback => "rollback",
+            Space::Temporary => "temporary",
+        }
+    }
+}
+
+/// What an operation was for; a key of the accounting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Purpose {
+    /// Superblock.
+    Control,
+    /// Page of a table or index at home.
+    DataPage,
+    /// Doublewrite area.
+    Doublewrite,
+    /// Log records and log segment formatting.
+    Log,
+    /// Page of a rollback segment.
+    UndoPage,
+    /// Sort run or hash partition.
+    Temporary,
+    /// Page in the flash cache.
+    FlashPage,
+    /// Metadata of the flash cache.
+    FlashMeta,
+    /// Page mapping tables.
+    Mapping,
+}
+
+impl Purpose {
+    /// All purposes, in accounting order.
+    pub const ALL: [Purpose; 9] = [
+        Purpose::Control,
+        Purpose::DataPage,
+        Purpose::Doublewrite,
+        Purpose::Log,
+        Purpose::UndoPage,
+        Purpose::Temporary,
+        Purpose::FlashPage,
+        Purpose::FlashMeta,
+        Purpose::Mapping,
+    ];
+
+    /// Lower-case name for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Purpose::Control => "control",
+            Purpose::DataPage => "data page",
+            Purpose::Doublewrite => "doublewrite",
+            Purpose::Log => "log",
+            Purpose::UndoPage => "undo page",
+            Purpose::Temporary => "temporary",
+            Purpose::FlashPage => "flash page",
+            Purpose::FlashMeta => "flash metadata",
+            Purpose::Mapping => "mapping",
+        }
+    }
+}
+
+/// When a write has to be durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// After the next successful flush of the file.
+    Later,
+    /// Before the call returns (force unit access). Says nothing about other writes.
+    Now,
+}
+
+/// Whether opening may or must create the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Create {
+    /// The file must exist.
+    Never,
+    /// Creates an empty file where there is none.
+    IfMissing,
+    /// The file must not exist.
+    MustBeNew,
+}
+
+/// How to open a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenHow {
+    /// Whether opening may or must create the file.
+    pub create: Create,
+    /// The space that the file's traffic is accounted to.
+    pub space: Space,
+    /// Refuse all changes through this handle.
+    pub read_only: bool,
+}
+
+impl OpenHow {
+    /// Opens an existing file for reading and writing.
+    pub fn existing(space: Space) -> OpenHow {
+        OpenHow { create: Create::Never, space, read_only: false }
+    }
+
+    /// Opens a file for reading and writing; makes an empty one where there is none.
+    pub fn or_create(space: Space) -> OpenHow {
+        OpenHow { create: Create::IfMissing, space, read_only: false }
+    }
+
+    /// Makes a file that must not exist yet.
+    pub fn new_file(space: Space) -> OpenHow {
+        OpenHow { create: Create::MustBeNew, space, read_only: false }
+    }
+
+    /// Opens an existing file for reading only.
+    pub fn read_only(space: Space) -> OpenHow {
+        OpenHow { create: Create::Never, space, read_only: true }
+    }
+}
+
+/// One read of a batch.
+pub struct ReadOp<'a> {
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// Filled completely on success.
+    pub buf: &'a mut [u8],
+    /// For the accounting.
+    pub why: Purpose,
+}
+
+/// One write of a batch.
+pub struct WriteOp<'a> {
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// Bytes to write.
+    pub buf: &'a [u8],
+    /// For the accounting.
+    pub why: Purpose,
+    /// When it has to be durable.
+    pub durability: Durability,
+}
+
+/// A device: a flat directory of files.
+///
+/// Names are plain file names (no separators). Creation, rename and removal are durable only after
+/// [`Directory::sync`].
+pub trait Directory: Send + Sync {
+    /// Opens or creates a file. Opening a file that is open already gives the same underlying file.
+    fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>>;
+    /// Whether a file of this name exists.
+    fn exists(&self, name: &str) -> Result<bool>;
+    /// Names of all files, sorted.
+    fn list(&self) -> Result<Vec<String>>;
+    /// Renames a file, replacing a file that has the new name.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+    /// Removes a file. Open handles keep working on the unlinked file.
+    fn remove(&self, name: &str) -> Result<()>;
+    /// Makes earlier creations, renames and removals durable.
+    fn sync(&self) -> Result<()>;
+    /// What was found by probing.
+    fn capabilities(&self) -> &Capabilities;
+    /// Counters of this device.
+    fn accounting(&self) -> &Arc<Accounting>;
+    /// Where it is, for messages (a path, or what stands for one).
+    fn location(&self) -> String;
+}
+
+/// A file of blocks. All calls block until done and may be made from many threads at once; two
+/// overlapping operations at the same time have no defined order.
+pub trait BlockFile: Send + Sync {
+    /// The file's name when it was opened.
+    fn name(&self) -> &str;
+    /// Length in bytes.
+    fn len_bytes(&self) -> Result<u64>;
+    /// Unit of offsets, lengths and of what the medium may tear, in bytes.
+    fn sector_bytes(&self) -> u32;
+    /// Fills `buf` from `offset`. Reading past the end is an error ([`crate::ErrorKind::ShortRead`]).
+    fn read_at(&self, offset: u64, buf: &mut [u8], why: Purpose) -> Result<()>;
+    /// Writes `buf` at `offset`, extending the file if needed.
+    fn write_at(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()>;
+    /// Makes all writes and length changes that completed before this call durable.
+    fn flush(&self) -> Result<()>;
+    /// Gives the range back to the device; it reads as zeros. The length stays.
+    fn punch(&self, offset: u64, len_bytes: u64) -> Result<()>;
+    /// Sets the length; new bytes read as zeros, and their space is reserved where that can be done.
+    fn set_len(&self, len_bytes: u64) -> Result<()>;
+
+    /// Submits all reads together and waits for all. On error some buffers may be filled; the
+    /// first failed operation is reported.
+    fn read_batch(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
+        ops.iter_mut().try_for_each(|op| self.read_at(op.offset, op.buf, op.why))
+    }
+
+    /// Submits all writes together and waits for all. On error any subset may have been written;
+    /// the first failed operation is reported. The order on the medium is not defined.
+    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        ops.iter().try_for_each(|op| self.write_at(op.offset, op.buf, op.why, op.durability))
+    }
+}
+
+/// Asserts invariant 1 of the crate.
+#[inline]
+pub(crate) fn assert_aligned(sector_bytes: u32, offset: u64, buf: &[u8]) {
+    let unit = sector_bytes as usize;
+    let bits = offset as usize | buf.len() | buf.as_ptr() as usize;
+    assert!(
+        bits & (unit - 1) == 0,
+        "unaligned I/O: offset {offset}, {} bytes at {:p}, sector {unit}",
+        buf.len(),
+        buf.as_ptr()
+    );
+}

@@ -1,0 +1,62 @@
+//! What probing a device found. Never taken from configuration.
+//!
+//! Invariants
+//! 1. Every field was observed on the medium (or is a property of an emulation).
+//!
+//! What it does not know: how to probe (the implementations do).
+
+use std::fmt;
+
+/// Properties of a device, printed at start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Kind of backend, for people ("file", "memory", "emulated fusion-io-160 on ...").
+    pub backend: String,
+    /// Unit of direct I/O, in bytes.
+    pub logical_sector_bytes: u32,
+    /// Unit the medium writes, in bytes.
+    pub physical_sector_bytes: u32,
+    /// Reads and writes go past the page cache.
+    pub direct_io: bool,
+    /// Holes can be punched.
+    pub punch_hole: bool,
+    /// One write can be made durable without a flush of the file.
+    pub fua: bool,
+    /// Batches are submitted together through io_uring.
+    pub io_uring: bool,
+    /// Largest power-of-two write that is all or nothing, in bytes; 0 if nothing is promised.
+    pub atomic_write_bytes: u32,
+    /// Files can be mapped without a page cache (DAX).
+    pub dax: bool,
+    /// What a person should know (for example why direct I/O is off).
+    pub warnings: Vec<String>,
+}
+
+impl Capabilities {
+    /// Unit for offsets and lengths: what one write may change on the medium, at most 4096 bytes.
+    /// Through the page cache that unit is a page.
+    pub fn sector_bytes(&self) -> u32 {
+        let unit = self.logical_sector_bytes.max(self.physical_sector_bytes);
+        if self.direct_io { unit.clamp(512, 4096) } else { 4096 }
+    }
+}
+
+impl fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let yes = |flag: bool| if flag { "yes" } else { "no" };
+        write!(
+            f,
+            "{}: sector {} logical / {} physical, direct I/O {}, punch hole {}, FUA {}, io_uring {}, atomic write {}, DAX {}",
+            self.backend,
+            self.logical_sector_bytes,
+            self.physical_sector_bytes,
+            yes(self.direct_io),
+            yes(self.punch_hole),
+            yes(self.fua),
+            yes(self.io_uring),
+            if self.atomic_write_bytes == 0 { "none".into() } else { self.atomic_write_bytes.to_string() },
+            yes(self.dax),
+        )?;
+        self.warnings.iter().try_for_each(|warning| write!(f, "; warning: {warning}"))
+    }
+}

@@ -1,0 +1,86 @@
+//! Latency histograms per kind of operation (HDR, three digits), off until switched on.
+//!
+//! Invariants
+//! 1. Off costs nothing beyond the accounting's one flag.
+//!
+//! What it does not know: queueing above the device.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+
+/// Kinds of operation that are timed apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timed {
+    /// Reads; a member of a batch is timed from the batch's submission.
+    Read,
+    /// Writes without durability.
+    Write,
+    /// Durable writes (FUA).
+    DurableWrite,
+    /// Flushes.
+    Flush,
+}
+
+const KINDS: usize = 4;
+const MAX_NS: u64 = 60_000_000_000;
+
+/// What a histogram says, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LatencySummary {
+    /// Number of operations.
+    pub count: u64,
+    /// Mean, rounded.
+    pub latency_ns_mean: u64,
+    /// Median.
+    pub latency_ns_p50: u64,
+    /// 99 %.
+    pub latency_ns_p99: u64,
+    /// Largest.
+    pub latency_ns_max: u64,
+}
+
+/// The histograms of one device.
+#[derive(Default)]
+pub struct Latencies {
+    on: AtomicBool,
+    kinds: [Mutex<Option<Histogram<u64>>>; KINDS],
+}
+
+impl Latencies {
+    pub(crate) fn switch(&self, on: bool) {
+        self.on.store(on, Relaxed);
+    }
+
+    pub(crate) fn record(&self, what: Timed, took: Duration) {
+        if !self.on.load(Relaxed) {
+            return;
+        }
+        let mut slot = self.kinds[what as usize].lock();
+        let histogram = slot.get_or_insert_with(|| {
+            Histogram::new_with_bounds(1, MAX_NS, 3).expect("constant bounds are valid")
+        });
+        histogram.saturating_record(took.as_nanos().min(u128::from(MAX_NS)) as u64);
+    }
+
+    /// The figures of one kind since the last [`Latencies::clear`].
+    pub fn summary(&self, what: Timed) -> LatencySummary {
+        let slot = self.kinds[what as usize].lock();
+        slot.as_ref().map_or_else(LatencySummary::default, |histogram| LatencySummary {
+            count: histogram.len(),
+            latency_ns_mean: histogram.mean() as u64,
+            latency_ns_p50: histogram.value_at_quantile(0.5),
+            latency_ns_p99: histogram.value_at_quantile(0.99),
+            latency_ns_max: histogram.max(),
+        })
+    }
+
+    /// Forgets everything recorded.
+    pub fn clear(&self) {
+        for kind in &self.kinds {
+            *kind.lock() = None;
+        }
+    }
+}

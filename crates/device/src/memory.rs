@@ -1,0 +1,331 @@
+//! A device in memory: for tests, and the medium that crash images are made of.
+//!
+//! Files are sparse vectors of reference-counted chunks, so a copy of a whole device costs one
+//! counter per chunk and a file that was only lengthened costs nothing.
+//!
+//! Invariants
+//! 1. A missing chunk reads as zeros.
+//! 2. Bytes of a chunk beyond the file's length are zero.
+//! 3. A removed file stays readable and writable through open handles.
+//!
+//! What it does not know: durability; everything survives (a recorder decides what would not have).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::accounting::{Accounting, Io};
+use crate::block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, Space};
+use crate::capabilities::Capabilities;
+use crate::error::{DeviceError, ErrorKind, Operation, Result};
+
+const CHUNK_BYTES: usize = 16 * 1024;
+type Chunk = [u8; CHUNK_BYTES];
+const DEFAULT_SECTOR_BYTES: u32 = 512;
+
+/// Contents of one file.
+#[derive(Clone, Default)]
+pub struct MemoryImage {
+    len_bytes: u64,
+    chunks: Vec<Option<Arc<Chunk>>>,
+}
+
+impl MemoryImage {
+    /// Length in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Copies bytes out; zeros beyond the end.
+    pub fn read(&self, offset: u64, buf: &mut [u8]) {
+        for_each_piece(offset, buf.len(), |chunk_no, within, from, len| {
+            let target = &mut buf[from..from + len];
+            match self.chunks.get(chunk_no).and_then(Option::as_ref) {
+                Some(chunk) => target.copy_from_slice(&chunk[within..within + len]),
+                None => target.fill(0),
+            }
+        });
+    }
+
+    /// Copies bytes in, extending the file if needed.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let end = offset + bytes.len() as u64;
+        if end > self.len_bytes {
+            self.set_len(end);
+        }
+        for_each_piece(offset, bytes.len(), |chunk_no, within, from, len| {
+            let slot = &mut self.chunks[chunk_no];
+            let chunk = Arc::make_mut(slot.get_or_insert_with(|| Arc::new([0; CHUNK_BYTES])));
+            chunk[within..within + len].copy_from_slice(&bytes[from..from + len]);
+        });
+    }
+
+    /// Sets the length; what is cut off is gone, what is new reads as zeros.
+    pub fn set_len(&mut self, len_bytes: u64) {
+        if len_bytes < self.len_bytes {
+            let within = len_bytes as usize % CHUNK_BYTES;
+            if within > 0 {
+                self.zero(len_bytes, (CHUNK_BYTES - within) as u64);
+            }
+        }
+        self.chunks.resize((len_bytes as usize).div_ceil(CHUNK_BYTES), None);
+        self.len_bytes = len_bytes;
+    }
+
+    /// Zeroes a range without changing the length.
+    pub fn zero(&mut self, offset: u64, len_bytes: u64) {
+        let end = (self.chunks.len() * CHUNK_BYTES) as u64;
+        let len = len_bytes.min(end.saturating_sub(offset)) as usize;
+        for_each_piece(offset, len, |chunk_no, within, _, len| {
+            let slot = &mut self.chunks[chunk_no];
+            if len == CHUNK_BYTES {
+                *slot = None;
+            } else if let Some(chunk) = slot {
+                Arc::make_mut(chunk)[within..within + len].fill(0);
+            }
+        });
+    }
+}
+
+/// Calls `piece(chunk number, offset within the chunk, offset within the range, length)`.
+fn for_each_piece(offset: u64, len: usize, mut piece: impl FnMut(usize, usize, usize, usize)) {
+    let mut done = 0;
+    while done < len {
+        let at = offset as usize + done;
+        let within = at % CHUNK_BYTES;
+        let step = (CHUNK_BYTES - within).min(len - done);
+        piece(at / CHUNK_BYTES, within, done, step);
+        done += step;
+    }
+}
+
+struct Inode {
+    number: u32,
+    image: RwLock<MemoryImage>,
+}
+
+/// A directory in memory.
+pub struct MemoryDirectory {
+    files: Mutex<BTreeMap<String, Arc<Inode>>>,
+    next_number: AtomicU32,
+    capabilities: Capabilities,
+    accounting: Arc<Accounting>,
+    capacity_bytes: Option<u64>,
+}
+
+impl MemoryDirectory {
+    /// An empty directory with 512-byte sectors.
+    pub fn new() -> Arc<MemoryDirectory> {
+        MemoryDirectory::with_sector(DEFAULT_SECTOR_BYTES)
+    }
+
+    /// An empty directory with sectors of this many bytes (512 to 4096, a power of two).
+    pub fn with_sector(sector_bytes: u32) -> Arc<MemoryDirectory> {
+        Arc::new(MemoryDirectory::build(sector_bytes, None))
+    }
+
+    /// An empty directory in which no file can grow beyond this many bytes.
+    pub fn with_capacity(capacity_bytes: u64) -> Arc<MemoryDirectory> {
+        Arc::new(MemoryDirectory::build(DEFAULT_SECTOR_BYTES, Some(capacity_bytes)))
+    }
+
+    /// A directory with these files.
+    pub fn from_images(images: impl IntoIterator<Item = (String, MemoryImage)>) -> Arc<Self> {
+        let directory = MemoryDirectory::build(DEFAULT_SECTOR_BYTES, None);
+        for (name, image) in images {
+            let inode = directory.inode(image);
+            directory.files.lock().insert(name, inode);
+        }
+        Arc::new(directory)
+    }
+
+    /// A copy of all files as they are now.
+    pub fn images(&self) -> Vec<(String, MemoryImage)> {
+        let files = self.files.lock();
+        files.iter().map(|(name, inode)| (name.clone(), inode.image.read().clone())).collect()
+    }
+
+    fn build(sector_bytes: u32, capacity_bytes: Option<u64>) -> MemoryDirectory {
+        assert!(sector_bytes.is_power_of_two() && (512..=4096).contains(&sector_bytes));
+        MemoryDirectory {
+            files: Mutex::default(),
+            next_number: AtomicU32::new(0),
+            capabilities: capabilities(sector_bytes),
+            accounting: Arc::default(),
+            capacity_bytes,
+        }
+    }
+
+    fn inode(&self, image: MemoryImage) -> Arc<Inode> {
+        let number = self.next_number.fetch_add(1, Relaxed);
+        Arc::new(Inode { number, image: RwLock::new(image) })
+    }
+}
+
+fn capabilities(sector_bytes: u32) -> Capabilities {
+    Capabilities {
+        backend: "memory".into(),
+        logical_sector_bytes: sector_bytes,
+        physical_sector_bytes: sector_bytes,
+        direct_io: true,
+        punch_hole: true,
+        fua: true,
+        io_uring: false,
+        atomic_write_bytes: 0,
+        dax: false,
+        warnings: Vec::new(),
+    }
+}
+
+impl Directory for MemoryDirectory {
+    fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>> {
+        let fail = |kind| Err(DeviceError::new(name, Operation::Open, kind));
+        let mut files = self.files.lock();
+        let inode = match (files.get(name), how.create) {
+            (Some(_), Create::MustBeNew) => return fail(ErrorKind::AlreadyExists),
+            (Some(inode), _) => Arc::clone(inode),
+            (None, Create::Never) => return fail(ErrorKind::NotFound),
+            (None, _) => {
+                let inode = self.inode(MemoryImage::default());
+                files.insert(name.to_string(), Arc::clone(&inode));
+                inode
+            }
+        };
+        Ok(Arc::new(MemoryFile {
+            name: name.into(),
+            inode,
+            space: how.space,
+            read_only: how.read_only,
+            sector_bytes: self.capabilities.sector_bytes(),
+            accounting: Arc::clone(&self.accounting),
+            capacity_bytes: self.capacity_bytes,
+        }))
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        Ok(self.files.lock().contains_key(name))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        Ok(self.files.lock().keys().cloned().collect())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let mut files = self.files.lock();
+        let missing = || DeviceError::new(from, Operation::Rename, ErrorKind::NotFound);
+        let inode = files.remove(from).ok_or_else(missing)?;
+        files.insert(to.to_string(), inode);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let missing = || DeviceError::new(name, Operation::Remove, ErrorKind::NotFound);
+        self.files.lock().remove(name).map(|_| ()).ok_or_else(missing)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn accounting(&self) -> &Arc<Accounting> {
+        &self.accounting
+    }
+
+    fn location(&self) -> String {
+        "(memory)".into()
+    }
+}
+
+struct MemoryFile {
+    name: Box<str>,
+    inode: Arc<Inode>,
+    space: Space,
+    read_only: bool,
+    sector_bytes: u32,
+    accounting: Arc<Accounting>,
+    capacity_bytes: Option<u64>,
+}
+
+impl MemoryFile {
+    fn io(&self, offset: u64, bytes: usize, why: Purpose) -> Io {
+        Io { space: self.space, why, file: self.inode.number, offset, bytes: bytes as u64 }
+    }
+
+    fn writable(&self, operation: Operation, end: u64) -> Result<()> {
+        if self.read_only {
+            return Err(DeviceError::new(&self.name, operation, ErrorKind::ReadOnly));
+        }
+        match self.capacity_bytes {
+            Some(capacity) if end > capacity => {
+                Err(DeviceError::new(&self.name, operation, ErrorKind::NoSpace))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl BlockFile for MemoryFile {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len_bytes(&self) -> Result<u64> {
+        Ok(self.inode.image.read().len_bytes())
+    }
+
+    fn sector_bytes(&self) -> u32 {
+        self.sector_bytes
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8], why: Purpose) -> Result<()> {
+        crate::block::assert_aligned(self.sector_bytes, offset, buf);
+        let started = self.accounting.start();
+        let image = self.inode.image.read();
+        let got_bytes = image.len_bytes().saturating_sub(offset);
+        let wanted_bytes = buf.len() as u64;
+        if got_bytes < wanted_bytes {
+            let kind = ErrorKind::ShortRead { wanted_bytes, got_bytes };
+            return Err(DeviceError::at(&self.name, Operation::Read, offset, kind));
+        }
+        image.read(offset, buf);
+        drop(image);
+        self.accounting.count_read(self.io(offset, buf.len(), why), started);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        crate::block::assert_aligned(self.sector_bytes, offset, buf);
+        self.writable(Operation::Write, offset + buf.len() as u64)?;
+        let started = self.accounting.start();
+        self.inode.image.write().write(offset, buf);
+        let io = self.io(offset, buf.len(), why);
+        self.accounting.count_write(io, durability == Durability::Now, started);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.accounting.count_flush(self.space, None);
+        Ok(())
+    }
+
+    fn punch(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.writable(Operation::Punch, 0)?;
+        let mut image = self.inode.image.write();
+        let len_bytes = len_bytes.min(image.len_bytes().saturating_sub(offset));
+        image.zero(offset, len_bytes);
+        self.accounting.count_punch(self.space, len_bytes);
+        Ok(())
+    }
+
+    fn set_len(&self, len_bytes: u64) -> Result<()> {
+        self.writable(Operation::SetLen, len_bytes)?;
+        self.inode.image.write().set_len(len_bytes);
+        Ok(())
+    }
+}

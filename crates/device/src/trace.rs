@@ -1,0 +1,88 @@
+//! A trace of single operations (time, file, offset, length, kind, purpose), to be plotted as time
+//! against address. Off until switched on, bounded.
+//!
+//! Invariants
+//! 1. Never grows beyond the limit it was switched on with; what came later is counted as dropped.
+//!
+//! What it does not know: file names (a number per directory, see `Directory` implementations).
+
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::accounting::Io;
+use crate::block::{Purpose, Space};
+use crate::latency::Timed;
+
+/// One traced operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceEntry {
+    /// Start, in nanoseconds since the trace was switched on.
+    pub start_ns: u64,
+    /// Duration in nanoseconds.
+    pub took_ns: u64,
+    /// Space of the file.
+    pub space: Space,
+    /// Number of the file within its directory, in order of opening.
+    pub file: u32,
+    /// Byte offset.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len_bytes: u64,
+    /// Read or write.
+    pub what: Timed,
+    /// What it was for.
+    pub why: Purpose,
+}
+
+struct Recording {
+    since: Instant,
+    entries_max: usize,
+    entries: Vec<TraceEntry>,
+    dropped_count: u64,
+}
+
+/// A bounded trace.
+#[derive(Default)]
+pub struct IoTrace {
+    recording: Mutex<Option<Recording>>,
+}
+
+impl IoTrace {
+    pub(crate) fn switch(&self, entries_max: usize) {
+        *self.recording.lock() = (entries_max > 0).then(|| Recording {
+            since: Instant::now(),
+            entries_max,
+            entries: Vec::new(),
+            dropped_count: 0,
+        });
+    }
+
+    pub(crate) fn record(&self, what: Timed, io: Io, started: Instant) {
+        let mut slot = self.recording.lock();
+        let Some(recording) = slot.as_mut() else { return };
+        if recording.entries.len() >= recording.entries_max {
+            recording.dropped_count += 1;
+            return;
+        }
+        recording.entries.push(TraceEntry {
+            start_ns: started.saturating_duration_since(recording.since).as_nanos() as u64,
+            took_ns: started.elapsed().as_nanos() as u64,
+            space: io.space,
+            file: io.file,
+            offset: io.offset,
+            len_bytes: io.bytes,
+            what,
+            why: io.why,
+        });
+    }
+
+    /// Takes the entries so far, and how many did not fit.
+    pub fn take(&self) -> (Vec<TraceEntry>, u64) {
+        let mut slot = self.recording.lock();
+        slot.as_mut().map_or_else(Default::default, |recording| {
+            let dropped = std::mem::take(&mut recording.dropped_count);
+            (std::mem::take(&mut recording.entries), dropped)
+        })
+    }
+}
