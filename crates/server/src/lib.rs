@@ -1,1 +1,16 @@
-//! varve-server: see ARCHITECTURE.md.
+//! The PostgreSQL wire protocol over blocking threads: connections, statements, portals, COPY,
+//! cancellation.
+//!
+//! What this crate doesn't know: SQL, and anything of storage below `varve-engine`.
+//!
+//! One thread serves one connection. It reads frames (`frame`), decodes them (`message`), keeps the
+//! conversation's state (`connection`), runs statements through a session (`session`) and gathers
+//! the answers (`out`), which leave with one write at each Sync. docs/decisions/0701 has the
+//! measurements that led here.
+
+pub mod error;
+pub mod frame;
+pub mod message;
+pub mod out;
+
+pub use error::{ServerError, Severity, WireError};

@@ -1,0 +1,119 @@
+//! The errors of the wire: what a client is told, and what ends the server.
+//!
+//! What this file doesn't know: how an error is encoded (`out.rs`).
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+/// How bad an error is for the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// The statement failed; the connection goes on.
+    Error,
+    /// The connection ends after this message.
+    Fatal,
+}
+
+impl Severity {
+    /// The protocol's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Error => "ERROR",
+            Severity::Fatal => "FATAL",
+        }
+    }
+}
+
+/// An error as the client sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WireError {
+    /// Whether the connection survives.
+    pub severity: Severity,
+    /// Five characters, from the table of PostgreSQL.
+    pub sqlstate: Cow<'static, str>,
+    /// One sentence: what happened, to what.
+    pub message: Cow<'static, str>,
+    /// More about what happened.
+    pub detail: Option<String>,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Position in the statement, in characters, from 1.
+    pub position: Option<usize>,
+}
+
+impl WireError {
+    /// An error that the connection survives.
+    pub fn error(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Severity::Error, sqlstate, message.into())
+    }
+
+    /// An error that ends the connection.
+    pub fn fatal(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Severity::Fatal, sqlstate, message.into())
+    }
+
+    fn new(severity: Severity, sqlstate: &'static str, message: Cow<'static, str>) -> Self {
+        let sqlstate = Cow::Borrowed(sqlstate);
+        Self { severity, sqlstate, message, detail: None, hint: None, position: None }
+    }
+
+    /// Adds a detail.
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Adds a hint.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The body of a message doesn't have the shape that its kind demands.
+    pub fn protocol(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::error("08P01", message)
+    }
+}
+
+/// Why a server doesn't start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The address is taken.
+    #[error(
+        "Port {} of {} is in use by another process. Stop it, or choose another address with \
+         --listen {}:PORT.",
+        address.port(), address.ip(), address.ip()
+    )]
+    AddressInUse {
+        /// The address asked for.
+        address: SocketAddr,
+    },
+    /// The address can be reached from other machines, and nobody would be asked who they are.
+    #[error(
+        "Varve doesn't listen on {address}: other machines can reach that address, and this \
+         version lets in every user name without a password. Listen on a loopback address \
+         (127.0.0.1:{port} or [::1]:{port}) and reach it through an SSH tunnel, for example \
+         `ssh -L {port}:127.0.0.1:{port} HOST`.",
+        port = address.port()
+    )]
+    NotLoopback {
+        /// The address asked for.
+        address: SocketAddr,
+    },
+    /// Listening failed for another reason.
+    #[error("Cannot listen on {address}: {error}.")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The system gave no thread or descriptor.
+    #[error("Cannot start the server: {what}: {error}.")]
+    System {
+        /// What was asked of the system.
+        what: &'static str,
+        /// What it said.
+        error: std::io::Error,
+    },
+}

@@ -1,0 +1,306 @@
+//! Frames: cutting the byte stream of a client into messages, trusting nothing.
+//!
+//! ```text
+//! start-up packet      typed message
+//!  0  u32  length       0  u8   kind
+//!  4  u32  code         1  u32  length (counts itself, not the kind)
+//!  8  ...  body         5  ...  body
+//! ```
+//! (PostgreSQL 15 documentation, section 55.7; all integers big endian.)
+//!
+//! Invariants
+//! 1. A frame is handed out whole or not at all; its body has exactly the announced length.
+//! 2. Memory grows with the bytes that came, never with the length that a header claims.
+//! 3. After an error the stream can't be trusted any more: nothing further is read from it.
+//! 4. An idle reader holds at most `BUFFER_KEEP_BYTES`.
+//!
+//! What this file doesn't know: what is inside a body.
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+use crate::error::WireError;
+
+/// The longest start-up packet (PostgreSQL's `MAX_STARTUP_PACKET_LENGTH`).
+pub const STARTUP_BYTES_MAX: usize = 10_000;
+/// The longest message of a kind that carries only names and numbers (`PQ_SMALL_MESSAGE_LIMIT`).
+pub const SMALL_BYTES_MAX: usize = 10_000;
+/// The longest message of any other kind. PostgreSQL allows 1 GiB; values end at 16 MiB here, so
+/// a sixteenth of that still leaves room for a statement of many values.
+pub const LARGE_BYTES_MAX: usize = 64 << 20;
+
+const HEADER_BYTES: usize = 5;
+const BUFFER_FIRST_BYTES: usize = 4 << 10;
+const BUFFER_KEEP_BYTES: usize = 32 << 10;
+
+/// One typed message, borrowed from the reader's buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The message kind, one of [`KINDS`].
+    pub kind: u8,
+    /// What follows the length.
+    pub body: &'a [u8],
+}
+
+/// Every message kind that a client may send, with the longest length it may announce.
+pub const KINDS: &[(u8, usize)] = &[
+    (b'Q', LARGE_BYTES_MAX),
+    (b'P', LARGE_BYTES_MAX),
+    (b'B', LARGE_BYTES_MAX),
+    (b'E', SMALL_BYTES_MAX),
+    (b'D', SMALL_BYTES_MAX),
+    (b'C', SMALL_BYTES_MAX),
+    (b'H', SMALL_BYTES_MAX),
+    (b'S', SMALL_BYTES_MAX),
+    (b'X', SMALL_BYTES_MAX),
+    (b'd', LARGE_BYTES_MAX),
+    (b'c', SMALL_BYTES_MAX),
+    (b'f', SMALL_BYTES_MAX),
+    (b'F', LARGE_BYTES_MAX),
+];
+
+/// What ended the stream of frames.
+#[derive(Debug)]
+pub enum FrameEnd {
+    /// The client closed the connection between two messages.
+    Closed,
+    /// The socket failed; nobody is left to be told.
+    Io(io::Error),
+    /// The bytes are no protocol; the client is told before the connection closes.
+    Broken(WireError),
+}
+
+impl From<io::Error> for FrameEnd {
+    fn from(error: io::Error) -> Self {
+        FrameEnd::Io(error)
+    }
+}
+
+/// Buffered reader of frames.
+pub struct FrameReader<R> {
+    source: R,
+    buffer: Vec<u8>,
+    unread: Range<usize>,
+    /// The last read filled the buffer: a larger one would save calls.
+    was_full: bool,
+}
+
+impl<R: Read> FrameReader<R> {
+    /// A reader over `source`, which should block.
+    pub fn new(source: R) -> Self {
+        Self { source, buffer: Vec::new(), unread: 0..0, was_full: false }
+    }
+
+    /// The next typed message.
+    pub fn frame(&mut self) -> Result<Frame<'_>, FrameEnd> {
+        self.fill_at_least(1, Missing::Between)?;
+        let kind = self.buffer[self.unread.start];
+        let limit = length_limit(kind).ok_or_else(|| FrameEnd::Broken(unknown_kind(kind)))?;
+        self.fill_at_least(HEADER_BYTES, Missing::Header(kind))?;
+        let length = self.u32_at(1);
+        if length < 4 || length > limit {
+            return Err(FrameEnd::Broken(bad_length(kind, length, limit)));
+        }
+        self.fill_at_least(1 + length, Missing::Body { kind, length })?;
+        let body = self.take(1 + length);
+        Ok(Frame { kind, body: &self.buffer[body.start + HEADER_BYTES..body.end] })
+    }
+
+    /// The next start-up packet: everything after its length.
+    pub fn startup(&mut self) -> Result<&[u8], FrameEnd> {
+        self.fill_at_least(1, Missing::Between)?;
+        self.fill_at_least(4, Missing::Startup)?;
+        let length = self.u32_at(0);
+        if !(8..=STARTUP_BYTES_MAX).contains(&length) {
+            return Err(FrameEnd::Broken(bad_startup_length(length)));
+        }
+        self.fill_at_least(length, Missing::Startup)?;
+        let packet = self.take(length);
+        Ok(&self.buffer[packet.start + 4..packet.end])
+    }
+
+    /// Whether bytes came that no frame has consumed. After `SSLRequest` that means somebody
+    /// slipped plain text in before the answer.
+    pub fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// The stream below.
+    pub fn source(&self) -> &R {
+        &self.source
+    }
+
+    fn u32_at(&self, offset: usize) -> usize {
+        let at = self.unread.start + offset;
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&self.buffer[at..at + 4]);
+        u32::from_be_bytes(bytes) as usize
+    }
+
+    fn take(&mut self, length: usize) -> Range<usize> {
+        let start = self.unread.start;
+        self.unread.start += length;
+        start..start + length
+    }
+
+    /// Blocks until `wanted` bytes are unread.
+    #[inline]
+    fn fill_at_least(&mut self, wanted: usize, missing: Missing) -> Result<(), FrameEnd> {
+        while self.unread.len() < wanted {
+            self.make_room(wanted);
+            let count = match self.source.read(&mut self.buffer[self.unread.end..]) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if count == 0 {
+                return Err(missing.end(self.unread.len()));
+            }
+            self.unread.end += count;
+            self.was_full = self.unread.end == self.buffer.len();
+        }
+        Ok(())
+    }
+
+    /// Leaves free space at the end of the buffer. Doubles instead of trusting `wanted`, so that a
+    /// header of 64 MiB followed by silence costs nothing.
+    fn make_room(&mut self, wanted: usize) {
+        if self.unread.is_empty() {
+            self.unread = 0..0;
+            if self.buffer.len() > BUFFER_KEEP_BYTES && wanted <= BUFFER_KEEP_BYTES {
+                self.buffer = vec![0; BUFFER_FIRST_BYTES];
+            } else if self.was_full && self.buffer.len() < BUFFER_KEEP_BYTES {
+                self.buffer = vec![0; self.buffer.len() * 2];
+            }
+        }
+        if self.unread.end < self.buffer.len() && self.buffer.len() - self.unread.start >= wanted {
+            return;
+        }
+        if self.unread.start > 0 {
+            self.buffer.copy_within(self.unread.clone(), 0);
+            self.unread = 0..self.unread.len();
+        }
+        if self.unread.end == self.buffer.len() {
+            let doubled = (self.buffer.len() * 2).max(BUFFER_FIRST_BYTES);
+            self.buffer.resize(doubled, 0);
+        }
+    }
+}
+
+/// Where the stream would be cut if it ended now.
+#[derive(Clone, Copy)]
+enum Missing {
+    Between,
+    Startup,
+    Header(u8),
+    Body { kind: u8, length: usize },
+}
+
+impl Missing {
+    fn end(self, unread: usize) -> FrameEnd {
+        let message = match self {
+            Missing::Between => return FrameEnd::Closed,
+            Missing::Startup => "connection ended inside the start-up packet".to_owned(),
+            Missing::Header(kind) => {
+                format!("connection ended inside the header of a message of type {}", show(kind))
+            }
+            Missing::Body { kind, length } => format!(
+                "connection ended inside a message of type {}: {} bytes were announced, {} came",
+                show(kind),
+                length,
+                unread - 1
+            ),
+        };
+        FrameEnd::Broken(WireError::fatal("08P01", message))
+    }
+}
+
+fn length_limit(kind: u8) -> Option<usize> {
+    match kind {
+        b'B' | b'P' | b'Q' | b'd' | b'F' => Some(LARGE_BYTES_MAX),
+        b'E' | b'D' | b'S' | b'C' | b'H' | b'X' | b'c' | b'f' => Some(SMALL_BYTES_MAX),
+        _ => None,
+    }
+}
+
+fn show(kind: u8) -> String {
+    if kind.is_ascii_graphic() { format!("'{}'", char::from(kind)) } else { format!("{kind}") }
+}
+
+fn unknown_kind(kind: u8) -> WireError {
+    WireError::fatal("08P01", format!("invalid frontend message type {kind}"))
+}
+
+fn bad_length(kind: u8, length: usize, limit: usize) -> WireError {
+    WireError::fatal("08P01", "invalid message length").detail(format!(
+        "A message of type {} announced {length} bytes; it must be between 4 and {limit}.",
+        show(kind)
+    ))
+}
+
+fn bad_startup_length(length: usize) -> WireError {
+    WireError::fatal("08P01", "invalid length of startup packet").detail(format!(
+        "The packet announced {length} bytes; it must be between 8 and {STARTUP_BYTES_MAX}. \
+         Is the client speaking another protocol?"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_and_limits_agree() {
+        for kind in 0..=255 {
+            let listed = KINDS.iter().find(|(known, _)| *known == kind).map(|(_, limit)| *limit);
+            assert_eq!(length_limit(kind), listed, "kind {kind}");
+        }
+    }
+
+    #[test]
+    fn a_claimed_length_costs_no_memory() {
+        let header = [b'Q', 3, 0, 0, 0, b's'];
+        let mut reader = FrameReader::new(&header[..]);
+        assert!(matches!(reader.frame(), Err(FrameEnd::Broken(_))));
+        assert!(reader.buffer.len() <= BUFFER_FIRST_BYTES);
+    }
+
+    #[test]
+    fn frames_may_come_one_byte_at_a_time() {
+        struct Drip<'a>(&'a [u8]);
+        impl Read for Drip<'_> {
+            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+                let count = self.0.len().min(1);
+                buf[..count].copy_from_slice(&self.0[..count]);
+                self.0 = &self.0[count..];
+                Ok(count)
+            }
+        }
+        let mut stream = Vec::new();
+        for size in [0_u32, 1, 5000, 20_000, 3] {
+            stream.push(b'Q');
+            stream.extend((size + 4).to_be_bytes());
+            stream.extend(std::iter::repeat_n(b'x', size as usize));
+        }
+        let mut reader = FrameReader::new(Drip(&stream));
+        for size in [0, 1, 5000, 20_000, 3] {
+            let frame = reader.frame().unwrap();
+            assert_eq!((frame.kind, frame.body.len()), (b'Q', size));
+            assert!(frame.body.iter().all(|byte| *byte == b'x'));
+        }
+        assert!(matches!(reader.frame(), Err(FrameEnd::Closed)));
+    }
+
+    #[test]
+    fn a_large_frame_does_not_stay_in_memory() {
+        let mut stream = vec![b'Q'];
+        stream.extend((1_000_004_u32).to_be_bytes());
+        stream.extend(vec![b'x'; 1_000_000]);
+        stream.extend([b'S', 0, 0, 0, 4]);
+        let mut reader = FrameReader::new(io::Cursor::new(stream));
+        assert_eq!(reader.frame().unwrap().body.len(), 1_000_000);
+        assert_eq!(reader.frame().unwrap().kind, b'S');
+        assert!(matches!(reader.frame(), Err(FrameEnd::Closed)));
+        assert!(reader.buffer.len() <= BUFFER_KEEP_BYTES);
+    }
+}

@@ -1,0 +1,218 @@
+//! Messages of the server, gathered in one buffer and written with one call.
+//!
+//! The messages of every query (row description, data row, completion, ready) are encoded here by
+//! hand, into the buffer and without a copy; the rest goes through `pgwire::messages`. The figures
+//! are in docs/decisions/0701.
+//!
+//! Invariants
+//! 1. Nothing is written to the socket before `flush`, except when the buffer passes
+//!    `BUFFER_BYTES_MAX`: then all of it is.
+//! 2. After a failed write nothing more is written; every later call reports the failure.
+//! 3. Each message's length field is right: it is patched when the message is complete.
+//!
+//! What this file doesn't know: the order in which messages are allowed.
+
+use std::io::{self, Write};
+
+use bytes::BytesMut;
+use pgwire::messages::{Message, response::ErrorResponse, response::NoticeResponse};
+
+use crate::error::WireError;
+
+/// The buffer is written when it holds more than this.
+pub const BUFFER_BYTES_MAX: usize = 64 << 10;
+const BUFFER_KEEP_BYTES: usize = 32 << 10;
+
+/// The sending half of a connection.
+pub struct Out<W> {
+    sink: W,
+    buffer: Vec<u8>,
+    failed: bool,
+}
+
+/// The number of a byte in the buffer where a length will be patched in.
+#[derive(Debug, Clone, Copy)]
+#[must_use]
+pub struct LengthAt(usize);
+
+impl<W: Write> Out<W> {
+    /// A sender over `sink`.
+    pub fn new(sink: W) -> Self {
+        Self { sink, buffer: Vec::new(), failed: false }
+    }
+
+    /// Writes everything that is pending.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.failed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let result = self.sink.write_all(&self.buffer);
+        self.failed = result.is_err();
+        self.buffer.clear();
+        if self.buffer.capacity() > BUFFER_KEEP_BYTES {
+            self.buffer = Vec::new();
+        }
+        result
+    }
+
+    /// Writes when much is pending. Called between messages.
+    #[inline]
+    pub fn flush_if_full(&mut self) -> io::Result<()> {
+        if self.buffer.len() > BUFFER_BYTES_MAX { self.flush() } else { Ok(()) }
+    }
+
+    /// Whether a write failed: the client is gone.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// The buffer, for encoders of values.
+    #[inline]
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Opens a message; [`Out::end`] closes it.
+    #[inline]
+    pub fn begin(&mut self, kind: u8) -> LengthAt {
+        self.buffer.push(kind);
+        self.begin_value()
+    }
+
+    /// Patches the length of a message, which counts itself.
+    #[inline]
+    pub fn end(&mut self, at: LengthAt) {
+        patch(&mut self.buffer, at.0, 0);
+    }
+
+    /// Opens a value within a data row.
+    #[inline]
+    pub fn begin_value(&mut self) -> LengthAt {
+        let at = LengthAt(self.buffer.len());
+        self.buffer.extend_from_slice(&[0; 4]);
+        at
+    }
+
+    /// Patches the length of a value, which doesn't count itself.
+    #[inline]
+    pub fn end_value(&mut self, at: LengthAt) {
+        patch(&mut self.buffer, at.0, 4);
+    }
+
+    /// Forgets a message that was begun.
+    pub fn abandon(&mut self, at: LengthAt) {
+        self.buffer.truncate(at.0 - 1);
+    }
+
+    /// A message of `pgwire`; for those that aren't sent with every query.
+    pub fn message<M: Message>(&mut self, message: &M) {
+        let mut encoded = BytesMut::new();
+        let result = message.encode(&mut encoded);
+        assert!(result.is_ok(), "a server message doesn't encode: {result:?}");
+        self.buffer.extend_from_slice(&encoded);
+    }
+
+    /// A message that is only its kind.
+    #[inline]
+    pub fn bare(&mut self, kind: u8) {
+        self.buffer.extend_from_slice(&[kind, 0, 0, 0, 4]);
+    }
+
+    /// `ReadyForQuery` with the transaction status `I`, `T` or `E`.
+    #[inline]
+    pub fn ready(&mut self, status: u8) {
+        self.buffer.extend_from_slice(&[b'Z', 0, 0, 0, 5, status]);
+    }
+
+    /// `ErrorResponse`.
+    pub fn error(&mut self, error: &WireError) {
+        let fields = fields(error.severity.word(), error);
+        self.message(&ErrorResponse::new(fields));
+    }
+
+    /// `NoticeResponse`; `severity` is WARNING, NOTICE, INFO ...
+    pub fn notice(&mut self, severity: &str, error: &WireError) {
+        self.message(&NoticeResponse::new(fields(severity, error)));
+    }
+
+    /// A string and its zero byte.
+    #[inline]
+    pub fn text(&mut self, text: &str) {
+        self.buffer.extend_from_slice(text.as_bytes());
+        self.buffer.push(0);
+    }
+}
+
+#[inline]
+fn patch(buffer: &mut [u8], at: usize, uncounted: usize) {
+    let length = buffer.len() - at - uncounted;
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    buffer[at..at + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+fn fields(severity: &str, error: &WireError) -> Vec<(u8, String)> {
+    let mut fields = vec![
+        (b'S', severity.to_owned()),
+        (b'V', severity.to_owned()),
+        (b'C', error.sqlstate.to_string()),
+        (b'M', without_zeros(&error.message)),
+    ];
+    let detail = error.detail.as_deref().map(|detail| (b'D', without_zeros(detail)));
+    let hint = error.hint.as_deref().map(|hint| (b'H', without_zeros(hint)));
+    let position = error.position.map(|position| (b'P', position.to_string()));
+    fields.extend([detail, hint, position].into_iter().flatten());
+    fields
+}
+
+/// A zero byte would end the field early and shift everything after it.
+fn without_zeros(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_patched() {
+        let mut out = Out::new(Vec::new());
+        let row = out.begin(b'D');
+        out.buffer().extend([0, 1]);
+        let value = out.begin_value();
+        out.buffer().extend(*b"abc");
+        out.end_value(value);
+        out.end(row);
+        out.ready(b'I');
+        out.flush().unwrap();
+        assert_eq!(out.sink, b"D\0\0\0\x0d\0\x01\0\0\0\x03abcZ\0\0\0\x05I");
+    }
+
+    #[test]
+    fn nothing_is_written_after_a_failure() {
+        struct Broken(usize);
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                self.0 += 1;
+                Err(io::ErrorKind::ConnectionReset.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut out = Out::new(Broken(0));
+        out.ready(b'I');
+        assert!(out.flush().is_err());
+        out.ready(b'I');
+        assert!(out.flush().is_err());
+        assert!(out.has_failed());
+        assert_eq!(out.sink.0, 1);
+    }
+
+    #[test]
+    fn an_error_keeps_its_fields() {
+        let mut out = Out::new(Vec::new());
+        out.error(&WireError::error("42601", "bad\0text").hint("look"));
+        let expected = b"SERROR\0VERROR\0C42601\0Mbad\xef\xbf\xbdtext\0Hlook\0\0";
+        assert_eq!(&out.buffer[5..], expected);
+    }
+}
