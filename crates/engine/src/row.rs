@@ -1,0 +1,331 @@
+//! Rows: all columns of a table in one byte string, any column readable without looking at the others.
+//!
+//! Layout (little endian)
+//!
+//! | part | bytes |
+//! |---|---|
+//! | head | 1: low nibble the layout version (1), bit 4 WIDE, bit 5 EXTERNAL |
+//! | NULL bitmap | ceil(columns / 8), bit set = NULL |
+//! | fixed columns | each at an offset that the schema alone decides; zeros for NULL |
+//! | ends | one u16 (u32 if WIDE) for each variable column: where it ends, from the row's first byte |
+//! | variable columns | one after the other, nothing for NULL |
+//!
+//! A row that does not fit in its page is stored outside (`overflow.rs`); its head then has EXTERNAL and the rest is the
+//! address. Such a row is fetched back whole before anybody makes a `RowRef` of it.
+//!
+//! Invariants
+//! 1. `RowRef::get` is O(1) and allocates nothing.
+//! 2. Encoding is deterministic: equal values give equal bytes.
+//!
+//! Does not know: pages, transactions, keys.
+
+use thiserror::Error;
+
+use crate::numeric::NumericRef;
+use crate::types::{ColumnType, Datum};
+
+/// Version of the layout, in the low nibble of the head.
+pub const ROW_LAYOUT: u8 = 1;
+const WIDE: u8 = 0x10;
+/// Set in the head of the stub of a row that is stored outside its leaf.
+pub const EXTERNAL: u8 = 0x20;
+/// Largest row in bytes, encoded.
+pub const ROW_BYTES_MAX: usize = 16 << 20;
+
+/// Why a row cannot be encoded or read.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum RowError {
+    /// SQLSTATE 54000.
+    #[error("row of {bytes} bytes is larger than the limit of {ROW_BYTES_MAX} bytes")]
+    TooLarge {
+        /// Encoded size.
+        bytes: usize,
+    },
+    /// SQLSTATE XX001.
+    #[error("row is damaged: {what}")]
+    Damaged {
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// Where the columns of a table's rows lie.
+#[derive(Clone, Debug)]
+pub struct RowSchema {
+    columns: Vec<(ColumnType, Place)>,
+    fixed_end: usize,
+    variable_count: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Fixed(u32),
+    Variable(u32),
+}
+
+/// An encoded row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowImage(Vec<u8>);
+
+/// A readable row.
+#[derive(Clone, Copy)]
+pub struct RowRef<'a> {
+    schema: &'a RowSchema,
+    bytes: &'a [u8],
+}
+
+impl RowSchema {
+    /// Places the columns, in the table's order.
+    pub fn new(columns: &[ColumnType]) -> Self {
+        let mut offset = 1 + columns.len().div_ceil(8);
+        let mut variable_count = 0;
+        let mut placed = Vec::with_capacity(columns.len());
+        for column in columns {
+            let place = match column.fixed_width_bytes() {
+                Some(width) => {
+                    offset += width;
+                    Place::Fixed((offset - width) as u32)
+                }
+                None => {
+                    variable_count += 1;
+                    Place::Variable(variable_count as u32 - 1)
+                }
+            };
+            placed.push((*column, place));
+        }
+        Self { columns: placed, fixed_end: offset, variable_count }
+    }
+
+    /// Number of columns.
+    pub fn len(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Whether there are no columns.
+    pub fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// The type of a column.
+    pub fn column(&self, index: usize) -> ColumnType {
+        self.columns[index].0
+    }
+}
+
+impl RowImage {
+    /// Encodes a row. Panics if the data do not have the schema's types: the caller has coerced them.
+    pub fn encode(schema: &RowSchema, data: &[Datum<'_>]) -> Result<Self, RowError> {
+        let mut bytes = Vec::new();
+        encode_into(schema, data, &mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// Takes bytes that `encode` or `encode_into` made.
+    pub const fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The encoded bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Reads the row.
+    pub fn as_row<'a>(&'a self, schema: &'a RowSchema) -> RowRef<'a> {
+        RowRef::new(schema, &self.0)
+    }
+}
+
+/// Encodes a row into `out` (cleared first), so that a caller can reuse the buffer.
+pub fn encode_into(schema: &RowSchema, data: &[Datum<'_>], out: &mut Vec<u8>) -> Result<(), RowError> {
+    assert_eq!(data.len(), schema.len(), "a datum for every column");
+    let variable_bytes: usize = data.iter().map(|d| variable_bytes(d).map_or(0, <[u8]>::len)).sum();
+    let narrow_bytes = schema.fixed_end + schema.variable_count * 2 + variable_bytes;
+    let wide = narrow_bytes > usize::from(u16::MAX);
+    let end_bytes = if wide { 4 } else { 2 };
+    let total_bytes = schema.fixed_end + schema.variable_count * end_bytes + variable_bytes;
+    if total_bytes > ROW_BYTES_MAX {
+        return Err(RowError::TooLarge { bytes: total_bytes });
+    }
+    out.clear();
+    out.resize(total_bytes - variable_bytes, 0);
+    out[0] = ROW_LAYOUT | if wide { WIDE } else { 0 };
+    for (index, datum) in data.iter().enumerate() {
+        encode_column(schema, index, datum, end_bytes, out);
+    }
+    Ok(())
+}
+
+fn encode_column(schema: &RowSchema, index: usize, datum: &Datum<'_>, end_bytes: usize, out: &mut Vec<u8>) {
+    let (column, place) = schema.columns[index];
+    assert!(column.holds(datum), "column {index} of type {column:?} given {datum:?}");
+    if datum.is_null() {
+        out[1 + index / 8] |= 1 << (index % 8);
+    }
+    match place {
+        Place::Fixed(offset) => encode_fixed(datum, &mut out[offset as usize..]),
+        Place::Variable(which) => {
+            out.extend_from_slice(variable_bytes(datum).unwrap_or(&[]));
+            let end = (out.len() as u32).to_le_bytes();
+            let at = schema.fixed_end + which as usize * end_bytes;
+            out[at..at + end_bytes].copy_from_slice(&end[..end_bytes]);
+        }
+    }
+}
+
+fn encode_fixed(datum: &Datum<'_>, out: &mut [u8]) {
+    match *datum {
+        Datum::Bool(v) => out[0] = u8::from(v),
+        Datum::Int2(v) => out[..2].copy_from_slice(&v.to_le_bytes()),
+        Datum::Int4(v) | Datum::Date(v) => out[..4].copy_from_slice(&v.to_le_bytes()),
+        Datum::Int8(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) => {
+            out[..8].copy_from_slice(&v.to_le_bytes());
+        }
+        Datum::Float8(v) => out[..8].copy_from_slice(&v.to_le_bytes()),
+        Datum::Null | Datum::Numeric(_) | Datum::Text(_) | Datum::Bytea(_) => {}
+    }
+}
+
+fn variable_bytes<'a>(datum: &Datum<'a>) -> Option<&'a [u8]> {
+    match *datum {
+        Datum::Numeric(v) => Some(v.as_bytes()),
+        Datum::Text(v) => Some(v.as_bytes()),
+        Datum::Bytea(v) => Some(v),
+        _ => None,
+    }
+}
+
+impl<'a> RowRef<'a> {
+    /// Reads a row. Panics if it is stored outside its page: fetch it first.
+    #[inline]
+    pub fn new(schema: &'a RowSchema, bytes: &'a [u8]) -> Self {
+        assert!(bytes[0] & 0x2F == ROW_LAYOUT, "not a row: first byte {:#x}", bytes[0]);
+        Self { schema, bytes }
+    }
+
+    /// Where the columns lie.
+    pub const fn schema(&self) -> &'a RowSchema {
+        self.schema
+    }
+
+    /// The encoded bytes.
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Number of columns.
+    pub fn len(&self) -> usize {
+        self.schema.len()
+    }
+
+    /// Whether there are no columns.
+    pub fn is_empty(&self) -> bool {
+        self.schema.is_empty()
+    }
+
+    /// The value of a column.
+    #[inline]
+    pub fn get(&self, index: usize) -> Datum<'a> {
+        let (column, place) = self.schema.columns[index];
+        if self.bytes[1 + index / 8] & (1 << (index % 8)) != 0 {
+            return Datum::Null;
+        }
+        match place {
+            Place::Fixed(offset) => fixed(column, &self.bytes[offset as usize..]),
+            Place::Variable(which) => variable(column, self.range(which as usize)),
+        }
+    }
+
+    /// Checks the layout and the texts; what `get` would panic on.
+    pub fn check(&self) -> Result<(), RowError> {
+        let damaged = |what| Err(RowError::Damaged { what });
+        let end_bytes = self.end_bytes();
+        let mut at = self.schema.fixed_end + self.schema.variable_count * end_bytes;
+        if self.bytes.len() < at {
+            return damaged("shorter than its fixed part");
+        }
+        for which in 0..self.schema.variable_count {
+            let end = self.end(which);
+            if end < at || end > self.bytes.len() {
+                return damaged("a column ends outside");
+            }
+            at = end;
+        }
+        if at != self.bytes.len() {
+            return damaged("bytes after the last column");
+        }
+        self.schema.columns.iter().try_for_each(|(column, place)| self.check_column(*column, *place))
+    }
+
+    fn check_column(&self, column: ColumnType, place: Place) -> Result<(), RowError> {
+        let Place::Variable(which) = place else { return Ok(()) };
+        let bytes = self.range(which as usize);
+        let sound = match column {
+            ColumnType::Numeric { .. } => bytes.is_empty() || NumericRef::from_bytes(bytes).is_some(),
+            ColumnType::Bytea => true,
+            _ => std::str::from_utf8(bytes).is_ok(),
+        };
+        if sound { Ok(()) } else { Err(RowError::Damaged { what: "a value is not of its column's type" }) }
+    }
+
+    #[inline]
+    fn range(&self, which: usize) -> &'a [u8] {
+        let start = match which {
+            0 => self.schema.fixed_end + self.schema.variable_count * self.end_bytes(),
+            _ => self.end(which - 1),
+        };
+        &self.bytes[start..self.end(which)]
+    }
+
+    #[inline]
+    fn end(&self, which: usize) -> usize {
+        let at = self.schema.fixed_end + which * self.end_bytes();
+        if self.bytes[0] & WIDE == 0 {
+            usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]))
+        } else {
+            u32::from_le_bytes(take(&self.bytes[at..])) as usize
+        }
+    }
+
+    #[inline]
+    const fn end_bytes(&self) -> usize {
+        if self.bytes[0] & WIDE == 0 { 2 } else { 4 }
+    }
+}
+
+#[inline]
+fn take<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[..N]);
+    out
+}
+
+#[inline]
+fn fixed<'a>(column: ColumnType, bytes: &[u8]) -> Datum<'a> {
+    match column {
+        ColumnType::Bool => Datum::Bool(bytes[0] != 0),
+        ColumnType::Int2 => Datum::Int2(i16::from_le_bytes(take(bytes))),
+        ColumnType::Int4 => Datum::Int4(i32::from_le_bytes(take(bytes))),
+        ColumnType::Int8 => Datum::Int8(i64::from_le_bytes(take(bytes))),
+        ColumnType::Float8 => Datum::Float8(f64::from_le_bytes(take(bytes))),
+        ColumnType::Date => Datum::Date(i32::from_le_bytes(take(bytes))),
+        ColumnType::Timestamp => Datum::Timestamp(i64::from_le_bytes(take(bytes))),
+        ColumnType::TimestampTz => Datum::TimestampTz(i64::from_le_bytes(take(bytes))),
+        _ => unreachable!("variable columns have no fixed place"),
+    }
+}
+
+#[inline]
+fn variable(column: ColumnType, bytes: &[u8]) -> Datum<'_> {
+    match column {
+        ColumnType::Bytea => Datum::Bytea(bytes),
+        ColumnType::Numeric { .. } => match NumericRef::from_bytes(bytes) {
+            Some(value) => Datum::Numeric(value),
+            None => panic!("damaged numeric in a row: {bytes:?}"),
+        },
+        _ => match std::str::from_utf8(bytes) {
+            Ok(text) => Datum::Text(text),
+            Err(_) => panic!("damaged text in a row: {bytes:?}"),
+        },
+    }
+}

@@ -1,0 +1,224 @@
+//! Column types and values: the vocabulary shared by rows, keys and everything above.
+//!
+//! Invariants
+//! 1. A `Datum` borrows, is `Copy` and never allocates; a `Value` owns the same thing.
+//! 2. The total order of `Datum::order` is the order of the key encoding (`key.rs`): NULL sorts last, text sorts by
+//!    bytes ("C" collation), NaN is above every number.
+//!
+//! Does not know: SQL text, type names, object identifiers, casts.
+
+use std::cmp::Ordering;
+
+use crate::numeric::{Numeric, NumericRef};
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ColumnType {
+    /// boolean
+    Bool,
+    /// smallint
+    Int2,
+    /// integer
+    Int4,
+    /// bigint
+    Int8,
+    /// double precision
+    Float8,
+    /// numeric, with (precision, scale) in decimal digits if declared
+    Numeric {
+        /// (precision, scale) in decimal digits.
+        precision: Option<(u16, i16)>,
+    },
+    /// char(n): stored padded, compared without its trailing blanks
+    Char(u32),
+    /// varchar, with its limit in characters if declared
+    Varchar(Option<u32>),
+    /// text
+    Text,
+    /// bytea
+    Bytea,
+    /// date
+    Date,
+    /// timestamp without time zone
+    Timestamp,
+    /// timestamp with time zone
+    TimestampTz,
+}
+
+impl ColumnType {
+    /// Bytes of the value in a row if all values of the type take the same room.
+    pub const fn fixed_width_bytes(self) -> Option<usize> {
+        match self {
+            Self::Bool => Some(1),
+            Self::Int2 => Some(2),
+            Self::Int4 | Self::Date => Some(4),
+            Self::Int8 | Self::Float8 | Self::Timestamp | Self::TimestampTz => Some(8),
+            Self::Numeric { .. } | Self::Char(_) | Self::Varchar(_) | Self::Text | Self::Bytea => None,
+        }
+    }
+
+    /// Whether a datum may be stored in a column of this type as it is.
+    pub const fn holds(self, datum: &Datum<'_>) -> bool {
+        matches!(
+            (self, datum),
+            (_, Datum::Null)
+                | (Self::Bool, Datum::Bool(_))
+                | (Self::Int2, Datum::Int2(_))
+                | (Self::Int4, Datum::Int4(_))
+                | (Self::Int8, Datum::Int8(_))
+                | (Self::Float8, Datum::Float8(_))
+                | (Self::Numeric { .. }, Datum::Numeric(_))
+                | (Self::Char(_) | Self::Varchar(_) | Self::Text, Datum::Text(_))
+                | (Self::Bytea, Datum::Bytea(_))
+                | (Self::Date, Datum::Date(_))
+                | (Self::Timestamp, Datum::Timestamp(_))
+                | (Self::TimestampTz, Datum::TimestampTz(_))
+        )
+    }
+}
+
+/// A borrowed value.
+#[derive(Clone, Copy, Debug)]
+pub enum Datum<'a> {
+    /// NULL of any type.
+    Null,
+    /// boolean
+    Bool(bool),
+    /// smallint
+    Int2(i16),
+    /// integer
+    Int4(i32),
+    /// bigint
+    Int8(i64),
+    /// double precision
+    Float8(f64),
+    /// numeric, as stored
+    Numeric(NumericRef<'a>),
+    /// char, varchar and text
+    Text(&'a str),
+    /// bytea
+    Bytea(&'a [u8]),
+    /// Days since 2000-01-01.
+    Date(i32),
+    /// Microseconds since 2000-01-01 00:00:00, local time.
+    Timestamp(i64),
+    /// Microseconds since 2000-01-01 00:00:00 UTC.
+    TimestampTz(i64),
+}
+
+/// An owned value.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// NULL of any type.
+    Null,
+    /// boolean
+    Bool(bool),
+    /// smallint
+    Int2(i16),
+    /// integer
+    Int4(i32),
+    /// bigint
+    Int8(i64),
+    /// double precision
+    Float8(f64),
+    /// numeric
+    Numeric(Numeric),
+    /// char, varchar and text
+    Text(String),
+    /// bytea
+    Bytea(Vec<u8>),
+    /// Days since 2000-01-01.
+    Date(i32),
+    /// Microseconds since 2000-01-01 00:00:00, local time.
+    Timestamp(i64),
+    /// Microseconds since 2000-01-01 00:00:00 UTC.
+    TimestampTz(i64),
+}
+
+impl Value {
+    /// The same value, borrowed.
+    pub fn as_datum(&self) -> Datum<'_> {
+        match self {
+            Self::Null => Datum::Null,
+            Self::Bool(v) => Datum::Bool(*v),
+            Self::Int2(v) => Datum::Int2(*v),
+            Self::Int4(v) => Datum::Int4(*v),
+            Self::Int8(v) => Datum::Int8(*v),
+            Self::Float8(v) => Datum::Float8(*v),
+            Self::Numeric(v) => Datum::Numeric(v.as_ref()),
+            Self::Text(v) => Datum::Text(v),
+            Self::Bytea(v) => Datum::Bytea(v),
+            Self::Date(v) => Datum::Date(*v),
+            Self::Timestamp(v) => Datum::Timestamp(*v),
+            Self::TimestampTz(v) => Datum::TimestampTz(*v),
+        }
+    }
+
+    /// Whether this is NULL.
+    pub const fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+}
+
+impl Datum<'_> {
+    /// The same value, owned.
+    pub fn to_value(&self) -> Value {
+        match *self {
+            Self::Null => Value::Null,
+            Self::Bool(v) => Value::Bool(v),
+            Self::Int2(v) => Value::Int2(v),
+            Self::Int4(v) => Value::Int4(v),
+            Self::Int8(v) => Value::Int8(v),
+            Self::Float8(v) => Value::Float8(v),
+            Self::Numeric(v) => Value::Numeric(v.to_owned()),
+            Self::Text(v) => Value::Text(v.to_owned()),
+            Self::Bytea(v) => Value::Bytea(v.to_vec()),
+            Self::Date(v) => Value::Date(v),
+            Self::Timestamp(v) => Value::Timestamp(v),
+            Self::TimestampTz(v) => Value::TimestampTz(v),
+        }
+    }
+
+    /// Whether this is NULL.
+    pub const fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// The integer of any of the three widths.
+    pub const fn as_integer(&self) -> Option<i64> {
+        match *self {
+            Self::Int2(v) => Some(v as i64),
+            Self::Int4(v) => Some(v as i64),
+            Self::Int8(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// Total order of two values of one type (integers of different widths compare by value); NULL is last and equal
+    /// to itself. Panics if the types differ: the planner has coerced both sides.
+    pub fn order(&self, other: &Self) -> Ordering {
+        if let (Some(a), Some(b)) = (self.as_integer(), other.as_integer()) {
+            return a.cmp(&b);
+        }
+        match (self, other) {
+            (Self::Null, Self::Null) => Ordering::Equal,
+            (Self::Null, _) => Ordering::Greater,
+            (_, Self::Null) => Ordering::Less,
+            (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
+            (Self::Float8(a), Self::Float8(b)) => order_floats(*a, *b),
+            (Self::Numeric(a), Self::Numeric(b)) => a.order(*b),
+            (Self::Text(a), Self::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+            (Self::Bytea(a), Self::Bytea(b)) => a.cmp(b),
+            (Self::Date(a), Self::Date(b)) => a.cmp(b),
+            (Self::Timestamp(a), Self::Timestamp(b)) | (Self::TimestampTz(a), Self::TimestampTz(b)) => {
+                a.cmp(b)
+            }
+            _ => panic!("values of different types compared: {self:?} and {other:?}"),
+        }
+    }
+}
+
+/// PostgreSQL's order of double precision: NaN equals itself and is above all, the two zeros are equal.
+pub fn order_floats(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
