@@ -1,1 +1,35 @@
-//! varve-pager: see ARCHITECTURE.md.
+//! varve-pager: pages, the log that makes their changes durable, and the pool that keeps them in memory.
+//!
+//! Invariants
+//! 1. Write-ahead: a page is written only when the log is durable up to its page LSN.
+//! 2. A page that fails its checksum or identity is never handed out.
+//! 3. A mini-transaction's changes are in the log together or not at all.
+//!
+//! What it does not know: keys, rows, transactions, SQL.
+
+mod config;
+mod error;
+mod ids;
+mod ledger;
+mod level;
+mod log;
+mod lsn;
+mod mtr;
+pub mod page;
+mod pager;
+mod pool;
+mod redo;
+mod stats;
+
+pub use config::{CheckpointConfig, PagerConfig, ProtectionKind, Replacement};
+pub use error::{PagerError, Result};
+pub use ids::{Access, PageId, PageNo, PageRange, SpaceId};
+pub use ledger::Ledger;
+pub use level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
+pub use log::Log;
+pub use lsn::{AtomicLsn, Lsn};
+pub use mtr::{H, Mtr};
+pub use pager::{CheckReport, Pager};
+pub use pool::{PageS, PageSx, PageX};
+pub use redo::{RedoError, RedoOps};
+pub use stats::PagerStats;

@@ -1,0 +1,139 @@
+//! How a pager is configured.
+//!
+//! Invariants
+//! 1. [`PagerConfig::check`] refuses what cannot work, with the reason, before anything is opened.
+//!
+//! What it does not know: the configuration file (the `varve` crate reads it).
+
+use std::sync::Arc;
+
+use varve_device::Directory;
+
+use crate::error::{PagerError, Result};
+use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
+
+/// Which clean page leaves the pool first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replacement {
+    /// Second chance.
+    Clock,
+    /// The page whose last but one access is longest ago (O'Neil 1993), found by sampling.
+    Lru2,
+}
+
+/// How page writes are protected against tearing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtectionKind {
+    /// Not at all; for measuring only.
+    None,
+    /// Doublewrite file with batch slots and single-page slots (Kang 2016, section 2.1).
+    Doublewrite {
+        /// Pages of one batch.
+        batch_slots: u32,
+        /// Pages that threads evicting inline can have in flight.
+        single_slots: u32,
+    },
+}
+
+impl ProtectionKind {
+    /// InnoDB's split of the doublewrite area, as used by Kang 2016.
+    pub const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 120, single_slots: 8 };
+}
+
+/// When the page writers clean pages for the sake of the log.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CheckpointConfig {
+    /// A checkpoint is noted this often at the latest, in milliseconds.
+    pub interval_ms: u64,
+    /// Pages are cleaned, oldest first, while the log since the oldest dirty page is longer than this part of
+    /// the log's capacity.
+    pub log_fraction: f64,
+}
+
+/// Configuration of a pager.
+#[derive(Clone)]
+pub struct PagerConfig {
+    /// Page size in bytes: a power of two from 4 to 64 KiB; fixed at creation.
+    pub page_size: usize,
+    /// Memory of the buffer pool, in bytes.
+    pub pool_bytes: usize,
+    /// Device of the data space (and of the doublewrite file).
+    pub data: Arc<dyn Directory>,
+    /// Device of the log.
+    pub log: Arc<dyn Directory>,
+    /// Device of the rollback space.
+    pub rollback: Arc<dyn Directory>,
+    /// Device of the temporary space.
+    pub temporary: Arc<dyn Directory>,
+    /// Device of the control file.
+    pub control: Arc<dyn Directory>,
+    /// Length of a log segment file, in bytes.
+    pub log_segment_bytes: u64,
+    /// Length of all log segments together, in bytes.
+    pub log_capacity_bytes: u64,
+    /// Protection of page writes.
+    pub protection: ProtectionKind,
+    /// Page writer threads (at least one runs if `background`).
+    pub page_writers: usize,
+    /// Replacement policy.
+    pub replacement: Replacement,
+    /// Checkpoint settings.
+    pub checkpoint: CheckpointConfig,
+    /// Whether threads run. Without, `tick_write` and `checkpoint` do their work when called.
+    pub background: bool,
+    /// Smallest step by which a space file grows, in extents.
+    pub growth_extents: u32,
+}
+
+impl PagerConfig {
+    /// Defaults with all spaces in one directory: 8 KiB pages, 128 MiB pool, 1 GiB log.
+    pub fn new(directory: Arc<dyn Directory>) -> PagerConfig {
+        PagerConfig {
+            page_size: 8192,
+            pool_bytes: 128 << 20,
+            data: directory.clone(),
+            log: directory.clone(),
+            rollback: directory.clone(),
+            temporary: directory.clone(),
+            control: directory,
+            log_segment_bytes: 64 << 20,
+            log_capacity_bytes: 1 << 30,
+            protection: ProtectionKind::DOUBLEWRITE,
+            page_writers: 1,
+            replacement: Replacement::Clock,
+            checkpoint: CheckpointConfig { interval_ms: 1000, log_fraction: 0.5 },
+            background: true,
+            growth_extents: 8,
+        }
+    }
+
+    /// Refuses what cannot work.
+    pub fn check(&self) -> Result<()> {
+        let size = self.page_size;
+        let size_fits = size.is_power_of_two() && (PAGE_SIZE_MIN_BYTES..=PAGE_SIZE_MAX_BYTES).contains(&size);
+        require(size_fits, || {
+            format!("page size {size}: it must be a power of two from 4096 to 65536 bytes")
+        })?;
+        let frames = self.pool_bytes / size;
+        require(frames >= FRAMES_MIN, || {
+            format!("a pool of {} bytes has {frames} frames: give it at least {FRAMES_MIN}", self.pool_bytes)
+        })?;
+        let part = self.checkpoint.log_fraction;
+        require(part > 0.0 && part <= 0.9, || {
+            format!("checkpoint log fraction {part}: it must be in 0 .. 0.9")
+        })?;
+        if let ProtectionKind::Doublewrite { batch_slots, single_slots } = self.protection {
+            require(batch_slots > 0 && single_slots > 0, || {
+                "doublewrite needs at least one batch slot and one single-page slot".into()
+            })?;
+        }
+        require(self.growth_extents > 0, || "spaces must grow by at least one extent".into())
+    }
+}
+
+/// Fewest frames a pool works with.
+pub const FRAMES_MIN: usize = 32;
+
+fn require(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
+    if holds { Ok(()) } else { Err(PagerError::Incompatible { what: what() }) }
+}

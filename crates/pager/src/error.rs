@@ -1,0 +1,71 @@
+//! What can go wrong in the pager, and what to do about it.
+//!
+//! Invariants
+//! 1. An error of one page names the page.
+//! 2. After [`PagerError::Stopped`] nothing more is acknowledged; the database recovers at the next open.
+//!
+//! What it does not know: SQLSTATEs (the engine maps them).
+
+use varve_device::DeviceError;
+
+use crate::ids::{PageId, SpaceId};
+use crate::page::PageDamage;
+
+/// Result of a pager operation.
+pub type Result<T> = std::result::Result<T, PagerError>;
+
+/// An error of the pager.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PagerError {
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A page on a device is not what was written.
+    #[error("page {id} is damaged: {damage}; restore it from a backup")]
+    DamagedPage {
+        /// The page.
+        id: PageId,
+        /// What is wrong.
+        damage: PageDamage,
+    },
+    /// A page was asked for that its space does not have.
+    #[error("page {id} lies outside its space, which has {pages} pages")]
+    NoSuchPage {
+        /// The page.
+        id: PageId,
+        /// Pages in the space.
+        pages: u32,
+    },
+    /// No page is free in a space and its file could not be made larger within this call.
+    #[error("the {} space has no free page left", .space.name())]
+    NoFreePage {
+        /// The space.
+        space: SpaceId,
+    },
+    /// All frames are in use at once.
+    #[error("all {frames} frames of the buffer pool are latched or being written: give the pool more memory")]
+    PoolExhausted {
+        /// Frames in the pool.
+        frames: usize,
+    },
+    /// Stored structures contradict each other.
+    #[error("{what}")]
+    Corrupt {
+        /// What and where.
+        what: String,
+    },
+    /// The files cannot be used with this configuration or version.
+    #[error("{what}")]
+    Incompatible {
+        /// What differs and what to do.
+        what: String,
+    },
+    /// An earlier failure made further changes unsafe.
+    #[error(
+        "the database takes no more changes since an earlier failure ({cause}): restart it to recover from the log"
+    )]
+    Stopped {
+        /// The earlier failure.
+        cause: std::sync::Arc<str>,
+    },
+}

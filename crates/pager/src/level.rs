@@ -1,0 +1,161 @@
+//! The seam between the buffer pool and everything below it.
+//!
+//! Below the pool, pages pass through a stack of levels; each implements [`Level`] and knows only the
+//! level below it. The lowest one is home (`home.rs`).
+//!
+//! Invariants
+//! 1. The pool lets one thread at a time read or write a page, and ends that only after the call returned.
+//!    No latch is held across I/O except the exclusive latch of a frame that is being read into.
+//! 2. [`Level::changed`] during a `put` or `offer` of the same page cancels the admission in flight.
+//! 3. An older image never lands after a newer one.
+//! 4. The log is durable up to the LSN of every image that is put (asserted).
+//! 5. The recovery LSN belongs to the page, not to a level: the ledger is told by whoever makes an image stable.
+//!
+//! What it does not know: frames, latches, the log's format.
+
+use varve_device::AlignedBuf;
+
+use crate::error::Result;
+use crate::ids::{Access, PageId, PageRange};
+use crate::lsn::Lsn;
+use crate::page;
+
+/// A private copy of a page, made under its shared latch, checksum sealed, ready to be written.
+pub struct Image {
+    id: PageId,
+    lsn: Lsn,
+    access: Access,
+    bytes: AlignedBuf,
+}
+
+impl Image {
+    /// Copies and seals a page.
+    pub fn of(id: PageId, bytes: &[u8], access: Access) -> Image {
+        let mut copy = AlignedBuf::new(bytes.len());
+        copy.copy_from_slice(bytes);
+        page::seal(&mut copy);
+        Image { id, lsn: page::page_lsn(&copy), access, bytes: copy }
+    }
+
+    /// Which page.
+    pub fn id(&self) -> PageId {
+        self.id
+    }
+
+    /// The page LSN of the copy.
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    /// How the page was used last.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The sealed bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Where the bytes of a read came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// The space file.
+    Home,
+}
+
+/// What a read found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Got {
+    /// Which level had the newest version.
+    pub from: Tier,
+    /// Page LSN of that version.
+    pub lsn: Lsn,
+    /// A copy newer than home's was handed up and is gone below: the frame is dirty.
+    pub taken: bool,
+}
+
+/// One place of a run.
+pub enum Want<'a> {
+    /// The page is resident above: don't read it.
+    Hole,
+    /// Read the page into `frame` and verify it.
+    Page {
+        /// A whole page, aligned for direct I/O.
+        frame: &'a mut [u8],
+        /// Filled in on success.
+        got: Option<Got>,
+    },
+}
+
+/// Consecutive pages that are read together.
+pub struct Run<'r, 'a> {
+    /// The page of `want[0]`.
+    pub first: PageId,
+    /// One entry per page from `first` on.
+    pub want: &'r mut [Want<'a>],
+}
+
+/// Why pages are put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// A page writer makes free frames.
+    Evict,
+    /// A thread that needs a frame now writes one page itself (the single-page path of Kang 2016, section 2.1).
+    EvictInline,
+    /// The oldest dirty pages, so that the log can be cut.
+    Checkpoint,
+    /// Everything: clean shutdown, change of policy.
+    Drain,
+}
+
+/// What has to hold when a put returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// The level has the page and gives it back on read.
+    Held,
+    /// The page survives a crash, and the loss of all flash, without log at or below the image's LSN.
+    Stable,
+}
+
+/// Steps of a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Before the oldest recovery LSN is looked up.
+    Begin,
+    /// After that, before the new checkpoint position is stored.
+    BeforeEnd,
+    /// The position is stored and durable.
+    End,
+}
+
+/// What a level tells about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LevelReport {
+    /// The level's name.
+    pub name: &'static str,
+    /// Named counters.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+/// A level of the stack.
+pub trait Level: Send + Sync {
+    /// Reads the newest version at or below this level, verified. Blocks; submits all runs together.
+    /// On error no buffer may be used.
+    fn read(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()>;
+    /// Takes changed pages. `Ok` means that `need` is met for every one; on error any subset may have been written.
+    fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()>;
+    /// A clean page leaves the level above. `copy` makes an image if the level wants it.
+    fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image);
+    /// The page is about to be changed above; called under its exclusive latch before the record is appended.
+    fn changed(&self, id: PageId);
+    /// The pages mean nothing any more; called before they are used again or cut off.
+    fn discard(&self, ids: PageRange) -> Result<()>;
+    /// Takes part in a checkpoint.
+    fn checkpoint(&self, step: Step) -> Result<()>;
+    /// Brings everything home (clean shutdown).
+    fn drain(&self) -> Result<()>;
+    /// Counters for statistics.
+    fn report(&self) -> Vec<LevelReport>;
+}

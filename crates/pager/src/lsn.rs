@@ -1,0 +1,93 @@
+//! Log sequence numbers: byte positions in the log stream.
+//!
+//! 1. An LSN is never reused and never goes backwards in one database, over any number of restarts.
+//! 2. LSN 0 names no record: a page that carries it was never changed under the log.
+//!
+//! Not known here: where in which file an LSN lies (`log::format::Geometry`).
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A byte position in the log stream. The LSN of a change is the *end* of its mini-transaction's group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lsn(u64);
+
+impl Lsn {
+    /// No position: before every record.
+    pub const ZERO: Lsn = Lsn(0);
+    /// After every record.
+    pub const MAX: Lsn = Lsn(u64::MAX);
+
+    /// The LSN at byte `position` of the stream.
+    pub const fn new(position: u64) -> Lsn {
+        Lsn(position)
+    }
+
+    /// The byte position.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Moves on by `bytes`.
+    #[must_use]
+    pub fn forward(self, bytes: u64) -> Lsn {
+        Lsn(self.0.checked_add(bytes).expect("the log stream is shorter than 2^64 bytes"))
+    }
+
+    /// Bytes from `earlier` to here; 0 when `earlier` is not earlier.
+    pub const fn since(self, earlier: Lsn) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The first multiple of `2^shift` at or after this position.
+    #[must_use]
+    pub fn align_up(self, shift: u8) -> Lsn {
+        let mask = (1_u64 << shift) - 1;
+        Lsn(self.forward(mask).0 & !mask)
+    }
+}
+
+impl fmt::Display for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:X}/{:08X}", self.0 >> 32, self.0 & 0xFFFF_FFFF)
+    }
+}
+
+/// An LSN that many threads read and one at a time advances.
+#[derive(Debug, Default)]
+pub struct AtomicLsn(AtomicU64);
+
+impl AtomicLsn {
+    /// Starts at `lsn`.
+    pub const fn new(lsn: Lsn) -> AtomicLsn {
+        AtomicLsn(AtomicU64::new(lsn.0))
+    }
+
+    /// Reads with acquire order: what happened before the matching `advance` is seen.
+    pub fn load(&self) -> Lsn {
+        Lsn(self.0.load(Ordering::Acquire))
+    }
+
+    /// Moves forward to `lsn`; a smaller value changes nothing.
+    pub fn advance(&self, lsn: Lsn) {
+        self.0.fetch_max(lsn.0, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aligns_up_to_the_next_boundary() {
+        assert_eq!(Lsn::new(1).align_up(9), Lsn::new(512));
+        assert_eq!(Lsn::new(512).align_up(9), Lsn::new(512));
+    }
+
+    #[test]
+    fn an_atomic_lsn_never_goes_back() {
+        let lsn = AtomicLsn::new(Lsn::new(7));
+        lsn.advance(Lsn::new(5));
+        assert_eq!(lsn.load(), Lsn::new(7));
+    }
+}
