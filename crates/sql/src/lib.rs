@@ -1,1 +1,15 @@
-//! varve-sql: see ARCHITECTURE.md.
+//! varve-sql: PostgreSQL's SQL over the engine. Parsing, binding, planning and running of statements on one table.
+//!
+//! Entry points: [`SqlDatabase`] (shared), [`Session`] (one client), [`Sink`] (where results go).
+
+mod error;
+pub mod oid;
+mod prepared;
+mod session;
+mod sink;
+pub mod text;
+
+pub use error::{Result, SqlError, SqlState};
+pub use prepared::{Portal, Prepared};
+pub use session::{CancelToken, Session, SessionParams, SqlDatabase};
+pub use sink::{Column, CommandTag, CopyIn, Progress, Severity, Sink};

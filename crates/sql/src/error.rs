@@ -1,0 +1,168 @@
+//! Errors as a PostgreSQL client sees them: SQLSTATE, message, detail, hint, position.
+//!
+//! Invariants
+//! 1. Every error that leaves this crate carries the SQLSTATE that PostgreSQL 15 uses for the same mistake.
+//! 2. `position` counts characters from 1 in the text that the client sent, or is absent.
+//!
+//! Does not know: how an error is framed on the wire, or what happens to the transaction afterwards (`session`).
+
+use std::fmt;
+
+/// A five-character SQLSTATE (PostgreSQL manual, appendix A).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SqlState(pub &'static str);
+
+impl SqlState {
+    /// The five characters.
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for SqlState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+macro_rules! states {
+    ($($name:ident = $code:literal, $doc:literal;)*) => {
+        impl SqlState {
+            $(#[doc = $doc] pub const $name: SqlState = SqlState($code);)*
+        }
+    };
+}
+
+states! {
+    WARNING = "01000", "A warning without a class of its own.";
+    FEATURE_NOT_SUPPORTED = "0A000", "The construct is outside what Varve runs.";
+    CARDINALITY_VIOLATION = "21000", "A row was touched twice, or a scalar had many rows.";
+    STRING_TOO_LONG = "22001", "A string does not fit its declared length.";
+    NUMERIC_OUT_OF_RANGE = "22003", "A number does not fit its type.";
+    INVALID_DATETIME = "22007", "Text is not a date or time.";
+    DATETIME_OVERFLOW = "22008", "A date or time is out of range.";
+    DIVISION_BY_ZERO = "22012", "Division by zero.";
+    INVALID_ESCAPE = "22025", "A LIKE pattern ends in its escape character.";
+    SUBSTRING_ERROR = "22011", "Negative length of a substring.";
+    INVALID_PARAMETER_VALUE = "22023", "A value is outside what the setting or function allows.";
+    INVALID_LIMIT = "2201W", "LIMIT is negative.";
+    INVALID_OFFSET = "2201X", "OFFSET is negative.";
+    INVALID_POWER = "2201F", "A power or root has no real result.";
+    INVALID_LOG = "2201E", "A logarithm has no real result.";
+    INVALID_TEXT = "22P02", "Text is not a value of the type.";
+    BAD_COPY = "22P04", "COPY data has the wrong shape.";
+    CHARACTER_NOT_IN_REPERTOIRE = "22021", "Bytes are not valid in the encoding.";
+    NOT_NULL_VIOLATION = "23502", "NULL in a NOT NULL column.";
+    UNIQUE_VIOLATION = "23505", "A key exists already.";
+    NO_ACTIVE_TRANSACTION = "25P01", "There is no transaction in progress.";
+    IN_FAILED_TRANSACTION = "25P02", "The transaction failed; only ROLLBACK helps.";
+    ACTIVE_TRANSACTION = "25001", "The statement must come outside a transaction, or first in one.";
+    READ_ONLY_TRANSACTION = "25006", "A write in a READ ONLY transaction.";
+    INVALID_STATEMENT_NAME = "26000", "No prepared statement has this name.";
+    DEPENDENT_OBJECTS = "2BP01", "Other objects depend on the one to be dropped.";
+    INVALID_SAVEPOINT = "3B001", "No savepoint has this name.";
+    INVALID_SCHEMA = "3F000", "No schema has this name.";
+    SERIALIZATION_FAILURE = "40001", "A concurrent transaction got in first; retry.";
+    DEADLOCK = "40P01", "A cycle of waiting transactions was broken; retry.";
+    SYNTAX_ERROR = "42601", "The text does not parse.";
+    AMBIGUOUS_COLUMN = "42702", "A column name fits more than one column.";
+    UNDEFINED_COLUMN = "42703", "No such column.";
+    UNDEFINED_OBJECT = "42704", "No such type, setting, constraint or other object.";
+    AMBIGUOUS_FUNCTION = "42725", "A call fits more than one function or operator.";
+    DUPLICATE_COLUMN = "42701", "A column is named twice.";
+    GROUPING_ERROR = "42803", "A column is neither grouped nor aggregated.";
+    DATATYPE_MISMATCH = "42804", "An expression has the wrong type.";
+    CANNOT_COERCE = "42846", "No cast between the two types.";
+    WRONG_OBJECT_TYPE = "42809", "The object is of another kind.";
+    INVALID_TABLE_DEFINITION = "42P16", "The table definition contradicts itself.";
+    UNDEFINED_FUNCTION = "42883", "No function or operator takes these arguments.";
+    UNDEFINED_TABLE = "42P01", "No such relation.";
+    UNDEFINED_PARAMETER = "42P02", "No such parameter.";
+    DUPLICATE_TABLE = "42P07", "The relation exists already.";
+    DUPLICATE_OBJECT = "42710", "The object exists already.";
+    DUPLICATE_PREPARED = "42P05", "A prepared statement has this name already.";
+    INVALID_COLUMN_REFERENCE = "42P10", "An ORDER BY, GROUP BY or ON CONFLICT item refers to nothing usable.";
+    DUPLICATE_ALIAS = "42712", "A table name is used twice.";
+    INDETERMINATE_DATATYPE = "42P18", "The type of a parameter cannot be told.";
+    INVALID_FUNCTION_DEFINITION = "42P13", "The parameters of a function are wrong.";
+    PROTOCOL_VIOLATION = "08P01", "The message does not fit the statement.";
+    PROGRAM_LIMIT = "54000", "A limit of this program was reached.";
+    STATEMENT_TOO_COMPLEX = "54001", "The statement nests too deeply.";
+    NOT_IN_PREREQUISITE_STATE = "55000", "The object is not in the state that the call needs.";
+    CANT_CHANGE_RUNTIME_PARAM = "55P02", "The setting cannot change now.";
+    LOCK_NOT_AVAILABLE = "55P03", "A lock could not be had in time.";
+    QUERY_CANCELED = "57014", "The statement was cancelled.";
+    SEQUENCE_LIMIT = "2200H", "The sequence is at its end.";
+    INTERNAL_ERROR = "XX000", "A bug in Varve.";
+}
+
+/// One error (or notice) with everything PostgreSQL's ErrorResponse can carry that Varve fills in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (SQLSTATE {sqlstate})")]
+pub struct SqlError {
+    /// SQLSTATE.
+    pub sqlstate: SqlState,
+    /// The primary message: lower case, no full stop, PostgreSQL's wording where it has one.
+    pub message: Box<str>,
+    /// A second sentence with the facts, if any.
+    pub detail: Option<Box<str>>,
+    /// What to do about it, if known.
+    pub hint: Option<Box<str>>,
+    /// Character position in the client's text, from 1.
+    pub position: Option<u32>,
+    /// The violated constraint, if the error is about one.
+    pub constraint: Option<Box<str>>,
+}
+
+/// Result of anything in this crate that can fail towards the client.
+pub type Result<T, E = SqlError> = std::result::Result<T, E>;
+
+impl SqlError {
+    /// An error with a state and a message.
+    pub fn new(sqlstate: SqlState, message: impl Into<String>) -> Self {
+        SqlError {
+            sqlstate,
+            message: message.into().into_boxed_str(),
+            detail: None,
+            hint: None,
+            position: None,
+            constraint: None,
+        }
+    }
+
+    /// SQLSTATE 0A000 for `construct`, which Varve does not run.
+    pub fn unsupported(construct: impl fmt::Display) -> Self {
+        SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{construct} is not supported"))
+    }
+
+    /// SQLSTATE XX000: a state that the code believes impossible.
+    pub fn internal(what: impl Into<String>) -> Self {
+        SqlError::new(SqlState::INTERNAL_ERROR, what)
+    }
+
+    /// Adds the detail line.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into().into_boxed_str());
+        self
+    }
+
+    /// Adds the hint line.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into().into_boxed_str());
+        self
+    }
+
+    /// Sets the position unless one is known already. `None` leaves it alone.
+    #[must_use]
+    pub fn at(mut self, position: Option<u32>) -> Self {
+        self.position = self.position.or(position);
+        self
+    }
+
+    /// Whether the client may simply try the transaction again.
+    pub fn is_retryable(&self) -> bool {
+        self.sqlstate == SqlState::SERIALIZATION_FAILURE || self.sqlstate == SqlState::DEADLOCK
+    }
+}

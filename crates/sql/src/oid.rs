@@ -1,0 +1,107 @@
+//! Type OIDs of PostgreSQL's `pg_type` and how they map to Varve's column types.
+//!
+//! Invariants
+//! 1. `of_column` and `column_type` are inverse for every type a column can have, up to the modifier.
+//!
+//! Does not know: values.
+
+use varve_engine::ColumnType;
+
+/// `pg_type.oid`.
+pub type Oid = u32;
+
+/// No type known.
+pub const UNSPECIFIED: Oid = 0;
+/// boolean
+pub const BOOL: Oid = 16;
+/// bytea
+pub const BYTEA: Oid = 17;
+/// name
+pub const NAME: Oid = 19;
+/// bigint
+pub const INT8: Oid = 20;
+/// smallint
+pub const INT2: Oid = 21;
+/// integer
+pub const INT4: Oid = 23;
+/// text
+pub const TEXT: Oid = 25;
+/// oid
+pub const OID: Oid = 26;
+/// double precision
+pub const FLOAT8: Oid = 701;
+/// unknown
+pub const UNKNOWN: Oid = 705;
+/// character(n), trailing blanks not significant
+pub const BPCHAR: Oid = 1042;
+/// character varying
+pub const VARCHAR: Oid = 1043;
+/// date
+pub const DATE: Oid = 1082;
+/// timestamp without time zone
+pub const TIMESTAMP: Oid = 1114;
+/// timestamp with time zone
+pub const TIMESTAMPTZ: Oid = 1184;
+/// interval
+pub const INTERVAL: Oid = 1186;
+/// numeric
+pub const NUMERIC: Oid = 1700;
+/// void
+pub const VOID: Oid = 2278;
+
+/// The OID and type modifier that a client sees for a column of this type.
+pub fn of_column(t: &ColumnType) -> (Oid, i32) {
+    match *t {
+        ColumnType::Bool => (BOOL, -1),
+        ColumnType::Int2 => (INT2, -1),
+        ColumnType::Int4 => (INT4, -1),
+        ColumnType::Int8 => (INT8, -1),
+        ColumnType::Float8 => (FLOAT8, -1),
+        ColumnType::Numeric { precision } => (NUMERIC, numeric_typmod(precision)),
+        ColumnType::Char(n) => (BPCHAR, n as i32 + 4),
+        ColumnType::Varchar(n) => (VARCHAR, n.map_or(-1, |n| n as i32 + 4)),
+        ColumnType::Text => (TEXT, -1),
+        ColumnType::Bytea => (BYTEA, -1),
+        ColumnType::Date => (DATE, -1),
+        ColumnType::Timestamp => (TIMESTAMP, -1),
+        ColumnType::TimestampTz => (TIMESTAMPTZ, -1),
+    }
+}
+
+fn numeric_typmod(precision: Option<(u16, i16)>) -> i32 {
+    precision.map_or(-1, |(p, s)| ((i32::from(p) << 16) | (i32::from(s) & 0x7ff)) + 4)
+}
+
+/// The column type that holds values of the type `oid`, without modifier; `None` if Varve has no such type.
+/// `name` and `unknown` are text.
+pub fn column_type(oid: Oid) -> Option<ColumnType> {
+    Some(match oid {
+        BOOL => ColumnType::Bool,
+        BYTEA => ColumnType::Bytea,
+        INT8 => ColumnType::Int8,
+        INT2 => ColumnType::Int2,
+        INT4 => ColumnType::Int4,
+        TEXT | NAME | UNKNOWN => ColumnType::Text,
+        FLOAT8 => ColumnType::Float8,
+        BPCHAR | VARCHAR => ColumnType::Varchar(None),
+        DATE => ColumnType::Date,
+        TIMESTAMP => ColumnType::Timestamp,
+        TIMESTAMPTZ => ColumnType::TimestampTz,
+        NUMERIC => ColumnType::Numeric { precision: None },
+        _ => return None,
+    })
+}
+
+/// `pg_type.typlen`: bytes of a fixed-size value, -1 for varying.
+pub fn type_len(oid: Oid) -> i16 {
+    match oid {
+        BOOL => 1,
+        INT2 => 2,
+        INT4 | DATE | OID | VOID => 4,
+        INT8 | FLOAT8 | TIMESTAMP | TIMESTAMPTZ => 8,
+        INTERVAL => 16,
+        NAME => 64,
+        UNKNOWN => -2,
+        _ => -1,
+    }
+}

@@ -1,0 +1,114 @@
+//! Where results go: columns, rows, tags, notices, and the way COPY data comes in.
+//!
+//! Invariants
+//! 1. For one statement the calls come as `columns? row* complete` or end with an error returned by the session.
+//! 2. A `Datum` handed to `row` is valid only during the call.
+//!
+//! Does not know: the wire format; `server` implements `Sink` with its encoder.
+
+use varve_engine::Datum;
+
+use crate::error::{Result, SqlError};
+use crate::oid::Oid;
+
+/// One result column as RowDescription shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Name shown to the client.
+    pub name: Box<str>,
+    /// Type.
+    pub type_oid: Oid,
+    /// Type modifier, -1 for none.
+    pub typmod: i32,
+}
+
+/// What CommandComplete says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandTag {
+    /// `SELECT n`
+    Select(u64),
+    /// `INSERT 0 n`
+    Insert(u64),
+    /// `UPDATE n`
+    Update(u64),
+    /// `DELETE n`
+    Delete(u64),
+    /// `COPY n`
+    Copy(u64),
+    /// A fixed tag such as `BEGIN`.
+    Plain(&'static str),
+    /// The text was empty: EmptyQueryResponse takes the place of a tag.
+    Empty,
+}
+
+impl CommandTag {
+    /// Appends the tag's text, without a terminator.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let (verb, count) = match *self {
+            CommandTag::Select(n) => ("SELECT ", n),
+            CommandTag::Insert(n) => ("INSERT 0 ", n),
+            CommandTag::Update(n) => ("UPDATE ", n),
+            CommandTag::Delete(n) => ("DELETE ", n),
+            CommandTag::Copy(n) => ("COPY ", n),
+            CommandTag::Plain(text) => return out.extend_from_slice(text.as_bytes()),
+            CommandTag::Empty => return,
+        };
+        out.extend_from_slice(verb.as_bytes());
+        out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
+    }
+}
+
+impl std::fmt::Display for CommandTag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        f.write_str(&String::from_utf8_lossy(&out))
+    }
+}
+
+/// How an `execute` ended without an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The statement is done.
+    Complete(CommandTag),
+    /// `max_rows` rows were sent and more may follow: PortalSuspended.
+    Suspended,
+}
+
+/// Severity of a notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// NOTICE
+    Notice,
+    /// WARNING
+    Warning,
+}
+
+/// Shape of a COPY FROM STDIN that is about to start. All columns are in text format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyIn {
+    /// How many columns CopyInResponse announces.
+    pub column_count: usize,
+}
+
+/// Receiver of one statement's results.
+pub trait Sink {
+    /// The result has these columns. Called by `Session::simple` only; with `execute` the caller has
+    /// `Prepared::columns` already.
+    fn columns(&mut self, columns: &[Column]) -> Result<()>;
+    /// One row, in column order.
+    fn row(&mut self, row: &[Datum<'_>]) -> Result<()>;
+    /// A statement of `Session::simple` is done (never called by `execute`, which returns the tag).
+    fn complete(&mut self, tag: &CommandTag) -> Result<()>;
+    /// `Session::simple` was given nothing to do.
+    fn empty(&mut self) -> Result<()>;
+    /// A warning or notice.
+    fn notice(&mut self, severity: Severity, notice: &SqlError);
+    /// Runs the client's side of COPY FROM STDIN: announce it (CopyInResponse), then pass the payload of each CopyData
+    /// to `feed` in order, until CopyDone (return `Ok`) or CopyFail (return its error, SQLSTATE 57014).
+    /// If `feed` fails, stop feeding and return its error; the rest of the copy stream is the caller's to skip.
+    fn copy_in(&mut self, shape: CopyIn, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let _ = (shape, feed);
+        Err(SqlError::unsupported("COPY FROM STDIN on this connection"))
+    }
+}
