@@ -1,0 +1,522 @@
+//! One pass over a simple query: find the end of each statement and lift its literals, so that texts which differ only in
+//! their literals share one cached plan.
+//!
+//! Invariants
+//! 1. The lifted text parses to the statement of the original with parameters in place of the lifted literals. Where a
+//!    literal is not a value to PostgreSQL's grammar (ORDER BY 1, char(10), DATE '...') it stays in the text.
+//! 2. A lifted text that fails to parse or bind is never reported: the caller then takes the original text.
+//! 3. Rows of INSERT ... VALUES that look alike collapse to one template row; their literals follow each other in `literals`.
+//! 4. A pass allocates nothing once the buffers of `Lifted` have grown.
+//!
+//! Does not know: the grammar beyond tokens; types beyond those of literals.
+
+use crate::oid::{self, Oid};
+
+/// A literal taken out of the text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Literal<'a> {
+    /// Digits that fit an i64.
+    Int(i64),
+    /// Any other number, as written.
+    Number(&'a str),
+    /// The inside of a quoted string without doubled quotes.
+    Text(&'a str),
+    /// The inside of a quoted string in which quotes are doubled.
+    Doubled(&'a str),
+}
+
+impl Literal<'_> {
+    /// The type PostgreSQL gives the literal; strings are unknown (0).
+    fn type_oid(self) -> Oid {
+        match self {
+            Literal::Int(n) if i32::try_from(n).is_ok() => oid::INT4,
+            Literal::Int(_) => oid::INT8,
+            Literal::Number(_) => oid::NUMERIC,
+            Literal::Text(_) | Literal::Doubled(_) => oid::UNSPECIFIED,
+        }
+    }
+}
+
+/// What a pass found. Reuse it from statement to statement.
+#[derive(Debug, Default)]
+pub struct Lifted<'a> {
+    /// The statement with `$n` for each lifted literal (of the first row, if rows collapsed).
+    pub text: String,
+    /// Types of `$1`...
+    pub types: Vec<Oid>,
+    /// The literals, `types.len()` for each row.
+    pub literals: Vec<Literal<'a>>,
+    /// How many rows the template stands for; 1 unless rows collapsed.
+    pub row_count: usize,
+    /// Whether `text` may be used in place of the original.
+    pub usable: bool,
+}
+
+/// Extent of one statement in the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// First byte that is not blank or comment.
+    pub start: usize,
+    /// One past the last byte, without the semicolon.
+    pub end: usize,
+    /// Where the next statement's text begins.
+    pub next: usize,
+}
+
+/// Finds the statement that starts at or after `from`, lifting into `out` if it is one of the four DML verbs.
+/// `None` if only blanks, comments and semicolons are left.
+pub fn next_statement<'a>(sql: &'a str, from: usize, out: &mut Lifted<'a>) -> Option<Extent> {
+    out.text.clear();
+    out.types.clear();
+    out.literals.clear();
+    out.row_count = 1;
+    let mut scanner = Scanner::new(sql, from, out);
+    scanner.skip_empty();
+    if scanner.at >= sql.len() {
+        return None;
+    }
+    let start = scanner.at;
+    scanner.choose_lifting();
+    scanner.run();
+    let end = scanner.at;
+    scanner.finish();
+    Some(Extent { start, end, next: (end + 1).min(sql.len()) })
+}
+
+/// The token before the current one, as far as lifting asks.
+#[derive(Clone, Copy, PartialEq)]
+enum Before {
+    /// An operator, comma, parenthesis, or a keyword after which a string is a value.
+    Open,
+    /// A word after which a string literal belongs to the word (DATE '...').
+    Word,
+    /// A literal or closing parenthesis.
+    Closed,
+}
+
+struct Scanner<'a, 'o> {
+    sql: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+    /// Text before this has been copied to `out.text`.
+    copied: usize,
+    out: &'o mut Lifted<'a>,
+    before: Before,
+    depth: u32,
+    /// Depth of parentheses inside which numbers are type modifiers.
+    modifier_depth: Option<u32>,
+    /// Inside ORDER BY or GROUP BY at this depth.
+    by_depth: Option<u32>,
+    last_word_is_type: bool,
+    rows: Option<Rows>,
+}
+
+/// State of INSERT's VALUES list while its rows still look alike.
+struct Rows {
+    /// Where in `out.text` the current row's template begins.
+    row_text: usize,
+    /// The first row's template, in `out.text`.
+    template: Option<(usize, usize)>,
+    /// Literals before the current row.
+    row_literals: usize,
+    /// Depth at which rows open.
+    depth: u32,
+}
+
+impl<'a, 'o> Scanner<'a, 'o> {
+    fn new(sql: &'a str, from: usize, out: &'o mut Lifted<'a>) -> Self {
+        Scanner {
+            sql,
+            bytes: sql.as_bytes(),
+            at: from,
+            copied: from,
+            out,
+            before: Before::Open,
+            depth: 0,
+            modifier_depth: None,
+            by_depth: None,
+            last_word_is_type: false,
+            rows: None,
+        }
+    }
+
+    fn peek(&self, ahead: usize) -> u8 {
+        self.bytes.get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    /// Skips blanks, comments and empty statements.
+    fn skip_empty(&mut self) {
+        loop {
+            match self.peek(0) {
+                b' ' | b'\t' | b'\n' | b'\r' | b'\x0c' | b';' => self.at += 1,
+                b'-' if self.peek(1) == b'-' => self.line_comment(),
+                b'/' if self.peek(1) == b'*' => self.block_comment(),
+                _ => break,
+            }
+        }
+        self.copied = self.at;
+    }
+
+    fn choose_lifting(&mut self) {
+        let word = self.word_at(self.at);
+        let lifts = ["select", "insert", "update", "delete"].iter().any(|w| word.eq_ignore_ascii_case(w));
+        self.out.usable = lifts;
+    }
+
+    fn word_at(&self, start: usize) -> &'a str {
+        let len = self.bytes[start..].iter().take_while(|b| is_word(**b)).count();
+        &self.sql[start..start + len]
+    }
+
+    /// Runs to the end of the statement.
+    fn run(&mut self) {
+        while self.at < self.bytes.len() {
+            match self.bytes[self.at] {
+                b';' if self.depth == 0 => break,
+                b' ' | b'\t' | b'\n' | b'\r' => self.at += 1,
+                b'\'' => self.string(),
+                b'"' => self.quoted_name(),
+                b'$' => self.dollar(),
+                b'0'..=b'9' => self.number(),
+                b'.' if self.peek(1).is_ascii_digit() => self.number(),
+                b'-' if self.peek(1) == b'-' => self.line_comment(),
+                b'/' if self.peek(1) == b'*' => self.block_comment(),
+                b if is_word(b) => self.word(),
+                b => self.punctuation(b),
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        if self.out.usable {
+            self.flush_text();
+            self.close_rows();
+        }
+    }
+
+    fn flush_text(&mut self) {
+        self.out.text.push_str(&self.sql[self.copied..self.at]);
+        self.copied = self.at;
+    }
+
+    fn line_comment(&mut self) {
+        let rest = &self.bytes[self.at..];
+        self.at += memchr::memchr(b'\n', rest).map_or(rest.len(), |n| n + 1);
+    }
+
+    fn block_comment(&mut self) {
+        let mut nesting = 0;
+        while self.at < self.bytes.len() {
+            match (self.peek(0), self.peek(1)) {
+                (b'/', b'*') => (nesting, self.at) = (nesting + 1, self.at + 2),
+                (b'*', b'/') => (nesting, self.at) = (nesting - 1, self.at + 2),
+                _ => self.at += 1,
+            }
+            if nesting == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Moves past a quoted thing whose opening quote is at `self.at`; true if a doubled quote is inside.
+    fn skip_quoted(&mut self, quote: u8, backslash: bool) -> bool {
+        let mut doubled = false;
+        self.at += 1;
+        while self.at < self.bytes.len() {
+            let b = self.bytes[self.at];
+            if b == quote && self.peek(1) == quote {
+                doubled = true;
+                self.at += 1;
+            } else if b == quote {
+                self.at += 1;
+                return doubled;
+            } else if backslash && b == b'\\' {
+                self.at += 1;
+            }
+            self.at += 1;
+        }
+        self.at = self.bytes.len();
+        self.out.usable = false;
+        doubled
+    }
+
+    fn string(&mut self) {
+        let start = self.at;
+        let doubled = self.skip_quoted(b'\'', false);
+        if self.out.usable && self.before == Before::Open && self.by_depth.is_none() {
+            let inside = &self.sql[start + 1..self.at - 1];
+            let literal = if doubled { Literal::Doubled(inside) } else { Literal::Text(inside) };
+            self.lift(start, literal);
+        }
+        self.before = Before::Closed;
+    }
+
+    fn quoted_name(&mut self) {
+        self.skip_quoted(b'"', false);
+        self.before = Before::Word;
+        self.last_word_is_type = false;
+    }
+
+    /// A parameter or a dollar-quoted string: such statements are taken as they are.
+    fn dollar(&mut self) {
+        self.out.usable = false;
+        let rest = &self.bytes[self.at + 1..];
+        let tag = rest.iter().take_while(|b| is_word(**b)).count();
+        if rest.first().is_some_and(u8::is_ascii_digit) || rest.get(tag) != Some(&b'$') {
+            self.at += 1 + tag;
+            return;
+        }
+        let quote = &self.bytes[self.at..self.at + tag + 2];
+        let body = self.at + quote.len();
+        let found = memchr::memmem::find(&self.bytes[body..], quote);
+        self.at = found.map_or(self.bytes.len(), |n| body + n + quote.len());
+        self.before = Before::Closed;
+    }
+
+    fn number(&mut self) {
+        let start = self.at;
+        let mut plain = true;
+        while self.at < self.bytes.len() {
+            match self.bytes[self.at] {
+                b'0'..=b'9' => {}
+                b'.' => plain = false,
+                b'e' | b'E' if self.exponent_follows() => {
+                    plain = false;
+                    self.at += 1;
+                }
+                _ => break,
+            }
+            self.at += 1;
+        }
+        if is_word(self.peek(0)) {
+            // 0x10, 1_000, 5abc: not for us.
+            self.out.usable = false;
+        }
+        if self.out.usable && self.modifier_depth.is_none() && self.by_depth.is_none() {
+            let text = &self.sql[start..self.at];
+            let int = if plain { text.parse().ok() } else { None };
+            self.lift(start, int.map_or(Literal::Number(text), Literal::Int));
+        }
+        self.before = Before::Closed;
+    }
+
+    fn exponent_follows(&self) -> bool {
+        let after = self.peek(1);
+        after.is_ascii_digit() || (matches!(after, b'+' | b'-') && self.peek(2).is_ascii_digit())
+    }
+
+    /// Replaces the literal that started at `start` and ends here by the next parameter.
+    fn lift(&mut self, start: usize, literal: Literal<'a>) {
+        self.out.text.push_str(&self.sql[self.copied..start]);
+        self.copied = self.at;
+        let row_start = self.rows.as_ref().map_or(0, |r| r.row_literals);
+        let number = self.out.literals.len() + 1 - row_start;
+        self.out.text.push('$');
+        self.out.text.push_str(itoa::Buffer::new().format(number));
+        self.out.literals.push(literal);
+        if self.rows.as_ref().is_none_or(|r| r.template.is_none()) {
+            self.out.types.push(literal.type_oid());
+        }
+    }
+
+    fn word(&mut self) {
+        let word = self.word_at(self.at);
+        let start = self.at;
+        self.at += word.len();
+        if self.peek(0) == b'\'' && matches!(word, "e" | "E" | "b" | "B" | "x" | "X" | "n" | "N") {
+            self.skip_quoted(b'\'', word.eq_ignore_ascii_case("e"));
+            self.before = Before::Closed;
+            return;
+        }
+        if word.eq_ignore_ascii_case("u") && self.peek(0) == b'&' {
+            self.out.usable = false;
+        }
+        self.last_word_is_type = false;
+        if !self.out.usable {
+            return;
+        }
+        self.before = Before::Word;
+        // A name after a dot is never a keyword.
+        if start > 0 && self.bytes[start - 1] == b'.' {
+            return;
+        }
+        self.keyword(word);
+    }
+
+    fn keyword(&mut self, word: &str) {
+        let is = |options: &[&str]| options.iter().any(|o| word.eq_ignore_ascii_case(o));
+        match word.len() {
+            2 if is(&["by"]) => self.by_depth = Some(self.depth),
+            2..=9 if is(&OPENERS) => self.before = Before::Open,
+            5 | 6 if is(&["limit", "offset", "having"]) => self.by_depth = None,
+            3 if is(&["for"]) => {
+                self.by_depth = None;
+                self.before = Before::Open;
+            }
+            _ => self.last_word_is_type = is(&MODIFIED_TYPES),
+        }
+        if is(&["values"]) && self.depth == 0 && self.rows.is_none() && self.out.literals.is_empty() {
+            self.flush_text();
+            let row_text = self.out.text.len();
+            self.rows = Some(Rows { row_text, template: None, row_literals: 0, depth: 0 });
+        }
+    }
+
+    fn punctuation(&mut self, b: u8) {
+        self.at += 1;
+        self.before = Before::Open;
+        match b {
+            b'(' => {
+                self.depth += 1;
+                if self.last_word_is_type && self.modifier_depth.is_none() {
+                    self.modifier_depth = Some(self.depth);
+                }
+            }
+            b')' => self.close_parenthesis(),
+            b']' => self.before = Before::Closed,
+            b',' if self.rows.as_ref().is_some_and(|r| r.depth == self.depth) => self.next_row(),
+            _ => {}
+        }
+        self.last_word_is_type = false;
+    }
+
+    fn close_parenthesis(&mut self) {
+        if self.modifier_depth == Some(self.depth) {
+            self.modifier_depth = None;
+        }
+        if self.by_depth == Some(self.depth) {
+            self.by_depth = None;
+        }
+        self.depth = self.depth.saturating_sub(1);
+        self.before = Before::Closed;
+    }
+
+    /// A comma between rows: the row before it becomes the template, or is checked against it and dropped from the text.
+    fn next_row(&mut self) {
+        // The comma itself is not part of a row's template.
+        self.at -= 1;
+        self.flush_text();
+        self.at += 1;
+        self.fold_row();
+        if self.rows.is_some() {
+            self.copied = self.at;
+        }
+    }
+
+    /// Ends the current row; gives the list up (so that the original text is used) if its rows differ.
+    fn fold_row(&mut self) {
+        let Some(rows) = &mut self.rows else { return };
+        let row = (rows.row_text, self.out.text.len());
+        match rows.template {
+            None => rows.template = Some(row),
+            Some(template) => {
+                let text = self.out.text.as_str();
+                let alike = text[template.0..template.1].trim() == text[row.0..row.1].trim();
+                let literals = self.out.literals.len() - rows.row_literals;
+                if !alike || literals != self.out.types.len() {
+                    self.out.usable = false;
+                    return;
+                }
+                self.out.text.truncate(row.0);
+                widen(&mut self.out.types, &self.out.literals[rows.row_literals..], &mut self.out.usable);
+                self.out.row_count += 1;
+            }
+        }
+        rows.row_text = self.out.text.len();
+        rows.row_literals = self.out.literals.len();
+    }
+
+    /// At the end of the statement: the last row is still open. What follows the last row (RETURNING, ON CONFLICT) makes
+    /// the row differ from the template, so only plain lists collapse.
+    fn close_rows(&mut self) {
+        if self.rows.as_ref().is_some_and(|r| r.template.is_some()) {
+            self.fold_row();
+        }
+    }
+}
+
+/// Makes each type wide enough for one more row's literals, as PostgreSQL resolves a VALUES list.
+fn widen(types: &mut [Oid], literals: &[Literal<'_>], usable: &mut bool) {
+    for (t, literal) in types.iter_mut().zip(literals) {
+        let other = literal.type_oid();
+        if *t == other {
+            continue;
+        }
+        let rank = |o: Oid| [oid::INT4, oid::INT8, oid::NUMERIC].iter().position(|x| *x == o);
+        match (rank(*t), rank(other)) {
+            (Some(a), Some(b)) => *t = if a >= b { *t } else { other },
+            _ => *usable = false,
+        }
+    }
+}
+
+/// Words after which a quoted string is a value of its own.
+const OPENERS: [&str; 19] = [
+    "like", "ilike", "between", "and", "or", "not", "in", "where", "select", "then", "else", "when", "returning",
+    "distinct", "values", "escape", "case", "set", "from",
+];
+
+/// Type names whose parentheses hold modifiers.
+const MODIFIED_TYPES: [&str; 15] = [
+    "char", "character", "varchar", "varying", "bpchar", "nchar", "numeric", "decimal", "dec", "bit", "float", "time",
+    "timestamp", "timestamptz", "interval",
+];
+
+fn is_word(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lifted(sql: &str) -> (String, Vec<Literal<'_>>, usize, bool) {
+        let mut out = Lifted::default();
+        next_statement(sql, 0, &mut out);
+        (out.text, out.literals, out.row_count, out.usable)
+    }
+
+    #[test]
+    fn literals_leave_the_text() {
+        let (text, literals, rows, usable) = lifted("SELECT c FROM sbtest1 WHERE id=898 AND d = 'it''s' -- x");
+        assert_eq!(text.trim_end(), "SELECT c FROM sbtest1 WHERE id=$1 AND d = $2 -- x");
+        assert_eq!(literals, [Literal::Int(898), Literal::Doubled("it''s")]);
+        assert!(usable && rows == 1);
+    }
+
+    #[test]
+    fn literals_that_are_not_values_stay() {
+        for sql in [
+            "select a from t order by 1, 2",
+            "select a::numeric(10,2) from t group by 1",
+            "select date '2020-01-01'",
+            "select E'a\\'b'",
+        ] {
+            assert_eq!(lifted(sql).0, sql);
+        }
+        let (text, ..) = lifted("select a from t order by 1 limit 5");
+        assert_eq!(text, "select a from t order by 1 limit $1");
+    }
+
+    #[test]
+    fn alike_rows_collapse() {
+        let (text, literals, rows, usable) = lifted("INSERT INTO t VALUES(1,'a'), (3000000000,'b'),(3,'c')");
+        assert_eq!(text, "INSERT INTO t VALUES($1,$2)");
+        assert!(usable && rows == 3 && literals.len() == 6);
+        assert!(!lifted("insert into t values (1), (default)").3);
+        let (text, _, rows, usable) = lifted("insert into t values (1, -2) returning a");
+        assert_eq!((text.as_str(), rows, usable), ("insert into t values ($1, -$2) returning a", 1, true));
+        assert!(!lifted("insert into t values (1), (2) returning a").3);
+    }
+
+    #[test]
+    fn statements_split_outside_quotes() {
+        let sql = "; select ';' ; /* ; */ select $$;$$; -- end";
+        let mut out = Lifted::default();
+        let first = next_statement(sql, 0, &mut out).unwrap();
+        assert_eq!(&sql[first.start..first.end], "select ';' ");
+        let second = next_statement(sql, first.next, &mut out).unwrap();
+        assert_eq!(&sql[second.start..second.end], "select $$;$$");
+        assert!(next_statement(sql, second.next, &mut out).is_none());
+    }
+}
