@@ -5,9 +5,11 @@
 mod error;
 pub mod oid;
 mod prepared;
+mod scan;
 mod session;
 mod sink;
 pub mod text;
+mod time;
 
 pub use error::{Result, SqlError, SqlState};
 pub use prepared::{Portal, Prepared};

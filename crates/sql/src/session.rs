@@ -1,8 +1,9 @@
 //! One client's session: statements, transaction state, settings.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use varve_engine::{Database, Datum};
+use varve_engine::Datum;
 
 use crate::error::{Result, SqlError};
 use crate::oid::Oid;
@@ -10,21 +11,8 @@ use crate::prepared::{Portal, Prepared};
 use crate::sink::{Progress, Severity, Sink};
 
 /// A database as SQL sees it: the engine and what sessions share.
-pub struct SqlDatabase {
-    engine: Arc<Database>,
-}
-
-impl SqlDatabase {
-    /// Wraps an open engine.
-    pub fn new(engine: Arc<Database>) -> Arc<SqlDatabase> {
-        Arc::new(SqlDatabase { engine })
-    }
-
-    /// The engine below.
-    pub fn engine(&self) -> &Arc<Database> {
-        &self.engine
-    }
-}
+#[derive(Debug, Default)]
+pub struct SqlDatabase {}
 
 /// What a start-up packet says.
 #[derive(Debug, Clone, Default)]
