@@ -7,8 +7,11 @@
 //! Does not know: SQL text, sockets.
 
 pub mod key;
+pub mod node;
 pub mod numeric;
+pub mod overflow;
 pub mod row;
+pub mod tree;
 pub mod types;
 
 pub use numeric::{Numeric, NumericError, NumericRef};

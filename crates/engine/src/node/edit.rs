@@ -1,0 +1,263 @@
+//! Changing a node: the pure functions behind the redo operations.
+//!
+//! Invariants
+//! 1. The result depends on nothing but the page's bytes and the arguments.
+//! 2. The caller has made sure that there is room (`has_room`) and that the suffix is right (`fits_prefix`); a breach is
+//!    a programmer's error while doing, and the redo layer checks the arguments before it calls (damaged log).
+//! 3. Bytes outside slots, heap and fences are never left over from before a rebuild: it writes zeros.
+//!
+//! Does not know: latches, logs, other pages.
+
+use super::read::head_of;
+use super::{
+    CHILD_BYTES, ENTRY_HEAD_BYTES, NODE_START, NodeRef, SLOT_BYTES, SLOTS_START, Stamp, entry,
+    prefix_bytes_max,
+};
+
+/// What an empty node begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Distance from the leaves.
+    pub level: u8,
+    /// Whether leaf entries carry a stamp.
+    pub stamped: bool,
+    /// Right sibling, 0 none.
+    pub right: u32,
+    /// Leftmost child, 0 in a leaf.
+    pub leftmost: u32,
+    /// Newest transaction of a secondary leaf.
+    pub newest_txn: u64,
+    /// Lowest key allowed.
+    pub lower: &'a [u8],
+    /// First key not allowed; empty = none.
+    pub upper: &'a [u8],
+    /// Common prefix of the keys to come.
+    pub prefix: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// The frame of an existing node.
+    pub fn of(node: NodeRef<'a>) -> Self {
+        Self {
+            level: node.level(),
+            stamped: node.is_stamped(),
+            right: node.right(),
+            leftmost: node.leftmost_child(),
+            newest_txn: node.newest_txn(),
+            lower: node.lower_fence(),
+            upper: node.upper_fence().unwrap_or(&[]),
+            prefix: node.prefix(),
+        }
+    }
+}
+
+fn put_u16(page: &mut [u8], offset: usize, value: usize) {
+    assert!(value <= usize::from(u16::MAX), "{value} does not fit a field of two bytes");
+    page[offset..offset + 2].copy_from_slice(&(value as u16).to_le_bytes());
+}
+
+fn put_u32(page: &mut [u8], offset: usize, value: u32) {
+    page[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+/// Makes an empty node, zeroing the rest of the page behind the pager's header.
+pub fn format(page: &mut [u8], frame: &Frame<'_>) {
+    page[NODE_START..].fill(0);
+    page[32] = frame.level;
+    page[33] = u8::from(frame.stamped);
+    put_u32(page, 44, frame.right);
+    put_u32(page, 48, frame.leftmost);
+    put_u16(page, 52, frame.prefix.len());
+    put_u16(page, 54, frame.lower.len());
+    put_u16(page, 56, frame.upper.len());
+    page[64..72].copy_from_slice(&frame.newest_txn.to_le_bytes());
+    let mut end = page.len();
+    for part in [frame.upper, frame.lower, frame.prefix] {
+        page[end - part.len()..end].copy_from_slice(part);
+        end -= part.len();
+    }
+    put_u32(page, 36, end as u32);
+}
+
+/// Whether `suffix_bytes` and `value_bytes` more fit without compaction.
+pub fn has_gap(node: NodeRef<'_>, suffix_bytes: usize, value_bytes: usize) -> bool {
+    node.gap_bytes() >= super::entry_bytes(suffix_bytes, value_bytes)
+}
+
+/// Inserts an entry before `slot`.
+pub fn insert(page: &mut [u8], slot: usize, suffix: &[u8], value: &[u8]) {
+    let node = NodeRef::new(page);
+    let (count, run, last) = (node.len(), node.run(), node.last_insert());
+    assert!(slot <= count && has_gap(node, suffix.len(), value.len()), "insert needs a slot and room");
+    let follows = slot > 0 && last + 1 == slot;
+    let offset = push_entry(page, suffix, value);
+    let at = SLOTS_START + slot * SLOT_BYTES;
+    page.copy_within(at..SLOTS_START + count * SLOT_BYTES, at + SLOT_BYTES);
+    write_slot(page, slot, suffix, offset);
+    put_u16(page, 34, count + 1);
+    put_u16(page, 58, slot);
+    put_u16(page, 60, if follows { (run + 1).min(usize::from(u16::MAX)) } else { 0 });
+}
+
+fn push_entry(page: &mut [u8], suffix: &[u8], value: &[u8]) -> usize {
+    let offset = NodeRef::new(page).heap_start() - ENTRY_HEAD_BYTES - suffix.len() - value.len();
+    let value_at = offset + ENTRY_HEAD_BYTES + suffix.len();
+    put_u16(page, offset, value.len());
+    page[offset + ENTRY_HEAD_BYTES..value_at].copy_from_slice(suffix);
+    page[value_at..value_at + value.len()].copy_from_slice(value);
+    put_u32(page, 36, offset as u32);
+    offset
+}
+
+fn write_slot(page: &mut [u8], slot: usize, suffix: &[u8], offset: usize) {
+    let at = SLOTS_START + slot * SLOT_BYTES;
+    put_u32(page, at, head_of(suffix));
+    put_u16(page, at + 4, offset);
+    put_u16(page, at + 6, suffix.len());
+}
+
+fn heap_bytes(node: NodeRef<'_>, slot: usize) -> usize {
+    node.entry_bytes(slot) - SLOT_BYTES
+}
+
+fn add_garbage(page: &mut [u8], bytes: usize) {
+    let garbage = NodeRef::new(page).garbage_bytes() + bytes;
+    put_u32(page, 40, garbage as u32);
+}
+
+/// Removes an entry; its room becomes garbage.
+pub fn remove(page: &mut [u8], slot: usize) {
+    let node = NodeRef::new(page);
+    let count = node.len();
+    assert!(slot < count, "remove needs an entry");
+    let freed = heap_bytes(node, slot);
+    add_garbage(page, freed);
+    let at = SLOTS_START + slot * SLOT_BYTES;
+    page.copy_within(at + SLOT_BYTES..SLOTS_START + count * SLOT_BYTES, at);
+    put_u16(page, 34, count - 1);
+    put_u16(page, 60, 0);
+}
+
+/// Whether a value can be replaced without compaction.
+pub fn can_replace(node: NodeRef<'_>, slot: usize, value_bytes: usize) -> bool {
+    let suffix_bytes = node.suffix(slot).len();
+    value_bytes <= node.value(slot).len() || node.gap_bytes() >= ENTRY_HEAD_BYTES + suffix_bytes + value_bytes
+}
+
+/// Replaces a value: in place if it is not longer than the old one, else at a new place.
+pub fn replace(page: &mut [u8], slot: usize, value: &[u8]) {
+    let node = NodeRef::new(page);
+    assert!(slot < node.len() && can_replace(node, slot, value.len()), "replace needs an entry and room");
+    let old = node.slot(slot);
+    let old_value_bytes = node.value(slot).len();
+    if value.len() <= old_value_bytes {
+        let at = old.offset + ENTRY_HEAD_BYTES + old.suffix_bytes;
+        page[at..at + value.len()].copy_from_slice(value);
+        put_u16(page, old.offset, value.len());
+        add_garbage(page, old_value_bytes - value.len());
+        return;
+    }
+    let suffix = node.suffix(slot).to_vec();
+    let freed = heap_bytes(node, slot);
+    let offset = push_entry(page, &suffix, value);
+    write_slot(page, slot, &suffix, offset);
+    add_garbage(page, freed);
+}
+
+/// Overwrites flags, transaction id and roll pointer of a clustered entry.
+pub fn stamp(page: &mut [u8], slot: usize, stamp: Stamp) {
+    let node = NodeRef::new(page);
+    assert!(node.is_leaf() && node.is_stamped() && slot < node.len(), "only clustered entries have stamps");
+    write_value_start(page, slot, &entry::encode_stamp(stamp));
+}
+
+/// Overwrites the flags of a secondary entry and raises the leaf's newest transaction.
+pub fn set_flags(page: &mut [u8], slot: usize, flags: u8, txn: u64) {
+    let node = NodeRef::new(page);
+    assert!(node.is_leaf() && slot < node.len(), "only leaf entries have flags");
+    write_value_start(page, slot, &[flags]);
+    raise_newest(page, txn);
+}
+
+/// Raises the leaf's newest transaction.
+pub fn raise_newest(page: &mut [u8], txn: u64) {
+    let newest = NodeRef::new(page).newest_txn().max(txn);
+    page[64..72].copy_from_slice(&newest.to_le_bytes());
+}
+
+fn write_value_start(page: &mut [u8], slot: usize, bytes: &[u8]) {
+    let place = NodeRef::new(page).slot(slot);
+    let at = place.offset + ENTRY_HEAD_BYTES + place.suffix_bytes;
+    page[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Points an inner node's child `index` (0 = leftmost) to another page.
+pub fn set_child(page: &mut [u8], index: usize, child: u32) {
+    match index {
+        0 => put_u32(page, 48, child),
+        _ => write_value_start(page, index - 1, &child.to_le_bytes()),
+    }
+}
+
+/// Sets the right sibling.
+pub fn set_right(page: &mut [u8], right: u32) {
+    put_u32(page, 44, right);
+}
+
+/// Rewrites the node without garbage, with a prefix of `prefix_bytes` of its first key.
+pub fn rebuild(page: &mut [u8], prefix_bytes: usize) {
+    let old = page.to_vec();
+    let node = NodeRef::new(&old);
+    let first = if node.is_empty() { node.prefix().to_vec() } else { node.key(0) };
+    let frame = Frame { prefix: &first[..prefix_bytes], ..Frame::of(node) };
+    let (run, last) = (node.run(), node.last_insert());
+    rewrite(page, &frame, node, 0..node.len());
+    put_u16(page, 58, last);
+    put_u16(page, 60, run);
+}
+
+/// Keeps the first `keep` entries: the left half of a split.
+pub fn keep_left(page: &mut [u8], keep: usize, right: u32, upper: &[u8]) {
+    let old = page.to_vec();
+    let node = NodeRef::new(&old);
+    let prefix = best_prefix(node, 0..keep);
+    let frame = Frame { right, upper, prefix: &prefix, ..Frame::of(node) };
+    rewrite(page, &frame, node, 0..keep);
+}
+
+/// Formats the page by `frame` and copies a range of another node's entries into it.
+fn rewrite(page: &mut [u8], frame: &Frame<'_>, from: NodeRef<'_>, range: std::ops::Range<usize>) {
+    format(page, frame);
+    let mut key = Vec::new();
+    for index in range {
+        key.clear();
+        key.extend_from_slice(from.prefix());
+        key.extend_from_slice(from.suffix(index));
+        append(page, &key[frame.prefix.len()..], from.value(index));
+    }
+}
+
+/// Appends an entry behind the last: how nodes are filled from sorted input.
+pub fn append(page: &mut [u8], suffix: &[u8], value: &[u8]) {
+    let count = NodeRef::new(page).len();
+    assert!(has_gap(NodeRef::new(page), suffix.len(), value.len()), "append needs room");
+    let offset = push_entry(page, suffix, value);
+    write_slot(page, count, suffix, offset);
+    put_u16(page, 34, count + 1);
+    put_u16(page, 58, count);
+}
+
+/// The longest prefix of a range of a node's entries that may be taken out of them.
+pub fn best_prefix(node: NodeRef<'_>, range: std::ops::Range<usize>) -> Vec<u8> {
+    if range.is_empty() {
+        return Vec::new();
+    }
+    let (first, last) = (node.key(range.start), node.key(range.end - 1));
+    let common = super::common_prefix_bytes(&first, &last).min(prefix_bytes_max(node.page_bytes()));
+    first[..common].to_vec()
+}
+
+/// Whether the value is a child's page number; redo checks it before inserting into an inner node.
+pub fn is_child_value(value: &[u8]) -> bool {
+    value.len() == CHILD_BYTES
+}

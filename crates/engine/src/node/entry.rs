@@ -1,0 +1,117 @@
+//! A leaf entry as its readers see it, and the encoding of its value.
+//!
+//! Invariants
+//! 1. The stamp of a clustered entry lies at fixed places at the start of the value, so it changes in place.
+//!
+//! Does not know: pages and slots.
+
+use super::STAMP_BYTES;
+
+/// Flag of an entry: deleted by its transaction, still there for older snapshots.
+pub const FLAG_DELETED: u8 = 0x01;
+/// Largest transaction id that an entry can carry.
+pub const TXN_MAX: u64 = (1 << 48) - 1;
+
+/// Who wrote an entry of a clustered leaf, and where the version before it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Transaction id, 48 bits.
+    pub txn: u64,
+    /// Roll pointer; 0 if nothing was there before.
+    pub roll: u64,
+    /// `FLAG_DELETED` and the transaction layer's own bits.
+    pub flags: u8,
+}
+
+/// An entry of a leaf. Its key lies in two pieces.
+#[derive(Clone, Copy)]
+pub struct EntryRef<'a> {
+    pub(crate) prefix: &'a [u8],
+    pub(crate) suffix: &'a [u8],
+    pub(crate) value: &'a [u8],
+    pub(crate) stamped: bool,
+}
+
+impl<'a> EntryRef<'a> {
+    /// The flags.
+    #[inline]
+    pub const fn flags(&self) -> u8 {
+        self.value[0]
+    }
+
+    /// Whether the entry is delete-marked.
+    #[inline]
+    pub const fn is_deleted(&self) -> bool {
+        self.flags() & FLAG_DELETED != 0
+    }
+
+    /// Transaction id of a clustered entry, 0 for a secondary one.
+    #[inline]
+    pub fn txn(&self) -> u64 {
+        if !self.stamped {
+            return 0;
+        }
+        let mut raw = [0; 8];
+        raw[..6].copy_from_slice(&self.value[1..7]);
+        u64::from_le_bytes(raw)
+    }
+
+    /// Roll pointer of a clustered entry, 0 for a secondary one.
+    #[inline]
+    pub fn roll(&self) -> u64 {
+        if !self.stamped {
+            return 0;
+        }
+        let mut raw = [0; 8];
+        raw.copy_from_slice(&self.value[7..STAMP_BYTES]);
+        u64::from_le_bytes(raw)
+    }
+
+    /// Flags, transaction id and roll pointer.
+    pub fn stamp(&self) -> Stamp {
+        Stamp { txn: self.txn(), roll: self.roll(), flags: self.flags() }
+    }
+
+    /// The row of a clustered entry; empty for a secondary one.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        if self.stamped { &self.value[STAMP_BYTES..] } else { &[] }
+    }
+
+    /// Bytes of the key.
+    pub const fn key_bytes(&self) -> usize {
+        self.prefix.len() + self.suffix.len()
+    }
+
+    /// Appends the key to `out`.
+    pub fn append_key(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.prefix);
+        out.extend_from_slice(self.suffix);
+    }
+
+    /// The key, copied.
+    pub fn key(&self) -> Vec<u8> {
+        [self.prefix, self.suffix].concat()
+    }
+
+    /// Whether the key begins with `start`.
+    pub fn key_starts_with(&self, start: &[u8]) -> bool {
+        let split = start.len().min(self.prefix.len());
+        self.prefix[..split] == start[..split] && self.suffix.starts_with(&start[split..])
+    }
+}
+
+/// Appends the value of a clustered leaf entry.
+pub fn encode_leaf_value(stamp: Stamp, payload: &[u8], out: &mut impl Extend<u8>) {
+    out.extend(encode_stamp(stamp));
+    out.extend(payload.iter().copied());
+}
+
+pub(crate) fn encode_stamp(stamp: Stamp) -> [u8; STAMP_BYTES] {
+    assert!(stamp.txn <= TXN_MAX, "transaction id {} exceeds 48 bits", stamp.txn);
+    let mut raw = [0; STAMP_BYTES];
+    raw[0] = stamp.flags;
+    raw[1..7].copy_from_slice(&stamp.txn.to_le_bytes()[..6]);
+    raw[7..].copy_from_slice(&stamp.roll.to_le_bytes());
+    raw
+}

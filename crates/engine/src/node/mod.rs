@@ -1,0 +1,83 @@
+//! The node of a B+tree: a slotted page with a common prefix, 4-byte key heads and fences.
+//!
+//! Layout after the pager's page header (little endian; page numbers are within the tree's space)
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 32 | 1 | level: 0 leaf |
+//! | 33 | 1 | bit 0: leaf entries carry a stamp (clustered tree) |
+//! | 34 | 2 | slot count |
+//! | 36 | 4 | heap start: lowest byte of the entries |
+//! | 40 | 4 | garbage: bytes of the heap that no slot refers to |
+//! | 44 | 4 | right sibling, 0 none |
+//! | 48 | 4 | leftmost child (level > 0) |
+//! | 52 | 2 | prefix length |
+//! | 54 | 2 | lower fence length |
+//! | 56 | 2 | upper fence length, 0 = no upper bound |
+//! | 58 | 2 | slot of the last insert |
+//! | 60 | 2 | run: inserts in a row that each went right behind the one before |
+//! | 62 | 2 | reserved, 0 |
+//! | 64 | 8 | newest transaction that changed the leaf (secondary trees) |
+//! | 72 | 8 each | slots: head u32 (first four bytes of the suffix, read big endian), offset u16, suffix length u16 |
+//! | ... | | free |
+//! | heap start | | entries: value length u16, key suffix, value; in any order |
+//! | end - ... | | prefix, lower fence, upper fence |
+//!
+//! A leaf value of a clustered tree is: flags u8, transaction id 6 bytes, roll pointer 8 bytes, payload; of a secondary
+//! tree: flags u8. An inner value is a child's page number (u32); the child holds the keys >= its entry's key.
+//!
+//! Invariants
+//! 1. Slots are in strictly ascending key order; every key is prefix + suffix; lower fence <= key < upper fence.
+//! 2. heap start >= end of slots; live entries + garbage + prefix + fences = page end - heap start.
+//! 3. Every change is one of the functions of `edit`, a pure function of the page's bytes and its arguments, so that
+//!    redoing a change gives the same bytes as doing it.
+//! 4. The search trusts the page (checksums and `check` stand behind it); damage can make it panic, never read outside.
+//!
+//! Does not know: latches, logs, other pages, what keys and payloads mean. Heads and prefixes: Graefe, "Modern B-Tree
+//! Techniques" (2011), sections 3.4 and 3.5.
+
+pub mod edit;
+mod entry;
+mod read;
+
+pub use entry::{EntryRef, FLAG_DELETED, Stamp, encode_leaf_value};
+pub use read::{Found, NodeRef, common_prefix_bytes, entry_bytes};
+
+/// First byte of the node in its page.
+pub const NODE_START: usize = 32;
+pub(crate) const SLOTS_START: usize = 72;
+pub(crate) const SLOT_BYTES: usize = 8;
+/// Bytes of an entry besides its suffix, value and slot.
+pub(crate) const ENTRY_HEAD_BYTES: usize = 2;
+/// Bytes of flags, transaction id and roll pointer in a clustered leaf value.
+pub const STAMP_BYTES: usize = 15;
+/// Bytes of a leaf value of a secondary tree.
+pub const SECONDARY_VALUE_BYTES: usize = 1;
+/// Bytes of an inner value.
+pub const CHILD_BYTES: usize = 4;
+
+/// Bytes that slots, entries, prefix and fences share.
+pub const fn usable_bytes(page_bytes: usize) -> usize {
+    page_bytes - SLOTS_START
+}
+
+/// Longest key in bytes: a quarter of the usable page.
+pub const fn key_bytes_max(page_bytes: usize) -> usize {
+    usable_bytes(page_bytes) / 4
+}
+
+/// Longest prefix that a node takes out of its keys.
+pub const fn prefix_bytes_max(page_bytes: usize) -> usize {
+    usable_bytes(page_bytes) / 16
+}
+
+/// Most bytes an entry with its slot may take. Two fences of `key_bytes_max`, a prefix and one such entry fit in a page,
+/// and a full page can always be cut so that both halves fit (`split`).
+pub const fn entry_bytes_max(page_bytes: usize) -> usize {
+    usable_bytes(page_bytes) * 3 / 8
+}
+
+/// Longest payload that stays in a clustered leaf beside a key of `key_bytes`; a longer one goes to an overflow chain.
+pub const fn payload_bytes_max(page_bytes: usize, key_bytes: usize) -> usize {
+    entry_bytes_max(page_bytes) - SLOT_BYTES - ENTRY_HEAD_BYTES - STAMP_BYTES - key_bytes
+}

@@ -1,0 +1,315 @@
+//! Reading a node: its header, its entries, and the search.
+//!
+//! Invariants
+//! 1. The search compares heads as integers first and looks at suffixes only among equal heads.
+//! 2. Nothing here allocates.
+//!
+//! Does not know: how nodes change.
+
+use super::{ENTRY_HEAD_BYTES, EntryRef, SLOT_BYTES, SLOTS_START};
+
+/// A node that can be read. Cheap to copy.
+#[derive(Clone, Copy)]
+pub struct NodeRef<'a> {
+    page: &'a [u8],
+}
+
+/// Where a key is, or where it would be inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Slot of the first key >= the one sought; the slot count if there is none.
+    pub slot: usize,
+    /// Whether that key is equal.
+    pub exact: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Slot {
+    pub head: u32,
+    pub offset: usize,
+    pub suffix_bytes: usize,
+}
+
+/// The first four bytes, as a number that sorts like them; shorter strings are filled with zeros.
+#[inline]
+pub(crate) fn head_of(suffix: &[u8]) -> u32 {
+    if let Some(first) = suffix.first_chunk::<4>() {
+        return u32::from_be_bytes(*first);
+    }
+    let mut raw = [0; 4];
+    raw[..suffix.len()].copy_from_slice(suffix);
+    u32::from_be_bytes(raw)
+}
+
+/// Length of the longest common prefix.
+pub fn common_prefix_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// Bytes that an entry takes in the node, with its slot.
+pub const fn entry_bytes(suffix_bytes: usize, value_bytes: usize) -> usize {
+    SLOT_BYTES + ENTRY_HEAD_BYTES + suffix_bytes + value_bytes
+}
+
+impl<'a> NodeRef<'a> {
+    /// Views a whole page (with the pager's header) as a node.
+    #[inline]
+    pub const fn new(page: &'a [u8]) -> Self {
+        Self { page }
+    }
+
+    #[inline]
+    fn u16_at(&self, offset: usize) -> usize {
+        usize::from(u16::from_le_bytes([self.page[offset], self.page[offset + 1]]))
+    }
+
+    #[inline]
+    fn u32_at(&self, offset: usize) -> u32 {
+        let mut raw = [0; 4];
+        raw.copy_from_slice(&self.page[offset..offset + 4]);
+        u32::from_le_bytes(raw)
+    }
+
+    /// Page size in bytes.
+    pub const fn page_bytes(&self) -> usize {
+        self.page.len()
+    }
+
+    /// Distance from the leaves.
+    #[inline]
+    pub const fn level(&self) -> u8 {
+        self.page[32]
+    }
+
+    /// Whether this is a leaf.
+    #[inline]
+    pub const fn is_leaf(&self) -> bool {
+        self.level() == 0
+    }
+
+    /// Whether leaf entries carry a stamp (clustered tree).
+    #[inline]
+    pub const fn is_stamped(&self) -> bool {
+        self.page[33] & 1 != 0
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.u16_at(34)
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn heap_start(&self) -> usize {
+        self.u32_at(36) as usize
+    }
+
+    /// Bytes of the heap that no slot refers to.
+    pub fn garbage_bytes(&self) -> usize {
+        self.u32_at(40) as usize
+    }
+
+    /// Page number of the right sibling, 0 if there is none.
+    pub fn right(&self) -> u32 {
+        self.u32_at(44)
+    }
+
+    /// Page number of the leftmost child of an inner node.
+    pub fn leftmost_child(&self) -> u32 {
+        self.u32_at(48)
+    }
+
+    #[inline]
+    pub(crate) fn prefix_bytes(&self) -> usize {
+        self.u16_at(52)
+    }
+
+    /// The bytes that all keys begin with and that suffixes lack.
+    #[inline]
+    pub fn prefix(&self) -> &'a [u8] {
+        let start = self.page.len() - self.u16_at(56) - self.u16_at(54) - self.prefix_bytes();
+        &self.page[start..start + self.prefix_bytes()]
+    }
+
+    /// Lowest key that may be here; empty for the leftmost node.
+    pub fn lower_fence(&self) -> &'a [u8] {
+        let end = self.page.len() - self.u16_at(56);
+        &self.page[end - self.u16_at(54)..end]
+    }
+
+    /// First key that belongs to the right; `None` for the rightmost node.
+    pub fn upper_fence(&self) -> Option<&'a [u8]> {
+        let bytes = self.u16_at(56);
+        (bytes > 0).then(|| &self.page[self.page.len() - bytes..])
+    }
+
+    pub(crate) fn last_insert(&self) -> usize {
+        self.u16_at(58)
+    }
+
+    /// Inserts in a row that went right behind the one before.
+    pub fn run(&self) -> usize {
+        self.u16_at(60)
+    }
+
+    /// Newest transaction that changed this leaf of a secondary tree.
+    pub fn newest_txn(&self) -> u64 {
+        let mut raw = [0; 8];
+        raw.copy_from_slice(&self.page[64..72]);
+        u64::from_le_bytes(raw)
+    }
+
+    /// Bytes between the slots and the heap.
+    pub fn gap_bytes(&self) -> usize {
+        self.heap_start() - SLOTS_START - self.len() * SLOT_BYTES
+    }
+
+    /// Bytes free if the node were compacted.
+    pub fn free_bytes(&self) -> usize {
+        self.gap_bytes() + self.garbage_bytes()
+    }
+
+    /// Bytes of slots and live entries.
+    pub fn live_bytes(&self) -> usize {
+        let fixed = self.prefix_bytes() + self.u16_at(54) + self.u16_at(56);
+        super::usable_bytes(self.page.len()) - self.free_bytes() - fixed
+    }
+
+    #[inline]
+    fn slots(&self) -> &'a [[u8; SLOT_BYTES]] {
+        self.page[SLOTS_START..SLOTS_START + self.len() * SLOT_BYTES].as_chunks().0
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, index: usize) -> Slot {
+        decode_slot(&self.slots()[index])
+    }
+
+    #[inline]
+    fn suffix_of(&self, slot: Slot) -> &'a [u8] {
+        let start = slot.offset + ENTRY_HEAD_BYTES;
+        &self.page[start..start + slot.suffix_bytes]
+    }
+
+    /// The key of an entry without the prefix.
+    #[inline]
+    pub fn suffix(&self, index: usize) -> &'a [u8] {
+        self.suffix_of(self.slot(index))
+    }
+
+    /// The value of an entry.
+    #[inline]
+    pub fn value(&self, index: usize) -> &'a [u8] {
+        let slot = self.slot(index);
+        let start = slot.offset + ENTRY_HEAD_BYTES + slot.suffix_bytes;
+        &self.page[start..start + self.u16_at(slot.offset)]
+    }
+
+    /// The whole key of an entry, copied.
+    pub fn key(&self, index: usize) -> Vec<u8> {
+        [self.prefix(), self.suffix(index)].concat()
+    }
+
+    /// A leaf entry.
+    #[inline]
+    pub fn entry(&self, index: usize) -> EntryRef<'a> {
+        debug_assert!(self.is_leaf(), "entries are of leaves");
+        let (suffix, value) = (self.suffix(index), self.value(index));
+        EntryRef { prefix: self.prefix(), suffix, value, stamped: self.is_stamped() }
+    }
+
+    /// Bytes that an entry takes, with its slot.
+    pub fn entry_bytes(&self, index: usize) -> usize {
+        let slot = self.slot(index);
+        entry_bytes(slot.suffix_bytes, self.u16_at(slot.offset))
+    }
+
+    /// Page number of child `index`, 0..=len.
+    #[inline]
+    pub fn child(&self, index: usize) -> u32 {
+        match index {
+            0 => self.leftmost_child(),
+            _ => {
+                let value = self.value(index - 1);
+                u32::from_le_bytes([value[0], value[1], value[2], value[3]])
+            }
+        }
+    }
+
+    /// Index of the child whose keys may include `key`.
+    #[inline]
+    pub fn child_for(&self, key: &[u8]) -> usize {
+        let found = self.search(key);
+        found.slot + usize::from(found.exact)
+    }
+
+    /// Index of the child whose keys may include the largest key below `key`.
+    pub fn child_below(&self, key: &[u8]) -> usize {
+        self.search(key).slot
+    }
+
+    /// Finds the first entry whose key is >= `key`.
+    #[inline]
+    pub fn search(&self, key: &[u8]) -> Found {
+        let prefix = self.prefix();
+        let Some(suffix) = key.strip_prefix(prefix) else {
+            let slot = if key < prefix { 0 } else { self.len() };
+            return Found { slot, exact: false };
+        };
+        self.search_suffix(suffix)
+    }
+
+    #[inline]
+    fn search_suffix(&self, suffix: &[u8]) -> Found {
+        let slots = self.slots();
+        let head = head_of(suffix);
+        let first = lower_bound(slots, head);
+        match slots.get(first) {
+            Some(raw) if decode_slot(raw).head == head => self.search_equal_heads(slots, first, head, suffix),
+            _ => Found { slot: first, exact: false },
+        }
+    }
+
+    fn search_equal_heads(&self, slots: &[[u8; 8]], first: usize, head: u32, suffix: &[u8]) -> Found {
+        let mut low = first;
+        let mut high = match slots.get(first + 1) {
+            Some(raw) if decode_slot(raw).head == head => {
+                first + slots[first..].partition_point(|raw| decode_slot(raw).head == head)
+            }
+            _ => first + 1,
+        };
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.suffix_of(decode_slot(&slots[middle])).cmp(suffix) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Found { slot: middle, exact: true },
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Found { slot: low, exact: false }
+    }
+}
+
+#[inline]
+fn decode_slot(raw: &[u8; SLOT_BYTES]) -> Slot {
+    let word = u64::from_le_bytes(*raw);
+    Slot { head: word as u32, offset: (word >> 32) as usize & 0xFFFF, suffix_bytes: (word >> 48) as usize }
+}
+
+/// First slot whose head is >= `head`. The loop has no branch that depends on the data, so it does not mispredict.
+#[inline]
+fn lower_bound(slots: &[[u8; SLOT_BYTES]], head: u32) -> usize {
+    let mut base = 0;
+    let mut size = slots.len();
+    while size > 1 {
+        let half = size / 2;
+        let below = decode_slot(&slots[base + half - 1]).head < head;
+        base = if below { base + half } else { base };
+        size -= half;
+    }
+    base + usize::from(size == 1 && decode_slot(&slots[base]).head < head)
+}
