@@ -6,14 +6,29 @@
 //!
 //! Does not know: SQL text, sockets.
 
+pub mod catalog;
+mod database;
+mod error;
 pub mod key;
 pub mod node;
 pub mod numeric;
+mod options;
 pub mod overflow;
 pub mod row;
+mod transaction;
 pub mod tree;
 pub mod types;
 
+pub use catalog::{
+    Catalog, ColumnDef, IndexDef, IndexId, Named, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey,
+    SchemaDef, SequenceDef, SequenceId, TableDef, TableId,
+};
+pub use database::{CheckReport, Database, DatabaseStats};
+pub use error::{Error, ObjectKind, Result};
 pub use numeric::{Numeric, NumericError, NumericRef};
+pub use options::Options;
 pub use row::{RowError, RowImage, RowRef, RowSchema};
+pub use transaction::{
+    Change, Isolation, OnRow, Outcome, SavepointId, ScanIndex, ScanSpec, Table, Transaction,
+};
 pub use types::{ColumnType, Datum, Value};

@@ -1,0 +1,223 @@
+//! Definitions of catalog objects, as everything above the engine sees them.
+//!
+//! Invariants
+//! 1. A definition is immutable; a change makes a new one with the same id.
+//! 2. Object ids are never reused, across kinds.
+//!
+//! Does not know: how definitions are stored (`codec.rs`), SQL types' names, default expressions' meaning.
+
+use std::sync::Arc;
+
+use crate::key;
+use crate::row::RowSchema;
+use crate::types::{ColumnType, Datum};
+
+/// Identity of a schema, table, index or sequence (PostgreSQL's oid).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId(pub u32);
+
+/// Identity of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TableId(pub u32);
+
+/// Identity of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IndexId(pub u32);
+
+/// Identity of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SequenceId(pub u32);
+
+/// A schema (namespace).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaDef {
+    /// Identity.
+    pub id: ObjectId,
+    /// Name.
+    pub name: String,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnDef {
+    /// Name.
+    pub name: String,
+    /// Type.
+    pub column_type: ColumnType,
+    /// NULL is refused (by the SQL layer).
+    pub not_null: bool,
+    /// Text of the default expression, kept for the SQL layer.
+    pub default: Option<String>,
+}
+
+/// The primary key of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrimaryKey {
+    /// Name of the constraint.
+    pub name: String,
+    /// Ordinals of its columns, in key order.
+    pub columns: Vec<usize>,
+}
+
+/// Where a tree lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TreePlace {
+    /// Number of its root page in the data space.
+    pub root: u32,
+    /// Segment that owns its pages.
+    pub owner: u32,
+}
+
+/// A secondary index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexDef {
+    /// Identity.
+    pub id: IndexId,
+    /// Name, unique in the table's schema.
+    pub name: String,
+    /// Ordinals of its columns, in key order.
+    pub columns: Vec<usize>,
+    /// Refuses a second row with the same values (rows with a NULL among them do not count).
+    pub unique: bool,
+    /// Made by a UNIQUE constraint, not by CREATE INDEX.
+    pub constraint: bool,
+    pub(crate) place: TreePlace,
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct TableDef {
+    /// Identity; stays the same through TRUNCATE and ADD PRIMARY KEY.
+    pub id: TableId,
+    /// Name of its schema.
+    pub schema: String,
+    /// Name.
+    pub name: String,
+    /// Columns, in order.
+    pub columns: Vec<ColumnDef>,
+    /// Primary key; without one, rows are kept in the order of a hidden row id.
+    pub primary_key: Option<PrimaryKey>,
+    /// Secondary indexes.
+    pub indexes: Vec<Arc<IndexDef>>,
+    /// Name of the table engine (`USING`).
+    pub engine: String,
+    pub(crate) place: TreePlace,
+    pub(crate) row_schema: Arc<RowSchema>,
+}
+
+/// A sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SequenceDef {
+    /// Identity.
+    pub id: SequenceId,
+    /// Name of its schema.
+    pub schema: String,
+    /// Name.
+    pub name: String,
+    /// First value.
+    pub start: i64,
+    /// Step; not 0.
+    pub increment: i64,
+    /// Lowest value.
+    pub min: i64,
+    /// Highest value.
+    pub max: i64,
+    /// Begin again at the other end instead of failing.
+    pub cycle: bool,
+    /// Table and column ordinal that it serves and goes away with (serial).
+    pub owned_by: Option<(TableId, usize)>,
+}
+
+/// What CREATE TABLE asks for.
+#[derive(Clone, Debug)]
+pub struct NewTable {
+    /// Name of the schema.
+    pub schema: String,
+    /// Name.
+    pub name: String,
+    /// Columns; those of the primary key become NOT NULL.
+    pub columns: Vec<ColumnDef>,
+    /// Primary key, if any.
+    pub primary_key: Option<PrimaryKey>,
+    /// Name of the table engine; `None` for `paged`.
+    pub engine: Option<String>,
+}
+
+/// What CREATE INDEX asks for.
+#[derive(Clone, Debug)]
+pub struct NewIndex {
+    /// The table.
+    pub table: TableId,
+    /// Name.
+    pub name: String,
+    /// Ordinals of its columns, in key order.
+    pub columns: Vec<usize>,
+    /// Whether duplicates are refused.
+    pub unique: bool,
+    /// Whether it stands for a UNIQUE constraint.
+    pub constraint: bool,
+}
+
+/// What CREATE SEQUENCE asks for.
+#[derive(Clone, Debug)]
+pub struct NewSequence {
+    /// Name of the schema.
+    pub schema: String,
+    /// Name.
+    pub name: String,
+    /// First value.
+    pub start: i64,
+    /// Step; not 0.
+    pub increment: i64,
+    /// Lowest value.
+    pub min: i64,
+    /// Highest value.
+    pub max: i64,
+    /// Begin again at the other end instead of failing.
+    pub cycle: bool,
+    /// Table and column ordinal that it serves and goes away with (serial).
+    pub owned_by: Option<(TableId, usize)>,
+}
+
+impl NewSequence {
+    /// `CREATE SEQUENCE schema.name`: 1, 2, 3, ...
+    pub fn ascending(schema: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            schema: schema.into(),
+            name: name.into(),
+            start: 1,
+            increment: 1,
+            min: 1,
+            max: i64::MAX,
+            cycle: false,
+            owned_by: None,
+        }
+    }
+}
+
+impl TableDef {
+    /// Where the columns lie in a row.
+    pub fn row_schema(&self) -> &Arc<RowSchema> {
+        &self.row_schema
+    }
+
+    /// Ordinal of a column.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|c| c.name == name)
+    }
+
+    /// The index with this id.
+    pub fn index(&self, id: IndexId) -> Option<&Arc<IndexDef>> {
+        self.indexes.iter().find(|i| i.id == id)
+    }
+
+    /// Ordinals of the primary key's columns; empty without one.
+    pub fn key_columns(&self) -> &[usize] {
+        self.primary_key.as_ref().map_or(&[], |k| &k.columns)
+    }
+
+    /// Appends one column of the table to a key or key prefix (`datum` of that column's type).
+    pub fn push_key(&self, key: &mut Vec<u8>, ordinal: usize, datum: &Datum<'_>) {
+        key::push(key, self.columns[ordinal].column_type, datum);
+    }
+}

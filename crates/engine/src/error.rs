@@ -1,0 +1,233 @@
+//! The errors of the engine: few kinds, each with its SQLSTATE, what happened, to what, and what to do.
+//!
+//! Invariants
+//! 1. Every error has exactly one SQLSTATE ([`Error::sqlstate`]).
+//! 2. After an error of `insert`, `modify` or a DDL call, that call has changed nothing; the transaction may go on.
+//!
+//! Does not know: positions in a statement, severity, the wire.
+
+use thiserror::Error;
+use varve_pager::PagerError;
+
+use crate::row::RowError;
+
+/// Result of an engine operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What kind of catalog object an error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// A schema.
+    Schema,
+    /// A table.
+    Table,
+    /// An index.
+    Index,
+    /// A sequence.
+    Sequence,
+    /// A column.
+    Column,
+    /// A constraint.
+    Constraint,
+}
+
+impl ObjectKind {
+    /// Name for messages, in PostgreSQL's words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Schema => "schema",
+            Self::Table | Self::Sequence => "relation",
+            Self::Index => "index",
+            Self::Column => "column",
+            Self::Constraint => "constraint",
+        }
+    }
+}
+
+/// An error of the engine.
+#[derive(Clone, Debug, Error)]
+pub enum Error {
+    /// A key exists already.
+    #[error("duplicate key value violates unique constraint \"{constraint}\"")]
+    UniqueViolation {
+        /// Name of the constraint or index.
+        constraint: String,
+        /// PostgreSQL's detail line: `Key (a)=(1) already exists.`
+        detail: String,
+    },
+    /// REPEATABLE READ: the row was changed after the snapshot.
+    #[error("could not serialize access due to concurrent update")]
+    SerializationFailure,
+    /// This transaction was chosen to break a cycle of waits.
+    #[error("deadlock detected")]
+    Deadlock,
+    /// The lock time-out passed.
+    #[error("canceling statement due to lock timeout")]
+    LockTimeout,
+    /// The session asked to stop.
+    #[error("canceling statement due to user request")]
+    Cancelled,
+    /// Undo that the snapshot needs was given up because the rollback space was full.
+    #[error(
+        "snapshot too old: the rollback space reached its limit; run the reader again or raise the limit"
+    )]
+    SnapshotTooOld,
+    /// A name is not known.
+    #[error("{} \"{name}\" does not exist", .kind.name())]
+    Undefined {
+        /// What was looked for.
+        kind: ObjectKind,
+        /// Its name.
+        name: String,
+    },
+    /// A name is taken.
+    #[error("{} \"{name}\" already exists", .kind.name())]
+    Duplicate {
+        /// What was to be made.
+        kind: ObjectKind,
+        /// Its name.
+        name: String,
+    },
+    /// The object cannot be dropped or changed because another one needs it.
+    #[error("cannot drop {what} because {because}")]
+    Dependent {
+        /// The object.
+        what: String,
+        /// What needs it.
+        because: String,
+    },
+    /// The table definition that the caller holds is no longer current: look it up again and repeat the statement.
+    #[error("the definition of \"{table}\" changed; plan the statement again")]
+    StaleDefinition {
+        /// Name of the table.
+        table: String,
+    },
+    /// A sequence has no further value.
+    #[error("nextval: reached limit of sequence \"{name}\" ({limit})")]
+    SequenceExhausted {
+        /// Name of the sequence.
+        name: String,
+        /// Its bound.
+        limit: i64,
+    },
+    /// NULL in a column of a key.
+    #[error("column \"{column}\" of relation \"{table}\" contains null values")]
+    NullInKey {
+        /// Name of the table.
+        table: String,
+        /// Name of the column.
+        column: String,
+    },
+    /// A key or row is too large.
+    #[error("{what} of {bytes} bytes is larger than the limit of {limit} bytes")]
+    TooLarge {
+        /// Key or row, of which table.
+        what: String,
+        /// Its size.
+        bytes: usize,
+        /// What is allowed.
+        limit: usize,
+    },
+    /// A definition makes no sense.
+    #[error("{what}")]
+    InvalidDefinition {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Something that this engine does not offer.
+    #[error("{what} is not supported")]
+    Unsupported {
+        /// What was asked for.
+        what: String,
+    },
+    /// The transaction is past the point where this can be asked of it.
+    #[error("savepoint does not exist")]
+    NoSuchSavepoint,
+    /// Stored structures contradict each other.
+    #[error("database is damaged: {what}; run `varve check`")]
+    Corrupt {
+        /// What and where.
+        what: String,
+    },
+    /// The pager or a device failed.
+    #[error(transparent)]
+    Pager(#[from] PagerError),
+}
+
+impl Error {
+    /// The five characters that PostgreSQL clients understand.
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            Self::UniqueViolation { .. } => "23505",
+            Self::SerializationFailure => "40001",
+            Self::Deadlock => "40P01",
+            Self::LockTimeout => "55P03",
+            Self::Cancelled => "57014",
+            Self::SnapshotTooOld => "72000",
+            Self::Undefined { kind, .. } => undefined_state(*kind),
+            Self::Duplicate { kind, .. } => duplicate_state(*kind),
+            Self::Dependent { .. } => "2BP01",
+            Self::StaleDefinition { .. } => "0A000",
+            Self::SequenceExhausted { .. } => "2200H",
+            Self::NullInKey { .. } => "23502",
+            Self::TooLarge { .. } => "54000",
+            Self::InvalidDefinition { .. } => "42P16",
+            Self::Unsupported { .. } => "0A000",
+            Self::NoSuchSavepoint => "3B001",
+            Self::Corrupt { .. } => "XX001",
+            Self::Pager(error) => pager_state(error),
+        }
+    }
+
+    /// The detail line, where PostgreSQL has one.
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Self::UniqueViolation { detail, .. } => Some(detail),
+            _ => None,
+        }
+    }
+
+    /// A stored structure contradicts itself.
+    pub(crate) fn corrupt(what: impl Into<String>) -> Self {
+        Self::Corrupt { what: what.into() }
+    }
+}
+
+const fn undefined_state(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::Schema => "3F000",
+        ObjectKind::Table | ObjectKind::Sequence => "42P01",
+        ObjectKind::Index | ObjectKind::Constraint => "42704",
+        ObjectKind::Column => "42703",
+    }
+}
+
+const fn duplicate_state(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::Schema => "42P06",
+        ObjectKind::Table | ObjectKind::Sequence | ObjectKind::Index => "42P07",
+        ObjectKind::Constraint => "42710",
+        ObjectKind::Column => "42701",
+    }
+}
+
+fn pager_state(error: &PagerError) -> &'static str {
+    match error {
+        PagerError::Device(device) if device.kind == varve_device::ErrorKind::NoSpace => "53100",
+        PagerError::NoFreePage { .. } => "53100",
+        PagerError::PoolExhausted { .. } => "53200",
+        PagerError::Device(_) | PagerError::Stopped { .. } => "58030",
+        _ => "XX001",
+    }
+}
+
+impl From<RowError> for Error {
+    fn from(error: RowError) -> Self {
+        match error {
+            RowError::TooLarge { bytes } => {
+                Self::TooLarge { what: "row".into(), bytes, limit: crate::row::ROW_BYTES_MAX }
+            }
+            RowError::Damaged { what } => Self::corrupt(format!("row: {what}")),
+        }
+    }
+}

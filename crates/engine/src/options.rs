@@ -1,0 +1,31 @@
+//! How to open a database.
+//!
+//! Invariants
+//! 1. The defaults are safe: durable commits, doublewrite, background threads.
+//!
+//! Does not know: configuration files, command lines.
+
+use std::time::Duration;
+
+use varve_pager::PagerConfig;
+
+/// What [`crate::Database::open`] needs.
+pub struct Options {
+    /// Devices, pool, log.
+    pub pager: PagerConfig,
+    /// How long a statement waits for a lock before 55P03; `None` for as long as it takes. Transactions can override it.
+    pub lock_timeout: Option<Duration>,
+    /// Bytes of undo above which old snapshots lose what they need (72000); `None` for no limit.
+    pub rollback_limit_bytes: Option<u64>,
+    /// Purge and the rollback of a crash's losers run in threads of their own; without, [`crate::Database::tick`] and
+    /// `open` do them.
+    pub background: bool,
+}
+
+impl Options {
+    /// Defaults over these devices.
+    pub fn new(pager: PagerConfig) -> Self {
+        let background = pager.background;
+        Self { pager, lock_timeout: None, rollback_limit_bytes: None, background }
+    }
+}
