@@ -12,5 +12,7 @@ pub mod error;
 pub mod frame;
 pub mod message;
 pub mod out;
+pub mod registry;
+pub mod startup;
 
 pub use error::{ServerError, Severity, WireError};

@@ -1,0 +1,225 @@
+//! Who is connected: numbers, cancel keys, the limit on sessions, and the end of everybody.
+//!
+//! Invariants
+//! 1. A connection is in the table from before its thread starts until that thread is done.
+//! 2. Process numbers are unique among the living and never zero or negative.
+//! 3. After `stop` no connection is added.
+//! 4. A cancel request with a wrong secret does nothing, and its sender learns nothing.
+//!
+//! What this file doesn't know: the protocol.
+
+use std::collections::HashMap;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::startup::CancelKey;
+
+/// The table of connections.
+pub struct Registry {
+    table: Mutex<Table>,
+    left: Condvar,
+    stopping: AtomicBool,
+    sessions: AtomicUsize,
+    sessions_max: usize,
+}
+
+struct Table {
+    last_process: i32,
+    living: HashMap<i32, Entry>,
+}
+
+struct Entry {
+    secret: i32,
+    cancel: Arc<AtomicBool>,
+    socket: Arc<TcpStream>,
+}
+
+/// A place in the table; dropping it gives the place up.
+pub struct Place {
+    registry: Arc<Registry>,
+    key: CancelKey,
+    cancel: Arc<AtomicBool>,
+}
+
+/// One of the sessions that are allowed at the same time.
+pub struct Seat(Arc<Registry>);
+
+impl Registry {
+    /// A table that seats `sessions_max` sessions.
+    pub fn new(sessions_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            table: Mutex::new(Table { last_process: 0, living: HashMap::new() }),
+            left: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            sessions: AtomicUsize::new(0),
+            sessions_max,
+        })
+    }
+
+    /// Adds a connection. `None` when the server is stopping.
+    pub fn enter(self: &Arc<Self>, socket: &Arc<TcpStream>, secret: i32) -> Option<Place> {
+        let mut table = self.table.lock();
+        if self.is_stopping() {
+            return None;
+        }
+        let process = table.next_process();
+        let cancel = Arc::new(AtomicBool::new(false));
+        let entry = Entry { secret, cancel: cancel.clone(), socket: socket.clone() };
+        table.living.insert(process, entry);
+        Some(Place { registry: self.clone(), key: CancelKey { process, secret }, cancel })
+    }
+
+    /// Number of connections, those that are still opening included.
+    pub fn connection_count(&self) -> usize {
+        self.table.lock().living.len()
+    }
+
+    /// How many sessions there may be.
+    pub fn sessions_max(&self) -> usize {
+        self.sessions_max
+    }
+
+    /// Takes a seat, if one is free.
+    pub fn sit(self: &Arc<Self>) -> Option<Seat> {
+        let seat = |taken: usize| (taken < self.sessions_max).then_some(taken + 1);
+        self.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, seat).ok()?;
+        Some(Seat(self.clone()))
+    }
+
+    /// Asks the statement that a connection is running to end.
+    pub fn cancel(&self, key: CancelKey) {
+        let table = self.table.lock();
+        if let Some(entry) = table.living.get(&key.process)
+            && entry.secret == key.secret
+        {
+            entry.cancel.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the server is going down.
+    #[inline]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Ends every connection: running statements are cancelled, waiting ones are woken by the end
+    /// of their input. Who isn't gone within `patience` loses the socket. Returns how many those
+    /// were.
+    pub fn stop(&self, patience: Duration) -> usize {
+        let deadline = Instant::now() + patience;
+        let mut table = self.table.lock();
+        self.stopping.store(true, Ordering::Relaxed);
+        table.end_input();
+        while !table.living.is_empty() {
+            // Again and again: a session clears its token when it starts a statement.
+            let pause = Instant::now() + Duration::from_millis(20);
+            self.left.wait_until(&mut table, pause.min(deadline));
+            table.end_input();
+            if Instant::now() >= deadline {
+                break;
+            }
+        }
+        table.living.values().for_each(|entry| close(&entry.socket, Shutdown::Both));
+        table.living.len()
+    }
+}
+
+impl Table {
+    fn next_process(&mut self) -> i32 {
+        loop {
+            self.last_process = self.last_process.checked_add(1).unwrap_or(1);
+            if !self.living.contains_key(&self.last_process) {
+                return self.last_process;
+            }
+        }
+    }
+
+    fn end_input(&self) {
+        for entry in self.living.values() {
+            entry.cancel.store(true, Ordering::Relaxed);
+            close(&entry.socket, Shutdown::Read);
+        }
+    }
+}
+
+fn close(socket: &TcpStream, how: Shutdown) {
+    // The client may have closed first; then there is nothing left to do.
+    let _ = socket.shutdown(how);
+}
+
+impl Place {
+    /// The number and the secret of the connection.
+    pub fn key(&self) -> CancelKey {
+        self.key
+    }
+
+    /// Set when the running statement should end.
+    pub fn cancel_token(&self) -> &Arc<AtomicBool> {
+        &self.cancel
+    }
+
+    /// The table.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.registry.table.lock().living.remove(&self.key.process);
+        self.registry.left.notify_all();
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket() -> Arc<TcpStream> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        Arc::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap())
+    }
+
+    #[test]
+    fn only_the_right_secret_cancels() {
+        let registry = Registry::new(1);
+        let place = registry.enter(&socket(), 42).unwrap();
+        let process = place.key().process;
+        registry.cancel(CancelKey { process, secret: 41 });
+        registry.cancel(CancelKey { process: process + 1, secret: 42 });
+        assert!(!place.cancel_token().load(Ordering::Relaxed));
+        registry.cancel(CancelKey { process, secret: 42 });
+        assert!(place.cancel_token().load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn seats_are_limited_and_given_back() {
+        let registry = Registry::new(2);
+        let first = registry.sit();
+        let second = registry.sit();
+        assert!(first.is_some() && second.is_some());
+        assert!(registry.sit().is_none());
+        drop(first);
+        assert!(registry.sit().is_some());
+    }
+
+    #[test]
+    fn nobody_enters_a_stopping_server() {
+        let registry = Registry::new(1);
+        let place = registry.enter(&socket(), 0).unwrap();
+        assert_eq!(registry.stop(Duration::ZERO), 1);
+        drop(place);
+        assert_eq!(registry.stop(Duration::ZERO), 0);
+        assert!(registry.enter(&socket(), 0).is_none());
+    }
+}

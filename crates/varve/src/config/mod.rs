@@ -1,0 +1,268 @@
+//! `varve.toml`: what can be configured, what the defaults are, what is refused.
+//!
+//! ```toml
+//! [devices.fast]            # any name
+//! path = "/mnt/nvme/varve"  # a directory; relative paths start at the file's directory
+//! profile = "none"          # or "fusion-io-160": emulate that device
+//! direct = true             # go past the page cache where the file system can
+//!
+//! [spaces]                  # device of each space; the data directory itself is "main"
+//! data = "main"
+//! log = "fast"
+//! rollback = "main"
+//! temporary = "main"
+//!
+//! [pool]
+//! size = "2GiB"             # default: a quarter of the memory, at most 1 GiB
+//! replacement = "clock"     # or "lru2"
+//! page_writers = 1
+//! page_size = "8KiB"        # fixed when the directory is initialised
+//!
+//! [log]
+//! segment = "64MiB"
+//! capacity = "1GiB"
+//!
+//! [protection]
+//! kind = "doublewrite"      # or "none": a torn page is then lost; for measuring only
+//!
+//! [server]
+//! listen = "127.0.0.1:5433"
+//! max_connections = 200
+//! ```
+//!
+//! Invariants
+//! 1. Settings that `parse` returned name only devices that exist.
+//! 2. An empty file means the defaults.
+//!
+//! What this file doesn't know: whether a path exists, and how much memory there is.
+
+mod reader;
+mod suggest;
+mod units;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use varve_pager::{ProtectionKind, Replacement};
+
+pub use reader::ConfigError;
+use reader::Reader;
+pub use suggest::nearest;
+pub use units::{parse_bytes, show_bytes};
+
+/// The name of the configuration file within a data directory.
+pub const FILE_NAME: &str = "varve.toml";
+/// The device that every configuration has: the data directory.
+pub const MAIN_DEVICE: &str = "main";
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const TIB: u64 = 1 << 40;
+
+/// Everything that a configuration says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The devices by name, without the data directory itself.
+    pub devices: BTreeMap<String, DeviceSettings>,
+    /// Where the spaces are.
+    pub spaces: SpaceSettings,
+    /// The buffer pool.
+    pub pool: PoolSettings,
+    /// The log.
+    pub log: LogSettings,
+    /// Protection against torn pages.
+    pub protection: ProtectionKind,
+    /// The server.
+    pub server: ServerSettings,
+}
+
+/// A device: a directory and how it is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceSettings {
+    /// The directory.
+    pub path: PathBuf,
+    /// The emulated profile, if any.
+    pub profile: Option<String>,
+    /// Whether to go past the page cache.
+    pub direct: bool,
+}
+
+/// Device names of the spaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpaceSettings {
+    /// Tables and indexes.
+    pub data: String,
+    /// The log.
+    pub log: String,
+    /// Undo versions.
+    pub rollback: String,
+    /// Sort runs and hash partitions.
+    pub temporary: String,
+}
+
+/// The buffer pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// Bytes of memory; `None`: a quarter of what there is.
+    pub size_bytes: Option<u64>,
+    /// Which page leaves first.
+    pub replacement: Replacement,
+    /// Threads that clean pages.
+    pub page_writers: usize,
+    /// Bytes of a page; `None`: the default for a new directory, whatever it is for an old one.
+    pub page_size_bytes: Option<u64>,
+}
+
+/// The log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSettings {
+    /// Bytes of one file.
+    pub segment_bytes: u64,
+    /// Bytes of all files together.
+    pub capacity_bytes: u64,
+}
+
+/// The server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// How many sessions there may be.
+    pub max_connections: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let main = || MAIN_DEVICE.to_owned();
+        Self {
+            devices: BTreeMap::new(),
+            spaces: SpaceSettings { data: main(), log: main(), rollback: main(), temporary: main() },
+            pool: PoolSettings {
+                size_bytes: None,
+                replacement: Replacement::Clock,
+                page_writers: 1,
+                page_size_bytes: None,
+            },
+            log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
+            protection: ProtectionKind::DOUBLEWRITE,
+            server: ServerSettings { listen: SocketAddr::from(([127, 0, 0, 1], 5433)), max_connections: 200 },
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the text of a configuration file; `home` is where relative paths start.
+    pub fn parse(text: &str, home: &Path) -> Result<Self, ConfigError> {
+        let mut settings = Self::default();
+        let mut file = Reader::parse(text)?;
+        settings.devices = devices(file.section("devices")?, home)?;
+        settings.spaces(file.section("spaces")?)?;
+        settings.pool(file.section("pool")?)?;
+        settings.log(file.section("log")?)?;
+        settings.protection(file.section("protection")?)?;
+        settings.server(file.section("server")?)?;
+        file.finish()?;
+        Ok(settings)
+    }
+
+    fn spaces(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+        let places = [
+            ("data", &mut self.spaces.data),
+            ("log", &mut self.spaces.log),
+            ("rollback", &mut self.spaces.rollback),
+            ("temporary", &mut self.spaces.temporary),
+        ];
+        for (key, place) in places {
+            let at = section.position(key);
+            let Some(name) = section.text(key)? else { continue };
+            if name != MAIN_DEVICE && !self.devices.contains_key(&name) {
+                return Err(section.error(key, at, &unknown_device(&name, &self.devices)));
+            }
+            *place = name;
+        }
+        section.finish()
+    }
+
+    fn pool(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+        let replacements = [("clock", Replacement::Clock), ("lru2", Replacement::Lru2)];
+        let pool = &mut self.pool;
+        pool.size_bytes = section.bytes("size", MIB..=TIB)?;
+        pool.replacement = section.choice("replacement", &replacements)?.unwrap_or(pool.replacement);
+        pool.page_writers = section.count("page_writers", 1..=64)?.unwrap_or(pool.page_writers);
+        let at = section.position("page_size");
+        pool.page_size_bytes = section.bytes("page_size", 4 * KIB..=64 * KIB)?;
+        if pool.page_size_bytes.is_some_and(|bytes| !bytes.is_power_of_two()) {
+            return Err(section.error("page_size", at, "must be a power of two"));
+        }
+        section.finish()
+    }
+
+    fn log(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+        let log = &mut self.log;
+        log.segment_bytes = section.bytes("segment", MIB..=64 * 1024 * MIB)?.unwrap_or(log.segment_bytes);
+        let at = section.position("capacity");
+        let given = section.bytes("capacity", 2 * MIB..=TIB)?;
+        log.capacity_bytes = given.unwrap_or_else(|| log.capacity_bytes.max(4 * log.segment_bytes));
+        if log.capacity_bytes < 2 * log.segment_bytes {
+            let segment = show_bytes(log.segment_bytes);
+            return Err(section.error("capacity", at, &format!("must hold at least two segments of {segment}")));
+        }
+        section.finish()
+    }
+
+    fn protection(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+        let kinds = [("doublewrite", ProtectionKind::DOUBLEWRITE), ("none", ProtectionKind::None)];
+        self.protection = section.choice("kind", &kinds)?.unwrap_or(self.protection);
+        section.finish()
+    }
+
+    fn server(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+        let at = section.position("listen");
+        if let Some(address) = section.text("listen")? {
+            self.server.listen = parse_address(&address).map_err(|problem| section.error("listen", at, &problem))?;
+        }
+        let count = section.count("max_connections", 1..=100_000)?;
+        self.server.max_connections = count.unwrap_or(self.server.max_connections);
+        section.finish()
+    }
+}
+
+/// `127.0.0.1:5433`, `[::1]:5433`, `localhost:5433` or a bare port. The error follows the key.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let loopback = |port: &str| port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    let address = text.parse().ok();
+    let address = address.or_else(|| loopback(text.strip_prefix("localhost:").unwrap_or(text)));
+    address.ok_or_else(|| format!("= \"{text}\" is no address; write ADDRESS:PORT, such as \"127.0.0.1:5433\""))
+}
+
+fn devices(section: Reader<'_>, home: &Path) -> Result<BTreeMap<String, DeviceSettings>, ConfigError> {
+    let mut devices = BTreeMap::new();
+    for (name, mut device) in section.all_sections()? {
+        if name == MAIN_DEVICE {
+            let problem = "is the name of the data directory itself; choose another name";
+            return Err(device.error("path", device.position("path"), problem));
+        }
+        let at = device.position("path");
+        let path = device.text("path")?.filter(|path| !path.is_empty());
+        let path = path.ok_or_else(|| device.error("path", at, "is missing: the directory of this device"))?;
+        let profiles = [("none", None), ("fusion-io-160", Some("fusion-io-160"))];
+        let profile = device.choice("profile", &profiles)?.flatten().map(str::to_owned);
+        let direct = device.flag("direct")?.unwrap_or(true);
+        device.finish()?;
+        devices.insert(name, DeviceSettings { path: home.join(path), profile, direct });
+    }
+    Ok(devices)
+}
+
+fn unknown_device(name: &str, devices: &BTreeMap<String, DeviceSettings>) -> String {
+    let mut known: Vec<&str> = devices.keys().map(String::as_str).collect();
+    known.push(MAIN_DEVICE);
+    match nearest(name, &known) {
+        Some(near) => format!("names the device \"{name}\", which doesn't exist; did you mean \"{near}\"?"),
+        None => format!(
+            "names the device \"{name}\", which doesn't exist; add a section [devices.{name}] or use one of: {}",
+            known.join(", ")
+        ),
+    }
+}

@@ -1,0 +1,194 @@
+//! Reading TOML tables key by key, so that every mistake is named with its line.
+//!
+//! Invariants
+//! 1. Every key of a table is either taken or reported as unknown by `finish`.
+//! 2. An error names the line, the key in full (`pool.size`) and what would be right.
+//!
+//! What this file doesn't know: which sections and keys there are.
+
+use std::borrow::Cow;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::suggest::nearest;
+use super::units::parse_bytes;
+
+/// A mistake in the configuration, as a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}line {line}: {message}", file.as_ref().map(|file| format!("{file}, ")).unwrap_or_default())]
+pub struct ConfigError {
+    /// The file, once it is known.
+    pub file: Option<String>,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+type Result<T> = std::result::Result<T, ConfigError>;
+type Entry<'i> = (Spanned<Cow<'i, str>>, Spanned<DeValue<'i>>);
+
+/// A table and the keys that weren't taken yet.
+pub struct Reader<'i> {
+    text: &'i str,
+    path: String,
+    entries: Vec<Entry<'i>>,
+    known: Vec<&'static str>,
+}
+
+impl<'i> Reader<'i> {
+    /// Parses a whole file.
+    pub fn parse(text: &'i str) -> Result<Self> {
+        let table = DeTable::parse(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            ConfigError { file: None, line: line_at(text, at), message: error.message().to_owned() }
+        })?;
+        Ok(Self::new(text, String::new(), table.into_inner()))
+    }
+
+    fn new(text: &'i str, path: String, table: DeTable<'i>) -> Self {
+        let mut entries: Vec<Entry<'i>> = table.into_iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        Self { text, path, entries, known: Vec::new() }
+    }
+
+    /// The table under `key`; an empty one if it is absent.
+    pub fn section(&mut self, key: &'static str) -> Result<Reader<'i>> {
+        let empty = || Self::new(self.text, self.full(key), DeTable::new());
+        let Some(value) = self.take(key) else {
+            return Ok(empty());
+        };
+        self.table(key, value)
+    }
+
+    /// All tables within this one, whatever their names.
+    pub fn all_sections(mut self) -> Result<Vec<(String, Reader<'i>)>> {
+        let entries = std::mem::take(&mut self.entries);
+        let named = entries.into_iter().map(|(key, value)| {
+            let name = key.into_inner().into_owned();
+            let table = self.table(&name, value)?;
+            Ok((name, table))
+        });
+        named.collect()
+    }
+
+    fn table(&self, key: &str, value: Spanned<DeValue<'i>>) -> Result<Reader<'i>> {
+        let at = value.span().start;
+        match value.into_inner() {
+            DeValue::Table(table) => Ok(Self::new(self.text, self.full(key), table)),
+            other => Err(self.wrong_type(key, at, "a table", &other)),
+        }
+    }
+
+    /// Text.
+    pub fn text(&mut self, key: &'static str) -> Result<Option<String>> {
+        let Some(value) = self.take(key) else { return Ok(None) };
+        let at = value.span().start;
+        match value.into_inner() {
+            DeValue::String(text) => Ok(Some(text.into_owned())),
+            other => Err(self.wrong_type(key, at, "text in quotes", &other)),
+        }
+    }
+
+    /// `true` or `false`.
+    pub fn flag(&mut self, key: &'static str) -> Result<Option<bool>> {
+        let Some(value) = self.take(key) else { return Ok(None) };
+        let at = value.span().start;
+        match value.into_inner() {
+            DeValue::Boolean(flag) => Ok(Some(flag)),
+            other => Err(self.wrong_type(key, at, "true or false", &other)),
+        }
+    }
+
+    /// A whole number within `range`.
+    pub fn count(&mut self, key: &'static str, range: std::ops::RangeInclusive<usize>) -> Result<Option<usize>> {
+        let Some(value) = self.take(key) else { return Ok(None) };
+        let at = value.span().start;
+        let number = match value.into_inner() {
+            DeValue::Integer(number) => usize::from_str_radix(number.as_str(), number.radix()),
+            other => return Err(self.wrong_type(key, at, "a whole number", &other)),
+        };
+        match number {
+            Ok(number) if range.contains(&number) => Ok(Some(number)),
+            _ => {
+                let message = format!("must be between {} and {}", range.start(), range.end());
+                Err(self.error(key, at, &message))
+            }
+        }
+    }
+
+    /// A size in bytes, as a number or as text with a unit.
+    pub fn bytes(&mut self, key: &'static str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
+        let Some(value) = self.take(key) else { return Ok(None) };
+        let at = value.span().start;
+        let bytes = match value.into_inner() {
+            DeValue::String(text) => {
+                parse_bytes(&text).map_err(|problem| self.error(key, at, &format!("= \"{text}\" {problem}")))?
+            }
+            DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix())
+                .map_err(|_| self.error(key, at, "is no size"))?,
+            other => return Err(self.wrong_type(key, at, "a size such as \"2GiB\"", &other)),
+        };
+        if !range.contains(&bytes) {
+            let show = super::units::show_bytes;
+            let message = format!("must be between {} and {}", show(*range.start()), show(*range.end()));
+            return Err(self.error(key, at, &message));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// One of a few words.
+    pub fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)]) -> Result<Option<T>> {
+        let at = self.position(key);
+        let Some(word) = self.text(key)? else { return Ok(None) };
+        if let Some((_, choice)) = choices.iter().find(|(name, _)| *name == word) {
+            return Ok(Some(*choice));
+        }
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let message = format!("= \"{word}\" is unknown; choose one of: {}", names.join(", "));
+        Err(self.error(key, at, &message))
+    }
+
+    /// Where a key's value is; for errors that are found later.
+    pub fn position(&self, key: &str) -> usize {
+        let found = self.entries.iter().find(|(name, _)| name.get_ref() == key);
+        found.map_or(0, |(_, value)| value.span().start)
+    }
+
+    /// An error about a key.
+    pub fn error(&self, key: &str, at: usize, problem: &str) -> ConfigError {
+        let message = format!("{} {problem}", self.full(key));
+        ConfigError { file: None, line: line_at(self.text, at), message }
+    }
+
+    /// Reports the first key that nobody took.
+    pub fn finish(self) -> Result<()> {
+        let Some((key, _)) = self.entries.first() else { return Ok(()) };
+        let name = key.get_ref();
+        let advice = match nearest(name, &self.known) {
+            Some(near) => format!("did you mean {}?", self.full(near)),
+            None => format!("known here: {}", self.known.join(", ")),
+        };
+        let message = format!("is unknown; {advice}");
+        Err(self.error(name, key.span().start, &message))
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<Spanned<DeValue<'i>>> {
+        self.known.push(key);
+        let at = self.entries.iter().position(|(name, _)| name.get_ref() == key)?;
+        Some(self.entries.remove(at).1)
+    }
+
+    fn full(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    fn wrong_type(&self, key: &str, at: usize, wanted: &str, found: &DeValue<'_>) -> ConfigError {
+        self.error(key, at, &format!("must be {wanted}, not {} value", found.type_str()))
+    }
+}
+
+fn line_at(text: &str, at: usize) -> usize {
+    1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
+}

@@ -1,0 +1,97 @@
+//! What `varve.toml` may say, and the words for each mistake.
+
+use std::path::Path;
+
+use varve::config::Settings;
+
+fn parse(text: &str) -> Result<Settings, String> {
+    Settings::parse(text, Path::new("/home-of-file")).map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_empty_file_means_the_defaults() {
+    assert_eq!(parse(""), Ok(Settings::default()));
+    assert_eq!(parse("[pool]\n[server]\n"), Ok(Settings::default()));
+}
+
+#[test]
+fn every_key_is_read() {
+    let settings = parse(
+        r#"
+        [devices.fast]
+        path = "nvme"
+        direct = false
+        [devices.slow]
+        path = "/mnt/slow"
+        profile = "fusion-io-160"
+        [spaces]
+        data = "slow"
+        log = "fast"
+        rollback = "fast"
+        temporary = "main"
+        [pool]
+        size = "2GiB"
+        replacement = "lru2"
+        page_writers = 4
+        page_size = 16384
+        [log]
+        segment = "16 MiB"
+        capacity = "256MiB"
+        [protection]
+        kind = "none"
+        [server]
+        listen = "[::1]:6000"
+        max_connections = 17
+        "#,
+    )
+    .unwrap();
+    let fast = &settings.devices["fast"];
+    assert_eq!((fast.path.as_path(), fast.direct), (Path::new("/home-of-file/nvme"), false));
+    let slow = &settings.devices["slow"];
+    assert_eq!((slow.path.as_path(), slow.profile.as_deref()), (Path::new("/mnt/slow"), Some("fusion-io-160")));
+    let spaces = &settings.spaces;
+    assert_eq!([&spaces.data, &spaces.log, &spaces.rollback, &spaces.temporary], ["slow", "fast", "fast", "main"]);
+    assert_eq!(settings.pool.size_bytes, Some(2 << 30));
+    assert_eq!(settings.pool.replacement, varve::pager::Replacement::Lru2);
+    assert_eq!((settings.pool.page_writers, settings.pool.page_size_bytes), (4, Some(16384)));
+    assert_eq!((settings.log.segment_bytes, settings.log.capacity_bytes), (16 << 20, 256 << 20));
+    assert_eq!(settings.protection, varve::pager::ProtectionKind::None);
+    assert_eq!((settings.server.listen.port(), settings.server.max_connections), (6000, 17));
+}
+
+#[test]
+fn mistakes_are_named() {
+    let check = |text: &str, expect: &str| assert_eq!(parse(text).err().as_deref(), Some(expect), "{text}");
+    check("[pool]\nsise = 1", "line 2: pool.sise is unknown; did you mean pool.size?");
+    check("\n[poool]", "line 2: poool is unknown; did you mean pool?");
+    check(
+        "[pool]\ncolour = 1",
+        "line 2: pool.colour is unknown; known here: size, replacement, page_writers, page_size",
+    );
+    check("[pool]\nsize = true", "line 2: pool.size must be a size such as \"2GiB\", not boolean value");
+    check(
+        "[pool]\nsize = \"2 gigs\"",
+        "line 2: pool.size = \"2 gigs\" is no size: write a whole number and a unit, such as \"512MiB\" or \"2GiB\"",
+    );
+    check("[pool]\nsize = 5", "line 2: pool.size must be between 1 MiB and 1 TiB");
+    check("[pool]\npage_size = 5000", "line 2: pool.page_size must be a power of two");
+    check("[pool]\nreplacement = \"fifo\"", "line 2: pool.replacement = \"fifo\" is unknown; choose one of: clock, lru2");
+    check("[pool]\npage_writers = 0", "line 2: pool.page_writers must be between 1 and 64");
+    check("pool = 3", "line 1: pool must be a table, not integer value");
+    check("[log]\nsegment=\"64MiB\"\ncapacity = \"64MiB\"", "line 3: log.capacity must hold at least two segments of 64 MiB");
+    check(
+        "[spaces]\nlog = \"fats\"\n[devices.fast]\npath=\"x\"",
+        "line 2: spaces.log names the device \"fats\", which doesn't exist; did you mean \"fast\"?",
+    );
+    check("[devices.fast]\ndirect = true", "line 1: devices.fast.path is missing: the directory of this device");
+    check(
+        "[devices.main]\npath = \"x\"",
+        "line 2: devices.main.path is the name of the data directory itself; choose another name",
+    );
+    check(
+        "[server]\nlisten = \"everywhere\"",
+        "line 2: server.listen = \"everywhere\" is no address; write ADDRESS:PORT, such as \"127.0.0.1:5433\"",
+    );
+    assert!(parse("[pool\n").unwrap_err().starts_with("line 1: "));
+    assert!(parse("[pool]\nsize=1\nsize=2").unwrap_err().starts_with("line 3: "));
+}
