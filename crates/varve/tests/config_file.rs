@@ -48,9 +48,15 @@ fn every_key_is_read() {
     let fast = &settings.devices["fast"];
     assert_eq!((fast.path.as_path(), fast.direct), (Path::new("/home-of-file/nvme"), false));
     let slow = &settings.devices["slow"];
-    assert_eq!((slow.path.as_path(), slow.profile.as_deref()), (Path::new("/mnt/slow"), Some("fusion-io-160")));
+    assert_eq!(
+        (slow.path.as_path(), slow.profile.as_deref()),
+        (Path::new("/mnt/slow"), Some("fusion-io-160"))
+    );
     let spaces = &settings.spaces;
-    assert_eq!([&spaces.data, &spaces.log, &spaces.rollback, &spaces.temporary], ["slow", "fast", "fast", "main"]);
+    assert_eq!(
+        [&spaces.data, &spaces.log, &spaces.rollback, &spaces.temporary],
+        ["slow", "fast", "fast", "main"]
+    );
     assert_eq!(settings.pool.size_bytes, Some(2 << 30));
     assert_eq!(settings.pool.replacement, varve::pager::Replacement::Lru2);
     assert_eq!((settings.pool.page_writers, settings.pool.page_size_bytes), (4, Some(16384)));
@@ -75,15 +81,24 @@ fn mistakes_are_named() {
     );
     check("[pool]\nsize = 5", "line 2: pool.size must be between 1 MiB and 1 TiB");
     check("[pool]\npage_size = 5000", "line 2: pool.page_size must be a power of two");
-    check("[pool]\nreplacement = \"fifo\"", "line 2: pool.replacement = \"fifo\" is unknown; choose one of: clock, lru2");
+    check(
+        "[pool]\nreplacement = \"fifo\"",
+        "line 2: pool.replacement = \"fifo\" is unknown; choose one of: clock, lru2",
+    );
     check("[pool]\npage_writers = 0", "line 2: pool.page_writers must be between 1 and 64");
     check("pool = 3", "line 1: pool must be a table, not integer value");
-    check("[log]\nsegment=\"64MiB\"\ncapacity = \"64MiB\"", "line 3: log.capacity must hold at least two segments of 64 MiB");
+    check(
+        "[log]\nsegment=\"64MiB\"\ncapacity = \"64MiB\"",
+        "line 3: log.capacity must hold at least two segments of 64 MiB",
+    );
     check(
         "[spaces]\nlog = \"fats\"\n[devices.fast]\npath=\"x\"",
         "line 2: spaces.log names the device \"fats\", which doesn't exist; did you mean \"fast\"?",
     );
-    check("[devices.fast]\ndirect = true", "line 1: devices.fast.path is missing: the directory of this device");
+    check(
+        "[devices.fast]\ndirect = true",
+        "line 1: devices.fast.path is missing: the directory of this device",
+    );
     check(
         "[devices.main]\npath = \"x\"",
         "line 2: devices.main.path is the name of the data directory itself; choose another name",

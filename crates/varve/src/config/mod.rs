@@ -206,7 +206,11 @@ impl Settings {
         log.capacity_bytes = given.unwrap_or_else(|| log.capacity_bytes.max(4 * log.segment_bytes));
         if log.capacity_bytes < 2 * log.segment_bytes {
             let segment = show_bytes(log.segment_bytes);
-            return Err(section.error("capacity", at, &format!("must hold at least two segments of {segment}")));
+            return Err(section.error(
+                "capacity",
+                at,
+                &format!("must hold at least two segments of {segment}"),
+            ));
         }
         section.finish()
     }
@@ -220,7 +224,8 @@ impl Settings {
     fn server(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
         let at = section.position("listen");
         if let Some(address) = section.text("listen")? {
-            self.server.listen = parse_address(&address).map_err(|problem| section.error("listen", at, &problem))?;
+            self.server.listen =
+                parse_address(&address).map_err(|problem| section.error("listen", at, &problem))?;
         }
         let count = section.count("max_connections", 1..=100_000)?;
         self.server.max_connections = count.unwrap_or(self.server.max_connections);
@@ -233,7 +238,8 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let loopback = |port: &str| port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
     let address = text.parse().ok();
     let address = address.or_else(|| loopback(text.strip_prefix("localhost:").unwrap_or(text)));
-    address.ok_or_else(|| format!("= \"{text}\" is no address; write ADDRESS:PORT, such as \"127.0.0.1:5433\""))
+    address
+        .ok_or_else(|| format!("= \"{text}\" is no address; write ADDRESS:PORT, such as \"127.0.0.1:5433\""))
 }
 
 fn devices(section: Reader<'_>, home: &Path) -> Result<BTreeMap<String, DeviceSettings>, ConfigError> {
@@ -245,7 +251,8 @@ fn devices(section: Reader<'_>, home: &Path) -> Result<BTreeMap<String, DeviceSe
         }
         let at = device.position("path");
         let path = device.text("path")?.filter(|path| !path.is_empty());
-        let path = path.ok_or_else(|| device.error("path", at, "is missing: the directory of this device"))?;
+        let path =
+            path.ok_or_else(|| device.error("path", at, "is missing: the directory of this device"))?;
         let profiles = [("none", None), ("fusion-io-160", Some("fusion-io-160"))];
         let profile = device.choice("profile", &profiles)?.flatten().map(str::to_owned);
         let direct = device.flag("direct")?.unwrap_or(true);

@@ -55,11 +55,10 @@ impl<'i> Reader<'i> {
 
     /// The table under `key`; an empty one if it is absent.
     pub fn section(&mut self, key: &'static str) -> Result<Reader<'i>> {
-        let empty = || Self::new(self.text, self.full(key), DeTable::new());
-        let Some(value) = self.take(key) else {
-            return Ok(empty());
-        };
-        self.table(key, value)
+        match self.take(key) {
+            Some(value) => self.table(key, value),
+            None => Ok(Self::new(self.text, self.full(key), DeTable::new())),
+        }
     }
 
     /// All tables within this one, whatever their names.
@@ -102,7 +101,11 @@ impl<'i> Reader<'i> {
     }
 
     /// A whole number within `range`.
-    pub fn count(&mut self, key: &'static str, range: std::ops::RangeInclusive<usize>) -> Result<Option<usize>> {
+    pub fn count(
+        &mut self,
+        key: &'static str,
+        range: std::ops::RangeInclusive<usize>,
+    ) -> Result<Option<usize>> {
         let Some(value) = self.take(key) else { return Ok(None) };
         let at = value.span().start;
         let number = match value.into_inner() {
@@ -123,9 +126,8 @@ impl<'i> Reader<'i> {
         let Some(value) = self.take(key) else { return Ok(None) };
         let at = value.span().start;
         let bytes = match value.into_inner() {
-            DeValue::String(text) => {
-                parse_bytes(&text).map_err(|problem| self.error(key, at, &format!("= \"{text}\" {problem}")))?
-            }
+            DeValue::String(text) => parse_bytes(&text)
+                .map_err(|problem| self.error(key, at, &format!("= \"{text}\" {problem}")))?,
             DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix())
                 .map_err(|_| self.error(key, at, "is no size"))?,
             other => return Err(self.wrong_type(key, at, "a size such as \"2GiB\"", &other)),

@@ -24,7 +24,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let unit = unit.trim_start().to_ascii_lowercase();
     let factor = match unit.as_str() {
         "" => 1,
-        unit => UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor).ok_or_else(expected)?,
+        unit => {
+            UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor).ok_or_else(expected)?
+        }
     };
     let bytes = number.checked_mul(factor).filter(|bytes| *bytes <= BYTES_MAX);
     bytes.ok_or_else(|| "is larger than any device".to_owned())
