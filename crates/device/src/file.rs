@@ -1,0 +1,470 @@
+//! A device that is a directory of a real file system.
+//!
+//! Invariants
+//! 1. One descriptor per file: opening a file that somebody holds open gives that descriptor again
+//!    (a second one could miss an earlier write-back error).
+//! 2. After a failed flush (or durable write) the file takes no writes and no flush of it succeeds, on
+//!    every handle, until the last handle is gone.
+//! 3. `read_at` and `write_at` allocate nothing.
+//!
+//! What it does not know: what is in the files.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::accounting::{Accounting, Io};
+use crate::block::{
+    BlockFile, Create, Directory, Durability, OpenHow, Purpose, ReadOp, Space, WriteOp, assert_aligned,
+};
+use crate::capabilities::Capabilities;
+use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::probe;
+use crate::sys;
+use crate::uring::{RingPool, Transfer};
+
+/// How to use a directory of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileOptions {
+    /// Go past the page cache where the file system allows it.
+    pub direct_io: bool,
+    /// Submit batches through io_uring where the kernel allows it.
+    pub io_uring: bool,
+    /// Change nothing, not even a scratch file.
+    pub read_only: bool,
+}
+
+impl Default for FileOptions {
+    fn default() -> FileOptions {
+        FileOptions { direct_io: true, io_uring: true, read_only: false }
+    }
+}
+
+/// A directory of files.
+pub struct FileDirectory {
+    path: PathBuf,
+    capabilities: Capabilities,
+    shared: Arc<Shared>,
+    open_files: Mutex<HashMap<String, Weak<Descriptor>>>,
+    next_number: AtomicU32,
+    read_only: bool,
+}
+
+/// What files need of their directory.
+struct Shared {
+    accounting: Arc<Accounting>,
+    rings: RingPool,
+    sector_bytes: u32,
+    fua: bool,
+}
+
+/// An open file of the kernel.
+struct Descriptor {
+    file: File,
+    number: u32,
+    writable: bool,
+    poisoned: AtomicBool,
+}
+
+impl FileDirectory {
+    /// Opens an existing directory and probes it.
+    ///
+    /// Errors name the directory: missing, read-only, gone.
+    pub fn open(path: &Path, options: FileOptions) -> Result<Arc<FileDirectory>> {
+        let mut capabilities = if options.read_only {
+            std::fs::read_dir(path).map_err(|error| whole(path, Operation::Open, &error))?;
+            probe::read_only()
+        } else {
+            probe::probe(path, options.direct_io)?
+        };
+        let rings = RingPool::new(options.io_uring);
+        capabilities.io_uring = rings.available();
+        if options.io_uring && !rings.available() {
+            capabilities.warnings.push("the kernel gives no io_uring, so batches are plain calls".into());
+        }
+        let shared = Shared {
+            accounting: Arc::default(),
+            rings,
+            sector_bytes: capabilities.sector_bytes(),
+            fua: capabilities.fua,
+        };
+        Ok(Arc::new(FileDirectory {
+            path: path.to_path_buf(),
+            capabilities,
+            shared: Arc::new(shared),
+            open_files: Mutex::default(),
+            next_number: AtomicU32::new(0),
+            read_only: options.read_only,
+        }))
+    }
+
+    /// Like [`FileDirectory::open`], and makes the directory (durably) if it is missing.
+    pub fn open_or_create(path: &Path, options: FileOptions) -> Result<Arc<FileDirectory>> {
+        if !path.exists() {
+            let fail = |error: std::io::Error| whole(path, Operation::Open, &error);
+            std::fs::create_dir_all(path).map_err(fail)?;
+            let parent = path.canonicalize().map_err(fail)?;
+            let parent = parent.parent().unwrap_or(Path::new("/")).to_path_buf();
+            File::open(parent).and_then(|parent| parent.sync_all()).map_err(fail)?;
+        }
+        FileDirectory::open(path, options)
+    }
+
+    /// The directory's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn full(&self, name: &str) -> PathBuf {
+        assert!(!name.is_empty() && !name.contains('/') && name != "..", "a plain file name: {name:?}");
+        self.path.join(name)
+    }
+
+    /// The error of an operation on one file, naming its whole path.
+    fn fail(&self, name: &str, operation: Operation, error: &std::io::Error) -> DeviceError {
+        whole(&self.full(name), operation, error)
+    }
+
+    fn open_descriptor(&self, name: &str, how: OpenHow) -> Result<Arc<Descriptor>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(!how.read_only);
+        match how.create {
+            Create::Never => {}
+            Create::IfMissing => drop(options.create(true)),
+            Create::MustBeNew => drop(options.create_new(true)),
+        }
+        if self.capabilities.direct_io {
+            options.custom_flags(libc::O_DIRECT);
+        }
+        let opened = options.open(self.full(name));
+        let file = opened.map_err(|error| self.fail(name, Operation::Open, &error))?;
+        let number = self.next_number.fetch_add(1, Relaxed);
+        let poisoned = AtomicBool::new(false);
+        Ok(Arc::new(Descriptor { file, number, writable: !how.read_only, poisoned }))
+    }
+
+    fn descriptor(&self, name: &str, how: OpenHow) -> Result<Arc<Descriptor>> {
+        let mut open_files = self.open_files.lock();
+        let held = open_files.get(name).and_then(Weak::upgrade);
+        if let Some(descriptor) = held.filter(|held| held.writable || how.read_only) {
+            if how.create == Create::MustBeNew {
+                let path = self.full(name).display().to_string();
+                return Err(DeviceError::new(&path, Operation::Open, ErrorKind::AlreadyExists));
+            }
+            return Ok(descriptor);
+        }
+        let descriptor = self.open_descriptor(name, how)?;
+        open_files.retain(|_, held| held.strong_count() > 0);
+        open_files.insert(name.to_string(), Arc::downgrade(&descriptor));
+        Ok(descriptor)
+    }
+}
+
+fn whole(path: &Path, operation: Operation, error: &std::io::Error) -> DeviceError {
+    DeviceError::new(&path.display().to_string(), operation, ErrorKind::from_io(error))
+}
+
+impl Directory for FileDirectory {
+    fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>> {
+        let read_only = how.read_only || self.read_only;
+        let how = OpenHow { read_only, ..how };
+        Ok(Arc::new(OpenFile {
+            name: self.full(name).display().to_string().into(),
+            descriptor: self.descriptor(name, how)?,
+            space: how.space,
+            read_only,
+            shared: Arc::clone(&self.shared),
+        }))
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        let found = self.full(name).try_exists();
+        found.map_err(|error| self.fail(name, Operation::Stat, &error))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let fail = |error: std::io::Error| whole(&self.path, Operation::Stat, &error);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            if entry.file_type().map_err(fail)?.is_file() {
+                names.extend(entry.file_name().into_string());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let mut open_files = self.open_files.lock();
+        let renamed = std::fs::rename(self.full(from), self.full(to));
+        renamed.map_err(|error| self.fail(from, Operation::Rename, &error))?;
+        open_files.remove(to);
+        if let Some(descriptor) = open_files.remove(from) {
+            open_files.insert(to.to_string(), descriptor);
+        }
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let mut open_files = self.open_files.lock();
+        let removed = std::fs::remove_file(self.full(name));
+        removed.map_err(|error| self.fail(name, Operation::Remove, &error))?;
+        open_files.remove(name);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        let synced = File::open(&self.path).and_then(|directory| directory.sync_all());
+        synced.map_err(|error| whole(&self.path, Operation::SyncDirectory, &error))
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn accounting(&self) -> &Arc<Accounting> {
+        &self.shared.accounting
+    }
+
+    fn location(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+struct OpenFile {
+    name: Box<str>,
+    descriptor: Arc<Descriptor>,
+    space: Space,
+    read_only: bool,
+    shared: Arc<Shared>,
+}
+
+impl OpenFile {
+    fn io(&self, offset: u64, bytes: usize, why: Purpose) -> Io {
+        Io { space: self.space, why, file: self.descriptor.number, offset, bytes: bytes as u64 }
+    }
+
+    fn check_writable(&self, operation: Operation) -> Result<()> {
+        if self.read_only {
+            return Err(DeviceError::new(&self.name, operation, ErrorKind::ReadOnly));
+        }
+        if self.descriptor.poisoned.load(Acquire) {
+            return Err(DeviceError::new(&self.name, operation, ErrorKind::Poisoned));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn fail(&self, operation: Operation, offset: u64, error: &std::io::Error) -> DeviceError {
+        DeviceError::at(&self.name, operation, offset, ErrorKind::from_io(error))
+    }
+
+    /// The failure of something that was to be durable: what reached the medium is unknown, unless
+    /// there was no room, which the kernel finds out before it writes.
+    #[cold]
+    fn fail_durable(&self, operation: Operation, offset: u64, error: &std::io::Error) -> DeviceError {
+        let failed = self.fail(operation, offset, error);
+        if !failed.is_no_space() {
+            self.descriptor.poisoned.store(true, Release);
+        }
+        failed
+    }
+
+    /// Reads `buf` from `offset`, of which the first `done` bytes are there already.
+    fn read_rest(&self, offset: u64, buf: &mut [u8], mut done: usize) -> Result<()> {
+        while done < buf.len() {
+            match self.descriptor.file.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => return Err(self.short(Operation::Read, offset, buf.len(), done)),
+                Ok(more) => done += more,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.fail(Operation::Read, offset, &error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `buf` at `offset`, of which the first `done` bytes are written already.
+    fn write_rest(&self, offset: u64, buf: &[u8], mut done: usize, durable: bool) -> Result<()> {
+        while done < buf.len() {
+            let (rest, at) = (&buf[done..], offset + done as u64);
+            let written = if durable {
+                sys::write_durable(self.descriptor.file.as_fd(), rest, at)
+            } else {
+                self.descriptor.file.write_at(rest, at)
+            };
+            match written {
+                Ok(0) => return Err(self.short(Operation::Write, offset, buf.len(), done)),
+                Ok(more) => done += more,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if durable => return Err(self.fail_durable(Operation::Write, offset, &error)),
+                Err(error) => return Err(self.fail(Operation::Write, offset, &error)),
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn short(&self, operation: Operation, offset: u64, wanted: usize, got: usize) -> DeviceError {
+        let (wanted_bytes, got_bytes) = (wanted as u64, got as u64);
+        let kind = match operation {
+            Operation::Read => ErrorKind::ShortRead { wanted_bytes, got_bytes },
+            _ => ErrorKind::ShortWrite { wanted_bytes, got_bytes },
+        };
+        DeviceError::at(&self.name, operation, offset, kind)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        let synced = self.descriptor.file.sync_data();
+        synced.map_err(|error| {
+            // Even "no space" here means that earlier writes were dropped.
+            self.descriptor.poisoned.store(true, Release);
+            DeviceError::new(&self.name, Operation::Flush, ErrorKind::from_io(&error))
+        })
+    }
+
+    /// The end of one transfer of a batch: an error, or the bytes that a short transfer left.
+    fn finish_read(&self, op: &mut ReadOp<'_>, result: i32) -> Result<()> {
+        if result < 0 {
+            return Err(self.fail(Operation::Read, op.offset, &std::io::Error::from_raw_os_error(-result)));
+        }
+        self.read_rest(op.offset, op.buf, result as usize)
+    }
+
+    fn finish_write(&self, op: &WriteOp<'_>, result: i32) -> Result<()> {
+        let durable = op.durability == Durability::Now;
+        if result < 0 {
+            let error = std::io::Error::from_raw_os_error(-result);
+            return Err(match durable {
+                true => self.fail_durable(Operation::Write, op.offset, &error),
+                false => self.fail(Operation::Write, op.offset, &error),
+            });
+        }
+        self.write_rest(op.offset, op.buf, result as usize, durable)
+    }
+
+    fn read_singly(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
+        ops.iter_mut().try_for_each(|op| self.read_at(op.offset, op.buf, op.why))
+    }
+
+    fn write_singly(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        ops.iter().try_for_each(|op| self.write_at(op.offset, op.buf, op.why, op.durability))
+    }
+}
+
+impl BlockFile for OpenFile {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len_bytes(&self) -> Result<u64> {
+        let found = self.descriptor.file.metadata();
+        let found = found
+            .map_err(|error| DeviceError::new(&self.name, Operation::Stat, ErrorKind::from_io(&error)))?;
+        Ok(found.len())
+    }
+
+    fn sector_bytes(&self) -> u32 {
+        self.shared.sector_bytes
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8], why: Purpose) -> Result<()> {
+        assert_aligned(self.shared.sector_bytes, offset, buf);
+        let started = self.shared.accounting.start();
+        self.read_rest(offset, buf, 0)?;
+        self.shared.accounting.count_read(self.io(offset, buf.len(), why), started);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        assert_aligned(self.shared.sector_bytes, offset, buf);
+        self.check_writable(Operation::Write)?;
+        let durable = durability == Durability::Now;
+        let started = self.shared.accounting.start();
+        self.write_rest(offset, buf, 0, durable && self.shared.fua)?;
+        if durable && !self.shared.fua {
+            self.sync_data()?;
+        }
+        self.shared.accounting.count_write(self.io(offset, buf.len(), why), durable, started);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.check_writable(Operation::Flush)?;
+        let started = self.shared.accounting.start();
+        self.sync_data()?;
+        // A flush elsewhere may have failed and taken the error that was meant for this one too.
+        self.check_writable(Operation::Flush)?;
+        self.shared.accounting.count_flush(self.space, started);
+        Ok(())
+    }
+
+    fn punch(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.check_writable(Operation::Punch)?;
+        let punched = sys::punch(self.descriptor.file.as_fd(), offset, len_bytes);
+        punched.map_err(|error| self.fail(Operation::Punch, offset, &error))?;
+        self.shared.accounting.count_punch(self.space, len_bytes);
+        Ok(())
+    }
+
+    fn set_len(&self, len_bytes: u64) -> Result<()> {
+        self.check_writable(Operation::SetLen)?;
+        let old_bytes = self.len_bytes()?;
+        if len_bytes > old_bytes {
+            let fd = self.descriptor.file.as_fd();
+            match sys::allocate(fd, old_bytes, len_bytes - old_bytes) {
+                Ok(()) => return Ok(()),
+                Err(error) if ErrorKind::from_io(&error) == ErrorKind::Unsupported => {}
+                Err(error) => return Err(self.fail(Operation::SetLen, len_bytes, &error)),
+            }
+        }
+        let set = self.descriptor.file.set_len(len_bytes);
+        set.map_err(|error| self.fail(Operation::SetLen, len_bytes, &error))
+    }
+
+    fn read_batch(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
+        if ops.len() < 2 || !self.shared.rings.available() {
+            return self.read_singly(ops);
+        }
+        ops.iter().for_each(|op| assert_aligned(self.shared.sector_bytes, op.offset, op.buf));
+        let started = self.shared.accounting.start();
+        let mut results = vec![0_i32; ops.len()];
+        let mut transfers: Vec<_> = ops.iter_mut().map(Transfer::Read).collect();
+        let fd = self.descriptor.file.as_fd();
+        if !self.shared.rings.run(fd, &mut transfers, |index, result| results[index] = result) {
+            return self.read_singly(ops);
+        }
+        ops.iter_mut().zip(results).try_for_each(|(op, result)| {
+            self.finish_read(op, result)?;
+            self.shared.accounting.count_read(self.io(op.offset, op.buf.len(), op.why), started);
+            Ok(())
+        })
+    }
+
+    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        if ops.len() < 2 || !self.shared.rings.available() || !self.shared.fua {
+            return self.write_singly(ops);
+        }
+        self.check_writable(Operation::Write)?;
+        ops.iter().for_each(|op| assert_aligned(self.shared.sector_bytes, op.offset, op.buf));
+        let started = self.shared.accounting.start();
+        let mut results = vec![0_i32; ops.len()];
+        let mut transfers: Vec<_> = ops.iter().map(Transfer::Write).collect();
+        let fd = self.descriptor.file.as_fd();
+        if !self.shared.rings.run(fd, &mut transfers, |index, result| results[index] = result) {
+            return self.write_singly(ops);
+        }
+        ops.iter().zip(results).try_for_each(|(op, result)| {
+            self.finish_write(op, result)?;
+            let durable = op.durability == Durability::Now;
+            self.shared.accounting.count_write(self.io(op.offset, op.buf.len(), op.why), durable, started);
+            Ok(())
+        })
+    }
+}

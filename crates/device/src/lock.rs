@@ -1,0 +1,65 @@
+//! The lock of a data directory: one process at a time.
+//!
+//! Invariants
+//! 1. The kernel's lock on the open file decides (it goes away with the process, however that ends);
+//!    the process id inside is only for the message.
+//!
+//! What it does not know: what the directory holds.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{DeviceError, ErrorKind, Operation, Result};
+
+const LOCK_FILE: &str = "varve.lock";
+
+/// Held for as long as a process uses a data directory.
+#[derive(Debug)]
+pub struct DirLock {
+    _file: File,
+    path: PathBuf,
+}
+
+impl DirLock {
+    /// Locks `directory`, which must exist.
+    ///
+    /// Errors: [`ErrorKind::Locked`] with the holder's process id, or why the lock file cannot be made.
+    pub fn take(directory: &Path) -> Result<DirLock> {
+        let path = directory.join(LOCK_FILE);
+        let shown = directory.display().to_string();
+        let fail = |kind| DeviceError::new(&shown, Operation::Lock, kind);
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = opened.map_err(|error| fail(ErrorKind::from_io(&error)))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(fail(ErrorKind::Locked { pid: holder(&mut file) })),
+            Err(TryLockError::Error(error)) => return Err(fail(ErrorKind::from_io(&error))),
+        }
+        let signed = sign(&mut file);
+        signed.map_err(|error| fail(ErrorKind::from_io(&error)))?;
+        Ok(DirLock { _file: file, path })
+    }
+
+    /// The lock file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Name of the lock file within its directory.
+    pub fn file_name() -> &'static str {
+        LOCK_FILE
+    }
+}
+
+fn sign(file: &mut File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(format!("{}\n", std::process::id()).as_bytes())
+}
+
+fn holder(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}

@@ -1,0 +1,94 @@
+//! Finds out what a directory's file system can do, by doing it to a scratch file.
+//!
+//! Invariants
+//! 1. Nothing is believed that was not tried, except what `statx` and the block layer report about sizes.
+//! 2. The scratch file is removed; one left by a killed process is overwritten next time.
+//!
+//! What it does not know: configuration.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::buf::AlignedBuf;
+use crate::capabilities::Capabilities;
+use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::sys;
+
+/// Name of the scratch file.
+pub(crate) const PROBE_FILE: &str = "varve.probe";
+const BLOCK_BYTES: usize = 4096;
+
+/// Probes a directory. `want_direct` = false leaves direct I/O off (with no warning: it was asked for).
+pub(crate) fn probe(directory: &Path, want_direct: bool) -> Result<Capabilities> {
+    let path = directory.join(PROBE_FILE);
+    let fail = |error: std::io::Error| {
+        let kind = ErrorKind::from_io(&error);
+        DeviceError::new(&directory.display().to_string(), Operation::Open, kind)
+    };
+    let direct = if want_direct { try_direct(&path) } else { None };
+    let made = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let file = direct.as_ref().map_or_else(made, File::try_clone).map_err(fail)?;
+    let found = examine(&file, direct.is_some(), want_direct);
+    let removed = std::fs::remove_file(&path);
+    let found = found.map_err(fail)?;
+    removed.map_err(fail)?;
+    Ok(found)
+}
+
+/// The scratch file opened for direct I/O, if a block can be written and read that way.
+fn try_direct(path: &Path) -> Option<File> {
+    let mut how = OpenOptions::new();
+    how.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_DIRECT);
+    let file = how.open(path).ok()?;
+    let mut block = AlignedBuf::new(BLOCK_BYTES);
+    file.write_all_at(&block, 0).ok()?;
+    file.read_exact_at(&mut block, 0).ok()?;
+    Some(file)
+}
+
+fn examine(file: &File, direct_io: bool, want_direct: bool) -> std::io::Result<Capabilities> {
+    let block = AlignedBuf::new(BLOCK_BYTES);
+    file.write_all_at(&block, 0)?;
+    let facts = sys::statx(file.as_fd())?;
+    let fua = sys::write_durable(file.as_fd(), &block, 0).is_ok();
+    let punch_hole = sys::punch(file.as_fd(), 0, BLOCK_BYTES as u64).is_ok();
+    let logical = facts.direct_offset_align_bytes.clamp(512, 4096);
+    let physical = sys::physical_sector_bytes(facts.device_major, facts.device_minor);
+    let mut warnings = Vec::new();
+    if want_direct && !direct_io {
+        warnings.push("no direct I/O here, so reads and writes go through the page cache".into());
+    }
+    if !punch_hole {
+        warnings.push("no hole punching here, so freed pages keep their space".into());
+    }
+    Ok(Capabilities {
+        backend: "file".into(),
+        logical_sector_bytes: logical,
+        physical_sector_bytes: physical.unwrap_or(logical),
+        direct_io,
+        punch_hole,
+        fua,
+        io_uring: false,
+        atomic_write_bytes: facts.atomic_write_bytes_max,
+        dax: facts.dax,
+        warnings,
+    })
+}
+
+/// What can be said of a directory that must not be written to.
+pub(crate) fn read_only() -> Capabilities {
+    Capabilities {
+        backend: "file, read-only".into(),
+        logical_sector_bytes: 512,
+        physical_sector_bytes: 512,
+        direct_io: false,
+        punch_hole: false,
+        fua: false,
+        io_uring: false,
+        atomic_write_bytes: 0,
+        dax: false,
+        warnings: Vec::new(),
+    }
+}

@@ -1,0 +1,132 @@
+//! The kernel calls that the standard library does not wrap.
+//!
+//! Invariants
+//! 1. Every function owns nothing: descriptors and buffers are borrowed for the call only.
+//! 2. Interrupted calls are repeated here, so callers never see `EINTR`.
+//!
+//! What it does not know: which file or device it works on.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
+
+/// Repeats an interrupted call and turns -1 into the errno.
+fn retry(mut call: impl FnMut() -> i64) -> io::Result<i64> {
+    loop {
+        let result = call();
+        if result >= 0 {
+            return Ok(result);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// One durable write (`pwritev2` with `RWF_DSYNC`); returns the bytes written.
+pub(crate) fn write_durable(fd: BorrowedFd<'_>, buf: &[u8], offset: u64) -> io::Result<usize> {
+    let part = libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() };
+    // SAFETY: `part` describes `buf`, which is borrowed for the call; the kernel only reads it.
+    let call = || unsafe { libc::pwritev2(fd.as_raw_fd(), &part, 1, offset as i64, libc::RWF_DSYNC) as i64 };
+    retry(call).map(|written| written as usize)
+}
+
+/// Reserves space and extends the file to `offset + len_bytes`.
+pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, len_bytes: u64) -> io::Result<()> {
+    fallocate(fd, 0, offset, len_bytes)
+}
+
+/// Gives a range back to the file system; the length stays.
+pub(crate) fn punch(fd: BorrowedFd<'_>, offset: u64, len_bytes: u64) -> io::Result<()> {
+    fallocate(fd, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, len_bytes)
+}
+
+fn fallocate(fd: BorrowedFd<'_>, mode: i32, offset: u64, len_bytes: u64) -> io::Result<()> {
+    // SAFETY: passes numbers and a borrowed descriptor only.
+    let call =
+        || unsafe { i64::from(libc::fallocate(fd.as_raw_fd(), mode, offset as i64, len_bytes as i64)) };
+    retry(call).map(|_| ())
+}
+
+/// What `statx` says about direct I/O of a file.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StatxFacts {
+    /// Alignment of offsets and lengths; 0 if the file system does not tell.
+    pub direct_offset_align_bytes: u32,
+    /// Largest atomic write; 0 if none.
+    pub atomic_write_bytes_max: u32,
+    /// The file is mapped without a page cache.
+    pub dax: bool,
+    pub device_major: u32,
+    pub device_minor: u32,
+}
+
+/// Asks `statx` about an open file.
+pub(crate) fn statx(fd: BorrowedFd<'_>) -> io::Result<StatxFacts> {
+    let mask = libc::STATX_BASIC_STATS | libc::STATX_DIOALIGN | libc::STATX_WRITE_ATOMIC;
+    // SAFETY: all-zero is a valid value of this plain C structure.
+    let mut facts: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the empty path with AT_EMPTY_PATH names the descriptor; `facts` outlives the call.
+    let call = || unsafe {
+        let raw = fd.as_raw_fd();
+        i64::from(libc::statx(raw, c"".as_ptr(), libc::AT_EMPTY_PATH, mask, &mut facts))
+    };
+    retry(call)?;
+    Ok(StatxFacts {
+        direct_offset_align_bytes: facts.stx_dio_offset_align,
+        atomic_write_bytes_max: facts.stx_atomic_write_unit_max,
+        dax: facts.stx_attributes & libc::STATX_ATTR_DAX as u64 != 0,
+        device_major: facts.stx_dev_major,
+        device_minor: facts.stx_dev_minor,
+    })
+}
+
+/// Physical sector of a block device, if the kernel tells.
+pub(crate) fn physical_sector_bytes(major: u32, minor: u32) -> Option<u32> {
+    let device = format!("/sys/dev/block/{major}:{minor}");
+    let name = "queue/physical_block_size";
+    let whole = Path::new(&device).join(name);
+    let of_partition = Path::new(&device).join("..").join(name);
+    let text = std::fs::read_to_string(whole).or_else(|_| std::fs::read_to_string(of_partition)).ok()?;
+    text.trim().parse().ok()
+}
+
+/// Monotonic time in nanoseconds.
+pub(crate) fn now_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` outlives the call; the monotonic clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Sleeps until the monotonic time `until_ns`.
+pub(crate) fn sleep_until_ns(until_ns: u64) {
+    let until = libc::timespec {
+        tv_sec: (until_ns / 1_000_000_000) as i64,
+        tv_nsec: (until_ns % 1_000_000_000) as i64,
+    };
+    loop {
+        // SAFETY: `until` outlives the call; an absolute sleep has no remainder to report.
+        let result = unsafe {
+            libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &until, std::ptr::null_mut())
+        };
+        if result != libc::EINTR {
+            return;
+        }
+    }
+}
+
+/// Lets this thread's timers fire on time (the default may be 50 µs late).
+pub(crate) fn tighten_timer_slack() {
+    // SAFETY: PR_SET_TIMERSLACK takes one number and affects the calling thread only.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0, 0, 0) };
+}
+
+/// Processor time this process has used, in nanoseconds.
+pub(crate) fn process_cpu_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` outlives the call; the process clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

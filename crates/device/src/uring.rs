@@ -1,0 +1,134 @@
+//! Batches through io_uring: all operations are submitted together, the caller blocks until all are done.
+//!
+//! Rings are kept in a pool and lent to one batch at a time, so their number follows the batches that
+//! run at once, not the threads that exist.
+//!
+//! Invariants
+//! 1. A batch returns only after every operation it submitted has completed; the kernel never holds
+//!    a pointer into a buffer whose borrow has ended.
+//! 2. A ring in the pool has no operation in flight.
+//! 3. A kernel that refuses rings makes the pool say so once and for all; callers then use plain calls.
+//!
+//! What it does not know: files by name, accounting, short transfers (the file finishes those).
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use io_uring::{IoUring, opcode, squeue, types};
+use parking_lot::Mutex;
+
+use crate::block::{Durability, ReadOp, WriteOp};
+
+/// Operations in flight at once in one batch; longer batches go in several rounds.
+const RING_ENTRIES: u32 = 128;
+
+/// What a batch asks for.
+pub(crate) enum Transfer<'a, 'b> {
+    Read(&'a mut ReadOp<'b>),
+    Write(&'a WriteOp<'b>),
+}
+
+impl Transfer<'_, '_> {
+    fn entry(&mut self, fd: BorrowedFd<'_>) -> squeue::Entry {
+        let fd = types::Fd(fd.as_raw_fd());
+        match self {
+            Transfer::Read(op) => {
+                let read = opcode::Read::new(fd, op.buf.as_mut_ptr(), op.buf.len() as u32);
+                read.offset(op.offset).build()
+            }
+            Transfer::Write(op) => {
+                let flags = if op.durability == Durability::Now { libc::RWF_DSYNC } else { 0 };
+                let write = opcode::Write::new(fd, op.buf.as_ptr(), op.buf.len() as u32);
+                write.offset(op.offset).rw_flags(flags).build()
+            }
+        }
+    }
+}
+
+/// Rings not in use.
+pub(crate) struct RingPool {
+    idle: Mutex<Vec<IoUring>>,
+    refused: AtomicBool,
+}
+
+impl RingPool {
+    /// A pool, with a first ring to see whether the kernel gives any.
+    pub(crate) fn new(allowed: bool) -> RingPool {
+        let pool = RingPool { idle: Mutex::default(), refused: AtomicBool::new(!allowed) };
+        if let Some(ring) = pool.take() {
+            pool.idle.lock().push(ring);
+        }
+        pool
+    }
+
+    /// Whether batches go through a ring.
+    pub(crate) fn available(&self) -> bool {
+        !self.refused.load(Relaxed)
+    }
+
+    fn take(&self) -> Option<IoUring> {
+        if !self.available() {
+            return None;
+        }
+        if let Some(ring) = self.idle.lock().pop() {
+            return Some(ring);
+        }
+        let ring = IoUring::builder().setup_coop_taskrun().build(RING_ENTRIES);
+        let ring = ring.or_else(|_| IoUring::new(RING_ENTRIES));
+        ring.map_err(|_| self.refused.store(true, Relaxed)).ok()
+    }
+
+    /// Runs all transfers on one file. `done(index, result)` gets each result as the kernel gives it
+    /// (bytes, or a negative errno). Returns false, having done nothing, if there is no ring.
+    pub(crate) fn run(
+        &self,
+        fd: BorrowedFd<'_>,
+        transfers: &mut [Transfer<'_, '_>],
+        mut done: impl FnMut(usize, i32),
+    ) -> bool {
+        let Some(mut ring) = self.take() else { return false };
+        let mut first = 0;
+        for round in transfers.chunks_mut(RING_ENTRIES as usize) {
+            run_round(&mut ring, fd, round, |index, result| done(first + index, result));
+            first += round.len();
+        }
+        self.idle.lock().push(ring);
+        true
+    }
+}
+
+fn run_round(
+    ring: &mut IoUring,
+    fd: BorrowedFd<'_>,
+    round: &mut [Transfer<'_, '_>],
+    mut done: impl FnMut(usize, i32),
+) {
+    for (index, transfer) in round.iter_mut().enumerate() {
+        let entry = transfer.entry(fd).user_data(index as u64);
+        // SAFETY: the buffer is borrowed by `round` until this function returns, and it returns only
+        // after the completion of every entry (the loop below).
+        let pushed = unsafe { ring.submission().push(&entry) };
+        assert!(pushed.is_ok(), "a round fits the ring");
+    }
+    let mut missing = round.len();
+    while missing > 0 {
+        wait(ring, missing);
+        for completion in ring.completion() {
+            done(completion.user_data() as usize, completion.result());
+            missing -= 1;
+        }
+    }
+}
+
+/// Submits what is queued and waits until `want` operations have completed, or the kernel wants to be
+/// asked again.
+fn wait(ring: &IoUring, want: usize) {
+    if let Err(error) = ring.submit_and_wait(want) {
+        match error.raw_os_error() {
+            Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
+            // The kernel may hold pointers into buffers whose owners would free them: there is no
+            // way back that is memory-safe.
+            _ => std::process::abort(),
+        }
+    }
+}
