@@ -9,6 +9,7 @@
 use varve_device::DeviceError;
 
 use crate::ids::{PageId, SpaceId};
+use crate::log::LogError;
 use crate::page::PageDamage;
 
 /// Result of a pager operation.
@@ -20,6 +21,9 @@ pub enum PagerError {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The log can't be used as it is.
+    #[error(transparent)]
+    Log(LogError),
     /// A page on a device is not what was written.
     #[error("page {id} is damaged: {damage}; restore it from a backup")]
     DamagedPage {
@@ -68,4 +72,14 @@ pub enum PagerError {
         /// The earlier failure.
         cause: std::sync::Arc<str>,
     },
+}
+
+impl From<LogError> for PagerError {
+    fn from(error: LogError) -> PagerError {
+        match error {
+            LogError::Device(error) => PagerError::Device(error),
+            LogError::Poisoned(cause) => PagerError::Stopped { cause },
+            error => PagerError::Log(error),
+        }
+    }
 }

@@ -1,29 +1,194 @@
-//! The ledger of recovery LSNs. (log engineer)
+//! The ledger of recovery LSNs: which pages have changes that only the log holds, and since when.
+//!
+//! 1. A page is in the ledger from its first change (inside the append section) until a stable image holds
+//!    everything; in between, its recovery LSN is that of the oldest change that no stable image holds.
+//! 2. `oldest` is the only source of truncation and never goes backwards, because changes are reported in LSN
+//!    order.
+//! 3. The recovery LSN belongs to the page: it does not matter on which level the page is.
+//!
+//! A page's first changes are kept one by one (there is more than one only while images of it are being
+//! written); a queue in LSN order, with stale entries skipped, gives the oldest page.
+//!
+//! Not known here: frames, levels, the log.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
+
+use parking_lot::Mutex;
+use smallvec::{SmallVec, smallvec};
+
 use crate::ids::{PageId, PageRange};
 use crate::lsn::Lsn;
 
-/// {oldest, newest first change} of every page with changes that are not stable.
-pub struct Ledger {}
+/// A clean-to-dirty transition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Change {
+    /// Start of the log block: where redo has to begin reading.
+    block: Lsn,
+    /// Start of the group that made the page dirty.
+    start: Lsn,
+}
+
+#[derive(Default)]
+struct Pages {
+    /// First changes of each page that is not stable, oldest first.
+    changes: HashMap<PageId, SmallVec<[Change; 2]>>,
+    /// Every first change in LSN order; an entry whose change is no longer the page's oldest is skipped.
+    queue: VecDeque<(Lsn, PageId)>,
+    newest_start: Lsn,
+}
+
+/// Recovery LSNs of all pages with changes that are not stable.
+#[derive(Default)]
+pub struct Ledger {
+    pages: Mutex<Pages>,
+}
+
+const STALE_ENTRIES_MIN: usize = 1024;
 
 impl Ledger {
-    /// A page goes from clean to dirty; inside the append section (or redo).
-    pub fn first_change(&self, _id: PageId, _start: Lsn) {
-        unimplemented!()
+    /// The page went from clean to dirty with the group that starts at `start`, in the log block that starts at
+    /// `block`. Called inside the append section, or by redo, so in LSN order.
+    pub fn first_change(&self, id: PageId, block: Lsn, start: Lsn) {
+        let mut pages = self.pages.lock();
+        debug_assert!(block <= start && start >= pages.newest_start, "first changes come in LSN order");
+        pages.newest_start = start;
+        let change = Change { block, start };
+        match pages.changes.entry(id) {
+            Entry::Vacant(entry) => drop(entry.insert(smallvec![change])),
+            Entry::Occupied(mut entry) => entry.get_mut().push(change),
+        }
+        pages.queue.push_back((start, id));
+        pages.drop_stale();
     }
-    /// The page is stable up to (excluding changes that start at or after) `image_lsn`.
-    pub fn stable(&self, _id: PageId, _image_lsn: Lsn) {
-        unimplemented!()
+
+    /// A stable image of the page with page LSN `image_lsn` exists: changes that start before it are held.
+    pub fn stable(&self, id: PageId, image_lsn: Lsn) {
+        let mut pages = self.pages.lock();
+        if let Entry::Occupied(mut entry) = pages.changes.entry(id) {
+            entry.get_mut().retain(|change| change.start >= image_lsn);
+            if entry.get().is_empty() {
+                entry.remove();
+            }
+        }
+        pages.drop_stale();
     }
-    /// The pages were discarded.
-    pub fn forget(&self, _ids: PageRange) {
-        unimplemented!()
+
+    /// The pages mean nothing any more: a note in the log tells redo to skip them.
+    pub fn forget(&self, ids: PageRange) {
+        let mut pages = self.pages.lock();
+        ids.pages().for_each(|id| drop(pages.changes.remove(&id)));
+        pages.drop_stale();
     }
-    /// The only source of truncation.
+
+    /// Where redo of all pages has to begin reading (the start of a block); `None` when all pages are stable.
     pub fn oldest(&self) -> Option<Lsn> {
-        unimplemented!()
+        let mut pages = self.pages.lock();
+        pages.drop_stale();
+        let (_, id) = *pages.queue.front()?;
+        pages.changes.get(&id).and_then(|changes| changes.first()).map(|change| change.block)
     }
-    /// Up to `n` pages with the oldest recovery LSNs, oldest first.
-    pub fn next_to_clean(&self, _n: usize, _out: &mut Vec<PageId>) {
-        unimplemented!()
+
+    /// Appends up to `n` pages with the oldest recovery LSNs, oldest first.
+    pub fn next_to_clean(&self, n: usize, out: &mut Vec<PageId>) {
+        let pages = self.pages.lock();
+        out.extend(pages.queue.iter().filter(|entry| pages.is_current(entry)).map(|(_, id)| *id).take(n));
+    }
+
+    /// Pages that are not stable.
+    pub fn pages_count(&self) -> usize {
+        self.pages.lock().changes.len()
+    }
+}
+
+impl Pages {
+    fn is_current(&self, (start, id): &(Lsn, PageId)) -> bool {
+        self.changes.get(id).and_then(|changes| changes.first()).is_some_and(|oldest| oldest.start == *start)
+    }
+
+    fn is_needed(&self, (start, id): &(Lsn, PageId)) -> bool {
+        self.changes.get(id).is_some_and(|changes| changes.iter().any(|change| change.start == *start))
+    }
+
+    fn drop_stale(&mut self) {
+        while self.queue.front().is_some_and(|entry| !self.is_current(entry)) {
+            self.queue.pop_front();
+        }
+        if self.queue.len() > 2 * self.changes.len() + STALE_ENTRIES_MIN {
+            let mut queue = std::mem::take(&mut self.queue);
+            queue.retain(|entry| self.is_needed(entry));
+            self.queue = queue;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{PageNo, SpaceId};
+
+    fn page(no: u32) -> PageId {
+        PageId::new(SpaceId::DATA, PageNo(no))
+    }
+
+    fn change(ledger: &Ledger, no: u32, lsn: u64) {
+        ledger.first_change(page(no), Lsn::new(lsn), Lsn::new(lsn));
+    }
+
+    #[test]
+    fn a_change_during_a_write_keeps_the_page() {
+        let ledger = Ledger::default();
+        change(&ledger, 1, 10);
+        change(&ledger, 2, 20);
+        change(&ledger, 1, 40); // an image with LSN 30 is on its way
+        ledger.stable(page(1), Lsn::new(30));
+        assert_eq!(ledger.oldest(), Some(Lsn::new(20)));
+        ledger.stable(page(2), Lsn::new(25));
+        assert_eq!(ledger.oldest(), Some(Lsn::new(40)));
+        ledger.stable(page(1), Lsn::new(50));
+        assert_eq!(ledger.oldest(), None);
+    }
+
+    #[test]
+    fn an_image_does_not_hold_what_starts_at_its_lsn() {
+        let ledger = Ledger::default();
+        change(&ledger, 1, 10);
+        change(&ledger, 1, 30);
+        change(&ledger, 1, 50);
+        ledger.stable(page(1), Lsn::new(30));
+        assert_eq!(ledger.oldest(), Some(Lsn::new(30)));
+    }
+
+    #[test]
+    fn cleaning_goes_by_recovery_lsn() {
+        let ledger = Ledger::default();
+        change(&ledger, 7, 10);
+        change(&ledger, 3, 20);
+        change(&ledger, 7, 30);
+        ledger.stable(page(7), Lsn::new(25));
+        let mut out = Vec::new();
+        ledger.next_to_clean(9, &mut out);
+        assert_eq!(out, [page(3), page(7)]);
+        ledger.forget(PageRange { first: page(3), count: 1 });
+        assert_eq!(ledger.oldest(), Some(Lsn::new(30)));
+    }
+
+    #[test]
+    fn redo_begins_at_the_block() {
+        let ledger = Ledger::default();
+        ledger.first_change(page(1), Lsn::new(512), Lsn::new(600));
+        assert_eq!(ledger.oldest(), Some(Lsn::new(512)));
+    }
+
+    #[test]
+    fn stale_entries_do_not_pile_up() {
+        let ledger = Ledger::default();
+        change(&ledger, 1, 1);
+        for lsn in 2..10_000 {
+            change(&ledger, 2, lsn);
+            ledger.stable(page(2), Lsn::new(lsn + 1));
+        }
+        assert!(ledger.pages.lock().queue.len() <= STALE_ENTRIES_MIN + 2);
+        assert_eq!(ledger.oldest(), Some(Lsn::new(1)));
     }
 }

@@ -1,21 +1,249 @@
-//! The log. (log engineer)
-use crate::error::Result;
-use crate::lsn::Lsn;
+//! The write-ahead log: appending, group commit, space, and what happens when its device fails.
+//!
+//! 1. `durable` never passes what a completed durable write holds; whoever saw `flush(lsn)` succeed may
+//!    acknowledge everything at or below `lsn`.
+//! 2. The append section is one mutex: LSN order, byte order in the log and the order in which the callbacks
+//!    of `append` run are the same.
+//! 3. After a failed write the log is poisoned: appends are dropped, flushes fail, admissions fail. It never
+//!    recovers in this process, because what reached the medium is unknown.
+//! 4. `append` never waits and never fails. Waiting for log space, for earlier bytes to be written and for the
+//!    next segment to exist happens in `admit`, which is called with no latch held.
+//! 5. A little of the capacity is kept for appends that were not admitted (page writers, levels, checkpoints),
+//!    so a full log and the cleaning that empties it can't wait for each other.
+//!
+//! Not known here: pages, what records mean, when to take a checkpoint.
 
-/// The write-ahead log.
-pub struct Log {}
+mod error;
+mod flush;
+pub mod format;
+mod reader;
+pub mod record;
+mod segments;
+mod stored;
+mod writer;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use varve_device::Directory;
+
+use crate::lsn::{AtomicLsn, Lsn};
+pub use error::LogError;
+use flush::Queue;
+use format::{Epoch, Geometry};
+pub use reader::{Group, Life, Tail};
+pub use record::{Record, RecordError};
+use segments::Segments;
+pub use stored::{FIRST_LSN, StoredLog};
+pub use writer::Appended;
+use writer::Appender;
+
+/// How a log is laid out.
+#[derive(Clone)]
+pub struct LogConfig {
+    /// Where the segments are.
+    pub directory: Arc<dyn Directory>,
+    /// Size of a segment.
+    pub segment_bytes: u64,
+    /// Bytes that the log may hold between truncations; at least four segments are kept.
+    pub capacity_bytes: u64,
+}
+
+/// Whether a new mini-transaction may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Go on.
+    Go,
+    /// The log is near its capacity: take a checkpoint, or wait for one.
+    Full,
+}
+
+/// Figures of the log since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Groups appended.
+    pub groups_count: u64,
+    /// Bytes of groups appended.
+    pub group_bytes: u64,
+    /// Durable writes.
+    pub flushes_count: u64,
+    /// Bytes written by them, padding included.
+    pub flushed_bytes: u64,
+    /// Threads that waited for another thread's flush.
+    pub followers_count: u64,
+    /// Bytes between the truncation point and the end.
+    pub used_bytes: u64,
+    /// Segment files in use or prepared.
+    pub live_segments_count: u64,
+    /// Segment files to recycle.
+    pub spare_segments_count: u64,
+}
+
+/// The write-ahead log of one open database.
+pub struct Log {
+    geometry: Geometry,
+    epoch: Epoch,
+    sector_shift: u8,
+    capacity_bytes: u64,
+    segments: Segments,
+    appender: Mutex<Appender>,
+    /// End of the last group; written inside the append section.
+    end: AtomicLsn,
+    durable: AtomicLsn,
+    queue: Queue,
+    truncated: AtomicLsn,
+    room: (Mutex<()>, Condvar),
+    stopped: AtomicBool,
+    poison: OnceLock<Arc<str>>,
+}
+
+const CAPACITY_SEGMENTS_MIN: u64 = 4;
+/// Unwritten bytes at which `admit` writes them first.
+const UNWRITTEN_BYTES_MAX: u64 = 4 << 20;
 
 impl Log {
-    /// End of the durable log.
-    pub fn durable_lsn(&self) -> Lsn {
-        unimplemented!()
+    fn start(
+        segments: Segments,
+        geometry: Geometry,
+        config: &LogConfig,
+        epoch: Epoch,
+        sector_shift: u8,
+        start: Lsn,
+        truncated: Lsn,
+    ) -> Log {
+        Log {
+            geometry,
+            epoch,
+            sector_shift,
+            capacity_bytes: config.capacity_bytes.max(CAPACITY_SEGMENTS_MIN * config.segment_bytes),
+            segments,
+            appender: Mutex::new(Appender::new(geometry, sector_shift, start)),
+            end: AtomicLsn::new(start),
+            durable: AtomicLsn::new(start),
+            queue: Queue::default(),
+            truncated: AtomicLsn::new(truncated),
+            room: (Mutex::new(()), Condvar::new()),
+            stopped: AtomicBool::new(false),
+            poison: OnceLock::new(),
+        }
     }
-    /// Where the next record will go; taken inside the append section.
-    pub fn append_lsn(&self) -> Lsn {
-        unimplemented!()
+
+    /// Everything at or below this LSN survives a crash.
+    pub fn durable(&self) -> Lsn {
+        self.durable.load()
     }
-    /// Makes the log durable up to `upto`; the caller's thread does the I/O or waits for the leader.
-    pub fn flush(&self, _upto: Lsn) -> Result<()> {
-        unimplemented!()
+
+    /// End of the last group.
+    pub fn end(&self) -> Lsn {
+        self.end.load()
+    }
+
+    /// Who writes this log.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Where redo would have to start.
+    pub fn truncated(&self) -> Lsn {
+        self.truncated.load()
+    }
+
+    /// Asks whether a mini-transaction may start; writes waiting bytes and makes the next segment if that is
+    /// due. No latch may be held. Fails when the log is poisoned or the next segment can't be made.
+    pub fn admit(&self) -> Result<Admission, LogError> {
+        self.check()?;
+        let end = self.end();
+        self.prepare_next(end)?;
+        if end.since(self.durable()) > UNWRITTEN_BYTES_MAX {
+            self.flush(end)?;
+        }
+        let used_bytes = end.since(self.truncated());
+        Ok(if used_bytes < self.admission_bytes() { Admission::Go } else { Admission::Full })
+    }
+
+    /// Waits for a truncation after `admit` said `Full`, at most `limit`.
+    pub fn wait_for_room(&self, limit: Duration) {
+        let (lock, room) = &self.room;
+        let mut held = lock.lock();
+        if self.end().since(self.truncated()) >= self.admission_bytes() && self.check().is_ok() {
+            room.wait_for(&mut held, limit);
+        }
+    }
+
+    /// Bytes in use at which `admit` says `Full`: the rest is for appends that are not admitted.
+    pub fn admission_bytes(&self) -> u64 {
+        let reserve_bytes = (self.capacity_bytes / 8).max(self.geometry.segment_bytes());
+        self.capacity_bytes - reserve_bytes
+    }
+
+    /// Makes sure that the segment after the current one exists. Cheap when it does; meant for a background
+    /// thread too.
+    pub fn prepare_ahead(&self) -> Result<(), LogError> {
+        self.segments.try_prepare(self.geometry.segment_of(self.end()) + 1)
+    }
+
+    fn prepare_next(&self, end: Lsn) -> Result<(), LogError> {
+        let next = self.geometry.segment_of(end) + 1;
+        if self.segments.is_prepared(next) {
+            return Ok(());
+        }
+        let filled_bytes = self.geometry.offset_of(end);
+        if filled_bytes > self.geometry.segment_bytes() / 8 * 7 || !self.segments.is_prepared(next - 1) {
+            return self.segments.prepare(next);
+        }
+        if filled_bytes > self.geometry.segment_bytes() / 2 {
+            self.segments.try_prepare(next)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Gives up everything before `upto`. The control file must say durably that redo starts at `upto` or later.
+    pub fn truncate(&self, upto: Lsn) -> Result<(), LogError> {
+        assert!(upto <= self.end().max(self.block_start()), "truncation at {upto}, beyond the log's end");
+        self.flush(upto.min(self.end()))?;
+        self.truncated.advance(upto);
+        self.segments.recycle_below(self.geometry.segment_of(upto))?;
+        drop(self.room.0.lock());
+        self.room.1.notify_all();
+        Ok(())
+    }
+
+    /// Stops the log for good: pages and log may disagree, or the device failed.
+    pub fn poison(&self, why: &str) {
+        let _first_reason_stays = self.poison.set(why.into());
+        self.stopped.store(true, Ordering::Release);
+        self.room.1.notify_all();
+        self.queue.release_all();
+    }
+
+    /// Fails when the log is poisoned.
+    pub fn check(&self) -> Result<(), LogError> {
+        if !self.is_stopped() {
+            return Ok(());
+        }
+        Err(LogError::Poisoned(self.poison.get().cloned().unwrap_or_else(|| "an unknown failure".into())))
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Figures since opening.
+    pub fn stats(&self) -> LogStats {
+        let (live, spare) = self.segments.counts();
+        let (groups_count, group_bytes) = self.appended();
+        LogStats {
+            groups_count,
+            group_bytes,
+            flushes_count: self.queue.flushes_count(),
+            flushed_bytes: self.queue.flushed_bytes(),
+            followers_count: self.queue.followers_count(),
+            used_bytes: self.end().since(self.truncated()),
+            live_segments_count: live as u64,
+            spare_segments_count: spare as u64,
+        }
     }
 }

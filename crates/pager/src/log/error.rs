@@ -1,0 +1,83 @@
+//! What can go wrong with the log, and what to do about it.
+//!
+//! 1. Damage is never silently cut off: it has its own error, which names the file and what proves it.
+//!
+//! Not known here: pages.
+
+use std::sync::Arc;
+
+use varve_device::DeviceError;
+
+use super::record::RecordError;
+use crate::lsn::Lsn;
+
+/// What went wrong with the log.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum LogError {
+    /// The log's device refused an operation.
+    #[error("the log's device failed: {0}")]
+    Device(#[from] DeviceError),
+    /// An earlier failure stopped the log.
+    #[error(
+        "the log takes no more changes since: {0}; nothing since then was acknowledged; \
+         reads go on; restart to recover"
+    )]
+    Poisoned(Arc<str>),
+    /// A part of the log that was durable can't be read.
+    #[error(
+        "the log is damaged at LSN {at} (file {file}, byte {offset}): no valid block there, although {evidence}; \
+         restore the file, or the whole database from a backup"
+    )]
+    Damaged {
+        /// First LSN that can't be read.
+        at: Lsn,
+        /// File in which it lies (or should lie).
+        file: String,
+        /// Byte in that file.
+        offset: u64,
+        /// What proves that the log went on.
+        evidence: String,
+    },
+    /// A valid block with contents that make no sense.
+    #[error("the log's group at LSN {at} makes no sense: {why}")]
+    Nonsense {
+        /// Start of the group.
+        at: Lsn,
+        /// What is wrong with it.
+        why: RecordError,
+    },
+    /// A segment of another database lies in the log directory.
+    #[error("log file {file} belongs to another database (id {database:016x}): move it away")]
+    Foreign {
+        /// The file.
+        file: String,
+        /// Its database.
+        database: u64,
+    },
+    /// Two files claim to be the same segment.
+    #[error("log file {file} claims to be segment {number}, which another file is too: remove the copy")]
+    Twice {
+        /// The second file.
+        file: String,
+        /// The number both carry.
+        number: u64,
+    },
+    /// A segment of the wrong size.
+    #[error("log file {file} has {got_bytes} bytes instead of {expect_bytes}: restore it")]
+    SegmentSize {
+        /// The file.
+        file: String,
+        /// The configured size.
+        expect_bytes: u64,
+        /// Its size.
+        got_bytes: u64,
+    },
+    /// The log files are there, the control file is not.
+    #[error(
+        "{location} holds log files, but the control file is missing: restore it, or empty the directory"
+    )]
+    NoControl {
+        /// The log's directory.
+        location: String,
+    },
+}

@@ -1,0 +1,181 @@
+//! Group commit: one thread writes for all, the others wait and are woken one by one.
+//!
+//! 1. At most one thread (the leader) writes the log. It is a thread that needs the result itself: nothing is
+//!    handed to another thread and back.
+//! 2. While the leader writes, new groups gather in the next block; the next leader writes them together.
+//! 3. A follower is woken exactly once: when its LSN is durable, when it is to lead, or when the log fails.
+//!
+//! Follows DeWitt et al. 1984 (group commit) and the leader and follower queues of RocksDB and MySQL.
+//!
+//! Not known here: what is in the blocks.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::thread::{self, Thread};
+
+use parking_lot::Mutex;
+use varve_device::{BlockFile, Durability, Purpose};
+
+use super::writer::Block;
+use super::{Log, LogError};
+use crate::lsn::Lsn;
+
+const WAITING: u8 = 0;
+const LEAD: u8 = 1;
+const DONE: u8 = 2;
+
+/// A parked follower.
+struct Waiter {
+    state: AtomicU8,
+    thread: Thread,
+}
+
+impl Waiter {
+    fn wake(&self, state: u8) {
+        self.state.store(state, Ordering::Release);
+        self.thread.unpark();
+    }
+
+    fn park(&self) -> u8 {
+        loop {
+            match self.state.load(Ordering::Acquire) {
+                WAITING => thread::park(),
+                state => return state,
+            }
+        }
+    }
+}
+
+thread_local! {
+    static WAITER: Arc<Waiter> =
+        Arc::new(Waiter { state: AtomicU8::new(WAITING), thread: thread::current() });
+    static BLOCKS: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Who writes and who waits.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<QueueState>,
+    flushes_count: AtomicU64,
+    flushed_bytes: AtomicU64,
+    followers_count: AtomicU64,
+}
+
+#[derive(Default)]
+struct QueueState {
+    leading: bool,
+    waiting: Vec<(Lsn, Arc<Waiter>)>,
+}
+
+enum Role {
+    Leader,
+    Follower(Arc<Waiter>),
+    Served,
+}
+
+impl Queue {
+    pub(super) fn flushes_count(&self) -> u64 {
+        self.flushes_count.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn flushed_bytes(&self) -> u64 {
+        self.flushed_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn followers_count(&self) -> u64 {
+        self.followers_count.load(Ordering::Relaxed)
+    }
+
+    fn enter(&self, log: &Log, upto: Lsn) -> Role {
+        let mut state = self.state.lock();
+        if log.durable() >= upto || log.is_stopped() {
+            return Role::Served;
+        }
+        if !state.leading {
+            state.leading = true;
+            return Role::Leader;
+        }
+        let waiter = WAITER.with(Arc::clone);
+        waiter.state.store(WAITING, Ordering::Relaxed);
+        state.waiting.push((upto, Arc::clone(&waiter)));
+        drop(state);
+        self.followers_count.fetch_add(1, Ordering::Relaxed);
+        Role::Follower(waiter)
+    }
+
+    /// Ends a leadership: names the next leader, wakes whoever is served.
+    fn leave(&self, durable: Lsn) {
+        let mut state = self.state.lock();
+        let served: Vec<_> = state.waiting.extract_if(.., |(upto, _)| *upto <= durable).collect();
+        let next = if state.waiting.is_empty() { None } else { Some(state.waiting.remove(0)) };
+        state.leading = next.is_some();
+        drop(state);
+        if let Some((_, leader)) = next {
+            leader.wake(LEAD);
+        }
+        served.iter().for_each(|(_, waiter)| waiter.wake(DONE));
+    }
+
+    /// Wakes everybody: the log is stopped.
+    pub(super) fn release_all(&self) {
+        let waiting = std::mem::take(&mut self.state.lock().waiting);
+        waiting.iter().for_each(|(_, waiter)| waiter.wake(DONE));
+    }
+}
+
+impl Log {
+    /// Returns once everything at or below `upto` is durable. The calling thread writes itself, unless another
+    /// one is at it. `upto` must have been given out by `append`.
+    pub fn flush(&self, upto: Lsn) -> Result<(), LogError> {
+        assert!(upto <= self.end(), "flush of {upto}, beyond the log's end {}", self.end());
+        while self.durable() < upto {
+            self.check()?;
+            let lead = match self.queue.enter(self, upto) {
+                Role::Leader => true,
+                Role::Follower(waiter) => waiter.park() == LEAD,
+                Role::Served => false,
+            };
+            if lead {
+                self.lead();
+            }
+        }
+        Ok(())
+    }
+
+    fn lead(&self) {
+        let mut blocks = BLOCKS.with(RefCell::take);
+        self.take_blocks(&mut blocks);
+        let written = self.check().and_then(|()| self.write_blocks(&mut blocks));
+        self.give_back(&mut blocks);
+        BLOCKS.set(blocks);
+        if let Err(error) = written {
+            self.poison(&error.to_string());
+        }
+        self.queue.leave(self.durable());
+    }
+
+    /// Writes the blocks in order; each is durable before the next one starts.
+    fn write_blocks(&self, blocks: &mut [Block]) -> Result<(), LogError> {
+        for block in blocks {
+            let start = block.start();
+            let file = self.file_at(start)?;
+            let bytes = block.seal(self.epoch, self.sector_shift, self.durable());
+            file.write_at(self.geometry.offset_of(start), bytes, Purpose::Log, Durability::Now)?;
+            self.queue.flushes_count.fetch_add(1, Ordering::Relaxed);
+            self.queue.flushed_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            self.durable.advance(block.last());
+        }
+        Ok(())
+    }
+
+    /// The file of the segment at `lsn`; makes it if nobody did so in time.
+    fn file_at(&self, lsn: Lsn) -> Result<Arc<dyn BlockFile>, LogError> {
+        let number = self.geometry.segment_of(lsn);
+        if !self.segments.is_prepared(number) {
+            self.segments.prepare(number)?;
+        }
+        let file = self.segments.file(number);
+        Ok(file.expect("a prepared segment that is not truncated has a file"))
+    }
+}

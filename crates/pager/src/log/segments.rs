@@ -1,0 +1,294 @@
+//! The files of the log: fixed size, zero-filled once, recycled by a new number in the header.
+//!
+//! 1. A file has its final name only after it was zero-filled and flushed at full length, so a write to the
+//!    log never grows a file (that would make every commit a metadata transaction of the file system).
+//! 2. A segment's header is durable before the first block goes into it.
+//! 3. No two files carry the same number: a number is written only when no other file has it.
+//! 4. A file is recycled only when the control file no longer needs anything in it (the caller's duty).
+//!
+//! Not known here: blocks, LSNs of records, why the log is truncated.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space};
+
+use super::LogError;
+use super::format::{Geometry, SEGMENT_HEADER_BYTES, SegmentHeader};
+
+const NAME_PREFIX: &str = "log.";
+const UNFINISHED_SUFFIX: &str = ".new";
+const FILL_BYTES: usize = 1 << 20;
+const NOTHING_PREPARED: u64 = u64::MAX;
+
+/// The segment files of one database.
+pub(crate) struct Segments {
+    directory: Arc<dyn Directory>,
+    geometry: Geometry,
+    database: u64,
+    files_max: usize,
+    files: Mutex<Files>,
+    /// Held while a segment is made or renumbered, so that one thread does it.
+    making: Mutex<()>,
+    /// Highest number that may be written to; `NOTHING_PREPARED` when there is none.
+    prepared: AtomicU64,
+}
+
+#[derive(Default)]
+struct Files {
+    /// By number: segments in use or prepared.
+    live: BTreeMap<u64, Arc<dyn BlockFile>>,
+    /// Files to recycle, by the number that their header still carries.
+    spare: BTreeMap<u64, Arc<dyn BlockFile>>,
+    /// Files whose header could not be read: used like spare ones.
+    blank: Vec<Arc<dyn BlockFile>>,
+    next_slot: u32,
+}
+
+impl Segments {
+    /// Finds the segment files in `directory`; removes unfinished ones.
+    ///
+    /// Fails when a segment belongs to another database or has another size.
+    pub(crate) fn open(
+        directory: Arc<dyn Directory>,
+        geometry: Geometry,
+        capacity_bytes: u64,
+        database: u64,
+    ) -> Result<Segments, LogError> {
+        let segments = Segments {
+            directory,
+            geometry,
+            database,
+            files_max: usize::try_from(capacity_bytes / geometry.segment_bytes())
+                .unwrap_or(usize::MAX)
+                .max(2),
+            files: Mutex::new(Files::default()),
+            making: Mutex::new(()),
+            prepared: AtomicU64::new(NOTHING_PREPARED),
+        };
+        for name in segments.directory.list()? {
+            segments.open_one(&name)?;
+        }
+        Ok(segments)
+    }
+
+    /// Removes every log file in `directory`: for a database whose creation did not finish.
+    pub(crate) fn remove_all(directory: &dyn Directory) -> Result<(), LogError> {
+        for name in directory.list()?.iter().filter(|name| name.starts_with(NAME_PREFIX)) {
+            directory.remove(name)?;
+        }
+        Ok(directory.sync()?)
+    }
+
+    /// Whether `directory` holds log files.
+    pub(crate) fn any(directory: &dyn Directory) -> Result<bool, LogError> {
+        Ok(directory.list()?.iter().any(|name| slot_of(name).is_some()))
+    }
+
+    fn open_one(&self, name: &str) -> Result<(), LogError> {
+        if name.starts_with(NAME_PREFIX) && name.ends_with(UNFINISHED_SUFFIX) {
+            return Ok(self.directory.remove(name)?);
+        }
+        let Some(slot) = slot_of(name) else { return Ok(()) };
+        let file = self.directory.open(name, OpenHow::existing(Space::Log))?;
+        let header = self.read_header(&*file)?;
+        let mut files = self.files.lock();
+        files.next_slot = files.next_slot.max(slot + 1);
+        let Some(header) = header else {
+            files.blank.push(file);
+            return Ok(());
+        };
+        if header.database != self.database {
+            return Err(LogError::Foreign { file: name.to_string(), database: header.database });
+        }
+        match files.live.insert(header.number, file) {
+            None => Ok(()),
+            Some(_) => Err(LogError::Twice { number: header.number, file: name.to_string() }),
+        }
+    }
+
+    fn read_header(&self, file: &dyn BlockFile) -> Result<Option<SegmentHeader>, LogError> {
+        let expect_bytes = self.geometry.segment_bytes();
+        if file.len_bytes()? != expect_bytes {
+            let name = file.name().to_string();
+            return Err(LogError::SegmentSize { file: name, expect_bytes, got_bytes: file.len_bytes()? });
+        }
+        let mut sector = AlignedBuf::new(SEGMENT_HEADER_BYTES as usize);
+        file.read_at(0, &mut sector, Purpose::Log)?;
+        Ok(SegmentHeader::decode(&sector).filter(|header| header.segment_bytes == expect_bytes))
+    }
+
+    /// Sector size to write with: the largest that any segment's device asks for.
+    pub(crate) fn sector_bytes(&self) -> u32 {
+        self.directory.capabilities().sector_bytes()
+    }
+
+    /// The file of segment `number`, if it is live.
+    pub(crate) fn file(&self, number: u64) -> Option<Arc<dyn BlockFile>> {
+        self.files.lock().live.get(&number).cloned()
+    }
+
+    /// Files whose header can't be read: a recycling that a crash interrupted, or damage.
+    pub(crate) fn headless(&self) -> Vec<Arc<dyn BlockFile>> {
+        self.files.lock().blank.clone()
+    }
+
+    /// Numbers of the live segments at or after `number`, ascending.
+    pub(crate) fn live_from(&self, number: u64) -> Vec<u64> {
+        self.files.lock().live.range(number..).map(|(number, _)| *number).collect()
+    }
+
+    /// Where segments lie, for messages.
+    pub(crate) fn location(&self) -> String {
+        self.directory.location()
+    }
+
+    /// Whether segment `number` may be written to.
+    pub(crate) fn is_prepared(&self, number: u64) -> bool {
+        let prepared = self.prepared.load(Ordering::Acquire);
+        prepared != NOTHING_PREPARED && number <= prepared
+    }
+
+    /// After recovery: the log goes on in segment `number`; later files are spare.
+    pub(crate) fn resume(&self, number: u64) -> Result<(), LogError> {
+        let mut files = self.files.lock();
+        let later = files.live.split_off(&(number + 1));
+        files.spare.extend(later);
+        let known = files.live.contains_key(&number);
+        drop(files);
+        if known {
+            self.prepared.store(number, Ordering::Release);
+            return Ok(());
+        }
+        self.make(number)
+    }
+
+    /// Makes every segment up to `number` writable; waits for a thread that is at it already.
+    pub(crate) fn prepare(&self, number: u64) -> Result<(), LogError> {
+        let making = self.making.lock();
+        self.prepare_under(&making, number)
+    }
+
+    /// Like `prepare`, but leaves it to a thread that is at it already.
+    pub(crate) fn try_prepare(&self, number: u64) -> Result<(), LogError> {
+        match self.making.try_lock() {
+            Some(making) => self.prepare_under(&making, number),
+            None => Ok(()),
+        }
+    }
+
+    fn prepare_under(&self, _making: &MutexGuard<'_, ()>, number: u64) -> Result<(), LogError> {
+        while !self.is_prepared(number) {
+            let prepared = self.prepared.load(Ordering::Acquire);
+            self.make(if prepared == NOTHING_PREPARED { number } else { prepared + 1 })?;
+        }
+        Ok(())
+    }
+
+    fn make(&self, number: u64) -> Result<(), LogError> {
+        let taken = self.take_spare(number);
+        let file = match taken {
+            Some((old, file)) if old == Some(number) => file,
+            Some((old, file)) => {
+                if let Err(error) = self.write_header(&*file, number) {
+                    self.give_back(old, file);
+                    return Err(error);
+                }
+                file
+            }
+            None => self.create(number)?,
+        };
+        self.files.lock().live.insert(number, file);
+        self.prepared.store(number, Ordering::Release);
+        Ok(())
+    }
+
+    /// The spare that carries `number` already, else the one with the lowest number, else a blank one.
+    fn take_spare(&self, number: u64) -> Option<(Option<u64>, Arc<dyn BlockFile>)> {
+        let mut files = self.files.lock();
+        if let Some(file) = files.spare.remove(&number) {
+            return Some((Some(number), file));
+        }
+        if let Some((old, file)) = files.spare.pop_first() {
+            return Some((Some(old), file));
+        }
+        files.blank.pop().map(|file| (None, file))
+    }
+
+    fn give_back(&self, old: Option<u64>, file: Arc<dyn BlockFile>) {
+        let mut files = self.files.lock();
+        match old {
+            Some(old) => drop(files.spare.insert(old, file)),
+            None => files.blank.push(file),
+        }
+    }
+
+    fn write_header(&self, file: &dyn BlockFile, number: u64) -> Result<(), LogError> {
+        let mut sector = AlignedBuf::new(SEGMENT_HEADER_BYTES as usize);
+        let segment_bytes = self.geometry.segment_bytes();
+        SegmentHeader { database: self.database, number, segment_bytes }.encode(&mut sector);
+        Ok(file.write_at(0, &sector, Purpose::Log, Durability::Now)?)
+    }
+
+    /// A new file; on failure nothing of it stays.
+    fn create(&self, number: u64) -> Result<Arc<dyn BlockFile>, LogError> {
+        let slot = self.files.lock().next_slot;
+        let name = format!("{NAME_PREFIX}{slot:04}");
+        let unfinished = format!("{name}{UNFINISHED_SUFFIX}");
+        let file = self.directory.open(&unfinished, OpenHow::or_create(Space::Log))?;
+        let filled = self.fill(&*file, number);
+        drop(file);
+        if let Err(error) = filled {
+            self.directory.remove(&unfinished)?;
+            return Err(error);
+        }
+        self.directory.rename(&unfinished, &name)?;
+        self.directory.sync()?;
+        self.files.lock().next_slot = slot + 1;
+        Ok(self.directory.open(&name, OpenHow::existing(Space::Log))?)
+    }
+
+    fn fill(&self, file: &dyn BlockFile, number: u64) -> Result<(), LogError> {
+        let segment_bytes = self.geometry.segment_bytes();
+        file.set_len(segment_bytes)?;
+        let zeros = AlignedBuf::new(FILL_BYTES.min(segment_bytes as usize));
+        let mut at = 0;
+        while at < segment_bytes {
+            let step = (segment_bytes - at).min(zeros.len() as u64);
+            file.write_at(at, &zeros[..step as usize], Purpose::Log, Durability::Later)?;
+            at += step;
+        }
+        file.flush()?;
+        self.write_header(file, number)
+    }
+
+    /// Segments below `number` may be used again; files beyond the capacity are removed.
+    pub(crate) fn recycle_below(&self, number: u64) -> Result<(), LogError> {
+        let mut files = self.files.lock();
+        let keep = files.live.split_off(&number);
+        let done = std::mem::replace(&mut files.live, keep);
+        files.spare.extend(done);
+        let mut excess = Vec::new();
+        while files.live.len() + files.spare.len() + files.blank.len() > self.files_max {
+            let Some((_, file)) = files.spare.pop_first() else { break };
+            excess.push(file);
+        }
+        drop(files);
+        for file in &excess {
+            self.directory.remove(file.name())?;
+        }
+        if excess.is_empty() { Ok(()) } else { Ok(self.directory.sync()?) }
+    }
+
+    /// How many files there are: live or prepared, and spare.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let files = self.files.lock();
+        (files.live.len(), files.spare.len() + files.blank.len())
+    }
+}
+
+fn slot_of(name: &str) -> Option<u32> {
+    name.strip_prefix(NAME_PREFIX).filter(|digits| digits.len() >= 4)?.parse().ok()
+}

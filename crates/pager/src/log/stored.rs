@@ -1,0 +1,85 @@
+//! A log as it lies on its device: before it is read, and before it is opened for appending.
+//!
+//! 1. Nothing is changed while the log is read (unfinished segment files are removed when it is opened).
+//! 2. Appending goes on in a new incarnation, which the control file must know durably before `resume`.
+//!
+//! Not known here: pages, the control file.
+
+use varve_device::Directory;
+
+use super::format::{Epoch, Geometry, SEGMENT_HEADER_BYTES};
+use super::reader::{Group, Life, Reader, Tail};
+use super::segments::Segments;
+use super::{Log, LogConfig, LogError};
+use crate::lsn::Lsn;
+
+/// LSN of the first block of a new database.
+pub const FIRST_LSN: Lsn = Lsn::new(SEGMENT_HEADER_BYTES);
+
+/// The files of a log that is not open.
+pub struct StoredLog {
+    config: LogConfig,
+    geometry: Geometry,
+    database: u64,
+    segments: Segments,
+}
+
+impl StoredLog {
+    /// Finds the segments of `database`.
+    pub fn open(config: LogConfig, database: u64) -> Result<StoredLog, LogError> {
+        let geometry = Geometry::new(config.segment_bytes);
+        let segments = Segments::open(config.directory.clone(), geometry, config.capacity_bytes, database)?;
+        Ok(StoredLog { config, geometry, database, segments })
+    }
+
+    /// Removes every log file in `directory`: for a database whose creation did not finish.
+    pub fn remove_all(directory: &dyn Directory) -> Result<(), LogError> {
+        Segments::remove_all(directory)
+    }
+
+    /// Whether `directory` holds log files.
+    pub fn any(directory: &dyn Directory) -> Result<bool, LogError> {
+        Segments::any(directory)
+    }
+
+    /// Calls `visit` with every group from the block at `from` to the end of the log, and gives the end.
+    ///
+    /// `lives` are the incarnations in order, the first one covering `from`; `known` is an LSN that is known to
+    /// have been durable and the words that say why. Fails when the log can be proven to be damaged.
+    pub fn each_group<E: From<LogError>>(
+        &self,
+        lives: &[Life],
+        from: Lsn,
+        known: (Lsn, &str),
+        visit: impl FnMut(Group<'_>) -> Result<(), E>,
+    ) -> Result<Tail, E> {
+        Reader::new(&self.segments, self.geometry, self.database, lives, from).each_group(known, visit)
+    }
+
+    /// Where the first block of a new life goes.
+    pub fn next_start(&self, tail: Tail) -> Lsn {
+        self.geometry.block_start(tail.next, self.sector_shift())
+    }
+
+    /// Opens the log for appending after `tail`; redo would start at `truncated`.
+    pub fn resume(self, incarnation: u32, tail: Tail, truncated: Lsn) -> Result<Log, LogError> {
+        let start = self.next_start(tail);
+        self.segments.resume(self.geometry.segment_of(start))?;
+        let epoch = Epoch { database: self.database, incarnation };
+        let shift = self.sector_shift();
+        Ok(Log::start(self.segments, self.geometry, &self.config, epoch, shift, start, truncated))
+    }
+
+    fn sector_shift(&self) -> u8 {
+        let sector_bytes = self.segments.sector_bytes().max(512);
+        assert!(sector_bytes.is_power_of_two() && u64::from(sector_bytes) <= SEGMENT_HEADER_BYTES);
+        sector_bytes.trailing_zeros() as u8
+    }
+}
+
+impl Tail {
+    /// The end of a log that holds nothing yet.
+    pub fn empty() -> Tail {
+        Tail { end: FIRST_LSN, next: FIRST_LSN }
+    }
+}

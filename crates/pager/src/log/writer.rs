@@ -1,0 +1,216 @@
+//! The append section: LSNs are given out, bytes are copied into the block that the next flush writes.
+//!
+//! 1. A group goes whole into one block; a block never reaches over its segment.
+//! 2. When the open block is sealed, the next one starts at the next sector (or segment), so what a flush wrote
+//!    is never written again.
+//! 3. Groups end strictly after they start, so end LSNs are unique and grow.
+//!
+//! Not known here: the device; sealed blocks wait here until a flushing thread takes them (`flush.rs`).
+
+use std::collections::VecDeque;
+
+use varve_device::AlignedBuf;
+
+use super::Log;
+use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Epoch, Geometry};
+use super::record::varint_bytes;
+use crate::lsn::Lsn;
+
+const BLOCK_BYTES: u64 = 1 << 20;
+const SPARE_BUFFERS_MAX: usize = 4;
+
+/// Where a group was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Start of the block: redo of this group can begin here.
+    pub block: Lsn,
+    /// Start of the group.
+    pub start: Lsn,
+    /// End of the group: the LSN of its changes.
+    pub end: Lsn,
+}
+
+/// A block that is filled, or waits to be written.
+pub(super) struct Block {
+    buf: AlignedBuf,
+    start: Lsn,
+    used: usize,
+    room: usize,
+    jump: bool,
+}
+
+impl Block {
+    fn open(geometry: Geometry, start: Lsn, buf: AlignedBuf) -> Block {
+        let room = geometry.segment_end(start).since(start).min(buf.len() as u64) as usize;
+        Block { buf, start, used: BLOCK_HEADER_BYTES, room, jump: false }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.used == BLOCK_HEADER_BYTES
+    }
+
+    fn end(&self) -> Lsn {
+        self.start.forward(self.used as u64)
+    }
+
+    pub(super) fn start(&self) -> Lsn {
+        self.start
+    }
+
+    pub(super) fn last(&self) -> Lsn {
+        self.end()
+    }
+
+    /// Header, checksum and padding; the bytes to write.
+    pub(super) fn seal(&mut self, epoch: Epoch, sector_shift: u8, durable_before: Lsn) -> &[u8] {
+        let length_bytes = u32::try_from(self.used).expect("a block is shorter than 4 GiB");
+        let padded = self.used.next_multiple_of(1 << sector_shift);
+        self.buf[self.used..padded].fill(0);
+        let jump = self.jump;
+        let header =
+            BlockHeader { length_bytes, start: self.start, epoch, jump, sector_shift, durable_before };
+        header.seal(&mut self.buf[..self.used]);
+        &self.buf[..padded]
+    }
+}
+
+/// State of the append section.
+pub(super) struct Appender {
+    geometry: Geometry,
+    sector_shift: u8,
+    active: Block,
+    sealed: VecDeque<Block>,
+    spare: Vec<AlignedBuf>,
+    groups_count: u64,
+    group_bytes: u64,
+}
+
+impl Appender {
+    pub(super) fn new(geometry: Geometry, sector_shift: u8, start: Lsn) -> Appender {
+        let active = Block::open(geometry, start, AlignedBuf::new(Self::buffer_bytes(geometry, 0)));
+        Appender {
+            geometry,
+            sector_shift,
+            active,
+            sealed: VecDeque::new(),
+            spare: Vec::new(),
+            groups_count: 0,
+            group_bytes: 0,
+        }
+    }
+
+    fn buffer_bytes(geometry: Geometry, group_bytes: usize) -> usize {
+        let usual = BLOCK_BYTES.min(geometry.segment_bytes()) as usize;
+        usual.max((group_bytes + BLOCK_HEADER_BYTES).next_multiple_of(AlignedBuf::ALIGN_BYTES))
+    }
+
+    /// Makes the open block one that takes `group_bytes` more.
+    fn make_room(&mut self, group_bytes: usize) {
+        while self.active.used + group_bytes > self.active.room {
+            let end = self.active.end();
+            let left_bytes = self.geometry.segment_end(self.active.start).since(end);
+            if left_bytes < group_bytes as u64 {
+                self.active.jump = true;
+                self.rotate(group_bytes);
+            } else if self.active.is_empty() {
+                let buf = AlignedBuf::new(Self::buffer_bytes(self.geometry, group_bytes));
+                self.active = Block::open(self.geometry, self.active.start, buf);
+            } else {
+                self.rotate(group_bytes);
+            }
+        }
+    }
+
+    /// Seals the open block and opens the next one.
+    fn rotate(&mut self, group_bytes: usize) {
+        let start = if self.active.jump {
+            self.geometry.first_block(self.geometry.segment_of(self.active.start) + 1)
+        } else {
+            self.geometry.block_start(self.active.end(), self.sector_shift)
+        };
+        let wanted = Self::buffer_bytes(self.geometry, group_bytes);
+        let spare = self.spare.pop().filter(|buf| buf.len() >= wanted);
+        let buf = spare.unwrap_or_else(|| AlignedBuf::new(wanted));
+        let sealed = std::mem::replace(&mut self.active, Block::open(self.geometry, start, buf));
+        self.sealed.push_back(sealed);
+    }
+
+    fn push(&mut self, records: &[u8]) -> Appended {
+        let prefix_bytes = varint_bytes(records.len() as u64);
+        let group_bytes = prefix_bytes + records.len();
+        assert!(group_bytes <= self.geometry.group_bytes_max(), "a mini-transaction of {group_bytes} bytes");
+        self.make_room(group_bytes);
+        let start = self.active.end();
+        let at = self.active.used;
+        let mut rest = records.len() as u64;
+        for i in 0..prefix_bytes {
+            let more = if i + 1 < prefix_bytes { 0x80 } else { 0 };
+            self.active.buf[at + i] = (rest & 0x7F) as u8 | more;
+            rest >>= 7;
+        }
+        self.active.buf[at + prefix_bytes..at + group_bytes].copy_from_slice(records);
+        self.active.used += group_bytes;
+        self.groups_count += 1;
+        self.group_bytes += group_bytes as u64;
+        Appended { block: self.active.start, start, end: self.active.end() }
+    }
+
+    fn give_back(&mut self, block: Block) {
+        if self.spare.len() < SPARE_BUFFERS_MAX {
+            self.spare.push(block.buf);
+        }
+    }
+}
+
+impl Log {
+    /// Appends one group of records and runs `inside` in the append section.
+    ///
+    /// Panics when the group is larger than a segment can hold.
+    pub fn append<R>(&self, records: &[u8], inside: impl FnOnce(Appended) -> R) -> R {
+        let mut appender = self.appender.lock();
+        let appended = appender.push(records);
+        let result = inside(appended);
+        self.end.advance(appended.end);
+        if self.is_stopped() {
+            appender.sealed.clear();
+        }
+        result
+    }
+
+    /// Runs `inside` in the append section without appending, with the end of the log.
+    pub fn append_nothing<R>(&self, inside: impl FnOnce(Lsn) -> R) -> R {
+        let _appender = self.appender.lock();
+        inside(self.end())
+    }
+
+    /// Runs `oldest` in the append section and gives its answer, or the start of the open block when there is
+    /// none: the LSN from which redo would have to read.
+    pub fn redo_point(&self, oldest: impl FnOnce() -> Option<Lsn>) -> Lsn {
+        let appender = self.appender.lock();
+        oldest().unwrap_or(appender.active.start)
+    }
+
+    /// Start of the open block.
+    pub(super) fn block_start(&self) -> Lsn {
+        self.appender.lock().active.start
+    }
+
+    /// Blocks to write now, oldest first: all that are sealed, and the open one unless it is empty.
+    pub(super) fn take_blocks(&self, out: &mut Vec<Block>) {
+        let mut appender = self.appender.lock();
+        if !appender.active.is_empty() {
+            appender.rotate(0);
+        }
+        out.extend(appender.sealed.drain(..));
+    }
+
+    pub(super) fn give_back(&self, blocks: &mut Vec<Block>) {
+        let mut appender = self.appender.lock();
+        blocks.drain(..).for_each(|block| appender.give_back(block));
+    }
+
+    pub(super) fn appended(&self) -> (u64, u64) {
+        let appender = self.appender.lock();
+        (appender.groups_count, appender.group_bytes)
+    }
+}
