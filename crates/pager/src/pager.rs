@@ -66,6 +66,18 @@ impl Pager {
     pub fn begin(&self) -> Result<Mtr<'_>> {
         unimplemented!()
     }
+    /// An exclusively latched page whose old content is not read.
+    pub(crate) fn create_page(&self, id: PageId) -> Result<PageX<'_>> {
+        unimplemented!()
+    }
+    /// The engine's redo operations.
+    pub(crate) fn redo_ops(&self) -> &dyn RedoOps {
+        unimplemented!()
+    }
+    /// Takes no more changes, writes no more pages.
+    pub(crate) fn stop(&self, cause: crate::error::PagerError) {
+        unimplemented!()
+    }
     /// The log.
     pub fn log(&self) -> &Log {
         unimplemented!()

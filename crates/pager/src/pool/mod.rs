@@ -38,18 +38,16 @@ impl<'p> PageSx<'p> {
 
 impl PageX<'_> {
     /// The bytes, for redo and mini-transactions.
-    #[expect(dead_code, reason = "skeleton")]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         unimplemented!()
     }
     /// Tells the levels that the page is about to change; before the record is appended.
-    #[expect(dead_code, reason = "skeleton")]
     pub(crate) fn announce(&mut self) {
         unimplemented!()
     }
     /// Inside the append section (or redo): page LSN := end; if the frame was clean: ledger.first_change(id, start).
-    #[expect(dead_code, unused_variables, reason = "skeleton")]
-    pub(crate) fn stamp(&mut self, start: crate::lsn::Lsn, end: crate::lsn::Lsn) {
+    #[expect(unused_variables, reason = "skeleton")]
+    pub(crate) fn stamp(&mut self, at: &crate::log::Appended) {
         unimplemented!()
     }
 }
