@@ -14,6 +14,7 @@ pub mod node;
 pub mod numeric;
 mod options;
 pub mod overflow;
+pub mod redo;
 pub mod row;
 mod transaction;
 pub mod tree;

@@ -9,10 +9,7 @@
 //! Does not know: latches, logs, other pages.
 
 use super::read::head_of;
-use super::{
-    CHILD_BYTES, ENTRY_HEAD_BYTES, NODE_START, NodeRef, SLOT_BYTES, SLOTS_START, Stamp, entry,
-    prefix_bytes_max,
-};
+use super::{ENTRY_HEAD_BYTES, NODE_START, NodeRef, SLOT_BYTES, SLOTS_START, Stamp, entry, prefix_bytes_max};
 
 /// What an empty node begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,17 +188,21 @@ fn write_value_start(page: &mut [u8], slot: usize, bytes: &[u8]) {
     page[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Points an inner node's child `index` (0 = leftmost) to another page.
-pub fn set_child(page: &mut [u8], index: usize, child: u32) {
-    match index {
-        0 => put_u32(page, 48, child),
-        _ => write_value_start(page, index - 1, &child.to_le_bytes()),
-    }
-}
-
 /// Sets the right sibling.
 pub fn set_right(page: &mut [u8], right: u32) {
     put_u32(page, 44, right);
+}
+
+/// Bytes free after a rebuild with a prefix of `prefix_bytes`, negative if it would not fit.
+pub fn free_after_rebuild(node: NodeRef<'_>, prefix_bytes: usize) -> isize {
+    let shorter = node.prefix().len() as isize - prefix_bytes as isize;
+    node.free_bytes() as isize + shorter - shorter * node.len() as isize
+}
+
+/// Whether all keys share a prefix of this length and the node would fit its page with it.
+pub fn can_rebuild(node: NodeRef<'_>, prefix_bytes: usize) -> bool {
+    let shared = if node.is_empty() { node.prefix().len() } else { best_prefix(node, 0..node.len()).len() };
+    prefix_bytes <= shared.max(node.prefix().len()) && free_after_rebuild(node, prefix_bytes) >= 0
 }
 
 /// Rewrites the node without garbage, with a prefix of `prefix_bytes` of its first key.
@@ -255,9 +256,4 @@ pub fn best_prefix(node: NodeRef<'_>, range: std::ops::Range<usize>) -> Vec<u8> 
     let (first, last) = (node.key(range.start), node.key(range.end - 1));
     let common = super::common_prefix_bytes(&first, &last).min(prefix_bytes_max(node.page_bytes()));
     first[..common].to_vec()
-}
-
-/// Whether the value is a child's page number; redo checks it before inserting into an inner node.
-pub fn is_child_value(value: &[u8]) -> bool {
-    value.len() == CHILD_BYTES
 }

@@ -35,12 +35,14 @@
 //!
 //! Does not know: latches, logs, other pages, what keys and payloads mean. Heads and prefixes: Graefe, "Modern B-Tree
 //! Techniques" (2011), sections 3.4 and 3.5.
-
+pub mod check;
 pub mod edit;
 mod entry;
 mod read;
+pub mod split;
 
-pub use entry::{EntryRef, FLAG_DELETED, Stamp, encode_leaf_value};
+pub(crate) use entry::encode_stamp;
+pub use entry::{EntryRef, FLAG_DELETED, Stamp, TXN_MAX, encode_leaf_value};
 pub use read::{Found, NodeRef, common_prefix_bytes, entry_bytes};
 
 /// First byte of the node in its page.

@@ -147,6 +147,12 @@ impl<'a> NodeRef<'a> {
         (bytes > 0).then(|| &self.page[self.page.len() - bytes..])
     }
 
+    /// Lengths of prefix, lower and upper fence, unchecked.
+    pub(crate) fn raw_lengths(&self) -> [usize; 3] {
+        [self.prefix_bytes(), self.u16_at(54), self.u16_at(56)]
+    }
+
+    /// The slot of the last insert.
     pub(crate) fn last_insert(&self) -> usize {
         self.u16_at(58)
     }

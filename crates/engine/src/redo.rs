@@ -1,0 +1,318 @@
+//! The redo operations of tree nodes, and the engine's `RedoOps`.
+//!
+//! Payloads (little endian)
+//!
+//! | op | name | payload |
+//! |---|---|---|
+//! | 16 | Build | level u8, stamped u8, right u32, leftmost u32, newest transaction u64, lengths of lower, upper and prefix u16 x 3, these three, then entries: suffix length u16, value length u16, suffix, value |
+//! | 17 | Insert | slot u16, suffix length u16, suffix, value |
+//! | 18 | Replace | slot u16, value |
+//! | 19 | Remove | slot u16 |
+//! | 20 | Stamp | slot u16, flags u8, transaction 6 bytes, roll pointer u64 |
+//! | 21 | Flags | slot u16, flags u8, transaction u64 |
+//! | 22 | Rebuild | prefix length u16 |
+//! | 23 | KeepLeft | entries kept u16, right sibling u32, upper fence |
+//! | 24 | Right | right sibling u32 |
+//! | 25 | Newest | transaction u64 |
+//!
+//! Invariants
+//! 1. Doing is redoing: a change is encoded, decoded and applied by the same code before it is logged.
+//! 2. A payload that does not fit its page (damaged log or page) is an error, never a panic.
+//!
+//! Does not know: the log. Operations from 64 on belong to the undo pages.
+
+use smallvec::SmallVec;
+use varve_pager::{H, Mtr, RedoError, RedoOps};
+
+use crate::node::edit::{self, Frame};
+use crate::node::{NodeRef, STAMP_BYTES, Stamp};
+
+/// First operation number that is not the tree's.
+pub const TREE_OPS_END: u8 = 64;
+const BUILD: u8 = 16;
+const INSERT: u8 = 17;
+const REPLACE: u8 = 18;
+const REMOVE: u8 = 19;
+const STAMP: u8 = 20;
+const FLAGS: u8 = 21;
+const REBUILD: u8 = 22;
+const KEEP_LEFT: u8 = 23;
+const RIGHT: u8 = 24;
+const NEWEST: u8 = 25;
+const FRAME_BYTES: usize = 24;
+
+/// Buffer of an encoded operation; small ones stay on the stack.
+pub type Payload = SmallVec<[u8; 256]>;
+
+/// One change of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeOp<'a> {
+    /// The whole node: frame and entries (as `push_entry` writes them).
+    Build { frame: Frame<'a>, entries: &'a [u8] },
+    /// A new entry before `slot`.
+    Insert { slot: usize, suffix: &'a [u8], value: &'a [u8] },
+    /// Another value.
+    Replace { slot: usize, value: &'a [u8] },
+    /// One entry less.
+    Remove { slot: usize },
+    /// Another stamp (clustered leaf).
+    Stamp { slot: usize, stamp: Stamp },
+    /// Other flags (secondary leaf).
+    Flags { slot: usize, flags: u8, txn: u64 },
+    /// Compaction with another prefix length.
+    Rebuild { prefix_bytes: usize },
+    /// The left half of a split.
+    KeepLeft { keep: usize, right: u32, upper: &'a [u8] },
+    /// Another right sibling.
+    Right { right: u32 },
+    /// A transaction changed this secondary leaf.
+    Newest { txn: u64 },
+}
+
+/// Appends an entry to the `entries` of a `Build`.
+pub fn push_entry(entries: &mut Vec<u8>, suffix: &[u8], value: &[u8]) {
+    entries.extend_from_slice(&short(suffix.len()));
+    entries.extend_from_slice(&short(value.len()));
+    entries.extend_from_slice(suffix);
+    entries.extend_from_slice(value);
+}
+
+/// Makes the change on a latched page and records it.
+pub fn apply(mtr: &mut Mtr<'_>, page: H, op: &NodeOp<'_>) {
+    let mut payload = Payload::new();
+    let code = encode(op, &mut payload);
+    mtr.apply(page, code, &payload);
+}
+
+fn short(value: usize) -> [u8; 2] {
+    assert!(value <= usize::from(u16::MAX), "{value} does not fit two bytes");
+    (value as u16).to_le_bytes()
+}
+
+/// Encodes an operation; gives its number.
+pub fn encode(op: &NodeOp<'_>, out: &mut Payload) -> u8 {
+    match *op {
+        NodeOp::Build { frame, entries } => {
+            encode_frame(&frame, out);
+            out.extend_from_slice(entries);
+            BUILD
+        }
+        NodeOp::Insert { slot, suffix, value } => {
+            out.extend_from_slice(&short(slot));
+            out.extend_from_slice(&short(suffix.len()));
+            out.extend_from_slice(suffix);
+            out.extend_from_slice(value);
+            INSERT
+        }
+        NodeOp::Replace { slot, value } => {
+            out.extend_from_slice(&short(slot));
+            out.extend_from_slice(value);
+            REPLACE
+        }
+        NodeOp::Remove { slot } => {
+            out.extend_from_slice(&short(slot));
+            REMOVE
+        }
+        NodeOp::Stamp { slot, stamp } => {
+            out.extend_from_slice(&short(slot));
+            out.extend_from_slice(&crate::node::encode_stamp(stamp));
+            STAMP
+        }
+        _ => encode_rest(op, out),
+    }
+}
+
+fn encode_rest(op: &NodeOp<'_>, out: &mut Payload) -> u8 {
+    match *op {
+        NodeOp::Flags { slot, flags, txn } => {
+            out.extend_from_slice(&short(slot));
+            out.push(flags);
+            out.extend_from_slice(&txn.to_le_bytes());
+            FLAGS
+        }
+        NodeOp::Rebuild { prefix_bytes } => {
+            out.extend_from_slice(&short(prefix_bytes));
+            REBUILD
+        }
+        NodeOp::KeepLeft { keep, right, upper } => {
+            out.extend_from_slice(&short(keep));
+            out.extend_from_slice(&right.to_le_bytes());
+            out.extend_from_slice(upper);
+            KEEP_LEFT
+        }
+        NodeOp::Right { right } => {
+            out.extend_from_slice(&right.to_le_bytes());
+            RIGHT
+        }
+        NodeOp::Newest { txn } => {
+            out.extend_from_slice(&txn.to_le_bytes());
+            NEWEST
+        }
+        _ => unreachable!("encode handles the others"),
+    }
+}
+
+fn encode_frame(frame: &Frame<'_>, out: &mut Payload) {
+    let start = out.len();
+    out.push(frame.level);
+    out.push(u8::from(frame.stamped));
+    out.extend_from_slice(&frame.right.to_le_bytes());
+    out.extend_from_slice(&frame.leftmost.to_le_bytes());
+    out.extend_from_slice(&frame.newest_txn.to_le_bytes());
+    for part in [frame.lower, frame.upper, frame.prefix] {
+        out.extend_from_slice(&short(part.len()));
+    }
+    assert_eq!(out.len() - start, FRAME_BYTES, "the frame's fixed part");
+    for part in [frame.lower, frame.upper, frame.prefix] {
+        out.extend_from_slice(part);
+    }
+}
+
+/// Reads a payload from its front.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (front, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*front)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.array::<1>().map(|b| b[0])
+    }
+
+    fn u16(&mut self) -> Option<usize> {
+        self.array().map(|raw| usize::from(u16::from_le_bytes(raw)))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+
+    fn frame(&mut self) -> Option<Frame<'a>> {
+        let (level, stamped) = (self.byte()?, self.byte()? != 0);
+        let (right, leftmost, newest_txn) = (self.u32()?, self.u32()?, self.u64()?);
+        let (lower, upper, prefix) = (self.u16()?, self.u16()?, self.u16()?);
+        let (lower, upper, prefix) = (self.bytes(lower)?, self.bytes(upper)?, self.bytes(prefix)?);
+        Some(Frame { level, stamped, right, leftmost, newest_txn, lower, upper, prefix })
+    }
+
+    fn stamp(&mut self) -> Option<Stamp> {
+        let raw: [u8; STAMP_BYTES] = self.array()?;
+        let mut reader = Reader(&raw);
+        let flags = reader.byte()?;
+        let mut txn = [0; 8];
+        txn[..6].copy_from_slice(reader.bytes(6)?);
+        Some(Stamp { flags, txn: u64::from_le_bytes(txn), roll: reader.u64()? })
+    }
+}
+
+/// Decodes an operation; `None` if the payload is malformed.
+pub fn decode(code: u8, payload: &[u8]) -> Option<NodeOp<'_>> {
+    let mut from = Reader(payload);
+    let op = match code {
+        BUILD => NodeOp::Build { frame: from.frame()?, entries: from.rest() },
+        INSERT => {
+            let (slot, suffix_bytes) = (from.u16()?, from.u16()?);
+            NodeOp::Insert { slot, suffix: from.bytes(suffix_bytes)?, value: from.rest() }
+        }
+        REPLACE => NodeOp::Replace { slot: from.u16()?, value: from.rest() },
+        REMOVE => NodeOp::Remove { slot: from.u16()? },
+        STAMP => NodeOp::Stamp { slot: from.u16()?, stamp: from.stamp()? },
+        FLAGS => NodeOp::Flags { slot: from.u16()?, flags: from.byte()?, txn: from.u64()? },
+        REBUILD => NodeOp::Rebuild { prefix_bytes: from.u16()? },
+        KEEP_LEFT => NodeOp::KeepLeft { keep: from.u16()?, right: from.u32()?, upper: from.rest() },
+        RIGHT => NodeOp::Right { right: from.u32()? },
+        NEWEST => NodeOp::Newest { txn: from.u64()? },
+        _ => return None,
+    };
+    from.0.is_empty().then_some(op)
+}
+
+/// Changes the page; `None` if the operation does not fit it.
+pub fn change(page: &mut [u8], op: &NodeOp<'_>) -> Option<()> {
+    let node = NodeRef::new(page);
+    match *op {
+        NodeOp::Build { frame, entries } => return build(page, &frame, entries),
+        NodeOp::Insert { slot, suffix, value } => {
+            sound(slot <= node.len() && edit::has_gap(node, suffix.len(), value.len()))?;
+            edit::insert(page, slot, suffix, value);
+        }
+        NodeOp::Replace { slot, value } => {
+            sound(slot < node.len() && edit::can_replace(node, slot, value.len()))?;
+            edit::replace(page, slot, value);
+        }
+        NodeOp::Remove { slot } => {
+            sound(slot < node.len())?;
+            edit::remove(page, slot);
+        }
+        NodeOp::Stamp { slot, stamp } => {
+            sound(slot < node.len() && node.is_leaf() && node.is_stamped())?;
+            edit::stamp(page, slot, stamp);
+        }
+        NodeOp::Flags { slot, flags, txn } => {
+            sound(slot < node.len() && node.is_leaf())?;
+            edit::set_flags(page, slot, flags, txn);
+        }
+        NodeOp::Rebuild { prefix_bytes } => {
+            sound(edit::can_rebuild(node, prefix_bytes))?;
+            edit::rebuild(page, prefix_bytes);
+        }
+        NodeOp::KeepLeft { keep, right, upper } => {
+            sound(keep <= node.len())?;
+            edit::keep_left(page, keep, right, upper);
+        }
+        NodeOp::Right { right } => edit::set_right(page, right),
+        NodeOp::Newest { txn } => edit::raise_newest(page, txn),
+    }
+    Some(())
+}
+
+fn sound(holds: bool) -> Option<()> {
+    holds.then_some(())
+}
+
+fn build(page: &mut [u8], frame: &Frame<'_>, entries: &[u8]) -> Option<()> {
+    let fixed = frame.lower.len() + frame.upper.len() + frame.prefix.len();
+    sound(fixed <= crate::node::usable_bytes(page.len()))?;
+    edit::format(page, frame);
+    let mut from = Reader(entries);
+    while !from.0.is_empty() {
+        let (suffix_bytes, value_bytes) = (from.u16()?, from.u16()?);
+        let (suffix, value) = (from.bytes(suffix_bytes)?, from.bytes(value_bytes)?);
+        sound(edit::has_gap(NodeRef::new(page), suffix.len(), value.len()))?;
+        edit::append(page, suffix, value);
+    }
+    Some(())
+}
+
+/// The redo operations of the engine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EngineRedo;
+
+impl RedoOps for EngineRedo {
+    fn apply(&self, op: u8, page: &mut [u8], payload: &[u8]) -> Result<(), RedoError> {
+        let decoded = decode(op, payload);
+        decoded.and_then(|op| change(page, &op)).ok_or_else(|| {
+            RedoError(format!(
+                "operation {op} with a payload of {} bytes does not fit its page",
+                payload.len()
+            ))
+        })
+    }
+}
