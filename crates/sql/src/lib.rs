@@ -10,6 +10,7 @@ mod session;
 mod sink;
 pub mod text;
 mod time;
+mod ty;
 
 pub use error::{Result, SqlError, SqlState};
 pub use prepared::{Portal, Prepared};

@@ -1,0 +1,422 @@
+//! Types of expressions: PostgreSQL's names, categories and the table of casts.
+//!
+//! Invariants
+//! 1. Every expression has a `Typed`: a type and PostgreSQL's type modifier (-1 for none).
+//! 2. `Ty::Unknown` is the type of an untyped literal, parameter or NULL; it never survives binding.
+//! 3. char(n) values are held without trailing blanks; the modifier says how wide they are shown.
+//!
+//! Does not know: values; how a cast is computed (`cast`).
+
+use sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
+use varve_engine::ColumnType;
+
+use crate::error::{Result, SqlError, SqlState};
+use crate::oid::{self, Oid};
+
+/// Type of an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ty {
+    /// Not known yet.
+    Unknown,
+    /// boolean
+    Bool,
+    /// smallint
+    Int2,
+    /// integer
+    Int4,
+    /// bigint
+    Int8,
+    /// double precision
+    Float8,
+    /// numeric
+    Numeric,
+    /// char(n), `bpchar`
+    Char,
+    /// character varying
+    Varchar,
+    /// text
+    Text,
+    /// name
+    Name,
+    /// name[], shown as text
+    NameArray,
+    /// bytea
+    Bytea,
+    /// date
+    Date,
+    /// timestamp without time zone
+    Timestamp,
+    /// timestamp with time zone
+    TimestampTz,
+    /// interval; inside the executor 16 bytes (`time::Interval`)
+    Interval,
+    /// regclass, held as the relation's name
+    Regclass,
+    /// void
+    Void,
+}
+
+/// A type with its modifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Typed {
+    /// The type.
+    pub ty: Ty,
+    /// PostgreSQL's `atttypmod`, -1 for none.
+    pub typmod: i32,
+}
+
+/// How freely a cast may be applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CastLevel {
+    /// In any expression.
+    Implicit,
+    /// When storing into a column.
+    Assignment,
+    /// Only where written.
+    Explicit,
+}
+
+impl Ty {
+    /// PostgreSQL's name for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ty::Unknown => "unknown",
+            Ty::Bool => "boolean",
+            Ty::Int2 => "smallint",
+            Ty::Int4 => "integer",
+            Ty::Int8 => "bigint",
+            Ty::Float8 => "double precision",
+            Ty::Numeric => "numeric",
+            Ty::Char => "character",
+            Ty::Varchar => "character varying",
+            Ty::Text => "text",
+            Ty::Name => "name",
+            Ty::NameArray => "name[]",
+            Ty::Bytea => "bytea",
+            Ty::Date => "date",
+            Ty::Timestamp => "timestamp without time zone",
+            Ty::TimestampTz => "timestamp with time zone",
+            Ty::Interval => "interval",
+            Ty::Regclass => "regclass",
+            Ty::Void => "void",
+        }
+    }
+
+    /// The type's OID as clients see it. Intervals are shown as text.
+    pub fn oid(self) -> Oid {
+        match self {
+            Ty::Unknown | Ty::Text | Ty::Interval | Ty::Regclass | Ty::NameArray => oid::TEXT,
+            Ty::Bool => oid::BOOL,
+            Ty::Int2 => oid::INT2,
+            Ty::Int4 => oid::INT4,
+            Ty::Int8 => oid::INT8,
+            Ty::Float8 => oid::FLOAT8,
+            Ty::Numeric => oid::NUMERIC,
+            Ty::Char => oid::BPCHAR,
+            Ty::Varchar => oid::VARCHAR,
+            Ty::Name => oid::NAME,
+            Ty::Bytea => oid::BYTEA,
+            Ty::Date => oid::DATE,
+            Ty::Timestamp => oid::TIMESTAMP,
+            Ty::TimestampTz => oid::TIMESTAMPTZ,
+            Ty::Void => oid::VOID,
+        }
+    }
+
+    /// The type with this OID, if expressions can have it; `Unknown` for 0 and 705.
+    pub fn of_oid(oid: Oid) -> Option<Ty> {
+        Some(match oid {
+            oid::UNSPECIFIED | oid::UNKNOWN => Ty::Unknown,
+            oid::BOOL => Ty::Bool,
+            oid::INT2 => Ty::Int2,
+            oid::INT4 => Ty::Int4,
+            oid::INT8 => Ty::Int8,
+            oid::FLOAT8 => Ty::Float8,
+            oid::NUMERIC => Ty::Numeric,
+            oid::BPCHAR => Ty::Char,
+            oid::VARCHAR => Ty::Varchar,
+            oid::TEXT => Ty::Text,
+            oid::NAME => Ty::Name,
+            oid::BYTEA => Ty::Bytea,
+            oid::DATE => Ty::Date,
+            oid::TIMESTAMP => Ty::Timestamp,
+            oid::TIMESTAMPTZ => Ty::TimestampTz,
+            _ => return None,
+        })
+    }
+
+    /// Whether values are character strings.
+    pub fn is_text(self) -> bool {
+        matches!(self, Ty::Char | Ty::Varchar | Ty::Text | Ty::Name | Ty::Regclass | Ty::NameArray)
+    }
+
+    /// Whether values are numbers.
+    pub fn is_number(self) -> bool {
+        self.number_rank().is_some()
+    }
+
+    /// Whether values are whole numbers.
+    pub fn is_integer(self) -> bool {
+        matches!(self, Ty::Int2 | Ty::Int4 | Ty::Int8)
+    }
+
+    /// Place in the order in which numbers are promoted.
+    pub fn number_rank(self) -> Option<u8> {
+        Some(match self {
+            Ty::Int2 => 0,
+            Ty::Int4 => 1,
+            Ty::Int8 => 2,
+            Ty::Numeric => 3,
+            Ty::Float8 => 4,
+            _ => return None,
+        })
+    }
+
+    /// Whether values are points in time.
+    pub fn is_moment(self) -> bool {
+        matches!(self, Ty::Date | Ty::Timestamp | Ty::TimestampTz)
+    }
+
+    /// The type that PostgreSQL prefers within the category of this one.
+    pub fn preferred(self) -> Ty {
+        match self {
+            t if t.is_text() => Ty::Text,
+            t if t.is_number() => Ty::Float8,
+            t if t.is_moment() => Ty::TimestampTz,
+            t => t,
+        }
+    }
+
+    /// Whether both are in the same category.
+    pub fn same_category(self, other: Ty) -> bool {
+        self.preferred() == other.preferred()
+    }
+
+    /// The column type that stores values of this type, for expressions' storage and text input.
+    pub fn column_type(self) -> ColumnType {
+        match self {
+            Ty::Bool => ColumnType::Bool,
+            Ty::Int2 => ColumnType::Int2,
+            Ty::Int4 => ColumnType::Int4,
+            Ty::Int8 => ColumnType::Int8,
+            Ty::Float8 => ColumnType::Float8,
+            Ty::Numeric => ColumnType::Numeric { precision: None },
+            Ty::Bytea | Ty::Interval => ColumnType::Bytea,
+            Ty::Date => ColumnType::Date,
+            Ty::Timestamp => ColumnType::Timestamp,
+            Ty::TimestampTz => ColumnType::TimestampTz,
+            Ty::Char => ColumnType::Char(1),
+            Ty::Varchar => ColumnType::Varchar(None),
+            Ty::Unknown | Ty::Text | Ty::Name | Ty::NameArray | Ty::Regclass | Ty::Void => ColumnType::Text,
+        }
+    }
+}
+
+impl Typed {
+    /// A type without modifier.
+    pub const fn plain(ty: Ty) -> Typed {
+        Typed { ty, typmod: -1 }
+    }
+
+    /// The type of a column.
+    pub fn of_column(t: ColumnType) -> Typed {
+        let (oid, typmod) = oid::of_column(&t);
+        Typed { ty: Ty::of_oid(oid).unwrap_or(Ty::Text), typmod }
+    }
+
+    /// Declared length in characters of char(n) or varchar(n).
+    pub fn length(self) -> Option<usize> {
+        match self.ty {
+            Ty::Char | Ty::Varchar if self.typmod >= 4 => Some(self.typmod as usize - 4),
+            _ => None,
+        }
+    }
+
+    /// Declared precision and scale of numeric(p,s).
+    pub fn precision(self) -> Option<(u16, i16)> {
+        if self.ty != Ty::Numeric || self.typmod < 4 {
+            return None;
+        }
+        let packed = self.typmod - 4;
+        let scale = ((packed & 0x7ff) ^ 1024) - 1024;
+        Some(((packed >> 16) as u16, scale as i16))
+    }
+
+    /// The column type for a table; fails for types that columns cannot have.
+    pub fn storage(self) -> Result<ColumnType> {
+        Ok(match self.ty {
+            Ty::Numeric => ColumnType::Numeric { precision: self.precision() },
+            Ty::Char => ColumnType::Char(self.length().unwrap_or(1) as u32),
+            Ty::Varchar => ColumnType::Varchar(self.length().map(|n| n as u32)),
+            Ty::Unknown | Ty::Name | Ty::NameArray | Ty::Interval | Ty::Regclass | Ty::Void => {
+                return Err(SqlError::unsupported(format!("a column of type {}", self.ty.name())));
+            }
+            t => t.column_type(),
+        })
+    }
+}
+
+/// The least level at which a cast from one type to another may be applied; `None` if there is no such cast.
+pub fn cast_level(from: Ty, to: Ty) -> Option<CastLevel> {
+    use CastLevel::{Assignment, Explicit, Implicit};
+    if from == to || from == Ty::Unknown {
+        return Some(Implicit);
+    }
+    if let (Some(a), Some(b)) = (from.number_rank(), to.number_rank()) {
+        return Some(if a < b { Implicit } else { Assignment });
+    }
+    Some(match (from, to) {
+        (a, b) if a.is_text() && b.is_text() => text_cast_level(b),
+        (Ty::Date, Ty::Timestamp | Ty::TimestampTz) | (Ty::Timestamp, Ty::TimestampTz) => Implicit,
+        (Ty::Timestamp | Ty::TimestampTz, Ty::Date) | (Ty::TimestampTz, Ty::Timestamp) => Assignment,
+        (Ty::Int4, Ty::Bool) | (Ty::Bool, Ty::Int4) => Explicit,
+        (Ty::Void, _) | (_, Ty::Void | Ty::Unknown) => return None,
+        (_, b) if b.is_text() => Assignment,
+        (a, _) if a.is_text() => Explicit,
+        _ => return None,
+    })
+}
+
+fn text_cast_level(to: Ty) -> CastLevel {
+    match to {
+        Ty::Text | Ty::Varchar | Ty::Char | Ty::Name => CastLevel::Implicit,
+        _ => CastLevel::Explicit,
+    }
+}
+
+/// The type that two of one kind are brought to for CASE, COALESCE, VALUES and the like.
+pub fn common(a: Ty, b: Ty) -> Option<Ty> {
+    match (a, b) {
+        (Ty::Unknown, t) | (t, Ty::Unknown) => Some(t),
+        (a, b) if a == b => Some(a),
+        (a, b) if !a.same_category(b) => None,
+        (a, b) if cast_level(a, b) == Some(CastLevel::Implicit) && a != b.preferred() => Some(b),
+        (a, b) => (cast_level(b, a) == Some(CastLevel::Implicit)).then_some(a),
+    }
+}
+
+/// Reads a type name from the syntax tree.
+pub fn of_ast(t: &DataType) -> Result<Typed> {
+    let ty = match t {
+        DataType::Bool | DataType::Boolean => Ty::Bool,
+        DataType::SmallInt(None) | DataType::Int2(None) => Ty::Int2,
+        DataType::Int(None) | DataType::Integer(None) | DataType::Int4(None) => Ty::Int4,
+        DataType::BigInt(None) | DataType::Int8(None) => Ty::Int8,
+        DataType::Float8 | DataType::DoublePrecision | DataType::Float(ExactNumberInfo::None) => Ty::Float8,
+        DataType::Float(ExactNumberInfo::Precision(25..=53)) => Ty::Float8,
+        DataType::Text => Ty::Text,
+        DataType::Bytea => Ty::Bytea,
+        DataType::Date => Ty::Date,
+        DataType::Regclass => Ty::Regclass,
+        DataType::Interval { fields: None, precision: None } => Ty::Interval,
+        DataType::Timestamp(None | Some(6), zone) => match zone {
+            TimezoneInfo::None | TimezoneInfo::WithoutTimeZone => Ty::Timestamp,
+            TimezoneInfo::WithTimeZone | TimezoneInfo::Tz => Ty::TimestampTz,
+        },
+        DataType::Numeric(p) | DataType::Decimal(p) | DataType::Dec(p) => return numeric_of(*p),
+        DataType::Char(n) | DataType::Character(n) => return string_of(Ty::Char, n, Some(1)),
+        DataType::Varchar(n) | DataType::CharacterVarying(n) | DataType::CharVarying(n) => {
+            return string_of(Ty::Varchar, n, None);
+        }
+        DataType::Custom(name, arguments) => return custom_of(&name.to_string(), arguments),
+        DataType::Float4 | DataType::Real | DataType::Float(_) => {
+            return Err(SqlError::unsupported("type real").with_hint("Use double precision."));
+        }
+        other => return Err(SqlError::unsupported(format!("type {}", other.to_string().to_lowercase()))),
+    };
+    Ok(Typed::plain(ty))
+}
+
+fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
+    let lower = name.to_ascii_lowercase();
+    let plain = lower.strip_prefix("pg_catalog.").unwrap_or(&lower).trim_matches('"');
+    let ty = match plain {
+        "bool" => Ty::Bool,
+        "name" => Ty::Name,
+        "timestamptz" => Ty::TimestampTz,
+        "int2" => Ty::Int2,
+        "int4" | "int" | "integer" => Ty::Int4,
+        "int8" | "bigint" => Ty::Int8,
+        "float8" => Ty::Float8,
+        "numeric" => Ty::Numeric,
+        "text" => Ty::Text,
+        "varchar" => Ty::Varchar,
+        "date" => Ty::Date,
+        "bpchar" if !arguments.is_empty() => {
+            let length = arguments[0].parse().ok();
+            return string_of(Ty::Char, &length.map(|length| CharacterLength::IntegerLength { length, unit: None }), None);
+        }
+        "bpchar" => return Err(SqlError::unsupported("type bpchar without a length").with_hint("Use char(n) or text.")),
+        _ if KNOWN_FOREIGN_TYPES.contains(&plain) => return Err(SqlError::unsupported(format!("type {plain}"))),
+        _ => {
+            let message = format!("type \"{}\" does not exist", name.trim_matches('"'));
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+        }
+    };
+    Ok(Typed::plain(ty))
+}
+
+/// Types that PostgreSQL has and Varve has not, as far as the parser leaves their names to us.
+const KNOWN_FOREIGN_TYPES: [&str; 24] = [
+    "oid", "xid", "cid", "tid", "money", "inet", "cidr", "macaddr", "point", "line", "lseg", "box", "path", "polygon",
+    "circle", "tsvector", "tsquery", "xml", "regproc", "regtype", "regrole", "regnamespace", "timetz", "float4",
+];
+
+fn numeric_of(info: ExactNumberInfo) -> Result<Typed> {
+    let (precision, scale) = match info {
+        ExactNumberInfo::None => return Ok(Typed::plain(Ty::Numeric)),
+        ExactNumberInfo::Precision(p) => (p, 0),
+        ExactNumberInfo::PrecisionAndScale(p, s) => (p, s),
+    };
+    if !(1..=1000).contains(&precision) {
+        let message = format!("NUMERIC precision {precision} must be between 1 and 1000");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    if !(-1000..=1000).contains(&scale) {
+        let message = format!("NUMERIC scale {scale} must be between -1000 and 1000");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    let column = ColumnType::Numeric { precision: Some((precision as u16, scale as i16)) };
+    Ok(Typed::of_column(column))
+}
+
+/// Longest declared length of a string type, as in PostgreSQL.
+const LENGTH_MAX: u64 = 10_485_760;
+
+fn string_of(ty: Ty, length: &Option<CharacterLength>, default: Option<u64>) -> Result<Typed> {
+    let length = match length {
+        Some(CharacterLength::IntegerLength { length, .. }) => Some(*length),
+        Some(CharacterLength::Max) => return Err(SqlError::unsupported("a length of MAX")),
+        None => default,
+    };
+    let Some(length) = length else { return Ok(Typed::plain(ty)) };
+    let shown = if ty == Ty::Char { "char" } else { "varchar" };
+    let message = match length {
+        0 => format!("length for type {shown} must be at least 1"),
+        1..=LENGTH_MAX => return Ok(Typed { ty, typmod: length as i32 + 4 }),
+        _ => format!("length for type {shown} cannot exceed {LENGTH_MAX}"),
+    };
+    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modifiers_round_trip() {
+        let t = Typed::of_column(ColumnType::Numeric { precision: Some((12, -3)) });
+        assert_eq!(t.precision(), Some((12, -3)));
+        assert_eq!(Typed::of_column(ColumnType::Char(7)).length(), Some(7));
+        assert_eq!(Typed::of_column(ColumnType::Varchar(None)).storage().unwrap(), ColumnType::Varchar(None));
+    }
+
+    #[test]
+    fn common_types_climb_the_tower() {
+        assert_eq!(common(Ty::Int2, Ty::Int8), Some(Ty::Int8));
+        assert_eq!(common(Ty::Float8, Ty::Numeric), Some(Ty::Float8));
+        assert_eq!(common(Ty::Date, Ty::TimestampTz), Some(Ty::TimestampTz));
+        assert_eq!(common(Ty::Varchar, Ty::Text), Some(Ty::Text));
+        assert_eq!(common(Ty::Bool, Ty::Int4), None);
+    }
+}
