@@ -1,0 +1,226 @@
+"""Starts and stops the servers under test: Varve, and PostgreSQL as the peer that shows a script itself is right.
+
+Every process is stopped by its own pid. A server object owns its data directory only if it made it.
+"""
+
+import glob
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from . import wire
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def scratch(prefix):
+    """A fresh directory on a real disk (VARVE_SCRATCH or /var/tmp), open to the user postgres."""
+    base = os.environ.get("VARVE_SCRATCH", "/var/tmp")
+    made = tempfile.mkdtemp(prefix=f"varve-{prefix}-", dir=base)
+    os.chmod(made, 0o755)
+    return made
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def varve_binary():
+    named = os.environ.get("VARVE_BIN")
+    return os.path.abspath(named) if named else os.path.join(ROOT, "target", "debug", "varve")
+
+
+class Server:
+    """What both servers share: a process, a port, a log file."""
+
+    name = "server"
+
+    def __init__(self, directory, pool_mib):
+        self.directory = directory
+        self.pool_mib = pool_mib
+        self.port = free_port()
+        self.process = None
+        self.log_path = os.path.join(os.path.dirname(directory), f"{self.name}-{os.path.basename(directory)}.log")
+
+    def command(self):
+        raise NotImplementedError
+
+    def start(self, wait_s=60):
+        """Starts the process and returns the seconds until it answered a query."""
+        began = time.monotonic()
+        log = open(self.log_path, "ab")
+        self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self.identity())
+        log.close()
+        while True:
+            try:
+                probe = wire.Connection(self.port, timeout_s=wait_s)
+                probe.query("SELECT 1")
+                probe.close()
+                return time.monotonic() - began
+            except (wire.ConnectionLost, wire.ServerError) as error:
+                if self.process.poll() is not None:
+                    raise RuntimeError(f"{self.name} ended with {self.process.returncode}:\n{self.log_tail()}") from error
+                if time.monotonic() - began > wait_s:
+                    raise RuntimeError(f"{self.name} did not answer in {wait_s} s ({error}):\n{self.log_tail()}") from error
+                time.sleep(0.02)
+
+    def start_and_kill(self, delay_s):
+        """Starts the process and kills it after `delay_s`, wherever it is. It must not have ended by itself."""
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self.identity())
+        time.sleep(delay_s)
+        ended = self.process.poll()
+        self.kill9()
+        if ended is not None:
+            raise RuntimeError(f"{self.name} ended with {ended} while it recovered:\n{self.log_tail()}")
+
+    def identity(self):
+        return {}
+
+    def stop(self, wait_s=120):
+        """Asks the server to shut down; returns its exit code."""
+        if self.process is None:
+            return None
+        self.process.send_signal(self.stop_signal)
+        code = self.process.wait(wait_s)
+        self.process = None
+        return code
+
+    stop_signal = signal.SIGTERM
+
+    def kill9(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+    def connect(self, **arguments):
+        return wire.Connection(self.port, **arguments)
+
+    def log_tail(self, bytes_max=4000):
+        with open(self.log_path, "rb") as log:
+            return log.read()[-bytes_max:].decode(errors="replace")
+
+    def resident_bytes(self):
+        with open(f"/proc/{self.process.pid}/status") as status:
+            for line in status:
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1]) * 1024
+        raise RuntimeError("no VmRSS")
+
+    def resident_bytes_max(self):
+        with open(f"/proc/{self.process.pid}/status") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        raise RuntimeError("no VmHWM")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process is not None and self.process.poll() is None:
+            try:
+                self.stop(30)
+            except subprocess.TimeoutExpired:
+                self.kill9()
+
+
+class Varve(Server):
+    """`varve serve` on one directory."""
+
+    name = "varve"
+
+    def __init__(self, directory, pool_mib=256, config=""):
+        super().__init__(directory, pool_mib)
+        self.binary = varve_binary()
+        if not os.path.exists(self.binary):
+            raise SystemExit(f"{self.binary} does not exist: cargo build -p varve, or set VARVE_BIN")
+        self.config_path = f"{directory}.toml"
+        with open(self.config_path, "w") as file:
+            file.write(f'[pool]\nsize = "{pool_mib}MiB"\n{config}')
+
+    def command(self):
+        return [self.binary, "serve", self.directory, "--listen", f"127.0.0.1:{self.port}", "--config", self.config_path]
+
+    def version(self):
+        return subprocess.run([self.binary, "--version"], capture_output=True, text=True).stdout.strip()
+
+    def check(self):
+        """Runs `varve check`; returns (exit code, output)."""
+        done = subprocess.run([self.binary, "check", self.directory], capture_output=True, text=True, timeout=600)
+        return done.returncode, done.stdout + done.stderr
+
+
+class Postgres(Server):
+    """PostgreSQL with durable settings; see bench/README.md for the reasons."""
+
+    name = "postgres"
+    stop_signal = signal.SIGINT
+
+    def __init__(self, directory, pool_mib=256):
+        super().__init__(directory, pool_mib)
+        found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
+        self.bin = found[-1] if found else os.path.dirname(os.path.realpath(shutil.which("postgres") or "/usr/bin/postgres"))
+
+    SETTINGS = {
+        "fsync": "on",
+        "synchronous_commit": "on",
+        "full_page_writes": "on",
+        "max_wal_size": "4GB",
+        "min_wal_size": "1GB",
+        "checkpoint_timeout": "15min",
+        "max_connections": "400",
+        "autovacuum": "on",
+        "huge_pages": "try",
+        "wal_level": "minimal",
+        "max_wal_senders": "0",
+        "max_locks_per_transaction": "64",
+    }
+
+    def identity(self):
+        if os.geteuid() != 0:
+            return {}
+        entry = pwd.getpwnam("postgres")
+        return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+    def initialise(self):
+        os.makedirs(self.directory, exist_ok=True)
+        if self.identity():
+            entry = pwd.getpwnam("postgres")
+            os.chown(self.directory, entry.pw_uid, entry.pw_gid)
+        command = [f"{self.bin}/initdb", "-k", "-U", "postgres", "-A", "trust", "--no-locale", "-E", "UTF8", "-D", self.directory]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/", **self.identity())
+
+    def settings(self):
+        return {**self.SETTINGS, "shared_buffers": f"{self.pool_mib}MB"}
+
+    def command(self):
+        settings = [f"--{name}={value}" for name, value in self.settings().items()]
+        return [f"{self.bin}/postgres", "-D", self.directory, "-p", str(self.port), "-k", "", "-h", "127.0.0.1", *settings]
+
+    def kill9(self):
+        super().kill9()
+        time.sleep(1)  # its other processes notice within moments; a start before that is refused
+
+    def start(self, wait_s=60):
+        if not os.path.exists(os.path.join(self.directory, "PG_VERSION")):
+            self.initialise()
+        return super().start(wait_s)
+
+    def version(self):
+        return subprocess.run([f"{self.bin}/postgres", "--version"], capture_output=True, text=True).stdout.strip()
+
+    def check(self):
+        return 0, "(no check for PostgreSQL)"
+
+
+def make(kind, directory, pool_mib=256):
+    """A server by its name on the command line."""
+    return {"varve": Varve, "postgres": Postgres}[kind](directory, pool_mib)

@@ -1,0 +1,158 @@
+"""A small PostgreSQL wire client on the standard library, for tests that must see every message.
+
+It speaks protocol 3.0 without TLS, text formats only. It does not know what server it talks to.
+"""
+
+import socket
+import struct
+
+
+class ServerError(Exception):
+    """An ErrorResponse. `fields` maps the one-letter field codes to their texts."""
+
+    def __init__(self, fields):
+        self.fields = fields
+        self.sqlstate = fields.get("C", "")
+        super().__init__(f"{self.sqlstate} {fields.get('M', '')}")
+
+
+class ConnectionLost(Exception):
+    """The server closed the connection or can't be reached."""
+
+
+def message(kind, body=b""):
+    """One framed message; `kind` is b"" for start-up packets."""
+    return kind + struct.pack("!i", len(body) + 4) + body
+
+
+def cstring(text):
+    return text.encode() + b"\0"
+
+
+class Connection:
+    """One session. Not thread-safe."""
+
+    def __init__(self, port, user="postgres", database="postgres", host="127.0.0.1", timeout_s=60):
+        try:
+            self.sock = socket.create_connection((host, port), timeout=timeout_s)
+        except OSError as error:
+            raise ConnectionLost(str(error)) from error
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""
+        self.parameters = {}
+        self.key = None
+        self.status = b"I"
+        pairs = cstring("user") + cstring(user) + cstring("database") + cstring(database)
+        self.send(message(b"", struct.pack("!i", 196608) + pairs + b"\0"))
+        self._until_ready()
+
+    def send(self, raw):
+        try:
+            self.sock.sendall(raw)
+        except OSError as error:
+            raise ConnectionLost(str(error)) from error
+
+    def receive(self):
+        """The next message as (kind, body)."""
+        header = self._exactly(5)
+        (length,) = struct.unpack("!i", header[1:])
+        return header[:1], self._exactly(length - 4)
+
+    def _exactly(self, count):
+        while len(self.buffer) < count:
+            try:
+                piece = self.sock.recv(65536)
+            except OSError as error:
+                raise ConnectionLost(str(error)) from error
+            if not piece:
+                raise ConnectionLost("the server closed the connection")
+            self.buffer += piece
+        taken, self.buffer = self.buffer[:count], self.buffer[count:]
+        return taken
+
+    def _until_ready(self):
+        """Reads to ReadyForQuery; returns (rows, tags) and raises the first error."""
+        rows, tags, failure = [], [], None
+        while True:
+            kind, body = self.receive()
+            if kind == b"D":
+                rows.append(data_row(body))
+            elif kind == b"C":
+                tags.append(body.rstrip(b"\0").decode())
+            elif kind == b"E":
+                failure = failure or ServerError(error_fields(body))
+                if failure.sqlstate == "57P01":
+                    raise ConnectionLost(str(failure)) from failure
+                if failure.fields.get("S") == "FATAL":
+                    raise failure
+            elif kind == b"S":
+                name, value, _ = body.decode().split("\0")
+                self.parameters[name] = value
+            elif kind == b"K":
+                self.key = struct.unpack("!ii", body)
+            elif kind == b"R" and struct.unpack("!i", body[:4])[0] != 0:
+                raise ConnectionLost("the server asks for a password")
+            elif kind == b"Z":
+                self.status = body
+                if failure:
+                    raise failure
+                return rows, tags
+
+    def query(self, sql):
+        """Simple protocol: all rows of all statements, as lists of text or None."""
+        self.send(message(b"Q", cstring(sql)))
+        return self._until_ready()[0]
+
+    def tags(self, sql):
+        """Simple protocol: the command tags."""
+        self.send(message(b"Q", cstring(sql)))
+        return self._until_ready()[1]
+
+    def scalar(self, sql):
+        """The first column of the first row, as text."""
+        return self.query(sql)[0][0]
+
+    def execute(self, sql, *parameters):
+        """Extended protocol, unnamed statement, text parameters."""
+        self.send(extended(sql, parameters) + message(b"S"))
+        return self._until_ready()[0]
+
+    def close(self):
+        try:
+            self.sock.sendall(message(b"X"))
+        except OSError:
+            pass
+        self.sock.close()
+
+
+def extended(sql, parameters):
+    """Parse, Bind, Describe and Execute of the unnamed statement, without Sync."""
+    bind = b"\0\0" + struct.pack("!hh", 0, len(parameters))
+    for value in parameters:
+        text = None if value is None else str(value).encode()
+        bind += struct.pack("!i", -1) if text is None else struct.pack("!i", len(text)) + text
+    bind += struct.pack("!h", 0)
+    parse = b"\0" + cstring(sql) + struct.pack("!h", 0)
+    return message(b"P", parse) + message(b"B", bind) + message(b"D", b"P\0") + message(b"E", b"\0" + struct.pack("!i", 0))
+
+
+def data_row(body):
+    (count,) = struct.unpack("!h", body[:2])
+    at, row = 2, []
+    for _ in range(count):
+        (length,) = struct.unpack("!i", body[at : at + 4])
+        at += 4
+        if length < 0:
+            row.append(None)
+        else:
+            row.append(body[at : at + length].decode())
+            at += length
+    return row
+
+
+def error_fields(body):
+    fields = {}
+    for field in body.split(b"\0"):
+        if field:
+            fields.setdefault(chr(field[0]), field[1:].decode(errors="replace"))
+    return fields
