@@ -20,6 +20,24 @@ use crate::ids::{Access, PageId, PageRange};
 use crate::lsn::Lsn;
 use crate::page;
 
+/// A private copy of a page without its checksum: what is made under the page's shared latch.
+pub(crate) struct UnsealedImage(Image);
+
+impl UnsealedImage {
+    /// Copies a page.
+    pub(crate) fn copy(id: PageId, page: &[u8], access: Access) -> UnsealedImage {
+        let bytes = AlignedBuf::copy_of(page);
+        UnsealedImage(Image { id, lsn: page::page_lsn(&bytes), access, bytes })
+    }
+
+    /// Computes the checksum; needs no latch.
+    pub(crate) fn seal(mut self) -> Image {
+        assert_eq!(page::page_identity(&self.0.bytes), self.0.id, "a page was written without its identity");
+        page::seal(&mut self.0.bytes);
+        self.0
+    }
+}
+
 /// A private copy of a page, made under its shared latch, checksum sealed, ready to be written.
 pub struct Image {
     id: PageId,
@@ -30,11 +48,8 @@ pub struct Image {
 
 impl Image {
     /// Copies and seals a page.
-    pub fn of(id: PageId, bytes: &[u8], access: Access) -> Image {
-        let mut copy = AlignedBuf::new(bytes.len());
-        copy.copy_from_slice(bytes);
-        page::seal(&mut copy);
-        Image { id, lsn: page::page_lsn(&copy), access, bytes: copy }
+    pub fn of(id: PageId, page: &[u8], access: Access) -> Image {
+        UnsealedImage::copy(id, page, access).seal()
     }
 
     /// Which page.

@@ -9,7 +9,10 @@
 
 mod config;
 mod error;
+mod files;
+mod home;
 mod ids;
+mod latch;
 mod ledger;
 mod level;
 pub mod log;
@@ -18,6 +21,7 @@ mod mtr;
 pub mod page;
 mod pager;
 mod pool;
+mod protection;
 mod redo;
 mod stats;
 

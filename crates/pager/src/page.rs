@@ -77,6 +77,16 @@ pub enum PageDamage {
         /// The number it says it has.
         no: PageNo,
     },
+    /// The page is newer than the log.
+    #[error(
+        "its LSN {lsn} lies beyond the end of the log at {durable}: log and page are not of one database"
+    )]
+    BeyondLog {
+        /// The page LSN.
+        lsn: Lsn,
+        /// End of the durable log.
+        durable: Lsn,
+    },
 }
 
 fn u32_at(page: &[u8], at: usize) -> u32 {

@@ -1,53 +1,267 @@
-//! The buffer pool.
+//! The buffer pool: frames, the table of resident pages, and fixing.
+//!
+//! ```text
+//!            take_frame (free.rs, evict.rs)        read (read.rs)          begin_write (write.rs)
+//!    free ------------------------------> reading -------------> clean <-------------------------- dirty
+//!      ^                                     | error               | ^     end_write, put returned    ^
+//!      |                                     v                     | +--------------------------------+
+//!      +------------------------------------------ evict ----------+        stamp (guard.rs)
+//! ```
+//!
+//! Invariants
+//! 1. A page is in at most one frame. The frame of a page in the table holds it or is exclusively latched.
+//! 2. Fixing a resident page takes its latch and nothing else: the table is read without a latch, and the frame's
+//!    identity is checked under the frame's latch.
+//! 3. Nobody waits for a frame latch while holding a stripe of the table. Evictors and page writers that hold latches
+//!    only try.
+//! 4. I/O happens under no latch but the exclusive one of frames being read into.
+//!
+//! What it does not know: what a level does with a page, how the log is written.
 
-use std::marker::PhantomData;
-use std::ops::Deref;
+mod arena;
+mod evict;
+mod frame;
+mod free;
+mod guard;
+mod read;
+mod table;
+mod write;
 
-use crate::ids::PageId;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
-macro_rules! guard {
-    ($name:ident, $doc:literal) => {
-        #[doc = $doc]
-        pub struct $name<'p> {
-            _pool: PhantomData<(&'p (), *const ())>,
-        }
-        impl $name<'_> {
-            /// Which page.
-            pub fn id(&self) -> PageId {
-                unimplemented!()
+use parking_lot::{Condvar, Mutex};
+
+pub(crate) use guard::Pin;
+pub use guard::{PageS, PageSx, PageX};
+
+use self::arena::Arena;
+use self::evict::Replacer;
+use self::frame::Frame;
+use self::free::FreeList;
+use self::guard::Guard;
+use self::table::Table;
+use crate::config::Replacement;
+use crate::error::{PagerError, Result};
+use crate::ids::{Access, PageId, PageRange};
+use crate::latch::Mode;
+use crate::ledger::Ledger;
+use crate::level::Level;
+use crate::lsn::Lsn;
+use crate::stats::Counters;
+
+/// What the pool needs of the log.
+pub(crate) trait WriteAhead: Send + Sync {
+    /// End of the durable log.
+    fn durable_lsn(&self) -> Lsn;
+    /// Makes the log durable up to `upto`.
+    fn flush(&self, upto: Lsn) -> Result<()>;
+    /// Fails once it has been stopped.
+    fn check(&self) -> Result<()>;
+    /// Stops it for good: no more is acknowledged.
+    fn stop(&self, cause: &PagerError);
+}
+
+/// What a pool works with.
+pub(crate) struct PoolParts {
+    pub(crate) level: Arc<dyn Level>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) log: Arc<dyn WriteAhead>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// The buffer pool.
+pub struct Pool {
+    frames: Box<[Frame]>,
+    arena: Arena,
+    table: Table,
+    free: FreeList,
+    replacer: Mutex<Replacer>,
+    /// LRU-2's clock: one tick per batch of evictions.
+    tick: AtomicU32,
+    /// Woken when a write of a frame ends.
+    written: Condvar,
+    written_mutex: Mutex<()>,
+    writers: write::WriterBell,
+    level: Arc<dyn Level>,
+    ledger: Arc<Ledger>,
+    log: Arc<dyn WriteAhead>,
+    counters: Arc<Counters>,
+    page_size: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(frames: usize, page_size: usize, how: Replacement, parts: PoolParts) -> Result<Pool> {
+        Ok(Pool {
+            frames: (0..frames).map(|_| Frame::new()).collect(),
+            arena: Arena::new(frames, page_size)?,
+            table: Table::new(frames),
+            free: FreeList::new(frames),
+            replacer: Mutex::new(Replacer::new(how)),
+            tick: AtomicU32::new(1),
+            written: Condvar::new(),
+            written_mutex: Mutex::new(()),
+            writers: write::WriterBell::default(),
+            level: parts.level,
+            ledger: parts.ledger,
+            log: parts.log,
+            counters: parts.counters,
+            page_size,
+        })
+    }
+
+    /// The page, latched in mode `M`; read if it is not resident.
+    #[inline]
+    pub(crate) fn fix<M: Mode>(&self, id: PageId, access: Access) -> Result<Guard<'_, M>> {
+        if let Some(no) = self.table.find(&self.frames, id) {
+            let guard = Guard::lock(self, no);
+            if guard.frame().holds(id) {
+                guard.frame().touch(access, self.tick.load(Relaxed));
+                return Ok(guard);
             }
         }
-        impl Deref for $name<'_> {
-            type Target = [u8];
-            fn deref(&self) -> &[u8] {
-                unimplemented!()
+        self.fix_slowly(id, access)
+    }
+
+    /// Makes the page resident and keeps it so.
+    pub(crate) fn pin(&self, id: PageId) -> Result<Pin<'_>> {
+        let page: PageS<'_> = self.fix(id, Access::Random)?;
+        Ok(Pin::new(&page))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fix_slowly<M: Mode>(&self, id: PageId, access: Access) -> Result<Guard<'_, M>> {
+        loop {
+            if let Some(no) = self.table.find_latched(&self.frames, id) {
+                let guard = Guard::lock(self, no);
+                if guard.frame().holds(id) {
+                    guard.frame().touch(access, self.tick.load(Relaxed));
+                    return Ok(guard);
+                }
+            } else if let Some(page) = self.read_page(id, access)? {
+                return Ok(page.into_mode());
             }
         }
-    };
-}
-guard!(PageS, "A page under its shared latch.");
-guard!(PageSx, "A page under its shared-exclusive latch: readers go on, other SX and X holders wait.");
-guard!(PageX, "A page under its exclusive latch.");
+    }
 
-impl<'p> PageSx<'p> {
-    /// Waits for the readers to leave.
-    pub fn upgrade(self) -> PageX<'p> {
-        unimplemented!()
+    /// As `fix`; `None` if the latch is held in a conflicting mode.
+    pub(crate) fn try_fix<M: Mode>(&self, id: PageId, access: Access) -> Result<Option<Guard<'_, M>>> {
+        loop {
+            if let Some(no) = self.table.find_latched(&self.frames, id) {
+                let Some(guard) = Guard::try_lock(self, no) else { return Ok(None) };
+                if guard.frame().holds(id) {
+                    guard.frame().touch(access, self.tick.load(Relaxed));
+                    return Ok(Some(guard));
+                }
+            } else if let Some(page) = self.read_page(id, access)? {
+                return Ok(Some(page.into_mode()));
+            }
+        }
     }
-}
 
-impl PageX<'_> {
-    /// The bytes, for redo and mini-transactions.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        unimplemented!()
+    /// A page that is not to be read: zeroed unless it was resident, and dropped again unless it is stamped.
+    pub(crate) fn create(&self, id: PageId) -> Result<PageX<'_>> {
+        loop {
+            if let Some(no) = self.table.find_latched(&self.frames, id) {
+                let page: PageX<'_> = Guard::lock(self, no);
+                if page.frame().holds(id) {
+                    page.frame().fresh.store(true, Relaxed);
+                    return Ok(page);
+                }
+            } else if let Some(mut page) = self.enter(id, Access::Random)? {
+                page.bytes_mut().fill(0);
+                return Ok(page);
+            }
+        }
     }
-    /// Tells the levels that the page is about to change; before the record is appended.
-    pub(crate) fn announce(&mut self) {
-        unimplemented!()
+
+    /// The guard of a fresh page goes away without a stamp. The page is dropped, except one with older changes that are
+    /// not written yet.
+    #[cold]
+    fn abandon(&self, frame: &Frame) {
+        frame.fresh.store(false, Relaxed);
+        if !frame.is_dirty() && !frame.is_writing() {
+            self.free.push(self.detach(frame));
+        }
     }
-    /// Inside the append section (or redo): page LSN := end; if the frame was clean: ledger.first_change(id, start).
-    #[expect(unused_variables, reason = "skeleton")]
-    pub(crate) fn stamp(&mut self, at: &crate::log::Appended) {
-        unimplemented!()
+
+    /// Takes a clean, exclusively latched frame out of the table; the caller frees the number it gets.
+    fn detach(&self, frame: &Frame) -> usize {
+        let no = self.number_of(frame);
+        if let Some(id) = frame.page() {
+            self.table.remove(&self.frames, id, no);
+        }
+        self.counters.fixes.fetch_add(u64::from(frame.fixes.swap(0, Relaxed)), Relaxed);
+        frame.drop_page();
+        no
+    }
+
+    fn number_of(&self, frame: &Frame) -> usize {
+        let base = self.frames.as_ptr() as usize;
+        (std::ptr::from_ref(frame) as usize - base) / size_of::<Frame>()
+    }
+
+    /// Drops the pages without writing them; waits for writes in flight. Nobody may use them any more.
+    pub(crate) fn discard(&self, range: PageRange) -> Result<()> {
+        for id in range.pages() {
+            while let Some(no) = self.table.find_latched(&self.frames, id) {
+                self.discard_frame(no, id);
+            }
+        }
+        self.ledger.forget(range);
+        self.level.discard(range)
+    }
+
+    fn discard_frame(&self, no: usize, id: PageId) {
+        let page: PageX<'_> = Guard::lock(self, no);
+        let frame = page.frame();
+        if !frame.holds(id) {
+            return;
+        }
+        if frame.is_writing() {
+            drop(page);
+            self.wait_written(frame);
+            return;
+        }
+        frame.set_clean();
+        self.detach(frame);
+        drop(page);
+        self.free.push(no);
+    }
+
+    /// Frames in the pool.
+    pub(crate) fn frame_count(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Frames that hold no page.
+    pub(crate) fn free_count(&self) -> usize {
+        self.free.count()
+    }
+
+    /// Dirty frames (counted now).
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.frames[..self.free.used_once()].iter().filter(|frame| frame.is_dirty()).count()
+    }
+
+    /// Fixes so far, approximately.
+    pub(crate) fn fix_count(&self) -> u64 {
+        let now: u64 = self.frames[..self.free.used_once()]
+            .iter()
+            .map(|frame| u64::from(frame.fixes.load(Relaxed)))
+            .sum();
+        now + self.counters.fixes.load(Relaxed)
+    }
+
+    /// Page size in bytes.
+    pub(crate) fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    /// Whether the page is resident (a hint).
+    pub(crate) fn is_resident(&self, id: PageId) -> bool {
+        self.table.find_latched(&self.frames, id).is_some()
     }
 }

@@ -1,0 +1,160 @@
+//! The files of the spaces.
+//!
+//! Invariants
+//! 1. A page below [`SpaceFile::pages`] exists on the device: the length is durable before anybody is told of it.
+//! 2. One handle per file for the life of the pager.
+//!
+//! What it does not know: what pages contain, which are in use.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use varve_device::{BlockFile, Directory, Durability, OpenHow, Purpose, Space, WriteOp};
+
+use crate::error::{PagerError, Result};
+use crate::ids::{PageId, SpaceId};
+use crate::level::Image;
+
+/// The file of one space.
+pub(crate) struct SpaceFile {
+    space: SpaceId,
+    file: Arc<dyn BlockFile>,
+    page_size: usize,
+    pages: AtomicU32,
+}
+
+/// Name of a space's file.
+pub(crate) fn file_name(space: SpaceId) -> String {
+    format!("{}.varve", space.name())
+}
+
+fn device_space(space: SpaceId) -> (Space, Purpose) {
+    match space {
+        SpaceId::ROLLBACK => (Space::Rollback, Purpose::UndoPage),
+        SpaceId::TEMPORARY => (Space::Temporary, Purpose::Temporary),
+        _ => (Space::Data, Purpose::DataPage),
+    }
+}
+
+impl SpaceFile {
+    /// Opens the space's file, or makes an empty one.
+    pub(crate) fn open(
+        space: SpaceId,
+        directory: &dyn Directory,
+        page_size: usize,
+        create: bool,
+    ) -> Result<SpaceFile> {
+        let (kind, _) = device_space(space);
+        let how = if create { OpenHow::or_create(kind) } else { OpenHow::existing(kind) };
+        let file = directory.open(&file_name(space), how)?;
+        if create {
+            file.set_len(0)?;
+            file.flush()?;
+        }
+        let pages = u32::try_from(file.len_bytes()? / page_size as u64).map_err(|_| PagerError::Corrupt {
+            what: format!("the file of the {} space is longer than 2^32 pages", space.name()),
+        })?;
+        Ok(SpaceFile { space, file, page_size, pages: AtomicU32::new(pages) })
+    }
+
+    pub(crate) fn file(&self) -> &dyn BlockFile {
+        &*self.file
+    }
+
+    pub(crate) fn purpose(&self) -> Purpose {
+        device_space(self.space).1
+    }
+
+    /// Length in pages.
+    pub(crate) fn pages(&self) -> u32 {
+        self.pages.load(Ordering::Acquire)
+    }
+
+    /// Byte offset of a page that exists.
+    pub(crate) fn offset(&self, id: PageId) -> Result<u64> {
+        let pages = self.pages();
+        if id.no().0 < pages {
+            return Ok(u64::from(id.no().0) * self.page_size as u64);
+        }
+        Err(PagerError::NoSuchPage { id, pages })
+    }
+
+    /// Changes the length, durably.
+    pub(crate) fn resize(&self, pages: u32) -> Result<()> {
+        if pages < self.pages() {
+            self.pages.store(pages, Ordering::Release);
+        }
+        self.file.set_len(u64::from(pages) * self.page_size as u64)?;
+        self.file.flush()?;
+        self.pages.store(pages, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes a sealed page of a place that nobody refers to yet, durably.
+    pub(crate) fn write_unlogged(&self, image: &Image) -> Result<()> {
+        let offset = u64::from(image.id().no().0) * self.page_size as u64;
+        self.file.write_at(offset, image.bytes(), self.purpose(), Durability::Later)?;
+        self.file.flush()?;
+        self.pages.fetch_max(image.id().no().0 + 1, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+/// The files of all spaces.
+pub(crate) struct SpaceFiles {
+    files: Vec<SpaceFile>,
+}
+
+impl SpaceFiles {
+    pub(crate) fn new(files: Vec<SpaceFile>) -> SpaceFiles {
+        SpaceFiles { files }
+    }
+
+    /// The file of a space.
+    pub(crate) fn space(&self, space: SpaceId) -> Option<&SpaceFile> {
+        self.files.iter().find(|file| file.space == space)
+    }
+
+    /// The file that has the page.
+    pub(crate) fn of(&self, id: PageId) -> Result<&SpaceFile> {
+        self.space(id.space()).ok_or(PagerError::NoSuchPage { id, pages: 0 })
+    }
+
+    /// Writes pages in place, all together per file.
+    pub(crate) fn write(&self, images: &[&Image]) -> Result<()> {
+        for group in images.chunk_by(|a, b| a.id().space() == b.id().space()) {
+            let file = self.of(group[0].id())?;
+            let mut ops = Vec::with_capacity(group.len());
+            for image in group {
+                let offset = file.offset(image.id())?;
+                let (why, durability) = (file.purpose(), Durability::Later);
+                ops.push(WriteOp { offset, buf: image.bytes(), why, durability });
+            }
+            file.file.write_batch(&ops)?;
+        }
+        Ok(())
+    }
+
+    /// Writes one page in place, durably.
+    pub(crate) fn write_now(&self, image: &Image) -> Result<()> {
+        let file = self.of(image.id())?;
+        file.file.write_at(file.offset(image.id())?, image.bytes(), file.purpose(), Durability::Now)?;
+        Ok(())
+    }
+
+    /// Flushes the files that hold these pages.
+    pub(crate) fn flush(&self, images: &[&Image]) -> Result<()> {
+        for file in &self.files {
+            if images.iter().any(|image| image.id().space() == file.space) {
+                file.file.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes all files but the temporary one.
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        let mut durable = self.files.iter().filter(|file| file.space.is_logged());
+        durable.try_for_each(|file| Ok(file.file.flush()?))
+    }
+}

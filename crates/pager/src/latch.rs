@@ -1,0 +1,130 @@
+//! The latch of a frame: shared, shared-exclusive (upgradable) and exclusive, parking.
+//!
+//! Invariants
+//! 1. Only guards (`pool/guard.rs`) and the pool unlock, and each unlocks what it locked, once.
+//! 2. A thread that holds a latch never asks for the same latch again (a waiting writer would block it).
+//!
+//! What it does not know: what it protects.
+
+use parking_lot::RawRwLock;
+use parking_lot::lock_api::{
+    RawRwLock as _, RawRwLockDowngrade as _, RawRwLockUpgrade as _, RawRwLockUpgradeDowngrade as _,
+};
+
+/// Latch of one frame.
+pub(crate) struct Latch(RawRwLock);
+
+impl Latch {
+    pub(crate) const fn new() -> Latch {
+        Latch(RawRwLock::INIT)
+    }
+
+    /// Whether nobody holds it at this moment (a hint).
+    pub(crate) fn is_free(&self) -> bool {
+        !self.0.is_locked()
+    }
+}
+
+/// A way to hold a latch.
+pub trait Mode: sealed::Mode {}
+impl<M: sealed::Mode> Mode for M {}
+
+/// Readers only.
+pub struct Shared;
+/// One holder that may become exclusive; readers go on.
+pub struct SharedExclusive;
+/// Alone.
+pub struct Exclusive;
+
+pub(crate) mod sealed {
+    use super::Latch;
+
+    /// How a mode locks and unlocks.
+    pub trait Mode {
+        /// Whether the holder is alone.
+        const ALONE: bool;
+        /// Waits for the latch.
+        fn lock(latch: &Latch);
+        /// Takes the latch if that needs no waiting.
+        fn try_lock(latch: &Latch) -> bool;
+        /// Turns the exclusive latch into this mode.
+        ///
+        /// # Safety
+        /// The caller holds the latch exclusively.
+        unsafe fn downgrade(latch: &Latch);
+        /// Releases.
+        ///
+        /// # Safety
+        /// The caller holds the latch in this mode.
+        unsafe fn unlock(latch: &Latch);
+    }
+}
+
+impl sealed::Mode for Shared {
+    const ALONE: bool = false;
+    #[inline]
+    fn lock(latch: &Latch) {
+        latch.0.lock_shared();
+    }
+    #[inline]
+    fn try_lock(latch: &Latch) -> bool {
+        latch.0.try_lock_shared()
+    }
+    unsafe fn downgrade(latch: &Latch) {
+        // SAFETY: the caller holds it exclusively.
+        unsafe { latch.0.downgrade() }
+    }
+    #[inline]
+    unsafe fn unlock(latch: &Latch) {
+        // SAFETY: the caller holds it shared.
+        unsafe { latch.0.unlock_shared() }
+    }
+}
+
+impl sealed::Mode for SharedExclusive {
+    const ALONE: bool = false;
+    #[inline]
+    fn lock(latch: &Latch) {
+        latch.0.lock_upgradable();
+    }
+    fn try_lock(latch: &Latch) -> bool {
+        latch.0.try_lock_upgradable()
+    }
+    unsafe fn downgrade(latch: &Latch) {
+        // SAFETY: the caller holds it exclusively.
+        unsafe { latch.0.downgrade_to_upgradable() }
+    }
+    #[inline]
+    unsafe fn unlock(latch: &Latch) {
+        // SAFETY: the caller holds it upgradable.
+        unsafe { latch.0.unlock_upgradable() }
+    }
+}
+
+impl sealed::Mode for Exclusive {
+    const ALONE: bool = true;
+    #[inline]
+    fn lock(latch: &Latch) {
+        latch.0.lock_exclusive();
+    }
+    fn try_lock(latch: &Latch) -> bool {
+        latch.0.try_lock_exclusive()
+    }
+    unsafe fn downgrade(_latch: &Latch) {}
+    #[inline]
+    unsafe fn unlock(latch: &Latch) {
+        // SAFETY: the caller holds it exclusively.
+        unsafe { latch.0.unlock_exclusive() }
+    }
+}
+
+impl SharedExclusive {
+    /// Waits for the readers to leave.
+    ///
+    /// # Safety
+    /// The caller holds the latch in this mode; afterwards it holds it exclusively.
+    pub(crate) unsafe fn upgrade(latch: &Latch) {
+        // SAFETY: the caller holds it upgradable.
+        unsafe { latch.0.upgrade() }
+    }
+}

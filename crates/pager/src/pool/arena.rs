@@ -1,0 +1,73 @@
+//! The memory of the frames: one anonymous mapping, in huge pages where the kernel gives them.
+//!
+//! Invariants
+//! 1. The mapping lives as long as the arena; frame `n` is bytes `n * page_size ..` of it.
+//! 2. Nothing is touched before a frame is first used, so an idle pool costs no memory.
+//! 3. Bytes of a frame are read or written only under the frame's latch (the callers' duty).
+//!
+//! What it does not know: which page is in a frame.
+
+use std::ptr::NonNull;
+
+use crate::error::{PagerError, Result};
+
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Zeroed memory for `frames` pages.
+pub(crate) struct Arena {
+    mapping: NonNull<u8>,
+    mapping_bytes: usize,
+    first: NonNull<u8>,
+    page_size: usize,
+    frames: usize,
+}
+
+// SAFETY: the arena only hands out raw slices; who may touch them is settled by the frames' latches.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub(crate) fn new(frames: usize, page_size: usize) -> Result<Arena> {
+        let bytes = frames * page_size;
+        let mapping_bytes = bytes + HUGE_PAGE_BYTES;
+        let mapping = map(mapping_bytes)?;
+        let skip = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        // SAFETY: `skip` < HUGE_PAGE_BYTES, so the result lies within the mapping with `bytes` bytes behind it.
+        let first = unsafe { mapping.add(skip) };
+        if bytes >= 4 * HUGE_PAGE_BYTES {
+            // SAFETY: advice about our own mapping; a refusal only means ordinary pages.
+            unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        }
+        Ok(Arena { mapping, mapping_bytes, first, page_size, frames })
+    }
+
+    /// The bytes of a frame; to be used under its latch only.
+    #[inline]
+    pub(crate) fn frame(&self, no: usize) -> NonNull<[u8]> {
+        assert!(no < self.frames);
+        // SAFETY: `no` < `frames`, so the frame lies within the mapping.
+        NonNull::slice_from_raw_parts(unsafe { self.first.add(no * self.page_size) }, self.page_size)
+    }
+}
+
+fn map(bytes: usize) -> Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a fresh anonymous mapping aliases nothing.
+    let raw = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    let failed = raw == libc::MAP_FAILED;
+    NonNull::new(raw.cast()).filter(|_| !failed).ok_or_else(|| PagerError::Incompatible {
+        what: format!(
+            "the kernel gives no {bytes} bytes for the buffer pool ({}): make the pool smaller",
+            std::io::Error::last_os_error()
+        ),
+    })
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`, unmapped once; no frame can be in use any more.
+        unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
+    }
+}

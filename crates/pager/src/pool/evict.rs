@@ -1,0 +1,208 @@
+//! Replacement: which pages leave, and how their frames become free.
+//!
+//! Invariants
+//! 1. Only a clean page whose frame is latched exclusively (tried, not waited for) leaves.
+//! 2. Frames are freed in batches of up to [`BATCH`], by page writers ahead of need and by any thread that finds the
+//!    free list empty.
+//! 3. A scan recycles its own frames: pages it loaded leave before any page that somebody else used.
+//!
+//! What it does not know: how pages are written.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Pool;
+use super::frame::{Frame, HEAT_COLD, HEAT_HOT};
+use super::guard::{Guard, PageX};
+use crate::config::Replacement;
+use crate::error::{PagerError, Result};
+use crate::level::Image;
+
+/// Frames freed at once.
+pub(super) const BATCH: usize = 64;
+/// Most frames considered for one batch.
+const LOOKED_AT_MAX: usize = 4 * BATCH;
+/// Cold pages that a scan may keep while others need frames.
+const COLD_KEEP: usize = 2 * BATCH;
+/// Tries of a thread that finds no frame, before it gives up.
+const TRIES: usize = 10_000;
+
+/// What the last look for victims found.
+#[derive(Default)]
+pub(super) struct Victims {
+    /// Frames freed.
+    pub(super) freed: usize,
+    /// Dirty frames that would have left.
+    pub(super) dirty: Vec<u32>,
+}
+
+/// State of the replacement policy.
+pub(super) struct Replacer {
+    how: Replacement,
+    hand: usize,
+    /// Frames loaded by scans, oldest first.
+    cold: VecDeque<u32>,
+}
+
+impl Replacer {
+    pub(super) fn new(how: Replacement) -> Replacer {
+        Replacer { how, hand: 0, cold: VecDeque::new() }
+    }
+
+    fn next(&mut self, used: usize) -> usize {
+        let no = self.hand % used;
+        self.hand = no + 1;
+        no
+    }
+
+    /// The oldest frame that a scan loaded and nobody else used since.
+    fn pop_cold(&mut self, frames: &[Frame]) -> Option<usize> {
+        while self.cold.len() > COLD_KEEP.min(frames.len() / 8) {
+            let no = self.cold.pop_front()? as usize;
+            if frames[no].heat() == HEAT_COLD {
+                return Some(no);
+            }
+        }
+        None
+    }
+
+    /// Frames to try, in order: up to [`BATCH`] clean ones and the dirty ones met on the way.
+    fn candidates(&mut self, frames: &[Frame], used: usize) -> Vec<usize> {
+        let mut found: Vec<usize> = (0..BATCH).map_while(|_| self.pop_cold(frames)).collect();
+        match self.how {
+            Replacement::Clock => self.sweep(frames, used, &mut found),
+            Replacement::Lru2 => self.sample(frames, used, &mut found),
+        }
+        found
+    }
+
+    /// Second chance: what was used since the hand came by last stays for another round.
+    fn sweep(&mut self, frames: &[Frame], used: usize, found: &mut Vec<usize>) {
+        let mut clean = found.iter().filter(|no| !frames[**no].is_dirty()).count();
+        for _ in 0..2 * used {
+            if clean >= BATCH || found.len() >= LOOKED_AT_MAX {
+                return;
+            }
+            let no = self.next(used);
+            match frames[no].heat() {
+                HEAT_HOT => frames[no].cool(),
+                _ if frames[no].looks_evictable() => {
+                    clean += usize::from(!frames[no].is_dirty());
+                    found.push(no);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// LRU-2 by sampling: of the next frames, those whose last but one access is longest ago.
+    fn sample(&mut self, frames: &[Frame], used: usize, found: &mut Vec<usize>) {
+        let mut sample: Vec<usize> = (0..LOOKED_AT_MAX.min(used))
+            .map(|_| self.next(used))
+            .filter(|no| frames[*no].looks_evictable())
+            .collect();
+        sample.sort_by_cached_key(|no| frames[*no].age());
+        found.extend(sample.into_iter().take(BATCH.saturating_sub(found.len())));
+    }
+}
+
+impl Pool {
+    /// A frame that belongs to the caller and is not in the table.
+    pub(super) fn take_frame(&self) -> Result<usize> {
+        for attempt in 0..TRIES {
+            if let Some(no) = self.pop_free() {
+                return Ok(no);
+            }
+            let victims = self.free_batch();
+            if !victims.dirty.is_empty() {
+                self.writers.ring();
+            }
+            if victims.freed > 0 {
+                continue;
+            }
+            if !self.write_one_inline(&victims.dirty)? && attempt > 10 {
+                std::thread::yield_now();
+            }
+        }
+        Err(PagerError::PoolExhausted { frames: self.frames.len() })
+    }
+
+    /// As `take_frame`, if it can be had without a write.
+    pub(super) fn take_clean_frame(&self) -> Option<usize> {
+        self.pop_free().or_else(|| {
+            self.free_batch();
+            self.free.pop()
+        })
+    }
+
+    fn pop_free(&self) -> Option<usize> {
+        let no = self.free.pop()?;
+        if self.free.count() < self.low_water() {
+            self.writers.ring();
+        }
+        Some(no)
+    }
+
+    /// Frees up to a batch of clean frames, unless another thread just did.
+    pub(super) fn free_batch(&self) -> Victims {
+        let mut replacer = self.replacer.lock();
+        let mut victims = Victims::default();
+        let ready = self.free.count();
+        if ready > 0 {
+            victims.freed = ready;
+            return victims;
+        }
+        self.evict_from(&mut replacer, &mut victims);
+        victims
+    }
+
+    /// Frees up to a batch of clean frames, however many are free.
+    pub(super) fn free_more(&self) -> Victims {
+        let mut victims = Victims::default();
+        self.evict_from(&mut self.replacer.lock(), &mut victims);
+        victims
+    }
+
+    fn evict_from(&self, replacer: &mut Replacer, victims: &mut Victims) {
+        let used = self.free.used_once();
+        if used == 0 {
+            return;
+        }
+        self.tick.fetch_add(1, Relaxed);
+        let mut freed: Vec<u32> = Vec::with_capacity(BATCH);
+        for no in replacer.candidates(&self.frames, used) {
+            if self.frames[no].is_dirty() {
+                victims.dirty.push(no as u32);
+            } else if self.evict(no) {
+                freed.push(no as u32);
+            }
+        }
+        self.counters.evictions.fetch_add(freed.len() as u64, Relaxed);
+        victims.freed += freed.len();
+        self.free.push_all(&freed);
+    }
+
+    /// Takes the page out of frame `no` if it is clean and nobody holds it; the caller gets the frame.
+    pub(super) fn evict(&self, no: usize) -> bool {
+        let Some(page): Option<PageX<'_>> = Guard::try_lock(self, no) else { return false };
+        let frame = page.frame();
+        let Some(id) = frame.page() else { return false };
+        if !frame.is_evictable() {
+            return false;
+        }
+        let access = frame.access();
+        self.level.offer(id, access, &mut || Image::of(id, &page, access));
+        self.detach(frame);
+        true
+    }
+
+    /// A page loaded by a scan goes to the cold end.
+    pub(super) fn queue_cold(&self, no: usize) {
+        self.replacer.lock().cold.push_back(no as u32);
+    }
+
+    /// Free frames below which page writers start.
+    pub(super) fn low_water(&self) -> usize {
+        (self.frames.len() / 32).min(4 * BATCH)
+    }
+}

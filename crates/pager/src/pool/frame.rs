@@ -1,0 +1,166 @@
+//! A frame's descriptor: latch, identity, state.
+//!
+//! Invariants
+//! 1. `page` changes only under the exclusive latch. Who got the frame number from the table latches first and
+//!    then checks `page`; that is what makes unlatched look-ups and eviction safe.
+//! 2. `dirty` is set under the exclusive latch (or while `writing`, when a write failed) and cleared under the shared
+//!    latch by the one who set `writing`.
+//! 3. One write of a frame is in flight at a time: `writing` is taken by compare-and-swap and given back when the put
+//!    has returned. A frame that is dirty or writing is never evicted.
+//! 4. `pins` is raised under a latch and lowered without one; a pinned frame is never evicted.
+//! 5. `fresh` marks a page that was created and not logged yet; releasing it in that state drops it.
+//!
+//! What it does not know: the bytes of its page.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+
+use crate::ids::{Access, PageId};
+use crate::latch::Latch;
+
+/// Loaded by a scan and not wanted by anybody else since.
+pub(crate) const HEAT_COLD: u8 = 0;
+/// Not used since the clock's hand came by (or since it was loaded).
+pub(crate) const HEAT_WARM: u8 = 1;
+/// Used since the clock's hand came by.
+pub(crate) const HEAT_HOT: u8 = 2;
+
+/// Descriptor of a frame, one cache line.
+#[repr(align(64))]
+pub(crate) struct Frame {
+    pub(crate) latch: Latch,
+    page: AtomicU64,
+    /// Link of the table's chain: frame number + 1, 0 = end.
+    pub(crate) next: AtomicU32,
+    pub(crate) fixes: AtomicU32,
+    /// Holders that need the page to stay without latching it.
+    pub(crate) pins: AtomicU32,
+    /// Ticks of the last and the last but one access (LRU-2).
+    last: AtomicU32,
+    before: AtomicU32,
+    dirty: AtomicBool,
+    writing: AtomicBool,
+    pub(crate) fresh: AtomicBool,
+    heat: AtomicU8,
+}
+
+const _: () = assert!(size_of::<Frame>() == 64);
+
+impl Frame {
+    pub(crate) fn new() -> Frame {
+        Frame {
+            latch: Latch::new(),
+            page: AtomicU64::new(0),
+            next: AtomicU32::new(0),
+            fixes: AtomicU32::new(0),
+            pins: AtomicU32::new(0),
+            last: AtomicU32::new(0),
+            before: AtomicU32::new(0),
+            dirty: AtomicBool::new(false),
+            writing: AtomicBool::new(false),
+            fresh: AtomicBool::new(false),
+            heat: AtomicU8::new(HEAT_WARM),
+        }
+    }
+
+    /// The page in the frame; stable under its latch, a hint without.
+    pub(crate) fn page(&self) -> Option<PageId> {
+        PageId::from_u64(self.page.load(Acquire))
+    }
+
+    /// Whether the frame holds `id`.
+    #[inline]
+    pub(crate) fn holds(&self, id: PageId) -> bool {
+        self.page.load(Acquire) == id.to_u64()
+    }
+
+    /// Gives the frame a page, under the exclusive latch.
+    pub(crate) fn take_page(&self, id: PageId, access: Access, tick: u32) {
+        let heat = if access == Access::Sequential { HEAT_COLD } else { HEAT_WARM };
+        self.heat.store(heat, Relaxed);
+        self.last.store(tick, Relaxed);
+        self.before.store(0, Relaxed);
+        self.page.store(id.to_u64(), Release);
+    }
+
+    /// Takes the page away, under the exclusive latch. The page was clean.
+    pub(crate) fn drop_page(&self) {
+        assert!(!self.is_dirty() && !self.is_writing(), "a changed page leaves the pool");
+        self.fresh.store(false, Relaxed);
+        self.page.store(0, Release);
+    }
+
+    /// Notes an access, under any latch.
+    #[inline]
+    pub(crate) fn touch(&self, access: Access, tick: u32) {
+        self.fixes.store(self.fixes.load(Relaxed).wrapping_add(1), Relaxed);
+        if access == Access::Sequential {
+            return;
+        }
+        if self.heat.load(Relaxed) != HEAT_HOT {
+            self.heat.store(HEAT_HOT, Relaxed);
+        }
+        let last = self.last.load(Relaxed);
+        if last != tick {
+            self.before.store(last, Relaxed);
+            self.last.store(tick, Relaxed);
+        }
+    }
+
+    pub(crate) fn heat(&self) -> u8 {
+        self.heat.load(Relaxed)
+    }
+
+    /// The clock's hand comes by.
+    pub(crate) fn cool(&self) {
+        self.heat.store(HEAT_WARM, Relaxed);
+    }
+
+    /// How the page was used last.
+    pub(crate) fn access(&self) -> Access {
+        if self.heat() == HEAT_COLD { Access::Sequential } else { Access::Random }
+    }
+
+    /// LRU-2's order: smallest leaves first.
+    pub(crate) fn age(&self) -> (u32, u32) {
+        (self.before.load(Relaxed), self.last.load(Relaxed))
+    }
+
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty.load(Relaxed)
+    }
+
+    /// Marks the page changed; whether it was clean.
+    pub(crate) fn set_dirty(&self) -> bool {
+        !self.dirty.swap(true, Relaxed)
+    }
+
+    pub(crate) fn set_clean(&self) {
+        self.dirty.store(false, Relaxed);
+    }
+
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writing.load(Acquire)
+    }
+
+    /// Becomes the one who writes the page; `false` if somebody else does.
+    pub(crate) fn begin_write(&self) -> bool {
+        !self.writing.swap(true, Acquire)
+    }
+
+    pub(crate) fn end_write(&self) {
+        self.writing.store(false, Release);
+    }
+
+    /// Whether the page may leave, under the exclusive latch. `writing` is read before `dirty`: a failed write sets
+    /// `dirty` before it ends.
+    pub(crate) fn is_evictable(&self) -> bool {
+        !self.is_writing() && !self.is_dirty() && self.pins.load(Acquire) == 0
+    }
+
+    /// Whether an evictor should try it (a hint; checked again under the exclusive latch).
+    pub(crate) fn looks_evictable(&self) -> bool {
+        let is_used = self.is_writing() || self.pins.load(Relaxed) > 0;
+        !is_used && self.latch.is_free() && self.page.load(Relaxed) != 0
+    }
+}

@@ -1,0 +1,69 @@
+//! Frames that hold no page.
+//!
+//! Invariants
+//! 1. A frame is in the list at most once and belongs to whoever popped it.
+//! 2. Frames never used are handed out last come first served by number, so memory is touched in order and only if needed.
+//!
+//! What it does not know: how frames become free.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+/// The free list.
+pub(crate) struct FreeList {
+    frames: usize,
+    unused: AtomicUsize,
+    returned: Mutex<Vec<u32>>,
+    returned_count: AtomicUsize,
+}
+
+impl FreeList {
+    pub(crate) fn new(frames: usize) -> FreeList {
+        FreeList {
+            frames,
+            unused: AtomicUsize::new(0),
+            returned: Mutex::new(Vec::new()),
+            returned_count: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn pop(&self) -> Option<usize> {
+        self.pop_returned().or_else(|| self.pop_unused())
+    }
+
+    fn pop_returned(&self) -> Option<usize> {
+        if self.returned_count.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut list = self.returned.lock();
+        let no = list.pop();
+        self.returned_count.store(list.len(), Relaxed);
+        no.map(|no| no as usize)
+    }
+
+    fn pop_unused(&self) -> Option<usize> {
+        let step = |next: usize| (next < self.frames).then_some(next + 1);
+        self.unused.fetch_update(Relaxed, Relaxed, step).ok()
+    }
+
+    pub(crate) fn push(&self, no: usize) {
+        self.push_all(&[no as u32]);
+    }
+
+    pub(crate) fn push_all(&self, numbers: &[u32]) {
+        let mut list = self.returned.lock();
+        list.extend_from_slice(numbers);
+        self.returned_count.store(list.len(), Relaxed);
+    }
+
+    /// Free frames at this moment.
+    pub(crate) fn count(&self) -> usize {
+        self.returned_count.load(Relaxed) + self.frames - self.used_once()
+    }
+
+    /// Frames that ever held a page: numbers below this.
+    pub(crate) fn used_once(&self) -> usize {
+        self.unused.load(Relaxed)
+    }
+}

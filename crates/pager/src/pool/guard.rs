@@ -1,0 +1,168 @@
+//! Guards: the only way to a page's bytes.
+//!
+//! Invariants
+//! 1. A guard holds its frame's latch in its mode from making to drop, so the frame keeps its page.
+//! 2. Bytes are lent only by a guard: shared by any, mutable by the exclusive one, and only inside the crate (or for
+//!    pages of the temporary space), because a logged page changes only in a mini-transaction.
+//! 3. Guards stay on their thread.
+//!
+//! What it does not know: how the page got into the frame.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use super::Pool;
+use super::frame::Frame;
+use crate::ids::PageId;
+use crate::latch::{Exclusive, Mode, Shared, SharedExclusive, sealed};
+use crate::log::Appended;
+use crate::lsn::Lsn;
+use crate::page;
+
+/// A latched page; dereferences to the bytes of the whole page.
+pub struct Guard<'p, M: Mode> {
+    pool: &'p Pool,
+    frame: &'p Frame,
+    bytes: NonNull<[u8]>,
+    mode: PhantomData<(M, *const ())>,
+}
+
+/// A page under its shared latch.
+pub type PageS<'p> = Guard<'p, Shared>;
+/// A page under its shared-exclusive latch: readers go on, other SX and X holders wait.
+pub type PageSx<'p> = Guard<'p, SharedExclusive>;
+/// A page under its exclusive latch.
+pub type PageX<'p> = Guard<'p, Exclusive>;
+
+impl<'p, M: Mode> Guard<'p, M> {
+    /// Waits for the latch of a frame, whatever page it holds.
+    #[inline]
+    pub(super) fn lock(pool: &'p Pool, no: usize) -> Guard<'p, M> {
+        let frame = &pool.frames[no];
+        <M as sealed::Mode>::lock(&frame.latch);
+        Guard { pool, frame, bytes: pool.arena.frame(no), mode: PhantomData }
+    }
+
+    /// Takes the latch of a frame if that needs no waiting.
+    pub(super) fn try_lock(pool: &'p Pool, no: usize) -> Option<Guard<'p, M>> {
+        let frame = &pool.frames[no];
+        let taken = <M as sealed::Mode>::try_lock(&frame.latch);
+        taken.then(|| Guard { pool, frame, bytes: pool.arena.frame(no), mode: PhantomData })
+    }
+
+    /// The latched frame.
+    #[inline]
+    pub(super) fn frame(&self) -> &'p Frame {
+        self.frame
+    }
+
+    /// Which page.
+    pub fn id(&self) -> PageId {
+        self.frame.page().expect("a guarded frame holds a page")
+    }
+
+    /// The page LSN.
+    pub fn lsn(&self) -> Lsn {
+        page::page_lsn(self)
+    }
+}
+
+/// Keeps a page in its frame without a latch, so that it can be latched later without I/O.
+pub(crate) struct Pin<'p> {
+    pool: &'p Pool,
+    no: usize,
+}
+
+impl<'p> Pin<'p> {
+    /// Pins a latched page.
+    pub(super) fn new<M: Mode>(page: &Guard<'p, M>) -> Pin<'p> {
+        page.frame.pins.fetch_add(1, Relaxed);
+        Pin { pool: page.pool, no: page.pool.number_of(page.frame) }
+    }
+
+    /// Waits for the exclusive latch.
+    pub(crate) fn lock(&self) -> PageX<'p> {
+        Guard::lock(self.pool, self.no)
+    }
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        self.pool.frames[self.no].pins.fetch_sub(1, Release);
+    }
+}
+
+impl<M: Mode> Deref for Guard<'_, M> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the frame's bytes live as long as the pool, are initialised (mapped zeroed), and nobody writes them
+        // while this guard holds the latch (an exclusive guard writes through `&mut self` only).
+        unsafe { self.bytes.as_ref() }
+    }
+}
+
+impl<M: Mode> Drop for Guard<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        if M::ALONE && self.frame.fresh.load(Relaxed) {
+            self.pool.abandon(self.frame);
+        }
+        // SAFETY: this guard holds the latch in mode M and goes away now.
+        unsafe { <M as sealed::Mode>::unlock(&self.frame.latch) }
+    }
+}
+
+impl<'p> PageSx<'p> {
+    /// Waits for the readers to leave.
+    pub fn upgrade(self) -> PageX<'p> {
+        let guard = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the guard holds the latch upgradable; it is forgotten and the exclusive one takes over.
+        unsafe { SharedExclusive::upgrade(&guard.frame.latch) };
+        Guard { pool: guard.pool, frame: guard.frame, bytes: guard.bytes, mode: PhantomData }
+    }
+}
+
+impl<'p> PageX<'p> {
+    /// Goes on holding the page in another mode.
+    pub(super) fn into_mode<M: Mode>(self) -> Guard<'p, M> {
+        let guard = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the guard holds the latch exclusively; it is forgotten and the new one takes over.
+        unsafe { <M as sealed::Mode>::downgrade(&guard.frame.latch) };
+        Guard { pool: guard.pool, frame: guard.frame, bytes: guard.bytes, mode: PhantomData }
+    }
+
+    /// The bytes of the whole page.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the exclusive latch is held, and `&mut self` keeps other borrows of this guard out.
+        unsafe { self.bytes.as_mut() }
+    }
+
+    /// Tells the levels below that the page is about to change. Called before the change's record is appended.
+    pub(crate) fn announce(&self) {
+        self.pool.level.changed(self.id());
+    }
+
+    /// Inside the append section (or redo): the page now contains the changes of the mini-transaction `at`. Enters the page in the ledger if it was clean.
+    pub(crate) fn stamp(&mut self, at: &Appended) {
+        page::set_page_lsn(self.bytes_mut(), at.end);
+        self.frame.fresh.store(false, Relaxed);
+        if self.frame.set_dirty() {
+            self.pool.ledger.first_change(self.id(), at.block, at.start);
+        }
+    }
+
+    /// The bytes of a page of the temporary space, which is not logged; the page counts as changed.
+    ///
+    /// # Panics
+    /// For pages of other spaces.
+    pub fn temporary_mut(&mut self) -> &mut [u8] {
+        assert!(!self.id().space().is_logged(), "page {} changes only in a mini-transaction", self.id());
+        self.frame.fresh.store(false, Relaxed);
+        self.frame.set_dirty();
+        self.bytes_mut()
+    }
+}

@@ -1,0 +1,107 @@
+//! Misses and read-ahead.
+//!
+//! Invariants
+//! 1. A page being read is in the table with its frame exclusively latched; who wants it waits for that latch.
+//! 2. A failed read leaves no trace: the frame leaves the table before its latch is released, and waiters try themselves.
+//! 3. Read-ahead takes only frames that can be had without a write.
+//!
+//! What it does not know: where the bytes come from.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Pool;
+use super::guard::{Guard, PageX};
+use crate::error::Result;
+use crate::ids::{Access, PageId};
+use crate::level::{Run, Want};
+
+/// Most pages of one read-ahead call that are read together.
+const PREFETCH_MAX: usize = 64;
+
+impl Pool {
+    /// Enters the page with a frame that holds stale bytes and counts as fresh; `None` if somebody else entered the
+    /// page first.
+    pub(super) fn enter(&self, id: PageId, access: Access) -> Result<Option<PageX<'_>>> {
+        let no = self.take_frame()?;
+        Ok(self.enter_in(no, id, access))
+    }
+
+    fn enter_in(&self, no: usize, id: PageId, access: Access) -> Option<PageX<'_>> {
+        let page: PageX<'_> = Guard::lock(self, no);
+        let frame = page.frame();
+        frame.take_page(id, access, self.tick.load(Relaxed));
+        if self.table.insert(&self.frames, id, no) {
+            frame.fresh.store(true, Relaxed);
+            return Some(page);
+        }
+        frame.drop_page();
+        drop(page);
+        self.free.push(no);
+        None
+    }
+
+    /// Reads the page into a frame; `None` if somebody else entered the page first. On failure the guard of the fresh
+    /// frame takes the page out again.
+    pub(super) fn read_page(&self, id: PageId, access: Access) -> Result<Option<PageX<'_>>> {
+        let Some(mut page) = self.enter(id, access)? else { return Ok(None) };
+        let mut want = [Want::Page { frame: page.bytes_mut(), got: None }];
+        self.level.read(&mut [Run { first: id, want: &mut want }], access)?;
+        let taken = was_taken(&want[0]);
+        self.counters.misses.fetch_add(1, Relaxed);
+        self.settle(&page, taken, access);
+        Ok(Some(page))
+    }
+
+    /// After a successful read.
+    fn settle(&self, page: &PageX<'_>, taken: bool, access: Access) {
+        let frame = page.frame();
+        frame.fresh.store(false, Relaxed);
+        if taken {
+            frame.set_dirty();
+        }
+        if access == Access::Sequential {
+            self.queue_cold(self.number_of(frame));
+        }
+    }
+
+    /// Reads those of `ids` that are not resident, together. Errors show when the pages are fixed.
+    pub(crate) fn prefetch(&self, ids: &[PageId]) {
+        let mut wanted: Vec<PageId> = ids.iter().copied().filter(|id| !self.is_resident(*id)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted.chunks(PREFETCH_MAX).for_each(|chunk| self.prefetch_chunk(chunk));
+    }
+
+    fn prefetch_chunk(&self, ids: &[PageId]) {
+        let mut pages: Vec<PageX<'_>> = Vec::with_capacity(ids.len());
+        for id in ids {
+            let Some(no) = self.take_clean_frame() else { break };
+            pages.extend(self.enter_in(no, *id, Access::Sequential));
+        }
+        let entered: Vec<PageId> = pages.iter().map(Guard::id).collect();
+        let mut wants: Vec<Want<'_>> =
+            pages.iter_mut().map(|page| Want::Page { frame: page.bytes_mut(), got: None }).collect();
+        if self.level.read(&mut runs_of(&entered, &mut wants), Access::Sequential).is_err() {
+            return;
+        }
+        let taken: Vec<bool> = wants.iter().map(was_taken).collect();
+        self.counters.prefetched.fetch_add(entered.len() as u64, Relaxed);
+        pages.iter().zip(taken).for_each(|(page, taken)| self.settle(page, taken, Access::Sequential));
+    }
+}
+
+fn was_taken(want: &Want<'_>) -> bool {
+    matches!(want, Want::Page { got: Some(got), .. } if got.taken)
+}
+
+/// Splits sorted pages into runs of consecutive ones.
+fn runs_of<'r, 'a>(ids: &[PageId], wants: &'r mut [Want<'a>]) -> Vec<Run<'r, 'a>> {
+    let mut runs = Vec::new();
+    let mut rest = wants;
+    for group in ids.chunk_by(|a, b| a.plus(1) == *b) {
+        let (want, tail) = rest.split_at_mut(group.len());
+        runs.push(Run { first: group[0], want });
+        rest = tail;
+    }
+    runs
+}

@@ -1,0 +1,107 @@
+//! From page id to frame number: chains threaded through the frames, one latch per stripe of buckets.
+//!
+//! Invariants
+//! 1. A chain changes only under the latch of its stripe.
+//! 2. [`Table::find`] takes no latch. It may miss a page that is there (a chain changed under it) and may name a frame
+//!    that has another page by now: the caller latches the frame and checks, else asks [`Table::find_latched`].
+//! 3. Stripe latches are leaves: nothing is waited for under one.
+//!
+//! What it does not know: frame latches, states.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::frame::Frame;
+use crate::ids::PageId;
+
+const STRIPES_MAX: usize = 256;
+/// Longest walk of an unlatched look-up; a longer one has strayed into other chains.
+const WALK_MAX: usize = 32;
+
+#[repr(align(64))]
+struct Stripe(Mutex<()>);
+
+/// The hash table.
+pub(crate) struct Table {
+    heads: Box<[AtomicU32]>,
+    stripes: Box<[Stripe]>,
+    shift: u32,
+}
+
+impl Table {
+    pub(crate) fn new(frames: usize) -> Table {
+        let buckets = frames.next_power_of_two().max(2);
+        let stripes = buckets.min(STRIPES_MAX);
+        Table {
+            heads: (0..buckets).map(|_| AtomicU32::new(0)).collect(),
+            stripes: (0..stripes).map(|_| Stripe(Mutex::new(()))).collect(),
+            shift: 64 - buckets.trailing_zeros(),
+        }
+    }
+
+    #[inline]
+    fn bucket(&self, id: PageId) -> usize {
+        (id.to_u64().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
+    }
+
+    fn stripe(&self, bucket: usize) -> MutexGuard<'_, ()> {
+        self.stripes[bucket & (self.stripes.len() - 1)].0.lock()
+    }
+
+    /// The frame that probably holds the page.
+    #[inline]
+    pub(crate) fn find(&self, frames: &[Frame], id: PageId) -> Option<usize> {
+        self.walk(frames, id, WALK_MAX)
+    }
+
+    /// The frame that holds the page at this moment.
+    pub(crate) fn find_latched(&self, frames: &[Frame], id: PageId) -> Option<usize> {
+        let _stripe = self.stripe(self.bucket(id));
+        self.walk(frames, id, frames.len())
+    }
+
+    #[inline]
+    fn walk(&self, frames: &[Frame], id: PageId, steps: usize) -> Option<usize> {
+        let mut link = self.heads[self.bucket(id)].load(Acquire);
+        for _ in 0..steps {
+            let no = (link as usize).checked_sub(1)?;
+            let frame = frames.get(no)?;
+            if frame.holds(id) {
+                return Some(no);
+            }
+            link = frame.next.load(Acquire);
+        }
+        None
+    }
+
+    /// Enters frame `no`, which already says that it holds `id`; `false` if the page is there already.
+    pub(crate) fn insert(&self, frames: &[Frame], id: PageId, no: usize) -> bool {
+        let bucket = self.bucket(id);
+        let _stripe = self.stripe(bucket);
+        if self.walk(frames, id, frames.len()).is_some() {
+            return false;
+        }
+        frames[no].next.store(self.heads[bucket].load(Relaxed), Release);
+        self.heads[bucket].store(no as u32 + 1, Release);
+        true
+    }
+
+    /// Takes frame `no` out; it was entered under `id`.
+    pub(crate) fn remove(&self, frames: &[Frame], id: PageId, no: usize) {
+        let bucket = self.bucket(id);
+        let _stripe = self.stripe(bucket);
+        let target = no as u32 + 1;
+        let mut link = &self.heads[bucket];
+        loop {
+            let next = link.load(Relaxed);
+            assert!(next != 0, "page {id} is not in the table");
+            if next == target {
+                link.store(frames[no].next.load(Relaxed), Release);
+                return;
+            }
+            link = &frames[next as usize - 1].next;
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Doublewrite: every page goes to a fixed file first, then to its place (Kang 2016, section 2.1).
+//!
+//! File `doublewrite.varve` (little endian), in units of a page:
+//!
+//! | unit | what |
+//! |---|---|
+//! | 0 | header: 0 magic "VARVEDBW" ; 8 version u32 ; 12 page size u32 ; 16 batch slots u32 ; 20 single slots u32 ; 24 crc32c u32 of bytes 0..24 |
+//! | 1 .. | batch slots, then single slots; each holds one sealed page |
+//!
+//! Invariants
+//! 1. A slot is overwritten only after the page it held is in place and flushed.
+//! 2. Batch: all slots in one write, flush, all places, flush. Single: slot durably, place durably.
+//! 3. Repair uses a slot only for a page that is damaged at home and only if the slot's LSN is beyond the start of redo.
+//!    A page whose write was in flight had a recovery LSN in the ledger, so its image is newer than the checkpoint; and
+//!    from any image newer than the checkpoint redo makes the newest page. An older slot proves nothing and is left.
+//!
+//! What it does not know: the log.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use parking_lot::{Condvar, Mutex};
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space};
+
+use super::Protection;
+use crate::error::{PagerError, Result};
+use crate::files::SpaceFiles;
+use crate::ids::{Access, PageId, SpaceId};
+use crate::level::{Cause, Image};
+use crate::lsn::Lsn;
+use crate::page;
+
+const FILE_NAME: &str = "doublewrite.varve";
+const MAGIC: &[u8; 8] = b"VARVEDBW";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 28;
+
+/// Sizes of a doublewrite file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) page_size: u32,
+    pub(super) batch_slots: u32,
+    pub(super) single_slots: u32,
+}
+
+impl Layout {
+    fn slots(self) -> u32 {
+        self.batch_slots + self.single_slots
+    }
+
+    fn offset(self, slot: u32) -> u64 {
+        u64::from(slot + 1) * u64::from(self.page_size)
+    }
+
+    fn len_bytes(self) -> u64 {
+        self.offset(self.slots())
+    }
+
+    fn encode(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        for (at, field) in [VERSION, self.page_size, self.batch_slots, self.single_slots].iter().enumerate() {
+            bytes[8 + 4 * at..12 + 4 * at].copy_from_slice(&field.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(&bytes[..24]);
+        bytes[24..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Layout> {
+        let field = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+        let is_whole = bytes.get(..8)? == MAGIC && field(24)? == crc32c::crc32c(bytes.get(..24)?);
+        let layout = Layout { page_size: field(12)?, batch_slots: field(16)?, single_slots: field(20)? };
+        (is_whole && field(8)? == VERSION).then_some(layout)
+    }
+}
+
+/// The doublewrite area.
+pub(super) struct Doublewrite {
+    file: Arc<dyn BlockFile>,
+    layout: Layout,
+    stored: Layout,
+    files: Arc<SpaceFiles>,
+    /// Staging of a batch; its lock is also the right to use the batch slots.
+    batch: Mutex<Option<AlignedBuf>>,
+    singles: Mutex<Vec<u32>>,
+    single_freed: Condvar,
+    /// A write failed: slots may hold the only whole copies, so none is used again.
+    is_broken: AtomicBool,
+    batches: AtomicU64,
+    single_writes: AtomicU64,
+}
+
+impl Doublewrite {
+    pub(super) fn open(
+        directory: &dyn Directory,
+        layout: Layout,
+        files: Arc<SpaceFiles>,
+        is_new: bool,
+    ) -> Result<Doublewrite> {
+        let exists = !is_new && directory.exists(FILE_NAME)?;
+        let file = directory.open(FILE_NAME, OpenHow::or_create(Space::Data))?;
+        let stored = if exists { read_layout(&*file, layout.page_size)? } else { None };
+        let area = Doublewrite {
+            file,
+            layout,
+            stored: stored.unwrap_or(Layout { batch_slots: 0, single_slots: 0, ..layout }),
+            files,
+            batch: Mutex::new(None),
+            singles: Mutex::new((layout.batch_slots..layout.slots()).collect()),
+            single_freed: Condvar::new(),
+            is_broken: AtomicBool::new(false),
+            batches: AtomicU64::new(0),
+            single_writes: AtomicU64::new(0),
+        };
+        if !exists {
+            area.make()?;
+            directory.sync()?;
+        }
+        Ok(area)
+    }
+
+    /// Makes empty slots and the header of the configured layout.
+    fn make(&self) -> Result<()> {
+        self.file.set_len(0)?;
+        self.file.set_len(self.layout.len_bytes())?;
+        let mut header = AlignedBuf::new(self.layout.page_size as usize);
+        header[..HEADER_BYTES].copy_from_slice(&self.layout.encode());
+        self.file.write_at(0, &header, Purpose::Doublewrite, Durability::Later)?;
+        Ok(self.file.flush()?)
+    }
+
+    fn write_batch(&self, images: &[&Image]) -> Result<()> {
+        let mut staging = self.batch.lock();
+        self.check()?;
+        let page_size = self.layout.page_size as usize;
+        let buf =
+            staging.get_or_insert_with(|| AlignedBuf::new(page_size * self.layout.batch_slots as usize));
+        for (slot, image) in buf.chunks_exact_mut(page_size).zip(images) {
+            slot.copy_from_slice(image.bytes());
+        }
+        let bytes = &buf[..images.len() * page_size];
+        self.file.write_at(self.layout.offset(0), bytes, Purpose::Doublewrite, Durability::Later)?;
+        self.file.flush()?;
+        self.files.write(images)?;
+        self.files.flush(images)?;
+        self.batches.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn write_single(&self, image: &Image) -> Result<()> {
+        let slot = self.take_single()?;
+        let at = self.layout.offset(slot);
+        self.file.write_at(at, image.bytes(), Purpose::Doublewrite, Durability::Now)?;
+        self.files.write_now(image)?;
+        self.single_writes.fetch_add(1, Relaxed);
+        self.singles.lock().push(slot);
+        self.single_freed.notify_one();
+        Ok(())
+    }
+
+    fn take_single(&self) -> Result<u32> {
+        let mut free = self.singles.lock();
+        loop {
+            self.check()?;
+            if let Some(slot) = free.pop() {
+                return Ok(slot);
+            }
+            self.single_freed.wait(&mut free);
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.is_broken.load(Relaxed) {
+            return Err(PagerError::Stopped { cause: "a doublewrite failed".into() });
+        }
+        Ok(())
+    }
+
+    fn fail(&self) {
+        let _free = self.singles.lock();
+        self.is_broken.store(true, Relaxed);
+        self.single_freed.notify_all();
+    }
+
+    /// The newest usable copy of every page in the area.
+    fn copies(&self, redo_start: Lsn) -> Result<HashMap<PageId, Image>> {
+        let mut copies: HashMap<PageId, Image> = HashMap::new();
+        let mut buf = AlignedBuf::new(self.layout.page_size as usize);
+        for slot in 0..self.stored.slots() {
+            self.file.read_at(self.stored.offset(slot), &mut buf, Purpose::Doublewrite)?;
+            let (id, lsn) = (page::page_identity(&buf), page::page_lsn(&buf));
+            let is_usable = page::verify_checksum(&buf).is_ok() && lsn > redo_start;
+            if !is_usable || !SpaceId::DURABLE.contains(&id.space()) {
+                continue;
+            }
+            if copies.get(&id).is_none_or(|other| other.lsn() < lsn) {
+                copies.insert(id, Image::of(id, &buf, Access::Random));
+            }
+        }
+        Ok(copies)
+    }
+
+    /// Whether the page at home is damaged (a page beyond the end of its file is not: nothing refers to it).
+    fn is_damaged(&self, id: PageId, buf: &mut [u8]) -> Result<bool> {
+        let file = self.files.of(id)?;
+        let Ok(offset) = file.offset(id) else { return Ok(false) };
+        file.file().read_at(offset, buf, file.purpose())?;
+        Ok(page::verify(buf, id).is_err())
+    }
+}
+
+fn read_layout(file: &dyn BlockFile, page_size: u32) -> Result<Option<Layout>> {
+    let mut header = AlignedBuf::new(page_size as usize);
+    if file.len_bytes()? < header.len() as u64 {
+        return Ok(None);
+    }
+    file.read_at(0, &mut header, Purpose::Doublewrite)?;
+    let layout = Layout::decode(&header);
+    if let Some(layout) = layout
+        && layout.page_size == page_size
+        && layout.len_bytes() <= file.len_bytes()?
+    {
+        return Ok(Some(layout));
+    }
+    Err(PagerError::Corrupt {
+        what: format!(
+            "the header of {FILE_NAME} is damaged or of another version: if the database was shut down cleanly, remove the file"
+        ),
+    })
+}
+
+impl Protection for Doublewrite {
+    fn write(&self, batch: &[&Image], cause: Cause) -> Result<()> {
+        let result = if cause == Cause::EvictInline {
+            batch.iter().try_for_each(|image| self.write_single(image))
+        } else {
+            batch.chunks(self.layout.batch_slots as usize).try_for_each(|chunk| self.write_batch(chunk))
+        };
+        result.inspect_err(|_| self.fail())
+    }
+
+    fn repair(&self, redo_start: Lsn) -> Result<u32> {
+        let mut mended = 0;
+        let mut buf = AlignedBuf::new(self.layout.page_size as usize);
+        let copies = self.copies(redo_start)?;
+        let mut ids: Vec<PageId> = copies.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            if self.is_damaged(id, &mut buf)? {
+                self.files.write_now(&copies[&id])?;
+                mended += 1;
+            }
+        }
+        if self.stored != self.layout {
+            self.make()?;
+        }
+        Ok(mended)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("doublewrite_batches", self.batches.load(Relaxed)),
+            ("doublewrite_singles", self.single_writes.load(Relaxed)),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_keeps_its_layout() {
+        let layout = Layout { page_size: 8192, batch_slots: 120, single_slots: 8 };
+        let bytes = layout.encode();
+        assert_eq!(&bytes[..24], b"VARVEDBW\x01\0\0\0\0\x20\0\0\x78\0\0\0\x08\0\0\0");
+        assert_eq!(Layout::decode(&bytes), Some(layout));
+    }
+
+    #[test]
+    fn a_damaged_header_is_refused() {
+        let bytes = Layout { page_size: 8192, batch_slots: 1, single_slots: 1 }.encode();
+        for at in 0..HEADER_BYTES {
+            let mut damaged = bytes;
+            damaged[at] ^= 1;
+            assert_eq!(Layout::decode(&damaged), None, "byte {at}");
+        }
+        assert_eq!(Layout::decode(&bytes[..HEADER_BYTES - 1]), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! Protection of page writes against tearing (Kang 2016, sections 1 and 2.1).
+//!
+//! Invariants
+//! 1. [`Protection::write`] returns only when every page is in place and flushed.
+//! 2. A protected page whose write was cut off is whole again after [`Protection::repair`].
+//!
+//! What it does not know: why pages are written.
+
+mod doublewrite;
+mod none;
+
+use std::sync::Arc;
+
+use varve_device::Directory;
+
+use crate::config::{PagerConfig, ProtectionKind};
+use crate::error::Result;
+use crate::files::SpaceFiles;
+use crate::level::{Cause, Image};
+use crate::lsn::Lsn;
+
+use doublewrite::Doublewrite;
+use none::Unprotected;
+
+/// A way to write pages so that a crash tears none.
+pub(crate) trait Protection: Send + Sync {
+    /// Writes pages in place, durably.
+    fn write(&self, batch: &[&Image], cause: Cause) -> Result<()>;
+    /// Before redo: mends pages whose write was cut off. `redo_start` is where redo will begin. Gives the pages mended.
+    fn repair(&self, redo_start: Lsn) -> Result<u32>;
+    /// Counters for the level's report.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// The configured protection; `is_new` makes its files.
+pub(crate) fn open(
+    config: &PagerConfig,
+    files: &Arc<SpaceFiles>,
+    is_new: bool,
+) -> Result<Box<dyn Protection>> {
+    let directory: &dyn Directory = &*config.data;
+    Ok(match config.protection {
+        ProtectionKind::None => Box::new(Unprotected::new(files.clone())),
+        ProtectionKind::Doublewrite { batch_slots, single_slots } => {
+            let layout =
+                doublewrite::Layout { page_size: config.page_size as u32, batch_slots, single_slots };
+            Box::new(Doublewrite::open(directory, layout, files.clone(), is_new)?)
+        }
+    })
+}

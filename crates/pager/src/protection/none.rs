@@ -1,0 +1,39 @@
+//! No protection: pages are written in place. A crash may tear them; for measuring only.
+//!
+//! Invariants: those of `protection/mod.rs` but the second.
+//!
+//! What it does not know: anything else.
+
+use std::sync::Arc;
+
+use super::Protection;
+use crate::error::Result;
+use crate::files::SpaceFiles;
+use crate::level::{Cause, Image};
+use crate::lsn::Lsn;
+
+/// Writes in place.
+pub(super) struct Unprotected {
+    files: Arc<SpaceFiles>,
+}
+
+impl Unprotected {
+    pub(super) fn new(files: Arc<SpaceFiles>) -> Unprotected {
+        Unprotected { files }
+    }
+}
+
+impl Protection for Unprotected {
+    fn write(&self, batch: &[&Image], _cause: Cause) -> Result<()> {
+        self.files.write(batch)?;
+        self.files.flush(batch)
+    }
+
+    fn repair(&self, _redo_start: Lsn) -> Result<u32> {
+        Ok(0)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
