@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
+use varve_sql::{SqlError, SqlState};
+
 /// How bad an error is for the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
@@ -30,7 +32,7 @@ pub struct WireError {
     /// Whether the connection survives.
     pub severity: Severity,
     /// Five characters, from the table of PostgreSQL.
-    pub sqlstate: Cow<'static, str>,
+    pub sqlstate: &'static str,
     /// One sentence: what happened, to what.
     pub message: Cow<'static, str>,
     /// More about what happened.
@@ -38,7 +40,9 @@ pub struct WireError {
     /// What to do about it.
     pub hint: Option<String>,
     /// Position in the statement, in characters, from 1.
-    pub position: Option<usize>,
+    pub position: Option<u32>,
+    /// The constraint that was violated.
+    pub constraint: Option<String>,
 }
 
 impl WireError {
@@ -53,8 +57,7 @@ impl WireError {
     }
 
     fn new(severity: Severity, sqlstate: &'static str, message: Cow<'static, str>) -> Self {
-        let sqlstate = Cow::Borrowed(sqlstate);
-        Self { severity, sqlstate, message, detail: None, hint: None, position: None }
+        Self { severity, sqlstate, message, detail: None, hint: None, position: None, constraint: None }
     }
 
     /// Adds a detail.
@@ -72,6 +75,30 @@ impl WireError {
     /// The body of a message doesn't have the shape that its kind demands.
     pub fn protocol(message: impl Into<Cow<'static, str>>) -> Self {
         Self::error("08P01", message)
+    }
+}
+
+impl From<SqlError> for WireError {
+    fn from(error: SqlError) -> Self {
+        Self {
+            severity: Severity::Error,
+            sqlstate: error.sqlstate.as_str(),
+            message: String::from(error.message).into(),
+            detail: error.detail.map(String::from),
+            hint: error.hint.map(String::from),
+            position: error.position,
+            constraint: error.constraint.map(String::from),
+        }
+    }
+}
+
+/// For errors of the encoders, which a session hands through.
+impl From<WireError> for SqlError {
+    fn from(error: WireError) -> Self {
+        let mut sql = SqlError::new(SqlState(error.sqlstate), error.message);
+        sql.detail = error.detail.map(String::into_boxed_str);
+        sql.hint = error.hint.map(String::into_boxed_str);
+        sql
     }
 }
 

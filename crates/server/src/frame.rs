@@ -106,6 +106,12 @@ impl<R: Read> FrameReader<R> {
         Ok(Frame { kind, body: &self.buffer[body.start + HEADER_BYTES..body.end] })
     }
 
+    /// The kind of the next message, which stays unread. Any byte may come out.
+    pub fn peek_kind(&mut self) -> Result<u8, FrameEnd> {
+        self.fill_at_least(1, Missing::Between)?;
+        Ok(self.buffer[self.unread.start])
+    }
+
     /// The next start-up packet: everything after its length.
     pub fn startup(&mut self) -> Result<&[u8], FrameEnd> {
         self.fill_at_least(1, Missing::Between)?;

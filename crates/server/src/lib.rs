@@ -8,11 +8,20 @@
 //! the answers (`out`), which leave with one write at each Sync. docs/decisions/0701 has the
 //! measurements that led here.
 
+mod codec;
+mod connection;
 pub mod error;
+mod extended;
 pub mod frame;
 pub mod message;
-pub mod out;
-pub mod registry;
-pub mod startup;
+mod out;
+mod portal;
+mod registry;
+mod results;
+mod server;
+pub mod session;
+mod startup;
+mod stream;
 
 pub use error::{ServerError, Severity, WireError};
+pub use server::{Server, ServerOptions};

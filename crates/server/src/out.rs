@@ -61,11 +61,6 @@ impl<W: Write> Out<W> {
         if self.buffer.len() > BUFFER_BYTES_MAX { self.flush() } else { Ok(()) }
     }
 
-    /// Whether a write failed: the client is gone.
-    pub fn has_failed(&self) -> bool {
-        self.failed
-    }
-
     /// The buffer, for encoders of values.
     #[inline]
     pub fn buffer(&mut self) -> &mut Vec<u8> {
@@ -154,13 +149,14 @@ fn fields(severity: &str, error: &WireError) -> Vec<(u8, String)> {
     let mut fields = vec![
         (b'S', severity.to_owned()),
         (b'V', severity.to_owned()),
-        (b'C', error.sqlstate.to_string()),
+        (b'C', error.sqlstate.to_owned()),
         (b'M', without_zeros(&error.message)),
     ];
     let detail = error.detail.as_deref().map(|detail| (b'D', without_zeros(detail)));
     let hint = error.hint.as_deref().map(|hint| (b'H', without_zeros(hint)));
     let position = error.position.map(|position| (b'P', position.to_string()));
-    fields.extend([detail, hint, position].into_iter().flatten());
+    let constraint = error.constraint.as_deref().map(|name| (b'n', without_zeros(name)));
+    fields.extend([detail, hint, position, constraint].into_iter().flatten());
     fields
 }
 
@@ -204,7 +200,6 @@ mod tests {
         assert!(out.flush().is_err());
         out.ready(b'I');
         assert!(out.flush().is_err());
-        assert!(out.has_failed());
         assert_eq!(out.sink.0, 1);
     }
 

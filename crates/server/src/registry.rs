@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use varve_sql::CancelToken;
 
 use crate::startup::CancelKey;
 
@@ -34,7 +35,8 @@ struct Table {
 
 struct Entry {
     secret: i32,
-    cancel: Arc<AtomicBool>,
+    /// Absent until there is a session.
+    cancel: Option<CancelToken>,
     socket: Arc<TcpStream>,
 }
 
@@ -42,7 +44,6 @@ struct Entry {
 pub struct Place {
     registry: Arc<Registry>,
     key: CancelKey,
-    cancel: Arc<AtomicBool>,
 }
 
 /// One of the sessions that are allowed at the same time.
@@ -67,10 +68,8 @@ impl Registry {
             return None;
         }
         let process = table.next_process();
-        let cancel = Arc::new(AtomicBool::new(false));
-        let entry = Entry { secret, cancel: cancel.clone(), socket: socket.clone() };
-        table.living.insert(process, entry);
-        Some(Place { registry: self.clone(), key: CancelKey { process, secret }, cancel })
+        table.living.insert(process, Entry { secret, cancel: None, socket: socket.clone() });
+        Some(Place { registry: self.clone(), key: CancelKey { process, secret } })
     }
 
     /// Number of connections, those that are still opening included.
@@ -96,7 +95,7 @@ impl Registry {
         if let Some(entry) = table.living.get(&key.process)
             && entry.secret == key.secret
         {
-            entry.cancel.store(true, Ordering::Relaxed);
+            entry.cancel();
         }
     }
 
@@ -140,8 +139,16 @@ impl Table {
 
     fn end_input(&self) {
         for entry in self.living.values() {
-            entry.cancel.store(true, Ordering::Relaxed);
+            entry.cancel();
             close(&entry.socket, Shutdown::Read);
+        }
+    }
+}
+
+impl Entry {
+    fn cancel(&self) {
+        if let Some(token) = &self.cancel {
+            token.cancel();
         }
     }
 }
@@ -157,9 +164,11 @@ impl Place {
         self.key
     }
 
-    /// Set when the running statement should end.
-    pub fn cancel_token(&self) -> &Arc<AtomicBool> {
-        &self.cancel
+    /// From here on the statements of this connection can be cancelled.
+    pub fn set_cancel_token(&self, token: CancelToken) {
+        if let Some(entry) = self.registry.table.lock().living.get_mut(&self.key.process) {
+            entry.cancel = Some(token);
+        }
     }
 
     /// The table.
@@ -195,11 +204,13 @@ mod tests {
         let registry = Registry::new(1);
         let place = registry.enter(&socket(), 42).unwrap();
         let process = place.key().process;
+        let token = CancelToken::default();
+        place.set_cancel_token(token.clone());
         registry.cancel(CancelKey { process, secret: 41 });
         registry.cancel(CancelKey { process: process + 1, secret: 42 });
-        assert!(!place.cancel_token().load(Ordering::Relaxed));
+        assert!(!token.is_cancelled());
         registry.cancel(CancelKey { process, secret: 42 });
-        assert!(place.cancel_token().load(Ordering::Relaxed));
+        assert!(token.is_cancelled());
     }
 
     #[test]

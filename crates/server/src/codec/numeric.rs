@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //! 1. Encoding the decoded form gives the same number with the same scale.
-//! 2. A decoded number has no more digits than its groups show; a claimed scale or weight costs nothing.
+//! 2. A decoded number costs no more than `Numeric` may have digits, whatever weight it claims.
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::{BigInt, Sign};
@@ -66,13 +66,14 @@ fn padding(scale: u16) -> u32 {
 }
 
 fn put_signed(out: &mut Vec<u8>, groups: &[i16], negative: bool, scale: u16) {
-    let groups_after = i64::from(scale).div_ceil(GROUP_DIGITS);
+    let groups_after = i64::from(scale.div_ceil(GROUP_DIGITS as u16));
     let leading = groups.iter().take_while(|group| **group == 0).count();
     let groups = &groups[leading..];
     let weight = groups.len() as i64 - groups_after - 1;
     let trailing = groups.iter().rev().take_while(|group| **group == 0).count();
     let groups = &groups[..groups.len() - trailing];
-    let (weight, sign) = if groups.is_empty() { (0, 0) } else { (weight, if negative { NEGATIVE } else { 0 }) };
+    let (weight, sign) =
+        if groups.is_empty() { (0, 0) } else { (weight, if negative { NEGATIVE } else { 0 }) };
     put(out, groups, weight as i16, sign, scale);
 }
 
@@ -140,15 +141,28 @@ mod tests {
         check("0.00012", &[2, -1, 0, 5, 1, 2000]);
         check("100000000.5", &[4, 2, 0, 1, 1, 0, 0, 5000]);
         check("9223372036854775807", &[5, 4, 0, 0, 922, 3372, 368, 5477, 5807]);
-        check("123456789012345678901234567890.12", &[9, 7, 0, 2, 12, 3456, 7890, 1234, 5678, 9012, 3456, 7890, 1200]);
+        check(
+            "123456789012345678901234567890.12",
+            &[9, 7, 0, 2, 12, 3456, 7890, 1234, 5678, 9012, 3456, 7890, 1200],
+        );
         check("NaN", &[0, 0, 0xC000_u16 as i16, 0]);
     }
 
     #[test]
     fn reading_gives_back_what_was_written() {
         for number in [
-            "0", "0.00", "1", "-1", "1.10", "-12345.678", "10000", "0.0001", "99999999999999999999.9999", "NaN",
-            "-0.000000000000000000000000000001", "123456789012345678901234567890",
+            "0",
+            "0.00",
+            "1",
+            "-1",
+            "1.10",
+            "-12345.678",
+            "10000",
+            "0.0001",
+            "99999999999999999999.9999",
+            "NaN",
+            "-0.000000000000000000000000000001",
+            "123456789012345678901234567890",
         ] {
             let read = read(&binary(number)).unwrap();
             assert_eq!(read.to_string(), number);

@@ -1,0 +1,188 @@
+//! Values on the wire: parameters in, result columns out, in text and in binary.
+//!
+//! | type | binary form (big endian) |
+//! |---|---|
+//! | boolean | one byte, 0 or 1 |
+//! | smallint, integer, bigint, oid | 2, 4, 8, 4 bytes |
+//! | double precision | IEEE 754, 8 bytes |
+//! | numeric | `numeric.rs` |
+//! | text, varchar, char, name | UTF-8 |
+//! | bytea | the bytes |
+//! | date | i32 days since 2000-01-01 |
+//! | timestamp, timestamptz | i64 microseconds since 2000-01-01 (UTC) |
+//!
+//! Invariants
+//! 1. A parameter is checked whole: bytes too few or too many are an error.
+//! 2. Integers are written as wide as the column's type says, whatever width the value came in.
+//!
+//! What this file doesn't know: messages; the text forms (`varve_sql::text`).
+
+mod numeric;
+
+use varve_engine::{ColumnType, Datum, Value};
+use varve_sql::oid::{self, Oid};
+use varve_sql::text;
+
+use crate::error::WireError;
+use crate::message::{Format, utf8};
+
+/// Reads one parameter. `number` counts from 1, for the error.
+pub fn read(
+    raw: Option<&[u8]>,
+    format: Format,
+    of: (Oid, ColumnType),
+    number: usize,
+) -> Result<Value, WireError> {
+    let (oid, column_type) = of;
+    match (raw, format) {
+        (None, _) => Ok(Value::Null),
+        (Some(raw), Format::Text) => Ok(text::parse_text(utf8(raw)?, &column_type)?),
+        (Some(raw), Format::Binary) => read_binary(raw, oid, column_type, number),
+    }
+}
+
+fn read_binary(raw: &[u8], oid: Oid, column_type: ColumnType, number: usize) -> Result<Value, WireError> {
+    let value = match column_type {
+        ColumnType::Bool => fixed(raw).map(|[byte]: [u8; 1]| Value::Bool(byte != 0)),
+        ColumnType::Int2 => fixed(raw).map(|raw| Value::Int2(i16::from_be_bytes(raw))),
+        ColumnType::Int4 => fixed(raw).map(|raw| Value::Int4(i32::from_be_bytes(raw))),
+        ColumnType::Int8 => fixed(raw).map(|raw| Value::Int8(i64::from_be_bytes(raw))),
+        ColumnType::Float8 => fixed(raw).map(|raw| Value::Float8(f64::from_be_bytes(raw))),
+        ColumnType::Date => fixed(raw).map(|raw| Value::Date(i32::from_be_bytes(raw))),
+        ColumnType::Timestamp => fixed(raw).map(|raw| Value::Timestamp(i64::from_be_bytes(raw))),
+        ColumnType::TimestampTz => fixed(raw).map(|raw| Value::TimestampTz(i64::from_be_bytes(raw))),
+        ColumnType::Numeric { .. } => numeric::read(raw).map(Value::Numeric),
+        ColumnType::Bytea => Some(Value::Bytea(raw.to_vec())),
+        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text => {
+            return read_text_like(raw, oid, number);
+        }
+    };
+    value.ok_or_else(|| bad_binary(number))
+}
+
+/// Types that the engine holds as text, though their binary form may not be text.
+fn read_text_like(raw: &[u8], oid: Oid, number: usize) -> Result<Value, WireError> {
+    match oid {
+        oid::OID => {
+            let value = fixed(raw).map(|raw| Value::Text(u32::from_be_bytes(raw).to_string()));
+            value.ok_or_else(|| bad_binary(number))
+        }
+        oid::INTERVAL => Err(no_binary_form(oid)),
+        _ => {
+            let text = utf8(raw)?;
+            if text.contains('\0') {
+                return Err(WireError::error("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"));
+            }
+            Ok(Value::Text(text.to_owned()))
+        }
+    }
+}
+
+fn fixed<const N: usize>(raw: &[u8]) -> Option<[u8; N]> {
+    raw.try_into().ok()
+}
+
+fn bad_binary(number: usize) -> WireError {
+    WireError::error("22P03", format!("incorrect binary data format in bind parameter {number}"))
+}
+
+fn no_binary_form(oid: Oid) -> WireError {
+    WireError::error("0A000", format!("the type with OID {oid} has no binary form"))
+        .hint("Ask for this column, or send this parameter, in text format.")
+}
+
+/// Appends the bytes of a value that isn't NULL, without a length.
+#[inline]
+pub fn write(datum: Datum<'_>, format: Format, oid: Oid, out: &mut Vec<u8>) -> Result<(), WireError> {
+    match (format, datum) {
+        (_, Datum::Text(text)) if oid != oid::INTERVAL || format == Format::Text => {
+            out.extend_from_slice(text.as_bytes());
+        }
+        (Format::Text, Datum::Int4(value)) => put_integer(value, out),
+        (Format::Text, Datum::Int8(value)) => put_integer(value, out),
+        (Format::Text, datum) => text::write_text(datum, out),
+        (Format::Binary, datum) => write_binary(datum, oid, out)?,
+    }
+    Ok(())
+}
+
+fn put_integer(value: impl itoa::Integer, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+fn write_binary(datum: Datum<'_>, oid: Oid, out: &mut Vec<u8>) -> Result<(), WireError> {
+    if let Some(integer) = datum.as_integer() {
+        return write_binary_integer(integer, oid, out);
+    }
+    match datum {
+        Datum::Null => {}
+        Datum::Bool(value) => out.push(u8::from(value)),
+        Datum::Float8(value) => out.extend_from_slice(&value.to_be_bytes()),
+        Datum::Numeric(number) => numeric::write(number, out),
+        Datum::Bytea(bytes) => out.extend_from_slice(bytes),
+        Datum::Date(days) => out.extend_from_slice(&days.to_be_bytes()),
+        Datum::Timestamp(us) | Datum::TimestampTz(us) => out.extend_from_slice(&us.to_be_bytes()),
+        Datum::Text(_) => return Err(no_binary_form(oid)),
+        Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) => unreachable!("integers were written above"),
+    }
+    Ok(())
+}
+
+fn write_binary_integer(integer: i64, oid: Oid, out: &mut Vec<u8>) -> Result<(), WireError> {
+    let fits = match oid {
+        oid::INT2 => i16::try_from(integer).map(|value| out.extend_from_slice(&value.to_be_bytes())).is_ok(),
+        oid::INT4 => i32::try_from(integer).map(|value| out.extend_from_slice(&value.to_be_bytes())).is_ok(),
+        oid::OID => u32::try_from(integer).map(|value| out.extend_from_slice(&value.to_be_bytes())).is_ok(),
+        oid::INT8 => {
+            out.extend_from_slice(&integer.to_be_bytes());
+            true
+        }
+        _ => return Err(no_binary_form(oid)),
+    };
+    let error =
+        || WireError::error("22003", format!("{integer} is out of range for the type with OID {oid}"));
+    if fits { Ok(()) } else { Err(error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(value: Value, oid: Oid) {
+        let Some(column_type) = oid::column_type(oid) else { panic!("{oid} has no column type") };
+        let mut raw = Vec::new();
+        write(value.as_datum(), Format::Binary, oid, &mut raw).unwrap();
+        let back = read(Some(&raw), Format::Binary, (oid, column_type), 1).unwrap();
+        assert!(back.as_datum().order(&value.as_datum()).is_eq(), "{value:?} became {back:?}");
+        raw.push(0);
+        if !matches!(value, Value::Text(_) | Value::Bytea(_)) {
+            let error = read(Some(&raw), Format::Binary, (oid, column_type), 3).unwrap_err();
+            assert_eq!(error.message, "incorrect binary data format in bind parameter 3");
+        }
+    }
+
+    #[test]
+    fn binary_values_come_back() {
+        round_trip(Value::Bool(true), oid::BOOL);
+        round_trip(Value::Int2(-2), oid::INT2);
+        round_trip(Value::Int4(i32::MIN), oid::INT4);
+        round_trip(Value::Int8(i64::MAX), oid::INT8);
+        round_trip(Value::Float8(-0.1), oid::FLOAT8);
+        round_trip(Value::Numeric("-1.50".parse().unwrap()), oid::NUMERIC);
+        round_trip(Value::Text("gr\u{fc}n".into()), oid::TEXT);
+        round_trip(Value::Text("abc".into()), oid::VARCHAR);
+        round_trip(Value::Bytea(vec![0, 255, 1]), oid::BYTEA);
+        round_trip(Value::Date(-1), oid::DATE);
+        round_trip(Value::Timestamp(86_400_000_000), oid::TIMESTAMP);
+        round_trip(Value::TimestampTz(-1), oid::TIMESTAMPTZ);
+    }
+
+    #[test]
+    fn integers_take_the_width_of_their_column() {
+        let mut raw = Vec::new();
+        write(Datum::Int4(7), Format::Binary, oid::INT8, &mut raw).unwrap();
+        assert_eq!(raw, 7_i64.to_be_bytes());
+        let error = write(Datum::Int8(1 << 40), Format::Binary, oid::INT4, &mut raw).unwrap_err();
+        assert_eq!(error.sqlstate, "22003");
+    }
+}

@@ -1,0 +1,306 @@
+//! One connection from its first byte to its last.
+//!
+//! ```text
+//! serve -> opening -> greet -> run { step } -> farewell
+//!
+//! in step:  Query ----------------> simple ---> ready
+//!           Sync -----------------> sync -----> ready (everything is written)
+//!           the other messages ---> extended.rs
+//!           any of them fails ----> fail ----> skipping until Sync
+//! ```
+//!
+//! Invariants
+//! 1. Each Query and each Sync is answered by exactly one ReadyForQuery, whatever happens.
+//! 2. After an error in an extended-protocol message nothing runs before the next Sync.
+//! 3. A message is decoded whole before any of it takes effect.
+//! 4. The buffers of an idle connection are small: texts above `TEXT_KEEP_BYTES` aren't kept.
+//!
+//! What this file doesn't know: SQL, the encoding of values.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pgwire::messages::startup::{Authentication, BackendKeyData, ParameterStatus, SecretKey};
+use varve_sql::oid::Oid;
+use varve_sql::{SessionParams, SqlError};
+
+use crate::error::{Severity, WireError};
+use crate::frame::{Frame, FrameEnd, FrameReader};
+use crate::message::{Message, decode};
+use crate::out::Out;
+use crate::portal::Portals;
+use crate::registry::{Place, Seat};
+use crate::results::{ColumnFormats, Results, tell};
+use crate::session::{Backend, Session};
+use crate::startup::{Opening, StartUp, open};
+use crate::stream::Stream;
+
+/// How long a client may take to say what it wants (PostgreSQL's `authentication_timeout`).
+pub const STARTUP_PATIENCE: Duration = Duration::from_secs(60);
+const TEXT_KEEP_BYTES: usize = 16 << 10;
+
+/// Serves a connection until it ends.
+pub fn serve<B: Backend>(stream: Stream, place: &Place, backend: &Arc<B>) {
+    let mut reader = FrameReader::new(stream.clone());
+    let mut out = Out::new(stream.clone());
+    let end = match opening(&stream, place, backend, &mut reader, &mut out) {
+        Ok(Some((session, seat))) => {
+            let mut talk = Talk::new(session, &mut out);
+            let end = talk.run(&mut reader, place);
+            drop(talk);
+            // The session's locks and its seat are gone before the client can know.
+            drop(seat);
+            end
+        }
+        Ok(None) => return,
+        Err(end) => end,
+    };
+    farewell(end, place, &mut out);
+}
+
+type Opened<S> = Option<(S, Seat)>;
+
+/// Start-up until the client may send its first query; `None` after a cancel request.
+fn opening<B: Backend>(
+    stream: &Stream,
+    place: &Place,
+    backend: &Arc<B>,
+    reader: &mut FrameReader<Stream>,
+    out: &mut Out<Stream>,
+) -> Result<Opened<B::Session>, FrameEnd> {
+    stream.0.set_read_timeout(Some(STARTUP_PATIENCE))?;
+    let start = match open(reader, out)? {
+        Opening::Session(start) => start,
+        Opening::Cancel(key) => {
+            place.registry().cancel(key);
+            return Ok(None);
+        }
+    };
+    let Some(seat) = place.registry().sit() else {
+        let limit = place.registry().sessions_max();
+        let error = WireError::fatal("53300", "sorry, too many clients already").hint(format!(
+            "The limit is {limit}: raise max_connections in section [server] of varve.toml, or pool connections."
+        ));
+        return Err(FrameEnd::Broken(error));
+    };
+    let session = backend.open(params(start, place)).map_err(|error| {
+        let mut error = WireError::from(error);
+        error.severity = Severity::Fatal;
+        FrameEnd::Broken(error)
+    })?;
+    place.set_cancel_token(session.cancel_token());
+    stream.0.set_read_timeout(None)?;
+    out.message(&Authentication::Ok);
+    Ok(Some((greet(session, place, out)?, seat)))
+}
+
+fn params(start: StartUp, place: &Place) -> SessionParams {
+    SessionParams {
+        user: start.user,
+        database: start.database,
+        process_id: place.key().process,
+        settings: start.settings,
+    }
+}
+
+fn greet<S: Session>(mut session: S, place: &Place, out: &mut Out<Stream>) -> Result<S, FrameEnd> {
+    report(&mut session, out);
+    let key = place.key();
+    out.message(&BackendKeyData::new(key.process, SecretKey::I32(key.secret)));
+    out.ready(session.transaction_status());
+    out.flush()?;
+    Ok(session)
+}
+
+/// Notices that had no statement to go with, and settings that changed.
+fn report<S: Session>(session: &mut S, out: &mut Out<Stream>) {
+    for (severity, notice) in session.take_notices() {
+        tell(out, severity, notice);
+    }
+    for (name, value) in session.take_reports() {
+        out.message(&ParameterStatus::new(name.to_owned(), value));
+    }
+}
+
+/// Tells the client why the connection ends, where it may still listen.
+fn farewell(end: FrameEnd, place: &Place, out: &mut Out<Stream>) {
+    let error = match end {
+        _ if place.registry().is_stopping() => {
+            WireError::fatal("57P01", "terminating connection due to administrator command")
+        }
+        FrameEnd::Broken(error) => error,
+        FrameEnd::Closed | FrameEnd::Io(_) => return,
+    };
+    out.error(&error);
+    // If it doesn't listen any more, nobody else does.
+    let _ = out.flush();
+}
+
+/// What a connection keeps between messages.
+pub struct Talk<'a, S: Session> {
+    pub(crate) session: S,
+    pub(crate) out: &'a mut Out<Stream>,
+    pub(crate) portals: Portals<S>,
+    /// Parameter types of the Parse at hand.
+    pub(crate) oids: Vec<Oid>,
+    /// Text of the Query at hand, or the portal's name of the Execute at hand.
+    text: String,
+    skipping: bool,
+}
+
+/// Why a step didn't get through.
+pub(crate) enum Failed {
+    /// The message or its statement: the client is told, the connection goes on.
+    Message(WireError),
+    /// The connection.
+    Connection(FrameEnd),
+}
+
+impl From<WireError> for Failed {
+    fn from(error: WireError) -> Self {
+        match error.severity {
+            Severity::Error => Failed::Message(error),
+            Severity::Fatal => Failed::Connection(FrameEnd::Broken(error)),
+        }
+    }
+}
+
+impl From<SqlError> for Failed {
+    fn from(error: SqlError) -> Self {
+        Failed::Message(error.into())
+    }
+}
+
+impl From<std::io::Error> for Failed {
+    fn from(error: std::io::Error) -> Self {
+        Failed::Connection(error.into())
+    }
+}
+
+impl<'a, S: Session> Talk<'a, S> {
+    /// A conversation that has just begun.
+    pub fn new(session: S, out: &'a mut Out<Stream>) -> Self {
+        let portals = Portals::default();
+        Self { session, out, portals, oids: Vec::new(), text: String::new(), skipping: false }
+    }
+
+    /// Answers messages until the connection ends.
+    pub fn run(&mut self, reader: &mut FrameReader<Stream>, place: &Place) -> FrameEnd {
+        loop {
+            if let Err(end) = self.step(reader) {
+                return end;
+            }
+            if place.registry().is_stopping() {
+                return FrameEnd::Closed;
+            }
+        }
+    }
+
+    fn step(&mut self, reader: &mut FrameReader<Stream>) -> Result<(), FrameEnd> {
+        let frame = reader.frame()?;
+        let kind = frame.kind;
+        if self.skipping && !matches!(kind, b'S' | b'X') || is_stray_copy(frame) {
+            return Ok(());
+        }
+        // A Query or an Execute reads on from the connection if it is a COPY, so it can't keep the
+        // frame: their texts move out of it.
+        let done = match decode(frame) {
+            Ok(Message::Query(sql)) => {
+                self.text.push_str(sql);
+                self.simple(reader)
+            }
+            Ok(Message::Execute(portal, row_limit)) => {
+                self.text.push_str(portal);
+                self.execute_named(reader, row_limit)
+            }
+            Ok(Message::Parse(parse)) => self.parse(&parse),
+            Ok(Message::Bind(bind)) => self.bind(&bind),
+            Ok(Message::Describe(target)) => self.describe(target),
+            Ok(Message::Close(target)) => self.close(target),
+            Ok(Message::Flush) => self.out.flush().map_err(Failed::from),
+            Ok(Message::Sync) => self.sync(),
+            Ok(Message::Terminate) => return Err(FrameEnd::Closed),
+            Ok(Message::FunctionCall) => Err(function_call().into()),
+            Ok(Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(Failed::Connection(end)) => Err(end),
+            Err(Failed::Message(error)) => self.fail(kind, &error),
+        }
+    }
+
+    /// Reports an error. Extended-protocol messages are skipped then until Sync; the others are
+    /// whole conversations and end here.
+    fn fail(&mut self, kind: u8, error: &WireError) -> Result<(), FrameEnd> {
+        self.out.error(error);
+        self.session.fail();
+        match kind {
+            b'Q' | b'F' | b'S' => self.ready(),
+            _ => {
+                self.skipping = true;
+                Ok(self.out.flush_if_full()?)
+            }
+        }
+    }
+
+    fn ready(&mut self) -> Result<(), FrameEnd> {
+        report(&mut self.session, self.out);
+        let status = self.session.transaction_status();
+        if status == b'I' {
+            self.portals.clear();
+        }
+        self.out.ready(status);
+        Ok(self.out.flush()?)
+    }
+
+    fn sync(&mut self) -> Result<(), Failed> {
+        self.skipping = false;
+        self.session.sync()?;
+        self.ready().map_err(Failed::Connection)
+    }
+
+    fn simple(&mut self, reader: &mut FrameReader<Stream>) -> Result<(), Failed> {
+        self.portals.close("");
+        let text = std::mem::take(&mut self.text);
+        let done = self.simple_text(reader, &text);
+        self.keep_text(text);
+        done?;
+        self.ready().map_err(Failed::Connection)
+    }
+
+    fn simple_text(&mut self, reader: &mut FrameReader<Stream>, sql: &str) -> Result<(), Failed> {
+        let formats = ColumnFormats::default();
+        let mut results = Results { out: self.out, reader, formats: &formats, columns: &[], broken: None };
+        let done = self.session.simple(sql, &mut results);
+        match results.broken {
+            Some(end) => Err(Failed::Connection(end)),
+            None => Ok(done?),
+        }
+    }
+
+    fn execute_named(&mut self, reader: &mut FrameReader<Stream>, row_limit: u32) -> Result<(), Failed> {
+        let name = std::mem::take(&mut self.text);
+        let done = self.execute(reader, &name, row_limit);
+        self.keep_text(name);
+        done
+    }
+
+    fn keep_text(&mut self, mut text: String) {
+        if text.capacity() <= TEXT_KEEP_BYTES {
+            text.clear();
+            self.text = text;
+        }
+    }
+}
+
+/// Clients that learn late of a failed COPY are still sending it; the protocol says to ignore that.
+fn is_stray_copy(frame: Frame<'_>) -> bool {
+    matches!(frame.kind, b'd' | b'c' | b'f')
+}
+
+fn function_call() -> WireError {
+    WireError::error("0A000", "the function call protocol is not supported")
+        .hint("Call functions with SELECT.")
+}

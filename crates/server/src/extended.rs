@@ -1,0 +1,159 @@
+//! The extended query protocol: Parse, Bind, Describe, Execute, Close.
+//!
+//! Invariants
+//! 1. Parameters are decoded at Bind, so that an Execute can fail only for its statement's reasons.
+//! 2. A portal that ran to its end never runs its statement again.
+//!
+//! What this file doesn't know: how a statement runs; what happens after an error (`connection`).
+
+use pgwire::messages::data::MESSAGE_TYPE_BYTE_NO_DATA;
+use pgwire::messages::extendedquery::{
+    MESSAGE_TYPE_BYTE_BIND_COMPLETE, MESSAGE_TYPE_BYTE_CLOSE_COMPLETE, MESSAGE_TYPE_BYTE_PARSE_COMPLETE,
+    MESSAGE_TYPE_BYTE_PORTAL_SUSPENDED,
+};
+use smallvec::SmallVec;
+use varve_engine::{Datum, Value};
+use varve_sql::{CommandTag, Progress};
+
+use crate::codec;
+use crate::connection::{Failed, Talk};
+use crate::error::WireError;
+use crate::frame::FrameReader;
+use crate::message::{Bind, Parse, Target};
+use crate::out::Out;
+use crate::portal::Portal;
+use crate::results::{ColumnFormats, Results, complete, describe_row};
+use crate::session::{Session, Statement};
+use crate::stream::Stream;
+
+impl<S: Session> Talk<'_, S> {
+    pub(crate) fn parse(&mut self, parse: &Parse<'_>) -> Result<(), Failed> {
+        if parse.name.is_empty() {
+            self.session.close_statement("");
+        }
+        self.oids.clear();
+        self.oids.extend(parse.type_oids());
+        let statement = self.session.prepare(parse.sql, &self.oids)?;
+        self.session.name_statement(parse.name, statement)?;
+        self.out.bare(MESSAGE_TYPE_BYTE_PARSE_COMPLETE);
+        Ok(())
+    }
+
+    pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failed> {
+        let statement = self.session.statement(bind.statement)?;
+        let values = parameters::<S>(bind, &statement)?;
+        let column_count = statement.columns().map_or(0, <[_]>::len);
+        let formats = ColumnFormats::new(&bind.result_formats, column_count)?;
+        let portal = Portal { statement, values, formats, state: S::Portal::default(), finished: false };
+        self.portals.add(bind.portal, portal)?;
+        self.out.bare(MESSAGE_TYPE_BYTE_BIND_COMPLETE);
+        Ok(())
+    }
+
+    pub(crate) fn describe(&mut self, target: Target<'_>) -> Result<(), Failed> {
+        match target {
+            Target::Statement(name) => {
+                let statement = self.session.statement(name)?;
+                describe_parameters(self.out, statement.parameter_oids());
+                describe_columns::<S>(self.out, &statement, &ColumnFormats::default());
+            }
+            Target::Portal(name) => {
+                let portal = self.portals.get(name)?;
+                describe_columns::<S>(self.out, &portal.statement, &portal.formats);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn execute(
+        &mut self,
+        reader: &mut FrameReader<Stream>,
+        name: &str,
+        row_limit: u32,
+    ) -> Result<(), Failed> {
+        let portal = self.portals.get(name)?;
+        if portal.finished {
+            return Ok(again(portal, name, self.out)?);
+        }
+        let params: SmallVec<[Datum<'_>; 8]> = portal.values.iter().map(Value::as_datum).collect();
+        let columns = portal.statement.columns().unwrap_or_default();
+        let mut results = Results { out: self.out, reader, formats: &portal.formats, columns, broken: None };
+        let done = self.session.execute(
+            &portal.statement,
+            &params,
+            &mut portal.state,
+            row_limit as usize,
+            &mut results,
+        );
+        if let Some(end) = results.broken {
+            return Err(Failed::Connection(end));
+        }
+        drop(params);
+        match done? {
+            Progress::Suspended => self.out.bare(MESSAGE_TYPE_BYTE_PORTAL_SUSPENDED),
+            Progress::Complete(tag) => {
+                portal.finished = true;
+                complete(self.out, &tag);
+                if matches!(tag, CommandTag::Plain("COMMIT" | "ROLLBACK")) {
+                    self.portals.clear();
+                }
+            }
+        }
+        Ok(self.out.flush_if_full()?)
+    }
+
+    pub(crate) fn close(&mut self, target: Target<'_>) -> Result<(), Failed> {
+        match target {
+            Target::Statement(name) => self.session.close_statement(name),
+            Target::Portal(name) => self.portals.close(name),
+        }
+        self.out.bare(MESSAGE_TYPE_BYTE_CLOSE_COMPLETE);
+        Ok(())
+    }
+}
+
+/// Decodes the parameters as the statement wants them.
+fn parameters<S: Session>(bind: &Bind<'_>, statement: &S::Statement) -> Result<Vec<Value>, WireError> {
+    let (given, wanted) = (bind.parameter_count, statement.parameter_oids().len());
+    let formats = bind.parameter_formats.count();
+    if formats > 1 && formats != given {
+        let message = format!("bind message has {formats} parameter formats but {given} parameters");
+        return Err(WireError::protocol(message));
+    }
+    if given != wanted {
+        return Err(WireError::protocol(format!(
+            "bind message supplies {given} parameters, but prepared statement \"{}\" requires {wanted}",
+            bind.statement
+        )));
+    }
+    let oids = statement.parameter_oids().iter();
+    let raw = bind.values().zip(oids).enumerate();
+    raw.map(|(index, (raw, oid))| {
+        let format = bind.parameter_formats.get(index)?;
+        codec::read(raw, format, (*oid, statement.parameter_type(index)), index + 1)
+    })
+    .collect()
+}
+
+/// Execute of a portal that is at its end.
+fn again<S: Session>(portal: &Portal<S>, name: &str, out: &mut Out<Stream>) -> Result<(), WireError> {
+    if portal.statement.columns().is_none() {
+        return Err(WireError::error("55000", format!("portal \"{name}\" cannot be run")));
+    }
+    complete(out, &CommandTag::Select(0));
+    Ok(())
+}
+
+fn describe_parameters(out: &mut Out<Stream>, oids: &[u32]) {
+    let message = out.begin(b't');
+    out.buffer().extend_from_slice(&(oids.len() as u16).to_be_bytes());
+    oids.iter().for_each(|oid| out.buffer().extend_from_slice(&oid.to_be_bytes()));
+    out.end(message);
+}
+
+fn describe_columns<S: Session>(out: &mut Out<Stream>, statement: &S::Statement, formats: &ColumnFormats) {
+    match statement.columns() {
+        Some(columns) => describe_row(out, columns, formats),
+        None => out.bare(MESSAGE_TYPE_BYTE_NO_DATA),
+    }
+}

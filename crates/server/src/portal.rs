@@ -1,0 +1,78 @@
+//! The portals of a connection: statements with their parameters, ready to run.
+//!
+//! Invariants
+//! 1. A named portal lives until it is closed or its transaction ends; the unnamed one also until
+//!    the next Bind to it.
+//!
+//! What this file doesn't know: messages.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use varve_engine::Value;
+
+use crate::error::WireError;
+use crate::results::ColumnFormats;
+use crate::session::Session;
+
+/// A bound statement.
+pub struct Portal<S: Session> {
+    /// The statement.
+    pub statement: Arc<S::Statement>,
+    /// Its parameters.
+    pub values: Vec<Value>,
+    /// The formats of its columns.
+    pub formats: ColumnFormats,
+    /// What the session keeps between two Executes.
+    pub state: S::Portal,
+    /// Whether it ran to its end.
+    pub finished: bool,
+}
+
+/// The portals by name.
+pub struct Portals<S: Session> {
+    unnamed: Option<Portal<S>>,
+    named: HashMap<Box<str>, Portal<S>>,
+}
+
+impl<S: Session> Default for Portals<S> {
+    fn default() -> Self {
+        Self { unnamed: None, named: HashMap::new() }
+    }
+}
+
+impl<S: Session> Portals<S> {
+    /// Adds a portal; a name can't be taken twice.
+    pub fn add(&mut self, name: &str, portal: Portal<S>) -> Result<(), WireError> {
+        if name.is_empty() {
+            self.unnamed = Some(portal);
+            return Ok(());
+        }
+        if self.named.contains_key(name) {
+            return Err(WireError::error("42P03", format!("cursor \"{name}\" already exists")));
+        }
+        self.named.insert(name.into(), portal);
+        Ok(())
+    }
+
+    /// The portal of this name.
+    pub fn get(&mut self, name: &str) -> Result<&mut Portal<S>, WireError> {
+        let portal = if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) };
+        portal.ok_or_else(|| WireError::error("34000", format!("portal \"{name}\" does not exist")))
+    }
+
+    /// Forgets a portal, if there is one of this name.
+    pub fn close(&mut self, name: &str) {
+        if name.is_empty() {
+            self.unnamed = None;
+        } else {
+            self.named.remove(name);
+        }
+    }
+
+    /// Forgets all: their transaction ended.
+    pub fn clear(&mut self) {
+        self.unnamed = None;
+        self.named.clear();
+    }
+}

@@ -1,0 +1,222 @@
+//! Where a session puts its results: rows become messages, COPY input becomes calls.
+//!
+//! Invariants
+//! 1. A message is in the buffer whole or not at all, also when a value has no form in its format.
+//! 2. When the connection ends during COPY or a write fails, the session gets an error and `broken`
+//!    says why; nothing else is written then.
+//!
+//! What this file doesn't know: statements, portals, transaction states.
+
+use pgwire::messages::copy::CopyInResponse;
+use smallvec::SmallVec;
+use varve_engine::Datum;
+use varve_sql::oid;
+use varve_sql::{Column, CommandTag, CopyIn, Severity, Sink, SqlError, SqlState};
+
+use crate::codec;
+use crate::error::WireError;
+use crate::frame::{FrameEnd, FrameReader};
+use crate::message::{Format, Formats, Message, decode};
+use crate::out::Out;
+use crate::stream::Stream;
+
+type Result<T, E = SqlError> = std::result::Result<T, E>;
+
+/// The format of each result column.
+#[derive(Debug, Clone, Default)]
+pub struct ColumnFormats(SmallVec<[Format; 8]>);
+
+impl ColumnFormats {
+    /// From what a Bind said, for this many columns.
+    pub fn new(formats: &Formats<'_>, column_count: usize) -> Result<Self, WireError> {
+        if formats.count() > 1 && formats.count() != column_count {
+            let message = format!(
+                "bind message has {} result formats but query has {column_count} columns",
+                formats.count()
+            );
+            return Err(WireError::protocol(message));
+        }
+        (0..column_count).map(|index| formats.get(index)).collect::<Result<_, _>>().map(Self)
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> Format {
+        self.0.get(index).copied().unwrap_or_default()
+    }
+}
+
+/// The sink of one call of a session.
+pub struct Results<'a> {
+    /// Where messages go.
+    pub out: &'a mut Out<Stream>,
+    /// Where COPY input comes from.
+    pub reader: &'a mut FrameReader<Stream>,
+    /// Formats of the columns; text for those that aren't listed.
+    pub formats: &'a ColumnFormats,
+    /// The columns, where they are known before the rows.
+    pub columns: &'a [Column],
+    /// Why the connection can't go on.
+    pub broken: Option<FrameEnd>,
+}
+
+impl Results<'_> {
+    #[inline]
+    fn value(&mut self, index: usize, datum: Datum<'_>) -> Result<(), WireError> {
+        if datum.is_null() {
+            self.out.buffer().extend_from_slice(&(-1_i32).to_be_bytes());
+            return Ok(());
+        }
+        let oid = self.columns.get(index).map_or(oid::TEXT, |column| column.type_oid);
+        let at = self.out.begin_value();
+        codec::write(datum, self.formats.get(index), oid, self.out.buffer())?;
+        self.out.end_value(at);
+        Ok(())
+    }
+
+    fn flush_if_full(&mut self) -> Result<()> {
+        self.out.flush_if_full().map_err(|error| self.lost(error.into()))
+    }
+
+    fn lost(&mut self, end: FrameEnd) -> SqlError {
+        self.broken = Some(end);
+        SqlError::new(SqlState("08006"), "the connection to the client is lost")
+    }
+
+    /// The next piece of COPY input; `None` at its end.
+    fn copy_piece(&mut self) -> Result<Option<&[u8]>> {
+        loop {
+            // The borrow of a returned frame would last for the whole loop; so look first.
+            let kind = match self.reader.peek_kind() {
+                Ok(kind) => kind,
+                Err(end) => return Err(self.lost(end)),
+            };
+            match kind {
+                b'd' => break,
+                b'c' => return self.skip_frame().map(|()| None),
+                b'f' => return Err(self.copy_failed()),
+                // Clients may send these with Execute, before they know that COPY began.
+                b'H' | b'S' => self.skip_frame()?,
+                _ => return Err(self.unexpected(kind)),
+            }
+        }
+        match self.reader.frame() {
+            Ok(frame) => Ok(Some(frame.body)),
+            Err(end) => {
+                self.broken = Some(end);
+                Err(SqlError::new(SqlState("08006"), "the connection to the client is lost"))
+            }
+        }
+    }
+
+    fn skip_frame(&mut self) -> Result<()> {
+        self.reader.frame().map(|_| ()).map_err(|end| {
+            self.broken = Some(end);
+            SqlError::new(SqlState("08006"), "the connection to the client is lost")
+        })
+    }
+
+    fn copy_failed(&mut self) -> SqlError {
+        let reason = match self.reader.frame() {
+            Ok(frame) => decode(frame).map(|message| match message {
+                Message::CopyFail(reason) => reason.to_owned(),
+                _ => String::new(),
+            }),
+            Err(end) => return self.lost(end),
+        };
+        match reason {
+            Ok(reason) => {
+                SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {reason}"))
+            }
+            Err(error) => error.into(),
+        }
+    }
+
+    fn unexpected(&mut self, kind: u8) -> SqlError {
+        let message = format!("unexpected message type 0x{kind:02X} during COPY from stdin");
+        self.lost(FrameEnd::Broken(WireError::fatal("08P01", message)))
+    }
+}
+
+impl Sink for Results<'_> {
+    fn columns(&mut self, columns: &[Column]) -> Result<()> {
+        describe_row(self.out, columns, self.formats);
+        Ok(())
+    }
+
+    fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
+        let message = self.out.begin(b'D');
+        self.out.buffer().extend_from_slice(&(row.len() as u16).to_be_bytes());
+        for (index, datum) in row.iter().enumerate() {
+            if let Err(error) = self.value(index, *datum) {
+                self.out.abandon(message);
+                return Err(error.into());
+            }
+        }
+        self.out.end(message);
+        self.flush_if_full()
+    }
+
+    fn complete(&mut self, tag: &CommandTag) -> Result<()> {
+        complete(self.out, tag);
+        self.flush_if_full()
+    }
+
+    fn empty(&mut self) -> Result<()> {
+        complete(self.out, &CommandTag::Empty);
+        Ok(())
+    }
+
+    fn notice(&mut self, severity: Severity, notice: &SqlError) {
+        tell(self.out, severity, notice.clone());
+    }
+
+    fn copy_in(&mut self, shape: CopyIn, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let formats = vec![0; shape.column_count];
+        self.out.message(&CopyInResponse::new(0, formats.len() as i16, formats));
+        self.out.flush().map_err(|error| self.lost(error.into()))?;
+        while let Some(piece) = self.copy_piece()? {
+            feed(piece)?;
+        }
+        Ok(())
+    }
+}
+
+/// `RowDescription`.
+pub fn describe_row(out: &mut Out<Stream>, columns: &[Column], formats: &ColumnFormats) {
+    let message = out.begin(b'T');
+    out.buffer().extend_from_slice(&(columns.len() as u16).to_be_bytes());
+    for (index, column) in columns.iter().enumerate() {
+        out.text(&column.name);
+        let format = match formats.get(index) {
+            Format::Text => 0_u16,
+            Format::Binary => 1,
+        };
+        let buffer = out.buffer();
+        buffer.extend_from_slice(&[0; 6]); // of no table: its number, the number of the column
+        buffer.extend_from_slice(&column.type_oid.to_be_bytes());
+        buffer.extend_from_slice(&oid::type_len(column.type_oid).to_be_bytes());
+        buffer.extend_from_slice(&column.typmod.to_be_bytes());
+        buffer.extend_from_slice(&format.to_be_bytes());
+    }
+    out.end(message);
+}
+
+/// `CommandComplete`, or `EmptyQueryResponse`.
+pub fn complete(out: &mut Out<Stream>, tag: &CommandTag) {
+    if *tag == CommandTag::Empty {
+        return out.bare(b'I');
+    }
+    let message = out.begin(b'C');
+    tag.write(out.buffer());
+    out.buffer().push(0);
+    out.end(message);
+}
+
+/// `NoticeResponse`.
+pub fn tell(out: &mut Out<Stream>, severity: Severity, notice: SqlError) {
+    let word = match severity {
+        Severity::Notice => "NOTICE",
+        Severity::Warning => "WARNING",
+    };
+    out.notice(word, &notice.into());
+}

@@ -1,0 +1,158 @@
+//! The listener: one thread accepts, one thread serves each connection.
+//!
+//! Invariants
+//! 1. The address is a loopback address as long as nobody is asked for a password.
+//! 2. A panic in a connection ends that connection and nothing else.
+//! 3. After `stop` returned, no connection runs statements any more.
+//!
+//! What this file doesn't know: what is said on a connection.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::connection::serve;
+use crate::error::{ServerError, WireError};
+use crate::out::Out;
+use crate::registry::{Place, Registry};
+use crate::session::Backend;
+use crate::stream::Stream;
+
+/// Stack of a connection's thread: room for the deepest expression the parser lets through. Only
+/// what is touched costs memory.
+const STACK_BYTES: usize = 2 << 20;
+/// Pause after a failed `accept`, which fails while descriptors are short.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How to listen.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerOptions {
+    /// The address; port 0 is any free one.
+    pub listen: SocketAddr,
+    /// How many sessions there may be.
+    pub sessions_max: usize,
+}
+
+/// A running server.
+pub struct Server {
+    address: SocketAddr,
+    registry: Arc<Registry>,
+    acceptor: JoinHandle<()>,
+}
+
+impl Server {
+    /// Listens, and serves from now on.
+    pub fn start<B: Backend>(options: ServerOptions, backend: Arc<B>) -> Result<Server, ServerError> {
+        let listener = listen(options.listen)?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| ServerError::System { what: "asking for the listener's address", error })?;
+        let registry = Registry::new(options.sessions_max);
+        let acceptor = Acceptor { listener, registry: registry.clone(), backend };
+        let acceptor = thread::Builder::new()
+            .name("accept".to_owned())
+            .spawn(move || acceptor.run())
+            .map_err(|error| ServerError::System { what: "starting the thread that accepts", error })?;
+        Ok(Server { address, registry, acceptor })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Number of connections.
+    pub fn connection_count(&self) -> usize {
+        self.registry.connection_count()
+    }
+
+    /// Ends all connections: statements are cancelled, transactions rolled back, clients told.
+    /// Returns how many connections weren't gone within `patience`.
+    pub fn stop(self, patience: Duration) -> usize {
+        let left = self.registry.stop(patience);
+        // The acceptor sits in `accept`; a connection wakes it. If none can be made, it is awake.
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+        // It can't have panicked: connections catch their own.
+        let _ = self.acceptor.join();
+        left
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
+    if !address.ip().is_loopback() {
+        return Err(ServerError::NotLoopback { address });
+    }
+    TcpListener::bind(address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => ServerError::AddressInUse { address },
+        _ => ServerError::Listen { address, error },
+    })
+}
+
+struct Acceptor<B> {
+    listener: TcpListener,
+    registry: Arc<Registry>,
+    backend: Arc<B>,
+}
+
+impl<B: Backend> Acceptor<B> {
+    fn run(self) {
+        while !self.registry.is_stopping() {
+            match self.listener.accept() {
+                Ok((socket, _)) => self.welcome(socket),
+                Err(_) => thread::sleep(ACCEPT_PAUSE),
+            }
+        }
+    }
+
+    fn welcome(&self, socket: TcpStream) {
+        // Without it, each answer could wait for an acknowledgement of the one before.
+        let _ = socket.set_nodelay(true);
+        let socket = Arc::new(socket);
+        // Connections that don't become sessions need a thread too, to be told so; but not any number.
+        if self.registry.connection_count() > 2 * self.registry.sessions_max() + 64 {
+            return refuse(&socket);
+        }
+        let Some(place) = self.registry.enter(&socket, random()) else { return };
+        let (stream, backend) = (Stream(socket.clone()), self.backend.clone());
+        let thread = thread::Builder::new().name(format!("client {}", place.key().process));
+        let spawned = thread.stack_size(STACK_BYTES).spawn(move || guarded(stream, place, &backend));
+        if spawned.is_err() {
+            refuse(&socket);
+        }
+    }
+}
+
+/// Serves, and survives a panic of the code that serves.
+fn guarded<B: Backend>(stream: Stream, place: Place, backend: &Arc<B>) {
+    let served = catch_unwind(AssertUnwindSafe(|| serve(stream.clone(), &place, backend)));
+    if served.is_err() {
+        let error = WireError::fatal("XX000", "internal error: the thread of this connection failed").hint(
+            "This is a bug in Varve; the server's log has the place. Other connections go on; connect again.",
+        );
+        tell(stream, &error);
+    }
+}
+
+fn refuse(socket: &Arc<TcpStream>) {
+    // The client may not read; the acceptor doesn't wait for it.
+    if socket.set_nonblocking(true).is_ok() {
+        tell(Stream(socket.clone()), &WireError::fatal("53300", "sorry, too many clients already"));
+    }
+}
+
+/// Messages always leave whole, so the client is between two of them.
+fn tell<W: Write>(stream: W, error: &WireError) {
+    let mut out = Out::new(stream);
+    out.error(error);
+    let _ = out.flush();
+}
+
+fn random() -> i32 {
+    let mut raw = [0; 4];
+    let filled = getrandom::fill(&mut raw);
+    assert!(filled.is_ok(), "the system gives no random bits: {filled:?}");
+    i32::from_ne_bytes(raw)
+}

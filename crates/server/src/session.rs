@@ -1,0 +1,139 @@
+//! What a connection needs from SQL, as a trait, so that tests can put something else in its place.
+//!
+//! What this file doesn't know: messages.
+
+use std::sync::Arc;
+
+use varve_engine::{ColumnType, Datum};
+use varve_sql::oid::Oid;
+use varve_sql::{
+    CancelToken, Column, Prepared, Progress, SessionParams, Severity, Sink, SqlDatabase, SqlError,
+};
+
+/// Opens sessions.
+pub trait Backend: Send + Sync + 'static {
+    /// What it opens.
+    type Session: Session;
+
+    /// Starts a session for a client that said this.
+    fn open(self: &Arc<Self>, params: SessionParams) -> Result<Self::Session, SqlError>;
+}
+
+/// A prepared statement.
+pub trait Statement {
+    /// The types of the parameters.
+    fn parameter_oids(&self) -> &[Oid];
+    /// The type to decode a parameter as.
+    fn parameter_type(&self, index: usize) -> ColumnType;
+    /// The result columns; `None` if the statement returns no rows.
+    fn columns(&self) -> Option<&[Column]>;
+}
+
+/// One client's session; see `varve_sql::Session` for what each call means.
+#[expect(missing_docs, reason = "documented there")]
+pub trait Session {
+    type Statement: Statement;
+    type Portal: Default;
+
+    fn prepare(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Self::Statement>, SqlError>;
+    fn name_statement(&mut self, name: &str, statement: Arc<Self::Statement>) -> Result<(), SqlError>;
+    fn statement(&self, name: &str) -> Result<Arc<Self::Statement>, SqlError>;
+    fn close_statement(&mut self, name: &str);
+    fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<(), SqlError>;
+    fn execute(
+        &mut self,
+        statement: &Arc<Self::Statement>,
+        params: &[Datum<'_>],
+        portal: &mut Self::Portal,
+        row_limit: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<Progress, SqlError>;
+    fn sync(&mut self) -> Result<(), SqlError>;
+    fn fail(&mut self);
+    fn transaction_status(&self) -> u8;
+    fn take_reports(&mut self) -> Vec<(&'static str, String)>;
+    fn take_notices(&mut self) -> Vec<(Severity, SqlError)>;
+    fn cancel_token(&self) -> CancelToken;
+}
+
+impl Backend for SqlDatabase {
+    type Session = varve_sql::Session;
+
+    fn open(self: &Arc<Self>, params: SessionParams) -> Result<Self::Session, SqlError> {
+        varve_sql::Session::new(self.clone(), params)
+    }
+}
+
+impl Statement for Prepared {
+    fn parameter_oids(&self) -> &[Oid] {
+        self.param_types()
+    }
+
+    fn parameter_type(&self, index: usize) -> ColumnType {
+        self.param_column_type(index)
+    }
+
+    fn columns(&self) -> Option<&[Column]> {
+        Prepared::columns(self)
+    }
+}
+
+impl Session for varve_sql::Session {
+    type Statement = Prepared;
+    type Portal = varve_sql::Portal;
+
+    fn prepare(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>, SqlError> {
+        self.prepare(sql, types)
+    }
+
+    fn name_statement(&mut self, name: &str, statement: Arc<Prepared>) -> Result<(), SqlError> {
+        self.name_statement(name, statement)
+    }
+
+    fn statement(&self, name: &str) -> Result<Arc<Prepared>, SqlError> {
+        self.statement(name)
+    }
+
+    fn close_statement(&mut self, name: &str) {
+        self.close_statement(name);
+    }
+
+    fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<(), SqlError> {
+        self.simple(sql, sink)
+    }
+
+    fn execute(
+        &mut self,
+        statement: &Arc<Prepared>,
+        params: &[Datum<'_>],
+        portal: &mut varve_sql::Portal,
+        row_limit: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<Progress, SqlError> {
+        self.execute(statement, params, portal, row_limit, sink)
+    }
+
+    fn sync(&mut self) -> Result<(), SqlError> {
+        self.sync()
+    }
+
+    fn fail(&mut self) {
+        self.fail();
+    }
+
+    fn transaction_status(&self) -> u8 {
+        self.transaction_status()
+    }
+
+    fn take_reports(&mut self) -> Vec<(&'static str, String)> {
+        self.take_reports()
+    }
+
+    fn take_notices(&mut self) -> Vec<(Severity, SqlError)> {
+        self.take_notices()
+    }
+
+    fn cancel_token(&self) -> CancelToken {
+        self.cancel_token()
+    }
+}
