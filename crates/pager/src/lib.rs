@@ -8,6 +8,7 @@
 //! What it does not know: keys, rows, transactions, SQL.
 
 mod config;
+pub mod control;
 mod error;
 mod files;
 mod home;

@@ -1,0 +1,297 @@
+//! The control file: what has to be known before the log can be read.
+//!
+//! 1. Two slots are written in turn, each durably and under its own checksum, so the newer of the valid ones is
+//!    either the last state or the one before it. A torn write loses nothing that was promised.
+//! 2. The redo position only grows. The log is truncated only to what a durable slot says.
+//! 3. A new incarnation is in the file before its first log block is written.
+//! 4. While the state is `Creating` the database has no contents; opening it starts over.
+//!
+//! A slot is 4096 bytes, little endian; slot n starts at n x 4096:
+//!
+//! | at | size | field |
+//! |---:|---:|---|
+//! | 0 | 8 | magic "VARVECTL" |
+//! | 8 | 4 | format version of the database |
+//! | 12 | 4 | page size in bytes |
+//! | 16 | 8 | sequence: counts the writes, the slot is sequence mod 2 |
+//! | 24 | 8 | database id |
+//! | 32 | 8 | log segment size in bytes |
+//! | 40 | 8 | redo position: LSN of a log block |
+//! | 48 | 8 | an LSN that was durable at this write |
+//! | 56 | 4 | state: 1 creating, 2 open, 3 shut down cleanly |
+//! | 60 | 4 | number of lives |
+//! | 64 | 24 each | lives: incarnation (4), 0 (4), LSN after the life before (8), first LSN (8) |
+//! | .. | .. | zeros |
+//! | 4092 | 4 | crc32c over bytes 0..4092 |
+//!
+//! Not known here: what is in the log and in the spaces.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space};
+
+use crate::error::{PagerError, Result};
+use crate::log::Life;
+use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
+use crate::lsn::Lsn;
+
+/// Version of the database's files as a whole.
+pub const FORMAT_VERSION: u32 = 1;
+/// Name of the control file.
+pub const CONTROL_FILE: &str = "control";
+
+const UNFINISHED_FILE: &str = "control.new";
+const SLOT_BYTES: usize = 4096;
+const MAGIC: u64 = u64::from_le_bytes(*b"VARVECTL");
+const LIVES_AT: usize = 64;
+const LIFE_BYTES: usize = 24;
+const LIVES_MAX: usize = 160;
+const CHECKSUM_AT: usize = SLOT_BYTES - 4;
+/// With more lives than this since the redo position, opening takes a checkpoint first.
+const LIVES_WANTED: usize = 32;
+
+const _: () = assert!(LIVES_AT + LIVES_MAX * LIFE_BYTES <= CHECKSUM_AT);
+
+/// How far the database has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Creation has not finished.
+    Creating,
+    /// In use, or crashed.
+    Open,
+    /// Shut down: everything is in the spaces.
+    Clean,
+}
+
+impl State {
+    fn code(self) -> u32 {
+        match self {
+            State::Creating => 1,
+            State::Open => 2,
+            State::Clean => 3,
+        }
+    }
+
+    fn of(code: u32) -> Option<State> {
+        [State::Creating, State::Open, State::Clean].into_iter().find(|state| state.code() == code)
+    }
+}
+
+/// The contents of the control file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Identity of the database.
+    pub database: u64,
+    /// Page size of all spaces, in bytes.
+    pub page_size: u32,
+    /// Size of the log's segments, in bytes.
+    pub log_segment_bytes: u64,
+    /// How far the database has come.
+    pub state: State,
+    /// Where redo starts: LSN of a log block.
+    pub redo: Lsn,
+    /// An LSN up to which the log was durable.
+    pub durable: Lsn,
+    /// Incarnations since the redo position, oldest first.
+    pub lives: Vec<Life>,
+    sequence: u64,
+}
+
+impl Superblock {
+    /// The first state of a new database.
+    pub fn new(database: u64, page_size: u32, log_segment_bytes: u64) -> Superblock {
+        Superblock {
+            database,
+            page_size,
+            log_segment_bytes,
+            state: State::Creating,
+            redo: Lsn::ZERO,
+            durable: Lsn::ZERO,
+            lives: Vec::new(),
+            sequence: 0,
+        }
+    }
+
+    /// The incarnation of the next life.
+    pub fn next_incarnation(&self) -> u32 {
+        self.lives.last().map_or(1, |life| life.incarnation + 1)
+    }
+
+    /// Adds a life; lives that left no block are dropped.
+    pub fn begin_life(&mut self, life: Life) {
+        self.lives.retain(|old| old.start < life.after);
+        self.lives.push(life);
+    }
+
+    /// Moves the redo position forward; lives that ended before it are dropped.
+    pub fn advance_redo(&mut self, redo: Lsn, durable: Lsn) {
+        self.redo = self.redo.max(redo);
+        self.durable = self.durable.max(durable);
+        let needed = self.lives.iter().rposition(|life| life.start <= self.redo);
+        drop(self.lives.drain(..needed.unwrap_or(0)));
+    }
+
+    /// Whether a checkpoint should shorten the list of lives soon.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.lives.len() > LIVES_WANTED
+    }
+
+    fn encode(&self, slot: &mut [u8]) {
+        slot.fill(0);
+        put_u64(slot, 0, MAGIC);
+        put_u32(slot, 8, FORMAT_VERSION);
+        put_u32(slot, 12, self.page_size);
+        put_u64(slot, 16, self.sequence);
+        put_u64(slot, 24, self.database);
+        put_u64(slot, 32, self.log_segment_bytes);
+        put_u64(slot, 40, self.redo.get());
+        put_u64(slot, 48, self.durable.get());
+        put_u32(slot, 56, self.state.code());
+        put_u32(slot, 60, self.lives.len() as u32);
+        for (life, out) in self.lives.iter().zip(slot[LIVES_AT..].chunks_exact_mut(LIFE_BYTES)) {
+            put_u32(out, 0, life.incarnation);
+            put_u64(out, 8, life.after.get());
+            put_u64(out, 16, life.start.get());
+        }
+        let crc = crc32c::crc32c(&slot[..CHECKSUM_AT]);
+        put_u32(slot, CHECKSUM_AT, crc);
+    }
+
+    fn decode(slot: &[u8]) -> Slot {
+        if get_u32(slot, CHECKSUM_AT) != crc32c::crc32c(&slot[..CHECKSUM_AT]) || get_u64(slot, 0) != MAGIC {
+            return Slot::Invalid;
+        }
+        let version = get_u32(slot, 8);
+        if version != FORMAT_VERSION {
+            return Slot::OtherVersion(version);
+        }
+        let lives_count = (get_u32(slot, 60) as usize).min(LIVES_MAX);
+        let lives = slot[LIVES_AT..].chunks_exact(LIFE_BYTES).take(lives_count);
+        let Some(state) = State::of(get_u32(slot, 56)) else { return Slot::Invalid };
+        Slot::Valid(Superblock {
+            page_size: get_u32(slot, 12),
+            sequence: get_u64(slot, 16),
+            database: get_u64(slot, 24),
+            log_segment_bytes: get_u64(slot, 32),
+            redo: Lsn::new(get_u64(slot, 40)),
+            durable: Lsn::new(get_u64(slot, 48)),
+            state,
+            lives: lives.map(decode_life).collect(),
+        })
+    }
+}
+
+fn decode_life(bytes: &[u8]) -> Life {
+    Life {
+        incarnation: get_u32(bytes, 0),
+        after: Lsn::new(get_u64(bytes, 8)),
+        start: Lsn::new(get_u64(bytes, 16)),
+    }
+}
+
+enum Slot {
+    Invalid,
+    OtherVersion(u32),
+    Valid(Superblock),
+}
+
+/// The open control file.
+pub struct Control {
+    file: Arc<dyn BlockFile>,
+    current: Mutex<Superblock>,
+}
+
+impl Control {
+    /// Makes the control file of a new database, in state `Creating`. It gets its name when it is whole.
+    pub fn create(directory: &dyn Directory, first: Superblock) -> Result<Control> {
+        let file = directory.open(UNFINISHED_FILE, OpenHow::or_create(Space::Control))?;
+        file.set_len(2 * SLOT_BYTES as u64)?;
+        file.write_at(0, &AlignedBuf::new(2 * SLOT_BYTES), Purpose::Control, Durability::Later)?;
+        let unfinished = Control { file, current: Mutex::new(first) };
+        unfinished.update(|_| ())?;
+        unfinished.file.flush()?;
+        let current = unfinished.current;
+        drop(unfinished.file);
+        directory.rename(UNFINISHED_FILE, CONTROL_FILE)?;
+        directory.sync()?;
+        let file = directory.open(CONTROL_FILE, OpenHow::existing(Space::Control))?;
+        Ok(Control { file, current })
+    }
+
+    /// Opens the control file; `None` when there is none.
+    pub fn open(directory: &dyn Directory) -> Result<Option<Control>> {
+        if !directory.exists(CONTROL_FILE)? {
+            return Ok(None);
+        }
+        let file = directory.open(CONTROL_FILE, OpenHow::existing(Space::Control))?;
+        let mut bytes = AlignedBuf::new(2 * SLOT_BYTES);
+        if file.len_bytes()? < bytes.len() as u64 {
+            return Err(unreadable(directory));
+        }
+        file.read_at(0, &mut bytes, Purpose::Control)?;
+        let mut newest: Option<Superblock> = None;
+        for slot in bytes.chunks_exact(SLOT_BYTES) {
+            match Superblock::decode(slot) {
+                Slot::Invalid => {}
+                Slot::OtherVersion(version) => return Err(other_version(directory, version)),
+                Slot::Valid(found) if newest.as_ref().is_none_or(|best| best.sequence < found.sequence) => {
+                    newest = Some(found);
+                }
+                Slot::Valid(_) => {}
+            }
+        }
+        let current = newest.ok_or_else(|| unreadable(directory))?;
+        Ok(Some(Control { file, current: Mutex::new(current) }))
+    }
+
+    /// A copy of the contents.
+    pub fn get(&self) -> Superblock {
+        self.current.lock().clone()
+    }
+
+    /// Changes the contents; durable on return. On failure the old contents stay in force.
+    pub fn update(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let mut current = self.current.lock();
+        let mut next = current.clone();
+        change(&mut next);
+        next.sequence += 1;
+        if next.lives.len() > LIVES_MAX {
+            let what = format!(
+                "the database was opened {LIVES_MAX} times without a checkpoint: free the log's device"
+            );
+            return Err(PagerError::Corrupt { what });
+        }
+        let mut slot = AlignedBuf::new(SLOT_BYTES);
+        next.encode(&mut slot);
+        let offset = (next.sequence % 2) * SLOT_BYTES as u64;
+        self.file.write_at(offset, &slot, Purpose::Control, Durability::Now)?;
+        *current = next;
+        Ok(())
+    }
+}
+
+fn unreadable(directory: &dyn Directory) -> PagerError {
+    PagerError::Corrupt {
+        what: format!(
+            "{}/{CONTROL_FILE} is no valid control file (neither of its two copies can be read): restore it from a backup",
+            directory.location()
+        ),
+    }
+}
+
+fn other_version(directory: &dyn Directory, version: u32) -> PagerError {
+    PagerError::Incompatible {
+        what: format!(
+            "{} holds a database of format {version}, this program knows format {FORMAT_VERSION}: \
+             use the program that wrote it",
+            directory.location()
+        ),
+    }
+}
+
+/// An identity for a new database.
+pub fn random_database_id() -> u64 {
+    RandomState::new().hash_one(std::process::id()) | 1
+}

@@ -1,0 +1,119 @@
+//! The control file survives torn writes and tells damage and other versions from a missing file.
+
+use std::sync::Arc;
+
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, MemoryDirectory, OpenHow, Purpose, Space};
+use varve_pager::Lsn;
+use varve_pager::control::{CONTROL_FILE, Control, State, Superblock};
+use varve_pager::log::Life;
+
+fn create() -> (Arc<MemoryDirectory>, Control) {
+    let directory = MemoryDirectory::new();
+    let control = Control::create(&*directory, Superblock::new(7, 8192, 1 << 20)).unwrap();
+    (directory, control)
+}
+
+fn life(incarnation: u32, start: u64) -> Life {
+    Life { incarnation, after: Lsn::new(start), start: Lsn::new(start) }
+}
+
+fn file(directory: &MemoryDirectory) -> Arc<dyn BlockFile> {
+    directory.open(CONTROL_FILE, OpenHow::existing(Space::Control)).unwrap()
+}
+
+/// Changes one byte of the file.
+fn flip(directory: &MemoryDirectory, at: usize) {
+    let file = file(directory);
+    let mut bytes = AlignedBuf::new(8192);
+    file.read_at(0, &mut bytes, Purpose::Control).unwrap();
+    bytes[at] ^= 1;
+    file.write_at(0, &bytes, Purpose::Control, Durability::Now).unwrap();
+}
+
+#[test]
+fn the_last_update_is_read_back() {
+    let (directory, control) = create();
+    for incarnation in 1..6 {
+        control
+            .update(|block| {
+                block.state = State::Open;
+                block.begin_life(life(incarnation, u64::from(incarnation) * 512));
+            })
+            .unwrap();
+        let found = Control::open(&*directory).unwrap().unwrap().get();
+        assert_eq!(found, control.get());
+        assert_eq!(found.lives.len(), incarnation as usize);
+    }
+}
+
+#[test]
+fn lives_before_the_redo_position_are_dropped() {
+    let mut block = Superblock::new(7, 8192, 1 << 20);
+    (1..=4).for_each(|n| block.begin_life(life(n, u64::from(n) * 1000)));
+    block.advance_redo(Lsn::new(2500), Lsn::new(2600));
+    assert_eq!(block.lives, [life(2, 2000), life(3, 3000), life(4, 4000)]);
+    block.advance_redo(Lsn::new(10), Lsn::new(20));
+    assert_eq!((block.redo, block.durable), (Lsn::new(2500), Lsn::new(2600)));
+}
+
+#[test]
+fn a_life_without_blocks_is_replaced() {
+    let mut block = Superblock::new(7, 8192, 1 << 20);
+    block.begin_life(life(1, 1000));
+    block.begin_life(life(2, 2000));
+    block.begin_life(life(3, 2000));
+    assert_eq!(block.lives, [life(1, 1000), life(3, 2000)]);
+    assert_eq!(block.next_incarnation(), 4);
+}
+
+#[test]
+fn any_damaged_byte_of_the_newer_slot_gives_the_older_one() {
+    let (directory, control) = create();
+    control.update(|block| block.state = State::Open).unwrap();
+    let older = control.get();
+    control.update(|block| block.durable = Lsn::new(99)).unwrap();
+    let images = directory.images();
+    for at in 4096..8192 {
+        let damaged = MemoryDirectory::from_images(images.clone());
+        flip(&damaged, at);
+        let found = Control::open(&*damaged).unwrap().unwrap().get();
+        assert_eq!(found, older, "byte {at}");
+    }
+}
+
+#[test]
+fn two_damaged_slots_are_an_error() {
+    let (directory, control) = create();
+    control.update(|block| block.state = State::Open).unwrap();
+    flip(&directory, 100);
+    flip(&directory, 4196);
+    let error = Control::open(&*directory).err().unwrap();
+    assert!(error.to_string().contains("no valid control file"), "{error}");
+}
+
+#[test]
+fn a_missing_file_is_none() {
+    let directory = MemoryDirectory::new();
+    assert!(Control::open(&*directory).unwrap().is_none());
+}
+
+#[test]
+fn a_shortened_file_is_an_error() {
+    let (directory, _) = create();
+    file(&directory).set_len(4096).unwrap();
+    assert!(Control::open(&*directory).is_err());
+}
+
+#[test]
+fn another_version_is_named() {
+    let (directory, _) = create();
+    let file = file(&directory);
+    let mut slot = AlignedBuf::new(4096);
+    file.read_at(4096, &mut slot, Purpose::Control).unwrap();
+    slot[8] = 77;
+    let crc = crc32c::crc32c(&slot[..4092]);
+    slot[4092..].copy_from_slice(&crc.to_le_bytes());
+    file.write_at(4096, &slot, Purpose::Control, Durability::Now).unwrap();
+    let error = Control::open(&*directory).err().unwrap();
+    assert!(error.to_string().contains("format 77"), "{error}");
+}
