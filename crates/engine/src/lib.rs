@@ -9,16 +9,21 @@
 pub mod catalog;
 mod database;
 mod error;
+mod ids;
 pub mod key;
 pub mod node;
 pub mod numeric;
 mod options;
 pub mod overflow;
 pub mod redo;
+mod registry;
 pub mod row;
+mod status;
+mod table_lock;
 mod transaction;
 pub mod tree;
 pub mod types;
+mod waits;
 
 pub use catalog::{
     Catalog, ColumnDef, IndexDef, IndexId, Named, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey,

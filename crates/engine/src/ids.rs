@@ -1,0 +1,120 @@
+//! Identities of the transaction layer.
+//!
+//! Invariants
+//! 1. A transaction id is given once and fits 48 bits; 0 stands for "before all transactions".
+//! 2. A roll pointer of 0 says that nothing was there before.
+//!
+//! Roll pointer, 64 bits: page number in the rollback space (32) | slot in the page (12) | low 20 bits of the transaction
+//! id that wrote the record (the generation: a slot that was popped and filled again does not match).
+//!
+//! Does not know: what an undo record says.
+
+use std::fmt;
+
+use varve_pager::{PageId, PageNo, SpaceId};
+
+const SLOT_BITS: u32 = 12;
+const GENERATION_BITS: u32 = 20;
+
+/// Identity of a transaction that writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TxnId(u64);
+
+impl TxnId {
+    /// Not a transaction: reads only, or older than everything.
+    pub const NONE: TxnId = TxnId(0);
+
+    /// From its number. Panics above 48 bits, which no database lives to see.
+    pub fn new(number: u64) -> Self {
+        assert!(number < 1 << 48, "transaction ids are used up");
+        Self(number)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for TxnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where an undo record is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RollPointer(u64);
+
+impl RollPointer {
+    /// Nothing was there before.
+    pub const NONE: RollPointer = RollPointer(0);
+    /// Most records of one undo page.
+    pub const SLOTS_MAX: usize = 1 << SLOT_BITS;
+
+    /// The record in `slot` of an undo page, written by `txn`.
+    pub fn new(page: PageNo, slot: u16, txn: TxnId) -> Self {
+        assert!(usize::from(slot) < Self::SLOTS_MAX, "slot {slot} of an undo page");
+        let generation = txn.0 & ((1 << GENERATION_BITS) - 1);
+        Self(u64::from(page.0) << 32 | u64::from(slot) << GENERATION_BITS | generation)
+    }
+
+    /// From what an entry stores.
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// What an entry stores.
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Whether nothing was there before.
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The undo page.
+    pub const fn page(self) -> PageId {
+        PageId::new(SpaceId::ROLLBACK, PageNo((self.0 >> 32) as u32))
+    }
+
+    /// The slot in the page.
+    pub const fn slot(self) -> u16 {
+        (self.0 >> GENERATION_BITS) as u16 & ((1 << SLOT_BITS) - 1)
+    }
+
+    /// Whether `txn` can have written the record.
+    pub const fn fits(self, txn: TxnId) -> bool {
+        let mask = (1 << GENERATION_BITS) - 1;
+        self.0 & mask == txn.0 & mask
+    }
+}
+
+impl fmt::Debug for RollPointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "roll {}#{}", self.page(), self.slot())
+    }
+}
+
+/// A transaction as others see it while they wait for it: its place in the registry and which of the transactions that
+/// used the place one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    pub(crate) slot: u32,
+    pub(crate) serial: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_roll_pointer_keeps_its_parts() {
+        let pointer = RollPointer::new(PageNo(77), 4095, TxnId::new((1 << 47) + 5));
+        assert_eq!(pointer.page().no(), PageNo(77));
+        assert_eq!(pointer.slot(), 4095);
+        assert!(pointer.fits(TxnId::new((1 << 47) + 5)));
+        assert!(!pointer.fits(TxnId::new(6)));
+    }
+}

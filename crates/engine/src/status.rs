@@ -1,0 +1,293 @@
+//! The state of every transaction that may still matter: active, committed at an LSN, aborted.
+//!
+//! Invariants
+//! 1. `floor` <= every active id; a finished id below it is visible to every snapshot (or fully undone).
+//! 2. An id is Active from before it can appear in any row until its commit record has its LSN, or until all its changes
+//!    are undone.
+//! 3. A state that falls out of the ring before it is below the floor is kept in the overflow map, so `get` always knows
+//!    ids at or above the floor.
+//!
+//! A reader loads `floor` before it looks at rows: an id below that value was finished (and undone, if aborted) before
+//! the row was read. Ids below the floor need no look-up; that is what most rows are.
+//!
+//! Does not know: rows, locks, which snapshots exist (`advance_floor` is told the oldest).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use varve_pager::Lsn;
+
+use crate::ids::{Owner, TxnId};
+
+/// States kept in the ring: 2 MiB.
+const RING_LEN: usize = 1 << 16;
+const ACTIVE: u64 = 0;
+const ABORTED: u64 = u64::MAX;
+
+/// State of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// Running, or being undone.
+    Active(Owner),
+    /// Its commit record ends at this LSN (and may not be durable yet).
+    Committed(Lsn, Owner),
+    /// All its changes are undone: whoever still holds one of them reads the row again.
+    Aborted,
+    /// Committed before this start of the database.
+    Old,
+    /// Finished and forgotten; only a reader that dawdled over a copy sees this, and reads the row again.
+    Forgotten,
+}
+
+/// One place of the ring; `tag` is the id it is about.
+struct Entry {
+    tag: AtomicU64,
+    state: AtomicU64,
+    slot: AtomicU64,
+    serial: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+struct Raw {
+    state: u64,
+    owner: Owner,
+}
+
+struct Issue {
+    next: u64,
+    overflow: BTreeMap<u64, Raw>,
+}
+
+/// The table of states.
+pub(crate) struct StatusTable {
+    ring: Box<[Entry]>,
+    floor: AtomicU64,
+    /// First id of this start; older ids are old unless they are losers, which stay in the overflow map.
+    first: u64,
+    issue: Mutex<Issue>,
+}
+
+impl StatusTable {
+    /// A table in which all ids below `next` are old.
+    pub(crate) fn new(next: TxnId) -> Self {
+        let entry = |_| Entry {
+            tag: AtomicU64::new(0),
+            state: AtomicU64::new(0),
+            slot: AtomicU64::new(0),
+            serial: AtomicU64::new(0),
+        };
+        let issue = Issue { next: next.get(), overflow: BTreeMap::new() };
+        Self {
+            ring: (0..RING_LEN).map(entry).collect(),
+            floor: AtomicU64::new(next.get()),
+            first: next.get(),
+            issue: Mutex::new(issue),
+        }
+    }
+
+    /// All ids below are visible to everybody.
+    #[inline]
+    pub(crate) fn floor(&self) -> TxnId {
+        TxnId::new(self.floor.load(Ordering::Acquire))
+    }
+
+    /// The next id that will be given.
+    pub(crate) fn next(&self) -> TxnId {
+        TxnId::new(self.issue.lock().next)
+    }
+
+    /// Gives the next id, Active; `None` if it is not below `limit` (the ids reserved durably).
+    pub(crate) fn assign(&self, owner: Owner, limit: TxnId) -> Option<TxnId> {
+        let mut issue = self.issue.lock();
+        if issue.next >= limit.get() {
+            return None;
+        }
+        let id = issue.next;
+        self.install(&mut issue, id, Raw { state: ACTIVE, owner });
+        issue.next += 1;
+        Some(TxnId::new(id))
+    }
+
+    /// At start: registers a loser of the crash, Active again. All ids from the oldest loser on that are not losers
+    /// count as committed before everything.
+    pub(crate) fn revive(&self, losers: &[(TxnId, Owner)]) {
+        let mut issue = self.issue.lock();
+        for (id, owner) in losers {
+            issue.overflow.insert(id.get(), Raw { state: ACTIVE, owner: *owner });
+        }
+        let oldest = losers.iter().map(|(id, _)| id.get()).min();
+        if let Some(oldest) = oldest {
+            self.floor.store(oldest, Ordering::Release);
+        }
+    }
+
+    /// The state of an id that was not below the floor when the caller looked.
+    #[inline]
+    pub(crate) fn get(&self, id: TxnId) -> Status {
+        match self.ring_get(id) {
+            Some(raw) => raw.status(),
+            None => self.overflow_get(id),
+        }
+    }
+
+    /// Called inside the log's append section of the commit record.
+    pub(crate) fn set_committed(&self, id: TxnId, lsn: Lsn) {
+        assert!(lsn.get() != ACTIVE && lsn.get() != ABORTED, "commit at LSN {lsn}");
+        self.set(id, lsn.get());
+    }
+
+    /// Called when everything is undone.
+    pub(crate) fn set_aborted(&self, id: TxnId) {
+        self.set(id, ABORTED);
+    }
+
+    /// Moves the floor up over ids that are finished and, if committed, within `oldest_snapshot`.
+    pub(crate) fn advance_floor(&self, oldest_snapshot: Lsn) {
+        let mut issue = self.issue.lock();
+        let mut floor = self.floor.load(Ordering::Relaxed);
+        while floor < issue.next && self.is_over(&issue, floor, oldest_snapshot) {
+            if floor >= self.first {
+                issue.overflow.remove(&floor);
+            }
+            floor += 1;
+        }
+        self.floor.store(floor, Ordering::Release);
+    }
+
+    fn is_over(&self, issue: &Issue, id: u64, oldest_snapshot: Lsn) -> bool {
+        let raw = self.ring_get(TxnId::new(id)).or_else(|| issue.overflow.get(&id).copied());
+        raw.is_none_or(|raw| {
+            raw.state == ABORTED || (raw.state != ACTIVE && raw.state <= oldest_snapshot.get())
+        })
+    }
+
+    fn entry(&self, id: u64) -> &Entry {
+        &self.ring[id as usize % RING_LEN]
+    }
+
+    fn install(&self, issue: &mut Issue, id: u64, raw: Raw) {
+        let entry = self.entry(id);
+        let evicted = entry.tag.load(Ordering::Relaxed);
+        if evicted != 0 && evicted >= self.floor.load(Ordering::Relaxed) {
+            issue.overflow.insert(evicted, entry.read());
+        }
+        entry.tag.store(0, Ordering::SeqCst);
+        entry.state.store(raw.state, Ordering::SeqCst);
+        entry.slot.store(u64::from(raw.owner.slot), Ordering::SeqCst);
+        entry.serial.store(raw.owner.serial, Ordering::SeqCst);
+        entry.tag.store(id, Ordering::SeqCst);
+    }
+
+    fn ring_get(&self, id: TxnId) -> Option<Raw> {
+        let entry = self.entry(id.get());
+        if entry.tag.load(Ordering::SeqCst) != id.get() {
+            return None;
+        }
+        let raw = entry.read();
+        (entry.tag.load(Ordering::SeqCst) == id.get()).then_some(raw)
+    }
+
+    #[cold]
+    fn overflow_get(&self, id: TxnId) -> Status {
+        let issue = self.issue.lock();
+        let raw = self.ring_get(id).or_else(|| issue.overflow.get(&id.get()).copied());
+        let unknown = if id.get() < self.first { Status::Old } else { Status::Forgotten };
+        raw.map_or(unknown, Raw::status)
+    }
+
+    fn set(&self, id: TxnId, state: u64) {
+        let mut issue = self.issue.lock();
+        let entry = self.entry(id.get());
+        if entry.tag.load(Ordering::Relaxed) == id.get() {
+            entry.state.store(state, Ordering::SeqCst);
+        } else if let Some(raw) = issue.overflow.get_mut(&id.get()) {
+            raw.state = state;
+        } else {
+            panic!("transaction {id} ends but was not active");
+        }
+    }
+}
+
+impl Entry {
+    fn read(&self) -> Raw {
+        Raw {
+            state: self.state.load(Ordering::SeqCst),
+            owner: Owner {
+                slot: self.slot.load(Ordering::SeqCst) as u32,
+                serial: self.serial.load(Ordering::SeqCst),
+            },
+        }
+    }
+}
+
+impl Raw {
+    fn status(self) -> Status {
+        match self.state {
+            ACTIVE => Status::Active(self.owner),
+            ABORTED => Status::Aborted,
+            lsn => Status::Committed(Lsn::new(lsn), self.owner),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Owner = Owner { slot: 3, serial: 9 };
+    const NO_LIMIT: TxnId = TxnId::NONE;
+
+    fn assign(table: &StatusTable) -> TxnId {
+        let limit = TxnId::new(NO_LIMIT.get() + (1 << 40));
+        table.assign(OWNER, limit).unwrap()
+    }
+
+    #[test]
+    fn the_floor_stops_at_the_oldest_active_and_at_the_oldest_snapshot() {
+        let table = StatusTable::new(TxnId::new(10));
+        let (a, b, c) = (assign(&table), assign(&table), assign(&table));
+        table.set_committed(a, Lsn::new(100));
+        table.set_committed(c, Lsn::new(90));
+        table.advance_floor(Lsn::new(95));
+        assert_eq!(table.floor(), a);
+        table.advance_floor(Lsn::new(100));
+        assert_eq!(table.floor(), b);
+        assert_eq!(table.get(c), Status::Committed(Lsn::new(90), OWNER));
+        table.set_aborted(b);
+        table.advance_floor(Lsn::new(100));
+        assert_eq!(table.floor(), TxnId::new(13));
+        assert_eq!(table.get(b), Status::Aborted);
+    }
+
+    #[test]
+    fn a_state_pushed_out_of_the_ring_is_still_known() {
+        let table = StatusTable::new(TxnId::new(1));
+        let first = assign(&table);
+        let second = assign(&table);
+        table.set_committed(second, Lsn::new(50));
+        for _ in 0..RING_LEN {
+            let id = assign(&table);
+            table.set_committed(id, Lsn::new(60));
+        }
+        assert_eq!(table.get(first), Status::Active(OWNER));
+        assert_eq!(table.get(second), Status::Committed(Lsn::new(50), OWNER));
+        table.set_aborted(first);
+        table.advance_floor(Lsn::new(1000));
+        assert_eq!(table.floor(), table.next());
+        assert_eq!(table.get(second), Status::Forgotten);
+    }
+
+    #[test]
+    fn losers_are_active_until_undone() {
+        let table = StatusTable::new(TxnId::new(100));
+        table.revive(&[(TxnId::new(40), OWNER)]);
+        assert_eq!(table.get(TxnId::new(39)), Status::Old);
+        assert_eq!(table.get(TxnId::new(40)), Status::Active(OWNER));
+        assert_eq!(table.get(TxnId::new(41)), Status::Old);
+        table.set_aborted(TxnId::new(40));
+        table.advance_floor(Lsn::new(1));
+        assert_eq!(table.floor(), TxnId::new(100));
+        assert_eq!(table.get(TxnId::new(40)), Status::Aborted);
+    }
+}

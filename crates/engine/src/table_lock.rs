@@ -1,0 +1,122 @@
+//! Locks on whole tables: shared for who reads or writes rows, exclusive for DDL; held to the end of the transaction.
+//!
+//! Invariants
+//! 1. A shared holder has noted the table at its place before it looked for an exclusive owner; an exclusive owner has
+//!    announced itself before it looks at the places. One of them sees the other.
+//! 2. While somebody waits for exclusion, no new shared holder gets in.
+//!
+//! Does not know: what a table is.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use crate::error::Result;
+use crate::ids::Owner;
+use crate::registry::Registry;
+use crate::waits::{Patience, Waits};
+
+const SLOT_BITS: u32 = 17;
+/// Waiters for tables never share a wish: all are woken.
+const OWN_WISH: u64 = 1 << 63;
+
+/// The lock of one table.
+#[derive(Debug)]
+pub(crate) struct TableLock {
+    table: u32,
+    exclusive: AtomicU64,
+}
+
+/// What waiting needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting<'a> {
+    pub(crate) registry: &'a Registry,
+    pub(crate) waits: &'a Waits,
+    pub(crate) me: Owner,
+    pub(crate) patience: Patience<'a>,
+}
+
+impl Waiting<'_> {
+    fn wait_for(&self, on: Owner) -> Result<()> {
+        let wish = OWN_WISH | u64::from(self.me.slot);
+        self.waits.wait(self.registry, self.me, on, wish, self.patience)
+    }
+}
+
+fn pack(owner: Owner) -> u64 {
+    owner.serial << SLOT_BITS | u64::from(owner.slot + 1)
+}
+
+fn unpack(raw: u64) -> Owner {
+    Owner { slot: (raw & ((1 << SLOT_BITS) - 1)) as u32 - 1, serial: raw >> SLOT_BITS }
+}
+
+impl TableLock {
+    pub(crate) fn new(table: u32) -> Self {
+        Self { table, exclusive: AtomicU64::new(0) }
+    }
+
+    /// Takes the shared lock; it goes away with the transaction's end.
+    #[inline]
+    pub(crate) fn lock_shared(&self, waiting: Waiting<'_>) -> Result<()> {
+        let place = waiting.registry.place(waiting.me.slot);
+        loop {
+            place.note_table(self.table);
+            let exclusive = self.exclusive.load(SeqCst);
+            if exclusive == 0 || exclusive == pack(waiting.me) {
+                return Ok(());
+            }
+            place.forget_table(self.table);
+            // The excluder may have seen the note and be waiting for its owner.
+            waiting.waits.wake(waiting.registry, waiting.me);
+            waiting.wait_for(unpack(exclusive))?;
+        }
+    }
+
+    /// Takes the exclusive lock; `false` if this transaction has it already. The caller unlocks it at the end.
+    pub(crate) fn lock_exclusive(&self, waiting: Waiting<'_>) -> Result<bool> {
+        let mine = pack(waiting.me);
+        while let Err(other) = self.exclusive.compare_exchange(0, mine, SeqCst, SeqCst) {
+            if other == mine {
+                return Ok(false);
+            }
+            waiting.wait_for(unpack(other))?;
+        }
+        while let Some(holder) = waiting.registry.holder_of(self.table, waiting.me) {
+            if let Err(error) = waiting.wait_for(holder) {
+                self.unlock_exclusive();
+                waiting.waits.wake(waiting.registry, waiting.me);
+                return Err(error);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives the exclusive lock back; the caller then wakes its waiters.
+    pub(crate) fn unlock_exclusive(&self) {
+        self.exclusive.store(0, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use std::time::Duration;
+
+    #[test]
+    fn shared_holders_keep_ddl_out_and_ddl_keeps_them_out() {
+        let (registry, waits) = (Registry::new(), Waits::default());
+        let (reader, ddl) = (registry.claim(), registry.claim());
+        let patience = Patience { timeout: Some(Duration::from_millis(2)), cancel: None };
+        let as_owner = |me| Waiting { registry: &registry, waits: &waits, me, patience };
+        let lock = TableLock::new(9);
+        lock.lock_shared(as_owner(reader)).unwrap();
+        assert!(matches!(lock.lock_exclusive(as_owner(ddl)), Err(Error::LockTimeout)));
+        registry.end(reader);
+        assert!(lock.lock_exclusive(as_owner(ddl)).unwrap());
+        assert!(!lock.lock_exclusive(as_owner(ddl)).unwrap());
+        let late = registry.claim();
+        assert!(matches!(lock.lock_shared(as_owner(late)), Err(Error::LockTimeout)));
+        lock.unlock_exclusive();
+        lock.lock_shared(as_owner(late)).unwrap();
+    }
+}
