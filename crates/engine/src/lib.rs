@@ -23,6 +23,7 @@ mod table_lock;
 mod transaction;
 pub mod tree;
 pub mod types;
+mod undo;
 mod waits;
 
 pub use catalog::{

@@ -307,6 +307,9 @@ pub struct EngineRedo;
 
 impl RedoOps for EngineRedo {
     fn apply(&self, op: u8, page: &mut [u8], payload: &[u8]) -> Result<(), RedoError> {
+        if op >= TREE_OPS_END {
+            return crate::undo::page::apply(op, page, payload);
+        }
         let decoded = decode(op, payload);
         decoded.and_then(|op| change(page, &op)).ok_or_else(|| {
             RedoError(format!(

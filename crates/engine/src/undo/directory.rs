@@ -1,0 +1,111 @@
+//! The directory of all rollback segments and the pool of idle ones.
+//!
+//! Invariants
+//! 1. A segment is listed in the mini-transaction that makes its pages, so none is ever lost.
+//! 2. A segment is in the pool, or in the hands of one transaction.
+//!
+//! Does not know: who writes, what records say.
+
+use parking_lot::Mutex;
+use varve_pager::{Access, PageId, Pager, SpaceId};
+
+use super::page::{self, HeaderPage, KIND_DIRECTORY, KIND_HEADER, KIND_UNDO};
+use super::segment::{Mark, Segment, not_undo};
+use crate::error::{Error, Result};
+use crate::ids::TxnId;
+
+/// The segments that no transaction holds.
+pub(crate) struct SegmentPool {
+    directory: PageId,
+    idle: Mutex<Vec<Segment>>,
+    /// One segment is made at a time.
+    making: Mutex<()>,
+}
+
+/// What `open` found in one segment after a restart.
+pub(crate) struct Found {
+    pub(crate) header: PageId,
+    /// Begin of its undo.
+    pub(crate) head: PageId,
+    /// End of the undo of committed transactions.
+    pub(crate) committed_end: Mark,
+    /// A transaction that was neither committed nor undone completely.
+    pub(crate) loser: Option<(TxnId, Segment)>,
+}
+
+impl SegmentPool {
+    /// Makes an empty directory page; gives its id.
+    pub(crate) fn create(pager: &Pager) -> Result<PageId> {
+        let owner = pager.create_segment(SpaceId::ROLLBACK)?;
+        pager.reserve(SpaceId::ROLLBACK, 1)?;
+        let mut mtr = pager.begin()?;
+        let id = mtr.allocate(SpaceId::ROLLBACK, owner, None)?;
+        mtr.create(id, KIND_DIRECTORY, owner)?;
+        mtr.commit();
+        Ok(id)
+    }
+
+    /// Reads all segments; idle ones go to the pool, losers to the caller.
+    pub(crate) fn open(pager: &Pager, directory: PageId) -> Result<(Self, Vec<Found>)> {
+        let pool = Self { directory, idle: Mutex::default(), making: Mutex::default() };
+        let headers = {
+            let page = pager.fix_s(directory, Access::Random)?;
+            if varve_pager::page::page_kind(&page) != KIND_DIRECTORY {
+                return Err(not_undo(directory));
+            }
+            page::listed(&page)
+        };
+        let found = headers.into_iter().map(|header| pool.find(pager, header)).collect::<Result<_>>()?;
+        Ok((pool, found))
+    }
+
+    fn find(&self, pager: &Pager, header: PageId) -> Result<Found> {
+        let segment = Segment::open(pager, header)?;
+        let (head, txn) = {
+            let page = pager.fix_s(header, Access::Random)?;
+            let read = HeaderPage::new(&page).ok_or_else(|| not_undo(header))?;
+            (read.head(), TxnId::new(read.txn()))
+        };
+        let committed_end = segment.start().unwrap_or(segment.top());
+        let mut found = Found { header, head, committed_end, loser: None };
+        match segment.start() {
+            Some(_) => found.loser = Some((txn, segment)),
+            None => self.idle.lock().push(segment),
+        }
+        Ok(found)
+    }
+
+    /// An idle segment; makes one if there is none. No latch may be held.
+    pub(crate) fn take(&self, pager: &Pager) -> Result<Segment> {
+        if let Some(segment) = self.idle.lock().pop() {
+            return Ok(segment);
+        }
+        self.make(pager)
+    }
+
+    /// Gives an idle segment back.
+    pub(crate) fn put_back(&self, segment: Segment) {
+        assert!(segment.start().is_none(), "a segment in use goes back to the pool");
+        self.idle.lock().push(segment);
+    }
+
+    #[cold]
+    fn make(&self, pager: &Pager) -> Result<Segment> {
+        let _one = self.making.lock();
+        let owner = pager.create_segment(SpaceId::ROLLBACK)?;
+        pager.reserve(SpaceId::ROLLBACK, 2)?;
+        let mut mtr = pager.begin()?;
+        let directory = mtr.x(self.directory)?;
+        if page::listed(mtr.page(directory)).len() >= page::listed_max(pager.page_size()) {
+            return Err(Error::Unsupported { what: "this number of transactions that write at once".into() });
+        }
+        let header = mtr.allocate(SpaceId::ROLLBACK, owner, None)?;
+        let first = mtr.allocate(SpaceId::ROLLBACK, owner, Some(header))?;
+        let made = mtr.create(header, KIND_HEADER, owner)?;
+        mtr.create(first, KIND_UNDO, owner)?;
+        page::set_ends(&mut mtr, made, first, first);
+        page::list(&mut mtr, directory, header);
+        mtr.commit();
+        Segment::open(pager, header)
+    }
+}

@@ -1,0 +1,22 @@
+//! Rollback segments: the before-images of changes, for rollback and for readers of older versions.
+//!
+//! A segment is a chain of undo pages (appended at the tail, freed at the head: a FIFO whose pages lie in the 1 MiB
+//! extents that the segment owns) and a header page. It serves one active transaction at a time; more segments are made
+//! as concurrency grows. All header pages are listed in one directory page.
+//!
+//! Invariants
+//! 1. An undo record and the change that it undoes are in one mini-transaction, and so are a rollback's step and the pop
+//!    of its record.
+//! 2. The records of a segment are in the commit order of its transactions; behind them those of the active one.
+//! 3. A roll pointer is followed only to a record that names the same transaction, tree and key; everything else is stale.
+//!
+//! Does not know: rows, visibility, when to purge.
+
+mod directory;
+pub(crate) mod page;
+mod record;
+mod segment;
+
+pub(crate) use directory::{Found, SegmentPool};
+pub(crate) use record::{Before, Kind, Record, RecordRef};
+pub(crate) use segment::{Mark, Segment};

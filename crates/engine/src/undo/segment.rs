@@ -1,0 +1,209 @@
+//! A rollback segment in the hands of its transaction: append, pop, end.
+//!
+//! Invariants
+//! 1. Tail page, count and free bytes here equal those in the tail page; only the holder of the `Segment` changes them.
+//! 2. `prepare` takes all latches and finds all room; what comes after it in the mini-transaction cannot fail.
+//! 3. Latch order: header page, then tail page.
+//!
+//! Does not know: trees, statuses.
+
+use varve_pager::{Access, H, Mtr, PageId, Pager, SpaceId};
+
+use super::page::{self, HeaderPage, KIND_UNDO, UndoPage};
+use super::record::{CHAIN_OFFSET, Record};
+use crate::error::{Error, Result};
+use crate::ids::{RollPointer, TxnId};
+
+/// A position in a segment's undo: everything before it is older.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) page: PageId,
+    pub(crate) slot: u32,
+}
+
+/// Latched undo pages of one mini-transaction.
+#[derive(Clone, Copy)]
+pub(crate) struct Prepared {
+    tail: H,
+    /// Latched only for the transaction's first record.
+    header: Option<H>,
+}
+
+/// A rollback segment, held by one transaction (or idle in the pool).
+#[derive(Debug)]
+pub(crate) struct Segment {
+    owner: u32,
+    header: PageId,
+    tail: PageId,
+    tail_count: u32,
+    tail_free_bytes: usize,
+    /// Where the active transaction begins; `None` while idle.
+    start: Option<Mark>,
+}
+
+impl Segment {
+    /// Reads the state of a segment from its pages.
+    pub(crate) fn open(pager: &Pager, header: PageId) -> Result<Self> {
+        let (owner, tail, start) = {
+            let page = pager.fix_s(header, Access::Random)?;
+            let read = HeaderPage::new(&page).ok_or_else(|| not_undo(header))?;
+            let start = read.is_active().then(|| Mark { page: read.start().0, slot: read.start().1 });
+            (varve_pager::page::page_owner(&page), read.tail(), start)
+        };
+        let mut segment = Self { owner, header, tail, tail_count: 0, tail_free_bytes: 0, start };
+        segment.read_tail(pager)?;
+        Ok(segment)
+    }
+
+    fn read_tail(&mut self, pager: &Pager) -> Result<()> {
+        let page = pager.fix_s(self.tail, Access::Random)?;
+        let read = UndoPage::new(&page).ok_or_else(|| not_undo(self.tail))?;
+        self.tail_count = read.count();
+        self.tail_free_bytes = read.free_bytes();
+        Ok(())
+    }
+
+    pub(crate) fn header(&self) -> PageId {
+        self.header
+    }
+
+    /// Behind the newest record.
+    pub(crate) fn top(&self) -> Mark {
+        Mark { page: self.tail, slot: self.tail_count }
+    }
+
+    /// Where the active transaction's records begin.
+    pub(crate) fn start(&self) -> Option<Mark> {
+        self.start
+    }
+
+    /// Latches what `append` of a record of `bytes` needs; `None` if the tail is full: end the mini-transaction without
+    /// changes, call `extend` and begin again.
+    pub(crate) fn prepare(&self, mtr: &mut Mtr<'_>, bytes: usize) -> Result<Option<Prepared>> {
+        if bytes > self.tail_free_bytes || self.tail_count as usize >= RollPointer::SLOTS_MAX {
+            return Ok(None);
+        }
+        let header = if self.start.is_none() { Some(mtr.x(self.header)?) } else { None };
+        let tail = mtr.x(self.tail)?;
+        Ok(Some(Prepared { tail, header }))
+    }
+
+    /// Where the next record will be.
+    pub(crate) fn next_pointer(&self, txn: TxnId) -> RollPointer {
+        RollPointer::new(self.tail.no(), self.tail_count as u16, txn)
+    }
+
+    /// Appends a record to the prepared tail.
+    pub(crate) fn append(&mut self, mtr: &mut Mtr<'_>, prepared: Prepared, txn: TxnId, record: &Record) {
+        if let Some(header) = prepared.header {
+            let start = self.top();
+            page::begin(mtr, header, txn.get(), (start.page, start.slot));
+            self.start = Some(start);
+        }
+        page::append(mtr, prepared.tail, record.bytes());
+        self.note_tail(mtr, prepared.tail);
+    }
+
+    fn note_tail(&mut self, mtr: &Mtr<'_>, tail: H) {
+        let Some(read) = UndoPage::new(mtr.page(tail)) else {
+            panic!("the tail {} of a rollback segment is no undo page", self.tail)
+        };
+        self.tail_count = read.count();
+        self.tail_free_bytes = read.free_bytes();
+    }
+
+    /// Adds an empty page at the tail, in a mini-transaction of its own. No latch may be held.
+    pub(crate) fn extend(&mut self, pager: &Pager) -> Result<()> {
+        pager.reserve(SpaceId::ROLLBACK, 1)?;
+        let mut mtr = pager.begin()?;
+        let header = mtr.x(self.header)?;
+        let tail = mtr.x(self.tail)?;
+        let new = mtr.allocate(SpaceId::ROLLBACK, self.owner, Some(self.tail))?;
+        let added = mtr.create(new, KIND_UNDO, self.owner)?;
+        let (head, previous) = ends(&mtr, header, tail, self.tail)?;
+        page::set_links(&mut mtr, tail, previous, Some(new));
+        page::set_links(&mut mtr, added, Some(self.tail), None);
+        page::set_ends(&mut mtr, header, head, new);
+        self.note_tail(&mtr, added);
+        self.tail = new;
+        mtr.commit();
+        Ok(())
+    }
+
+    /// Copies the newest record of the active transaction; `None` if all are popped.
+    pub(crate) fn read_top(&mut self, pager: &Pager, record: &mut Record) -> Result<Option<RollPointer>> {
+        let Some(start) = self.start else { return Ok(None) };
+        while self.top() != start && self.tail_count == 0 {
+            self.trim(pager)?;
+        }
+        if self.top() == start {
+            return Ok(None);
+        }
+        let page = pager.fix_s(self.tail, Access::Random)?;
+        let slot = self.tail_count - 1;
+        let bytes = UndoPage::new(&page).and_then(|p| p.record(slot)).ok_or_else(|| not_undo(self.tail))?;
+        record.copy_from(bytes);
+        let txn = record.decode().ok_or_else(|| not_undo(self.tail))?.txn;
+        Ok(Some(RollPointer::new(self.tail.no(), slot as u16, txn)))
+    }
+
+    /// Latches the tail for `pop` and `patch_chain`.
+    pub(crate) fn prepare_pop(&self, mtr: &mut Mtr<'_>) -> Result<Prepared> {
+        Ok(Prepared { tail: mtr.x(self.tail)?, header: None })
+    }
+
+    /// Removes the newest record.
+    pub(crate) fn pop(&mut self, mtr: &mut Mtr<'_>, prepared: Prepared) {
+        page::pop(mtr, prepared.tail);
+        self.note_tail(mtr, prepared.tail);
+    }
+
+    /// Names another first page of the newest record's chain.
+    pub(crate) fn patch_chain(&self, mtr: &mut Mtr<'_>, prepared: Prepared, chain: Option<PageId>) {
+        let no = chain.map_or(0, |p| p.no().0);
+        page::patch(mtr, prepared.tail, self.tail_count - 1, CHAIN_OFFSET, &no.to_le_bytes());
+    }
+
+    /// Frees the empty tail page.
+    fn trim(&mut self, pager: &Pager) -> Result<()> {
+        let mut mtr = pager.begin()?;
+        let header = mtr.x(self.header)?;
+        let previous = {
+            let tail = mtr.x(self.tail)?;
+            let previous = UndoPage::new(mtr.page(tail)).and_then(UndoPage::previous);
+            mtr.release(tail);
+            previous.ok_or_else(|| not_undo(self.tail))?
+        };
+        let before = mtr.x(previous)?;
+        let (head, further) = ends(&mtr, header, before, previous)?;
+        mtr.free(self.tail)?;
+        page::set_links(&mut mtr, before, further, None);
+        page::set_ends(&mut mtr, header, head, previous);
+        self.note_tail(&mtr, before);
+        self.tail = previous;
+        mtr.commit();
+        Ok(())
+    }
+
+    /// Latches the header for `end`.
+    pub(crate) fn prepare_end(&self, mtr: &mut Mtr<'_>) -> Result<H> {
+        Ok(mtr.x(self.header)?)
+    }
+
+    /// The transaction is committed, or undone completely. Its records stay for readers and purge.
+    pub(crate) fn end(&mut self, mtr: &mut Mtr<'_>, header: H) {
+        page::end(mtr, header);
+        self.start = None;
+    }
+}
+
+/// Head page of the segment and the page before `page`.
+fn ends(mtr: &Mtr<'_>, header: H, page: H, id: PageId) -> Result<(PageId, Option<PageId>)> {
+    let head = HeaderPage::new(mtr.page(header)).ok_or_else(|| not_undo(id))?.head();
+    let previous = UndoPage::new(mtr.page(page)).ok_or_else(|| not_undo(id))?.previous();
+    Ok((head, previous))
+}
+
+pub(crate) fn not_undo(page: PageId) -> Error {
+    Error::corrupt(format!("page {page} of a rollback segment does not hold what it should"))
+}
