@@ -9,7 +9,7 @@ const WHY: Purpose = Purpose::DataPage;
 
 fn read(file: &dyn varve_device::BlockFile, offset: u64, len_bytes: usize) -> Vec<u8> {
     let mut buf = AlignedBuf::new(len_bytes);
-    file.read_at(offset, &mut buf, WHY).unwrap();
+    file.read_at(offset, &mut buf, WHY).expect("the range is inside the file");
     buf.to_vec()
 }
 

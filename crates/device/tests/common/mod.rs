@@ -1,4 +1,5 @@
 //! What the device tests share: every kind of directory behind one list.
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::sync::Arc;
 
@@ -19,7 +20,6 @@ pub fn on_files(what: &'static str, options: FileOptions) -> Fixture {
 }
 
 /// One directory of each kind.
-#[allow(dead_code, reason = "not every test binary goes through all kinds")]
 pub fn all_kinds() -> Vec<Fixture> {
     let plain = FileOptions { direct_io: false, io_uring: false, read_only: false };
     vec![

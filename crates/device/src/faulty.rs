@@ -1,0 +1,355 @@
+//! A fault injector: passes every operation on, except those that a rule spoils.
+//!
+//! Invariants
+//! 1. Operations are counted per rule, from 1, over those that match it, in the order they arrive.
+//! 2. After an injected flush failure the file behaves as a real one: poisoned for writes and flushes.
+//! 3. A device that is gone stays gone until [`Faulty::disarm`].
+//!
+//! What it does not know: whether the caller noticed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::accounting::Accounting;
+use crate::block::{BlockFile, Directory, Durability, OpenHow, Purpose, Space};
+use crate::buf::AlignedBuf;
+use crate::capabilities::Capabilities;
+use crate::error::{DeviceError, ErrorKind, Operation, Result};
+
+/// What goes wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The operation fails with this error and does nothing.
+    Fails(ErrorKind),
+    /// A read or write stops half-way with an error, having moved the first half.
+    Short,
+    /// A write or flush reports success and does nothing.
+    Lost,
+    /// A write lands this many bytes further on, and reports success.
+    Misdirected {
+        /// Distance; a multiple of the sector.
+        by_bytes: u64,
+    },
+    /// One bit of what is read or written is wrong.
+    BitFlip {
+        /// Bit number, modulo the length.
+        bit: u64,
+    },
+    /// The operation takes this much longer.
+    Slow(Duration),
+    /// The device is gone from here on.
+    Gone,
+}
+
+/// Which of the matching operations a rule spoils.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// The n-th only, counted from 1.
+    Nth(u64),
+    /// The n-th and all later ones.
+    From(u64),
+    /// Every n-th.
+    Every(u64),
+}
+
+impl When {
+    fn hits(self, count: u64) -> bool {
+        match self {
+            When::Nth(n) => count == n,
+            When::From(n) => count >= n,
+            When::Every(n) => n > 0 && count.is_multiple_of(n),
+        }
+    }
+}
+
+/// A rule for spoiling operations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// The operation it applies to; `None` = any.
+    pub operation: Option<Operation>,
+    /// The space of files it applies to; `None` = any.
+    pub space: Option<Space>,
+    /// Which of those.
+    pub when: When,
+    /// What happens to them.
+    pub fault: Fault,
+}
+
+struct Armed {
+    rule: Rule,
+    seen_count: u64,
+}
+
+#[derive(Default)]
+struct State {
+    armed: AtomicBool,
+    rules: Mutex<Vec<Armed>>,
+    fired_count: AtomicU64,
+    operation_count: AtomicU64,
+    gone: AtomicBool,
+    any_poisoned: AtomicBool,
+    poisoned: Mutex<HashSet<String>>,
+}
+
+impl State {
+    /// What is to happen to this operation.
+    fn fault(&self, operation: Operation, space: Option<Space>) -> Option<Fault> {
+        self.operation_count.fetch_add(1, Relaxed);
+        if !self.armed.load(Relaxed) {
+            return None;
+        }
+        let mut hit = None;
+        for armed in self.rules.lock().iter_mut() {
+            let rule = &armed.rule;
+            let other_space = rule.space.is_some() && rule.space != space;
+            if rule.operation.is_some_and(|only| only != operation) || other_space {
+                continue;
+            }
+            armed.seen_count += 1;
+            if hit.is_none() && rule.when.hits(armed.seen_count) {
+                hit = Some(rule.fault.clone());
+            }
+        }
+        if hit.is_some() {
+            self.fired_count.fetch_add(1, Relaxed);
+        }
+        hit
+    }
+
+    /// Applies the faults that any operation can have; gives back one that is special to the operation.
+    fn check(&self, name: &str, operation: Operation, space: Option<Space>) -> Result<Option<Fault>> {
+        let gone = || Err(DeviceError::new(name, operation, ErrorKind::Gone));
+        if self.gone.load(Relaxed) {
+            return gone();
+        }
+        match self.fault(operation, space) {
+            Some(Fault::Gone) => {
+                self.gone.store(true, Relaxed);
+                gone()
+            }
+            Some(Fault::Fails(kind)) => Err(DeviceError::new(name, operation, kind)),
+            Some(Fault::Slow(delay)) => {
+                std::thread::sleep(delay);
+                Ok(None)
+            }
+            other => Ok(other),
+        }
+    }
+}
+
+/// A directory whose operations can be spoiled.
+pub struct Faulty {
+    inner: Arc<dyn Directory>,
+    state: Arc<State>,
+}
+
+impl Faulty {
+    /// Wraps a directory; nothing goes wrong until a rule is added.
+    pub fn wrap(inner: Arc<dyn Directory>) -> Arc<Faulty> {
+        Arc::new(Faulty { inner, state: Arc::default() })
+    }
+
+    /// Adds a rule.
+    pub fn arm(&self, rule: Rule) {
+        self.state.rules.lock().push(Armed { rule, seen_count: 0 });
+        self.state.armed.store(true, Relaxed);
+    }
+
+    /// Removes all rules and brings the device back. Poisoned files stay poisoned.
+    pub fn disarm(&self) {
+        self.state.rules.lock().clear();
+        self.state.armed.store(false, Relaxed);
+        self.state.gone.store(false, Relaxed);
+    }
+
+    /// Like [`Faulty::disarm`], and files are no longer poisoned, as for a new process.
+    pub fn restart(&self) {
+        self.disarm();
+        self.state.poisoned.lock().clear();
+        self.state.any_poisoned.store(false, Relaxed);
+    }
+
+    /// How many operations were spoiled.
+    pub fn fired_count(&self) -> u64 {
+        self.state.fired_count.load(Relaxed)
+    }
+
+    /// How many operations came by.
+    pub fn operation_count(&self) -> u64 {
+        self.state.operation_count.load(Relaxed)
+    }
+
+    fn check(&self, name: &str, operation: Operation) -> Result<()> {
+        self.state.check(name, operation, None).map(|_| ())
+    }
+}
+
+impl Directory for Faulty {
+    fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>> {
+        self.state.check(name, Operation::Open, Some(how.space))?;
+        let inner = self.inner.open(name, how)?;
+        Ok(Arc::new(FaultyFile { inner, space: how.space, state: Arc::clone(&self.state) }))
+    }
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.check(name, Operation::Stat)?;
+        self.inner.exists(name)
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.check(&self.inner.location(), Operation::Stat)?;
+        self.inner.list()
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.check(from, Operation::Rename)?;
+        self.inner.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        self.check(name, Operation::Remove)?;
+        self.inner.remove(name)
+    }
+    fn sync(&self) -> Result<()> {
+        let location = self.inner.location();
+        match self.state.check(&location, Operation::SyncDirectory, None)? {
+            Some(Fault::Lost) => Ok(()),
+            _ => self.inner.sync(),
+        }
+    }
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+    fn accounting(&self) -> &Arc<Accounting> {
+        self.inner.accounting()
+    }
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+}
+
+struct FaultyFile {
+    inner: Arc<dyn BlockFile>,
+    space: Space,
+    state: Arc<State>,
+}
+
+impl FaultyFile {
+    fn check(&self, operation: Operation) -> Result<Option<Fault>> {
+        self.state.check(self.inner.name(), operation, Some(self.space))
+    }
+
+    fn check_poison(&self, operation: Operation) -> Result<()> {
+        let name = self.inner.name();
+        if self.state.any_poisoned.load(Relaxed) && self.state.poisoned.lock().contains(name) {
+            return Err(DeviceError::new(name, operation, ErrorKind::Poisoned));
+        }
+        Ok(())
+    }
+
+    fn poison(&self) {
+        self.state.poisoned.lock().insert(self.inner.name().to_string());
+        self.state.any_poisoned.store(true, Relaxed);
+    }
+
+    /// Half of `len_bytes`, in whole sectors.
+    fn half(&self, len_bytes: usize) -> usize {
+        let sector_bytes = self.inner.sector_bytes() as usize;
+        len_bytes / sector_bytes / 2 * sector_bytes
+    }
+
+    fn read_half(&self, offset: u64, buf: &mut [u8], why: Purpose) -> Result<()> {
+        let half = self.half(buf.len());
+        let (wanted_bytes, got_bytes) = (buf.len() as u64, half as u64);
+        self.inner.read_at(offset, &mut buf[..half], why)?;
+        let kind = ErrorKind::ShortRead { wanted_bytes, got_bytes };
+        Err(DeviceError::at(self.inner.name(), Operation::Read, offset, kind))
+    }
+
+    fn write_half(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        let half = self.half(buf.len());
+        let (wanted_bytes, got_bytes) = (buf.len() as u64, half as u64);
+        self.inner.write_at(offset, &buf[..half], why, durability)?;
+        let kind = ErrorKind::ShortWrite { wanted_bytes, got_bytes };
+        Err(DeviceError::at(self.inner.name(), Operation::Write, offset, kind))
+    }
+}
+
+fn flip(bytes: &mut [u8], bit: u64) {
+    let len_bits = bytes.len() as u64 * 8;
+    if let Some(byte) = bytes.get_mut((bit % len_bits.max(1) / 8) as usize) {
+        *byte ^= 1 << (bit % 8);
+    }
+}
+
+impl BlockFile for FaultyFile {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn len_bytes(&self) -> Result<u64> {
+        self.check(Operation::Stat)?;
+        self.inner.len_bytes()
+    }
+
+    fn sector_bytes(&self) -> u32 {
+        self.inner.sector_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8], why: Purpose) -> Result<()> {
+        match self.check(Operation::Read)? {
+            Some(Fault::Short) => self.read_half(offset, buf, why),
+            Some(Fault::BitFlip { bit }) => {
+                self.inner.read_at(offset, buf, why)?;
+                flip(buf, bit);
+                Ok(())
+            }
+            _ => self.inner.read_at(offset, buf, why),
+        }
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        self.check_poison(Operation::Write)?;
+        match self.check(Operation::Write)? {
+            Some(Fault::Short) => self.write_half(offset, buf, why, durability),
+            Some(Fault::Lost) => Ok(()),
+            Some(Fault::Misdirected { by_bytes }) => {
+                self.inner.write_at(offset + by_bytes, buf, why, durability)
+            }
+            Some(Fault::BitFlip { bit }) => {
+                let mut spoiled = AlignedBuf::copy_of(buf);
+                flip(&mut spoiled, bit);
+                self.inner.write_at(offset, &spoiled, why, durability)
+            }
+            _ => self.inner.write_at(offset, buf, why, durability),
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.check_poison(Operation::Flush)?;
+        match self.check(Operation::Flush) {
+            Ok(Some(Fault::Lost)) => Ok(()),
+            Ok(_) => self.inner.flush(),
+            Err(error) => {
+                self.poison();
+                Err(error)
+            }
+        }
+    }
+
+    fn punch(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.check_poison(Operation::Punch)?;
+        match self.check(Operation::Punch)? {
+            Some(Fault::Lost) => Ok(()),
+            _ => self.inner.punch(offset, len_bytes),
+        }
+    }
+
+    fn set_len(&self, len_bytes: u64) -> Result<()> {
+        self.check_poison(Operation::SetLen)?;
+        match self.check(Operation::SetLen)? {
+            Some(Fault::Lost) => Ok(()),
+            _ => self.inner.set_len(len_bytes),
+        }
+    }
+}

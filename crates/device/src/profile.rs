@@ -1,0 +1,153 @@
+//! Profiles of emulated devices: data (TOML), never code.
+//!
+//! Invariants
+//! 1. At the anchor size the service time gives exactly the anchor's operations per second on all
+//!    channels together.
+//! 2. A profile names its source; watts of 0 mean that no source gives them.
+//!
+//! What it does not know: clocks and sleeping.
+
+use serde::Deserialize;
+
+const SHIPPED: &[(&str, &str)] = &[("fusion-io-160", include_str!("../profiles/fusion-io-160.toml"))];
+
+/// The shape of one request, as far as the service time depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub write: bool,
+    pub sequential: bool,
+    pub bytes: u64,
+}
+
+/// Sustained operations per second at the anchor size.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperationsPerSecond {
+    /// Reads at any address.
+    pub random_read: f64,
+    /// Reads at the next address.
+    pub sequential_read: f64,
+    /// Writes at any address.
+    pub random_write: f64,
+    /// Writes at the next address.
+    pub sequential_write: f64,
+}
+
+/// A service-time model of a device.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Name, printed with every result.
+    pub name: String,
+    /// Where the figures come from.
+    pub source: String,
+    /// Parallel servers.
+    pub channels: u32,
+    /// Addresses are spread over the channels in stripes of this size; 0 = the channel that is free first.
+    pub stripe_bytes: u64,
+    /// Request size of the anchors.
+    pub anchor_bytes: u64,
+    /// Part of a service time that does not depend on the length, in microseconds.
+    pub fixed_us: f64,
+    /// Time of a flush, in microseconds.
+    pub flush_us: f64,
+    /// Power while busy; 0 = not known.
+    pub watts_active: f64,
+    /// Power while idle; 0 = not known.
+    pub watts_idle: f64,
+    /// The anchors.
+    pub operations_per_s: OperationsPerSecond,
+}
+
+/// Why a profile cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// No shipped profile has this name.
+    #[error("there is no device profile {name:?}: choose one of {known}, or give a profile as TOML")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// The text is no profile.
+    #[error("the device profile cannot be read: {0}")]
+    Malformed(String),
+}
+
+impl Profile {
+    /// A profile that comes with the program.
+    pub fn shipped(name: &str) -> Result<Profile, ProfileError> {
+        let unknown = || ProfileError::Unknown { name: name.to_string(), known: Profile::names().join(", ") };
+        let (_, text) = SHIPPED.iter().find(|(known, _)| *known == name).ok_or_else(unknown)?;
+        Profile::parse(text)
+    }
+
+    /// Names of the profiles that come with the program.
+    pub fn names() -> Vec<&'static str> {
+        SHIPPED.iter().map(|(name, _)| *name).collect()
+    }
+
+    /// Reads a profile from TOML.
+    pub fn parse(text: &str) -> Result<Profile, ProfileError> {
+        let profile: Profile =
+            toml::from_str(text).map_err(|error| ProfileError::Malformed(error.to_string()))?;
+        profile.validate().map_err(ProfileError::Malformed)?;
+        Ok(profile)
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let rates = &self.operations_per_s;
+        let rates = [rates.random_read, rates.sequential_read, rates.random_write, rates.sequential_write];
+        if self.channels == 0 || self.anchor_bytes == 0 {
+            return Err("channels and anchor_bytes must be at least 1".into());
+        }
+        for rate in rates {
+            let service_us = f64::from(self.channels) * 1e6 / rate;
+            if !(service_us.is_finite() && service_us >= self.fixed_us && self.fixed_us >= 0.0) {
+                return Err(format!("{rate} operations per second do not leave room for fixed_us"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Service time of one request on one channel, in nanoseconds.
+    pub(crate) fn service_ns(&self, request: Request) -> u64 {
+        let rates = &self.operations_per_s;
+        let rate = match (request.write, request.sequential) {
+            (false, false) => rates.random_read,
+            (false, true) => rates.sequential_read,
+            (true, false) => rates.random_write,
+            (true, true) => rates.sequential_write,
+        };
+        let fixed_ns = self.fixed_us * 1e3;
+        let anchor_ns = f64::from(self.channels) * 1e9 / rate;
+        let scale = request.bytes as f64 / self.anchor_bytes as f64;
+        (fixed_ns + (anchor_ns - fixed_ns) * scale) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anchors_are_met_exactly() {
+        let profile = Profile::shipped("fusion-io-160").unwrap();
+        let cases = [(false, false, 12182), (false, true, 15980), (true, false, 12374), (true, true, 14965)];
+        for (write, sequential, per_s) in cases {
+            let ns = profile.service_ns(Request { write, sequential, bytes: 8192 });
+            assert_eq!(1_000_000_000 / ns, per_s);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let unknown = Profile::shipped("floppy").unwrap_err().to_string();
+        assert!(unknown.contains("floppy") && unknown.contains("fusion-io-160"), "{unknown}");
+        let (_, text) = SHIPPED[0];
+        let slow = text.replace("fixed_us = 30.0", "fixed_us = 3000.0");
+        assert!(Profile::parse(&slow).unwrap_err().to_string().contains("fixed_us"));
+        assert!(Profile::parse("name = 1").is_err());
+    }
+}

@@ -1,0 +1,372 @@
+//! A recorder: passes every operation on and keeps a log of those that change the medium, from which
+//! crash images are built (see [`crate::Timeline`]).
+//!
+//! Invariants
+//! 1. One log orders the events of all devices that record into it; an event's `submitted` and
+//!    `completed` are ticks of one clock, and an event that failed or has not returned never completes.
+//! 2. Files are known by number: a number is one file's contents, whatever its names were.
+//!
+//! What it does not know: what survives a crash.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::accounting::Accounting;
+use crate::block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, ReadOp, Space, WriteOp};
+use crate::capabilities::Capabilities;
+use crate::error::Result;
+use crate::memory::{MemoryDirectory, MemoryImage};
+
+/// A device within a record log, in order of wrapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceNo(pub usize);
+
+/// A file within a record log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileNo(pub usize);
+
+/// A tick that never comes.
+pub const NEVER: u64 = u64::MAX;
+
+/// What happened to the medium.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// Bytes written to a file.
+    Write {
+        /// The file.
+        file: FileNo,
+        /// Byte offset.
+        offset: u64,
+        /// The bytes.
+        bytes: Arc<[u8]>,
+        /// Whether the write was to be durable by itself.
+        durability: Durability,
+    },
+    /// A file's length set.
+    SetLen {
+        /// The file.
+        file: FileNo,
+        /// New length.
+        len_bytes: u64,
+    },
+    /// A range of a file given back.
+    Punch {
+        /// The file.
+        file: FileNo,
+        /// Byte offset.
+        offset: u64,
+        /// Length of the range.
+        len_bytes: u64,
+    },
+    /// A file flushed.
+    Flush {
+        /// The file.
+        file: FileNo,
+    },
+    /// A name given to a new, empty file.
+    Create {
+        /// The name.
+        name: String,
+        /// The file.
+        file: FileNo,
+    },
+    /// A file's name changed.
+    Rename {
+        /// Old name.
+        from: String,
+        /// New name.
+        to: String,
+    },
+    /// A name removed.
+    Remove {
+        /// The name.
+        name: String,
+    },
+    /// The directory synced.
+    SyncDirectory,
+    /// A note of the harness (for example "commit 7 was acknowledged").
+    Mark(u64),
+}
+
+/// One recorded event.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// Device it happened on; marks are on device 0.
+    pub device: DeviceNo,
+    /// Tick before the operation was passed on.
+    pub submitted: u64,
+    /// Tick after it succeeded, or [`NEVER`].
+    pub completed: u64,
+    /// What it changed.
+    pub change: Change,
+}
+
+/// State of a device when recording began.
+#[derive(Clone)]
+pub(crate) struct Initial {
+    pub files: Vec<(FileNo, MemoryImage)>,
+    pub names: BTreeMap<String, FileNo>,
+}
+
+#[derive(Default)]
+struct Log {
+    tick: u64,
+    events: Vec<Event>,
+    file_spaces: Vec<Option<Space>>,
+    devices: Vec<Initial>,
+}
+
+impl Log {
+    fn tick(&mut self) -> u64 {
+        self.tick += 1;
+        self.tick
+    }
+
+    fn new_file(&mut self) -> FileNo {
+        self.file_spaces.push(None);
+        FileNo(self.file_spaces.len() - 1)
+    }
+}
+
+/// The log of one or more recorded devices.
+#[derive(Default)]
+pub struct RecordLog {
+    log: Mutex<Log>,
+}
+
+/// A finished recording.
+#[derive(Clone)]
+pub struct Recording {
+    /// All events, in order of submission.
+    pub events: Vec<Event>,
+    /// Space of each file by number, where it was opened.
+    pub file_spaces: Vec<Option<Space>>,
+    pub(crate) devices: Vec<Initial>,
+    /// One more than the last tick.
+    pub end: u64,
+}
+
+impl RecordLog {
+    /// An empty log.
+    pub fn new() -> Arc<RecordLog> {
+        Arc::default()
+    }
+
+    /// Notes something of the harness's own.
+    pub fn mark(&self, note: u64) {
+        let index = self.submit(DeviceNo(0), Change::Mark(note));
+        self.complete(index..index + 1);
+    }
+
+    /// The tick that the next event will be after.
+    pub fn now(&self) -> u64 {
+        self.log.lock().tick
+    }
+
+    /// A copy of everything recorded so far.
+    pub fn recording(&self) -> Recording {
+        let log = self.log.lock();
+        Recording {
+            events: log.events.clone(),
+            file_spaces: log.file_spaces.clone(),
+            devices: log.devices.clone(),
+            end: log.tick + 1,
+        }
+    }
+
+    fn submit(&self, device: DeviceNo, change: Change) -> usize {
+        let mut log = self.log.lock();
+        let submitted = log.tick();
+        log.events.push(Event { device, submitted, completed: NEVER, change });
+        log.events.len() - 1
+    }
+
+    fn complete(&self, events: std::ops::Range<usize>) {
+        let mut log = self.log.lock();
+        for index in events {
+            let completed = log.tick();
+            if let Some(event) = log.events.get_mut(index) {
+                event.completed = completed;
+            }
+        }
+    }
+
+    /// Records a change around the operation that makes it.
+    fn around<T>(&self, device: DeviceNo, change: Change, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        let index = self.submit(device, change);
+        let done = run()?;
+        self.complete(index..index + 1);
+        Ok(done)
+    }
+}
+
+/// A directory in memory whose changes are recorded.
+pub struct Recorder {
+    inner: Arc<dyn Directory>,
+    log: Arc<RecordLog>,
+    device: DeviceNo,
+    names: Mutex<BTreeMap<String, FileNo>>,
+}
+
+impl Recorder {
+    /// Records the changes of `inner` from its present state on.
+    pub fn wrap(inner: Arc<MemoryDirectory>, log: Arc<RecordLog>) -> Arc<Recorder> {
+        let images = inner.images();
+        Recorder::wrap_from(inner, images, log)
+    }
+
+    /// Records the changes of any directory that holds `images` at present.
+    pub fn wrap_from(
+        inner: Arc<dyn Directory>,
+        images: Vec<(String, MemoryImage)>,
+        log: Arc<RecordLog>,
+    ) -> Arc<Recorder> {
+        let mut state = log.log.lock();
+        let mut initial = Initial { files: Vec::new(), names: BTreeMap::new() };
+        for (name, image) in images {
+            let file = state.new_file();
+            initial.files.push((file, image));
+            initial.names.insert(name, file);
+        }
+        let device = DeviceNo(state.devices.len());
+        let names = Mutex::new(initial.names.clone());
+        state.devices.push(initial);
+        drop(state);
+        Arc::new(Recorder { inner, log, device, names })
+    }
+}
+
+impl Directory for Recorder {
+    fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>> {
+        let mut names = self.names.lock();
+        let known = names.get(name).copied();
+        let (file, inner) = match known {
+            Some(file) => (file, self.inner.open(name, how)?),
+            None if how.create == Create::Never => {
+                // The inner directory words the error.
+                (FileNo(0), self.inner.open(name, how)?)
+            }
+            None => {
+                let file = self.log.log.lock().new_file();
+                let change = Change::Create { name: name.to_string(), file };
+                let inner = self.log.around(self.device, change, || self.inner.open(name, how))?;
+                names.insert(name.to_string(), file);
+                (file, inner)
+            }
+        };
+        if let Some(space) = self.log.log.lock().file_spaces.get_mut(file.0) {
+            *space = Some(how.space);
+        }
+        Ok(Arc::new(RecordedFile { inner, log: Arc::clone(&self.log), device: self.device, file }))
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.inner.exists(name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let mut names = self.names.lock();
+        let change = Change::Rename { from: from.to_string(), to: to.to_string() };
+        self.log.around(self.device, change, || self.inner.rename(from, to))?;
+        if let Some(file) = names.remove(from) {
+            names.insert(to.to_string(), file);
+        }
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let mut names = self.names.lock();
+        let change = Change::Remove { name: name.to_string() };
+        self.log.around(self.device, change, || self.inner.remove(name))?;
+        names.remove(name);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.log.around(self.device, Change::SyncDirectory, || self.inner.sync())
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn accounting(&self) -> &Arc<Accounting> {
+        self.inner.accounting()
+    }
+
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+}
+
+struct RecordedFile {
+    inner: Arc<dyn BlockFile>,
+    log: Arc<RecordLog>,
+    device: DeviceNo,
+    file: FileNo,
+}
+
+impl RecordedFile {
+    fn around(&self, change: Change, run: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.log.around(self.device, change, run)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Change {
+        Change::Write { file: self.file, offset, bytes: bytes.into(), durability }
+    }
+}
+
+impl BlockFile for RecordedFile {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn len_bytes(&self) -> Result<u64> {
+        self.inner.len_bytes()
+    }
+
+    fn sector_bytes(&self) -> u32 {
+        self.inner.sector_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8], why: Purpose) -> Result<()> {
+        self.inner.read_at(offset, buf, why)
+    }
+
+    fn read_batch(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
+        self.inner.read_batch(ops)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        let change = self.write(offset, buf, durability);
+        self.around(change, || self.inner.write_at(offset, buf, why, durability))
+    }
+
+    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        let submit =
+            |op: &WriteOp<'_>| self.log.submit(self.device, self.write(op.offset, op.buf, op.durability));
+        let indexes: Vec<usize> = ops.iter().map(submit).collect();
+        self.inner.write_batch(ops)?;
+        indexes.into_iter().for_each(|index| self.log.complete(index..index + 1));
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.around(Change::Flush { file: self.file }, || self.inner.flush())
+    }
+
+    fn punch(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        let change = Change::Punch { file: self.file, offset, len_bytes };
+        self.around(change, || self.inner.punch(offset, len_bytes))
+    }
+
+    fn set_len(&self, len_bytes: u64) -> Result<()> {
+        self.around(Change::SetLen { file: self.file, len_bytes }, || self.inner.set_len(len_bytes))
+    }
+}

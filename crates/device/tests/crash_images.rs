@@ -1,0 +1,211 @@
+//! What the recorder calls durable is in every crash image; what it calls pending is in any of them.
+
+use std::sync::Arc;
+
+use varve_device::{
+    AlignedBuf, BlockFile, Change, Directory, Durability, Fate, Lies, MemoryDirectory, OpenHow, Purpose,
+    RecordLog, Recorder, Space, Timeline, WriteOp,
+};
+
+const WHY: Purpose = Purpose::DataPage;
+
+struct Bench {
+    log: Arc<RecordLog>,
+    directory: Arc<Recorder>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let log = RecordLog::new();
+        Bench { directory: Recorder::wrap(MemoryDirectory::new(), Arc::clone(&log)), log }
+    }
+
+    /// A file that is durably there.
+    fn file(&self, name: &str) -> Arc<dyn BlockFile> {
+        let file = self.directory.open(name, OpenHow::new_file(Space::Data)).expect("a new file");
+        self.directory.sync().expect("memory syncs");
+        file
+    }
+
+    fn timeline(&self, lies: Lies) -> Timeline {
+        let mut timeline = Timeline::with_lies(self.log.recording(), lies);
+        timeline.advance(timeline.end());
+        timeline
+    }
+
+    /// The first bytes of each sector of a file after a crash at the end.
+    fn after(&self, name: &str, fates: &[Fate]) -> Vec<u8> {
+        sectors(&self.timeline(Lies::default()), name, fates)
+    }
+}
+
+fn sectors(timeline: &Timeline, name: &str, fates: &[Fate]) -> Vec<u8> {
+    let images = timeline.image(fates);
+    let file = images[0].open(name, OpenHow::existing(Space::Data)).expect("the file is there");
+    let mut buf = AlignedBuf::new(file.len_bytes().expect("a length") as usize);
+    file.read_at(0, &mut buf, WHY).expect("the file can be read");
+    buf.chunks(512).map(|sector| sector[0]).collect()
+}
+
+fn write(file: &dyn BlockFile, sector: u64, count: usize, byte: u8, durability: Durability) {
+    let mut buf = AlignedBuf::new(count * 512);
+    buf.fill(byte);
+    file.write_at(sector * 512, &buf, WHY, durability).expect("memory writes");
+}
+
+use Durability::{Later, Now};
+
+#[test]
+fn a_write_is_pending_until_a_flush_that_came_after_it() {
+    let bench = Bench::new();
+    let file = bench.file("a");
+    write(&*file, 0, 1, 1, Later);
+    file.flush().unwrap();
+    write(&*file, 1, 1, 2, Later);
+    assert_eq!(bench.after("a", &[Fate::Absent]), [1]);
+    assert_eq!(bench.after("a", &[Fate::Present]), [1, 2]);
+    file.flush().unwrap();
+    assert_eq!(bench.after("a", &[]), [1, 2]);
+}
+
+#[test]
+fn a_durable_write_needs_no_flush_and_helps_no_other() {
+    let bench = Bench::new();
+    let file = bench.file("a");
+    write(&*file, 0, 1, 1, Later);
+    write(&*file, 1, 1, 2, Now);
+    assert_eq!(bench.after("a", &[Fate::Absent]), [0, 2]);
+    write(&*file, 0, 1, 3, Now);
+    assert_eq!(bench.after("a", &[Fate::Present]), [3, 2], "an older write never covers a newer one");
+}
+
+#[test]
+fn a_flush_of_one_file_helps_no_other() {
+    let bench = Bench::new();
+    let (a, b) = (bench.file("a"), bench.file("b"));
+    write(&*a, 0, 1, 1, Later);
+    b.flush().unwrap();
+    assert_eq!(bench.timeline(Lies::default()).pending().len(), 1);
+}
+
+#[test]
+fn an_operation_that_has_not_returned_is_pending() {
+    let bench = Bench::new();
+    let file = bench.file("a");
+    write(&*file, 0, 1, 1, Now);
+    let mut timeline = Timeline::new(bench.log.recording());
+    timeline.advance(timeline.end() - 1);
+    assert_eq!(timeline.pending().len(), 1, "submitted, and the cut is before its completion");
+    assert!(matches!(timeline.pending()[0].change, Change::Write { durability: Now, .. }));
+    timeline.advance(timeline.end());
+    assert!(timeline.pending().is_empty());
+}
+
+#[test]
+fn the_writes_of_a_batch_are_in_flight_together() {
+    let bench = Bench::new();
+    let file = bench.file("a");
+    let buf = AlignedBuf::new(512);
+    let op = |no: u64| WriteOp { offset: no * 512, buf: &buf, why: WHY, durability: Now };
+    file.write_batch(&[op(0), op(1), op(2)]).unwrap();
+    let mut timeline = Timeline::new(bench.log.recording());
+    let pending = |timeline: &mut Timeline, back| {
+        timeline.advance(timeline.end() - back);
+        timeline.pending().len()
+    };
+    assert_eq!([pending(&mut timeline, 3), pending(&mut timeline, 1), pending(&mut timeline, 0)], [3, 1, 0]);
+}
+
+#[test]
+fn torn_and_garbage_spoil_only_their_own_sectors_and_replay() {
+    let bench = Bench::new();
+    let file = bench.file("a");
+    write(&*file, 0, 24, 1, Later);
+    file.flush().unwrap();
+    write(&*file, 8, 8, 2, Later);
+    for seed in 0..50 {
+        let torn = bench.after("a", &[Fate::Torn { unit_bytes: 512, seed }]);
+        assert!(torn[..8].iter().chain(&torn[16..]).all(|byte| *byte == 1));
+        assert!(torn[8..16].iter().all(|byte| [1, 2].contains(byte)));
+        let coarse = bench.after("a", &[Fate::Torn { unit_bytes: 4096, seed }]);
+        assert!(coarse[8..16] == [1; 8] || coarse[8..16] == [2; 8]);
+        let garbage = bench.after("a", &[Fate::Garbage { seed }]);
+        assert_eq!(garbage, bench.after("a", &[Fate::Garbage { seed }]));
+        assert!(garbage[..8].iter().chain(&garbage[16..]).all(|byte| *byte == 1));
+    }
+    let shapes: std::collections::BTreeSet<_> =
+        (0..50).map(|seed| bench.after("a", &[Fate::Torn { unit_bytes: 512, seed }])).collect();
+    assert!(shapes.len() > 20, "seeds tear differently");
+}
+
+#[test]
+fn names_are_pending_until_the_directory_is_synced() {
+    let bench = Bench::new();
+    let file = bench.file("a");
+    write(&*file, 0, 1, 1, Now);
+    bench.directory.rename("a", "b").unwrap();
+    bench.directory.open("c", OpenHow::new_file(Space::Data)).unwrap();
+    let timeline = bench.timeline(Lies::default());
+    let names = |fates: &[Fate]| timeline.image(fates)[0].list().unwrap();
+    assert_eq!(names(&[Fate::Absent, Fate::Absent]), ["a"]);
+    assert_eq!(names(&[Fate::Present, Fate::Absent]), ["b"]);
+    assert_eq!(names(&[Fate::Absent, Fate::Present]), ["a", "c"]);
+    bench.directory.sync().unwrap();
+    assert!(bench.timeline(Lies::default()).pending().is_empty());
+}
+
+#[test]
+fn lengths_and_holes_are_pending_like_writes() {
+    let bench = Bench::new();
+    let file = bench.file("a");
+    write(&*file, 0, 4, 1, Now);
+    file.punch(512, 512).unwrap();
+    file.set_len(1536).unwrap();
+    assert_eq!(bench.after("a", &[Fate::Absent, Fate::Absent]), [1, 1, 1, 1]);
+    assert_eq!(bench.after("a", &[Fate::Present, Fate::Absent]), [1, 0, 1, 1]);
+    assert_eq!(bench.after("a", &[Fate::Absent, Fate::Present]), [1, 1, 1]);
+    file.flush().unwrap();
+    assert_eq!(bench.after("a", &[]), [1, 0, 1]);
+}
+
+#[test]
+fn a_recording_goes_on_from_an_image() {
+    let bench = Bench::new();
+    let file = bench.file("a");
+    write(&*file, 0, 1, 1, Now);
+    let image = bench.timeline(Lies::default()).image(&[]).remove(0);
+    let log = RecordLog::new();
+    let second = Bench { directory: Recorder::wrap(image, Arc::clone(&log)), log };
+    let again = second.directory.open("a", OpenHow::existing(Space::Data)).unwrap();
+    write(&*again, 1, 1, 2, Later);
+    assert_eq!(second.after("a", &[Fate::Absent]), [1]);
+    assert_eq!(second.after("a", &[Fate::Present]), [1, 2]);
+    assert_eq!(bench.after("a", &[]), [1], "the first recording is not touched by the second");
+}
+
+#[test]
+fn a_lying_device_makes_durable_things_pending() {
+    let bench = Bench::new();
+    let file = bench.file("a");
+    write(&*file, 0, 1, 1, Later);
+    file.flush().unwrap();
+    write(&*file, 1, 1, 2, Now);
+    let count = |lies| bench.timeline(lies).pending().len();
+    assert_eq!(count(Lies::default()), 0);
+    assert_eq!(count(Lies { flushes_of: Some(Space::Data), ..Lies::default() }), 1);
+    assert_eq!(count(Lies { durable_writes_of: Some(Space::Data), ..Lies::default() }), 1);
+    assert_eq!(count(Lies { flushes_of: Some(Space::Log), ..Lies::default() }), 0);
+    assert_eq!(count(Lies { directory_syncs: true, ..Lies::default() }), 1);
+}
+
+#[test]
+fn marks_are_seen_from_the_cut_after_them_on() {
+    let bench = Bench::new();
+    bench.log.mark(7);
+    bench.file("a");
+    let mut timeline = Timeline::new(bench.log.recording());
+    timeline.advance(0);
+    assert!(timeline.marks().is_empty());
+    timeline.advance(timeline.end());
+    assert_eq!(timeline.marks(), [7]);
+}
