@@ -24,7 +24,7 @@ fn truncated_segments_are_used_again() {
     let log = create(&directory);
     for _ in 0..40 {
         write(&log, 50);
-        log.truncate(log.redo_point(|| None)).unwrap();
+        log.truncate(log.redo_point(|| None).unwrap()).unwrap();
     }
     let files = directory.list().unwrap();
     assert!(files.len() <= 8, "{files:?}");
@@ -39,7 +39,7 @@ fn old_contents_of_a_recycled_segment_do_not_replay() {
     let mut last = Lsn::ZERO;
     for round in 0..60 {
         write(&log, 20 + round % 7);
-        from = log.redo_point(|| None);
+        from = log.redo_point(|| None).unwrap();
         log.truncate(from).unwrap();
         last = write(&log, 3);
     }
@@ -96,7 +96,7 @@ fn a_full_log_admits_nothing_until_it_is_truncated() {
     for i in 0..20 {
         log.flush(append(&log, &payload(i, 2000))).unwrap();
     }
-    log.truncate(log.redo_point(|| None)).unwrap();
+    log.truncate(log.redo_point(|| None).unwrap()).unwrap();
     assert_eq!(log.admit().unwrap(), Admission::Go);
 }
 
@@ -116,4 +116,18 @@ fn reopening_again_and_again_keeps_the_files_few() {
         write(&log, incarnation as usize % 3);
     }
     assert!(directory.list().unwrap().len() <= 3);
+}
+
+#[test]
+fn a_life_that_the_control_file_does_not_know_is_damage() {
+    let directory = MemoryDirectory::new();
+    let log = create(&directory);
+    log.flush(append(&log, b"one")).unwrap();
+    drop(log);
+    let (_, tail) = read_all(&directory).unwrap();
+    let stored = StoredLog::open(config(&directory), DATABASE).unwrap();
+    let log = stored.resume(2, tail, FIRST_LSN).unwrap();
+    log.flush(append(&log, b"two")).unwrap();
+    let error = read_all(&directory).unwrap_err();
+    assert!(error.to_string().contains("incarnation 2"), "{error}");
 }

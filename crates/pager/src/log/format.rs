@@ -204,10 +204,10 @@ impl BlockHeader {
         })
     }
 
-    /// Whether the header claims to be the block that `epoch` wrote at `start`, with a length that fits `room`.
-    pub fn claims(&self, start: Lsn, epoch: Epoch, room_bytes: u64) -> bool {
+    /// Whether the header claims to be a block that `database` wrote at `start`, with a length that fits `room`.
+    pub fn claims(&self, start: Lsn, database: u64, room_bytes: u64) -> bool {
         self.start == start
-            && self.epoch == epoch
+            && self.epoch.database == database
             && (9..=16).contains(&self.sector_shift)
             && (BLOCK_HEADER_BYTES as u64..=room_bytes).contains(&u64::from(self.length_bytes))
     }
@@ -274,7 +274,7 @@ mod tests {
             "2a0000000010000000000000887766554433221103000000010900004d00000000000000aa00"
         );
         assert_eq!(BlockHeader::peek(&block), Some(header));
-        assert!(header.is_sealed(&block) && header.claims(Lsn::new(4096), epoch, 42));
+        assert!(header.is_sealed(&block) && header.claims(Lsn::new(4096), epoch.database, 42));
     }
 
     #[test]

@@ -33,6 +33,7 @@ use crate::lsn::{AtomicLsn, Lsn};
 pub use error::LogError;
 use flush::Queue;
 use format::{Epoch, Geometry};
+use reader::Reader;
 pub use reader::{Group, Life, Tail};
 pub use record::{Record, RecordError};
 use segments::Segments;
@@ -182,6 +183,18 @@ impl Log {
     /// thread too.
     pub fn prepare_ahead(&self) -> Result<(), LogError> {
         self.segments.try_prepare(self.geometry.segment_of(self.end()) + 1)
+    }
+
+    /// Calls `visit` with the groups of earlier lives from the block at `from` up to `until`, the end that
+    /// reading found before this log was opened.
+    pub fn replay<E: From<LogError>>(
+        &self,
+        lives: &[Life],
+        (from, until): (Lsn, Lsn),
+        visit: impl FnMut(Group<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut reader = Reader::new(&self.segments, self.geometry, self.epoch.database, lives, from);
+        reader.each_group_before(until, visit)
     }
 
     fn prepare_next(&self, end: Lsn) -> Result<(), LogError> {

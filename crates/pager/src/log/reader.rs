@@ -2,9 +2,9 @@
 //!
 //! 1. What is given out was sealed by this database, in the incarnation that owns that part of the stream.
 //! 2. The log ends at the first place without a valid block, unless something proves that the log went on:
-//!    a later incarnation, an LSN that the control file or a page knows, or a later block of the same
-//!    incarnation that was written when this place was durable already. Then the log is damaged, which is an
-//!    error and never a silent cut.
+//!    a later incarnation, an LSN that the control file or a page knows, a later block of the same incarnation
+//!    that was written when this place was durable already, or a block of an incarnation that the control file
+//!    should know. Then the log is damaged, which is an error and never a silent cut.
 //! 3. What can't be proven: damage to the very last blocks before the crash, when no block was written
 //!    after them, looks like an unfinished flush.
 //!
@@ -13,7 +13,7 @@
 use varve_device::{AlignedBuf, BlockFile, Purpose};
 
 use super::LogError;
-use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Epoch, Geometry, SEGMENT_HEADER_BYTES};
+use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Geometry, SEGMENT_HEADER_BYTES};
 use super::record::{RecordError, Records, take_bytes, take_varint};
 use super::segments::Segments;
 use crate::lsn::Lsn;
@@ -53,12 +53,21 @@ pub struct Group<'a> {
 
 const CHUNK_BYTES: usize = 256 << 10;
 const SCAN_STEP_BYTES: u64 = 512;
+const ALIGN_BYTES: usize = AlignedBuf::ALIGN_BYTES;
 
-/// A segment in memory, read as far as it was needed.
+/// A part of a segment in memory.
 struct Window {
     number: u64,
+    from: usize,
     bytes: AlignedBuf,
-    loaded: usize,
+}
+
+impl Window {
+    /// `count` bytes from byte `offset` of the segment, if they are here.
+    fn part(&self, number: u64, offset: usize, count: usize) -> Option<&[u8]> {
+        let at = offset.checked_sub(self.from).filter(|_| number == self.number)?;
+        self.bytes.get(at..at + count)
+    }
 }
 
 /// Reads blocks in order.
@@ -108,12 +117,31 @@ impl<'a> Reader<'a> {
         Ok(self.tail)
     }
 
-    fn block_bytes(&self, header: &BlockHeader) -> &[u8] {
-        let at = self.geometry.offset_of(header.start) as usize;
-        match &self.window {
-            Some(window) => &window.bytes[at..at + header.length_bytes as usize],
-            None => &[],
+    /// Calls `visit` with every group before `until`, which an earlier reading found to be the end.
+    pub(crate) fn each_group_before<E: From<LogError>>(
+        &mut self,
+        until: Lsn,
+        mut visit: impl FnMut(Group<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while self.tail.next < until {
+            let Some(header) = self.next_block()? else {
+                return Err(self.damaged(format!("it was read up to LSN {until} a moment ago")).into());
+            };
+            let bytes = self.block_bytes(&header);
+            for group in Groups::new(&header, bytes) {
+                visit(group?)?;
+            }
         }
+        Ok(())
+    }
+
+    /// The bytes of a block that was just found valid.
+    fn block_bytes(&self, header: &BlockHeader) -> &[u8] {
+        let (number, offset) = self.place(header.start);
+        let window = self.window.as_ref();
+        window
+            .and_then(|window| window.part(number, offset, header.length_bytes as usize))
+            .unwrap_or_default()
     }
 
     /// The block at the tail if it is valid; moves the tail past it.
@@ -128,38 +156,58 @@ impl<'a> Reader<'a> {
     }
 
     fn valid_block(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
-        let epoch = Epoch { database: self.database, incarnation: self.lives[self.life].incarnation };
-        let room_bytes = self.geometry.segment_end(at).since(at);
-        let offset = self.geometry.offset_of(at) as usize;
-        if room_bytes < BLOCK_HEADER_BYTES as u64 || !self.load(at, offset + BLOCK_HEADER_BYTES)? {
-            return Ok(None);
-        }
-        let Some(header) = self.window_from(offset).and_then(BlockHeader::peek) else { return Ok(None) };
-        if !header.claims(at, epoch, room_bytes) || !self.load(at, offset + header.length_bytes as usize)? {
-            return Ok(None);
-        }
-        Ok(self.window_from(offset).filter(|bytes| header.is_sealed(bytes)).map(|_| header))
+        let now = self.lives[self.life].incarnation;
+        Ok(self.sealed_block(at)?.filter(|header| header.epoch.incarnation == now))
     }
 
-    fn window_from(&self, offset: usize) -> Option<&[u8]> {
-        self.window.as_ref()?.bytes.get(offset..)
-    }
-
-    /// Has the segment of `at` in memory up to byte `upto`; false when there is no such segment.
-    fn load(&mut self, at: Lsn, upto: usize) -> Result<bool, LogError> {
-        let number = self.geometry.segment_of(at);
-        let Some(file) = self.segments.file(number) else {
-            return self.refuse_headless(at).map(|()| false);
+    /// A block of this database at `at` with a right checksum, of whatever life.
+    fn sealed_block(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
+        let (database, room_bytes) = (self.database, self.geometry.segment_end(at).since(at));
+        if room_bytes < BLOCK_HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        let Some(header) = self.load(at, BLOCK_HEADER_BYTES)?.and_then(BlockHeader::peek) else {
+            return Ok(None);
         };
-        if self.window.as_ref().is_none_or(|window| window.number != number) {
-            let bytes = AlignedBuf::new(self.geometry.segment_bytes() as usize);
-            // The header was checked when the files were opened.
-            let skipped = (self.geometry.offset_of(at) as usize / CHUNK_BYTES) * CHUNK_BYTES;
-            self.window = Some(Window { number, bytes, loaded: skipped });
+        if !header.claims(at, database, room_bytes) {
+            return Ok(None);
         }
-        let window = self.window.as_mut().expect("set above");
-        window.load(&*file, upto)?;
-        Ok(true)
+        let block = self.load(at, header.length_bytes as usize)?;
+        Ok(block.filter(|bytes| header.is_sealed(bytes)).map(|_| header))
+    }
+
+    fn place(&self, at: Lsn) -> (u64, usize) {
+        (self.geometry.segment_of(at), self.geometry.offset_of(at) as usize)
+    }
+
+    /// `count` bytes from `at`, within its segment; `None` when there is no such segment.
+    fn load(&mut self, at: Lsn, count: usize) -> Result<Option<&[u8]>, LogError> {
+        let (number, offset) = self.place(at);
+        if self.window.as_ref().is_none_or(|window| window.part(number, offset, count).is_none()) {
+            let Some(file) = self.segments.file(number) else {
+                return self.refuse_headless(at).map(|()| None);
+            };
+            self.slide(&*file, number, offset, count)?;
+        }
+        Ok(self.window.as_ref().and_then(|window| window.part(number, offset, count)))
+    }
+
+    fn slide(
+        &mut self,
+        file: &dyn BlockFile,
+        number: u64,
+        offset: usize,
+        count: usize,
+    ) -> Result<(), LogError> {
+        let segment_bytes = self.geometry.segment_bytes() as usize;
+        let from = offset / ALIGN_BYTES * ALIGN_BYTES;
+        let wanted = (offset + count - from).next_multiple_of(ALIGN_BYTES).max(CHUNK_BYTES);
+        let length = wanted.min(segment_bytes - from);
+        let old = self.window.take().map(|window| window.bytes).filter(|bytes| bytes.len() == length);
+        let mut bytes = old.unwrap_or_else(|| AlignedBuf::new(length));
+        file.read_at(from as u64, &mut bytes, Purpose::Log)?;
+        self.window = Some(Window { number, from, bytes });
+        Ok(())
     }
 
     /// Fails if a file whose segment header is damaged holds a block of this log at `at`.
@@ -169,7 +217,7 @@ impl<'a> Reader<'a> {
         let page_offset = offset / SEGMENT_HEADER_BYTES * SEGMENT_HEADER_BYTES;
         for file in self.segments.headless() {
             file.read_at(page_offset, &mut sector, Purpose::Log)?;
-            let header = BlockHeader::peek(&sector[(offset - page_offset) as usize..]);
+            let header = sector.get((offset - page_offset) as usize..).and_then(BlockHeader::peek);
             let ours = |header: BlockHeader| header.start == at && header.epoch.database == self.database;
             if header.is_some_and(ours) {
                 let evidence = format!("only the header of {} is damaged, it holds this LSN", file.name());
@@ -190,28 +238,33 @@ impl<'a> Reader<'a> {
             return Err(self.damaged(format!("{} LSN {}", known.1, known.0)));
         }
         match self.later_block(at)? {
-            Some(later) => Err(self.damaged(format!(
-                "the block at LSN {} was written when everything before LSN {} was durable",
-                later.start, later.durable_before
-            ))),
+            Some(later) => Err(self.damaged(evidence_of(&later, self.lives[self.life].incarnation))),
             None => Ok(()),
         }
     }
 
-    /// A later valid block of this life that knows `at` to be durable.
+    /// A later valid block that proves that the log went on at `at`: of this life, and it knows `at` to be
+    /// durable; or of a later life, which the control file should know.
     fn later_block(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
         for number in self.segments.live_from(self.geometry.segment_of(at)) {
             let first = self.geometry.first_block(number);
             let end = self.geometry.segment_end(first);
             let mut place = first.max(at);
             while place < end {
-                if let Some(header) = self.valid_block(place)?.filter(|header| header.durable_before > at) {
+                if let Some(header) = self.later_block_at(place, at)? {
                     return Ok(Some(header));
                 }
                 place = place.forward(SCAN_STEP_BYTES);
             }
         }
         Ok(None)
+    }
+
+    fn later_block_at(&mut self, place: Lsn, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
+        let now = self.lives[self.life].incarnation;
+        let Some(header) = self.sealed_block(place)? else { return Ok(None) };
+        let life = header.epoch.incarnation;
+        Ok(Some(header).filter(|header| life > now || (life == now && header.durable_before > at)))
     }
 
     fn damaged(&self, evidence: String) -> LogError {
@@ -225,16 +278,17 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Window {
-    fn load(&mut self, file: &dyn BlockFile, upto: usize) -> Result<(), LogError> {
-        let upto = upto.min(self.bytes.len());
-        while self.loaded < upto {
-            let end = (self.loaded + CHUNK_BYTES).min(self.bytes.len());
-            file.read_at(self.loaded as u64, &mut self.bytes[self.loaded..end], Purpose::Log)?;
-            self.loaded = end;
-        }
-        Ok(())
+fn evidence_of(later: &BlockHeader, now: u32) -> String {
+    let (start, life) = (later.start, later.epoch.incarnation);
+    if life > now {
+        return format!(
+            "the block at LSN {start} is of incarnation {life}, which the control file does not know"
+        );
     }
+    format!(
+        "the block at LSN {start} was written when everything before LSN {} was durable",
+        later.durable_before
+    )
 }
 
 /// Iterates over the groups of a block.

@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 
 use varve_device::AlignedBuf;
 
-use super::Log;
 use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Epoch, Geometry};
 use super::record::varint_bytes;
+use super::{Log, LogError};
 use crate::lsn::Lsn;
 
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -183,11 +183,16 @@ impl Log {
         inside(self.end())
     }
 
-    /// Runs `oldest` in the append section and gives its answer, or the start of the open block when there is
-    /// none: the LSN from which redo would have to read.
-    pub fn redo_point(&self, oldest: impl FnOnce() -> Option<Lsn>) -> Lsn {
+    /// Where redo would have to begin reading: what `oldest` says in the append section, or the start of the open
+    /// block when there is nothing to redo. Everything appended before is durable on return, so that what made
+    /// pages stable or meaningless (notes, too) is not lost with them.
+    pub fn redo_point(&self, oldest: impl FnOnce() -> Option<Lsn>) -> Result<Lsn, LogError> {
         let appender = self.appender.lock();
-        oldest().unwrap_or(appender.active.start)
+        let point = oldest().unwrap_or(appender.active.start);
+        let end = self.end();
+        drop(appender);
+        self.flush(end)?;
+        Ok(point)
     }
 
     /// Start of the open block.
