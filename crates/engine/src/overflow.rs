@@ -1,14 +1,34 @@
 //! Rows too large for a leaf: chains of pages of the tree's segment, and the stub that stands for them in the leaf.
 //!
-//! Does not know: when a chain is no longer needed (purge does).
+//! Page, after the pager's header (little endian): next page number u32 (0 = last), data bytes u32, data.
+//!
+//! Stub (little endian): head u8 (`row::EXTERNAL` and the layout version), payload bytes u32, first page number u32.
+//!
+//! Invariants
+//! 1. A chain is complete before its stub is put into a leaf; it is never changed afterwards, only freed.
+//! 2. Each page is linked by the mini-transaction that allocates it, so whoever knows the first page knows all: the
+//!    caller notes the first page (in undo) in the mini-transaction of `begin`.
+//! 3. A chain is freed from its front, page by page, also when it is only half filled.
+//!
+//! Does not know: when a chain is no longer needed (rollback and purge do).
 
-use varve_pager::Pager;
+use varve_pager::{Access, H, Mtr, PageId, PageNo, Pager, page};
 
-use crate::tree::{Tree, TreeResult};
+use crate::row::{EXTERNAL, ROW_BYTES_MAX, ROW_LAYOUT};
+use crate::tree::{Checker, KIND_OVERFLOW, Tree, TreeError, TreeResult};
+
+const NEXT: usize = 32;
+const LENGTH: usize = 36;
+const DATA: usize = 40;
+/// Length of a stub in bytes.
+pub const STUB_BYTES: usize = 9;
+/// Pages reserved in a space at once.
+const RESERVE_PAGES: usize = 64;
 
 /// Whether a payload is the stub of a chain.
+#[inline]
 pub fn is_stub(payload: &[u8]) -> bool {
-    payload[0] & crate::row::EXTERNAL != 0
+    payload.first().is_some_and(|head| head & EXTERNAL != 0)
 }
 
 /// Whether a payload of this length goes to a chain, beside a key of this length.
@@ -16,17 +36,142 @@ pub fn must_spill(pager: &Pager, key_bytes: usize, payload_bytes: usize) -> bool
     payload_bytes > crate::node::payload_bytes_max(pager.page_size(), key_bytes)
 }
 
-/// Writes a payload to a chain in mini-transactions of its own; gives the stub to put in the leaf instead.
-pub fn write(pager: &Pager, tree: &Tree, payload: &[u8]) -> TreeResult<Vec<u8>> {
-    unimplemented!()
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut raw = [0; 4];
+    raw.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(raw)
+}
+
+/// Allocates the empty first page within the caller's mini-transaction, before its first change.
+/// `Pager::reserve` one page before beginning it.
+pub fn begin(mtr: &mut Mtr<'_>, tree: &Tree) -> TreeResult<PageId> {
+    let first = mtr.allocate(tree.root().space(), tree.owner(), None)?;
+    mtr.create(first, KIND_OVERFLOW, tree.owner())?;
+    Ok(first)
+}
+
+/// Fills the chain, in mini-transactions of its own; gives the stub to put in the leaf. No latch may be held.
+pub fn fill(pager: &Pager, tree: &Tree, first: PageId, payload: &[u8]) -> TreeResult<Vec<u8>> {
+    assert!(payload.len() <= ROW_BYTES_MAX, "a payload of {} bytes is no row", payload.len());
+    let room = pager.page_size() - DATA;
+    let mut last = first;
+    for (index, part) in payload.chunks(room).enumerate() {
+        if index % RESERVE_PAGES == 0 {
+            pager.reserve(first.space(), RESERVE_PAGES as u32)?;
+        }
+        last = add(pager, tree, last, part, index == 0)?;
+    }
+    Ok(stub(payload.len(), first))
+}
+
+/// Writes a part into the first page, or into a new page behind `last`; gives the page.
+fn add(pager: &Pager, tree: &Tree, last: PageId, part: &[u8], is_first: bool) -> TreeResult<PageId> {
+    let mut mtr = pager.begin()?;
+    let held = latch(&mut mtr, tree, last)?;
+    if is_first {
+        write_part(&mut mtr, held, part);
+        mtr.commit();
+        return Ok(last);
+    }
+    let next = mtr.allocate(last.space(), tree.owner(), Some(last))?;
+    let page = mtr.create(next, KIND_OVERFLOW, tree.owner())?;
+    write_part(&mut mtr, page, part);
+    mtr.write(held, NEXT, &next.no().0.to_le_bytes());
+    mtr.commit();
+    Ok(next)
+}
+
+fn write_part(mtr: &mut Mtr<'_>, page: H, part: &[u8]) {
+    let mut bytes = Vec::with_capacity(4 + part.len());
+    bytes.extend_from_slice(&(part.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(part);
+    mtr.write(page, LENGTH, &bytes);
+}
+
+fn latch(mtr: &mut Mtr<'_>, tree: &Tree, id: PageId) -> TreeResult<H> {
+    let held = mtr.x(id)?;
+    check_page(mtr.page(held), id, Some(tree.owner()))?;
+    Ok(held)
+}
+
+fn check_page(bytes: &[u8], id: PageId, owner: Option<u32>) -> TreeResult<()> {
+    let own = owner.is_none_or(|owner| page::page_owner(bytes) == owner);
+    let sound = page::page_kind(bytes) == KIND_OVERFLOW
+        && own
+        && u32_at(bytes, LENGTH) as usize <= bytes.len() - DATA;
+    if sound {
+        return Ok(());
+    }
+    Err(TreeError::Damaged { page: id, what: "it is not the overflow page that a row refers to".into() })
+}
+
+fn stub(payload_bytes: usize, first: PageId) -> Vec<u8> {
+    let mut out = vec![ROW_LAYOUT | EXTERNAL];
+    out.extend_from_slice(&(payload_bytes as u32).to_le_bytes());
+    out.extend_from_slice(&first.no().0.to_le_bytes());
+    debug_assert_eq!(out.len(), STUB_BYTES);
+    out
+}
+
+/// The first page of the chain that a stub in a tree of `tree`'s space stands for.
+pub fn first_page(tree: &Tree, stub: &[u8]) -> PageId {
+    assert!(is_stub(stub) && stub.len() == STUB_BYTES, "not a stub");
+    PageId::new(tree.root().space(), PageNo(u32_at(stub, 5)))
+}
+
+/// Bytes of the payload that a stub stands for.
+pub fn payload_bytes(stub: &[u8]) -> usize {
+    u32_at(stub, 1) as usize
 }
 
 /// Appends the payload that a stub stands for to `out`.
-pub fn read(pager: &Pager, stub: &[u8], out: &mut Vec<u8>) -> TreeResult<()> {
-    unimplemented!()
+pub fn read(pager: &Pager, tree: &Tree, stub: &[u8], out: &mut Vec<u8>) -> TreeResult<()> {
+    let end = out.len() + payload_bytes(stub);
+    let mut id = first_page(tree, stub);
+    while out.len() < end {
+        let page = pager.fix_s(id, Access::Sequential)?;
+        check_page(&page, id, Some(tree.owner()))?;
+        let bytes = u32_at(&page, LENGTH) as usize;
+        let next = u32_at(&page, NEXT);
+        out.extend_from_slice(&page[DATA..DATA + bytes]);
+        if out.len() > end || (out.len() < end && next == 0) || bytes == 0 {
+            let what = "its chain of overflow pages is not as long as its row says".into();
+            return Err(TreeError::Damaged { page: id, what });
+        }
+        id = PageId::new(id.space(), PageNo(next));
+    }
+    Ok(())
 }
 
-/// Frees the chain of a stub, in mini-transactions of its own. Safe to repeat after a crash: see the invariants.
-pub fn free(pager: &Pager, tree: &Tree, stub: &[u8]) -> TreeResult<()> {
-    unimplemented!()
+/// Frees the first page of a chain within the caller's mini-transaction, before its first change; gives the page that is
+/// first then. The caller notes that one in the same mini-transaction, so that a crash neither leaks nor frees twice.
+pub fn free_first(mtr: &mut Mtr<'_>, tree: &Tree, first: PageId) -> TreeResult<Option<PageId>> {
+    let held = latch(mtr, tree, first)?;
+    let next = u32_at(mtr.page(held), NEXT);
+    mtr.free(first)?;
+    Ok((next != 0).then(|| PageId::new(first.space(), PageNo(next))))
+}
+
+/// Claims the pages of a chain and checks that it is as long as its stub says.
+pub fn check(pager: &Pager, tree: &Tree, stub: &[u8], checker: &mut Checker) {
+    let mut id = first_page(tree, stub);
+    let mut bytes_left = payload_bytes(stub);
+    loop {
+        if !checker.claim(id, tree.owner()) {
+            return;
+        }
+        let seen = pager.fix_s(id, Access::Sequential).map_err(TreeError::from).and_then(|page| {
+            check_page(&page, id, Some(tree.owner()))?;
+            Ok((u32_at(&page, NEXT), u32_at(&page, LENGTH) as usize))
+        });
+        match seen {
+            Err(error) => return checker.damage(error.to_string()),
+            Ok((0, bytes)) if bytes == bytes_left => return,
+            Ok((next, bytes)) if next != 0 && bytes < bytes_left => {
+                bytes_left -= bytes;
+                id = PageId::new(id.space(), PageNo(next));
+            }
+            Ok(_) => return checker.damage(format!("the overflow chain at page {id} has the wrong length")),
+        }
+    }
 }

@@ -77,6 +77,15 @@ pub fn push_entry(entries: &mut Vec<u8>, suffix: &[u8], value: &[u8]) {
     entries.extend_from_slice(value);
 }
 
+/// The `entries` of a `Build` that holds a range of a node's entries behind a prefix of `prefix_bytes`.
+pub fn entries(node: NodeRef<'_>, range: std::ops::Range<usize>, prefix_bytes: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(node.live_bytes());
+    for index in range {
+        push_entry(&mut out, &node.key(index)[prefix_bytes..], node.value(index));
+    }
+    out
+}
+
 /// Makes the change on a latched page and records it.
 pub fn apply(mtr: &mut Mtr<'_>, page: H, op: &NodeOp<'_>) {
     let mut payload = Payload::new();

@@ -33,6 +33,18 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
+    /// A leaf without stamps that may hold every key.
+    pub const EMPTY: Self = Self {
+        level: 0,
+        stamped: false,
+        right: 0,
+        leftmost: 0,
+        newest_txn: 0,
+        lower: &[],
+        upper: &[],
+        prefix: &[],
+    };
+
     /// The frame of an existing node.
     pub fn of(node: NodeRef<'a>) -> Self {
         Self {

@@ -3,24 +3,39 @@
 //! Invariants
 //! 1. Latches are taken from the root down and from left to right, the next before the last is let go (coupling), so no
 //!    reader sees a split or a merge half done.
-//! 2. A change of one entry latches one leaf; whatever needs more pages happens before, in mini-transactions of its own
-//!    (`make_room`) or after (`tidy`), one parent and its children at a time. They are never undone.
+//! 2. A change of one entry latches one leaf; whatever needs more pages happens before (`make_room`) or after (`tidy`)
+//!    in mini-transactions of its own, one parent and its children at a time. They are never undone.
 //! 3. The root keeps its page.
 //! 4. Everything that can fail happens before the first change of a mini-transaction.
 //!
 //! Does not know: transactions, visibility, what keys and payloads mean.
 
+mod bulk;
+mod check;
+mod descend;
+mod grow;
 mod scan;
+mod shrink;
+mod write;
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use thiserror::Error;
-use varve_pager::{H, Mtr, PageId, Pager, PagerError, SpaceId};
+use varve_pager::{Access, H, Mtr, PageId, PageNo, Pager, PagerError, SpaceId};
 
-use crate::node::{EntryRef, Stamp};
+use crate::node::edit::Frame;
+use crate::node::{EntryRef, NodeRef};
+use crate::redo::{self, NodeOp};
 
+pub use bulk::{BulkError, bulk_build};
+pub use check::Checker;
 pub use scan::{Direction, Scan};
+
+/// Page kind of tree nodes.
+pub const KIND_NODE: u8 = 16;
+/// Page kind of overflow pages.
+pub const KIND_OVERFLOW: u8 = 17;
 
 /// What the leaves of a tree hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +104,23 @@ pub enum Put {
 }
 
 impl Tree {
-    /// Makes an empty tree of its own segment.
+    /// Makes an empty tree in a segment of its own. The segment leaks if the machine crashes before the caller has
+    /// noted it durably: `create_in` is the way for tables.
     pub fn create(pager: &Pager, space: SpaceId, kind: TreeKind) -> TreeResult<Self> {
-        unimplemented!()
+        let owner = pager.create_segment(space)?;
+        Self::create_in(pager, space, owner, kind)
+    }
+
+    /// Makes an empty tree in an existing, empty segment.
+    pub fn create_in(pager: &Pager, space: SpaceId, owner: u32, kind: TreeKind) -> TreeResult<Self> {
+        pager.reserve(space, 1)?;
+        let mut mtr = pager.begin()?;
+        let root = mtr.allocate(space, owner, None)?;
+        let page = mtr.create(root, KIND_NODE, owner)?;
+        let frame = Frame { stamped: kind == TreeKind::Clustered, ..Frame::EMPTY };
+        redo::apply(&mut mtr, page, &NodeOp::Build { frame, entries: &[] });
+        mtr.commit();
+        Ok(Self::open(root, owner, kind))
     }
 
     /// A tree that exists.
@@ -115,64 +144,30 @@ impl Tree {
     }
 
     /// Calls `read` with the entry of a key, under the leaf's shared latch; `None` if there is none.
+    #[inline]
     pub fn get<R>(
         &self,
         pager: &Pager,
         key: &[u8],
         read: impl FnOnce(EntryRef<'_>) -> R,
     ) -> TreeResult<Option<R>> {
-        unimplemented!()
+        let leaf = self.latch_leaf_s(pager, descend::Target::Key(key), Access::Random)?;
+        let node = NodeRef::new(&leaf);
+        let found = node.search(key);
+        Ok(found.exact.then(|| read(node.entry(found.slot))))
     }
 
-    /// Copies the next batch of entries into the scan (at most its limit, at most one leaf's); `false` when it is at its end.
-    pub fn next_batch(&self, pager: &Pager, scan: &mut Scan) -> TreeResult<bool> {
-        unimplemented!()
+    fn page_id(&self, no: u32) -> PageId {
+        PageId::new(self.root.space(), PageNo(no))
     }
 
-    /// Latches the leaf of a key exclusively; no other page of the tree stays latched. Before any change of `mtr`.
-    pub fn locate_x(&self, pager: &Pager, mtr: &mut Mtr<'_>, key: &[u8]) -> TreeResult<Position> {
-        unimplemented!()
+    fn is_stamped(&self) -> bool {
+        self.kind == TreeKind::Clustered
     }
 
-    /// The entry at a position where the key was found.
-    pub fn entry<'m>(&self, mtr: &'m Mtr<'_>, position: &Position) -> EntryRef<'m> {
-        unimplemented!()
-    }
-
-    /// Whether `put` would succeed.
-    pub fn has_room(&self, mtr: &Mtr<'_>, position: &Position, key: &[u8], payload_bytes: usize) -> bool {
-        unimplemented!()
-    }
-
-    /// Inserts or replaces the entry of `key` (a secondary tree: `payload` empty, the stamp's transaction raises the leaf's newest).
-    pub fn put(
-        &self,
-        mtr: &mut Mtr<'_>,
-        position: &Position,
-        key: &[u8],
-        stamp: Stamp,
-        payload: &[u8],
-    ) -> Put {
-        unimplemented!()
-    }
-
-    /// Overwrites the stamp (clustered) or the flags (secondary) of a found entry in place; always succeeds.
-    pub fn stamp(&self, mtr: &mut Mtr<'_>, position: &Position, stamp: Stamp) {
-        unimplemented!()
-    }
-
-    /// Removes a found entry.
-    pub fn remove(&self, mtr: &mut Mtr<'_>, position: &Position) {
-        unimplemented!()
-    }
-
-    /// Makes sure that the leaf of `key` has room for an entry with a payload of `payload_bytes`. No latch may be held.
-    pub fn make_room(&self, pager: &Pager, key: &[u8], payload_bytes: usize) -> TreeResult<()> {
-        unimplemented!()
-    }
-
-    /// Merges the leaf of `key` with a neighbour if it is nearly empty. No latch may be held.
-    pub fn tidy(&self, pager: &Pager, key: &[u8]) -> TreeResult<()> {
-        unimplemented!()
+    /// A fresh page of the tree, latched; `near` is a page beside which it should lie.
+    fn new_node(&self, mtr: &mut Mtr<'_>, near: PageId) -> TreeResult<(PageId, H)> {
+        let id = mtr.allocate(self.root.space(), self.owner, Some(near))?;
+        Ok((id, mtr.create(id, KIND_NODE, self.owner)?))
     }
 }

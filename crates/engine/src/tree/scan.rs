@@ -1,14 +1,24 @@
-//! The state of a scan: bounds, direction and the batch copied from the last leaf.
+//! Scans in both directions, one leaf at a time.
 //!
 //! Invariants
-//! 1. Between batches a scan holds no latch and no pin; it seeks again by key.
-//! 2. Each entry that is in the tree during the whole scan is seen once.
+//! 1. Between batches a scan holds no latch and no pin: a batch is a copy of its leaf, and the next one is sought by key
+//!    (the leaf's fence), so no scan waits for a neighbour's latch and splits and merges in between do no harm.
+//! 2. Each entry that is in the tree during the whole scan is seen exactly once, in order.
 //!
 //! Does not know: visibility; a batch holds delete-marked entries too.
 
 use std::ops::Bound;
 
-use crate::node::EntryRef;
+use varve_pager::{Access, Pager};
+
+use super::descend::Target;
+use super::{Tree, TreeResult};
+use crate::node::{EntryRef, NodeRef};
+
+/// Leaves from which on a scan counts as long: it reads ahead and its leaves do not push out others.
+const LONG_LEAVES: u32 = 4;
+/// Leaves read ahead at once.
+const AHEAD_LEAVES: usize = 32;
 
 /// Which way a scan goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,34 +29,257 @@ pub enum Direction {
     Backward,
 }
 
+/// Where the next batch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// At the end where the scan begins.
+    Edge,
+    /// At this key, which counts.
+    At,
+    /// Behind this key, in the scan's direction.
+    Beyond,
+    /// Nowhere.
+    Done,
+}
+
 /// A scan between two bounds. Reusable: `reset` keeps its buffers.
+#[derive(Debug)]
 pub struct Scan {
-    _bytes: Vec<u8>,
+    direction: Direction,
+    next: Next,
+    next_key: Vec<u8>,
+    stop: Bound<Vec<u8>>,
+    limit: usize,
+    leaves: u32,
+    /// Leaves read ahead and not yet reached.
+    ahead: usize,
+    page: Vec<u8>,
+    first: usize,
+    len: usize,
 }
 
 impl Scan {
     /// A scan over the keys between `lower` and `upper`, `limit` entries a batch at most (0: a whole leaf).
     pub fn new(lower: Bound<&[u8]>, upper: Bound<&[u8]>, direction: Direction, limit: usize) -> Self {
-        unimplemented!()
+        let mut scan = Self {
+            direction,
+            next: Next::Done,
+            next_key: Vec::new(),
+            stop: Bound::Unbounded,
+            limit: 0,
+            leaves: 0,
+            ahead: 0,
+            page: Vec::new(),
+            first: 0,
+            len: 0,
+        };
+        scan.reset(lower, upper, direction, limit);
+        scan
+    }
+
+    /// Begins another scan with the same buffers.
+    pub fn reset(&mut self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, direction: Direction, limit: usize) {
+        let (start, stop) = match direction {
+            Direction::Forward => (lower, upper),
+            Direction::Backward => (upper, lower),
+        };
+        self.direction = direction;
+        self.next_key.clear();
+        self.next = match start {
+            Bound::Unbounded => Next::Edge,
+            Bound::Included(_) => Next::At,
+            Bound::Excluded(_) => Next::Beyond,
+        };
+        if let Bound::Included(key) | Bound::Excluded(key) = start {
+            self.next_key.extend_from_slice(key);
+        }
+        self.stop = stop.map(<[u8]>::to_vec);
+        self.limit = if limit == 0 { usize::MAX } else { limit };
+        (self.leaves, self.ahead, self.first, self.len) = (0, 0, 0, 0);
     }
 
     /// Entries in the current batch.
-    pub fn len(&self) -> usize {
-        unimplemented!()
+    pub const fn len(&self) -> usize {
+        self.len
     }
 
     /// Whether the current batch is empty.
-    pub fn is_empty(&self) -> bool {
-        unimplemented!()
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// An entry of the current batch, in the scan's order.
+    #[inline]
     pub fn entry(&self, index: usize) -> EntryRef<'_> {
-        unimplemented!()
+        assert!(index < self.len, "entry {index} of a batch of {}", self.len);
+        let slot = match self.direction {
+            Direction::Forward => self.first + index,
+            Direction::Backward => self.first + self.len - 1 - index,
+        };
+        NodeRef::new(&self.page).entry(slot)
     }
 
     /// Newest transaction that changed the leaf of the current batch (secondary trees).
     pub fn newest_txn(&self) -> u64 {
-        unimplemented!()
+        if self.page.is_empty() { 0 } else { NodeRef::new(&self.page).newest_txn() }
+    }
+
+    fn target(&self) -> Target<'_> {
+        match (self.direction, self.next) {
+            (Direction::Forward, Next::Edge) => Target::Key(&[]),
+            (Direction::Backward, Next::Edge) => Target::Last,
+            (Direction::Backward, Next::Beyond) => Target::Below(&self.next_key),
+            _ => Target::Key(&self.next_key),
+        }
+    }
+
+    const fn access(&self) -> Access {
+        if self.leaves >= LONG_LEAVES { Access::Sequential } else { Access::Random }
+    }
+
+    /// Takes from a leaf what the scan wants of it.
+    fn take(&mut self, leaf: &[u8]) {
+        let node = NodeRef::new(leaf);
+        let (from, to) = match self.direction {
+            Direction::Forward => (self.first_slot(node), self.end_slot(node)),
+            Direction::Backward => (self.lowest_slot(node), self.last_slot(node)),
+        };
+        let wanted = to.saturating_sub(from);
+        self.len = wanted.min(self.limit);
+        self.first = match self.direction {
+            Direction::Forward => from,
+            Direction::Backward => to - self.len,
+        };
+        self.leaves += 1;
+        self.advance(node, wanted > self.len);
+        if self.len > 0 {
+            self.page.clear();
+            self.page.extend_from_slice(leaf);
+        }
+    }
+
+    /// Forward: the first slot wanted.
+    fn first_slot(&self, node: NodeRef<'_>) -> usize {
+        match self.next {
+            Next::Edge => 0,
+            _ => {
+                let found = node.search(&self.next_key);
+                found.slot + usize::from(found.exact && self.next == Next::Beyond)
+            }
+        }
+    }
+
+    /// Forward: the slot behind the last one wanted.
+    fn end_slot(&self, node: NodeRef<'_>) -> usize {
+        match &self.stop {
+            Bound::Unbounded => node.len(),
+            Bound::Included(key) => {
+                let found = node.search(key);
+                found.slot + usize::from(found.exact)
+            }
+            Bound::Excluded(key) => node.search(key).slot,
+        }
+    }
+
+    /// Backward: the slot behind the first one wanted.
+    fn last_slot(&self, node: NodeRef<'_>) -> usize {
+        match self.next {
+            Next::Edge => node.len(),
+            _ => {
+                let found = node.search(&self.next_key);
+                found.slot + usize::from(found.exact && self.next == Next::At)
+            }
+        }
+    }
+
+    /// Backward: the lowest slot wanted.
+    fn lowest_slot(&self, node: NodeRef<'_>) -> usize {
+        match &self.stop {
+            Bound::Unbounded => 0,
+            Bound::Included(key) => node.search(key).slot,
+            Bound::Excluded(key) => {
+                let found = node.search(key);
+                found.slot + usize::from(found.exact)
+            }
+        }
+    }
+
+    /// Notes where the batch after this one begins; `more`: the limit cut this one short.
+    fn advance(&mut self, node: NodeRef<'_>, more: bool) {
+        if more {
+            let last = match self.direction {
+                Direction::Forward => self.first + self.len - 1,
+                Direction::Backward => self.first,
+            };
+            self.seek(Next::Beyond, &[node.prefix(), node.suffix(last)]);
+            return;
+        }
+        match self.direction {
+            Direction::Forward => match node.upper_fence() {
+                Some(fence) if self.may_go_on(fence) => self.seek(Next::At, &[fence]),
+                _ => self.next = Next::Done,
+            },
+            Direction::Backward => match node.lower_fence() {
+                [] => self.next = Next::Done,
+                fence if self.may_go_on(fence) => self.seek(Next::Beyond, &[fence]),
+                _ => self.next = Next::Done,
+            },
+        }
+    }
+
+    fn seek(&mut self, next: Next, parts: &[&[u8]]) {
+        self.next = next;
+        self.next_key.clear();
+        parts.iter().for_each(|part| self.next_key.extend_from_slice(part));
+    }
+
+    /// Whether keys on the far side of a leaf's fence can be wanted.
+    fn may_go_on(&self, fence: &[u8]) -> bool {
+        match (&self.stop, self.direction) {
+            (Bound::Unbounded, _) => true,
+            (Bound::Included(stop), Direction::Forward) => fence <= &stop[..],
+            (Bound::Excluded(stop), Direction::Forward) => fence < &stop[..],
+            // The fence itself lies right; what is left of it is below.
+            (Bound::Included(stop) | Bound::Excluded(stop), Direction::Backward) => fence > &stop[..],
+        }
+    }
+}
+
+impl Tree {
+    /// Copies the next batch of entries into the scan (at most its limit, at most one leaf's); `false` when it is over.
+    pub fn next_batch(&self, pager: &Pager, scan: &mut Scan) -> TreeResult<bool> {
+        scan.len = 0;
+        while scan.next != Next::Done && scan.len == 0 {
+            self.read_ahead(pager, scan)?;
+            let leaf = self.latch_leaf_s(pager, scan.target(), scan.access())?;
+            scan.take(&leaf);
+        }
+        Ok(scan.len > 0)
+    }
+
+    /// Has the next leaves of a long scan read together. No latch is held while reading.
+    fn read_ahead(&self, pager: &Pager, scan: &mut Scan) -> TreeResult<()> {
+        if scan.leaves < LONG_LEAVES {
+            return Ok(());
+        }
+        if scan.ahead > 0 {
+            scan.ahead -= 1;
+            return Ok(());
+        }
+        let parent = self.latch_s(pager, scan.target(), 1, Access::Random)?;
+        let node = NodeRef::new(&parent);
+        if node.is_leaf() {
+            return Ok(());
+        }
+        let at = scan.target().child_index(node);
+        let range = match scan.direction {
+            Direction::Forward => at..(at + AHEAD_LEAVES).min(node.len() + 1),
+            Direction::Backward => (at + 1).saturating_sub(AHEAD_LEAVES)..at + 1,
+        };
+        scan.ahead = range.len();
+        let pages: Vec<_> = range.map(|index| self.page_id(node.child(index))).collect();
+        drop(parent);
+        pager.prefetch(&pages);
+        Ok(())
     }
 }

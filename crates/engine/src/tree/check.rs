@@ -1,0 +1,176 @@
+//! Checking a whole tree against what every tree must be.
+//!
+//! Checked: each node by itself (`node::check`); kind, owner and level of each page; fences equal to the separators of
+//! the parent; right siblings; every page claimed by one owner only. What is claimed can then be compared with what the
+//! pager has allocated.
+//!
+//! Does not know: rows; the caller looks at each leaf entry itself.
+
+use std::collections::HashMap;
+
+use varve_pager::{Access, PageId, Pager, PagerError};
+
+use super::{Tree, TreeError, TreeResult};
+use crate::node::{self, EntryRef, NodeRef};
+
+/// Damages kept; more are only counted.
+const DAMAGES_MAX: usize = 100;
+
+/// Collects the pages that structures refer to, and the damages found on the way.
+#[derive(Debug, Default)]
+pub struct Checker {
+    claimed: HashMap<PageId, u32>,
+    damages: Vec<String>,
+    damage_count: u64,
+}
+
+impl Checker {
+    /// Nothing seen yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes that a structure of segment `owner` refers to a page; `false` (and a damage) if something did before.
+    pub fn claim(&mut self, page: PageId, owner: u32) -> bool {
+        let before = self.claimed.insert(page, owner);
+        if let Some(other) = before {
+            self.damage(format!("page {page} is used twice: by segment {owner} and by segment {other}"));
+        }
+        before.is_none()
+    }
+
+    /// Notes a damage.
+    pub fn damage(&mut self, what: String) {
+        self.damage_count += 1;
+        if self.damages.len() < DAMAGES_MAX {
+            self.damages.push(what);
+        }
+    }
+
+    /// The damages found, the first ones first.
+    pub fn damages(&self) -> &[String] {
+        &self.damages
+    }
+
+    /// How many damages were found.
+    pub const fn damage_count(&self) -> u64 {
+        self.damage_count
+    }
+
+    /// The pages referred to, with the segment that did.
+    pub const fn claimed(&self) -> &HashMap<PageId, u32> {
+        &self.claimed
+    }
+}
+
+/// What a parent says about a child.
+struct Expected {
+    page: PageId,
+    level: Option<u8>,
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+}
+
+impl Tree {
+    /// Walks the whole tree. Damages go to `checker`; `Err` only if the pager can't go on. `visit` sees every entry of
+    /// every sound leaf, in key order. Nobody may change the tree meanwhile.
+    pub fn check(
+        &self,
+        pager: &Pager,
+        checker: &mut Checker,
+        visit: &mut dyn FnMut(&mut Checker, EntryRef<'_>),
+    ) -> TreeResult<()> {
+        let _alone = self.structure.lock();
+        let root = Expected { page: self.root, level: None, lower: Vec::new(), upper: None };
+        let mut walk = Walk { tree: self, pager, checker, visit, right_of: Vec::new() };
+        walk.node(root)?;
+        let ends = std::mem::take(&mut walk.right_of);
+        for (level, end) in ends.into_iter().enumerate() {
+            if let Some((page, right)) = end.filter(|(_, right)| *right != 0) {
+                walk.checker
+                    .damage(format!("page {page}, the last of level {level}, has a right sibling {right}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Walk<'a, 'v> {
+    tree: &'a Tree,
+    pager: &'a Pager,
+    checker: &'a mut Checker,
+    visit: &'v mut dyn FnMut(&mut Checker, EntryRef<'_>),
+    /// Per level: the node seen last and its right sibling.
+    right_of: Vec<Option<(PageId, u32)>>,
+}
+
+impl Walk<'_, '_> {
+    fn node(&mut self, expected: Expected) -> TreeResult<()> {
+        let id = expected.page;
+        if !self.checker.claim(id, self.tree.owner) {
+            return Ok(());
+        }
+        let page = match self.pager.fix_s(id, Access::Sequential) {
+            Ok(page) => page.to_vec(),
+            Err(error @ (PagerError::DamagedPage { .. } | PagerError::NoSuchPage { .. })) => {
+                self.checker.damage(error.to_string());
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(what) = self.wrong(&page, &expected) {
+            self.checker.damage(format!("page {id} of segment {}: {what}", self.tree.owner));
+            return Ok(());
+        }
+        let node = NodeRef::new(&page);
+        self.check_sibling(node, id);
+        match node.is_leaf() {
+            true => (0..node.len()).for_each(|at| (self.visit)(self.checker, node.entry(at))),
+            false => self.children(node)?,
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, page: &[u8], expected: &Expected) -> Option<String> {
+        if let Err(TreeError::Damaged { what, .. }) = self.tree.node_level(page, expected.page) {
+            return Some(what);
+        }
+        if let Some(what) = node::check::damage(page) {
+            return Some(what);
+        }
+        let node = NodeRef::new(page);
+        if expected.level.is_some_and(|level| level != node.level()) {
+            return Some(format!("it has level {}", node.level()));
+        }
+        if node.is_stamped() != self.tree.is_stamped() {
+            return Some("it is of the other kind of tree".into());
+        }
+        let same = node.lower_fence() == expected.lower && node.upper_fence() == expected.upper.as_deref();
+        (!same).then(|| "its fences are not its parent's separators".into())
+    }
+
+    fn check_sibling(&mut self, node: NodeRef<'_>, id: PageId) {
+        let level = usize::from(node.level());
+        if self.right_of.len() <= level {
+            self.right_of.resize(level + 1, None);
+        }
+        if let Some((left, right)) = self.right_of[level].replace((id, node.right()))
+            && right != id.no().0
+        {
+            self.checker.damage(format!("page {left} has the right sibling {right}, but page {id} follows"));
+        }
+    }
+
+    fn children(&mut self, node: NodeRef<'_>) -> TreeResult<()> {
+        for index in 0..=node.len() {
+            let lower = if index == 0 { node.lower_fence().to_vec() } else { node.key(index - 1) };
+            let upper = match index == node.len() {
+                true => node.upper_fence().map(<[u8]>::to_vec),
+                false => Some(node.key(index)),
+            };
+            let page = self.tree.page_id(node.child(index));
+            self.node(Expected { page, level: Some(node.level() - 1), lower, upper })?;
+        }
+        Ok(())
+    }
+}
