@@ -17,8 +17,10 @@
 //!
 //! What this file doesn't know: SQL, the encoding of values.
 
+use std::io::Read;
+use std::net::Shutdown;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pgwire::messages::startup::{Authentication, BackendKeyData, ParameterStatus, SecretKey};
 use varve_sql::oid::Oid;
@@ -37,6 +39,8 @@ use crate::stream::Stream;
 
 /// How long a client may take to say what it wants (PostgreSQL's `authentication_timeout`).
 pub const STARTUP_PATIENCE: Duration = Duration::from_secs(60);
+/// How long the server waits for a client to take the reason of its end.
+const LINGER: Duration = Duration::from_millis(500);
 const TEXT_KEEP_BYTES: usize = 16 << 10;
 
 /// Serves a connection until it ends.
@@ -55,7 +59,9 @@ pub fn serve<B: Backend>(stream: Stream, place: &Place, backend: &Arc<B>) {
         Ok(None) => return,
         Err(end) => end,
     };
-    farewell(end, place, &mut out);
+    if farewell(end, place, &mut out) {
+        linger(&stream);
+    }
 }
 
 type Opened<S> = Option<(S, Seat)>;
@@ -122,18 +128,28 @@ fn report<S: Session>(session: &mut S, out: &mut Out<Stream>) {
     }
 }
 
-/// Tells the client why the connection ends, where it may still listen.
-fn farewell(end: FrameEnd, place: &Place, out: &mut Out<Stream>) {
+/// Tells the client why the connection ends, where it may still listen. Returns whether it may.
+fn farewell(end: FrameEnd, place: &Place, out: &mut Out<Stream>) -> bool {
     let error = match end {
         _ if place.registry().is_stopping() => {
             WireError::fatal("57P01", "terminating connection due to administrator command")
         }
         FrameEnd::Broken(error) => error,
-        FrameEnd::Closed | FrameEnd::Io(_) => return,
+        FrameEnd::Closed | FrameEnd::Io(_) => return false,
     };
     out.error(&error);
     // If it doesn't listen any more, nobody else does.
-    let _ = out.flush();
+    out.flush().is_ok()
+}
+
+/// Reads on for a moment: closing a socket with unread input resets the connection, and the reset
+/// can overtake the error message.
+fn linger(stream: &Stream) {
+    let _ = stream.0.shutdown(Shutdown::Write);
+    let _ = stream.0.set_read_timeout(Some(LINGER));
+    let deadline = Instant::now() + LINGER;
+    let mut rest = [0; 4096];
+    while Instant::now() < deadline && matches!((&*stream.0).read(&mut rest), Ok(1..)) {}
 }
 
 /// What a connection keeps between messages.
