@@ -1,1 +1,24 @@
-//! varve-sim: see ARCHITECTURE.md.
+//! varve-sim: crashes the database in every way a device allows and looks at what is left. Test-only.
+//!
+//! A [`Subject`] runs a seeded workload on a recorded device. [`search`] then cuts the recording at
+//! many moments, builds crash images (see `varve_device::Timeline`), lets the subject recover each of
+//! them, and compares with the [`History`]: the recovered state must be a prefix of the commit order
+//! that holds every acknowledged commit and nothing that was not at least in flight. Recovery is
+//! recorded and crashed again.
+//!
+//! Invariants
+//! 1. Everything follows from the seed: a failure names the seed and the image, and they replay it.
+//! 2. A harness that finds nothing must be able to find something: planted faults are part of the tests.
+//!
+//! What it does not know: how the database recovers.
+
+mod choice;
+mod history;
+mod rng;
+mod search;
+pub mod toy;
+
+pub use choice::choices;
+pub use history::{History, Span};
+pub use rng::Rng;
+pub use search::{Failure, Found, Plan, Recovered, Subject, Workbench, run, search};

@@ -1,0 +1,137 @@
+//! Which of the pending events a crash image keeps.
+//!
+//! Few pending events are enumerated. Many get the shapes that find most: none, all, all but one, only
+//! the last, only the later ones (the device reversed the order), and random subsets; and each image that
+//! keeps writes has a sibling in which some are torn or garbage.
+//!
+//! Invariants
+//! 1. The same events, generator state and budget give the same choices, without repetition.
+//!
+//! What it does not know: what the events are, beyond whether they are writes.
+
+use varve_device::{Change, Event, Fate};
+
+use crate::rng::Rng;
+
+/// Pending events up to this number are enumerated, if the budget allows.
+const ENUMERATED_MAX: usize = 12;
+
+/// Up to `budget` choices of fates for these pending events.
+pub fn choices(pending: &[&Event], rng: &mut Rng, budget: usize) -> Vec<Vec<Fate>> {
+    let count = pending.len();
+    let mut chosen = if count <= ENUMERATED_MAX && 1 << count <= budget {
+        (0..1_u64 << count).map(|bits| (0..count).map(|no| keep(bits >> no & 1 == 1)).collect()).collect()
+    } else {
+        shapes(count, rng, budget)
+    };
+    let mut spoiled: Vec<Vec<Fate>> = chosen.iter().map(|fates| spoil(pending, fates, rng)).collect();
+    // A spoiled sibling of each, as far as the budget goes; the whole ones come first.
+    spoiled.truncate(budget.saturating_sub(chosen.len()).max(budget / 3));
+    chosen.truncate(budget - spoiled.len().min(budget));
+    let mut distinct = Vec::new();
+    for fates in chosen.into_iter().chain(spoiled) {
+        if !distinct.contains(&fates) {
+            distinct.push(fates);
+        }
+    }
+    distinct
+}
+
+fn keep(kept: bool) -> Fate {
+    if kept { Fate::Present } else { Fate::Absent }
+}
+
+fn shapes(count: usize, rng: &mut Rng, budget: usize) -> Vec<Vec<Fate>> {
+    let all_by = |test: &dyn Fn(usize) -> bool| (0..count).map(|no| keep(test(no))).collect();
+    let (one, from) = (rng.below(count as u64) as usize, rng.below(count as u64) as usize);
+    let upto = rng.below(count as u64) as usize;
+    let mut shapes: Vec<Vec<Fate>> = vec![
+        all_by(&|_| false),
+        all_by(&|_| true),
+        all_by(&|no| no != one),
+        all_by(&|no| no + 1 == count),
+        all_by(&|no| no >= from),
+        all_by(&|no| no <= upto),
+    ];
+    while shapes.len() < budget {
+        let odds = 2 + rng.below(6);
+        let mostly = rng.one_in(2);
+        shapes.push((0..count).map(|_| keep(rng.one_in(odds) != mostly)).collect());
+    }
+    // The order in which a small budget cuts them off is random too.
+    for at in (1..shapes.len()).rev() {
+        shapes.swap(at, rng.below(at as u64 + 1) as usize);
+    }
+    shapes
+}
+
+/// The same choice with some of the kept writes torn or garbage (all of the kept ones if few).
+fn spoil(pending: &[&Event], fates: &[Fate], rng: &mut Rng) -> Vec<Fate> {
+    let odds = 1 + rng.below(4);
+    let spoil_one = |(event, fate): (&&Event, &Fate)| {
+        let write = matches!(event.change, Change::Write { .. });
+        if *fate == Fate::Absent || !write || !rng.one_in(odds) {
+            return *fate;
+        }
+        let seed = rng.next();
+        match rng.below(3) {
+            0 => Fate::Torn { unit_bytes: 512, seed },
+            1 => Fate::Torn { unit_bytes: 4096, seed },
+            _ => Fate::Garbage { seed },
+        }
+    };
+    pending.iter().zip(fates).map(spoil_one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use varve_device::{DeviceNo, Durability, FileNo};
+
+    use super::*;
+
+    fn writes(count: usize) -> Vec<Event> {
+        let write = Change::Write {
+            file: FileNo(0),
+            offset: 0,
+            bytes: vec![0; 4096].into(),
+            durability: Durability::Later,
+        };
+        let event = Event { device: DeviceNo(0), submitted: 1, completed: 2, change: write };
+        vec![event; count]
+    }
+
+    fn chosen(count: usize, budget: usize) -> Vec<Vec<Fate>> {
+        let events = writes(count);
+        choices(&events.iter().collect::<Vec<_>>(), &mut Rng::new(7), budget)
+    }
+
+    #[test]
+    fn few_events_are_enumerated() {
+        let choices = chosen(5, 64);
+        let whole: BTreeSet<Vec<bool>> = choices
+            .iter()
+            .filter(|fates| fates.iter().all(|fate| [Fate::Absent, Fate::Present].contains(fate)))
+            .map(|fates| fates.iter().map(|fate| *fate == Fate::Present).collect())
+            .collect();
+        assert_eq!(whole.len(), 32);
+        assert!(choices.len() > 32, "and some are torn");
+    }
+
+    #[test]
+    fn many_events_get_the_shapes_within_the_budget() {
+        let choices = chosen(100, 24);
+        assert!(choices.len() <= 24 && choices.len() > 16, "{}", choices.len());
+        let has = |shape: &dyn Fn(usize) -> bool| {
+            choices.iter().any(|fates| fates.iter().enumerate().all(|(no, fate)| *fate == keep(shape(no))))
+        };
+        assert!(has(&|_| false) || has(&|_| true) || has(&|no| no == 99));
+        assert_eq!(choices, chosen(100, 24), "the same seed gives the same choices");
+    }
+
+    #[test]
+    fn nothing_pending_leaves_one_image() {
+        assert_eq!(chosen(0, 8), vec![Vec::new()]);
+    }
+}

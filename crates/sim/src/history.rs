@@ -1,0 +1,77 @@
+//! What the workload committed, and what of it was acknowledged when.
+//!
+//! Invariants
+//! 1. Commit n is the n-th in commit order; state 0 is the one before the first commit.
+//! 2. A commit is noted as begun before the first byte of it can be durable, and as acknowledged
+//!    after the subject said so.
+//! 3. A state is known by its digest; equal states have equal digests.
+//!
+//! What it does not know: what the states are.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use varve_device::RecordLog;
+
+/// The commits that may be there after a crash: at least `acknowledged`, at most `begun`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Commits that were acknowledged.
+    pub acknowledged: usize,
+    /// Commits that were begun.
+    pub begun: usize,
+}
+
+/// The commit order of a workload.
+pub struct History {
+    log: Arc<RecordLog>,
+    digests: Mutex<Vec<u64>>,
+}
+
+const ACKNOWLEDGED: u64 = 1;
+
+impl History {
+    /// A history whose first state has this digest; its notes go into `log`.
+    pub fn new(log: Arc<RecordLog>) -> History {
+        History { log, digests: Mutex::new(vec![0]) }
+    }
+
+    /// Notes that the next commit begins and leads to a state of this digest; gives its number.
+    pub fn begin(&self, digest: u64) -> usize {
+        let mut digests = self.digests.lock();
+        digests.push(digest);
+        let number = digests.len() - 1;
+        self.log.mark((number as u64) << 1);
+        number
+    }
+
+    /// Notes that all commits up to this one were acknowledged.
+    pub fn acknowledge(&self, number: usize) {
+        self.log.mark((number as u64) << 1 | ACKNOWLEDGED);
+    }
+
+    /// Notes that the last begun commit failed: it never happened.
+    pub fn retract(&self) {
+        let mut digests = self.digests.lock();
+        if let Some(before) = digests.len().checked_sub(2) {
+            let state = digests[before];
+            if let Some(last) = digests.last_mut() {
+                *last = state;
+            }
+        }
+    }
+
+    /// Digests of the states, from the empty one on.
+    pub fn digests(&self) -> Vec<u64> {
+        self.digests.lock().clone()
+    }
+
+    /// What a recording's marks up to some cut say.
+    pub fn span(marks: &[u64]) -> Span {
+        let last = |acknowledged: u64| {
+            let of_kind = marks.iter().filter(|mark| **mark & ACKNOWLEDGED == acknowledged);
+            of_kind.map(|mark| (mark >> 1) as usize).max().unwrap_or(0)
+        };
+        Span { acknowledged: last(ACKNOWLEDGED), begun: last(0) }
+    }
+}

@@ -1,0 +1,314 @@
+//! The search: workload, cuts, images, recovery, oracle; and recovery crashed again.
+//!
+//! Invariants
+//! 1. An image is judged by the marks before its cut: the recovered state is one of the states from
+//!    the acknowledged commit to the begun one.
+//! 2. Once a recovery has returned, what it showed stays: a crash after that gives the same state.
+//! 3. Images are numbered in the order they are tried; seed and number replay one.
+//!
+//! What it does not know: what the subject is.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use varve_device::{Directory, Fate, Lies, MemoryDirectory, RecordLog, Recorder, Recording, Timeline};
+
+use crate::choice::choices;
+use crate::history::{History, Span};
+use crate::rng::Rng;
+
+/// What a recovery shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovered {
+    /// Digest of the whole state.
+    pub digest: u64,
+    /// What the subject's own check found; empty = sound.
+    pub damages: Vec<String>,
+}
+
+/// Where a workload runs.
+pub struct Workbench {
+    /// The device (or its wrapper).
+    pub device: Arc<dyn Directory>,
+    /// Where commits are noted.
+    pub history: History,
+    /// For the workload's decisions.
+    pub rng: Rng,
+}
+
+/// A database under test. Errors are texts for people.
+pub trait Subject {
+    /// Creates a database and runs a workload on it, noting its commits.
+    fn work(&self, bench: &mut Workbench) -> Result<(), String>;
+    /// Opens what a crash left, checks it and reads all of it. `opened` is to be called as soon as
+    /// recovery has returned.
+    fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String>;
+}
+
+/// How much to search.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Decides everything.
+    pub seed: u64,
+    /// Images to try.
+    pub images: usize,
+    /// Images for each cut.
+    pub images_per_cut: usize,
+    /// Every n-th image's recovery is crashed again (0 = never).
+    pub second_crash_every: usize,
+    /// Faults planted in the device.
+    pub lies: Lies,
+    /// Stop after this many failures.
+    pub failures_max: usize,
+}
+
+impl Plan {
+    /// A plan with the usual proportions.
+    pub fn new(seed: u64, images: usize) -> Plan {
+        Plan {
+            seed,
+            images,
+            images_per_cut: 8,
+            second_crash_every: 4,
+            lies: Lies::default(),
+            failures_max: 1,
+        }
+    }
+}
+
+/// An image that was not recovered as promised.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Number of the image.
+    pub image: usize,
+    /// What is wrong, and how to see it again.
+    pub what: String,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// Images tried.
+    pub images: usize,
+    /// Of these, crashes of a recovery.
+    pub second_crashes: usize,
+    /// Commits of the workload.
+    pub commits: usize,
+    /// Time spent opening, checking and reading.
+    pub recovering: Duration,
+    /// Time spent building images.
+    pub building: Duration,
+    /// What went wrong.
+    pub failures: Vec<Failure>,
+}
+
+impl Found {
+    /// One line for people.
+    pub fn summary(&self) -> String {
+        let each_ms = |time: Duration| time.as_secs_f64() * 1e3 / self.images.max(1) as f64;
+        format!(
+            "{} images ({} of crashed recoveries) of {} commits: {:.2} ms to build, {:.2} ms to open, recover and check each; {} failures",
+            self.images,
+            self.second_crashes,
+            self.commits,
+            each_ms(self.building),
+            each_ms(self.recovering),
+            self.failures.len()
+        )
+    }
+
+    /// Adds the figures of another search.
+    pub fn add(&mut self, other: Found) {
+        self.images += other.images;
+        self.second_crashes += other.second_crashes;
+        self.commits += other.commits;
+        self.recovering += other.recovering;
+        self.building += other.building;
+        self.failures.extend(other.failures);
+    }
+}
+
+/// A workload's record.
+pub struct Run {
+    recording: Recording,
+    digests: Vec<u64>,
+}
+
+/// Runs a workload once and records it. `wrap` may put something between workload and recorder.
+pub fn run(
+    subject: &dyn Subject,
+    seed: u64,
+    wrap: impl FnOnce(Arc<dyn Directory>) -> Arc<dyn Directory>,
+) -> Result<Run, String> {
+    let log = RecordLog::new();
+    let device = wrap(Recorder::wrap(MemoryDirectory::new(), Arc::clone(&log)));
+    let history = History::new(Arc::clone(&log));
+    let mut bench = Workbench { device, history, rng: Rng::new(seed) };
+    let worked = subject.work(&mut bench);
+    let run = Run { recording: log.recording(), digests: bench.history.digests() };
+    worked.map(|()| run)
+}
+
+/// Runs a workload and tries crash images of it.
+pub fn search(subject: &dyn Subject, plan: Plan) -> Found {
+    match run(subject, plan.seed, |device| device) {
+        Ok(run) => search_run(subject, &run, plan),
+        Err(what) => {
+            let what = format!("seed {}: the workload itself failed: {what}", plan.seed);
+            Found { failures: vec![Failure { image: 0, what }], ..Found::default() }
+        }
+    }
+}
+
+/// Tries crash images of a recorded workload.
+pub fn search_run(subject: &dyn Subject, run: &Run, plan: Plan) -> Found {
+    let mut found = Found { commits: run.digests.len() - 1, ..Found::default() };
+    let mut rng = Rng::new(plan.seed ^ 0xC0FF_EE00);
+    while found.images < plan.images && found.failures.len() < plan.failures_max {
+        let cuts = plan.images.div_ceil(plan.images_per_cut.max(1)).max(1);
+        let mut timeline = Timeline::with_lies(run.recording.clone(), plan.lies);
+        for cut in cuts_of(timeline.end(), cuts, &mut rng) {
+            timeline.advance(cut);
+            Trial { subject, run, plan, cut, timeline: &timeline }.all_choices(&mut rng, &mut found);
+            if found.images >= plan.images || found.failures.len() >= plan.failures_max {
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// `count` moments in order, spread over the recording; the end is always among them.
+fn cuts_of(end: u64, count: usize, rng: &mut Rng) -> Vec<u64> {
+    let mut cuts: Vec<u64> = (1..count).map(|_| 1 + rng.below(end)).collect();
+    cuts.push(end);
+    cuts.sort_unstable();
+    cuts
+}
+
+struct Trial<'a> {
+    subject: &'a dyn Subject,
+    run: &'a Run,
+    plan: Plan,
+    cut: u64,
+    timeline: &'a Timeline,
+}
+
+impl Trial<'_> {
+    fn all_choices(&self, rng: &mut Rng, found: &mut Found) {
+        let pending = self.timeline.pending();
+        let budget = self.plan.images_per_cut.min(self.plan.images - found.images);
+        for fates in choices(&pending, rng, budget) {
+            let again = self.plan.second_crash_every;
+            let crash_again = again > 0 && found.images.is_multiple_of(again);
+            self.one(&fates, crash_again, rng, found);
+            if found.failures.len() >= self.plan.failures_max {
+                return;
+            }
+        }
+    }
+
+    fn one(&self, fates: &[Fate], crash_again: bool, rng: &mut Rng, found: &mut Found) {
+        let span = History::span(self.timeline.marks());
+        let images = timed(&mut found.building, || self.timeline.image(fates));
+        let log = RecordLog::new();
+        let device = match images.into_iter().next() {
+            Some(image) if crash_again => Recorder::wrap(image, Arc::clone(&log)) as Arc<dyn Directory>,
+            Some(image) => image as Arc<dyn Directory>,
+            None => return,
+        };
+        found.images += 1;
+        let number = found.images;
+        let recovered =
+            timed(&mut found.recovering, || self.subject.recover(device, &mut || log.mark(OPENED)));
+        match self.judge(span, recovered) {
+            Err(what) => found.failures.push(self.failure(number, fates, &what)),
+            Ok(digest) if crash_again => self.crash_again(&log, span, digest, fates, rng, found),
+            Ok(_) => {}
+        }
+    }
+
+    /// Crashes a recovery and recovers from that.
+    fn crash_again(
+        &self,
+        log: &RecordLog,
+        span: Span,
+        digest: u64,
+        fates: &[Fate],
+        rng: &mut Rng,
+        found: &mut Found,
+    ) {
+        let mut timeline = Timeline::with_lies(log.recording(), self.plan.lies);
+        timeline.advance(1 + rng.below(timeline.end()));
+        let budget = 2.min(self.plan.images.saturating_sub(found.images));
+        let pending = timeline.pending();
+        for second in choices(&pending, rng, budget) {
+            let Some(image) = timed(&mut found.building, || timeline.image(&second)).into_iter().next()
+            else {
+                return;
+            };
+            found.images += 1;
+            found.second_crashes += 1;
+            let number = found.images;
+            let recovered = timed(&mut found.recovering, || self.subject.recover(image, &mut || ()));
+            let mut judged = self.judge(span, recovered);
+            if timeline.marks().contains(&OPENED) && judged.as_ref().is_ok_and(|again| *again != digest) {
+                judged = Err("a state that a finished recovery had shown is gone".into());
+            }
+            if let Err(what) = judged {
+                let what = format!("crash of a recovery, keeping {}: {what}", show(&second));
+                found.failures.push(self.failure(number, fates, &what));
+                return;
+            }
+        }
+    }
+
+    /// Whether what was recovered is what was promised; gives its digest.
+    fn judge(&self, span: Span, recovered: Result<Recovered, String>) -> Result<u64, String> {
+        let recovered = recovered.map_err(|error| format!("it cannot be opened: {error}"))?;
+        if let Some(damage) = recovered.damages.first() {
+            return Err(format!("the check finds {} damages, first: {damage}", recovered.damages.len()));
+        }
+        let digests = &self.run.digests;
+        let promised = digests.get(span.acknowledged..=span.begun).unwrap_or_default();
+        if promised.contains(&recovered.digest) {
+            return Ok(recovered.digest);
+        }
+        let Span { acknowledged, begun } = span;
+        Err(match digests.iter().rposition(|digest| *digest == recovered.digest) {
+            Some(number) => {
+                format!("it has {number} commits, where {acknowledged} were acknowledged and {begun} begun")
+            }
+            None => format!(
+                "its state is none of the workload's (acknowledged {acknowledged}, begun {begun} commits)"
+            ),
+        })
+    }
+
+    fn failure(&self, image: usize, fates: &[Fate], what: &str) -> Failure {
+        let (seed, cut) = (self.plan.seed, self.cut);
+        let what = format!("seed {seed}, image {image} (cut {cut}, keeping {}): {what}", show(fates));
+        Failure { image, what }
+    }
+}
+
+const OPENED: u64 = u64::MAX;
+
+fn timed<T>(sum: &mut Duration, work: impl FnOnce() -> T) -> T {
+    let started = Instant::now();
+    let done = work();
+    *sum += started.elapsed();
+    done
+}
+
+/// Fates as a row of letters: absent, present, torn, garbage.
+fn show(fates: &[Fate]) -> String {
+    let letter = |fate: &Fate| match fate {
+        Fate::Absent => '-',
+        Fate::Present => 'P',
+        Fate::Torn { unit_bytes: 512, .. } => 't',
+        Fate::Torn { .. } => 'T',
+        Fate::Garbage { .. } => 'G',
+    };
+    if fates.is_empty() { "nothing pending".into() } else { fates.iter().map(letter).collect() }
+}
