@@ -231,6 +231,8 @@ impl Control {
             return Err(unreadable(directory));
         }
         file.read_at(0, &mut bytes, Purpose::Control)?;
+        // A killed process may have left its last write in caches; the next write goes over the other slot.
+        file.flush()?;
         let mut newest: Option<Superblock> = None;
         for slot in bytes.chunks_exact(SLOT_BYTES) {
             match Superblock::decode(slot) {

@@ -140,6 +140,12 @@ impl Segments {
         self.files.lock().live.range(number..).map(|(number, _)| *number).collect()
     }
 
+    /// Makes durable what a killed process may have left in caches.
+    pub(crate) fn flush_live(&self) -> Result<(), LogError> {
+        let files: Vec<_> = self.files.lock().live.values().cloned().collect();
+        files.iter().try_for_each(|file| Ok(file.flush()?))
+    }
+
     /// Where segments lie, for messages.
     pub(crate) fn location(&self) -> String {
         self.directory.location()

@@ -56,6 +56,12 @@ impl StoredLog {
         Reader::new(&self.segments, self.geometry, self.database, lives, from).each_group(known, visit)
     }
 
+    /// Makes durable what was read: a killed process may have left it in caches, and what recovery builds on must
+    /// not vanish in a later power failure.
+    pub fn make_durable(&self) -> Result<(), LogError> {
+        self.segments.flush_live()
+    }
+
     /// Where the first block of a new life goes.
     pub fn next_start(&self, tail: Tail) -> Lsn {
         self.geometry.block_start(tail.next, self.sector_shift())
