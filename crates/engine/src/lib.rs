@@ -6,6 +6,7 @@
 //!
 //! Does not know: SQL text, sockets.
 
+pub mod arithmetic;
 pub mod catalog;
 mod database;
 mod error;
