@@ -9,7 +9,7 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("varve-engine", &["varve-device", "varve-pager"]),
     ("varve-sql", &["varve-engine"]),
     ("varve-server", &["varve-engine", "varve-sql"]),
-    ("varve-bench", &["varve-engine", "varve-sql"]),
+    ("varve-bench", &["varve-device", "varve-engine", "varve-pager", "varve-sql"]),
     ("varve", &["varve-bench", "varve-device", "varve-engine", "varve-pager", "varve-server", "varve-sql"]),
     ("varve-sim", &["varve-device", "varve-engine", "varve-pager"]),
     ("varve-tidy", &[]),

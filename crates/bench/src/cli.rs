@@ -1,0 +1,215 @@
+//! `varve bench`: the command line of this crate, for the program `varve` to include.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use varve_engine::Database;
+
+use crate::driver::{self, Plan};
+use crate::embedded::{self, Embedded};
+use crate::gates::{self, Rows};
+use crate::report::{self, Configuration, Spread};
+use crate::sysbench::Sysbench;
+use crate::target::Target;
+use crate::tpcb::Tpcb;
+use crate::wire::Wire;
+use crate::workload::Workload;
+use crate::ycsb::Ycsb;
+use crate::{BenchError, Result};
+
+/// Arguments of `varve bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// A workload of sysbench, TPC-B or YCSB, in this process or over the wire
+    Run(RunArgs),
+    /// Resident point reads of 100-byte rows through the embedded API, one thread
+    Points(GateArgs),
+    /// Durable single-row commits beside bare 4 KiB writes with fdatasync
+    Commits(GateArgs),
+    /// Random reads from a table larger than the pool
+    RandomReads(GateArgs),
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// oltp_point_select, oltp_read_only, oltp_read_write, oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert,
+    /// oltp_delete, tpcb, ycsb-a to ycsb-f
+    workload: String,
+    /// A server to measure, as a connection string: "host=127.0.0.1 port=5433 user=postgres"; without it, embedded
+    #[arg(long)]
+    server: Option<String>,
+    /// Directory for the embedded database (a fresh one that is removed afterwards)
+    #[arg(long)]
+    directory: Option<PathBuf>,
+    /// Pool of the embedded database, in MiB
+    #[arg(long, default_value_t = 512)]
+    pool_mib: usize,
+    /// Sessions
+    #[arg(long, default_value_t = 16)]
+    threads: usize,
+    /// Rounds; the report gives the median and the ends
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Seconds of a round
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Seconds before the first round
+    #[arg(long, default_value_t = 2)]
+    warm_seconds: u64,
+    /// Tables of sysbench
+    #[arg(long, default_value_t = 4)]
+    tables: u64,
+    /// Rows of each table of sysbench, or of YCSB's one
+    #[arg(long, default_value_t = 100_000)]
+    rows: u64,
+    /// Branches of TPC-B
+    #[arg(long, default_value_t = 1)]
+    scale: u64,
+    /// The tables are there already
+    #[arg(long)]
+    no_load: bool,
+}
+
+#[derive(Debug, Args)]
+struct GateArgs {
+    /// Directory for the database (a fresh one that is removed afterwards)
+    #[arg(long)]
+    directory: Option<PathBuf>,
+    /// Pool, in MiB
+    #[arg(long, default_value_t = 512)]
+    pool_mib: usize,
+    /// Rows
+    #[arg(long, default_value_t = 1_000_000)]
+    rows: u64,
+    /// Bytes of a row
+    #[arg(long, default_value_t = 100)]
+    row_bytes: usize,
+    /// Threads (random-reads only)
+    #[arg(long, default_value_t = 32)]
+    threads: usize,
+    /// Rounds
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Seconds of a round (points, random-reads)
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Commits of a round (commits)
+    #[arg(long, default_value_t = 5000)]
+    commits: u64,
+}
+
+/// Runs the command; figures go to `out`.
+pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<()> {
+    match &args.what {
+        What::Run(run) => run_workload(run, out),
+        What::Points(gate) => with_rows(gate, |rows, _| {
+            let rates = repeat(gate.rounds, || gates::points(rows, Duration::from_secs(gate.seconds)))?;
+            writeln!(
+                out,
+                "point reads a second, one thread, {} rows of {} bytes: {rates}",
+                gate.rows, gate.row_bytes
+            )?;
+            Ok(())
+        }),
+        What::Commits(gate) => with_rows(gate, |rows, directory| {
+            let measured = gates::commits(rows, directory, gate.rounds, gate.commits)?;
+            let (commit, bare) = (Spread::of(&measured.commit_us), Spread::of(&measured.bare_us));
+            writeln!(
+                out,
+                "durable commit {commit} us, bare 4 KiB write and fdatasync {bare} us, ratio {:.3}",
+                measured.ratio()
+            )?;
+            Ok(())
+        }),
+        What::RandomReads(gate) => with_rows(gate, |rows, _| {
+            let length = Duration::from_secs(gate.seconds);
+            let rates = repeat(gate.rounds, || gates::random_reads(rows, gate.threads, length))?;
+            writeln!(
+                out,
+                "random reads a second, {} threads, pool {} MiB: {rates}",
+                gate.threads, gate.pool_mib
+            )?;
+            Ok(())
+        }),
+    }
+}
+
+fn repeat(rounds: usize, mut measure: impl FnMut() -> Result<f64>) -> Result<Spread> {
+    let figures = (0..rounds.max(1)).map(|_| measure()).collect::<Result<Vec<f64>>>()?;
+    Ok(Spread::of(&figures))
+}
+
+/// Loads the table of a gate, measures, shuts down.
+fn with_rows(gate: &GateArgs, measure: impl FnOnce(&Rows, &Path) -> Result<()>) -> Result<()> {
+    with_database(gate.directory.as_deref(), gate.pool_mib, |database, directory| {
+        let rows = Rows::load(database, "bench_rows", gate.rows, gate.row_bytes)?;
+        measure(&rows, directory)
+    })
+}
+
+/// Opens a database in `directory`, or in a fresh one of the working directory that is removed afterwards.
+fn with_database(
+    directory: Option<&Path>,
+    pool_mib: usize,
+    act: impl FnOnce(&Arc<Database>, &Path) -> Result<()>,
+) -> Result<()> {
+    let fresh = PathBuf::from(format!("varve-bench-{}", std::process::id()));
+    let path = directory.unwrap_or(&fresh);
+    let database = embedded::open(path, pool_mib << 20)?;
+    let done = act(&database, path).and_then(|()| Ok(database.shutdown()?));
+    if directory.is_none() {
+        std::fs::remove_dir_all(&fresh)?;
+    }
+    done
+}
+
+fn run_workload(args: &RunArgs, out: &mut dyn Write) -> Result<()> {
+    let workload = workload_of(args)?;
+    if let Some(server) = &args.server {
+        return measure(&Wire::new(server), workload.as_ref(), args, out);
+    }
+    with_database(args.directory.as_deref(), args.pool_mib, |database, _| {
+        let target = Embedded::new(Arc::clone(database), &format!("pool {} MiB", args.pool_mib));
+        measure(&target, workload.as_ref(), args, out)
+    })
+}
+
+fn workload_of(args: &RunArgs) -> Result<Box<dyn Workload>> {
+    match args.workload.as_str() {
+        "tpcb" => Ok(Box::new(Tpcb::new(args.scale))),
+        name => match name.strip_prefix("ycsb-").map(|letter| letter.chars().collect::<Vec<_>>()) {
+            Some(letters) if letters.len() == 1 => Ok(Box::new(Ycsb::new(letters[0], args.rows)?)),
+            Some(_) => Err(BenchError::Arguments(format!("{name}: YCSB's workloads are ycsb-a to ycsb-f"))),
+            None => Ok(Box::new(Sysbench::new(name, args.tables, args.rows)?)),
+        },
+    }
+}
+
+fn measure(target: &dyn Target, workload: &dyn Workload, args: &RunArgs, out: &mut dyn Write) -> Result<()> {
+    let mut connection = target.connect(&[])?;
+    if !args.no_load {
+        workload.load(connection.as_mut())?;
+    }
+    let plan = plan_of(args);
+    let rounds = driver::run(target, workload, plan)?;
+    workload.verify(connection.as_mut())?;
+    report::write(out, &Configuration::of(target, workload, plan), &rounds)
+}
+
+fn plan_of(args: &RunArgs) -> Plan {
+    Plan {
+        threads: args.threads,
+        rounds: args.rounds,
+        seconds: args.seconds,
+        warm_seconds: args.warm_seconds,
+    }
+}

@@ -1,0 +1,132 @@
+//! Runs a workload on a target: threads, warm-up, rounds, latencies.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::random::Random;
+use crate::target::Target;
+use crate::workload::Workload;
+use crate::{BenchError, Result};
+
+/// How long and how wide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Plan {
+    /// Sessions, each with a thread of its own.
+    pub threads: usize,
+    /// Rounds, each measured on its own.
+    pub rounds: usize,
+    /// Seconds of a round.
+    pub seconds: u64,
+    /// Seconds of an unmeasured round before the first.
+    pub warm_seconds: u64,
+}
+
+/// What one round measured.
+#[derive(Debug, Clone)]
+pub struct Round {
+    /// Transactions that ended well.
+    pub transactions: u64,
+    /// Transactions that were run again: serialization failures, deadlock victims, taken keys.
+    pub restarted: u64,
+    /// Wall time.
+    pub elapsed: Duration,
+    /// Latency of each transaction in microseconds, 3 significant digits.
+    pub latency_us: Histogram<u64>,
+}
+
+impl Round {
+    fn new() -> Self {
+        Self { transactions: 0, restarted: 0, elapsed: Duration::ZERO, latency_us: histogram() }
+    }
+
+    /// Transactions a second.
+    pub fn tps(&self) -> f64 {
+        self.transactions as f64 / self.elapsed.as_secs_f64()
+    }
+
+    fn add(&mut self, other: &Round) {
+        self.transactions += other.transactions;
+        self.restarted += other.restarted;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.latency_us += &other.latency_us;
+    }
+}
+
+/// A histogram of microseconds that grows as needed.
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new(3).expect("three significant digits are allowed")
+}
+
+/// Runs all rounds of a loaded workload.
+pub fn run(target: &dyn Target, workload: &dyn Workload, plan: Plan) -> Result<Vec<Round>> {
+    if plan.warm_seconds > 0 {
+        round(target, workload, plan, Duration::from_secs(plan.warm_seconds), 0)?;
+    }
+    (1..=plan.rounds as u64)
+        .map(|seed| round(target, workload, plan, Duration::from_secs(plan.seconds), seed))
+        .collect()
+}
+
+/// One round on fresh sessions.
+fn round(
+    target: &dyn Target,
+    workload: &dyn Workload,
+    plan: Plan,
+    length: Duration,
+    seed: u64,
+) -> Result<Round> {
+    let (stop, start) = (AtomicBool::new(false), Barrier::new(plan.threads + 1));
+    let sum = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..plan.threads as u64)
+            .map(|number| {
+                let random = Random::seeded(seed << 32 | number);
+                scope.spawn(|| session(target, workload, random, &start, &stop))
+            })
+            .collect();
+        start.wait();
+        std::thread::sleep(length);
+        stop.store(true, Ordering::Relaxed);
+        let joined = threads.into_iter().map(|thread| thread.join().map_err(|_| panicked())?);
+        joined.collect::<Result<Vec<Round>>>()
+    })?;
+    Ok(sum.iter().fold(Round::new(), |mut all, one| {
+        all.add(one);
+        all
+    }))
+}
+
+fn panicked() -> BenchError {
+    BenchError::Connection("a session's thread panicked".to_owned())
+}
+
+/// One session until it is told to stop. Every thread reaches the barrier, also one that can't connect.
+fn session(
+    target: &dyn Target,
+    workload: &dyn Workload,
+    mut random: Random,
+    start: &Barrier,
+    stop: &AtomicBool,
+) -> Result<Round> {
+    let connected = target.connect(&workload.statements());
+    start.wait();
+    let mut connection = connected?;
+    let mut done = Round::new();
+    let began = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let first = Instant::now();
+        while let Err(error) = workload.transaction(connection.as_mut(), &mut random) {
+            if !error.is_retryable() {
+                return Err(error);
+            }
+            workload.rollback(connection.as_mut())?;
+            done.restarted += 1;
+        }
+        done.transactions += 1;
+        done.latency_us.saturating_record(first.elapsed().as_micros() as u64);
+    }
+    done.elapsed = began.elapsed();
+    Ok(done)
+}

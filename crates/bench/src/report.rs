@@ -1,0 +1,152 @@
+//! Rows of results and what they say together.
+//!
+//! 1. A row is self-contained: it names its workload, target, round and the hash of the configuration that made it.
+//! 2. Two rows with the same hash may be compared; rows with different hashes were measured differently.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::Result;
+use crate::driver::{Plan, Round};
+use crate::target::Target;
+use crate::workload::Workload;
+
+/// Everything that could change a figure.
+#[derive(Debug, Clone, Serialize)]
+pub struct Configuration {
+    /// The workload's name.
+    pub workload: String,
+    /// Its parameters.
+    pub settings: serde_json::Value,
+    /// The target's name.
+    pub target: &'static str,
+    /// Its configuration.
+    pub target_settings: String,
+    /// Threads, rounds, seconds.
+    pub plan: Plan,
+    /// Cores this process may use.
+    pub cores: usize,
+    /// Version of this crate.
+    pub version: &'static str,
+    /// Whether the compiler optimised and left assertions out.
+    pub release: bool,
+}
+
+impl Configuration {
+    /// Describes a run.
+    pub fn of(target: &dyn Target, workload: &dyn Workload, plan: Plan) -> Self {
+        Self {
+            workload: workload.name(),
+            settings: workload.settings(),
+            target: target.name(),
+            target_settings: target.describe(),
+            plan,
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            version: env!("CARGO_PKG_VERSION"),
+            release: !cfg!(debug_assertions),
+        }
+    }
+
+    /// Sixteen hexadecimal digits that change when anything in the configuration does (FNV-1a of its JSON).
+    pub fn hash(&self) -> String {
+        let text = serde_json::to_string(self).unwrap_or_default();
+        let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        format!("{:016x}", text.bytes().fold(0xCBF2_9CE4_8422_2325, fnv))
+    }
+}
+
+/// One measured round.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// [`Configuration::hash`].
+    pub configuration: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The target's name.
+    pub target: &'static str,
+    /// From 1.
+    pub round: usize,
+    /// Transactions a second.
+    pub tps: f64,
+    /// Transactions that ended well.
+    pub transactions: u64,
+    /// Transactions that were run again.
+    pub restarted: u64,
+    /// Mean latency.
+    pub latency_mean_us: f64,
+    /// Median latency.
+    pub latency_p50_us: u64,
+    /// 95th percentile.
+    pub latency_p95_us: u64,
+    /// 99th percentile.
+    pub latency_p99_us: u64,
+    /// The slowest transaction.
+    pub latency_max_us: u64,
+}
+
+impl Row {
+    /// The row of round `number`, counted from 1.
+    pub fn of(configuration: &Configuration, number: usize, round: &Round) -> Self {
+        let at = |quantile| round.latency_us.value_at_quantile(quantile);
+        Self {
+            configuration: configuration.hash(),
+            workload: configuration.workload.clone(),
+            target: configuration.target,
+            round: number,
+            tps: round.tps(),
+            transactions: round.transactions,
+            restarted: round.restarted,
+            latency_mean_us: round.latency_us.mean(),
+            latency_p50_us: at(0.5),
+            latency_p95_us: at(0.95),
+            latency_p99_us: at(0.99),
+            latency_max_us: round.latency_us.max(),
+        }
+    }
+}
+
+/// The middle and the ends of some figures.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// The median; of an even count, the mean of the two in the middle.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of at least one figure.
+    pub fn of(figures: &[f64]) -> Self {
+        assert!(!figures.is_empty(), "a spread of nothing");
+        let mut sorted = figures.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        Self { median: (low + high) / 2.0, min: sorted[0], max: sorted[sorted.len() - 1] }
+    }
+}
+
+impl std::fmt::Display for Spread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let places = if self.median < 100.0 { 2 } else { 0 };
+        write!(f, "{:.places$} [{:.places$}..{:.places$}]", self.median, self.min, self.max)
+    }
+}
+
+/// Writes the configuration, a row for each round, and a line that sums them up.
+pub fn write(out: &mut dyn Write, configuration: &Configuration, rounds: &[Round]) -> Result<()> {
+    let head = serde_json::json!({"configuration": configuration.hash(), "is": configuration});
+    writeln!(out, "{head}")?;
+    let mut rates = Vec::new();
+    for (number, round) in (1..).zip(rounds) {
+        let row = Row::of(configuration, number, round);
+        rates.push(row.tps);
+        writeln!(out, "{}", serde_json::to_string(&row).map_err(std::io::Error::other)?)?;
+    }
+    if !rates.is_empty() {
+        writeln!(out, "{} {}: {} tps", configuration.target, configuration.workload, Spread::of(&rates))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! What a workload runs against: something that takes SQL statements with parameters.
+//!
+//! 1. A workload names its statements once, at [`Target::connect`]; afterwards it runs them by number, so that no target parses in the
+//!    measured time unless it must.
+//! 2. Each `run` outside BEGIN ... COMMIT is a transaction of its own and is durable when it returns.
+
+use crate::Result;
+
+/// A statement with `$1`, `$2`, ... for its parameters.
+pub type Statement = String;
+
+/// A parameter; the target gives it the type that the statement expects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Param<'a> {
+    /// smallint, integer or bigint.
+    Int(i64),
+    /// Any text type.
+    Text(&'a str),
+}
+
+/// A database that can be measured.
+pub trait Target: Send + Sync {
+    /// Its name in reports: `embedded`, `wire`.
+    fn name(&self) -> &'static str;
+
+    /// What it is and how it is configured, for the configuration hash.
+    fn describe(&self) -> String;
+
+    /// A session with these statements prepared.
+    fn connect(&self, statements: &[Statement]) -> Result<Box<dyn Connection>>;
+}
+
+/// One session; belongs to one thread at a time.
+pub trait Connection: Send {
+    /// Runs a text of one or more statements without parameters, for set-up.
+    fn simple(&mut self, sql: &str) -> Result<()>;
+
+    /// The first column of the first row, as text; for checks outside the measured time.
+    fn scalar(&mut self, sql: &str) -> Result<String>;
+
+    /// Runs statement `number` of those given at connect; returns how many rows came back.
+    fn run(&mut self, number: usize, params: &[Param<'_>]) -> Result<u64>;
+}
