@@ -12,7 +12,7 @@ use parking_lot::lock_api::{
 };
 
 /// Latch of one frame.
-pub(crate) struct Latch(RawRwLock);
+pub struct Latch(RawRwLock);
 
 impl Latch {
     pub(crate) const fn new() -> Latch {

@@ -7,6 +7,8 @@
 //!
 //! What it does not know: keys, rows, transactions, SQL.
 
+mod background;
+mod checkpoint;
 mod config;
 pub mod control;
 mod error;
@@ -19,11 +21,14 @@ mod level;
 pub mod log;
 mod lsn;
 mod mtr;
+mod open;
 pub mod page;
 mod pager;
 mod pool;
 mod protection;
+mod recovery;
 mod redo;
+mod space;
 mod stats;
 
 pub use config::{CheckpointConfig, PagerConfig, ProtectionKind, Replacement};

@@ -26,6 +26,7 @@ use crate::page::PAGE_HEADER_BYTES;
 use crate::pager::Pager;
 use crate::pool::{PageS, PageSx, PageX};
 use crate::redo::{self, FIRST_ENGINE_OP};
+use crate::space::Pending;
 
 /// Handle of a page within its mini-transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,7 @@ struct Slot<'p> {
 /// A mini-transaction: its page changes are in the log together or not at all.
 pub struct Mtr<'p> {
     pager: &'p Pager,
+    pending: Pending<'p>,
     slots: SmallVec<[Slot<'p>; INLINE_PAGES]>,
     records: Vec<u8>,
     scratch: Vec<u8>,
@@ -66,7 +68,8 @@ pub struct Mtr<'p> {
 impl<'p> Mtr<'p> {
     pub(crate) fn new(pager: &'p Pager) -> Mtr<'p> {
         let (records, scratch) = BUFFERS.with(RefCell::take);
-        Mtr { pager, slots: SmallVec::new(), records, scratch, named: None, changed: false }
+        let pending = pager.pending();
+        Mtr { pager, pending, slots: SmallVec::new(), records, scratch, named: None, changed: false }
     }
 
     fn hold(&mut self, page: Latched<'p>) -> H {
@@ -241,26 +244,23 @@ impl<'p> Mtr<'p> {
         slot.page = Latched::Released;
     }
 
-    /// Reserves a free page; the descriptor is changed at commit. Fails if the space's reserve is used up
-    /// (`Pager::reserve` first for many pages).
-    #[expect(unused_variables, reason = "the space module is on its way")]
+    /// Reserves a free page for `owner`, close behind `near` if that is the owner's; the descriptor is changed at
+    /// commit. Fails if the space's reserve is used up (`Pager::reserve` first for many pages).
     pub fn allocate(&mut self, space: SpaceId, owner: u32, near: Option<PageId>) -> Result<PageId> {
         self.may_fail();
-        unimplemented!()
+        self.pending.allocate(space, owner, near)
     }
 
-    /// Reserves a whole extent.
-    #[expect(unused_variables, reason = "the space module is on its way")]
+    /// Reserves all pages of a free extent.
     pub fn allocate_extent(&mut self, space: SpaceId, owner: u32) -> Result<PageRange> {
         self.may_fail();
-        unimplemented!()
+        self.pending.allocate_extent(space, owner)
     }
 
-    /// Frees a page at commit.
-    #[expect(unused_variables, reason = "the space module is on its way")]
+    /// Frees a page at commit. Its bytes stay readable for those who hold it until it is created anew.
     pub fn free(&mut self, id: PageId) -> Result<()> {
         self.may_fail();
-        unimplemented!()
+        self.pending.free(id)
     }
 
     /// A record without a page.
@@ -270,12 +270,14 @@ impl<'p> Mtr<'p> {
 
     /// Appends the records; gives the LSN of the changes, `Lsn::ZERO` when there were none.
     pub fn commit(self) -> Lsn {
-        if self.records.is_empty() { Lsn::ZERO } else { self.commit_with(|_| ()) }
+        if self.records.is_empty() && self.pending.is_empty() { Lsn::ZERO } else { self.commit_with(|_| ()) }
     }
 
     /// As `commit`; `f` runs inside the append section with the LSN of the changes (or the log's end when there were
     /// none). It must be short and take no latch.
     pub fn commit_with(mut self, f: impl FnOnce(Lsn)) -> Lsn {
+        let mut pending = std::mem::replace(&mut self.pending, self.pager.pending());
+        pending.apply(&mut self);
         let log = self.pager.log();
         let lsn = if self.records.is_empty() {
             log.append_nothing(|end| {
@@ -294,6 +296,7 @@ impl<'p> Mtr<'p> {
             end
         };
         self.changed = false;
+        pending.committed();
         lsn
     }
 

@@ -1,125 +1,275 @@
-//! The facade of the crate.
+//! The facade: what the engine sees of pages, log and spaces.
+//!
+//! Invariants
+//! 1. Pages are reached through guards; logged pages change only in mini-transactions.
+//! 2. After a failed write or flush no mini-transaction begins and no flush succeeds; reading goes on.
+//! 3. Dropping a pager makes nothing durable; `shutdown` does.
+//!
+//! What it does not know: keys, rows, transactions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
+
+use crate::background;
 use crate::config::PagerConfig;
-use crate::error::Result;
-use crate::ids::{Access, PageId, SpaceId};
+use crate::control::Control;
+use crate::error::{PagerError, Result};
+use crate::ids::{Access, PageId, PageRange, SpaceId};
+use crate::ledger::Ledger;
+use crate::level::Level;
 use crate::log::Log;
 use crate::lsn::Lsn;
 use crate::mtr::Mtr;
-use crate::pool::{PageS, PageSx, PageX};
+use crate::open;
+use crate::page::{self, kind};
+use crate::pool::{PageS, PageSx, PageX, Pool};
 use crate::redo::RedoOps;
-use crate::stats::PagerStats;
+use crate::space::{Pending, Spaces};
+use crate::stats::{Counters, PagerStats};
 
 /// What `Pager::check` found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// Pages looked at.
     pub pages: u64,
+    /// Allocated pages that were never written.
+    pub unused_pages: u64,
     /// Damages found, first one first; empty = sound.
     pub damages: Vec<String>,
 }
 
-/// An open set of spaces with their log.
-pub struct Pager {}
+/// What the facade and its threads share.
+pub(crate) struct Shared {
+    pub(crate) pool: Pool,
+    pub(crate) log: Arc<Log>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) level: Arc<dyn Level>,
+    pub(crate) spaces: Spaces,
+    pub(crate) control: Control,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) ops: Arc<dyn RedoOps>,
+    pub(crate) config: PagerConfig,
+    pub(crate) is_new: bool,
+    pub(crate) database: u64,
+    /// Held during a checkpoint: end of the log at the last one.
+    pub(crate) checkpointing: Mutex<Lsn>,
+    pub(crate) is_stopping: AtomicBool,
+}
 
-#[expect(unused_variables, reason = "skeleton")]
+/// An open set of spaces with their log.
+pub struct Pager {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
 impl Pager {
     /// Creates or recovers (analysis and redo; undo of losers is the engine's).
     pub fn open(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Pager> {
-        unimplemented!()
+        let shared = Arc::new(open::open(config, ops)?);
+        if shared.control.get().wants_checkpoint() {
+            shared.clean_all()?;
+            shared.checkpoint(false)?;
+        }
+        let threads = Mutex::new(background::start(&shared)?);
+        Ok(Pager { shared, threads })
     }
+
     /// Whether `open` made a new database.
     pub fn is_new(&self) -> bool {
-        unimplemented!()
+        self.shared.is_new
     }
+
+    /// Identity of the database.
+    pub fn database_id(&self) -> u64 {
+        self.shared.database
+    }
+
     /// Page size in bytes.
     pub fn page_size(&self) -> usize {
-        unimplemented!()
+        self.shared.pool.page_size()
     }
+
     /// The page, shared.
+    #[inline]
     pub fn fix_s(&self, id: PageId, access: Access) -> Result<PageS<'_>> {
-        unimplemented!()
+        self.shared.pool.fix(id, access)
     }
+
     /// The page, shared-exclusive.
+    #[inline]
     pub fn fix_sx(&self, id: PageId, access: Access) -> Result<PageSx<'_>> {
-        unimplemented!()
+        self.shared.pool.fix(id, access)
     }
+
     /// The page, exclusive.
+    #[inline]
     pub fn fix_x(&self, id: PageId, access: Access) -> Result<PageX<'_>> {
-        unimplemented!()
+        self.shared.pool.fix(id, access)
     }
+
     /// As `fix_s`, but gives up instead of waiting for the latch (it may still wait for a read).
     pub fn try_fix_s(&self, id: PageId, access: Access) -> Result<Option<PageS<'_>>> {
-        unimplemented!()
+        self.shared.pool.try_fix(id, access)
     }
-    /// As `fix_x`, but gives up instead of waiting for the latch.
+
+    /// As `fix_x`, but gives up instead of waiting for the latch (it may still wait for a read).
     pub fn try_fix_x(&self, id: PageId, access: Access) -> Result<Option<PageX<'_>>> {
-        unimplemented!()
+        self.shared.pool.try_fix(id, access)
     }
+
     /// Reads pages that are not resident, together, as sequential ones. A hint: errors show at the fix.
     pub fn prefetch(&self, ids: &[PageId]) {
-        unimplemented!()
+        self.shared.pool.prefetch(ids);
     }
-    /// Begins a mini-transaction; may wait for log space, so the caller holds no latch.
+
+    /// Begins a mini-transaction; may wait for log space and grow a file, so the caller holds no latch.
     pub fn begin(&self) -> Result<Mtr<'_>> {
-        unimplemented!()
+        self.shared.admit()?;
+        self.shared.spaces.keep_reserve();
+        Ok(Mtr::new(self))
     }
+
     /// An exclusively latched page whose old content is not read.
     pub(crate) fn create_page(&self, id: PageId) -> Result<PageX<'_>> {
-        unimplemented!()
+        self.shared.pool.create(id)
     }
+
+    /// Allocations of a mini-transaction.
+    pub(crate) fn pending(&self) -> Pending<'_> {
+        Pending::new(&self.shared.spaces, &self.shared.pool)
+    }
+
     /// The engine's redo operations.
     pub(crate) fn redo_ops(&self) -> &dyn RedoOps {
-        unimplemented!()
+        &*self.shared.ops
     }
+
     /// Takes no more changes, writes no more pages.
-    pub(crate) fn stop(&self, cause: crate::error::PagerError) {
-        unimplemented!()
+    pub(crate) fn stop(&self, cause: PagerError) {
+        self.shared.log.poison(&cause.to_string());
     }
+
     /// The log.
     pub fn log(&self) -> &Log {
-        unimplemented!()
+        &self.shared.log
     }
+
     /// Makes the log durable up to `upto`.
     pub fn flush_log(&self, upto: Lsn) -> Result<()> {
-        unimplemented!()
+        Ok(self.shared.log.flush(upto)?)
     }
+
     /// End of the durable log.
+    #[inline]
     pub fn durable_lsn(&self) -> Lsn {
-        unimplemented!()
+        self.shared.log.durable()
     }
-    /// Makes sure that `pages` pages can be allocated by the next mini-transactions; grows the file. No latch may be held.
+
+    /// Makes sure that `pages` pages are free in whole extents; grows the file. No latch may be held. Others may
+    /// take them first, so an allocation can still fail; then reserve again.
     pub fn reserve(&self, space: SpaceId, pages: u32) -> Result<()> {
-        unimplemented!()
+        self.shared.spaces.reserve(space, pages)
     }
-    /// A new owner of pages.
+
+    /// A new owner of pages, durable with the next flush of the log.
     pub fn create_segment(&self, space: SpaceId) -> Result<u32> {
-        unimplemented!()
+        self.shared.spaces.create_segment(self, space)
     }
-    /// Frees all pages of an owner.
+
+    /// Frees all pages of an owner; nobody may use them any more. Can be repeated after a crash.
     pub fn drop_segment(&self, space: SpaceId, owner: u32) -> Result<()> {
-        unimplemented!()
+        self.shared.spaces.drop_segment(self, &self.shared.pool, space, owner)
     }
+
+    /// Owners of a space with the number of pages that each has in use.
+    pub fn owners(&self, space: SpaceId) -> Result<BTreeMap<u32, u64>> {
+        self.shared.spaces.owners(space)
+    }
+
+    /// Pages that an owner has in use, in page order.
+    pub fn pages_of_owner(&self, space: SpaceId, owner: u32) -> Result<Vec<PageId>> {
+        self.shared.spaces.pages_of_owner(space, owner)
+    }
+
+    /// An extent of the temporary space; its pages are not logged and are gone after a restart.
+    pub fn take_temporary(&self) -> Result<PageRange> {
+        self.shared.spaces.take_temporary()
+    }
+
+    /// Gives an extent of the temporary space back.
+    pub fn give_temporary(&self, pages: PageRange) -> Result<()> {
+        self.shared.pool.discard(pages)?;
+        self.shared.spaces.give_temporary(pages)
+    }
+
+    /// An empty page of an extent from [`Pager::take_temporary`]; filled through [`PageX::temporary_mut`].
+    pub fn create_temporary(&self, id: PageId) -> Result<PageX<'_>> {
+        let mut new = self.shared.pool.create(id)?;
+        page::format(new.bytes_mut(), id, kind::TEMPORARY, 0);
+        new.temporary_mut();
+        Ok(new)
+    }
+
     /// Stores a checkpoint.
     pub fn checkpoint(&self) -> Result<()> {
-        unimplemented!()
+        self.shared.checkpoint(false)
     }
-    /// Cleans up to `pages` pages, oldest change first (for `background: false`); gives the number cleaned.
+
+    /// Cleans up to `pages` pages, oldest change first (for `background: false`); gives the number written.
     pub fn tick_write(&self, pages: usize) -> Result<usize> {
-        unimplemented!()
+        self.shared.clean_oldest(pages)
     }
-    /// Writes everything, stores a clean checkpoint, stops the threads.
+
+    /// Writes everything, stores a clean checkpoint, stops the threads. No mini-transaction may be in progress.
     pub fn shutdown(&self) -> Result<()> {
-        unimplemented!()
+        self.stop_threads();
+        self.shared.clean_all()?;
+        self.shared.checkpoint(true)
     }
+
+    fn stop_threads(&self) {
+        self.shared.is_stopping.store(true, Ordering::Release);
+        self.shared.pool.ring();
+        for thread in self.threads.lock().drain(..) {
+            let _a_panic_was_printed = thread.join();
+        }
+    }
+
     /// Counters.
     pub fn stats(&self) -> PagerStats {
-        unimplemented!()
+        let (pool, counters) = (&self.shared.pool, &self.shared.counters);
+        let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        PagerStats {
+            frames: pool.frame_count() as u64,
+            free_frames: pool.free_count() as u64,
+            dirty_frames: pool.dirty_count() as u64,
+            fixes: pool.fix_count(),
+            misses: read(&counters.misses),
+            prefetched: read(&counters.prefetched),
+            evictions: read(&counters.evictions),
+            evict_writes: read(&counters.evict_writes),
+            inline_writes: read(&counters.inline_writes),
+            checkpoint_writes: read(&counters.checkpoint_writes),
+            checkpoints: read(&counters.checkpoints),
+            data_pages: self.shared.spaces.used_pages(SpaceId::DATA),
+            rollback_pages: self.shared.spaces.used_pages(SpaceId::ROLLBACK),
+            levels: self.shared.level.report(),
+        }
     }
-    /// Reads and verifies every page and the allocation.
+
+    /// Reads and verifies every page in use, and compares the allocation with what memory knows. No mini-transaction
+    /// may be in progress.
     pub fn check(&self) -> Result<CheckReport> {
-        unimplemented!()
+        self.shared.spaces.check(&self.shared.pool, self.shared.database)
+    }
+}
+
+impl Drop for Pager {
+    fn drop(&mut self) {
+        self.stop_threads();
     }
 }

@@ -34,6 +34,10 @@ pub struct PagerStats {
     pub checkpoint_writes: u64,
     /// Checkpoints stored.
     pub checkpoints: u64,
+    /// Pages in use in the data space.
+    pub data_pages: u64,
+    /// Pages in use in the rollback space.
+    pub rollback_pages: u64,
     /// The levels below the pool, topmost first.
     pub levels: Vec<LevelReport>,
 }

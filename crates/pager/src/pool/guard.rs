@@ -77,7 +77,7 @@ pub(crate) struct Pin<'p> {
 
 impl<'p> Pin<'p> {
     /// Pins a latched page.
-    pub(super) fn new<M: Mode>(page: &Guard<'p, M>) -> Pin<'p> {
+    pub(crate) fn new<M: Mode>(page: &Guard<'p, M>) -> Pin<'p> {
         page.frame.pins.fetch_add(1, Relaxed);
         Pin { pool: page.pool, no: page.pool.number_of(page.frame) }
     }

@@ -124,12 +124,6 @@ impl Pool {
         self.fix_slowly(id, access)
     }
 
-    /// Makes the page resident and keeps it so.
-    pub(crate) fn pin(&self, id: PageId) -> Result<Pin<'_>> {
-        let page: PageS<'_> = self.fix(id, Access::Random)?;
-        Ok(Pin::new(&page))
-    }
-
     #[cold]
     #[inline(never)]
     fn fix_slowly<M: Mode>(&self, id: PageId, access: Access) -> Result<Guard<'_, M>> {

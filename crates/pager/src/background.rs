@@ -1,0 +1,91 @@
+//! The threads of a pager: page writers. The first one also takes the checkpoints.
+//!
+//! Invariants
+//! 1. A thread ends when the pager is dropped or shut down, and after the first failure (which has stopped the log).
+//! 2. Without threads (`background: false`) the same steps run inside the calls that need them.
+//!
+//! What it does not know: which pages there are.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::error::{PagerError, Result};
+use crate::log::Admission;
+use crate::pager::Shared;
+
+/// How long a page writer sleeps when nobody rings.
+const NAP: Duration = Duration::from_millis(20);
+/// How long a mini-transaction waits for log space before it looks again.
+const ROOM_WAIT: Duration = Duration::from_millis(10);
+/// Rounds of cleaning without threads, before a mini-transaction gives up.
+const INLINE_ROUNDS: usize = 64;
+
+/// Starts the page writers.
+pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
+    if !shared.config.background {
+        return Ok(Vec::new());
+    }
+    (0..shared.config.page_writers.max(1)).map(|no| spawn(shared.clone(), no)).collect()
+}
+
+fn spawn(shared: Arc<Shared>, no: usize) -> Result<JoinHandle<()>> {
+    let run = move || {
+        if let Err(cause) = write_pages(&shared, no == 0) {
+            shared.log.poison(&cause.to_string());
+        }
+    };
+    let thread = std::thread::Builder::new().name(format!("page-writer-{no}")).spawn(run);
+    thread.map_err(|error| PagerError::Incompatible {
+        what: format!("cannot start a page writer thread: {error}"),
+    })
+}
+
+fn write_pages(shared: &Shared, takes_checkpoints: bool) -> Result<()> {
+    let mut last = Instant::now();
+    while !shared.is_stopping() {
+        shared.pool.refill()?;
+        let cleaned = shared.clean_for_log()?;
+        if takes_checkpoints {
+            shared.log.prepare_ahead()?;
+            let is_due = last.elapsed() >= Duration::from_millis(shared.config.checkpoint.interval_ms);
+            let is_full = shared.log.admit()? == Admission::Full;
+            if is_full || cleaned || is_due && shared.last_checkpoint() != shared.log.end() {
+                shared.checkpoint(false)?;
+                last = Instant::now();
+            }
+            if is_full {
+                continue;
+            }
+        }
+        shared.pool.wait_for_work(NAP);
+    }
+    Ok(())
+}
+
+impl Shared {
+    /// Whether threads are to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Waits for log space; without threads makes some.
+    pub(crate) fn admit(&self) -> Result<()> {
+        let mut rounds = 0;
+        while self.log.admit()? == Admission::Full {
+            if self.config.background {
+                self.pool.ring();
+                self.log.wait_for_room(ROOM_WAIT);
+                continue;
+            }
+            rounds += 1;
+            if rounds > INLINE_ROUNDS {
+                self.clean_all()?;
+            }
+            self.clean_for_log()?;
+            self.checkpoint(false)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Checkpoints and cleaning: what lets the log be cut.
+//!
+//! Indirect checkpoints: page writers clean pages in the order of their recovery LSNs; a checkpoint only notes how far
+//! they have come (the ledger's oldest recovery LSN) and cuts the log there.
+//!
+//! Invariants
+//! 1. The position comes from the ledger alone, taken in the append section.
+//! 2. The log is made durable up to its end at that moment before the position is stored: pages that were dropped by a
+//!    logged discard are no longer in the ledger, so the discard must be there when redo starts behind their changes.
+//! 3. The position is durable in the control file before the log is cut or a file made shorter.
+//! 4. One checkpoint at a time.
+//!
+//! What it does not know: threads; how pages are written.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::control::State;
+use crate::error::Result;
+use crate::ids::PageId;
+use crate::level::{Cause, Step};
+use crate::lsn::Lsn;
+use crate::pager::Shared;
+
+/// Pages cleaned before the log's length is looked at again.
+const ROUND_PAGES: usize = 120;
+
+impl Shared {
+    /// Notes how far cleaning has come, stores it, cuts the log. `is_clean`: this is the end of a clean shutdown.
+    pub(crate) fn checkpoint(&self, is_clean: bool) -> Result<()> {
+        let mut last = self.checkpointing.lock();
+        self.log.check()?;
+        self.spaces.plan_cut(|| self.log.end());
+        self.level.checkpoint(Step::Begin)?;
+        let redo_start = self.log.redo_point(|| self.ledger.oldest())?;
+        self.level.checkpoint(Step::BeforeEnd)?;
+        let durable = self.log.durable();
+        self.control.update(|superblock| {
+            superblock.advance_redo(redo_start, durable);
+            superblock.state = if is_clean { State::Clean } else { State::Open };
+        })?;
+        self.log.truncate(redo_start)?;
+        self.level.checkpoint(Step::End)?;
+        self.spaces.carry_out_cuts(&self.pool, redo_start)?;
+        self.counters.checkpoints.fetch_add(1, Relaxed);
+        *last = self.log.end();
+        Ok(())
+    }
+
+    /// End of the log at the last checkpoint.
+    pub(crate) fn last_checkpoint(&self) -> Lsn {
+        *self.checkpointing.lock()
+    }
+
+    /// Cleans up to `pages` pages, oldest change first; gives the number written.
+    pub(crate) fn clean_oldest(&self, pages: usize) -> Result<usize> {
+        let mut oldest = Vec::with_capacity(pages);
+        self.ledger.next_to_clean(pages, &mut oldest);
+        self.pool.clean(&oldest, Cause::Checkpoint)
+    }
+
+    /// Cleans as long as the log since the oldest dirty page is longer than its share. Whether anything was done.
+    pub(crate) fn clean_for_log(&self) -> Result<bool> {
+        let mut worked = false;
+        while self.is_log_long() && !self.is_stopping() {
+            worked = true;
+            if self.clean_oldest(ROUND_PAGES)? == 0 {
+                break;
+            }
+        }
+        Ok(worked)
+    }
+
+    fn is_log_long(&self) -> bool {
+        let share = self.log.admission_bytes() as f64 * self.config.checkpoint.log_fraction;
+        self.ledger.oldest().is_some_and(|oldest| self.log.end().since(oldest) as f64 > share)
+    }
+
+    /// Makes everything stable.
+    pub(crate) fn clean_all(&self) -> Result<()> {
+        loop {
+            let dirty: Vec<PageId> = self.pool.dirty_pages();
+            if dirty.is_empty() {
+                return self.level.drain();
+            }
+            self.pool.clean(&dirty, Cause::Drain)?;
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Opening: making a new database, or recovering one.
+//!
+//! Order for a new one: control file (state creating), empty log, space files and doublewrite file, then the control
+//! file says open. A crash before that starts over. For an existing one: control file, analysis of the log, a new life
+//! of the log, mending of torn pages, redo, allocation maps.
+//!
+//! Invariants
+//! 1. Nothing is written before the files are known to fit together and the configuration.
+//! 2. Analysis only reads. The spaces change (mending, redo) after the control file knows the log's new life.
+//!
+//! What it does not know: what records mean, how pages are mended.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use varve_device::Directory;
+
+use crate::config::PagerConfig;
+use crate::control::{Control, State, Superblock, random_database_id};
+use crate::error::{PagerError, Result};
+use crate::files::{self, SpaceFile, SpaceFiles};
+use crate::home::Home;
+use crate::ids::SpaceId;
+use crate::ledger::Ledger;
+use crate::level::Level;
+use crate::log::{Log, LogConfig, StoredLog, Tail};
+use crate::lsn::Lsn;
+use crate::pager::Shared;
+use crate::pool::{Pool, PoolParts, WriteAhead};
+use crate::protection;
+use crate::recovery;
+use crate::redo::RedoOps;
+use crate::space::Spaces;
+use crate::stats::Counters;
+
+impl WriteAhead for Log {
+    fn durable_lsn(&self) -> Lsn {
+        self.durable()
+    }
+
+    fn flush(&self, upto: Lsn) -> Result<()> {
+        Ok(Log::flush(self, upto)?)
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(Log::check(self)?)
+    }
+
+    fn stop(&self, cause: &PagerError) {
+        self.poison(&cause.to_string());
+    }
+}
+
+/// Files, levels and pool over an open log.
+struct Parts {
+    ledger: Arc<Ledger>,
+    counters: Arc<Counters>,
+    level: Arc<dyn Level>,
+    pool: Pool,
+    spaces: Spaces,
+}
+
+/// Creates or recovers.
+pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+    config.check()?;
+    match Control::open(&*config.control)? {
+        Some(control) if control.get().state != State::Creating => {
+            fit(&mut config, &control.get())?;
+            recover(config, control, ops)
+        }
+        unfinished => {
+            if unfinished.is_none() {
+                refuse_leftovers(&config)?;
+            }
+            drop(unfinished);
+            create(config, ops)
+        }
+    }
+}
+
+/// Page size and segment size were settled at creation.
+fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
+    config.page_size = stored.page_size as usize;
+    config.log_segment_bytes = stored.log_segment_bytes;
+    config.check()
+}
+
+/// A directory with spaces but without a control file is not a place for a new database.
+fn refuse_leftovers(config: &PagerConfig) -> Result<()> {
+    for (directory, space) in [(&config.data, SpaceId::DATA), (&config.rollback, SpaceId::ROLLBACK)] {
+        let name = files::file_name(space);
+        if directory.exists(&name)? {
+            return Err(PagerError::Incompatible {
+                what: format!(
+                    "{} holds {name}, but {} holds no control file: restore it, or choose an empty directory",
+                    directory.location(),
+                    config.control.location()
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn log_config(config: &PagerConfig) -> LogConfig {
+    LogConfig {
+        directory: config.log.clone(),
+        segment_bytes: config.log_segment_bytes,
+        capacity_bytes: config.log_capacity_bytes,
+    }
+}
+
+fn create(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+    let first = Superblock::new(random_database_id(), config.page_size as u32, config.log_segment_bytes);
+    let database = first.database;
+    let control = Control::create(&*config.control, first)?;
+    StoredLog::remove_all(&*config.log)?;
+    let stored = StoredLog::open(log_config(&config), database)?;
+    let log = Arc::new(recovery::begin_life(stored, &control, Tail::empty())?);
+    let parts = assemble(&config, &log, None)?;
+    parts.spaces.create(database)?;
+    config.data.sync()?;
+    config.rollback.sync()?;
+    control.update(|superblock| superblock.state = State::Open)?;
+    finish(config, control, parts, log, ops, true)
+}
+
+fn recover(config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+    let (log, plan) = recovery::read_log(log_config(&config), &control, &mut [])?;
+    let log = Arc::new(log);
+    let parts = assemble(&config, &log, Some(plan.from()))?;
+    recovery::redo(&parts.pool, &log, &*ops, &plan)?;
+    finish(config, control, parts, log, ops, false)
+}
+
+/// Opens the spaces and builds the pool over them. `redo_start` is where redo will start; `None` makes new files.
+fn assemble(config: &PagerConfig, log: &Arc<Log>, redo_start: Option<Lsn>) -> Result<Parts> {
+    let is_new = redo_start.is_none();
+    let page_size = config.page_size;
+    let open = |space, directory: &Arc<dyn Directory>, create| {
+        SpaceFile::open(space, &**directory, page_size, create)
+    };
+    let files = Arc::new(SpaceFiles::new(vec![
+        open(SpaceId::DATA, &config.data, is_new)?,
+        open(SpaceId::ROLLBACK, &config.rollback, is_new)?,
+        open(SpaceId::TEMPORARY, &config.temporary, true)?,
+    ]));
+    let protection = protection::open(config, &files, is_new)?;
+    if let Some(redo_start) = redo_start {
+        protection.repair(redo_start)?;
+    }
+    let (ledger, counters) = (Arc::<Ledger>::default(), Arc::<Counters>::default());
+    let level: Arc<dyn Level> = Arc::new(Home::new(files.clone(), protection, ledger.clone(), log.clone()));
+    let parts = PoolParts {
+        level: level.clone(),
+        ledger: ledger.clone(),
+        log: log.clone(),
+        counters: counters.clone(),
+    };
+    let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
+    let spaces = Spaces::new(files, page_size, config.growth_extents);
+    Ok(Parts { ledger, counters, level, pool, spaces })
+}
+
+/// Everything is redone: reads the allocation maps.
+fn finish(
+    config: PagerConfig,
+    control: Control,
+    parts: Parts,
+    log: Arc<Log>,
+    ops: Arc<dyn RedoOps>,
+    is_new: bool,
+) -> Result<Shared> {
+    let Parts { ledger, counters, level, pool, spaces } = parts;
+    let database = control.get().database;
+    spaces.load(&pool, database)?;
+    Ok(Shared {
+        pool,
+        log,
+        ledger,
+        level,
+        spaces,
+        control,
+        counters,
+        ops,
+        config,
+        is_new,
+        database,
+        checkpointing: Mutex::default(),
+        is_stopping: AtomicBool::new(false),
+    })
+}

@@ -1,0 +1,347 @@
+//! Recovery: analysis of the log after a crash, and redo. (Undo of losers is the engine's.)
+//!
+//! ```text
+//!   control file --read_log--> analysis of all groups --> new life in the control file --> log open for appending
+//!                                                                                             |
+//!   pager open <-- ledger, dirty pages <-- redo (page LSN < group end) <-- pool over the repaired spaces
+//! ```
+//!
+//! 1. Redo applies a group to a page only if the page LSN is below the group's end, so doing it twice changes
+//!    nothing: recovery may crash at any point and start over.
+//! 2. The spaces change only after the control file knows the new life; until then recovery only reads.
+//! 3. A page whose first record is a whole one (format, image) isn't read: what a crash left of it doesn't matter.
+//! 4. Records of a page older than a note that it was discarded are skipped: their base may never have been
+//!    written.
+//! 5. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails.
+//!
+//! Follows ARIES (Mohan et al. 1992, section 10), with redo positions at log blocks and no dirty page table in the
+//! log: the ledger's oldest entry is the redo position.
+//!
+//! Not known here: keys, transactions, how pages are protected.
+
+use std::collections::{BTreeMap, HashSet};
+
+use smallvec::SmallVec;
+
+use crate::control::{Control, State};
+use crate::error::{PagerError, Result};
+use crate::ids::{Access, PageId, PageRange};
+use crate::log::{Appended, Group, Life, Log, LogConfig, Record, StoredLog, Tail};
+use crate::lsn::Lsn;
+use crate::page;
+use crate::pool::{PageX, Pool};
+use crate::redo::{self, RedoOps};
+use crate::space::discard;
+
+/// Pages read ahead of redo at once, at most.
+const AHEAD_PAGES_MAX: usize = 64;
+
+/// Somebody who wants to see the log during analysis.
+pub trait Observe {
+    /// A record of the group that ends at `lsn`, in log order.
+    fn observe(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<()>;
+}
+
+/// What analysis found, for redo.
+pub(crate) struct Plan {
+    from: Lsn,
+    until: Lsn,
+    lives: Vec<Life>,
+    discards: Discards,
+    /// Pages that redo has to read, in the order of their first record.
+    reads: Vec<PageId>,
+    groups_count: u64,
+}
+
+/// What redo did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RedoReport {
+    /// Groups read.
+    pub groups_count: u64,
+    /// Page changes applied.
+    pub applied_count: u64,
+    /// Page changes that the page had already, or that concern discarded pages.
+    pub skipped_count: u64,
+    /// Bytes of log between the redo position and the end.
+    pub log_bytes: u64,
+}
+
+impl Plan {
+    /// Where redo starts.
+    pub(crate) fn from(&self) -> Lsn {
+        self.from
+    }
+}
+
+/// Reads the log from the redo position, begins a new life and opens the log for appending.
+pub(crate) fn read_log(
+    config: LogConfig,
+    control: &Control,
+    observers: &mut [&mut dyn Observe],
+) -> Result<(Log, Plan)> {
+    let block = control.get();
+    let stored = StoredLog::open(config, block.database)?;
+    let mut analysis = Analysis::default();
+    let known = (block.durable, if block.state == State::Clean { SHUT_DOWN } else { NOTED });
+    let tail =
+        stored.each_group(&block.lives, block.redo, known, |group| analysis.group(group, observers))?;
+    let log = begin_life(stored, control, tail)?;
+    let plan = Plan {
+        from: block.redo,
+        until: tail.next,
+        lives: block.lives,
+        discards: analysis.discards,
+        reads: analysis.reads,
+        groups_count: analysis.groups_count,
+    };
+    Ok((log, plan))
+}
+
+const SHUT_DOWN: &str = "the database was shut down cleanly at";
+const NOTED: &str = "the last checkpoint notes as durable";
+
+/// Opens the log for appending after `tail`, in a life that the control file knows.
+pub(crate) fn begin_life(stored: StoredLog, control: &Control, tail: Tail) -> Result<Log> {
+    let block = control.get();
+    let incarnation = block.next_incarnation();
+    let start = stored.next_start(tail);
+    control.update(|block| {
+        block.begin_life(Life { incarnation, after: tail.next, start });
+        if block.state == State::Clean {
+            block.state = State::Open;
+        }
+        if block.redo == Lsn::ZERO {
+            block.redo = start;
+        }
+    })?;
+    Ok(stored.resume(incarnation, tail, control.get().redo)?)
+}
+
+#[derive(Default)]
+struct Analysis {
+    discards: Discards,
+    seen: HashSet<PageId>,
+    reads: Vec<PageId>,
+    groups_count: u64,
+}
+
+impl Analysis {
+    fn group(&mut self, group: Group<'_>, observers: &mut [&mut dyn Observe]) -> Result<()> {
+        self.groups_count += 1;
+        for record in group.records {
+            let record = record.map_err(|why| PagerError::Corrupt {
+                what: format!("the log's group at LSN {} makes no sense: {why}", group.start),
+            })?;
+            self.record(group.end, &record)?;
+            observers.iter_mut().try_for_each(|observer| observer.observe(group.end, &record))?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<()> {
+        match *record {
+            Record::Change { page, op, .. } => {
+                if self.seen.insert(page) && !redo::is_whole_page(op) {
+                    self.reads.push(page);
+                }
+            }
+            Record::Note { kind: discard::NOTE_DISCARD, payload } => {
+                let ranges = discard::decode(payload).ok_or_else(|| PagerError::Corrupt {
+                    what: format!("the note of discarded pages at LSN {lsn} makes no sense"),
+                })?;
+                ranges.into_iter().for_each(|range| self.discards.insert(range, lsn));
+            }
+            Record::Note { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+/// Ranges of pages with the LSN of their last discard; ranges don't overlap.
+#[derive(Default)]
+struct Discards {
+    /// By first page: one past the last page, and the LSN.
+    ranges: BTreeMap<u64, (u64, Lsn)>,
+}
+
+impl Discards {
+    /// Later notes win.
+    fn insert(&mut self, range: PageRange, lsn: Lsn) {
+        let first = range.first.to_u64();
+        let end = first + u64::from(range.count);
+        let touched: SmallVec<[(u64, u64, Lsn); 4]> = self
+            .ranges
+            .range(..end)
+            .rev()
+            .take_while(|(_, (old_end, _))| *old_end > first)
+            .map(|(old_first, (old_end, old_lsn))| (*old_first, *old_end, *old_lsn))
+            .collect();
+        for (old_first, old_end, old_lsn) in touched {
+            self.ranges.remove(&old_first);
+            if old_first < first {
+                self.ranges.insert(old_first, (first, old_lsn));
+            }
+            if old_end > end {
+                self.ranges.insert(end, (old_end, old_lsn));
+            }
+        }
+        if first < end {
+            self.ranges.insert(first, (end, lsn));
+        }
+    }
+
+    /// Whether the page was discarded after `lsn`.
+    fn covers(&self, id: PageId, lsn: Lsn) -> bool {
+        let at = id.to_u64();
+        let range = self.ranges.range(..=at).next_back();
+        range.is_some_and(|(_, (end, discarded))| at < *end && lsn < *discarded)
+    }
+}
+
+/// Brings every page up to the end of the log that analysis found.
+pub(crate) fn redo(pool: &Pool, log: &Log, ops: &dyn RedoOps, plan: &Plan) -> Result<RedoReport> {
+    let ahead_pages = (pool.frame_count() / 8).clamp(1, AHEAD_PAGES_MAX);
+    let report = RedoReport {
+        groups_count: plan.groups_count,
+        log_bytes: plan.until.since(plan.from),
+        ..RedoReport::default()
+    };
+    let mut redo = Redo { pool, ops, plan, ahead_pages, read: 0, fetched: 0, report };
+    log.replay(&plan.lives, (plan.from, plan.until), |group| redo.group(group))?;
+    Ok(redo.report)
+}
+
+struct Redo<'a> {
+    pool: &'a Pool,
+    ops: &'a dyn RedoOps,
+    plan: &'a Plan,
+    ahead_pages: usize,
+    /// Pages of `plan.reads` that were reached, and those that were asked for.
+    read: usize,
+    fetched: usize,
+    report: RedoReport,
+}
+
+/// A page of the group at hand; `None` when it needs nothing of this group.
+struct Touched<'a> {
+    id: PageId,
+    page: Option<PageX<'a>>,
+}
+
+impl<'a> Redo<'a> {
+    fn group(&mut self, group: Group<'_>) -> Result<()> {
+        let at = Appended { block: group.block, start: group.start, end: group.end };
+        let mut pages: SmallVec<[Touched<'a>; 6]> = SmallVec::new();
+        for record in group.records {
+            let record = record.map_err(|why| PagerError::Corrupt {
+                what: format!("the log's group at LSN {} makes no sense: {why}", group.start),
+            })?;
+            let Record::Change { page, op, payload } = record else { continue };
+            self.change(&mut pages, at, page, op, payload)?;
+        }
+        pages.iter_mut().filter_map(|touched| touched.page.as_mut()).for_each(|page| page.stamp(&at));
+        Ok(())
+    }
+
+    fn change(
+        &mut self,
+        pages: &mut SmallVec<[Touched<'a>; 6]>,
+        at: Appended,
+        id: PageId,
+        op: u8,
+        payload: &[u8],
+    ) -> Result<()> {
+        let known = pages.iter().position(|touched| touched.id == id);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                pages.push(Touched { id, page: self.open(id, op, at.end)? });
+                pages.len() - 1
+            }
+        };
+        let Some(page) = &mut pages[place].page else {
+            self.report.skipped_count += 1;
+            return Ok(());
+        };
+        self.report.applied_count += 1;
+        redo::apply(self.ops, id, page.bytes_mut(), op, payload).map_err(|why| PagerError::Corrupt {
+            what: format!("redo of page {id} at LSN {}: {why}; page or log is damaged", at.end),
+        })
+    }
+
+    /// The page, if it lacks the changes of the group that ends at `end`.
+    fn open(&mut self, id: PageId, op: u8, end: Lsn) -> Result<Option<PageX<'a>>> {
+        self.read_ahead(id);
+        if self.plan.discards.covers(id, end) {
+            return Ok(None);
+        }
+        let page: PageX<'a> = if redo::is_whole_page(op) {
+            self.pool.create(id)?
+        } else {
+            self.pool.fix(id, Access::Random)?
+        };
+        Ok(Some(page).filter(|page| page::page_lsn(page) < end))
+    }
+
+    /// Keeps the pages that redo comes to next on their way.
+    fn read_ahead(&mut self, id: PageId) {
+        let reads = &self.plan.reads;
+        if reads.get(self.read) != Some(&id) {
+            return;
+        }
+        self.read += 1;
+        if self.read + self.ahead_pages / 2 > self.fetched {
+            let from = self.fetched.max(self.read - 1);
+            let upto = (from + self.ahead_pages).min(reads.len());
+            self.pool.prefetch(&reads[from..upto]);
+            self.fetched = upto;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{PageNo, SpaceId};
+
+    fn page(no: u32) -> PageId {
+        PageId::new(SpaceId::DATA, PageNo(no))
+    }
+
+    fn discard(discards: &mut Discards, first: u32, count: u32, lsn: u64) {
+        discards.insert(PageRange { first: page(first), count }, Lsn::new(lsn));
+    }
+
+    #[test]
+    fn a_discard_covers_older_records_only() {
+        let mut discards = Discards::default();
+        discard(&mut discards, 10, 5, 100);
+        assert!(discards.covers(page(10), Lsn::new(99)) && discards.covers(page(14), Lsn::new(1)));
+        assert!(
+            !discards.covers(page(10), Lsn::new(100)),
+            "the group of the note itself may create the page"
+        );
+        assert!(!discards.covers(page(9), Lsn::new(1)) && !discards.covers(page(15), Lsn::new(1)));
+    }
+
+    #[test]
+    fn later_discards_win_where_they_overlap() {
+        let mut discards = Discards::default();
+        discard(&mut discards, 10, 10, 100);
+        discard(&mut discards, 30, 10, 110);
+        discard(&mut discards, 15, 20, 200);
+        let covers = |no, lsn| discards.covers(page(no), Lsn::new(lsn));
+        assert!(covers(12, 99) && !covers(12, 150));
+        assert!(covers(17, 150) && covers(25, 150) && covers(34, 150));
+        assert!(covers(36, 109) && !covers(36, 150) && !covers(40, 1));
+    }
+
+    #[test]
+    fn a_discard_inside_another_leaves_both_sides() {
+        let mut discards = Discards::default();
+        discard(&mut discards, 0, 30, 100);
+        discard(&mut discards, 10, 5, 200);
+        let covers = |no, lsn| discards.covers(page(no), Lsn::new(lsn));
+        assert!(covers(9, 50) && !covers(9, 150) && covers(12, 150) && covers(15, 50) && !covers(15, 150));
+    }
+}

@@ -1,0 +1,160 @@
+//! Growing and shrinking of space files.
+//!
+//! Invariants: 2 and 3 of `space/mod.rs`.
+//!
+//! What it does not know: who allocates.
+
+use super::layout::{Entry, Geometry};
+use super::{Cut, Growth, RESERVE_EXTENTS, Space, Spaces};
+use crate::error::{PagerError, Result};
+use crate::files::SpaceFile;
+use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
+use crate::level::Image;
+use crate::lsn::Lsn;
+use crate::page::{self, kind};
+use crate::pool::Pool;
+
+/// A file grows by a sixteenth of its length at a time, up to this.
+const GROWTH_BYTES_MAX: usize = 64 << 20;
+
+impl Spaces {
+    /// Makes the files of a new database, durably.
+    pub(crate) fn create(&self, database_id: u64) -> Result<()> {
+        for id in SpaceId::DURABLE {
+            let space = self.space(id)?;
+            let geometry = space.geometry;
+            let file = self.file(geometry)?;
+            file.resize(geometry.extent_pages)?;
+            write_new(file, geometry.header(), &geometry.new_header(database_id))?;
+            write_new(file, geometry.descriptor_of(0), &geometry.new_descriptor(0))?;
+            if id == SpaceId::DATA {
+                let mut root = vec![0; geometry.page_size];
+                page::format(&mut root, PageId::ROOT, kind::ROOT, 0);
+                write_new(file, PageId::ROOT, &root)?;
+            }
+            file.resize(geometry.extent_pages * (1 + RESERVE_EXTENTS.max(self.growth_extents)))?;
+        }
+        Ok(())
+    }
+
+    fn file(&self, geometry: Geometry) -> Result<&SpaceFile> {
+        self.files.of(geometry.header())
+    }
+
+    /// Cuts back a file whose growth was interrupted right after the first page of a group.
+    pub(super) fn trim_growth(&self, space: &Space) -> Result<()> {
+        let geometry = space.geometry;
+        let pages = self.file_pages(geometry);
+        let extra = pages % geometry.extent_pages;
+        if extra > 0 { self.file(geometry)?.resize(pages - extra) } else { Ok(()) }
+    }
+
+    /// Before a mini-transaction begins: keeps a few extents free. What cannot be had shows when it allocates.
+    pub(crate) fn keep_reserve(&self) {
+        for space in &self.spaces {
+            let is_short = || space.map.lock().free_count() < RESERVE_EXTENTS;
+            if !space.geometry.space.is_logged() || !is_short() {
+                continue;
+            }
+            if let Some(mut growth) = space.growth.try_lock()
+                && is_short()
+            {
+                let _shows_at_allocation = self.grow(space, &mut growth, RESERVE_EXTENTS);
+            }
+        }
+    }
+
+    /// Makes sure that `pages` pages are free in whole extents. No latch may be held.
+    pub(crate) fn reserve(&self, id: SpaceId, pages: u32) -> Result<()> {
+        let space = self.space(id)?;
+        let missing = || u64::from(pages).saturating_sub(space.map.lock().free_pages());
+        if missing() == 0 {
+            return Ok(());
+        }
+        let mut growth = space.growth.lock();
+        while missing() > 0 {
+            let extents = missing().div_ceil(u64::from(space.geometry.extent_pages));
+            self.grow(space, &mut growth, extents as u32)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the file longer by at least `extents`.
+    fn grow(&self, space: &Space, growth: &mut Growth, extents: u32) -> Result<()> {
+        if let Some(cut) = growth.cut.take() {
+            let mut map = space.map.lock();
+            cut.entries.into_iter().for_each(|entry| map.push(entry));
+            return Ok(());
+        }
+        let result = self.lengthen(space, extents);
+        growth.error = match &result {
+            Err(PagerError::Device(error)) => Some(error.clone()),
+            _ => None,
+        };
+        result
+    }
+
+    fn lengthen(&self, space: &Space, extents: u32) -> Result<()> {
+        let geometry = space.geometry;
+        let file = self.file(geometry)?;
+        let mut extent = space.map.lock().extent_count();
+        let largest = GROWTH_BYTES_MAX / geometry.page_size / geometry.extent_pages as usize;
+        let step = (extent / 16).clamp(self.growth_extents, largest.max(self.growth_extents as usize) as u32);
+        let target = extent + extents.max(step);
+        while extent < target {
+            let group = geometry.group_of(extent);
+            let stop = target.min((group + 1) * geometry.group_extents);
+            let mut entries = vec![Entry::default(); (stop - extent) as usize];
+            if geometry.space.is_logged() && extent % geometry.group_extents == 0 {
+                let descriptor = geometry.new_descriptor(group);
+                write_new(file, geometry.descriptor_of(group), &descriptor)?;
+                entries[0] = geometry.entry(&descriptor, extent)?;
+            }
+            file.resize(stop * geometry.extent_pages)?;
+            let mut map = space.map.lock();
+            entries.into_iter().for_each(|entry| map.push(entry));
+            extent = stop;
+        }
+        Ok(())
+    }
+
+    /// At a checkpoint, before its position is taken: takes free extents at the end out of the map. `end` is the end of
+    /// the log.
+    pub(crate) fn plan_cut(&self, end: impl Fn() -> Lsn) {
+        for space in self.spaces.iter().filter(|space| space.geometry.space.is_logged()) {
+            let mut growth = space.growth.lock();
+            if growth.cut.is_some() {
+                continue;
+            }
+            let mut map = space.map.lock();
+            let keep = (self.growth_extents + RESERVE_EXTENTS).max(map.extent_count() / 8);
+            let count = map.free_tail().saturating_sub(keep);
+            if count > 0 {
+                let entries = map.truncate(count);
+                growth.cut = Some(Cut { entries, lsn: end() });
+            }
+        }
+    }
+
+    /// After a checkpoint: cuts files whose planned extents lie behind the start of redo.
+    pub(crate) fn carry_out_cuts(&self, pool: &Pool, redo_start: Lsn) -> Result<()> {
+        for space in &self.spaces {
+            let mut growth = space.growth.lock();
+            if growth.cut.as_ref().is_none_or(|cut| cut.lsn > redo_start) {
+                continue;
+            }
+            let geometry = space.geometry;
+            let first = space.map.lock().extent_count() * geometry.extent_pages;
+            let count = self.file_pages(geometry).saturating_sub(first);
+            pool.discard(PageRange { first: PageId::new(geometry.space, PageNo(first)), count })?;
+            self.file(geometry)?.resize(first)?;
+            growth.cut = None;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a page that nothing refers to yet, outside the log.
+fn write_new(file: &SpaceFile, id: PageId, bytes: &[u8]) -> Result<()> {
+    file.write_unlogged(&Image::of(id, bytes, Access::Random))
+}

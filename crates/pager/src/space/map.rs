@@ -1,0 +1,263 @@
+//! The allocation of one space in memory: which extents are free, whose the others are, which pages are in use.
+//!
+//! Invariants
+//! 1. Every extent is free or has one owner. A page is handed out once until it is given back.
+//! 2. The map is ahead of the descriptor pages by what mini-transactions in progress have reserved, and behind them
+//!    by what they are about to free: a page is given back here only after its freeing is in the log.
+//! 3. Free extents are used lowest first, so that the tail of the space can be cut off.
+//!
+//! What it does not know: pages, files, the log.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::layout::{Bits, Entry, ExtentNo, Geometry, OWNER_SYSTEM};
+use crate::ids::{PageId, PageRange};
+
+#[derive(Default)]
+struct Owner {
+    all: BTreeSet<ExtentNo>,
+    /// Those with a free page.
+    partial: BTreeSet<ExtentNo>,
+}
+
+/// The map of a space.
+pub(crate) struct Map {
+    geometry: Geometry,
+    extents: Vec<Entry>,
+    free: BTreeSet<ExtentNo>,
+    owners: HashMap<u32, Owner>,
+}
+
+impl Map {
+    pub(crate) fn new(geometry: Geometry) -> Map {
+        Map { geometry, extents: Vec::new(), free: BTreeSet::new(), owners: HashMap::new() }
+    }
+
+    /// Adds the next extent.
+    pub(crate) fn push(&mut self, entry: Entry) {
+        let extent = self.extents.len() as ExtentNo;
+        self.extents.push(entry);
+        if entry.owner == 0 {
+            self.free.insert(extent);
+            return;
+        }
+        self.owners.entry(entry.owner).or_default().all.insert(extent);
+        self.note_room(extent);
+    }
+
+    pub(crate) fn extent_count(&self) -> u32 {
+        self.extents.len() as u32
+    }
+
+    pub(crate) fn free_count(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    pub(crate) fn entry(&self, extent: ExtentNo) -> Option<&Entry> {
+        self.extents.get(extent as usize)
+    }
+
+    /// Enters or removes the extent among its owner's partial ones.
+    fn note_room(&mut self, extent: ExtentNo) {
+        let entry = self.extents[extent as usize];
+        let Some(owner) = self.owners.get_mut(&entry.owner) else { return };
+        if entry.used.count() < self.geometry.extent_pages {
+            owner.partial.insert(extent);
+        } else {
+            owner.partial.remove(&extent);
+        }
+    }
+
+    /// Reserves a page for `owner`, as close behind `near` as its extent allows.
+    pub(crate) fn take_page(&mut self, owner: u32, near: Option<PageId>) -> Option<PageId> {
+        let limit = self.geometry.extent_pages;
+        let nearby = near.and_then(|near| {
+            let extent = self.geometry.extent_of(near);
+            let entry = self.entry(extent).filter(|entry| entry.owner == owner)?;
+            let from = self.geometry.within(near);
+            let within = entry.used.clear_from(from, limit).or_else(|| entry.used.clear_from(0, from))?;
+            Some((extent, within))
+        });
+        let (extent, within) = nearby.or_else(|| self.any_page_of(owner))?;
+        self.extents[extent as usize].used.set(within);
+        self.note_room(extent);
+        Some(self.geometry.page_of(extent, within))
+    }
+
+    fn any_page_of(&mut self, owner: u32) -> Option<(ExtentNo, u32)> {
+        let partial = self.owners.get(&owner).and_then(|owner| owner.partial.first().copied());
+        let extent = partial.or_else(|| self.take_extent(owner))?;
+        let within = self.extents[extent as usize].used.clear_from(0, self.geometry.extent_pages)?;
+        Some((extent, within))
+    }
+
+    /// Makes the lowest free extent the owner's, without a page in use.
+    fn take_extent(&mut self, owner: u32) -> Option<ExtentNo> {
+        let extent = self.free.pop_first()?;
+        self.extents[extent as usize].owner = owner;
+        self.owners.entry(owner).or_default().all.insert(extent);
+        Some(extent)
+    }
+
+    /// Reserves all pages of a free extent.
+    pub(crate) fn take_whole(&mut self, owner: u32) -> Option<PageRange> {
+        let extent = self.take_extent(owner)?;
+        self.extents[extent as usize].used = Bits::first(self.geometry.extent_pages);
+        self.note_room(extent);
+        Some(self.geometry.pages_of(extent))
+    }
+
+    /// Gives pages of an extent back; the extent is free when none is left in use.
+    ///
+    /// # Panics
+    /// When one of them is not in use.
+    pub(crate) fn give_back(&mut self, extent: ExtentNo, pages: &Bits) {
+        let entry = &mut self.extents[extent as usize];
+        assert!(pages.minus(&entry.used).count() == 0, "extent {extent}: a page is freed that is not in use");
+        entry.used = entry.used.minus(pages);
+        let owner = entry.owner;
+        if entry.used.count() > 0 {
+            self.note_room(extent);
+            return;
+        }
+        entry.owner = 0;
+        self.free.insert(extent);
+        if let Some(state) = self.owners.get_mut(&owner) {
+            state.all.remove(&extent);
+            state.partial.remove(&extent);
+            if state.all.is_empty() {
+                self.owners.remove(&owner);
+            }
+        }
+    }
+
+    /// Extents of an owner, lowest first.
+    pub(crate) fn extents_of(&self, owner: u32) -> Vec<ExtentNo> {
+        self.owners.get(&owner).map_or_else(Vec::new, |owner| owner.all.iter().copied().collect())
+    }
+
+    /// Extents at the end of the space that can be cut off: free ones, and the first one of a group (not the first
+    /// group) when all behind it are free.
+    pub(crate) fn free_tail(&self) -> u32 {
+        let is_spare = |extent: &ExtentNo| {
+            let entry = &self.extents[*extent as usize];
+            let is_descriptor = *extent > 0 && extent % self.geometry.group_extents == 0;
+            entry.owner == 0 || is_descriptor && entry.owner == OWNER_SYSTEM
+        };
+        (0..self.extent_count()).rev().take_while(is_spare).count() as u32
+    }
+
+    /// Takes away the last `count` extents, which [`Map::free_tail`] allows; gives what was known of them.
+    pub(crate) fn truncate(&mut self, count: u32) -> Vec<Entry> {
+        assert!(count <= self.free_tail(), "only free extents are cut off");
+        let keep = self.extent_count() - count;
+        let cut = self.extents.split_off(keep as usize);
+        self.free.split_off(&keep);
+        if let Some(system) = self.owners.get_mut(&OWNER_SYSTEM) {
+            system.all.split_off(&keep);
+            system.partial.split_off(&keep);
+        }
+        cut
+    }
+
+    /// Pages that can still be taken by an owner that has no partial extent.
+    pub(crate) fn free_pages(&self) -> u64 {
+        u64::from(self.free_count()) * u64::from(self.geometry.extent_pages)
+    }
+
+    /// Pages in use.
+    pub(crate) fn used_pages(&self) -> u64 {
+        self.extents.iter().map(|entry| u64::from(entry.used.count())).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ids::SpaceId;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Page(u32, bool),
+        Whole(u32),
+        Free(usize),
+        Drop(u32),
+        Grow(u32),
+        Cut,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => (16_u32..20, any::<bool>()).prop_map(|(owner, near)| Step::Page(owner, near)),
+            1 => (16_u32..20).prop_map(Step::Whole),
+            6 => any::<usize>().prop_map(Step::Free),
+            1 => (16_u32..20).prop_map(Step::Drop),
+            1 => (1_u32..3).prop_map(Step::Grow),
+            1 => Just(Step::Cut),
+        ]
+    }
+
+    fn check(map: &Map, model: &BTreeMap<PageId, u32>) {
+        let geometry = map.geometry;
+        let mut used = 0;
+        for extent in 0..map.extent_count() {
+            let entry = map.extents[extent as usize];
+            assert_eq!(map.free.contains(&extent), entry.owner == 0);
+            for at in entry.used.iter() {
+                assert_eq!(model.get(&geometry.page_of(extent, at)), Some(&entry.owner));
+                used += 1;
+            }
+            assert_eq!(map.extents_of(entry.owner).contains(&extent), entry.owner != 0);
+        }
+        assert_eq!(used, model.len());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+        #[test]
+        fn the_map_agrees_with_a_model(steps in proptest::collection::vec(step(), 1..400)) {
+            let geometry = Geometry::of(SpaceId::DATA, 4096);
+            let mut map = Map::new(geometry);
+            let mut model: BTreeMap<PageId, u32> = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Page(owner, near) => {
+                        let last = model.iter().filter(|(_, of)| **of == owner).map(|(id, _)| *id).next_back();
+                        if let Some(id) = map.take_page(owner, last.filter(|_| near)) {
+                            prop_assert!(model.insert(id, owner).is_none(), "{id} given out twice");
+                        } else {
+                            prop_assert_eq!(map.free_count(), 0);
+                        }
+                    }
+                    Step::Whole(owner) => {
+                        for id in map.take_whole(owner).into_iter().flat_map(PageRange::pages) {
+                            prop_assert!(model.insert(id, owner).is_none());
+                        }
+                    }
+                    Step::Free(at) if !model.is_empty() => {
+                        let id = *model.keys().nth(at % model.len()).unwrap();
+                        let mut pages = Bits::default();
+                        pages.set(geometry.within(id));
+                        map.give_back(geometry.extent_of(id), &pages);
+                        model.remove(&id);
+                    }
+                    Step::Drop(owner) => {
+                        for extent in map.extents_of(owner) {
+                            let used = map.entry(extent).unwrap().used;
+                            map.give_back(extent, &used);
+                        }
+                        model.retain(|_, of| *of != owner);
+                    }
+                    Step::Grow(count) => (0..count).for_each(|_| map.push(Entry::default())),
+                    Step::Cut => drop(map.truncate(map.free_tail())),
+                    Step::Free(_) => {}
+                }
+                check(&map, &model);
+            }
+        }
+    }
+}

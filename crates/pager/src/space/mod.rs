@@ -1,0 +1,168 @@
+//! Spaces: allocation of pages and extents to owners, growing and shrinking of the files.
+//!
+//! Invariants
+//! 1. The descriptor pages say what is allocated; they change in the same mini-transaction as what refers to the pages.
+//!    The maps in memory are read from them after redo.
+//! 2. A file grows before anything refers to the new pages, without the log: a new group's descriptor is durable before
+//!    the file is longer than it, and a file that ends right behind a group's first page is cut back at open.
+//! 3. A file shrinks by free extents at its end, only when redo starts behind everything that ever touched them.
+//! 4. Mini-transactions allocate from what is free: growing happens before they begin, with no latch held.
+//!
+//! What it does not know: what the pages are for, levels, the log's format.
+
+pub(crate) mod discard;
+mod grow;
+pub(crate) mod layout;
+mod map;
+mod pending;
+mod segment;
+mod verify;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use varve_device::DeviceError;
+
+pub(crate) use pending::Pending;
+
+use self::layout::{Bits, Entry, ExtentNo, Geometry};
+use self::map::Map;
+use crate::error::{PagerError, Result};
+use crate::files::SpaceFiles;
+use crate::ids::{Access, PageId, PageRange, SpaceId};
+use crate::lsn::Lsn;
+use crate::pool::{PageS, Pool};
+
+/// Free extents that are kept for mini-transactions.
+const RESERVE_EXTENTS: u32 = 4;
+
+/// Free extents that wait to be cut off the end of the file.
+struct Cut {
+    /// What the map said about them.
+    entries: Vec<Entry>,
+    /// Everything that touched them is before this.
+    lsn: Lsn,
+}
+
+/// What changes when a file grows or shrinks.
+#[derive(Default)]
+struct Growth {
+    cut: Option<Cut>,
+    /// Why the file could not grow last time.
+    error: Option<DeviceError>,
+}
+
+struct Space {
+    geometry: Geometry,
+    map: Mutex<Map>,
+    growth: Mutex<Growth>,
+}
+
+/// All spaces.
+pub(crate) struct Spaces {
+    spaces: [Space; 3],
+    files: Arc<SpaceFiles>,
+    growth_extents: u32,
+}
+
+impl Spaces {
+    /// Spaces whose maps are not read yet.
+    pub(crate) fn new(files: Arc<SpaceFiles>, page_size: usize, growth_extents: u32) -> Spaces {
+        let space = |id| {
+            let geometry = Geometry::of(id, page_size);
+            Space { geometry, map: Mutex::new(Map::new(geometry)), growth: Mutex::default() }
+        };
+        let spaces = [space(SpaceId::DATA), space(SpaceId::ROLLBACK), space(SpaceId::TEMPORARY)];
+        Spaces { spaces, files, growth_extents }
+    }
+
+    /// After redo: checks the headers and reads the maps.
+    pub(crate) fn load(&self, pool: &Pool, database_id: u64) -> Result<()> {
+        for id in SpaceId::DURABLE {
+            let space = self.space(id)?;
+            let header: PageS<'_> = pool.fix(space.geometry.header(), Access::Random)?;
+            space.geometry.check_header(&header, database_id)?;
+            drop(header);
+            self.trim_growth(space)?;
+            self.load_map(space, pool)?;
+        }
+        Ok(())
+    }
+
+    fn load_map(&self, space: &Space, pool: &Pool) -> Result<()> {
+        let geometry = space.geometry;
+        let extents = self.file_pages(geometry) / geometry.extent_pages;
+        let mut map = space.map.lock();
+        for first in (0..extents).step_by(geometry.group_extents as usize) {
+            let id = geometry.descriptor_of(geometry.group_of(first));
+            let descriptor: PageS<'_> = pool.fix(id, Access::Sequential)?;
+            for extent in first..extents.min(first + geometry.group_extents) {
+                map.push(geometry.entry(&descriptor, extent)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn space(&self, id: SpaceId) -> Result<&Space> {
+        let found = self.spaces.iter().find(|space| space.geometry.space == id);
+        found.ok_or_else(|| PagerError::Corrupt { what: format!("there is no space {}", id.0) })
+    }
+
+    fn file_pages(&self, geometry: Geometry) -> u32 {
+        self.files.space(geometry.space).map_or(0, |file| file.pages())
+    }
+
+    fn geometry(&self, space: SpaceId) -> Result<Geometry> {
+        self.space(space).map(|space| space.geometry)
+    }
+
+    fn entry(&self, geometry: Geometry, extent: ExtentNo) -> Option<Entry> {
+        self.space(geometry.space).ok()?.map.lock().entry(extent).copied()
+    }
+
+    fn take_page(&self, space: SpaceId, owner: u32, near: Option<PageId>) -> Result<PageId> {
+        let space = self.space(space)?;
+        let taken = space.map.lock().take_page(owner, near);
+        taken.ok_or_else(|| space.full())
+    }
+
+    fn take_extent(&self, space: SpaceId, owner: u32) -> Result<PageRange> {
+        let space = self.space(space)?;
+        let taken = space.map.lock().take_whole(owner);
+        taken.ok_or_else(|| space.full())
+    }
+
+    fn give_back(&self, geometry: Geometry, extent: ExtentNo, pages: &Bits) {
+        if let Ok(space) = self.space(geometry.space) {
+            space.map.lock().give_back(extent, pages);
+        }
+    }
+
+    /// Reserves an extent of the temporary space, which has no descriptor pages; grows it if needed.
+    pub(crate) fn take_temporary(&self) -> Result<PageRange> {
+        self.reserve(SpaceId::TEMPORARY, 1)?;
+        self.take_extent(SpaceId::TEMPORARY, layout::FIRST_OWNER)
+    }
+
+    /// Gives back an extent of the temporary space.
+    pub(crate) fn give_temporary(&self, pages: PageRange) -> Result<()> {
+        let geometry = self.geometry(pages.first.space())?;
+        assert!(!geometry.space.is_logged() && pages == geometry.pages_of(geometry.extent_of(pages.first)));
+        self.give_back(geometry, geometry.extent_of(pages.first), &Bits::first(geometry.extent_pages));
+        Ok(())
+    }
+
+    /// Pages in use of a space.
+    pub(crate) fn used_pages(&self, space: SpaceId) -> u64 {
+        self.space(space).map_or(0, |space| space.map.lock().used_pages())
+    }
+}
+
+impl Space {
+    /// Why nothing can be allocated.
+    #[cold]
+    fn full(&self) -> PagerError {
+        let error = self.growth.try_lock().and_then(|growth| growth.error.clone());
+        error.map_or(PagerError::NoFreePage { space: self.geometry.space }, PagerError::Device)
+    }
+}

@@ -1,0 +1,157 @@
+//! Allocations and frees of a mini-transaction until its commit.
+//!
+//! Invariants
+//! 1. A page is reserved in the map at once, so nobody else gets it; its descriptor page changes at commit. Dropping
+//!    without commit gives the reservations back.
+//! 2. Freed pages go back to the map only after the commit.
+//! 3. [`Pending::apply`] cannot fail: the descriptor pages are pinned and checked when a change is noted. They are
+//!    latched in page order after all other pages, so mini-transactions never wait for each other in a circle.
+//!
+//! What it does not know: what the pages are for.
+
+use super::Spaces;
+use super::layout::{Bits, Entry, ExtentNo, Geometry};
+use crate::error::{PagerError, Result};
+use crate::ids::{Access, PageId, PageRange, SpaceId};
+use crate::mtr::Mtr;
+use crate::pool::{PageS, Pin, Pool};
+
+/// What is going to change in one extent.
+struct Change<'p> {
+    geometry: Geometry,
+    extent: ExtentNo,
+    owner: u32,
+    add: Bits,
+    remove: Bits,
+    descriptor: Pin<'p>,
+}
+
+/// The pending changes of one mini-transaction.
+pub(crate) struct Pending<'p> {
+    spaces: &'p Spaces,
+    pool: &'p Pool,
+    changes: Vec<Change<'p>>,
+}
+
+impl<'p> Pending<'p> {
+    pub(crate) fn new(spaces: &'p Spaces, pool: &'p Pool) -> Pending<'p> {
+        Pending { spaces, pool, changes: Vec::new() }
+    }
+
+    /// Whether commit has nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Reserves a page.
+    pub(crate) fn allocate(&mut self, space: SpaceId, owner: u32, near: Option<PageId>) -> Result<PageId> {
+        let id = self.spaces.take_page(space, owner, near)?;
+        let pages = PageRange { first: id, count: 1 };
+        self.reserve(owner, pages).map(|()| id)
+    }
+
+    /// Reserves all pages of a free extent.
+    pub(crate) fn allocate_extent(&mut self, space: SpaceId, owner: u32) -> Result<PageRange> {
+        let pages = self.spaces.take_extent(space, owner)?;
+        self.reserve(owner, pages).map(|()| pages)
+    }
+
+    fn reserve(&mut self, owner: u32, pages: PageRange) -> Result<()> {
+        let geometry = self.spaces.geometry(pages.first.space())?;
+        let added = self.change(geometry, geometry.extent_of(pages.first), owner).map(|change| {
+            pages.pages().for_each(|id| change.add.set(geometry.within(id)));
+        });
+        if added.is_err() {
+            let mut bits = Bits::default();
+            pages.pages().for_each(|id| bits.set(geometry.within(id)));
+            self.spaces.give_back(geometry, geometry.extent_of(pages.first), &bits);
+        }
+        added
+    }
+
+    /// Frees a page at commit.
+    pub(crate) fn free(&mut self, id: PageId) -> Result<()> {
+        let geometry = self.spaces.geometry(id.space())?;
+        let (extent, within) = (geometry.extent_of(id), geometry.within(id));
+        let entry = self.spaces.entry(geometry, extent).filter(|entry| entry.used.has(within));
+        let change = entry.map(|entry| self.change(geometry, extent, entry.owner)).transpose()?;
+        let change = change.filter(|change| !change.remove.has(within));
+        let Some(change) = change else {
+            return Err(PagerError::Corrupt {
+                what: format!("page {id} is to be freed, but it is not in use"),
+            });
+        };
+        if change.add.has(within) {
+            change.add.clear(within);
+            let mut bits = Bits::default();
+            bits.set(within);
+            self.spaces.give_back(geometry, extent, &bits);
+        } else {
+            change.remove.set(within);
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, geometry: Geometry, extent: ExtentNo, owner: u32) -> Result<&mut Change<'p>> {
+        let is_same =
+            |change: &Change<'_>| change.extent == extent && change.geometry.space == geometry.space;
+        let at = match self.changes.iter().position(is_same) {
+            Some(at) => at,
+            None => {
+                let page: PageS<'p> =
+                    self.pool.fix(geometry.descriptor_of(geometry.group_of(extent)), Access::Random)?;
+                geometry.entry(&page, extent)?;
+                let descriptor = Pin::new(&page);
+                let (add, remove) = (Bits::default(), Bits::default());
+                self.changes.push(Change { geometry, extent, owner, add, remove, descriptor });
+                self.changes.len() - 1
+            }
+        };
+        Ok(&mut self.changes[at])
+    }
+
+    /// At commit, before the append: changes the descriptor pages.
+    pub(crate) fn apply(&mut self, mtr: &mut Mtr<'p>) {
+        self.changes.sort_by_key(|change| (change.geometry.space, change.extent));
+        for group in self.changes.chunk_by(|a, b| a.descriptor_id() == b.descriptor_id()) {
+            let page = mtr.adopt(group[0].descriptor.lock());
+            for change in group {
+                let geometry = change.geometry;
+                let before =
+                    geometry.entry(mtr.page(page), change.extent).expect("it was checked when it was pinned");
+                let entry = geometry.encode_entry(&change.applied_to(&before));
+                mtr.write(page, geometry.entry_offset(change.extent), &entry);
+            }
+        }
+    }
+
+    /// After the append: freed pages may be given out again.
+    pub(crate) fn committed(mut self) {
+        for change in std::mem::take(&mut self.changes) {
+            if change.remove.count() > 0 {
+                self.spaces.give_back(change.geometry, change.extent, &change.remove);
+            }
+        }
+    }
+}
+
+impl Change<'_> {
+    fn descriptor_id(&self) -> PageId {
+        self.geometry.descriptor_of(self.geometry.group_of(self.extent))
+    }
+
+    fn applied_to(&self, before: &Entry) -> Entry {
+        let used = before.used.union(&self.add).minus(&self.remove);
+        Entry { owner: if used.count() > 0 { self.owner } else { 0 }, used }
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        for change in &self.changes {
+            if change.add.count() > 0 {
+                self.spaces.give_back(change.geometry, change.extent, &change.add);
+            }
+        }
+    }
+}

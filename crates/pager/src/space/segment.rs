@@ -1,0 +1,71 @@
+//! Owners of pages: new ones, and dropping all that one has.
+//!
+//! Invariants
+//! 1. Owner numbers are never used again.
+//! 2. Dropping goes in steps, each a mini-transaction; a drop that a crash interrupted can be done again.
+//! 3. The pool drops the pages of a step after its commit and before they can be given out again.
+//!
+//! What it does not know: what a segment is to its owner.
+
+use super::Spaces;
+use super::discard::{self, NOTE_DISCARD};
+use super::layout::{self, Bits, Entry, ExtentNo, Geometry};
+use crate::error::Result;
+use crate::ids::{PageRange, SpaceId};
+use crate::pager::Pager;
+use crate::pool::Pool;
+
+/// Extents dropped in one mini-transaction.
+const STEP_EXTENTS: usize = 128;
+
+impl Spaces {
+    /// A new owner number.
+    pub(crate) fn create_segment(&self, pager: &Pager, space: SpaceId) -> Result<u32> {
+        let geometry = self.geometry(space)?;
+        let mut mtr = pager.begin()?;
+        let header = mtr.x(geometry.header())?;
+        let owner = layout::next_owner(mtr.page(header));
+        mtr.write(header, layout::NEXT_OWNER_OFFSET, &(owner + 1).to_le_bytes());
+        mtr.commit();
+        Ok(owner)
+    }
+
+    /// Frees all pages of an owner.
+    pub(crate) fn drop_segment(&self, pager: &Pager, pool: &Pool, space: SpaceId, owner: u32) -> Result<()> {
+        assert!(owner >= layout::FIRST_OWNER, "owner {owner} is the pager's own");
+        let space = self.space(space)?;
+        let extents = space.map.lock().extents_of(owner);
+        let geometry = space.geometry;
+        for group in extents.chunk_by(|a, b| geometry.group_of(*a) == geometry.group_of(*b)) {
+            for step in group.chunks(STEP_EXTENTS) {
+                self.drop_extents(pager, pool, geometry, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees extents of one group.
+    fn drop_extents(
+        &self,
+        pager: &Pager,
+        pool: &Pool,
+        geometry: Geometry,
+        extents: &[ExtentNo],
+    ) -> Result<()> {
+        let ranges: Vec<PageRange> = extents.iter().map(|extent| geometry.pages_of(*extent)).collect();
+        let mut mtr = pager.begin()?;
+        let descriptor = mtr.x(geometry.descriptor_of(geometry.group_of(extents[0])))?;
+        mtr.note(NOTE_DISCARD, &discard::encode(&ranges));
+        let free = geometry.encode_entry(&Entry::default());
+        for extent in extents {
+            mtr.write(descriptor, geometry.entry_offset(*extent), &free);
+        }
+        mtr.commit();
+        ranges.into_iter().try_for_each(|range| pool.discard(range))?;
+        for extent in extents {
+            let used: Bits = self.entry(geometry, *extent).map_or_else(Bits::default, |entry| entry.used);
+            self.give_back(geometry, *extent, &used);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! Checking a space: headers, descriptors, every page in use.
+//!
+//! Invariants
+//! 1. Checking changes nothing. It is exact when no mini-transaction is in progress.
+//!
+//! What it does not know: which pages are reachable (the engine compares with [`Spaces::owners`] and
+//! [`Spaces::pages_of_owner`]).
+
+use std::collections::BTreeMap;
+
+use super::layout::{Entry, ExtentNo, Geometry, OWNER_SYSTEM};
+use super::{Space, Spaces};
+use crate::error::{PagerError, Result};
+use crate::ids::{Access, PageId, SpaceId};
+use crate::page::PageDamage;
+use crate::pager::CheckReport;
+use crate::pool::{PageS, Pool};
+
+/// Damages after which a check gives up.
+const DAMAGES_MAX: usize = 100;
+
+impl Spaces {
+    /// Checks all durable spaces.
+    pub(crate) fn check(&self, pool: &Pool, database_id: u64) -> Result<CheckReport> {
+        let mut report = CheckReport::default();
+        for id in SpaceId::DURABLE {
+            let space = self.space(id)?;
+            match pool.fix(space.geometry.header(), Access::Sequential) {
+                Ok(header) => {
+                    let header: PageS<'_> = header;
+                    note(&mut report, space.geometry.check_header(&header, database_id))?;
+                }
+                Err(error) => note(&mut report, Err(error))?,
+            }
+            let extents = space.map.lock().extent_count();
+            for extent in 0..extents {
+                self.check_extent(space, pool, extent, &mut report)?;
+            }
+        }
+        Ok(report)
+    }
+
+    fn check_extent(
+        &self,
+        space: &Space,
+        pool: &Pool,
+        extent: ExtentNo,
+        report: &mut CheckReport,
+    ) -> Result<()> {
+        let geometry = space.geometry;
+        let stored = match stored_entry(geometry, pool, extent) {
+            Ok(entry) => entry,
+            Err(error) => return note(report, Err(error)),
+        };
+        if let Some(mapped) = space.map.lock().entry(extent).filter(|mapped| **mapped != stored) {
+            let what = format!(
+                "extent {extent} of the {} space: its descriptor gives it to owner {} with {} pages, memory to owner {} with {}",
+                geometry.space.name(),
+                stored.owner,
+                stored.used.count(),
+                mapped.owner,
+                mapped.used.count()
+            );
+            note(report, Err(PagerError::Corrupt { what }))?;
+        }
+        let used: Vec<PageId> = stored.used.iter().map(|within| geometry.page_of(extent, within)).collect();
+        pool.prefetch(&used);
+        used.into_iter().try_for_each(|id| check_page(pool, id, report))
+    }
+
+    /// Owners of a space with the number of pages that each has in use; the pager's own left out.
+    pub(crate) fn owners(&self, space: SpaceId) -> Result<BTreeMap<u32, u64>> {
+        let map = self.space(space)?.map.lock();
+        let mut owners = BTreeMap::new();
+        for entry in (0..map.extent_count()).filter_map(|extent| map.entry(extent)) {
+            if entry.owner > OWNER_SYSTEM {
+                *owners.entry(entry.owner).or_insert(0) += u64::from(entry.used.count());
+            }
+        }
+        Ok(owners)
+    }
+
+    /// Pages that an owner has in use, in page order.
+    pub(crate) fn pages_of_owner(&self, space: SpaceId, owner: u32) -> Result<Vec<PageId>> {
+        let space = self.space(space)?;
+        let map = space.map.lock();
+        let mut pages = Vec::new();
+        for extent in map.extents_of(owner) {
+            let used = map.entry(extent).map_or_else(Default::default, |entry| entry.used);
+            pages.extend(used.iter().map(|within| space.geometry.page_of(extent, within)));
+        }
+        Ok(pages)
+    }
+}
+
+fn stored_entry(geometry: Geometry, pool: &Pool, extent: ExtentNo) -> Result<Entry> {
+    let descriptor: PageS<'_> =
+        pool.fix(geometry.descriptor_of(geometry.group_of(extent)), Access::Sequential)?;
+    geometry.entry(&descriptor, extent)
+}
+
+/// A page of all zeros is one of an extent that its owner has not used up yet.
+fn check_page(pool: &Pool, id: PageId, report: &mut CheckReport) -> Result<()> {
+    report.pages += 1;
+    let read: Result<PageS<'_>> = pool.fix(id, Access::Sequential);
+    match read {
+        Err(PagerError::DamagedPage { damage: PageDamage::Zero, .. }) => {
+            report.unused_pages += 1;
+            Ok(())
+        }
+        other => note(report, other.map(drop)),
+    }
+}
+
+/// Notes a damage; other errors end the check.
+fn note(report: &mut CheckReport, result: Result<()>) -> Result<()> {
+    match result {
+        Err(
+            error @ (PagerError::DamagedPage { .. }
+            | PagerError::Corrupt { .. }
+            | PagerError::Incompatible { .. }),
+        ) => {
+            if report.damages.len() >= DAMAGES_MAX {
+                return Err(error);
+            }
+            report.damages.push(error.to_string());
+            Ok(())
+        }
+        other => other,
+    }
+}

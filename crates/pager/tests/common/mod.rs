@@ -1,0 +1,68 @@
+//! Shared by the pager's tests: a small database in memory and pages that carry a number.
+//!
+//! What it does not know: what a test is about.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::sync::Arc;
+
+use varve_device::{Directory, MemoryDirectory};
+use varve_pager::{
+    Access, PageId, Pager, PagerConfig, ProtectionKind, RedoError, RedoOps, Result, SpaceId, page,
+};
+
+/// The engine's operations: there are none.
+pub struct NoOps;
+
+impl RedoOps for NoOps {
+    fn apply(&self, op: u8, _page: &mut [u8], _payload: &[u8]) -> std::result::Result<(), RedoError> {
+        Err(RedoError(format!("unknown operation {op}")))
+    }
+}
+
+/// Kind of the tests' pages.
+pub const KIND: u8 = 40;
+
+/// A small configuration without threads.
+pub fn config(directory: &Arc<MemoryDirectory>, frames: usize) -> PagerConfig {
+    let directory: Arc<dyn Directory> = directory.clone();
+    let mut config = PagerConfig::new(directory);
+    config.page_size = 4096;
+    config.pool_bytes = frames * 4096;
+    config.log_segment_bytes = 256 << 10;
+    config.log_capacity_bytes = 1 << 20;
+    config.protection = ProtectionKind::Doublewrite { batch_slots: 8, single_slots: 2 };
+    config.background = false;
+    config.growth_extents = 1;
+    config
+}
+
+/// Opens a pager.
+pub fn open(config: &PagerConfig) -> Pager {
+    Pager::open(config.clone(), Arc::new(NoOps)).unwrap()
+}
+
+/// A new page of `owner` with a number in it.
+pub fn add(pager: &Pager, owner: u32, number: u64) -> Result<PageId> {
+    let mut mtr = pager.begin()?;
+    let id = mtr.allocate(SpaceId::DATA, owner, None)?;
+    let new = mtr.create(id, KIND, owner)?;
+    mtr.write(new, 100, &number.to_le_bytes());
+    mtr.commit();
+    Ok(id)
+}
+
+/// Changes the number of a page.
+pub fn set(pager: &Pager, id: PageId, number: u64) -> Result<()> {
+    let mut mtr = pager.begin()?;
+    let old = mtr.x(id)?;
+    mtr.write(old, 100, &number.to_le_bytes());
+    mtr.commit();
+    Ok(())
+}
+
+/// The number of a page.
+pub fn get(pager: &Pager, id: PageId) -> Result<u64> {
+    let page = pager.fix_s(id, Access::Random)?;
+    assert_eq!(page::page_kind(&page), KIND);
+    Ok(u64::from_le_bytes(page[100..108].try_into().unwrap()))
+}
