@@ -24,7 +24,7 @@ use crate::home::Home;
 use crate::ids::SpaceId;
 use crate::ledger::Ledger;
 use crate::level::Level;
-use crate::log::{Log, LogConfig, StoredLog, Tail};
+use crate::log::{Log, LogConfig, LogError, StoredLog, Tail};
 use crate::lsn::Lsn;
 use crate::pager::Shared;
 use crate::pool::{Pool, PoolParts, WriteAhead};
@@ -100,6 +100,9 @@ fn refuse_leftovers(config: &PagerConfig) -> Result<()> {
             });
         }
     }
+    if StoredLog::any(&*config.log)? {
+        return Err(LogError::NoControl { location: config.log.location() }.into());
+    }
     Ok(())
 }
 
@@ -148,6 +151,8 @@ fn assemble(config: &PagerConfig, log: &Arc<Log>, redo_start: Option<Lsn>) -> Re
     ]));
     let protection = protection::open(config, &files, is_new)?;
     if let Some(redo_start) = redo_start {
+        // A killed process may have left writes in caches; redo would take those pages for stable.
+        files.flush_all()?;
         protection.repair(redo_start)?;
     }
     let (ledger, counters) = (Arc::<Ledger>::default(), Arc::<Counters>::default());

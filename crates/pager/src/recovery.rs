@@ -102,6 +102,7 @@ const NOTED: &str = "the last checkpoint notes as durable";
 
 /// Opens the log for appending after `tail`, in a life that the control file knows.
 pub(crate) fn begin_life(stored: StoredLog, control: &Control, tail: Tail) -> Result<Log> {
+    stored.make_durable()?;
     let block = control.get();
     let incarnation = block.next_incarnation();
     let start = stored.next_start(tail);
