@@ -13,7 +13,10 @@
 //! What it does not know: how the database recovers.
 
 mod choice;
+pub mod engine;
 mod history;
+mod model;
+pub mod pages;
 mod rng;
 mod search;
 pub mod toy;

@@ -1,0 +1,121 @@
+//! What the engine's workload believes is in the database.
+//!
+//! Invariants
+//! 1. The digest is the XOR of a hash of every table, index and row, so it does not depend on the order
+//!    in which they are met.
+//!
+//! What it does not know: transactions in progress (they keep their [`Effect`]s until they commit).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::rng::Rng;
+
+/// A row of a test table, without its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Column `grp`, which the secondary indexes are on.
+    pub group: i32,
+    /// Column `balance`.
+    pub balance: i64,
+    /// Column `body`, of any length.
+    pub body: Arc<str>,
+}
+
+/// A table of the workload.
+#[derive(Debug, Clone, Default)]
+pub struct TableModel {
+    /// Rows by key, each with its hash.
+    pub rows: BTreeMap<i64, (Row, u64)>,
+    /// Names of secondary indexes.
+    pub indexes: BTreeSet<String>,
+}
+
+/// All committed tables.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    /// Tables by name.
+    pub tables: BTreeMap<String, TableModel>,
+}
+
+/// One change made by a transaction.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    /// The row is there, as given.
+    Put(String, i64, Row),
+    /// The row is not there.
+    Remove(String, i64),
+    /// A table was made.
+    CreateTable(String),
+    /// A table was dropped.
+    DropTable(String),
+    /// A table was emptied.
+    Truncate(String),
+    /// An index of a table was made.
+    CreateIndex(String, String),
+    /// An index of a table was dropped.
+    DropIndex(String, String),
+}
+
+/// Hash of bytes (FNV-1a, then mixed).
+pub fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    Rng::new(bytes.iter().fold(0xcbf2_9ce4_8422_2325 ^ seed, step)).next()
+}
+
+/// Hash of a row of a table.
+pub fn hash_row(table: &str, id: i64, group: i32, balance: i64, body: &str) -> u64 {
+    let numbers = [id as u64, group as u64, balance as u64];
+    numbers.iter().fold(hash_bytes(hash_bytes(1, table.as_bytes()), body.as_bytes()), |hash, number| {
+        Rng::new(hash ^ number.rotate_left(17)).next()
+    })
+}
+
+/// Hash of a table's or an index's being there.
+pub fn hash_name(kind: &str, name: &str) -> u64 {
+    hash_bytes(hash_bytes(2, kind.as_bytes()), name.as_bytes())
+}
+
+/// Text of a length, different for each seed.
+pub fn body(rng: &mut Rng, len: usize) -> Arc<str> {
+    let word = format!("{:016x}", rng.next());
+    word.chars().cycle().take(len).collect::<String>().into()
+}
+
+impl Model {
+    /// Takes in one change of a committed transaction.
+    pub fn apply(&mut self, effect: &Effect) {
+        match effect {
+            Effect::CreateTable(table) => drop(self.tables.insert(table.clone(), TableModel::default())),
+            Effect::DropTable(table) => drop(self.tables.remove(table)),
+            Effect::Put(table, id, row) => {
+                let hash = hash_row(table, *id, row.group, row.balance, &row.body);
+                self.change(table, |table| drop(table.rows.insert(*id, (row.clone(), hash))));
+            }
+            Effect::Remove(table, id) => self.change(table, |table| drop(table.rows.remove(id))),
+            Effect::Truncate(table) => self.change(table, |table| table.rows.clear()),
+            Effect::CreateIndex(table, index) => {
+                self.change(table, |table| _ = table.indexes.insert(index.clone()));
+            }
+            Effect::DropIndex(table, index) => {
+                self.change(table, |table| _ = table.indexes.remove(index));
+            }
+        }
+    }
+
+    fn change(&mut self, table: &str, change: impl FnOnce(&mut TableModel)) {
+        if let Some(table) = self.tables.get_mut(table) {
+            change(table);
+        }
+    }
+
+    /// Digest of everything.
+    pub fn digest(&self) -> u64 {
+        let of_table = |(name, table): (&String, &TableModel)| {
+            let rows = table.rows.values().map(|(_, hash)| *hash);
+            let indexes = table.indexes.iter().map(|index| hash_name("index", index));
+            rows.chain(indexes).fold(hash_name("table", name), |sum, one| sum ^ one)
+        };
+        self.tables.iter().map(of_table).fold(0, |sum, one| sum ^ one)
+    }
+}

@@ -1,0 +1,250 @@
+//! The pager under test: mini-transactions on raw pages.
+//!
+//! The root page lists the pages in use; each page is an array of 64-bit words. A commit here is one
+//! mini-transaction; it is acknowledged when the log was flushed up to it.
+//!
+//! Invariants
+//! 1. The digest is the XOR over all words that are not zero of a hash of (page, word, value), so
+//!    pages that are freed and given out again must read as they were last formatted.
+//!
+//! What it does not know: trees, rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use varve_device::Directory;
+use varve_pager::page::{FIRST_ENGINE_KIND, PAGE_HEADER_BYTES};
+use varve_pager::{Access, CheckpointConfig, Lsn, PageId, Pager, PagerConfig, RedoError, RedoOps, SpaceId};
+
+use crate::rng::Rng;
+use crate::search::{Recovered, Subject, Workbench};
+
+const PAGE_BYTES: usize = 4096;
+/// Pages the root can list: a small part of its body, so that torn writes of it matter.
+const PAGES_MAX: usize = 150;
+const WORDS: u64 = (PAGE_BYTES - PAGE_HEADER_BYTES) as u64 / 8;
+const KIND: u8 = FIRST_ENGINE_KIND + 100;
+
+/// The pager with its smallest pool, so that pages are stolen.
+pub struct Pages {
+    /// Mini-transactions of the workload.
+    pub commits: usize,
+    /// Changes the configuration, for planted faults.
+    pub configure: fn(&mut PagerConfig),
+}
+
+impl Pages {
+    /// A workload of this many mini-transactions.
+    pub fn new(commits: usize) -> Pages {
+        Pages { commits, configure: |_| () }
+    }
+
+    fn config(&self, device: Arc<dyn Directory>) -> PagerConfig {
+        let mut config = small_config(device);
+        (self.configure)(&mut config);
+        config
+    }
+}
+
+/// A configuration in which everything happens soon: small pages, pool, log and files, no threads.
+pub fn small_config(device: Arc<dyn Directory>) -> PagerConfig {
+    PagerConfig {
+        page_size: PAGE_BYTES,
+        pool_bytes: 48 * PAGE_BYTES,
+        log_segment_bytes: 64 << 10,
+        log_capacity_bytes: 512 << 10,
+        checkpoint: CheckpointConfig { interval_ms: 1000, log_fraction: 0.5 },
+        background: false,
+        growth_extents: 1,
+        ..PagerConfig::new(device)
+    }
+}
+
+struct NoOperations;
+
+impl RedoOps for NoOperations {
+    fn apply(&self, op: u8, _: &mut [u8], _: &[u8]) -> Result<(), RedoError> {
+        Err(RedoError(format!("operation {op} was never logged")))
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn hash(page: u64, word: u64, value: u64) -> u64 {
+    if value == 0 { 0 } else { Rng::new(page << 32 ^ word << 20 ^ value.rotate_left(31)).next() }
+}
+
+fn word_offset(word: u64) -> usize {
+    PAGE_HEADER_BYTES + word as usize * 8
+}
+
+/// The state of the pages, as the workload knows it.
+#[derive(Default)]
+struct Model {
+    words: BTreeMap<(u64, u64), u64>,
+    digest: u64,
+}
+
+impl Model {
+    fn set(&mut self, page: u64, word: u64, value: u64) {
+        let old = self.words.insert((page, word), value).unwrap_or(0);
+        self.digest ^= hash(page, word, old) ^ hash(page, word, value);
+    }
+
+    fn clear(&mut self, page: u64) {
+        let words: Vec<u64> =
+            self.words.range((page, 0)..(page + 1, 0)).map(|((_, word), _)| *word).collect();
+        words.into_iter().for_each(|word| self.set(page, word, 0));
+    }
+}
+
+/// One run of the workload.
+struct Worker<'a> {
+    pager: &'a Pager,
+    bench: &'a mut Workbench,
+    model: Model,
+    /// Entries of the root page; 0 = none.
+    pages: Vec<u64>,
+    owner: u32,
+    /// The last commit and the end of its log.
+    last: Option<(usize, Lsn)>,
+}
+
+type Done = Result<(), String>;
+
+impl Worker<'_> {
+    fn step(&mut self) -> Done {
+        match self.bench.rng.below(20) {
+            0 => self.pager.tick_write(1 + self.bench.rng.below(20) as usize).map(|_| ()).map_err(text),
+            1 if self.bench.rng.one_in(3) => self.pager.checkpoint().map_err(text),
+            2..=4 => self.acknowledge(),
+            5 | 6 => self.allocate(),
+            7 => self.free(),
+            _ => self.change(),
+        }
+    }
+
+    fn acknowledge(&mut self) -> Done {
+        if let Some((number, lsn)) = self.last.take() {
+            self.pager.flush_log(lsn).map_err(text)?;
+            self.bench.history.acknowledge(number);
+        }
+        Ok(())
+    }
+
+    /// The slot of some listed page, or of some empty entry.
+    fn pick(&mut self, listed: bool) -> Option<usize> {
+        let fitting: Vec<usize> =
+            (0..self.pages.len()).filter(|at| (self.pages[*at] != 0) == listed).collect();
+        (!fitting.is_empty()).then(|| fitting[self.bench.rng.below(fitting.len() as u64) as usize])
+    }
+
+    /// Lists a new page with one word in it.
+    fn allocate(&mut self) -> Done {
+        let Some(entry) = self.pick(false) else { return Ok(()) };
+        let value = self.bench.rng.next() | 1;
+        self.pager.reserve(SpaceId::DATA, 1).map_err(text)?;
+        let mut mtr = self.pager.begin().map_err(text)?;
+        let root = mtr.x(PageId::ROOT).map_err(text)?;
+        let id = mtr.allocate(SpaceId::DATA, self.owner, None).map_err(text)?;
+        let page = mtr.create(id, KIND, self.owner).map_err(text)?;
+        let number = u64::from(id.no().0);
+        mtr.write(page, word_offset(0), &value.to_le_bytes());
+        mtr.write(root, word_offset(entry as u64), &number.to_le_bytes());
+        self.pages[entry] = number;
+        self.model.set(number, 0, value);
+        self.model.set(0, entry as u64, number);
+        self.commit(mtr)
+    }
+
+    /// Takes a page off the list and gives it back.
+    fn free(&mut self) -> Done {
+        let Some(entry) = self.pick(true) else { return Ok(()) };
+        let number = std::mem::take(&mut self.pages[entry]);
+        let mut mtr = self.pager.begin().map_err(text)?;
+        let root = mtr.x(PageId::ROOT).map_err(text)?;
+        mtr.free(page_id(number)).map_err(text)?;
+        mtr.write(root, word_offset(entry as u64), &[0; 8]);
+        self.model.clear(number);
+        self.model.set(0, entry as u64, 0);
+        self.commit(mtr)
+    }
+
+    /// Changes words of one to three pages.
+    fn change(&mut self) -> Done {
+        let mut pages = Vec::new();
+        for _ in 0..1 + self.bench.rng.below(3) {
+            pages.extend(self.pick(true).map(|entry| self.pages[entry]));
+        }
+        pages.sort_unstable();
+        pages.dedup();
+        let mut mtr = self.pager.begin().map_err(text)?;
+        let mut held = Vec::new();
+        for number in &pages {
+            held.push((*number, mtr.x(page_id(*number)).map_err(text)?));
+        }
+        for (number, page) in held {
+            for _ in 0..1 + self.bench.rng.below(4) {
+                let (word, value) = (self.bench.rng.below(WORDS), self.bench.rng.next());
+                mtr.write(page, word_offset(word), &value.to_le_bytes());
+                self.model.set(number, word, value);
+            }
+        }
+        self.commit(mtr)
+    }
+
+    fn commit(&mut self, mtr: varve_pager::Mtr<'_>) -> Done {
+        let number = self.bench.history.begin(self.model.digest);
+        let before = self.last.map_or(Lsn::ZERO, |(_, lsn)| lsn);
+        self.last = Some((number, mtr.commit().max(before)));
+        Ok(())
+    }
+}
+
+fn page_id(number: u64) -> PageId {
+    PageId::new(SpaceId::DATA, varve_pager::PageNo(number as u32))
+}
+
+fn word_of(page: &[u8], word: u64) -> u64 {
+    let at = word_offset(word);
+    page.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+/// Digest of all pages that the root lists.
+fn digest(pager: &Pager) -> Result<u64, String> {
+    let root = pager.fix_s(PageId::ROOT, Access::Random).map_err(text)?;
+    let entries: Vec<u64> = (0..PAGES_MAX as u64).map(|entry| word_of(&root, entry)).collect();
+    drop(root);
+    let mut digest = 0;
+    for (entry, number) in entries.into_iter().enumerate().filter(|(_, number)| *number != 0) {
+        digest ^= hash(0, entry as u64, number);
+        let page = pager.fix_s(page_id(number), Access::Random).map_err(text)?;
+        digest ^=
+            (0..WORDS).map(|word| hash(number, word, word_of(&page, word))).fold(0, |sum, one| sum ^ one);
+    }
+    Ok(digest)
+}
+
+impl Subject for Pages {
+    fn work(&self, bench: &mut Workbench) -> Result<(), String> {
+        let pager = Pager::open(self.config(bench.device.clone()), Arc::new(NoOperations)).map_err(text)?;
+        let owner = pager.create_segment(SpaceId::DATA).map_err(text)?;
+        let pages = vec![0; PAGES_MAX];
+        let mut worker = Worker { pager: &pager, bench, model: Model::default(), pages, owner, last: None };
+        while worker.bench.history.digests().len() <= self.commits {
+            worker.step()?;
+        }
+        worker.acknowledge()
+    }
+
+    fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+        let pager = Pager::open(self.config(device), Arc::new(NoOperations)).map_err(text)?;
+        opened();
+        let digest = digest(&pager)?;
+        let damages = pager.check().map_err(text)?.damages;
+        pager.shutdown().map_err(text)?;
+        Ok(Recovered { digest, damages })
+    }
+}
