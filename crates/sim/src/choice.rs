@@ -18,6 +18,9 @@ const ENUMERATED_MAX: usize = 12;
 
 /// Up to `budget` choices of fates for these pending events.
 pub fn choices(pending: &[&Event], rng: &mut Rng, budget: usize) -> Vec<Vec<Fate>> {
+    if budget == 0 {
+        return Vec::new();
+    }
     let count = pending.len();
     let mut chosen = if count <= ENUMERATED_MAX && 1 << count <= budget {
         (0..1_u64 << count).map(|bits| (0..count).map(|no| keep(bits >> no & 1 == 1)).collect()).collect()

@@ -8,6 +8,7 @@
 //!
 //! What it does not know: what the subject is.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -219,8 +220,7 @@ impl Trial<'_> {
         };
         found.images += 1;
         let number = found.images;
-        let recovered =
-            timed(&mut found.recovering, || self.subject.recover(device, &mut || log.mark(OPENED)));
+        let recovered = timed(&mut found.recovering, || self.recover(device, &mut || log.mark(OPENED)));
         match self.judge(span, recovered) {
             Err(what) => found.failures.push(self.failure(number, fates, &what)),
             Ok(digest) if crash_again => self.crash_again(&log, span, digest, fates, rng, found),
@@ -250,7 +250,7 @@ impl Trial<'_> {
             found.images += 1;
             found.second_crashes += 1;
             let number = found.images;
-            let recovered = timed(&mut found.recovering, || self.subject.recover(image, &mut || ()));
+            let recovered = timed(&mut found.recovering, || self.recover(image, &mut || ()));
             let mut judged = self.judge(span, recovered);
             if timeline.marks().contains(&OPENED) && judged.as_ref().is_ok_and(|again| *again != digest) {
                 judged = Err("a state that a finished recovery had shown is gone".into());
@@ -261,6 +261,16 @@ impl Trial<'_> {
                 return;
             }
         }
+    }
+
+    /// Lets the subject recover; a panic is an error like any other.
+    fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+        let recovered = catch_unwind(AssertUnwindSafe(|| self.subject.recover(device, opened)));
+        recovered.unwrap_or_else(|panic| {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(format!("it panics: {}", said.unwrap_or("(no text)")))
+        })
     }
 
     /// Whether what was recovered is what was promised; gives its digest.

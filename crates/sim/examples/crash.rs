@@ -1,0 +1,87 @@
+//! A long search through crash images.
+//!
+//!     cargo run --release -p varve-sim --example crash -- --images 50000 --seed 1 --subject engine
+//!
+//! Seeds follow each other; each runs one workload and tries its share of the images. A failure names its
+//! seed and image; the same seed with `--seeds 1` shows it again.
+//!
+//! What it does not know: run-time faults (`tests/faults_at_run_time.rs`).
+
+use std::process::ExitCode;
+
+use varve_sim::engine::Engine;
+use varve_sim::pages::Pages;
+use varve_sim::toy::{Flaw, Toy};
+use varve_sim::{Found, Plan, Subject, search};
+
+const USAGE: &str = "usage: crash [--subject engine|pages|toy] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
+
+struct Arguments {
+    subject: String,
+    images: usize,
+    seed: u64,
+    seeds: Option<usize>,
+    commits: usize,
+    failures_max: usize,
+}
+
+impl Arguments {
+    fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
+        let mut parsed = Arguments {
+            subject: "engine".into(),
+            images: 20_000,
+            seed: 1,
+            seeds: None,
+            commits: 150,
+            failures_max: 1,
+        };
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--subject" => parsed.subject = words.next()?,
+                "--images" => parsed.images = words.next()?.parse().ok()?,
+                "--seed" => parsed.seed = words.next()?.parse().ok()?,
+                "--seeds" => parsed.seeds = Some(words.next()?.parse().ok()?),
+                "--commits" => parsed.commits = words.next()?.parse().ok()?,
+                "--keep-going" => parsed.failures_max = usize::MAX,
+                _ => return None,
+            }
+        }
+        Some(parsed)
+    }
+
+    fn subject(&self) -> Option<Box<dyn Subject>> {
+        Some(match self.subject.as_str() {
+            "engine" => Box::new(Engine::new(self.commits)),
+            "pages" => Box::new(Pages::new(self.commits)),
+            "toy" => Box::new(Toy { flaw: Flaw::None, commits: self.commits as u64 }),
+            _ => return None,
+        })
+    }
+}
+
+/// Images of one workload.
+const IMAGES_PER_SEED: usize = 500;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse(std::env::args().skip(1));
+    let Some((arguments, subject)) = arguments.and_then(|found| found.subject().map(|kind| (found, kind)))
+    else {
+        eprintln!("{USAGE}");
+        return ExitCode::FAILURE;
+    };
+    let seeds = arguments.seeds.unwrap_or(arguments.images.div_ceil(IMAGES_PER_SEED)).max(1);
+    let mut found = Found::default();
+    for seed in (arguments.seed..).take(seeds) {
+        let images = arguments.images.div_ceil(seeds);
+        let plan = Plan { failures_max: arguments.failures_max, ..Plan::new(seed, images) };
+        let one = search(&*subject, plan);
+        println!("seed {seed}: {}", one.summary());
+        one.failures.iter().for_each(|failure| println!("  {}", failure.what));
+        found.add(one);
+        if found.failures.len() >= arguments.failures_max {
+            break;
+        }
+    }
+    println!("all: {}", found.summary());
+    if found.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
