@@ -105,7 +105,13 @@ struct GateArgs {
     /// Commits of a round (commits)
     #[arg(long, default_value_t = 5000)]
     commits: u64,
+    /// Use the table that an earlier run left in the directory
+    #[arg(long, requires = "directory")]
+    reuse: bool,
 }
+
+/// The table of the gates.
+const TABLE: &str = "bench_rows";
 
 /// Runs the command; figures go to `out`.
 pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<()> {
@@ -151,7 +157,11 @@ fn repeat(rounds: usize, mut measure: impl FnMut() -> Result<f64>) -> Result<Spr
 /// Loads the table of a gate, measures, shuts down.
 fn with_rows(gate: &GateArgs, measure: impl FnOnce(&Rows, &Path) -> Result<()>) -> Result<()> {
     with_database(gate.directory.as_deref(), gate.pool_mib, |database, directory| {
-        let rows = Rows::load(database, "bench_rows", gate.rows, gate.row_bytes)?;
+        let found = if gate.reuse { Rows::find(database, TABLE, gate.rows)? } else { None };
+        let rows = match found {
+            Some(rows) => rows,
+            None => Rows::load(database, TABLE, gate.rows, gate.row_bytes)?,
+        };
         measure(&rows, directory)
     })
 }

@@ -49,6 +49,14 @@ impl Rows {
         Ok(Self { database: Arc::clone(database), table, count })
     }
 
+    /// The table that an earlier [`Rows::load`] left, if any.
+    pub fn find(database: &Arc<Database>, name: &str, count: u64) -> Result<Option<Self>> {
+        let mut transaction = begin(database);
+        let table = transaction.catalog().table(SCHEMA, name);
+        transaction.rollback()?;
+        Ok(table.map(|table| Self { database: Arc::clone(database), table, count }))
+    }
+
     fn key(&self, id: i64, key: &mut Vec<u8>) {
         key.clear();
         self.table.push_key(key, 0, &Datum::Int8(id));
