@@ -24,4 +24,4 @@ mod startup;
 mod stream;
 
 pub use error::{ServerError, Severity, WireError};
-pub use server::{Server, ServerOptions};
+pub use server::{Listener, Server};

@@ -27,15 +27,6 @@ const STACK_BYTES: usize = 2 << 20;
 /// Pause after a failed `accept`, which fails while descriptors are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How to listen.
-#[derive(Debug, Clone, Copy)]
-pub struct ServerOptions {
-    /// The address; port 0 is any free one.
-    pub listen: SocketAddr,
-    /// How many sessions there may be.
-    pub sessions_max: usize,
-}
-
 /// A running server.
 pub struct Server {
     address: SocketAddr,
@@ -43,14 +34,37 @@ pub struct Server {
     acceptor: JoinHandle<()>,
 }
 
+/// An address that is taken, before anybody is served: clients that connect wait.
+pub struct Listener {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Takes an address; port 0 is any free one.
+    pub fn open(address: SocketAddr) -> Result<Listener, ServerError> {
+        if !address.ip().is_loopback() {
+            return Err(ServerError::NotLoopback { address });
+        }
+        let fail = |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => ServerError::AddressInUse { address },
+            _ => ServerError::Listen { address, error },
+        };
+        let listener = TcpListener::bind(address).map_err(fail)?;
+        let address = listener.local_addr().map_err(fail)?;
+        Ok(Listener { listener, address })
+    }
+}
+
 impl Server {
-    /// Listens, and serves from now on.
-    pub fn start<B: Backend>(options: ServerOptions, backend: Arc<B>) -> Result<Server, ServerError> {
-        let listener = listen(options.listen)?;
-        let address = listener
-            .local_addr()
-            .map_err(|error| ServerError::System { what: "asking for the listener's address", error })?;
-        let registry = Registry::new(options.sessions_max);
+    /// Serves on a listener from now on, at most `sessions_max` sessions at a time.
+    pub fn start<B: Backend>(
+        listener: Listener,
+        sessions_max: usize,
+        backend: Arc<B>,
+    ) -> Result<Server, ServerError> {
+        let Listener { listener, address } = listener;
+        let registry = Registry::new(sessions_max);
         let acceptor = Acceptor { listener, registry: registry.clone(), backend };
         let acceptor = thread::Builder::new()
             .name("accept".to_owned())
@@ -79,16 +93,6 @@ impl Server {
         let _ = self.acceptor.join();
         left
     }
-}
-
-fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
-    if !address.ip().is_loopback() {
-        return Err(ServerError::NotLoopback { address });
-    }
-    TcpListener::bind(address).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => ServerError::AddressInUse { address },
-        _ => ServerError::Listen { address, error },
-    })
 }
 
 struct Acceptor<B> {

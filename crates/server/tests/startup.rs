@@ -135,8 +135,7 @@ fn stopping_tells_every_client() {
 
 #[test]
 fn other_machines_are_kept_out() {
-    let options = varve_server::ServerOptions { listen: ([0, 0, 0, 0], 0).into(), sessions_max: 1 };
-    let error = varve_server::Server::start(options, std::sync::Arc::new(support::Mock)).err().unwrap();
+    let error = varve_server::Listener::open(([0, 0, 0, 0], 0).into()).err().unwrap();
     assert!(
         error.to_string().starts_with("Varve doesn't listen on 0.0.0.0:0: other machines can reach"),
         "{error}"
@@ -146,8 +145,7 @@ fn other_machines_are_kept_out() {
 #[test]
 fn a_taken_port_is_named() {
     let first = server();
-    let options = varve_server::ServerOptions { listen: first.address(), sessions_max: 1 };
-    let error = varve_server::Server::start(options, std::sync::Arc::new(support::Mock)).err().unwrap();
+    let error = varve_server::Listener::open(first.address()).err().unwrap();
     let expect = format!("Port {} of 127.0.0.1 is in use by another process.", first.address().port());
     assert!(error.to_string().starts_with(&expect), "{error}");
     first.stop(Duration::from_secs(5));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use varve_engine::Datum;
+use varve_engine::{Database, Datum};
 
 use crate::error::{Result, SqlError};
 use crate::oid::Oid;
@@ -11,8 +11,21 @@ use crate::prepared::{Portal, Prepared};
 use crate::sink::{Progress, Severity, Sink};
 
 /// A database as SQL sees it: the engine and what sessions share.
-#[derive(Debug, Default)]
-pub struct SqlDatabase {}
+pub struct SqlDatabase {
+    engine: Arc<Database>,
+}
+
+impl SqlDatabase {
+    /// Over an open engine.
+    pub fn new(engine: Arc<Database>) -> SqlDatabase {
+        SqlDatabase { engine }
+    }
+
+    /// The engine below.
+    pub fn engine(&self) -> &Arc<Database> {
+        &self.engine
+    }
+}
 
 /// What a start-up packet says.
 #[derive(Debug, Clone, Default)]

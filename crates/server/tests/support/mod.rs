@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use varve_engine::{ColumnType, Datum, Value};
 use varve_server::session::{Backend, Session, Statement};
-use varve_server::{Server, ServerOptions};
+use varve_server::{Listener, Server};
 use varve_sql::oid::{self, Oid};
 use varve_sql::{
     CancelToken, Column, CommandTag, CopyIn, Progress, SessionParams, Severity, Sink, SqlError, SqlState,
@@ -24,8 +24,7 @@ type Result<T> = std::result::Result<T, SqlError>;
 
 /// A server over the sessions of this file, for at most five of them.
 pub fn server() -> Server {
-    let options = ServerOptions { listen: ([127, 0, 0, 1], 0).into(), sessions_max: 5 };
-    Server::start(options, Arc::new(Mock)).unwrap()
+    Server::start(Listener::open(([127, 0, 0, 1], 0).into()).unwrap(), 5, Arc::new(Mock)).unwrap()
 }
 
 pub struct Mock;

@@ -44,6 +44,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use varve_device::Profile;
 use varve_pager::{ProtectionKind, Replacement};
 
 pub use reader::ConfigError;
@@ -253,7 +254,8 @@ fn devices(section: Reader<'_>, home: &Path) -> Result<BTreeMap<String, DeviceSe
         let path = device.text("path")?.filter(|path| !path.is_empty());
         let path =
             path.ok_or_else(|| device.error("path", at, "is missing: the directory of this device"))?;
-        let profiles = [("none", None), ("fusion-io-160", Some("fusion-io-160"))];
+        let mut profiles: Vec<_> = Profile::names().into_iter().map(|name| (name, Some(name))).collect();
+        profiles.push(("none", None));
         let profile = device.choice("profile", &profiles)?.flatten().map(str::to_owned);
         let direct = device.flag("direct")?.unwrap_or(true);
         device.finish()?;

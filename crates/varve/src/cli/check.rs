@@ -1,0 +1,33 @@
+//! `varve check`.
+
+use super::{CheckArgs, CommandError, say};
+use crate::Embedded;
+use crate::error::OpenError;
+use crate::home::State;
+
+/// More than these aren't printed: the first is where to look.
+const DAMAGES_SHOWN: usize = 20;
+
+pub fn run(arguments: &CheckArgs) -> Result<(), CommandError> {
+    let place = &arguments.place;
+    let settings = place.settings()?;
+    let path = place.directory.clone();
+    if place.state()? != State::Database {
+        return Err(OpenError::NoDatabase { path }.into());
+    }
+    let database = Embedded::open_with(&path, &settings)?;
+    let report = database.engine().check().map_err(OpenError::from)?;
+    say(format!("read {} pages and {} rows", report.pages, report.rows));
+    for damage in report.damages.iter().take(DAMAGES_SHOWN) {
+        say(format!("damage: {damage}"));
+    }
+    let Some(first) = report.damages.first() else {
+        say("no damage found");
+        return Ok(database.close()?);
+    };
+    let count = report.damages.len();
+    Err(CommandError::Damaged(format!(
+        "{} is damaged: {first}. {count} damages were found in all. Keep a copy of the directory, and restore a backup.",
+        path.display()
+    )))
+}

@@ -1,0 +1,103 @@
+//! The long help texts.
+
+/// `varve --help`
+pub const LONG: &str = "\
+Varve is a transactional SQL database. It speaks the PostgreSQL protocol, so psql, pgbench, sysbench \
+and the PostgreSQL drivers talk to it; and it can be linked into a Rust program.
+
+Try it:
+
+    varve serve ./data                                   # makes ./data if it is missing
+    psql -h 127.0.0.1 -p 5433 -U postgres postgres       # in another terminal
+    postgres=> create table item (id int primary key, name text);
+    postgres=> insert into item values (1, 'lamp');
+    postgres=> select * from item;
+
+Stop the server with Ctrl-C; nothing that was committed is ever lost, however it stops.
+
+`varve help COMMAND` explains a command.";
+
+/// `varve help serve`
+pub const SERVE: &str = "\
+Serves the database in a directory until it gets SIGINT (Ctrl-C) or SIGTERM. A directory that is \
+missing or empty becomes a new database first. On start it prints what it found about the devices, \
+the settings in force, and, once clients can connect, `listening on ADDRESS:PORT`.
+
+Stopping ends all sessions (clients get 57P01), rolls back what wasn't committed, and writes a \
+checkpoint. A second signal ends the process at once; then the next start recovers from the log.
+
+Who may connect: any user name, from this machine only. The database is named postgres.
+
+Settings come from varve.toml in the data directory, or from the file given with --config. All of it \
+is optional; this shows every key with its default:
+
+    [devices.fast]            # a device: any name you like; \"main\" is the data directory
+    path = \"/mnt/nvme/varve\"  #   its directory, which must exist
+    profile = \"none\"          #   or \"fusion-io-160\": emulate that device
+    direct = true             #   go past the page cache where the file system can
+
+    [spaces]                  # which device holds what
+    data = \"main\"             #   tables and indexes
+    log = \"main\"              #   the log; put it on the device with the fastest flush
+    rollback = \"main\"         #   old versions of rows
+    temporary = \"main\"        #   sorts
+
+    [pool]
+    size = \"1GiB\"             # default: a quarter of the memory, at most 1 GiB
+    replacement = \"clock\"     # or \"lru2\"
+    page_writers = 1
+    page_size = \"8KiB\"        # 4KiB to 64KiB; fixed when the database is made
+
+    [log]
+    segment = \"64MiB\"
+    capacity = \"1GiB\"         # more room: fewer page writes, longer recovery
+
+    [protection]
+    kind = \"doublewrite\"      # or \"none\": a torn page is then lost; for measuring only
+
+    [server]
+    listen = \"127.0.0.1:5433\"
+    max_connections = 200
+
+Examples:
+
+    varve serve                                 # ./varve-data, port 5433
+    varve serve /srv/db --pool 4GiB
+    varve serve /srv/db --listen 127.0.0.1:0    # any free port
+    varve serve /srv/db --config my.toml";
+
+/// `varve help init`
+pub const INIT: &str = "\
+Makes a new, empty database in a directory that is missing or empty. `varve serve` does the same when \
+it has to; use init to prepare a directory with a page size or devices of its own, or to be told when \
+there is something in it already. A varve.toml in the directory is used.
+
+Examples:
+
+    varve init /srv/db
+    varve init /srv/db --config my.toml";
+
+/// `varve help check`
+pub const CHECK: &str = "\
+Reads every page, tree, row, index entry and allocation of a database and compares them with each \
+other. Prints what it read and the first damages it found, each with its place. Ends with 0 if \
+everything is sound and with 1 if not.
+
+The database must not be in use. If it wasn't stopped cleanly, it is recovered first, as `varve \
+serve` would do.
+
+Example:
+
+    varve check /srv/db";
+
+/// `varve help bench`
+pub const BENCH: &str = "\
+Runs workloads against a server (Varve or PostgreSQL) or in this process, and prints rates and \
+latencies with the settings they belong to.
+
+Examples:
+
+    varve bench run oltp_point_select --threads 16
+    varve bench run tpcb --server \"host=127.0.0.1 port=5433 user=postgres\"
+    varve bench points
+    varve bench commits";

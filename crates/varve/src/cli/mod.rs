@@ -1,0 +1,160 @@
+//! The command line.
+
+mod check;
+mod help;
+mod init;
+mod serve;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{ConfigError, FILE_NAME, Settings, parse_address, parse_bytes};
+use crate::error::OpenError;
+use crate::home::{State, inspect};
+
+/// Why a command failed, as a paragraph for people.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The database doesn't open.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The server doesn't start.
+    #[error(transparent)]
+    Server(#[from] varve_server::ServerError),
+    /// The check found damage; it was printed.
+    #[error("{0}")]
+    Damaged(String),
+    /// The system refused something else.
+    #[error("{what}: {error}.")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        error: std::io::Error,
+    },
+}
+
+/// Varve, a transactional SQL database that speaks the PostgreSQL protocol
+#[derive(Debug, Parser)]
+#[command(name = "varve", version, about, long_about = help::LONG, max_term_width = 100)]
+struct Program {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a database to PostgreSQL clients
+    #[command(long_about = help::SERVE)]
+    Serve(ServeArgs),
+    /// Make a new, empty database
+    #[command(long_about = help::INIT)]
+    Init(InitArgs),
+    /// Read everything in a database and report damage
+    #[command(long_about = help::CHECK)]
+    Check(CheckArgs),
+}
+
+/// What all commands on a directory take.
+#[derive(Debug, Args)]
+struct Where {
+    /// The data directory
+    #[arg(default_value = "varve-data")]
+    directory: PathBuf,
+    /// The configuration; without it, varve.toml in the data directory, if there is one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Memory for the buffer pool, such as 512MiB or 2GiB; overrides the configuration
+    #[arg(long, value_name = "SIZE", value_parser = pool_size)]
+    pool: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+struct ServeArgs {
+    #[command(flatten)]
+    place: Where,
+    /// Where to listen, as ADDRESS:PORT; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    listen: Option<std::net::SocketAddr>,
+}
+
+#[derive(Debug, Args)]
+struct InitArgs {
+    #[command(flatten)]
+    place: Where,
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    #[command(flatten)]
+    place: Where,
+}
+
+fn pool_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes < 1 << 20 { Err("is less than 1 MiB".to_owned()) } else { Ok(bytes) }
+}
+
+fn listen_address(text: &str) -> Result<std::net::SocketAddr, String> {
+    parse_address(text).map_err(|_| "it is no address; write ADDRESS:PORT, such as 127.0.0.1:5433".to_owned())
+}
+
+impl Where {
+    /// The settings: defaults, then the file, then flags.
+    fn settings(&self) -> Result<Settings, OpenError> {
+        let in_directory = self.directory.join(FILE_NAME);
+        let mut settings = match &self.config {
+            Some(file) => read_settings(file)?,
+            None if in_directory.is_file() => read_settings(&in_directory)?,
+            None => Settings::default(),
+        };
+        settings.pool.size_bytes = self.pool.or(settings.pool.size_bytes);
+        Ok(settings)
+    }
+
+    fn state(&self) -> Result<State, OpenError> {
+        inspect(&self.directory)
+    }
+}
+
+fn read_settings(file: &std::path::Path) -> Result<Settings, OpenError> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| OpenError::ConfigFile { path: file.to_owned(), error })?;
+    let home = file.parent().unwrap_or(std::path::Path::new(""));
+    Settings::parse(&text, home)
+        .map_err(|error| OpenError::Config(ConfigError { file: Some(file.display().to_string()), ..error }))
+}
+
+/// Runs a command line; the result is the exit code.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let program = match Program::try_parse_from(arguments) {
+        Ok(program) => program,
+        Err(error) => {
+            // Where help can't be printed, nothing can.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
+    let done = match program.command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Init(arguments) => init::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+    };
+    match done {
+        Ok(()) => 0,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "varve: {error}");
+            1
+        }
+    }
+}
+
+/// Prints a line. When nobody reads any more, the work goes on.
+fn say(line: impl AsRef<str>) {
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{}", line.as_ref());
+    let _ = out.flush();
+}

@@ -1,0 +1,107 @@
+//! `varve serve`.
+//!
+//! Invariants
+//! 1. `listening on ADDRESS:PORT` is printed after a client can connect, on a line of its own.
+//! 2. After a signal: no new sessions, the old ones end, then the database closes. The order matters:
+//!    a session that still runs would write into a closed database.
+
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use varve_server::{Listener, Server};
+
+use super::{CommandError, ServeArgs, say};
+use crate::Embedded;
+use crate::config::{Settings, show_bytes};
+use crate::home::State;
+use crate::memory::default_pool_bytes;
+
+/// How long sessions may take to end, once they are told.
+const STOP_PATIENCE: Duration = Duration::from_secs(15);
+/// Descriptors beside those of connections: files, rings, the listener.
+const DESCRIPTORS_BESIDE: u64 = 256;
+
+pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
+    let place = &arguments.place;
+    let mut settings = place.settings()?;
+    settings.server.listen = arguments.listen.unwrap_or(settings.server.listen);
+    let mut signals = catch_signals()?;
+    raise_descriptor_limit(settings.server.max_connections as u64);
+    let state = place.state()?;
+    // The address comes first: recovery can take minutes, and would be for nothing without it.
+    let listener = Listener::open(settings.server.listen)?;
+    let database = Embedded::open_with(&place.directory, &settings)?;
+    introduce(&database, &settings, state);
+    let server = Server::start(listener, settings.server.max_connections, database.sql().clone())?;
+    announce(&server);
+    // The iterator ends only when it is closed, which nobody does.
+    let _ = signals.forever().next();
+    say("stopping: ending sessions, writing a checkpoint");
+    stop(server, database)
+}
+
+/// The first SIGINT or SIGTERM is read from the result; the second ends the process.
+fn catch_signals() -> Result<Signals, CommandError> {
+    let fail = |error| CommandError::System { what: "Cannot catch signals", error };
+    let again = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, again.clone()).map_err(fail)?;
+        signal_hook::flag::register(signal, again.clone()).map_err(fail)?;
+    }
+    Signals::new([SIGINT, SIGTERM]).map_err(fail)
+}
+
+/// The usual soft limit of 1,024 descriptors is there for programs that use `select`.
+fn raise_descriptor_limit(connections: u64) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    let wanted = 2 * connections + DESCRIPTORS_BESIDE;
+    let possible = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    if limit.current.is_some_and(|current| current < possible) {
+        limit.current = Some(possible);
+        // Where it is refused, the limit that there was applies.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+fn introduce(database: &Embedded, settings: &Settings, state: State) {
+    let home = database.home();
+    let made = if state == State::Database { "" } else { " (new)" };
+    say(format!("varve {}", env!("CARGO_PKG_VERSION")));
+    for (number, device) in home.devices.iter().enumerate() {
+        let made = if number == 0 { made } else { "" };
+        say(format!("device {} is {}{made}", device.name, device.path.display()));
+        say(format!("  {}", device.capabilities()));
+    }
+    let spaces = &settings.spaces;
+    say(format!(
+        "spaces: data on {}, log on {}, rollback on {}, temporary on {}",
+        spaces.data, spaces.log, spaces.rollback, spaces.temporary
+    ));
+    let pool = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes);
+    say(format!(
+        "pool of {}, log of {}, protection {:?}, at most {} sessions",
+        show_bytes(pool),
+        show_bytes(settings.log.capacity_bytes),
+        settings.protection,
+        settings.server.max_connections
+    ));
+}
+
+fn announce(server: &Server) {
+    let address = server.address();
+    say(format!("connect with: psql -h {} -p {} -U postgres postgres", address.ip(), address.port()));
+    say(format!("listening on {address}"));
+}
+
+fn stop(server: Server, database: Embedded) -> Result<(), CommandError> {
+    let left = server.stop(STOP_PATIENCE);
+    if left > 0 {
+        say(format!("{left} sessions didn't end; leaving without a checkpoint, the next start recovers"));
+        return Ok(());
+    }
+    database.close()?;
+    say("stopped");
+    Ok(())
+}

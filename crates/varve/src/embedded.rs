@@ -1,0 +1,173 @@
+//! The database inside another program.
+//!
+//! Invariants
+//! 1. The directory stays locked until the database is closed.
+//! 2. Dropping without `close` loses nothing: the next open recovers.
+//!
+//! What this file doesn't know: how statements run.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use varve_engine::{Database, Datum, Value};
+use varve_sql::{Column, CommandTag, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError};
+
+use crate::config::Settings;
+use crate::error::OpenError;
+use crate::home::Home;
+
+/// An open database.
+pub struct Embedded {
+    engine: Arc<Database>,
+    sql: Arc<SqlDatabase>,
+    home: Home,
+}
+
+impl Embedded {
+    /// Opens the database in a directory with the default settings; makes it if there is none.
+    pub fn open(directory: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_with(directory, &Settings::default())
+    }
+
+    /// Opens the database in a directory; makes it if there is none.
+    pub fn open_with(directory: impl AsRef<Path>, settings: &Settings) -> Result<Self, OpenError> {
+        let home = Home::open(directory.as_ref(), settings)?;
+        let engine = Database::open(home.options(settings)?)?;
+        let sql = Arc::new(SqlDatabase::new(engine.clone()));
+        Ok(Self { engine, sql, home })
+    }
+
+    /// A new session; sessions may run in different threads.
+    pub fn session(&self) -> Result<SqlSession, SqlError> {
+        let params = SessionParams {
+            user: "postgres".to_owned(),
+            database: "postgres".to_owned(),
+            ..SessionParams::default()
+        };
+        Session::new(self.sql.clone(), params).map(SqlSession)
+    }
+
+    /// The engine below SQL.
+    pub fn engine(&self) -> &Arc<Database> {
+        &self.engine
+    }
+
+    /// What the server needs.
+    pub fn sql(&self) -> &Arc<SqlDatabase> {
+        &self.sql
+    }
+
+    /// The devices and what was found about them.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Writes everything out and closes. All sessions and transactions should have ended.
+    pub fn close(self) -> Result<(), OpenError> {
+        self.engine.shutdown()?;
+        self.home.close();
+        Ok(())
+    }
+}
+
+/// A session that gathers results in memory.
+pub struct SqlSession(Session);
+
+impl SqlSession {
+    /// Runs statements for their effect; returns how many rows the last one touched.
+    pub fn run(&mut self, sql: &str) -> Result<u64, SqlError> {
+        self.gather(sql).map(|gathered| gathered.affected)
+    }
+
+    /// Runs statements and returns the rows of the last one that has any.
+    pub fn query(&mut self, sql: &str) -> Result<Vec<Row>, SqlError> {
+        self.gather(sql).map(|gathered| gathered.rows)
+    }
+
+    /// The session below, for prepared statements and results that don't fit memory.
+    pub fn inner(&mut self) -> &mut Session {
+        &mut self.0
+    }
+
+    fn gather(&mut self, sql: &str) -> Result<Gathered, SqlError> {
+        let mut gathered = Gathered { columns: Arc::from([]), rows: Vec::new(), affected: 0 };
+        self.0.simple(sql, &mut gathered)?;
+        Ok(gathered)
+    }
+}
+
+/// One row of a result.
+#[derive(Debug, Clone)]
+pub struct Row {
+    columns: Arc<[Column]>,
+    values: Box<[Value]>,
+}
+
+impl Row {
+    /// The value of a column; `None` if the result has no column of this name.
+    pub fn get(&self, column: &str) -> Option<&Value> {
+        let index = self.columns.iter().position(|known| &*known.name == column)?;
+        self.values.get(index)
+    }
+
+    /// The text of a column; `None` if it is NULL, of another type, or absent.
+    pub fn text(&self, column: &str) -> Option<&str> {
+        match self.get(column)? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The integer of a column, whatever its width; `None` if it is NULL, of another type, or absent.
+    pub fn integer(&self, column: &str) -> Option<i64> {
+        self.get(column)?.as_datum().as_integer()
+    }
+
+    /// All values in the order of the columns.
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// The columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+}
+
+struct Gathered {
+    columns: Arc<[Column]>,
+    rows: Vec<Row>,
+    affected: u64,
+}
+
+impl Sink for Gathered {
+    fn columns(&mut self, columns: &[Column]) -> Result<(), SqlError> {
+        self.columns = columns.into();
+        self.rows.clear();
+        Ok(())
+    }
+
+    fn row(&mut self, row: &[Datum<'_>]) -> Result<(), SqlError> {
+        let values = row.iter().map(Datum::to_value).collect();
+        self.rows.push(Row { columns: self.columns.clone(), values });
+        Ok(())
+    }
+
+    fn complete(&mut self, tag: &CommandTag) -> Result<(), SqlError> {
+        self.affected = match *tag {
+            CommandTag::Select(count)
+            | CommandTag::Insert(count)
+            | CommandTag::Update(count)
+            | CommandTag::Delete(count)
+            | CommandTag::Copy(count) => count,
+            CommandTag::Plain(_) | CommandTag::Empty => 0,
+        };
+        Ok(())
+    }
+
+    fn empty(&mut self) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _: Severity, _: &SqlError) {}
+}

@@ -1,0 +1,149 @@
+//! Why a database doesn't open: each a paragraph that says what to do.
+
+use std::path::PathBuf;
+
+use varve_engine::Error;
+use varve_pager::PagerError;
+
+use crate::config::ConfigError;
+
+/// Why a database doesn't open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The configuration is wrong.
+    #[error("The configuration is wrong: {0}")]
+    Config(#[from] ConfigError),
+    /// A configuration file that was asked for can't be read.
+    #[error("Cannot read the configuration file {}: {error}.", path.display())]
+    ConfigFile {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The directory can't be read or made.
+    #[error("Cannot use the directory {}: {error}. Check the path and its permissions.", path.display())]
+    Unreadable {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// There is no database.
+    #[error("There is no database in {}. `varve init {}` makes one.", path.display(), path.display())]
+    NoDatabase {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// There is one already.
+    #[error(
+        "There is a database in {} already; nothing was changed. Start it with `varve serve {}`, or \
+         choose another directory.",
+        path.display(), path.display()
+    )]
+    AlreadyDatabase {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Somebody else's files are there.
+    #[error(
+        "{} is not a Varve data directory: it holds other files ({names}), and Varve doesn't mix its \
+         files with those of others. Choose an empty or a new directory.",
+        path.display()
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// A few of the files.
+        names: String,
+    },
+    /// Files of a database without the file that describes them.
+    #[error(
+        "{} holds files of a database, but its control file is missing. Restore the file \"control\" \
+         from a backup of the whole directory; without it the other files can't be used. Nothing was changed.",
+        path.display()
+    )]
+    ControlLost {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Another process has it.
+    #[error(
+        "{} is in use by another process (number {pid}). One process at a time can open a database: \
+         stop that one first, or connect to it.",
+        path.display()
+    )]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+        /// The process.
+        pid: String,
+    },
+    /// The directory of a device isn't there.
+    #[error(
+        "The device \"{name}\" (space: {spaces}) has the directory {}, which doesn't exist. Mount it or \
+         make it, or correct [devices.{name}] in varve.toml.",
+        path.display()
+    )]
+    DeviceMissing {
+        /// Name of the device.
+        name: String,
+        /// The spaces on it.
+        spaces: String,
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// The directory of a device can't be written.
+    #[error(
+        "The device \"{name}\" (space: {spaces}) has the directory {}, which can't be written. Make it \
+         writable for this user, mount it read-write, or choose another directory.",
+        path.display()
+    )]
+    DeviceReadOnly {
+        /// Name of the device.
+        name: String,
+        /// The spaces on it.
+        spaces: String,
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// A device failed.
+    #[error("The device \"{name}\" (space: {spaces}) can't be used: {error}.")]
+    Device {
+        /// Name of the device.
+        name: String,
+        /// The spaces on it.
+        spaces: String,
+        /// What happened.
+        error: varve_device::DeviceError,
+    },
+    /// The emulated profile doesn't exist.
+    #[error("The profile of a device can't be used: {error}.")]
+    Profile {
+        /// What is wrong with it.
+        error: varve_device::ProfileError,
+    },
+    /// The page size can't change.
+    #[error(
+        "{} was initialised with pages of {created}, the configuration asks for {wanted}. The page size \
+         can't change later: remove page_size from section [pool], or initialise another directory.",
+        path.display()
+    )]
+    PageSize {
+        /// The directory.
+        path: PathBuf,
+        /// What it has.
+        created: String,
+        /// What was asked for.
+        wanted: String,
+    },
+    /// The engine refused.
+    #[error("Cannot open the database: {0}.")]
+    Engine(#[from] Error),
+}
+
+impl From<PagerError> for OpenError {
+    fn from(error: PagerError) -> Self {
+        OpenError::Engine(error.into())
+    }
+}

@@ -1,0 +1,212 @@
+//! A data directory before it is opened: whose it is, and which devices belong to it.
+//!
+//! Invariants
+//! 1. Nothing is written into a directory that holds somebody else's files.
+//! 2. Every directory of a database is locked before anything in it is read, and stays locked.
+//!
+//! What this file doesn't know: what is inside the files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use varve_device::{
+    Capabilities, DeviceError, DirLock, Directory, Emulated, ErrorKind, FileDirectory, FileOptions, Profile,
+};
+use varve_engine::Options;
+use varve_pager::PagerConfig;
+use varve_pager::control::{CONTROL_FILE, Control};
+
+use crate::config::{DeviceSettings, FILE_NAME, MAIN_DEVICE, Settings, show_bytes};
+use crate::error::OpenError;
+use crate::memory::default_pool_bytes;
+
+/// What a directory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// There is no such directory.
+    Missing,
+    /// It holds nothing that matters.
+    Empty,
+    /// It holds a database.
+    Database,
+}
+
+/// Names that may stand in a directory without making it anybody's.
+const NOBODYS: &[&str] = &[FILE_NAME, "varve.lock", "control.new", "lost+found"];
+
+/// Looks at a directory without changing it.
+pub fn inspect(path: &Path) -> Result<State, OpenError> {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(State::Missing),
+        Err(error) => return Err(OpenError::Unreadable { path: path.to_owned(), error }),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| OpenError::Unreadable { path: path.to_owned(), error })?;
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.retain(|name| !NOBODYS.contains(&name.as_str()));
+    names.sort();
+    let ours = |name: &String| name == CONTROL_FILE || name.ends_with(".varve");
+    match names.first() {
+        None => Ok(State::Empty),
+        Some(_) if names.iter().any(|name| name == CONTROL_FILE) => Ok(State::Database),
+        Some(_) if names.iter().any(ours) => Err(OpenError::ControlLost { path: path.to_owned() }),
+        Some(_) => Err(OpenError::Foreign { path: path.to_owned(), names: some_of(&names) }),
+    }
+}
+
+fn some_of(names: &[String]) -> String {
+    let shown = names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > 3 { format!("{shown} and {} more", names.len() - 3) } else { shown }
+}
+
+/// A device that is ready, with what was found about it.
+pub struct Device {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// The device.
+    pub directory: Arc<dyn Directory>,
+}
+
+impl Device {
+    /// What probing found.
+    pub fn capabilities(&self) -> &Capabilities {
+        self.directory.capabilities()
+    }
+}
+
+/// The locked devices of a database and the options to open it with.
+pub struct Home {
+    /// Data directory first.
+    pub devices: Vec<Device>,
+    /// Whether there is no database there.
+    pub is_new: bool,
+    locks: Vec<DirLock>,
+}
+
+impl Home {
+    /// Locks and probes the data directory (made, if it is missing) and the devices that spaces use.
+    pub fn open(path: &Path, settings: &Settings) -> Result<Home, OpenError> {
+        let is_new = inspect(path)? != State::Database;
+        if !path.exists() {
+            std::fs::create_dir_all(path)
+                .map_err(|error| OpenError::Unreadable { path: path.to_owned(), error })?;
+        }
+        let main = DeviceSettings { path: path.to_owned(), profile: None, direct: true };
+        let mut home = Home { devices: Vec::new(), is_new, locks: Vec::new() };
+        home.add(MAIN_DEVICE, &main, &["control"])?;
+        for (name, device) in &settings.devices {
+            let spaces = spaces_on(name, settings);
+            if !spaces.is_empty() {
+                home.add(name, device, &spaces)?;
+            }
+        }
+        Ok(home)
+    }
+
+    fn add(&mut self, name: &str, settings: &DeviceSettings, spaces: &[&str]) -> Result<(), OpenError> {
+        let path = &settings.path;
+        let fail = |error: DeviceError| device_error(name, spaces, path, error);
+        if !path.is_dir() {
+            let error = DeviceError::new(
+                &path.display().to_string(),
+                varve_device::Operation::Open,
+                ErrorKind::NotFound,
+            );
+            return Err(fail(error));
+        }
+        self.locks.push(DirLock::take(path).map_err(fail)?);
+        let options = FileOptions { direct_io: settings.direct, ..FileOptions::default() };
+        let files: Arc<dyn Directory> = FileDirectory::open(path, options).map_err(fail)?;
+        let directory = match &settings.profile {
+            None => files,
+            Some(profile) => emulated(files, profile)?,
+        };
+        self.devices.push(Device { name: name.to_owned(), path: path.clone(), directory });
+        Ok(())
+    }
+
+    /// How to open the database.
+    pub fn options(&self, settings: &Settings) -> Result<Options, OpenError> {
+        let main = self.directory(MAIN_DEVICE);
+        let mut pager = PagerConfig::new(main.clone());
+        if !self.is_new
+            && let Some(control) = Control::open(&*main)?
+        {
+            self.check_created_with(&control, settings)?;
+            pager.page_size = control.get().page_size as usize;
+        }
+        if let Some(bytes) = settings.pool.page_size_bytes {
+            pager.page_size = bytes as usize;
+        }
+        pager.data = self.directory(&settings.spaces.data);
+        pager.log = self.directory(&settings.spaces.log);
+        pager.rollback = self.directory(&settings.spaces.rollback);
+        pager.temporary = self.directory(&settings.spaces.temporary);
+        pager.pool_bytes = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes) as usize;
+        pager.replacement = settings.pool.replacement;
+        pager.page_writers = settings.pool.page_writers;
+        pager.log_segment_bytes = settings.log.segment_bytes;
+        pager.log_capacity_bytes = settings.log.capacity_bytes;
+        pager.protection = settings.protection;
+        Ok(Options::new(pager))
+    }
+
+    fn check_created_with(&self, control: &Control, settings: &Settings) -> Result<(), OpenError> {
+        let created = u64::from(control.get().page_size);
+        match settings.pool.page_size_bytes {
+            Some(wanted) if wanted != created => Err(OpenError::PageSize {
+                path: self.devices[0].path.clone(),
+                created: show_bytes(created),
+                wanted: show_bytes(wanted),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The device of this name.
+    pub fn directory(&self, name: &str) -> Arc<dyn Directory> {
+        let device = self.devices.iter().find(|device| device.name == name);
+        match device {
+            Some(device) => device.directory.clone(),
+            None => unreachable!("the configuration was checked: every space names a device ({name})"),
+        }
+    }
+
+    /// Gives the locks up. The database must be closed.
+    pub fn close(self) {
+        drop(self.locks);
+    }
+}
+
+fn spaces_on(device: &str, settings: &Settings) -> Vec<&'static str> {
+    let spaces = &settings.spaces;
+    let places = [
+        ("data", &spaces.data),
+        ("log", &spaces.log),
+        ("rollback", &spaces.rollback),
+        ("temporary", &spaces.temporary),
+    ];
+    places.iter().filter(|(_, place)| *place == device).map(|(space, _)| *space).collect()
+}
+
+fn emulated(files: Arc<dyn Directory>, profile: &str) -> Result<Arc<dyn Directory>, OpenError> {
+    let found = Profile::shipped(profile).map_err(|error| OpenError::Profile { error })?;
+    Ok(Emulated::wrap(files, found, 1.0))
+}
+
+fn device_error(name: &str, spaces: &[&str], path: &Path, error: DeviceError) -> OpenError {
+    let (name, spaces, path) = (name.to_owned(), spaces.join(", "), path.to_owned());
+    match error.kind {
+        ErrorKind::Locked { pid } => {
+            OpenError::Locked { path, pid: pid.map_or("unknown".into(), |pid| pid.to_string()) }
+        }
+        ErrorKind::NotFound => OpenError::DeviceMissing { name, spaces, path },
+        ErrorKind::ReadOnly => OpenError::DeviceReadOnly { name, spaces, path },
+        _ => OpenError::Device { name, spaces, error },
+    }
+}

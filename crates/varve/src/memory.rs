@@ -1,0 +1,41 @@
+//! How much memory there is for a buffer pool.
+
+const SHARE: u64 = 4;
+const MIB: u64 = 1 << 20;
+const POOL_BYTES_MAX: u64 = 1 << 30;
+const POOL_BYTES_MIN: u64 = 32 * MIB;
+/// Where nothing can be found out.
+const POOL_BYTES_UNKNOWN: u64 = 256 * MIB;
+
+/// The pool of a database whose configuration names none: a quarter of the memory of this machine
+/// or control group, at least 32 MiB, at most 1 GiB.
+pub fn default_pool_bytes() -> u64 {
+    let memory = [machine_bytes(), group_bytes()].into_iter().flatten().min();
+    let pool =
+        memory.map_or(POOL_BYTES_UNKNOWN, |bytes| (bytes / SHARE).clamp(POOL_BYTES_MIN, POOL_BYTES_MAX));
+    pool / MIB * MIB
+}
+
+fn machine_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+/// The limit of control groups, version 2; `max` is no limit.
+fn group_bytes() -> Option<u64> {
+    std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_modest() {
+        let bytes = default_pool_bytes();
+        assert!((POOL_BYTES_MIN..=POOL_BYTES_MAX).contains(&bytes), "{bytes}");
+        assert_eq!(bytes % MIB, 0);
+    }
+}

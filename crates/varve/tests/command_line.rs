@@ -1,0 +1,148 @@
+//! What the program says when it can't do what it was asked: one paragraph, exit code 1, no trace.
+
+use std::path::Path;
+use std::process::Command;
+
+fn run(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_varve")).args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// Runs a command that must fail with 1 and this text; `DIR` stands for the directory.
+fn check(directory: &Path, arguments: &[&str], expect: &str) {
+    let directory = directory.to_str().unwrap();
+    let arguments: Vec<String> = arguments.iter().map(|word| word.replace("DIR", directory)).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (code, text) = run(&arguments);
+    assert_eq!(
+        (code, text.trim_end()),
+        (Some(1), expect.replace("DIR", directory).as_str()),
+        "{arguments:?}"
+    );
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn foreign_files_are_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["a.txt", "b.txt", "c.txt", "d.txt"] {
+        std::fs::write(directory.path().join(name), "mine").unwrap();
+    }
+    let expect = "varve: DIR is not a Varve data directory: it holds other files (a.txt, b.txt, c.txt and 1 \
+                  more), and Varve doesn't mix its files with those of others. Choose an empty or a new directory.";
+    for command in ["serve", "init", "check"] {
+        check(directory.path(), &[command, "DIR"], expect);
+    }
+    assert_eq!(names(directory.path()), ["a.txt", "b.txt", "c.txt", "d.txt"]);
+}
+
+#[test]
+fn a_database_without_its_control_file_is_not_initialised_over() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("data.varve"), "rows").unwrap();
+    let expect = "varve: DIR holds files of a database, but its control file is missing. Restore the file \
+                  \"control\" from a backup of the whole directory; without it the other files can't be used. \
+                  Nothing was changed.";
+    check(directory.path(), &["serve", "DIR"], expect);
+    assert_eq!(std::fs::read(directory.path().join("data.varve")).unwrap(), b"rows");
+}
+
+#[test]
+fn nothing_to_check() {
+    let directory = tempfile::tempdir().unwrap();
+    check(
+        directory.path(),
+        &["check", "DIR"],
+        "varve: There is no database in DIR. `varve init DIR` makes one.",
+    );
+    assert!(names(directory.path()).is_empty());
+}
+
+#[test]
+fn mistakes_in_the_configuration_name_file_line_and_key() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("varve.toml"), "[pool]\nsise = \"1GiB\"\n").unwrap();
+    let expect = "varve: The configuration is wrong: DIR/varve.toml, line 2: pool.sise is unknown; did you mean \
+                  pool.size?.";
+    check(directory.path(), &["serve", "DIR"], &expect.replace("?.", "?"));
+    check(
+        directory.path(),
+        &["init", "DIR", "--config", "DIR/other.toml"],
+        "varve: Cannot read the configuration file DIR/other.toml: No such file or directory (os error 2).",
+    );
+    assert_eq!(names(directory.path()), ["varve.toml"]);
+}
+
+#[test]
+fn a_missing_device_is_named_with_its_space() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "[devices.fast]\npath = \"nowhere\"\n[spaces]\nlog = \"fast\"\nrollback = \"fast\"\n";
+    std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+    check(
+        directory.path(),
+        &["init", "DIR"],
+        "varve: The device \"fast\" (space: log, rollback) has the directory DIR/nowhere, which doesn't exist. \
+         Mount it or make it, or correct [devices.fast] in varve.toml.",
+    );
+}
+
+#[test]
+fn a_second_process_is_told_who_is_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let lock = varve_device::DirLock::take(directory.path()).unwrap();
+    let expect = format!(
+        "varve: DIR is in use by another process (number {}). One process at a time can open a database: stop \
+         that one first, or connect to it.",
+        std::process::id()
+    );
+    check(directory.path(), &["init", "DIR"], &expect);
+    drop(lock);
+}
+
+#[test]
+fn addresses_that_others_can_reach_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (code, text) = run(&["serve", directory.path().to_str().unwrap(), "--listen", "0.0.0.0:5433"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        text.starts_with("varve: Varve doesn't listen on 0.0.0.0:5433: other machines can reach"),
+        "{text}"
+    );
+    assert!(names(directory.path()).is_empty());
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (code, text) = run(&["serve", directory.path().to_str().unwrap(), "--listen", &address]);
+    assert_eq!(code, Some(1));
+    let port = listener.local_addr().unwrap().port();
+    assert!(
+        text.starts_with(&format!("varve: Port {port} of 127.0.0.1 is in use by another process.")),
+        "{text}"
+    );
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2_and_help_teaches() {
+    let (code, text) = run(&["serve", "--pool", "lots"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("is no size: write a whole number and a unit"), "{text}");
+    let (code, text) = run(&["srve"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("a similar subcommand exists: 'serve'"), "{text}");
+    let help = Command::new(env!("CARGO_BIN_EXE_varve")).args(["help", "serve"]).output().unwrap();
+    let text = String::from_utf8(help.stdout).unwrap();
+    for key in ["[devices.fast]", "temporary = \"main\"", "max_connections = 200", "--listen", "57P01"] {
+        assert!(text.contains(key), "{key} is not explained");
+    }
+}
