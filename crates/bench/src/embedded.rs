@@ -31,13 +31,7 @@ pub struct Embedded {
 impl Embedded {
     /// Over a database that [`open`] gave.
     pub fn new(database: Arc<Database>, settings: &str) -> Self {
-        Self {
-            shared: {
-                drop(database);
-                Arc::new(SqlDatabase::default())
-            },
-            settings: settings.to_owned(),
-        }
+        Self { shared: Arc::new(SqlDatabase::new(database)), settings: settings.to_owned() }
     }
 
     fn session(&self) -> Result<Session> {

@@ -128,7 +128,7 @@ mod tests {
         raw.chunks_exact(2).map(|pair| i16::from_be_bytes([pair[0], pair[1]])).collect()
     }
 
-    /// The right side was read from PostgreSQL 15 with `select numeric_send(...)`.
+    /// The right side was read from PostgreSQL 15.20 with `select numeric_send(...)`.
     #[test]
     fn the_form_is_postgresqls() {
         let check = |number: &str, expect: &[i16]| assert_eq!(fields(&binary(number)), expect, "{number}");

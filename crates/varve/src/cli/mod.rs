@@ -27,6 +27,9 @@ pub enum CommandError {
     /// The check found damage; it was printed.
     #[error("{0}")]
     Damaged(String),
+    /// The measurement failed.
+    #[error("The measurement failed: {0}.")]
+    Bench(#[from] varve_bench::BenchError),
     /// The system refused something else.
     #[error("{what}: {error}.")]
     System {
@@ -56,6 +59,9 @@ enum Command {
     /// Read everything in a database and report damage
     #[command(long_about = help::CHECK)]
     Check(CheckArgs),
+    /// Measure: workloads in this process or over the wire
+    #[command(long_about = help::BENCH)]
+    Bench(varve_bench::cli::BenchArgs),
 }
 
 /// What all commands on a directory take.
@@ -142,6 +148,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Bench(arguments) => {
+            varve_bench::cli::run(&arguments, &mut std::io::stdout()).map_err(CommandError::from)
+        }
     };
     match done {
         Ok(()) => 0,
