@@ -1,4 +1,5 @@
 //! The control file survives torn writes and tells damage and other versions from a missing file.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 //!
 //! Each step of the workload is one mini-transaction that writes its number to the first page and to others. So the
 //! first page tells which prefix an image holds, and every other page must agree with it.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! When the log's device fails, nothing more is acknowledged and nothing acknowledged is lost.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod log_support;
 

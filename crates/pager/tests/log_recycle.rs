@@ -1,4 +1,5 @@
 //! Segments are reused, and what they held before is never taken for the log again.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod log_support;
 

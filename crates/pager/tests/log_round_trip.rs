@@ -1,4 +1,5 @@
 //! What was appended and flushed is read back, whole and in order, over segments and lives.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod log_support;
 

@@ -105,7 +105,7 @@ impl Spaces {
             let group = geometry.group_of(extent);
             let stop = target.min((group + 1) * geometry.group_extents);
             let mut entries = vec![Entry::default(); (stop - extent) as usize];
-            if geometry.space.is_logged() && extent % geometry.group_extents == 0 {
+            if geometry.space.is_logged() && extent.is_multiple_of(geometry.group_extents) {
                 let descriptor = geometry.new_descriptor(group);
                 write_new(file, geometry.descriptor_of(group), &descriptor)?;
                 entries[0] = geometry.entry(&descriptor, extent)?;

@@ -141,7 +141,7 @@ impl Map {
     pub(crate) fn free_tail(&self) -> u32 {
         let is_spare = |extent: &ExtentNo| {
             let entry = &self.extents[*extent as usize];
-            let is_descriptor = *extent > 0 && extent % self.geometry.group_extents == 0;
+            let is_descriptor = *extent > 0 && extent.is_multiple_of(self.geometry.group_extents);
             entry.owner == 0 || is_descriptor && entry.owner == OWNER_SYSTEM
         };
         (0..self.extent_count()).rev().take_while(is_spare).count() as u32

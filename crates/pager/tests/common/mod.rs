@@ -1,7 +1,7 @@
 //! Shared by the pager's tests: a small database in memory and pages that carry a number.
 //!
 //! What it does not know: what a test is about.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part of it; a test may")]
 
 use std::sync::Arc;
 
