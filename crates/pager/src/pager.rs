@@ -129,7 +129,7 @@ impl Pager {
     /// Begins a mini-transaction; may wait for log space and grow a file, so the caller holds no latch.
     pub fn begin(&self) -> Result<Mtr<'_>> {
         self.shared.admit()?;
-        self.shared.spaces.keep_reserve();
+        self.shared.spaces.keep_reserve().map_err(|cause| self.growth_failed(cause))?;
         Ok(Mtr::new(self))
     }
 
@@ -172,7 +172,16 @@ impl Pager {
     /// Makes sure that `pages` pages are free in whole extents; grows the file. No latch may be held. Others may
     /// take them first, so an allocation can still fail; then reserve again.
     pub fn reserve(&self, space: SpaceId, pages: u32) -> Result<()> {
-        self.shared.spaces.reserve(space, pages)
+        self.shared.spaces.reserve(space, pages).map_err(|cause| self.growth_failed(cause))
+    }
+
+    /// A full device is the caller's trouble; what any other failure left of the file is unknown.
+    #[cold]
+    fn growth_failed(&self, cause: PagerError) -> PagerError {
+        if !matches!(&cause, PagerError::Device(error) if error.is_no_space()) {
+            self.stop(cause.clone());
+        }
+        cause
     }
 
     /// A new owner of pages, durable with the next flush of the log.

@@ -66,21 +66,24 @@ impl Replacer {
         None
     }
 
-    /// Frames to try, in order: up to [`BATCH`] clean ones and the dirty ones met on the way.
+    /// Frames to try, in order: pages of scans if there are any, else up to a batch of clean frames and the dirty ones
+    /// met on the way.
     fn candidates(&mut self, frames: &[Frame], used: usize) -> Vec<usize> {
-        let mut found: Vec<usize> = (0..BATCH).map_while(|_| self.pop_cold(frames)).collect();
+        let batch = BATCH.min(frames.len() / 8);
+        let mut found: Vec<usize> = (0..batch).map_while(|_| self.pop_cold(frames)).collect();
         match self.how {
-            Replacement::Clock => self.sweep(frames, used, &mut found),
-            Replacement::Lru2 => self.sample(frames, used, &mut found),
+            _ if !found.is_empty() => {}
+            Replacement::Clock => self.sweep(frames, used, batch, &mut found),
+            Replacement::Lru2 => self.sample(frames, used, batch, &mut found),
         }
         found
     }
 
     /// Second chance: what was used since the hand came by last stays for another round.
-    fn sweep(&mut self, frames: &[Frame], used: usize, found: &mut Vec<usize>) {
-        let mut clean = found.iter().filter(|no| !frames[**no].is_dirty()).count();
+    fn sweep(&mut self, frames: &[Frame], used: usize, batch: usize, found: &mut Vec<usize>) {
+        let mut clean = 0;
         for _ in 0..2 * used {
-            if clean >= BATCH || found.len() >= LOOKED_AT_MAX {
+            if clean >= batch || found.len() >= LOOKED_AT_MAX {
                 return;
             }
             let no = self.next(used);
@@ -96,13 +99,13 @@ impl Replacer {
     }
 
     /// LRU-2 by sampling: of the next frames, those whose last but one access is longest ago.
-    fn sample(&mut self, frames: &[Frame], used: usize, found: &mut Vec<usize>) {
-        let mut sample: Vec<usize> = (0..LOOKED_AT_MAX.min(used))
+    fn sample(&mut self, frames: &[Frame], used: usize, batch: usize, found: &mut Vec<usize>) {
+        let mut sample: Vec<usize> = (0..(4 * batch).min(used))
             .map(|_| self.next(used))
             .filter(|no| frames[*no].looks_evictable())
             .collect();
         sample.sort_by_cached_key(|no| frames[*no].age());
-        found.extend(sample.into_iter().take(BATCH.saturating_sub(found.len())));
+        found.extend(sample.into_iter().take(batch));
     }
 }
 

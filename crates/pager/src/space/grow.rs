@@ -49,8 +49,8 @@ impl Spaces {
         if extra > 0 { self.file(geometry)?.resize(pages - extra) } else { Ok(()) }
     }
 
-    /// Before a mini-transaction begins: keeps a few extents free. What cannot be had shows when it allocates.
-    pub(crate) fn keep_reserve(&self) {
+    /// Before a mini-transaction begins: keeps a few extents free. A full device shows when it allocates.
+    pub(crate) fn keep_reserve(&self) -> Result<()> {
         for space in &self.spaces {
             let is_short = || space.map.lock().free_count() < RESERVE_EXTENTS;
             if !space.geometry.space.is_logged() || !is_short() {
@@ -59,9 +59,13 @@ impl Spaces {
             if let Some(mut growth) = space.growth.try_lock()
                 && is_short()
             {
-                let _shows_at_allocation = self.grow(space, &mut growth, RESERVE_EXTENTS);
+                match self.grow(space, &mut growth, RESERVE_EXTENTS) {
+                    Err(PagerError::Device(error)) if error.is_no_space() => {}
+                    other => other?,
+                }
             }
         }
+        Ok(())
     }
 
     /// Makes sure that `pages` pages are free in whole extents. No latch may be held.

@@ -66,3 +66,38 @@ pub fn get(pager: &Pager, id: PageId) -> Result<u64> {
     assert_eq!(page::page_kind(&page), KIND);
     Ok(u64::from_le_bytes(page[100..108].try_into().unwrap()))
 }
+
+/// A small generator of repeatable numbers (xorshift).
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        (u128::from(self.next()) * u128::from(limit) >> 64) as u64
+    }
+}
+
+/// What the data file holds at a page's place.
+pub fn stored(directory: &MemoryDirectory, id: PageId) -> Vec<u8> {
+    let images = directory.images();
+    let (_, file) = images.iter().find(|(name, _)| name == "data.varve").unwrap();
+    let mut bytes = vec![0; 4096];
+    file.read(u64::from(id.no().0) * 4096, &mut bytes);
+    bytes
+}
+
+/// A copy of a directory in which the place of a page holds other bytes.
+pub fn with_stored(directory: &MemoryDirectory, id: PageId, bytes: &[u8]) -> Arc<MemoryDirectory> {
+    let mut images = directory.images();
+    let (_, file) = images.iter_mut().find(|(name, _)| name == "data.varve").unwrap();
+    file.write(u64::from(id.no().0) * 4096, bytes);
+    MemoryDirectory::from_images(images)
+}
