@@ -26,8 +26,16 @@ const ROUND_PAGES: usize = 120;
 
 impl Shared {
     /// Notes how far cleaning has come, stores it, cuts the log. `is_clean`: this is the end of a clean shutdown.
+    /// A failure stops the pager, since what it left on the devices is unknown.
     pub(crate) fn checkpoint(&self, is_clean: bool) -> Result<()> {
         let mut last = self.checkpointing.lock();
+        self.checkpoint_steps(is_clean).inspect_err(|cause| self.log.poison(&cause.to_string()))?;
+        *last = self.log.end();
+        self.counters.checkpoints.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn checkpoint_steps(&self, is_clean: bool) -> Result<()> {
         self.log.check()?;
         self.spaces.plan_cut(|| self.log.end());
         self.level.checkpoint(Step::Begin)?;
@@ -40,10 +48,7 @@ impl Shared {
         })?;
         self.log.truncate(redo_start)?;
         self.level.checkpoint(Step::End)?;
-        self.spaces.carry_out_cuts(&self.pool, redo_start)?;
-        self.counters.checkpoints.fetch_add(1, Relaxed);
-        *last = self.log.end();
-        Ok(())
+        self.spaces.carry_out_cuts(&self.pool, redo_start)
     }
 
     /// End of the log at the last checkpoint.

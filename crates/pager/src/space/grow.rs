@@ -131,7 +131,7 @@ impl Spaces {
                 continue;
             }
             let mut map = space.map.lock();
-            let keep = (self.growth_extents + RESERVE_EXTENTS).max(map.extent_count() / 8);
+            let keep = (2 * (self.growth_extents + RESERVE_EXTENTS)).max(map.extent_count() / 4);
             let count = map.free_tail().saturating_sub(keep);
             if count > 0 {
                 let entries = map.truncate(count);
