@@ -24,4 +24,4 @@ pub mod toy;
 pub use choice::choices;
 pub use history::{History, Span};
 pub use rng::Rng;
-pub use search::{Failure, Found, Plan, Recovered, Run, Subject, Workbench, run, search, search_run};
+pub use search::{Failure, Found, PANIC, Plan, Recovered, Run, Subject, Workbench, run, search, search_run};

@@ -23,6 +23,8 @@ const PAGE_BYTES: usize = 4096;
 /// Pages the root can list: a small part of its body, so that torn writes of it matter.
 const PAGES_MAX: usize = 150;
 const WORDS: u64 = (PAGE_BYTES - PAGE_HEADER_BYTES) as u64 / 8;
+/// Steps that may fail before a workload gives up: a database that stopped must not come back by itself.
+const ERRORS_MAX: usize = 30;
 const KIND: u8 = FIRST_ENGINE_KIND + 100;
 
 /// The pager with its smallest pool, so that pages are stolen.
@@ -108,6 +110,8 @@ struct Worker<'a> {
     /// Entries of the root page; 0 = none.
     pages: Vec<u64>,
     owner: u32,
+    /// Pages of the segment that will be dropped as a whole, and its owner.
+    burst: Option<(u32, Vec<usize>)>,
     /// The last commit and the end of its log.
     last: Option<(usize, Lsn)>,
 }
@@ -120,52 +124,79 @@ impl Worker<'_> {
             0 => self.pager.tick_write(1 + self.bench.rng.below(20) as usize).map(|_| ()).map_err(text),
             1 if self.bench.rng.one_in(3) => self.pager.checkpoint().map_err(text),
             2..=4 => self.acknowledge(),
-            5 | 6 => self.allocate(),
+            5 | 6 => self.allocate(self.owner).map(|_| ()),
             7 => self.free(),
+            8 if self.bench.rng.one_in(8) => self.burst(),
             _ => self.change(),
         }
     }
 
     fn acknowledge(&mut self) -> Done {
-        if let Some((number, lsn)) = self.last.take() {
+        if let Some((number, lsn)) = self.last {
             self.pager.flush_log(lsn).map_err(text)?;
             self.bench.history.acknowledge(number);
+            self.last = None;
         }
         Ok(())
     }
 
-    /// The slot of some listed page, or of some empty entry.
+    /// The entry of some listed page that is not of the burst, or some empty entry.
     fn pick(&mut self, listed: bool) -> Option<usize> {
-        let fitting: Vec<usize> =
-            (0..self.pages.len()).filter(|at| (self.pages[*at] != 0) == listed).collect();
+        let of_burst = |at: &usize| self.burst.as_ref().is_some_and(|(_, entries)| entries.contains(at));
+        let fits = |at: &usize| (self.pages[*at] != 0) == listed && !of_burst(at);
+        let fitting: Vec<usize> = (0..self.pages.len()).filter(fits).collect();
         (!fitting.is_empty()).then(|| fitting[self.bench.rng.below(fitting.len() as u64) as usize])
     }
 
-    /// Lists a new page with one word in it.
-    fn allocate(&mut self) -> Done {
-        let Some(entry) = self.pick(false) else { return Ok(()) };
+    /// Makes a segment of several pages, or drops it as a whole.
+    fn burst(&mut self) -> Done {
+        let Some((owner, entries)) = self.burst.take() else {
+            let owner = self.pager.create_segment(SpaceId::DATA).map_err(text)?;
+            let mut entries = Vec::new();
+            for _ in 0..1 + self.bench.rng.below(80) {
+                entries.extend(self.allocate(owner)?);
+            }
+            self.burst = Some((owner, entries));
+            return Ok(());
+        };
+        let mut mtr = self.pager.begin().map_err(text)?;
+        let root = mtr.x(PageId::ROOT).map_err(text)?;
+        for entry in entries {
+            let number = std::mem::take(&mut self.pages[entry]);
+            mtr.write(root, word_offset(entry as u64), &[0; 8]);
+            self.model.clear(number);
+            self.model.set(0, entry as u64, 0);
+        }
+        self.commit(mtr)?;
+        self.pager.drop_segment(SpaceId::DATA, owner).map_err(text)
+    }
+
+    /// Lists a new page with one word in it; gives its entry.
+    fn allocate(&mut self, owner: u32) -> Result<Option<usize>, String> {
+        let Some(entry) = self.pick(false) else { return Ok(None) };
         let value = self.bench.rng.next() | 1;
         self.pager.reserve(SpaceId::DATA, 1).map_err(text)?;
         let mut mtr = self.pager.begin().map_err(text)?;
         let root = mtr.x(PageId::ROOT).map_err(text)?;
-        let id = mtr.allocate(SpaceId::DATA, self.owner, None).map_err(text)?;
-        let page = mtr.create(id, KIND, self.owner).map_err(text)?;
+        let id = mtr.allocate(SpaceId::DATA, owner, None).map_err(text)?;
+        let page = mtr.create(id, KIND, owner).map_err(text)?;
         let number = u64::from(id.no().0);
         mtr.write(page, word_offset(0), &value.to_le_bytes());
         mtr.write(root, word_offset(entry as u64), &number.to_le_bytes());
         self.pages[entry] = number;
         self.model.set(number, 0, value);
         self.model.set(0, entry as u64, number);
-        self.commit(mtr)
+        self.commit(mtr).map(|()| Some(entry))
     }
 
     /// Takes a page off the list and gives it back.
     fn free(&mut self) -> Done {
         let Some(entry) = self.pick(true) else { return Ok(()) };
-        let number = std::mem::take(&mut self.pages[entry]);
+        let number = self.pages[entry];
         let mut mtr = self.pager.begin().map_err(text)?;
         let root = mtr.x(PageId::ROOT).map_err(text)?;
         mtr.free(page_id(number)).map_err(text)?;
+        self.pages[entry] = 0;
         mtr.write(root, word_offset(entry as u64), &[0; 8]);
         self.model.clear(number);
         self.model.set(0, entry as u64, 0);
@@ -232,11 +263,17 @@ impl Subject for Pages {
         let pager = Pager::open(self.config(bench.device.clone()), Arc::new(NoOperations)).map_err(text)?;
         let owner = pager.create_segment(SpaceId::DATA).map_err(text)?;
         let pages = vec![0; PAGES_MAX];
-        let mut worker = Worker { pager: &pager, bench, model: Model::default(), pages, owner, last: None };
-        while worker.bench.history.digests().len() <= self.commits {
-            worker.step()?;
+        let model = Model::default();
+        let mut worker = Worker { pager: &pager, bench, model, pages, owner, burst: None, last: None };
+        let mut errors = Vec::new();
+        while worker.bench.history.digests().len() <= self.commits && errors.len() < ERRORS_MAX {
+            errors.extend(worker.step().err());
         }
-        worker.acknowledge()
+        errors.extend(worker.acknowledge().err());
+        if errors.is_empty() && digest(&pager)? != worker.model.digest {
+            errors.push("the pages do not read as they were written".into());
+        }
+        errors.into_iter().next().map_or(Ok(()), Err)
     }
 
     fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {

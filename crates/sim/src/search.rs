@@ -59,6 +59,8 @@ pub struct Plan {
     pub second_crash_every: usize,
     /// Faults planted in the device.
     pub lies: Lies,
+    /// Crash at the end of the recording only.
+    pub at_end: bool,
     /// Stop after this many failures.
     pub failures_max: usize,
 }
@@ -72,6 +74,7 @@ impl Plan {
             images_per_cut: 8,
             second_crash_every: 4,
             lies: Lies::default(),
+            at_end: false,
             failures_max: 1,
         }
     }
@@ -133,6 +136,8 @@ impl Found {
 pub struct Run {
     recording: Recording,
     digests: Vec<u64>,
+    /// How the workload ended, if not well.
+    pub error: Option<String>,
 }
 
 /// Runs a workload once and records it. `wrap` may put something between workload and recorder.
@@ -140,40 +145,54 @@ pub fn run(
     subject: &dyn Subject,
     seed: u64,
     wrap: impl FnOnce(Arc<dyn Directory>) -> Arc<dyn Directory>,
-) -> Result<Run, String> {
+) -> Run {
     let log = RecordLog::new();
     let device = wrap(Recorder::wrap(MemoryDirectory::new(), Arc::clone(&log)));
     let history = History::new(Arc::clone(&log));
     let mut bench = Workbench { device, history, rng: Rng::new(seed) };
-    let worked = subject.work(&mut bench);
-    let run = Run { recording: log.recording(), digests: bench.history.digests() };
-    worked.map(|()| run)
+    let worked = guarded(|| subject.work(&mut bench));
+    Run { recording: log.recording(), digests: bench.history.digests(), error: worked.err() }
 }
 
 /// Runs a workload and tries crash images of it.
 pub fn search(subject: &dyn Subject, plan: Plan) -> Found {
-    match run(subject, plan.seed, |device| device) {
-        Ok(run) => search_run(subject, &run, plan),
-        Err(what) => {
-            let what = format!("seed {}: the workload itself failed: {what}", plan.seed);
-            Found { failures: vec![Failure { image: 0, what }], ..Found::default() }
-        }
+    let run = run(subject, plan.seed, |device| device);
+    if let Some(what) = &run.error {
+        let what = format!("seed {}: the workload itself failed: {what}", plan.seed);
+        return Found { failures: vec![Failure { image: 0, what }], ..Found::default() };
     }
+    search_run(subject, &run, plan)
 }
+
+/// A panic is an error like any other, with a text that says so.
+fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("{PANIC}: {}", said.unwrap_or("(no text)")))
+    })
+}
+
+/// How the text of an error begins that was a panic.
+pub const PANIC: &str = "it panics";
 
 /// Tries crash images of a recorded workload.
 pub fn search_run(subject: &dyn Subject, run: &Run, plan: Plan) -> Found {
     let mut found = Found { commits: run.digests.len() - 1, ..Found::default() };
     let mut rng = Rng::new(plan.seed ^ 0xC0FF_EE00);
     while found.images < plan.images && found.failures.len() < plan.failures_max {
-        let cuts = plan.images.div_ceil(plan.images_per_cut.max(1)).max(1);
+        let cuts = if plan.at_end { 1 } else { plan.images.div_ceil(plan.images_per_cut.max(1)).max(1) };
         let mut timeline = Timeline::with_lies(run.recording.clone(), plan.lies);
+        let before = found.images;
         for cut in cuts_of(timeline.end(), cuts, &mut rng) {
             timeline.advance(cut);
             Trial { subject, run, plan, cut, timeline: &timeline }.all_choices(&mut rng, &mut found);
             if found.images >= plan.images || found.failures.len() >= plan.failures_max {
                 break;
             }
+        }
+        if plan.at_end && found.images - before < plan.images_per_cut {
+            break;
         }
     }
     found
@@ -263,14 +282,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Lets the subject recover; a panic is an error like any other.
     fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        let recovered = catch_unwind(AssertUnwindSafe(|| self.subject.recover(device, opened)));
-        recovered.unwrap_or_else(|panic| {
-            let said = panic.downcast_ref::<String>().map(String::as_str);
-            let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-            Err(format!("it panics: {}", said.unwrap_or("(no text)")))
-        })
+        guarded(|| self.subject.recover(device, opened))
     }
 
     /// Whether what was recovered is what was promised; gives its digest.

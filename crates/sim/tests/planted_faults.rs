@@ -23,10 +23,11 @@ fn found(pages: &Pages, lies: Lies, rule: Option<Rule>) -> Found {
             rule.iter().for_each(|rule| faulty.arm(rule.clone()));
             faulty
         };
+        let run = run(pages, seed, wrap);
         // A workload that stops with an error has found the fault itself.
-        match run(pages, seed, wrap) {
-            Ok(run) => all.add(search_run(pages, &run, plan)),
-            Err(what) => all.failures.push(varve_sim::Failure { image: 0, what }),
+        match &run.error {
+            None => all.add(search_run(pages, &run, plan)),
+            Some(what) => all.failures.push(varve_sim::Failure { image: 0, what: what.clone() }),
         }
         if !all.failures.is_empty() {
             break;
