@@ -55,10 +55,13 @@ impl Round {
     }
 }
 
-/// A histogram of microseconds that grows as needed.
+/// A histogram for times up to [`TIME_MAX`] of whatever unit; longer ones count as that.
 pub fn histogram() -> Histogram<u64> {
-    Histogram::new(3).expect("three significant digits are allowed")
+    Histogram::new_with_bounds(1, TIME_MAX, 3).expect("the bounds and digits are within what is allowed")
 }
+
+/// An hour in microseconds, seconds in nanoseconds.
+const TIME_MAX: u64 = 3_600_000_000;
 
 /// Runs all rounds of a loaded workload.
 pub fn run(target: &dyn Target, workload: &dyn Workload, plan: Plan) -> Result<Vec<Round>> {

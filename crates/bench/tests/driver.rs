@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use varve_bench::driver::{Plan, run};
+use varve_bench::driver::{Plan, histogram, run};
 use varve_bench::report::{Configuration, write};
 use varve_bench::sysbench::Sysbench;
 use varve_bench::target::{Connection, Param, Statement, Target};
@@ -80,6 +80,13 @@ fn counts_transactions_and_restarts() {
     let restarted: u64 = rounds.iter().map(|round| round.restarted).sum();
     assert!(restarted > 0);
     assert_eq!(restarted, target.rollbacks.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_slow_transaction_is_in_the_histogram_as_it_was() {
+    let mut latencies = histogram();
+    latencies.saturating_record(30_000);
+    assert_eq!(latencies.value_at_quantile(0.5) / 100, 300);
 }
 
 #[test]
