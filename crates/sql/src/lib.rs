@@ -3,6 +3,7 @@
 //! Entry points: [`SqlDatabase`] (shared), [`Session`] (one client), [`Sink`] (where results go).
 
 mod error;
+mod eval;
 pub mod oid;
 mod prepared;
 mod scan;

@@ -1,0 +1,251 @@
+//! Arithmetic operators.
+//!
+//! Invariants
+//! 1. Both operands are of the operator's class already; NULL in, NULL out.
+//! 2. Integer overflow is 22003 and never wraps; division by zero is 22012.
+//!
+//! Does not know: how the class was chosen (`bind`).
+
+use varve_engine::{Datum, Numeric};
+
+use super::{Cx, number};
+use crate::error::{Result, SqlError, SqlState};
+use crate::time::{self, DAY_US, Interval};
+
+/// An arithmetic operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArithOp {
+    /// +
+    Add,
+    /// -
+    Subtract,
+    /// *
+    Multiply,
+    /// /
+    Divide,
+    /// %
+    Remainder,
+    /// &
+    BitAnd,
+    /// |
+    BitOr,
+    /// #
+    BitXor,
+    /// <<
+    ShiftLeft,
+    /// >>
+    ShiftRight,
+}
+
+/// What an operator works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// smallint
+    Int2,
+    /// integer
+    Int4,
+    /// bigint
+    Int8,
+    /// double precision
+    Float8,
+    /// numeric
+    Numeric,
+    /// date and a number of days
+    DateDays,
+    /// two dates: days between
+    DateDate,
+    /// timestamp (either kind) and interval
+    MomentInterval,
+    /// two timestamps: interval
+    Moments,
+    /// two intervals
+    Intervals,
+    /// interval and a double
+    IntervalFactor,
+}
+
+/// left op right
+pub fn apply<'a>(op: ArithOp, class: Class, left: Datum<'a>, right: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    if left.is_null() || right.is_null() {
+        return Ok(Datum::Null);
+    }
+    match (class, left, right) {
+        (Class::Int2 | Class::Int4 | Class::Int8, a, b) => integers(op, class, a, b),
+        (Class::Float8, Datum::Float8(a), Datum::Float8(b)) => floats(op, a, b).map(Datum::Float8),
+        (Class::Numeric, Datum::Numeric(a), Datum::Numeric(b)) => {
+            let result = match op {
+                ArithOp::Add => number::add(a, b),
+                ArithOp::Subtract => number::subtract(a, b),
+                ArithOp::Multiply => number::multiply(a, b),
+                ArithOp::Divide => number::divide(a, b),
+                _ => number::remainder(a, b),
+            };
+            result.map(|n| numeric(&n, cx))
+        }
+        (_, a, b) => moments(op, class, a, b, cx),
+    }
+}
+
+/// Keeps a numeric in the arena.
+pub fn numeric<'a>(n: &Numeric, cx: &Cx<'a>) -> Datum<'a> {
+    cx.keep(Datum::Numeric(n.as_ref()))
+}
+
+fn integers<'a>(op: ArithOp, class: Class, left: Datum<'a>, right: Datum<'a>) -> Result<Datum<'a>> {
+    let (Some(a), Some(b)) = (left.as_integer(), right.as_integer()) else {
+        return Err(SqlError::internal("integer arithmetic on other values"));
+    };
+    let result = match op {
+        ArithOp::Add => a.checked_add(b),
+        ArithOp::Subtract => a.checked_sub(b),
+        ArithOp::Multiply => a.checked_mul(b),
+        ArithOp::Divide | ArithOp::Remainder if b == 0 => return Err(number::division_by_zero()),
+        ArithOp::Divide => a.checked_div(b),
+        ArithOp::Remainder => Some(a.wrapping_rem(b)),
+        ArithOp::BitAnd => Some(a & b),
+        ArithOp::BitOr => Some(a | b),
+        ArithOp::BitXor => Some(a ^ b),
+        ArithOp::ShiftLeft => return Ok(shift(class, a, b, true)),
+        ArithOp::ShiftRight => return Ok(shift(class, a, b, false)),
+    };
+    narrow(class, result)
+}
+
+/// Shifts count modulo the width, as the processor does for PostgreSQL.
+fn shift<'a>(class: Class, a: i64, b: i64, left: bool) -> Datum<'a> {
+    let by = b as u32;
+    match class {
+        Class::Int8 if left => Datum::Int8(a.wrapping_shl(by)),
+        Class::Int8 => Datum::Int8(a.wrapping_shr(by)),
+        _ if left => Datum::Int4((a as i32).wrapping_shl(by)),
+        _ => Datum::Int4((a as i32).wrapping_shr(by)),
+    }
+}
+
+/// The result in its own width, or 22003.
+pub fn narrow<'a>(class: Class, result: Option<i64>) -> Result<Datum<'a>> {
+    let datum = match class {
+        Class::Int2 => result.and_then(|n| i16::try_from(n).ok()).map(Datum::Int2),
+        Class::Int4 => result.and_then(|n| i32::try_from(n).ok()).map(Datum::Int4),
+        _ => result.map(Datum::Int8),
+    };
+    datum.ok_or_else(|| {
+        let name = match class {
+            Class::Int2 => "smallint",
+            Class::Int4 => "integer",
+            _ => "bigint",
+        };
+        SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, format!("{name} out of range"))
+    })
+}
+
+fn floats(op: ArithOp, a: f64, b: f64) -> Result<f64> {
+    let result = match op {
+        ArithOp::Add => a + b,
+        ArithOp::Subtract => a - b,
+        ArithOp::Multiply => a * b,
+        _ if b == 0.0 && !a.is_nan() => return Err(number::division_by_zero()),
+        _ => a / b,
+    };
+    let lost_operand = a == 0.0 || (op == ArithOp::Multiply && b == 0.0) || b.is_infinite();
+    check_float(result, a.is_infinite() || b.is_infinite(), matches!(op, ArithOp::Add | ArithOp::Subtract) || lost_operand)
+}
+
+/// 22003 for an infinity out of finite operands, or a zero where none was due.
+pub fn check_float(result: f64, may_be_infinite: bool, may_be_zero: bool) -> Result<f64> {
+    if result.is_infinite() && !may_be_infinite {
+        return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "value out of range: overflow"));
+    }
+    if result == 0.0 && !may_be_zero {
+        return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "value out of range: underflow"));
+    }
+    Ok(result)
+}
+
+/// Packs an interval for travel through expressions.
+pub fn pack_interval<'a>(iv: Interval, cx: &Cx<'a>) -> Datum<'a> {
+    let mut raw = [0; 16];
+    raw[..8].copy_from_slice(&iv.micros.to_le_bytes());
+    raw[8..12].copy_from_slice(&iv.days.to_le_bytes());
+    raw[12..].copy_from_slice(&iv.months.to_le_bytes());
+    Datum::Bytea(cx.bytes(&raw))
+}
+
+/// The reverse of `pack_interval`.
+pub fn unpack_interval(datum: Datum<'_>) -> Result<Interval> {
+    let raw: Option<[u8; 16]> = match datum {
+        Datum::Bytea(b) => b.try_into().ok(),
+        _ => None,
+    };
+    let raw = raw.ok_or_else(|| SqlError::internal("an interval of the wrong shape"))?;
+    let word = |at: usize| i32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+    let micros = i64::from(word(0) as u32) | i64::from(word(4)) << 32;
+    Ok(Interval { micros, days: word(8), months: word(12) })
+}
+
+fn signed(op: ArithOp, iv: Interval) -> Interval {
+    if op == ArithOp::Subtract { iv.negate() } else { iv }
+}
+
+fn moments<'a>(op: ArithOp, class: Class, left: Datum<'a>, right: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    Ok(match (class, left, right) {
+        (Class::DateDays, Datum::Date(d), n) => date_plus(op, d, n)?,
+        (Class::DateDate, Datum::Date(a), Datum::Date(b)) => narrow(Class::Int4, Some(i64::from(a) - i64::from(b)))?,
+        (Class::MomentInterval, Datum::Timestamp(t), iv) => {
+            Datum::Timestamp(time::add_interval(t, signed(op, unpack_interval(iv)?))?)
+        }
+        (Class::MomentInterval, Datum::TimestampTz(t), iv) => {
+            let shift = i64::from(cx.env.zone) * 1_000_000;
+            Datum::TimestampTz(time::add_interval(t + shift, signed(op, unpack_interval(iv)?))? - shift)
+        }
+        (Class::Moments, Datum::Timestamp(a), Datum::Timestamp(b))
+        | (Class::Moments, Datum::TimestampTz(a), Datum::TimestampTz(b)) => pack_interval(between(a, b)?, cx),
+        (Class::Intervals, a, b) => {
+            let (a, b) = (unpack_interval(a)?, signed(op, unpack_interval(b)?));
+            pack_interval(Interval { months: a.months + b.months, days: a.days + b.days, micros: a.micros + b.micros }, cx)
+        }
+        (Class::IntervalFactor, iv, Datum::Float8(by)) => pack_interval(scale(unpack_interval(iv)?, op, by)?, cx),
+        _ => return Err(SqlError::internal("arithmetic on values of the wrong class")),
+    })
+}
+
+fn date_plus<'a>(op: ArithOp, date: i32, days: Datum<'a>) -> Result<Datum<'a>> {
+    let days = days.as_integer().unwrap_or(0);
+    if matches!(date, i32::MIN | i32::MAX) {
+        return Ok(Datum::Date(date));
+    }
+    let moved = i64::from(date) + if op == ArithOp::Subtract { -days } else { days };
+    time::check_date(moved).map(Datum::Date).ok_or_else(time::date_range)
+}
+
+/// a - b as days and a time of day, as PostgreSQL's timestamp_mi.
+fn between(a: i64, b: i64) -> Result<Interval> {
+    if time::is_infinite(a) || time::is_infinite(b) {
+        return Err(SqlError::new(SqlState::DATETIME_OVERFLOW, "cannot subtract infinite timestamps"));
+    }
+    let us = a - b;
+    Ok(Interval { months: 0, days: (us / DAY_US) as i32, micros: us % DAY_US })
+}
+
+fn scale(iv: Interval, op: ArithOp, by: f64) -> Result<Interval> {
+    let by = match op {
+        ArithOp::Divide if by == 0.0 => return Err(number::division_by_zero()),
+        ArithOp::Divide => 1.0 / by,
+        _ => by,
+    };
+    let months = f64::from(iv.months) * by;
+    let days = f64::from(iv.days) * by + months.fract() * 30.0;
+    let micros = iv.micros as f64 * by + days.fract() * DAY_US as f64;
+    Ok(Interval { months: months.trunc() as i32, days: days.trunc() as i32, micros: micros.round() as i64 })
+}
+
+/// -value
+pub fn negate<'a>(class: Class, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    Ok(match (class, value) {
+        (_, Datum::Null) => Datum::Null,
+        (Class::Float8, Datum::Float8(f)) => Datum::Float8(-f),
+        (Class::Numeric, Datum::Numeric(n)) => numeric(&number::negate(n)?, cx),
+        (Class::Intervals, iv) => pack_interval(unpack_interval(iv)?.negate(), cx),
+        (class, value) => narrow(class, value.as_integer().and_then(i64::checked_neg))?,
+    })
+}

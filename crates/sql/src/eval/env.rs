@@ -1,0 +1,80 @@
+//! What an expression can ask about its surroundings: clock, session, sequences, randomness.
+//!
+//! Invariants
+//! 1. `now_us` does not move within a transaction.
+//!
+//! Does not know: how a session keeps these.
+
+use std::cell::Cell;
+
+use crate::error::{Result, SqlError};
+
+/// Sequence functions of the running transaction.
+pub trait Sequences {
+    /// nextval
+    fn next(&self, name: &str) -> Result<i64>;
+    /// currval
+    fn current(&self, name: &str) -> Result<i64>;
+    /// lastval
+    fn last(&self) -> Result<i64>;
+    /// setval
+    fn set(&self, name: &str, value: i64, called: bool) -> Result<i64>;
+}
+
+/// For places where rows are being read and the transaction is busy.
+pub struct NoSequences;
+
+fn not_here() -> SqlError {
+    SqlError::unsupported("a sequence function over the rows of a table")
+        .with_hint("Call it in a SELECT without FROM or in INSERT.")
+}
+
+impl Sequences for NoSequences {
+    fn next(&self, _: &str) -> Result<i64> {
+        Err(not_here())
+    }
+
+    fn current(&self, _: &str) -> Result<i64> {
+        Err(not_here())
+    }
+
+    fn last(&self) -> Result<i64> {
+        Err(not_here())
+    }
+
+    fn set(&self, _: &str, _: i64, _: bool) -> Result<i64> {
+        Err(not_here())
+    }
+}
+
+/// Facts about the session and the moment.
+pub struct Env<'a> {
+    /// Start of the transaction, microseconds since 2000-01-01 UTC.
+    pub now_us: i64,
+    /// Seconds east of UTC of the session's time zone.
+    pub zone: i32,
+    /// `current_user`
+    pub user: &'a str,
+    /// `current_database()`
+    pub database: &'a str,
+    /// `pg_backend_pid()`
+    pub process_id: i32,
+    /// State of `random()`.
+    pub random: &'a Cell<u64>,
+    /// Set when the statement is to end with 57014.
+    pub cancel: &'a std::sync::atomic::AtomicBool,
+    /// Sequence functions.
+    pub sequences: &'a dyn Sequences,
+}
+
+impl Env<'_> {
+    /// The next number of xorshift64*.
+    pub fn next_random(&self) -> u64 {
+        let mut x = self.random.get().max(1);
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.random.set(x);
+        x.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+}

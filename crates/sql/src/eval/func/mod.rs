@@ -1,0 +1,105 @@
+//! Built-in functions: the table by which calls are resolved, and how they are called.
+//!
+//! Invariants
+//! 1. A strict function is never called with NULL; its result is NULL then.
+//! 2. Arguments arrive with the types of the table's row: the binder has cast them.
+//! 3. A function that is not volatile gives the same result for the same arguments within a statement.
+//!
+//! Does not know: how overloads are chosen (`bind::function`).
+
+mod math;
+mod moment;
+mod session;
+mod string;
+
+use smallvec::SmallVec;
+use varve_engine::Datum;
+
+use super::{Cx, Expr, Input};
+use crate::error::Result;
+use crate::ty::Ty;
+
+pub use moment::extract;
+
+/// The code of a function.
+pub type Run = for<'a> fn(&[Datum<'a>], &Cx<'a>) -> Result<Datum<'a>>;
+
+/// One overload of a function.
+pub struct Builtin {
+    /// Name in lower case.
+    pub name: &'static str,
+    /// Types of the arguments; `Ty::Unknown` takes any.
+    pub arguments: &'static [Ty],
+    /// The last argument may be repeated or left out.
+    pub variadic: bool,
+    /// Type of the result.
+    pub result: Ty,
+    /// NULL for NULL without a call.
+    pub strict: bool,
+    /// The result may differ from call to call, or the call has effects.
+    pub volatile: bool,
+    /// The code.
+    pub run: Run,
+}
+
+impl std::fmt::Debug for Builtin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A strict function of fixed arguments.
+const fn strict(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
+    Builtin { name, arguments, variadic: false, result, strict: true, volatile: false, run }
+}
+
+/// A strict function that must be called each time.
+const fn volatile(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
+    Builtin { name, arguments, variadic: false, result, strict: true, volatile: true, run }
+}
+
+/// A function of any arguments that handles NULL itself.
+const fn any(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
+    Builtin { name, arguments, variadic: true, result, strict: false, volatile: false, run }
+}
+
+/// All overloads of a name.
+pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
+    let tables = [string::TABLE, math::TABLE, moment::TABLE, session::TABLE];
+    let name = name.to_owned();
+    tables.into_iter().flatten().filter(move |b| b.name == name)
+}
+
+/// Evaluates the arguments and calls.
+pub fn call<'a>(function: &'static Builtin, arguments: &'a [Expr], row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let mut values: SmallVec<[Datum<'a>; 4]> = SmallVec::new();
+    for argument in arguments {
+        let value = argument.eval(row, cx)?;
+        if function.strict && value.is_null() {
+            return Ok(Datum::Null);
+        }
+        values.push(value);
+    }
+    (function.run)(&values, cx)
+}
+
+/// The text of argument `n`.
+fn text<'a>(arguments: &[Datum<'a>], n: usize) -> &'a str {
+    match arguments.get(n) {
+        Some(Datum::Text(t)) => t,
+        _ => "",
+    }
+}
+
+/// The integer of argument `n`.
+fn int(arguments: &[Datum<'_>], n: usize) -> i64 {
+    arguments.get(n).and_then(Datum::as_integer).unwrap_or(0)
+}
+
+/// The double of argument `n`.
+fn float(arguments: &[Datum<'_>], n: usize) -> f64 {
+    match arguments.get(n) {
+        Some(Datum::Float8(f)) => *f,
+        _ => 0.0,
+    }
+}

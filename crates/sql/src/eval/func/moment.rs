@@ -1,0 +1,221 @@
+//! Functions of dates and times.
+//!
+//! Invariants
+//! 1. `now()` and its relatives are those of the transaction; only `clock_timestamp` moves.
+//!
+//! Does not know: time zone names; the session's zone is an offset.
+
+use bigdecimal::num_bigint::BigInt;
+use bigdecimal::BigDecimal;
+use varve_engine::Datum;
+
+use super::{Builtin, Run, float, int, strict, text, volatile};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::arith::{self, unpack_interval};
+use crate::eval::{Cx, number};
+use crate::time::{self, DAY_US, UNIX_SHIFT_US};
+use crate::ty::Ty::{Date, Float8, Int4, Interval, Numeric, Text, Timestamp, TimestampTz};
+
+pub(super) const TABLE: &[Builtin] = &[
+    strict("now", &[], TimestampTz, NOW),
+    strict("transaction_timestamp", &[], TimestampTz, NOW),
+    strict("statement_timestamp", &[], TimestampTz, NOW),
+    volatile("clock_timestamp", &[], TimestampTz, |_, _| Ok(Datum::TimestampTz(clock_us()))),
+    strict("date_trunc", &[Text, Timestamp], Timestamp, |a, cx| truncated(a, cx)),
+    strict("date_trunc", &[Text, TimestampTz], TimestampTz, |a, cx| truncated(a, cx)),
+    strict("date_part", &[Text, Timestamp], Float8, |a, cx| part_float(a, cx)),
+    strict("date_part", &[Text, TimestampTz], Float8, |a, cx| part_float(a, cx)),
+    strict("date_part", &[Text, Date], Float8, |a, cx| part_float(a, cx)),
+    strict("date_part", &[Text, Interval], Float8, |a, cx| part_float(a, cx)),
+    strict("extract", &[Text, Timestamp], Numeric, |a, cx| extract(a, cx)),
+    strict("extract", &[Text, TimestampTz], Numeric, |a, cx| extract(a, cx)),
+    strict("extract", &[Text, Date], Numeric, |a, cx| extract(a, cx)),
+    strict("extract", &[Text, Interval], Numeric, |a, cx| extract(a, cx)),
+    strict("make_date", &[Int4, Int4, Int4], Date, |a, _| make_date(int(a, 0), int(a, 1), int(a, 2))),
+    strict("to_timestamp", &[Float8], TimestampTz, |a, _| {
+        let us = (float(a, 0) * 1e6).round_ties_even() - UNIX_SHIFT_US as f64;
+        time::check_timestamp(us as i64).map(Datum::TimestampTz).ok_or_else(time::timestamp_range)
+    }),
+    strict("isfinite", &[Timestamp], crate::ty::Ty::Bool, |a, _| match a[0] {
+        Datum::Timestamp(t) => Ok(Datum::Bool(!time::is_infinite(t))),
+        _ => Ok(Datum::Null),
+    }),
+];
+
+const NOW: Run = |_, cx| Ok(Datum::TimestampTz(cx.env.now_us));
+
+/// Microseconds since 2000-01-01 UTC by the system's clock.
+pub fn clock_us() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    since.as_micros() as i64 - UNIX_SHIFT_US
+}
+
+fn make_date<'a>(year: i64, month: i64, day: i64) -> Result<Datum<'a>> {
+    let refused = || {
+        let message = format!("date field value out of range: {year}-{month:02}-{day:02}");
+        SqlError::new(SqlState::DATETIME_OVERFLOW, message)
+    };
+    let astronomical = if year < 0 { year + 1 } else { year };
+    let fits = year != 0 && (1..=12).contains(&month) && day >= 1 && (-5000..6_000_000).contains(&year);
+    if !fits || day > i64::from(time::month_len(astronomical, month as u32)) {
+        return Err(refused());
+    }
+    let days = time::days_of(astronomical, month as u32, day as u32);
+    time::check_date(days).map(Datum::Date).ok_or_else(refused)
+}
+
+/// Local microseconds of a moment, and the offset to show for it.
+fn local_of(value: Datum<'_>, cx: &Cx<'_>) -> Result<i64> {
+    Ok(match value {
+        Datum::Timestamp(t) => t,
+        Datum::TimestampTz(t) if time::is_infinite(t) => t,
+        Datum::TimestampTz(t) => t + i64::from(cx.env.zone) * 1_000_000,
+        Datum::Date(d) => time::date_to_timestamp(d)?,
+        _ => 0,
+    })
+}
+
+fn truncated<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let local = local_of(a[1], cx)?;
+    if time::is_infinite(local) {
+        return Ok(a[1]);
+    }
+    let result = truncate_local(text(a, 0), local)?;
+    Ok(match a[1] {
+        Datum::TimestampTz(_) => Datum::TimestampTz(result - i64::from(cx.env.zone) * 1_000_000),
+        _ => Datum::Timestamp(result),
+    })
+}
+
+fn truncate_local(unit: &str, local: i64) -> Result<i64> {
+    let days = local.div_euclid(DAY_US);
+    let (y, m, _) = time::civil_of(days);
+    let start = |year, month| time::days_of(year, month, 1) * DAY_US;
+    let floor = |us: i64| local.div_euclid(us) * us;
+    Ok(match unit.to_ascii_lowercase().as_str() {
+        "microseconds" | "microsecond" => local,
+        "milliseconds" | "millisecond" => floor(1000),
+        "second" => floor(1_000_000),
+        "minute" => floor(60_000_000),
+        "hour" => floor(3_600_000_000),
+        "day" => floor(DAY_US),
+        "week" => (days - (iso_weekday(days) - 1)) * DAY_US,
+        "month" => start(y, m),
+        "quarter" => start(y, (m - 1) / 3 * 3 + 1),
+        "year" => start(y, 1),
+        "decade" => start(y.div_euclid(10) * 10, 1),
+        "century" => start((y - 1).div_euclid(100) * 100 + 1, 1),
+        "millennium" => start((y - 1).div_euclid(1000) * 1000 + 1, 1),
+        _ => return Err(unknown_unit(unit, "timestamp")),
+    })
+}
+
+fn unknown_unit(unit: &str, ty: &str) -> SqlError {
+    let message = format!("unit \"{unit}\" not recognized for type {ty}");
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+/// Monday is 1.
+fn iso_weekday(days: i64) -> i64 {
+    // 2000-01-01 was a Saturday.
+    (days + 5).rem_euclid(7) + 1
+}
+
+/// A field as an integer and its number of decimal digits.
+type Field = (i128, u16);
+
+/// EXTRACT(field FROM value)
+pub fn extract<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let (value, scale) = field(a, cx)?;
+    let big = BigDecimal::new(BigInt::from(value), i64::from(scale));
+    Ok(arith::numeric(&number::pack(&big)?, cx))
+}
+
+fn part_float<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let (value, scale) = field(a, cx)?;
+    Ok(Datum::Float8(value as f64 / 10f64.powi(i32::from(scale))))
+}
+
+fn field(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<Field> {
+    let unit = text(a, 0).to_ascii_lowercase();
+    if matches!(a[1], Datum::Bytea(_)) {
+        return interval_field(&unit, unpack_interval(a[1])?);
+    }
+    let local = local_of(a[1], cx)?;
+    if time::is_infinite(local) {
+        return Err(SqlError::unsupported("a field of an infinite date or time"));
+    }
+    match (unit.as_str(), a[1]) {
+        ("epoch", Datum::Date(_)) => return Ok((i128::from((local + UNIX_SHIFT_US) / 1_000_000), 0)),
+        ("epoch", Datum::TimestampTz(t)) => return Ok((i128::from(t + UNIX_SHIFT_US), 6)),
+        ("epoch", _) => return Ok((i128::from(local) + i128::from(UNIX_SHIFT_US), 6)),
+        ("timezone", Datum::TimestampTz(_)) => return Ok((i128::from(cx.env.zone), 0)),
+        _ => {}
+    }
+    let day = local.div_euclid(DAY_US);
+    let found = clock_field(&unit, local.rem_euclid(DAY_US)).filter(|_| !matches!(a[1], Datum::Date(_)));
+    found.or_else(|| day_field(&unit, day).map(|n| (i128::from(n), 0))).ok_or_else(|| {
+        let ty = match a[1] {
+            Datum::Date(_) => "date",
+            Datum::TimestampTz(_) => "timestamp with time zone",
+            _ => "timestamp without time zone",
+        };
+        unknown_unit(text(a, 0), ty)
+    })
+}
+
+fn clock_field(unit: &str, us: i64) -> Option<Field> {
+    Some(match unit {
+        "hour" => (i128::from(us / 3_600_000_000), 0),
+        "minute" => (i128::from(us / 60_000_000 % 60), 0),
+        "second" => (i128::from(us % 60_000_000), 6),
+        "milliseconds" => (i128::from(us % 60_000_000), 3),
+        "microseconds" => (i128::from(us % 60_000_000), 0),
+        _ => return None,
+    })
+}
+
+fn day_field(unit: &str, days: i64) -> Option<i64> {
+    let (y, m, d) = time::civil_of(days);
+    Some(match unit {
+        "year" => if y > 0 { y } else { y - 1 },
+        "month" => i64::from(m),
+        "day" => i64::from(d),
+        "quarter" => i64::from((m - 1) / 3 + 1),
+        "dow" => iso_weekday(days) % 7,
+        "isodow" => iso_weekday(days),
+        "doy" => days - time::days_of(y, 1, 1) + 1,
+        "week" => iso_week(days).1,
+        "isoyear" => iso_week(days).0,
+        "decade" => y.div_euclid(10),
+        "century" => if y > 0 { (y + 99) / 100 } else { -((100 - y) / 100) },
+        "millennium" => if y > 0 { (y + 999) / 1000 } else { -((1000 - y) / 1000) },
+        "julian" => days + 2_451_545,
+        _ => return None,
+    })
+}
+
+/// Year and week by ISO 8601: the week belongs to the year of its Thursday.
+fn iso_week(days: i64) -> (i64, i64) {
+    let thursday = days + 4 - iso_weekday(days);
+    let (year, _, _) = time::civil_of(thursday);
+    (year, (thursday - time::days_of(year, 1, 1)) / 7 + 1)
+}
+
+fn interval_field(unit: &str, iv: time::Interval) -> Result<Field> {
+    let months = i128::from(iv.months);
+    let clock = iv.micros;
+    Ok(match unit {
+        "year" => (months / 12, 0),
+        "month" => (months % 12, 0),
+        "day" => (i128::from(iv.days), 0),
+        "hour" => (i128::from(clock / 3_600_000_000), 0),
+        "minute" => (i128::from(clock / 60_000_000 % 60), 0),
+        "second" => (i128::from(clock % 60_000_000), 6),
+        "epoch" => {
+            let days = months / 12 * 36_525 + months % 12 * 3000 + i128::from(iv.days) * 100;
+            (days * i128::from(DAY_US) / 100 + i128::from(clock), 6)
+        }
+        _ => return Err(unknown_unit(unit, "interval")),
+    })
+}

@@ -1,0 +1,62 @@
+//! Functions of the session, and sequences.
+//!
+//! Invariants
+//! 1. `version()` begins with `PostgreSQL 15`, because clients choose their behaviour by it, and says Varve after that.
+//!
+//! Does not know: settings (`SHOW` has them).
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use varve_engine::Datum;
+
+use super::{Builtin, float, int, strict, text, volatile};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Cx;
+use crate::ty::Ty::{Bool, Float8, Int4, Int8, Name, NameArray, Text, Void};
+
+/// What `version()` says.
+pub const VERSION: &str = concat!("PostgreSQL 15.0 (Varve ", env!("CARGO_PKG_VERSION"), ")");
+
+pub(super) const TABLE: &[Builtin] = &[
+    strict("version", &[], Text, |_, _| Ok(Datum::Text(VERSION))),
+    strict("current_database", &[], Name, |_, cx| Ok(cx.text(cx.env.database))),
+    strict("current_catalog", &[], Name, |_, cx| Ok(cx.text(cx.env.database))),
+    strict("current_schema", &[], Name, |_, _| Ok(Datum::Text("public"))),
+    strict("current_schemas", &[Bool], NameArray, |a, _| match a[0] {
+        Datum::Bool(true) => Ok(Datum::Text("{pg_catalog,public}")),
+        _ => Ok(Datum::Text("{public}")),
+    }),
+    strict("current_user", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),
+    strict("session_user", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),
+    strict("user", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),
+    strict("current_role", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),
+    strict("pg_backend_pid", &[], Int4, |_, cx| Ok(Datum::Int4(cx.env.process_id))),
+    strict("pg_is_in_recovery", &[], Bool, |_, _| Ok(Datum::Bool(false))),
+    volatile("pg_sleep", &[Float8], Void, |a, cx| sleep(float(a, 0), cx)),
+    volatile("nextval", &[Text], Int8, |a, cx| cx.env.sequences.next(text(a, 0)).map(Datum::Int8)),
+    volatile("currval", &[Text], Int8, |a, cx| cx.env.sequences.current(text(a, 0)).map(Datum::Int8)),
+    volatile("lastval", &[], Int8, |_, cx| cx.env.sequences.last().map(Datum::Int8)),
+    volatile("setval", &[Text, Int8], Int8, |a, cx| {
+        cx.env.sequences.set(text(a, 0), int(a, 1), true).map(Datum::Int8)
+    }),
+    volatile("setval", &[Text, Int8, Bool], Int8, |a, cx| {
+        let called = matches!(a[2], Datum::Bool(true));
+        cx.env.sequences.set(text(a, 0), int(a, 1), called).map(Datum::Int8)
+    }),
+];
+
+/// Sleeps in short steps, so that a cancel is seen soon.
+fn sleep<'a>(seconds: f64, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let end = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
+    loop {
+        if cx.env.cancel.load(Ordering::Relaxed) {
+            return Err(SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(Datum::Text(""));
+        }
+        std::thread::sleep(left.min(Duration::from_millis(10)));
+    }
+}

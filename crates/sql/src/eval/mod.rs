@@ -1,0 +1,451 @@
+//! Typed expressions and their evaluation, one row at a time.
+//!
+//! Invariants
+//! 1. Operands already have the types that a node asks for: the binder put in every cast.
+//! 2. Evaluation reads only the row, the parameters and the environment; what it makes lives in the arena, which the caller
+//!    resets between rows. A value of plain columns and parameters costs no allocation.
+//! 3. Three-valued logic: NULL and false give false, NULL or true gives true; a filter keeps a row only for true.
+//!
+//! Does not know: names, plans, where rows come from.
+
+pub mod arith;
+pub mod cast;
+mod env;
+pub mod func;
+pub mod number;
+pub mod pattern;
+
+use std::cmp::Ordering;
+
+use bumpalo::Bump;
+use varve_engine::{Datum, NumericRef, RowRef, Value};
+
+pub use env::{Env, NoSequences, Sequences};
+
+use crate::error::{Result, SqlError};
+use crate::ty::{Ty, Typed};
+use arith::{ArithOp, Class};
+use func::Builtin;
+
+/// A comparison operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CmpOp {
+    /// =
+    Eq,
+    /// <>
+    Ne,
+    /// <
+    Lt,
+    /// <=
+    Le,
+    /// >
+    Gt,
+    /// >=
+    Ge,
+}
+
+impl CmpOp {
+    /// Whether the operator holds for this order of its operands.
+    pub fn holds(self, order: Ordering) -> bool {
+        match self {
+            CmpOp::Eq => order.is_eq(),
+            CmpOp::Ne => order.is_ne(),
+            CmpOp::Lt => order.is_lt(),
+            CmpOp::Le => order.is_le(),
+            CmpOp::Gt => order.is_gt(),
+            CmpOp::Ge => order.is_ge(),
+        }
+    }
+
+    /// The operator with its operands exchanged.
+    pub fn mirrored(self) -> CmpOp {
+        match self {
+            CmpOp::Lt => CmpOp::Gt,
+            CmpOp::Le => CmpOp::Ge,
+            CmpOp::Gt => CmpOp::Lt,
+            CmpOp::Ge => CmpOp::Le,
+            same => same,
+        }
+    }
+
+    /// As written.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            CmpOp::Eq => "=",
+            CmpOp::Ne => "<>",
+            CmpOp::Lt => "<",
+            CmpOp::Le => "<=",
+            CmpOp::Gt => ">",
+            CmpOp::Ge => ">=",
+        }
+    }
+}
+
+/// A bound expression.
+#[derive(Debug, Clone)]
+pub enum Expr {
+    /// A constant.
+    Const(Value),
+    /// Parameter by number from 0.
+    Param(usize),
+    /// Column of the input by ordinal.
+    Column(usize),
+    /// All are true.
+    And(Box<[Expr]>),
+    /// One is true.
+    Or(Box<[Expr]>),
+    /// Negation.
+    Not(Box<Expr>),
+    /// IS [NOT] NULL
+    IsNull(Box<Expr>, bool),
+    /// IS [NOT] TRUE / FALSE: (operand, wanted, negated)
+    IsBool(Box<Expr>, bool, bool),
+    /// Comparison of two values of one type (integers of any width).
+    Compare(CmpOp, Box<(Expr, Expr)>),
+    /// IS [NOT] DISTINCT FROM: (operands, negated)
+    Distinct(Box<(Expr, Expr)>, bool),
+    /// [NOT] IN (list): (operand, list, negated)
+    InList(Box<Expr>, Box<[Expr]>, bool),
+    /// [NOT] LIKE / ILIKE
+    Like(Box<Like>),
+    /// CASE with conditions; the last item is ELSE.
+    Case(Box<[(Expr, Expr)]>, Box<Expr>),
+    /// The first that is not NULL.
+    Coalesce(Box<[Expr]>),
+    /// The larger (true) or smallest of those that are not NULL.
+    Extreme(Box<[Expr]>, bool),
+    /// Binary arithmetic within one class of numbers.
+    Arith(ArithOp, Class, Box<(Expr, Expr)>),
+    /// Minus sign.
+    Negate(Class, Box<Expr>),
+    /// Concatenation of two strings.
+    Concat(Box<(Expr, Expr)>),
+    /// A function call.
+    Call(&'static Builtin, Box<[Expr]>),
+    /// A cast: (operand, its type, target, written explicitly)
+    Cast(Box<Expr>, Ty, Typed, bool),
+    /// char(n) padded with blanks to n characters.
+    Pad(Box<Expr>, usize),
+}
+
+/// Operands of LIKE.
+#[derive(Debug, Clone)]
+pub struct Like {
+    /// The string.
+    pub subject: Expr,
+    /// The pattern.
+    pub pattern: Expr,
+    /// The escape character; `None` for none at all.
+    pub escape: Option<char>,
+    /// NOT LIKE
+    pub negated: bool,
+    /// ILIKE
+    pub fold_case: bool,
+}
+
+/// The row that columns refer to.
+#[derive(Clone, Copy)]
+pub enum Input<'a> {
+    /// There is none.
+    None,
+    /// A stored row.
+    Row(RowRef<'a>),
+    /// Values computed earlier.
+    Slots(&'a [Datum<'a>]),
+}
+
+impl<'a> Input<'a> {
+    /// A column of the row. Panics without a row: the binder admits no column then.
+    #[inline]
+    pub fn get(&self, column: usize) -> Datum<'a> {
+        match self {
+            Input::Row(row) => row.get(column),
+            Input::Slots(slots) => slots[column],
+            Input::None => unreachable!("a column without a row"),
+        }
+    }
+}
+
+/// What an evaluation may use besides the row.
+#[derive(Clone, Copy)]
+pub struct Cx<'a> {
+    /// Values of the parameters.
+    pub params: &'a [Datum<'a>],
+    /// Room for results.
+    pub arena: &'a Bump,
+    /// Clock, session, sequences.
+    pub env: &'a Env<'a>,
+}
+
+impl<'a> Cx<'a> {
+    /// Keeps a text in the arena.
+    pub fn text(&self, text: &str) -> Datum<'a> {
+        Datum::Text(self.arena.alloc_str(text))
+    }
+
+    /// Keeps bytes in the arena.
+    pub fn bytes(&self, bytes: &[u8]) -> &'a [u8] {
+        self.arena.alloc_slice_copy(bytes)
+    }
+
+    /// Copies a datum into the arena, so that it outlives its row.
+    pub fn keep(&self, datum: Datum<'_>) -> Datum<'a> {
+        keep_in(self.arena, datum)
+    }
+
+    /// Keeps an owned value in the arena.
+    pub fn keep_value(&self, value: Value) -> Datum<'a> {
+        keep_in(self.arena, value.as_datum())
+    }
+}
+
+/// Copies what a datum borrows into `arena`.
+pub fn keep_in<'a>(arena: &'a Bump, datum: Datum<'_>) -> Datum<'a> {
+    match datum {
+        Datum::Text(t) => Datum::Text(arena.alloc_str(t)),
+        Datum::Bytea(b) => Datum::Bytea(arena.alloc_slice_copy(b)),
+        Datum::Numeric(n) => Datum::Numeric(stored_numeric(arena.alloc_slice_copy(n.as_bytes()))),
+        Datum::Null => Datum::Null,
+        Datum::Bool(v) => Datum::Bool(v),
+        Datum::Int2(v) => Datum::Int2(v),
+        Datum::Int4(v) => Datum::Int4(v),
+        Datum::Int8(v) => Datum::Int8(v),
+        Datum::Float8(v) => Datum::Float8(v),
+        Datum::Date(v) => Datum::Date(v),
+        Datum::Timestamp(v) => Datum::Timestamp(v),
+        Datum::TimestampTz(v) => Datum::TimestampTz(v),
+    }
+}
+
+/// The numeric that these bytes, copied from another numeric, are.
+fn stored_numeric(bytes: &[u8]) -> NumericRef<'_> {
+    match NumericRef::from_bytes(bytes) {
+        Some(n) => n,
+        None => unreachable!("bytes of a numeric are a numeric"),
+    }
+}
+
+impl Expr {
+    /// NULL.
+    pub const NULL: Expr = Expr::Const(Value::Null);
+
+    /// The value for one row.
+    pub fn eval<'a>(&'a self, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+        Ok(match self {
+            Expr::Column(n) => row.get(*n),
+            Expr::Param(n) => cx.params[*n],
+            Expr::Const(value) => value.as_datum(),
+            Expr::Compare(op, sides) => compare(*op, sides, row, cx)?,
+            Expr::And(all) => junction(all, false, row, cx)?,
+            Expr::Or(any) => junction(any, true, row, cx)?,
+            Expr::Arith(op, class, sides) => {
+                let (left, right) = (sides.0.eval(row, cx)?, sides.1.eval(row, cx)?);
+                arith::apply(*op, *class, left, right, cx)?
+            }
+            Expr::Cast(inner, from, to, explicit) => cast::apply(inner.eval(row, cx)?, *from, *to, *explicit, cx)?,
+            Expr::Call(function, arguments) => func::call(function, arguments, row, cx)?,
+            other => other.eval_rare(row, cx)?,
+        })
+    }
+
+    fn eval_rare<'a>(&'a self, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+        Ok(match self {
+            Expr::Not(inner) => match inner.eval(row, cx)? {
+                Datum::Bool(b) => Datum::Bool(!b),
+                _ => Datum::Null,
+            },
+            Expr::IsNull(inner, negated) => Datum::Bool(inner.eval(row, cx)?.is_null() != *negated),
+            Expr::IsBool(inner, wanted, negated) => {
+                let same = matches!(inner.eval(row, cx)?, Datum::Bool(b) if b == *wanted);
+                Datum::Bool(same != *negated)
+            }
+            Expr::Distinct(sides, negated) => {
+                let distinct = sides.0.eval(row, cx)?.order(&sides.1.eval(row, cx)?).is_ne();
+                Datum::Bool(distinct != *negated)
+            }
+            Expr::InList(operand, list, negated) => in_list(operand, list, *negated, row, cx)?,
+            Expr::Like(like) => pattern::eval(like, row, cx)?,
+            Expr::Case(branches, otherwise) => case(branches, otherwise, row, cx)?,
+            Expr::Coalesce(items) => coalesce(items, row, cx)?,
+            Expr::Extreme(items, largest) => extreme(items, *largest, row, cx)?,
+            Expr::Negate(class, inner) => arith::negate(*class, inner.eval(row, cx)?, cx)?,
+            Expr::Concat(sides) => concat(sides.0.eval(row, cx)?, sides.1.eval(row, cx)?, cx),
+            Expr::Pad(inner, width) => pad(inner.eval(row, cx)?, *width, cx.arena),
+            _ => return Err(SqlError::internal("an expression was not evaluated")),
+        })
+    }
+
+    /// Whether the condition holds for the row.
+    pub fn is_true<'a>(&'a self, row: &Input<'a>, cx: &Cx<'a>) -> Result<bool> {
+        Ok(matches!(self.eval(row, cx)?, Datum::Bool(true)))
+    }
+
+    /// Calls `visit` for this expression and all below it.
+    pub fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
+        visit(self);
+        self.children(&mut |child| child.walk(visit));
+    }
+
+    fn children(&self, each: &mut dyn FnMut(&Expr)) {
+        match self {
+            Expr::Const(_) | Expr::Param(_) | Expr::Column(_) => {}
+            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Extreme(list, _) | Expr::Call(_, list) => {
+                list.iter().for_each(each);
+            }
+            Expr::Not(e) | Expr::IsNull(e, _) | Expr::IsBool(e, ..) | Expr::Negate(_, e) => each(e),
+            Expr::Cast(e, ..) | Expr::Pad(e, _) => each(e),
+            Expr::Compare(_, sides) | Expr::Distinct(sides, _) | Expr::Arith(_, _, sides) | Expr::Concat(sides) => {
+                each(&sides.0);
+                each(&sides.1);
+            }
+            Expr::InList(e, list, _) => {
+                each(e);
+                list.iter().for_each(each);
+            }
+            Expr::Like(like) => {
+                each(&like.subject);
+                each(&like.pattern);
+            }
+            Expr::Case(branches, otherwise) => {
+                for (condition, result) in branches {
+                    each(condition);
+                    each(result);
+                }
+                each(otherwise);
+            }
+        }
+    }
+
+    /// Whether the value is the same for every row of one statement: no column, no volatile function.
+    pub fn is_constant(&self) -> bool {
+        let mut constant = true;
+        self.walk(&mut |e| match e {
+            Expr::Column(_) => constant = false,
+            Expr::Call(f, _) if f.volatile => constant = false,
+            _ => {}
+        });
+        constant
+    }
+
+    /// Whether evaluation may call a function with side effects or a changing result.
+    pub fn is_volatile(&self) -> bool {
+        let mut volatile = false;
+        self.walk(&mut |e| volatile |= matches!(e, Expr::Call(f, _) if f.volatile));
+        volatile
+    }
+}
+
+#[inline]
+fn compare<'a>(op: CmpOp, sides: &'a (Expr, Expr), row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let (left, right) = (sides.0.eval(row, cx)?, sides.1.eval(row, cx)?);
+    if left.is_null() || right.is_null() {
+        return Ok(Datum::Null);
+    }
+    Ok(Datum::Bool(op.holds(left.order(&right))))
+}
+
+/// AND (`decisive` false) and OR (`decisive` true): the decisive value wins, else NULL, else the other.
+fn junction<'a>(items: &'a [Expr], decisive: bool, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let mut unknown = false;
+    for item in items {
+        match item.eval(row, cx)? {
+            Datum::Bool(b) if b == decisive => return Ok(Datum::Bool(decisive)),
+            Datum::Bool(_) => {}
+            _ => unknown = true,
+        }
+    }
+    Ok(if unknown { Datum::Null } else { Datum::Bool(!decisive) })
+}
+
+fn in_list<'a>(
+    operand: &'a Expr,
+    list: &'a [Expr],
+    negated: bool,
+    row: &Input<'a>,
+    cx: &Cx<'a>,
+) -> Result<Datum<'a>> {
+    let left = operand.eval(row, cx)?;
+    if left.is_null() {
+        return Ok(Datum::Null);
+    }
+    let mut unknown = false;
+    for item in list {
+        let right = item.eval(row, cx)?;
+        if right.is_null() {
+            unknown = true;
+        } else if left.order(&right).is_eq() {
+            return Ok(Datum::Bool(!negated));
+        }
+    }
+    Ok(if unknown { Datum::Null } else { Datum::Bool(negated) })
+}
+
+fn case<'a>(
+    branches: &'a [(Expr, Expr)],
+    otherwise: &'a Expr,
+    row: &Input<'a>,
+    cx: &Cx<'a>,
+) -> Result<Datum<'a>> {
+    for (condition, result) in branches {
+        if condition.is_true(row, cx)? {
+            return result.eval(row, cx);
+        }
+    }
+    otherwise.eval(row, cx)
+}
+
+fn coalesce<'a>(items: &'a [Expr], row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    for item in items {
+        let value = item.eval(row, cx)?;
+        if !value.is_null() {
+            return Ok(value);
+        }
+    }
+    Ok(Datum::Null)
+}
+
+fn extreme<'a>(items: &'a [Expr], largest: bool, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let mut best = Datum::Null;
+    for item in items {
+        let value = item.eval(row, cx)?;
+        let better = !value.is_null() && (best.is_null() || value.order(&best).is_gt() == largest);
+        if better {
+            best = value;
+        }
+    }
+    Ok(best)
+}
+
+fn concat<'a>(left: Datum<'a>, right: Datum<'a>, cx: &Cx<'a>) -> Datum<'a> {
+    match (left, right) {
+        (Datum::Text(a), Datum::Text(b)) => {
+            let mut joined = bumpalo::collections::String::with_capacity_in(a.len() + b.len(), cx.arena);
+            joined.push_str(a);
+            joined.push_str(b);
+            Datum::Text(joined.into_bump_str())
+        }
+        (Datum::Bytea(a), Datum::Bytea(b)) => Datum::Bytea(cx.bytes(&[a, b].concat())),
+        _ => Datum::Null,
+    }
+}
+
+/// Pads a text with blanks to `width` characters.
+#[inline]
+pub fn pad<'a>(value: Datum<'a>, width: usize, arena: &'a Bump) -> Datum<'a> {
+    let Datum::Text(text) = value else { return value };
+    let have = if text.is_ascii() { text.len() } else { text.chars().count() };
+    if have >= width {
+        return value;
+    }
+    let blanks = width - have;
+    let mut padded = bumpalo::collections::String::with_capacity_in(text.len() + blanks, arena);
+    padded.push_str(text);
+    const BLANKS: &str = "                                                                ";
+    let mut left = blanks;
+    while left > 0 {
+        let step = left.min(BLANKS.len());
+        padded.push_str(&BLANKS[..step]);
+        left -= step;
+    }
+    Datum::Text(padded.into_bump_str())
+}

@@ -1,0 +1,217 @@
+//! Arithmetic on numeric with PostgreSQL's display scales.
+//!
+//! Invariants
+//! 1. Sums have the larger scale, products the sum of the scales, quotients at least 16 significant digits
+//!    (PostgreSQL's `select_div_scale`).
+//! 2. NaN in, NaN out.
+//!
+//! Does not know: columns, rounding to a declared precision (`text::fit`).
+
+use bigdecimal::num_bigint::{BigInt, Sign};
+use bigdecimal::{BigDecimal, RoundingMode, Signed, ToPrimitive, Zero};
+use varve_engine::{Numeric, NumericRef};
+
+use crate::error::{Result, SqlError, SqlState};
+use crate::text::numeric_overflow;
+
+/// Significant digits that a quotient has at least.
+const SIGNIFICANT_MIN: i64 = 16;
+/// Digits after the point that a quotient has at most.
+const SCALE_MAX: i64 = 1000;
+/// PostgreSQL's numerics have base-10000 digits; scales of quotients are chosen in them.
+const GROUP_DIGITS: i64 = 4;
+
+/// An owned numeric from a decimal.
+pub fn pack(value: &BigDecimal) -> Result<Numeric> {
+    Numeric::from_big(value).map_err(|_| numeric_overflow())
+}
+
+/// A numeric without fraction.
+pub fn of_i128(value: i128) -> Numeric {
+    match i64::try_from(value) {
+        Ok(small) => Numeric::from_i64(small),
+        Err(_) => Numeric::from_big(&BigDecimal::new(BigInt::from(value), 0)).unwrap_or_else(|_| Numeric::nan()),
+    }
+}
+
+/// 22012
+pub fn division_by_zero() -> SqlError {
+    SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
+}
+
+fn both(a: NumericRef<'_>, b: NumericRef<'_>) -> Option<(BigDecimal, BigDecimal)> {
+    Some((a.to_big()?, b.to_big()?))
+}
+
+/// Both as integers of one scale, if small.
+fn aligned(a: NumericRef<'_>, b: NumericRef<'_>) -> Option<(i64, i64, u16)> {
+    let ((a, s), (b, t)) = (a.to_unscaled()?, b.to_unscaled()?);
+    let scale = s.max(t);
+    let lift = |v: i64, by: u16| 10i64.checked_pow(u32::from(by)).and_then(|p| v.checked_mul(p));
+    Some((lift(a, scale - s)?, lift(b, scale - t)?, scale))
+}
+
+/// a + b
+pub fn add(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
+    if let Some((x, y, scale)) = aligned(a, b)
+        && let Some(sum) = x.checked_add(y)
+    {
+        return Ok(Numeric::from_unscaled(sum, scale));
+    }
+    both(a, b).map_or_else(|| Ok(Numeric::nan()), |(a, b)| pack(&(a + b)))
+}
+
+/// a - b
+pub fn subtract(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
+    if let Some((x, y, scale)) = aligned(a, b)
+        && let Some(difference) = x.checked_sub(y)
+    {
+        return Ok(Numeric::from_unscaled(difference, scale));
+    }
+    both(a, b).map_or_else(|| Ok(Numeric::nan()), |(a, b)| pack(&(a - b)))
+}
+
+/// a * b
+pub fn multiply(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
+    if let (Some((x, s)), Some((y, t))) = (a.to_unscaled(), b.to_unscaled())
+        && let Some(product) = x.checked_mul(y)
+        && s + t <= 1000
+    {
+        return Ok(Numeric::from_unscaled(product, s + t));
+    }
+    let Some((a, b)) = both(a, b) else { return Ok(Numeric::nan()) };
+    let scale = a.fractional_digit_count() + b.fractional_digit_count();
+    pack(&(a * b).with_scale(scale))
+}
+
+/// a / b
+pub fn divide(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
+    let Some((a, b)) = both(a, b) else { return Ok(Numeric::nan()) };
+    if b.is_zero() {
+        return Err(division_by_zero());
+    }
+    let scale = quotient_scale(&a, &b);
+    pack(&quotient(a, b, scale))
+}
+
+/// a / b rounded half away from zero to `scale` digits.
+fn quotient(a: BigDecimal, b: BigDecimal, scale: i64) -> BigDecimal {
+    let ((mut n, s), (mut d, t)) = (a.into_bigint_and_exponent(), b.into_bigint_and_exponent());
+    let shift = scale + t - s;
+    let power = BigInt::from(10).pow(shift.unsigned_abs() as u32);
+    if shift >= 0 { n *= power } else { d *= power }
+    let negative = (n.sign() == Sign::Minus) != (d.sign() == Sign::Minus);
+    let (n, d) = (n.abs(), d.abs());
+    let rounded: BigInt = (n * 2u8 + &d) / (d * 2u8);
+    BigDecimal::new(if negative { -rounded } else { rounded }, scale)
+}
+
+/// PostgreSQL's `select_div_scale`.
+fn quotient_scale(a: &BigDecimal, b: &BigDecimal) -> i64 {
+    let (weight_a, first_a) = leading_group(a);
+    let (weight_b, first_b) = leading_group(b);
+    let mut weight = weight_a - weight_b;
+    if first_a <= first_b {
+        weight -= 1;
+    }
+    let scale = SIGNIFICANT_MIN - weight * GROUP_DIGITS;
+    scale.max(a.fractional_digit_count()).max(b.fractional_digit_count()).clamp(0, SCALE_MAX)
+}
+
+/// Weight and value of the first base-10000 digit.
+fn leading_group(value: &BigDecimal) -> (i64, i64) {
+    if value.is_zero() {
+        return (0, 0);
+    }
+    let (digits, scale) = value.as_bigint_and_exponent();
+    let text = digits.magnitude().to_string();
+    let exponent = text.len() as i64 - scale;
+    let weight = (exponent - 1).div_euclid(GROUP_DIGITS);
+    let in_group = (exponent - weight * GROUP_DIGITS) as usize;
+    let group: String = text.chars().chain(std::iter::repeat('0')).take(in_group).collect();
+    (weight, group.parse().unwrap_or(0))
+}
+
+/// a modulo b, with the sign of a.
+pub fn remainder(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
+    let Some((a, b)) = both(a, b) else { return Ok(Numeric::nan()) };
+    if b.is_zero() {
+        return Err(division_by_zero());
+    }
+    let scale = a.fractional_digit_count().max(b.fractional_digit_count());
+    let (n, _) = a.with_scale(scale).into_bigint_and_exponent();
+    let (d, _) = b.with_scale(scale).into_bigint_and_exponent();
+    pack(&BigDecimal::new(n % d, scale))
+}
+
+/// -a
+pub fn negate(a: NumericRef<'_>) -> Result<Numeric> {
+    match a.to_unscaled() {
+        Some((v, scale)) if v != i64::MIN => Ok(Numeric::from_unscaled(-v, scale)),
+        _ => a.to_big().map_or_else(|| Ok(Numeric::nan()), |v| pack(&-v)),
+    }
+}
+
+/// Rounds to `scale` digits (below 0: before the point) in the given way.
+pub fn round_to(a: NumericRef<'_>, scale: i64, mode: RoundingMode) -> Result<Numeric> {
+    let Some(big) = a.to_big() else { return Ok(Numeric::nan()) };
+    pack(&big.with_scale_round(scale.clamp(-2000, 2000), mode).with_scale(scale.clamp(0, 2000)))
+}
+
+/// The square root, with PostgreSQL's choice of digits.
+pub fn square_root(a: NumericRef<'_>) -> Result<Numeric> {
+    let Some(big) = a.to_big() else { return Ok(Numeric::nan()) };
+    if big.is_negative() {
+        let message = "cannot take square root of a negative number";
+        return Err(SqlError::new(SqlState::INVALID_POWER, message));
+    }
+    let (weight, _) = leading_group(&big);
+    let root_weight = if big.is_zero() { 0 } else { (weight + 1) * GROUP_DIGITS / 2 - 1 };
+    let scale = (SIGNIFICANT_MIN - root_weight).max(big.fractional_digit_count()).clamp(0, SCALE_MAX);
+    let (digits, _) = big.with_scale(2 * scale + 2).into_bigint_and_exponent();
+    let root = BigDecimal::new(digits.sqrt(), scale + 1);
+    pack(&root.with_scale_round(scale, RoundingMode::HalfUp))
+}
+
+/// Average of `count` values with this sum.
+pub fn average(sum: NumericRef<'_>, count: u64) -> Result<Numeric> {
+    divide(sum, of_i128(i128::from(count)).as_ref())
+}
+
+/// The nearest double; overflow is an error.
+pub fn to_float(a: NumericRef<'_>) -> Result<f64> {
+    let value = match a.to_unscaled() {
+        Some((v, 0)) => v as f64,
+        _ => a.to_f64(),
+    };
+    if value.is_infinite() {
+        let message = format!("\"{a}\" is out of range for type double precision");
+        return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
+    }
+    Ok(value)
+}
+
+/// Whole part as i128, for generate_series and the like.
+pub fn to_i128(a: NumericRef<'_>) -> Option<i128> {
+    a.to_big()?.to_i128()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotients_have_postgresql_scales() {
+        let n = |t: &str| t.parse::<Numeric>().unwrap();
+        for (a, b, expected) in [
+            ("1", "3", "0.33333333333333333333"),
+            ("10", "2", "5.0000000000000000"),
+            ("1234567.89", "0.01", "123456789.000000000000"),
+            ("2", "3.000", "0.66666666666666666667"),
+            ("-7", "2", "-3.5000000000000000"),
+        ] {
+            assert_eq!(divide(n(a).as_ref(), n(b).as_ref()).unwrap().to_string(), expected, "{a} / {b}");
+        }
+        assert_eq!(square_root(n("2").as_ref()).unwrap().to_string(), "1.414213562373095");
+    }
+}

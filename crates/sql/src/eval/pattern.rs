@@ -1,0 +1,98 @@
+//! LIKE and ILIKE.
+//!
+//! Invariants
+//! 1. `%` matches any run, `_` any one character, the escape character makes the next one literal.
+//!
+//! Does not know: indexes; a prefix of a pattern is not used for access yet.
+
+use varve_engine::Datum;
+
+use super::{Cx, Input, Like};
+use crate::error::{Result, SqlError, SqlState};
+
+/// Evaluates the operator.
+pub fn eval<'a>(like: &'a Like, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let (Datum::Text(subject), Datum::Text(pattern)) = (like.subject.eval(row, cx)?, like.pattern.eval(row, cx)?) else {
+        return Ok(Datum::Null);
+    };
+    let matched = if like.fold_case {
+        matches(&subject.to_lowercase(), &pattern.to_lowercase(), like.escape)?
+    } else {
+        matches(subject, pattern, like.escape)?
+    };
+    Ok(Datum::Bool(matched != like.negated))
+}
+
+/// Whether the whole subject matches the pattern. Backtracks to the last `%` only, which is enough.
+pub fn matches(subject: &str, pattern: &str, escape: Option<char>) -> Result<bool> {
+    let mut s = subject.chars();
+    let mut p = pattern.chars();
+    let mut retry: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
+    loop {
+        let step = advance(&mut s, &mut p, escape)?;
+        match step {
+            Step::Matched => continue,
+            Step::End => return Ok(true),
+            Step::Run => {
+                retry = Some((s.clone(), p.clone()));
+                continue;
+            }
+            Step::Failed => {}
+        }
+        // The run of the last % takes one character more.
+        let Some((from, after)) = &mut retry else { return Ok(false) };
+        if from.next().is_none() {
+            return Ok(false);
+        }
+        (s, p) = (from.clone(), after.clone());
+    }
+}
+
+enum Step {
+    Matched,
+    Run,
+    End,
+    Failed,
+}
+
+fn advance(s: &mut std::str::Chars<'_>, p: &mut std::str::Chars<'_>, escape: Option<char>) -> Result<Step> {
+    let Some(wanted) = p.next() else {
+        return Ok(if s.as_str().is_empty() { Step::End } else { Step::Failed });
+    };
+    if Some(wanted) == escape {
+        let literal = p.next().ok_or_else(|| {
+            SqlError::new(SqlState::INVALID_ESCAPE, "LIKE pattern must not end with escape character")
+        })?;
+        return Ok(if s.next() == Some(literal) { Step::Matched } else { Step::Failed });
+    }
+    Ok(match wanted {
+        '%' => Step::Run,
+        '_' if s.next().is_some() => Step::Matched,
+        '_' => Step::Failed,
+        c if s.next() == Some(c) => Step::Matched,
+        _ => Step::Failed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns_match_as_in_postgresql() {
+        for (subject, pattern, expected) in [
+            ("hello", "h%o", true),
+            ("hello", "h_llo", true),
+            ("hello", "%l", false),
+            ("100%", "100\\%", true),
+            ("", "%", true),
+            ("abcabc", "%abc", true),
+            ("äb", "_b", true),
+            ("abc", "", false),
+            ("mississippi", "m%iss%ip%", true),
+        ] {
+            assert_eq!(matches(subject, pattern, Some('\\')).unwrap(), expected, "{subject} LIKE {pattern}");
+        }
+        assert!(matches("a", "\\", Some('\\')).is_err());
+    }
+}
