@@ -2,9 +2,13 @@
 //!
 //! Entry points: [`SqlDatabase`] (shared), [`Session`] (one client), [`Sink`] (where results go).
 
+mod access;
+mod bind;
 mod error;
 mod eval;
 pub mod oid;
+mod parse;
+mod plan;
 mod prepared;
 mod scan;
 mod session;
@@ -12,6 +16,7 @@ mod sink;
 pub mod text;
 mod time;
 mod ty;
+mod utility;
 
 pub use error::{Result, SqlError, SqlState};
 pub use prepared::{Portal, Prepared};

@@ -90,6 +90,8 @@ pub enum Expr {
     Param(usize),
     /// Column of the input by ordinal.
     Column(usize),
+    /// A value computed before this step (group key, aggregate) by ordinal.
+    Slot(usize),
     /// All are true.
     And(Box<[Expr]>),
     /// One is true.
@@ -232,7 +234,7 @@ impl Expr {
     /// The value for one row.
     pub fn eval<'a>(&'a self, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
         Ok(match self {
-            Expr::Column(n) => row.get(*n),
+            Expr::Column(n) | Expr::Slot(n) => row.get(*n),
             Expr::Param(n) => cx.params[*n],
             Expr::Const(value) => value.as_datum(),
             Expr::Compare(op, sides) => compare(*op, sides, row, cx)?,
@@ -288,7 +290,7 @@ impl Expr {
 
     fn children(&self, each: &mut dyn FnMut(&Expr)) {
         match self {
-            Expr::Const(_) | Expr::Param(_) | Expr::Column(_) => {}
+            Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Slot(_) => {}
             Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Extreme(list, _) | Expr::Call(_, list) => {
                 list.iter().for_each(each);
             }
@@ -316,11 +318,47 @@ impl Expr {
         }
     }
 
+    /// Calls `change` for this expression and all below it, parents first.
+    pub fn walk_mut(&mut self, change: &mut dyn FnMut(&mut Expr)) {
+        change(self);
+        self.children_mut(&mut |child| child.walk_mut(change));
+    }
+
+    fn children_mut(&mut self, each: &mut dyn FnMut(&mut Expr)) {
+        match self {
+            Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Slot(_) => {}
+            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Extreme(list, _) | Expr::Call(_, list) => {
+                list.iter_mut().for_each(each);
+            }
+            Expr::Not(e) | Expr::IsNull(e, _) | Expr::IsBool(e, ..) | Expr::Negate(_, e) => each(e),
+            Expr::Cast(e, ..) | Expr::Pad(e, _) => each(e),
+            Expr::Compare(_, sides) | Expr::Distinct(sides, _) | Expr::Arith(_, _, sides) | Expr::Concat(sides) => {
+                each(&mut sides.0);
+                each(&mut sides.1);
+            }
+            Expr::InList(e, list, _) => {
+                each(e);
+                list.iter_mut().for_each(each);
+            }
+            Expr::Like(like) => {
+                each(&mut like.subject);
+                each(&mut like.pattern);
+            }
+            Expr::Case(branches, otherwise) => {
+                for (condition, result) in branches.iter_mut() {
+                    each(condition);
+                    each(result);
+                }
+                each(otherwise);
+            }
+        }
+    }
+
     /// Whether the value is the same for every row of one statement: no column, no volatile function.
     pub fn is_constant(&self) -> bool {
         let mut constant = true;
         self.walk(&mut |e| match e {
-            Expr::Column(_) => constant = false,
+            Expr::Column(_) | Expr::Slot(_) => constant = false,
             Expr::Call(f, _) if f.volatile => constant = false,
             _ => {}
         });

@@ -1,0 +1,330 @@
+//! Choice of the access path: primary key, an index, or the whole table.
+//!
+//! Invariants
+//! 1. The ranges of a path contain every row that satisfies the conditions taken for it, and no row twice after merging.
+//! 2. A condition leaves the filter only if the path implies it.
+//!
+//! Does not know: statistics; the choice goes by the shape of the conditions. Rules: equality on a whole unique key, then
+//! equality on most leading columns, then ranges closed at both ends, then half-open ones.
+
+use varve_engine::{ScanIndex, TableDef};
+
+use crate::eval::{CmpOp, Expr};
+use crate::plan::{Access, KeyRange};
+
+/// Most ranges that lists may multiply to.
+const RANGES_MAX: usize = 10_000;
+
+/// Splits a condition into those that all must hold.
+pub fn conjuncts(condition: Expr) -> Vec<Expr> {
+    let mut out = Vec::new();
+    split(condition, &mut out);
+    out
+}
+
+fn split(condition: Expr, out: &mut Vec<Expr>) {
+    match condition {
+        Expr::And(items) => items.into_vec().into_iter().for_each(|i| split(i, out)),
+        other => out.push(other),
+    }
+}
+
+/// All of them joined by AND again.
+pub fn joined(mut conditions: Vec<Expr>) -> Option<Expr> {
+    match conditions.len() {
+        0 => None,
+        1 => conditions.pop(),
+        _ => Some(Expr::And(conditions.into())),
+    }
+}
+
+/// An order that the rows are wanted in: column ordinals, and whether descending.
+#[derive(Debug, Clone, Default)]
+pub struct WantedOrder {
+    /// Columns, first one first.
+    pub columns: Vec<usize>,
+    /// All of them descending.
+    pub descending: bool,
+}
+
+/// The chosen path.
+#[derive(Debug)]
+pub struct Choice {
+    /// The path.
+    pub access: Access,
+    /// Which conditions it implies.
+    pub covered: Vec<bool>,
+    /// Whether it delivers the wanted order.
+    pub ordered: bool,
+}
+
+/// One index as a candidate.
+struct Candidate {
+    index: ScanIndex,
+    columns: Vec<usize>,
+    /// Columns that decide a row: equality on all of these finds at most one.
+    unique: bool,
+    /// Columns that follow in the key (the primary key behind a secondary one).
+    tail: Vec<usize>,
+}
+
+/// What an index makes of the conditions.
+struct Match {
+    ranges: Vec<KeyRange>,
+    covered: Vec<bool>,
+    score: u32,
+}
+
+/// Chooses the path into `table` for these conditions.
+pub fn choose(table: &TableDef, conditions: &[Expr], order: Option<&WantedOrder>, limited: bool) -> Choice {
+    let mut best: Option<(u32, Choice)> = None;
+    for candidate in candidates(table) {
+        let Some(found) = match_index(&candidate, conditions) else { continue };
+        let ordered = order.is_some_and(|o| delivers(&candidate, &found.ranges, o));
+        let bonus = u32::from(ordered && limited) * 4 + u32::from(matches!(candidate.index, ScanIndex::Primary));
+        let score = found.score + bonus;
+        if best.as_ref().is_none_or(|(s, _)| score > *s) {
+            best = Some((score, choice(candidate, found, ordered)));
+        }
+    }
+    match best {
+        Some((_, choice)) => choice,
+        None => whole_table(table, conditions, order, limited),
+    }
+}
+
+fn candidates(table: &TableDef) -> Vec<Candidate> {
+    let key = table.key_columns().to_vec();
+    let mut out = Vec::new();
+    if !key.is_empty() {
+        out.push(Candidate { index: ScanIndex::Primary, columns: key.clone(), unique: true, tail: Vec::new() });
+    }
+    out.extend(table.indexes.iter().map(|i| Candidate {
+        index: ScanIndex::Secondary(i.id),
+        columns: i.columns.clone(),
+        unique: i.unique,
+        tail: key.clone(),
+    }));
+    out
+}
+
+fn choice(candidate: Candidate, found: Match, ordered: bool) -> Choice {
+    let whole_key = |r: &KeyRange| r.equal.len() == candidate.columns.len();
+    let access = if candidate.index == ScanIndex::Primary && found.ranges.len() == 1 && whole_key(&found.ranges[0]) {
+        Access::Point(found.ranges[0].equal.clone().into())
+    } else {
+        Access::Ranges {
+            index: candidate.index,
+            columns: candidate.columns.into(),
+            ranges: found.ranges.into(),
+        }
+    };
+    Choice { access, covered: found.covered, ordered }
+}
+
+/// No condition helps. An index may still deliver the order.
+fn whole_table(table: &TableDef, conditions: &[Expr], order: Option<&WantedOrder>, limited: bool) -> Choice {
+    let covered = vec![false; conditions.len()];
+    let everything = [KeyRange::default()];
+    for candidate in candidates(table) {
+        let primary = candidate.index == ScanIndex::Primary;
+        let ordered = order.is_some_and(|o| delivers(&candidate, &everything, o));
+        if ordered && primary {
+            return Choice { access: Access::Full, covered, ordered };
+        }
+        if ordered && limited {
+            let ranges = Box::new(everything);
+            let access = Access::Ranges { index: candidate.index, columns: candidate.columns.into(), ranges };
+            return Choice { access, covered, ordered };
+        }
+    }
+    Choice { access: Access::Full, covered, ordered: false }
+}
+
+/// Whether scanning these ranges in key order delivers the wanted order.
+fn delivers(candidate: &Candidate, ranges: &[KeyRange], order: &WantedOrder) -> bool {
+    let fixed = if let [only] = ranges { only.equal.len() } else { 0 };
+    let mut key = candidate.columns.iter().chain(&candidate.tail).enumerate().peekable();
+    'wanted: for wanted in &order.columns {
+        if candidate.columns[..fixed].contains(wanted) {
+            continue;
+        }
+        while let Some((at, column)) = key.next() {
+            if column == wanted {
+                continue 'wanted;
+            }
+            if at >= fixed {
+                return false;
+            }
+        }
+        return false;
+    }
+    true
+}
+
+fn match_index(candidate: &Candidate, conditions: &[Expr]) -> Option<Match> {
+    let refs: Vec<&Expr> = conditions.iter().collect();
+    let mut covered = vec![false; conditions.len()];
+    let ranges = ranges_for(&candidate.columns, &refs, &mut covered)?;
+    let score = score(candidate, &ranges);
+    Some(Match { ranges, covered, score })
+}
+
+fn score(candidate: &Candidate, ranges: &[KeyRange]) -> u32 {
+    let least_equal = ranges.iter().map(|r| r.equal.len()).min().unwrap_or(0);
+    let closed = ranges.iter().all(|r| r.lower.is_some() && r.upper.is_some());
+    if candidate.unique && least_equal == candidate.columns.len() {
+        return if ranges.len() == 1 { 1000 } else { 900 };
+    }
+    let equal = least_equal.min(20) as u32;
+    match (equal, closed) {
+        (0, true) => 15,
+        (0, false) => 8,
+        (n, _) if ranges.len() == 1 => 40 + n * 4 + u32::from(closed) * 2,
+        (n, _) => 20 + n * 2,
+    }
+}
+
+/// A condition that bounds one column.
+enum Bounding<'e> {
+    Equal(usize, &'e Expr),
+    OneOf(usize, &'e [Expr]),
+    Below(usize, &'e Expr, bool),
+    Above(usize, &'e Expr, bool),
+}
+
+fn bounding(e: &Expr) -> Option<Bounding<'_>> {
+    match e {
+        Expr::Compare(op, sides) => match (&sides.0, &sides.1) {
+            (Expr::Column(c), value) if value.is_constant() => compared(*op, *c, value),
+            (value, Expr::Column(c)) if value.is_constant() => compared(op.mirrored(), *c, value),
+            _ => None,
+        },
+        Expr::InList(operand, list, false) => match operand.as_ref() {
+            Expr::Column(c) if list.iter().all(Expr::is_constant) => Some(Bounding::OneOf(*c, list)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn compared(op: CmpOp, column: usize, value: &Expr) -> Option<Bounding<'_>> {
+    Some(match op {
+        CmpOp::Eq => Bounding::Equal(column, value),
+        CmpOp::Lt => Bounding::Below(column, value, false),
+        CmpOp::Le => Bounding::Below(column, value, true),
+        CmpOp::Gt => Bounding::Above(column, value, false),
+        CmpOp::Ge => Bounding::Above(column, value, true),
+        CmpOp::Ne => return None,
+    })
+}
+
+/// Ranges over a key of these columns; `None` if no condition bounds the first one. Marks the conditions that the
+/// ranges imply.
+fn ranges_for(columns: &[usize], conditions: &[&Expr], covered: &mut [bool]) -> Option<Vec<KeyRange>> {
+    let mut ranges = vec![KeyRange::default()];
+    let mut bounded = false;
+    for (at, column) in columns.iter().enumerate() {
+        if extend_equal(*column, conditions, covered, &mut ranges) {
+            bounded = true;
+            continue;
+        }
+        bounded |= extend_bounds(*column, conditions, covered, &mut ranges)
+            || extend_branches(&columns[at..], conditions, covered, &mut ranges);
+        break;
+    }
+    bounded.then_some(ranges)
+}
+
+/// Equality or a list on the next column.
+fn extend_equal(column: usize, conditions: &[&Expr], covered: &mut [bool], ranges: &mut Vec<KeyRange>) -> bool {
+    for (i, condition) in conditions.iter().enumerate() {
+        match bounding(condition) {
+            Some(Bounding::Equal(c, value)) if c == column => {
+                ranges.iter_mut().for_each(|r| r.equal.push(value.clone()));
+                covered[i] = true;
+                return true;
+            }
+            Some(Bounding::OneOf(c, list)) if c == column && ranges.len() * list.len() <= RANGES_MAX => {
+                *ranges = multiply(ranges, list);
+                covered[i] = true;
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+fn multiply(ranges: &[KeyRange], list: &[Expr]) -> Vec<KeyRange> {
+    let with = |range: &KeyRange, value: &Expr| {
+        let mut range = range.clone();
+        range.equal.push(value.clone());
+        range
+    };
+    ranges.iter().flat_map(|r| list.iter().map(move |v| with(r, v))).collect()
+}
+
+/// The first lower and the first upper bound on the next column; further ones stay in the filter.
+fn extend_bounds(column: usize, conditions: &[&Expr], covered: &mut [bool], ranges: &mut [KeyRange]) -> bool {
+    let (mut lower, mut upper) = (None, None);
+    for (i, condition) in conditions.iter().enumerate() {
+        let (bound, value) = match bounding(condition) {
+            Some(Bounding::Above(c, value, included)) if c == column => (&mut lower, (value.clone(), included)),
+            Some(Bounding::Below(c, value, included)) if c == column => (&mut upper, (value.clone(), included)),
+            _ => continue,
+        };
+        if bound.is_none() {
+            *bound = Some(value);
+            covered[i] = true;
+        }
+    }
+    for range in ranges.iter_mut() {
+        range.lower.clone_from(&lower);
+        range.upper.clone_from(&upper);
+    }
+    lower.is_some() || upper.is_some()
+}
+
+/// An OR whose every branch bounds the next column.
+fn extend_branches(columns: &[usize], conditions: &[&Expr], covered: &mut [bool], ranges: &mut Vec<KeyRange>) -> bool {
+    for (i, condition) in conditions.iter().enumerate() {
+        let Expr::Or(branches) = condition else { continue };
+        let mut implied = true;
+        let mut found = Vec::new();
+        let all = branches.iter().all(|branch| {
+            let Some((mut more, exact)) = branch_ranges(columns, branch) else { return false };
+            implied &= exact;
+            found.append(&mut more);
+            true
+        });
+        if !all || ranges.len() * found.len() > RANGES_MAX {
+            continue;
+        }
+        *ranges = ranges.iter().flat_map(|head| found.iter().map(move |tail| chained(head, tail))).collect();
+        covered[i] = implied;
+        return true;
+    }
+    false
+}
+
+/// Ranges of one branch of an OR, and whether they imply the whole branch.
+fn branch_ranges(columns: &[usize], branch: &Expr) -> Option<(Vec<KeyRange>, bool)> {
+    let mut parts = Vec::new();
+    flatten(branch, &mut parts);
+    let mut covered = vec![false; parts.len()];
+    let ranges = ranges_for(columns, &parts, &mut covered)?;
+    Some((ranges, covered.iter().all(|c| *c)))
+}
+
+fn flatten<'e>(e: &'e Expr, out: &mut Vec<&'e Expr>) {
+    match e {
+        Expr::And(items) => items.iter().for_each(|i| flatten(i, out)),
+        other => out.push(other),
+    }
+}
+
+fn chained(head: &KeyRange, tail: &KeyRange) -> KeyRange {
+    let equal = head.equal.iter().chain(&tail.equal).cloned().collect();
+    KeyRange { equal, lower: tail.lower.clone(), upper: tail.upper.clone() }
+}

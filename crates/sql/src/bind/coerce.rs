@@ -1,0 +1,156 @@
+//! Bringing expressions to the types that their surroundings ask for.
+//!
+//! Invariants
+//! 1. Constants are cast while binding, so that a bad literal is an error of the statement with its position.
+//! 2. A cast that changes neither bytes nor meaning leaves no trace in the expression.
+//!
+//! Does not know: which operator or function asked.
+
+use varve_engine::{ColumnType, Value};
+
+use super::{Binder, Bound};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Expr;
+use crate::text;
+use crate::ty::{CastLevel, Ty, Typed, cast_level};
+
+impl Binder<'_> {
+    /// Casts implicitly to `ty` without modifier; fails as the operator or clause `what` would.
+    pub fn implicit(&mut self, b: Bound, ty: Ty, what: &str) -> Result<Bound> {
+        if b.t.ty == ty {
+            return Ok(b);
+        }
+        if cast_level(b.t.ty, ty) != Some(CastLevel::Implicit) {
+            let message = format!("{what} must be type {}, not type {}", ty.name(), b.t.ty.name());
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(b.at));
+        }
+        self.cast(b, Typed::plain(ty), false)
+    }
+
+    /// Casts for storage into a column.
+    pub fn assign(&mut self, b: Bound, column: &str, to: ColumnType) -> Result<Expr> {
+        let to = Typed::of_column(to);
+        if cast_level(b.t.ty, to.ty).is_none_or(|l| l > CastLevel::Assignment) {
+            let message =
+                format!("column \"{column}\" is of type {} but expression is of type {}", to.ty.name(), b.t.ty.name());
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+                .with_hint("You will need to rewrite or cast the expression.")
+                .at(b.at));
+        }
+        Ok(self.cast(b, to, false)?.expr)
+    }
+
+    /// A cast that the client wrote.
+    pub fn explicit(&mut self, b: Bound, to: Typed) -> Result<Bound> {
+        if cast_level(b.t.ty, to.ty).is_none() {
+            let message = format!("cannot cast type {} to {}", b.t.ty.name(), to.ty.name());
+            return Err(SqlError::new(SqlState::CANNOT_COERCE, message).at(b.at));
+        }
+        self.cast(b, to, true)
+    }
+
+    /// Casts without asking whether that is allowed.
+    pub fn cast(&mut self, b: Bound, to: Typed, explicit: bool) -> Result<Bound> {
+        let at = b.at;
+        let b = if b.t.ty == Ty::Unknown { self.settle(b, to)? } else { b };
+        if !needs_cast(b.t, to) {
+            let typmod = if to.typmod >= 0 || b.t.ty != to.ty { to.typmod } else { b.t.typmod };
+            return Ok(Bound { t: Typed { ty: to.ty, typmod }, ..b });
+        }
+        let constant = matches!(b.expr, Expr::Const(_)) && !depends_on_session(b.t.ty, to.ty);
+        let expr = Expr::Cast(Box::new(b.expr), b.t.ty, to, explicit);
+        let expr = if constant { fold(expr).map_err(|e| e.at(at))? } else { expr };
+        Ok(Bound { expr, t: to, at })
+    }
+
+    /// Gives an untyped literal or parameter a type.
+    fn settle(&mut self, b: Bound, to: Typed) -> Result<Bound> {
+        let t = Typed::plain(to.ty);
+        match b.expr {
+            Expr::Param(n) => {
+                self.params[n] = param_type(to.ty);
+                Ok(Bound { expr: Expr::Param(n), t: Typed::plain(self.params[n]), at: b.at })
+            }
+            Expr::Const(Value::Null) => Ok(Bound { expr: Expr::NULL, t, at: b.at }),
+            Expr::Const(Value::Text(ref literal)) if !to.ty.is_text() && !depends_on_session(Ty::Unknown, to.ty) => {
+                let value = text::parse_text(literal, &to.ty.column_type()).map_err(|e| e.at(b.at))?;
+                Ok(Bound { expr: Expr::Const(value), t, at: b.at })
+            }
+            _ => Ok(Bound { t: Typed::plain(Ty::Text), ..b }),
+        }
+    }
+
+    /// Types what is still unknown as text, for results.
+    pub fn known(&mut self, b: Bound) -> Result<Bound> {
+        if b.t.ty == Ty::Unknown { self.cast(b, Typed::plain(Ty::Text), false) } else { Ok(b) }
+    }
+
+    /// A condition of WHERE, HAVING, CASE and the like.
+    pub fn condition(&mut self, b: Bound, clause: &str) -> Result<Expr> {
+        let what = format!("argument of {clause}");
+        Ok(self.implicit(b, Ty::Bool, &what)?.expr)
+    }
+
+    /// Brings several expressions to one type, for CASE, COALESCE, VALUES.
+    pub fn unify(&mut self, items: Vec<Bound>, clause: &str) -> Result<(Vec<Expr>, Typed)> {
+        let mut ty = Ty::Unknown;
+        for item in &items {
+            ty = crate::ty::common(ty, item.t.ty).ok_or_else(|| {
+                let message = format!("{clause} types {} and {} cannot be matched", ty.name(), item.t.ty.name());
+                SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(item.at)
+            })?;
+        }
+        let ty = if ty == Ty::Unknown { Ty::Text } else { ty };
+        let same = items.iter().all(|i| i.t == items[0].t);
+        let t = if same && items[0].t.ty == ty { items[0].t } else { Typed::plain(ty) };
+        let cast = |i: Bound| Ok(self.cast(i, Typed::plain(ty), false)?.expr);
+        Ok((items.into_iter().map(cast).collect::<Result<_>>()?, t))
+    }
+}
+
+/// The type a parameter takes where a value of type `ty` is wanted.
+fn param_type(ty: Ty) -> Ty {
+    match ty {
+        Ty::Regclass | Ty::NameArray | Ty::Void | Ty::Unknown | Ty::Interval => Ty::Text,
+        t => t,
+    }
+}
+
+fn needs_cast(from: Typed, to: Typed) -> bool {
+    if from == to {
+        return false;
+    }
+    match (from.ty, to.ty) {
+        (a, b) if a == b => to.typmod >= 0,
+        (a, Ty::Text | Ty::Regclass | Ty::NameArray) if a.is_text() => false,
+        (a, Ty::Varchar) if a.is_text() => to.typmod >= 0,
+        _ => true,
+    }
+}
+
+/// Whether the cast needs the clock or the time zone.
+fn depends_on_session(from: Ty, to: Ty) -> bool {
+    let zoned = |t: Ty| t == Ty::TimestampTz;
+    zoned(from) || zoned(to) || to == Ty::Interval || (to.is_moment() && (from.is_text() || from == Ty::Unknown))
+}
+
+/// Evaluates an expression of constants.
+fn fold(expr: Expr) -> Result<Expr> {
+    use crate::eval::{Cx, Env, Input, NoSequences};
+    let arena = bumpalo::Bump::new();
+    let random = std::cell::Cell::new(1);
+    let cancel = std::sync::atomic::AtomicBool::new(false);
+    let env = Env {
+        now_us: 0,
+        zone: 0,
+        user: "",
+        database: "",
+        process_id: 0,
+        random: &random,
+        cancel: &cancel,
+        sequences: &NoSequences,
+    };
+    let cx = Cx { params: &[], arena: &arena, env: &env };
+    let value = expr.eval(&Input::None, &cx)?.to_value();
+    Ok(Expr::Const(value))
+}

@@ -1,0 +1,315 @@
+//! INSERT, UPDATE and DELETE.
+//!
+//! Invariants
+//! 1. Every column of a new row gets an expression of the column's type: given, default or NULL.
+//! 2. `recheck` is the whole WHERE clause except what the row's primary key alone decides, because a row found by another
+//!    path may have changed by the time it is locked.
+//!
+//! Does not know: NOT NULL and uniqueness (checked when rows are written).
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self, AssignmentTarget, Expr as Ast, FromTable, SetExpr, TableFactor, TableObject};
+use varve_engine::TableDef;
+
+use super::query::relation_of;
+use super::scope::Scope;
+use super::{Binder, Bound, fold};
+use crate::access;
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Expr;
+use crate::plan::{Access, Delete, Insert, InsertSource, OnConflict, Output, Plan, Select, TableAccess, Update};
+use crate::sink::Column;
+
+/// A bound statement and the columns it returns, if any.
+pub struct BoundDml {
+    /// The plan.
+    pub plan: Plan,
+    /// RETURNING
+    pub columns: Option<Vec<Column>>,
+}
+
+impl Binder<'_> {
+    /// INSERT
+    pub fn insert(&mut self, i: &ast::Insert) -> Result<BoundDml> {
+        refuse_insert_clauses(i)?;
+        let TableObject::TableName(name) = &i.table else { return Err(SqlError::unsupported("INSERT into this")) };
+        let table = self.table(name)?;
+        let targets = self.insert_columns(&table, &i.columns)?;
+        let explicit = !i.columns.is_empty();
+        let source = self.insert_source(i.source.as_deref(), &table, &targets, explicit)?;
+        let alias = i.table_alias.as_ref().map(|a| fold(&a.alias));
+        let mut relation = relation_of(&table, None)?;
+        if let Some(alias) = alias {
+            relation.alias = alias;
+        }
+        let returned = self.returning(i.returning.as_deref(), &mut Scope::of(relation))?;
+        let on_conflict = self.on_conflict(i.on.as_ref(), &table)?;
+        let (returning, columns) = unzip(returned);
+        Ok(BoundDml { plan: Plan::Insert(Insert { table, source, returning, on_conflict }), columns })
+    }
+
+    /// Ordinals of the columns that values are given for.
+    fn insert_columns(&mut self, table: &TableDef, named: &[ast::ObjectName]) -> Result<Vec<usize>> {
+        if named.is_empty() {
+            return Ok((0..table.columns.len()).collect());
+        }
+        let mut targets = Vec::with_capacity(named.len());
+        for name in named {
+            let at = self.at(name);
+            let ordinal = self.column_of(table, name)?;
+            if targets.contains(&ordinal) {
+                let message = format!("column \"{}\" specified more than once", table.columns[ordinal].name);
+                return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).at(at));
+            }
+            targets.push(ordinal);
+        }
+        Ok(targets)
+    }
+
+    fn column_of(&mut self, table: &TableDef, name: &ast::ObjectName) -> Result<usize> {
+        let ident = name.0.last().and_then(|p| p.as_ident());
+        let column = ident.map(fold).unwrap_or_default();
+        table.column(&column).filter(|_| name.0.len() == 1).ok_or_else(|| {
+            let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message).at(self.at(name))
+        })
+    }
+
+    fn insert_source(
+        &mut self,
+        source: Option<&ast::Query>,
+        table: &Arc<TableDef>,
+        targets: &[usize],
+        explicit: bool,
+    ) -> Result<InsertSource> {
+        let Some(q) = source else {
+            return Ok(InsertSource::Values(vec![self.row_of(table, &[], Vec::new())?]));
+        };
+        if let SetExpr::Values(values) = q.body.as_ref()
+            && q.order_by.is_none()
+            && q.limit_clause.is_none()
+            && q.with.is_none()
+        {
+            let rows = values.rows.iter().map(|row| self.insert_row(table, targets, &row.content, explicit));
+            return Ok(InsertSource::Values(rows.collect::<Result<_>>()?));
+        }
+        self.keep_unknown = true;
+        let bound = self.query(q);
+        self.keep_unknown = false;
+        let bound = bound?;
+        let given = bound.select.visible;
+        check_count(given, targets, explicit, None)?;
+        let slot = |(i, o): (usize, &Output)| Bound { expr: Expr::Slot(i), t: o.t, at: None };
+        let slots: Vec<Bound> = bound.select.outputs[..given].iter().enumerate().map(slot).collect();
+        let row = self.row_of(table, targets, slots.into_iter().map(Some).collect())?;
+        let select = Select { outputs: unpadded(bound.select.outputs), ..bound.select };
+        Ok(InsertSource::Query(Box::new(select), row))
+    }
+
+    fn insert_row(
+        &mut self,
+        table: &TableDef,
+        targets: &[usize],
+        row: &[Ast],
+        explicit: bool,
+    ) -> Result<Box<[Expr]>> {
+        let mut scope = Scope { no_aggregates: Some("VALUES"), ..Scope::default() };
+        check_count(row.len(), targets, explicit, row.get(targets.len()).and_then(|e| self.at(e)))?;
+        let mut given = Vec::with_capacity(row.len());
+        for e in row {
+            given.push(if is_default(e) { None } else { Some(self.expression(e, &mut scope)?) });
+        }
+        self.row_of(table, targets, given)
+    }
+
+    /// An expression for each column of the table.
+    fn row_of(&mut self, table: &TableDef, targets: &[usize], given: Vec<Option<Bound>>) -> Result<Box<[Expr]>> {
+        let mut row: Vec<Option<Expr>> = vec![None; table.columns.len()];
+        for (ordinal, value) in targets.iter().zip(given) {
+            let column = &table.columns[*ordinal];
+            if let Some(value) = value {
+                row[*ordinal] = Some(self.assign(value, &column.name, column.column_type)?);
+            }
+        }
+        let fill = |(ordinal, e): (usize, Option<Expr>)| match e {
+            Some(e) => Ok(e),
+            None => self.default_of(table, ordinal),
+        };
+        row.into_iter().enumerate().map(fill).collect()
+    }
+
+    /// A column's default as an expression of its type.
+    fn default_of(&mut self, table: &TableDef, ordinal: usize) -> Result<Expr> {
+        let column = &table.columns[ordinal];
+        let Some(text) = &column.default else { return Ok(Expr::NULL) };
+        let parsed = crate::parse::expression(text)?;
+        let mut inner = Binder::new(self.catalog, text, &[])?;
+        let bound = inner.expression(&parsed, &mut Scope { no_aggregates: Some("DEFAULT"), ..Scope::default() })?;
+        inner.assign(bound, &column.name, column.column_type)
+    }
+
+    fn on_conflict(&mut self, on: Option<&ast::OnInsert>, table: &TableDef) -> Result<OnConflict> {
+        let conflict = match on {
+            None => return Ok(OnConflict::Fail),
+            Some(ast::OnInsert::OnConflict(c)) => c,
+            Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
+        };
+        if !matches!(conflict.action, ast::OnConflictAction::DoNothing) {
+            return Err(SqlError::unsupported("ON CONFLICT DO UPDATE"));
+        }
+        match &conflict.conflict_target {
+            None => Ok(OnConflict::Nothing(None)),
+            Some(ast::ConflictTarget::OnConstraint(name)) => {
+                let (_, name) = super::object_name(name)?;
+                let known = table.primary_key.as_ref().is_some_and(|k| k.name == name)
+                    || table.indexes.iter().any(|i| i.unique && i.constraint && i.name == name);
+                if known {
+                    return Ok(OnConflict::Nothing(Some(name)));
+                }
+                let message = format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
+                Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+            }
+            Some(ast::ConflictTarget::Columns(columns)) => self.conflict_columns(columns, table),
+        }
+    }
+
+    fn conflict_columns(&mut self, columns: &[ast::Ident], table: &TableDef) -> Result<OnConflict> {
+        let mut wanted = Vec::with_capacity(columns.len());
+        for column in columns {
+            wanted.push(self.column_of(table, &ast::ObjectName::from(vec![column.clone()]))?);
+        }
+        wanted.sort_unstable();
+        let same = |key: &[usize]| {
+            let mut key = key.to_vec();
+            key.sort_unstable();
+            key == wanted
+        };
+        if let Some(key) = table.primary_key.as_ref().filter(|k| same(&k.columns)) {
+            return Ok(OnConflict::Nothing(Some(key.name.clone())));
+        }
+        if let Some(index) = table.indexes.iter().find(|i| i.unique && same(&i.columns)) {
+            return Ok(OnConflict::Nothing(Some(index.name.clone())));
+        }
+        let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+        Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message))
+    }
+
+    /// UPDATE
+    pub fn update(&mut self, u: &ast::Update) -> Result<BoundDml> {
+        if u.from.is_some() || u.or.is_some() || !u.order_by.is_empty() || u.limit.is_some() || u.output.is_some() {
+            return Err(SqlError::unsupported("UPDATE with FROM, ORDER BY or LIMIT"));
+        }
+        let (table, mut scope) = self.target(&u.table)?;
+        let mut assignments: Vec<(usize, Expr)> = Vec::new();
+        for assignment in &u.assignments {
+            let AssignmentTarget::ColumnName(name) = &assignment.target else {
+                return Err(SqlError::unsupported("assignment to several columns"));
+            };
+            let ordinal = self.column_of(&table, name)?;
+            let column = &table.columns[ordinal];
+            if assignments.iter().any(|(o, _)| *o == ordinal) {
+                let message = format!("multiple assignments to same column \"{}\"", column.name);
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(self.at(name)));
+            }
+            let value = if is_default(&assignment.value) {
+                self.default_of(&table, ordinal)?
+            } else {
+                scope.no_aggregates = Some("UPDATE");
+                let bound = self.expression(&assignment.value, &mut scope)?;
+                scope.no_aggregates = None;
+                self.assign(bound, &column.name, column.column_type)?
+            };
+            assignments.push((ordinal, value));
+        }
+        let (target, filter, recheck) = self.rows(table, u.selection.as_ref(), &mut scope)?;
+        let (returning, columns) = unzip(self.returning(u.returning.as_deref(), &mut scope)?);
+        let assignments = assignments.into();
+        Ok(BoundDml { plan: Plan::Update(Update { target, filter, recheck, assignments, returning }), columns })
+    }
+
+    /// DELETE
+    pub fn delete(&mut self, d: &ast::Delete) -> Result<BoundDml> {
+        if d.using.is_some() || !d.order_by.is_empty() || d.limit.is_some() || !d.tables.is_empty() || d.output.is_some() {
+            return Err(SqlError::unsupported("DELETE with USING, ORDER BY or LIMIT"));
+        }
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &d.from;
+        let [from] = from.as_slice() else { return Err(SqlError::unsupported("DELETE from several tables")) };
+        let (table, mut scope) = self.target(from)?;
+        let (target, filter, recheck) = self.rows(table, d.selection.as_ref(), &mut scope)?;
+        let (returning, columns) = unzip(self.returning(d.returning.as_deref(), &mut scope)?);
+        Ok(BoundDml { plan: Plan::Delete(Delete { target, filter, recheck, returning }), columns })
+    }
+
+    fn target(&mut self, from: &ast::TableWithJoins) -> Result<(Arc<TableDef>, Scope)> {
+        let TableFactor::Table { name, alias, args: None, .. } = &from.relation else {
+            return Err(SqlError::unsupported("this target of a change"));
+        };
+        if !from.joins.is_empty() {
+            return Err(SqlError::unsupported("a join in a change"));
+        }
+        let table = self.table(name)?;
+        let relation = relation_of(&table, alias.as_ref())?;
+        Ok((table, Scope::of(relation)))
+    }
+
+    /// Access path, filter and recheck of UPDATE and DELETE.
+    fn rows(
+        &mut self,
+        table: Arc<TableDef>,
+        selection: Option<&Ast>,
+        scope: &mut Scope,
+    ) -> Result<(TableAccess, Option<Expr>, Option<Expr>)> {
+        let conditions = self.filter(selection, scope)?;
+        let choice = access::choose(&table, &conditions, None, false);
+        let kept = conditions.iter().zip(&choice.covered).filter(|(_, covered)| !**covered);
+        let filter = access::joined(kept.map(|(c, _)| c.clone()).collect());
+        let point = matches!(choice.access, Access::Point(_));
+        let recheck = if point { filter.clone() } else { access::joined(conditions) };
+        Ok((TableAccess { table, access: choice.access, reverse: false }, filter, recheck))
+    }
+}
+
+fn unzip(returned: Option<(Box<[Output]>, Vec<Column>)>) -> (Option<Box<[Output]>>, Option<Vec<Column>>) {
+    match returned {
+        Some((outputs, columns)) => (Some(outputs), Some(columns)),
+        None => (None, None),
+    }
+}
+
+/// Values that go into another table keep char(n) without blanks.
+fn unpadded(outputs: Box<[Output]>) -> Box<[Output]> {
+    let bare = |o: Output| Output { pad: None, ..o };
+    outputs.into_vec().into_iter().map(bare).collect()
+}
+
+fn is_default(e: &Ast) -> bool {
+    matches!(e, Ast::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"))
+}
+
+fn check_count(given: usize, targets: &[usize], explicit: bool, at: Option<u32>) -> Result<()> {
+    if given > targets.len() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more expressions than target columns").at(at));
+    }
+    if explicit && given < targets.len() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions"));
+    }
+    Ok(())
+}
+
+fn refuse_insert_clauses(i: &ast::Insert) -> Result<()> {
+    let plain = i.or.is_none()
+        && !i.ignore
+        && !i.overwrite
+        && i.assignments.is_empty()
+        && i.partitioned.is_none()
+        && i.after_columns.is_empty()
+        && !i.replace_into
+        && i.priority.is_none()
+        && i.insert_alias.is_none()
+        && i.settings.is_none()
+        && i.format_clause.is_none()
+        && i.multi_table_insert_type.is_none()
+        && i.output.is_none();
+    if plain { Ok(()) } else { Err(SqlError::unsupported("this clause of INSERT")) }
+}

@@ -1,0 +1,447 @@
+//! Expressions of the syntax tree.
+//!
+//! Invariants
+//! 1. Chains of AND and OR of any length bind without recursion along the chain.
+//! 2. In a grouped query a subexpression that is a group key is that key's slot.
+//!
+//! Does not know: statements.
+
+use sqlparser::ast::{self, BinaryOperator, Expr as Ast, Value as Literal};
+use varve_engine::Value;
+
+use super::scope::Scope;
+use super::{Binder, Bound, fold};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::{CmpOp, Expr};
+use crate::text;
+use crate::ty::{self, Ty, Typed};
+
+impl Binder<'_> {
+    /// Binds one expression.
+    pub fn expression(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
+        if let Some(slot) = scope.grouping.as_ref().and_then(|g| g.key_of(e)) {
+            let t = scope.grouping.as_ref().map_or(Typed::plain(Ty::Text), |g| g.keys[slot].1.t);
+            return Ok(Bound { expr: Expr::Slot(slot), t, at: self.at(e) });
+        }
+        self.deeper(|b| b.expression_inner(e, scope))
+    }
+
+    fn expression_inner(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
+        match e {
+            Ast::Identifier(ident) => self.column(None, ident, scope),
+            Ast::CompoundIdentifier(parts) => self.qualified(parts, scope),
+            Ast::Value(v) => self.literal(&v.value, self.span_at(v.span)),
+            Ast::Nested(inner) => self.expression(inner, scope),
+            Ast::BinaryOp { left, op, right } => match op {
+                BinaryOperator::And | BinaryOperator::Or => self.chain(e, op, scope),
+                _ => self.binary_operation(left, op, right, scope),
+            },
+            Ast::UnaryOp { op, expr } => {
+                let at = self.at(e);
+                let b = self.expression(expr, scope)?;
+                Ok(Bound { at, ..self.unary(*op, b)? })
+            }
+            Ast::Cast { .. } | Ast::TypedString(_) | Ast::Interval(_) => self.written_cast(e, scope),
+            Ast::Function(f) => self.function(f, scope),
+            Ast::Between { expr, negated, low, high } => self.between(expr, *negated, low, high, scope),
+            Ast::InList { expr, list, negated } => self.in_list(expr, list, *negated, scope),
+            Ast::IsNull(inner) => self.is_null(inner, false, scope),
+            Ast::IsNotNull(inner) => self.is_null(inner, true, scope),
+            Ast::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), scope)
+            }
+            Ast::Like { .. } | Ast::ILike { .. } => self.written_like(e, scope),
+            other => self.rare_expression(other, scope),
+        }
+    }
+
+    fn rare_expression(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
+        match e {
+            Ast::IsTrue(inner) => self.is_bool(inner, true, false, scope),
+            Ast::IsNotTrue(inner) => self.is_bool(inner, true, true, scope),
+            Ast::IsFalse(inner) => self.is_bool(inner, false, false, scope),
+            Ast::IsNotFalse(inner) => self.is_bool(inner, false, true, scope),
+            Ast::IsUnknown(inner) => self.is_null(inner, false, scope),
+            Ast::IsNotUnknown(inner) => self.is_null(inner, true, scope),
+            Ast::IsDistinctFrom(l, r) => self.distinct(l, r, false, scope),
+            Ast::IsNotDistinctFrom(l, r) => self.distinct(l, r, true, scope),
+            Ast::Substring { expr, substring_from, substring_for, .. } => {
+                let arguments: Vec<&Ast> = if substring_from.is_none() && substring_for.is_some() {
+                    return Err(SqlError::unsupported("substring(... for ...) without from"));
+                } else {
+                    [Some(expr), substring_from.as_ref(), substring_for.as_ref()]
+                        .into_iter()
+                        .flatten()
+                        .map(AsRef::as_ref)
+                        .collect()
+                };
+                self.call_with("substring", &arguments, e, scope)
+            }
+            Ast::Trim { expr, trim_where, trim_what, trim_characters } => {
+                if trim_characters.is_some() {
+                    return Err(SqlError::unsupported("TRIM with a character list after FROM"));
+                }
+                let name = match trim_where {
+                    Some(ast::TrimWhereField::Leading) => "ltrim",
+                    Some(ast::TrimWhereField::Trailing) => "rtrim",
+                    _ => "btrim",
+                };
+                let mut arguments = vec![expr.as_ref()];
+                arguments.extend(trim_what.as_deref());
+                self.call_with(name, &arguments, e, scope)
+            }
+            Ast::Position { expr, r#in } => self.call_with("strpos", &[r#in.as_ref(), expr.as_ref()], e, scope),
+            Ast::Ceil { expr, .. } => self.call_with("ceil", &[expr.as_ref()], e, scope),
+            Ast::Floor { expr, .. } => self.call_with("floor", &[expr.as_ref()], e, scope),
+            Ast::Extract { field, expr, .. } => {
+                let name = Value::Text(field.to_string().to_lowercase());
+                let value = self.expression(expr, scope)?;
+                let field = Bound { expr: Expr::Const(name), t: Typed::plain(Ty::Text), at: self.at(e) };
+                let at = self.at(e);
+                self.call_function("extract", vec![field, value], at)
+            }
+            Ast::Subquery(_) | Ast::Exists { .. } | Ast::InSubquery { .. } => {
+                Err(SqlError::unsupported("a subquery in an expression").at(self.at(e)))
+            }
+            Ast::Tuple(_) => Err(SqlError::unsupported("a row value here").at(self.at(e))),
+            other => Err(SqlError::unsupported(format!("the expression {other}")).at(self.at(e))),
+        }
+    }
+
+    fn call_with(&mut self, name: &str, arguments: &[&Ast], whole: &Ast, scope: &mut Scope) -> Result<Bound> {
+        let at = self.at(whole);
+        let bound = arguments.iter().map(|a| self.expression(a, scope)).collect::<Result<Vec<_>>>()?;
+        self.call_function(name, bound, at)
+    }
+
+    fn binary_operation(&mut self, left: &Ast, op: &BinaryOperator, right: &Ast, scope: &mut Scope) -> Result<Bound> {
+        if let (Ast::Tuple(l), Ast::Tuple(r)) = (unwrap_nested(left), unwrap_nested(right)) {
+            let equal = self.row_equal(l, r, scope)?;
+            return match op {
+                BinaryOperator::Eq => Ok(equal),
+                BinaryOperator::NotEq => Ok(Bound { expr: Expr::Not(Box::new(equal.expr)), ..equal }),
+                _ => Err(SqlError::unsupported(format!("comparison of rows by {op}"))),
+            };
+        }
+        let l = self.expression(left, scope)?;
+        let r = self.expression(right, scope)?;
+        let at = self.operator_position(left, right).or(l.at);
+        self.binary(op, l, r, at)
+    }
+
+    /// The operator stands between its operands; the first non-blank after the left one is it.
+    fn operator_position(&self, left: &Ast, right: &Ast) -> Option<u32> {
+        let (from, to) = (self.end_of(left)?, self.at(right)?);
+        let between = self.source.chars().skip(from as usize - 1).take((to - from) as usize);
+        let offset = between.take_while(|c| c.is_whitespace() || *c == ')').count();
+        Some(from + offset as u32)
+    }
+
+    fn end_of(&self, e: &Ast) -> Option<u32> {
+        use sqlparser::ast::Spanned;
+        self.position(e.span().end)
+    }
+
+    /// AND or OR: walks down the left spine in a loop.
+    fn chain(&mut self, e: &Ast, op: &BinaryOperator, scope: &mut Scope) -> Result<Bound> {
+        let mut operands = Vec::new();
+        let mut at = e;
+        loop {
+            match at {
+                Ast::BinaryOp { left, op: o, right } if o == op => {
+                    operands.push(right.as_ref());
+                    at = left;
+                }
+                first => {
+                    operands.push(first);
+                    break;
+                }
+            }
+        }
+        operands.reverse();
+        let clause = op.to_string();
+        let bind = |o: &Ast| {
+            let b = self.expression(o, scope)?;
+            self.condition(b, &clause)
+        };
+        let items = operands.into_iter().map(bind).collect::<Result<Box<[Expr]>>>()?;
+        let expr = if *op == BinaryOperator::And { Expr::And(items) } else { Expr::Or(items) };
+        Ok(Bound { expr, t: Typed::plain(Ty::Bool), at: self.at(e) })
+    }
+
+    fn column(&mut self, qualifier: Option<&str>, ident: &ast::Ident, scope: &mut Scope) -> Result<Bound> {
+        let name = fold(ident);
+        let at = self.span_at(ident.span);
+        let Some((ordinal, t)) = scope.find(&name) else {
+            return self.no_column(qualifier, &name, ident, at);
+        };
+        let Some(grouping) = &mut scope.grouping else {
+            return Ok(Bound { expr: Expr::Column(ordinal), t, at });
+        };
+        match grouping.key_of_column(ordinal, t) {
+            Some(slot) => Ok(Bound { expr: Expr::Slot(slot), t, at }),
+            None => {
+                let alias = scope.relation.as_ref().map_or("", |r| r.alias.as_str());
+                let message = format!(
+                    "column \"{alias}.{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
+                );
+                Err(SqlError::new(SqlState::GROUPING_ERROR, message).at(at))
+            }
+        }
+    }
+
+    fn no_column(&mut self, qualifier: Option<&str>, name: &str, ident: &ast::Ident, at: Option<u32>) -> Result<Bound> {
+        let bare = qualifier.is_none() && ident.quote_style.is_none();
+        if bare && matches!(name, "current_user" | "session_user" | "user" | "current_catalog" | "current_role") {
+            return self.call_function(name, Vec::new(), at);
+        }
+        let shown = match qualifier {
+            Some(q) => format!("column {q}.{name} does not exist"),
+            None => format!("column \"{name}\" does not exist"),
+        };
+        Err(SqlError::new(SqlState::UNDEFINED_COLUMN, shown).at(at))
+    }
+
+    fn qualified(&mut self, parts: &[ast::Ident], scope: &mut Scope) -> Result<Bound> {
+        let (Some(last), Some(table)) = (parts.last(), parts.len().checked_sub(2).map(|i| &parts[i])) else {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "improper qualified name"));
+        };
+        let qualifier = fold(table);
+        if scope.relation.as_ref().is_none_or(|r| r.alias != qualifier) {
+            let message = format!("missing FROM-clause entry for table \"{qualifier}\"");
+            return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).at(self.span_at(table.span)));
+        }
+        let at = self.span_at(parts[0].span);
+        let bound = self.column(Some(&qualifier), last, scope).map_err(|e| SqlError { position: at, ..e })?;
+        Ok(Bound { at, ..bound })
+    }
+
+    fn literal(&mut self, v: &Literal, at: Option<u32>) -> Result<Bound> {
+        let (value, ty) = match v {
+            Literal::Null => (Value::Null, Ty::Unknown),
+            Literal::Boolean(b) => (Value::Bool(*b), Ty::Bool),
+            Literal::SingleQuotedString(s) | Literal::EscapedStringLiteral(s) | Literal::NationalStringLiteral(s) => {
+                (Value::Text(s.clone()), Ty::Unknown)
+            }
+            Literal::DollarQuotedString(s) => (Value::Text(s.value.clone()), Ty::Unknown),
+            Literal::Number(digits, _) => number(digits).map_err(|e| e.at(at))?,
+            Literal::Placeholder(p) => {
+                let number = p.strip_prefix('$').and_then(|n| n.parse().ok());
+                let number = number.ok_or_else(|| {
+                    SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{p}\"")).at(at)
+                })?;
+                return self.param(number, at);
+            }
+            other => return Err(SqlError::unsupported(format!("the literal {other}")).at(at)),
+        };
+        if matches!(&value, Value::Text(t) if t.contains('\0')) {
+            return Err(SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\": 0x00"));
+        }
+        Ok(Bound { expr: Expr::Const(value), t: Typed::plain(ty), at })
+    }
+
+    fn written_cast(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
+        let at = self.at(e);
+        let (inner, to) = match e {
+            Ast::Cast { expr, data_type, format: None, kind } => {
+                if matches!(kind, ast::CastKind::TryCast | ast::CastKind::SafeCast) {
+                    return Err(SqlError::unsupported("TRY_CAST").at(at));
+                }
+                (self.expression(expr, scope)?, ty::of_ast(data_type).map_err(|e| e.at(at))?)
+            }
+            Ast::TypedString(s) => {
+                (self.literal(&s.value.value, at)?, ty::of_ast(&s.data_type).map_err(|e| e.at(at))?)
+            }
+            Ast::Interval(i) => {
+                let mut b = self.expression(&i.value, scope)?;
+                if i.last_field.is_some() || i.leading_precision.is_some() {
+                    return Err(SqlError::unsupported("an interval with fields or precision").at(at));
+                }
+                if let (Expr::Const(Value::Text(t)), Some(field)) = (&mut b.expr, &i.leading_field) {
+                    t.push(' ');
+                    t.push_str(&field.to_string());
+                }
+                (b, Typed::plain(Ty::Interval))
+            }
+            other => return Err(SqlError::unsupported(format!("the cast {other}")).at(at)),
+        };
+        self.explicit(inner, to)
+    }
+
+    fn between(&mut self, e: &Ast, negated: bool, low: &Ast, high: &Ast, scope: &mut Scope) -> Result<Bound> {
+        let operand = self.expression(e, scope)?;
+        let (low, high) = (self.expression(low, scope)?, self.expression(high, scope)?);
+        let at = operand.at;
+        let (first, second) = if negated { (CmpOp::Lt, CmpOp::Gt) } else { (CmpOp::Ge, CmpOp::Le) };
+        // A parameter as the operand takes its type from the first bound.
+        let above = self.compare(first, operand.clone(), low, at)?.expr;
+        let operand = self.retyped(operand);
+        let below = self.compare(second, operand, high, at)?.expr;
+        let both = Box::new([above, below]);
+        Ok(Bound { expr: if negated { Expr::Or(both) } else { Expr::And(both) }, t: Typed::plain(Ty::Bool), at })
+    }
+
+    /// A parameter with the type it has got since it was bound.
+    pub(super) fn retyped(&self, b: Bound) -> Bound {
+        match b.expr {
+            Expr::Param(n) => Bound { t: Typed::plain(self.params[n]), ..b },
+            _ => b,
+        }
+    }
+
+    fn in_list(&mut self, e: &Ast, list: &[Ast], negated: bool, scope: &mut Scope) -> Result<Bound> {
+        if let Ast::Tuple(left) = unwrap_nested(e) {
+            return self.row_in_list(left, list, negated, scope);
+        }
+        let operand = self.expression(e, scope)?;
+        let at = operand.at;
+        let items = list.iter().map(|i| self.expression(i, scope)).collect::<Result<Vec<_>>>()?;
+        let ty = items.iter().try_fold(Ty::Unknown, |ty, i| ty::common(ty, i.t.ty));
+        let simple = ty.is_some_and(|t| t == Ty::Unknown || operand.t.ty == t || (operand.t.ty.is_integer() && t.is_integer()));
+        if simple && operand.t.ty != Ty::Unknown {
+            let mut exprs = Vec::with_capacity(items.len());
+            for item in items {
+                exprs.push(self.comparable("=", operand.clone(), item, at)?.1);
+            }
+            let operand = Box::new(operand.expr);
+            return Ok(Bound { expr: Expr::InList(operand, exprs.into(), negated), t: Typed::plain(Ty::Bool), at });
+        }
+        let mut equal = Vec::with_capacity(items.len());
+        for item in items {
+            let operand = self.retyped(operand.clone());
+            equal.push(self.compare(CmpOp::Eq, operand, item, at)?.expr);
+        }
+        let any = Expr::Or(equal.into());
+        Ok(Bound { expr: if negated { Expr::Not(Box::new(any)) } else { any }, t: Typed::plain(Ty::Bool), at })
+    }
+
+    /// (a, b) IN ((1, 2), (3, 4)) as an OR of ANDs, which the planner takes for an index.
+    fn row_in_list(&mut self, left: &[Ast], list: &[Ast], negated: bool, scope: &mut Scope) -> Result<Bound> {
+        let mut any = Vec::with_capacity(list.len());
+        for item in list {
+            let Ast::Tuple(right) = unwrap_nested(item) else {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions"));
+            };
+            any.push(self.row_equal(left, right, scope)?.expr);
+        }
+        let any = Expr::Or(any.into());
+        let expr = if negated { Expr::Not(Box::new(any)) } else { any };
+        Ok(Bound { expr, t: Typed::plain(Ty::Bool), at: None })
+    }
+
+    fn row_equal(&mut self, left: &[Ast], right: &[Ast], scope: &mut Scope) -> Result<Bound> {
+        if left.len() != right.len() {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions"));
+        }
+        let mut all = Vec::with_capacity(left.len());
+        for (l, r) in left.iter().zip(right) {
+            let (l, r) = (self.expression(l, scope)?, self.expression(r, scope)?);
+            let at = l.at;
+            all.push(self.compare(CmpOp::Eq, l, r, at)?.expr);
+        }
+        Ok(Bound { expr: Expr::And(all.into()), t: Typed::plain(Ty::Bool), at: None })
+    }
+
+    fn is_null(&mut self, inner: &Ast, negated: bool, scope: &mut Scope) -> Result<Bound> {
+        let b = self.expression(inner, scope)?;
+        let b = self.known(b)?;
+        Ok(Bound { expr: Expr::IsNull(Box::new(b.expr), negated), t: Typed::plain(Ty::Bool), at: b.at })
+    }
+
+    fn is_bool(&mut self, inner: &Ast, wanted: bool, negated: bool, scope: &mut Scope) -> Result<Bound> {
+        let b = self.expression(inner, scope)?;
+        let at = b.at;
+        let clause = format!("IS {}{}", if negated { "NOT " } else { "" }, if wanted { "TRUE" } else { "FALSE" });
+        let condition = self.condition(b, &clause)?;
+        Ok(Bound { expr: Expr::IsBool(Box::new(condition), wanted, negated), t: Typed::plain(Ty::Bool), at })
+    }
+
+    fn distinct(&mut self, l: &Ast, r: &Ast, negated: bool, scope: &mut Scope) -> Result<Bound> {
+        let (l, r) = (self.expression(l, scope)?, self.expression(r, scope)?);
+        let at = l.at;
+        let sides = self.comparable("=", l, r, at)?;
+        Ok(Bound { expr: Expr::Distinct(Box::new(sides), negated), t: Typed::plain(Ty::Bool), at })
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&Ast>,
+        branches: &[ast::CaseWhen],
+        otherwise: Option<&Ast>,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let operand = operand.map(|o| self.expression(o, scope)).transpose()?;
+        let (mut conditions, mut results) = (Vec::new(), Vec::new());
+        for branch in branches {
+            let condition = self.expression(&branch.condition, scope)?;
+            conditions.push(match &operand {
+                Some(o) => {
+                    let at = condition.at;
+                    let o = self.retyped(o.clone());
+                    self.compare(CmpOp::Eq, o, condition, at)?.expr
+                }
+                None => self.condition(condition, "CASE/WHEN")?,
+            });
+            results.push(self.expression(&branch.result, scope)?);
+        }
+        let at = conditions.first().and(results[0].at);
+        results.push(match otherwise {
+            Some(e) => self.expression(e, scope)?,
+            None => Bound { expr: Expr::NULL, t: Typed::plain(Ty::Unknown), at: None },
+        });
+        let (mut results, t) = self.unify(results, "CASE")?;
+        let otherwise = results.pop().unwrap_or(Expr::NULL);
+        let branches = conditions.into_iter().zip(results).collect();
+        Ok(Bound { expr: Expr::Case(branches, Box::new(otherwise)), t, at })
+    }
+
+    fn written_like(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
+        let (parts, fold_case) = match e {
+            Ast::Like { negated, any: false, expr, pattern, escape_char } => ((negated, expr, pattern, escape_char), false),
+            Ast::ILike { negated, any: false, expr, pattern, escape_char } => ((negated, expr, pattern, escape_char), true),
+            _ => return Err(SqlError::unsupported("LIKE ANY").at(self.at(e))),
+        };
+        let (negated, subject, pattern, escape) = parts;
+        let escape = match escape.as_deref() {
+            None => Some('\\'),
+            Some(Ast::Value(v)) => escape_char(&v.value)?,
+            Some(_) => return Err(SqlError::unsupported("an ESCAPE that is no literal").at(self.at(e))),
+        };
+        let (subject, pattern) = (self.expression(subject, scope)?, self.expression(pattern, scope)?);
+        self.like(subject, pattern, escape, *negated, fold_case)
+    }
+}
+
+fn escape_char(v: &Literal) -> Result<Option<char>> {
+    let invalid = || {
+        SqlError::new(SqlState::INVALID_ESCAPE, "invalid escape string")
+            .with_hint("Escape string must be empty or one character.")
+    };
+    let Literal::SingleQuotedString(text) = v else { return Err(invalid()) };
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (first, None) => Ok(first),
+        _ => Err(invalid()),
+    }
+}
+
+/// A number as PostgreSQL types it: integer, bigint, else numeric.
+fn number(digits: &str) -> Result<(Value, Ty)> {
+    if digits.bytes().all(|b| b.is_ascii_digit())
+        && let Ok(n) = digits.parse::<i64>()
+    {
+        return Ok(match i32::try_from(n) {
+            Ok(small) => (Value::Int4(small), Ty::Int4),
+            Err(_) => (Value::Int8(n), Ty::Int8),
+        });
+    }
+    Ok((Value::Numeric(text::parse_numeric(digits)?), Ty::Numeric))
+}
+
+/// The expression inside parentheses.
+fn unwrap_nested(e: &Ast) -> &Ast {
+    match e {
+        Ast::Nested(inner) => unwrap_nested(inner),
+        other => other,
+    }
+}

@@ -1,0 +1,235 @@
+//! Function calls: special forms, aggregates, and the choice among overloads.
+//!
+//! Invariants
+//! 1. The choice follows PostgreSQL's rules (manual, 10.3): exact match; then what implicit casts reach; then most exact
+//!    matches; then preferred types; then string for what is untyped.
+//!
+//! Does not know: how a function computes.
+
+use sqlparser::ast::{self, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionArguments};
+
+use super::aggregate::AggKind;
+use super::scope::Scope;
+use super::{Binder, Bound, fold};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::func::{self, Builtin};
+use crate::eval::{CmpOp, Expr};
+use crate::ty::{CastLevel, Ty, Typed, cast_level};
+
+/// Functions that PostgreSQL has and Varve does not run yet: 0A000 rather than 42883.
+const FOREIGN: [&str; 20] = [
+    "to_char", "to_date", "to_number", "string_agg", "array_agg", "json_agg", "jsonb_agg", "row_number", "rank",
+    "dense_rank", "lag", "lead", "first_value", "last_value", "unnest", "regexp_replace", "regexp_matches", "format",
+    "age", "stddev",
+];
+
+impl Binder<'_> {
+    /// A call as written.
+    pub(super) fn function(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Bound> {
+        let at = self.at(&f.name);
+        let name = function_name(f).map_err(|e| e.at(at))?;
+        refuse_clauses(f).map_err(|e| e.at(at))?;
+        if let Some(kind) = AggKind::of(&name) {
+            return self.aggregate(kind, f, at, scope);
+        }
+        let arguments = self.arguments(f, scope)?;
+        if f.filter.is_some() || is_distinct(f) {
+            let message = format!("{name} is not an aggregate function");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).at(at));
+        }
+        match name.as_str() {
+            "coalesce" => self.several(arguments, "COALESCE", Expr::Coalesce, at),
+            "greatest" => self.several(arguments, "GREATEST", |e| Expr::Extreme(e, true), at),
+            "least" => self.several(arguments, "LEAST", |e| Expr::Extreme(e, false), at),
+            "nullif" => self.null_if(arguments, at),
+            "current_timestamp" => self.clock(Ty::TimestampTz, arguments, at),
+            "localtimestamp" => self.clock(Ty::Timestamp, arguments, at),
+            "current_date" => self.clock(Ty::Date, arguments, at),
+            "char_length" | "character_length" | "concat" | "octet_length" => self.call_padded(&name, arguments, at),
+            _ => self.call_function(&name, arguments, at),
+        }
+    }
+
+    fn arguments(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Vec<Bound>> {
+        let list = match &f.args {
+            FunctionArguments::None => return Ok(Vec::new()),
+            FunctionArguments::Subquery(_) => return Err(SqlError::unsupported("a subquery as an argument")),
+            FunctionArguments::List(list) => list,
+        };
+        list.args.iter().map(|a| self.expression(plain_argument(a)?, scope)).collect()
+    }
+
+    fn several(
+        &mut self,
+        arguments: Vec<Bound>,
+        clause: &str,
+        make: impl Fn(Box<[Expr]>) -> Expr,
+        at: Option<u32>,
+    ) -> Result<Bound> {
+        if arguments.is_empty() {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \")\"").at(at));
+        }
+        let (items, t) = self.unify(arguments, clause)?;
+        Ok(Bound { expr: make(items.into()), t, at })
+    }
+
+    fn null_if(&mut self, arguments: Vec<Bound>, at: Option<u32>) -> Result<Bound> {
+        let [a, b] = <[Bound; 2]>::try_from(arguments)
+            .map_err(|_| SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in NULLIF").at(at))?;
+        let equal = self.compare(CmpOp::Eq, a.clone(), b, at)?.expr;
+        let a = self.retyped(a);
+        let a = self.known(a)?;
+        let branches = Box::new([(equal, Expr::NULL)]);
+        Ok(Bound { expr: Expr::Case(branches, Box::new(a.expr)), t: a.t, at })
+    }
+
+    fn clock(&mut self, ty: Ty, arguments: Vec<Bound>, at: Option<u32>) -> Result<Bound> {
+        if !arguments.is_empty() {
+            return Err(SqlError::unsupported("a precision of the current time").at(at));
+        }
+        let now = self.call_function("now", Vec::new(), at)?;
+        self.cast(now, Typed::plain(ty), false)
+    }
+
+    /// Functions that see the blanks of char(n).
+    fn call_padded(&mut self, name: &str, arguments: Vec<Bound>, at: Option<u32>) -> Result<Bound> {
+        let shows_blanks = matches!(name, "concat" | "octet_length");
+        let pad = |b: Bound| match (b.t.ty, b.t.length()) {
+            (Ty::Char, Some(n)) if shows_blanks => {
+                Bound { expr: Expr::Pad(Box::new(b.expr), n), t: Typed::plain(Ty::Text), at: b.at }
+            }
+            _ => b,
+        };
+        let arguments: Vec<Bound> = arguments.into_iter().map(pad).collect();
+        self.call_function(name, arguments, at)
+    }
+
+    /// Chooses the overload and casts the arguments.
+    pub(super) fn call_function(&mut self, name: &str, arguments: Vec<Bound>, at: Option<u32>) -> Result<Bound> {
+        let types: Vec<Ty> = arguments.iter().map(|a| a.t.ty).collect();
+        let chosen = choose(name, &types).map_err(|e| e.at(at))?;
+        let mut exprs = Vec::with_capacity(arguments.len());
+        for (i, argument) in arguments.into_iter().enumerate() {
+            let wanted = argument_type(chosen, i);
+            // `concat` shows its arguments as an output function would; booleans as t and f.
+            let cast = match (wanted, argument.t.ty) {
+                (Ty::Unknown, Ty::Bool) => bool_text(argument),
+                (Ty::Unknown, _) => self.cast(argument, Typed::plain(Ty::Text), false)?,
+                (ty, _) => self.cast(argument, Typed::plain(ty), false)?,
+            };
+            exprs.push(cast.expr);
+        }
+        Ok(Bound { expr: Expr::Call(chosen, exprs.into()), t: Typed::plain(chosen.result), at })
+    }
+}
+
+fn bool_text(b: Bound) -> Bound {
+    let word = |w: &str| Expr::Const(varve_engine::Value::Text(w.to_owned()));
+    let is = |wanted| Expr::IsBool(Box::new(b.expr.clone()), wanted, false);
+    let branches = Box::new([(is(true), word("t")), (is(false), word("f"))]);
+    Bound { expr: Expr::Case(branches, Box::new(Expr::NULL)), t: Typed::plain(Ty::Text), at: b.at }
+}
+
+/// Lower-case name without `pg_catalog.`
+fn function_name(f: &ast::Function) -> Result<String> {
+    let parts: Vec<String> = f.name.0.iter().filter_map(|p| p.as_ident().map(fold)).collect();
+    match parts.as_slice() {
+        [name] => Ok(name.clone()),
+        [schema, name] if schema == "pg_catalog" => Ok(name.clone()),
+        [schema, _] => Err(SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{schema}\" does not exist"))),
+        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "improper function name")),
+    }
+}
+
+fn refuse_clauses(f: &ast::Function) -> Result<()> {
+    let refused = if f.over.is_some() {
+        "a window function"
+    } else if !f.within_group.is_empty() {
+        "WITHIN GROUP"
+    } else if f.null_treatment.is_some() {
+        "IGNORE NULLS"
+    } else if matches!(&f.args, FunctionArguments::List(l) if !l.clauses.is_empty()) {
+        "ORDER BY in a call"
+    } else {
+        return Ok(());
+    };
+    Err(SqlError::unsupported(refused))
+}
+
+/// Whether the call says DISTINCT.
+pub(super) fn is_distinct(f: &ast::Function) -> bool {
+    matches!(&f.args, FunctionArguments::List(l) if l.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct))
+}
+
+/// An argument that is just an expression.
+pub(super) fn plain_argument(argument: &FunctionArg) -> Result<&Ast> {
+    match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Ok(e),
+        FunctionArg::Unnamed(_) => Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"*\"")),
+        _ => Err(SqlError::unsupported("a named argument")),
+    }
+}
+
+fn argument_type(b: &Builtin, i: usize) -> Ty {
+    let last = b.arguments.len().saturating_sub(1);
+    b.arguments.get(i.min(last)).copied().unwrap_or(Ty::Unknown)
+}
+
+fn takes(b: &Builtin, count: usize) -> bool {
+    b.arguments.len() == count || (b.variadic && count >= b.arguments.len())
+}
+
+/// Whether every argument reaches its type by implicit casts.
+fn reachable(b: &Builtin, types: &[Ty]) -> bool {
+    types.iter().enumerate().all(|(i, t)| {
+        let wanted = argument_type(b, i);
+        wanted == Ty::Unknown || cast_level(*t, wanted) == Some(CastLevel::Implicit)
+    })
+}
+
+fn choose(name: &str, types: &[Ty]) -> Result<&'static Builtin> {
+    let mut candidates: Vec<&Builtin> = func::overloads(name).filter(|b| takes(b, types.len())).collect();
+    let exact = |b: &&Builtin| types.iter().enumerate().filter(|(i, t)| argument_type(b, *i) == **t).count();
+    if let Some(found) = candidates.iter().find(|b| exact(b) == types.len()) {
+        return Ok(found);
+    }
+    candidates.retain(|b| reachable(b, types));
+    keep_best(&mut candidates, |b| exact(&b));
+    keep_best(&mut candidates, |b| {
+        let prefers = |(i, t): (usize, &Ty)| *t != Ty::Unknown && argument_type(b, i) == t.preferred();
+        types.iter().enumerate().filter(|p| prefers(*p)).count()
+    });
+    keep_best(&mut candidates, |b| {
+        let stringy = |(i, t): (usize, &Ty)| *t == Ty::Unknown && argument_type(b, i).is_text();
+        types.iter().enumerate().filter(|p| stringy(*p)).count()
+    });
+    keep_best(&mut candidates, |b| {
+        let preferred = |(i, _): (usize, &Ty)| argument_type(b, i) == argument_type(b, i).preferred();
+        types.iter().enumerate().filter(|p| preferred(*p)).count()
+    });
+    match candidates.as_slice() {
+        [one] => Ok(one),
+        [] => Err(undefined(name, types)),
+        _ => Err(SqlError::new(SqlState::AMBIGUOUS_FUNCTION, format!("function {} is not unique", shown(name, types)))
+            .with_hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
+    }
+}
+
+fn keep_best(candidates: &mut Vec<&'static Builtin>, score: impl Fn(&'static Builtin) -> usize) {
+    let best = candidates.iter().map(|b| score(b)).max();
+    candidates.retain(|b| Some(score(b)) == best);
+}
+
+fn shown(name: &str, types: &[Ty]) -> String {
+    let names: Vec<&str> = types.iter().map(|t| t.name()).collect();
+    format!("{name}({})", names.join(", "))
+}
+
+fn undefined(name: &str, types: &[Ty]) -> SqlError {
+    if FOREIGN.contains(&name) {
+        return SqlError::unsupported(format!("function {name}"));
+    }
+    let message = format!("function {} does not exist", shown(name, types));
+    SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
+        .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+}

@@ -1,0 +1,149 @@
+//! From syntax tree to typed expressions and plans: names, types, casts, parameters.
+//!
+//! Invariants
+//! 1. What is bound has no `Ty::Unknown` left once it is coerced; a parameter's type is settled by its first use and
+//!    never changes.
+//! 2. An error carries the position of the token that PostgreSQL would point at, where the syntax tree knows it.
+//! 3. What is not understood is refused with 0A000; nothing in a statement is silently ignored, except what PostgreSQL
+//!    lets an implementation ignore (UNLOGGED, fillfactor, FREEZE).
+//!
+//! Does not know: rows, transactions. It reads the catalog.
+
+pub mod aggregate;
+mod coerce;
+pub mod ddl;
+pub mod dml;
+mod expression;
+mod function;
+mod operator;
+pub mod query;
+mod scope;
+
+use sqlparser::ast::{self, Spanned};
+use sqlparser::tokenizer::{Location, Span};
+use varve_engine::Catalog;
+
+pub use scope::{Relation, Scope};
+
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Expr;
+use crate::oid::Oid;
+use crate::ty::{Ty, Typed};
+
+/// How deep expressions may nest.
+const DEPTH_MAX: usize = 256;
+
+/// Most parameters of one statement, as in PostgreSQL's protocol.
+const PARAM_MAX: usize = 65_535;
+
+/// A bound expression with its type.
+#[derive(Debug, Clone)]
+pub struct Bound {
+    /// The expression.
+    pub expr: Expr,
+    /// Its type.
+    pub t: Typed,
+    /// Where it began in the text.
+    pub at: Option<u32>,
+}
+
+/// Binds one statement.
+pub struct Binder<'c> {
+    /// What names stand for.
+    pub catalog: &'c Catalog,
+    /// The statement's text, to turn lines and columns into positions.
+    source: &'c str,
+    /// Parameter types so far.
+    params: Vec<Ty>,
+    depth: usize,
+    /// Literals in the select list of INSERT ... SELECT stay untyped until the column is known.
+    keep_unknown: bool,
+}
+
+impl<'c> Binder<'c> {
+    /// A binder for `source`; `types` are the declared parameter types (0: to be inferred).
+    pub fn new(catalog: &'c Catalog, source: &'c str, types: &[Oid]) -> Result<Self> {
+        let known = |(i, oid): (usize, &Oid)| {
+            Ty::of_oid(*oid).ok_or_else(|| {
+                SqlError::unsupported(format!("parameter ${} of the type with OID {oid}", i + 1))
+            })
+        };
+        let params = types.iter().enumerate().map(known).collect::<Result<Vec<_>>>()?;
+        Ok(Binder { catalog, source, params, depth: 0, keep_unknown: false })
+    }
+
+    /// The parameter types at the end; 42P18 if one was never settled by its use.
+    pub fn param_types(&self) -> Result<Vec<Ty>> {
+        let settle = |(i, t): (usize, &Ty)| match t {
+            Ty::Unknown => Err(SqlError::new(
+                SqlState::INDETERMINATE_DATATYPE,
+                format!("could not determine data type of parameter ${}", i + 1),
+            )),
+            t => Ok(*t),
+        };
+        self.params.iter().enumerate().map(settle).collect()
+    }
+
+    /// Character position of a place in the statement.
+    fn position(&self, at: Location) -> Option<u32> {
+        if at.line == 0 {
+            return None;
+        }
+        let before: usize = self.source.split_inclusive('\n').take(at.line as usize - 1).map(|l| l.chars().count()).sum();
+        u32::try_from(before as u64 + at.column).ok()
+    }
+
+    fn span_at(&self, span: Span) -> Option<u32> {
+        self.position(span.start)
+    }
+
+    fn at(&self, node: &impl Spanned) -> Option<u32> {
+        self.span_at(node.span())
+    }
+
+    /// Runs `f` one level deeper; 54001 beyond the limit.
+    fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth >= DEPTH_MAX {
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+                .with_hint(format!("Expressions may nest {DEPTH_MAX} deep.")));
+        }
+        self.depth += 1;
+        let result = f(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Parameter `number` (from 1) as an expression.
+    fn param(&mut self, number: usize, at: Option<u32>) -> Result<Bound> {
+        if number == 0 || number > PARAM_MAX {
+            let message = format!("there is no parameter ${number}");
+            return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message).at(at));
+        }
+        if self.params.len() < number {
+            self.params.resize(number, Ty::Unknown);
+        }
+        Ok(Bound { expr: Expr::Param(number - 1), t: Typed::plain(self.params[number - 1]), at })
+    }
+}
+
+/// A name as PostgreSQL folds it: lower case unless quoted.
+pub fn fold(ident: &ast::Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+/// Schema (public if none is given) and name of an object.
+pub fn object_name(name: &ast::ObjectName) -> Result<(String, String)> {
+    let parts: Option<Vec<String>> = name.0.iter().map(|p| p.as_ident().map(fold)).collect();
+    match parts.as_deref() {
+        Some([table]) => Ok(("public".to_owned(), table.clone())),
+        Some([schema, table]) => Ok((schema.clone(), table.clone())),
+        Some([_, schema, table]) => Ok((schema.clone(), table.clone())),
+        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("improper qualified name: {name}"))),
+    }
+}
+
+/// 42P01 with the name as the client wrote it.
+pub fn undefined_table(name: &ast::ObjectName) -> SqlError {
+    let shown: Vec<String> = name.0.iter().filter_map(|p| p.as_ident().map(fold)).collect();
+    SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", shown.join(".")))
+}

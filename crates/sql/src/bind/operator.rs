@@ -1,0 +1,306 @@
+//! Operators: which types they take, and what they become.
+//!
+//! Invariants
+//! 1. Comparisons leave a bare column bare where PostgreSQL has an operator for the two types, so that indexes apply:
+//!    whole numbers of different widths compare as they are.
+//!
+//! Does not know: functions; evaluation.
+
+use sqlparser::ast::{BinaryOperator, UnaryOperator};
+use varve_engine::Value;
+
+use super::{Binder, Bound};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::arith::{ArithOp, Class};
+use crate::eval::{CmpOp, Expr, Like};
+use crate::ty::{Ty, Typed};
+
+/// The comparison that an operator token stands for.
+pub fn comparison(op: &BinaryOperator) -> Option<CmpOp> {
+    Some(match op {
+        BinaryOperator::Eq => CmpOp::Eq,
+        BinaryOperator::NotEq => CmpOp::Ne,
+        BinaryOperator::Lt => CmpOp::Lt,
+        BinaryOperator::LtEq => CmpOp::Le,
+        BinaryOperator::Gt => CmpOp::Gt,
+        BinaryOperator::GtEq => CmpOp::Ge,
+        _ => return None,
+    })
+}
+
+fn arithmetic(op: &BinaryOperator) -> Option<ArithOp> {
+    Some(match op {
+        BinaryOperator::Plus => ArithOp::Add,
+        BinaryOperator::Minus => ArithOp::Subtract,
+        BinaryOperator::Multiply => ArithOp::Multiply,
+        BinaryOperator::Divide => ArithOp::Divide,
+        BinaryOperator::Modulo => ArithOp::Remainder,
+        BinaryOperator::BitwiseAnd => ArithOp::BitAnd,
+        BinaryOperator::BitwiseOr => ArithOp::BitOr,
+        BinaryOperator::PGBitwiseXor => ArithOp::BitXor,
+        BinaryOperator::PGBitwiseShiftLeft => ArithOp::ShiftLeft,
+        BinaryOperator::PGBitwiseShiftRight => ArithOp::ShiftRight,
+        _ => return None,
+    })
+}
+
+impl Binder<'_> {
+    /// Any binary operator but AND and OR.
+    pub(super) fn binary(&mut self, op: &BinaryOperator, left: Bound, right: Bound, at: Option<u32>) -> Result<Bound> {
+        let begin = left.at;
+        let bound = if let Some(cmp) = comparison(op) {
+            self.compare(cmp, left, right, at)?
+        } else if let Some(arith) = arithmetic(op) {
+            self.arithmetic(arith, op, left, right, at)?
+        } else {
+            self.other_operator(op, left, right, at)?
+        };
+        Ok(Bound { at: begin, ..bound })
+    }
+
+    fn other_operator(&mut self, op: &BinaryOperator, left: Bound, right: Bound, at: Option<u32>) -> Result<Bound> {
+        match op {
+            BinaryOperator::StringConcat => self.concat(left, right, at),
+            BinaryOperator::PGExp => {
+                let arguments = vec![left, right];
+                self.call_function("power", arguments, at)
+            }
+            BinaryOperator::PGLikeMatch => self.like(left, right, Some('\\'), false, false),
+            BinaryOperator::PGNotLikeMatch => self.like(left, right, Some('\\'), true, false),
+            BinaryOperator::PGILikeMatch => self.like(left, right, Some('\\'), false, true),
+            BinaryOperator::PGNotILikeMatch => self.like(left, right, Some('\\'), true, true),
+            _ => Err(SqlError::unsupported(format!("operator {op}")).at(at)),
+        }
+    }
+
+    /// A comparison; 42883 if the types have none.
+    pub(super) fn compare(&mut self, op: CmpOp, left: Bound, right: Bound, at: Option<u32>) -> Result<Bound> {
+        let (left, right) = self.comparable(op.symbol(), left, right, at)?;
+        let expr = Expr::Compare(op, Box::new((left, right)));
+        Ok(Bound { expr, t: Typed::plain(Ty::Bool), at })
+    }
+
+    /// Brings two operands to types that `Datum::order` compares.
+    pub(super) fn comparable(
+        &mut self,
+        symbol: &str,
+        left: Bound,
+        right: Bound,
+        at: Option<u32>,
+    ) -> Result<(Expr, Expr)> {
+        let (l, r) = (left.t.ty, right.t.ty);
+        if l.is_integer() && r.is_integer() {
+            return Ok((left.expr, right.expr));
+        }
+        // char(n) beside another string compares as text, which an index in the order of char(n) does not serve.
+        let shield = |b: Bound, other: Ty| {
+            if b.t.ty != Ty::Char || other == Ty::Char || !other.is_text() {
+                return b;
+            }
+            let text = Typed::plain(Ty::Text);
+            Bound { expr: Expr::Cast(Box::new(b.expr), Ty::Char, text, false), t: text, at: b.at }
+        };
+        let (left, right) = (shield(left, r), shield(right, l));
+        let ty = match (l, r) {
+            (Ty::Unknown, Ty::Unknown) => Ty::Text,
+            (Ty::Interval | Ty::Void, _) | (_, Ty::Interval | Ty::Void) => {
+                return Err(SqlError::unsupported("comparison of intervals").at(at));
+            }
+            // A literal beside a varchar is text; beside char(n) it is char.
+            (Ty::Varchar | Ty::Name | Ty::Regclass, Ty::Unknown) | (Ty::Unknown, Ty::Varchar | Ty::Name | Ty::Regclass) => Ty::Text,
+            (Ty::Char, Ty::Char) => Ty::Char,
+            (a, b) if a.is_text() && b.is_text() => Ty::Text,
+            (a, b) => crate::ty::common(a, b).ok_or_else(|| no_operator(symbol, l, r, at))?,
+        };
+        let left = self.cast(left, Typed::plain(ty), false)?;
+        let right = self.cast(right, Typed::plain(ty), false)?;
+        Ok((left.expr, right.expr))
+    }
+
+    fn arithmetic(
+        &mut self,
+        arith: ArithOp,
+        op: &BinaryOperator,
+        left: Bound,
+        right: Bound,
+        at: Option<u32>,
+    ) -> Result<Bound> {
+        let symbol = op.to_string();
+        // 1 + date and interval + timestamp are the same the other way round.
+        let swap = arith == ArithOp::Add && right.t.ty.is_moment() && !left.t.ty.is_moment();
+        let (left, right) = if swap { (right, left) } else { (left, right) };
+        let (l, r) = match (left.t.ty, right.t.ty) {
+            (Ty::Unknown, Ty::Unknown) => {
+                let message = format!("operator is not unique: unknown {symbol} unknown");
+                return Err(SqlError::new(SqlState::AMBIGUOUS_FUNCTION, message)
+                    .with_hint("Could not choose a best candidate operator. You might need to add explicit type casts.")
+                    .at(at));
+            }
+            (Ty::Unknown, t) => (unknown_beside(arith, t), t),
+            (t, Ty::Unknown) => (t, unknown_beside(arith, t)),
+            both => both,
+        };
+        let (class, types, result) =
+            signature(arith, l, r).ok_or_else(|| no_operator(&symbol, left.t.ty, right.t.ty, at))?;
+        let left = self.cast(left, Typed::plain(types.0), false)?;
+        let right = self.cast(right, Typed::plain(types.1), false)?;
+        let expr = Expr::Arith(arith, class, Box::new((left.expr, right.expr)));
+        Ok(Bound { expr, t: Typed::plain(result), at })
+    }
+
+    fn concat(&mut self, left: Bound, right: Bound, at: Option<u32>) -> Result<Bound> {
+        let bytes = left.t.ty == Ty::Bytea || right.t.ty == Ty::Bytea;
+        let ty = if bytes { Ty::Bytea } else { Ty::Text };
+        let one_is_text = [left.t.ty, right.t.ty].iter().any(|t| t.is_text() || *t == Ty::Unknown);
+        if !bytes && !one_is_text {
+            return Err(no_operator("||", left.t.ty, right.t.ty, at));
+        }
+        let left = self.cast(left, Typed::plain(ty), false)?;
+        let right = self.cast(right, Typed::plain(ty), false)?;
+        Ok(Bound { expr: Expr::Concat(Box::new((left.expr, right.expr))), t: Typed::plain(ty), at })
+    }
+
+    /// LIKE; a char(n) operand is matched with its blanks, as in PostgreSQL.
+    pub(super) fn like(
+        &mut self,
+        subject: Bound,
+        pattern: Bound,
+        escape: Option<char>,
+        negated: bool,
+        fold_case: bool,
+    ) -> Result<Bound> {
+        let at = subject.at;
+        for side in [&subject, &pattern] {
+            if !side.t.ty.is_text() && side.t.ty != Ty::Unknown {
+                let symbol = if fold_case { "~~*" } else { "~~" };
+                return Err(no_operator(symbol, subject.t.ty, pattern.t.ty, at));
+            }
+        }
+        let width = (subject.t.ty == Ty::Char).then(|| subject.t.length()).flatten();
+        let subject = self.cast(subject, Typed::plain(Ty::Text), false)?.expr;
+        let subject = match width {
+            Some(n) => Expr::Pad(Box::new(subject), n),
+            None => subject,
+        };
+        let pattern = self.cast(pattern, Typed::plain(Ty::Text), false)?.expr;
+        let like = Like { subject, pattern, escape, negated, fold_case };
+        Ok(Bound { expr: Expr::Like(Box::new(like)), t: Typed::plain(Ty::Bool), at })
+    }
+
+    pub(super) fn unary(&mut self, op: UnaryOperator, b: Bound) -> Result<Bound> {
+        match op {
+            UnaryOperator::Not => {
+                let at = b.at;
+                let expr = Expr::Not(Box::new(self.condition(b, "NOT")?));
+                Ok(Bound { expr, t: Typed::plain(Ty::Bool), at })
+            }
+            UnaryOperator::Plus if b.t.ty.is_number() => Ok(b),
+            UnaryOperator::Minus => self.minus(b),
+            UnaryOperator::PGAbs => {
+                let at = b.at;
+                self.call_function("abs", vec![b], at)
+            }
+            UnaryOperator::PGSquareRoot => {
+                let at = b.at;
+                self.call_function("sqrt", vec![b], at)
+            }
+            _ => Err(SqlError::unsupported(format!("operator {op}")).at(b.at)),
+        }
+    }
+
+    fn minus(&mut self, b: Bound) -> Result<Bound> {
+        let b = if b.t.ty == Ty::Unknown { self.cast(b, Typed::plain(Ty::Float8), false)? } else { b };
+        if let Expr::Const(value) = &b.expr
+            && let Some(negated) = negated(value)
+        {
+            return Ok(Bound { expr: Expr::Const(negated), ..b });
+        }
+        let class = match b.t.ty {
+            Ty::Interval => Class::Intervals,
+            t => class_of(t).ok_or_else(|| {
+                let message = format!("operator does not exist: - {}", t.name());
+                SqlError::new(SqlState::UNDEFINED_FUNCTION, message).at(b.at)
+            })?,
+        };
+        Ok(Bound { expr: Expr::Negate(class, Box::new(b.expr)), t: Typed::plain(b.t.ty), at: b.at })
+    }
+}
+
+fn negated(value: &Value) -> Option<Value> {
+    Some(match value {
+        Value::Int4(n) => Value::Int4(n.checked_neg()?),
+        // -2147483648 is read as minus 2147483648, a bigint, as in PostgreSQL.
+        Value::Int8(n) => Value::Int8(n.checked_neg()?),
+        Value::Float8(f) => Value::Float8(-f),
+        _ => return None,
+    })
+}
+
+fn class_of(ty: Ty) -> Option<Class> {
+    Some(match ty {
+        Ty::Int2 => Class::Int2,
+        Ty::Int4 => Class::Int4,
+        Ty::Int8 => Class::Int8,
+        Ty::Float8 => Class::Float8,
+        Ty::Numeric => Class::Numeric,
+        _ => return None,
+    })
+}
+
+/// What an untyped operand is taken for beside a known one.
+fn unknown_beside(op: ArithOp, known: Ty) -> Ty {
+    match known {
+        Ty::Date if op == ArithOp::Add => Ty::Int4,
+        Ty::Timestamp | Ty::TimestampTz if op == ArithOp::Add => Ty::Interval,
+        Ty::Interval if matches!(op, ArithOp::Multiply | ArithOp::Divide) => Ty::Float8,
+        t => t,
+    }
+}
+
+type Signature = (Class, (Ty, Ty), Ty);
+
+/// Class, operand types and result of an arithmetic operator.
+fn signature(op: ArithOp, l: Ty, r: Ty) -> Option<Signature> {
+    if let (Some(a), Some(b)) = (l.number_rank(), r.number_rank()) {
+        return number_signature(op, if a >= b { l } else { r }, l);
+    }
+    let adds = op == ArithOp::Add;
+    let sums = adds || op == ArithOp::Subtract;
+    let scales = matches!(op, ArithOp::Multiply | ArithOp::Divide);
+    Some(match (l, r) {
+        (Ty::Date, n) if sums && n.is_integer() => (Class::DateDays, (l, Ty::Int4), Ty::Date),
+        (Ty::Date, Ty::Date) if op == ArithOp::Subtract => (Class::DateDate, (l, r), Ty::Int4),
+        (Ty::Date, Ty::Interval) if sums => (Class::MomentInterval, (Ty::Timestamp, r), Ty::Timestamp),
+        (Ty::Timestamp | Ty::TimestampTz, Ty::Interval) if sums => (Class::MomentInterval, (l, r), l),
+        (Ty::Timestamp | Ty::TimestampTz | Ty::Date, Ty::Timestamp | Ty::TimestampTz | Ty::Date)
+            if op == ArithOp::Subtract =>
+        {
+            let ty = crate::ty::common(l, r)?;
+            (Class::Moments, (ty, ty), Ty::Interval)
+        }
+        (Ty::Interval, Ty::Interval) if sums => (Class::Intervals, (l, r), Ty::Interval),
+        (Ty::Interval, n) if scales && n.is_number() => (Class::IntervalFactor, (l, Ty::Float8), Ty::Interval),
+        _ => return None,
+    })
+}
+
+fn number_signature(op: ArithOp, wide: Ty, left: Ty) -> Option<Signature> {
+    let is_bits = matches!(op, ArithOp::BitAnd | ArithOp::BitOr | ArithOp::BitXor);
+    match op {
+        ArithOp::ShiftLeft | ArithOp::ShiftRight if wide.is_integer() && left != Ty::Int2 => {
+            Some((class_of(left)?, (left, Ty::Int4), left))
+        }
+        ArithOp::ShiftLeft | ArithOp::ShiftRight => None,
+        ArithOp::Remainder if wide == Ty::Float8 => None,
+        _ if is_bits && !wide.is_integer() => None,
+        _ => Some((class_of(wide)?, (wide, wide), wide)),
+    }
+}
+
+/// 42883 for an operator.
+pub fn no_operator(symbol: &str, l: Ty, r: Ty, at: Option<u32>) -> SqlError {
+    let message = format!("operator does not exist: {} {symbol} {}", l.name(), r.name());
+    SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
+        .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
+        .at(at)
+}

@@ -1,0 +1,599 @@
+//! Commands about the session, transactions and maintenance, read from tokens.
+//!
+//! Invariants
+//! 1. A command is recognised by its first words; from there on anything unexpected is a syntax error.
+//!
+//! Does not know: what the commands do (`session`).
+
+use sqlparser::ast;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::error::{Result, SqlError, SqlState};
+use crate::parse;
+
+/// Isolation level as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// READ UNCOMMITTED or READ COMMITTED
+    ReadCommitted,
+    /// REPEATABLE READ
+    RepeatableRead,
+    /// SERIALIZABLE
+    Serializable,
+}
+
+/// Transaction modes; `None` where not said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Modes {
+    /// ISOLATION LEVEL
+    pub level: Option<Level>,
+    /// READ ONLY (true) or READ WRITE
+    pub read_only: Option<bool>,
+}
+
+/// COPY ... FROM STDIN.
+#[derive(Debug, Clone)]
+pub struct CopyFrom {
+    /// The table.
+    pub table: ast::ObjectName,
+    /// Columns named, if any.
+    pub columns: Vec<ast::Ident>,
+    /// CSV rather than text.
+    pub csv: bool,
+    /// First line is a header.
+    pub header: bool,
+    /// Between columns.
+    pub delimiter: u8,
+    /// What stands for NULL.
+    pub null: String,
+    /// CSV quote.
+    pub quote: u8,
+    /// CSV escape within quotes.
+    pub escape: u8,
+}
+
+/// A utility command.
+#[derive(Debug, Clone)]
+pub enum Utility {
+    /// BEGIN, START TRANSACTION (true)
+    Begin(Modes, bool),
+    /// COMMIT, END
+    Commit,
+    /// ROLLBACK, ABORT
+    Rollback,
+    /// SAVEPOINT
+    Savepoint(String),
+    /// RELEASE
+    Release(String),
+    /// ROLLBACK TO
+    RollbackTo(String),
+    /// SET name = value; `None` is DEFAULT
+    Set {
+        /// Setting.
+        name: String,
+        /// Value.
+        value: Option<String>,
+        /// SET LOCAL
+        local: bool,
+    },
+    /// SET TRANSACTION
+    SetTransaction(Modes),
+    /// SET SESSION CHARACTERISTICS
+    SetCharacteristics(Modes),
+    /// SHOW name
+    Show(String),
+    /// RESET name, ALL is `None`
+    Reset(Option<String>),
+    /// DISCARD ALL (true) or parts of it
+    Discard(bool),
+    /// PREPARE name (types) AS text
+    Prepare(String, Vec<ast::DataType>, String),
+    /// EXECUTE name (arguments)
+    Execute(String, Vec<ast::Expr>),
+    /// DEALLOCATE name, ALL is `None`
+    Deallocate(Option<String>),
+    /// VACUUM and ANALYZE: tables named; the tag
+    Maintain(Vec<ast::ObjectName>, &'static str),
+    /// CHECKPOINT
+    Checkpoint,
+    /// EXPLAIN of the rest
+    Explain(String),
+    /// COPY FROM STDIN
+    Copy(Box<CopyFrom>),
+}
+
+/// Reads a utility command; `None` if the first word belongs to none.
+pub fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<Utility>> {
+    let tokens: Vec<TokenWithSpan> = tokens.iter().filter(|t| !parse::is_blank(&t.token)).cloned().collect();
+    let mut c = Cursor { sql, tokens, at: 0 };
+    let Some(verb) = c.word() else { return Ok(None) };
+    let command = match verb.as_str() {
+        "begin" => begin(&mut c, false)?,
+        "start" => {
+            c.expect("transaction")?;
+            begin(&mut c, true)?
+        }
+        "commit" | "end" => end(&mut c, Utility::Commit)?,
+        "abort" => end(&mut c, Utility::Rollback)?,
+        "rollback" => rollback(&mut c)?,
+        "savepoint" => Utility::Savepoint(c.name()?),
+        "release" => {
+            c.eat("savepoint");
+            Utility::Release(c.name()?)
+        }
+        "set" => set(&mut c)?,
+        "show" => Utility::Show(setting_name(&mut c)?),
+        "reset" => Utility::Reset(if c.eat("all") { None } else { Some(setting_name(&mut c)?) }),
+        "discard" => discard(&mut c)?,
+        "prepare" => prepare(&mut c)?,
+        "execute" => execute(&mut c)?,
+        "deallocate" => {
+            c.eat("prepare");
+            Utility::Deallocate(if c.eat("all") { None } else { Some(c.name()?) })
+        }
+        "vacuum" => maintain(&mut c, "VACUUM")?,
+        "analyze" | "analyse" => maintain(&mut c, "ANALYZE")?,
+        "checkpoint" => Utility::Checkpoint,
+        "explain" => explain(&mut c)?,
+        "copy" => copy(&mut c)?,
+        _ => return Ok(None),
+    };
+    c.end()?;
+    Ok(Some(command))
+}
+
+struct Cursor<'s> {
+    sql: &'s str,
+    tokens: Vec<TokenWithSpan>,
+    at: usize,
+}
+
+impl Cursor<'_> {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at).map(|t| &t.token)
+    }
+
+    /// The next word in lower case; a quoted one does not count.
+    fn word(&mut self) -> Option<String> {
+        let Some(Token::Word(w)) = self.peek() else { return None };
+        if w.quote_style.is_some() {
+            return None;
+        }
+        let word = w.value.to_lowercase();
+        self.at += 1;
+        Some(word)
+    }
+
+    fn eat(&mut self, wanted: &str) -> bool {
+        let start = self.at;
+        if self.word().as_deref() == Some(wanted) {
+            return true;
+        }
+        self.at = start;
+        false
+    }
+
+    fn eat_token(&mut self, wanted: &Token) -> bool {
+        let found = self.peek() == Some(wanted);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, wanted: &str) -> Result<()> {
+        if self.eat(wanted) { Ok(()) } else { Err(self.error()) }
+    }
+
+    fn expect_token(&mut self, wanted: &Token) -> Result<()> {
+        if self.eat_token(wanted) { Ok(()) } else { Err(self.error()) }
+    }
+
+    /// The next identifier, folded.
+    fn name(&mut self) -> Result<String> {
+        let Some(Token::Word(w)) = self.peek() else { return Err(self.error()) };
+        let name = if w.quote_style.is_some() { w.value.clone() } else { w.value.to_lowercase() };
+        self.at += 1;
+        Ok(name)
+    }
+
+    fn string(&mut self) -> Result<String> {
+        let text = match self.peek() {
+            Some(Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s)) => s.clone(),
+            _ => return Err(self.error()),
+        };
+        self.at += 1;
+        Ok(text)
+    }
+
+    fn object_name(&mut self) -> Result<ast::ObjectName> {
+        let mut parts = Vec::new();
+        loop {
+            parts.push(self.ident()?);
+            if !self.eat_token(&Token::Period) {
+                return Ok(ast::ObjectName::from(parts));
+            }
+        }
+    }
+
+    fn ident(&mut self) -> Result<ast::Ident> {
+        let Some(TokenWithSpan { token: Token::Word(w), span }) = self.tokens.get(self.at) else {
+            return Err(self.error());
+        };
+        let ident = w.clone().into_ident(*span);
+        self.at += 1;
+        Ok(ident)
+    }
+
+    /// 42601 at the next token.
+    fn error(&self) -> SqlError {
+        match self.tokens.get(self.at) {
+            Some(token) => parse::near(self.sql, token),
+            None => parse::at_end(self.sql),
+        }
+    }
+
+    fn end(&self) -> Result<()> {
+        if self.at == self.tokens.len() { Ok(()) } else { Err(self.error()) }
+    }
+
+    /// The text from the next token to the end.
+    fn rest(&mut self) -> Result<String> {
+        let Some(token) = self.tokens.get(self.at) else { return Err(self.error()) };
+        let start = parse::offset(self.sql, token.span.start) as usize - 1;
+        self.at = self.tokens.len();
+        Ok(self.sql.chars().skip(start).collect())
+    }
+}
+
+fn begin(c: &mut Cursor<'_>, start: bool) -> Result<Utility> {
+    if !start && !c.eat("transaction") {
+        c.eat("work");
+    }
+    Ok(Utility::Begin(modes(c)?, start))
+}
+
+fn modes(c: &mut Cursor<'_>) -> Result<Modes> {
+    let mut modes = Modes::default();
+    while c.peek().is_some() {
+        if c.eat("isolation") {
+            c.expect("level")?;
+            modes.level = Some(level(c)?);
+        } else if c.eat("read") {
+            modes.read_only = Some(if c.eat("only") {
+                true
+            } else {
+                c.expect("write")?;
+                false
+            });
+        } else {
+            c.eat("not");
+            c.expect("deferrable")?;
+        }
+        if c.eat_token(&Token::Comma) && c.peek().is_none() {
+            return Err(c.error());
+        }
+    }
+    Ok(modes)
+}
+
+fn level(c: &mut Cursor<'_>) -> Result<Level> {
+    if c.eat("serializable") {
+        return Ok(Level::Serializable);
+    }
+    if c.eat("repeatable") {
+        c.expect("read")?;
+        return Ok(Level::RepeatableRead);
+    }
+    c.expect("read")?;
+    if c.eat("committed") || c.eat("uncommitted") { Ok(Level::ReadCommitted) } else { Err(c.error()) }
+}
+
+fn end(c: &mut Cursor<'_>, command: Utility) -> Result<Utility> {
+    if !c.eat("transaction") {
+        c.eat("work");
+    }
+    if c.eat("and") {
+        let no = c.eat("no");
+        c.expect("chain")?;
+        if !no {
+            return Err(SqlError::unsupported("AND CHAIN"));
+        }
+    }
+    Ok(command)
+}
+
+fn rollback(c: &mut Cursor<'_>) -> Result<Utility> {
+    if !c.eat("transaction") {
+        c.eat("work");
+    }
+    if c.eat("to") {
+        c.eat("savepoint");
+        return Ok(Utility::RollbackTo(c.name()?));
+    }
+    end(c, Utility::Rollback)
+}
+
+/// A setting's name; the few that are several words.
+fn setting_name(c: &mut Cursor<'_>) -> Result<String> {
+    let first = c.name()?;
+    match first.as_str() {
+        "time" if c.eat("zone") => return Ok("timezone".into()),
+        "transaction" if c.eat("isolation") => {
+            c.expect("level")?;
+            return Ok("transaction_isolation".into());
+        }
+        "session" if c.eat("authorization") => return Ok("session_authorization".into()),
+        _ => {}
+    }
+    if c.eat_token(&Token::Period) {
+        return Ok(format!("{first}.{}", c.name()?));
+    }
+    Ok(first)
+}
+
+fn set(c: &mut Cursor<'_>) -> Result<Utility> {
+    let local = c.eat("local");
+    if !local && c.eat("session") {
+        if c.eat("characteristics") {
+            c.expect("as")?;
+            c.expect("transaction")?;
+            return Ok(Utility::SetCharacteristics(modes(c)?));
+        }
+        if c.eat("authorization") {
+            return Err(SqlError::unsupported("SET SESSION AUTHORIZATION"));
+        }
+    }
+    if c.eat("transaction") {
+        return Ok(Utility::SetTransaction(modes(c)?));
+    }
+    let name = if c.eat("names") {
+        let value = if c.eat("default") { None } else { Some(c.string()?) };
+        return Ok(Utility::Set { name: "client_encoding".into(), value, local });
+    } else {
+        setting_name(c)?
+    };
+    let zone = name == "timezone" && !matches!(c.peek(), Some(Token::Eq)) && !c.eat("to");
+    if !zone && !c.eat_token(&Token::Eq) && !matches!(c.tokens.get(c.at.wrapping_sub(1)), Some(t) if is_to(t)) && !c.eat("to")
+    {
+        return Err(c.error());
+    }
+    if c.eat("default") || (zone && c.eat("local")) {
+        return Ok(Utility::Set { name, value: None, local });
+    }
+    let mut values = vec![set_value(c)?];
+    while c.eat_token(&Token::Comma) {
+        values.push(set_value(c)?);
+    }
+    Ok(Utility::Set { name, value: Some(values.join(", ")), local })
+}
+
+fn is_to(t: &TokenWithSpan) -> bool {
+    matches!(&t.token, Token::Word(w) if w.value.eq_ignore_ascii_case("to"))
+}
+
+fn set_value(c: &mut Cursor<'_>) -> Result<String> {
+    let minus = c.eat_token(&Token::Minus);
+    let text = match c.peek() {
+        Some(Token::Word(w)) => w.value.clone(),
+        Some(Token::Number(n, _)) => n.clone(),
+        Some(Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s)) => s.clone(),
+        _ => return Err(c.error()),
+    };
+    c.at += 1;
+    Ok(if minus { format!("-{text}") } else { text })
+}
+
+fn discard(c: &mut Cursor<'_>) -> Result<Utility> {
+    if c.eat("all") {
+        return Ok(Utility::Discard(true));
+    }
+    if ["plans", "sequences", "temp", "temporary"].iter().any(|w| c.eat(w)) {
+        return Ok(Utility::Discard(false));
+    }
+    Err(c.error())
+}
+
+fn prepare(c: &mut Cursor<'_>) -> Result<Utility> {
+    let name = c.name()?;
+    let mut types = Vec::new();
+    if c.eat_token(&Token::LParen) {
+        let mut parser = parse::parser_over(&c.tokens[c.at..]);
+        let before = c.at;
+        let list = parser.parse_comma_separated(sqlparser::parser::Parser::parse_data_type);
+        types = list.map_err(|_| c.error())?;
+        c.at = before + consumed(&c.tokens[before..], &parser);
+        c.expect_token(&Token::RParen)?;
+    }
+    c.expect("as")?;
+    Ok(Utility::Prepare(name, types, c.rest()?))
+}
+
+/// How many tokens a parser over `tokens` has taken.
+fn consumed(tokens: &[TokenWithSpan], parser: &sqlparser::parser::Parser<'_>) -> usize {
+    let next = parser.peek_token_ref();
+    tokens.iter().position(|t| t.span == next.span && t.token == next.token).unwrap_or(tokens.len())
+}
+
+fn execute(c: &mut Cursor<'_>) -> Result<Utility> {
+    let name = c.name()?;
+    let mut arguments = Vec::new();
+    if c.eat_token(&Token::LParen) && !c.eat_token(&Token::RParen) {
+        let mut parser = parse::parser_over(&c.tokens[c.at..]);
+        let list = parser.parse_comma_separated(sqlparser::parser::Parser::parse_expr);
+        arguments = list.map_err(|_| c.error())?;
+        c.at += consumed(&c.tokens[c.at..], &parser);
+        c.expect_token(&Token::RParen)?;
+    }
+    Ok(Utility::Execute(name, arguments))
+}
+
+fn maintain(c: &mut Cursor<'_>, tag: &'static str) -> Result<Utility> {
+    if c.eat_token(&Token::LParen) {
+        while !c.eat_token(&Token::RParen) {
+            if c.peek().is_none() {
+                return Err(c.error());
+            }
+            c.at += 1;
+        }
+    }
+    while ["full", "freeze", "verbose", "analyze", "analyse"].iter().any(|w| c.eat(w)) {}
+    let mut tables = Vec::new();
+    while c.peek().is_some() {
+        tables.push(c.object_name()?);
+        if c.eat_token(&Token::LParen) {
+            while !c.eat_token(&Token::RParen) {
+                c.name()?;
+                c.eat_token(&Token::Comma);
+            }
+        }
+        if !c.eat_token(&Token::Comma) {
+            break;
+        }
+    }
+    Ok(Utility::Maintain(tables, tag))
+}
+
+fn explain(c: &mut Cursor<'_>) -> Result<Utility> {
+    if c.eat_token(&Token::LParen) {
+        while !c.eat_token(&Token::RParen) {
+            if c.eat("analyze") {
+                return Err(SqlError::unsupported("EXPLAIN ANALYZE"));
+            }
+            if c.peek().is_none() {
+                return Err(c.error());
+            }
+            c.at += 1;
+        }
+    }
+    if c.eat("analyze") || c.eat("analyse") {
+        return Err(SqlError::unsupported("EXPLAIN ANALYZE"));
+    }
+    c.eat("verbose");
+    Ok(Utility::Explain(c.rest()?))
+}
+
+fn copy(c: &mut Cursor<'_>) -> Result<Utility> {
+    if c.peek() == Some(&Token::LParen) {
+        return Err(SqlError::unsupported("COPY of a query"));
+    }
+    let table = c.object_name()?;
+    let mut columns = Vec::new();
+    if c.eat_token(&Token::LParen) {
+        loop {
+            columns.push(c.ident()?);
+            if !c.eat_token(&Token::Comma) {
+                break;
+            }
+        }
+        c.expect_token(&Token::RParen)?;
+    }
+    if c.eat("to") {
+        return Err(SqlError::unsupported("COPY TO"));
+    }
+    c.expect("from")?;
+    if !c.eat("stdin") {
+        return Err(SqlError::unsupported("COPY from a file or program").with_hint("Use COPY FROM STDIN."));
+    }
+    let options = copy_options(c)?;
+    finish_copy(table, columns, options).map(|copy| Utility::Copy(Box::new(copy)))
+}
+
+/// Options as written; what is absent takes the format's default.
+#[derive(Default)]
+struct CopyOptions {
+    csv: bool,
+    header: bool,
+    delimiter: Option<String>,
+    null: Option<String>,
+    quote: Option<String>,
+    escape: Option<String>,
+}
+
+fn copy_options(c: &mut Cursor<'_>) -> Result<CopyOptions> {
+    let mut options = CopyOptions::default();
+    c.eat("with");
+    let listed = c.eat_token(&Token::LParen);
+    while c.peek().is_some() && c.peek() != Some(&Token::RParen) {
+        let name = c.name()?;
+        match name.as_str() {
+            "format" => options.csv = copy_format(&c.name()?)?,
+            "csv" => options.csv = true,
+            "binary" => return Err(SqlError::unsupported("COPY in binary format")),
+            "freeze" => {
+                boolean(c)?;
+            }
+            "header" => options.header = boolean(c)?,
+            "delimiter" | "null" | "quote" | "escape" | "encoding" => {
+                c.eat("as");
+                let value = Some(c.string()?);
+                match name.as_str() {
+                    "delimiter" => options.delimiter = value,
+                    "null" => options.null = value,
+                    "quote" => options.quote = value,
+                    "escape" => options.escape = value,
+                    _ => check_encoding(value.as_deref())?,
+                }
+            }
+            _ => {
+                let message = format!("option \"{name}\" not recognized");
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+        }
+        if listed && !c.eat_token(&Token::Comma) {
+            break;
+        }
+    }
+    if listed {
+        c.expect_token(&Token::RParen)?;
+    }
+    Ok(options)
+}
+
+fn check_encoding(name: Option<&str>) -> Result<()> {
+    match name {
+        Some(n) if n.eq_ignore_ascii_case("utf8") || n.eq_ignore_ascii_case("utf-8") => Ok(()),
+        _ => Err(SqlError::unsupported("an encoding other than UTF8")),
+    }
+}
+
+fn copy_format(name: &str) -> Result<bool> {
+    match name {
+        "text" => Ok(false),
+        "csv" => Ok(true),
+        "binary" => Err(SqlError::unsupported("COPY in binary format")),
+        other => Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("COPY format \"{other}\" not recognized"))),
+    }
+}
+
+/// An optional boolean after an option's name; true if left out.
+fn boolean(c: &mut Cursor<'_>) -> Result<bool> {
+    for (word, value) in [("true", true), ("on", true), ("false", false), ("off", false)] {
+        if c.eat(word) {
+            return Ok(value);
+        }
+    }
+    if c.eat("match") {
+        return Err(SqlError::unsupported("HEADER MATCH"));
+    }
+    Ok(true)
+}
+
+fn finish_copy(table: ast::ObjectName, columns: Vec<ast::Ident>, o: CopyOptions) -> Result<CopyFrom> {
+    let byte = |value: Option<String>, default: u8, what: &str| match value.as_deref().map(str::as_bytes) {
+        None => Ok(default),
+        Some([b]) => Ok(*b),
+        Some(_) => {
+            Err(SqlError::unsupported(format!("COPY {what} must be a single one-byte character; anything else")))
+        }
+    };
+    let quote = byte(o.quote, b'"', "quote")?;
+    Ok(CopyFrom {
+        table,
+        columns,
+        csv: o.csv,
+        header: o.header,
+        delimiter: byte(o.delimiter, if o.csv { b',' } else { b'\t' }, "delimiter")?,
+        null: o.null.unwrap_or_else(|| if o.csv { String::new() } else { "\\N".into() }),
+        quote,
+        escape: byte(o.escape, quote, "escape")?,
+    })
+}
