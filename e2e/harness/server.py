@@ -144,7 +144,7 @@ class Varve(Server):
             raise SystemExit(f"{self.binary} does not exist: cargo build -p varve, or set VARVE_BIN")
         self.config_path = f"{directory}.toml"
         with open(self.config_path, "w") as file:
-            file.write(f'[pool]\nsize = "{pool_mib}MiB"\n{config}')
+            file.write(f'[pool]\nsize = "{pool_mib}MiB"\n\n[server]\nmax_connections = 400\n{config}')
 
     def command(self):
         return [self.binary, "serve", self.directory, "--listen", f"127.0.0.1:{self.port}", "--config", self.config_path]
