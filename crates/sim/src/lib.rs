@@ -20,6 +20,7 @@ pub mod pages;
 mod rng;
 mod search;
 pub mod toy;
+pub mod trees;
 
 pub use choice::choices;
 pub use history::{History, Span};

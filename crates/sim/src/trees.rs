@@ -1,0 +1,199 @@
+//! The B+tree under test: puts and removes that split and merge pages.
+//!
+//! A commit here is the mini-transaction of one put or remove; structure changes are mini-transactions of
+//! their own that change no state. It is acknowledged when the log was flushed up to it.
+//!
+//! Invariants
+//! 1. After a recovery the tree's pages are exactly the pages of its segment: nothing leaks, nothing is shared.
+//!
+//! What it does not know: transactions, rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use varve_device::Directory;
+use varve_engine::node::Stamp;
+use varve_engine::redo::EngineRedo;
+use varve_engine::tree::{Checker, Put, Tree, TreeKind};
+use varve_pager::page::PAGE_HEADER_BYTES;
+use varve_pager::{Access, Lsn, PageId, PageNo, Pager, SpaceId};
+
+use crate::model::hash_bytes;
+use crate::pages::small_config;
+use crate::search::{Recovered, Subject, Workbench};
+
+/// Trees on the smallest pool.
+pub struct Trees {
+    /// Puts and removes of the workload.
+    pub commits: usize,
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+type Done = Result<(), String>;
+
+fn hash(key: &[u8], payload: &[u8]) -> u64 {
+    hash_bytes(hash_bytes(3, key), payload)
+}
+
+fn open(device: Arc<dyn Directory>) -> Result<Pager, String> {
+    Pager::open(small_config(device), Arc::new(EngineRedo)).map_err(text)
+}
+
+/// Notes in the root page where the tree is.
+fn note_place(pager: &Pager, tree: &Tree) -> Done {
+    let mut mtr = pager.begin().map_err(text)?;
+    let root = mtr.x(PageId::ROOT).map_err(text)?;
+    let place = [tree.root().no().0.to_le_bytes(), tree.owner().to_le_bytes()].concat();
+    mtr.write(root, PAGE_HEADER_BYTES, &place);
+    mtr.commit();
+    Ok(())
+}
+
+fn find_tree(pager: &Pager) -> Result<Option<Tree>, String> {
+    let page = pager.fix_s(PageId::ROOT, Access::Random).map_err(text)?;
+    let number = |at: usize| {
+        page.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
+    };
+    let (root, owner) = (number(PAGE_HEADER_BYTES), number(PAGE_HEADER_BYTES + 4));
+    let id = PageId::new(SpaceId::DATA, PageNo(root));
+    Ok((root != 0).then(|| Tree::open(id, owner, TreeKind::Clustered)))
+}
+
+struct Worker<'a> {
+    pager: &'a Pager,
+    tree: Tree,
+    bench: &'a mut Workbench,
+    model: BTreeMap<Vec<u8>, u64>,
+    digest: u64,
+    last: Option<(usize, Lsn)>,
+    /// Growing and shrinking take turns.
+    growing: bool,
+}
+
+impl Worker<'_> {
+    fn step(&mut self) -> Done {
+        if self.model.len() > 400 {
+            self.growing = false;
+        } else if self.model.len() < 20 {
+            self.growing = true;
+        }
+        match self.bench.rng.below(24) {
+            0 => self.pager.tick_write(1 + self.bench.rng.below(20) as usize).map(|_| ()).map_err(text),
+            1 if self.bench.rng.one_in(3) => self.pager.checkpoint().map_err(text),
+            2..=4 => self.acknowledge(),
+            dice if (dice < 20) == self.growing => self.put(),
+            _ => self.remove(),
+        }
+    }
+
+    fn acknowledge(&mut self) -> Done {
+        if let Some((number, lsn)) = self.last {
+            self.pager.flush_log(lsn).map_err(text)?;
+            self.bench.history.acknowledge(number);
+            self.last = None;
+        }
+        Ok(())
+    }
+
+    /// Keys share prefixes, come in runs, and differ in length.
+    fn some_key(&mut self) -> Vec<u8> {
+        let group = self.bench.rng.below(5);
+        let number = self.bench.rng.below(400);
+        let tail = "x".repeat(self.bench.rng.below(3) as usize * 20);
+        format!("group-{group}-of-keys/{number:06}{tail}").into_bytes()
+    }
+
+    fn put(&mut self) -> Done {
+        let key = self.some_key();
+        let len = if self.bench.rng.one_in(10) { 900 } else { 150 };
+        let payload: Vec<u8> = (0..self.bench.rng.below(len)).map(|_| self.bench.rng.next() as u8).collect();
+        loop {
+            let mut mtr = self.pager.begin().map_err(text)?;
+            let mut at = self.tree.locate_x(self.pager, &mut mtr, &key).map_err(text)?;
+            match self.tree.put(&mut mtr, &mut at, &key, Stamp::default(), &payload) {
+                Put::Done => return self.commit(mtr, key, Some(hash_of(&payload))),
+                Put::NeedsRoom => drop(mtr),
+            }
+            self.tree.make_room(self.pager, &key, payload.len()).map_err(text)?;
+        }
+    }
+
+    /// Removes the first key from some place on.
+    fn remove(&mut self) -> Done {
+        let from = self.some_key();
+        let Some(key) = self.model.range(from..).next().map(|(key, _)| key.clone()) else { return Ok(()) };
+        let mut mtr = self.pager.begin().map_err(text)?;
+        let mut at = self.tree.locate_x(self.pager, &mut mtr, &key).map_err(text)?;
+        if !at.found {
+            return Err("a key of the model is not in the tree".into());
+        }
+        self.tree.remove(&mut mtr, &mut at);
+        let underfull = self.tree.is_underfull(&mtr, &at);
+        self.commit(mtr, key.clone(), None)?;
+        if underfull { self.tree.tidy(self.pager, &key).map_err(text) } else { Ok(()) }
+    }
+
+    fn commit(&mut self, mtr: varve_pager::Mtr<'_>, key: Vec<u8>, payload: Option<u64>) -> Done {
+        let hash = |payload: u64| hash(&key, &payload.to_le_bytes());
+        self.digest ^= self.model.get(&key).map_or(0, |old| hash(*old)) ^ payload.map_or(0, hash);
+        match payload {
+            Some(payload) => _ = self.model.insert(key, payload),
+            None => _ = self.model.remove(&key),
+        }
+        let number = self.bench.history.begin(self.digest);
+        self.last = Some((number, mtr.commit()));
+        Ok(())
+    }
+}
+
+fn hash_of(payload: &[u8]) -> u64 {
+    hash_bytes(4, payload)
+}
+
+/// Digest of the tree, its damages, and pages of its segment that it does not use.
+fn examine(pager: &Pager, tree: &Tree, damages: &mut Vec<String>) -> Result<u64, String> {
+    let mut checker = Checker::new();
+    let mut digest = 0;
+    let mut visit = |_: &mut Checker, entry: varve_engine::node::EntryRef<'_>| {
+        digest ^= hash(&entry.key(), &hash_of(entry.payload()).to_le_bytes());
+    };
+    tree.check(pager, &mut checker, &mut visit).map_err(text)?;
+    damages.extend(checker.damages().iter().cloned());
+    let used: BTreeSet<PageId> = checker.claimed().keys().copied().collect();
+    let owned = pager.pages_of_owner(SpaceId::DATA, tree.owner()).map_err(text)?;
+    let owned: BTreeSet<PageId> = owned.into_iter().collect();
+    if used != owned {
+        let (leaked, foreign) = (owned.difference(&used).count(), used.difference(&owned).count());
+        damages.push(format!("{leaked} pages of the segment are not in the tree, {foreign} the other way"));
+    }
+    Ok(digest)
+}
+
+impl Subject for Trees {
+    fn work(&self, bench: &mut Workbench) -> Done {
+        let pager = open(bench.device.clone())?;
+        let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).map_err(text)?;
+        note_place(&pager, &tree)?;
+        let model = BTreeMap::new();
+        let mut worker = Worker { pager: &pager, tree, bench, model, digest: 0, last: None, growing: true };
+        while worker.bench.history.digests().len() <= self.commits {
+            worker.step()?;
+        }
+        worker.acknowledge()
+    }
+
+    fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+        let pager = open(device)?;
+        opened();
+        let mut damages = pager.check().map_err(text)?.damages;
+        let digest = match find_tree(&pager)? {
+            Some(tree) => examine(&pager, &tree, &mut damages)?,
+            None => 0,
+        };
+        pager.shutdown().map_err(text)?;
+        Ok(Recovered { digest, damages })
+    }
+}
