@@ -81,7 +81,7 @@ fn readers_and_writers() {
             scope.spawn(move || scan(pager, tree, done, Direction::Backward)),
         ];
         let writers: Vec<_> =
-            (1..=3).map(|seed| scope.spawn(move || change(pager, tree, seed, 4000))).collect();
+            (1..=3).map(|seed| scope.spawn(move || change(pager, tree, seed, 10_000))).collect();
         let outcomes: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         done.store(true, Ordering::Relaxed);
         readers.into_iter().for_each(|reader| reader.join().unwrap());

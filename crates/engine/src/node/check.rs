@@ -24,6 +24,9 @@ fn fixed_bytes(node: NodeRef<'_>) -> usize {
 fn check_frame(node: NodeRef<'_>) -> Result<(), String> {
     let (page_bytes, fixed) = (node.page_bytes(), fixed_bytes(node));
     ensure(SLOTS_START + fixed <= page_bytes, || format!("prefix and fences of {fixed} bytes"))?;
+    let implied = node.lower_fence().starts_with(node.prefix())
+        && node.upper_fence().unwrap_or(&[]).starts_with(node.prefix());
+    ensure(node.is_prefix_implied() == implied, || "its flag about the prefix is wrong".into())?;
     let slots_end = SLOTS_START + node.len() * SLOT_BYTES;
     let heap = node.heap_start();
     ensure(slots_end <= heap && heap <= page_bytes - fixed, || {

@@ -9,7 +9,10 @@
 //! Does not know: latches, logs, other pages.
 
 use super::read::head_of;
-use super::{ENTRY_HEAD_BYTES, NODE_START, NodeRef, SLOT_BYTES, SLOTS_START, Stamp, entry, prefix_bytes_max};
+use super::{
+    ENTRY_HEAD_BYTES, NODE_START, NodeRef, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START, STAMPED, Stamp, entry,
+    prefix_bytes_max,
+};
 
 /// What an empty node begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +76,7 @@ fn put_u32(page: &mut [u8], offset: usize, value: u32) {
 pub fn format(page: &mut [u8], frame: &Frame<'_>) {
     page[NODE_START..].fill(0);
     page[32] = frame.level;
-    page[33] = u8::from(frame.stamped);
+    page[33] = flags(frame);
     put_u32(page, 44, frame.right);
     put_u32(page, 48, frame.leftmost);
     put_u16(page, 52, frame.prefix.len());
@@ -86,6 +89,12 @@ pub fn format(page: &mut [u8], frame: &Frame<'_>) {
         end -= part.len();
     }
     put_u32(page, 36, end as u32);
+}
+
+fn flags(frame: &Frame<'_>) -> u8 {
+    let implied = frame.lower.starts_with(frame.prefix) && frame.upper.starts_with(frame.prefix);
+    let stamped = if frame.stamped { STAMPED } else { 0 };
+    stamped | if implied { PREFIX_IMPLIED } else { 0 }
 }
 
 /// Whether `suffix_bytes` and `value_bytes` more fit without compaction.

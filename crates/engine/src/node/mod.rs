@@ -5,7 +5,7 @@
 //! | offset | bytes | what |
 //! |---|---|---|
 //! | 32 | 1 | level: 0 leaf |
-//! | 33 | 1 | bit 0: leaf entries carry a stamp (clustered tree) |
+//! | 33 | 1 | bit 0: leaf entries carry a stamp (clustered tree); bit 1: the fences imply the prefix |
 //! | 34 | 2 | slot count |
 //! | 36 | 4 | heap start: lowest byte of the entries |
 //! | 40 | 4 | garbage: bytes of the heap that no slot refers to |
@@ -49,6 +49,9 @@ pub use read::{Found, NodeRef, common_prefix_bytes, entry_bytes};
 pub const NODE_START: usize = 32;
 pub(crate) const SLOTS_START: usize = 72;
 pub(crate) const SLOT_BYTES: usize = 8;
+pub(crate) const STAMPED: u8 = 0x01;
+/// Both fences begin with the prefix, so every key between them does.
+pub(crate) const PREFIX_IMPLIED: u8 = 0x02;
 /// Bytes of an entry besides its suffix, value and slot.
 pub(crate) const ENTRY_HEAD_BYTES: usize = 2;
 /// Bytes of flags, transaction id and roll pointer in a clustered leaf value.

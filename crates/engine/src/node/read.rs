@@ -6,7 +6,13 @@
 //!
 //! Does not know: how nodes change.
 
-use super::{ENTRY_HEAD_BYTES, EntryRef, SLOT_BYTES, SLOTS_START};
+use std::cmp::Ordering;
+
+use super::{ENTRY_HEAD_BYTES, EntryRef, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START, STAMPED};
+
+const HEAD_BYTES: usize = 4;
+const CACHE_LINE_BYTES: usize = 64;
+const TOUCH_LINES_MAX: usize = 16;
 
 /// A node that can be read. Cheap to copy.
 #[derive(Clone, Copy)]
@@ -87,10 +93,16 @@ impl<'a> NodeRef<'a> {
         self.level() == 0
     }
 
+    /// Whether every key between the fences begins with the prefix.
+    #[inline]
+    pub(crate) const fn is_prefix_implied(&self) -> bool {
+        self.page[33] & PREFIX_IMPLIED != 0
+    }
+
     /// Whether leaf entries carry a stamp (clustered tree).
     #[inline]
     pub const fn is_stamped(&self) -> bool {
-        self.page[33] & 1 != 0
+        self.page[33] & STAMPED != 0
     }
 
     /// Number of entries.
@@ -246,16 +258,27 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Index of the child whose keys may include `key`.
+    /// Index of the child whose keys may include `key`, which is not outside the node's fences.
     #[inline]
     pub fn child_for(&self, key: &[u8]) -> usize {
-        let found = self.search(key);
+        let found = self.search_inside(key);
         found.slot + usize::from(found.exact)
     }
 
-    /// Index of the child whose keys may include the largest key below `key`.
+    /// Index of the child whose keys may include the largest key below `key`, which is not outside the node's fences.
     pub fn child_below(&self, key: &[u8]) -> usize {
-        self.search(key).slot
+        self.search_inside(key).slot
+    }
+
+    /// As `search`, for a key that is not outside the node's fences: who has descended by the key need not compare it
+    /// with the prefix, whose cache line lies far from the slots.
+    #[inline]
+    pub fn search_inside(&self, key: &[u8]) -> Found {
+        if self.is_prefix_implied() {
+            debug_assert!(key.starts_with(self.prefix()), "the key is outside the fences");
+            return self.search_suffix(&key[self.prefix_bytes()..]);
+        }
+        self.search(key)
     }
 
     /// Finds the first entry whose key is >= `key`.
@@ -273,11 +296,24 @@ impl<'a> NodeRef<'a> {
     fn search_suffix(&self, suffix: &[u8]) -> Found {
         let slots = self.slots();
         let head = head_of(suffix);
+        if self.is_leaf() {
+            touch(slots);
+        }
         let first = lower_bound(slots, head);
         match slots.get(first) {
             Some(raw) if decode_slot(raw).head == head => self.search_equal_heads(slots, first, head, suffix),
             _ => Found { slot: first, exact: false },
         }
+    }
+
+    /// Compares the suffixes of an entry and a key whose heads are equal.
+    #[inline]
+    fn compare(&self, slot: Slot, suffix: &[u8]) -> Ordering {
+        if slot.suffix_bytes <= HEAD_BYTES && suffix.len() <= HEAD_BYTES {
+            // The heads are all of the suffixes but for zeros at the end.
+            return slot.suffix_bytes.cmp(&suffix.len());
+        }
+        self.suffix_of(slot).cmp(suffix)
     }
 
     fn search_equal_heads(&self, slots: &[[u8; 8]], first: usize, head: u32, suffix: &[u8]) -> Found {
@@ -290,10 +326,10 @@ impl<'a> NodeRef<'a> {
         };
         while low < high {
             let middle = low.midpoint(high);
-            match self.suffix_of(decode_slot(&slots[middle])).cmp(suffix) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return Found { slot: middle, exact: true },
-                std::cmp::Ordering::Greater => high = middle,
+            match self.compare(decode_slot(&slots[middle]), suffix) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Found { slot: middle, exact: true },
+                Ordering::Greater => high = middle,
             }
         }
         Found { slot: low, exact: false }
@@ -304,6 +340,14 @@ impl<'a> NodeRef<'a> {
 fn decode_slot(raw: &[u8; SLOT_BYTES]) -> Slot {
     let word = u64::from_le_bytes(*raw);
     Slot { head: word as u32, offset: (word >> 32) as usize & 0xFFFF, suffix_bytes: (word >> 48) as usize }
+}
+
+/// Loads each cache line of the slots once: the loads overlap, while those of the search wait for each other. (Inner nodes
+/// are in the cache.)
+#[inline]
+fn touch(slots: &[[u8; SLOT_BYTES]]) {
+    let lines = slots.iter().step_by(CACHE_LINE_BYTES / SLOT_BYTES).take(TOUCH_LINES_MAX);
+    std::hint::black_box(lines.fold(0, |sum, slot| sum ^ slot[0]));
 }
 
 /// First slot whose head is >= `head`. The loop has no branch that depends on the data, so it does not mispredict.

@@ -117,7 +117,7 @@ impl Tree {
 }
 
 fn has_room(node: NodeRef<'_>, wanted: Wanted<'_>) -> bool {
-    let found = node.search(wanted.key);
+    let found = node.search_inside(wanted.key);
     write::room(node, found.slot, found.exact, wanted.key, wanted.value_bytes) != Room::None
 }
 

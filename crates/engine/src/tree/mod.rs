@@ -153,7 +153,7 @@ impl Tree {
     ) -> TreeResult<Option<R>> {
         let leaf = self.latch_leaf_s(pager, descend::Target::Key(key), Access::Random)?;
         let node = NodeRef::new(&leaf);
-        let found = node.search(key);
+        let found = node.search_inside(key);
         Ok(found.exact.then(|| read(node.entry(found.slot))))
     }
 

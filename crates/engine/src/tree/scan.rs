@@ -163,7 +163,7 @@ impl Scan {
         match self.next {
             Next::Edge => 0,
             _ => {
-                let found = node.search(&self.next_key);
+                let found = node.search_inside(&self.next_key);
                 found.slot + usize::from(found.exact && self.next == Next::Beyond)
             }
         }
@@ -186,7 +186,7 @@ impl Scan {
         match self.next {
             Next::Edge => node.len(),
             _ => {
-                let found = node.search(&self.next_key);
+                let found = node.search_inside(&self.next_key);
                 found.slot + usize::from(found.exact && self.next == Next::At)
             }
         }

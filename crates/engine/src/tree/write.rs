@@ -40,7 +40,7 @@ impl Tree {
     }
 
     fn position(mtr: &Mtr<'_>, page: H, key: &[u8]) -> Position {
-        let found = NodeRef::new(mtr.page(page)).search(key);
+        let found = NodeRef::new(mtr.page(page)).search_inside(key);
         Position { page, slot: found.slot, found: found.exact }
     }
 
