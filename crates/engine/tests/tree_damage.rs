@@ -64,7 +64,8 @@ fn head_garbage_and_level() {
         (40, &[1, 2, 0, 0], "garbage bytes"),
         (32, &[1], "value of entry"),
         (36, &[0, 0, 0, 0], "heap at 0"),
-        (33, &[0], "value of entry"),
+        (33, &[2], "value of entry"),
+        (33, &[1], "flag about the prefix"),
     ] {
         let (pager, tree) = sample();
         overwrite(&pager, child(&pager, tree.root(), 2), offset, bytes);
