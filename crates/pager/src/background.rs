@@ -48,9 +48,11 @@ fn write_pages(shared: &Shared, takes_checkpoints: bool) -> Result<()> {
         shared.pool.refill()?;
         let cleaned = shared.clean_for_log()?;
         if takes_checkpoints {
-            shared.log.prepare_ahead()?;
+            // A segment that can't be made now is asked for again, and its error reported, by a mini-transaction.
+            let _prepared = shared.log.prepare_ahead();
             let is_due = last.elapsed() >= Duration::from_millis(shared.config.checkpoint.interval_ms);
-            let is_full = shared.log.admit()? == Admission::Full;
+            shared.log.check()?;
+            let is_full = shared.log.is_full();
             if is_full || cleaned || is_due && shared.last_checkpoint() != shared.log.end() {
                 shared.checkpoint(false)?;
                 last = Instant::now();

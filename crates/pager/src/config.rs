@@ -118,6 +118,12 @@ impl PagerConfig {
         require(frames >= FRAMES_MIN, || {
             format!("a pool of {} bytes has {frames} frames: give it at least {FRAMES_MIN}", self.pool_bytes)
         })?;
+        let segment = self.log_segment_bytes;
+        require(segment.is_multiple_of(4096) && segment >= SEGMENT_PAGES_MIN * size as u64, || {
+            format!(
+                "log segments of {segment} bytes: give them a multiple of 4096 and at least {SEGMENT_PAGES_MIN} pages"
+            )
+        })?;
         let part = self.checkpoint.log_fraction;
         require(part > 0.0 && part <= 0.9, || {
             format!("checkpoint log fraction {part}: it must be in 0 .. 0.9")
@@ -130,6 +136,9 @@ impl PagerConfig {
         require(self.growth_extents > 0, || "spaces must grow by at least one extent".into())
     }
 }
+
+/// Pages that a log segment must hold, so that every mini-transaction fits into one.
+const SEGMENT_PAGES_MIN: u64 = 16;
 
 /// Fewest frames a pool works with.
 pub const FRAMES_MIN: usize = 32;

@@ -91,3 +91,37 @@ fn a_full_device_is_an_error_of_admission_and_the_log_goes_on_when_there_is_room
     let (more, error) = commit_until_error(&log, 30);
     assert!(error.is_none() && more.len() == 30);
 }
+
+#[test]
+fn a_device_that_fills_up_later_is_a_full_log_not_a_failure() {
+    let directory = MemoryDirectory::new();
+    let (faulty, log) = faulty_log(&directory);
+    let no_space = Fault::Fails(ErrorKind::NoSpace);
+    faulty.arm(Rule {
+        operation: Some(Operation::SetLen),
+        space: None,
+        when: When::From(4),
+        fault: no_space,
+    });
+    let (acknowledged, error) = commit_until_error(&log, 500);
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(acknowledged.len(), 500);
+    assert!(directory.list().unwrap().len() <= 5, "{:?}", directory.list());
+}
+
+#[test]
+fn a_block_that_ends_with_its_segment_leaves_a_redo_position_that_exists() {
+    let directory = MemoryDirectory::new();
+    let log = create(&directory);
+    let start = log.end().get();
+    // Header, length and note take 40 + 3 + 5 bytes more than the payload.
+    let fitting = (SEGMENT_BYTES - start) as usize - 48;
+    let lsn = append(&log, &payload(1, fitting));
+    assert_eq!(lsn.get(), SEGMENT_BYTES, "the block must end with the segment");
+    log.flush(lsn).unwrap();
+    let redo = log.redo_point(|| None).unwrap();
+    assert!(redo.get() > SEGMENT_BYTES);
+    let (notes, tail) = read(&directory, &first_life(), redo, NOTHING_KNOWN).unwrap();
+    assert!(notes.is_empty());
+    assert_eq!(tail.next, redo);
+}

@@ -81,3 +81,10 @@ pub enum LogError {
         location: String,
     },
 }
+
+impl LogError {
+    /// Whether more space on the device would have helped.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, LogError::Device(error) if error.is_no_space())
+    }
+}

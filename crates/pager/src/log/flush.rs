@@ -169,13 +169,16 @@ impl Log {
         Ok(())
     }
 
+    /// Has the segment of `lsn` exist.
+    pub(super) fn prepare(&self, lsn: Lsn) -> Result<(), LogError> {
+        let number = self.geometry.segment_of(lsn);
+        if self.segments.is_prepared(number) { Ok(()) } else { self.segments.prepare(number) }
+    }
+
     /// The file of the segment at `lsn`; makes it if nobody did so in time.
     fn file_at(&self, lsn: Lsn) -> Result<Arc<dyn BlockFile>, LogError> {
-        let number = self.geometry.segment_of(lsn);
-        if !self.segments.is_prepared(number) {
-            self.segments.prepare(number)?;
-        }
-        let file = self.segments.file(number);
+        self.prepare(lsn)?;
+        let file = self.segments.file(self.geometry.segment_of(lsn));
         Ok(file.expect("a prepared segment that is not truncated has a file"))
     }
 }

@@ -61,6 +61,14 @@ pub enum Admission {
     Full,
 }
 
+/// When the next segment is needed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Due {
+    Not,
+    Soon,
+    Now,
+}
+
 /// Figures of the log since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
@@ -153,6 +161,8 @@ impl Log {
 
     /// Asks whether a mini-transaction may start; writes waiting bytes and makes the next segment if that is
     /// due. No latch may be held. Fails when the log is poisoned or the next segment can't be made.
+    ///
+    /// A full device is no failure as long as there are segments to recycle: then the answer is `Full`.
     pub fn admit(&self) -> Result<Admission, LogError> {
         self.check()?;
         let end = self.end();
@@ -160,15 +170,22 @@ impl Log {
         if end.since(self.durable()) > UNWRITTEN_BYTES_MAX {
             self.flush(end)?;
         }
+        Ok(if self.is_full() { Admission::Full } else { Admission::Go })
+    }
+
+    /// Whether mini-transactions have to wait for a truncation.
+    pub fn is_full(&self) -> bool {
+        let end = self.end();
         let used_bytes = end.since(self.truncated());
-        Ok(if used_bytes < self.admission_bytes() { Admission::Go } else { Admission::Full })
+        used_bytes >= self.admission_bytes()
+            || (self.needs_next(end) == Due::Now && !self.segments.can_make())
     }
 
     /// Waits for a truncation after `admit` said `Full`, at most `limit`.
     pub fn wait_for_room(&self, limit: Duration) {
         let (lock, room) = &self.room;
         let mut held = lock.lock();
-        if self.end().since(self.truncated()) >= self.admission_bytes() && self.check().is_ok() {
+        if self.is_full() && self.check().is_ok() {
             room.wait_for(&mut held, limit);
         }
     }
@@ -179,10 +196,14 @@ impl Log {
         self.capacity_bytes - reserve_bytes
     }
 
-    /// Makes sure that the segment after the current one exists. Cheap when it does; meant for a background
-    /// thread too.
+    /// Makes sure that the segment after the current one exists, for a background thread. Cheap when it does. A
+    /// failure is not fatal: `admit` tries again when the segment is needed, and reports.
     pub fn prepare_ahead(&self) -> Result<(), LogError> {
-        self.segments.try_prepare(self.geometry.segment_of(self.end()) + 1)
+        let next = self.geometry.segment_of(self.end()) + 1;
+        if self.segments.is_prepared(next) || !self.segments.can_make() {
+            return Ok(());
+        }
+        self.segments.try_prepare(next)
     }
 
     /// Calls `visit` with the groups of earlier lives from the block at `from` up to `until`, the end that
@@ -197,19 +218,32 @@ impl Log {
         reader.each_group_before(until, visit)
     }
 
+    /// How urgent it is to make the segment after the one of `end`.
+    fn needs_next(&self, end: Lsn) -> Due {
+        let number = self.geometry.segment_of(end);
+        if self.segments.is_prepared(number + 1) {
+            return Due::Not;
+        }
+        let (filled_bytes, segment_bytes) = (self.geometry.offset_of(end), self.geometry.segment_bytes());
+        match filled_bytes {
+            _ if !self.segments.is_prepared(number) => Due::Now,
+            filled if filled > segment_bytes / 8 * 7 => Due::Now,
+            filled if filled > segment_bytes / 2 => Due::Soon,
+            _ => Due::Not,
+        }
+    }
+
     fn prepare_next(&self, end: Lsn) -> Result<(), LogError> {
-        let next = self.geometry.segment_of(end) + 1;
-        if self.segments.is_prepared(next) {
+        let due = self.needs_next(end);
+        if due == Due::Not || !self.segments.can_make() {
             return Ok(());
         }
-        let filled_bytes = self.geometry.offset_of(end);
-        if filled_bytes > self.geometry.segment_bytes() / 8 * 7 || !self.segments.is_prepared(next - 1) {
-            return self.segments.prepare(next);
-        }
-        if filled_bytes > self.geometry.segment_bytes() / 2 {
-            self.segments.try_prepare(next)
-        } else {
-            Ok(())
+        let next = self.geometry.segment_of(end) + 1;
+        let made =
+            if due == Due::Now { self.segments.prepare(next) } else { self.segments.try_prepare(next) };
+        match made {
+            Err(error) if error.is_no_space() && !self.segments.can_make() => Ok(()),
+            made => made,
         }
     }
 

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space};
@@ -21,6 +21,8 @@ use super::format::{Geometry, SEGMENT_HEADER_BYTES, SegmentHeader};
 const NAME_PREFIX: &str = "log.";
 const UNFINISHED_SUFFIX: &str = ".new";
 const FILL_BYTES: usize = 1 << 20;
+/// With fewer files a full device is an error; with more, a reason to recycle.
+const FILES_MIN: usize = 4;
 const NOTHING_PREPARED: u64 = u64::MAX;
 
 /// The segment files of one database.
@@ -28,7 +30,8 @@ pub(crate) struct Segments {
     directory: Arc<dyn Directory>,
     geometry: Geometry,
     database: u64,
-    files_max: usize,
+    /// Files that may be made; lowered to what there is when the device is full.
+    files_max: AtomicUsize,
     files: Mutex<Files>,
     /// Held while a segment is made or renumbered, so that one thread does it.
     making: Mutex<()>,
@@ -47,6 +50,16 @@ struct Files {
     next_slot: u32,
 }
 
+impl Files {
+    fn reusable_count(&self) -> usize {
+        self.spare.len() + self.blank.len()
+    }
+
+    fn count(&self) -> usize {
+        self.live.len() + self.reusable_count()
+    }
+}
+
 impl Segments {
     /// Finds the segment files in `directory`; removes unfinished ones.
     ///
@@ -57,13 +70,13 @@ impl Segments {
         capacity_bytes: u64,
         database: u64,
     ) -> Result<Segments, LogError> {
+        let files_max =
+            usize::try_from(capacity_bytes / geometry.segment_bytes()).unwrap_or(usize::MAX - 1) + 1;
         let segments = Segments {
             directory,
             geometry,
             database,
-            files_max: usize::try_from(capacity_bytes / geometry.segment_bytes())
-                .unwrap_or(usize::MAX)
-                .max(2),
+            files_max: AtomicUsize::new(files_max),
             files: Mutex::new(Files::default()),
             making: Mutex::new(()),
             prepared: AtomicU64::new(NOTHING_PREPARED),
@@ -171,6 +184,18 @@ impl Segments {
         self.make(number)
     }
 
+    /// Whether a next segment can be had within the limit of files.
+    pub(crate) fn can_make(&self) -> bool {
+        let files = self.files.lock();
+        files.reusable_count() > 0 || files.count() < self.files_max.load(Ordering::Relaxed)
+    }
+
+    /// The device is full: no more files than there are.
+    fn note_full(&self) {
+        let count = self.files.lock().count().max(FILES_MIN);
+        self.files_max.fetch_min(count, Ordering::Relaxed);
+    }
+
     /// Makes every segment up to `number` writable; waits for a thread that is at it already.
     pub(crate) fn prepare(&self, number: u64) -> Result<(), LogError> {
         let making = self.making.lock();
@@ -204,7 +229,11 @@ impl Segments {
                 }
                 file
             }
-            None => self.create(number)?,
+            None => self.create(number).inspect_err(|error| {
+                if error.is_no_space() {
+                    self.note_full();
+                }
+            })?,
         };
         self.files.lock().live.insert(number, file);
         self.prepared.store(number, Ordering::Release);
@@ -277,7 +306,7 @@ impl Segments {
         let done = std::mem::replace(&mut files.live, keep);
         files.spare.extend(done);
         let mut excess = Vec::new();
-        while files.live.len() + files.spare.len() + files.blank.len() > self.files_max {
+        while files.count() > self.files_max.load(Ordering::Relaxed) {
             let Some((_, file)) = files.spare.pop_first() else { break };
             excess.push(file);
         }
@@ -291,7 +320,7 @@ impl Segments {
     /// How many files there are: live or prepared, and spare.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let files = self.files.lock();
-        (files.live.len(), files.spare.len() + files.blank.len())
+        (files.live.len(), files.reusable_count())
     }
 }
 

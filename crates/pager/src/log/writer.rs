@@ -192,6 +192,7 @@ impl Log {
         let end = self.end();
         drop(appender);
         self.flush(end)?;
+        self.prepare(point)?;
         Ok(point)
     }
 
