@@ -9,13 +9,14 @@
 
 use std::process::ExitCode;
 
+use varve_sim::crowd::Crowd;
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
 use varve_sim::toy::{Flaw, Toy};
 use varve_sim::trees::Trees;
 use varve_sim::{Found, Plan, Subject, search};
 
-const USAGE: &str = "usage: crash [--subject engine|trees|pages|toy] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
+const USAGE: &str = "usage: crash [--subject engine|crowd|trees|pages|toy] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
 
 struct Arguments {
     subject: String,
@@ -54,6 +55,7 @@ impl Arguments {
         Some(match self.subject.as_str() {
             "engine" => Box::new(Engine::new(self.commits)),
             "pages" => Box::new(Pages::new(self.commits)),
+            "crowd" => Box::new(Crowd { commits: self.commits }),
             "trees" => Box::new(Trees { commits: self.commits }),
             "toy" => Box::new(Toy { flaw: Flaw::None, commits: self.commits as u64 }),
             _ => return None,

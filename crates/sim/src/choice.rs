@@ -76,7 +76,7 @@ fn spoil(pending: &[&Event], fates: &[Fate], rng: &mut Rng) -> Vec<Fate> {
         if *fate == Fate::Absent || !write || !rng.one_in(odds) {
             return *fate;
         }
-        let seed = rng.next();
+        let seed = rng.draw();
         match rng.below(3) {
             0 => Fate::Torn { unit_bytes: 512, seed },
             1 => Fate::Torn { unit_bytes: 4096, seed },

@@ -13,6 +13,8 @@
 //! What it does not know: how the database recovers.
 
 mod choice;
+pub mod crowd;
+mod damage;
 pub mod engine;
 mod history;
 mod model;
@@ -23,6 +25,7 @@ pub mod toy;
 pub mod trees;
 
 pub use choice::choices;
+pub use damage::{Verdicts, damage};
 pub use history::{History, Span};
 pub use rng::Rng;
 pub use search::{Failure, Found, PANIC, Plan, Recovered, Run, Subject, Workbench, run, search, search_run};

@@ -60,14 +60,14 @@ pub enum Effect {
 /// Hash of bytes (FNV-1a, then mixed).
 pub fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    Rng::new(bytes.iter().fold(0xcbf2_9ce4_8422_2325 ^ seed, step)).next()
+    Rng::new(bytes.iter().fold(0xcbf2_9ce4_8422_2325 ^ seed, step)).draw()
 }
 
 /// Hash of a row of a table.
 pub fn hash_row(table: &str, id: i64, group: i32, balance: i64, body: &str) -> u64 {
     let numbers = [id as u64, group as u64, balance as u64];
     numbers.iter().fold(hash_bytes(hash_bytes(1, table.as_bytes()), body.as_bytes()), |hash, number| {
-        Rng::new(hash ^ number.rotate_left(17)).next()
+        Rng::new(hash ^ number.rotate_left(17)).draw()
     })
 }
 
@@ -78,7 +78,7 @@ pub fn hash_name(kind: &str, name: &str) -> u64 {
 
 /// Text of a length, different for each seed.
 pub fn body(rng: &mut Rng, len: usize) -> Arc<str> {
-    let word = format!("{:016x}", rng.next());
+    let word = format!("{:016x}", rng.draw());
     word.chars().cycle().take(len).collect::<String>().into()
 }
 

@@ -25,7 +25,7 @@ const PAGES_MAX: usize = 150;
 const WORDS: u64 = (PAGE_BYTES - PAGE_HEADER_BYTES) as u64 / 8;
 /// Steps that may fail before a workload gives up: a database that stopped must not come back by itself.
 const ERRORS_MAX: usize = 30;
-const KIND: u8 = FIRST_ENGINE_KIND + 100;
+pub(crate) const KIND: u8 = FIRST_ENGINE_KIND + 100;
 
 /// The pager with its smallest pool, so that pages are stolen.
 pub struct Pages {
@@ -62,7 +62,8 @@ pub fn small_config(device: Arc<dyn Directory>) -> PagerConfig {
     }
 }
 
-struct NoOperations;
+/// No operations beyond the pager's own.
+pub(crate) struct NoOperations;
 
 impl RedoOps for NoOperations {
     fn apply(&self, op: u8, _: &mut [u8], _: &[u8]) -> Result<(), RedoError> {
@@ -75,7 +76,7 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 fn hash(page: u64, word: u64, value: u64) -> u64 {
-    if value == 0 { 0 } else { Rng::new(page << 32 ^ word << 20 ^ value.rotate_left(31)).next() }
+    if value == 0 { 0 } else { Rng::new(page << 32 ^ word << 20 ^ value.rotate_left(31)).draw() }
 }
 
 fn word_offset(word: u64) -> usize {
@@ -174,7 +175,7 @@ impl Worker<'_> {
     /// Lists a new page with one word in it; gives its entry.
     fn allocate(&mut self, owner: u32) -> Result<Option<usize>, String> {
         let Some(entry) = self.pick(false) else { return Ok(None) };
-        let value = self.bench.rng.next() | 1;
+        let value = self.bench.rng.draw() | 1;
         self.pager.reserve(SpaceId::DATA, 1).map_err(text)?;
         let mut mtr = self.pager.begin().map_err(text)?;
         let root = mtr.x(PageId::ROOT).map_err(text)?;
@@ -218,7 +219,7 @@ impl Worker<'_> {
         }
         for (number, page) in held {
             for _ in 0..1 + self.bench.rng.below(4) {
-                let (word, value) = (self.bench.rng.below(WORDS), self.bench.rng.next());
+                let (word, value) = (self.bench.rng.below(WORDS), self.bench.rng.draw());
                 mtr.write(page, word_offset(word), &value.to_le_bytes());
                 self.model.set(number, word, value);
             }

@@ -16,7 +16,7 @@ impl Rng {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -27,7 +27,7 @@ impl Rng {
     /// A number below `end` (which is at least 1).
     pub fn below(&mut self, end: u64) -> u64 {
         assert!(end > 0, "an empty range has no number");
-        self.next() % end
+        self.draw() % end
     }
 
     /// True once in `n` times.
@@ -37,6 +37,6 @@ impl Rng {
 
     /// A generator of its own for one purpose.
     pub fn fork(&mut self) -> Rng {
-        Rng(self.next())
+        Rng(self.draw())
     }
 }

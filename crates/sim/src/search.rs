@@ -12,7 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use varve_device::{Directory, Fate, Lies, MemoryDirectory, RecordLog, Recorder, Recording, Timeline};
+use varve_device::{
+    Directory, Fate, Lies, MemoryDirectory, MemoryImage, RecordLog, Recorder, Recording, Timeline,
+};
 
 use crate::choice::choices;
 use crate::history::{History, Span};
@@ -138,6 +140,34 @@ pub struct Run {
     digests: Vec<u64>,
     /// How the workload ended, if not well.
     pub error: Option<String>,
+}
+
+impl Run {
+    /// Digests of the states, from the empty one on.
+    pub fn digests(&self) -> &[u64] {
+        &self.digests
+    }
+
+    /// The cut after everything.
+    pub fn end(&self) -> u64 {
+        self.recording.end
+    }
+
+    /// The files after a crash at a cut that lost nothing.
+    pub fn image_at(&self, cut: u64) -> Vec<(String, MemoryImage)> {
+        let mut timeline = Timeline::new(self.recording.clone());
+        timeline.advance(cut);
+        let fates = vec![Fate::Present; timeline.pending().len()];
+        timeline.image(&fates).first().map(|device| device.images()).unwrap_or_default()
+    }
+}
+
+/// Lets a subject recover; a panic is an error like any other.
+pub(crate) fn recover_guarded(
+    subject: &dyn Subject,
+    device: Arc<dyn Directory>,
+) -> Result<Recovered, String> {
+    guarded(|| subject.recover(device, &mut || ()))
 }
 
 /// Runs a workload once and records it. `wrap` may put something between workload and recorder.

@@ -77,7 +77,7 @@ impl Subject for Toy {
         }
         let mut digest = 0;
         for _ in 0..self.commits {
-            let value = bench.rng.next();
+            let value = bench.rng.draw();
             digest = extend(digest, value);
             let number = bench.history.begin(digest);
             if self.flaw == Flaw::EarlyAcknowledgement {

@@ -109,7 +109,7 @@ impl Worker<'_> {
     fn put(&mut self) -> Done {
         let key = self.some_key();
         let len = if self.bench.rng.one_in(10) { 900 } else { 150 };
-        let payload: Vec<u8> = (0..self.bench.rng.below(len)).map(|_| self.bench.rng.next() as u8).collect();
+        let payload: Vec<u8> = (0..self.bench.rng.below(len)).map(|_| self.bench.rng.draw() as u8).collect();
         loop {
             let mut mtr = self.pager.begin().map_err(text)?;
             let mut at = self.tree.locate_x(self.pager, &mut mtr, &key).map_err(text)?;

@@ -1,0 +1,152 @@
+//! The pager under test with threads: group commit, page writers and checkpoints at once.
+//!
+//! Each thread changes words of a few pages in one mini-transaction and waits until its log is durable. The
+//! order of commits is that of the log: a commit is noted inside the append section. Which threads meet is
+//! up to the machine, so a failure shows in the recording at hand but does not replay.
+//!
+//! Invariants
+//! 1. Pages are latched in ascending order.
+//!
+//! What it does not know: allocation (the pages are made before the threads start).
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use varve_device::Directory;
+use varve_pager::page::PAGE_HEADER_BYTES;
+use varve_pager::{Access, Lsn, Mtr, PageId, Pager, SpaceId};
+
+use crate::history::History;
+use crate::pages::{KIND, NoOperations, small_config};
+use crate::rng::Rng;
+use crate::search::{Recovered, Subject, Workbench};
+
+const THREADS: u64 = 4;
+const PAGES: u64 = 90;
+const WORDS: u64 = 8;
+
+/// Threads on raw pages.
+pub struct Crowd {
+    /// Mini-transactions of each thread.
+    pub commits: usize,
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn open(device: Arc<dyn Directory>, background: bool) -> Result<Pager, String> {
+    let config = varve_pager::PagerConfig { background, ..small_config(device) };
+    Pager::open(config, Arc::new(NoOperations)).map_err(text)
+}
+
+fn hash(page: u64, word: u64, value: u64) -> u64 {
+    if value == 0 { 0 } else { Rng::new(page << 40 ^ word << 32 ^ value.rotate_left(9)).draw() }
+}
+
+fn offset(word: u64) -> usize {
+    PAGE_HEADER_BYTES + word as usize * 8
+}
+
+fn word_of(page: &[u8], word: u64) -> u64 {
+    let bytes = page.get(offset(word)..offset(word) + 8);
+    bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+/// The pages, in the order in which the root page lists them.
+fn listed(pager: &Pager) -> Result<Vec<PageId>, String> {
+    let root = pager.fix_s(PageId::ROOT, Access::Random).map_err(text)?;
+    Ok((0..PAGES).filter_map(|entry| PageId::from_u64(word_of(&root, entry))).collect())
+}
+
+/// Makes the pages and lists them, each in a mini-transaction that changes no state.
+fn make_pages(pager: &Pager) -> Result<Vec<PageId>, String> {
+    let owner = pager.create_segment(SpaceId::DATA).map_err(text)?;
+    for entry in 0..PAGES {
+        pager.reserve(SpaceId::DATA, 1).map_err(text)?;
+        let mut mtr = pager.begin().map_err(text)?;
+        let root = mtr.x(PageId::ROOT).map_err(text)?;
+        let id = mtr.allocate(SpaceId::DATA, owner, None).map_err(text)?;
+        mtr.create(id, KIND, owner).map_err(text)?;
+        mtr.write(root, offset(entry), &id.to_u64().to_le_bytes());
+        mtr.commit();
+    }
+    listed(pager)
+}
+
+struct Worker<'a> {
+    pager: &'a Pager,
+    pages: &'a [PageId],
+    history: &'a History,
+    digest: &'a Mutex<u64>,
+    rng: Rng,
+}
+
+impl Worker<'_> {
+    fn one(&mut self) -> Result<(), String> {
+        let mut chosen: Vec<u64> = (0..1 + self.rng.below(3)).map(|_| self.rng.below(PAGES)).collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        let mut mtr = self.pager.begin().map_err(text)?;
+        let mut change = 0;
+        let mut held = Vec::new();
+        for page in chosen {
+            held.push((page, mtr.x(self.pages[page as usize]).map_err(text)?));
+        }
+        for (page, handle) in held {
+            let (word, value) = (self.rng.below(WORDS), self.rng.draw());
+            change ^= hash(page, word, word_of(mtr.page(handle), word)) ^ hash(page, word, value);
+            mtr.write(handle, offset(word), &value.to_le_bytes());
+        }
+        let (number, end) = self.commit(mtr, change);
+        self.pager.flush_log(end).map_err(text)?;
+        self.history.acknowledge(number);
+        Ok(())
+    }
+
+    fn commit(&self, mtr: Mtr<'_>, change: u64) -> (usize, Lsn) {
+        let mut number = 0;
+        let end = mtr.commit_with(|_| {
+            let mut digest = self.digest.lock();
+            *digest ^= change;
+            number = self.history.begin(*digest);
+        });
+        (number, end)
+    }
+}
+
+impl Subject for Crowd {
+    fn work(&self, bench: &mut Workbench) -> Result<(), String> {
+        let pager = open(bench.device.clone(), true)?;
+        let pages = make_pages(&pager)?;
+        let digest = Mutex::new(0);
+        let worked: Result<(), String> = std::thread::scope(|scope| {
+            let spawn = |_| {
+                let rng = bench.rng.fork();
+                let history = &bench.history;
+                let mut worker = Worker { pager: &pager, pages: &pages, history, digest: &digest, rng };
+                scope.spawn(move || (0..self.commits).try_for_each(|_| worker.one()))
+            };
+            let threads: Vec<_> = (0..THREADS).map(spawn).collect();
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_string())?)
+        });
+        worked?;
+        pager.shutdown().map_err(text)
+    }
+
+    fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+        let pager = open(device, false)?;
+        opened();
+        let damages = pager.check().map_err(text)?.damages;
+        let mut digest = 0;
+        for (page, id) in (0..).zip(listed(&pager)?) {
+            let bytes = pager.fix_s(id, Access::Random).map_err(text)?;
+            digest ^=
+                (0..WORDS).map(|word| hash(page, word, word_of(&bytes, word))).fold(0, |sum, one| sum ^ one);
+        }
+        pager.shutdown().map_err(text)?;
+        Ok(Recovered { digest, damages })
+    }
+}

@@ -1,0 +1,31 @@
+//! A damaged sector is repaired, refused or reported; it never becomes a wrong answer.
+
+use varve_sim::pages::Pages;
+use varve_sim::trees::Trees;
+use varve_sim::{Subject, damage, run};
+
+fn check(what: &str, subject: &dyn Subject) {
+    let mut caught = 0;
+    for seed in 0..3 {
+        let run = run(subject, seed, |device| device);
+        assert_eq!(run.error, None);
+        let verdicts = damage(subject, &run, seed, 150);
+        println!(
+            "{what}: {} refused, {} reported, {} harmless, {} older",
+            verdicts.refused, verdicts.reported, verdicts.harmless, verdicts.older
+        );
+        assert!(verdicts.found.failures.is_empty(), "{what}: {:#?}", verdicts.found.failures);
+        caught += verdicts.refused + verdicts.reported;
+    }
+    assert!(caught > 20, "{what}: damage must be noticed now and then, was {caught} times");
+}
+
+#[test]
+fn of_raw_pages() {
+    check("pages", &Pages::new(1500));
+}
+
+#[test]
+fn of_a_tree() {
+    check("trees", &Trees { commits: 1500 });
+}
