@@ -6,7 +6,9 @@
 //!
 //! Invariants
 //! 1. Nothing is written before the files are known to fit together and the configuration.
-//! 2. Analysis only reads. The spaces change (mending, redo) after the control file knows the log's new life.
+//! 2. The space files are flushed before redo trusts what it reads: a process that was killed may have left page writes
+//!    in caches.
+//! 3. Analysis only reads. The spaces change (mending, redo) after the control file knows the log's new life.
 //!
 //! What it does not know: what records mean, how pages are mended.
 
@@ -149,6 +151,9 @@ fn assemble(config: &PagerConfig, log: &Arc<Log>, redo_start: Option<Lsn>) -> Re
         open(SpaceId::ROLLBACK, &config.rollback, is_new)?,
         open(SpaceId::TEMPORARY, &config.temporary, true)?,
     ]));
+    if !is_new {
+        files.flush_all()?;
+    }
     let protection = protection::open(config, &files, is_new)?;
     if let Some(redo_start) = redo_start {
         // A killed process may have left writes in caches; redo would take those pages for stable.

@@ -121,6 +121,13 @@ impl Pager {
         self.shared.pool.try_fix(id, access)
     }
 
+    /// The page, shared, if it is resident; starts no read. For descents that hold a latch: without the page they
+    /// release it before they read.
+    #[inline]
+    pub fn fix_s_resident(&self, id: PageId, access: Access) -> Option<PageS<'_>> {
+        self.shared.pool.fix_resident(id, access)
+    }
+
     /// Reads pages that are not resident, together, as sequential ones. A hint: errors show at the fix.
     pub fn prefetch(&self, ids: &[PageId]) {
         self.shared.pool.prefetch(ids);

@@ -1,4 +1,5 @@
 //! Pages are given out once, come back when freed, and all of it survives restarts: against a model.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! Many threads on a pool that is far too small, with page writers and checkpoints running: no change is lost, no page
 //! is ever seen half changed, and a crash afterwards loses nothing that was flushed.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

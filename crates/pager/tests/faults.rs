@@ -1,4 +1,5 @@
 //! When a device fails: a clean error, nothing acknowledged that is not safe, nothing lost that was.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! Any crash leaves a prefix of the mini-transactions, at least as long as what was flushed: pages, allocation and
 //! dropped segments, with lost, torn and garbled writes, and recovery crashed again.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

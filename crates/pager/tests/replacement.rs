@@ -1,5 +1,6 @@
 //! What stays in the pool: a scan does not push out pages in use, LRU-2 prefers pages used twice, temporary pages
 //! come and go without the log.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

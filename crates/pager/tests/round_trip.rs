@@ -1,4 +1,5 @@
 //! Pages survive eviction, a clean restart and a crash.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

@@ -12,6 +12,8 @@ use std::ptr::NonNull;
 use crate::error::{PagerError, Result};
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Smaller memory is not worth a huge page.
+const HUGE_WORTH_BYTES: usize = 4 << 20;
 
 /// Zeroed memory for `frames` pages.
 pub(crate) struct Arena {
@@ -35,10 +37,7 @@ impl Arena {
         let skip = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
         // SAFETY: `skip` < HUGE_PAGE_BYTES, so the result lies within the mapping with `bytes` bytes behind it.
         let first = unsafe { mapping.add(skip) };
-        if bytes >= 4 * HUGE_PAGE_BYTES {
-            // SAFETY: advice about our own mapping; a refusal only means ordinary pages.
-            unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
-        }
+        advise_huge(first.as_ptr(), bytes);
         Ok(Arena { mapping, mapping_bytes, first, page_size, frames })
     }
 
@@ -49,6 +48,36 @@ impl Arena {
         // SAFETY: `no` < `frames`, so the frame lies within the mapping.
         NonNull::slice_from_raw_parts(unsafe { self.first.add(no * self.page_size) }, self.page_size)
     }
+
+    /// Fetches the first bytes of a frame into the cache ahead of use.
+    #[inline]
+    pub(crate) fn prefetch(&self, no: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let first = self.first.as_ptr().wrapping_add(no * self.page_size);
+            // SAFETY: a prefetch reads nothing architecturally and cannot fault.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.cast()) };
+        }
+    }
+}
+
+/// Asks for huge pages for the part of a range that they can cover, if it is worth it.
+fn advise_huge(start: *mut u8, bytes: usize) {
+    let skip = start.align_offset(HUGE_PAGE_BYTES);
+    let whole = bytes.saturating_sub(skip) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    if whole >= HUGE_WORTH_BYTES {
+        // SAFETY: advice about memory of ours (the range lies within it); a refusal only means ordinary pages.
+        unsafe { libc::madvise(start.wrapping_add(skip).cast(), whole, libc::MADV_HUGEPAGE) };
+    }
+}
+
+/// `count` new values, in huge pages if they are many.
+pub(super) fn in_huge_pages<T>(count: usize, make: impl FnMut() -> T) -> Box<[T]> {
+    let mut values: Vec<T> = Vec::with_capacity(count);
+    advise_huge(values.as_mut_ptr().cast(), count * size_of::<T>());
+    values.extend(std::iter::repeat_with(make).take(count));
+    values.into_boxed_slice()
 }
 
 fn map(bytes: usize) -> Result<NonNull<u8>> {

@@ -94,7 +94,7 @@ pub struct Pool {
 impl Pool {
     pub(crate) fn new(frames: usize, page_size: usize, how: Replacement, parts: PoolParts) -> Result<Pool> {
         Ok(Pool {
-            frames: (0..frames).map(|_| Frame::new()).collect(),
+            frames: arena::in_huge_pages(frames, Frame::new),
             arena: Arena::new(frames, page_size)?,
             table: Table::new(frames),
             free: FreeList::new(frames),
@@ -114,14 +114,33 @@ impl Pool {
     /// The page, latched in mode `M`; read if it is not resident.
     #[inline]
     pub(crate) fn fix<M: Mode>(&self, id: PageId, access: Access) -> Result<Guard<'_, M>> {
-        if let Some(no) = self.table.find(&self.frames, id) {
-            let guard = Guard::lock(self, no);
-            if guard.frame().holds(id) {
-                guard.frame().touch(access, self.tick.load(Relaxed));
-                return Ok(guard);
-            }
+        match self.fix_unlatched(id, access) {
+            Some(guard) => Ok(guard),
+            None => self.fix_slowly(id, access),
         }
-        self.fix_slowly(id, access)
+    }
+
+    /// Finds the page without latching the table; may miss one that is there. The first frame of the chain is probably
+    /// the one: the first bytes of its page are fetched while its descriptor is looked at.
+    #[inline]
+    fn fix_unlatched<M: Mode>(&self, id: PageId, access: Access) -> Option<Guard<'_, M>> {
+        let no = self.table.find(&self.frames, id, |no| self.arena.prefetch(no))?;
+        let guard = Guard::lock(self, no);
+        if !guard.frame().holds(id) {
+            return None;
+        }
+        guard.frame().touch(access, self.tick.load(Relaxed));
+        Some(guard)
+    }
+
+    /// The page if it is resident, latched in mode `M`; starts no read.
+    #[inline]
+    pub(crate) fn fix_resident<M: Mode>(&self, id: PageId, access: Access) -> Option<Guard<'_, M>> {
+        self.fix_unlatched(id, access).or_else(|| {
+            let no = self.table.find_latched(&self.frames, id)?;
+            let guard = Guard::lock(self, no);
+            guard.frame().holds(id).then_some(guard)
+        })
     }
 
     #[cold]

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::arena;
 use super::frame::Frame;
 use crate::ids::PageId;
 
@@ -35,7 +36,7 @@ impl Table {
         let buckets = frames.next_power_of_two().max(2);
         let stripes = buckets.min(STRIPES_MAX);
         Table {
-            heads: (0..buckets).map(|_| AtomicU32::new(0)).collect(),
+            heads: arena::in_huge_pages(buckets, || AtomicU32::new(0)),
             stripes: (0..stripes).map(|_| Stripe(Mutex::new(()))).collect(),
             shift: 64 - buckets.trailing_zeros(),
         }
@@ -50,9 +51,12 @@ impl Table {
         self.stripes[bucket & (self.stripes.len() - 1)].0.lock()
     }
 
-    /// The frame that probably holds the page.
+    /// The frame that probably holds the page. `first` is told the first frame of the chain before it is looked at.
     #[inline]
-    pub(crate) fn find(&self, frames: &[Frame], id: PageId) -> Option<usize> {
+    pub(crate) fn find(&self, frames: &[Frame], id: PageId, first: impl FnOnce(usize)) -> Option<usize> {
+        if let Some(no) = (self.heads[self.bucket(id)].load(Relaxed) as usize).checked_sub(1) {
+            first(no);
+        }
         self.walk(frames, id, WALK_MAX)
     }
 
