@@ -1,15 +1,18 @@
 //! Prints what probing finds in a directory, and how long the basic operations take there.
 //!
-//!     cargo run --release -p varve-device --example probe DIR
+//!     cargo run --release -p varve-device --example probe DIR [PROFILE]
+//!
+//! With a profile the directory is emulated, and the emulation's own report is printed too.
 //!
 //! What it does not know: queue depths beyond one caller and one batch.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use varve_device::{
-    AlignedBuf, BlockFile, Directory, Durability, FileDirectory, FileOptions, OpenHow, Purpose, ReadOp,
-    Result, Space,
+    AlignedBuf, BlockFile, Directory, Durability, Emulated, FileDirectory, FileOptions, OpenHow, Profile,
+    Purpose, ReadOp, Result, Space,
 };
 
 const FILE: &str = "varve.measure";
@@ -22,17 +25,38 @@ fn main() -> Result<()> {
     let directory = FileDirectory::open(Path::new(&path), FileOptions::default())?;
     println!("{}", directory.capabilities());
     let file = directory.open(FILE, OpenHow::or_create(Space::Temporary))?;
-    let measured = measure(&*file);
+    fill(&*file)?;
+    let measured = match std::env::args().nth(2) {
+        None => measure(&*file),
+        Some(name) => measure_emulated(directory.clone(), &name),
+    };
     directory.remove(FILE)?;
     measured
 }
 
-fn measure(file: &dyn BlockFile) -> Result<()> {
+fn measure_emulated(directory: Arc<FileDirectory>, name: &str) -> Result<()> {
+    let profile = match Profile::shipped(name) {
+        Ok(profile) => profile,
+        Err(error) => {
+            println!("{error}");
+            return Ok(());
+        }
+    };
+    let emulated = Emulated::wrap(directory, profile, 1.0);
+    measure(&*emulated.open(FILE, OpenHow::existing(Space::Temporary))?)?;
+    println!("{:?}", emulated.report());
+    Ok(())
+}
+
+fn fill(file: &dyn BlockFile) -> Result<()> {
     let page = AlignedBuf::new(PAGE_BYTES);
     for no in 0..PAGES {
         file.write_at(no * PAGE_BYTES as u64, &page, WHY, Durability::Later)?;
     }
-    file.flush()?;
+    file.flush()
+}
+
+fn measure(file: &dyn BlockFile) -> Result<()> {
     let mut buf = AlignedBuf::new(PAGE_BYTES);
     time("read 8 KiB, scattered", 1, |no| file.read_at(scattered(no), &mut buf, WHY))?;
     let mut bufs: Vec<_> = (0..32).map(|_| AlignedBuf::new(PAGE_BYTES)).collect();
