@@ -5,7 +5,7 @@ mod common;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Random, check, get, int_key, new_pager, put, remove};
+use common::{Random, check, get, int_key, new_directory, new_pager, open_pager, put, remove};
 use varve_engine::node::Stamp;
 use varve_engine::tree::{Direction, Scan, Tree, TreeKind};
 use varve_pager::{Pager, SpaceId};
@@ -66,14 +66,22 @@ fn scan(pager: &Pager, tree: &Tree, done: &AtomicBool, direction: Direction) {
 }
 
 #[test]
-fn readers_and_writers() {
-    let pager = new_pager(4096);
-    let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).unwrap();
+fn readers_and_writers_in_memory() {
+    readers_and_writers(&new_pager(4096), 10_000);
+}
+
+#[test]
+fn readers_and_writers_beyond_memory() {
+    readers_and_writers(&open_pager(new_directory(), 4096, 64 * 4096), 2000);
+}
+
+fn readers_and_writers(pager: &Pager, steps: usize) {
+    let tree = Tree::create(pager, SpaceId::DATA, TreeKind::Clustered).unwrap();
     for value in (0..KEYS).step_by(STABLE as usize) {
-        put(&pager, &tree, &int_key(value), Stamp::default(), &payload(value, 5));
+        put(pager, &tree, &int_key(value), Stamp::default(), &payload(value, 5));
     }
     let done = AtomicBool::new(false);
-    let (pager, tree, done) = (&pager, &tree, &done);
+    let (tree, done) = (&tree, &done);
     std::thread::scope(|scope| {
         let readers = [
             scope.spawn(move || read(pager, tree, done)),
@@ -81,7 +89,7 @@ fn readers_and_writers() {
             scope.spawn(move || scan(pager, tree, done, Direction::Backward)),
         ];
         let writers: Vec<_> =
-            (1..=3).map(|seed| scope.spawn(move || change(pager, tree, seed, 10_000))).collect();
+            (1..=3).map(|seed| scope.spawn(move || change(pager, tree, seed, steps))).collect();
         let outcomes: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         done.store(true, Ordering::Relaxed);
         readers.into_iter().for_each(|reader| reader.join().unwrap());

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use common::{Random, check, get, int_key, new_pager, put, remove};
+use common::{Random, check, get, int_key, new_directory, new_pager, open_pager, put, remove};
 use varve_engine::node::{Stamp, key_bytes_max, payload_bytes_max};
 use varve_engine::tree::{Direction, Scan, Tree, TreeError, TreeKind};
 use varve_pager::{Pager, SpaceId};
@@ -99,30 +99,34 @@ fn check_scans(pager: &Pager, tree: &Tree, model: &Model, random: &mut Random, k
 }
 
 fn run(seed: u64, page_bytes: usize, keys: Keys, steps: usize) {
-    let pager = new_pager(page_bytes);
-    let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).unwrap();
+    run_over(&new_pager(page_bytes), seed, keys, steps);
+}
+
+fn run_over(pager: &Pager, seed: u64, keys: Keys, steps: usize) {
+    let page_bytes = pager.page_size();
+    let tree = Tree::create(pager, SpaceId::DATA, TreeKind::Clustered).unwrap();
     let (mut model, mut random) = (Model::new(), Random::new(seed));
     for step in 0..steps {
         let key = any_key(&mut random, keys, page_bytes);
         // Grow first, then shrink, so that both splits and merges happen.
         if random.below(10) < if step < steps / 2 { 8 } else { 2 } {
             let payload = any_payload(&mut random, &key, page_bytes);
-            put(&pager, &tree, &key, Stamp { txn: step as u64, roll: !0, flags: 0 }, &payload);
+            put(pager, &tree, &key, Stamp { txn: step as u64, roll: !0, flags: 0 }, &payload);
             model.insert(key, payload);
         } else {
-            assert_eq!(remove(&pager, &tree, &key), model.remove(&key).is_some());
+            assert_eq!(remove(pager, &tree, &key), model.remove(&key).is_some());
         }
         let probe = any_key(&mut random, keys, page_bytes);
-        assert_eq!(get(&pager, &tree, &probe), model.get(&probe).cloned());
+        assert_eq!(get(pager, &tree, &probe), model.get(&probe).cloned());
         if step == steps / 2 || step == steps - 1 {
-            assert_eq!(check(&pager, &tree).0, model.clone().into_iter().collect::<Vec<_>>());
-            check_scans(&pager, &tree, &model, &mut random, keys);
+            assert_eq!(check(pager, &tree).0, model.clone().into_iter().collect::<Vec<_>>());
+            check_scans(pager, &tree, &model, &mut random, keys);
         }
     }
     for key in model.keys() {
-        assert!(remove(&pager, &tree, key));
+        assert!(remove(pager, &tree, key));
     }
-    let (left, pages) = check(&pager, &tree);
+    let (left, pages) = check(pager, &tree);
     // Inner nodes with separators of a quarter page count as well filled and need not merge.
     let most = if matches!(keys, Keys::Long) { 30 } else { 1 };
     assert!(left.is_empty() && pages <= most, "{pages} pages are left of an emptied tree");
@@ -150,6 +154,13 @@ fn default_pages() {
 fn large_pages() {
     run(1, 65536, Keys::Mixed, 3000);
     run(2, 65536, Keys::Long, 300);
+}
+
+#[test]
+fn more_pages_than_memory() {
+    let pager = open_pager(new_directory(), 4096, 40 * 4096);
+    run_over(&pager, 5, Keys::Integers, 4000);
+    assert!(pager.stats().evictions > 0, "the data fitted in memory");
 }
 
 #[test]
