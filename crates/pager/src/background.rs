@@ -17,6 +17,8 @@ use crate::pager::Shared;
 
 /// How long a page writer sleeps when nobody rings.
 const NAP: Duration = Duration::from_millis(20);
+/// While pages are cleaned for the log's sake, a checkpoint is taken this often at most.
+const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a mini-transaction waits for log space before it looks again.
 const ROOM_WAIT: Duration = Duration::from_millis(10);
 /// Rounds of cleaning without threads, before a mini-transaction gives up.
@@ -53,7 +55,8 @@ fn write_pages(shared: &Shared, takes_checkpoints: bool) -> Result<()> {
             let is_due = last.elapsed() >= Duration::from_millis(shared.config.checkpoint.interval_ms);
             shared.log.check()?;
             let is_full = shared.log.is_full();
-            if is_full || cleaned || is_due && shared.last_checkpoint() != shared.log.end() {
+            let is_worth = cleaned && last.elapsed() >= CHECKPOINT_PAUSE;
+            if is_full || is_worth || is_due && shared.last_checkpoint() != shared.log.end() {
                 shared.checkpoint(false)?;
                 last = Instant::now();
             }

@@ -240,11 +240,14 @@ impl Pager {
         self.shared.clean_oldest(pages)
     }
 
-    /// Writes everything, stores a clean checkpoint, stops the threads. No mini-transaction may be in progress.
+    /// Writes everything, stores a clean checkpoint, stops the threads; nothing can be changed afterwards. No
+    /// mini-transaction may be in progress.
     pub fn shutdown(&self) -> Result<()> {
         self.stop_threads();
         self.shared.clean_all()?;
-        self.shared.checkpoint(true)
+        self.shared.checkpoint(true)?;
+        self.shared.log.poison("it was shut down");
+        Ok(())
     }
 
     fn stop_threads(&self) {

@@ -52,12 +52,11 @@ impl Spaces {
     /// Before a mini-transaction begins: keeps a few extents free. A full device shows when it allocates.
     pub(crate) fn keep_reserve(&self) -> Result<()> {
         for space in &self.spaces {
-            let is_short = || space.map.lock().free_count() < RESERVE_EXTENTS;
-            if !space.geometry.space.is_logged() || !is_short() {
+            if !space.geometry.space.is_logged() || !space.is_short() {
                 continue;
             }
             if let Some(mut growth) = space.growth.try_lock()
-                && is_short()
+                && space.is_short()
             {
                 match self.grow(space, &mut growth, RESERVE_EXTENTS) {
                     Err(PagerError::Device(error)) if error.is_no_space() => {}
@@ -71,7 +70,7 @@ impl Spaces {
     /// Makes sure that `pages` pages are free in whole extents. No latch may be held.
     pub(crate) fn reserve(&self, id: SpaceId, pages: u32) -> Result<()> {
         let space = self.space(id)?;
-        let missing = || u64::from(pages).saturating_sub(space.map.lock().free_pages());
+        let missing = || u64::from(pages).saturating_sub(space.map().free_pages());
         if missing() == 0 {
             return Ok(());
         }
@@ -86,7 +85,7 @@ impl Spaces {
     /// Makes the file longer by at least `extents`.
     fn grow(&self, space: &Space, growth: &mut Growth, extents: u32) -> Result<()> {
         if let Some(cut) = growth.cut.take() {
-            let mut map = space.map.lock();
+            let mut map = space.map();
             cut.entries.into_iter().for_each(|entry| map.push(entry));
             return Ok(());
         }
@@ -101,7 +100,7 @@ impl Spaces {
     fn lengthen(&self, space: &Space, extents: u32) -> Result<()> {
         let geometry = space.geometry;
         let file = self.file(geometry)?;
-        let mut extent = space.map.lock().extent_count();
+        let mut extent = space.map().extent_count();
         let largest = GROWTH_BYTES_MAX / geometry.page_size / geometry.extent_pages as usize;
         let step = (extent / 16).clamp(self.growth_extents, largest.max(self.growth_extents as usize) as u32);
         let target = extent + extents.max(step);
@@ -115,7 +114,7 @@ impl Spaces {
                 entries[0] = geometry.entry(&descriptor, extent)?;
             }
             file.resize(stop * geometry.extent_pages)?;
-            let mut map = space.map.lock();
+            let mut map = space.map();
             entries.into_iter().for_each(|entry| map.push(entry));
             extent = stop;
         }
@@ -130,7 +129,7 @@ impl Spaces {
             if growth.cut.is_some() {
                 continue;
             }
-            let mut map = space.map.lock();
+            let mut map = space.map();
             let keep = (2 * (self.growth_extents + RESERVE_EXTENTS)).max(map.extent_count() / 4);
             let count = map.free_tail().saturating_sub(keep);
             if count > 0 {
@@ -148,7 +147,7 @@ impl Spaces {
                 continue;
             }
             let geometry = space.geometry;
-            let first = space.map.lock().extent_count() * geometry.extent_pages;
+            let first = space.map().extent_count() * geometry.extent_pages;
             let count = self.file_pages(geometry).saturating_sub(first);
             pool.discard(PageRange { first: PageId::new(geometry.space, PageNo(first)), count })?;
             self.file(geometry)?.resize(first)?;

@@ -18,9 +18,11 @@ mod pending;
 mod segment;
 mod verify;
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use varve_device::DeviceError;
 
 pub(crate) use pending::Pending;
@@ -55,6 +57,8 @@ struct Growth {
 struct Space {
     geometry: Geometry,
     map: Mutex<Map>,
+    /// Copy of the map's count, for looking without the lock.
+    free_extents: AtomicU32,
     growth: Mutex<Growth>,
 }
 
@@ -70,7 +74,12 @@ impl Spaces {
     pub(crate) fn new(files: Arc<SpaceFiles>, page_size: usize, growth_extents: u32) -> Spaces {
         let space = |id| {
             let geometry = Geometry::of(id, page_size);
-            Space { geometry, map: Mutex::new(Map::new(geometry)), growth: Mutex::default() }
+            Space {
+                geometry,
+                map: Mutex::new(Map::new(geometry)),
+                free_extents: AtomicU32::new(0),
+                growth: Mutex::default(),
+            }
         };
         let spaces = [space(SpaceId::DATA), space(SpaceId::ROLLBACK), space(SpaceId::TEMPORARY)];
         Spaces { spaces, files, growth_extents }
@@ -92,7 +101,7 @@ impl Spaces {
     fn load_map(&self, space: &Space, pool: &Pool) -> Result<()> {
         let geometry = space.geometry;
         let extents = self.file_pages(geometry) / geometry.extent_pages;
-        let mut map = space.map.lock();
+        let mut map = space.map();
         for first in (0..extents).step_by(geometry.group_extents as usize) {
             let id = geometry.descriptor_of(geometry.group_of(first));
             let descriptor: PageS<'_> = pool.fix(id, Access::Sequential)?;
@@ -117,24 +126,24 @@ impl Spaces {
     }
 
     fn entry(&self, geometry: Geometry, extent: ExtentNo) -> Option<Entry> {
-        self.space(geometry.space).ok()?.map.lock().entry(extent).copied()
+        self.space(geometry.space).ok()?.map().entry(extent).copied()
     }
 
     fn take_page(&self, space: SpaceId, owner: u32, near: Option<PageId>) -> Result<PageId> {
         let space = self.space(space)?;
-        let taken = space.map.lock().take_page(owner, near);
+        let taken = space.map().take_page(owner, near);
         taken.ok_or_else(|| space.full())
     }
 
     fn take_extent(&self, space: SpaceId, owner: u32) -> Result<PageRange> {
         let space = self.space(space)?;
-        let taken = space.map.lock().take_whole(owner);
+        let taken = space.map().take_whole(owner);
         taken.ok_or_else(|| space.full())
     }
 
     fn give_back(&self, geometry: Geometry, extent: ExtentNo, pages: &Bits) {
         if let Ok(space) = self.space(geometry.space) {
-            space.map.lock().give_back(extent, pages);
+            space.map().give_back(extent, pages);
         }
     }
 
@@ -154,11 +163,45 @@ impl Spaces {
 
     /// Pages in use of a space.
     pub(crate) fn used_pages(&self, space: SpaceId) -> u64 {
-        self.space(space).map_or(0, |space| space.map.lock().used_pages())
+        self.space(space).map_or(0, |space| space.map().used_pages())
+    }
+}
+
+/// The locked map; on release the count of free extents is copied out.
+struct MapGuard<'a> {
+    map: MutexGuard<'a, Map>,
+    free_extents: &'a AtomicU32,
+}
+
+impl Deref for MapGuard<'_> {
+    type Target = Map;
+    fn deref(&self) -> &Map {
+        &self.map
+    }
+}
+
+impl DerefMut for MapGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Map {
+        &mut self.map
+    }
+}
+
+impl Drop for MapGuard<'_> {
+    fn drop(&mut self) {
+        self.free_extents.store(self.map.free_count(), Relaxed);
     }
 }
 
 impl Space {
+    fn map(&self) -> MapGuard<'_> {
+        MapGuard { map: self.map.lock(), free_extents: &self.free_extents }
+    }
+
+    /// Whether fewer extents are free than mini-transactions may need.
+    fn is_short(&self) -> bool {
+        self.free_extents.load(Relaxed) < RESERVE_EXTENTS
+    }
+
     /// Why nothing can be allocated.
     #[cold]
     fn full(&self) -> PagerError {

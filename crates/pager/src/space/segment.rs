@@ -34,7 +34,7 @@ impl Spaces {
     pub(crate) fn drop_segment(&self, pager: &Pager, pool: &Pool, space: SpaceId, owner: u32) -> Result<()> {
         assert!(owner >= layout::FIRST_OWNER, "owner {owner} is the pager's own");
         let space = self.space(space)?;
-        let extents = space.map.lock().extents_of(owner);
+        let extents = space.map().extents_of(owner);
         let geometry = space.geometry;
         for group in extents.chunk_by(|a, b| geometry.group_of(*a) == geometry.group_of(*b)) {
             for step in group.chunks(STEP_EXTENTS) {

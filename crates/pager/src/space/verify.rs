@@ -32,7 +32,7 @@ impl Spaces {
                 }
                 Err(error) => note(&mut report, Err(error))?,
             }
-            let extents = space.map.lock().extent_count();
+            let extents = space.map().extent_count();
             for extent in 0..extents {
                 self.check_extent(space, pool, extent, &mut report)?;
             }
@@ -52,7 +52,7 @@ impl Spaces {
             Ok(entry) => entry,
             Err(error) => return note(report, Err(error)),
         };
-        if let Some(mapped) = space.map.lock().entry(extent).filter(|mapped| **mapped != stored) {
+        if let Some(mapped) = space.map().entry(extent).filter(|mapped| **mapped != stored) {
             let what = format!(
                 "extent {extent} of the {} space: its descriptor gives it to owner {} with {} pages, memory to owner {} with {}",
                 geometry.space.name(),
@@ -70,7 +70,7 @@ impl Spaces {
 
     /// Owners of a space with the number of pages that each has in use; the pager's own left out.
     pub(crate) fn owners(&self, space: SpaceId) -> Result<BTreeMap<u32, u64>> {
-        let map = self.space(space)?.map.lock();
+        let map = self.space(space)?.map();
         let mut owners = BTreeMap::new();
         for entry in (0..map.extent_count()).filter_map(|extent| map.entry(extent)) {
             if entry.owner > OWNER_SYSTEM {
@@ -83,7 +83,7 @@ impl Spaces {
     /// Pages that an owner has in use, in page order.
     pub(crate) fn pages_of_owner(&self, space: SpaceId, owner: u32) -> Result<Vec<PageId>> {
         let space = self.space(space)?;
-        let map = space.map.lock();
+        let map = space.map();
         let mut pages = Vec::new();
         for extent in map.extents_of(owner) {
             let used = map.entry(extent).map_or_else(Default::default, |entry| entry.used);
