@@ -256,6 +256,10 @@ impl<'a> Fields<'a> {
 
     /// Text up to its zero byte.
     pub(crate) fn text(&mut self) -> Result<&'a str, WireError> {
+        if let Some((0, rest)) = self.rest.split_first() {
+            self.rest = rest;
+            return Ok("");
+        }
         let end = memchr::memchr(0, self.rest);
         let end = end.ok_or_else(|| WireError::protocol("invalid string in message"))?;
         let raw = &self.rest[..end];

@@ -2,14 +2,17 @@
 //!
 //! The session knows these statements: `rows N` (N rows of an integer and a text), `echo` (its
 //! parameters as one row), `begin`, `commit`, `rollback`, `fail`, `panic`, `notice`, `sleep` (until
-//! cancelled), `copy` (COPY in of two columns), and the empty one.
+//! cancelled), `copy` (COPY in of two columns), `SELECT ...` (one row of 120 characters, counted), and
+//! the empty one.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod client;
+pub mod fuzz;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use varve_engine::{ColumnType, Datum, Value};
@@ -19,6 +22,12 @@ use varve_sql::oid::{self, Oid};
 use varve_sql::{
     CancelToken, Column, CommandTag, CopyIn, Progress, SessionParams, Severity, Sink, SqlError, SqlState,
 };
+
+/// A fuzzer may ask for any number of rows.
+const ROWS_MAX: u64 = 200_000;
+
+/// How often a SELECT ran.
+pub static SELECTS: AtomicU64 = AtomicU64::new(0);
 
 type Result<T> = std::result::Result<T, SqlError>;
 
@@ -157,9 +166,10 @@ impl Session for MockSession {
         let columns = match verb {
             "rows" => Some(vec![column("number", oid::INT4), column("text", oid::TEXT)]),
             "echo" => Some(named.collect()),
+            "SELECT" => Some(vec![column("c", oid::BPCHAR)]),
             _ => None,
         };
-        let row_count = count.parse().unwrap_or(0);
+        let row_count = count.parse().unwrap_or(0).min(ROWS_MAX);
         Ok(Arc::new(MockStatement { verb: verb.to_owned(), row_count, oids: types.to_vec(), columns }))
     }
 
@@ -186,7 +196,7 @@ impl Session for MockSession {
     fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {
         for verb in sql.split(';').map(str::trim) {
             if let Some(count) = verb.strip_prefix("rows ") {
-                let count = count.parse().unwrap_or(0);
+                let count = count.parse().unwrap_or(0).min(ROWS_MAX);
                 sink.columns(&[column("number", oid::INT4), column("text", oid::TEXT)])?;
                 send_rows(0, count, sink)?;
                 sink.complete(&CommandTag::Select(count))?;
@@ -211,6 +221,11 @@ impl Session for MockSession {
         match statement.verb.as_str() {
             "echo" => {
                 sink.row(params)?;
+                Ok(Progress::Complete(CommandTag::Select(1)))
+            }
+            "SELECT" => {
+                SELECTS.fetch_add(1, Ordering::Relaxed);
+                sink.row(&[Datum::Text(&"0123456789".repeat(12))])?;
                 Ok(Progress::Complete(CommandTag::Select(1)))
             }
             "rows" => {
