@@ -50,7 +50,12 @@ fn rows_of_all_lengths_come_back() {
             assert_eq!(back, [&b"kept"[..], &payload(len)].concat());
             overflow::check(&pager, &tree, &stub, &mut checker);
         }
+        tree.check(&pager, &mut checker, &mut |_, _| ()).unwrap();
+        checker.compare_with_allocation(&pager, SpaceId::DATA, tree.owner()).unwrap();
         assert_eq!(checker.damages(), [] as [String; 0]);
+        begin(&pager, &tree);
+        checker.compare_with_allocation(&pager, SpaceId::DATA, tree.owner()).unwrap();
+        assert!(checker.damages()[0].contains("nothing refers to it"));
     }
 }
 

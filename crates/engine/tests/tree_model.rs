@@ -212,3 +212,17 @@ fn secondary_leaves_carry_flags_and_their_newest_transaction() {
     }
     assert_eq!(seen, 2000);
 }
+
+#[test]
+fn queues_do_not_leave_empty_leaves_behind() {
+    let pager = new_pager(4096);
+    let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).unwrap();
+    for value in 0..10_000 {
+        put(&pager, &tree, &int_key(value), Stamp::default(), &[b'x'; 50]);
+        if value >= 100 {
+            assert!(remove(&pager, &tree, &int_key(value - 100)));
+        }
+    }
+    let (entries, pages) = check(&pager, &tree);
+    assert!(entries.len() == 100 && pages < 8, "{pages} pages for {} rows", entries.len());
+}

@@ -128,6 +128,12 @@ impl Pager {
         self.shared.pool.fix_resident(id, access)
     }
 
+    /// As `fix_s_resident`, exclusive.
+    #[inline]
+    pub fn fix_x_resident(&self, id: PageId, access: Access) -> Option<PageX<'_>> {
+        self.shared.pool.fix_resident(id, access)
+    }
+
     /// Reads pages that are not resident, together, as sequential ones. A hint: errors show at the fix.
     pub fn prefetch(&self, ids: &[PageId]) {
         self.shared.pool.prefetch(ids);

@@ -6,9 +6,9 @@
 //!
 //! Does not know: rows; the caller looks at each leaf entry itself.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use varve_pager::{Access, PageId, Pager, PagerError};
+use varve_pager::{Access, PageId, Pager, PagerError, SpaceId};
 
 use super::{Tree, TreeError, TreeResult};
 use crate::node::{self, EntryRef, NodeRef};
@@ -37,6 +37,25 @@ impl Checker {
             self.damage(format!("page {page} is used twice: by segment {owner} and by segment {other}"));
         }
         before.is_none()
+    }
+
+    /// Compares what structures of segment `owner` refer to with what the pager has allocated to it: the same pages.
+    pub fn compare_with_allocation(&mut self, pager: &Pager, space: SpaceId, owner: u32) -> TreeResult<()> {
+        let allocated: HashSet<PageId> = pager.pages_of_owner(space, owner)?.into_iter().collect();
+        let claimed = |page: &PageId| self.claimed.get(page) == Some(&owner);
+        let mut leaked: Vec<_> = allocated.iter().filter(|page| !claimed(page)).copied().collect();
+        let of_owner = self.claimed.iter().filter(|(page, by)| **by == owner && page.space() == space);
+        let mut lost: Vec<_> =
+            of_owner.map(|(page, _)| *page).filter(|page| !allocated.contains(page)).collect();
+        leaked.sort_unstable();
+        lost.sort_unstable();
+        for page in leaked {
+            self.damage(format!("page {page} is allocated to segment {owner}, but nothing refers to it"));
+        }
+        for page in lost {
+            self.damage(format!("page {page} is used by segment {owner}, but not allocated to it"));
+        }
+        Ok(())
     }
 
     /// Notes a damage.

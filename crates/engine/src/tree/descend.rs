@@ -2,7 +2,9 @@
 //!
 //! Invariants
 //! 1. A child's latch is taken while the parent's is held, so the child is the right one when it is latched.
-//! 2. Every page on the way is a node of this tree, one level below its parent; anything else is reported as damage.
+//! 2. No latch is held while a page is read from a device, unless pages leave the pool as fast as they come: a descent
+//!    that meets an absent page lets go, has it read, and begins again.
+//! 3. Every page on the way is a node of this tree, one level below its parent; anything else is reported as damage.
 //!
 //! Does not know: what is done with the node.
 
@@ -10,6 +12,9 @@ use varve_pager::{Access, H, Mtr, PageId, PageS, Pager, page};
 
 use super::{KIND_NODE, Tree, TreeError, TreeResult};
 use crate::node::NodeRef;
+
+/// Attempts to have an absent page read while no latch is held.
+const READS_UNLATCHED_MAX: u32 = 8;
 
 /// Which of a node's children to take.
 #[derive(Clone, Copy, Debug)]
@@ -54,65 +59,122 @@ impl Tree {
         stop: u8,
         access: Access,
     ) -> TreeResult<PageS<'p>> {
-        let mut page = pager.fix_s(self.root, Access::Random)?;
+        let root = pager.fix_s(self.root, Access::Random)?;
+        let mut page = root;
         let mut level = self.node_level(&page, self.root)?;
+        let mut reads = 0;
         while level > stop {
             let node = NodeRef::new(&page);
             let child = self.page_id(node.child(target.child_index(node)));
             let access = if level == 1 { access } else { Access::Random };
-            page = pager.fix_s(child, access)?;
+            let Some(next) = pager.fix_s_resident(child, access) else {
+                (page, level) = self.read_or_hold(pager, page, child, access, &mut reads)?;
+                continue;
+            };
+            page = next;
             self.expect_level(&page, child, level - 1)?;
             level -= 1;
         }
         Ok(page)
     }
 
-    /// Latches the node of `level` exclusively, into the mini-transaction; `None` if the tree is not that high.
-    pub(super) fn latch_x(
+    /// Has an absent child read with no latch held and gives the root to begin again; after some attempts, reads it under
+    /// the parent's latch and gives the child.
+    #[cold]
+    fn read_or_hold<'p>(
         &self,
-        pager: &Pager,
-        mtr: &mut Mtr<'_>,
+        pager: &'p Pager,
+        parent: PageS<'p>,
+        child: PageId,
+        access: Access,
+        reads: &mut u32,
+    ) -> TreeResult<(PageS<'p>, u8)> {
+        *reads += 1;
+        let page = if *reads > READS_UNLATCHED_MAX {
+            let page = pager.fix_s(child, access)?;
+            self.expect_level(&page, child, NodeRef::new(&parent).level() - 1)?;
+            page
+        } else {
+            drop(parent);
+            // The page may be gone from the tree by now: errors count when it is found missing again.
+            drop(pager.fix_s(child, access));
+            pager.fix_s(self.root, Access::Random)?
+        };
+        let level = self.node_level(&page, page.id())?;
+        Ok((page, level))
+    }
+
+    /// Latches the node of `level` exclusively, into the mini-transaction; `None` if the tree is not that high.
+    pub(super) fn latch_x<'p>(
+        &self,
+        pager: &'p Pager,
+        mtr: &mut Mtr<'p>,
+        key: &[u8],
+        level: u8,
+    ) -> TreeResult<Option<H>> {
+        for _ in 0..READS_UNLATCHED_MAX {
+            let above = self.latch_s(pager, Target::Key(key), level + 1, Access::Random)?;
+            let node = NodeRef::new(&above);
+            if node.level() < level {
+                return Ok(None);
+            }
+            if node.level() == level {
+                // The root's level is only known once it is latched, and it may change until it is latched again.
+                drop(above);
+                if let Some(page) = self.latch_root_x(mtr, level)? {
+                    return Ok(Some(page));
+                }
+                continue;
+            }
+            let child = self.page_id(node.child(node.child_for(key)));
+            match pager.fix_x_resident(child, Access::Random) {
+                Some(page) => {
+                    self.expect_level(&page, child, level)?;
+                    return Ok(Some(mtr.adopt(page)));
+                }
+                None => {
+                    drop(above);
+                    drop(pager.fix_s(child, Access::Random));
+                }
+            }
+        }
+        self.latch_x_holding(pager, mtr, key, level)
+    }
+
+    fn latch_root_x(&self, mtr: &mut Mtr<'_>, level: u8) -> TreeResult<Option<H>> {
+        let page = mtr.x(self.root)?;
+        if self.node_level(mtr.page(page), self.root)? == level {
+            return Ok(Some(page));
+        }
+        mtr.release(page);
+        Ok(None)
+    }
+
+    /// As `latch_x`, reading under the parent's latch.
+    #[cold]
+    fn latch_x_holding<'p>(
+        &self,
+        pager: &'p Pager,
+        mtr: &mut Mtr<'p>,
         key: &[u8],
         level: u8,
     ) -> TreeResult<Option<H>> {
         loop {
-            let root = pager.fix_s(self.root, Access::Random)?;
-            let root_level = self.node_level(&root, self.root)?;
-            if root_level < level {
+            let above = self.latch_s(pager, Target::Key(key), level + 1, Access::Random)?;
+            let node = NodeRef::new(&above);
+            if node.level() < level {
                 return Ok(None);
             }
-            if root_level > level {
-                return self.latch_below(pager, mtr, root, key, level).map(Some);
-            }
-            // The root's level is only known once it is latched, and it may grow until it is latched again.
-            drop(root);
-            let page = mtr.x(self.root)?;
-            if self.node_level(mtr.page(page), self.root)? == level {
+            if node.level() > level {
+                let child = self.page_id(node.child(node.child_for(key)));
+                let page = mtr.x(child)?;
+                self.expect_level(mtr.page(page), child, level)?;
                 return Ok(Some(page));
             }
-            mtr.release(page);
-        }
-    }
-
-    fn latch_below<'p>(
-        &self,
-        pager: &'p Pager,
-        mtr: &mut Mtr<'_>,
-        root: PageS<'p>,
-        key: &[u8],
-        level: u8,
-    ) -> TreeResult<H> {
-        let mut page = root;
-        loop {
-            let node = NodeRef::new(&page);
-            let (child_level, child) = (node.level() - 1, self.page_id(node.child(node.child_for(key))));
-            if child_level == level {
-                let held = mtr.x(child)?;
-                self.expect_level(mtr.page(held), child, level)?;
-                return Ok(held);
+            drop(above);
+            if let Some(page) = self.latch_root_x(mtr, level)? {
+                return Ok(Some(page));
             }
-            page = pager.fix_s(child, Access::Random)?;
-            self.expect_level(&page, child, child_level)?;
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) enum Room {
 
 impl Tree {
     /// Latches the leaf of a key exclusively; no other page of the tree stays latched. Before any change of `mtr`.
-    pub fn locate_x(&self, pager: &Pager, mtr: &mut Mtr<'_>, key: &[u8]) -> TreeResult<Position> {
+    pub fn locate_x<'p>(&self, pager: &'p Pager, mtr: &mut Mtr<'p>, key: &[u8]) -> TreeResult<Position> {
         let limit = node::key_bytes_max(pager.page_size());
         if key.len() > limit {
             return Err(TreeError::KeyTooLong { bytes: key.len(), limit });

@@ -72,6 +72,7 @@ pub fn check(pager: &Pager, tree: &Tree) -> (Vec<(Vec<u8>, Vec<u8>)>, usize) {
     let mut entries = Vec::new();
     tree.check(pager, &mut checker, &mut |_, entry| entries.push((entry.key(), entry.payload().to_vec())))
         .unwrap();
+    checker.compare_with_allocation(pager, tree.root().space(), tree.owner()).unwrap();
     assert_eq!(checker.damages(), [] as [String; 0]);
     (entries, checker.claimed().len())
 }
