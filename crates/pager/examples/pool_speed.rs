@@ -1,6 +1,7 @@
 //! Measures the pool: fixing resident pages, and random reads beyond memory.
 //!
-//! `pool_speed resident [threads]` and `pool_speed reads DIRECTORY [threads] [seconds] [pages]`.
+//! `pool_speed resident [threads]`, `pool_speed reads DIRECTORY [threads] [seconds] [pages]` and
+//! `pool_speed updates DIRECTORY [threads] [seconds] [pages]` (changes that are not flushed: the page writers' speed).
 //!
 //! What it does not know: trees, rows.
 
@@ -35,7 +36,14 @@ fn main() -> Outcome {
                 number(5, 262_144) as u32,
             )
         }
-        _ => Err("pool_speed resident [threads] | reads DIRECTORY [threads] [seconds] [pages]".into()),
+        Some("updates") => {
+            let directory = arguments.get(2).ok_or("which directory?")?;
+            let directory = FileDirectory::open_or_create(directory.as_ref(), FileOptions::default())?;
+            updates(directory, number(3, 16), number(4, 10), number(5, 131_072) as u32)
+        }
+        _ => {
+            Err("pool_speed resident [threads] | reads|updates DIRECTORY [threads] [seconds] [pages]".into())
+        }
     }
 }
 
@@ -135,5 +143,42 @@ fn reads(directory: Arc<dyn Directory>, threads: u64, seconds: u64, pages: u32) 
         misses / seconds
     );
     pager.shutdown()?;
+    Ok(())
+}
+
+fn updates(directory: Arc<dyn Directory>, threads: u64, seconds: u64, pages: u32) -> Outcome {
+    let mut config = PagerConfig::new(directory);
+    config.pool_bytes = 128 << 20;
+    config.log_capacity_bytes = 512 << 20;
+    let pager = Pager::open(config, Arc::new(NoOps))?;
+    if pager.is_new() {
+        fill(&pager, pages)?;
+        pager.checkpoint()?;
+    }
+    let ids = pager.pages_of_owner(SpaceId::DATA, 16)?;
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for no in 0..threads {
+            let (pager, ids, stop, done) = (&pager, &ids, &stop, &done);
+            scope.spawn(move || {
+                let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (no + 1));
+                while !stop.load(Relaxed) {
+                    let id = ids[random.below(ids.len() as u64) as usize];
+                    let mut mtr = pager.begin().expect("log space");
+                    let page = mtr.x(id).expect("a sound page");
+                    mtr.write(page, 64, &random.0.to_le_bytes());
+                    mtr.commit();
+                    done.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_secs(seconds));
+        stop.store(true, Relaxed);
+    });
+    println!("{threads} threads: {} updates/s; {:?}", done.load(Relaxed) / seconds, pager.stats());
+    println!("{:?}", pager.log().stats());
+    let start = Instant::now();
+    pager.shutdown()?;
+    println!("shutdown took {:?}", start.elapsed());
     Ok(())
 }

@@ -130,9 +130,10 @@ impl Frame {
         self.dirty.load(Relaxed)
     }
 
-    /// Marks the page changed; whether it was clean.
+    /// Marks the page changed; whether it was clean. (Nobody clears the mark while the page is exclusively latched, so
+    /// a page that is dirty needs no atomic exchange.)
     pub(crate) fn set_dirty(&self) -> bool {
-        !self.dirty.swap(true, Relaxed)
+        !self.dirty.load(Relaxed) && !self.dirty.swap(true, Relaxed)
     }
 
     pub(crate) fn set_clean(&self) {

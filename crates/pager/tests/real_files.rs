@@ -1,0 +1,47 @@
+//! The same on real files: direct I/O, io_uring batches, page writers, a restart without shutdown.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{NoOps, add, get, set};
+use varve_device::{Directory, FileDirectory, FileOptions, MemoryDirectory};
+use varve_pager::{PageId, Pager, PagerConfig, SpaceId};
+
+fn config(path: &std::path::Path) -> PagerConfig {
+    let mut config = common::config(&MemoryDirectory::new(), 64);
+    let directory: Arc<dyn Directory> = FileDirectory::open_or_create(path, FileOptions::default()).unwrap();
+    config.data = directory.clone();
+    config.log = directory.clone();
+    config.rollback = directory.clone();
+    config.temporary = directory.clone();
+    config.control = directory;
+    config.background = true;
+    config.checkpoint.interval_ms = 20;
+    config
+}
+
+#[test]
+fn a_database_in_files_survives_restarts() {
+    let path = tempfile::tempdir().unwrap();
+    let mut ids: Vec<PageId> = Vec::new();
+    for round in 0..3 {
+        let pager = Pager::open(config(path.path()), Arc::new(NoOps)).unwrap();
+        assert_eq!(pager.is_new(), round == 0);
+        for (number, id) in ids.iter().enumerate() {
+            assert_eq!(get(&pager, *id).unwrap(), number as u64 + round);
+            set(&pager, *id, number as u64 + round + 1).unwrap();
+        }
+        let owner = pager.create_segment(SpaceId::DATA).unwrap();
+        for _ in 0..150 {
+            ids.push(add(&pager, owner, ids.len() as u64 + round + 1).unwrap());
+        }
+        pager.prefetch(&ids[..40]);
+        pager.flush_log(pager.log().end()).unwrap();
+        assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
+        if round == 1 {
+            pager.shutdown().unwrap();
+        }
+    }
+}
