@@ -41,14 +41,9 @@ impl<W: Write> Out<W> {
         Self { sink, buffer: Vec::new(), failed: false }
     }
 
-    /// Writes everything that is pending.
+    /// Writes everything that is pending; the connection may be idle then, so a large buffer goes.
     pub fn flush(&mut self) -> io::Result<()> {
-        if self.failed {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        let result = self.sink.write_all(&self.buffer);
-        self.failed = result.is_err();
-        self.buffer.clear();
+        let result = self.write();
         if self.buffer.capacity() > BUFFER_KEEP_BYTES {
             self.buffer = Vec::new();
         }
@@ -58,7 +53,17 @@ impl<W: Write> Out<W> {
     /// Writes when much is pending. Called between messages.
     #[inline]
     pub fn flush_if_full(&mut self) -> io::Result<()> {
-        if self.buffer.len() > BUFFER_BYTES_MAX { self.flush() } else { Ok(()) }
+        if self.buffer.len() > BUFFER_BYTES_MAX { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        if self.failed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let result = self.sink.write_all(&self.buffer);
+        self.failed = result.is_err();
+        self.buffer.clear();
+        result
     }
 
     /// The buffer, for encoders of values.
