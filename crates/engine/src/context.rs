@@ -1,0 +1,279 @@
+//! The engine's side of one transaction: identity, snapshot, undo position, patience.
+//!
+//! Invariants
+//! 1. The identity and the rollback segment are taken before the first mini-transaction that writes, never inside one.
+//! 2. `record_count` records of this transaction are in its segment; a savepoint is a value of it.
+//!
+//! Does not know: which tables there are; SQL.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use varve_pager::{Lsn, Mtr, PageId, Pager};
+
+use crate::core::{Core, View, hash_key};
+use crate::error::{Error, Result};
+use crate::ids::{Owner, RollPointer, TxnId};
+use crate::node::Stamp;
+use crate::table_lock::{TableLock, Waiting};
+use crate::transaction::Isolation;
+use crate::undo::{Kind, Prepared, Record, RecordRef, Segment};
+use crate::versions::Version;
+use crate::waits::Patience;
+
+/// State of a running transaction, handed to the table engines.
+pub struct Context {
+    pub(crate) core: Arc<Core>,
+    pub(crate) owner: Owner,
+    pub(crate) isolation: Isolation,
+    pub(crate) id: TxnId,
+    snapshot: Option<Lsn>,
+    pub(crate) segment: Option<Segment>,
+    pub(crate) record_count: u64,
+    pub(crate) record: Record,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) cancel: Option<Arc<AtomicBool>>,
+    pub(crate) exclusive: Vec<Arc<TableLock>>,
+    has_waited: bool,
+    pub(crate) buffers: Buffers,
+}
+
+/// Scratch memory that lives as long as the transaction.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    pub(crate) key: Vec<u8>,
+    pub(crate) row: Vec<u8>,
+    pub(crate) version: Version,
+}
+
+impl Context {
+    pub(crate) fn new(core: Arc<Core>, isolation: Isolation, timeout: Option<Duration>) -> Self {
+        let owner = core.registry.claim();
+        Self {
+            core,
+            owner,
+            isolation,
+            id: TxnId::NONE,
+            snapshot: None,
+            segment: None,
+            record_count: 0,
+            record: Record::default(),
+            timeout,
+            cancel: None,
+            exclusive: Vec::new(),
+            has_waited: false,
+            buffers: Buffers::default(),
+        }
+    }
+
+    /// Takes over a loser of a crash: its identity and the segment that holds its undo.
+    pub(crate) fn revive(core: Arc<Core>, owner: Owner, id: TxnId, segment: Segment) -> Self {
+        let mut context = Self::claimed(core, owner);
+        context.id = id;
+        context.segment = Some(segment);
+        context.record_count = u64::MAX;
+        context
+    }
+
+    fn claimed(core: Arc<Core>, owner: Owner) -> Self {
+        Self {
+            core,
+            owner,
+            isolation: Isolation::ReadCommitted,
+            id: TxnId::NONE,
+            snapshot: None,
+            segment: None,
+            record_count: 0,
+            record: Record::default(),
+            timeout: None,
+            cancel: None,
+            exclusive: Vec::new(),
+            has_waited: false,
+            buffers: Buffers::default(),
+        }
+    }
+
+    pub(crate) fn pager(&self) -> &Pager {
+        &self.core.pager
+    }
+
+    /// Takes the statement's snapshot: always under READ COMMITTED, once under REPEATABLE READ.
+    #[inline]
+    pub(crate) fn take_snapshot(&mut self) -> Lsn {
+        match self.snapshot {
+            Some(snapshot) if self.isolation == Isolation::RepeatableRead => snapshot,
+            _ => {
+                let core = &self.core;
+                let snapshot = core.registry.take_snapshot(self.owner, || core.pager.durable_lsn());
+                *self.snapshot.insert(snapshot)
+            }
+        }
+    }
+
+    /// Gives the statement's snapshot back (READ COMMITTED).
+    pub(crate) fn drop_snapshot(&mut self) {
+        if self.isolation == Isolation::ReadCommitted && self.snapshot.take().is_some() {
+            self.core.registry.drop_snapshot(self.owner);
+        }
+    }
+
+    /// The snapshot that is in force, taken now if there is none.
+    #[inline]
+    pub(crate) fn snapshot(&mut self) -> Lsn {
+        match self.snapshot {
+            Some(snapshot) => snapshot,
+            None => self.take_snapshot(),
+        }
+    }
+
+    /// What this transaction sees, with a fresh floor. Fails if the snapshot is too old.
+    #[inline]
+    pub(crate) fn view(&mut self) -> Result<View> {
+        let snapshot = self.snapshot();
+        self.core.purge.check_snapshot(snapshot)?;
+        Ok(self.core.view(snapshot, self.id))
+    }
+
+    /// Makes sure of an identity and a rollback segment. No latch may be held.
+    pub(crate) fn begin_write(&mut self) -> Result<TxnId> {
+        if self.id == TxnId::NONE {
+            self.id = self.core.assign_id(self.owner)?;
+        }
+        if self.segment.is_none() {
+            self.segment = Some(self.core.segments.take(&self.core.pager)?);
+        }
+        Ok(self.id)
+    }
+
+    fn segment_mut(&mut self) -> &mut Segment {
+        match &mut self.segment {
+            Some(segment) => segment,
+            None => panic!("a change before begin_write"),
+        }
+    }
+
+    /// Encodes the undo record of the next change.
+    pub(crate) fn encode_record(&mut self, record: &RecordRef<'_>) {
+        self.record.encode(record);
+    }
+
+    /// Latches what `append_record` needs; `None` if the undo page is full: drop the mini-transaction, call
+    /// `extend_undo` and begin again.
+    pub(crate) fn prepare_record(&mut self, mtr: &mut Mtr<'_>) -> Result<Option<Prepared>> {
+        let bytes = self.record.bytes().len();
+        self.segment_mut().prepare(mtr, bytes)
+    }
+
+    /// A new undo page. No latch may be held.
+    pub(crate) fn extend_undo(&mut self) -> Result<()> {
+        let core = Arc::clone(&self.core);
+        self.segment_mut().extend(&core.pager)
+    }
+
+    /// The stamp of the change whose record comes next.
+    pub(crate) fn next_stamp(&mut self, flags: u8) -> Stamp {
+        let id = self.id;
+        Stamp { txn: id.get(), roll: self.segment_mut().next_pointer(id).raw(), flags }
+    }
+
+    /// Appends the encoded record in the mini-transaction of its change.
+    pub(crate) fn append_record(&mut self, mtr: &mut Mtr<'_>, prepared: Prepared) {
+        let id = self.id;
+        let record = std::mem::take(&mut self.record);
+        self.segment_mut().append(mtr, prepared, id, &record);
+        self.record = record;
+        self.record_count += 1;
+    }
+
+    /// Appends a record that is about no row; `first` does what must be in the same mini-transaction and says which page
+    /// the record names.
+    pub(crate) fn append_plain(
+        &mut self,
+        kind: Kind,
+        segment: u32,
+        first: impl Fn(&mut Mtr<'_>) -> Result<Option<PageId>>,
+    ) -> Result<Option<PageId>> {
+        let id = self.begin_write()?;
+        let core = Arc::clone(&self.core);
+        self.encode_record(&RecordRef::plain(kind, id, segment, None));
+        loop {
+            let mut mtr = core.pager.begin()?;
+            let Some(prepared) = self.prepare_record(&mut mtr)? else {
+                drop(mtr);
+                self.extend_undo()?;
+                continue;
+            };
+            let page = first(&mut mtr)?;
+            self.encode_record(&RecordRef::plain(kind, id, segment, page));
+            self.append_record(&mut mtr, prepared);
+            mtr.commit();
+            return Ok(page);
+        }
+    }
+
+    /// Waits for another transaction because of a key of a tree.
+    pub(crate) fn wait_for(&mut self, on: Owner, tree: u32, key: &[u8]) -> Result<()> {
+        self.has_waited = true;
+        let patience = Patience { timeout: self.timeout, cancel: self.cancel.as_deref() };
+        let core = &self.core;
+        let outcome = core.waits.wait(&core.registry, self.owner, on, hash_key(tree, key), patience);
+        if outcome.is_ok() && !core.registry.is_running(on) && !core.pager.log().is_sound() {
+            return Err(self.stopped());
+        }
+        outcome
+    }
+
+    fn stopped(&self) -> Error {
+        match self.core.pager.flush_log(Lsn::MAX) {
+            Err(error) => error.into(),
+            Ok(()) => Error::corrupt("the log stopped and started again"),
+        }
+    }
+
+    /// After an operation that waited and did not take what it waited for: those behind get their turn.
+    pub(crate) fn pass_on(&mut self) {
+        if std::mem::take(&mut self.has_waited) {
+            self.core.waits.wake(&self.core.registry, self.owner);
+        }
+    }
+
+    /// After an operation that took what it waited for.
+    pub(crate) fn has_taken(&mut self) {
+        self.has_waited = false;
+    }
+
+    /// What the table locks need.
+    pub(crate) fn waiting(&self) -> Waiting<'_> {
+        Waiting {
+            registry: &self.core.registry,
+            waits: &self.core.waits,
+            me: self.owner,
+            patience: Patience { timeout: self.timeout, cancel: self.cancel.as_deref() },
+        }
+    }
+
+    /// Whether a statement should stop.
+    pub(crate) fn check_cancel(&self) -> Result<()> {
+        let cancelled = self.cancel.as_ref().is_some_and(|c| c.load(std::sync::atomic::Ordering::Relaxed));
+        if cancelled { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    /// The newest record of this transaction that is not undone yet, in `record`.
+    pub(crate) fn read_top(&mut self) -> Result<Option<RollPointer>> {
+        let core = Arc::clone(&self.core);
+        let Some(segment) = &mut self.segment else { return Ok(None) };
+        segment.read_top(&core.pager, &mut self.record)
+    }
+
+    /// Ends the transaction for everybody else: locks, snapshot, waiters.
+    pub(crate) fn leave(&mut self) {
+        let core = &self.core;
+        for lock in self.exclusive.drain(..) {
+            lock.unlock_exclusive();
+        }
+        core.registry.end(self.owner);
+        core.waits.wake(&core.registry, self.owner);
+        core.registry.vacate(self.owner);
+    }
+}

@@ -1,0 +1,172 @@
+//! What all parts of an open database share.
+//!
+//! Invariants
+//! 1. Lock order: `rows`/`unique` stripes, then tree latches, undo latches, allocation latches, the append section, the
+//!    status table.
+//! 2. A transaction id is used only below the durably reserved limit.
+//!
+//! Does not know: sessions, the public interface.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use varve_pager::{Lsn, Pager};
+
+use crate::catalog::CatalogState;
+use crate::error::Result;
+use crate::ids::{Owner, TxnId};
+use crate::purge::PurgeState;
+use crate::registry::Registry;
+use crate::root::Root;
+use crate::status::{Status, StatusTable};
+use crate::undo::SegmentPool;
+use crate::waits::Waits;
+
+/// Transaction ids reserved by one change of the root page.
+const ID_BLOCK: u64 = 1 << 14;
+const STRIPES: usize = 256;
+
+/// Mutexes picked by a hash.
+pub(crate) struct Stripes(Box<[Mutex<()>]>);
+
+impl Stripes {
+    pub(crate) fn new() -> Self {
+        Self((0..STRIPES).map(|_| Mutex::new(())).collect())
+    }
+
+    pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, ()> {
+        self.0[hash as usize % STRIPES].lock()
+    }
+}
+
+/// FNV-1a over a tree and a key: picks stripes and says what a waiter wants.
+pub(crate) fn hash_key(tree: u32, key: &[u8]) -> u64 {
+    let start = 0xcbf2_9ce4_8422_2325 ^ u64::from(tree);
+    let hash = key.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    (hash ^ (hash >> 32)) & (u64::MAX >> 1)
+}
+
+/// Counters.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) commits: AtomicU64,
+    pub(crate) rollbacks: AtomicU64,
+}
+
+/// The parts of an open database.
+pub(crate) struct Core {
+    pub(crate) pager: Pager,
+    pub(crate) root: Root,
+    pub(crate) status: StatusTable,
+    pub(crate) registry: Registry,
+    pub(crate) waits: Waits,
+    pub(crate) segments: SegmentPool,
+    pub(crate) purge: PurgeState,
+    pub(crate) catalog: CatalogState,
+    /// Rollback steps and purge of one row exclude each other.
+    pub(crate) rows: Stripes,
+    /// Check and insert of one unique key are one step.
+    pub(crate) unique: Stripes,
+    pub(crate) counters: Counters,
+    /// Ids below are reserved durably.
+    pub(crate) id_limit: AtomicU64,
+    pub(crate) background: bool,
+}
+
+/// How a version looks from a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// Visible.
+    Seen,
+    /// Written by somebody whom the snapshot does not see.
+    Unseen,
+    /// The copy is out of date: read the row again.
+    Stale,
+}
+
+/// What a reader sees: everything committed up to `snapshot`, and its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    pub(crate) snapshot: Lsn,
+    pub(crate) me: TxnId,
+    /// The floor before the first row was looked at.
+    pub(crate) floor: TxnId,
+}
+
+/// Whether a row can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// The newest version is this transaction's.
+    Mine,
+    /// Committed at this LSN, or before everything.
+    Free(Lsn),
+    /// Another transaction has to end first.
+    Busy(Owner),
+}
+
+impl Core {
+    /// A new view; the snapshot is registered by the caller.
+    #[inline]
+    pub(crate) fn view(&self, snapshot: Lsn, me: TxnId) -> View {
+        View { snapshot, me, floor: self.status.floor() }
+    }
+
+    /// Whether a view sees what `txn` wrote.
+    #[inline]
+    pub(crate) fn sight(&self, view: &View, txn: TxnId) -> Sight {
+        if txn < view.floor || (txn == view.me && view.me != TxnId::NONE) {
+            return Sight::Seen;
+        }
+        match self.status.get(txn) {
+            Status::Old => Sight::Seen,
+            Status::Committed(lsn, _) if lsn <= view.snapshot => Sight::Seen,
+            Status::Committed(..) | Status::Active(_) => Sight::Unseen,
+            Status::Aborted | Status::Forgotten => Sight::Stale,
+        }
+    }
+
+    /// Whether `me` may write a row whose newest version is by `txn`; called under the row's latch.
+    pub(crate) fn hold(&self, txn: TxnId, me: TxnId) -> Hold {
+        if txn == me && me != TxnId::NONE {
+            return Hold::Mine;
+        }
+        if txn < self.status.floor() {
+            return Hold::Free(Lsn::ZERO);
+        }
+        match self.status.get(txn) {
+            Status::Active(owner) => Hold::Busy(owner),
+            // Nothing is unlocked before it is durable.
+            Status::Committed(lsn, owner) if lsn > self.pager.durable_lsn() => Hold::Busy(owner),
+            Status::Committed(lsn, _) => Hold::Free(lsn),
+            Status::Old | Status::Aborted | Status::Forgotten => Hold::Free(Lsn::ZERO),
+        }
+    }
+
+    /// Gives a new transaction id to `owner`.
+    pub(crate) fn assign_id(&self, owner: Owner) -> Result<TxnId> {
+        loop {
+            let limit = self.id_limit.load(Ordering::Acquire);
+            if let Some(id) = self.status.assign(owner, TxnId::new(limit)) {
+                return Ok(id);
+            }
+            self.reserve_ids(limit)?;
+        }
+    }
+
+    #[cold]
+    fn reserve_ids(&self, seen: u64) -> Result<()> {
+        let next = seen + ID_BLOCK;
+        let _one = self.root.lock();
+        if self.id_limit.load(Ordering::Acquire) == seen {
+            self.root.set_next_txn(&self.pager, next)?;
+            self.id_limit.store(next, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Shared handle type of the crate.
+    pub(crate) fn shared(self) -> Arc<Self> {
+        Arc::new(self)
+    }
+}

@@ -1,0 +1,65 @@
+//! The seam between transactions and the ways a table can be stored (`CREATE TABLE ... USING engine`).
+//!
+//! Invariants
+//! 1. An operation crosses this seam once; what it calls for each row is a closure, not the seam.
+//! 2. A store is opened for one definition of its table; a changed definition opens another store on the same data.
+//! 3. An operation that fails has changed nothing.
+//!
+//! Does not know: catalogs, locks on tables (the transaction holds one).
+
+use std::sync::Arc;
+
+use crate::catalog::{IndexId, TableDef};
+use crate::context::Context;
+use crate::core::Core;
+use crate::error::Result;
+use crate::paged::PagedStore;
+use crate::row::RowRef;
+use crate::transaction::{Change, OnRow, Outcome, ScanSpec};
+use crate::types::Datum;
+
+/// A way to store tables.
+pub trait TableEngine: Send + Sync {
+    /// The name after `USING`.
+    fn name(&self) -> &'static str;
+
+    /// Opens the store of a table.
+    fn open(&self, core: &CoreRef<'_>, def: &Arc<TableDef>) -> Arc<dyn TableStore>;
+}
+
+/// The engine's innards, as far as table engines of other crates may pass them on.
+pub struct CoreRef<'a>(pub(crate) &'a Core);
+
+/// The rows and indexes of one table. Keys are encoded primary keys.
+pub trait TableStore: Send + Sync {
+    /// Calls `found` with the visible row of a key.
+    fn get(&self, cx: &mut Context, key: &[u8], found: &mut dyn FnMut(RowRef<'_>)) -> Result<bool>;
+
+    /// Calls `found` with primary key and row of the visible row that a unique index has under `key`.
+    fn get_by_unique(
+        &self,
+        cx: &mut Context,
+        index: IndexId,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8], RowRef<'_>),
+    ) -> Result<bool>;
+
+    /// Calls `on_row` with the visible rows within bounds, in order, until it breaks.
+    fn scan(&self, cx: &mut Context, spec: &ScanSpec<'_>, on_row: &mut OnRow<'_>) -> Result<()>;
+
+    /// Adds a row.
+    fn insert(&self, cx: &mut Context, row: &[Datum<'_>]) -> Result<()>;
+
+    /// Decides about the newest version of a row and carries the decision out.
+    fn modify(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
+    ) -> Result<Outcome>;
+
+    /// The paged store, if it is one: DDL, undo and purge of paged tables go past the seam.
+    fn as_paged(&self) -> Option<&PagedStore> {
+        None
+    }
+}

@@ -1,0 +1,143 @@
+//! The version of a row that a view sees, found by following roll pointers.
+//!
+//! Invariants
+//! 1. No latch is held while an undo page is fixed; an undo page is left before the next one is fixed.
+//! 2. A record counts only if it names the version's transaction, the tree and the key; anything else means that the copy
+//!    at the start is out of date, and the row is read again.
+//!
+//! Does not know: trees; who reads.
+
+use varve_pager::Access;
+
+use crate::core::{Core, Sight, View};
+use crate::error::{Error, Result};
+use crate::ids::{RollPointer, TxnId};
+use crate::node::{FLAG_DELETED, Stamp};
+use crate::undo::page::UndoPage;
+use crate::undo::{Kind, Record, RecordRef};
+
+/// Flag of an entry: its newest transaction only locked it.
+pub(crate) const FLAG_LOCK: u8 = 0x02;
+
+/// A version of a row: what a leaf entry or a before-image holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Version {
+    pub(crate) stamp: Stamp,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// Where following the pointers ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The version was replaced by the one before.
+    Older,
+    /// There was nothing before.
+    Nothing,
+    /// The pointer leads nowhere: the version is out of date.
+    Stale,
+}
+
+impl Version {
+    pub(crate) const fn is_deleted(&self) -> bool {
+        self.stamp.flags & FLAG_DELETED != 0
+    }
+
+    pub(crate) fn set(&mut self, stamp: Stamp, payload: &[u8]) {
+        self.stamp = stamp;
+        self.payload.clear();
+        self.payload.extend_from_slice(payload);
+    }
+
+    /// Replaces this version by the one before it.
+    pub(crate) fn step_back(&mut self, core: &Core, tree: u32, key: &[u8]) -> Step {
+        let pointer = RollPointer::from_raw(self.stamp.roll);
+        let txn = TxnId::new(self.stamp.txn);
+        if pointer.is_none() {
+            return Step::Nothing;
+        }
+        // A page that cannot be read is treated as one that holds something else: the caller reads the row again and
+        // finds out whether the pointer is still there.
+        let Ok(page) = core.pager.fix_s(pointer.page(), Access::Random) else { return Step::Stale };
+        let bytes = UndoPage::new(&page).and_then(|p| p.record(u32::from(pointer.slot())));
+        match bytes.and_then(RecordRef::decode).filter(|r| answers(r, pointer, txn, tree, key)) {
+            None => Step::Stale,
+            Some(record) if record.kind == Kind::Insert => Step::Nothing,
+            Some(record) => {
+                self.take(&record);
+                Step::Older
+            }
+        }
+    }
+
+    fn take(&mut self, record: &RecordRef<'_>) {
+        self.stamp = record.before.stamp;
+        if record.kind != Kind::Lock {
+            self.payload.clear();
+            self.payload.extend_from_slice(record.before.payload);
+        }
+    }
+}
+
+fn answers(record: &RecordRef<'_>, pointer: RollPointer, txn: TxnId, tree: u32, key: &[u8]) -> bool {
+    record.kind.is_row()
+        && record.txn == txn
+        && pointer.fits(txn)
+        && record.tree == tree
+        && record.key == key
+}
+
+/// What a view finds behind a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// `version` holds the row.
+    Row,
+    /// The view sees no row.
+    NoRow,
+    /// The version is out of date: read the row again.
+    Stale,
+}
+
+/// Goes back from `version` (seen or not) to the newest one that the view sees.
+pub(crate) fn look_back(core: &Core, view: &View, tree: u32, key: &[u8], version: &mut Version) -> Look {
+    loop {
+        match core.sight(view, TxnId::new(version.stamp.txn)) {
+            Sight::Seen if version.is_deleted() => return Look::NoRow,
+            Sight::Seen => return Look::Row,
+            Sight::Stale => return Look::Stale,
+            Sight::Unseen => {}
+        }
+        match version.step_back(core, tree, key) {
+            Step::Older => {}
+            Step::Nothing => return Look::NoRow,
+            Step::Stale => return Look::Stale,
+        }
+    }
+}
+
+/// Tells a row that changed under the reader from undo that is gone for good.
+#[derive(Debug, Default)]
+pub(crate) struct Retry {
+    last: Option<Stamp>,
+}
+
+impl Retry {
+    /// The version with this stamp turned out to be stale. Twice the same stamp is an error.
+    pub(crate) fn again(&mut self, core: &Core, view: &View, stamp: Stamp) -> Result<()> {
+        if self.last.replace(stamp) != Some(stamp) {
+            return Ok(());
+        }
+        core.purge.check_snapshot(view.snapshot)?;
+        let pointer = RollPointer::from_raw(stamp.roll);
+        core.pager.fix_s(pointer.page(), Access::Random)?;
+        Err(Error::corrupt(format!("the undo record of transaction {} is not at {pointer:?}", stamp.txn)))
+    }
+}
+
+/// A reusable record buffer for those who read undo by position.
+pub(crate) fn read_record(core: &Core, pointer: RollPointer, record: &mut Record) -> Result<()> {
+    let page = core.pager.fix_s(pointer.page(), Access::Sequential)?;
+    let bytes = UndoPage::new(&page).and_then(|p| p.record(u32::from(pointer.slot())));
+    let bytes = bytes.ok_or_else(|| Error::corrupt(format!("no undo record at {pointer:?}")))?;
+    record.copy_from(bytes);
+    Ok(())
+}
