@@ -16,8 +16,10 @@ use crate::core::{Core, View, hash_key};
 use crate::error::{Error, Result};
 use crate::ids::{Owner, RollPointer, TxnId};
 use crate::node::Stamp;
+use crate::purge::Finished;
 use crate::table_lock::{TableLock, Waiting};
 use crate::transaction::Isolation;
+use crate::tree::Scan;
 use crate::undo::{Kind, Prepared, Record, RecordRef, Segment};
 use crate::versions::Version;
 use crate::waits::Patience;
@@ -39,12 +41,22 @@ pub struct Context {
     pub(crate) buffers: Buffers,
 }
 
+/// A transaction that nobody runs any more and whose changes are still there.
+pub(crate) struct Loser {
+    pub(crate) owner: Owner,
+    pub(crate) id: TxnId,
+    pub(crate) segment: Segment,
+    pub(crate) exclusive: Vec<Arc<TableLock>>,
+}
+
 /// Scratch memory that lives as long as the transaction.
 #[derive(Default)]
 pub(crate) struct Buffers {
     pub(crate) key: Vec<u8>,
+    pub(crate) entry: Vec<u8>,
     pub(crate) row: Vec<u8>,
     pub(crate) version: Version,
+    pub(crate) scan: Option<Box<Scan>>,
 }
 
 impl Context {
@@ -67,31 +79,31 @@ impl Context {
         }
     }
 
-    /// Takes over a loser of a crash: its identity and the segment that holds its undo.
-    pub(crate) fn revive(core: Arc<Core>, owner: Owner, id: TxnId, segment: Segment) -> Self {
-        let mut context = Self::claimed(core, owner);
-        context.id = id;
-        context.segment = Some(segment);
-        context.record_count = u64::MAX;
-        context
-    }
-
-    fn claimed(core: Arc<Core>, owner: Owner) -> Self {
+    /// Takes over a transaction that is still to be undone.
+    pub(crate) fn of_loser(core: Arc<Core>, loser: Loser) -> Self {
         Self {
             core,
-            owner,
+            owner: loser.owner,
             isolation: Isolation::ReadCommitted,
-            id: TxnId::NONE,
+            id: loser.id,
             snapshot: None,
-            segment: None,
-            record_count: 0,
+            segment: Some(loser.segment),
+            record_count: u64::MAX,
             record: Record::default(),
             timeout: None,
             cancel: None,
-            exclusive: Vec::new(),
+            exclusive: loser.exclusive,
             has_waited: false,
             buffers: Buffers::default(),
         }
+    }
+
+    /// What is left of a transaction whose rollback or commit failed; `None` if it has ended.
+    pub(crate) fn take_unfinished(&mut self) -> Option<Loser> {
+        let segment = self.segment.take()?;
+        self.core.registry.drop_snapshot(self.owner);
+        let exclusive = std::mem::take(&mut self.exclusive);
+        Some(Loser { owner: self.owner, id: self.id, segment, exclusive })
     }
 
     pub(crate) fn pager(&self) -> &Pager {
@@ -218,17 +230,11 @@ impl Context {
         let patience = Patience { timeout: self.timeout, cancel: self.cancel.as_deref() };
         let core = &self.core;
         let outcome = core.waits.wait(&core.registry, self.owner, on, hash_key(tree, key), patience);
-        if outcome.is_ok() && !core.registry.is_running(on) && !core.pager.log().is_sound() {
-            return Err(self.stopped());
+        if outcome.is_ok() && !core.registry.is_running(on) {
+            // Its commit may never become durable: then nobody can go on.
+            core.pager.log().check().map_err(varve_pager::PagerError::from)?;
         }
         outcome
-    }
-
-    fn stopped(&self) -> Error {
-        match self.core.pager.flush_log(Lsn::MAX) {
-            Err(error) => error.into(),
-            Ok(()) => Error::corrupt("the log stopped and started again"),
-        }
     }
 
     /// After an operation that waited and did not take what it waited for: those behind get their turn.
@@ -264,6 +270,25 @@ impl Context {
         let core = Arc::clone(&self.core);
         let Some(segment) = &mut self.segment else { return Ok(None) };
         segment.read_top(&core.pager, &mut self.record)
+    }
+
+    /// Logs the commit record; inside the log's append section the transaction becomes committed.
+    pub(crate) fn log_commit(&mut self) -> Result<Lsn> {
+        let core = Arc::clone(&self.core);
+        let mut mtr = core.pager.begin()?;
+        let id = self.id;
+        let segment = self.segment_mut();
+        let header = segment.prepare_end(&mut mtr)?;
+        let (place, start, end) = (segment.header(), segment.start(), segment.top());
+        segment.end(&mut mtr, header);
+        let lsn = mtr.commit_with(|lsn| {
+            core.status.set_committed(id, lsn);
+            if let Some(start) = start {
+                core.purge.push(Finished { lsn, header: place, start, end });
+            }
+        });
+        core.segments.put_back_from(&mut self.segment);
+        Ok(lsn)
     }
 
     /// Ends the transaction for everybody else: locks, snapshot, waiters.

@@ -11,14 +11,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use varve_device::Directory;
 use varve_pager::{Lsn, Pager};
 
 use crate::catalog::CatalogState;
+use crate::context::Loser;
 use crate::error::Result;
 use crate::ids::{Owner, TxnId};
 use crate::purge::PurgeState;
 use crate::registry::Registry;
 use crate::root::Root;
+use crate::table_engine::TableEngine;
 use crate::status::{Status, StatusTable};
 use crate::undo::SegmentPool;
 use crate::waits::Waits;
@@ -71,7 +74,11 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     /// Ids below are reserved durably.
     pub(crate) id_limit: AtomicU64,
-    pub(crate) background: bool,
+    pub(crate) engines: Vec<Box<dyn TableEngine>>,
+    /// Transactions to be undone in the background.
+    pub(crate) losers: Mutex<Vec<Loser>>,
+    /// Device of sort runs.
+    pub(crate) temporary: Arc<dyn Directory>,
 }
 
 /// How a version looks from a snapshot.
@@ -165,8 +172,9 @@ impl Core {
         Ok(())
     }
 
-    /// Shared handle type of the crate.
-    pub(crate) fn shared(self) -> Arc<Self> {
-        Arc::new(self)
+    /// A table engine by name; definitions name only engines that exist.
+    pub(crate) fn engine(&self, name: &str) -> &dyn TableEngine {
+        let engine = self.engines.iter().find(|engine| engine.name() == name);
+        engine.map_or(&*self.engines[0], |engine| &**engine)
     }
 }

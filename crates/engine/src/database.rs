@@ -1,18 +1,33 @@
 //! An open database.
 //!
 //! Invariants
-//! 1. One `Database` for each data directory at a time (the device's lock).
+//! 1. Background threads hold the core, not the database: dropping the last handle stops them.
 //!
 //! Does not know: SQL, sockets, configuration files.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use parking_lot::Mutex;
+use varve_pager::{Pager, PagerStats};
+
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::options::Options;
+use crate::purge::Bell;
+use crate::redo::EngineRedo;
 use crate::transaction::{Isolation, Transaction};
+use crate::{purge, recovery};
 
 /// An open database.
-pub struct Database {}
+pub struct Database {
+    core: Arc<Core>,
+    lock_timeout: Option<Duration>,
+    recovery_bell: Arc<Bell>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
 
 /// Counters of an open database.
 #[derive(Clone, Debug, Default)]
@@ -29,48 +44,110 @@ pub struct DatabaseStats {
     pub purged_records: u64,
     /// Committed transactions whose undo still waits for purge.
     pub purge_backlog: u64,
+    /// Transactions that are still being undone after a crash.
+    pub losers: u64,
+    /// The pager's counters.
+    pub pager: PagerStats,
 }
 
-/// What [`Database::check`] found.
-#[derive(Clone, Debug, Default)]
-pub struct CheckReport {
-    /// Pages looked at.
-    pub pages: u64,
-    /// Rows looked at.
-    pub rows: u64,
-    /// Damages found, first one first; empty = sound.
-    pub damages: Vec<String>,
-}
-
-#[expect(unused_variables, reason = "skeleton")]
 impl Database {
     /// Creates, opens or recovers a database.
     pub fn open(options: Options) -> Result<Arc<Database>> {
-        Err(Error::Unsupported { what: "this call".into() })
+        let temporary = Arc::clone(&options.pager.temporary);
+        let pager = Pager::open(options.pager, Arc::new(EngineRedo))?;
+        let core = recovery::open(pager, temporary, options.rollback_limit_bytes)?;
+        let database = Database {
+            core,
+            lock_timeout: options.lock_timeout,
+            recovery_bell: Arc::default(),
+            threads: Mutex::default(),
+        };
+        if options.background {
+            database.start_threads()?;
+        } else {
+            recovery::undo_losers(&database.core)?;
+        }
+        Ok(Arc::new(database))
+    }
+
+    fn start_threads(&self) -> Result<()> {
+        let core = Arc::clone(&self.core);
+        self.spawn("varve-purge", move || purge::run(&core))?;
+        let (core, bell) = (Arc::clone(&self.core), Arc::clone(&self.recovery_bell));
+        self.spawn("varve-rollback", move || recovery::run(&core, &bell))
+    }
+
+    fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
+        let thread = thread::Builder::new().name(name.into()).spawn(body);
+        let thread = thread.map_err(|error| Error::Unsupported { what: format!("a thread more ({error})") })?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn lock_timeout(&self) -> Option<Duration> {
+        self.lock_timeout
     }
 
     /// Begins a transaction.
+    #[inline]
     pub fn begin(self: &Arc<Self>, isolation: Isolation) -> Transaction {
         Transaction::new(Arc::clone(self), isolation)
     }
 
-    /// Does a step of the background work (purge, rollback of losers) in the caller's thread.
+    /// Does the background work (rollback of losers, purge) in the caller's thread.
     pub fn tick(&self) -> Result<()> {
-        Ok(())
+        recovery::undo_losers(&self.core)?;
+        purge::purge(&self.core).map(|_| ())
     }
 
-    /// Checks every page, tree, row and index; needs no other transactions.
-    pub fn check(&self) -> Result<CheckReport> {
-        Err(Error::Unsupported { what: "this call".into() })
+    /// Stores a checkpoint of the pager.
+    pub fn checkpoint(&self) -> Result<()> {
+        Ok(self.core.pager.checkpoint()?)
+    }
+
+    /// The pager, for tools and tests.
+    pub fn pager(&self) -> &Pager {
+        &self.core.pager
     }
 
     /// Counters.
     pub fn stats(&self) -> DatabaseStats {
-        DatabaseStats::default()
+        let core = &self.core;
+        DatabaseStats {
+            commits: core.counters.commits.load(Ordering::Relaxed),
+            rollbacks: core.counters.rollbacks.load(Ordering::Relaxed),
+            lock_waits: core.waits.wait_count.load(Ordering::Relaxed),
+            deadlocks: core.waits.deadlock_count.load(Ordering::Relaxed),
+            purged_records: core.purge.purged_count.load(Ordering::Relaxed),
+            purge_backlog: core.purge.backlog() as u64,
+            losers: core.losers.lock().len() as u64,
+            pager: core.pager.stats(),
+        }
     }
 
     /// Stops the threads, writes everything, notes a clean shutdown. Transactions must have ended.
     pub fn shutdown(&self) -> Result<()> {
-        Ok(())
+        self.stop_threads();
+        Ok(self.core.pager.shutdown()?)
+    }
+
+    fn stop_threads(&self) {
+        self.core.purge.bell().stop();
+        self.recovery_bell.stop();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                // The thread has reported its panic; there is nothing to wait for.
+            }
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.stop_threads();
     }
 }

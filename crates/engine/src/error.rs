@@ -110,6 +110,12 @@ pub enum Error {
         /// Its bound.
         limit: i64,
     },
+    /// A value outside of what is allowed.
+    #[error("{what}")]
+    OutOfRange {
+        /// Which value, and of what.
+        what: String,
+    },
     /// NULL in a column of a key.
     #[error("column \"{column}\" of relation \"{table}\" contains null values")]
     NullInKey {
@@ -169,6 +175,7 @@ impl Error {
             Self::Dependent { .. } => "2BP01",
             Self::StaleDefinition { .. } => "0A000",
             Self::SequenceExhausted { .. } => "2200H",
+            Self::OutOfRange { .. } => "22003",
             Self::NullInKey { .. } => "23502",
             Self::TooLarge { .. } => "54000",
             Self::InvalidDefinition { .. } => "42P16",

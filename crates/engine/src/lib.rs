@@ -8,6 +8,8 @@
 
 pub mod arithmetic;
 pub mod catalog;
+mod context;
+mod core;
 mod database;
 mod error;
 mod ids;
@@ -16,27 +18,34 @@ pub mod node;
 pub mod numeric;
 mod options;
 pub mod overflow;
+mod paged;
+mod purge;
+mod recovery;
 pub mod redo;
 mod registry;
+mod root;
 pub mod row;
+mod sequence;
 mod status;
+pub mod table_engine;
 mod table_lock;
 mod transaction;
 pub mod tree;
 pub mod types;
 mod undo;
+mod versions;
 mod waits;
 
 pub use catalog::{
-    Catalog, ColumnDef, IndexDef, IndexId, Named, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey,
+    Catalog, Table, ColumnDef, IndexDef, IndexId, Named, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey,
     SchemaDef, SequenceDef, SequenceId, TableDef, TableId,
 };
-pub use database::{CheckReport, Database, DatabaseStats};
+pub use database::{Database, DatabaseStats};
 pub use error::{Error, ObjectKind, Result};
 pub use numeric::{Numeric, NumericError, NumericRef};
 pub use options::Options;
 pub use row::{RowError, RowImage, RowRef, RowSchema};
 pub use transaction::{
-    Change, Isolation, OnRow, Outcome, SavepointId, ScanIndex, ScanSpec, Table, Transaction,
+    Change, Isolation, OnRow, Outcome, SavepointId, ScanIndex, ScanSpec, Transaction,
 };
 pub use types::{ColumnType, Datum, Value};

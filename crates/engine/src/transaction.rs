@@ -8,15 +8,21 @@
 //! Does not know: SQL, implicit transactions, what a session is.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::catalog::{
-    Catalog, IndexId, NewIndex, NewSequence, NewTable, PrimaryKey, SequenceDef, SequenceId, TableDef, TableId,
-};
+use smallvec::SmallVec;
+use varve_pager::Lsn;
+
+use crate::catalog::{Catalog, IndexId, ObjectChange, SequenceDef, SequenceId, Table, TableDef, TableId};
+use crate::context::Context;
+use crate::core::Core;
 use crate::database::Database;
-use crate::error::{Error, Result};
+use crate::error::{Error, ObjectKind, Result};
+use crate::ids::TxnId;
+use crate::paged::undo_newest;
+use crate::purge::Finished;
 use crate::row::{RowImage, RowRef};
 use crate::types::Datum;
 
@@ -93,37 +99,37 @@ pub enum Outcome {
     Changed,
 }
 
-/// An open table: hand it to the row calls of the transaction that opened it.
-pub struct Table {
-    def: Arc<TableDef>,
-}
-
-impl Table {
-    /// Its definition.
-    pub fn def(&self) -> &Arc<TableDef> {
-        &self.def
-    }
-}
-
 /// Receives the rows of a scan: the row's key (what `get` and `modify` take) and the row. Must not call the database.
 pub type OnRow<'f> = dyn FnMut(&[u8], RowRef<'_>) -> Result<ControlFlow<()>> + 'f;
 
 /// A transaction.
 pub struct Transaction {
     database: Arc<Database>,
-    isolation: Isolation,
-    cancel: Option<Arc<AtomicBool>>,
-    lock_timeout: Option<Duration>,
+    pub(crate) cx: Context,
+    /// Tables locked so far.
+    locked: SmallVec<[TableId; 8]>,
+    statement: u64,
+    savepoints: Vec<u64>,
+    /// DDL so far, each with the number of undo records after it.
+    pub(crate) changes: Vec<(u64, ObjectChange)>,
+    /// The catalog with `changes`, and the committed one it is based on.
+    own: Option<(Arc<Catalog>, Arc<Catalog>)>,
+    is_over: bool,
 }
 
-fn skeleton<T>() -> Result<T> {
-    Err(Error::Unsupported { what: "this call".into() })
-}
-
-#[expect(unused_variables, reason = "skeleton")]
 impl Transaction {
     pub(crate) fn new(database: Arc<Database>, isolation: Isolation) -> Self {
-        Self { database, isolation, cancel: None, lock_timeout: None }
+        let cx = Context::new(Arc::clone(database.core()), isolation, database.lock_timeout());
+        Self {
+            database,
+            cx,
+            locked: SmallVec::new(),
+            statement: 0,
+            savepoints: Vec::new(),
+            changes: Vec::new(),
+            own: None,
+            is_over: false,
+        }
     }
 
     /// The database.
@@ -133,80 +139,194 @@ impl Transaction {
 
     /// Its isolation level.
     pub fn isolation(&self) -> Isolation {
-        self.isolation
+        self.cx.isolation
     }
 
     /// Changes the level; only before the first statement.
     pub fn set_isolation(&mut self, isolation: Isolation) {
-        self.isolation = isolation;
+        self.cx.isolation = isolation;
     }
 
     /// Waits of this transaction end with 57014 soon after the flag is set.
     pub fn set_cancel(&mut self, cancel: Option<Arc<AtomicBool>>) {
-        self.cancel = cancel;
+        self.cx.cancel = cancel;
     }
 
     /// Overrides the lock time-out; `None` waits for as long as it takes.
     pub fn set_lock_timeout(&mut self, timeout: Option<Duration>) {
-        self.lock_timeout = timeout;
+        self.cx.timeout = timeout;
     }
 
     /// Begins a statement: takes a snapshot (READ COMMITTED: a new one each time) and marks the point that
     /// `rollback_statement` goes back to.
-    pub fn start_statement(&mut self) {}
+    #[inline]
+    pub fn start_statement(&mut self) {
+        self.cx.take_snapshot();
+        self.statement = self.cx.record_count;
+    }
 
     /// Ends a statement: READ COMMITTED holds no old versions back while the session is idle. Optional.
-    pub fn end_statement(&mut self) {}
+    pub fn end_statement(&mut self) {
+        self.cx.drop_snapshot();
+    }
 
     /// Undoes everything since `start_statement`.
     pub fn rollback_statement(&mut self) -> Result<()> {
-        skeleton()
+        self.undo_to(self.statement)
     }
 
     /// Marks a point to roll back to.
     pub fn savepoint(&mut self) -> SavepointId {
-        SavepointId(0)
+        self.savepoints.push(self.cx.record_count);
+        SavepointId(self.savepoints.len() as u64 - 1)
     }
 
     /// Undoes everything since the savepoint, which stays; later ones are gone.
     pub fn rollback_to(&mut self, savepoint: SavepointId) -> Result<()> {
-        skeleton()
+        let at = self.savepoint_at(savepoint)?;
+        self.savepoints.truncate(at + 1);
+        self.undo_to(self.savepoints[at])
     }
 
     /// Forgets a savepoint and later ones.
     pub fn release(&mut self, savepoint: SavepointId) -> Result<()> {
-        skeleton()
+        let at = self.savepoint_at(savepoint)?;
+        self.savepoints.truncate(at);
+        Ok(())
+    }
+
+    fn savepoint_at(&self, savepoint: SavepointId) -> Result<usize> {
+        let at = savepoint.0 as usize;
+        if at < self.savepoints.len() { Ok(at) } else { Err(Error::NoSuchSavepoint) }
+    }
+
+    /// Undoes the newest changes until `mark` records are left. DDL among them goes with its records.
+    pub(crate) fn undo_to(&mut self, mark: u64) -> Result<()> {
+        while self.cx.record_count > mark {
+            self.forget_changes(self.cx.record_count);
+            let catalog = self.catalog();
+            if !undo_newest(&mut self.cx, &|owner| catalog.store_of(owner))? {
+                break;
+            }
+        }
+        self.forget_changes(mark);
+        Ok(())
+    }
+
+    fn forget_changes(&mut self, mark: u64) {
+        let before = self.changes.len();
+        self.changes.retain(|(at, _)| *at <= mark);
+        if self.changes.len() != before {
+            self.own = None;
+        }
     }
 
     /// Commits. When it returns `Ok`, the changes are durable and visible. A reader's commit writes nothing.
-    pub fn commit(self) -> Result<()> {
-        skeleton()
+    pub fn commit(mut self) -> Result<()> {
+        let outcome = match self.cx.record_count {
+            0 => end_undone(&mut self.cx),
+            _ => self.commit_changes(),
+        };
+        self.finish();
+        outcome
+    }
+
+    fn commit_changes(&mut self) -> Result<()> {
+        let core = Arc::clone(&self.cx.core);
+        let lsn = match self.cx.log_commit() {
+            Ok(lsn) => lsn,
+            Err(error) => {
+                self.undo_all()?;
+                return Err(error);
+            }
+        };
+        core.pager.flush_log(lsn)?;
+        if !self.changes.is_empty() {
+            let changes = std::mem::take(&mut self.changes);
+            core.catalog.publish(changes.into_iter().map(|(_, change)| change).collect());
+        }
+        core.counters.commits.fetch_add(1, Ordering::Relaxed);
+        core.purge.kick();
+        Ok(())
     }
 
     /// Rolls back.
-    pub fn rollback(self) -> Result<()> {
-        skeleton()
+    pub fn rollback(mut self) -> Result<()> {
+        let outcome = self.undo_all();
+        self.finish();
+        outcome
+    }
+
+    fn undo_all(&mut self) -> Result<()> {
+        if self.cx.record_count > 0 {
+            self.cx.core.counters.rollbacks.fetch_add(1, Ordering::Relaxed);
+        }
+        self.undo_to(0).and_then(|()| end_undone(&mut self.cx))
+    }
+
+    /// The transaction is over. One whose rollback failed keeps its locks; the background tries again.
+    fn finish(&mut self) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            match self.cx.take_unfinished() {
+                Some(loser) => self.cx.core.losers.lock().push(loser),
+                None => self.cx.leave(),
+            }
+        }
     }
 
     /// Whether anything was written.
     pub fn has_written(&self) -> bool {
-        false
+        self.cx.record_count > 0
     }
 
     /// The catalog as this transaction sees it: the newest committed one with its own DDL.
     pub fn catalog(&mut self) -> Arc<Catalog> {
-        Arc::default()
+        let current = self.cx.core.catalog.current();
+        if self.changes.is_empty() {
+            return current;
+        }
+        if let Some((base, own)) = &self.own {
+            if Arc::ptr_eq(base, &current) {
+                return Arc::clone(own);
+            }
+        }
+        let changes = self.changes.iter().map(|(_, change)| change.clone());
+        let own = Arc::new(self.cx.core.catalog.derive(&current, changes));
+        self.own = Some((current, Arc::clone(&own)));
+        own
+    }
+
+    /// Notes DDL that has just been done.
+    pub(crate) fn note_change(&mut self, change: ObjectChange) {
+        self.changes.push((self.cx.record_count, change));
+        self.own = None;
     }
 
     /// Opens a table for reading and writing; holds a shared lock until the transaction ends, so DDL waits.
     /// `StaleDefinition` if the definition is no longer the current one.
+    #[inline]
     pub fn table(&mut self, def: &TableDef) -> Result<Arc<Table>> {
-        skeleton()
+        let table = def.handle.get().and_then(Weak::upgrade).ok_or_else(|| stale(def))?;
+        if !self.locked.contains(&def.id) {
+            table.lock.lock_shared(self.cx.waiting())?;
+            self.locked.push(def.id);
+        }
+        if table.is_retired() || (!self.changes.is_empty() && !self.is_own(&table)) {
+            return Err(stale(def));
+        }
+        Ok(table)
+    }
+
+    /// Whether this is the table as the own DDL left it.
+    fn is_own(&mut self, table: &Arc<Table>) -> bool {
+        let catalog = self.catalog();
+        catalog.open_table(table.def().id).is_some_and(|own| Arc::ptr_eq(own, table))
     }
 
     /// The visible row with this primary key.
+    #[inline]
     pub fn get(&mut self, table: &Table, key: &[u8], found: &mut dyn FnMut(RowRef<'_>)) -> Result<bool> {
-        skeleton()
+        table.store.get(&mut self.cx, key, found)
     }
 
     /// The visible row whose unique index `index` has exactly this key (all columns, none NULL); the closure gets the
@@ -218,17 +338,17 @@ impl Transaction {
         key: &[u8],
         found: &mut dyn FnMut(&[u8], RowRef<'_>),
     ) -> Result<bool> {
-        skeleton()
+        table.store.get_by_unique(&mut self.cx, index, key, found)
     }
 
     /// The visible rows within bounds, in order, until the closure breaks.
     pub fn scan(&mut self, table: &Table, spec: &ScanSpec<'_>, on_row: &mut OnRow<'_>) -> Result<()> {
-        skeleton()
+        table.store.scan(&mut self.cx, spec, on_row)
     }
 
     /// Inserts a row (a datum of the right type for every column).
     pub fn insert(&mut self, table: &Table, row: &[Datum<'_>]) -> Result<()> {
-        skeleton()
+        table.store.insert(&mut self.cx, row)
     }
 
     /// Changes, deletes or locks the newest version of a row. READ COMMITTED: the closure sees the newest committed (or
@@ -240,77 +360,57 @@ impl Transaction {
         key: &[u8],
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Outcome> {
-        skeleton()
-    }
-
-    /// Makes a schema.
-    pub fn create_schema(&mut self, name: &str) -> Result<()> {
-        skeleton()
-    }
-
-    /// Drops an empty schema.
-    pub fn drop_schema(&mut self, name: &str) -> Result<()> {
-        skeleton()
-    }
-
-    /// Makes a table.
-    pub fn create_table(&mut self, new: NewTable) -> Result<Arc<TableDef>> {
-        skeleton()
-    }
-
-    /// Drops a table with its indexes and the sequences it owns.
-    pub fn drop_table(&mut self, table: TableId) -> Result<()> {
-        skeleton()
-    }
-
-    /// Empties a table.
-    pub fn truncate(&mut self, table: TableId) -> Result<()> {
-        skeleton()
-    }
-
-    /// Makes a secondary index on what the table holds.
-    pub fn create_index(&mut self, new: NewIndex) -> Result<Arc<TableDef>> {
-        skeleton()
-    }
-
-    /// Drops a secondary index.
-    pub fn drop_index(&mut self, table: TableId, index: IndexId) -> Result<()> {
-        skeleton()
-    }
-
-    /// Gives a table without one a primary key: rebuilds it in the order of the key.
-    pub fn add_primary_key(&mut self, table: TableId, key: PrimaryKey) -> Result<Arc<TableDef>> {
-        skeleton()
-    }
-
-    /// Replaces default expression and NOT NULL of a column (the caller has checked the rows).
-    pub fn alter_column(
-        &mut self,
-        table: TableId,
-        column: usize,
-        default: Option<String>,
-        not_null: bool,
-    ) -> Result<Arc<TableDef>> {
-        skeleton()
-    }
-
-    /// Makes a sequence.
-    pub fn create_sequence(&mut self, new: NewSequence) -> Result<Arc<SequenceDef>> {
-        skeleton()
-    }
-
-    /// Drops a sequence.
-    pub fn drop_sequence(&mut self, sequence: SequenceId) -> Result<()> {
-        skeleton()
+        table.store.modify(&mut self.cx, key, decide)
     }
 
     /// The next value; never given twice, not given back by a rollback.
     pub fn next_value(&mut self, sequence: SequenceId) -> Result<i64> {
-        skeleton()
+        let def = self.sequence(sequence)?;
+        let range = self.cx.core.catalog.range_of(sequence);
+        range.lock().next_value(&self.cx.core, &def)
     }
 
     /// `setval(sequence, value, called)`: the next value is `value`, or the one after it if `called`. Not rolled back.
     pub fn set_value(&mut self, sequence: SequenceId, value: i64, called: bool) -> Result<()> {
-        skeleton()
+        let def = self.sequence(sequence)?;
+        let range = self.cx.core.catalog.range_of(sequence);
+        range.lock().set(&self.cx.core, &def, value, called)
+    }
+
+    fn sequence(&mut self, id: SequenceId) -> Result<Arc<SequenceDef>> {
+        let missing = || Error::Undefined { kind: ObjectKind::Sequence, name: format!("with id {}", id.0) };
+        self.catalog().sequence_by_id(id).ok_or_else(missing)
+    }
+}
+
+/// All changes are undone: the identity ends, the segment is free.
+pub(crate) fn end_undone(cx: &mut Context) -> Result<()> {
+    let core = Arc::clone(&cx.core);
+    if let Some(mut segment) = cx.segment.take() {
+        if segment.start().is_some() {
+            let mut mtr = core.pager.begin()?;
+            let header = segment.prepare_end(&mut mtr)?;
+            segment.end(&mut mtr, header);
+            mtr.commit();
+        }
+        core.segments.put_back(segment);
+    }
+    if cx.id != TxnId::NONE {
+        core.status.set_aborted(cx.id);
+    }
+    Ok(())
+}
+
+fn stale(def: &TableDef) -> Error {
+    Error::StaleDefinition { table: def.name.clone() }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // If this fails, the log has stopped: the rows stay locked until the next start undoes them.
+            let _ = self.undo_all();
+            self.finish();
+        }
     }
 }

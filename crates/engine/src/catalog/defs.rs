@@ -6,8 +6,10 @@
 //!
 //! Does not know: how definitions are stored (`codec.rs`), SQL types' names, default expressions' meaning.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
 
+use super::Table;
 use crate::key;
 use crate::row::RowSchema;
 use crate::types::{ColumnType, Datum};
@@ -85,7 +87,6 @@ pub struct IndexDef {
 }
 
 /// A table.
-#[derive(Clone, Debug)]
 pub struct TableDef {
     /// Identity; stays the same through TRUNCATE and ADD PRIMARY KEY.
     pub id: TableId,
@@ -103,6 +104,8 @@ pub struct TableDef {
     pub engine: String,
     pub(crate) place: TreePlace,
     pub(crate) row_schema: Arc<RowSchema>,
+    /// The table opened with this definition.
+    pub(crate) handle: OnceLock<Weak<Table>>,
 }
 
 /// A sequence.
@@ -192,6 +195,39 @@ impl NewSequence {
             cycle: false,
             owned_by: None,
         }
+    }
+}
+
+impl Clone for TableDef {
+    /// A definition to be changed: it is not opened yet.
+    fn clone(&self) -> Self {
+        Self {
+            id: self.id,
+            schema: self.schema.clone(),
+            name: self.name.clone(),
+            columns: self.columns.clone(),
+            primary_key: self.primary_key.clone(),
+            indexes: self.indexes.clone(),
+            engine: self.engine.clone(),
+            place: self.place,
+            row_schema: Arc::clone(&self.row_schema),
+            handle: OnceLock::new(),
+        }
+    }
+}
+
+impl fmt::Debug for TableDef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableDef")
+            .field("id", &self.id)
+            .field("schema", &self.schema)
+            .field("name", &self.name)
+            .field("columns", &self.columns)
+            .field("primary_key", &self.primary_key)
+            .field("indexes", &self.indexes)
+            .field("engine", &self.engine)
+            .field("place", &self.place)
+            .finish()
     }
 }
 

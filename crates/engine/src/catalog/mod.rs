@@ -6,12 +6,22 @@
 //!
 //! Does not know: how it is stored (`store.rs`), who may see what.
 
+mod codec;
 mod defs;
+mod state;
+pub(crate) mod store;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+pub(crate) use codec::Definition;
 pub(crate) use defs::TreePlace;
+pub(crate) use state::CatalogState;
+
+use crate::paged::PagedStore;
+use crate::table_engine::TableStore;
+use crate::table_lock::TableLock;
 pub use defs::{
     ColumnDef, IndexDef, IndexId, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey, SchemaDef,
     SequenceDef, SequenceId, TableDef, TableId,
@@ -21,13 +31,52 @@ pub use defs::{
 pub const PUBLIC: &str = "public";
 
 /// Everything that a transaction can name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Catalog {
     version: u64,
     schemas: Vec<Arc<SchemaDef>>,
-    tables: HashMap<TableId, Arc<TableDef>>,
+    tables: HashMap<TableId, Arc<Table>>,
     sequences: HashMap<SequenceId, Arc<SequenceDef>>,
     names: HashMap<String, HashMap<String, Named>>,
+    /// Tables by the segment of their clustered tree.
+    owners: HashMap<u32, TableId>,
+    system: Vec<Arc<Table>>,
+}
+
+/// An open table: hand it to the row calls of the transaction that opened it.
+pub struct Table {
+    def: Arc<TableDef>,
+    pub(crate) store: Arc<dyn TableStore>,
+    pub(crate) lock: Arc<TableLock>,
+    retired: AtomicBool,
+}
+
+impl Table {
+    pub(crate) fn new(def: Arc<TableDef>, store: Arc<dyn TableStore>, lock: Arc<TableLock>) -> Self {
+        Self { def, store, lock, retired: AtomicBool::new(false) }
+    }
+
+    /// Its definition.
+    pub fn def(&self) -> &Arc<TableDef> {
+        &self.def
+    }
+
+    /// Another definition has taken the place of this one.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::SeqCst)
+    }
+}
+
+/// One object made, replaced or (`None`) dropped.
+#[derive(Clone)]
+pub(crate) enum ObjectChange {
+    Schema(ObjectId, Option<Arc<SchemaDef>>),
+    Table(TableId, Option<Arc<Table>>),
+    Sequence(SequenceId, Option<Arc<SequenceDef>>),
 }
 
 /// What a name of a schema stands for.
@@ -37,6 +86,8 @@ pub enum Named {
     Table(TableId),
     /// An index of a table.
     Index(TableId, IndexId),
+    /// The primary key of a table.
+    PrimaryKey(TableId),
     /// A sequence.
     Sequence(SequenceId),
 }
@@ -72,7 +123,30 @@ impl Catalog {
 
     /// A table by id.
     pub fn table_by_id(&self, id: TableId) -> Option<Arc<TableDef>> {
-        self.tables.get(&id).cloned()
+        self.tables.get(&id).map(|table| Arc::clone(table.def()))
+    }
+
+    /// A table ready to be used.
+    pub(crate) fn open_table(&self, id: TableId) -> Option<&Arc<Table>> {
+        self.tables.get(&id)
+    }
+
+    /// The open paged table whose clustered tree a segment owns.
+    pub(crate) fn store_of(&self, owner: u32) -> Option<&PagedStore> {
+        let table = match self.owners.get(&owner) {
+            Some(id) => self.tables.get(id)?,
+            None => self.system.iter().find(|t| t.def.place.owner == owner)?,
+        };
+        table.store.as_paged()
+    }
+
+    /// The system tables, in the order of `store.rs`.
+    pub(crate) fn system(&self) -> &[Arc<Table>] {
+        &self.system
+    }
+
+    pub(crate) fn set_system(&mut self, system: Vec<Arc<Table>>) {
+        self.system = system;
     }
 
     /// An index by name, with its table.
@@ -102,11 +176,61 @@ impl Catalog {
 
     /// All tables, in no order.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<TableDef>> {
-        self.tables.values()
+        self.tables.values().map(|table| table.def())
     }
 
     /// All sequences, in no order.
     pub fn sequences(&self) -> impl Iterator<Item = &Arc<SequenceDef>> {
         self.sequences.values()
+    }
+
+    pub(crate) fn apply(&mut self, change: ObjectChange) {
+        match change {
+            ObjectChange::Schema(id, def) => {
+                self.schemas.retain(|s| s.id != id);
+                self.schemas.extend(def);
+            }
+            ObjectChange::Table(id, table) => self.set_table(id, table),
+            ObjectChange::Sequence(id, def) => {
+                if let Some(old) = self.sequences.remove(&id) {
+                    self.unname(&old.schema, &old.name);
+                }
+                if let Some(def) = def {
+                    self.name(&def.schema, &def.name, Named::Sequence(id));
+                    self.sequences.insert(id, def);
+                }
+            }
+        }
+    }
+
+    fn set_table(&mut self, id: TableId, table: Option<Arc<Table>>) {
+        if let Some(old) = self.tables.remove(&id) {
+            self.owners.remove(&old.def.place.owner);
+            self.unname(&old.def.schema, &old.def.name);
+            old.def.indexes.iter().for_each(|index| self.unname(&old.def.schema, &index.name));
+            if let Some(key) = &old.def.primary_key {
+                self.unname(&old.def.schema, &key.name);
+            }
+        }
+        if let Some(table) = table {
+            let def = Arc::clone(&table.def);
+            self.owners.insert(def.place.owner, id);
+            self.name(&def.schema, &def.name, Named::Table(id));
+            def.indexes.iter().for_each(|i| self.name(&def.schema, &i.name, Named::Index(id, i.id)));
+            if let Some(key) = &def.primary_key {
+                self.name(&def.schema, &key.name, Named::PrimaryKey(id));
+            }
+            self.tables.insert(id, table);
+        }
+    }
+
+    fn name(&mut self, schema: &str, name: &str, named: Named) {
+        self.names.entry(schema.to_owned()).or_default().insert(name.to_owned(), named);
+    }
+
+    fn unname(&mut self, schema: &str, name: &str) {
+        if let Some(names) = self.names.get_mut(schema) {
+            names.remove(name);
+        }
     }
 }

@@ -34,9 +34,8 @@ pub(crate) struct Found {
 }
 
 impl SegmentPool {
-    /// Makes an empty directory page; gives its id.
-    pub(crate) fn create(pager: &Pager) -> Result<PageId> {
-        let owner = pager.create_segment(SpaceId::ROLLBACK)?;
+    /// Makes an empty directory page in an empty segment; gives its id.
+    pub(crate) fn create(pager: &Pager, owner: u32) -> Result<PageId> {
         pager.reserve(SpaceId::ROLLBACK, 1)?;
         let mut mtr = pager.begin()?;
         let id = mtr.allocate(SpaceId::ROLLBACK, owner, None)?;
@@ -81,6 +80,20 @@ impl SegmentPool {
             return Ok(segment);
         }
         self.make(pager)
+    }
+
+    /// Segments that a directory page lists, by owner.
+    pub(crate) fn owners(pager: &Pager, directory: u32) -> Result<Vec<u32>> {
+        let headers = page::listed(&pager.fix_s(page::undo_page(directory), Access::Random)?);
+        let owner = |header| pager.fix_s(header, Access::Random).map(|page| varve_pager::page::page_owner(&page));
+        Ok(headers.into_iter().map(owner).collect::<std::result::Result<_, _>>()?)
+    }
+
+    /// Gives an idle segment back, if there is one.
+    pub(crate) fn put_back_from(&self, segment: &mut Option<Segment>) {
+        if let Some(segment) = segment.take() {
+            self.put_back(segment);
+        }
     }
 
     /// Gives an idle segment back.

@@ -19,4 +19,4 @@ mod segment;
 
 pub(crate) use directory::{Found, SegmentPool};
 pub(crate) use record::{Before, Kind, Record, RecordRef};
-pub(crate) use segment::{Mark, Segment};
+pub(crate) use segment::{Mark, Prepared, Segment, not_undo};

@@ -45,6 +45,7 @@
 //!
 //! Does not know: what a record says.
 
+use super::record::CHAIN_OFFSET;
 use varve_pager::{H, Mtr, PageId, PageNo, RedoError, SpaceId};
 
 /// Page kinds in the pager's header.
@@ -219,12 +220,17 @@ pub(crate) fn pop(mtr: &mut Mtr<'_>, h: H) {
 }
 
 /// Overwrites bytes of a record.
-pub(crate) fn patch(mtr: &mut Mtr<'_>, h: H, slot: u32, offset: usize, bytes: &[u8]) {
+fn patch(mtr: &mut Mtr<'_>, h: H, slot: u32, offset: usize, bytes: &[u8]) {
     let mut payload = Vec::with_capacity(4 + bytes.len());
     payload.extend_from_slice(&(slot as u16).to_le_bytes());
     payload.extend_from_slice(&(offset as u16).to_le_bytes());
     payload.extend_from_slice(bytes);
     mtr.apply(h, PATCH, &payload);
+}
+
+/// Names another first page of a record's overflow chain.
+pub(crate) fn patch_chain(mtr: &mut Mtr<'_>, h: H, slot: u16, chain: Option<PageId>) {
+    patch(mtr, h, u32::from(slot), CHAIN_OFFSET, &number(chain).to_le_bytes());
 }
 
 /// The segment now serves a transaction whose records begin at `start`.

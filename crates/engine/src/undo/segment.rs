@@ -10,7 +10,7 @@
 use varve_pager::{Access, H, Mtr, PageId, Pager, SpaceId};
 
 use super::page::{self, HeaderPage, KIND_UNDO, UndoPage};
-use super::record::{CHAIN_OFFSET, Record};
+use super::record::Record;
 use crate::error::{Error, Result};
 use crate::ids::{RollPointer, TxnId};
 
@@ -160,8 +160,7 @@ impl Segment {
 
     /// Names another first page of the newest record's chain.
     pub(crate) fn patch_chain(&self, mtr: &mut Mtr<'_>, prepared: Prepared, chain: Option<PageId>) {
-        let no = chain.map_or(0, |p| p.no().0);
-        page::patch(mtr, prepared.tail, self.tail_count - 1, CHAIN_OFFSET, &no.to_le_bytes());
+        page::patch_chain(mtr, prepared.tail, (self.tail_count - 1) as u16, chain);
     }
 
     /// Frees the empty tail page.

@@ -1,0 +1,132 @@
+//! The current catalog, and what outlives its versions: open trees, table locks, row id counters, sequences.
+//!
+//! Invariants
+//! 1. All openings of one tree share its structure mutex.
+//! 2. Catalogs are published one at a time, each made from the one before and a transaction's changes.
+//!
+//! Does not know: how definitions are stored.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use varve_pager::{PageId, PageNo, SpaceId};
+
+use super::defs::{SequenceId, TableDef, TableId, TreePlace};
+use super::{Catalog, ObjectChange, Table};
+use crate::core::Core;
+use crate::sequence::SequenceRange;
+use crate::table_engine::CoreRef;
+use crate::table_lock::TableLock;
+use crate::tree::{Tree, TreeKind};
+
+/// Trees that are open, by the segment that owns them.
+#[derive(Default)]
+pub(crate) struct Trees {
+    open: Mutex<HashMap<u32, Tree>>,
+    row_ids: Mutex<HashMap<u32, Arc<AtomicU64>>>,
+}
+
+impl Trees {
+    pub(crate) fn clustered(&self, place: TreePlace) -> Tree {
+        self.open(place, TreeKind::Clustered)
+    }
+
+    pub(crate) fn secondary(&self, place: TreePlace) -> Tree {
+        self.open(place, TreeKind::Secondary)
+    }
+
+    fn open(&self, place: TreePlace, kind: TreeKind) -> Tree {
+        let root = PageId::new(SpaceId::DATA, PageNo(place.root));
+        self.open.lock().entry(place.owner).or_insert_with(|| Tree::open(root, place.owner, kind)).clone()
+    }
+
+    /// The next row id of a clustered tree; 0 if it was not looked up yet.
+    pub(crate) fn row_ids(&self, place: TreePlace) -> Arc<AtomicU64> {
+        Arc::clone(self.row_ids.lock().entry(place.owner).or_default())
+    }
+
+    /// The segment is about to go.
+    pub(crate) fn forget(&self, owner: u32) {
+        self.open.lock().remove(&owner);
+        self.row_ids.lock().remove(&owner);
+    }
+}
+
+/// The current catalog and its companions.
+pub(crate) struct CatalogState {
+    current: RwLock<Arc<Catalog>>,
+    publishing: Mutex<()>,
+    next_version: AtomicU64,
+    pub(crate) trees: Trees,
+    locks: Mutex<HashMap<TableId, Arc<TableLock>>>,
+    sequences: Mutex<HashMap<SequenceId, Arc<Mutex<SequenceRange>>>>,
+}
+
+impl CatalogState {
+    pub(crate) fn new() -> Self {
+        Self {
+            current: RwLock::default(),
+            publishing: Mutex::default(),
+            next_version: AtomicU64::new(1),
+            trees: Trees::default(),
+            locks: Mutex::default(),
+            sequences: Mutex::default(),
+        }
+    }
+
+    /// What is committed.
+    pub(crate) fn current(&self) -> Arc<Catalog> {
+        Arc::clone(&self.current.read())
+    }
+
+    /// At start: the catalog as it was loaded.
+    pub(crate) fn install(&self, catalog: Catalog) {
+        *self.current.write() = Arc::new(catalog);
+    }
+
+    fn lock_of(&self, table: TableId) -> Arc<TableLock> {
+        let mut locks = self.locks.lock();
+        Arc::clone(locks.entry(table).or_insert_with(|| Arc::new(TableLock::new(table.0))))
+    }
+
+    /// The values that a sequence has in store.
+    pub(crate) fn range_of(&self, sequence: SequenceId) -> Arc<Mutex<SequenceRange>> {
+        Arc::clone(self.sequences.lock().entry(sequence).or_default())
+    }
+
+    /// Opens a definition.
+    pub(crate) fn open_table(&self, core: &Core, def: TableDef) -> Arc<Table> {
+        let def = Arc::new(def);
+        let store = core.engine(&def.engine).open(&CoreRef(core), &def);
+        let table = Arc::new(Table::new(Arc::clone(&def), store, self.lock_of(def.id)));
+        if def.handle.set(Arc::downgrade(&table)).is_err() {
+            panic!("a table definition is opened twice");
+        }
+        table
+    }
+
+    /// `base` with changes, under a version of its own.
+    pub(crate) fn derive(&self, base: &Catalog, changes: impl IntoIterator<Item = ObjectChange>) -> Catalog {
+        let mut catalog = base.clone();
+        changes.into_iter().for_each(|change| catalog.apply(change));
+        catalog.version = self.next_version.fetch_add(1, Ordering::Relaxed);
+        catalog
+    }
+
+    /// A transaction with these changes has committed. Its tables are still locked.
+    pub(crate) fn publish(&self, changes: Vec<ObjectChange>) {
+        let _one = self.publishing.lock();
+        let base = self.current();
+        for change in &changes {
+            if let ObjectChange::Table(id, _) = change {
+                if let Some(old) = base.open_table(*id) {
+                    old.retire();
+                }
+            }
+        }
+        let catalog = self.derive(&base, changes);
+        *self.current.write() = Arc::new(catalog);
+    }
+}

@@ -1,0 +1,227 @@
+//! Where definitions live: system tables, which are paged tables like any other, changed by the same transactions.
+//!
+//! | table | columns | key |
+//! |---|---|---|
+//! | objects | id int4, definition bytea (`codec.rs`) | id |
+//! | names | schema text, name text, id int4 | schema, name |
+//! | sequences | id int4, value int8, ended bool | id |
+//!
+//! A schema's own name is listed under the schema "". Row 0 of `sequences` gives out object ids.
+//!
+//! Invariants
+//! 1. A name is taken by a row of `names`, so that two transactions making the same name wait for each other.
+//! 2. The catalog in memory is what these tables say.
+//!
+//! Does not know: what the definitions mean.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, OnceLock};
+
+use super::codec::{self, Definition};
+use super::{Catalog, ColumnDef, ObjectChange, PUBLIC, PrimaryKey, SchemaDef, Table, TableDef, TableId, TreePlace};
+use crate::catalog::ObjectId;
+use crate::context::Context;
+use crate::core::Core;
+use crate::error::{Error, ObjectKind, Result};
+use crate::key;
+use crate::paged::PagedStore;
+use crate::row::{RowImage, RowRef, RowSchema};
+use crate::transaction::{Change, Isolation, Outcome, ScanIndex, ScanSpec};
+use crate::types::{ColumnType, Datum};
+
+const OBJECTS: usize = 0;
+const NAMES: usize = 1;
+const SEQUENCES: usize = 2;
+/// Number of system tables.
+pub(crate) const SYSTEM_LEN: usize = 3;
+/// Object that gives out object ids.
+pub(crate) const OBJECT_IDS: u32 = 0;
+/// First id of an object that is not built in.
+const FIRST_OBJECT: i64 = 16_384;
+/// The schema `public`.
+const PUBLIC_ID: u32 = 2_200;
+
+fn column(name: &str, column_type: ColumnType) -> ColumnDef {
+    ColumnDef { name: name.into(), column_type, not_null: true, default: None }
+}
+
+fn system_def(which: usize, place: TreePlace) -> TableDef {
+    let (name, columns, key_columns) = match which {
+        OBJECTS => ("objects", vec![column("id", ColumnType::Int4), column("definition", ColumnType::Bytea)], vec![0]),
+        NAMES => {
+            let columns = [("schema", ColumnType::Text), ("name", ColumnType::Text), ("id", ColumnType::Int4)];
+            ("names", columns.map(|(name, t)| column(name, t)).to_vec(), vec![0, 1])
+        }
+        _ => {
+            let columns = [("id", ColumnType::Int4), ("value", ColumnType::Int8), ("ended", ColumnType::Bool)];
+            ("sequences", columns.map(|(name, t)| column(name, t)).to_vec(), vec![0])
+        }
+    };
+    let types: Vec<_> = columns.iter().map(|c| c.column_type).collect();
+    TableDef {
+        id: TableId(which as u32 + 1),
+        schema: "varve".into(),
+        name: name.into(),
+        columns,
+        primary_key: Some(PrimaryKey { name: format!("{name}_pkey"), columns: key_columns }),
+        indexes: Vec::new(),
+        engine: "paged".into(),
+        place,
+        row_schema: Arc::new(RowSchema::new(&types)),
+        handle: OnceLock::new(),
+    }
+}
+
+/// A catalog of nothing but the system tables.
+pub(crate) fn bare(core: &Core, places: &[TreePlace]) -> Catalog {
+    let open = |(which, place): (usize, &TreePlace)| core.catalog.open_table(core, system_def(which, *place));
+    let mut catalog = Catalog::default();
+    catalog.set_system(places.iter().enumerate().map(open).collect());
+    catalog
+}
+
+fn store(tables: &[Arc<Table>], which: usize) -> &PagedStore {
+    match tables[which].store.as_paged() {
+        Some(store) => store,
+        None => unreachable!("system tables are paged"),
+    }
+}
+
+/// Runs a step on the newest committed rows, whatever the transaction's isolation.
+fn on_newest<T>(
+    cx: &mut Context,
+    which: usize,
+    step: impl FnOnce(&mut Context, &PagedStore) -> Result<T>,
+) -> Result<T> {
+    let catalog = cx.core.catalog.current();
+    let isolation = std::mem::replace(&mut cx.isolation, Isolation::ReadCommitted);
+    let outcome = step(cx, store(catalog.system(), which));
+    cx.isolation = isolation;
+    outcome
+}
+
+fn id_key(id: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    key::push(&mut out, ColumnType::Int4, &Datum::Int4(id as i32));
+    out
+}
+
+fn name_key(schema: &str, name: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    key::push_all(&mut out, &[ColumnType::Text; 2], &[Datum::Text(schema), Datum::Text(name)]);
+    out
+}
+
+/// Stores a new definition.
+pub(crate) fn add_object(cx: &mut Context, id: u32, definition: &Definition) -> Result<()> {
+    let bytes = codec::encode(definition);
+    on_newest(cx, OBJECTS, |cx, objects| objects.insert_row(cx, &[Datum::Int4(id as i32), Datum::Bytea(&bytes)]))
+}
+
+/// Replaces a definition.
+pub(crate) fn set_object(cx: &mut Context, id: u32, definition: &Definition) -> Result<()> {
+    let bytes = codec::encode(definition);
+    change(cx, OBJECTS, &id_key(id), |row| {
+        let data = [Datum::Int4(id as i32), Datum::Bytea(&bytes)];
+        Ok(Change::Replace(RowImage::encode(row.schema(), &data)?))
+    })
+}
+
+/// Removes a definition.
+pub(crate) fn remove_object(cx: &mut Context, id: u32) -> Result<()> {
+    change(cx, OBJECTS, &id_key(id), |_| Ok(Change::Delete))
+}
+
+/// Takes a name; waits for a transaction that is about to take or free it.
+pub(crate) fn add_name(cx: &mut Context, kind: ObjectKind, schema: &str, name: &str, id: u32) -> Result<()> {
+    let row = [Datum::Text(schema), Datum::Text(name), Datum::Int4(id as i32)];
+    on_newest(cx, NAMES, |cx, names| names.insert_row(cx, &row)).map_err(|error| match error {
+        Error::UniqueViolation { .. } => Error::Duplicate { kind, name: name.to_owned() },
+        other => other,
+    })
+}
+
+/// Frees a name.
+pub(crate) fn remove_name(cx: &mut Context, schema: &str, name: &str) -> Result<()> {
+    change(cx, NAMES, &name_key(schema, name), |_| Ok(Change::Delete))
+}
+
+fn change(
+    cx: &mut Context,
+    which: usize,
+    key: &[u8],
+    mut decide: impl FnMut(RowRef<'_>) -> Result<Change>,
+) -> Result<()> {
+    match on_newest(cx, which, |cx, store| store.modify_row(cx, key, &mut decide))? {
+        Outcome::Changed => Ok(()),
+        Outcome::Missing | Outcome::Skipped => Err(Error::corrupt("a row of the system tables is missing")),
+    }
+}
+
+/// Adds the values of a sequence.
+pub(crate) fn add_sequence(cx: &mut Context, id: u32, first: i64) -> Result<()> {
+    let row = [Datum::Int4(id as i32), Datum::Int8(first), Datum::Bool(false)];
+    on_newest(cx, SEQUENCES, |cx, sequences| sequences.insert_row(cx, &row))
+}
+
+/// Removes the values of a sequence.
+pub(crate) fn remove_sequence(cx: &mut Context, id: u32) -> Result<()> {
+    change(cx, SEQUENCES, &id_key(id), |_| Ok(Change::Delete))
+}
+
+/// Changes the values of a sequence for everybody at once, outside of all transactions. `edit` gets (value, ended).
+pub(crate) fn advance_sequence<T>(
+    core: &Core,
+    id: u32,
+    edit: impl FnOnce(i64, bool) -> Result<(T, i64, bool)>,
+) -> Result<Option<T>> {
+    let catalog = core.catalog.current();
+    let sequences = store(catalog.system(), SEQUENCES);
+    sequences.change_in_place(core, &id_key(id), |row| {
+        let (Datum::Int8(value), Datum::Bool(ended)) = (row.get(1), row.get(2)) else {
+            return Err(Error::corrupt("a row of the system table sequences has NULLs"));
+        };
+        let (given, value, ended) = edit(value, ended)?;
+        let data = [Datum::Int4(id as i32), Datum::Int8(value), Datum::Bool(ended)];
+        Ok((given, RowImage::encode(row.schema(), &data)?))
+    })
+}
+
+/// Reads all definitions that are committed.
+pub(crate) fn load(cx: &mut Context, mut catalog: Catalog) -> Result<Catalog> {
+    let core = Arc::clone(&cx.core);
+    let mut found = Vec::new();
+    let spec = ScanSpec {
+        index: ScanIndex::Primary,
+        lower: Bound::Unbounded,
+        upper: Bound::Unbounded,
+        reverse: false,
+        limit_hint: None,
+    };
+    store(catalog.system(), OBJECTS).read_range(cx, &spec, &mut |_, row| {
+        let Datum::Bytea(bytes) = row.get(1) else { return Err(Error::corrupt("an object without definition")) };
+        found.push(codec::decode(bytes).ok_or_else(|| Error::corrupt("a definition cannot be read"))?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for definition in found {
+        catalog.apply(opened(&core, definition));
+    }
+    Ok(catalog)
+}
+
+/// The change that a definition makes.
+pub(crate) fn opened(core: &Core, definition: Definition) -> ObjectChange {
+    match definition {
+        Definition::Schema(def) => ObjectChange::Schema(def.id, Some(Arc::new(def))),
+        Definition::Table(def) => ObjectChange::Table(def.id, Some(core.catalog.open_table(core, def))),
+        Definition::Sequence(def) => ObjectChange::Sequence(def.id, Some(Arc::new(def))),
+    }
+}
+
+/// First rows of a new database.
+pub(crate) fn fill(cx: &mut Context) -> Result<()> {
+    add_sequence(cx, OBJECT_IDS, FIRST_OBJECT)?;
+    let public = SchemaDef { id: ObjectId(PUBLIC_ID), name: PUBLIC.into() };
+    add_name(cx, ObjectKind::Schema, "", PUBLIC, PUBLIC_ID)?;
+    add_object(cx, PUBLIC_ID, &Definition::Schema(public))
+}

@@ -1,0 +1,192 @@
+//! Entries of secondary indexes: made, marked, checked for uniqueness.
+//!
+//! Invariants
+//! 1. Check and insert of one unique value happen under one stripe, so of two writers the later one sees the earlier.
+//! 2. Every call is idempotent: it says how the entry has to be, not what changed.
+//!
+//! Does not know: why an entry changes.
+
+use std::ops::Bound;
+
+use super::{PagedIndex, PagedStore, split_entry_key};
+use crate::context::Context;
+use crate::core::{Core, Hold, hash_key};
+use crate::error::{Error, Result};
+use crate::ids::{Owner, TxnId};
+use crate::key;
+use crate::node::{FLAG_DELETED, Stamp};
+use crate::row::RowRef;
+use crate::tree::{Direction, Put, Scan};
+use crate::types::Datum;
+use crate::versions::Version;
+
+/// What stands in the way of a unique value.
+enum Conflict {
+    None,
+    /// A committed (or own) row has it.
+    Duplicate,
+    /// A row whose fate is open may have it.
+    Open(Owner),
+}
+
+impl PagedIndex {
+    /// Makes the entry exist, live or delete-marked.
+    pub(super) fn set_entry(&self, core: &Core, entry: &[u8], txn: TxnId, is_live: bool) -> Result<()> {
+        let flags = if is_live { 0 } else { FLAG_DELETED };
+        let stamp = Stamp { txn: txn.get(), roll: 0, flags };
+        loop {
+            let mut mtr = core.pager.begin()?;
+            let mut at = self.tree.locate_x(&core.pager, &mut mtr, entry)?;
+            if at.found {
+                self.tree.stamp(&mut mtr, &at, stamp);
+                mtr.commit();
+                return Ok(());
+            }
+            if self.tree.has_room(&mtr, &at, entry, 0) {
+                let put = self.tree.put(&mut mtr, &mut at, entry, stamp, &[]);
+                assert_eq!(put, Put::Done, "a leaf with room refused an entry");
+                mtr.commit();
+                return Ok(());
+            }
+            drop(mtr);
+            self.tree.make_room(&core.pager, entry, 0)?;
+        }
+    }
+
+    /// Delete-marks the entry if it exists.
+    pub(super) fn mark_entry(&self, core: &Core, entry: &[u8], txn: TxnId) -> Result<()> {
+        let mut mtr = core.pager.begin()?;
+        let at = self.tree.locate_x(&core.pager, &mut mtr, entry)?;
+        if at.found {
+            let stamp = Stamp { txn: txn.get(), roll: 0, flags: FLAG_DELETED };
+            self.tree.stamp(&mut mtr, &at, stamp);
+            mtr.commit();
+        }
+        Ok(())
+    }
+
+    /// Removes the entry if it exists and `may_go` says so, asked while the leaf is latched: whoever makes the entry
+    /// wanted again changes the row first and the entry after, so it either is seen or finds no entry and makes one.
+    pub(super) fn remove_entry(
+        &self,
+        core: &Core,
+        entry: &[u8],
+        may_go: impl FnOnce(bool) -> Result<bool>,
+    ) -> Result<()> {
+        let mut mtr = core.pager.begin()?;
+        let mut at = self.tree.locate_x(&core.pager, &mut mtr, entry)?;
+        if !at.found || !may_go(self.tree.entry(&mtr, &at).is_deleted())? {
+            return Ok(());
+        }
+        self.tree.remove(&mut mtr, &mut at);
+        let is_underfull = self.tree.is_underfull(&mtr, &at);
+        mtr.commit();
+        if is_underfull {
+            self.tree.tidy(&core.pager, entry)?;
+        }
+        Ok(())
+    }
+}
+
+impl PagedStore {
+    /// Makes the live entry of a new version; waits for or refuses duplicates in a unique index.
+    pub(super) fn add_entry(
+        &self,
+        cx: &mut Context,
+        index: &PagedIndex,
+        entry: &[u8],
+        prefix_bytes: usize,
+        is_unique: bool,
+        row: RowRef<'_>,
+    ) -> Result<()> {
+        let core = std::sync::Arc::clone(&cx.core);
+        if !is_unique {
+            return index.set_entry(&core, entry, cx.id, true);
+        }
+        let prefix = &entry[..prefix_bytes];
+        loop {
+            let stripe = core.unique.lock(hash_key(index.tree.owner(), prefix));
+            match self.conflict(&core, cx.id, index, entry, prefix_bytes)? {
+                Conflict::None => return index.set_entry(&core, entry, cx.id, true),
+                Conflict::Duplicate => return Err(self.duplicate(&index.def.name, &index.def.columns, row)),
+                Conflict::Open(owner) => {
+                    drop(stripe);
+                    cx.wait_for(owner, index.tree.owner(), prefix)?;
+                }
+            }
+        }
+    }
+
+    fn conflict(
+        &self,
+        core: &Core,
+        me: TxnId,
+        index: &PagedIndex,
+        entry: &[u8],
+        prefix_bytes: usize,
+    ) -> Result<Conflict> {
+        let prefix = &entry[..prefix_bytes];
+        let mut end = prefix.to_vec();
+        key::prefix_end(&mut end);
+        let mut scan = Scan::new(Bound::Included(prefix), Bound::Excluded(&end), Direction::Forward, 0);
+        while index.tree.next_batch(&core.pager, &mut scan)? {
+            for at in 0..scan.len() {
+                let other = scan.entry(at).key();
+                if other == entry {
+                    continue;
+                }
+                match self.rival(core, me, index, &other)? {
+                    Conflict::None => {}
+                    conflict => return Ok(conflict),
+                }
+            }
+        }
+        Ok(Conflict::None)
+    }
+
+    /// Whether the row behind another entry with the same value is in the way.
+    fn rival(&self, core: &Core, me: TxnId, index: &PagedIndex, entry: &[u8]) -> Result<Conflict> {
+        let (_, key) = split_entry_key(entry)?;
+        let mut version = Version::default();
+        let hold = self.tree.get(&core.pager, key, |found| {
+            version.set(found.stamp(), found.payload());
+            core.hold(TxnId::new(found.txn()), me)
+        })?;
+        match hold {
+            None => return Ok(Conflict::None),
+            Some(Hold::Busy(owner)) => return Ok(Conflict::Open(owner)),
+            Some(Hold::Mine | Hold::Free(_)) if version.is_deleted() => return Ok(Conflict::None),
+            Some(Hold::Mine | Hold::Free(_)) => {}
+        }
+        let mut spare = Vec::new();
+        let row = self.row(self.whole_row(core, &version.payload, &mut spare)?);
+        let mut current = Vec::new();
+        index.entry_key(&self.def, row, key, &mut current);
+        Ok(if current == entry { Conflict::Duplicate } else { Conflict::None })
+    }
+
+    /// 23505 in PostgreSQL's words.
+    pub(super) fn duplicate(&self, constraint: &str, columns: &[usize], row: RowRef<'_>) -> Error {
+        let names: Vec<_> = columns.iter().map(|c| self.def.columns[*c].name.as_str()).collect();
+        let values: Vec<_> = columns.iter().map(|c| shown(row.get(*c))).collect();
+        Error::UniqueViolation {
+            constraint: constraint.to_owned(),
+            detail: format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")),
+        }
+    }
+}
+
+/// A value in an error's detail.
+fn shown(datum: Datum<'_>) -> String {
+    match datum {
+        Datum::Null => "null".into(),
+        Datum::Bool(v) => if v { "t" } else { "f" }.into(),
+        Datum::Int2(v) => v.to_string(),
+        Datum::Int4(v) | Datum::Date(v) => v.to_string(),
+        Datum::Int8(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) => v.to_string(),
+        Datum::Float8(v) => v.to_string(),
+        Datum::Numeric(v) => v.to_owned().to_string(),
+        Datum::Text(v) => v.to_owned(),
+        Datum::Bytea(v) => format!("\\x{}", v.iter().map(|b| format!("{b:02x}")).collect::<String>()),
+    }
+}

@@ -1,0 +1,221 @@
+//! Tables in B+trees under the pager: the first table engine (`USING paged`, the default).
+//!
+//! A table is a clustered tree of rows in the order of the primary key (or of a hidden row id) and a tree for each
+//! secondary index. An index entry's key is: index columns, primary key, length of the primary key (u16, big endian).
+//!
+//! Invariants
+//! 1. The newest version of a row is in the clustered tree; the stamp of an entry is also its lock.
+//! 2. An index has an entry for every version that somebody may see: live for the newest one, delete-marked for others.
+//!    Entries are made after the row's change and taken away before the version they stand for is out of reach.
+//! 3. Latches: a clustered latch may be taken under a secondary leaf's, never the other way round.
+//!
+//! Does not know: catalogs, SQL.
+
+mod index;
+mod purge;
+mod read;
+mod undo;
+mod write;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) use undo::{roll_back, undo_newest};
+
+use crate::catalog::{IndexDef, IndexId, TableDef};
+use crate::context::Context;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::key;
+use crate::overflow;
+use crate::row::{RowRef, RowSchema};
+use crate::table_engine::{CoreRef, TableEngine, TableStore};
+use crate::transaction::{Change, OnRow, Outcome, ScanSpec};
+use crate::tree::{Tree, TreeError};
+use crate::types::Datum;
+
+/// Bytes of the length at the end of an index entry's key.
+const KEY_LENGTH_BYTES: usize = 2;
+
+/// The engine `paged`.
+pub(crate) struct PagedEngine;
+
+impl TableEngine for PagedEngine {
+    fn name(&self) -> &'static str {
+        "paged"
+    }
+
+    fn open(&self, core: &CoreRef<'_>, def: &Arc<TableDef>) -> Arc<dyn TableStore> {
+        Arc::new(PagedStore::open(core.0, def))
+    }
+}
+
+/// A secondary index of an open table.
+pub(crate) struct PagedIndex {
+    pub(crate) def: Arc<IndexDef>,
+    pub(crate) tree: Tree,
+}
+
+/// An open paged table.
+pub struct PagedStore {
+    def: Arc<TableDef>,
+    schema: Arc<RowSchema>,
+    pub(crate) tree: Tree,
+    pub(crate) indexes: Vec<PagedIndex>,
+    next_row_id: Arc<AtomicU64>,
+}
+
+impl PagedStore {
+    /// Opens the trees of a definition.
+    pub(crate) fn open(core: &Core, def: &Arc<TableDef>) -> Self {
+        let trees = &core.catalog.trees;
+        let indexes = def.indexes.iter().map(|index| PagedIndex {
+            def: Arc::clone(index),
+            tree: trees.secondary(index.place),
+        });
+        Self {
+            schema: Arc::clone(&def.row_schema),
+            tree: trees.clustered(def.place),
+            indexes: indexes.collect(),
+            next_row_id: trees.row_ids(def.place),
+            def: Arc::clone(def),
+        }
+    }
+
+    pub(crate) fn row<'a>(&'a self, payload: &'a [u8]) -> RowRef<'a> {
+        RowRef::new(&self.schema, payload)
+    }
+
+    fn index(&self, id: IndexId) -> Result<&PagedIndex> {
+        let found = self.indexes.iter().find(|i| i.def.id == id);
+        found.ok_or_else(|| Error::StaleDefinition { table: self.def.name.clone() })
+    }
+
+    /// The encoded primary key of a row; `None` if rows are kept by row id.
+    fn primary_key(&self, row: &[Datum<'_>], out: &mut Vec<u8>) -> Result<bool> {
+        let Some(primary) = &self.def.primary_key else { return Ok(false) };
+        out.clear();
+        for ordinal in &primary.columns {
+            self.refuse_null(*ordinal, &row[*ordinal])?;
+            self.def.push_key(out, *ordinal, &row[*ordinal]);
+        }
+        Ok(true)
+    }
+
+    /// As `primary_key`, of an encoded row.
+    fn primary_key_of(&self, row: RowRef<'_>, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(primary) = &self.def.primary_key else { return Ok(false) };
+        out.clear();
+        for ordinal in &primary.columns {
+            let datum = row.get(*ordinal);
+            self.refuse_null(*ordinal, &datum)?;
+            self.def.push_key(out, *ordinal, &datum);
+        }
+        Ok(true)
+    }
+
+    fn refuse_null(&self, ordinal: usize, datum: &Datum<'_>) -> Result<()> {
+        if !datum.is_null() {
+            return Ok(());
+        }
+        let column = self.def.columns[ordinal].name.clone();
+        Err(Error::NullInKey { table: self.def.name.clone(), column })
+    }
+
+    /// A key for a row of a table without primary key.
+    fn new_row_id(&self, core: &Core, out: &mut Vec<u8>) -> Result<()> {
+        if self.next_row_id.load(Ordering::Acquire) == 0 {
+            let last = self.last_row_id(core)?;
+            let _ = self.next_row_id.compare_exchange(0, last + 1, Ordering::AcqRel, Ordering::Acquire);
+        }
+        let id = self.next_row_id.fetch_add(1, Ordering::AcqRel);
+        out.clear();
+        key::push(out, crate::types::ColumnType::Int8, &Datum::Int8(id as i64));
+        Ok(())
+    }
+
+    /// The row's content, fetched from its chain if it is not in the leaf.
+    fn whole_row<'a>(&self, core: &Core, payload: &'a [u8], spare: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        if payload.is_empty() || !overflow::is_stub(payload) {
+            return Ok(payload);
+        }
+        spare.clear();
+        overflow::read(&core.pager, &self.tree, payload, spare)?;
+        Ok(spare)
+    }
+}
+
+impl PagedIndex {
+    /// The key of a row's entry. Gives the length of the part before the primary key, and whether a column is NULL.
+    fn entry_key(&self, table: &TableDef, row: RowRef<'_>, key: &[u8], out: &mut Vec<u8>) -> (usize, bool) {
+        out.clear();
+        let mut has_null = false;
+        for ordinal in &self.def.columns {
+            let datum = row.get(*ordinal);
+            has_null |= datum.is_null();
+            table.push_key(out, *ordinal, &datum);
+        }
+        let prefix_bytes = out.len();
+        out.extend_from_slice(key);
+        out.extend_from_slice(&(key.len() as u16).to_be_bytes());
+        (prefix_bytes, has_null)
+    }
+}
+
+/// Takes an entry's key apart: index columns, primary key.
+fn split_entry_key(entry: &[u8]) -> Result<(&[u8], &[u8])> {
+    let split = || {
+        let end = entry.len().checked_sub(KEY_LENGTH_BYTES)?;
+        let bytes = usize::from(u16::from_be_bytes([entry[end], entry[end + 1]]));
+        Some((end.checked_sub(bytes)?, end))
+    };
+    let (start, end) = split().ok_or_else(|| Error::corrupt("an index entry is shorter than its primary key"))?;
+    Ok((&entry[..start], &entry[start..end]))
+}
+
+impl TableStore for PagedStore {
+    fn get(&self, cx: &mut Context, key: &[u8], found: &mut dyn FnMut(RowRef<'_>)) -> Result<bool> {
+        self.read_row(cx, key, found)
+    }
+
+    fn get_by_unique(
+        &self,
+        cx: &mut Context,
+        index: IndexId,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8], RowRef<'_>),
+    ) -> Result<bool> {
+        self.read_unique(cx, index, key, found)
+    }
+
+    fn scan(&self, cx: &mut Context, spec: &ScanSpec<'_>, on_row: &mut OnRow<'_>) -> Result<()> {
+        self.read_range(cx, spec, on_row)
+    }
+
+    fn insert(&self, cx: &mut Context, row: &[Datum<'_>]) -> Result<()> {
+        self.insert_row(cx, row)
+    }
+
+    fn modify(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
+    ) -> Result<Outcome> {
+        self.modify_row(cx, key, decide)
+    }
+
+    fn as_paged(&self) -> Option<&PagedStore> {
+        Some(self)
+    }
+}
+
+impl From<TreeError> for Error {
+    fn from(error: TreeError) -> Self {
+        match error {
+            TreeError::Pager(error) => Self::Pager(error),
+            TreeError::KeyTooLong { bytes, limit } => Self::TooLarge { what: "index row".into(), bytes, limit },
+            TreeError::Damaged { .. } => Self::corrupt(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Purge of one undo record: what only versions older than every snapshot needed goes away.
+//!
+//! Invariants
+//! 1. Idempotent: after a crash records are purged again. Only freeing a chain is not; the record says how far it got.
+//! 2. An index entry goes only if no version newer than the record has it.
+//!
+//! Does not know: which records may be purged (`crate::purge`).
+
+use varve_pager::PageId;
+
+use super::{PagedIndex, PagedStore};
+use crate::core::{Core, hash_key};
+use crate::error::Result;
+use crate::ids::RollPointer;
+use crate::overflow;
+use crate::undo::{Kind, RecordRef, page};
+use crate::versions::{Step, Version};
+
+impl PagedStore {
+    /// Purges an Update or Delete record.
+    pub(crate) fn purge_row(&self, core: &Core, record: &RecordRef<'_>, pointer: RollPointer) -> Result<()> {
+        {
+            let _stripe = core.rows.lock(hash_key(self.tree.owner(), record.key));
+            self.purge_entries(core, record, pointer)?;
+            if record.kind == Kind::Delete {
+                self.purge_deleted(core, record, pointer)?;
+            }
+        }
+        match record.chain {
+            Some(first) => self.purge_chain(core, first, pointer),
+            None => Ok(()),
+        }
+    }
+
+    fn purge_entries(&self, core: &Core, record: &RecordRef<'_>, pointer: RollPointer) -> Result<()> {
+        let payload = record.before.payload;
+        // A chain is freed after the entries went, so a chain that is no longer whole says that they did.
+        let is_done = overflow::is_stub(payload)
+            && record.chain != Some(overflow::first_page(&self.tree, payload));
+        if self.indexes.is_empty() || payload.is_empty() || is_done {
+            return Ok(());
+        }
+        let (mut spare, mut entry) = (Vec::new(), Vec::new());
+        let row = self.row(self.whole_row(core, payload, &mut spare)?);
+        for index in &self.indexes {
+            index.entry_key(&self.def, row, record.key, &mut entry);
+            index.remove_entry(core, &entry, |is_deleted| {
+                Ok(is_deleted && !self.newer_has(core, index, record.key, &entry, pointer)?)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a version newer than the record at `until` has this index entry.
+    fn newer_has(
+        &self,
+        core: &Core,
+        index: &PagedIndex,
+        key: &[u8],
+        entry: &[u8],
+        until: RollPointer,
+    ) -> Result<bool> {
+        let mut version = Version::default();
+        if !self.copy_newest(core, key, &mut version)? {
+            return Ok(false);
+        }
+        loop {
+            if self.version_has(core, index, key, &version, entry)? {
+                return Ok(true);
+            }
+            let is_last = RollPointer::from_raw(version.stamp.roll) == until;
+            if is_last || version.step_back(core, self.tree.owner(), key) != Step::Older {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Removes the delete-marked row if the record's transaction is the last that touched it.
+    fn purge_deleted(&self, core: &Core, record: &RecordRef<'_>, pointer: RollPointer) -> Result<()> {
+        let mut mtr = core.pager.begin()?;
+        let mut at = self.tree.locate_x(&core.pager, &mut mtr, record.key)?;
+        if !at.found {
+            return Ok(());
+        }
+        let entry = self.tree.entry(&mtr, &at);
+        let is_same = entry.txn() == record.txn.get() && entry.roll() == pointer.raw();
+        if !is_same || !entry.is_deleted() {
+            return Ok(());
+        }
+        self.tree.remove(&mut mtr, &mut at);
+        let is_underfull = self.tree.is_underfull(&mtr, &at);
+        mtr.commit();
+        if is_underfull {
+            self.tree.tidy(&core.pager, record.key)?;
+        }
+        Ok(())
+    }
+
+    fn purge_chain(&self, core: &Core, mut first: PageId, pointer: RollPointer) -> Result<()> {
+        loop {
+            let mut mtr = core.pager.begin()?;
+            let next = overflow::free_first(&mut mtr, &self.tree, first)?;
+            let undo = mtr.x(pointer.page())?;
+            page::patch_chain(&mut mtr, undo, pointer.slot(), next);
+            mtr.commit();
+            match next {
+                Some(next) => first = next,
+                None => return Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Reading rows: by key, by range, by index.
+//!
+//! Invariants
+//! 1. The floor is taken before rows are looked at; a visible newest version is handed out from its page without a copy.
+//! 2. Whatever is not the newest version, or lies in an overflow chain, is put together outside all tree latches.
+//! 3. An index entry counts only if the version that the view sees has the entry's index columns.
+//!
+//! Does not know: who asks.
+
+use std::ops::{Bound, ControlFlow};
+
+use super::{PagedIndex, PagedStore, split_entry_key};
+use crate::catalog::IndexId;
+use crate::context::Context;
+use crate::core::{Core, Sight, View};
+use crate::error::Result;
+use crate::ids::TxnId;
+use crate::key;
+use crate::node::EntryRef;
+use crate::overflow;
+use crate::row::RowRef;
+use crate::transaction::{OnRow, ScanIndex, ScanSpec};
+use crate::tree::{Direction, Scan};
+use crate::versions::{Look, Retry, Version, look_back};
+
+/// What the first look at an entry, under the leaf's latch, came to.
+enum First {
+    /// The caller has had the row.
+    Shown,
+    /// The view sees no row.
+    NoRow,
+    /// The version was copied; its row is still to be found or fetched.
+    Copied,
+}
+
+impl PagedStore {
+    #[inline]
+    pub(super) fn read_row(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        found: &mut dyn FnMut(RowRef<'_>),
+    ) -> Result<bool> {
+        let view = cx.view()?;
+        let core = &*cx.core;
+        let version = &mut cx.buffers.version;
+        let first = self.tree.get(&core.pager, key, |entry| self.first_look(core, &view, entry, version, found))?;
+        match first {
+            None | Some(First::NoRow) => Ok(false),
+            Some(First::Shown) => Ok(true),
+            Some(First::Copied) => self.read_copied(cx, view, key, found),
+        }
+    }
+
+    #[inline]
+    fn first_look(
+        &self,
+        core: &Core,
+        view: &View,
+        entry: EntryRef<'_>,
+        version: &mut Version,
+        found: &mut dyn FnMut(RowRef<'_>),
+    ) -> First {
+        let payload = entry.payload();
+        match core.sight(view, TxnId::new(entry.txn())) {
+            Sight::Seen if entry.is_deleted() => First::NoRow,
+            Sight::Seen if !overflow::is_stub(payload) => {
+                found(self.row(payload));
+                First::Shown
+            }
+            _ => {
+                version.set(entry.stamp(), payload);
+                First::Copied
+            }
+        }
+    }
+
+    #[cold]
+    fn read_copied(
+        &self,
+        cx: &mut Context,
+        view: View,
+        key: &[u8],
+        found: &mut dyn FnMut(RowRef<'_>),
+    ) -> Result<bool> {
+        let core = &*cx.core;
+        let version = &mut cx.buffers.version;
+        if !self.settle(core, view, key, version)? {
+            return Ok(false);
+        }
+        let row = self.whole_row(core, &version.payload, &mut cx.buffers.row)?;
+        found(self.row(row));
+        Ok(true)
+    }
+
+    /// Makes `version`, a copy of the newest version of a key, the one that the view sees; `false` if it sees none. Reads
+    /// the row again as long as the copy is out of date.
+    pub(super) fn settle(&self, core: &Core, mut view: View, key: &[u8], version: &mut Version) -> Result<bool> {
+        let mut retry = Retry::default();
+        loop {
+            let newest = version.stamp;
+            match look_back(core, &view, self.tree.owner(), key, version) {
+                Look::Row => return Ok(true),
+                Look::NoRow => return Ok(false),
+                Look::Stale => retry.again(core, &view, newest)?,
+            }
+            view.floor = core.status.floor();
+            if !self.copy_newest(core, key, version)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Copies the newest version of a key; `false` if there is none.
+    pub(super) fn copy_newest(&self, core: &Core, key: &[u8], version: &mut Version) -> Result<bool> {
+        let found = self.tree.get(&core.pager, key, |entry| version.set(entry.stamp(), entry.payload()))?;
+        Ok(found.is_some())
+    }
+
+    pub(super) fn read_range(
+        &self,
+        cx: &mut Context,
+        spec: &ScanSpec<'_>,
+        on_row: &mut OnRow<'_>,
+    ) -> Result<()> {
+        let direction = if spec.reverse { Direction::Backward } else { Direction::Forward };
+        let limit = spec.limit_hint.map_or(0, |rows| rows.max(1));
+        let mut scan = match cx.buffers.scan.take() {
+            Some(mut scan) => {
+                scan.reset(spec.lower, spec.upper, direction, limit);
+                scan
+            }
+            None => Box::new(Scan::new(spec.lower, spec.upper, direction, limit)),
+        };
+        let outcome = match spec.index {
+            ScanIndex::Primary => self.scan_rows(cx, &mut scan, on_row),
+            ScanIndex::Secondary(id) => {
+                self.index(id).and_then(|index| self.scan_index(cx, index, &mut scan, on_row))
+            }
+        };
+        cx.buffers.scan = Some(scan);
+        outcome
+    }
+
+    fn scan_rows(&self, cx: &mut Context, scan: &mut Scan, on_row: &mut OnRow<'_>) -> Result<()> {
+        loop {
+            cx.check_cancel()?;
+            let view = cx.view()?;
+            if !self.tree.next_batch(&cx.core.pager, scan)? {
+                return cx.view().map(|_| ());
+            }
+            for at in 0..scan.len() {
+                if self.show_entry(cx, view, scan.entry(at), on_row)?.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn show_entry(
+        &self,
+        cx: &mut Context,
+        view: View,
+        entry: EntryRef<'_>,
+        on_row: &mut OnRow<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let core = &*cx.core;
+        let buffers = &mut cx.buffers;
+        let payload = entry.payload();
+        buffers.key.clear();
+        entry.append_key(&mut buffers.key);
+        match core.sight(&view, TxnId::new(entry.txn())) {
+            Sight::Seen if entry.is_deleted() => Ok(ControlFlow::Continue(())),
+            Sight::Seen if !overflow::is_stub(payload) => on_row(&buffers.key, self.row(payload)),
+            _ => {
+                buffers.version.set(entry.stamp(), payload);
+                if !self.settle(core, view, &buffers.key, &mut buffers.version)? {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let row = self.whole_row(core, &buffers.version.payload, &mut buffers.row)?;
+                on_row(&buffers.key, self.row(row))
+            }
+        }
+    }
+
+    fn scan_index(
+        &self,
+        cx: &mut Context,
+        index: &PagedIndex,
+        scan: &mut Scan,
+        on_row: &mut OnRow<'_>,
+    ) -> Result<()> {
+        loop {
+            cx.check_cancel()?;
+            let view = cx.view()?;
+            if !index.tree.next_batch(&cx.core.pager, scan)? {
+                return cx.view().map(|_| ());
+            }
+            // All changes of this leaf are visible to everybody: its entries are as their rows say.
+            let is_settled = TxnId::new(scan.newest_txn()) < view.floor;
+            for at in 0..scan.len() {
+                let entry = scan.entry(at);
+                if is_settled && entry.is_deleted() {
+                    continue;
+                }
+                if self.show_indexed(cx, view, index, entry, on_row)?.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn show_indexed(
+        &self,
+        cx: &mut Context,
+        view: View,
+        index: &PagedIndex,
+        entry: EntryRef<'_>,
+        on_row: &mut OnRow<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let core = &*cx.core;
+        let buffers = &mut cx.buffers;
+        buffers.entry.clear();
+        entry.append_key(&mut buffers.entry);
+        let (_, key) = split_entry_key(&buffers.entry)?;
+        let is_there = self.copy_newest(core, key, &mut buffers.version)?
+            && self.settle(core, view, key, &mut buffers.version)?;
+        if !is_there {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let row = self.row(self.whole_row(core, &buffers.version.payload, &mut buffers.row)?);
+        index.entry_key(&self.def, row, key, &mut buffers.key);
+        if buffers.key != buffers.entry {
+            return Ok(ControlFlow::Continue(()));
+        }
+        on_row(key, row)
+    }
+
+    pub(super) fn read_unique(
+        &self,
+        cx: &mut Context,
+        index: IndexId,
+        start: &[u8],
+        found: &mut dyn FnMut(&[u8], RowRef<'_>),
+    ) -> Result<bool> {
+        let mut end = start.to_vec();
+        key::prefix_end(&mut end);
+        let spec = ScanSpec {
+            index: ScanIndex::Secondary(index),
+            lower: Bound::Included(start),
+            upper: Bound::Excluded(&end),
+            reverse: false,
+            limit_hint: Some(2),
+        };
+        let mut is_found = false;
+        self.read_range(cx, &spec, &mut |key, row| {
+            found(key, row);
+            is_found = true;
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(is_found)
+    }
+
+    /// The largest row id in the tree, 0 if it is empty.
+    pub(super) fn last_row_id(&self, core: &Core) -> Result<u64> {
+        let mut scan = Scan::new(Bound::Unbounded, Bound::Unbounded, Direction::Backward, 1);
+        while self.tree.next_batch(&core.pager, &mut scan)? {
+            if !scan.is_empty() {
+                return Ok(row_id(&scan.entry(0).key()));
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// The number in a row id's key: tag, then 8 bytes with the sign bit flipped.
+fn row_id(key: &[u8]) -> u64 {
+    let mut raw = [0; 8];
+    raw.copy_from_slice(&key[1..9]);
+    u64::from_be_bytes(raw) ^ (1 << 63)
+}

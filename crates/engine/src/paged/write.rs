@@ -1,0 +1,487 @@
+//! Changing rows: insert, replace, delete, lock.
+//!
+//! Invariants
+//! 1. The row's change and its undo record are one mini-transaction; index entries follow it.
+//! 2. A call that fails takes back what it did.
+//! 3. A row that another transaction holds is waited for with no latch held, then looked at again.
+//!
+//! Does not know: conditions and expressions (the `decide` closure), uniqueness beyond the primary key (`index.rs`).
+
+use std::sync::Arc;
+
+use varve_pager::{Lsn, Mtr};
+
+use super::{PagedStore, undo};
+use crate::context::Context;
+use crate::core::{Hold, Sight};
+use crate::error::{Error, Result};
+use crate::ids::{Owner, TxnId};
+use crate::node::{EntryRef, FLAG_DELETED, Stamp};
+use crate::overflow;
+use crate::row::{RowImage, RowRef, encode_into};
+use crate::transaction::{Change, Isolation, Outcome};
+use crate::tree::{Position, Put};
+use crate::types::Datum;
+use crate::undo::{Before, Kind, RecordRef};
+use crate::versions::{FLAG_LOCK, Step, Version};
+
+/// What became of one attempt under the leaf's latch.
+enum Attempt<T> {
+    Done(T),
+    /// Another transaction holds the row.
+    Wait(Owner),
+    /// The leaf has no room for the payload.
+    NeedRoom(usize),
+    /// The undo page is full.
+    NeedUndo,
+    /// The newest change may be a mere lock: look at what is below it.
+    LookBelow(Version),
+    /// The new row belongs into an overflow chain: lock the old one and write the chain first.
+    NeedChain(RowImage),
+}
+
+/// A decision that has been made for one version of a row.
+struct Decided {
+    stamp: Stamp,
+    change: Change,
+}
+
+/// What `modify` keeps between attempts.
+#[derive(Default)]
+struct Progress {
+    decided: Option<Decided>,
+    /// Stamp of a lock that does not stand in the way of this snapshot.
+    harmless: Option<Stamp>,
+    /// The row's new payload in the leaf, if it is a stub.
+    stub: Option<Vec<u8>>,
+}
+
+/// A change carried out in the clustered tree.
+struct Applied {
+    change: Change,
+    /// The row before, whole.
+    old_row: Vec<u8>,
+}
+
+impl PagedStore {
+    pub(super) fn insert_row(&self, cx: &mut Context, row: &[Datum<'_>]) -> Result<()> {
+        let mut payload = std::mem::take(&mut cx.buffers.row);
+        let encoded = encode_into(&self.schema, row, &mut payload);
+        let outcome = encoded.map_err(Error::from).and_then(|()| {
+            let mut key = std::mem::take(&mut cx.buffers.key);
+            let outcome = self.keyed(cx, row, &mut key).and_then(|()| self.insert_encoded(cx, &key, &payload));
+            cx.buffers.key = key;
+            outcome
+        });
+        cx.buffers.row = payload;
+        outcome
+    }
+
+    fn keyed(&self, cx: &Context, row: &[Datum<'_>], key: &mut Vec<u8>) -> Result<()> {
+        if self.primary_key(row, key)? { Ok(()) } else { self.new_row_id(&cx.core, key) }
+    }
+
+    /// Inserts an encoded row and its index entries, or nothing.
+    fn insert_encoded(&self, cx: &mut Context, key: &[u8], payload: &[u8]) -> Result<()> {
+        cx.begin_write()?;
+        let mark = cx.record_count;
+        let outcome = self.insert_parts(cx, key, payload);
+        self.take_back(cx, mark, outcome)?;
+        cx.has_taken();
+        Ok(())
+    }
+
+    /// After a failure: undoes what was done since `mark`.
+    fn take_back<T>(&self, cx: &mut Context, mark: u64, outcome: Result<T>) -> Result<T> {
+        match outcome {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                undo::roll_back(cx, mark, &|owner| (owner == self.tree.owner()).then_some(self))?;
+                cx.pass_on();
+                Err(error)
+            }
+        }
+    }
+
+    fn insert_parts(&self, cx: &mut Context, key: &[u8], payload: &[u8]) -> Result<()> {
+        match overflow::must_spill(cx.pager(), key.len(), payload.len()) {
+            true => {
+                let stub = self.spill(cx, payload)?;
+                self.insert_clustered(cx, key, &stub, payload)?;
+            }
+            false => self.insert_clustered(cx, key, payload, payload)?,
+        }
+        self.add_entries(cx, key, payload)
+    }
+
+    /// Makes the entries of a row that had none.
+    fn add_entries(&self, cx: &mut Context, key: &[u8], payload: &[u8]) -> Result<()> {
+        let mut entry = std::mem::take(&mut cx.buffers.entry);
+        let row = self.row(payload);
+        let outcome = self.indexes.iter().try_for_each(|index| {
+            let (prefix, has_null) = index.entry_key(&self.def, row, key, &mut entry);
+            self.add_entry(cx, index, &entry, prefix, index.def.unique && !has_null, row)
+        });
+        cx.buffers.entry = entry;
+        outcome
+    }
+
+    /// Writes a payload to an overflow chain that the undo knows; gives the stub.
+    fn spill(&self, cx: &mut Context, payload: &[u8]) -> Result<Vec<u8>> {
+        let core = Arc::clone(&cx.core);
+        core.pager.reserve(self.tree.root().space(), 1)?;
+        let first = cx.append_plain(Kind::Chain, self.tree.owner(), |mtr| {
+            Ok(Some(overflow::begin(mtr, &self.tree)?))
+        })?;
+        let first = first.ok_or_else(|| Error::corrupt("a chain without a first page"))?;
+        Ok(overflow::fill(&core.pager, &self.tree, first, payload)?)
+    }
+
+    fn insert_clustered(&self, cx: &mut Context, key: &[u8], payload: &[u8], row: &[u8]) -> Result<()> {
+        loop {
+            let core = Arc::clone(&cx.core);
+            let mut mtr = core.pager.begin()?;
+            let attempt = self.try_insert(cx, &mut mtr, key, payload, row)?;
+            if matches!(attempt, Attempt::Done(())) {
+                mtr.commit();
+                return Ok(());
+            }
+            drop(mtr);
+            self.get_past(cx, key, attempt)?;
+        }
+    }
+
+    fn try_insert(
+        &self,
+        cx: &mut Context,
+        mtr: &mut Mtr<'_>,
+        key: &[u8],
+        payload: &[u8],
+        row: &[u8],
+    ) -> Result<Attempt<()>> {
+        let core = Arc::clone(&cx.core);
+        let mut at = self.tree.locate_x(&core.pager, mtr, key)?;
+        let mut before = None;
+        if at.found {
+            let entry = self.tree.entry(mtr, &at);
+            if let Hold::Busy(owner) = core.hold(TxnId::new(entry.txn()), cx.id) {
+                return Ok(Attempt::Wait(owner));
+            }
+            if !entry.is_deleted() {
+                let name = self.def.primary_key.as_ref().map_or("", |k| &k.name);
+                return Err(self.duplicate(name, self.def.key_columns(), self.row(row)));
+            }
+            before = Some(entry.stamp());
+        }
+        let kind = if before.is_some() { Kind::Update } else { Kind::Insert };
+        let before = Before { stamp: before.unwrap_or_default(), payload: &[] };
+        let id = cx.id;
+        cx.encode_record(&RecordRef { kind, txn: id, tree: self.tree.owner(), chain: None, key, before });
+        self.put_logged(cx, mtr, &mut at, key, payload)
+    }
+
+    /// Puts the new version of the encoded record's row and appends the record, if everything has room.
+    fn put_logged(
+        &self,
+        cx: &mut Context,
+        mtr: &mut Mtr<'_>,
+        at: &mut Position,
+        key: &[u8],
+        payload: &[u8],
+    ) -> Result<Attempt<()>> {
+        if !self.tree.has_room(mtr, at, key, payload.len()) {
+            return Ok(Attempt::NeedRoom(payload.len()));
+        }
+        let Some(prepared) = cx.prepare_record(mtr)? else { return Ok(Attempt::NeedUndo) };
+        let put = self.tree.put(mtr, at, key, cx.next_stamp(0), payload);
+        assert_eq!(put, Put::Done, "a leaf with room refused a row");
+        cx.append_record(mtr, prepared);
+        Ok(Attempt::Done(()))
+    }
+
+    /// Does what an attempt was in need of. No latch is held.
+    fn get_past<T>(&self, cx: &mut Context, key: &[u8], attempt: Attempt<T>) -> Result<()> {
+        match attempt {
+            Attempt::Wait(owner) => cx.wait_for(owner, self.tree.owner(), key),
+            Attempt::NeedRoom(bytes) => Ok(self.tree.make_room(&cx.core.pager, key, bytes)?),
+            Attempt::NeedUndo => cx.extend_undo(),
+            Attempt::Done(_) | Attempt::LookBelow(_) | Attempt::NeedChain(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn modify_row(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
+    ) -> Result<Outcome> {
+        cx.begin_write()?;
+        cx.snapshot();
+        let mark = cx.record_count;
+        let outcome = self.modify_parts(cx, key, decide);
+        let outcome = self.take_back(cx, mark, outcome)?;
+        match outcome {
+            Outcome::Changed => cx.has_taken(),
+            Outcome::Missing | Outcome::Skipped => cx.pass_on(),
+        }
+        Ok(outcome)
+    }
+
+    fn modify_parts(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
+    ) -> Result<Outcome> {
+        match self.modify_clustered(cx, key, decide)? {
+            Err(outcome) => Ok(outcome),
+            Ok(applied) => {
+                self.follow_up(cx, key, applied)?;
+                Ok(Outcome::Changed)
+            }
+        }
+    }
+
+    /// Carries the decision out in the clustered tree. `Err` is the outcome if there is nothing more to do.
+    fn modify_clustered(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
+    ) -> Result<std::result::Result<Applied, Outcome>> {
+        let mut progress = Progress::default();
+        let core = Arc::clone(&cx.core);
+        loop {
+            let mut mtr = core.pager.begin()?;
+            let attempt = self.try_modify(cx, &mut mtr, key, decide, &mut progress)?;
+            if let Attempt::Done(done) = attempt {
+                mtr.commit();
+                return Ok(done);
+            }
+            drop(mtr);
+            match attempt {
+                Attempt::LookBelow(version) => progress.harmless = Some(self.look_below(cx, key, version)?),
+                Attempt::NeedChain(image) => self.chain_first(cx, key, image, &mut progress)?,
+                other => self.get_past(cx, key, other)?,
+            }
+        }
+    }
+
+    fn try_modify(
+        &self,
+        cx: &mut Context,
+        mtr: &mut Mtr<'_>,
+        key: &[u8],
+        decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
+        progress: &mut Progress,
+    ) -> Result<Attempt<std::result::Result<Applied, Outcome>>> {
+        let core = Arc::clone(&cx.core);
+        let mut at = self.tree.locate_x(&core.pager, mtr, key)?;
+        if !at.found {
+            return Ok(Attempt::Done(Err(Outcome::Missing)));
+        }
+        let entry = self.tree.entry(mtr, &at);
+        let stamp = entry.stamp();
+        match core.hold(TxnId::new(stamp.txn), cx.id) {
+            Hold::Busy(owner) => return Ok(Attempt::Wait(owner)),
+            Hold::Free(lsn) if self.is_too_new(cx, lsn) && progress.harmless != Some(stamp) => {
+                return newer_than_snapshot(entry);
+            }
+            Hold::Mine | Hold::Free(_) => {}
+        }
+        if entry.is_deleted() {
+            return Ok(Attempt::Done(Err(Outcome::Missing)));
+        }
+        let mut spare = Vec::new();
+        let old_row = self.whole_row(&core, entry.payload(), &mut spare)?;
+        let change = match progress.decided.take() {
+            Some(decided) if decided.stamp == stamp => decided.change,
+            _ => decide(self.row(old_row))?,
+        };
+        let applied = Applied { change, old_row: old_row.to_vec() };
+        self.carry_out(cx, mtr, &mut at, key, stamp, applied, progress)
+    }
+
+    fn is_too_new(&self, cx: &mut Context, lsn: Lsn) -> bool {
+        cx.isolation == Isolation::RepeatableRead && lsn > cx.snapshot()
+    }
+
+    /// A lock-only change is newer than the snapshot: whether the change below it is. Gives the lock's stamp if not.
+    fn look_below(&self, cx: &mut Context, key: &[u8], mut version: Version) -> Result<Stamp> {
+        let lock = version.stamp;
+        while version.stamp.flags & FLAG_LOCK != 0 {
+            if version.step_back(&cx.core, self.tree.owner(), key) != Step::Older {
+                // Purged or changed meanwhile: no lock that is newer than the snapshot can be purged, so it changed.
+                return Ok(Stamp::default());
+            }
+        }
+        let view = cx.view()?;
+        match cx.core.sight(&view, TxnId::new(version.stamp.txn)) {
+            Sight::Seen => Ok(lock),
+            Sight::Unseen => Err(Error::SerializationFailure),
+            Sight::Stale => Ok(Stamp::default()),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one step of modify, cut out of it")]
+    fn carry_out(
+        &self,
+        cx: &mut Context,
+        mtr: &mut Mtr<'_>,
+        at: &mut Position,
+        key: &[u8],
+        stamp: Stamp,
+        applied: Applied,
+        progress: &mut Progress,
+    ) -> Result<Attempt<std::result::Result<Applied, Outcome>>> {
+        let attempt = match &applied.change {
+            Change::Skip => return Ok(Attempt::Done(Err(Outcome::Skipped))),
+            Change::LockOnly if stamp.txn == cx.id.get() => Attempt::Done(()),
+            Change::LockOnly => self.restamp(cx, mtr, at, key, (Kind::Lock, stamp), FLAG_LOCK)?,
+            Change::Delete => self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED)?,
+            Change::Replace(image) => self.replace(cx, mtr, at, key, stamp, image, progress)?,
+        };
+        match attempt {
+            Attempt::Done(()) => return Ok(Attempt::Done(Ok(applied))),
+            Attempt::NeedChain(image) => return Ok(Attempt::NeedChain(image)),
+            Attempt::NeedRoom(bytes) => {
+                progress.decided = Some(Decided { stamp, change: applied.change });
+                Ok(Attempt::NeedRoom(bytes))
+            }
+            Attempt::NeedUndo => {
+                progress.decided = Some(Decided { stamp, change: applied.change });
+                Ok(Attempt::NeedUndo)
+            }
+            Attempt::Wait(_) | Attempt::LookBelow(_) => unreachable!("the row is free"),
+        }
+    }
+
+    /// A change of the stamp alone: delete mark or lock.
+    fn restamp(
+        &self,
+        cx: &mut Context,
+        mtr: &mut Mtr<'_>,
+        at: &Position,
+        key: &[u8],
+        (kind, stamp): (Kind, Stamp),
+        flags: u8,
+    ) -> Result<Attempt<()>> {
+        let entry = self.tree.entry(mtr, at);
+        let payload = if kind == Kind::Lock { &[] } else { entry.payload() };
+        let chain = self.chain_of(payload);
+        let before = Before { stamp, payload };
+        let id = cx.id;
+        cx.encode_record(&RecordRef { kind, txn: id, tree: self.tree.owner(), chain, key, before });
+        let Some(prepared) = cx.prepare_record(mtr)? else { return Ok(Attempt::NeedUndo) };
+        let next = cx.next_stamp(flags);
+        self.tree.stamp(mtr, at, next);
+        cx.append_record(mtr, prepared);
+        Ok(Attempt::Done(()))
+    }
+
+    fn chain_of(&self, payload: &[u8]) -> Option<varve_pager::PageId> {
+        let is_stub = !payload.is_empty() && overflow::is_stub(payload);
+        is_stub.then(|| overflow::first_page(&self.tree, payload))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one step of modify, cut out of it")]
+    fn replace(
+        &self,
+        cx: &mut Context,
+        mtr: &mut Mtr<'_>,
+        at: &mut Position,
+        key: &[u8],
+        stamp: Stamp,
+        image: &RowImage,
+        progress: &mut Progress,
+    ) -> Result<Attempt<()>> {
+        if self.moves(key, image)? {
+            return self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED);
+        }
+        let is_wide = overflow::must_spill(cx.pager(), key.len(), image.as_bytes().len());
+        let payload = match &progress.stub {
+            Some(stub) if is_wide => stub,
+            None if is_wide => return Ok(Attempt::NeedChain(image.clone())),
+            _ => image.as_bytes(),
+        };
+        let old = self.tree.entry(mtr, at).payload();
+        let before = Before { stamp, payload: old };
+        let (id, chain) = (cx.id, self.chain_of(old));
+        cx.encode_record(&RecordRef { kind: Kind::Update, txn: id, tree: self.tree.owner(), chain, key, before });
+        self.put_logged(cx, mtr, at, key, payload)
+    }
+
+    /// Whether a new row has another primary key.
+    fn moves(&self, key: &[u8], image: &RowImage) -> Result<bool> {
+        let mut new_key = Vec::new();
+        Ok(self.primary_key_of(self.row(image.as_bytes()), &mut new_key)? && new_key != key)
+    }
+
+    /// Locks the row, which keeps the decision valid, and writes the chain.
+    fn chain_first(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        image: RowImage,
+        progress: &mut Progress,
+    ) -> Result<()> {
+        let locked = self.modify_clustered(cx, key, &mut |_| Ok(Change::LockOnly))?;
+        if locked.is_err() {
+            return Ok(());
+        }
+        let mut stamp = Stamp::default();
+        let core = Arc::clone(&cx.core);
+        self.tree.get(&core.pager, key, |entry| stamp = entry.stamp())?;
+        progress.stub = Some(self.spill(cx, image.as_bytes())?);
+        progress.decided = Some(Decided { stamp, change: Change::Replace(image) });
+        Ok(())
+    }
+
+    /// Index entries, and the new place of a row whose key changed.
+    fn follow_up(&self, cx: &mut Context, key: &[u8], applied: Applied) -> Result<()> {
+        match &applied.change {
+            Change::Skip | Change::LockOnly => Ok(()),
+            Change::Delete => self.mark_entries(cx, key, &applied.old_row),
+            Change::Replace(image) if self.moves(key, image)? => {
+                self.mark_entries(cx, key, &applied.old_row)?;
+                let mut new_key = Vec::new();
+                self.primary_key_of(self.row(image.as_bytes()), &mut new_key)?;
+                self.insert_parts(cx, &new_key, image.as_bytes())
+            }
+            Change::Replace(image) => self.change_entries(cx, key, &applied.old_row, image.as_bytes()),
+        }
+    }
+
+    fn mark_entries(&self, cx: &mut Context, key: &[u8], old_row: &[u8]) -> Result<()> {
+        let mut entry = Vec::new();
+        for index in &self.indexes {
+            index.entry_key(&self.def, self.row(old_row), key, &mut entry);
+            index.mark_entry(&cx.core, &entry, cx.id)?;
+        }
+        Ok(())
+    }
+
+    fn change_entries(&self, cx: &mut Context, key: &[u8], old_row: &[u8], new_row: &[u8]) -> Result<()> {
+        let (mut old, mut new) = (Vec::new(), Vec::new());
+        let row = self.row(new_row);
+        for index in &self.indexes {
+            index.entry_key(&self.def, self.row(old_row), key, &mut old);
+            let (prefix, has_null) = index.entry_key(&self.def, row, key, &mut new);
+            if old != new {
+                self.add_entry(cx, index, &new, prefix, index.def.unique && !has_null, row)?;
+                index.mark_entry(&cx.core, &old, cx.id)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// REPEATABLE READ met a version that is newer than its snapshot: an error, unless it may be a mere lock.
+fn newer_than_snapshot<T>(entry: EntryRef<'_>) -> Result<Attempt<T>> {
+    if entry.flags() & FLAG_LOCK == 0 {
+        return Err(Error::SerializationFailure);
+    }
+    let mut version = Version::default();
+    version.set(entry.stamp(), &[]);
+    Ok(Attempt::LookBelow(version))
+}

@@ -1,0 +1,266 @@
+//! Purge: undo of committed transactions goes away once no snapshot needs it, in commit order.
+//!
+//! Invariants
+//! 1. A transaction is purged only if its commit LSN is at or below the horizon, which no registered snapshot is below.
+//! 2. The horizon is published before the first record below it is touched.
+//! 3. Beyond the rollback limit purge goes on without the oldest snapshots; those are refused from then on (72000).
+//!
+//! Does not know: rows (`paged::purge`).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use varve_pager::{Access, Lsn, PageId, SpaceId};
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::ids::{RollPointer, TxnId};
+use crate::undo::page::{self, HeaderPage, UndoPage};
+use crate::undo::{Kind, Mark, Record, not_undo};
+
+/// How often the purge thread looks by itself.
+const PERIOD: Duration = Duration::from_millis(20);
+/// Commits after which it is woken before that.
+const KICK_LEN: usize = 256;
+
+/// A committed transaction whose undo is still there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished {
+    pub(crate) lsn: Lsn,
+    pub(crate) header: PageId,
+    pub(crate) start: Mark,
+    pub(crate) end: Mark,
+}
+
+/// What purge shares with the rest.
+pub(crate) struct PurgeState {
+    horizon: AtomicU64,
+    /// Snapshots below have lost something.
+    forced: AtomicU64,
+    queue: Mutex<VecDeque<Finished>>,
+    /// One purger at a time.
+    running: Mutex<Record>,
+    pub(crate) purged_count: AtomicU64,
+    limit_bytes: Option<u64>,
+    bell: Bell,
+}
+
+/// Wakes and stops the background thread.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: Mutex<bool>,
+    condition: Condvar,
+    stopped: AtomicBool,
+}
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        *self.rung.lock() = true;
+        self.condition.notify_one();
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.ring();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Waits until rung, or for the period; `false` when stopped.
+    pub(crate) fn wait(&self, period: Duration) -> bool {
+        let mut rung = self.rung.lock();
+        if !*rung && !self.is_stopped() {
+            self.condition.wait_for(&mut rung, period);
+        }
+        *rung = false;
+        !self.is_stopped()
+    }
+}
+
+impl PurgeState {
+    /// Nothing to purge but what a restart found.
+    pub(crate) fn new(found: Vec<Finished>, limit_bytes: Option<u64>) -> Self {
+        Self {
+            horizon: AtomicU64::new(0),
+            forced: AtomicU64::new(0),
+            queue: Mutex::new(found.into()),
+            running: Mutex::default(),
+            purged_count: AtomicU64::new(0),
+            limit_bytes,
+            bell: Bell::default(),
+        }
+    }
+
+    /// Transactions at or below are purged, or may be at any moment.
+    pub(crate) fn horizon(&self) -> Lsn {
+        Lsn::new(self.horizon.load(Ordering::SeqCst))
+    }
+
+    /// 72000 if the snapshot lost something.
+    #[inline]
+    pub(crate) fn check_snapshot(&self, snapshot: Lsn) -> Result<()> {
+        if snapshot.get() < self.forced.load(Ordering::SeqCst) {
+            return Err(Error::SnapshotTooOld);
+        }
+        Ok(())
+    }
+
+    /// Called in the append section of a commit, so the queue is in commit order.
+    pub(crate) fn push(&self, finished: Finished) {
+        self.queue.lock().push_back(finished);
+    }
+
+    /// Committed transactions that wait for purge.
+    pub(crate) fn backlog(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    /// Wakes the thread if much is waiting.
+    pub(crate) fn kick(&self) {
+        if self.queue.lock().len() % KICK_LEN == KICK_LEN - 1 {
+            self.bell.ring();
+        }
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    fn next_below(&self, horizon: Lsn) -> Option<Finished> {
+        let mut queue = self.queue.lock();
+        if queue.front()?.lsn > horizon {
+            return None;
+        }
+        queue.pop_front()
+    }
+}
+
+/// The background thread's loop.
+pub(crate) fn run(core: &Core) {
+    while core.purge.bell.wait(PERIOD) {
+        // An error here is one of the pager; who works with the database meets it too. Purge tries again later.
+        let _ = purge(core);
+    }
+}
+
+/// Raises the floor and purges all that no snapshot needs; gives the number of transactions purged.
+pub(crate) fn purge(core: &Core) -> Result<usize> {
+    let state = &core.purge;
+    let mut record = state.running.lock();
+    let oldest = core.registry.oldest(core.pager.durable_lsn());
+    core.status.advance_floor(oldest);
+    state.horizon.fetch_max(oldest.get(), Ordering::SeqCst);
+    let mut count = purge_below(core, oldest, &mut record)?;
+    while let Some(horizon) = beyond_limit(core) {
+        state.forced.fetch_max(horizon.get(), Ordering::SeqCst);
+        state.horizon.fetch_max(horizon.get(), Ordering::SeqCst);
+        count += purge_below(core, horizon, &mut record)?;
+    }
+    Ok(count)
+}
+
+/// The commit up to which undo has to go because the rollback space is over its limit.
+fn beyond_limit(core: &Core) -> Option<Lsn> {
+    let limit = core.purge.limit_bytes?;
+    let oldest = core.purge.queue.lock().front()?.lsn;
+    let used = core.pager.space_bytes_used(SpaceId::ROLLBACK);
+    (used > limit && oldest <= core.pager.durable_lsn()).then_some(oldest)
+}
+
+fn purge_below(core: &Core, horizon: Lsn, record: &mut Record) -> Result<usize> {
+    let mut count = 0;
+    while let Some(finished) = core.purge.next_below(horizon) {
+        if let Err(error) = purge_transaction(core, &finished, record) {
+            core.purge.queue.lock().push_front(finished);
+            return Err(error);
+        }
+        count += 1;
+        if core.purge.bell.is_stopped() {
+            break;
+        }
+    }
+    Ok(count)
+}
+
+fn purge_transaction(core: &Core, finished: &Finished, record: &mut Record) -> Result<()> {
+    let mut at = finished.start;
+    while at != finished.end {
+        match read_at(core, at, record)? {
+            Found::Record => {
+                purge_record(core, at, record)?;
+                at.slot += 1;
+            }
+            Found::Next(page) => at = Mark { page, slot: 0 },
+        }
+    }
+    free_pages(core, finished)
+}
+
+enum Found {
+    Record,
+    Next(PageId),
+}
+
+fn read_at(core: &Core, at: Mark, record: &mut Record) -> Result<Found> {
+    let page = core.pager.fix_s(at.page, Access::Sequential)?;
+    let read = UndoPage::new(&page).ok_or_else(|| not_undo(at.page))?;
+    match read.record(at.slot) {
+        Some(bytes) => {
+            record.copy_from(bytes);
+            Ok(Found::Record)
+        }
+        None => read.next().map(Found::Next).ok_or_else(|| not_undo(at.page)),
+    }
+}
+
+fn purge_record(core: &Core, at: Mark, record: &Record) -> Result<()> {
+    let read = record.decode().ok_or_else(|| not_undo(at.page))?;
+    core.purge.purged_count.fetch_add(1, Ordering::Relaxed);
+    match read.kind {
+        Kind::DropSegment => {
+            core.catalog.trees.forget(read.tree);
+            Ok(core.pager.drop_segment(SpaceId::DATA, read.tree)?)
+        }
+        Kind::Update | Kind::Delete => {
+            let catalog = core.catalog.current();
+            let pointer = RollPointer::new(at.page.no(), at.slot as u16, TxnId::new(read.txn.get()));
+            match catalog.store_of(read.tree) {
+                Some(store) => store.purge_row(core, &read, pointer),
+                // The tree is gone, and its segment with it.
+                None => Ok(()),
+            }
+        }
+        Kind::Insert | Kind::Lock | Kind::NewSegment | Kind::Chain => Ok(()),
+    }
+}
+
+/// Frees the pages before the one where the transaction's records end.
+fn free_pages(core: &Core, finished: &Finished) -> Result<()> {
+    while free_head(core, finished.header, finished.end.page)? {}
+    Ok(())
+}
+
+fn free_head(core: &Core, header: PageId, keep: PageId) -> Result<bool> {
+    let mut mtr = core.pager.begin()?;
+    let held = mtr.x(header)?;
+    let (head, tail) = {
+        let read = HeaderPage::new(mtr.page(held)).ok_or_else(|| not_undo(header))?;
+        (read.head(), read.tail())
+    };
+    if head == keep || head == tail {
+        return Ok(false);
+    }
+    let oldest = mtr.x(head)?;
+    let next = UndoPage::new(mtr.page(oldest)).and_then(UndoPage::next).ok_or_else(|| not_undo(head))?;
+    let following = mtr.x(next)?;
+    let further = UndoPage::new(mtr.page(following)).ok_or_else(|| not_undo(next))?.next();
+    mtr.free(head)?;
+    page::set_links(&mut mtr, following, None, further);
+    page::set_ends(&mut mtr, held, next, tail);
+    mtr.commit();
+    Ok(true)
+}

@@ -1,0 +1,187 @@
+//! Opening: a new database is filled, an old one gets its segments, losers and catalog back.
+//!
+//! Invariants
+//! 1. A creation that crashed is begun again; what it had made is given back first.
+//! 2. Losers are active, with their rows locked, from before the first transaction begins until they are undone.
+//!
+//! Does not know: redo (the pager has done it).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use varve_device::Directory;
+use varve_pager::{Lsn, Pager, SpaceId};
+
+use crate::catalog::store::SYSTEM_LEN;
+use crate::catalog::{CatalogState, TreePlace, store};
+use crate::context::{Context, Loser};
+use crate::core::{Core, Counters, Stripes};
+use crate::error::{Error, Result};
+use crate::ids::TxnId;
+use crate::paged::{PagedEngine, roll_back};
+use crate::purge::{Bell, Finished, PurgeState};
+use crate::registry::Registry;
+use crate::root::{Root, RootInfo};
+use crate::status::StatusTable;
+use crate::transaction::{Isolation, end_undone};
+use crate::tree::{Tree, TreeKind};
+use crate::undo::{Found, Mark, SegmentPool};
+use crate::waits::Waits;
+
+/// Place of the rollback directory in the root page; the system trees follow.
+const DIRECTORY: usize = 0;
+/// How often a rollback that failed is tried again.
+const RETRY_PERIOD: Duration = Duration::from_millis(200);
+
+/// Opens the engine on a recovered pager.
+pub(crate) fn open(
+    pager: Pager,
+    temporary: Arc<dyn Directory>,
+    rollback_limit_bytes: Option<u64>,
+) -> Result<Arc<Core>> {
+    let info = match Root::read(&pager)? {
+        Some(info) if info.is_ready => info,
+        begun => create(&pager, begun)?,
+    };
+    let core = assemble(pager, &info, temporary, rollback_limit_bytes)?;
+    core.catalog.install(store::bare(&core, &info.places[1..]));
+    if !info.is_ready {
+        fill(&core)?;
+    }
+    load_catalog(&core)?;
+    Ok(core)
+}
+
+/// Makes the structures of a new database.
+fn create(pager: &Pager, begun: Option<RootInfo>) -> Result<RootInfo> {
+    match begun {
+        Some(info) => give_back(pager, &info)?,
+        None => Root::create(pager)?,
+    }
+    let owner = pager.create_segment(SpaceId::ROLLBACK)?;
+    Root::set_place(pager, DIRECTORY, TreePlace { root: 0, owner })?;
+    let directory = SegmentPool::create(pager, owner)?;
+    Root::set_place(pager, DIRECTORY, TreePlace { root: directory.no().0, owner })?;
+    for which in 1..=SYSTEM_LEN {
+        let owner = pager.create_segment(SpaceId::DATA)?;
+        Root::set_place(pager, which, TreePlace { root: 0, owner })?;
+        let tree = Tree::create_in(pager, SpaceId::DATA, owner, TreeKind::Clustered)?;
+        Root::set_place(pager, which, TreePlace { root: tree.root().no().0, owner })?;
+    }
+    Root::read(pager)?.ok_or_else(|| Error::corrupt("the engine's root page is gone"))
+}
+
+/// Frees what a creation that crashed had made.
+fn give_back(pager: &Pager, info: &RootInfo) -> Result<()> {
+    let directory = info.places[DIRECTORY];
+    if directory.root != 0 {
+        for owner in SegmentPool::owners(pager, directory.root)? {
+            pager.drop_segment(SpaceId::ROLLBACK, owner)?;
+        }
+    }
+    if directory.owner != 0 {
+        Root::set_place(pager, DIRECTORY, TreePlace { root: 0, owner: directory.owner })?;
+        pager.drop_segment(SpaceId::ROLLBACK, directory.owner)?;
+    }
+    for place in info.places[1..].iter().filter(|p| p.owner != 0) {
+        pager.drop_segment(SpaceId::DATA, place.owner)?;
+    }
+    Ok(())
+}
+
+fn assemble(
+    pager: Pager,
+    info: &RootInfo,
+    temporary: Arc<dyn Directory>,
+    rollback_limit_bytes: Option<u64>,
+) -> Result<Arc<Core>> {
+    let directory = crate::undo::page::undo_page(info.places[DIRECTORY].root);
+    let (segments, found) = SegmentPool::open(&pager, directory)?;
+    let (registry, status) = (Registry::new(), StatusTable::new(TxnId::new(info.next_txn)));
+    let (finished, losers) = sort_out(&registry, found);
+    status.revive(&losers.iter().map(|loser| (loser.id, loser.owner)).collect::<Vec<_>>());
+    let core = Core {
+        pager,
+        root: Root::default(),
+        status,
+        registry,
+        waits: Waits::default(),
+        segments,
+        purge: PurgeState::new(finished, rollback_limit_bytes),
+        catalog: CatalogState::new(),
+        rows: Stripes::new(),
+        unique: Stripes::new(),
+        counters: Counters::default(),
+        id_limit: AtomicU64::new(info.next_txn),
+        engines: vec![Box::new(PagedEngine)],
+        losers: losers.into(),
+        temporary,
+    };
+    Ok(Arc::new(core))
+}
+
+/// Undo of committed transactions is for purge; a segment in use has a loser.
+fn sort_out(registry: &Registry, found: Vec<Found>) -> (Vec<Finished>, Vec<Loser>) {
+    let (mut finished, mut losers) = (Vec::new(), Vec::new());
+    for found in found {
+        let start = Mark { page: found.head, slot: 0 };
+        if start != found.committed_end {
+            finished.push(Finished { lsn: Lsn::ZERO, header: found.header, start, end: found.committed_end });
+        }
+        if let Some((id, segment)) = found.loser {
+            losers.push(Loser { owner: registry.claim(), id, segment, exclusive: Vec::new() });
+        }
+    }
+    (finished, losers)
+}
+
+/// First rows, in a transaction; then the database is complete.
+fn fill(core: &Arc<Core>) -> Result<()> {
+    let mut cx = Context::new(Arc::clone(core), Isolation::ReadCommitted, None);
+    store::fill(&mut cx)?;
+    let lsn = cx.log_commit()?;
+    core.pager.flush_log(lsn)?;
+    cx.leave();
+    Root::set_ready(&core.pager)?;
+    Ok(core.pager.flush_log(core.pager.log().end())?)
+}
+
+fn load_catalog(core: &Arc<Core>) -> Result<()> {
+    let mut cx = Context::new(Arc::clone(core), Isolation::ReadCommitted, None);
+    let bare = core.catalog.current();
+    let loaded = store::load(&mut cx, core.catalog.derive(&bare, []))?;
+    core.catalog.install(loaded);
+    cx.leave();
+    Ok(())
+}
+
+/// Undoes all losers; those that fail stay.
+pub(crate) fn undo_losers(core: &Arc<Core>) -> Result<usize> {
+    let losers = std::mem::take(&mut *core.losers.lock());
+    let mut count = 0;
+    let mut outcome = Ok(());
+    for loser in losers {
+        let mut cx = Context::of_loser(Arc::clone(core), loser);
+        let catalog = core.catalog.current();
+        let undone = roll_back(&mut cx, 0, &|owner| catalog.store_of(owner)).and_then(|()| end_undone(&mut cx));
+        match cx.take_unfinished() {
+            Some(loser) => core.losers.lock().push(loser),
+            None => cx.leave(),
+        }
+        count += usize::from(undone.is_ok());
+        outcome = outcome.and(undone);
+    }
+    outcome.map(|()| count)
+}
+
+/// The background thread: undoes losers at start, and tries again what failed.
+pub(crate) fn run(core: &Arc<Core>, bell: &Bell) {
+    loop {
+        // An error is one of the pager; whoever needs the rows meets it too.
+        let _ = undo_losers(core);
+        if !bell.wait(RETRY_PERIOD) {
+            return;
+        }
+    }
+}
