@@ -5,6 +5,8 @@
 //! cargo run --release -p varve-server --example codec_cost
 //! ```
 
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
 use std::hint::black_box;
 use std::time::Instant;
 

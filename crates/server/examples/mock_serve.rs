@@ -9,6 +9,8 @@
 //!
 //! Prints the processor time of each query at the end (Enter).
 
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
 #[path = "../tests/support/mod.rs"]
 mod support;
 

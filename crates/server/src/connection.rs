@@ -89,11 +89,8 @@ fn opening<B: Backend>(
         ));
         return Err(FrameEnd::Broken(error));
     };
-    let session = backend.open(params(start, place)).map_err(|error| {
-        let mut error = WireError::from(error);
-        error.severity = Severity::Fatal;
-        FrameEnd::Broken(error)
-    })?;
+    let opened = backend.open(params(start, place));
+    let session = opened.map_err(|error| FrameEnd::Broken(WireError::from(error).into_fatal()))?;
     place.set_cancel_token(session.cancel_token());
     stream.0.set_read_timeout(None)?;
     out.message(&Authentication::Ok);

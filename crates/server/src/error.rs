@@ -26,9 +26,13 @@ impl Severity {
     }
 }
 
-/// An error as the client sees it.
+/// An error as the client sees it. Boxed: results that carry it stay small.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WireError {
+pub struct WireError(Box<ErrorFields>);
+
+/// The parts of an error, as `ErrorResponse` has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorFields {
     /// Whether the connection survives.
     pub severity: Severity,
     /// Five characters, from the table of PostgreSQL.
@@ -45,6 +49,14 @@ pub struct WireError {
     pub constraint: Option<String>,
 }
 
+impl std::ops::Deref for WireError {
+    type Target = ErrorFields;
+
+    fn deref(&self) -> &ErrorFields {
+        &self.0
+    }
+}
+
 impl WireError {
     /// An error that the connection survives.
     pub fn error(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
@@ -57,18 +69,25 @@ impl WireError {
     }
 
     fn new(severity: Severity, sqlstate: &'static str, message: Cow<'static, str>) -> Self {
-        Self { severity, sqlstate, message, detail: None, hint: None, position: None, constraint: None }
+        let (detail, hint, position, constraint) = (None, None, None, None);
+        Self(Box::new(ErrorFields { severity, sqlstate, message, detail, hint, position, constraint }))
     }
 
     /// Adds a detail.
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
-        self.detail = Some(detail.into());
+        self.0.detail = Some(detail.into());
         self
     }
 
     /// Adds a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// The same error, as the last one of its connection.
+    pub fn into_fatal(mut self) -> Self {
+        self.0.severity = Severity::Fatal;
         self
     }
 
@@ -80,7 +99,7 @@ impl WireError {
 
 impl From<SqlError> for WireError {
     fn from(error: SqlError) -> Self {
-        Self {
+        Self(Box::new(ErrorFields {
             severity: Severity::Error,
             sqlstate: error.sqlstate.as_str(),
             message: String::from(error.message).into(),
@@ -88,16 +107,17 @@ impl From<SqlError> for WireError {
             hint: error.hint.map(String::from),
             position: error.position,
             constraint: error.constraint.map(String::from),
-        }
+        }))
     }
 }
 
 /// For errors of the encoders, which a session hands through.
 impl From<WireError> for SqlError {
     fn from(error: WireError) -> Self {
-        let mut sql = SqlError::new(SqlState(error.sqlstate), error.message);
-        sql.detail = error.detail.map(String::into_boxed_str);
-        sql.hint = error.hint.map(String::into_boxed_str);
+        let fields = *error.0;
+        let mut sql = SqlError::new(SqlState(fields.sqlstate), fields.message);
+        sql.detail = fields.detail.map(String::into_boxed_str);
+        sql.hint = fields.hint.map(String::into_boxed_str);
         sql
     }
 }

@@ -174,9 +174,8 @@ fn option_words(options: &str) -> Vec<String> {
     words
 }
 
-fn fatal(mut error: WireError) -> FrameEnd {
-    error.severity = crate::error::Severity::Fatal;
-    FrameEnd::Broken(error)
+fn fatal(error: WireError) -> FrameEnd {
+    FrameEnd::Broken(error.into_fatal())
 }
 
 #[cfg(test)]

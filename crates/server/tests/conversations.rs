@@ -1,5 +1,7 @@
 //! Whole conversations: what is sent, and the exact answers.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
 mod support;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! What the program says when it can't do what it was asked: one paragraph, exit code 1, no trace.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
 use std::path::Path;
 use std::process::Command;
 

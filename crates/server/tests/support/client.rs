@@ -5,6 +5,8 @@
 //! `E[severity sqlstate message]`, `N[..]` notice, `Z[I]`, `S[name=value]`, `G[2]` CopyInResponse,
 //! `n` NoData, `s` PortalSuspended, `I` EmptyQueryResponse, `K`, `R`, `v[..]`, and `closed`.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;

@@ -5,6 +5,7 @@
 //! cancelled), `copy` (COPY in of two columns), `SELECT ...` (one row of 120 characters, counted), and
 //! the empty one.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod client;
