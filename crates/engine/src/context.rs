@@ -102,6 +102,7 @@ impl Context {
     pub(crate) fn take_unfinished(&mut self) -> Option<Loser> {
         let segment = self.segment.take()?;
         self.core.registry.drop_snapshot(self.owner);
+        self.core.registry.place(self.owner.slot).mark_loser();
         let exclusive = std::mem::take(&mut self.exclusive);
         Some(Loser { owner: self.owner, id: self.id, segment, exclusive })
     }

@@ -21,8 +21,8 @@ use crate::ids::{Owner, TxnId};
 use crate::purge::PurgeState;
 use crate::registry::Registry;
 use crate::root::Root;
-use crate::table_engine::TableEngine;
 use crate::status::{Status, StatusTable};
+use crate::table_engine::TableEngine;
 use crate::undo::SegmentPool;
 use crate::waits::Waits;
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use varve_pager::{Pager, PagerStats};
 
+use crate::check::{self, CheckReport};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::options::Options;
@@ -79,7 +80,8 @@ impl Database {
 
     fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
         let thread = thread::Builder::new().name(name.into()).spawn(body);
-        let thread = thread.map_err(|error| Error::Unsupported { what: format!("a thread more ({error})") })?;
+        let thread =
+            thread.map_err(|error| Error::Unsupported { what: format!("a thread more ({error})") })?;
         self.threads.lock().push(thread);
         Ok(())
     }
@@ -102,6 +104,11 @@ impl Database {
     pub fn tick(&self) -> Result<()> {
         recovery::undo_losers(&self.core)?;
         purge::purge(&self.core).map(|_| ())
+    }
+
+    /// Checks every page, tree, row and index, and that what is allocated is reachable. Needs no other transactions.
+    pub fn check(&self) -> Result<CheckReport> {
+        check::check(&self.core)
     }
 
     /// Stores a checkpoint of the pager.

@@ -25,6 +25,8 @@ pub enum ObjectKind {
     Index,
     /// A sequence.
     Sequence,
+    /// A table engine.
+    Engine,
     /// A column.
     Column,
     /// A constraint.
@@ -38,6 +40,7 @@ impl ObjectKind {
             Self::Schema => "schema",
             Self::Table | Self::Sequence => "relation",
             Self::Index => "index",
+            Self::Engine => "access method",
             Self::Column => "column",
             Self::Constraint => "constraint",
         }
@@ -204,7 +207,7 @@ const fn undefined_state(kind: ObjectKind) -> &'static str {
     match kind {
         ObjectKind::Schema => "3F000",
         ObjectKind::Table | ObjectKind::Sequence => "42P01",
-        ObjectKind::Index | ObjectKind::Constraint => "42704",
+        ObjectKind::Index | ObjectKind::Constraint | ObjectKind::Engine => "42704",
         ObjectKind::Column => "42703",
     }
 }
@@ -213,7 +216,7 @@ const fn duplicate_state(kind: ObjectKind) -> &'static str {
     match kind {
         ObjectKind::Schema => "42P06",
         ObjectKind::Table | ObjectKind::Sequence | ObjectKind::Index => "42P07",
-        ObjectKind::Constraint => "42710",
+        ObjectKind::Constraint | ObjectKind::Engine => "42710",
         ObjectKind::Column => "42701",
     }
 }

@@ -47,8 +47,6 @@ impl fmt::Display for TxnId {
 pub struct RollPointer(u64);
 
 impl RollPointer {
-    /// Nothing was there before.
-    pub const NONE: RollPointer = RollPointer(0);
     /// Most records of one undo page.
     pub const SLOTS_MAX: usize = 1 << SLOT_BITS;
 

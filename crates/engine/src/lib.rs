@@ -8,9 +8,11 @@
 
 pub mod arithmetic;
 pub mod catalog;
+mod check;
 mod context;
 mod core;
 mod database;
+mod ddl;
 mod error;
 mod ids;
 pub mod key;
@@ -26,6 +28,7 @@ mod registry;
 mod root;
 pub mod row;
 mod sequence;
+mod sort;
 mod status;
 pub mod table_engine;
 mod table_lock;
@@ -37,15 +40,14 @@ mod versions;
 mod waits;
 
 pub use catalog::{
-    Catalog, Table, ColumnDef, IndexDef, IndexId, Named, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey,
-    SchemaDef, SequenceDef, SequenceId, TableDef, TableId,
+    Catalog, ColumnDef, IndexDef, IndexId, Named, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey,
+    SchemaDef, SequenceDef, SequenceId, Table, TableDef, TableId,
 };
+pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
 pub use error::{Error, ObjectKind, Result};
 pub use numeric::{Numeric, NumericError, NumericRef};
 pub use options::Options;
 pub use row::{RowError, RowImage, RowRef, RowSchema};
-pub use transaction::{
-    Change, Isolation, OnRow, Outcome, SavepointId, ScanIndex, ScanSpec, Transaction,
-};
+pub use transaction::{Change, Isolation, OnRow, Outcome, SavepointId, ScanIndex, ScanSpec, Transaction};
 pub use types::{ColumnType, Datum, Value};

@@ -167,7 +167,7 @@ pub(crate) fn purge(core: &Core) -> Result<usize> {
 fn beyond_limit(core: &Core) -> Option<Lsn> {
     let limit = core.purge.limit_bytes?;
     let oldest = core.purge.queue.lock().front()?.lsn;
-    let used = core.pager.space_bytes_used(SpaceId::ROLLBACK);
+    let used = core.pager.stats().rollback_pages * core.pager.page_size() as u64;
     (used > limit && oldest <= core.pager.durable_lsn()).then_some(oldest)
 }
 

@@ -23,6 +23,7 @@ use crate::paged::{PagedEngine, roll_back};
 use crate::purge::{Bell, Finished, PurgeState};
 use crate::registry::Registry;
 use crate::root::{Root, RootInfo};
+use crate::sort;
 use crate::status::StatusTable;
 use crate::transaction::{Isolation, end_undone};
 use crate::tree::{Tree, TreeKind};
@@ -44,6 +45,7 @@ pub(crate) fn open(
         Some(info) if info.is_ready => info,
         begun => create(&pager, begun)?,
     };
+    sort::clean(&temporary)?;
     let core = assemble(pager, &info, temporary, rollback_limit_bytes)?;
     core.catalog.install(store::bare(&core, &info.places[1..]));
     if !info.is_ready {
@@ -130,7 +132,9 @@ fn sort_out(registry: &Registry, found: Vec<Found>) -> (Vec<Finished>, Vec<Loser
             finished.push(Finished { lsn: Lsn::ZERO, header: found.header, start, end: found.committed_end });
         }
         if let Some((id, segment)) = found.loser {
-            losers.push(Loser { owner: registry.claim(), id, segment, exclusive: Vec::new() });
+            let owner = registry.claim();
+            registry.place(owner.slot).mark_loser();
+            losers.push(Loser { owner, id, segment, exclusive: Vec::new() });
         }
     }
     (finished, losers)
@@ -164,7 +168,8 @@ pub(crate) fn undo_losers(core: &Arc<Core>) -> Result<usize> {
     for loser in losers {
         let mut cx = Context::of_loser(Arc::clone(core), loser);
         let catalog = core.catalog.current();
-        let undone = roll_back(&mut cx, 0, &|owner| catalog.store_of(owner)).and_then(|()| end_undone(&mut cx));
+        let undone =
+            roll_back(&mut cx, 0, &|owner| catalog.store_of(owner)).and_then(|()| end_undone(&mut cx));
         match cx.take_unfinished() {
             Some(loser) => core.losers.lock().push(loser),
             None => cx.leave(),
@@ -173,6 +178,17 @@ pub(crate) fn undo_losers(core: &Arc<Core>) -> Result<usize> {
         outcome = outcome.and(undone);
     }
     outcome.map(|()| count)
+}
+
+/// Waits until the losers that hold rows now are undone: DDL looks at rows without their locks.
+pub(crate) fn wait_for_losers(cx: &mut Context) -> Result<()> {
+    loop {
+        let waiting_for = cx.core.registry.any_loser();
+        match waiting_for.filter(|owner| *owner != cx.owner) {
+            Some(owner) => cx.wait_for(owner, 0, &[])?,
+            None => return Ok(()),
+        }
+    }
 }
 
 /// The background thread: undoes losers at start, and tries again what failed.

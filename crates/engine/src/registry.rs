@@ -45,6 +45,7 @@ pub(crate) struct Place {
     snapshot: AtomicU64,
     serial: AtomicU64,
     tables: [AtomicU32; TABLES_LEN],
+    is_loser: AtomicBool,
     has_more: AtomicBool,
     more: Mutex<Vec<u32>>,
     /// Waiters in `queue`; read without its mutex when the transaction ends.
@@ -62,6 +63,7 @@ impl Place {
             snapshot: AtomicU64::new(NO_SNAPSHOT),
             serial: AtomicU64::new(1),
             tables: Default::default(),
+            is_loser: AtomicBool::new(false),
             has_more: AtomicBool::new(false),
             more: Mutex::default(),
             queued: AtomicU32::new(0),
@@ -74,6 +76,11 @@ impl Place {
     /// Which transaction of this place is the present one.
     pub(crate) fn serial(&self) -> u64 {
         self.serial.load(SeqCst)
+    }
+
+    /// The transaction of this place is one that nobody runs any more; it is being undone.
+    pub(crate) fn mark_loser(&self) {
+        self.is_loser.store(true, SeqCst);
     }
 
     fn holds(&self, table: u32) -> bool {
@@ -224,12 +231,21 @@ impl Registry {
         })
     }
 
+    /// A transaction that nobody runs any more and that is not undone yet.
+    pub(crate) fn any_loser(&self) -> Option<Owner> {
+        let mut owners = (0..self.len.load(SeqCst)).map(|slot| self.owner(slot));
+        owners.find(|owner| self.place(owner.slot).is_loser.load(SeqCst))
+    }
+
     /// The transaction is over: its snapshot, tables and identity go. The caller then wakes who waits for it and calls
     /// `vacate`.
     pub(crate) fn end(&self, owner: Owner) {
         let place = self.place(owner.slot);
         place.snapshot.store(NO_SNAPSHOT, SeqCst);
         place.forget_tables();
+        if place.is_loser.load(SeqCst) {
+            place.is_loser.store(false, SeqCst);
+        }
         place.serial.store(owner.serial + 1, SeqCst);
     }
 

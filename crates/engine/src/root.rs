@@ -122,5 +122,9 @@ fn decode(page: &[u8]) -> Result<RootInfo> {
         place.root = number::<4>(page, at) as u32;
         place.owner = number::<4>(page, at + 4) as u32;
     }
-    Ok(RootInfo { is_ready: number::<2>(page, READY_AT) == 1, next_txn: number::<8>(page, NEXT_TXN_AT), places })
+    Ok(RootInfo {
+        is_ready: number::<2>(page, READY_AT) == 1,
+        next_txn: number::<8>(page, NEXT_TXN_AT),
+        places,
+    })
 }

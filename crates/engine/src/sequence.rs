@@ -56,7 +56,9 @@ impl SequenceRange {
         }
         let next = if called { step(def, value) } else { Some(value) };
         let ended = next.is_none() && !def.cycle;
-        store::advance_sequence(core, def.id.0, |_, _| Ok(((), next.unwrap_or_else(|| first_of(def)), ended)))?;
+        store::advance_sequence(core, def.id.0, |_, _| {
+            Ok(((), next.unwrap_or_else(|| first_of(def)), ended))
+        })?;
         self.left = 0;
         Ok(())
     }

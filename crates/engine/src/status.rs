@@ -93,7 +93,8 @@ impl StatusTable {
     }
 
     /// The next id that will be given.
-    pub(crate) fn next(&self) -> TxnId {
+    #[cfg(test)]
+    fn next(&self) -> TxnId {
         TxnId::new(self.issue.lock().next)
     }
 

@@ -13,16 +13,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use varve_pager::Lsn;
 
 use crate::catalog::{Catalog, IndexId, ObjectChange, SequenceDef, SequenceId, Table, TableDef, TableId};
 use crate::context::Context;
-use crate::core::Core;
 use crate::database::Database;
 use crate::error::{Error, ObjectKind, Result};
 use crate::ids::TxnId;
 use crate::paged::undo_newest;
-use crate::purge::Finished;
 use crate::row::{RowImage, RowRef};
 use crate::types::Datum;
 

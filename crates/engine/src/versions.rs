@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::ids::{RollPointer, TxnId};
 use crate::node::{FLAG_DELETED, Stamp};
 use crate::undo::page::UndoPage;
-use crate::undo::{Kind, Record, RecordRef};
+use crate::undo::{Kind, RecordRef};
 
 /// Flag of an entry: its newest transaction only locked it.
 pub(crate) const FLAG_LOCK: u8 = 0x02;
@@ -79,11 +79,7 @@ impl Version {
 }
 
 fn answers(record: &RecordRef<'_>, pointer: RollPointer, txn: TxnId, tree: u32, key: &[u8]) -> bool {
-    record.kind.is_row()
-        && record.txn == txn
-        && pointer.fits(txn)
-        && record.tree == tree
-        && record.key == key
+    record.kind.is_row() && record.txn == txn && pointer.fits(txn) && record.tree == tree && record.key == key
 }
 
 /// What a view finds behind a version.
@@ -131,13 +127,4 @@ impl Retry {
         core.pager.fix_s(pointer.page(), Access::Random)?;
         Err(Error::corrupt(format!("the undo record of transaction {} is not at {pointer:?}", stamp.txn)))
     }
-}
-
-/// A reusable record buffer for those who read undo by position.
-pub(crate) fn read_record(core: &Core, pointer: RollPointer, record: &mut Record) -> Result<()> {
-    let page = core.pager.fix_s(pointer.page(), Access::Sequential)?;
-    let bytes = UndoPage::new(&page).and_then(|p| p.record(u32::from(pointer.slot())));
-    let bytes = bytes.ok_or_else(|| Error::corrupt(format!("no undo record at {pointer:?}")))?;
-    record.copy_from(bytes);
-    Ok(())
 }

@@ -18,8 +18,8 @@
 use std::sync::{Arc, OnceLock};
 
 use super::defs::{
-    ColumnDef, IndexDef, IndexId, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, TableDef, TableId,
-    TreePlace,
+    ColumnDef, IndexDef, IndexId, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, TableDef,
+    TableId, TreePlace,
 };
 use crate::row::RowSchema;
 use crate::types::ColumnType;

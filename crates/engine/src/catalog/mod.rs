@@ -140,6 +140,11 @@ impl Catalog {
         table.store.as_paged()
     }
 
+    /// All tables ready to be used.
+    pub(crate) fn open_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.values()
+    }
+
     /// The system tables, in the order of `store.rs`.
     pub(crate) fn system(&self) -> &[Arc<Table>] {
         &self.system

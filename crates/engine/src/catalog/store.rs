@@ -18,7 +18,9 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, OnceLock};
 
 use super::codec::{self, Definition};
-use super::{Catalog, ColumnDef, ObjectChange, PUBLIC, PrimaryKey, SchemaDef, Table, TableDef, TableId, TreePlace};
+use super::{
+    Catalog, ColumnDef, ObjectChange, PUBLIC, PrimaryKey, SchemaDef, Table, TableDef, TableId, TreePlace,
+};
 use crate::catalog::ObjectId;
 use crate::context::Context;
 use crate::core::Core;
@@ -47,13 +49,19 @@ fn column(name: &str, column_type: ColumnType) -> ColumnDef {
 
 fn system_def(which: usize, place: TreePlace) -> TableDef {
     let (name, columns, key_columns) = match which {
-        OBJECTS => ("objects", vec![column("id", ColumnType::Int4), column("definition", ColumnType::Bytea)], vec![0]),
+        OBJECTS => (
+            "objects",
+            vec![column("id", ColumnType::Int4), column("definition", ColumnType::Bytea)],
+            vec![0],
+        ),
         NAMES => {
-            let columns = [("schema", ColumnType::Text), ("name", ColumnType::Text), ("id", ColumnType::Int4)];
+            let columns =
+                [("schema", ColumnType::Text), ("name", ColumnType::Text), ("id", ColumnType::Int4)];
             ("names", columns.map(|(name, t)| column(name, t)).to_vec(), vec![0, 1])
         }
         _ => {
-            let columns = [("id", ColumnType::Int4), ("value", ColumnType::Int8), ("ended", ColumnType::Bool)];
+            let columns =
+                [("id", ColumnType::Int4), ("value", ColumnType::Int8), ("ended", ColumnType::Bool)];
             ("sequences", columns.map(|(name, t)| column(name, t)).to_vec(), vec![0])
         }
     };
@@ -115,7 +123,9 @@ fn name_key(schema: &str, name: &str) -> Vec<u8> {
 /// Stores a new definition.
 pub(crate) fn add_object(cx: &mut Context, id: u32, definition: &Definition) -> Result<()> {
     let bytes = codec::encode(definition);
-    on_newest(cx, OBJECTS, |cx, objects| objects.insert_row(cx, &[Datum::Int4(id as i32), Datum::Bytea(&bytes)]))
+    on_newest(cx, OBJECTS, |cx, objects| {
+        objects.insert_row(cx, &[Datum::Int4(id as i32), Datum::Bytea(&bytes)])
+    })
 }
 
 /// Replaces a definition.
@@ -199,7 +209,9 @@ pub(crate) fn load(cx: &mut Context, mut catalog: Catalog) -> Result<Catalog> {
         limit_hint: None,
     };
     store(catalog.system(), OBJECTS).read_range(cx, &spec, &mut |_, row| {
-        let Datum::Bytea(bytes) = row.get(1) else { return Err(Error::corrupt("an object without definition")) };
+        let Datum::Bytea(bytes) = row.get(1) else {
+            return Err(Error::corrupt("an object without definition"));
+        };
         found.push(codec::decode(bytes).ok_or_else(|| Error::corrupt("a definition cannot be read"))?);
         Ok(ControlFlow::Continue(()))
     })?;

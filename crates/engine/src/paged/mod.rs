@@ -11,6 +11,8 @@
 //!
 //! Does not know: catalogs, SQL.
 
+mod build;
+mod check;
 mod index;
 mod purge;
 mod read;
@@ -69,10 +71,10 @@ impl PagedStore {
     /// Opens the trees of a definition.
     pub(crate) fn open(core: &Core, def: &Arc<TableDef>) -> Self {
         let trees = &core.catalog.trees;
-        let indexes = def.indexes.iter().map(|index| PagedIndex {
-            def: Arc::clone(index),
-            tree: trees.secondary(index.place),
-        });
+        let indexes = def
+            .indexes
+            .iter()
+            .map(|index| PagedIndex { def: Arc::clone(index), tree: trees.secondary(index.place) });
         Self {
             schema: Arc::clone(&def.row_schema),
             tree: trees.clustered(def.place),
@@ -169,7 +171,8 @@ fn split_entry_key(entry: &[u8]) -> Result<(&[u8], &[u8])> {
         let bytes = usize::from(u16::from_be_bytes([entry[end], entry[end + 1]]));
         Some((end.checked_sub(bytes)?, end))
     };
-    let (start, end) = split().ok_or_else(|| Error::corrupt("an index entry is shorter than its primary key"))?;
+    let (start, end) =
+        split().ok_or_else(|| Error::corrupt("an index entry is shorter than its primary key"))?;
     Ok((&entry[..start], &entry[start..end]))
 }
 
@@ -214,7 +217,9 @@ impl From<TreeError> for Error {
     fn from(error: TreeError) -> Self {
         match error {
             TreeError::Pager(error) => Self::Pager(error),
-            TreeError::KeyTooLong { bytes, limit } => Self::TooLarge { what: "index row".into(), bytes, limit },
+            TreeError::KeyTooLong { bytes, limit } => {
+                Self::TooLarge { what: "index row".into(), bytes, limit }
+            }
             TreeError::Damaged { .. } => Self::corrupt(error.to_string()),
         }
     }

@@ -44,7 +44,8 @@ impl PagedStore {
         let view = cx.view()?;
         let core = &*cx.core;
         let version = &mut cx.buffers.version;
-        let first = self.tree.get(&core.pager, key, |entry| self.first_look(core, &view, entry, version, found))?;
+        let first =
+            self.tree.get(&core.pager, key, |entry| self.first_look(core, &view, entry, version, found))?;
         match first {
             None | Some(First::NoRow) => Ok(false),
             Some(First::Shown) => Ok(true),
@@ -95,7 +96,13 @@ impl PagedStore {
 
     /// Makes `version`, a copy of the newest version of a key, the one that the view sees; `false` if it sees none. Reads
     /// the row again as long as the copy is out of date.
-    pub(super) fn settle(&self, core: &Core, mut view: View, key: &[u8], version: &mut Version) -> Result<bool> {
+    pub(super) fn settle(
+        &self,
+        core: &Core,
+        mut view: View,
+        key: &[u8],
+        version: &mut Version,
+    ) -> Result<bool> {
         let mut retry = Retry::default();
         loop {
             let newest = version.stamp;
@@ -117,7 +124,7 @@ impl PagedStore {
         Ok(found.is_some())
     }
 
-    pub(super) fn read_range(
+    pub(crate) fn read_range(
         &self,
         cx: &mut Context,
         spec: &ScanSpec<'_>,

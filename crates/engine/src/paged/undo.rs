@@ -127,7 +127,9 @@ impl PagedStore {
             true => Some(self.whole_row(core, &before.payload, &mut spare.1)?),
             false => None,
         };
-        self.indexes.iter().try_for_each(|index| self.undo_entry(core, index, record, &before, new_row, old_row))
+        self.indexes
+            .iter()
+            .try_for_each(|index| self.undo_entry(core, index, record, &before, new_row, old_row))
     }
 
     fn undo_entry(
@@ -149,7 +151,8 @@ impl PagedStore {
             index.set_entry(core, old, record.txn, true)?;
         }
         let Some(new) = new.filter(|new| old.as_ref() != Some(new)) else { return Ok(()) };
-        let is_wanted = record.kind != Kind::Insert && self.older_has(core, index, record.key, before, &new)?;
+        let is_wanted =
+            record.kind != Kind::Insert && self.older_has(core, index, record.key, before, &new)?;
         match is_wanted {
             true => index.mark_entry(core, &new, record.txn),
             false => index.remove_entry(core, &new, |_| Ok(true)),
@@ -206,7 +209,10 @@ impl PagedStore {
             let mut at = self.tree.locate_x(&core.pager, &mut mtr, key)?;
             let is_there = at.found && self.tree.entry(&mtr, &at).txn() == record.txn.get();
             if !is_there {
-                return Err(Error::corrupt(format!("a row that transaction {} changed is not its", record.txn)));
+                return Err(Error::corrupt(format!(
+                    "a row that transaction {} changed is not its",
+                    record.txn
+                )));
             }
             let before = record.before;
             if record.kind == Kind::Update && !self.tree.has_room(&mtr, &at, key, before.payload.len()) {

@@ -64,12 +64,13 @@ struct Applied {
 }
 
 impl PagedStore {
-    pub(super) fn insert_row(&self, cx: &mut Context, row: &[Datum<'_>]) -> Result<()> {
+    pub(crate) fn insert_row(&self, cx: &mut Context, row: &[Datum<'_>]) -> Result<()> {
         let mut payload = std::mem::take(&mut cx.buffers.row);
         let encoded = encode_into(&self.schema, row, &mut payload);
         let outcome = encoded.map_err(Error::from).and_then(|()| {
             let mut key = std::mem::take(&mut cx.buffers.key);
-            let outcome = self.keyed(cx, row, &mut key).and_then(|()| self.insert_encoded(cx, &key, &payload));
+            let outcome =
+                self.keyed(cx, row, &mut key).and_then(|()| self.insert_encoded(cx, &key, &payload));
             cx.buffers.key = key;
             outcome
         });
@@ -127,7 +128,7 @@ impl PagedStore {
     }
 
     /// Writes a payload to an overflow chain that the undo knows; gives the stub.
-    fn spill(&self, cx: &mut Context, payload: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn spill(&self, cx: &mut Context, payload: &[u8]) -> Result<Vec<u8>> {
         let core = Arc::clone(&cx.core);
         core.pager.reserve(self.tree.root().space(), 1)?;
         let first = cx.append_plain(Kind::Chain, self.tree.owner(), |mtr| {
@@ -209,7 +210,7 @@ impl PagedStore {
         }
     }
 
-    pub(super) fn modify_row(
+    pub(crate) fn modify_row(
         &self,
         cx: &mut Context,
         key: &[u8],
@@ -407,7 +408,14 @@ impl PagedStore {
         let old = self.tree.entry(mtr, at).payload();
         let before = Before { stamp, payload: old };
         let (id, chain) = (cx.id, self.chain_of(old));
-        cx.encode_record(&RecordRef { kind: Kind::Update, txn: id, tree: self.tree.owner(), chain, key, before });
+        cx.encode_record(&RecordRef {
+            kind: Kind::Update,
+            txn: id,
+            tree: self.tree.owner(),
+            chain,
+            key,
+            before,
+        });
         self.put_logged(cx, mtr, at, key, payload)
     }
 

@@ -85,7 +85,8 @@ impl SegmentPool {
     /// Segments that a directory page lists, by owner.
     pub(crate) fn owners(pager: &Pager, directory: u32) -> Result<Vec<u32>> {
         let headers = page::listed(&pager.fix_s(page::undo_page(directory), Access::Random)?);
-        let owner = |header| pager.fix_s(header, Access::Random).map(|page| varve_pager::page::page_owner(&page));
+        let owner =
+            |header| pager.fix_s(header, Access::Random).map(|page| varve_pager::page::page_owner(&page));
         Ok(headers.into_iter().map(owner).collect::<std::result::Result<_, _>>()?)
     }
 

@@ -53,7 +53,6 @@ pub(crate) const KIND_UNDO: u8 = 40;
 pub(crate) const KIND_HEADER: u8 = 41;
 pub(crate) const KIND_DIRECTORY: u8 = 42;
 
-pub(crate) const UNDO_OPS_START: u8 = 64;
 const LINKS: u8 = 64;
 const APPEND: u8 = 65;
 const POP: u8 = 66;

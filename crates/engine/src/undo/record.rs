@@ -20,7 +20,7 @@
 
 use varve_pager::{PageId, PageNo, SpaceId};
 
-use crate::ids::{RollPointer, TxnId};
+use crate::ids::TxnId;
 use crate::node::Stamp;
 
 /// Place of the chain's page number.
@@ -162,11 +162,6 @@ impl<'a> RecordRef<'a> {
         let key = bytes.get(ROW_HEAD_BYTES..key_end)?;
         let before = Before { stamp, payload: &bytes[key_end..] };
         Some(Self { kind, txn, tree, chain, key, before })
-    }
-
-    /// The roll pointer of the entry before.
-    pub(crate) const fn older(&self) -> RollPointer {
-        RollPointer::from_raw(self.before.stamp.roll)
     }
 }
 

@@ -1,0 +1,151 @@
+//! Checking a whole database: pages, trees, rows, indexes, undo, allocation.
+//!
+//! Checked: what the pager checks; every tree (`tree::check`), every row against its schema, its key and its indexes;
+//! overflow chains; rollback segments from head to tail; and that what is allocated is what is reachable, page by page.
+//!
+//! Invariants
+//! 1. Damage is reported, not returned as an error: the report names the first hundred.
+//!
+//! Does not know: how to repair.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use varve_pager::{Access, PageId, SpaceId};
+
+use crate::catalog::Catalog;
+use crate::core::Core;
+use crate::error::Result;
+use crate::overflow;
+use crate::root::Root;
+use crate::tree::Checker;
+use crate::undo::page::{HeaderPage, UndoPage, listed, undo_page};
+use crate::undo::{RecordRef, not_undo};
+use crate::{purge, recovery};
+
+/// What [`crate::Database::check`] found.
+#[derive(Clone, Debug, Default)]
+pub struct CheckReport {
+    /// Pages looked at.
+    pub pages: u64,
+    /// Rows looked at.
+    pub rows: u64,
+    /// Damages found, first one first (at most some hundred); empty = sound.
+    pub damages: Vec<String>,
+}
+
+/// Checks everything; nobody else may use the database meanwhile.
+pub(crate) fn check(core: &Arc<Core>) -> Result<CheckReport> {
+    recovery::undo_losers(core)?;
+    purge::purge(core)?;
+    let pages = core.pager.check()?;
+    let mut report = CheckReport { pages: pages.pages, rows: 0, damages: pages.damages };
+    let catalog = core.catalog.current();
+    let mut checker = Checker::new();
+    for table in catalog.system().iter().chain(catalog.open_tables()) {
+        if let Some(store) = table.store.as_paged() {
+            report.rows += store.check(core, &mut checker)?;
+        }
+    }
+    check_undo(core, &catalog, &mut checker)?;
+    check_allocation(core, &mut checker)?;
+    report.damages.extend(checker.damages().iter().cloned());
+    let more = checker.damage_count() - checker.damages().len() as u64;
+    if more > 0 {
+        report.damages.push(format!("and {more} more"));
+    }
+    Ok(report)
+}
+
+fn check_undo(core: &Core, catalog: &Catalog, checker: &mut Checker) -> Result<()> {
+    let Some(info) = Root::read(&core.pager)? else { return Ok(()) };
+    let directory = undo_page(info.places[0].root);
+    checker.claim(directory, info.places[0].owner);
+    let headers = listed(&core.pager.fix_s(directory, Access::Sequential)?);
+    headers.into_iter().try_for_each(|header| check_segment(core, catalog, checker, header))
+}
+
+fn check_segment(core: &Core, catalog: &Catalog, checker: &mut Checker, header: PageId) -> Result<()> {
+    let (owner, head, tail) = {
+        let page = core.pager.fix_s(header, Access::Sequential)?;
+        let read = HeaderPage::new(&page).ok_or_else(|| not_undo(header))?;
+        (varve_pager::page::page_owner(&page), read.head(), read.tail())
+    };
+    checker.claim(header, owner);
+    let (mut at, mut before) = (head, None);
+    loop {
+        let page = core.pager.fix_s(at, Access::Sequential)?.to_vec();
+        let Some(read) = UndoPage::new(&page) else {
+            checker.damage(format!("page {at} of rollback segment {header} is no undo page"));
+            return Ok(());
+        };
+        if !checker.claim(at, owner) {
+            return Ok(());
+        }
+        if read.previous() != before {
+            checker.damage(format!("undo page {at} does not name the page before it"));
+        }
+        check_records(core, catalog, checker, read, at);
+        match read.next() {
+            Some(next) => (at, before) = (next, Some(at)),
+            None if at == tail => return Ok(()),
+            None => {
+                checker.damage(format!("rollback segment {header} ends at {at}, not at {tail}"));
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Records must be readable; chains that wait for purge belong to them.
+fn check_records(core: &Core, catalog: &Catalog, checker: &mut Checker, page: UndoPage<'_>, at: PageId) {
+    for slot in 0..page.count() {
+        let Some(record) = page.record(slot).and_then(RecordRef::decode) else {
+            checker.damage(format!("record {slot} of undo page {at} cannot be read"));
+            continue;
+        };
+        let payload = record.before.payload;
+        let is_whole = overflow::is_stub(payload) && record.chain.is_some();
+        if let Some(store) = catalog.store_of(record.tree).filter(|_| is_whole) {
+            overflow::check(&core.pager, &store.tree, payload, checker);
+        }
+    }
+}
+
+/// Allocated = reachable, in both spaces.
+fn check_allocation(core: &Core, checker: &mut Checker) -> Result<()> {
+    for space in [SpaceId::DATA, SpaceId::ROLLBACK] {
+        let mut reached: HashMap<u32, u64> = HashMap::new();
+        for (_, owner) in checker.claimed().iter().filter(|(page, _)| page.space() == space) {
+            *reached.entry(*owner).or_default() += 1;
+        }
+        for (owner, pages) in core.pager.owners(space)? {
+            let reached = reached.remove(&owner).unwrap_or(0);
+            if owner != 0 && pages != reached {
+                name_lost(core, checker, space, owner, (pages, reached))?;
+            }
+        }
+        for (owner, pages) in reached {
+            checker.damage(format!(
+                "{pages} pages of segment {owner} in the {} space are not allocated",
+                space.name()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn name_lost(
+    core: &Core,
+    checker: &mut Checker,
+    space: SpaceId,
+    owner: u32,
+    counts: (u64, u64),
+) -> Result<()> {
+    let (allocated, reached) = counts;
+    let pages = core.pager.pages_of_owner(space, owner)?;
+    let lost = pages.iter().find(|page| !checker.claimed().contains_key(page));
+    let first = lost.map_or(String::new(), |page| format!("; {page} is reached by nothing"));
+    checker.damage(format!("segment {owner} has {allocated} pages, {reached} of them reachable{first}"));
+    Ok(())
+}

@@ -1,0 +1,403 @@
+//! DDL: changes of the catalog and of the trees behind it, in the transaction like everything else.
+//!
+//! Invariants
+//! 1. A table is locked exclusively before its definition is read again and changed; new names are rows of the catalog.
+//! 2. A new segment is noted in undo before it gets a page; a segment given up is noted in undo and dropped by purge. So
+//!    neither a crash nor a rollback leaves a segment that nobody owns.
+//! 3. A call that fails has changed nothing.
+//!
+//! Does not know: SQL; IF EXISTS and the like.
+
+use std::sync::{Arc, OnceLock};
+
+use varve_pager::SpaceId;
+
+use crate::catalog::{
+    Catalog, Definition, IndexDef, IndexId, NewIndex, NewSequence, NewTable, ObjectChange, ObjectId,
+    PrimaryKey, SchemaDef, SequenceDef, SequenceId, Table, TableDef, TableId, TreePlace, store,
+};
+use crate::error::{Error, ObjectKind, Result};
+use crate::paged::PagedStore;
+use crate::row::RowSchema;
+use crate::transaction::Transaction;
+use crate::tree::{Tree, TreeKind};
+use crate::undo::Kind;
+
+/// Most columns of a table or of a key.
+const COLUMNS_MAX: usize = 1600;
+const KEY_COLUMNS_MAX: usize = 32;
+
+impl Transaction {
+    /// Makes a schema.
+    pub fn create_schema(&mut self, name: &str) -> Result<()> {
+        self.whole(|txn| {
+            let id = txn.new_object_id()?;
+            store::add_name(&mut txn.cx, ObjectKind::Schema, "", name, id)?;
+            let def = SchemaDef { id: ObjectId(id), name: name.to_owned() };
+            txn.store_new(id, Definition::Schema(def)).map(|_| ())
+        })
+    }
+
+    /// Drops an empty schema.
+    pub fn drop_schema(&mut self, name: &str) -> Result<()> {
+        let catalog = self.catalog();
+        let missing = || Error::Undefined { kind: ObjectKind::Schema, name: name.to_owned() };
+        let schema = catalog.schemas().iter().find(|s| s.name == name).ok_or_else(missing)?;
+        if !catalog.is_empty_schema(name) {
+            let what = format!("schema {name}");
+            return Err(Error::Dependent { what, because: "it is not empty".into() });
+        }
+        let id = schema.id;
+        self.whole(|txn| {
+            store::remove_name(&mut txn.cx, "", name)?;
+            store::remove_object(&mut txn.cx, id.0)?;
+            txn.note_change(ObjectChange::Schema(id, None));
+            Ok(())
+        })
+    }
+
+    /// Makes a table.
+    pub fn create_table(&mut self, new: NewTable) -> Result<Arc<TableDef>> {
+        self.check_schema(&new.schema)?;
+        check_table(&new)?;
+        self.whole(|txn| {
+            let id = txn.new_object_id()?;
+            store::add_name(&mut txn.cx, ObjectKind::Table, &new.schema, &new.name, id)?;
+            if let Some(key) = &new.primary_key {
+                store::add_name(&mut txn.cx, ObjectKind::Index, &new.schema, &key.name, id)?;
+            }
+            let place = txn.new_tree(TreeKind::Clustered)?;
+            txn.store_table(table_def(new, TableId(id), place), true)
+        })
+    }
+
+    /// Drops a table with its indexes and the sequences it owns.
+    pub fn drop_table(&mut self, table: TableId) -> Result<()> {
+        let def = self.exclusive(table)?;
+        self.whole(|txn| {
+            let catalog = txn.catalog();
+            let owned = catalog.sequences().filter(|s| s.owned_by.is_some_and(|(t, _)| t == table));
+            for sequence in owned {
+                txn.remove_sequence(sequence)?;
+            }
+            store::remove_name(&mut txn.cx, &def.schema, &def.name)?;
+            if let Some(key) = &def.primary_key {
+                store::remove_name(&mut txn.cx, &def.schema, &key.name)?;
+            }
+            for index in &def.indexes {
+                store::remove_name(&mut txn.cx, &def.schema, &index.name)?;
+                txn.give_up(index.place)?;
+            }
+            store::remove_object(&mut txn.cx, table.0)?;
+            txn.give_up(def.place)?;
+            txn.note_change(ObjectChange::Table(table, None));
+            Ok(())
+        })
+    }
+
+    /// Empties a table.
+    pub fn truncate(&mut self, table: TableId) -> Result<()> {
+        let old = self.exclusive(table)?;
+        self.whole(|txn| {
+            let mut def = TableDef::clone(&old);
+            def.place = txn.new_tree(TreeKind::Clustered)?;
+            txn.give_up(old.place)?;
+            for index in &mut def.indexes {
+                txn.give_up(index.place)?;
+                let place = txn.new_tree(TreeKind::Secondary)?;
+                *index = Arc::new(IndexDef { place, ..IndexDef::clone(index) });
+            }
+            txn.store_table(def, false).map(|_| ())
+        })
+    }
+
+    /// Makes a secondary index on what the table holds.
+    pub fn create_index(&mut self, new: NewIndex) -> Result<Arc<TableDef>> {
+        let old = self.exclusive(new.table)?;
+        check_key_columns(&new.columns, old.columns.len())?;
+        self.whole(|txn| {
+            let id = txn.new_object_id()?;
+            store::add_name(&mut txn.cx, ObjectKind::Index, &old.schema, &new.name, id)?;
+            let owner = txn.new_segment()?;
+            let table = txn.open_own(&old)?;
+            let index = IndexDef {
+                id: IndexId(id),
+                name: new.name,
+                columns: new.columns,
+                unique: new.unique,
+                constraint: new.constraint,
+                place: TreePlace { root: 0, owner },
+            };
+            let tree = paged(&table)?.build_index(&mut txn.cx, &index)?;
+            let place = TreePlace { root: tree.root().no().0, owner };
+            let mut def = TableDef::clone(&old);
+            def.indexes.push(Arc::new(IndexDef { place, ..index }));
+            txn.store_table(def, false)
+        })
+    }
+
+    /// Drops a secondary index.
+    pub fn drop_index(&mut self, table: TableId, index: IndexId) -> Result<()> {
+        let old = self.exclusive(table)?;
+        let missing = || Error::Undefined { kind: ObjectKind::Index, name: format!("with id {}", index.0) };
+        let gone = Arc::clone(old.index(index).ok_or_else(missing)?);
+        self.whole(|txn| {
+            store::remove_name(&mut txn.cx, &old.schema, &gone.name)?;
+            txn.give_up(gone.place)?;
+            let mut def = TableDef::clone(&old);
+            def.indexes.retain(|i| i.id != index);
+            txn.store_table(def, false).map(|_| ())
+        })
+    }
+
+    /// Gives a table without one a primary key: rebuilds it in the order of the key.
+    pub fn add_primary_key(&mut self, table: TableId, key: PrimaryKey) -> Result<Arc<TableDef>> {
+        let old = self.exclusive(table)?;
+        check_key_columns(&key.columns, old.columns.len())?;
+        if old.primary_key.is_some() {
+            let what = format!("multiple primary keys for table \"{}\" are not allowed", old.name);
+            return Err(Error::InvalidDefinition { what });
+        }
+        self.whole(|txn| {
+            store::add_name(&mut txn.cx, ObjectKind::Index, &old.schema, &key.name, table.0)?;
+            let mut def = TableDef::clone(&old);
+            key.columns.iter().for_each(|column| def.columns[*column].not_null = true);
+            def.primary_key = Some(key);
+            txn.rebuild(&old, def)
+        })
+    }
+
+    fn rebuild(&mut self, old: &Arc<TableDef>, mut def: TableDef) -> Result<Arc<TableDef>> {
+        let table = self.open_own(old)?;
+        let owner = self.new_segment()?;
+        let tree = paged(&table)?.rebuild(&mut self.cx, &def, owner)?;
+        def.place = TreePlace { root: tree.root().no().0, owner };
+        self.give_up(old.place)?;
+        let bare = TableDef { indexes: Vec::new(), ..TableDef::clone(&def) };
+        let rebuilt = PagedStore::open(&self.cx.core, &Arc::new(bare));
+        for index in &mut def.indexes {
+            self.give_up(index.place)?;
+            let owner = self.new_segment()?;
+            let tree = rebuilt.build_index(
+                &mut self.cx,
+                &IndexDef { place: TreePlace { root: 0, owner }, ..IndexDef::clone(index) },
+            )?;
+            let place = TreePlace { root: tree.root().no().0, owner };
+            *index = Arc::new(IndexDef { place, ..IndexDef::clone(index) });
+        }
+        self.store_table(def, false)
+    }
+
+    /// Replaces default expression and NOT NULL of a column (the caller has checked the rows).
+    pub fn alter_column(
+        &mut self,
+        table: TableId,
+        column: usize,
+        default: Option<String>,
+        not_null: bool,
+    ) -> Result<Arc<TableDef>> {
+        let old = self.exclusive(table)?;
+        self.whole(|txn| {
+            let mut def = TableDef::clone(&old);
+            def.columns[column].default = default;
+            def.columns[column].not_null = not_null;
+            txn.store_table(def, false)
+        })
+    }
+
+    /// Makes a sequence.
+    pub fn create_sequence(&mut self, new: NewSequence) -> Result<Arc<SequenceDef>> {
+        self.check_schema(&new.schema)?;
+        check_sequence(&new)?;
+        self.whole(|txn| {
+            let id = txn.new_object_id()?;
+            store::add_name(&mut txn.cx, ObjectKind::Sequence, &new.schema, &new.name, id)?;
+            store::add_sequence(&mut txn.cx, id, new.start)?;
+            let def = SequenceDef {
+                id: SequenceId(id),
+                schema: new.schema,
+                name: new.name,
+                start: new.start,
+                increment: new.increment,
+                min: new.min,
+                max: new.max,
+                cycle: new.cycle,
+                owned_by: new.owned_by,
+            };
+            txn.store_new(id, Definition::Sequence(def))?;
+            let missing = || Error::corrupt("a new sequence is not in the catalog");
+            txn.catalog().sequence_by_id(SequenceId(id)).ok_or_else(missing)
+        })
+    }
+
+    /// Drops a sequence.
+    pub fn drop_sequence(&mut self, sequence: SequenceId) -> Result<()> {
+        let missing =
+            || Error::Undefined { kind: ObjectKind::Sequence, name: format!("with id {}", sequence.0) };
+        let def = self.catalog().sequence_by_id(sequence).ok_or_else(missing)?;
+        self.whole(|txn| txn.remove_sequence(&def))
+    }
+
+    fn remove_sequence(&mut self, def: &SequenceDef) -> Result<()> {
+        store::remove_name(&mut self.cx, &def.schema, &def.name)?;
+        store::remove_sequence(&mut self.cx, def.id.0)?;
+        store::remove_object(&mut self.cx, def.id.0)?;
+        self.note_change(ObjectChange::Sequence(def.id, None));
+        Ok(())
+    }
+
+    /// Runs a call; if it fails, takes back what it did.
+    fn whole<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let mark = self.cx.record_count;
+        let outcome = call(self);
+        if outcome.is_err() {
+            self.undo_to(mark)?;
+            self.cx.pass_on();
+        }
+        outcome
+    }
+
+    fn check_schema(&mut self, name: &str) -> Result<()> {
+        let missing = || Error::Undefined { kind: ObjectKind::Schema, name: name.to_owned() };
+        if self.catalog().has_schema(name) { Ok(()) } else { Err(missing()) }
+    }
+
+    fn new_object_id(&self) -> Result<u32> {
+        let given =
+            store::advance_sequence(&self.cx.core, store::OBJECT_IDS, |next, _| Ok((next, next + 1, false)))?;
+        let id = given.ok_or_else(|| Error::corrupt("the row that gives out object ids is gone"))?;
+        u32::try_from(id).map_err(|_| Error::Unsupported { what: "more than four billion objects".into() })
+    }
+
+    /// The current definition of a table, locked for this transaction alone.
+    fn exclusive(&mut self, table: TableId) -> Result<Arc<TableDef>> {
+        let missing = || Error::Undefined { kind: ObjectKind::Table, name: format!("with id {}", table.0) };
+        let catalog = self.catalog();
+        let lock = Arc::clone(&catalog.open_table(table).ok_or_else(missing)?.lock);
+        crate::recovery::wait_for_losers(&mut self.cx)?;
+        if lock.lock_exclusive(self.cx.waiting())? {
+            self.cx.exclusive.push(lock);
+        }
+        self.catalog().table_by_id(table).ok_or_else(missing)
+    }
+
+    fn open_own(&mut self, def: &TableDef) -> Result<Arc<Table>> {
+        let missing = || Error::StaleDefinition { table: def.name.clone() };
+        self.catalog().open_table(def.id).cloned().ok_or_else(missing)
+    }
+
+    /// A new segment, which rollback drops.
+    fn new_segment(&mut self) -> Result<u32> {
+        let owner = self.cx.core.pager.create_segment(SpaceId::DATA)?;
+        self.cx.append_plain(Kind::NewSegment, owner, |_| Ok(None))?;
+        Ok(owner)
+    }
+
+    fn new_tree(&mut self, kind: TreeKind) -> Result<TreePlace> {
+        let owner = self.new_segment()?;
+        let tree = Tree::create_in(&self.cx.core.pager, SpaceId::DATA, owner, kind)?;
+        Ok(TreePlace { root: tree.root().no().0, owner })
+    }
+
+    /// Purge drops the segment once this transaction is committed and no older snapshot is left.
+    fn give_up(&mut self, place: TreePlace) -> Result<()> {
+        self.cx.append_plain(Kind::DropSegment, place.owner, |_| Ok(None)).map(|_| ())
+    }
+
+    fn store_new(&mut self, id: u32, definition: Definition) -> Result<()> {
+        store::add_object(&mut self.cx, id, &definition)?;
+        let change = store::opened(&self.cx.core, definition);
+        self.note_change(change);
+        Ok(())
+    }
+
+    fn store_table(&mut self, def: TableDef, is_new: bool) -> Result<Arc<TableDef>> {
+        let (id, definition) = (def.id, Definition::Table(def));
+        if is_new {
+            self.store_new(id.0, definition)?;
+        } else {
+            store::set_object(&mut self.cx, id.0, &definition)?;
+            let change = store::opened(&self.cx.core, definition);
+            self.note_change(change);
+        }
+        self.catalog().table_by_id(id).ok_or_else(|| Error::corrupt("a new table is not in the catalog"))
+    }
+}
+
+impl Catalog {
+    fn is_empty_schema(&self, name: &str) -> bool {
+        self.tables().all(|t| t.schema != name) && self.sequences().all(|s| s.schema != name)
+    }
+}
+
+fn paged(table: &Table) -> Result<&PagedStore> {
+    table
+        .store
+        .as_paged()
+        .ok_or_else(|| Error::Unsupported { what: format!("this on engine {}", table.def().engine) })
+}
+
+fn invalid<T>(what: String) -> Result<T> {
+    Err(Error::InvalidDefinition { what })
+}
+
+fn check_table(new: &NewTable) -> Result<()> {
+    if new.columns.len() > COLUMNS_MAX {
+        return invalid(format!("tables can have at most {COLUMNS_MAX} columns"));
+    }
+    for (at, column) in new.columns.iter().enumerate() {
+        if new.columns[..at].iter().any(|c| c.name == column.name) {
+            return Err(Error::Duplicate { kind: ObjectKind::Column, name: column.name.clone() });
+        }
+    }
+    if let Some(engine) = new.engine.as_ref().filter(|e| *e != "paged") {
+        return Err(Error::Undefined { kind: ObjectKind::Engine, name: engine.clone() });
+    }
+    match &new.primary_key {
+        Some(key) => check_key_columns(&key.columns, new.columns.len()),
+        None => Ok(()),
+    }
+}
+
+fn check_key_columns(columns: &[usize], column_count: usize) -> Result<()> {
+    if columns.is_empty() || columns.len() > KEY_COLUMNS_MAX {
+        return invalid(format!("a key has from 1 to {KEY_COLUMNS_MAX} columns, not {}", columns.len()));
+    }
+    match columns.iter().find(|c| **c >= column_count) {
+        Some(column) => invalid(format!("a key names column {column} of a table with {column_count}")),
+        None => Ok(()),
+    }
+}
+
+fn check_sequence(new: &NewSequence) -> Result<()> {
+    if new.increment == 0 {
+        return invalid("INCREMENT must not be zero".into());
+    }
+    if new.min >= new.max {
+        return invalid(format!("MINVALUE ({}) must be less than MAXVALUE ({})", new.min, new.max));
+    }
+    match (new.min..=new.max).contains(&new.start) {
+        true => Ok(()),
+        false => invalid(format!("START value ({}) lies outside of its bounds", new.start)),
+    }
+}
+
+fn table_def(new: NewTable, id: TableId, place: TreePlace) -> TableDef {
+    let mut columns = new.columns;
+    if let Some(key) = &new.primary_key {
+        key.columns.iter().for_each(|column| columns[*column].not_null = true);
+    }
+    let types: Vec<_> = columns.iter().map(|c| c.column_type).collect();
+    TableDef {
+        id,
+        schema: new.schema,
+        name: new.name,
+        columns,
+        primary_key: new.primary_key,
+        indexes: Vec::new(),
+        engine: "paged".into(),
+        place,
+        row_schema: Arc::new(RowSchema::new(&types)),
+        handle: OnceLock::new(),
+    }
+}

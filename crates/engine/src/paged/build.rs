@@ -1,0 +1,220 @@
+//! Building trees from the rows of a table: CREATE INDEX on a filled table, ADD PRIMARY KEY.
+//!
+//! Invariants
+//! 1. The caller holds the table's exclusive lock: no row changes meanwhile but by purge.
+//! 2. A new index has an entry for every version that an older snapshot may still see, not only for the newest ones.
+//!
+//! Does not know: the catalog.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use varve_pager::SpaceId;
+
+use super::{KEY_LENGTH_BYTES, PagedIndex, PagedStore, split_entry_key};
+use crate::catalog::{IndexDef, TableDef};
+use crate::context::Context;
+use crate::core::{Core, Sight, View};
+use crate::error::{Error, Result};
+use crate::ids::TxnId;
+use crate::node::{FLAG_DELETED, Stamp};
+use crate::overflow;
+use crate::sort::{Sorted, Sorter};
+use crate::tree::{BulkError, Direction, Scan, Tree, TreeKind, bulk_build};
+use crate::versions::{Step, Version};
+
+/// What a version contributes to an index.
+struct Contribution {
+    entry: Vec<u8>,
+    flags: u8,
+}
+
+impl PagedStore {
+    /// Builds a secondary index of this table in the (noted, empty) segment of `def`.
+    pub(crate) fn build_index(&self, cx: &mut Context, def: &IndexDef) -> Result<Tree> {
+        let core = Arc::clone(&cx.core);
+        let index = PagedIndex {
+            def: Arc::new(def.clone()),
+            tree: Tree::open(self.tree.root(), def.place.owner, TreeKind::Secondary),
+        };
+        let mut sorter = Sorter::new(&core.temporary);
+        self.for_each_row(cx, |key, version| {
+            self.contribute(&core, &index, key, version, &mut |entry, flags| sorter.push(entry, &[flags]))
+        })?;
+        let mut sorted = sorter.finish()?;
+        let stamp_txn = cx.id.get();
+        let mut last = Contribution { entry: Vec::new(), flags: FLAG_DELETED };
+        let entries = std::iter::from_fn(|| {
+            self.next_entry(&core, &index, &mut sorted, &mut last)
+                .map(|found| {
+                    found.map(|c| (c.entry, Stamp { txn: stamp_txn, roll: 0, flags: c.flags }, Vec::new()))
+                })
+                .transpose()
+        });
+        bulk_build(&core.pager, SpaceId::DATA, def.place.owner, TreeKind::Secondary, entries)
+            .map_err(bulk_error)
+    }
+
+    /// The next entry in order: equal ones are one, live if one of them is. Two live ones with one value are a duplicate.
+    fn next_entry(
+        &self,
+        core: &Core,
+        index: &PagedIndex,
+        sorted: &mut Sorted,
+        last: &mut Contribution,
+    ) -> Result<Option<Contribution>> {
+        let Some((entry, flags)) = sorted.next()? else { return Ok(None) };
+        let mut found = Contribution { entry, flags: flags[0] };
+        while let Some((_, flags)) = sorted.next_if_key(&found.entry)? {
+            found.flags &= flags[0];
+        }
+        if found.flags & FLAG_DELETED == 0 {
+            if index.def.unique {
+                self.refuse_equal(core, index, &last.entry, &found.entry)?;
+            }
+            last.entry.clone_from(&found.entry);
+        }
+        Ok(Some(found))
+    }
+
+    fn refuse_equal(&self, core: &Core, index: &PagedIndex, last: &[u8], next: &[u8]) -> Result<()> {
+        if last.len() < KEY_LENGTH_BYTES || split_entry_key(last)?.0 != split_entry_key(next)?.0 {
+            return Ok(());
+        }
+        let (_, key) = split_entry_key(next)?;
+        let (mut version, mut spare) = (Version::default(), Vec::new());
+        self.copy_newest(core, key, &mut version)?;
+        let row = self.row(self.whole_row(core, &version.payload, &mut spare)?);
+        let has_null = index.def.columns.iter().any(|column| row.get(*column).is_null());
+        if has_null { Ok(()) } else { Err(self.duplicate(&index.def.name, &index.def.columns, row)) }
+    }
+
+    /// Calls `on_row` with key and newest version of every entry of the clustered tree.
+    fn for_each_row(
+        &self,
+        cx: &Context,
+        mut on_row: impl FnMut(&[u8], &mut Version) -> Result<()>,
+    ) -> Result<()> {
+        let (mut key, mut version) = (Vec::new(), Version::default());
+        let mut scan = Scan::new(Bound::Unbounded, Bound::Unbounded, Direction::Forward, 0);
+        while self.tree.next_batch(&cx.core.pager, &mut scan)? {
+            cx.check_cancel()?;
+            for at in 0..scan.len() {
+                let entry = scan.entry(at);
+                key.clear();
+                entry.append_key(&mut key);
+                version.set(entry.stamp(), entry.payload());
+                on_row(&key, &mut version)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Entries of a row: live for its newest version, marked for older ones that a snapshot may see.
+    fn contribute(
+        &self,
+        core: &Core,
+        index: &PagedIndex,
+        key: &[u8],
+        version: &mut Version,
+        add: &mut dyn FnMut(&[u8], u8) -> Result<()>,
+    ) -> Result<()> {
+        let view = View { snapshot: core.purge.horizon(), me: TxnId::NONE, floor: core.status.floor() };
+        let (mut entry, mut spare, mut flags) = (Vec::new(), Vec::new(), 0);
+        loop {
+            if !version.is_deleted() {
+                let row = self.whole_row(core, &version.payload, &mut spare)?;
+                index.entry_key(&self.def, self.row(row), key, &mut entry);
+                add(&entry, flags)?;
+            }
+            flags = FLAG_DELETED;
+            if core.sight(&view, TxnId::new(version.stamp.txn)) == Sight::Seen {
+                return Ok(());
+            }
+            if version.step_back(core, self.tree.owner(), key) != Step::Older {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Builds the clustered tree of this table's rows in the order of `def`'s primary key, in the (noted, empty) segment
+    /// `owner`. Rows keep their writers; older versions are left behind.
+    pub(crate) fn rebuild(&self, cx: &mut Context, def: &TableDef, owner: u32) -> Result<Tree> {
+        let core = Arc::clone(&cx.core);
+        let target = PagedStore {
+            schema: Arc::clone(&self.schema),
+            tree: Tree::open(self.tree.root(), owner, TreeKind::Clustered),
+            indexes: Vec::new(),
+            next_row_id: Arc::default(),
+            def: Arc::new(def.clone()),
+        };
+        let mut sorter = Sorter::new(&core.temporary);
+        let (mut key, mut spare) = (Vec::new(), Vec::new());
+        self.for_each_row(cx, |_, version| {
+            if version.is_deleted() {
+                return Ok(());
+            }
+            let row = self.whole_row(&core, &version.payload, &mut spare)?;
+            target.primary_key_of(self.row(row), &mut key)?;
+            sorter.push(&key, &[&version.stamp.txn.to_le_bytes()[..], row].concat())
+        })?;
+        let mut sorted = sorter.finish()?;
+        let mut last = None;
+        let entries = std::iter::from_fn(|| target.next_row(cx, &mut sorted, &mut last).transpose());
+        bulk_build(&core.pager, SpaceId::DATA, owner, TreeKind::Clustered, entries).map_err(bulk_error)
+    }
+
+    fn next_row(
+        &self,
+        cx: &mut Context,
+        sorted: &mut Sorted,
+        last: &mut Option<Vec<u8>>,
+    ) -> Result<Option<(Vec<u8>, Stamp, Vec<u8>)>> {
+        let Some((key, value)) = sorted.next()? else { return Ok(None) };
+        let mut raw = [0; 8];
+        raw.copy_from_slice(&value[..8]);
+        let row = &value[8..];
+        if last.as_ref() == Some(&key) {
+            let name = self.def.primary_key.as_ref().map_or("", |k| &k.name);
+            return Err(self.duplicate(name, self.def.key_columns(), self.row(row)));
+        }
+        let stamp = Stamp { txn: u64::from_le_bytes(raw), roll: 0, flags: 0 };
+        let payload = match overflow::must_spill(cx.pager(), key.len(), row.len()) {
+            true => self.spill(cx, row)?,
+            false => row.to_vec(),
+        };
+        *last = Some(key.clone());
+        Ok(Some((key, stamp, payload)))
+    }
+
+    /// Replaces a row's content for everybody at once, outside of all transactions and without undo. `edit` gives what the
+    /// caller gets and the new row, which must be as large as the old one.
+    pub(crate) fn change_in_place<T>(
+        &self,
+        core: &Core,
+        key: &[u8],
+        edit: impl FnOnce(crate::row::RowRef<'_>) -> Result<(T, crate::row::RowImage)>,
+    ) -> Result<Option<T>> {
+        let mut mtr = core.pager.begin()?;
+        let mut at = self.tree.locate_x(&core.pager, &mut mtr, key)?;
+        if !at.found || self.tree.entry(&mtr, &at).is_deleted() {
+            return Ok(None);
+        }
+        let entry = self.tree.entry(&mtr, &at);
+        let stamp = entry.stamp();
+        let (given, image) = edit(self.row(entry.payload()))?;
+        assert_eq!(image.as_bytes().len(), entry.payload().len(), "a row of another size in place");
+        let put = self.tree.put(&mut mtr, &mut at, key, stamp, image.as_bytes());
+        assert_eq!(put, crate::tree::Put::Done, "a row of the same size needs no room");
+        mtr.commit();
+        Ok(Some(given))
+    }
+}
+
+fn bulk_error(error: BulkError<Error>) -> Error {
+    match error {
+        BulkError::Tree(error) => error.into(),
+        BulkError::Input(error) => error,
+        BulkError::NotAscending { .. } => Error::corrupt("sorted entries do not ascend"),
+    }
+}

@@ -1,0 +1,307 @@
+//! Sorting of (key, value) pairs that may not fit in memory: runs in a file of the temporary device, then one merge.
+//!
+//! Run, little endian: for each pair key length u32, value length u32, key, value; the run ends where the next begins.
+//! The last block of a run is filled up with zeros.
+//!
+//! Invariants
+//! 1. Pairs come out in the order of their keys; of equal keys, in no particular order.
+//! 2. The file is removed with the sorter or the sorted pairs, and at the next start if a crash left it.
+//!
+//! Does not know: what is sorted. (Two-pass merge: Graefe, "Implementing Sorting in Database Systems", 2006.)
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space};
+use varve_pager::PagerError;
+
+use crate::error::{Error, Result};
+
+/// Bytes of pairs sorted in memory.
+const BUDGET_BYTES: usize = 48 << 20;
+/// Unit of reading and writing runs.
+const BLOCK_BYTES: usize = 256 << 10;
+/// Memory that a pair takes besides its bytes.
+const PAIR_BYTES: usize = 48;
+const PREFIX: &str = "sort-";
+
+static FILES: AtomicU64 = AtomicU64::new(0);
+
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// Removes what a crash left behind.
+pub(crate) fn clean(temporary: &Arc<dyn Directory>) -> Result<()> {
+    for name in temporary.list().map_err(PagerError::from)? {
+        if name.starts_with(PREFIX) {
+            temporary.remove(&name).map_err(PagerError::from)?;
+        }
+    }
+    Ok(())
+}
+
+/// A file of runs, removed when dropped.
+struct RunFile {
+    directory: Arc<dyn Directory>,
+    name: String,
+    file: Arc<dyn BlockFile>,
+}
+
+impl RunFile {
+    fn create(directory: &Arc<dyn Directory>) -> Result<Self> {
+        let name = format!("{PREFIX}{}", FILES.fetch_add(1, Ordering::Relaxed));
+        let file = directory.open(&name, OpenHow::new_file(Space::Temporary)).map_err(PagerError::from)?;
+        Ok(Self { directory: Arc::clone(directory), name, file })
+    }
+}
+
+impl Drop for RunFile {
+    fn drop(&mut self) {
+        // A file that stays is removed at the next start.
+        let _ = self.directory.remove(&self.name);
+    }
+}
+
+/// Takes pairs in any order.
+pub(crate) struct Sorter {
+    directory: Arc<dyn Directory>,
+    budget_bytes: usize,
+    pairs: Vec<Pair>,
+    bytes: usize,
+    file: Option<RunFile>,
+    /// Begin and end of each run in the file.
+    runs: Vec<(u64, u64)>,
+}
+
+impl Sorter {
+    pub(crate) fn new(temporary: &Arc<dyn Directory>) -> Self {
+        Self::with_budget(temporary, BUDGET_BYTES)
+    }
+
+    fn with_budget(temporary: &Arc<dyn Directory>, budget_bytes: usize) -> Self {
+        let directory = Arc::clone(temporary);
+        Self { directory, budget_bytes, pairs: Vec::new(), bytes: 0, file: None, runs: Vec::new() }
+    }
+
+    /// Adds a pair.
+    pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.pairs.push((key.to_vec(), value.to_vec()));
+        self.bytes += key.len() + value.len() + PAIR_BYTES;
+        if self.bytes >= self.budget_bytes { self.spill() } else { Ok(()) }
+    }
+
+    fn spill(&mut self) -> Result<()> {
+        let mut pairs = std::mem::take(&mut self.pairs);
+        self.bytes = 0;
+        pairs.sort_unstable();
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => RunFile::create(&self.directory)?,
+        };
+        let start = self.runs.last().map_or(0, |(_, end)| *end);
+        let start = start.next_multiple_of(BLOCK_BYTES as u64);
+        let mut writer =
+            RunWriter { file: &*file.file, at: start, block: AlignedBuf::new(BLOCK_BYTES), filled: 0 };
+        let mut end = start;
+        for (key, value) in &pairs {
+            end += writer.pair(key, value)?;
+        }
+        writer.finish()?;
+        self.file = Some(file);
+        self.runs.push((start, end));
+        Ok(())
+    }
+
+    /// All pairs, in order.
+    pub(crate) fn finish(mut self) -> Result<Sorted> {
+        if self.runs.is_empty() {
+            self.pairs.sort_unstable();
+            let ahead = None;
+            return Ok(Sorted { memory: std::mem::take(&mut self.pairs).into_iter(), merge: None, ahead });
+        }
+        if !self.pairs.is_empty() {
+            self.spill()?;
+        }
+        let Some(file) = self.file.take() else { unreachable!("runs without a file") };
+        let mut merge = Merge { file, readers: Vec::new(), heap: BinaryHeap::new() };
+        for (start, end) in self.runs.iter().copied() {
+            merge.readers.push(RunReader { at: start, end, block: Vec::new(), used: 0, read: start });
+        }
+        for which in 0..merge.readers.len() {
+            merge.refill(which)?;
+        }
+        Ok(Sorted { memory: Vec::new().into_iter(), merge: Some(merge), ahead: None })
+    }
+}
+
+struct RunWriter<'f> {
+    file: &'f dyn BlockFile,
+    at: u64,
+    block: AlignedBuf,
+    filled: usize,
+}
+
+impl RunWriter<'_> {
+    fn pair(&mut self, key: &[u8], value: &[u8]) -> Result<u64> {
+        let lengths = [(key.len() as u32).to_le_bytes(), (value.len() as u32).to_le_bytes()].concat();
+        for mut part in [&lengths[..], key, value] {
+            while !part.is_empty() {
+                let take = part.len().min(BLOCK_BYTES - self.filled);
+                self.block[self.filled..self.filled + take].copy_from_slice(&part[..take]);
+                self.filled += take;
+                part = &part[take..];
+                if self.filled == BLOCK_BYTES {
+                    self.flush()?;
+                }
+            }
+        }
+        Ok((lengths.len() + key.len() + value.len()) as u64)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.block[self.filled..].fill(0);
+        let written = self.file.write_at(self.at, &self.block, Purpose::Temporary, Durability::Later);
+        written.map_err(PagerError::from)?;
+        self.at += BLOCK_BYTES as u64;
+        self.filled = 0;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<()> {
+        if self.filled == 0 { Ok(()) } else { self.flush() }
+    }
+}
+
+struct RunReader {
+    /// Position of the next pair.
+    at: u64,
+    end: u64,
+    block: Vec<u8>,
+    used: usize,
+    /// Position of the next block.
+    read: u64,
+}
+
+impl RunReader {
+    fn next(&mut self, file: &dyn BlockFile) -> Result<Option<Pair>> {
+        if self.at >= self.end {
+            return Ok(None);
+        }
+        let head = self.take(file, 8)?;
+        let length =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
+        let (key_bytes, value_bytes) = (length(0), length(4));
+        let key = self.take(file, key_bytes)?;
+        let value = self.take(file, value_bytes)?;
+        Ok(Some((key, value)))
+    }
+
+    fn take(&mut self, file: &dyn BlockFile, bytes: usize) -> Result<Vec<u8>> {
+        if self.at + bytes as u64 > self.end {
+            return Err(Error::corrupt("a sort run is shorter than its pairs"));
+        }
+        let mut out = Vec::with_capacity(bytes);
+        while out.len() < bytes {
+            if self.used == self.block.len() {
+                let mut block = AlignedBuf::new(BLOCK_BYTES);
+                file.read_at(self.read, &mut block, Purpose::Temporary).map_err(PagerError::from)?;
+                self.block = block.to_vec();
+                self.read += BLOCK_BYTES as u64;
+                self.used = 0;
+            }
+            let some = (bytes - out.len()).min(self.block.len() - self.used);
+            out.extend_from_slice(&self.block[self.used..self.used + some]);
+            self.used += some;
+        }
+        self.at += bytes as u64;
+        Ok(out)
+    }
+}
+
+struct Merge {
+    file: RunFile,
+    readers: Vec<RunReader>,
+    heap: BinaryHeap<Reverse<(Vec<u8>, usize, Vec<u8>)>>,
+}
+
+impl Merge {
+    fn refill(&mut self, which: usize) -> Result<()> {
+        if let Some((key, value)) = self.readers[which].next(&*self.file.file)? {
+            self.heap.push(Reverse((key, which, value)));
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Pair>> {
+        let Some(Reverse((key, which, value))) = self.heap.pop() else { return Ok(None) };
+        self.refill(which)?;
+        Ok(Some((key, value)))
+    }
+}
+
+/// Pairs in order.
+pub(crate) struct Sorted {
+    memory: std::vec::IntoIter<Pair>,
+    merge: Option<Merge>,
+    ahead: Option<Pair>,
+}
+
+impl Sorted {
+    /// The next pair.
+    pub(crate) fn next(&mut self) -> Result<Option<Pair>> {
+        if let Some(pair) = self.ahead.take() {
+            return Ok(Some(pair));
+        }
+        match &mut self.merge {
+            Some(merge) => merge.next(),
+            None => Ok(self.memory.next()),
+        }
+    }
+
+    /// The next pair if it has this key.
+    pub(crate) fn next_if_key(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+        let next = self.next()?;
+        match next {
+            Some(pair) if pair.0 == key => Ok(Some(pair)),
+            other => {
+                self.ahead = other;
+                Ok(None)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_device::MemoryDirectory;
+
+    fn sorted(budget_bytes: usize) -> (Vec<Vec<u8>>, usize) {
+        let directory: Arc<dyn Directory> = MemoryDirectory::new();
+        let mut sorter = Sorter::with_budget(&directory, budget_bytes);
+        for i in 0..20_000_u32 {
+            let key = i.wrapping_mul(2_654_435_761).to_be_bytes();
+            sorter.push(&key, &vec![7; i as usize % 100]).unwrap();
+        }
+        let runs = sorter.runs.len();
+        let mut sorted = sorter.finish().unwrap();
+        let mut keys = Vec::new();
+        while let Some((key, _)) = sorted.next().unwrap() {
+            keys.push(key);
+        }
+        drop(sorted);
+        assert!(directory.list().unwrap().is_empty());
+        (keys, runs)
+    }
+
+    #[test]
+    fn runs_merge_into_the_order_of_memory() {
+        let (in_memory, none) = sorted(usize::MAX);
+        let (merged, several) = sorted(300_000);
+        assert_eq!(none, 0);
+        assert!(several > 3);
+        assert_eq!(in_memory, merged);
+        assert!(merged.is_sorted() && merged.len() == 20_000);
+    }
+}
