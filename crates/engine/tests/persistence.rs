@@ -1,8 +1,8 @@
 //! What was committed is there after a restart, clean or not.
 
-mod common;
+mod database;
 
-use common::*;
+use database::*;
 
 #[test]
 fn rows_survive_a_clean_restart() {
