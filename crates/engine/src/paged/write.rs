@@ -13,7 +13,7 @@ use varve_pager::{Lsn, Mtr};
 
 use super::{PagedStore, undo};
 use crate::context::Context;
-use crate::core::{Hold, Sight};
+use crate::core::{Core, Hold, Sight};
 use crate::error::{Error, Result};
 use crate::ids::{Owner, TxnId};
 use crate::node::{EntryRef, FLAG_DELETED, Stamp};
@@ -142,7 +142,7 @@ impl PagedStore {
         loop {
             let core = Arc::clone(&cx.core);
             let mut mtr = core.pager.begin()?;
-            let attempt = self.try_insert(cx, &mut mtr, key, payload, row)?;
+            let attempt = self.try_insert(cx, &core, &mut mtr, key, payload, row)?;
             if matches!(attempt, Attempt::Done(())) {
                 mtr.commit();
                 return Ok(());
@@ -152,15 +152,15 @@ impl PagedStore {
         }
     }
 
-    fn try_insert(
+    fn try_insert<'p>(
         &self,
         cx: &mut Context,
-        mtr: &mut Mtr<'_>,
+        core: &'p Core,
+        mtr: &mut Mtr<'p>,
         key: &[u8],
         payload: &[u8],
         row: &[u8],
     ) -> Result<Attempt<()>> {
-        let core = Arc::clone(&cx.core);
         let mut at = self.tree.locate_x(&core.pager, mtr, key)?;
         let mut before = None;
         if at.found {
@@ -254,7 +254,7 @@ impl PagedStore {
         let core = Arc::clone(&cx.core);
         loop {
             let mut mtr = core.pager.begin()?;
-            let attempt = self.try_modify(cx, &mut mtr, key, decide, &mut progress)?;
+            let attempt = self.try_modify(cx, &core, &mut mtr, key, decide, &mut progress)?;
             if let Attempt::Done(done) = attempt {
                 mtr.commit();
                 return Ok(done);
@@ -268,15 +268,15 @@ impl PagedStore {
         }
     }
 
-    fn try_modify(
+    fn try_modify<'p>(
         &self,
         cx: &mut Context,
-        mtr: &mut Mtr<'_>,
+        core: &'p Core,
+        mtr: &mut Mtr<'p>,
         key: &[u8],
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
         progress: &mut Progress,
     ) -> Result<Attempt<std::result::Result<Applied, Outcome>>> {
-        let core = Arc::clone(&cx.core);
         let mut at = self.tree.locate_x(&core.pager, mtr, key)?;
         if !at.found {
             return Ok(Attempt::Done(Err(Outcome::Missing)));
@@ -294,7 +294,7 @@ impl PagedStore {
             return Ok(Attempt::Done(Err(Outcome::Missing)));
         }
         let mut spare = Vec::new();
-        let old_row = self.whole_row(&core, entry.payload(), &mut spare)?;
+        let old_row = self.whole_row(core, entry.payload(), &mut spare)?;
         let change = match progress.decided.take() {
             Some(decided) if decided.stamp == stamp => decided.change,
             _ => decide(self.row(old_row))?,
