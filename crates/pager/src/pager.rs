@@ -26,7 +26,7 @@ use crate::lsn::Lsn;
 use crate::mtr::Mtr;
 use crate::open;
 use crate::page::{self, kind};
-use crate::pool::{PageS, PageSx, PageX, Pool};
+use crate::pool::{PageS, PageSx, PageX, Pool, held};
 use crate::redo::RedoOps;
 use crate::space::{Pending, Spaces};
 use crate::stats::{Counters, PagerStats};
@@ -141,6 +141,7 @@ impl Pager {
 
     /// Begins a mini-transaction; may wait for log space and grow a file, so the caller holds no latch.
     pub fn begin(&self) -> Result<Mtr<'_>> {
+        held::assert_none();
         self.shared.admit()?;
         self.shared.spaces.keep_reserve().map_err(|cause| self.growth_failed(cause))?;
         Ok(Mtr::new(self))

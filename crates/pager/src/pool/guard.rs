@@ -42,6 +42,7 @@ impl<'p, M: Mode> Guard<'p, M> {
     pub(super) fn lock(pool: &'p Pool, no: usize) -> Guard<'p, M> {
         let frame = &pool.frames[no];
         <M as sealed::Mode>::lock(&frame.latch);
+        held::add();
         Guard { pool, frame, bytes: pool.arena.frame(no), mode: PhantomData }
     }
 
@@ -49,7 +50,10 @@ impl<'p, M: Mode> Guard<'p, M> {
     pub(super) fn try_lock(pool: &'p Pool, no: usize) -> Option<Guard<'p, M>> {
         let frame = &pool.frames[no];
         let taken = <M as sealed::Mode>::try_lock(&frame.latch);
-        taken.then(|| Guard { pool, frame, bytes: pool.arena.frame(no), mode: PhantomData })
+        taken.then(|| {
+            held::add();
+            Guard { pool, frame, bytes: pool.arena.frame(no), mode: PhantomData }
+        })
     }
 
     /// The latched frame.
@@ -110,6 +114,7 @@ impl<M: Mode> Drop for Guard<'_, M> {
         if M::ALONE && self.frame.fresh.load(Relaxed) {
             self.pool.abandon(self.frame);
         }
+        held::remove();
         // SAFETY: this guard holds the latch in mode M and goes away now.
         unsafe { <M as sealed::Mode>::unlock(&self.frame.latch) }
     }
@@ -164,5 +169,32 @@ impl<'p> PageX<'p> {
         self.frame.fresh.store(false, Relaxed);
         self.frame.set_dirty();
         self.bytes_mut()
+    }
+}
+
+/// Debug builds count the guards of each thread: who waits for log space must hold none.
+pub(crate) mod held {
+    #[cfg(debug_assertions)]
+    thread_local! {
+        static COUNT: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+
+    #[inline]
+    pub(super) fn add() {
+        #[cfg(debug_assertions)]
+        COUNT.set(COUNT.get() + 1);
+    }
+
+    #[inline]
+    pub(super) fn remove() {
+        #[cfg(debug_assertions)]
+        COUNT.set(COUNT.get() - 1);
+    }
+
+    /// Asserts in debug builds that this thread holds no latch.
+    #[inline]
+    pub(crate) fn assert_none() {
+        #[cfg(debug_assertions)]
+        assert!(COUNT.get() == 0, "a mini-transaction begins while its thread holds {} latches", COUNT.get());
     }
 }

@@ -33,8 +33,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::{Condvar, Mutex};
 
-pub(crate) use guard::Pin;
 pub use guard::{PageS, PageSx, PageX};
+pub(crate) use guard::{Pin, held};
 
 use self::arena::Arena;
 use self::evict::Replacer;
