@@ -34,6 +34,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
 
 fn spawn(shared: Arc<Shared>, no: usize) -> Result<JoinHandle<()>> {
     let run = move || {
+        let _alarm = Alarm(&shared);
         if let Err(cause) = write_pages(&shared, no == 0) {
             shared.log.poison(&cause.to_string());
         }
@@ -42,6 +43,17 @@ fn spawn(shared: Arc<Shared>, no: usize) -> Result<JoinHandle<()>> {
     thread.map_err(|error| PagerError::Incompatible {
         what: format!("cannot start a page writer thread: {error}"),
     })
+}
+
+/// Stops the log when its thread panics: without page writers everything would wait for ever.
+struct Alarm<'a>(&'a Shared);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.log.poison("a page writer thread panicked");
+        }
+    }
 }
 
 fn write_pages(shared: &Shared, takes_checkpoints: bool) -> Result<()> {

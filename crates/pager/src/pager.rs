@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 
 use crate::background;
-use crate::config::PagerConfig;
+use crate::config::{PagerConfig, ProtectionKind};
 use crate::control::Control;
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange, SpaceId};
@@ -81,6 +81,23 @@ impl Pager {
     /// Whether `open` made a new database.
     pub fn is_new(&self) -> bool {
         self.shared.is_new
+    }
+
+    /// What a person should know at start: where durability depends on more than this program.
+    pub fn warnings(&self) -> Vec<String> {
+        let config = &self.shared.config;
+        let devices = [&config.control, &config.data, &config.log, &config.rollback, &config.temporary];
+        let mut warnings: Vec<String> = Vec::new();
+        for device in devices {
+            let found = device.capabilities().warnings.iter();
+            warnings.extend(found.map(|warning| format!("{}: {warning}", device.location())));
+        }
+        if config.protection == ProtectionKind::None {
+            warnings.push("page protection is off: a crash may tear pages; for measuring only".into());
+        }
+        warnings.sort();
+        warnings.dedup();
+        warnings
     }
 
     /// Identity of the database.

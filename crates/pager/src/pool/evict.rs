@@ -59,6 +59,7 @@ impl Replacer {
     fn pop_cold(&mut self, frames: &[Frame]) -> Option<usize> {
         while self.cold.len() > COLD_KEEP.min(frames.len() / 8) {
             let no = self.cold.pop_front()? as usize;
+            frames[no].queued.store(false, Relaxed);
             if frames[no].heat() == HEAT_COLD {
                 return Some(no);
             }
@@ -110,7 +111,8 @@ impl Replacer {
 }
 
 impl Pool {
-    /// A frame that belongs to the caller and is not in the table.
+    /// A frame that belongs to the caller and is not in the table. When the log is stopped, nothing is written any more,
+    /// but clean pages still make room for reading.
     pub(super) fn take_frame(&self) -> Result<usize> {
         for attempt in 0..TRIES {
             if let Some(no) = self.pop_free() {
@@ -123,7 +125,8 @@ impl Pool {
             if victims.freed > 0 {
                 continue;
             }
-            if !self.write_one_inline(&victims.dirty)? && attempt > 10 {
+            let may_write = self.log.check().is_ok();
+            if !(may_write && self.write_one_inline(&victims.dirty)?) && attempt > 10 {
                 std::thread::yield_now();
             }
         }
@@ -201,7 +204,10 @@ impl Pool {
 
     /// A page loaded by a scan goes to the cold end.
     pub(super) fn queue_cold(&self, no: usize) {
-        self.replacer.lock().cold.push_back(no as u32);
+        let mut replacer = self.replacer.lock();
+        if !self.frames[no].queued.swap(true, Relaxed) {
+            replacer.cold.push_back(no as u32);
+        }
     }
 
     /// Free frames below which page writers start.

@@ -41,6 +41,8 @@ pub(crate) struct Frame {
     dirty: AtomicBool,
     writing: AtomicBool,
     pub(crate) fresh: AtomicBool,
+    /// In the replacer's queue of cold frames.
+    pub(crate) queued: AtomicBool,
     heat: AtomicU8,
 }
 
@@ -59,6 +61,7 @@ impl Frame {
             dirty: AtomicBool::new(false),
             writing: AtomicBool::new(false),
             fresh: AtomicBool::new(false),
+            queued: AtomicBool::new(false),
             heat: AtomicU8::new(HEAT_WARM),
         }
     }

@@ -211,12 +211,16 @@ impl Doublewrite {
     }
 }
 
+/// The layout of the file; `None` if its making was cut off.
 fn read_layout(file: &dyn BlockFile, page_size: u32) -> Result<Option<Layout>> {
     let mut header = AlignedBuf::new(page_size as usize);
     if file.len_bytes()? < header.len() as u64 {
         return Ok(None);
     }
     file.read_at(0, &mut header, Purpose::Doublewrite)?;
+    if header.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
     let layout = Layout::decode(&header);
     if let Some(layout) = layout
         && layout.page_size == page_size

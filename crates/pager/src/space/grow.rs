@@ -41,14 +41,6 @@ impl Spaces {
         self.files.of(geometry.header())
     }
 
-    /// Cuts back a file whose growth was interrupted right after the first page of a group.
-    pub(super) fn trim_growth(&self, space: &Space) -> Result<()> {
-        let geometry = space.geometry;
-        let pages = self.file_pages(geometry);
-        let extra = pages % geometry.extent_pages;
-        if extra > 0 { self.file(geometry)?.resize(pages - extra) } else { Ok(()) }
-    }
-
     /// Before a mini-transaction begins: keeps a few extents free. A full device shows when it allocates.
     pub(crate) fn keep_reserve(&self) -> Result<()> {
         for space in &self.spaces {

@@ -4,7 +4,7 @@
 //! 1. The descriptor pages say what is allocated; they change in the same mini-transaction as what refers to the pages.
 //!    The maps in memory are read from them after redo.
 //! 2. A file grows before anything refers to the new pages, without the log: a new group's descriptor is durable before
-//!    the file is longer than it, and a file that ends right behind a group's first page is cut back at open.
+//!    the file is longer than it. A part of an extent at the end of a file counts for nothing.
 //! 3. A file shrinks by free extents at its end, only when redo starts behind everything that ever touched them.
 //! 4. Mini-transactions allocate from what is free: growing happens before they begin, with no latch held.
 //!
@@ -92,7 +92,6 @@ impl Spaces {
             let header: PageS<'_> = pool.fix(space.geometry.header(), Access::Random)?;
             space.geometry.check_header(&header, database_id)?;
             drop(header);
-            self.trim_growth(space)?;
             self.load_map(space, pool)?;
         }
         Ok(())
