@@ -6,7 +6,6 @@
 //!
 //! Does not know: SQL text, sockets.
 
-pub mod arithmetic;
 pub mod catalog;
 mod check;
 mod context;

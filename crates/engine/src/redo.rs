@@ -44,7 +44,8 @@ const FRAME_BYTES: usize = 24;
 /// Buffer of an encoded operation; small ones stay on the stack.
 pub type Payload = SmallVec<[u8; 256]>;
 
-/// One change of one node.
+/// One change of one node; the fields are those of the table above.
+#[expect(missing_docs, reason = "the table of payloads explains the fields")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeOp<'a> {
     /// The whole node: frame and entries (as `push_entry` writes them).

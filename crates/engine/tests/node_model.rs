@@ -1,4 +1,5 @@
 //! A node behaves like a sorted map, keeps its invariants, and redo of its operations gives the same bytes.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 

@@ -1,22 +1,11 @@
 //! Numerics behave like PostgreSQL's: the expected texts are what PostgreSQL 15 prints.
-
-use std::cmp::Ordering;
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
 use varve_engine::{Numeric, NumericError, NumericRef};
 
 fn numeric(text: &str) -> Numeric {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
-}
-
-type Operation = fn(NumericRef<'_>, NumericRef<'_>) -> Result<Numeric, NumericError>;
-
-fn check(operation: Operation, cases: &[(&str, &str, &str)]) {
-    for (a, b, expected) in cases {
-        let result = operation(numeric(a).as_ref(), numeric(b).as_ref());
-        let shown = result.map_or_else(|error| error.to_string(), |value| value.to_string());
-        assert_eq!(shown, *expected, "{a} and {b}");
-    }
 }
 
 #[test]
@@ -38,72 +27,12 @@ fn text_round_trips_with_its_scale() {
 }
 
 #[test]
-fn sums_and_products() {
-    check(
-        |a, b| a.add(b),
-        &[
-            ("1.1", "2.22", "3.32"),
-            ("9223372036854775807", "1", "9223372036854775808"),
-            ("NaN", "1", "NaN"),
-            ("-0.1", "0.10", "0.00"),
-        ],
-    );
-    check(
-        |a, b| a.subtract(b),
-        &[("1", "0.001", "0.999"), ("-9223372036854775807", "2", "-9223372036854775809")],
-    );
-    check(
-        |a, b| a.multiply(b),
-        &[
-            ("1.10", "2.0", "2.200"),
-            ("-3", "0.5", "-1.5"),
-            ("9223372036854775807", "9223372036854775807", "85070591730234615847396907784232501249"),
-        ],
-    );
-}
-
-#[test]
-fn quotients_have_postgresql_scales() {
-    check(
-        |a, b| a.divide(b),
-        &[
-            ("1", "3", "0.33333333333333333333"),
-            ("10", "3", "3.3333333333333333"),
-            ("2", "3", "0.66666666666666666667"),
-            ("1", "1", "1.00000000000000000000"),
-            ("100", "7", "14.2857142857142857"),
-            ("1000000", "3", "333333.333333333333"),
-            ("-7", "2", "-3.5000000000000000"),
-            ("0", "5", "0.00000000000000000000"),
-            ("1", "0", "division by zero"),
-            ("NaN", "0", "NaN"),
-            ("1.5", "0.00001", "150000.000000000000"),
-        ],
-    );
-    check(
-        |a, b| a.remainder(b),
-        &[
-            ("7", "3", "1"),
-            ("-7", "3", "-1"),
-            ("7.5", "2", "1.5"),
-            ("5", "0.3", "0.2"),
-            ("1", "0", "division by zero"),
-        ],
-    );
-}
-
-#[test]
-fn rounding_is_half_away_from_zero() {
-    for (text, scale, expected) in
-        [("2.5", 0, "3"), ("-2.5", 0, "-3"), ("1.005", 2, "1.01"), ("1250", -2, "1300"), ("1.2", 3, "1.200")]
+fn integers_round_half_away_from_zero() {
+    for (text, expected) in
+        [("2.5", Some(3)), ("-2.5", Some(-3)), ("2.4", Some(2)), ("9223372036854775808", None), ("NaN", None)]
     {
-        assert_eq!(numeric(text).as_ref().rounded(scale).to_string(), expected, "{text}");
+        assert_eq!(numeric(text).as_ref().to_i64(), expected, "{text}");
     }
-    assert_eq!(numeric("-2.7").as_ref().truncated(0).to_string(), "-2");
-    assert_eq!(numeric("-2.1").as_ref().floor().to_string(), "-3");
-    assert_eq!(numeric("2.1").as_ref().ceiling().to_string(), "3");
-    assert_eq!(numeric("2.5").as_ref().to_i64(), Some(3));
-    assert_eq!(numeric("9223372036854775808").as_ref().to_i64(), None);
 }
 
 #[test]
@@ -126,16 +55,13 @@ fn floats_convert_by_fifteen_digits() {
 
 proptest! {
     #[test]
-    fn small_and_large_ways_agree(a in any::<i64>(), s in 0u16..6, b in any::<i64>(), t in 0u16..6) {
+    fn order_and_small_form_agree_with_the_decimal(a in any::<i64>(), s in 0u16..6, b in any::<i64>(), t in 0u16..6) {
         let (x, y) = (Numeric::from_unscaled(a, s), Numeric::from_unscaled(b, t));
         let (x, y) = (x.as_ref(), y.as_ref());
         prop_assert_eq!(x.to_unscaled(), Some((a, s)));
         let (p, q) = (x.to_big().unwrap(), y.to_big().unwrap());
-        prop_assert_eq!(x.add(y).unwrap().as_ref().to_big().unwrap(), &p + &q);
-        prop_assert_eq!(x.subtract(y).unwrap().as_ref().to_big().unwrap(), &p - &q);
-        prop_assert_eq!(x.multiply(y).unwrap().as_ref().to_big().unwrap(), &p * &q);
         prop_assert_eq!(x.order(y), p.cmp(&q));
-        let back = x.add(y).unwrap();
-        prop_assert_eq!(back.as_ref().subtract(y).unwrap().as_ref().order(x), Ordering::Equal);
+        let again = Numeric::from_big(&p).unwrap();
+        prop_assert_eq!(again.as_ref().as_bytes(), x.as_bytes());
     }
 }

@@ -1,4 +1,5 @@
 //! Rows give back what was put in; damage is found.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
 use varve_engine::{ColumnType, Datum, Numeric, RowError, RowImage, RowRef, RowSchema, Value};

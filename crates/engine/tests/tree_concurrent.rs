@@ -1,4 +1,5 @@
 //! Readers, scanners and writers with splits and merges between them: nothing is lost, nothing is seen twice.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! A tree is the same after a crash: its redo gives what was done.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

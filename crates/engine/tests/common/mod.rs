@@ -66,8 +66,11 @@ pub fn get(pager: &Pager, tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
     tree.get(pager, key, |entry| entry.payload().to_vec()).unwrap()
 }
 
-/// Checks the tree; gives its entries (key, payload) and the number of its pages.
-pub fn check(pager: &Pager, tree: &Tree) -> (Vec<(Vec<u8>, Vec<u8>)>, usize) {
+/// Keys with their payloads.
+pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Checks the tree; gives its entries and the number of its pages.
+pub fn check(pager: &Pager, tree: &Tree) -> (Entries, usize) {
     let mut checker = Checker::new();
     let mut entries = Vec::new();
     tree.check(pager, &mut checker, &mut |_, entry| entries.push((entry.key(), entry.payload().to_vec())))
