@@ -16,6 +16,7 @@ use varve_pager::{Pager, PagerStats};
 use crate::check::{self, CheckReport};
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::io::{Accounts, IoRow};
 use crate::options::Options;
 use crate::purge::Bell;
 use crate::redo::EngineRedo;
@@ -25,6 +26,7 @@ use crate::{purge, recovery};
 /// An open database.
 pub struct Database {
     core: Arc<Core>,
+    accounts: Accounts,
     lock_timeout: Option<Duration>,
     recovery_bell: Arc<Bell>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -55,10 +57,12 @@ impl Database {
     /// Creates, opens or recovers a database.
     pub fn open(options: Options) -> Result<Arc<Database>> {
         let temporary = Arc::clone(&options.pager.temporary);
+        let accounts = Accounts::of(&options.pager);
         let pager = Pager::open(options.pager, Arc::new(EngineRedo))?;
         let core = recovery::open(pager, temporary, options.rollback_limit_bytes)?;
         let database = Database {
             core,
+            accounts,
             lock_timeout: options.lock_timeout,
             recovery_bell: Arc::default(),
             threads: Mutex::default(),
@@ -119,6 +123,11 @@ impl Database {
     /// The pager, for tools and tests.
     pub fn pager(&self) -> &Pager {
         &self.core.pager
+    }
+
+    /// What was read from the devices and written to them since the database was opened, by space and purpose.
+    pub fn io(&self) -> Vec<IoRow> {
+        self.accounts.rows()
     }
 
     /// Counters.

@@ -14,6 +14,7 @@ mod database;
 mod ddl;
 mod error;
 mod ids;
+mod io;
 pub mod key;
 pub mod node;
 pub mod numeric;
@@ -45,6 +46,7 @@ pub use catalog::{
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
 pub use error::{Error, ObjectKind, Result};
+pub use io::IoRow;
 pub use numeric::{Numeric, NumericError, NumericRef};
 pub use options::Options;
 pub use row::{RowError, RowImage, RowRef, RowSchema};
