@@ -96,6 +96,7 @@ impl Home {
         let landing = self.flights.take_off(images);
         let result = self.protection.write(&landing, cause);
         if result.is_ok() {
+            self.log.note_written(&landing);
             landing.iter().for_each(|image| self.ledger.stable(image.id(), image.lsn()));
         }
         self.flights.land(&landing);

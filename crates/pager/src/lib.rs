@@ -30,6 +30,7 @@ mod recovery;
 mod redo;
 mod space;
 mod stats;
+mod written;
 
 pub use config::{CheckpointConfig, PagerConfig, ProtectionKind, Replacement};
 pub use error::{PagerError, Result};

@@ -25,8 +25,8 @@ use crate::files::{self, SpaceFile, SpaceFiles};
 use crate::home::Home;
 use crate::ids::SpaceId;
 use crate::ledger::Ledger;
-use crate::level::Level;
-use crate::log::{Log, LogConfig, LogError, StoredLog, Tail};
+use crate::level::{Image, Level};
+use crate::log::{Log, LogConfig, LogError, StoredLog, Tail, record};
 use crate::lsn::Lsn;
 use crate::pager::Shared;
 use crate::pool::{Pool, PoolParts, WriteAhead};
@@ -35,6 +35,7 @@ use crate::recovery;
 use crate::redo::RedoOps;
 use crate::space::Spaces;
 use crate::stats::Counters;
+use crate::written;
 
 impl WriteAhead for Log {
     fn durable_lsn(&self) -> Lsn {
@@ -43,6 +44,12 @@ impl WriteAhead for Log {
 
     fn flush(&self, upto: Lsn) -> Result<()> {
         Ok(Log::flush(self, upto)?)
+    }
+
+    fn note_written(&self, images: &[&Image]) {
+        let mut records = Vec::new();
+        record::put_note(&mut records, written::NOTE_WRITTEN, &written::encode(images));
+        self.append(&records, |_| ());
     }
 
     fn check(&self) -> Result<()> {

@@ -10,16 +10,18 @@
 //!    nothing: recovery may crash at any point and start over.
 //! 2. The spaces change only after the control file knows the new life; until then recovery only reads.
 //! 3. A page whose first record is a whole one (format, image) isn't read: what a crash left of it doesn't matter.
-//! 4. Records of a page older than a note that it was discarded are skipped: their base may never have been
+//! 4. Records of a page that a note says is home with a later LSN are skipped without reading it.
+//! 5. Records of a page older than a note that it was discarded are skipped: their base may never have been
 //!    written.
-//! 5. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails.
+//! 6. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails.
 //!
 //! Follows ARIES (Mohan et al. 1992, section 10), with redo positions at log blocks and no dirty page table in the
 //! log: the ledger's oldest entry is the redo position.
 //!
 //! Not known here: keys, transactions, how pages are protected.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::collections::hash_map::{Entry, HashMap};
 
 use smallvec::SmallVec;
 
@@ -32,6 +34,7 @@ use crate::page;
 use crate::pool::{PageX, Pool};
 use crate::redo::{self, RedoOps};
 use crate::space::discard;
+use crate::written;
 
 /// Pages read ahead of redo at once, at most.
 const AHEAD_PAGES_MAX: usize = 64;
@@ -48,6 +51,8 @@ pub(crate) struct Plan {
     until: Lsn,
     lives: Vec<Life>,
     discards: Discards,
+    /// Page LSN of the last stable image of each page that a note speaks of.
+    written: HashMap<PageId, Lsn>,
     /// Pages that redo has to read, in the order of their first record.
     reads: Vec<PageId>,
     groups_count: u64,
@@ -91,7 +96,8 @@ pub(crate) fn read_log(
         until: tail.next,
         lives: block.lives,
         discards: analysis.discards,
-        reads: analysis.reads,
+        written: analysis.written,
+        reads: analysis.reads.into_iter().flatten().collect(),
         groups_count: analysis.groups_count,
     };
     Ok((log, plan))
@@ -118,11 +124,20 @@ pub(crate) fn begin_life(stored: StoredLog, control: &Control, tail: Tail) -> Re
     Ok(stored.resume(incarnation, tail, control.get().redo)?)
 }
 
+/// The records of a page since its last stable image.
+struct Needed {
+    last: Lsn,
+    /// Place in the list of reads; `None` if the first record needs no reading.
+    place: Option<usize>,
+}
+
 #[derive(Default)]
 struct Analysis {
     discards: Discards,
-    seen: HashSet<PageId>,
-    reads: Vec<PageId>,
+    written: HashMap<PageId, Lsn>,
+    needed: HashMap<PageId, Needed>,
+    /// In the order of first records; taken out when the page turns out to be home.
+    reads: Vec<Option<PageId>>,
     groups_count: u64,
 }
 
@@ -141,21 +156,44 @@ impl Analysis {
 
     fn record(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<()> {
         match *record {
-            Record::Change { page, op, .. } => {
-                if self.seen.insert(page) && !redo::is_whole_page(op) {
-                    self.reads.push(page);
-                }
-            }
+            Record::Change { page, op, .. } => self.change(lsn, page, op),
             Record::Note { kind: discard::NOTE_DISCARD, payload } => {
-                let ranges = discard::decode(payload).ok_or_else(|| PagerError::Corrupt {
-                    what: format!("the note of discarded pages at LSN {lsn} makes no sense"),
-                })?;
+                let ranges = discard::decode(payload).ok_or_else(|| nonsense("discarded", lsn))?;
                 ranges.into_iter().for_each(|range| self.discards.insert(range, lsn));
+            }
+            Record::Note { kind: written::NOTE_WRITTEN, payload } => {
+                let images = written::decode(payload).ok_or_else(|| nonsense("written", lsn))?;
+                images.into_iter().for_each(|(id, image_lsn)| self.is_home(id, image_lsn));
             }
             Record::Note { .. } => {}
         }
         Ok(())
     }
+
+    fn change(&mut self, lsn: Lsn, page: PageId, op: u8) {
+        match self.needed.entry(page) {
+            Entry::Occupied(mut entry) => entry.get_mut().last = lsn,
+            Entry::Vacant(entry) => {
+                let place = (!redo::is_whole_page(op)).then_some(self.reads.len());
+                self.reads.extend(place.map(|_| Some(page)));
+                entry.insert(Needed { last: lsn, place });
+            }
+        }
+    }
+
+    fn is_home(&mut self, id: PageId, image_lsn: Lsn) {
+        self.written.insert(id, image_lsn);
+        if let Entry::Occupied(entry) = self.needed.entry(id)
+            && entry.get().last <= image_lsn
+            && let Some(place) = entry.remove().place
+        {
+            self.reads[place] = None;
+        }
+    }
+}
+
+fn nonsense(what: &str, lsn: Lsn) -> PagerError {
+    PagerError::Corrupt { what: format!("the note of {what} pages at LSN {lsn} makes no sense") }
 }
 
 /// Ranges of pages with the LSN of their last discard; ranges don't overlap.
@@ -273,7 +311,8 @@ impl<'a> Redo<'a> {
     /// The page, if it lacks the changes of the group that ends at `end`.
     fn open(&mut self, id: PageId, op: u8, end: Lsn) -> Result<Option<PageX<'a>>> {
         self.read_ahead(id);
-        if self.plan.discards.covers(id, end) {
+        let is_home = self.plan.written.get(&id).is_some_and(|written| end <= *written);
+        if is_home || self.plan.discards.covers(id, end) {
             return Ok(None);
         }
         let page: PageX<'a> = if redo::is_whole_page(op) {

@@ -47,7 +47,7 @@ use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange};
 use crate::latch::Mode;
 use crate::ledger::Ledger;
-use crate::level::Level;
+use crate::level::{Image, Level};
 use crate::lsn::Lsn;
 use crate::stats::Counters;
 
@@ -57,6 +57,8 @@ pub(crate) trait WriteAhead: Send + Sync {
     fn durable_lsn(&self) -> Lsn;
     /// Makes the log durable up to `upto`.
     fn flush(&self, upto: Lsn) -> Result<()>;
+    /// Notes that these images are stable; needs no flush.
+    fn note_written(&self, images: &[&Image]);
     /// Fails once it has been stopped.
     fn check(&self) -> Result<()>;
     /// Stops it for good: no more is acknowledged.
