@@ -193,7 +193,11 @@ impl Worker<'_> {
 
     /// Purge, page writes, checkpoints.
     fn maintain(&mut self) -> Done {
-        self.db.tick().map_err(text)
+        match self.dice(8) {
+            0 => self.db.checkpoint().map_err(text),
+            1..=3 => self.db.pager().tick_write(1 + self.dice(20) as usize).map(|_| ()).map_err(text),
+            _ => self.db.tick().map_err(text),
+        }
     }
 
     /// Writes that are undone within the transaction.

@@ -215,7 +215,10 @@ impl PagedStore {
                 )));
             }
             let before = record.before;
-            if record.kind == Kind::Update && !self.tree.has_room(&mtr, &at, key, before.payload.len()) {
+            // A deleted entry lost its payload if a row was put over it and that was undone.
+            let is_replaced = record.kind == Kind::Update
+                || record.kind == Kind::Delete && self.tree.entry(&mtr, &at).payload() != before.payload;
+            if is_replaced && !self.tree.has_room(&mtr, &at, key, before.payload.len()) {
                 drop(mtr);
                 self.tree.make_room(&core.pager, key, before.payload.len())?;
                 continue;
@@ -223,7 +226,7 @@ impl PagedStore {
             let prepared = segment.prepare_pop(&mut mtr)?;
             match record.kind {
                 Kind::Insert => self.tree.remove(&mut mtr, &mut at),
-                Kind::Update => {
+                _ if is_replaced => {
                     let put = self.tree.put(&mut mtr, &mut at, key, before.stamp, before.payload);
                     assert_eq!(put, Put::Done, "a leaf with room refused a row");
                 }

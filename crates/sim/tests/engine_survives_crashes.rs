@@ -1,0 +1,29 @@
+//! Two thousand crash images of the engine: every load, every acknowledged commit there, none half there,
+//! and the database's own check finds nothing.
+
+use varve_sim::engine::{Engine, covering_seeds};
+use varve_sim::{Found, Plan, search};
+
+/// Crash images: half of `VARVE_CRASH_IMAGES`, or this many.
+const IMAGES: usize = 2000;
+/// Mean time to open, recover and check one, in milliseconds.
+const EACH_MS_MAX: f64 = 20.0;
+
+#[test]
+fn two_thousand_crash_images() {
+    let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
+    let images: usize = asked.map_or(IMAGES, |count: usize| count / 2);
+    let rounds = images.div_ceil(5000);
+    let seeds: Vec<u64> = (0..rounds as u64).flat_map(|round| covering_seeds(1 + round * 100)).collect();
+    let mut found = Found::default();
+    for seed in &seeds {
+        let one = search(&Engine::new(150), Plan::new(*seed, images.div_ceil(seeds.len())));
+        println!("seed {seed}: {}", one.summary());
+        found.add(one);
+    }
+    println!("engine: {}", found.summary());
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    assert!(found.images >= images, "{}", found.summary());
+    let each_ms = found.recovering.as_secs_f64() * 1e3 / found.images as f64;
+    assert!(each_ms <= EACH_MS_MAX, "{each_ms:.1} ms an image, over {EACH_MS_MAX}");
+}
