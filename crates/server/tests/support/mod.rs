@@ -238,7 +238,7 @@ impl Session for MockSession {
                 let all = end == statement.row_count && count < limit;
                 Ok(if all { Progress::Complete(CommandTag::Select(count)) } else { Progress::Suspended })
             }
-            verb => self.run(&verb.to_owned(), sink).map(Progress::Complete),
+            verb => self.run(verb, sink).map(Progress::Complete),
         }
     }
 
