@@ -160,6 +160,7 @@ impl Pager {
     pub fn begin(&self) -> Result<Mtr<'_>> {
         held::assert_none();
         self.shared.admit()?;
+        self.shared.pool.keep_free()?;
         self.shared.spaces.keep_reserve().map_err(|cause| self.growth_failed(cause))?;
         Ok(Mtr::new(self))
     }

@@ -24,8 +24,8 @@ pub(super) const BATCH: usize = 64;
 const LOOKED_AT_MAX: usize = 4 * BATCH;
 /// Cold pages that a scan may keep while others need frames.
 const COLD_KEEP: usize = 2 * BATCH;
-/// Tries of a thread that finds no frame, before it gives up.
-const TRIES: usize = 10_000;
+/// Tries of a thread that finds no frame, before it gives up: some ten seconds.
+const TRIES: usize = 2000;
 
 /// What the last look for victims found.
 #[derive(Default)]
@@ -127,10 +127,21 @@ impl Pool {
             }
             let may_write = self.log.check().is_ok();
             if !(may_write && self.write_one_inline(&victims.dirty)?) && attempt > 10 {
-                std::thread::yield_now();
+                self.pause();
             }
         }
         Err(PagerError::PoolExhausted { frames: self.frames.len() })
+    }
+
+    /// Before a mini-transaction latches anything: makes sure that a frame is free, so that it seldom has to write under
+    /// its latches.
+    #[inline]
+    pub(crate) fn keep_free(&self) -> Result<()> {
+        if self.free.count() == 0 {
+            let no = self.take_frame()?;
+            self.free.push(no);
+        }
+        Ok(())
     }
 
     /// As `take_frame`, if it can be had without a write.

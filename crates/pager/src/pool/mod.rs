@@ -23,6 +23,8 @@ mod evict;
 mod frame;
 mod free;
 mod guard;
+#[cfg(test)]
+mod races;
 mod read;
 mod table;
 mod write;

@@ -27,6 +27,9 @@ use crate::lsn::Lsn;
 /// Most pages that are written together for a checkpoint.
 const TOGETHER_MAX: usize = 120;
 
+/// How long a thread that finds no frame waits before it looks again.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// Wakes page writers.
 #[derive(Default)]
 pub(super) struct WriterBell {
@@ -90,6 +93,11 @@ impl Pool {
         frame.end_write();
         drop(self.written_mutex.lock());
         self.written.notify_all();
+    }
+
+    /// Waits until some write ends, or a few milliseconds: frames are latched or being written.
+    pub(super) fn pause(&self) {
+        self.written.wait_for(&mut self.written_mutex.lock(), PAUSE);
     }
 
     /// Waits until no write of the frame is in flight.
