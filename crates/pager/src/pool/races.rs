@@ -38,6 +38,7 @@ impl WriteAhead for TestLog {
         self.durable.fetch_max(upto.get(), SeqCst);
         Ok(())
     }
+    fn note_written(&self, _images: &[&Image]) {}
     fn check(&self) -> Result<()> {
         if self.stopped.load(SeqCst) { Err(PagerError::Stopped { cause: "test".into() }) } else { Ok(()) }
     }
