@@ -4,14 +4,18 @@
 
 mod access;
 mod bind;
+mod cache;
 mod error;
 mod eval;
+mod exec;
+mod explain;
 pub mod oid;
 mod parse;
 mod plan;
 mod prepared;
 mod scan;
 mod session;
+mod settings;
 mod sink;
 pub mod text;
 mod time;

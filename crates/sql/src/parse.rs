@@ -49,6 +49,11 @@ pub fn statement(sql: &str) -> Result<Parsed> {
     Ok(Parsed::Sql(Box::new(statement)))
 }
 
+/// Checks the syntax of one statement.
+pub fn check(sql: &str) -> Result<()> {
+    statement(sql).map(|_| ())
+}
+
 /// Reads an expression, such as a column's default.
 pub fn expression(text: &str) -> Result<ast::Expr> {
     let mut parser = parser(tokenize(text)?);

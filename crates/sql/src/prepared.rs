@@ -1,25 +1,79 @@
 //! A statement that has been parsed and typed, and the portal that runs it.
 //!
 //! Invariants
-//! 1. Parameter types and result columns never change after `prepare`; the plan inside is made again when the catalog
-//!    has changed, and if that would change the columns the statement fails with 0A000 as in PostgreSQL.
-//! 2. A `Prepared` is shared between sessions; what belongs to one execution is in the `Portal`.
+//! 1. Parameter types and result columns never change after `prepare`. When the catalog has changed the plan is made
+//!    again; if that would change the columns the statement fails with 0A000, as in PostgreSQL.
+//! 2. A `Prepared` is shared between sessions and never changes, but for its successor, which is set once.
+//! 3. What belongs to one execution is in the `Portal`.
 //!
 //! Does not know: names of statements (`session`), transactions.
 
-use varve_engine::{ColumnType, Value};
+use std::sync::{Arc, OnceLock};
 
+use sqlparser::ast;
+use varve_engine::{ColumnType, Datum, Value};
+
+use crate::error::Result;
 use crate::oid::{self, Oid};
+use crate::plan::Plan;
 use crate::sink::Column;
+use crate::text;
+use crate::ty::Ty;
+use crate::utility::Utility;
+
+/// What a statement does.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// Nothing.
+    Empty,
+    /// Runs on rows.
+    Plan(Plan),
+    /// Changes the catalog.
+    Definition(Box<ast::Statement>),
+    /// Is about the session.
+    Utility(Utility),
+}
 
 /// A prepared statement.
 #[derive(Debug)]
 pub struct Prepared {
+    pub(crate) sql: Box<str>,
+    /// Parameter types as declared by the client.
+    pub(crate) declared: Box<[Oid]>,
+    pub(crate) param_types: Box<[Ty]>,
     pub(crate) param_oids: Box<[Oid]>,
     pub(crate) columns: Option<Box<[Column]>>,
+    pub(crate) body: Body,
+    /// A parameter is char(n), whose trailing blanks have to go.
+    pub(crate) trims: bool,
+    /// Version of the catalog that it was planned under.
+    pub(crate) catalog_version: u64,
+    /// The same statement planned under a later catalog.
+    pub(crate) successor: OnceLock<Arc<Prepared>>,
 }
 
 impl Prepared {
+    pub(crate) fn new(
+        sql: &str,
+        declared: &[Oid],
+        param_types: Vec<Ty>,
+        columns: Option<Vec<Column>>,
+        body: Body,
+        catalog_version: u64,
+    ) -> Prepared {
+        Prepared {
+            sql: sql.into(),
+            declared: declared.into(),
+            param_oids: param_types.iter().map(|t| t.oid()).collect(),
+            trims: param_types.contains(&Ty::Char),
+            param_types: param_types.into(),
+            columns: columns.map(Into::into),
+            body,
+            catalog_version,
+            successor: OnceLock::new(),
+        }
+    }
+
     /// Parameter types for ParameterDescription, `$1` first.
     pub fn param_types(&self) -> &[Oid] {
         &self.param_oids
@@ -34,16 +88,44 @@ impl Prepared {
     pub fn columns(&self) -> Option<&[Column]> {
         self.columns.as_deref()
     }
+
+    /// The text that was prepared.
+    pub fn sql(&self) -> &str {
+        &self.sql
+    }
+
+    /// Whether this is the statement for this text and these declared types.
+    pub(crate) fn is_for(&self, sql: &str, declared: &[Oid]) -> bool {
+        *self.sql == *sql && *self.declared == *declared
+    }
+
+    /// A parameter given as text, as a value of its type.
+    pub(crate) fn parse_param(&self, index: usize, text: &str, zone: i32) -> Result<Value> {
+        text::parse_in_zone(text, &self.param_column_type(index), zone)
+    }
+}
+
+/// char(n) parameters lose their trailing blanks.
+pub(crate) fn trimmed<'a>(types: &[Ty], params: &[Datum<'a>]) -> Vec<Datum<'a>> {
+    let trim = |(i, d): (usize, &Datum<'a>)| match (types.get(i % types.len().max(1)), d) {
+        (Some(Ty::Char), Datum::Text(t)) => Datum::Text(t.trim_end_matches(' ')),
+        _ => *d,
+    };
+    params.iter().enumerate().map(trim).collect()
 }
 
 /// The state of one portal between Execute messages. A new one starts at the beginning.
 #[derive(Debug, Default)]
 pub struct Portal {
     pub(crate) pending: Option<PendingRows>,
+    /// The tag to close with once all rows have been handed out.
+    pub(crate) finished: bool,
 }
 
 /// Rows of a suspended portal: all computed at its first Execute, handed out in slices.
 #[derive(Debug)]
 pub(crate) struct PendingRows {
     pub(crate) rows: std::vec::IntoIter<Box<[Value]>>,
+    /// Rows handed out so far.
+    pub(crate) given: u64,
 }

@@ -270,6 +270,24 @@ impl Binder<'_> {
     }
 }
 
+/// Table, named columns and the defaults of the others, for COPY.
+pub fn insert_targets(
+    b: &mut Binder<'_>,
+    name: &ast::ObjectName,
+    columns: &[ast::Ident],
+) -> Result<(Arc<TableDef>, Vec<usize>, Vec<(usize, Expr)>)> {
+    let table = b.table(name)?;
+    let named: Vec<ast::ObjectName> = columns.iter().map(|c| ast::ObjectName::from(vec![c.clone()])).collect();
+    let targets = b.insert_columns(&table, &named)?;
+    let mut defaults = Vec::new();
+    for ordinal in (0..table.columns.len()).filter(|o| !targets.contains(o)) {
+        if table.columns[ordinal].default.is_some() {
+            defaults.push((ordinal, b.default_of(&table, ordinal)?));
+        }
+    }
+    Ok((table, targets, defaults))
+}
+
 fn unzip(returned: Option<(Box<[Output]>, Vec<Column>)>) -> (Option<Box<[Output]>>, Option<Vec<Column>>) {
     match returned {
         Some((outputs, columns)) => (Some(outputs), Some(columns)),

@@ -19,7 +19,7 @@ use super::{Cx, Expr, Input};
 use crate::error::Result;
 use crate::ty::Ty;
 
-pub use moment::extract;
+pub use moment::clock_us;
 
 /// The code of a function.
 pub type Run = for<'a> fn(&[Datum<'a>], &Cx<'a>) -> Result<Datum<'a>>;

@@ -1,0 +1,63 @@
+//! The plan cache: prepared statements by text and declared parameter types.
+//!
+//! Invariants
+//! 1. An entry is found only by equal text and equal types; a hash alone decides nothing.
+//! 2. The number of entries is bounded; when the bound is met the cache starts over, which costs a parse each.
+//! 3. Entries may be out of date: whoever opens a plan's table finds out, and puts a new entry in its place.
+//!
+//! Does not know: catalogs, sessions.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::oid::Oid;
+use crate::prepared::Prepared;
+
+/// Longest text that is kept.
+const TEXT_BYTES_MAX: usize = 32 << 10;
+
+/// A bounded cache.
+pub struct PlanCache {
+    entries: FxHashMap<u64, Arc<Prepared>>,
+    capacity: usize,
+}
+
+impl PlanCache {
+    /// A cache of so many statements.
+    pub fn new(capacity: usize) -> PlanCache {
+        PlanCache { entries: FxHashMap::default(), capacity }
+    }
+
+    /// The statement, if it is here.
+    pub fn find(&self, hash: u64, sql: &str, types: &[Oid]) -> Option<&Arc<Prepared>> {
+        self.entries.get(&hash).filter(|p| p.is_for(sql, types))
+    }
+
+    /// Keeps a statement, in place of an older one of the same hash.
+    pub fn put(&mut self, hash: u64, prepared: Arc<Prepared>) {
+        if prepared.sql.len() > TEXT_BYTES_MAX {
+            return;
+        }
+        if self.entries.len() >= self.capacity {
+            self.entries.clear();
+        }
+        self.entries.insert(hash, prepared);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+}
+
+/// Hash of a statement.
+pub fn hash(sql: &str, types: &[Oid]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(sql.as_bytes());
+    for t in types {
+        hasher.write_u32(*t);
+    }
+    hasher.finish()
+}

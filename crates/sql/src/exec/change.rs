@@ -1,0 +1,149 @@
+//! UPDATE and DELETE.
+//!
+//! Invariants
+//! 1. A primary key change is one call of the engine; any other path first collects the keys of its rows, so that rows
+//!    which move within the scanned index are not met again.
+//! 2. Condition and new values are evaluated on the version that is changed, again after each wait.
+//! 3. RETURNING shows a row only after it has been changed.
+//!
+//! Does not know: locks, versions.
+
+use varve_engine::{Change, Datum, Outcome, RowImage, RowRef, Table, TableDef, Value};
+
+use super::keys::point_key;
+use super::{Exec, Failure, Row, Scratch, check_not_null, project};
+use crate::error::Result;
+use crate::eval::{Cx, Expr, Input, NoSequences};
+use crate::plan::{Access, Delete, Output, TableAccess, Update};
+use crate::sink::Sink;
+
+/// What to do with the newest version of a row.
+type Decide<'d> = dyn for<'a> Fn(&RowRef<'a>, &Cx<'a>, &mut Vec<Value>) -> Result<Change> + 'd;
+
+impl Exec<'_> {
+    /// Runs an UPDATE; the number of rows changed.
+    pub(super) fn update(&mut self, plan: &Update, table: &Table, sink: &mut dyn Sink) -> Result<u64> {
+        let def = table.def().clone();
+        let decide = |row: &RowRef<'_>, cx: &Cx<'_>, returned: &mut Vec<Value>| new_version(plan, &def, row, cx, returned);
+        let returns = plan.returning.is_some();
+        self.change(table, &plan.target, plan.filter.as_ref(), &decide, returns, sink)
+    }
+
+    /// Runs a DELETE; the number of rows deleted.
+    pub(super) fn delete(&mut self, plan: &Delete, table: &Table, sink: &mut dyn Sink) -> Result<u64> {
+        let decide = |row: &RowRef<'_>, cx: &Cx<'_>, returned: &mut Vec<Value>| {
+            returned.clear();
+            let input = Input::Row(*row);
+            if !passes(plan.recheck.as_ref(), &input, cx)? {
+                return Ok(Change::Skip);
+            }
+            give_back(plan.returning.as_deref(), &input, cx, returned)?;
+            Ok(Change::Delete)
+        };
+        let returns = plan.returning.is_some();
+        self.change(table, &plan.target, plan.filter.as_ref(), &decide, returns, sink)
+    }
+
+    fn change(
+        &mut self,
+        table: &Table,
+        target: &TableAccess,
+        filter: Option<&Expr>,
+        decide: &Decide<'_>,
+        returns: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<u64> {
+        let mut returned = Vec::new();
+        if let Access::Point(parts) = &target.access {
+            let env = self.facts.env(&NoSequences);
+            let Scratch { row_arena, key, .. } = &mut *self.scratch;
+            let cx = Cx { params: self.params, arena: row_arena, env: &env };
+            let found = point_key(key, table.def(), parts, &cx)?;
+            row_arena.reset();
+            if !found {
+                return Ok(0);
+            }
+            let key = std::mem::take(&mut self.scratch.key);
+            let changed = self.change_one(table, &key, decide, &mut returned);
+            self.scratch.key = key;
+            return self.count_one(changed?, returns, &returned, sink);
+        }
+        self.find_rows(table, target, filter)?;
+        let found = std::mem::take(&mut self.scratch.found);
+        let mut count = 0;
+        for n in 0..found.len() {
+            self.facts.check_cancel()?;
+            let changed = self.change_one(table, found.get(n), decide, &mut returned)?;
+            count += self.count_one(changed, returns, &returned, sink)?;
+        }
+        self.scratch.found = found;
+        Ok(count)
+    }
+
+    fn count_one(&self, changed: bool, returns: bool, returned: &[Value], sink: &mut dyn Sink) -> Result<u64> {
+        if changed && returns {
+            let row: Row<'_> = returned.iter().map(Value::as_datum).collect();
+            sink.row(&row)?;
+        }
+        Ok(u64::from(changed))
+    }
+
+    fn change_one(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        decide: &Decide<'_>,
+        returned: &mut Vec<Value>,
+    ) -> Result<bool> {
+        let env = self.facts.env(&NoSequences);
+        let params = self.params;
+        let Scratch { row_arena, .. } = &mut *self.scratch;
+        let mut failure = Failure::default();
+        let outcome = self.txn.modify(table, key, &mut |row| {
+            let cx = Cx { params, arena: row_arena, env: &env };
+            let decided = decide(&row, &cx, returned);
+            row_arena.reset();
+            Ok(failure.catch(decided, Change::Skip))
+        });
+        Ok(failure.resolve(outcome)? == Outcome::Changed)
+    }
+}
+
+fn passes<'a>(condition: Option<&'a Expr>, row: &Input<'a>, cx: &Cx<'a>) -> Result<bool> {
+    condition.map_or(Ok(true), |c| c.is_true(row, cx))
+}
+
+fn new_version(
+    plan: &Update,
+    def: &TableDef,
+    row: &RowRef<'_>,
+    cx: &Cx<'_>,
+    returned: &mut Vec<Value>,
+) -> Result<Change> {
+    returned.clear();
+    let input = Input::Row(*row);
+    if !passes(plan.recheck.as_ref(), &input, cx)? {
+        return Ok(Change::Skip);
+    }
+    let mut values: Row<'_> = (0..def.columns.len()).map(|c| row.get(c)).collect();
+    for (column, e) in &plan.assignments {
+        values[*column] = e.eval(&input, cx)?;
+    }
+    check_not_null(def, &values)?;
+    let image = RowImage::encode(def.row_schema(), &values).map_err(varve_engine::Error::from)?;
+    give_back(plan.returning.as_deref(), &Input::Slots(&values), cx, returned)?;
+    Ok(Change::Replace(image))
+}
+
+/// RETURNING, kept until the change has happened.
+fn give_back<'a>(
+    outputs: Option<&'a [Output]>,
+    row: &Input<'a>,
+    cx: &Cx<'a>,
+    returned: &mut Vec<Value>,
+) -> Result<()> {
+    let Some(outputs) = outputs else { return Ok(()) };
+    let shown = project(outputs, row, cx)?;
+    returned.extend(shown.iter().map(Datum::to_value));
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! INSERT.
+//!
+//! Invariants
+//! 1. A row is evaluated completely before it is written; rows of a query that reads a table are all read before the first
+//!    is written.
+//! 2. ON CONFLICT DO NOTHING swallows 23505 of the constraint it names and nothing else.
+//!
+//! Does not know: defaults (they are in the plan).
+
+use bumpalo::Bump;
+use varve_engine::{Datum, Table, TableDef};
+
+use super::select::Series;
+use super::sequence::InTransaction;
+use super::{Exec, Facts, Opened, Row, Scratch, check_not_null, project};
+use crate::error::{Result, SqlError};
+use crate::eval::{Cx, Expr, Input};
+use crate::plan::{Insert, InsertSource, OnConflict, Output, Select, Source};
+use crate::sink::Sink;
+
+/// What writing the rows needs besides their values.
+struct Writer<'w> {
+    table: &'w Table,
+    plan: &'w Insert,
+    sequences: InTransaction<'w>,
+    count: u64,
+}
+
+impl Exec<'_> {
+    /// Runs an INSERT; the number of rows written.
+    pub(super) fn insert(&mut self, plan: &Insert, opened: &Opened, sink: &mut dyn Sink) -> Result<u64> {
+        let table = opened.table()?;
+        match &plan.source {
+            InsertSource::Values(rows) => self.insert_values(plan, table, rows, sink),
+            InsertSource::Query(query, row) if streams(query) => self.insert_series(plan, table, query, row, sink),
+            InsertSource::Query(query, row) => {
+                let source = opened.source.clone();
+                self.insert_query(plan, table, query, source.as_deref(), row, sink)
+            }
+        }
+    }
+
+    fn insert_values(&mut self, plan: &Insert, table: &Table, rows: &[Box<[Expr]>], sink: &mut dyn Sink) -> Result<u64> {
+        let facts = self.facts;
+        let mut writer = writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences));
+        let arena = &mut self.scratch.row_arena;
+        let width = self.params.len() / self.group_count.max(1);
+        for group in 0..self.group_count {
+            let params = &self.params[group * width..(group + 1) * width];
+            for row in rows {
+                writer.write(row, &Input::None, params, arena, facts, sink)?;
+                arena.reset();
+            }
+        }
+        Ok(writer.count)
+    }
+
+    /// INSERT ... SELECT from generate_series: row by row.
+    fn insert_series(
+        &mut self,
+        plan: &Insert,
+        table: &Table,
+        query: &Select,
+        row: &[Expr],
+        sink: &mut dyn Sink,
+    ) -> Result<u64> {
+        let Source::Series(bounds, ty) = &query.source else {
+            return Err(SqlError::internal("a series was expected"));
+        };
+        let facts = self.facts;
+        let params = self.params;
+        let mut writer = writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences));
+        let arena = &mut self.scratch.row_arena;
+        let series = Series::new(bounds, *ty, params, arena, &facts.env(&super::NoSequences))?;
+        for value in series {
+            facts.check_cancel()?;
+            let slot = [value];
+            let env = facts.env(&super::NoSequences);
+            let cx = Cx { params, arena, env: &env };
+            let input = Input::Slots(&slot);
+            if query.filter.as_ref().map_or(Ok(true), |f| f.is_true(&input, &cx))? {
+                let values = project(&query.outputs, &input, &cx)?;
+                writer.write(row, &Input::Slots(&values), params, arena, facts, sink)?;
+            }
+            arena.reset();
+        }
+        Ok(writer.count)
+    }
+
+    fn insert_query(
+        &mut self,
+        plan: &Insert,
+        table: &Table,
+        query: &Select,
+        source: Option<&Table>,
+        row: &[Expr],
+        sink: &mut dyn Sink,
+    ) -> Result<u64> {
+        let kept = Bump::new();
+        let mut rows: Vec<&[Datum<'_>]> = Vec::new();
+        self.select(query, source, &mut |values| {
+            let copied: Row<'_> = values.iter().map(|v| crate::eval::keep_in(&kept, *v)).collect();
+            rows.push(kept.alloc_slice_copy(&copied));
+            Ok(())
+        })?;
+        let facts = self.facts;
+        let params = self.params;
+        let mut writer = writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences));
+        let Scratch { row_arena, .. } = &mut *self.scratch;
+        for values in rows {
+            writer.write(row, &Input::Slots(values), params, row_arena, facts, sink)?;
+            row_arena.reset();
+        }
+        Ok(writer.count)
+    }
+}
+
+/// Whether the query is generate_series alone, so that its rows may be written as they come.
+fn streams(q: &Select) -> bool {
+    matches!(q.source, Source::Series(..))
+        && q.aggregate.is_none()
+        && !q.distinct
+        && q.order.is_empty()
+        && q.limit.is_none()
+        && q.offset.is_none()
+}
+
+fn writer<'w>(table: &'w Table, plan: &'w Insert, sequences: InTransaction<'w>) -> Writer<'w> {
+    Writer { table, plan, sequences, count: 0 }
+}
+
+impl Writer<'_> {
+    /// Evaluates and writes one row.
+    fn write(
+        &mut self,
+        row: &[Expr],
+        input: &Input<'_>,
+        params: &[Datum<'_>],
+        arena: &Bump,
+        facts: &Facts,
+        sink: &mut dyn Sink,
+    ) -> Result<()> {
+        let env = facts.env(&self.sequences);
+        let cx = Cx { params, arena, env: &env };
+        let mut values = Row::new();
+        for e in row {
+            values.push(e.eval(input, &cx)?);
+        }
+        check_not_null(self.table.def(), &values)?;
+        let table = self.table;
+        match self.sequences.with(|txn| txn.insert(table, &values)) {
+            Ok(()) => self.count += 1,
+            Err(e) if self.is_ignored(&e) => return Ok(()),
+            Err(e) => return Err(e.into()),
+        }
+        match &self.plan.returning {
+            Some(outputs) => give_back(outputs, self.table.def(), &values, &cx, sink),
+            None => Ok(()),
+        }
+    }
+
+    fn is_ignored(&self, e: &varve_engine::Error) -> bool {
+        match (&self.plan.on_conflict, e) {
+            (OnConflict::Nothing(None), varve_engine::Error::UniqueViolation { .. }) => true,
+            (OnConflict::Nothing(Some(wanted)), varve_engine::Error::UniqueViolation { constraint, .. }) => {
+                wanted == constraint
+            }
+            _ => false,
+        }
+    }
+}
+
+/// RETURNING of a row that is given by its values.
+fn give_back<'a>(
+    outputs: &'a [Output],
+    table: &TableDef,
+    values: &'a [Datum<'a>],
+    cx: &Cx<'a>,
+    sink: &mut dyn Sink,
+) -> Result<()> {
+    assert_eq!(values.len(), table.columns.len(), "a value for each column");
+    let shown = project(outputs, &Input::Slots(values), cx)?;
+    sink.row(&shown)
+}

@@ -1,0 +1,195 @@
+//! Keys and key ranges as bytes.
+//!
+//! Invariants
+//! 1. Every range is half open: from its lower bytes up to but without its upper bytes.
+//! 2. After `prepare` the ranges are in key order and disjoint, so that no row is read twice.
+//! 3. A comparison with NULL is never true: a range with a NULL bound is left out.
+//!
+//! Does not know: which tree.
+
+use varve_engine::{Datum, TableDef, key};
+
+use crate::error::Result;
+use crate::eval::{Cx, Expr, Input};
+use crate::plan::KeyRange;
+
+/// Byte ranges in one buffer.
+#[derive(Default)]
+pub struct Ranges {
+    bytes: Vec<u8>,
+    /// Start of lower, start of upper, end of upper, in `bytes`.
+    spans: Vec<(usize, usize, usize)>,
+}
+
+/// A list of keys in one buffer.
+#[derive(Default)]
+pub struct KeyList {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl KeyList {
+    /// Forgets all keys.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Appends a key.
+    pub fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The n-th key.
+    pub fn get(&self, n: usize) -> &[u8] {
+        let start = n.checked_sub(1).map_or(0, |p| self.ends[p]);
+        &self.bytes[start..self.ends[n]]
+    }
+}
+
+impl Ranges {
+    /// How many ranges there are.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Lower and upper bytes of the n-th range.
+    pub fn get(&self, n: usize) -> (&[u8], &[u8]) {
+        let (lower, upper, end) = self.spans[n];
+        (&self.bytes[lower..upper], &self.bytes[upper..end])
+    }
+
+    /// Evaluates the bounds of all ranges, sorts and merges them.
+    pub fn prepare<'a>(
+        &mut self,
+        table: &TableDef,
+        columns: &[usize],
+        ranges: &'a [KeyRange],
+        cx: &Cx<'a>,
+    ) -> Result<()> {
+        self.bytes.clear();
+        self.spans.clear();
+        for range in ranges {
+            let start = self.bytes.len();
+            match self.append(table, columns, range, cx)? {
+                Some(span) if self.bytes[span.0..span.1] < self.bytes[span.1..span.2] => self.spans.push(span),
+                _ => self.bytes.truncate(start),
+            }
+        }
+        if self.spans.len() > 1 {
+            self.merge();
+        }
+        Ok(())
+    }
+
+    fn append<'a>(
+        &mut self,
+        table: &TableDef,
+        columns: &[usize],
+        range: &'a KeyRange,
+        cx: &Cx<'a>,
+    ) -> Result<Option<(usize, usize, usize)>> {
+        let lower = self.bytes.len();
+        for (e, column) in range.equal.iter().zip(columns) {
+            if !self.append_value(table, *column, e, cx)? {
+                return Ok(None);
+            }
+        }
+        let prefix_end = self.bytes.len();
+        let next = columns.get(range.equal.len()).copied();
+        if let (Some((e, included)), Some(column)) = (&range.lower, next) {
+            if !self.append_value(table, column, e, cx)? {
+                return Ok(None);
+            }
+            if !included {
+                key::prefix_end(&mut self.bytes);
+            }
+        }
+        let upper = self.bytes.len();
+        self.bytes.extend_from_within(lower..prefix_end);
+        match (&range.upper, next) {
+            (Some((e, included)), Some(column)) => {
+                if !self.append_value(table, column, e, cx)? {
+                    return Ok(None);
+                }
+                if *included {
+                    key::prefix_end(&mut self.bytes);
+                }
+            }
+            // Bounded below only: NULLs come last and are not above anything.
+            (None, Some(column)) if range.lower.is_some() => table.push_key(&mut self.bytes, column, &Datum::Null),
+            _ => key::prefix_end(&mut self.bytes),
+        }
+        Ok(Some((lower, upper, self.bytes.len())))
+    }
+
+    /// False if the value is NULL.
+    fn append_value<'a>(&mut self, table: &TableDef, column: usize, e: &'a Expr, cx: &Cx<'a>) -> Result<bool> {
+        let value = e.eval(&Input::None, cx)?;
+        if !value.is_null() {
+            table.push_key(&mut self.bytes, column, &value);
+        }
+        Ok(!value.is_null())
+    }
+
+    fn merge(&mut self) {
+        let bytes = &self.bytes;
+        let lower = |s: &(usize, usize, usize)| &bytes[s.0..s.1];
+        let upper = |s: &(usize, usize, usize)| &bytes[s.1..s.2];
+        self.spans.sort_unstable_by(|a, b| lower(a).cmp(lower(b)).then_with(|| upper(a).cmp(upper(b))));
+        self.spans.dedup_by(|b, a| lower(a) == lower(b) && upper(a) == upper(b));
+        let disjoint = self.spans.windows(2).all(|w| upper(&w[0]) < lower(&w[1]));
+        if !disjoint {
+            self.rebuild();
+        }
+    }
+
+    /// Writes sorted ranges anew, those that touch as one.
+    fn rebuild(&mut self) {
+        let mut out: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(self.spans.len());
+        for n in 0..self.spans.len() {
+            let (lower, upper) = self.get(n);
+            match out.last_mut() {
+                Some(last) if lower <= last.1.as_slice() => {
+                    if upper > last.1.as_slice() {
+                        last.1 = upper.to_vec();
+                    }
+                }
+                _ => out.push((lower.to_vec(), upper.to_vec())),
+            }
+        }
+        self.bytes.clear();
+        self.spans.clear();
+        for (lower, upper) in out {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(&lower);
+            let middle = self.bytes.len();
+            self.bytes.extend_from_slice(&upper);
+            self.spans.push((start, middle, self.bytes.len()));
+        }
+    }
+}
+
+/// Builds the key of one row; false if a part is NULL.
+pub fn point_key<'a>(
+    out: &mut Vec<u8>,
+    table: &TableDef,
+    parts: &'a [Expr],
+    cx: &Cx<'a>,
+) -> Result<bool> {
+    out.clear();
+    for (e, column) in parts.iter().zip(table.key_columns()) {
+        let value = e.eval(&Input::None, cx)?;
+        if value.is_null() {
+            return Ok(false);
+        }
+        table.push_key(out, *column, &value);
+    }
+    Ok(true)
+}

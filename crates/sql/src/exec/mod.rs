@@ -1,0 +1,261 @@
+//! The executor: runs plans against a transaction.
+//!
+//! Invariants
+//! 1. No row is kept longer than its scan callback unless it was copied into the result arena.
+//! 2. Buffers and arenas are the session's and are reused; a short statement allocates nothing that grows with its rows.
+//! 3. An error leaves the transaction to the session: it rolls back, never the executor.
+//!
+//! Does not know: transaction blocks, caches.
+
+mod change;
+pub mod copy;
+pub mod definition;
+mod group;
+mod insert;
+mod keys;
+mod select;
+mod sequence;
+mod sort;
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bumpalo::Bump;
+use smallvec::SmallVec;
+use varve_engine::{Catalog, Datum, Table, TableDef, Transaction};
+
+pub use sequence::SequenceMemory;
+
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::{self, Cx, Env, Input, NoSequences, Sequences};
+use crate::plan::{Output, Plan};
+use crate::sink::{CommandTag, Sink};
+
+/// What a session lends to its statements.
+#[derive(Default)]
+pub struct Scratch {
+    /// Reset after each row.
+    pub row_arena: Bump,
+    /// Reset after each statement.
+    pub result_arena: Bump,
+    /// The key being built.
+    pub key: Vec<u8>,
+    /// Ranges of the running scan.
+    pub ranges: keys::Ranges,
+    /// Keys of rows to change.
+    pub found: keys::KeyList,
+}
+
+/// Facts about the session that expressions may ask for.
+pub struct Facts {
+    /// Role.
+    pub user: String,
+    /// Database.
+    pub database: String,
+    /// Process id of the cancel key.
+    pub process_id: i32,
+    /// Start of the transaction, microseconds since 2000-01-01 UTC.
+    pub now_us: i64,
+    /// Time zone, seconds east.
+    pub zone: i32,
+    /// State of `random()`.
+    pub random: Cell<u64>,
+    /// Set by another thread to end the statement.
+    pub cancel: Arc<AtomicBool>,
+}
+
+/// Everything a plan runs with.
+pub struct Exec<'x> {
+    /// The transaction.
+    pub txn: &'x mut Transaction,
+    /// The catalog, for sequences by name.
+    pub catalog: &'x mut Option<Arc<Catalog>>,
+    /// Session facts.
+    pub facts: &'x Facts,
+    /// Buffers.
+    pub scratch: &'x mut Scratch,
+    /// What currval remembers.
+    pub sequences: &'x SequenceMemory,
+    /// Parameters, `group_count` times as many as the plan has.
+    pub params: &'x [Datum<'x>],
+    /// How many times an INSERT of one row is to run, with successive parameters.
+    pub group_count: usize,
+}
+
+/// Up to this many columns live on the stack.
+pub type Row<'a> = SmallVec<[Datum<'a>; 16]>;
+
+/// The tables of a plan, opened.
+pub struct Opened {
+    /// The table that is read or changed.
+    pub table: Option<Arc<Table>>,
+    /// The table that an INSERT reads from.
+    pub source: Option<Arc<Table>>,
+}
+
+impl Opened {
+    /// Opens the tables of a plan.
+    pub fn open(plan: &Plan, txn: &mut Transaction) -> Result<Opened, varve_engine::Error> {
+        let mut open = |def: Option<&Arc<TableDef>>| def.map(|d| txn.table(d)).transpose();
+        Ok(Opened { table: open(plan.table())?, source: open(plan.source_table())? })
+    }
+
+    fn table(&self) -> Result<&Arc<Table>> {
+        self.table.as_ref().ok_or_else(|| SqlError::internal("a plan without its table"))
+    }
+}
+
+impl Facts {
+    /// The environment of expressions.
+    pub fn env<'a>(&'a self, sequences: &'a dyn Sequences) -> Env<'a> {
+        Env {
+            now_us: self.now_us,
+            zone: self.zone,
+            user: &self.user,
+            database: &self.database,
+            process_id: self.process_id,
+            random: &self.random,
+            cancel: &self.cancel,
+            sequences,
+        }
+    }
+
+    /// 57014 if the statement was cancelled.
+    pub fn check_cancel(&self) -> Result<()> {
+        if self.cancel.load(Ordering::Relaxed) {
+            let message = "canceling statement due to user request";
+            return Err(SqlError::new(SqlState::QUERY_CANCELED, message));
+        }
+        Ok(())
+    }
+}
+
+impl Exec<'_> {
+    /// Runs a plan to its end.
+    pub fn run(&mut self, plan: &Plan, opened: &Opened, sink: &mut dyn Sink) -> Result<CommandTag> {
+        let tag = match plan {
+            Plan::Select(s) => {
+                let count = self.select(s, opened.table.as_deref(), &mut |row| sink.row(row))?;
+                CommandTag::Select(count)
+            }
+            Plan::Insert(i) => CommandTag::Insert(self.insert(i, opened, sink)?),
+            Plan::Update(u) => CommandTag::Update(self.update(u, opened.table()?, sink)?),
+            Plan::Delete(d) => CommandTag::Delete(self.delete(d, opened.table()?, sink)?),
+        };
+        self.scratch.result_arena.reset();
+        Ok(tag)
+    }
+
+    /// Evaluates an expression of no row, such as LIMIT.
+    fn scalar(&mut self, e: &eval::Expr) -> Result<varve_engine::Value> {
+        let env = self.facts.env(&NoSequences);
+        let cx = Cx { params: self.params, arena: &self.scratch.row_arena, env: &env };
+        let value = e.eval(&Input::None, &cx)?.to_value();
+        self.scratch.row_arena.reset();
+        Ok(value)
+    }
+}
+
+/// Evaluates outputs, padded as clients see them.
+pub fn project<'a>(outputs: &'a [Output], row: &Input<'a>, cx: &Cx<'a>) -> Result<Row<'a>> {
+    let mut out = Row::new();
+    for output in outputs {
+        let value = output.expr.eval(row, cx)?;
+        out.push(shown(output, value, cx)?);
+    }
+    Ok(out)
+}
+
+/// One value as clients see it: char(n) padded, intervals as text.
+#[inline]
+pub fn shown<'a>(output: &Output, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    if let Some(width) = output.pad {
+        return Ok(eval::pad(value, width, cx.arena));
+    }
+    if output.t.ty == crate::ty::Ty::Interval && !value.is_null() {
+        return eval::cast::shown(value, output.t.ty, cx).map(Datum::Text);
+    }
+    Ok(value)
+}
+
+/// Carries an error of ours out through a callback of the engine.
+#[derive(Default)]
+pub struct Failure(Option<SqlError>);
+
+impl Failure {
+    /// Keeps the error; the value that stops the engine takes its place.
+    pub fn catch<T>(&mut self, result: Result<T>, stop: T) -> T {
+        match result {
+            Ok(value) => value,
+            Err(e) => {
+                self.0 = Some(e);
+                stop
+            }
+        }
+    }
+
+    /// Whether an error is kept.
+    pub fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Keeps an error.
+    pub fn set(&mut self, e: SqlError) {
+        self.0 = Some(e);
+    }
+
+    /// The kept error, else the engine's result.
+    pub fn resolve<T>(self, result: Result<T, varve_engine::Error>) -> Result<T> {
+        match self.0 {
+            Some(e) => Err(e),
+            None => Ok(result?),
+        }
+    }
+}
+
+impl From<varve_engine::Error> for SqlError {
+    fn from(e: varve_engine::Error) -> Self {
+        let mut out = SqlError::new(SqlState(e.sqlstate()), e.to_string());
+        if let Some(detail) = e.detail() {
+            out = out.with_detail(detail);
+        }
+        if let varve_engine::Error::UniqueViolation { constraint, .. } = &e {
+            out.constraint = Some(constraint.as_str().into());
+        }
+        out
+    }
+}
+
+/// 23502 for a row.
+fn not_null_violation(table: &TableDef, column: usize, row: &[Datum<'_>]) -> SqlError {
+    let name = &table.columns[column].name;
+    let message = format!("null value in column \"{name}\" of relation \"{}\" violates not-null constraint", table.name);
+    let mut shown = Vec::new();
+    for (i, (value, def)) in row.iter().zip(&table.columns).enumerate() {
+        if i > 0 {
+            shown.extend_from_slice(b", ");
+        }
+        match value {
+            Datum::Null => shown.extend_from_slice(b"null"),
+            value => {
+                let arena = Bump::new();
+                let width = crate::ty::Typed::of_column(def.column_type).length();
+                let is_char = matches!(def.column_type, varve_engine::ColumnType::Char(_));
+                let value = if is_char { eval::pad(*value, width.unwrap_or(0), &arena) } else { *value };
+                crate::text::write_text(value, &mut shown);
+            }
+        }
+    }
+    let detail = format!("Failing row contains ({}).", String::from_utf8_lossy(&shown));
+    SqlError::new(SqlState::NOT_NULL_VIOLATION, message).with_detail(detail)
+}
+
+/// Checks the NOT NULL columns of a new row.
+pub fn check_not_null(table: &TableDef, row: &[Datum<'_>]) -> Result<()> {
+    let broken = |(value, def): (&Datum<'_>, &varve_engine::ColumnDef)| value.is_null() && def.not_null;
+    match row.iter().zip(&table.columns).position(broken) {
+        None => Ok(()),
+        Some(column) => Err(not_null_violation(table, column, row)),
+    }
+}

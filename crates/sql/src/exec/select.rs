@@ -1,0 +1,527 @@
+//! SELECT: rows from their source through filter, grouping, sorting and limits.
+//!
+//! Invariants
+//! 1. Without grouping, sorting and DISTINCT a row goes to the sink at once and nothing of it is kept.
+//! 2. A primary key read copies nothing: the row is projected where it lies.
+//! 3. FOR UPDATE evaluates condition and outputs again on the version that was locked.
+//!
+//! Does not know: the wire; transaction blocks.
+
+use std::ops::{Bound, ControlFlow};
+
+use bumpalo::Bump;
+use varve_engine::{Change, Datum, Outcome, RowRef, ScanIndex, ScanSpec, Table, Transaction, Value};
+
+use super::group::Groups;
+use super::keys::{KeyList, Ranges, point_key};
+use super::sort::{Held, Sorter};
+use super::{Exec, Failure, Row, Scratch, project, shown};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::{Cx, Env, Expr, Input, NoSequences, keep_in};
+use crate::plan::{Access, RowLock, Select, Source, TableAccess};
+use crate::ty::Ty;
+
+/// Receives shown rows.
+pub type Emit<'f> = dyn FnMut(&[Datum<'_>]) -> Result<()> + 'f;
+
+/// Rows to leave out, then rows to give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    skip: u64,
+    take: u64,
+}
+
+impl Window {
+    /// Rows to read at most.
+    fn reach(self) -> Option<usize> {
+        usize::try_from(self.skip.checked_add(self.take)?).ok()
+    }
+}
+
+/// The steps behind the source.
+struct Pipeline<'s, 'f> {
+    groups: Option<Groups<'s>>,
+    sorter: Option<Sorter>,
+    held: Vec<Held<'s>>,
+    arena: &'s Bump,
+    window: Window,
+    count: u64,
+    emit: &'f mut Emit<'f>,
+}
+
+impl<'s> Pipeline<'s, '_> {
+    /// One row of the source.
+    #[inline]
+    fn push<'a>(&mut self, plan: &'a Select, row: &Input<'a>, cx: &Cx<'a>) -> Result<ControlFlow<()>> {
+        if let Some(filter) = &plan.filter
+            && !filter.is_true(row, cx)?
+        {
+            return Ok(ControlFlow::Continue(()));
+        }
+        match (&mut self.groups, &plan.aggregate) {
+            (Some(groups), Some(aggregate)) => {
+                groups.add(aggregate, row, cx)?;
+                Ok(ControlFlow::Continue(()))
+            }
+            _ => self.output(plan, row, cx),
+        }
+    }
+
+    /// One row ready for the outputs.
+    fn output<'a>(&mut self, plan: &'a Select, row: &Input<'a>, cx: &Cx<'a>) -> Result<ControlFlow<()>> {
+        if let Some(sorter) = &self.sorter {
+            let mut values: Row<'s> = Row::new();
+            for output in &plan.outputs {
+                values.push(keep_in(self.arena, output.expr.eval(row, cx)?));
+            }
+            self.held.push(sorter.hold(self.arena.alloc_slice_copy(&values)));
+            return Ok(ControlFlow::Continue(()));
+        }
+        if self.window.skip > 0 {
+            self.window.skip -= 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        let values = project(&plan.outputs[..plan.visible], row, cx)?;
+        (self.emit)(&values)?;
+        self.count += 1;
+        Ok(if self.count >= self.window.take { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    /// After the last row of the source.
+    fn finish(mut self, plan: &Select, row_arena: &mut Bump, params: &[Datum<'_>], env: &Env<'_>) -> Result<u64> {
+        if let (Some(groups), Some(aggregate)) = (self.groups.take(), &plan.aggregate) {
+            for slots in groups.finish(aggregate)? {
+                let cx = Cx { params, arena: row_arena, env };
+                let input = Input::Slots(slots);
+                let kept = aggregate.having.as_ref().map_or(Ok(true), |h| h.is_true(&input, &cx))?;
+                if kept && self.output(plan, &input, &cx)?.is_break() {
+                    return Ok(self.count);
+                }
+                row_arena.reset();
+            }
+        }
+        if let Some(sorter) = &self.sorter {
+            sorter.sort(&mut self.held);
+            let skip = usize::try_from(self.window.skip).unwrap_or(usize::MAX);
+            let take = usize::try_from(self.window.take).unwrap_or(usize::MAX);
+            for held in self.held.iter().skip(skip).take(take) {
+                let cx = Cx { params, arena: row_arena, env };
+                let mut values = Row::new();
+                for (output, value) in plan.outputs[..plan.visible].iter().zip(held.row) {
+                    values.push(shown(output, *value, &cx)?);
+                }
+                (self.emit)(&values)?;
+                self.count += 1;
+                drop(values);
+                row_arena.reset();
+            }
+        }
+        Ok(self.count)
+    }
+}
+
+impl Exec<'_> {
+    /// Runs a SELECT; the number of rows given to `emit`.
+    pub fn select(&mut self, plan: &Select, table: Option<&Table>, emit: &mut Emit<'_>) -> Result<u64> {
+        if let Source::Table(TableAccess { access: Access::Point(parts), .. }) = &plan.source
+            && let Some(table) = table
+            && plan.aggregate.is_none()
+            && plan.lock.is_none()
+            && plan.limit.is_none()
+            && plan.offset.is_none()
+        {
+            return self.point(plan, parts, table, emit);
+        }
+        let window = self.window(plan)?;
+        if window.take == 0 {
+            return Ok(0);
+        }
+        match (plan.lock, table) {
+            (Some(lock), Some(table)) => self.locking(plan, table, lock, window, emit),
+            _ => self.rows(plan, table, window, emit),
+        }
+    }
+
+    /// The row with one primary key.
+    fn point(&mut self, plan: &Select, parts: &[Expr], table: &Table, emit: &mut Emit<'_>) -> Result<u64> {
+        let env = self.facts.env(&NoSequences);
+        let Scratch { row_arena, key, .. } = &mut *self.scratch;
+        let cx = Cx { params: self.params, arena: row_arena, env: &env };
+        if !point_key(key, table.def(), parts, &cx)? {
+            return Ok(0);
+        }
+        let mut result = Ok(0);
+        self.txn.get(table, key, &mut |row| result = one_row(plan, &row, &cx, emit))?;
+        row_arena.reset();
+        result
+    }
+
+    fn window(&mut self, plan: &Select) -> Result<Window> {
+        let mut count = |e: &Option<Expr>, state: SqlState, clause: &str| -> Result<Option<u64>> {
+            let Some(e) = e else { return Ok(None) };
+            match self.scalar(e)? {
+                Value::Int8(n) => match u64::try_from(n) {
+                    Ok(n) => Ok(Some(n)),
+                    Err(_) => Err(SqlError::new(state, format!("{clause} must not be negative"))),
+                },
+                _ => Ok(None),
+            }
+        };
+        let take = count(&plan.limit, SqlState::INVALID_LIMIT, "LIMIT")?.unwrap_or(u64::MAX);
+        let skip = count(&plan.offset, SqlState::INVALID_OFFSET, "OFFSET")?.unwrap_or(0);
+        Ok(Window { skip, take })
+    }
+
+    fn rows(&mut self, plan: &Select, table: Option<&Table>, window: Window, emit: &mut Emit<'_>) -> Result<u64> {
+        let facts = self.facts;
+        let env = facts.env(&NoSequences);
+        let Scratch { row_arena, result_arena, ranges, .. } = &mut *self.scratch;
+        let sorts = !plan.order.is_empty() || plan.distinct;
+        let mut pipeline = Pipeline {
+            groups: plan.aggregate.as_ref().map(|a| Groups::new(a, result_arena)),
+            sorter: sorts.then(|| Sorter::new(&plan.order, plan.visible, plan.distinct)),
+            held: Vec::new(),
+            arena: result_arena,
+            window,
+            count: 0,
+            emit: &mut |row| emit(row),
+        };
+        match &plan.source {
+            Source::Table(target) => {
+                let Some(table) = table else { return Err(SqlError::internal("a scan without its table")) };
+                prepare_ranges(ranges, table, &target.access, self.params, row_arena, &env)?;
+                let streams = pipeline.groups.is_none() && !sorts && plan.filter.is_none();
+                let hint = if streams { window.reach() } else { None };
+                let mut failure = Failure::default();
+                let params = self.params;
+                let mut seen = 0u32;
+                let scanned = scan(self.txn, table, target, ranges, hint, &mut |_, row| {
+                    let cx = Cx { params, arena: row_arena, env: &env };
+                    let flow = pipeline.push(plan, &Input::Row(row), &cx);
+                    row_arena.reset();
+                    seen = seen.wrapping_add(1);
+                    let flow = if seen.is_multiple_of(1024) { facts.check_cancel().and(flow) } else { flow };
+                    Ok(failure.catch(flow, ControlFlow::Break(())))
+                });
+                failure.resolve(scanned)?;
+            }
+            Source::Nothing => {
+                let sequences = super::sequence::InTransaction::new(self.txn, self.catalog, self.sequences);
+                let env = facts.env(&sequences);
+                let cx = Cx { params: self.params, arena: row_arena, env: &env };
+                let _ = pipeline.push(plan, &Input::None, &cx)?;
+            }
+            Source::Values(rows) => {
+                for row in rows {
+                    let cx = Cx { params: self.params, arena: row_arena, env: &env };
+                    let slots = row.iter().map(|e| e.eval(&Input::None, &cx)).collect::<Result<Row<'_>>>()?;
+                    let flow = pipeline.push(plan, &Input::Slots(&slots), &cx)?;
+                    drop(slots);
+                    row_arena.reset();
+                    if flow.is_break() {
+                        break;
+                    }
+                }
+            }
+            Source::Series(bounds, ty) => {
+                let series = Series::new(bounds, *ty, self.params, row_arena, &env)?;
+                for value in series {
+                    let slot = [value];
+                    let cx = Cx { params: self.params, arena: row_arena, env: &env };
+                    let flow = pipeline.push(plan, &Input::Slots(&slot), &cx)?;
+                    row_arena.reset();
+                    if flow.is_break() {
+                        break;
+                    }
+                    facts.check_cancel()?;
+                }
+            }
+        }
+        pipeline.finish(plan, row_arena, self.params, &env)
+    }
+
+    /// SELECT ... FOR UPDATE: finds keys first, then locks row by row.
+    fn locking(
+        &mut self,
+        plan: &Select,
+        table: &Table,
+        lock: RowLock,
+        window: Window,
+        emit: &mut Emit<'_>,
+    ) -> Result<u64> {
+        let Source::Table(target) = &plan.source else { return Err(SqlError::internal("a lock without a table")) };
+        let unsorted = Select { limit: None, offset: None, ..select_of_keys(plan, target) };
+        let mut keys = KeyList::default();
+        self.keys_in_order(&unsorted, table, window.reach(), &mut keys)?;
+        if lock.no_wait {
+            self.txn.set_lock_timeout(Some(std::time::Duration::ZERO));
+        }
+        let result = self.lock_rows(plan, table, window, &keys, emit);
+        if lock.no_wait {
+            self.txn.set_lock_timeout(None);
+        }
+        result.map_err(|e| match e.sqlstate {
+            SqlState::LOCK_NOT_AVAILABLE if lock.no_wait => {
+                let message = format!("could not obtain lock on row in relation \"{}\"", table.def().name);
+                SqlError { message: message.into(), ..e }
+            }
+            _ => e,
+        })
+    }
+
+    fn lock_rows(
+        &mut self,
+        plan: &Select,
+        table: &Table,
+        mut window: Window,
+        keys: &KeyList,
+        emit: &mut Emit<'_>,
+    ) -> Result<u64> {
+        let env = self.facts.env(&NoSequences);
+        let Scratch { row_arena, .. } = &mut *self.scratch;
+        let mut count = 0;
+        for n in 0..keys.len() {
+            if count >= window.take {
+                break;
+            }
+            let mut failure = Failure::default();
+            let mut locked: Vec<Value> = Vec::new();
+            let params = self.params;
+            let outcome = self.txn.modify(table, keys.get(n), &mut |row| {
+                let cx = Cx { params, arena: row_arena, env: &env };
+                let decided = decide_lock(plan, &row, &cx, &mut locked);
+                row_arena.reset();
+                Ok(failure.catch(decided, Change::Skip))
+            });
+            let outcome = failure.resolve(outcome)?;
+            if outcome != Outcome::Changed {
+                continue;
+            }
+            if window.skip > 0 {
+                window.skip -= 1;
+                continue;
+            }
+            let row: Row<'_> = locked.iter().map(Value::as_datum).collect();
+            emit(&row)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Keys of the rows that a plan of keys gives, in its order, as many as `cap`.
+    fn keys_in_order(&mut self, plan: &Select, table: &Table, cap: Option<usize>, out: &mut KeyList) -> Result<()> {
+        let Source::Table(target) = &plan.source else { return Ok(()) };
+        let env = self.facts.env(&NoSequences);
+        let Scratch { row_arena, result_arena, ranges, .. } = &mut *self.scratch;
+        prepare_ranges(ranges, table, &target.access, self.params, row_arena, &env)?;
+        let sorter = (!plan.order.is_empty()).then(|| Sorter::new(&plan.order, 0, false));
+        let mut held: Vec<(Held<'_>, usize)> = Vec::new();
+        let mut failure = Failure::default();
+        let params = self.params;
+        let cap = cap.unwrap_or(usize::MAX);
+        let scanned = scan(self.txn, table, target, ranges, None, &mut |key, row| {
+            let cx = Cx { params, arena: row_arena, env: &env };
+            let input = Input::Row(row);
+            let step = (|| -> Result<ControlFlow<()>> {
+                if let Some(filter) = &plan.filter
+                    && !filter.is_true(&input, &cx)?
+                {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                out.push(key);
+                if let Some(sorter) = &sorter {
+                    let mut values = Row::new();
+                    for output in &plan.outputs {
+                        values.push(keep_in(result_arena, output.expr.eval(&input, &cx)?));
+                    }
+                    held.push((sorter.hold(result_arena.alloc_slice_copy(&values)), out.len() - 1));
+                    return Ok(ControlFlow::Continue(()));
+                }
+                Ok(if out.len() >= cap { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })();
+            row_arena.reset();
+            Ok(failure.catch(step, ControlFlow::Break(())))
+        });
+        failure.resolve(scanned)?;
+        if let Some(sorter) = &sorter {
+            let order = sorter.order_of(&held);
+            let mut sorted = KeyList::default();
+            order.into_iter().take(cap).for_each(|n| sorted.push(out.get(n)));
+            *out = sorted;
+        }
+        Ok(())
+    }
+
+    /// Fills the session's key list with the rows of an access path that pass a filter.
+    pub(super) fn find_rows(&mut self, table: &Table, target: &TableAccess, filter: Option<&Expr>) -> Result<()> {
+        let env = self.facts.env(&NoSequences);
+        let Scratch { row_arena, ranges, found, .. } = &mut *self.scratch;
+        found.clear();
+        prepare_ranges(ranges, table, &target.access, self.params, row_arena, &env)?;
+        let mut failure = Failure::default();
+        let params = self.params;
+        let facts = self.facts;
+        let scanned = scan(self.txn, table, target, ranges, None, &mut |key, row| {
+            let cx = Cx { params, arena: row_arena, env: &env };
+            let passes = filter.map_or(Ok(true), |f| f.is_true(&Input::Row(row), &cx));
+            row_arena.reset();
+            match passes.and_then(|p| facts.check_cancel().map(|()| p)) {
+                Ok(true) => found.push(key),
+                Ok(false) => {}
+                Err(e) => failure.set(e),
+            }
+            Ok(if failure.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        });
+        failure.resolve(scanned)
+    }
+}
+
+/// Condition and outputs on the version to be locked.
+fn decide_lock<'a>(plan: &'a Select, row: &RowRef<'a>, cx: &Cx<'a>, locked: &mut Vec<Value>) -> Result<Change> {
+    locked.clear();
+    let input = Input::Row(*row);
+    if let Some(filter) = &plan.filter
+        && !filter.is_true(&input, cx)?
+    {
+        return Ok(Change::Skip);
+    }
+    let values = project(&plan.outputs[..plan.visible], &input, cx)?;
+    locked.extend(values.iter().map(Datum::to_value));
+    Ok(Change::LockOnly)
+}
+
+/// The same rows in the same order, without what the client sees.
+fn select_of_keys(plan: &Select, target: &TableAccess) -> Select {
+    Select {
+        source: Source::Table(TableAccess {
+            table: target.table.clone(),
+            access: target.access.clone(),
+            reverse: target.reverse,
+        }),
+        filter: plan.filter.clone(),
+        aggregate: None,
+        outputs: plan.outputs.clone(),
+        visible: plan.visible,
+        distinct: false,
+        order: plan.order.clone(),
+        limit: None,
+        offset: None,
+        lock: None,
+    }
+}
+
+#[inline]
+fn one_row<'a>(plan: &'a Select, row: &RowRef<'a>, cx: &Cx<'a>, emit: &mut Emit<'_>) -> Result<u64> {
+    let input = Input::Row(*row);
+    if let Some(filter) = &plan.filter
+        && !filter.is_true(&input, cx)?
+    {
+        return Ok(0);
+    }
+    let values = project(&plan.outputs[..plan.visible], &input, cx)?;
+    emit(&values)?;
+    Ok(1)
+}
+
+/// Evaluates the bounds of an access path.
+fn prepare_ranges(
+    ranges: &mut Ranges,
+    table: &Table,
+    access: &Access,
+    params: &[Datum<'_>],
+    arena: &mut Bump,
+    env: &Env<'_>,
+) -> Result<()> {
+    let cx = Cx { params, arena, env };
+    match access {
+        Access::Full => {}
+        Access::Point(parts) => {
+            let range = crate::plan::KeyRange { equal: parts.to_vec(), ..Default::default() };
+            ranges.prepare(table.def(), table.def().key_columns(), std::slice::from_ref(&range), &cx)?;
+        }
+        Access::Ranges { columns, ranges: wanted, .. } => ranges.prepare(table.def(), columns, wanted, &cx)?,
+    }
+    arena.reset();
+    Ok(())
+}
+
+/// Follows an access path whose ranges are prepared.
+fn scan(
+    txn: &mut Transaction,
+    table: &Table,
+    target: &TableAccess,
+    ranges: &Ranges,
+    hint: Option<usize>,
+    on_row: &mut varve_engine::OnRow<'_>,
+) -> Result<(), varve_engine::Error> {
+    let reverse = target.reverse;
+    let index = match &target.access {
+        Access::Full => {
+            return txn.scan(table, &ScanSpec { reverse, limit_hint: hint, ..ScanSpec::ALL }, on_row);
+        }
+        Access::Point(_) => ScanIndex::Primary,
+        Access::Ranges { index, .. } => *index,
+    };
+    let mut stopped = false;
+    for n in 0..ranges.len() {
+        let (lower, upper) = ranges.get(if reverse { ranges.len() - 1 - n } else { n });
+        let spec = ScanSpec {
+            index,
+            lower: Bound::Included(lower),
+            upper: Bound::Excluded(upper),
+            reverse,
+            limit_hint: hint,
+        };
+        txn.scan(table, &spec, &mut |key, row| {
+            let flow = on_row(key, row)?;
+            stopped = flow.is_break();
+            Ok(flow)
+        })?;
+        if stopped {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The values of generate_series.
+pub struct Series {
+    next: Option<i64>,
+    stop: i64,
+    step: i64,
+    wide: bool,
+}
+
+impl Series {
+    /// Evaluates the bounds; a NULL among them makes it empty.
+    pub fn new(bounds: &[Expr; 3], ty: Ty, params: &[Datum<'_>], arena: &Bump, env: &Env<'_>) -> Result<Series> {
+        let cx = Cx { params, arena, env };
+        let wide = ty == Ty::Int8;
+        let mut values = [0; 3];
+        for (value, e) in values.iter_mut().zip(bounds) {
+            match e.eval(&Input::None, &cx)?.as_integer() {
+                Some(n) => *value = n,
+                None => return Ok(Series { next: None, stop: 0, step: 1, wide }),
+            }
+        }
+        let [start, stop, step] = values;
+        if step == 0 {
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
+        }
+        Ok(Series { next: Some(start), stop, step, wide })
+    }
+}
+
+impl Iterator for Series {
+    type Item = Datum<'static>;
+
+    fn next(&mut self) -> Option<Datum<'static>> {
+        let at = self.next?;
+        let past = if self.step > 0 { at > self.stop } else { at < self.stop };
+        if past {
+            return None;
+        }
+        self.next = at.checked_add(self.step);
+        Some(if self.wide { Datum::Int8(at) } else { Datum::Int4(at as i32) })
+    }
+}

@@ -1,0 +1,129 @@
+//! Sequence functions within a transaction.
+//!
+//! Invariants
+//! 1. `currval` and `lastval` know only what this session has drawn.
+//!
+//! Does not know: how values are kept (`engine`).
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use varve_engine::{Catalog, SequenceDef, SequenceId, Transaction};
+
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Sequences;
+
+/// What a session has drawn from sequences.
+#[derive(Default)]
+pub struct SequenceMemory {
+    values: RefCell<FxHashMap<u32, i64>>,
+    last: Cell<Option<u32>>,
+}
+
+impl SequenceMemory {
+    fn note(&self, id: SequenceId, value: i64) {
+        self.values.borrow_mut().insert(id.0, value);
+        self.last.set(Some(id.0));
+    }
+
+    /// Forgets everything (DISCARD).
+    pub fn clear(&self) {
+        self.values.borrow_mut().clear();
+        self.last.set(None);
+    }
+}
+
+/// The sequence functions while the transaction is not busy with rows.
+pub struct InTransaction<'x> {
+    txn: RefCell<&'x mut Transaction>,
+    catalog: RefCell<&'x mut Option<Arc<Catalog>>>,
+    memory: &'x SequenceMemory,
+}
+
+impl<'x> InTransaction<'x> {
+    /// Borrows the transaction.
+    pub fn new(
+        txn: &'x mut Transaction,
+        catalog: &'x mut Option<Arc<Catalog>>,
+        memory: &'x SequenceMemory,
+    ) -> InTransaction<'x> {
+        InTransaction { txn: RefCell::new(txn), catalog: RefCell::new(catalog), memory }
+    }
+
+    /// Lends the transaction to something else between two evaluations.
+    pub fn with<T>(&self, f: impl FnOnce(&mut Transaction) -> T) -> T {
+        f(&mut self.txn.borrow_mut())
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<SequenceDef>> {
+        let (schema, sequence) = split_name(name);
+        let mut catalog = self.catalog.borrow_mut();
+        let catalog = catalog.get_or_insert_with(|| self.txn.borrow_mut().catalog());
+        catalog.sequence(&schema, &sequence).ok_or_else(|| {
+            if catalog.table(&schema, &sequence).is_some() {
+                return SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{sequence}\" is not a sequence"));
+            }
+            SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+        })
+    }
+}
+
+/// A name in a string, folded unless quoted: schema (public if none) and name.
+fn split_name(text: &str) -> (String, String) {
+    let mut parts: Vec<String> = Vec::new();
+    let mut part = String::new();
+    let mut quoted = false;
+    for c in text.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(std::mem::take(&mut part)),
+            c if quoted => part.push(c),
+            c => part.extend(c.to_lowercase()),
+        }
+    }
+    match parts.pop() {
+        Some(schema) => (schema, part),
+        None => ("public".to_owned(), part),
+    }
+}
+
+impl Sequences for InTransaction<'_> {
+    fn next(&self, name: &str) -> Result<i64> {
+        let sequence = self.find(name)?;
+        let value = self.txn.borrow_mut().next_value(sequence.id)?;
+        self.memory.note(sequence.id, value);
+        Ok(value)
+    }
+
+    fn current(&self, name: &str) -> Result<i64> {
+        let sequence = self.find(name)?;
+        self.memory.values.borrow().get(&sequence.id.0).copied().ok_or_else(|| {
+            let message = format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name);
+            SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)
+        })
+    }
+
+    fn last(&self) -> Result<i64> {
+        let last = self.memory.last.get().and_then(|id| self.memory.values.borrow().get(&id).copied());
+        last.ok_or_else(|| {
+            SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session")
+        })
+    }
+
+    fn set(&self, name: &str, value: i64, called: bool) -> Result<i64> {
+        let sequence = self.find(name)?;
+        if value < sequence.min || value > sequence.max {
+            let message = format!(
+                "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
+                sequence.name, sequence.min, sequence.max
+            );
+            return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
+        }
+        self.txn.borrow_mut().set_value(sequence.id, value, called)?;
+        if called {
+            self.memory.note(sequence.id, value);
+        }
+        Ok(value)
+    }
+}

@@ -1,0 +1,244 @@
+//! Transactions of a session: when they begin, end and fail.
+//!
+//! Invariants: see `session`.
+//!
+//! Does not know: statements.
+
+use std::time::Duration;
+
+use varve_engine::{Isolation, Transaction};
+
+use super::{Block, Session};
+use crate::error::{Result, SqlError, SqlState};
+use crate::settings;
+use crate::utility::{Level, Modes};
+
+impl Session {
+    /// The extended protocol works in an implicit transaction until Sync.
+    pub(super) fn enter_implicit(&mut self) {
+        if self.block == Block::Idle {
+            self.block = Block::Implicit;
+        }
+    }
+
+    /// The engine's transaction, begun if need be.
+    pub(super) fn begin_engine(&mut self) -> &mut Transaction {
+        if self.txn.is_none() {
+            self.start_engine();
+        }
+        match &mut self.txn {
+            Some(txn) => txn,
+            None => unreachable!("just begun"),
+        }
+    }
+
+    fn start_engine(&mut self) {
+        if !self.in_block() {
+            self.note_start();
+            self.take_defaults();
+        }
+        let isolation = match self.level {
+            Level::ReadCommitted => Isolation::ReadCommitted,
+            Level::RepeatableRead | Level::Serializable => Isolation::RepeatableRead,
+        };
+        let mut txn = self.shared.engine.begin(isolation);
+        txn.set_cancel(Some(self.facts.cancel.clone()));
+        let timeout = self.settings.millis("lock_timeout");
+        if timeout > 0 {
+            txn.set_lock_timeout(Some(Duration::from_millis(timeout)));
+        }
+        self.txn = Some(txn);
+    }
+
+    pub(super) fn in_block(&self) -> bool {
+        matches!(self.block, Block::Open | Block::Failed)
+    }
+
+    /// Sets the clock that `now()` shows until the transaction ends.
+    fn note_start(&mut self) {
+        self.facts.now_us = crate::eval::func::clock_us();
+    }
+
+    fn take_defaults(&mut self) {
+        self.level = Level::ReadCommitted;
+        self.read_only = false;
+        if self.settings.has_own("default_transaction_isolation") {
+            self.level = self.default_level();
+        }
+        if self.settings.has_own("default_transaction_read_only") {
+            self.read_only = self.settings.is_on("default_transaction_read_only");
+        }
+    }
+
+    /// The level that a new transaction gets.
+    pub(super) fn default_level(&self) -> Level {
+        match self.settings.get("default_transaction_isolation").as_deref() {
+            Ok("repeatable read") => Level::RepeatableRead,
+            _ => Level::ReadCommitted,
+        }
+    }
+
+    /// BEGIN
+    pub(super) fn begin(&mut self, modes: Modes) -> Result<()> {
+        if self.in_block() {
+            self.warn(SqlState::ACTIVE_TRANSACTION, "there is already a transaction in progress");
+            return self.set_modes(modes);
+        }
+        if self.txn.is_none() {
+            self.note_start();
+            self.take_defaults();
+        }
+        self.set_modes(modes)?;
+        self.block = Block::Open;
+        Ok(())
+    }
+
+    /// Isolation level and access of the current transaction.
+    pub(super) fn set_modes(&mut self, modes: Modes) -> Result<()> {
+        if let Some(level) = modes.level {
+            if level == Level::Serializable {
+                return Err(settings::no_serializable());
+            }
+            if self.txn.is_some() && level != self.level {
+                let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
+                return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
+            }
+            self.level = level;
+        }
+        if let Some(read_only) = modes.read_only {
+            if self.read_only && !read_only && self.txn.is_some() {
+                let message = "transaction read-write mode must be set before any query";
+                return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
+            }
+            self.read_only = read_only;
+        }
+        Ok(())
+    }
+
+    /// Commits what is open; the session is idle afterwards, also on an error.
+    pub(super) fn commit(&mut self) -> Result<()> {
+        let result = match self.txn.take() {
+            Some(txn) => txn.commit().map_err(SqlError::from),
+            None => Ok(()),
+        };
+        self.block = Block::Idle;
+        self.forget();
+        match &result {
+            Ok(()) => self.settings.commit(),
+            Err(_) => self.undo_settings(),
+        }
+        self.after_settings();
+        result
+    }
+
+    /// Rolls back what is open.
+    pub(super) fn rollback(&mut self) -> Result<()> {
+        let result = match self.txn.take() {
+            Some(txn) => txn.rollback().map_err(SqlError::from),
+            None => Ok(()),
+        };
+        self.block = Block::Idle;
+        self.forget();
+        self.undo_settings();
+        self.after_settings();
+        result
+    }
+
+    fn undo_settings(&mut self) {
+        self.settings.rollback();
+    }
+
+    fn forget(&mut self) {
+        self.catalog = None;
+        if !self.savepoints.is_empty() {
+            self.savepoints.clear();
+        }
+        if std::mem::take(&mut self.defines) {
+            self.plans.clear();
+        }
+    }
+
+    /// Brings what is derived from settings up to date.
+    pub(super) fn after_settings(&mut self) {
+        if self.settings.take_changed() {
+            self.facts.zone = self.settings.zone();
+            self.settings_changed = true;
+        }
+    }
+
+    /// What an error does to the transaction.
+    pub(super) fn after_error(&mut self) {
+        self.scratch.row_arena.reset();
+        self.scratch.result_arena.reset();
+        match self.block {
+            Block::Failed => {}
+            Block::Open => {
+                self.block = Block::Failed;
+                self.undo_to_savepoint();
+            }
+            Block::Idle | Block::Implicit => {
+                // The error that led here is the one to report; what a rollback may add is in the engine's health.
+                let _ = self.rollback();
+            }
+        }
+    }
+
+    fn undo_to_savepoint(&mut self) {
+        self.catalog = None;
+        let undone = match (&mut self.txn, self.savepoints.last()) {
+            (Some(txn), Some((_, id))) => txn.rollback_to(*id),
+            _ => match self.txn.take() {
+                Some(txn) => txn.rollback(),
+                None => Ok(()),
+            },
+        };
+        if undone.is_err() {
+            self.txn = None;
+            self.savepoints.clear();
+        }
+    }
+
+    fn savepoint_index(&self, name: &str) -> Result<usize> {
+        self.savepoints.iter().rposition(|(n, _)| n == name).ok_or_else(|| {
+            SqlError::new(SqlState::INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist"))
+        })
+    }
+
+    fn require_block(&self, command: &str) -> Result<()> {
+        if self.in_block() {
+            return Ok(());
+        }
+        let message = format!("{command} can only be used in transaction blocks");
+        Err(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message))
+    }
+
+    /// SAVEPOINT
+    pub(super) fn savepoint(&mut self, name: String) -> Result<()> {
+        self.require_block("SAVEPOINT")?;
+        let id = self.begin_engine().savepoint();
+        self.savepoints.push((name, id));
+        Ok(())
+    }
+
+    /// RELEASE
+    pub(super) fn release(&mut self, name: &str) -> Result<()> {
+        self.require_block("RELEASE SAVEPOINT")?;
+        let index = self.savepoint_index(name)?;
+        let id = self.savepoints[index].1;
+        self.begin_engine().release(id)?;
+        self.savepoints.truncate(index);
+        Ok(())
+    }
+
+    /// ROLLBACK TO
+    pub(super) fn rollback_to(&mut self, name: &str) -> Result<()> {
+        self.require_block("ROLLBACK TO SAVEPOINT")?;
+        let index = self.savepoint_index(name)?;
+        let id = self.savepoints[index].1;
+        self.begin_engine().rollback_to(id)?;
+        self.savepoints.truncate(index + 1);
+        self.catalog = None;
+        self.block = Block::Open;
+        Ok(())
+    }
+}

@@ -1,0 +1,318 @@
+//! Utility commands.
+//!
+//! Invariants
+//! 1. In a failed block only COMMIT, ROLLBACK and ROLLBACK TO run.
+//!
+//! Does not know: plans' insides.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+use varve_engine::{Datum, Value};
+
+use super::plan::in_failed_transaction;
+use super::run::{Ran, read_only};
+use super::{Block, Session};
+use crate::bind::dml::insert_targets;
+use crate::bind::{Binder, Scope, undefined_table};
+use crate::error::{Result, SqlError, SqlState};
+use crate::exec::Exec;
+use crate::exec::copy::CopyPlan;
+use crate::explain;
+use crate::oid::{self, Oid};
+use crate::prepared::Body;
+use crate::sink::{Column, CommandTag, Sink};
+use crate::ty::{self, Typed};
+use crate::utility::{CopyFrom, Level, Utility};
+
+impl Session {
+    /// Runs a utility command.
+    pub(super) fn command(&mut self, command: &Utility, announce: bool, sink: &mut dyn Sink) -> Result<CommandTag> {
+        if self.is_failed() && !matches!(command, Utility::Commit | Utility::Rollback | Utility::RollbackTo(_)) {
+            return Err(in_failed_transaction());
+        }
+        let tag = match command {
+            Utility::Begin(modes, start) => {
+                self.begin(*modes)?;
+                if *start { "START TRANSACTION" } else { "BEGIN" }
+            }
+            Utility::Commit => return self.end(true),
+            Utility::Rollback => return self.end(false),
+            Utility::Savepoint(name) => {
+                self.savepoint(name.clone())?;
+                "SAVEPOINT"
+            }
+            Utility::Release(name) => {
+                self.release(name)?;
+                "RELEASE"
+            }
+            Utility::RollbackTo(name) => {
+                self.rollback_to(name)?;
+                "ROLLBACK"
+            }
+            Utility::Set { name, value, local } => self.set(name, value.as_deref(), *local)?,
+            Utility::Reset(name) => {
+                match name {
+                    Some(name) => self.settings.set(name, None, false)?,
+                    None => self.settings.reset_all(),
+                }
+                self.after_settings();
+                "RESET"
+            }
+            other => return self.rare_command(other, announce, sink),
+        };
+        Ok(CommandTag::Plain(tag))
+    }
+
+    fn rare_command(&mut self, command: &Utility, announce: bool, sink: &mut dyn Sink) -> Result<CommandTag> {
+        let tag = match command {
+            Utility::SetTransaction(modes) => {
+                if self.in_block() {
+                    self.set_modes(*modes)?;
+                } else {
+                    self.warn(SqlState::NO_ACTIVE_TRANSACTION, "SET TRANSACTION can only be used in transaction blocks");
+                }
+                "SET"
+            }
+            Utility::SetCharacteristics(modes) => {
+                if let Some(level) = modes.level {
+                    self.settings.set("default_transaction_isolation", Some(level_name(level)), false)?;
+                }
+                if let Some(read_only) = modes.read_only {
+                    let value = if read_only { "on" } else { "off" };
+                    self.settings.set("default_transaction_read_only", Some(value), false)?;
+                }
+                self.after_settings();
+                "SET"
+            }
+            Utility::Show(name) => return self.show(name, announce, sink),
+            Utility::Discard(all) => self.discard(*all)?,
+            Utility::Prepare(name, types, text) => self.prepare_named(name, types, text)?,
+            Utility::Execute(name, arguments) => return self.execute_named(name, arguments, announce, sink),
+            Utility::Deallocate(None) => {
+                self.statements.clear();
+                "DEALLOCATE ALL"
+            }
+            Utility::Deallocate(Some(name)) => {
+                self.statement(name)?;
+                self.statements.remove(name);
+                "DEALLOCATE"
+            }
+            Utility::Maintain(tables, tag) => self.maintain(tables, tag)?,
+            Utility::Checkpoint => {
+                self.shared.engine.checkpoint()?;
+                "CHECKPOINT"
+            }
+            Utility::Explain(text) => return self.explain(text, announce, sink),
+            Utility::Copy(copy) => return self.copy(copy, sink),
+            _ => return Err(SqlError::internal("a command that is not run")),
+        };
+        Ok(CommandTag::Plain(tag))
+    }
+
+    /// COMMIT and ROLLBACK.
+    fn end(&mut self, commit: bool) -> Result<CommandTag> {
+        if !self.in_block() {
+            self.warn(SqlState::NO_ACTIVE_TRANSACTION, "there is no transaction in progress");
+        }
+        if commit && self.block != Block::Failed {
+            self.commit()?;
+            return Ok(CommandTag::Plain("COMMIT"));
+        }
+        self.rollback()?;
+        Ok(CommandTag::Plain("ROLLBACK"))
+    }
+
+    fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<&'static str> {
+        if name == "transaction_isolation" || name == "transaction_read_only" {
+            return Err(SqlError::unsupported(format!("SET {name}")).with_hint("Use SET TRANSACTION."));
+        }
+        if local && !self.in_block() {
+            self.warn(SqlState::NO_ACTIVE_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
+            return Ok("SET");
+        }
+        self.settings.set(name, value, local)?;
+        self.after_settings();
+        if name.eq_ignore_ascii_case("lock_timeout") {
+            let millis = self.settings.millis("lock_timeout");
+            let timeout = (millis > 0).then(|| std::time::Duration::from_millis(millis));
+            if let Some(txn) = &mut self.txn {
+                txn.set_lock_timeout(timeout);
+            }
+        }
+        Ok("SET")
+    }
+
+    fn discard(&mut self, all: bool) -> Result<&'static str> {
+        if !all {
+            self.plans.clear();
+            return Ok("DISCARD");
+        }
+        self.forbid_block("DISCARD ALL")?;
+        self.settings.reset_all();
+        self.after_settings();
+        self.statements.clear();
+        self.sequences.clear();
+        self.plans.clear();
+        Ok("DISCARD ALL")
+    }
+
+    fn forbid_block(&self, command: &str) -> Result<()> {
+        if !self.in_block() {
+            return Ok(());
+        }
+        let message = format!("{command} cannot run inside a transaction block");
+        Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message))
+    }
+
+    fn prepare_named(&mut self, name: &str, types: &[ast::DataType], text: &str) -> Result<&'static str> {
+        let oid = |t: &ast::DataType| ty::of_ast(t).map(|t| t.ty.oid());
+        let oids: Vec<Oid> = types.iter().map(oid).collect::<Result<_>>()?;
+        let prepared = self.prepare_current(text, &oids)?;
+        if !matches!(prepared.body, Body::Plan(_)) {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "PREPARE takes SELECT, INSERT, UPDATE, DELETE or VALUES"));
+        }
+        self.name_statement(name, prepared)?;
+        Ok("PREPARE")
+    }
+
+    fn execute_named(
+        &mut self,
+        name: &str,
+        arguments: &[ast::Expr],
+        announce: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<CommandTag> {
+        let mut prepared = self.statement(name)?.clone();
+        if arguments.len() != prepared.param_types.len() {
+            let message = format!("wrong number of parameters for prepared statement \"{name}\"");
+            let detail = format!("Expected {} parameters but got {}.", prepared.param_types.len(), arguments.len());
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_detail(detail));
+        }
+        let catalog = self.current_catalog();
+        let mut values: Vec<Value> = Vec::with_capacity(arguments.len());
+        for (argument, ty) in arguments.iter().zip(&prepared.param_types) {
+            let mut b = Binder::new(&catalog, "", &[])?;
+            let mut scope = Scope { no_aggregates: Some("EXECUTE parameters"), ..Scope::default() };
+            let bound = b.expression(argument, &mut scope)?;
+            let e = b.explicit(bound, Typed::plain(*ty))?.expr;
+            values.push(self.evaluate(&e)?);
+        }
+        let params: Vec<Datum<'_>> = values.iter().map(Value::as_datum).collect();
+        loop {
+            match self.run(&prepared, &params, 1, announce, sink)? {
+                Ran::Done(tag) => return Ok(tag),
+                Ran::Stale => {
+                    let oids: Vec<Oid> = prepared.param_oids.to_vec();
+                    prepared = self.prepare_again(&prepared.sql.clone(), &oids)?;
+                }
+            }
+        }
+    }
+
+    /// The value of an expression of no row.
+    fn evaluate(&mut self, e: &crate::eval::Expr) -> Result<Value> {
+        use crate::eval::{Cx, Input, NoSequences};
+        let env = self.facts.env(&NoSequences);
+        let cx = Cx { params: &[], arena: &self.scratch.row_arena, env: &env };
+        Ok(e.eval(&Input::None, &cx)?.to_value())
+    }
+
+    /// VACUUM and ANALYZE: purge runs by itself and there are no statistics, so only the names are checked.
+    fn maintain(&mut self, tables: &[ast::ObjectName], tag: &'static str) -> Result<&'static str> {
+        if tag == "VACUUM" {
+            self.forbid_block("VACUUM")?;
+        }
+        let catalog = self.current_catalog();
+        for name in tables {
+            let (schema, table) = crate::bind::object_name(name)?;
+            if catalog.table(&schema, &table).is_none() {
+                return Err(undefined_table(name));
+            }
+        }
+        Ok(tag)
+    }
+
+    fn show(&mut self, name: &str, announce: bool, sink: &mut dyn Sink) -> Result<CommandTag> {
+        if announce {
+            sink.columns(&show_columns(name))?;
+        }
+        if name == "all" {
+            let all = self.settings.all();
+            for (name, value) in &all {
+                sink.row(&[Datum::Text(name), Datum::Text(value), Datum::Text("")])?;
+            }
+            return Ok(CommandTag::Plain("SHOW"));
+        }
+        let value = match name {
+            "transaction_isolation" => {
+                let level = if self.in_block() { self.level } else { self.default_level() };
+                level_name(level).to_owned()
+            }
+            "transaction_read_only" if self.in_block() => if self.read_only { "on" } else { "off" }.to_owned(),
+            "transaction_read_only" => self.settings.get("default_transaction_read_only")?,
+            name => self.settings.get(name)?,
+        };
+        sink.row(&[Datum::Text(&value)])?;
+        Ok(CommandTag::Plain("SHOW"))
+    }
+
+    fn explain(&mut self, text: &str, announce: bool, sink: &mut dyn Sink) -> Result<CommandTag> {
+        let prepared = self.prepare_again(text, &[])?;
+        let Body::Plan(plan) = &prepared.body else {
+            return Err(SqlError::unsupported("EXPLAIN of this statement"));
+        };
+        if announce {
+            let column = Column { name: "QUERY PLAN".into(), type_oid: oid::TEXT, typmod: -1 };
+            sink.columns(&[column])?;
+        }
+        for line in explain::lines(plan) {
+            sink.row(&[Datum::Text(&line)])?;
+        }
+        Ok(CommandTag::Plain("EXPLAIN"))
+    }
+
+    fn copy(&mut self, copy: &CopyFrom, sink: &mut dyn Sink) -> Result<CommandTag> {
+        let catalog = self.current_catalog();
+        if self.read_only {
+            return Err(read_only("COPY FROM"));
+        }
+        let mut b = Binder::new(&catalog, "", &[])?;
+        let (table, targets, defaults) = insert_targets(&mut b, &copy.table, &copy.columns)?;
+        let plan = CopyPlan { table, targets, defaults, format: copy.clone() };
+        self.begin_engine();
+        let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
+        txn.start_statement();
+        let table = txn.table(&plan.table)?;
+        let mut exec = Exec {
+            txn,
+            catalog: &mut self.catalog,
+            facts: &self.facts,
+            scratch: &mut self.scratch,
+            sequences: &self.sequences,
+            params: &[],
+            group_count: 1,
+        };
+        exec.copy(&plan, &Arc::clone(&table), sink)
+    }
+}
+
+/// The columns of SHOW.
+pub(super) fn show_columns(name: &str) -> Vec<Column> {
+    let text = |name: &str| Column { name: name.into(), type_oid: oid::TEXT, typmod: -1 };
+    match name {
+        "all" => vec![text("name"), text("setting"), text("description")],
+        "timezone" => vec![text("TimeZone")],
+        "datestyle" => vec![text("DateStyle")],
+        "intervalstyle" => vec![text("IntervalStyle")],
+        other => vec![text(other)],
+    }
+}
+
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::ReadCommitted => "read committed",
+        Level::RepeatableRead => "repeatable read",
+        Level::Serializable => "serializable",
+    }
+}

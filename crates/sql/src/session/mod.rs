@@ -1,0 +1,295 @@
+//! One client's session: statements in, results and transaction state out.
+//!
+//! States of a session, with the function on each edge
+//!
+//!             prepare, execute (no block)            sync, end of simple
+//!     Idle ------------------------------> Implicit ---------------------> Idle
+//!     Idle, Implicit --- BEGIN (command) ---> Open --- COMMIT, ROLLBACK ---> Idle
+//!     Open --- after_error ---> Failed --- ROLLBACK TO ---> Open
+//!                               Failed --- COMMIT, ROLLBACK ---> Idle
+//!
+//! Invariants
+//! 1. The engine's transaction begins with the first statement that needs it, not with BEGIN.
+//! 2. After an error outside a block nothing of the implicit transaction is left. In a block everything since the last
+//!    savepoint is undone at once, and all is undone and every lock released if there is none.
+//! 3. A commit has been acknowledged by the engine before the statement's tag is given out, except in the extended
+//!    protocol, where `sync` commits.
+//!
+//! Does not know: sockets, message formats.
+
+mod block;
+mod command;
+mod plan;
+mod run;
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bumpalo::Bump;
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+use varve_engine::{Catalog, Database, Datum, SavepointId, Transaction};
+
+use crate::cache::PlanCache;
+use crate::error::{Result, SqlError, SqlState};
+use crate::exec::{Facts, Scratch, SequenceMemory};
+use crate::oid::Oid;
+use crate::prepared::{Portal, Prepared};
+use crate::settings::Settings;
+use crate::sink::{Progress, Severity, Sink};
+use crate::utility::Level;
+
+/// Statements that all sessions share.
+const SHARED_PLANS: usize = 8192;
+/// Statements that a session keeps at hand.
+const OWN_PLANS: usize = 256;
+
+/// A database as SQL sees it: the engine and what sessions share.
+pub struct SqlDatabase {
+    engine: Arc<Database>,
+    plans: RwLock<PlanCache>,
+}
+
+impl SqlDatabase {
+    /// Wraps an open engine.
+    pub fn new(engine: Arc<Database>) -> Arc<SqlDatabase> {
+        Arc::new(SqlDatabase { engine, plans: RwLock::new(PlanCache::new(SHARED_PLANS)) })
+    }
+
+    /// The engine below.
+    pub fn engine(&self) -> &Arc<Database> {
+        &self.engine
+    }
+}
+
+/// What a start-up packet says.
+#[derive(Debug, Clone, Default)]
+pub struct SessionParams {
+    /// Role name.
+    pub user: String,
+    /// Database name.
+    pub database: String,
+    /// What `pg_backend_pid()` answers; the cancel key's process id.
+    pub process_id: i32,
+    /// Other start-up parameters and `-c` options, as `name`, `value`; applied like SET.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Lets another thread cancel the running statement.
+#[derive(Debug, Clone, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// Asks the running statement, if any, to end with 57014.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Where a session is with regard to transaction blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Block {
+    /// No transaction.
+    Idle,
+    /// A transaction that the end of the message sequence commits.
+    Implicit,
+    /// Between BEGIN and COMMIT.
+    Open,
+    /// In a block that has met an error.
+    Failed,
+}
+
+/// One client's session. Dropping it rolls back what is open.
+pub struct Session {
+    shared: Arc<SqlDatabase>,
+    block: Block,
+    txn: Option<Transaction>,
+    /// The catalog that this transaction sees, once asked for.
+    catalog: Option<Arc<Catalog>>,
+    savepoints: Vec<(String, SavepointId)>,
+    level: Level,
+    read_only: bool,
+    /// The transaction has changed the catalog: its plans are its own.
+    defines: bool,
+    settings: Settings,
+    settings_changed: bool,
+    facts: Facts,
+    scratch: Scratch,
+    /// Values of lifted literals.
+    literal_arena: Bump,
+    sequences: SequenceMemory,
+    statements: FxHashMap<String, Arc<Prepared>>,
+    plans: PlanCache,
+    notices: Vec<(Severity, SqlError)>,
+}
+
+impl Session {
+    /// Starts a session. Fails (42704, 22023, 0A000) for a start-up setting that cannot be.
+    pub fn new(shared: Arc<SqlDatabase>, params: SessionParams) -> Result<Session> {
+        let mut settings = Settings::default();
+        settings.set_fact("session_authorization", &params.user);
+        for (name, value) in &params.settings {
+            settings.set_initial(name, value)?;
+        }
+        let seed = std::process::id() as u64 ^ crate::eval::func::clock_us() as u64 ^ (params.process_id as u64) << 32;
+        let facts = Facts {
+            user: params.user,
+            database: params.database,
+            process_id: params.process_id,
+            now_us: 0,
+            zone: settings.zone(),
+            random: Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            cancel: Arc::default(),
+        };
+        Ok(Session {
+            shared,
+            block: Block::Idle,
+            txn: None,
+            catalog: None,
+            savepoints: Vec::new(),
+            level: Level::ReadCommitted,
+            read_only: false,
+            defines: false,
+            settings,
+            settings_changed: true,
+            facts,
+            scratch: Scratch::default(),
+            literal_arena: Bump::new(),
+            sequences: SequenceMemory::default(),
+            statements: FxHashMap::default(),
+            plans: PlanCache::new(OWN_PLANS),
+            notices: Vec::new(),
+        })
+    }
+
+    /// Parses and types one statement. `types[i]` is the OID declared for `$i+1`, 0 if none. On an error the session is
+    /// already in its failed state until `sync`.
+    pub fn prepare(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
+        self.enter_implicit();
+        let prepared = self.prepare_current(sql, types);
+        if prepared.is_err() {
+            self.after_error();
+        }
+        prepared
+    }
+
+    /// Keeps `prepared` under `name`; 42P05 if the name (not the empty one) is taken.
+    pub fn name_statement(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<()> {
+        if !name.is_empty() && self.statements.contains_key(name) {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return Err(SqlError::new(SqlState::DUPLICATE_PREPARED, message));
+        }
+        self.statements.insert(name.to_owned(), prepared);
+        Ok(())
+    }
+
+    /// The statement of that name (protocol and SQL PREPARE share the names); 26000 if there is none.
+    pub fn statement(&self, name: &str) -> Result<&Arc<Prepared>> {
+        self.statements.get(name).ok_or_else(|| {
+            let message = if name.is_empty() {
+                "unnamed prepared statement does not exist".to_owned()
+            } else {
+                format!("prepared statement \"{name}\" does not exist")
+            };
+            SqlError::new(SqlState::INVALID_STATEMENT_NAME, message)
+        })
+    }
+
+    /// Forgets a name; no error if there is none (the protocol's Close).
+    pub fn close_statement(&mut self, name: &str) {
+        self.statements.remove(name);
+    }
+
+    /// Runs the text of a simple Query: statements split at `;`, in one implicit transaction where none is open.
+    /// On an error the transaction state is already the right one; the caller sends ErrorResponse and ReadyForQuery.
+    pub fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {
+        self.facts.cancel.store(false, Ordering::Relaxed);
+        let result = self.run_text(sql, sink);
+        if result.is_err() {
+            self.after_error();
+        }
+        self.flush_notices(sink);
+        result
+    }
+
+    /// Runs a bound statement (the extended protocol's Execute). `params` have the types of `param_column_type` (or are
+    /// NULL). `max_rows` 0 means all. On an error the session is already in its failed state until `sync`.
+    pub fn execute(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: &[Datum<'_>],
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<Progress> {
+        self.facts.cancel.store(false, Ordering::Relaxed);
+        self.enter_implicit();
+        let result = self.run_portal(prepared, params, portal, max_rows, sink);
+        if result.is_err() {
+            self.after_error();
+        }
+        if !self.notices.is_empty() {
+            self.flush_notices(sink);
+        }
+        result
+    }
+
+    /// The extended protocol's Sync: ends an implicit transaction. An error here is the commit's.
+    pub fn sync(&mut self) -> Result<()> {
+        if self.block == Block::Implicit { self.commit() } else { Ok(()) }
+    }
+
+    /// Tells the session that the connection met an error of its own (a bad Bind, say): an open block becomes failed, an
+    /// implicit transaction is rolled back.
+    pub fn fail(&mut self) {
+        self.after_error();
+    }
+
+    /// ReadyForQuery's byte: `I` idle, `T` in a block, `E` in a failed block.
+    pub fn transaction_status(&self) -> u8 {
+        match self.block {
+            Block::Idle | Block::Implicit => b'I',
+            Block::Open => b'T',
+            Block::Failed => b'E',
+        }
+    }
+
+    /// The current value of a setting (as SHOW prints it).
+    pub fn setting(&self, name: &str) -> Option<String> {
+        self.settings.get(name).ok()
+    }
+
+    /// Settings to tell the client by ParameterStatus: all at first, then those changed since the last call.
+    pub fn take_reports(&mut self) -> Vec<(&'static str, String)> {
+        if !std::mem::take(&mut self.settings_changed) {
+            return Vec::new();
+        }
+        self.settings.reports()
+    }
+
+    /// Warnings from calls that had no sink (`prepare`, `sync`).
+    pub fn take_notices(&mut self) -> Vec<(Severity, SqlError)> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// A handle by which another thread cancels the running statement.
+    pub fn cancel_token(&self) -> CancelToken {
+        CancelToken(self.facts.cancel.clone())
+    }
+
+    /// Seconds east of UTC of the session's time zone, for text parameters and results.
+    pub fn zone(&self) -> i32 {
+        self.facts.zone
+    }
+
+    fn flush_notices(&mut self, sink: &mut dyn Sink) {
+        for (severity, notice) in self.notices.drain(..) {
+            sink.notice(severity, &notice);
+        }
+    }
+
+    fn warn(&mut self, state: SqlState, message: &str) {
+        self.notices.push((Severity::Warning, SqlError::new(state, message)));
+    }
+}

@@ -1,0 +1,210 @@
+//! From text to `Prepared`: caches, parsing, binding.
+//!
+//! Invariants
+//! 1. While the transaction has changed the catalog, what is planned stays out of the shared cache.
+//! 2. A text that parses or binds with errors is never cached.
+//!
+//! Does not know: running.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self, Statement};
+use varve_engine::Catalog;
+
+use super::Session;
+use crate::bind::Binder;
+use crate::cache;
+use crate::error::{Result, SqlError, SqlState};
+use crate::oid::{self, Oid};
+use crate::parse::{self, Parsed};
+use crate::plan::Plan;
+use crate::prepared::{Body, Prepared};
+use crate::sink::Column;
+use crate::ty::Ty;
+use crate::utility::Utility;
+
+/// Texts longer than this are parsed on a stack of their own, because syntax trees nest as deep as their text says.
+const PLAIN_STACK_TEXT_BYTES: usize = 2048;
+/// Stack for each byte of text, for trees that lean all to one side.
+const STACK_BYTES_PER_TEXT_BYTE: usize = 512;
+/// Largest stack that is made.
+const STACK_BYTES_MAX: usize = 1 << 30;
+
+/// What binding a statement gives.
+type BoundParts = (Vec<Ty>, Option<Vec<Column>>, Body);
+
+impl Session {
+    /// A statement for the extended protocol: an entry of a cache that was planned under the current catalog.
+    pub(super) fn prepare_current(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
+        let hash = cache::hash(sql, types);
+        if let Some(found) = self.cached(hash, sql, types) {
+            let fresh = !matches!(found.body, Body::Plan(_))
+                || found.catalog_version == self.current_catalog().version();
+            if fresh && !self.is_failed() {
+                return Ok(found);
+            }
+        }
+        self.build_cached(hash, sql, types)
+    }
+
+    /// A statement for the simple protocol; opening its table will show whether it is out of date.
+    pub(super) fn prepare_any(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
+        let hash = cache::hash(sql, types);
+        if let Some(found) = self.plans.find(hash, sql, types) {
+            return Ok(found.clone());
+        }
+        match self.cached(hash, sql, types) {
+            Some(found) => Ok(found),
+            None => self.build_cached(hash, sql, types),
+        }
+    }
+
+    /// Plans again after the catalog has changed.
+    pub(super) fn prepare_again(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
+        self.catalog = None;
+        self.build_cached(cache::hash(sql, types), sql, types)
+    }
+
+    fn cached(&mut self, hash: u64, sql: &str, types: &[Oid]) -> Option<Arc<Prepared>> {
+        if let Some(found) = self.plans.find(hash, sql, types) {
+            return Some(found.clone());
+        }
+        if self.defines {
+            return None;
+        }
+        let found = self.shared.plans.read().find(hash, sql, types).cloned()?;
+        self.plans.put(hash, found.clone());
+        Some(found)
+    }
+
+    fn build_cached(&mut self, hash: u64, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
+        let prepared = Arc::new(self.build(sql, types)?);
+        if matches!(prepared.body, Body::Plan(_) | Body::Empty) || is_short_command(&prepared.body) {
+            self.plans.put(hash, prepared.clone());
+            if !self.defines {
+                self.shared.plans.write().put(hash, prepared.clone());
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// The catalog of the transaction, which is begun for it.
+    pub(super) fn current_catalog(&mut self) -> Arc<Catalog> {
+        if let Some(catalog) = &self.catalog {
+            return catalog.clone();
+        }
+        let catalog = self.begin_engine().catalog();
+        if self.in_block() && self.defines {
+            return catalog;
+        }
+        catalog
+    }
+
+    fn build(&mut self, sql: &str, types: &[Oid]) -> Result<Prepared> {
+        if sql.len() <= PLAIN_STACK_TEXT_BYTES {
+            return self.build_here(sql, types);
+        }
+        let stack_bytes = (sql.len() * STACK_BYTES_PER_TEXT_BYTE).clamp(8 << 20, STACK_BYTES_MAX);
+        stacker::grow(stack_bytes, || self.build_here(sql, types))
+    }
+
+    fn build_here(&mut self, sql: &str, types: &[Oid]) -> Result<Prepared> {
+        let parsed = parse::statement(sql)?;
+        if self.is_failed() && !ends_failure(&parsed) {
+            return Err(in_failed_transaction());
+        }
+        let statement = match parsed {
+            Parsed::Empty => return Ok(Prepared::new(sql, types, Vec::new(), None, Body::Empty, 0)),
+            Parsed::Utility(command) => {
+                let columns = self.command_columns(&command)?;
+                return Ok(Prepared::new(sql, types, Vec::new(), columns, Body::Utility(command), 0));
+            }
+            Parsed::Sql(statement) => statement,
+        };
+        if defines(&statement) {
+            return Ok(Prepared::new(sql, types, Vec::new(), None, Body::Definition(statement), 0));
+        }
+        let catalog = self.current_catalog();
+        let (params, columns, body) = bind(&catalog, sql, types, &statement)?;
+        Ok(Prepared::new(sql, types, params, columns, body, catalog.version()))
+    }
+
+    fn command_columns(&mut self, command: &Utility) -> Result<Option<Vec<Column>>> {
+        let text = |name: &str| Column { name: name.into(), type_oid: oid::TEXT, typmod: -1 };
+        Ok(match command {
+            Utility::Show(name) => Some(super::command::show_columns(name)),
+            Utility::Explain(_) => Some(vec![text("QUERY PLAN")]),
+            Utility::Execute(name, _) => self.statement(name)?.columns().map(<[Column]>::to_vec),
+            _ => None,
+        })
+    }
+
+    pub(super) fn is_failed(&self) -> bool {
+        self.block == super::Block::Failed
+    }
+}
+
+/// Commands that clients send again and again.
+fn is_short_command(body: &Body) -> bool {
+    use Utility::{Begin, Checkpoint, Commit, Release, Rollback, RollbackTo, Savepoint, Set, Show};
+    matches!(
+        body,
+        Body::Utility(
+            Begin(..) | Commit | Rollback | Savepoint(_) | Release(_) | RollbackTo(_) | Set { .. } | Show(_) | Checkpoint
+        )
+    )
+}
+
+fn ends_failure(parsed: &Parsed) -> bool {
+    use Utility::{Commit, Rollback, RollbackTo};
+    matches!(parsed, Parsed::Utility(Commit | Rollback | RollbackTo(_)) | Parsed::Empty)
+}
+
+/// 25P02
+pub(super) fn in_failed_transaction() -> SqlError {
+    let message = "current transaction is aborted, commands ignored until end of transaction block";
+    SqlError::new(SqlState::IN_FAILED_TRANSACTION, message)
+}
+
+fn defines(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::CreateTable(_)
+            | Statement::CreateIndex(_)
+            | Statement::AlterTable(_)
+            | Statement::Truncate(_)
+            | Statement::CreateSequence { .. }
+            | Statement::CreateSchema { .. }
+            | Statement::Drop { .. }
+    )
+}
+
+/// Binds a statement on rows.
+pub(super) fn bind(catalog: &Catalog, sql: &str, types: &[Oid], statement: &Statement) -> Result<BoundParts> {
+    let mut b = Binder::new(catalog, sql, types)?;
+    let (plan, columns) = match statement {
+        Statement::Query(q) => {
+            if let ast::SetExpr::Insert(s) | ast::SetExpr::Update(s) | ast::SetExpr::Delete(s) = q.body.as_ref() {
+                return bind(catalog, sql, types, s);
+            }
+            let bound = b.query(q)?;
+            (Plan::Select(bound.select), Some(bound.columns))
+        }
+        Statement::Insert(i) => parts(b.insert(i)?),
+        Statement::Update(u) => parts(b.update(u)?),
+        Statement::Delete(d) => parts(b.delete(d)?),
+        other => return Err(unsupported(other)),
+    };
+    Ok((b.param_types()?, columns, Body::Plan(plan)))
+}
+
+fn parts(bound: crate::bind::dml::BoundDml) -> (Plan, Option<Vec<Column>>) {
+    (bound.plan, bound.columns)
+}
+
+/// 0A000 with the statement's first words.
+fn unsupported(statement: &Statement) -> SqlError {
+    let text = statement.to_string();
+    let words: Vec<&str> = text.split_whitespace().take(2).collect();
+    SqlError::unsupported(words.join(" "))
+}

@@ -1,0 +1,382 @@
+//! Running statements: simple texts, portals, and the step that both share.
+//!
+//! Invariants
+//! 1. A plan whose table definition is out of date is made again before anything has been given to the sink.
+//! 2. In a text of several statements all are checked for syntax before the first one runs.
+//!
+//! Does not know: transaction blocks' rules (`block`).
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use varve_engine::{Datum, Error as EngineError, Value};
+
+use super::plan::in_failed_transaction;
+use super::{Block, Session};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::keep_in;
+use crate::exec::{Exec, Opened, definition};
+use crate::parse;
+use crate::plan::Plan;
+use crate::prepared::{Body, PendingRows, Portal, Prepared, trimmed};
+use crate::scan::{Extent, Lifted, Literal, next_statement};
+use crate::sink::{Column, CommandTag, CopyIn, Progress, Severity, Sink};
+use crate::ty::Ty;
+
+/// How a run ended.
+pub(super) enum Ran {
+    /// With this tag.
+    Done(CommandTag),
+    /// The plan is out of date; nothing has happened.
+    Stale,
+}
+
+type Params<'a> = SmallVec<[Datum<'a>; 16]>;
+
+impl Session {
+    /// The simple protocol's Query.
+    pub(super) fn run_text(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {
+        let mut lifted = Lifted::default();
+        let Some(mut extent) = next_statement(sql, 0, &mut lifted) else {
+            return sink.empty();
+        };
+        let mut probe = Lifted::default();
+        if next_statement(sql, extent.next, &mut probe).is_some() {
+            check_syntax(sql)?;
+            self.enter_implicit();
+        }
+        loop {
+            let mut following = Lifted::default();
+            let next = next_statement(sql, extent.next, &mut following);
+            let tag = self.run_piece(sql, extent, &lifted, sink)?;
+            let ends_implicit = self.block == Block::Idle || (self.block == Block::Implicit && next.is_none());
+            if ends_implicit {
+                self.commit()?;
+            }
+            if !self.notices.is_empty() {
+                self.flush_notices(sink);
+            }
+            sink.complete(&tag)?;
+            match next {
+                None => return Ok(()),
+                Some(e) => (extent, lifted) = (e, following),
+            }
+            // COMMIT and ROLLBACK within the text end the implicit block; what follows begins another one.
+            self.enter_implicit();
+        }
+    }
+
+    fn run_piece(&mut self, sql: &str, extent: Extent, lifted: &Lifted<'_>, sink: &mut dyn Sink) -> Result<CommandTag> {
+        if lifted.usable && !self.is_failed() {
+            if let Some(tag) = self.run_lifted(lifted, sink)? {
+                return Ok(tag);
+            }
+        }
+        let text = &sql[extent.start..extent.end];
+        let shift = sql[..extent.start].chars().count() as u32;
+        self.run_whole(text, sink).map_err(|e| SqlError { position: e.position.map(|p| p + shift), ..e })
+    }
+
+    /// Runs a statement through its lifted form; `None` if that form will not do.
+    fn run_lifted(&mut self, lifted: &Lifted<'_>, sink: &mut dyn Sink) -> Result<Option<CommandTag>> {
+        let Ok(mut prepared) = self.prepare_any(&lifted.text, &lifted.types) else { return Ok(None) };
+        let mut arena = std::mem::take(&mut self.literal_arena);
+        let result = loop {
+            let Some(params) = literal_values(&prepared, lifted, self.facts.zone, &arena) else { break Ok(None) };
+            match self.run_announced(&prepared, &params, lifted.row_count, sink) {
+                Ok(Ran::Done(tag)) => break Ok(Some(tag)),
+                Ok(Ran::Stale) => match self.prepare_again(&lifted.text, &lifted.types) {
+                    Ok(again) => prepared = again,
+                    Err(_) => break Ok(None),
+                },
+                Err(e) => break Err(e),
+            }
+        };
+        arena.reset();
+        self.literal_arena = arena;
+        result
+    }
+
+    fn run_whole(&mut self, text: &str, sink: &mut dyn Sink) -> Result<CommandTag> {
+        let mut prepared = self.prepare_any(text, &[])?;
+        loop {
+            if !prepared.param_types.is_empty() {
+                let message = "there is no parameter $1";
+                return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
+            }
+            match self.run_announced(&prepared, &[], 1, sink)? {
+                Ran::Done(tag) => return Ok(tag),
+                Ran::Stale => prepared = self.prepare_again(text, &[])?,
+            }
+        }
+    }
+
+    /// Runs and tells the sink the columns.
+    fn run_announced(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: &[Datum<'_>],
+        groups: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<Ran> {
+        self.run(prepared, params, groups, true, sink)
+    }
+
+    /// The extended protocol's Execute.
+    pub(super) fn run_portal(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: &[Datum<'_>],
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<Progress> {
+        if params.len() != prepared.param_types.len() {
+            let message = format!(
+                "bind message supplies {} parameters, but prepared statement requires {}",
+                params.len(),
+                prepared.param_types.len()
+            );
+            return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
+        }
+        if portal.finished {
+            return Ok(Progress::Complete(CommandTag::Select(0)));
+        }
+        if portal.pending.is_none() && (max_rows == 0 || prepared.columns.is_none()) {
+            portal.finished = true;
+            return self.run_current(prepared, params, sink).map(Progress::Complete);
+        }
+        if portal.pending.is_none() {
+            let mut collected = Collect::default();
+            self.run_current(prepared, params, &mut collected)?;
+            portal.pending = Some(PendingRows { rows: collected.rows.into_iter(), given: 0 });
+        }
+        hand_out(portal, max_rows, prepared, sink)
+    }
+
+    /// Runs the newest version of a prepared statement.
+    fn run_current(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: &[Datum<'_>],
+        sink: &mut dyn Sink,
+    ) -> Result<CommandTag> {
+        let mut newest = prepared;
+        while let Some(next) = newest.successor.get() {
+            newest = next;
+        }
+        let mut newest = newest.clone();
+        loop {
+            match self.run(&newest, params, 1, false, sink)? {
+                Ran::Done(tag) => return Ok(tag),
+                Ran::Stale => newest = self.replan(&newest)?,
+            }
+        }
+    }
+
+    fn replan(&mut self, old: &Arc<Prepared>) -> Result<Arc<Prepared>> {
+        let again = self.prepare_again(&old.sql, &old.param_oids)?;
+        if again.columns != old.columns {
+            let message = "cached plan must not change result type";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
+        if !self.defines {
+            // Another session may have set it first; then that one is as good.
+            let _ = old.successor.set(again.clone());
+        }
+        Ok(again)
+    }
+
+    /// Runs a statement. `groups` is more than 1 only for an INSERT whose rows were collapsed.
+    pub(super) fn run(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: &[Datum<'_>],
+        groups: usize,
+        announce: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<Ran> {
+        match &prepared.body {
+            Body::Plan(plan) if self.is_failed() => {
+                let _ = plan;
+                Err(in_failed_transaction())
+            }
+            Body::Plan(plan) if prepared.trims => {
+                let params = trimmed(&prepared.param_types, params);
+                self.run_plan(prepared, plan, &params, groups, announce, sink)
+            }
+            Body::Plan(plan) => self.run_plan(prepared, plan, params, groups, announce, sink),
+            Body::Empty => Ok(Ran::Done(CommandTag::Empty)),
+            Body::Utility(command) => self.command(command, announce, sink).map(Ran::Done),
+            Body::Definition(_) if self.is_failed() => Err(in_failed_transaction()),
+            Body::Definition(statement) => self.define(&prepared.sql, statement).map(Ran::Done),
+        }
+    }
+
+    fn run_plan(
+        &mut self,
+        prepared: &Prepared,
+        plan: &Plan,
+        params: &[Datum<'_>],
+        groups: usize,
+        announce: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<Ran> {
+        self.begin_engine();
+        if self.read_only && plan.writes() {
+            return Err(read_only(verb(plan)));
+        }
+        let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
+        txn.start_statement();
+        let opened = match Opened::open(plan, txn) {
+            Ok(opened) => opened,
+            Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => return Ok(Ran::Stale),
+            Err(e) => return Err(e.into()),
+        };
+        if announce && let Some(columns) = &prepared.columns {
+            sink.columns(columns)?;
+        }
+        let mut exec = Exec {
+            txn,
+            catalog: &mut self.catalog,
+            facts: &self.facts,
+            scratch: &mut self.scratch,
+            sequences: &self.sequences,
+            params,
+            group_count: groups,
+        };
+        let tag = exec.run(plan, &opened, sink)?;
+        Ok(Ran::Done(tag))
+    }
+
+    fn define(&mut self, sql: &str, statement: &sqlparser::ast::Statement) -> Result<CommandTag> {
+        self.begin_engine();
+        if self.read_only {
+            return Err(read_only("this command"));
+        }
+        let mut notices = std::mem::take(&mut self.notices);
+        let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
+        txn.start_statement();
+        let tag = definition::run(statement, sql, txn, &mut notices);
+        self.notices = notices;
+        self.catalog = None;
+        if !std::mem::replace(&mut self.defines, true) {
+            self.plans.clear();
+        }
+        tag?.ok_or_else(|| SqlError::internal("a definition that is none"))
+    }
+}
+
+/// Values of the lifted literals as the parameters want them; `None` if one does not fit, so that the original text is
+/// taken and its error reported.
+fn literal_values<'a>(
+    prepared: &Prepared,
+    lifted: &Lifted<'a>,
+    zone: i32,
+    arena: &'a bumpalo::Bump,
+) -> Option<Params<'a>> {
+    let types = &prepared.param_types;
+    if types.len() != lifted.types.len() {
+        return None;
+    }
+    let mut out = Params::with_capacity(lifted.literals.len());
+    for (i, literal) in lifted.literals.iter().enumerate() {
+        let index = i % types.len();
+        let parse = |text: &str| prepared.parse_param(index, text, zone).ok().map(|v| keep_in(arena, v.as_datum()));
+        out.push(match (*literal, types[index]) {
+            (Literal::Int(n), Ty::Int4) => Datum::Int4(i32::try_from(n).ok()?),
+            (Literal::Int(n), Ty::Int8) => Datum::Int8(n),
+            (Literal::Int(n), _) => parse(itoa::Buffer::new().format(n))?,
+            (Literal::Number(text), _) => parse(text)?,
+            (Literal::Text(text), t) if t.is_text() && !text.contains('\0') => Datum::Text(text),
+            (Literal::Text(text), _) => parse(text)?,
+            (Literal::Doubled(text), _) => parse(&text.replace("''", "'"))?,
+        });
+    }
+    Some(out)
+}
+
+fn check_syntax(sql: &str) -> Result<()> {
+    let mut unused = Lifted::default();
+    let mut from = 0;
+    while let Some(extent) = next_statement(sql, from, &mut unused) {
+        let shift = sql[..extent.start].chars().count() as u32;
+        let text = &sql[extent.start..extent.end];
+        parse::check(text).map_err(|e| SqlError { position: e.position.map(|p| p + shift), ..e })?;
+        from = extent.next;
+    }
+    Ok(())
+}
+
+fn hand_out(portal: &mut Portal, max_rows: usize, prepared: &Prepared, sink: &mut dyn Sink) -> Result<Progress> {
+    let Some(pending) = &mut portal.pending else { return Err(SqlError::internal("no pending rows")) };
+    let limit = if max_rows == 0 { usize::MAX } else { max_rows };
+    let mut given = 0;
+    while given < limit {
+        let Some(row) = pending.rows.next() else {
+            portal.finished = true;
+            let count = pending.given + given as u64;
+            return Ok(Progress::Complete(tag_of(prepared, count)));
+        };
+        let shown: Params<'_> = row.iter().map(Value::as_datum).collect();
+        sink.row(&shown)?;
+        given += 1;
+    }
+    pending.given += given as u64;
+    Ok(Progress::Suspended)
+}
+
+fn tag_of(prepared: &Prepared, count: u64) -> CommandTag {
+    match &prepared.body {
+        Body::Plan(Plan::Insert(_)) => CommandTag::Insert(count),
+        Body::Plan(Plan::Update(_)) => CommandTag::Update(count),
+        Body::Plan(Plan::Delete(_)) => CommandTag::Delete(count),
+        _ => CommandTag::Select(count),
+    }
+}
+
+fn verb(plan: &Plan) -> &'static str {
+    match plan {
+        Plan::Select(_) => "SELECT FOR UPDATE",
+        Plan::Insert(_) => "INSERT",
+        Plan::Update(_) => "UPDATE",
+        Plan::Delete(_) => "DELETE",
+    }
+}
+
+/// 25006
+pub(super) fn read_only(verb: &str) -> SqlError {
+    let message = format!("cannot execute {verb} in a read-only transaction");
+    SqlError::new(SqlState::READ_ONLY_TRANSACTION, message)
+}
+
+/// Keeps all rows, for portals that are read in slices.
+#[derive(Default)]
+struct Collect {
+    rows: Vec<Box<[Value]>>,
+}
+
+impl Sink for Collect {
+    fn columns(&mut self, _: &[Column]) -> Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
+        self.rows.push(row.iter().map(Datum::to_value).collect());
+        Ok(())
+    }
+
+    fn complete(&mut self, _: &CommandTag) -> Result<()> {
+        Ok(())
+    }
+
+    fn empty(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _: Severity, _: &SqlError) {}
+
+    fn copy_in(&mut self, _: CopyIn, _: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        Err(SqlError::internal("COPY gives no rows"))
+    }
+}

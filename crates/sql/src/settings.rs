@@ -1,0 +1,444 @@
+//! Settings of a session: SHOW, SET, RESET, and what a client is told of them.
+//!
+//! Invariants
+//! 1. A setting takes only values that Varve honours; one whose other values would change results is refused with 0A000.
+//!    Planner and memory settings of PostgreSQL are kept and shown, and have no effect here.
+//! 2. SET is undone by a rollback, SET LOCAL also by the commit.
+//!
+//! Does not know: transactions; the session calls `commit` and `rollback`.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Result, SqlError, SqlState};
+use crate::time;
+
+/// What values a setting takes.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Any text.
+    Free,
+    /// on or off
+    Bool,
+    /// Only these, case aside; the first spelling is kept.
+    OneOf(&'static [&'static str]),
+    /// Only the shown value; any other would change results.
+    Fixed(&'static [&'static str]),
+    /// Cannot be set.
+    ReadOnly,
+    /// A time, in milliseconds unless it has a unit; kept as milliseconds.
+    Duration,
+    /// Only zero.
+    NoDuration,
+    /// UTC or an offset.
+    Zone,
+    /// A list that has public in it.
+    SearchPath,
+    /// 1 to 3
+    FloatDigits,
+}
+
+struct Setting {
+    name: &'static str,
+    default: &'static str,
+    kind: Kind,
+    /// Told to the client by ParameterStatus.
+    reported: bool,
+}
+
+const LEVELS: &[&str] = &["read committed", "repeatable read", "read uncommitted"];
+
+const fn setting(name: &'static str, default: &'static str, kind: Kind) -> Setting {
+    Setting { name, default, kind, reported: false }
+}
+
+const fn reported(name: &'static str, default: &'static str, kind: Kind) -> Setting {
+    Setting { name, default, kind, reported: true }
+}
+
+/// All settings, by name in lower case.
+const SETTINGS: &[Setting] = &[
+    reported("application_name", "", Kind::Free),
+    reported("client_encoding", "UTF8", Kind::Fixed(&["utf8", "utf-8", "unicode"])),
+    reported("datestyle", "ISO, MDY", Kind::Fixed(&["iso, mdy", "iso,mdy", "iso", "mdy"])),
+    reported("default_transaction_read_only", "off", Kind::Bool),
+    reported("in_hot_standby", "off", Kind::ReadOnly),
+    reported("integer_datetimes", "on", Kind::ReadOnly),
+    reported("intervalstyle", "postgres", Kind::Fixed(&["postgres"])),
+    reported("is_superuser", "on", Kind::ReadOnly),
+    reported("server_encoding", "UTF8", Kind::ReadOnly),
+    reported("server_version", "15.0", Kind::ReadOnly),
+    reported("session_authorization", "", Kind::ReadOnly),
+    reported("standard_conforming_strings", "on", Kind::Fixed(&["on", "true", "yes", "1"])),
+    reported("timezone", "UTC", Kind::Zone),
+    setting("bytea_output", "hex", Kind::Fixed(&["hex"])),
+    setting("client_min_messages", "notice", Kind::OneOf(&["notice", "warning", "error", "log", "debug1", "debug2", "debug3", "debug4", "debug5"])),
+    setting("default_transaction_deferrable", "off", Kind::Bool),
+    setting("default_transaction_isolation", "read committed", Kind::OneOf(LEVELS)),
+    setting("extra_float_digits", "1", Kind::FloatDigits),
+    setting("idle_in_transaction_session_timeout", "0", Kind::NoDuration),
+    setting("lc_collate", "C", Kind::ReadOnly),
+    setting("lc_ctype", "C.UTF-8", Kind::ReadOnly),
+    setting("lc_messages", "C", Kind::Free),
+    setting("lc_monetary", "C", Kind::Free),
+    setting("lc_numeric", "C", Kind::Free),
+    setting("lc_time", "C", Kind::Free),
+    setting("lock_timeout", "0", Kind::Duration),
+    setting("max_identifier_length", "63", Kind::ReadOnly),
+    setting("max_index_keys", "32", Kind::ReadOnly),
+    setting("search_path", "\"$user\", public", Kind::SearchPath),
+    setting("server_version_num", "150000", Kind::ReadOnly),
+    setting("statement_timeout", "0", Kind::NoDuration),
+    setting("transaction_deferrable", "off", Kind::ReadOnly),
+    setting("transaction_isolation", "read committed", Kind::ReadOnly),
+    setting("transaction_read_only", "off", Kind::ReadOnly),
+    setting("default_table_access_method", "paged", Kind::OneOf(&["paged", "heap"])),
+    setting("default_tablespace", "", Kind::Fixed(&[""])),
+    setting("row_security", "on", Kind::Bool),
+    setting("backslash_quote", "safe_encoding", Kind::Free),
+    setting("check_function_bodies", "on", Kind::Bool),
+    setting("commit_delay", "0", Kind::Free),
+    setting("cursor_tuple_fraction", "0.1", Kind::Free),
+    setting("effective_cache_size", "524288", Kind::Free),
+    setting("escape_string_warning", "on", Kind::Bool),
+    setting("fsync", "on", Kind::ReadOnly),
+    setting("full_page_writes", "on", Kind::ReadOnly),
+    setting("geqo", "on", Kind::Bool),
+    setting("jit", "off", Kind::Bool),
+    setting("log_min_duration_statement", "-1", Kind::Free),
+    setting("log_min_messages", "warning", Kind::Free),
+    setting("log_statement", "none", Kind::Free),
+    setting("maintenance_work_mem", "65536", Kind::Free),
+    setting("max_parallel_workers_per_gather", "0", Kind::Free),
+    setting("plan_cache_mode", "auto", Kind::Free),
+    setting("quote_all_identifiers", "off", Kind::Bool),
+    setting("random_page_cost", "4", Kind::Free),
+    setting("seq_page_cost", "1", Kind::Free),
+    setting("synchronize_seqscans", "on", Kind::Bool),
+    setting("synchronous_commit", "on", Kind::Free),
+    setting("temp_buffers", "1024", Kind::Free),
+    setting("work_mem", "4096", Kind::Free),
+    setting("xmloption", "content", Kind::Free),
+];
+
+/// Spelling of a name where it is not lower case.
+fn display_name(name: &'static str) -> &'static str {
+    match name {
+        "datestyle" => "DateStyle",
+        "intervalstyle" => "IntervalStyle",
+        "timezone" => "TimeZone",
+        other => other,
+    }
+}
+
+type Values = BTreeMap<String, String>;
+
+/// The settings of one session.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// What differs from the defaults.
+    values: Values,
+    /// What RESET goes back to: given at the start of the session.
+    initial: Values,
+    /// Before the first SET of the transaction.
+    before: Option<Values>,
+    /// What SET LOCAL has hidden, to come back at the commit.
+    hidden: Vec<(String, Option<String>)>,
+    /// What has been told to the client.
+    told: Values,
+    /// A value may differ from what the session last looked at.
+    changed: bool,
+}
+
+fn find(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|s| s.name == name)
+}
+
+/// 42704
+fn unknown(name: &str) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
+fn invalid(name: &str, value: &str) -> SqlError {
+    let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+impl Settings {
+    /// The value, as SHOW prints it.
+    pub fn get(&self, name: &str) -> Result<String> {
+        let lower = name.to_ascii_lowercase();
+        if let Some(value) = self.values.get(&lower) {
+            return Ok(shown(&lower, value));
+        }
+        find(&lower).map(|s| s.default.to_owned()).ok_or_else(|| unknown(name))
+    }
+
+    /// Sets a value from outside a transaction: start-up packet, or facts that the session knows.
+    pub fn set_initial(&mut self, name: &str, value: &str) -> Result<()> {
+        let (name, value) = checked(name, value)?;
+        self.initial.insert(name.clone(), value.clone());
+        self.values.insert(name, value);
+        Ok(())
+    }
+
+    /// Notes a fact that clients cannot set.
+    pub fn set_fact(&mut self, name: &str, value: &str) {
+        self.initial.insert(name.to_owned(), value.to_owned());
+        self.values.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// SET and RESET (`None`).
+    pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
+        let (name, value) = match value {
+            Some(value) => {
+                let (name, value) = checked(name, value)?;
+                (name, Some(value))
+            }
+            None => {
+                let lower = name.to_ascii_lowercase();
+                if find(&lower).is_none() && !self.values.contains_key(&lower) {
+                    return Err(unknown(name));
+                }
+                let initial = self.initial.get(&lower).cloned();
+                (lower, initial)
+            }
+        };
+        self.before.get_or_insert_with(|| self.values.clone());
+        self.changed = true;
+        if local {
+            self.hidden.push((name.clone(), self.values.get(&name).cloned()));
+        }
+        self.put(name, value);
+        Ok(())
+    }
+
+    fn put(&mut self, name: String, value: Option<String>) {
+        match value {
+            Some(value) => self.values.insert(name, value),
+            None => self.values.remove(&name),
+        };
+    }
+
+    /// RESET ALL
+    pub fn reset_all(&mut self) {
+        self.before.get_or_insert_with(|| self.values.clone());
+        self.changed = true;
+        self.values = self.initial.clone();
+    }
+
+    /// The transaction committed: SET LOCAL ends.
+    pub fn commit(&mut self) {
+        if self.before.take().is_some() {
+            while let Some((name, value)) = self.hidden.pop() {
+                self.put(name, value);
+                self.changed = true;
+            }
+        }
+    }
+
+    /// The transaction rolled back: every SET in it is undone.
+    pub fn rollback(&mut self) {
+        self.hidden.clear();
+        if let Some(before) = self.before.take() {
+            self.values = before;
+            self.changed = true;
+        }
+    }
+
+    /// Whether a value has changed since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Whether the setting differs from its default.
+    pub fn has_own(&self, name: &str) -> bool {
+        !self.values.is_empty() && self.values.contains_key(name)
+    }
+
+    /// Whether anything may have to be reported.
+    pub fn reports(&mut self) -> Vec<(&'static str, String)> {
+        let mut out = Vec::new();
+        for s in SETTINGS.iter().filter(|s| s.reported) {
+            let value = self.values.get(s.name).map_or_else(|| s.default.to_owned(), |v| shown(s.name, v));
+            if self.told.get(s.name) != Some(&value) {
+                self.told.insert(s.name.to_owned(), value.clone());
+                out.push((display_name(s.name), value));
+            }
+        }
+        out
+    }
+
+    /// All names and values, for SHOW ALL.
+    pub fn all(&self) -> Vec<(String, String)> {
+        let value = |s: &Setting| self.values.get(s.name).map_or_else(|| s.default.to_owned(), |v| shown(s.name, v));
+        let mut all: Vec<_> = SETTINGS.iter().map(|s| (display_name(s.name).to_owned(), value(s))).collect();
+        all.sort_by_key(|(n, _)| n.to_lowercase());
+        all
+    }
+
+    /// Seconds east of UTC.
+    pub fn zone(&self) -> i32 {
+        self.values.get("timezone").and_then(|z| zone_of(z)).unwrap_or(0)
+    }
+
+    /// Milliseconds of a duration setting.
+    pub fn millis(&self, name: &str) -> u64 {
+        self.values.get(name).and_then(|v| v.parse().ok()).unwrap_or(0)
+    }
+
+    /// Whether a boolean setting is on.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.get(name).is_ok_and(|v| v == "on")
+    }
+}
+
+/// Name in lower case and the value as it is kept.
+fn checked(name: &str, value: &str) -> Result<(String, String)> {
+    let lower = name.to_ascii_lowercase();
+    let Some(s) = find(&lower) else {
+        if lower.contains('.') {
+            return Ok((lower, value.to_owned()));
+        }
+        return Err(unknown(name));
+    };
+    let kept = match s.kind {
+        Kind::Free => value.to_owned(),
+        Kind::Bool => boolean(value).ok_or_else(|| not_boolean(name))?.to_owned(),
+        Kind::OneOf(allowed) => one_of(s, allowed, value)?,
+        Kind::Fixed(allowed) if allowed.iter().any(|a| a.eq_ignore_ascii_case(value.trim())) => s.default.to_owned(),
+        Kind::Fixed(_) => return Err(SqlError::unsupported(format!("{} = {value}", display_name(s.name)))),
+        Kind::ReadOnly => {
+            let message = format!("parameter \"{name}\" cannot be changed");
+            return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
+        }
+        Kind::Duration => millis(value).ok_or_else(|| invalid(name, value))?.to_string(),
+        Kind::NoDuration => match millis(value) {
+            Some(0) => "0".to_owned(),
+            Some(_) => return Err(SqlError::unsupported(s.name)),
+            None => return Err(invalid(name, value)),
+        },
+        Kind::Zone => match zone_of(value) {
+            Some(_) => value.to_owned(),
+            None => {
+                return Err(SqlError::unsupported(format!("time zone \"{value}\""))
+                    .with_hint("Varve knows UTC and offsets such as +02:00."));
+            }
+        },
+        Kind::SearchPath => search_path(value)?,
+        Kind::FloatDigits => match value.trim().parse::<i32>() {
+            Ok(1..=3) => value.trim().to_owned(),
+            Ok(-15..=0) => return Err(SqlError::unsupported("extra_float_digits below 1")),
+            _ => return Err(invalid(name, value)),
+        },
+    };
+    Ok((lower, kept))
+}
+
+fn one_of(s: &Setting, allowed: &[&str], value: &str) -> Result<String> {
+    if let Some(found) = allowed.iter().find(|a| a.eq_ignore_ascii_case(value.trim())) {
+        return Ok((*found).to_owned());
+    }
+    if s.name == "default_transaction_isolation" && value.trim().eq_ignore_ascii_case("serializable") {
+        return Err(no_serializable());
+    }
+    Err(invalid(s.name, value))
+}
+
+/// 0A000 for SERIALIZABLE.
+pub fn no_serializable() -> SqlError {
+    SqlError::unsupported("isolation level SERIALIZABLE").with_hint("Use REPEATABLE READ.")
+}
+
+fn boolean(value: &str) -> Option<&'static str> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "on" | "true" | "yes" | "1" | "t" | "y" => Some("on"),
+        "off" | "false" | "no" | "0" | "f" | "n" => Some("off"),
+        _ => None,
+    }
+}
+
+fn not_boolean(name: &str) -> SqlError {
+    let message = format!("parameter \"{name}\" requires a Boolean value");
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+fn millis(value: &str) -> Option<u64> {
+    let value = value.trim();
+    let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let amount: f64 = value[..digits].parse().ok()?;
+    let unit = match value[digits..].trim() {
+        "" | "ms" => 1.0,
+        "us" => 0.001,
+        "s" => 1000.0,
+        "min" => 60_000.0,
+        "h" => 3_600_000.0,
+        "d" => 86_400_000.0,
+        _ => return None,
+    };
+    Some((amount * unit).round() as u64)
+}
+
+/// Seconds east; a bare number is hours east, as in PostgreSQL.
+fn zone_of(value: &str) -> Option<i32> {
+    let value = value.trim();
+    if let Ok(hours) = value.parse::<f64>() {
+        return (-16.0..16.0).contains(&hours).then_some((hours * 3600.0) as i32);
+    }
+    time::parse_zone(value)
+}
+
+fn search_path(value: &str) -> Result<String> {
+    let known = |s: &str| matches!(s.trim().trim_matches('"'), "public" | "$user" | "pg_catalog");
+    let has_public = value.split(',').any(|s| s.trim().trim_matches('"') == "public");
+    if has_public && value.split(',').all(known) {
+        return Ok(value.to_owned());
+    }
+    Err(SqlError::unsupported(format!("search_path = {value}")).with_hint("Write schema.table; the path is public."))
+}
+
+fn shown(name: &str, value: &str) -> String {
+    let duration = matches!(find(name).map(|s| s.kind), Some(Kind::Duration));
+    match value.parse::<u64>() {
+        Ok(0) | Err(_) => value.to_owned(),
+        Ok(n) if duration && n % 60_000 == 0 => format!("{}min", n / 60_000),
+        Ok(n) if duration && n % 1000 == 0 => format!("{}s", n / 1000),
+        Ok(n) if duration => format!("{n}ms"),
+        Ok(_) => value.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollback_undoes_set_and_a_commit_ends_set_local() {
+        let mut s = Settings::default();
+        s.set("application_name", Some("a"), false).unwrap();
+        s.commit();
+        s.set("application_name", Some("b"), false).unwrap();
+        s.rollback();
+        assert_eq!(s.get("application_name").unwrap(), "a");
+        s.set("lock_timeout", Some("5s"), true).unwrap();
+        assert_eq!(s.get("lock_timeout").unwrap(), "5s");
+        s.commit();
+        assert_eq!(s.get("lock_timeout").unwrap(), "0");
+    }
+
+    #[test]
+    fn what_would_change_results_is_refused() {
+        let mut s = Settings::default();
+        for (name, value, state) in [
+            ("client_encoding", "latin1", "0A000"),
+            ("timezone", "Europe/Berlin", "0A000"),
+            ("nonsense", "1", "42704"),
+            ("server_version", "9", "55P02"),
+            ("default_transaction_isolation", "serializable", "0A000"),
+            ("row_security", "maybe", "22023"),
+        ] {
+            assert_eq!(s.set(name, Some(value), false).unwrap_err().sqlstate.0, state, "{name}");
+        }
+        s.set("timezone", Some("+02"), false).unwrap();
+        assert_eq!(s.zone(), 7200);
+    }
+}
