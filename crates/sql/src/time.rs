@@ -225,7 +225,7 @@ fn write_offset(offset: i32, out: &mut Vec<u8>) {
 /// Appends an interval in IntervalStyle `postgres`.
 pub fn write_interval(iv: Interval, out: &mut Vec<u8>) {
     let start = out.len();
-    let mut unit = |n: i32, name: &str, out: &mut Vec<u8>| {
+    let unit = |n: i32, name: &str, out: &mut Vec<u8>| {
         if n != 0 {
             let gap = if out.len() > start { " " } else { "" };
             let plural = if n == 1 { "" } else { "s" };

@@ -23,7 +23,7 @@ use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::{Location, Span};
 use varve_engine::Catalog;
 
-pub use scope::{Relation, Scope};
+pub use scope::Scope;
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;

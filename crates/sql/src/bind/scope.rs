@@ -47,11 +47,6 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// No names.
-    pub fn empty() -> Scope {
-        Scope::default()
-    }
-
     /// The columns of one relation, no aggregates.
     pub fn of(relation: Relation) -> Scope {
         Scope { relation: Some(relation), ..Scope::default() }

@@ -8,7 +8,7 @@
 //! Does not know: columns, rounding to a declared precision (`text::fit`).
 
 use bigdecimal::num_bigint::{BigInt, Sign};
-use bigdecimal::{BigDecimal, RoundingMode, Signed, ToPrimitive, Zero};
+use bigdecimal::{BigDecimal, RoundingMode, Signed, Zero};
 use varve_engine::{Numeric, NumericRef};
 
 use crate::error::{Result, SqlError, SqlState};
@@ -189,11 +189,6 @@ pub fn to_float(a: NumericRef<'_>) -> Result<f64> {
         return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
     }
     Ok(value)
-}
-
-/// Whole part as i128, for generate_series and the like.
-pub fn to_i128(a: NumericRef<'_>) -> Option<i128> {
-    a.to_big()?.to_i128()
 }
 
 #[cfg(test)]

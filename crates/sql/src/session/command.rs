@@ -183,7 +183,7 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<CommandTag> {
-        let mut prepared = self.statement(name)?.clone();
+        let mut prepared = self.statement(name)?;
         if arguments.len() != prepared.param_types.len() {
             let message = format!("wrong number of parameters for prepared statement \"{name}\"");
             let detail = format!("Expected {} parameters but got {}.", prepared.param_types.len(), arguments.len());

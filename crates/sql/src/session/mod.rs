@@ -53,8 +53,8 @@ pub struct SqlDatabase {
 
 impl SqlDatabase {
     /// Wraps an open engine.
-    pub fn new(engine: Arc<Database>) -> Arc<SqlDatabase> {
-        Arc::new(SqlDatabase { engine, plans: RwLock::new(PlanCache::new(SHARED_PLANS)) })
+    pub fn new(engine: Arc<Database>) -> SqlDatabase {
+        SqlDatabase { engine, plans: RwLock::new(PlanCache::new(SHARED_PLANS)) }
     }
 
     /// The engine below.
@@ -185,8 +185,8 @@ impl Session {
     }
 
     /// The statement of that name (protocol and SQL PREPARE share the names); 26000 if there is none.
-    pub fn statement(&self, name: &str) -> Result<&Arc<Prepared>> {
-        self.statements.get(name).ok_or_else(|| {
+    pub fn statement(&self, name: &str) -> Result<Arc<Prepared>> {
+        self.statements.get(name).cloned().ok_or_else(|| {
             let message = if name.is_empty() {
                 "unnamed prepared statement does not exist".to_owned()
             } else {
