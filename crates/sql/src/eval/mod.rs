@@ -364,60 +364,6 @@ impl Expr {
         });
         constant
     }
-
-    /// Calls `change` for this expression and all below it, parents first.
-    pub fn walk_mut(&mut self, change: &mut dyn FnMut(&mut Expr)) {
-        change(self);
-        self.children_mut(&mut |child| child.walk_mut(change));
-    }
-
-    fn children_mut(&mut self, each: &mut dyn FnMut(&mut Expr)) {
-        match self {
-            Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Slot(_) => {}
-            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Extreme(list, _) | Expr::Call(_, list) => {
-                list.iter_mut().for_each(each);
-            }
-            Expr::Not(e) | Expr::IsNull(e, _) | Expr::IsBool(e, ..) | Expr::Negate(_, e) => each(e),
-            Expr::Cast(e, ..) | Expr::Pad(e, _) => each(e),
-            Expr::Compare(_, sides) | Expr::Distinct(sides, _) | Expr::Arith(_, _, sides) | Expr::Concat(sides) => {
-                each(&mut sides.0);
-                each(&mut sides.1);
-            }
-            Expr::InList(e, list, _) => {
-                each(e);
-                list.iter_mut().for_each(each);
-            }
-            Expr::Like(like) => {
-                each(&mut like.subject);
-                each(&mut like.pattern);
-            }
-            Expr::Case(branches, otherwise) => {
-                for (condition, result) in branches.iter_mut() {
-                    each(condition);
-                    each(result);
-                }
-                each(otherwise);
-            }
-        }
-    }
-
-    /// Whether the value is the same for every row of one statement: no column, no volatile function.
-    pub fn is_constant(&self) -> bool {
-        let mut constant = true;
-        self.walk(&mut |e| match e {
-            Expr::Column(_) | Expr::Slot(_) => constant = false,
-            Expr::Call(f, _) if f.volatile => constant = false,
-            _ => {}
-        });
-        constant
-    }
-
-    /// Whether evaluation may call a function with side effects or a changing result.
-    pub fn is_volatile(&self) -> bool {
-        let mut volatile = false;
-        self.walk(&mut |e| volatile |= matches!(e, Expr::Call(f, _) if f.volatile));
-        volatile
-    }
 }
 
 #[inline]
