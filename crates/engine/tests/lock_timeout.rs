@@ -1,0 +1,74 @@
+//! A wait ends with 55P03 after its time, with 57014 when cancelled; the transaction can go on.
+
+mod database;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use database::*;
+
+#[test]
+fn a_wait_ends_after_its_time() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(1, 0), (2, 0)]);
+    let mut holder = begin(&database, RC);
+    update(&mut holder, &def, 1, |_| 1).unwrap();
+    let mut waiter = begin(&database, RC);
+    waiter.set_lock_timeout(Some(Duration::from_millis(30)));
+    let start = Instant::now();
+    assert_eq!(state(update(&mut waiter, &def, 1, |_| 2)), "55P03");
+    assert!(start.elapsed() >= Duration::from_millis(30));
+    update(&mut waiter, &def, 2, |_| 2).unwrap();
+    waiter.commit().unwrap();
+    holder.commit().unwrap();
+    assert_eq!(all(&database, &def), [(1, 1), (2, 2)]);
+}
+
+#[test]
+fn a_wait_ends_when_cancelled() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(1, 0)]);
+    let mut holder = begin(&database, RC);
+    update(&mut holder, &def, 1, |_| 1).unwrap();
+    let flag = Arc::new(AtomicBool::new(false));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let mut waiter = begin(&database, RC);
+            waiter.set_cancel(Some(Arc::clone(&flag)));
+            state(update(&mut waiter, &def, 1, |_| 2))
+        });
+        thread::sleep(Duration::from_millis(20));
+        flag.store(true, Ordering::SeqCst);
+        assert_eq!(waiting.join().unwrap(), "57014");
+    });
+}
+
+#[test]
+fn those_who_queued_behind_a_waiter_that_gave_up_get_the_row() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(1, 0)]);
+    let mut holder = begin(&database, RC);
+    update(&mut holder, &def, 1, |v| v + 1).unwrap();
+    thread::scope(|scope| {
+        for patience in [40, 2000, 2000, 2000] {
+            let (database, def) = (&database, &def);
+            scope.spawn(move || {
+                let mut txn = begin(database, RC);
+                txn.set_lock_timeout(Some(Duration::from_millis(patience)));
+                match update(&mut txn, def, 1, |v| v + 1) {
+                    Ok(_) => txn.commit().unwrap(),
+                    Err(_) => txn.rollback().unwrap(),
+                }
+            });
+            thread::sleep(Duration::from_millis(5));
+        }
+        thread::sleep(Duration::from_millis(60));
+        holder.commit().unwrap();
+    });
+    assert_eq!(all(&database, &def), [(1, 4)]);
+}

@@ -1,0 +1,87 @@
+//! Two transactions change one row: who waits, who sees what after the wait, who gets 40001.
+
+mod database;
+
+use std::thread;
+use std::time::Duration;
+
+use database::*;
+use varve_engine::Outcome;
+
+#[test]
+fn read_committed_waits_and_evaluates_again_so_no_update_is_lost() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(1, 0)]);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let mut txn = begin(&database, RC);
+                    assert_eq!(update(&mut txn, &def, 1, |v| v + 1).unwrap(), Outcome::Changed);
+                    txn.commit().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(all(&database, &def), [(1, 200)]);
+    is_sound(&database);
+}
+
+#[test]
+fn repeatable_read_refuses_a_row_that_changed_after_its_snapshot() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(1, 0), (2, 0), (3, 0)]);
+    let mut late = begin(&database, RR);
+    assert_eq!(see(&mut late, &def, 1), Some(0));
+    let mut first = begin(&database, RC);
+    update(&mut first, &def, 1, |_| 5).unwrap();
+    delete(&mut first, &def, 2).unwrap();
+    first.commit().unwrap();
+    assert_eq!(state(update(&mut late, &def, 1, |v| v + 1)), "40001");
+    assert_eq!(state(delete(&mut late, &def, 2)), "40001");
+    assert_eq!(update(&mut late, &def, 3, |_| 7).unwrap(), Outcome::Changed);
+    late.commit().unwrap();
+    assert_eq!(all(&database, &def), [(1, 5), (3, 7)]);
+}
+
+#[test]
+fn repeatable_read_goes_on_if_the_first_updater_rolls_back() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(1, 0)]);
+    let mut first = begin(&database, RC);
+    update(&mut first, &def, 1, |_| 5).unwrap();
+    thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            let mut txn = begin(&database, RR);
+            update(&mut txn, &def, 1, |v| v + 1).unwrap();
+            txn.commit().unwrap();
+        });
+        thread::sleep(Duration::from_millis(20));
+        first.rollback().unwrap();
+        second.join().unwrap();
+    });
+    assert_eq!(all(&database, &def), [(1, 1)]);
+}
+
+#[test]
+fn a_lock_for_update_is_waited_for_but_is_no_change() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(1, 0)]);
+    let mut late = begin(&database, RR);
+    let mut locker = begin(&database, RC);
+    let table = table(&mut locker, &def);
+    let lock = &mut |_: varve_engine::RowRef<'_>| Ok(varve_engine::Change::LockOnly);
+    assert_eq!(locker.modify(&table, &pk(1), lock).unwrap(), Outcome::Changed);
+    late.set_lock_timeout(Some(Duration::from_millis(10)));
+    assert_eq!(state(update(&mut late, &def, 1, |v| v + 1)), "55P03");
+    assert_eq!(see(&mut late, &def, 1), Some(0));
+    locker.commit().unwrap();
+    assert_eq!(update(&mut late, &def, 1, |v| v + 1).unwrap(), Outcome::Changed);
+    late.commit().unwrap();
+    assert_eq!(all(&database, &def), [(1, 1)]);
+    is_sound(&database);
+}
