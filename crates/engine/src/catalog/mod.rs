@@ -12,6 +12,7 @@ mod state;
 pub(crate) mod store;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -68,6 +69,15 @@ impl Table {
 
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::SeqCst)
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("def", &self.def)
+            .field("retired", &self.is_retired())
+            .finish_non_exhaustive()
     }
 }
 

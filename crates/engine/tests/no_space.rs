@@ -1,0 +1,53 @@
+//! A full device: a clean 53100, nothing half done, and the database goes on when there is room again.
+
+mod database;
+
+use database::*;
+use varve_device::MemoryDirectory;
+use varve_engine::{Database, Datum, Options};
+use varve_pager::PagerConfig;
+
+fn small(directory: &std::sync::Arc<MemoryDirectory>) -> std::sync::Arc<Database> {
+    let mut pager = PagerConfig::new(directory.clone());
+    pager.pool_bytes = 4 << 20;
+    pager.log_segment_bytes = 1 << 20;
+    pager.log_capacity_bytes = 8 << 20;
+    pager.background = false;
+    pager.growth_extents = 1;
+    Database::open(Options::new(pager)).unwrap()
+}
+
+fn put_large(
+    txn: &mut varve_engine::Transaction,
+    def: &varve_engine::TableDef,
+    id: i32,
+) -> varve_engine::Result<()> {
+    let table = txn.table(def)?;
+    let note = "n".repeat(2000);
+    txn.insert(&table, &[Datum::Int4(id), Datum::Int4(id), Datum::Text(&note)])
+}
+
+#[test]
+fn an_insert_that_finds_no_room_fails_cleanly() {
+    let directory = MemoryDirectory::with_capacity(24 << 20);
+    let database = small(&directory);
+    let def = create(&database, "t");
+    load(&database, &def, (0..100).map(|i| (i, i)));
+    let mut txn = begin(&database, RC);
+    let mut id = 100;
+    let failure = loop {
+        match put_large(&mut txn, &def, id) {
+            Ok(()) => id += 1,
+            Err(error) => break error,
+        }
+        assert!(id < 1_000_000, "the device never fills up");
+    };
+    assert_eq!(failure.sqlstate(), "53100", "{failure}");
+    txn.rollback().unwrap();
+    database.tick().unwrap();
+    assert_eq!(all(&database, &def).len(), 100);
+    is_sound(&database);
+    load(&database, &def, (100..200).map(|i| (i, i)));
+    assert_eq!(all(&database, &def).len(), 200);
+    is_sound(&database);
+}
