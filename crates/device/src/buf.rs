@@ -6,7 +6,7 @@
 //!
 //! What it does not know: what the bytes mean.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -36,9 +36,14 @@ impl AlignedBuf {
 
     /// A buffer holding a copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> AlignedBuf {
-        let mut buf = AlignedBuf::new(bytes.len());
-        buf.copy_from_slice(bytes);
-        buf
+        let len_bytes = bytes.len();
+        let layout = Self::layout(len_bytes);
+        // SAFETY: the layout has a non-zero size (see `layout`).
+        let raw = unsafe { alloc(layout) };
+        let start = NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(layout));
+        // SAFETY: `start` has room for `len_bytes` bytes, which are initialised by this and overlap nothing.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), len_bytes) };
+        AlignedBuf { start, len_bytes }
     }
 
     fn layout(len_bytes: usize) -> Layout {

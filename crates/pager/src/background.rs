@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::error::{PagerError, Result};
 use crate::log::Admission;
 use crate::pager::Shared;
+use crate::space::BACKGROUND_EXTENTS;
 
 /// How long a page writer sleeps when nobody rings.
 const NAP: Duration = Duration::from_millis(20);
@@ -64,6 +65,7 @@ fn write_pages(shared: &Shared, takes_checkpoints: bool) -> Result<()> {
         if takes_checkpoints {
             // A segment that can't be made now is asked for again, and its error reported, by a mini-transaction.
             let _prepared = shared.log.prepare_ahead();
+            shared.spaces.keep_free(BACKGROUND_EXTENTS)?;
             let is_due = last.elapsed() >= Duration::from_millis(shared.config.checkpoint.interval_ms);
             shared.log.check()?;
             let is_full = shared.log.is_full();

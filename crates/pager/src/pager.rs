@@ -28,7 +28,7 @@ use crate::open;
 use crate::page::{self, kind};
 use crate::pool::{PageS, PageSx, PageX, Pool, held};
 use crate::redo::RedoOps;
-use crate::space::{Pending, Spaces};
+use crate::space::{Pending, RESERVE_EXTENTS, Spaces};
 use crate::stats::{Counters, PagerStats};
 
 /// What `Pager::check` found.
@@ -161,7 +161,7 @@ impl Pager {
         held::assert_none();
         self.shared.admit()?;
         self.shared.pool.keep_free()?;
-        self.shared.spaces.keep_reserve().map_err(|cause| self.growth_failed(cause))?;
+        self.shared.spaces.keep_free(RESERVE_EXTENTS).map_err(|cause| self.growth_failed(cause))?;
         Ok(Mtr::new(self))
     }
 

@@ -5,7 +5,7 @@
 //! What it does not know: who allocates.
 
 use super::layout::{Entry, Geometry};
-use super::{Cut, Growth, RESERVE_EXTENTS, Space, Spaces};
+use super::{BACKGROUND_EXTENTS, Cut, Growth, RESERVE_EXTENTS, Space, Spaces};
 use crate::error::{PagerError, Result};
 use crate::files::SpaceFile;
 use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
@@ -41,16 +41,16 @@ impl Spaces {
         self.files.of(geometry.header())
     }
 
-    /// Before a mini-transaction begins: keeps a few extents free. A full device shows when it allocates.
-    pub(crate) fn keep_reserve(&self) -> Result<()> {
+    /// Keeps extents free in the logged spaces. A full device shows when a mini-transaction allocates.
+    pub(crate) fn keep_free(&self, extents: u32) -> Result<()> {
         for space in &self.spaces {
-            if !space.geometry.space.is_logged() || !space.is_short() {
+            if !space.geometry.space.is_logged() || !space.is_short(extents) {
                 continue;
             }
             if let Some(mut growth) = space.growth.try_lock()
-                && space.is_short()
+                && space.is_short(extents)
             {
-                match self.grow(space, &mut growth, RESERVE_EXTENTS) {
+                match self.grow(space, &mut growth, extents) {
                     Err(PagerError::Device(error)) if error.is_no_space() => {}
                     other => other?,
                 }
@@ -122,7 +122,7 @@ impl Spaces {
                 continue;
             }
             let mut map = space.map();
-            let keep = (2 * (self.growth_extents + RESERVE_EXTENTS)).max(map.extent_count() / 4);
+            let keep = (2 * (self.growth_extents + BACKGROUND_EXTENTS)).max(map.extent_count() / 4);
             let count = map.free_tail().saturating_sub(keep);
             if count > 0 {
                 let entries = map.truncate(count);

@@ -35,8 +35,10 @@ use crate::ids::{Access, PageId, PageRange, SpaceId};
 use crate::lsn::Lsn;
 use crate::pool::{PageS, Pool};
 
-/// Free extents that are kept for mini-transactions.
-const RESERVE_EXTENTS: u32 = 4;
+/// Free extents that a mini-transaction finds when it begins.
+pub(crate) const RESERVE_EXTENTS: u32 = 4;
+/// Free extents that the background keeps, so that mini-transactions seldom wait for a file to grow.
+pub(crate) const BACKGROUND_EXTENTS: u32 = 2 * RESERVE_EXTENTS;
 
 /// Free extents that wait to be cut off the end of the file.
 struct Cut {
@@ -196,9 +198,9 @@ impl Space {
         MapGuard { map: self.map.lock(), free_extents: &self.free_extents }
     }
 
-    /// Whether fewer extents are free than mini-transactions may need.
-    fn is_short(&self) -> bool {
-        self.free_extents.load(Relaxed) < RESERVE_EXTENTS
+    /// Whether fewer extents are free.
+    fn is_short(&self, extents: u32) -> bool {
+        self.free_extents.load(Relaxed) < extents
     }
 
     /// Why nothing can be allocated.
