@@ -8,7 +8,7 @@
 //!
 //! Does not know: how to repair.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use varve_pager::{Access, PageId, SpaceId};
@@ -112,40 +112,15 @@ fn check_records(core: &Core, catalog: &Catalog, checker: &mut Checker, page: Un
     }
 }
 
-/// Allocated = reachable, in both spaces.
+/// Allocated = reachable, page by page, in both spaces.
 fn check_allocation(core: &Core, checker: &mut Checker) -> Result<()> {
     for space in [SpaceId::DATA, SpaceId::ROLLBACK] {
-        let mut reached: HashMap<u32, u64> = HashMap::new();
-        for (_, owner) in checker.claimed().iter().filter(|(page, _)| page.space() == space) {
-            *reached.entry(*owner).or_default() += 1;
-        }
-        for (owner, pages) in core.pager.owners(space)? {
-            let reached = reached.remove(&owner).unwrap_or(0);
-            if owner != 0 && pages != reached {
-                name_lost(core, checker, space, owner, (pages, reached))?;
-            }
-        }
-        for (owner, pages) in reached {
-            checker.damage(format!(
-                "{pages} pages of segment {owner} in the {} space are not allocated",
-                space.name()
-            ));
+        let mut owners: BTreeSet<u32> = core.pager.owners(space)?.into_keys().collect();
+        let claimed = checker.claimed().iter().filter(|(page, _)| page.space() == space);
+        owners.extend(claimed.map(|(_, owner)| *owner));
+        for owner in owners.into_iter().filter(|owner| *owner != 0) {
+            checker.compare_with_allocation(&core.pager, space, owner)?;
         }
     }
-    Ok(())
-}
-
-fn name_lost(
-    core: &Core,
-    checker: &mut Checker,
-    space: SpaceId,
-    owner: u32,
-    counts: (u64, u64),
-) -> Result<()> {
-    let (allocated, reached) = counts;
-    let pages = core.pager.pages_of_owner(space, owner)?;
-    let lost = pages.iter().find(|page| !checker.claimed().contains_key(page));
-    let first = lost.map_or(String::new(), |page| format!("; {page} is reached by nothing"));
-    checker.damage(format!("segment {owner} has {allocated} pages, {reached} of them reachable{first}"));
     Ok(())
 }
