@@ -121,13 +121,14 @@ impl Doublewrite {
         Ok(area)
     }
 
-    /// Makes empty slots and the header of the configured layout.
+    /// Makes empty slots and the header of the configured layout. The slots are written, so that later writes change
+    /// no metadata of the file system.
     fn make(&self) -> Result<()> {
         self.file.set_len(0)?;
         self.file.set_len(self.layout.len_bytes())?;
-        let mut header = AlignedBuf::new(self.layout.page_size as usize);
-        header[..HEADER_BYTES].copy_from_slice(&self.layout.encode());
-        self.file.write_at(0, &header, Purpose::Doublewrite, Durability::Later)?;
+        let mut area = AlignedBuf::new(self.layout.len_bytes() as usize);
+        area[..HEADER_BYTES].copy_from_slice(&self.layout.encode());
+        self.file.write_at(0, &area, Purpose::Doublewrite, Durability::Later)?;
         Ok(self.file.flush()?)
     }
 
