@@ -11,13 +11,17 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::checkpoint::ROUND_PAGES;
 use crate::error::{PagerError, Result};
 use crate::log::Admission;
+use crate::lsn::Lsn;
 use crate::pager::Shared;
 use crate::space::BACKGROUND_EXTENTS;
 
 /// How long a page writer sleeps when nobody rings.
 const NAP: Duration = Duration::from_millis(20);
+/// How long nothing is changed before pages are cleaned without need.
+const IDLE: Duration = Duration::from_millis(500);
 /// While pages are cleaned for the log's sake, a checkpoint is taken this often at most.
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a mini-transaction waits for log space before it looks again.
@@ -58,29 +62,59 @@ impl Drop for Alarm<'_> {
 }
 
 fn write_pages(shared: &Shared, takes_checkpoints: bool) -> Result<()> {
-    let mut last = Instant::now();
+    let mut checkpointer = Checkpointer::new(shared);
     while !shared.is_stopping() {
         shared.pool.refill()?;
         let cleaned = shared.clean_for_log()?;
-        if takes_checkpoints {
-            // A segment that can't be made now is asked for again, and its error reported, by a mini-transaction.
-            let _prepared = shared.log.prepare_ahead();
-            shared.spaces.keep_free(BACKGROUND_EXTENTS)?;
-            let is_due = last.elapsed() >= Duration::from_millis(shared.config.checkpoint.interval_ms);
-            shared.log.check()?;
-            let is_full = shared.log.is_full();
-            let is_worth = cleaned && last.elapsed() >= CHECKPOINT_PAUSE;
-            if is_full || is_worth || is_due && shared.last_checkpoint() != shared.log.end() {
-                shared.checkpoint(false)?;
-                last = Instant::now();
-            }
-            if is_full {
-                continue;
-            }
+        if !takes_checkpoints || checkpointer.step(cleaned)? {
+            shared.pool.wait_for_work(NAP);
         }
-        shared.pool.wait_for_work(NAP);
     }
     Ok(())
+}
+
+/// What the first page writer does besides.
+struct Checkpointer<'a> {
+    shared: &'a Shared,
+    last: Instant,
+    /// End of the log when it was looked at last, and since when it has not changed.
+    idle: (Lsn, Instant),
+}
+
+impl<'a> Checkpointer<'a> {
+    fn new(shared: &'a Shared) -> Checkpointer<'a> {
+        Checkpointer { shared, last: Instant::now(), idle: (Lsn::ZERO, Instant::now()) }
+    }
+
+    /// Keeps log and files ready and takes a checkpoint if one is due. Whether the thread may sleep now.
+    fn step(&mut self, cleaned: bool) -> Result<bool> {
+        let shared = self.shared;
+        // A segment that can't be made now is asked for again, and its error reported, by a mini-transaction.
+        let _prepared = shared.log.prepare_ahead();
+        shared.spaces.keep_free(BACKGROUND_EXTENTS)?;
+        self.clean_when_idle()?;
+        let is_due = self.last.elapsed() >= Duration::from_millis(shared.config.checkpoint.interval_ms);
+        shared.log.check()?;
+        let is_full = shared.log.is_full();
+        let is_worth = cleaned && self.last.elapsed() >= CHECKPOINT_PAUSE;
+        if is_full || is_worth || is_due && shared.last_checkpoint() != shared.log.end() {
+            shared.checkpoint(false)?;
+            self.last = Instant::now();
+        }
+        Ok(!is_full)
+    }
+
+    /// Cleans a few pages per round while nobody changes anything, so that the next start has little to redo.
+    fn clean_when_idle(&mut self) -> Result<()> {
+        let end = self.shared.log.end();
+        if end != self.idle.0 {
+            self.idle = (end, Instant::now());
+        } else if self.idle.1.elapsed() >= IDLE && self.shared.ledger.oldest().is_some() {
+            self.shared.clean_oldest(ROUND_PAGES)?;
+            self.idle.0 = self.shared.log.end();
+        }
+        Ok(())
+    }
 }
 
 impl Shared {

@@ -22,7 +22,7 @@ use crate::lsn::Lsn;
 use crate::pager::Shared;
 
 /// Pages cleaned before the log's length is looked at again.
-const ROUND_PAGES: usize = 120;
+pub(crate) const ROUND_PAGES: usize = 120;
 
 impl Shared {
     /// Notes how far cleaning has come, stores it, cuts the log. `is_clean`: this is the end of a clean shutdown.

@@ -45,3 +45,19 @@ fn a_database_in_files_survives_restarts() {
         }
     }
 }
+
+#[test]
+fn an_idle_database_cleans_itself() {
+    let path = tempfile::tempdir().unwrap();
+    let pager = Pager::open(config(path.path()), Arc::new(NoOps)).unwrap();
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    for number in 0..20 {
+        add(&pager, owner, number).unwrap();
+    }
+    let start = std::time::Instant::now();
+    while pager.stats().dirty_frames > 0 {
+        assert!(start.elapsed().as_secs() < 20, "{:?}", pager.stats());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(pager.stats().inline_writes, 0);
+}
