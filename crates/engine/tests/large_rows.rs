@@ -1,93 +1,117 @@
-//! Rows larger than a page: written, replaced, deleted, rolled back; their chains come and go with their versions.
+//! Rows of up to 16 MiB through the public interface; their pages come back when nobody needs the versions any more.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod database;
 
-use database::*;
-use varve_engine::{Change, Datum, RowImage, TableDef, Transaction};
+use std::sync::Arc;
 
-fn put_note(txn: &mut Transaction, def: &TableDef, id: i32, note: &str) {
-    let table = txn.table(def).unwrap();
-    txn.insert(&table, &[Datum::Int4(id), Datum::Int4(id), Datum::Text(note)]).unwrap();
+use database::{RC, RR, begin, create, delete, fresh, is_sound, open, pk, state};
+use varve_engine::{Change, Database, Datum, Result, RowImage, TableDef, Transaction};
+
+fn text(len: usize) -> String {
+    (0..len).map(|at| char::from(b'a' + (at % 26) as u8)).collect()
 }
 
-fn note(txn: &mut Transaction, def: &TableDef, id: i32) -> Option<String> {
+fn insert(txn: &mut Transaction, def: &TableDef, id: i32, len: usize) -> Result<()> {
+    let table = txn.table(def)?;
+    txn.insert(&table, &[Datum::Int4(id), Datum::Int4(0), Datum::Text(&text(len))])
+}
+
+fn resize(txn: &mut Transaction, def: &TableDef, id: i32, len: usize) {
+    txn.start_statement();
+    let table = txn.table(def).unwrap();
+    let mut change = |row: varve_engine::RowRef<'_>| {
+        let text = text(len);
+        Ok(Change::Replace(RowImage::encode(row.schema(), &[row.get(0), row.get(1), Datum::Text(&text)])?))
+    };
+    txn.modify(&table, &pk(id), &mut change).unwrap();
+}
+
+fn length(txn: &mut Transaction, def: &TableDef, id: i32) -> Option<usize> {
+    txn.start_statement();
     let table = txn.table(def).unwrap();
     let mut found = None;
-    txn.get(&table, &pk(id), &mut |row| match row.get(2) {
-        Datum::Text(text) => found = Some(text.to_owned()),
-        other => panic!("{other:?}"),
+    txn.get(&table, &pk(id), &mut |row| {
+        let Datum::Text(note) = row.get(2) else { panic!("no text") };
+        assert!(note == text(note.len()), "the text of row {id} is damaged");
+        found = Some(note.len());
     })
     .unwrap();
     found
 }
 
-fn set_note(txn: &mut Transaction, def: &TableDef, id: i32, note: &str) {
-    txn.start_statement();
-    let table = txn.table(def).unwrap();
-    txn.modify(&table, &pk(id), &mut |row| {
-        let data = [row.get(0), row.get(1), Datum::Text(note)];
-        Ok(Change::Replace(RowImage::encode(row.schema(), &data)?))
-    })
-    .unwrap();
-}
-
-#[test]
-fn chains_follow_their_versions() {
-    let (_directory, database) = fresh();
-    let def = create(&database, "t");
-    let def = index_on_v(&database, &def, "t_v", true);
-    let (small, big, huge) = ("s".to_owned(), "b".repeat(9_000), "h".repeat(300_000));
-    let mut txn = begin(&database, RC);
-    put_note(&mut txn, &def, 1, &big);
-    put_note(&mut txn, &def, 2, &huge);
-    put_note(&mut txn, &def, 3, &small);
-    txn.commit().unwrap();
-    is_sound(&database);
-    let pages = database.stats().pager.data_pages;
-    let mut old = begin(&database, RR);
-    assert_eq!(note(&mut old, &def, 2).as_ref(), Some(&huge));
-    let mut txn = begin(&database, RC);
-    set_note(&mut txn, &def, 1, &huge);
-    set_note(&mut txn, &def, 2, &small);
-    set_note(&mut txn, &def, 3, &big);
-    set_note(&mut txn, &def, 3, &huge);
-    assert_eq!(note(&mut txn, &def, 3).as_ref(), Some(&huge));
-    txn.rollback().unwrap();
-    is_sound(&database);
-    assert_eq!(database.stats().pager.data_pages, pages);
-    let mut txn = begin(&database, RC);
-    set_note(&mut txn, &def, 2, &small);
-    set_note(&mut txn, &def, 3, &big);
-    delete(&mut txn, &def, 1).unwrap();
-    txn.commit().unwrap();
+fn pages(database: &Arc<Database>) -> u64 {
     database.tick().unwrap();
-    for (id, text) in [(1, &big), (2, &huge), (3, &small)] {
-        assert_eq!(note(&mut old, &def, id).as_ref(), Some(text));
-    }
-    old.commit().unwrap();
-    is_sound(&database);
-    assert!(database.stats().pager.data_pages < pages);
-    let mut txn = begin(&database, RC);
-    assert_eq!(by_v(&mut txn, &def, 3), [(3, 3)]);
-    assert_eq!(note(&mut txn, &def, 1), None);
+    database.stats().pager.data_pages
 }
 
 #[test]
-fn a_loser_with_chains_is_undone() {
+fn sixteen_mebibytes_come_and_go() {
     let (directory, database) = fresh();
     let def = create(&database, "t");
-    let big = "x".repeat(50_000);
+    let before = pages(&database);
+    let largest = (16 << 20) - 100;
     let mut txn = begin(&database, RC);
-    put_note(&mut txn, &def, 1, &big);
+    insert(&mut txn, &def, 1, largest).unwrap();
+    assert_eq!(state(insert(&mut txn, &def, 2, 16 << 20)), "54000");
+    assert_eq!(length(&mut txn, &def, 1), Some(largest));
     txn.commit().unwrap();
-    let mut loser = begin(&database, RC);
-    put_note(&mut loser, &def, 2, &big);
-    set_note(&mut loser, &def, 1, "short");
-    load(&database, &create(&database, "other"), [(1, 1)]);
-    let database = open(&varve_device::MemoryDirectory::from_images(directory.images()));
-    let def = database.begin(RC).catalog().table("public", "t").unwrap();
+    assert!(pages(&database) > before + 2000);
     is_sound(&database);
+
+    database.shutdown().unwrap();
+    let database = open(&directory);
+    let def = begin(&database, RC).catalog().table("public", "t").unwrap();
+    assert_eq!(length(&mut begin(&database, RC), &def, 1), Some(largest));
     let mut txn = begin(&database, RC);
-    assert_eq!(note(&mut txn, &def, 1), Some(big));
-    assert_eq!(note(&mut txn, &def, 2), None);
+    delete(&mut txn, &def, 1).unwrap();
+    txn.commit().unwrap();
+    assert!(pages(&database) <= before + 2, "{} pages are left of {before}", pages(&database));
+    is_sound(&database);
+}
+
+#[test]
+fn old_versions_keep_their_pages_until_nobody_needs_them() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    let mut txn = begin(&database, RC);
+    insert(&mut txn, &def, 1, 100_000).unwrap();
+    txn.commit().unwrap();
+    let small = pages(&database);
+    let mut old = begin(&database, RR);
+    assert_eq!(length(&mut old, &def, 1), Some(100_000));
+    for len in [300_000, 10, 200_000] {
+        let mut txn = begin(&database, RC);
+        resize(&mut txn, &def, 1, len);
+        resize(&mut txn, &def, 1, len + 1);
+        txn.commit().unwrap();
+        assert_eq!(length(&mut old, &def, 1), Some(100_000));
+    }
+    assert!(pages(&database) > small + 60);
+    old.commit().unwrap();
+    assert!(pages(&database) < small + 20);
+    assert_eq!(length(&mut begin(&database, RC), &def, 1), Some(200_001));
+    is_sound(&database);
+}
+
+#[test]
+fn rollback_frees_what_was_written() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    let mut txn = begin(&database, RC);
+    insert(&mut txn, &def, 1, 50_000).unwrap();
+    txn.commit().unwrap();
+    let before = pages(&database);
+    let mut txn = begin(&database, RC);
+    resize(&mut txn, &def, 1, 500_000);
+    insert(&mut txn, &def, 2, 500_000).unwrap();
+    let savepoint = txn.savepoint();
+    resize(&mut txn, &def, 1, 5);
+    txn.rollback_to(savepoint).unwrap();
+    assert_eq!(length(&mut txn, &def, 1), Some(500_000));
+    txn.rollback().unwrap();
+    assert_eq!(length(&mut begin(&database, RC), &def, 1), Some(50_000));
+    assert_eq!(length(&mut begin(&database, RC), &def, 2), None);
+    assert!(pages(&database) <= before + 1);
+    is_sound(&database);
 }
