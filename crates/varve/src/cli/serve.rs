@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use varve_pager::ProtectionKind;
 use varve_server::{Listener, Server};
 
 use super::{CommandError, ServeArgs, say};
@@ -81,10 +82,10 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
     ));
     let pool = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes);
     say(format!(
-        "pool of {}, log of {}, protection {:?}, at most {} sessions",
+        "pool of {}, log of {}, protection {}, at most {} sessions",
         show_bytes(pool),
         show_bytes(settings.log.capacity_bytes),
-        settings.protection,
+        if settings.protection == ProtectionKind::None { "none (torn pages will be lost)" } else { "doublewrite" },
         settings.server.max_connections
     ));
 }
