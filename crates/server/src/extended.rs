@@ -71,6 +71,7 @@ impl<S: Session> Talk<'_, S> {
         name: &str,
         row_limit: u32,
     ) -> Result<(), Failed> {
+        self.out.flush_if_full()?;
         let portal = self.portals.get(name)?;
         if portal.finished {
             return Ok(again(portal, name, self.out)?);

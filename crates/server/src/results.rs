@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A message is in the buffer whole or not at all, also when a value has no form in its format.
-//! 2. When the connection ends during COPY or a write fails, the session gets an error and `broken`
+//! 2. The first row of a statement never waits for the client.
+//! 3. When the connection ends during COPY or a write fails, the session gets an error and `broken`
 //!    says why; nothing else is written then.
 //!
 //! What this file doesn't know: statements, portals, transaction states.
@@ -144,6 +145,10 @@ impl Sink for Results<'_> {
     }
 
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
+        // Before the row, not after it: the one row of a read by key comes under the latch of its
+        // page, where waiting for a slow client would stop others. Statements begin with less than
+        // a full buffer, so only later rows, which come from scans without latches, write.
+        self.flush_if_full()?;
         let message = self.out.begin(b'D');
         self.out.buffer().extend_from_slice(&(row.len() as u16).to_be_bytes());
         for (index, datum) in row.iter().enumerate() {
@@ -153,7 +158,7 @@ impl Sink for Results<'_> {
             }
         }
         self.out.end(message);
-        self.flush_if_full()
+        Ok(())
     }
 
     fn complete(&mut self, tag: &CommandTag) -> Result<()> {

@@ -3,7 +3,7 @@
 //! A program that embeds Varve opens a directory and talks SQL to it, or uses the engine below
 //! directly. There is no server and no other process.
 //!
-//! ```no_run
+//! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let directory = tempfile::tempdir()?;
 //! let db = varve::Embedded::open(directory.path())?;

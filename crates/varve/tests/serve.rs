@@ -1,0 +1,170 @@
+//! `varve serve` from outside: a real client, a stop, a restart, a kill, and what the files say then.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use postgres::{Client, NoTls};
+
+/// A server process on any free port.
+struct Served {
+    process: Child,
+    out: BufReader<ChildStdout>,
+    port: u16,
+    said: String,
+}
+
+impl Served {
+    fn start(directory: &Path) -> Served {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_varve"))
+            .args(["serve", directory.to_str().unwrap(), "--listen", "127.0.0.1:0", "--pool", "16MiB"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(process.stdout.take().unwrap());
+        let mut said = String::new();
+        let port = loop {
+            let mut line = String::new();
+            if out.read_line(&mut line).unwrap() == 0 {
+                let mut error = String::new();
+                process.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+                panic!("varve serve ended: {error}");
+            }
+            if let Some(address) = line.strip_prefix("listening on 127.0.0.1:") {
+                break address.trim().parse().unwrap();
+            }
+            said += &line;
+        };
+        Served { process, out, port, said }
+    }
+
+    fn connect(&self) -> Client {
+        let config = format!("host=127.0.0.1 port={} user=anyone dbname=postgres", self.port);
+        Client::connect(&config, NoTls).unwrap()
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    /// Stops with a signal; returns the exit code and the last words.
+    fn stop(mut self, signal: &str) -> (Option<i32>, String) {
+        self.signal(signal);
+        let mut last_words = String::new();
+        self.out.read_to_string(&mut last_words).unwrap();
+        (self.process.wait().unwrap().code(), last_words)
+    }
+}
+
+fn check(directory: &Path) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["check", directory.to_str().unwrap(), "--pool", "16MiB"])
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+fn names(client: &mut Client) -> Vec<String> {
+    let rows = client.query("select name from item order by id", &[]).unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[test]
+fn what_was_committed_outlives_stop_and_kill() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Served::start(directory.path());
+    assert!(first.said.contains("(new)"), "{}", first.said);
+    assert!(first.said.contains("direct I/O"), "{}", first.said);
+    let mut client = first.connect();
+    client.batch_execute("create table item (id integer primary key, name text not null)").unwrap();
+    client.execute("insert into item values ($1, $2)", &[&1, &"lamp"]).unwrap();
+    let mut open = client.transaction().unwrap();
+    open.execute("insert into item values (2, 'never committed')", &[]).unwrap();
+    assert_eq!(
+        first.stop("-TERM"),
+        (Some(0), "stopping: ending sessions, writing a checkpoint\nstopped\n".into())
+    );
+    drop(open);
+
+    let second = Served::start(directory.path());
+    assert!(!second.said.contains("(new)"), "{}", second.said);
+    let mut client = second.connect();
+    assert_eq!(names(&mut client), ["lamp"]);
+    client.execute("insert into item values ($1, $2)", &[&3, &"chair"]).unwrap();
+    second.stop("-KILL");
+
+    let third = Served::start(directory.path());
+    assert_eq!(names(&mut third.connect()), ["lamp", "chair"]);
+    assert_eq!(third.stop("-INT").0, Some(0));
+    let (code, text) = check(directory.path());
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("no damage found"), "{text}");
+}
+
+#[test]
+fn a_running_database_is_not_opened_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let (code, text) = check(directory.path());
+    assert_eq!(code, Some(1));
+    let expect = format!("is in use by another process (number {})", served.process.id());
+    assert!(text.contains(&expect), "{text}");
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
+#[test]
+fn clients_are_told_of_the_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    client.batch_execute("create table t (n integer)").unwrap();
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    let error = client.batch_execute("select 1").unwrap_err();
+    let told = error.as_db_error().is_some_and(|error| error.code().code() == "57P01");
+    assert!(told || error.is_closed(), "{error}");
+}
+
+#[test]
+fn damage_is_found_and_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    served
+        .connect()
+        .batch_execute("create table t (n integer primary key); insert into t values (1), (2)")
+        .unwrap();
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    let file = directory.path().join("data.varve");
+    let mut bytes = std::fs::read(&file).unwrap();
+    // A bit in the middle of every page that isn't empty.
+    for page in bytes.chunks_mut(8192).filter(|page| page.iter().any(|byte| *byte != 0)) {
+        page[4000] ^= 1;
+    }
+    std::fs::write(&file, bytes).unwrap();
+    let (code, text) = check(directory.path());
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("damage") && text.contains("page"), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
+}
+
+#[test]
+fn a_directory_of_a_newer_format_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(Served::start(directory.path()).stop("-TERM").0, Some(0));
+    let file = directory.path().join("control");
+    let mut bytes = std::fs::read(&file).unwrap();
+    for slot in bytes.chunks_exact_mut(4096) {
+        slot[8..12].copy_from_slice(&99_u32.to_le_bytes());
+        let checksum = crc32c::crc32c(&slot[..4092]);
+        slot[4092..].copy_from_slice(&checksum.to_le_bytes());
+    }
+    std::fs::write(&file, &bytes).unwrap();
+    let (code, text) = check(directory.path());
+    assert_eq!(code, Some(1));
+    assert!(text.contains("format 99"), "{text}");
+    assert_eq!(std::fs::read(&file).unwrap(), bytes, "the directory was changed");
+}
