@@ -17,6 +17,7 @@ use std::thread::{self, Thread};
 use parking_lot::Mutex;
 use varve_device::{BlockFile, Durability, Purpose};
 
+use super::line::{Line, Place};
 use super::writer::Block;
 use super::{Log, LogError};
 use crate::lsn::Lsn;
@@ -56,22 +57,10 @@ thread_local! {
 /// Who writes and who waits.
 #[derive(Default)]
 pub(super) struct Queue {
-    state: Mutex<QueueState>,
+    line: Mutex<Line<Arc<Waiter>>>,
     flushes_count: AtomicU64,
     flushed_bytes: AtomicU64,
     followers_count: AtomicU64,
-}
-
-#[derive(Default)]
-struct QueueState {
-    leading: bool,
-    waiting: Vec<(Lsn, Arc<Waiter>)>,
-}
-
-enum Role {
-    Leader,
-    Follower(Arc<Waiter>),
-    Served,
 }
 
 impl Queue {
@@ -87,40 +76,36 @@ impl Queue {
         self.followers_count.load(Ordering::Relaxed)
     }
 
-    fn enter(&self, log: &Log, upto: Lsn) -> Role {
-        let mut state = self.state.lock();
-        if log.durable() >= upto || log.is_stopped() {
-            return Role::Served;
-        }
-        if !state.leading {
-            state.leading = true;
-            return Role::Leader;
-        }
+    /// Whether the calling thread is to lead; waits as a follower if another one leads.
+    fn enter(&self, log: &Log, upto: Lsn) -> bool {
         let waiter = WAITER.with(Arc::clone);
+        let mut line = self.line.lock();
+        if log.durable() >= upto || log.is_stopped() {
+            return false;
+        }
         waiter.state.store(WAITING, Ordering::Relaxed);
-        state.waiting.push((upto, Arc::clone(&waiter)));
-        drop(state);
+        let place = line.enter(upto, &waiter);
+        drop(line);
+        if place == Place::Leads {
+            return true;
+        }
         self.followers_count.fetch_add(1, Ordering::Relaxed);
-        Role::Follower(waiter)
+        waiter.park() == LEAD
     }
 
-    /// Ends a leadership: names the next leader, wakes whoever is served.
+    /// Ends a leadership: wakes the next leader and whoever is served.
     fn leave(&self, durable: Lsn) {
-        let mut state = self.state.lock();
-        let served: Vec<_> = state.waiting.extract_if(.., |(upto, _)| *upto <= durable).collect();
-        let next = if state.waiting.is_empty() { None } else { Some(state.waiting.remove(0)) };
-        state.leading = next.is_some();
-        drop(state);
-        if let Some((_, leader)) = next {
+        let woken = self.line.lock().leave(durable);
+        if let Some(leader) = woken.leader {
             leader.wake(LEAD);
         }
-        served.iter().for_each(|(_, waiter)| waiter.wake(DONE));
+        woken.served.iter().for_each(|waiter| waiter.wake(DONE));
     }
 
     /// Wakes everybody: the log is stopped.
     pub(super) fn release_all(&self) {
-        let waiting = std::mem::take(&mut self.state.lock().waiting);
-        waiting.iter().for_each(|(_, waiter)| waiter.wake(DONE));
+        let waiting = self.line.lock().take_all();
+        waiting.iter().for_each(|waiter| waiter.wake(DONE));
     }
 }
 
@@ -131,12 +116,7 @@ impl Log {
         assert!(upto <= self.end(), "flush of {upto}, beyond the log's end {}", self.end());
         while self.durable() < upto {
             self.check()?;
-            let lead = match self.queue.enter(self, upto) {
-                Role::Leader => true,
-                Role::Follower(waiter) => waiter.park() == LEAD,
-                Role::Served => false,
-            };
-            if lead {
+            if self.queue.enter(self, upto) {
                 self.lead();
             }
         }

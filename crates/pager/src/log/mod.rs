@@ -16,6 +16,7 @@
 mod error;
 mod flush;
 pub mod format;
+mod line;
 mod reader;
 pub mod record;
 mod segments;

@@ -1,0 +1,232 @@
+//! Who leads and who waits in group commit: the decisions, without threads.
+//!
+//! 1. While anybody is in the line, somebody leads.
+//! 2. Leaving names the next leader if anybody is left waiting, so nobody waits for a leader that doesn't come.
+//! 3. Whoever waits is handed back exactly once.
+//!
+//! The tests run every interleaving of a few threads over these decisions.
+//!
+//! Not known here: parking and waking (`flush.rs`).
+
+use smallvec::SmallVec;
+
+use crate::lsn::Lsn;
+
+/// What a thread is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Leads,
+    Waits,
+}
+
+/// Whom to wake.
+pub(super) struct Woken<W> {
+    /// Leads from now on.
+    pub(super) leader: Option<W>,
+    /// Their LSNs are durable.
+    pub(super) served: SmallVec<[W; 16]>,
+}
+
+/// The line of threads that want the log to be durable up to some LSN.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Line<W> {
+    is_led: bool,
+    waiting: Vec<(Lsn, W)>,
+}
+
+impl<W> Default for Line<W> {
+    fn default() -> Self {
+        Line { is_led: false, waiting: Vec::new() }
+    }
+}
+
+impl<W: Clone> Line<W> {
+    /// A thread whose `upto` is not durable joins.
+    pub(super) fn enter(&mut self, upto: Lsn, waiter: &W) -> Place {
+        if self.is_led {
+            self.waiting.push((upto, waiter.clone()));
+            return Place::Waits;
+        }
+        self.is_led = true;
+        Place::Leads
+    }
+
+    /// The leader is done; everything up to `durable` is.
+    pub(super) fn leave(&mut self, durable: Lsn) -> Woken<W> {
+        debug_assert!(self.is_led);
+        let served =
+            self.waiting.extract_if(.., |(upto, _)| *upto <= durable).map(|(_, waiter)| waiter).collect();
+        let leader = if self.waiting.is_empty() { None } else { Some(self.waiting.remove(0).1) };
+        self.is_led = leader.is_some();
+        Woken { leader, served }
+    }
+
+    /// The log has stopped: nobody waits any more. The leader still leaves.
+    pub(super) fn take_all(&mut self) -> Vec<W> {
+        std::mem::take(&mut self.waiting).into_iter().map(|(_, waiter)| waiter).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// Where a model thread stands in `Log::flush`; each step is one action that others can't see half of.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    enum At {
+        Append,
+        Look,
+        Enter,
+        Parked,
+        Take,
+        Write(Lsn),
+        Leave,
+        Over { acknowledged: bool },
+    }
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    struct Thread {
+        at: At,
+        upto: Lsn,
+        commits_left: u32,
+    }
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    struct World {
+        threads: Vec<Thread>,
+        line: Line<usize>,
+        end: Lsn,
+        durable: Lsn,
+        stopped: bool,
+        /// The write at which the device fails; counts down.
+        writes_left: u32,
+    }
+
+    impl World {
+        fn new(threads_count: usize, commits_count: u32, writes_left: u32) -> World {
+            let thread = Thread { at: At::Append, upto: Lsn::ZERO, commits_left: commits_count };
+            World {
+                threads: vec![thread; threads_count],
+                line: Line::default(),
+                end: Lsn::ZERO,
+                durable: Lsn::ZERO,
+                stopped: false,
+                writes_left,
+            }
+        }
+
+        fn can_step(&self, no: usize) -> bool {
+            !matches!(self.threads[no].at, At::Parked | At::Over { .. })
+        }
+
+        fn step(&mut self, no: usize) {
+            let at = self.threads[no].at;
+            self.threads[no].at = match at {
+                At::Append => {
+                    self.end = self.end.forward(1);
+                    self.threads[no].upto = self.end;
+                    At::Look
+                }
+                At::Look => self.look(no),
+                At::Enter => self.enter(no),
+                At::Take => At::Write(self.end),
+                At::Write(taken) => self.write(taken),
+                At::Leave => self.leave(),
+                at => panic!("no step from {at:?}"),
+            };
+        }
+
+        fn look(&mut self, no: usize) -> At {
+            let thread = &mut self.threads[no];
+            if self.durable < thread.upto {
+                return if self.stopped { At::Over { acknowledged: false } } else { At::Enter };
+            }
+            thread.commits_left -= 1;
+            if thread.commits_left == 0 { At::Over { acknowledged: true } } else { At::Append }
+        }
+
+        fn enter(&mut self, no: usize) -> At {
+            let upto = self.threads[no].upto;
+            if self.durable >= upto || self.stopped {
+                return At::Look;
+            }
+            match self.line.enter(upto, &no) {
+                Place::Leads => At::Take,
+                Place::Waits => At::Parked,
+            }
+        }
+
+        fn write(&mut self, taken: Lsn) -> At {
+            if self.writes_left == 0 {
+                self.stopped = true;
+                for waiter in self.line.take_all() {
+                    self.wake(waiter, At::Look);
+                }
+                return At::Leave;
+            }
+            self.writes_left -= 1;
+            self.durable = self.durable.max(taken);
+            At::Leave
+        }
+
+        fn leave(&mut self) -> At {
+            let woken = self.line.leave(self.durable);
+            if let Some(leader) = woken.leader {
+                self.wake(leader, At::Take);
+            }
+            for waiter in woken.served {
+                self.wake(waiter, At::Look);
+            }
+            At::Look
+        }
+
+        fn wake(&mut self, no: usize, next: At) {
+            assert_eq!(self.threads[no].at, At::Parked, "only a parked thread is woken, once");
+            self.threads[no].at = next;
+        }
+
+        fn check(&self) {
+            let leads = |thread: &&Thread| matches!(thread.at, At::Take | At::Write(_) | At::Leave);
+            assert!(self.threads.iter().filter(leads).count() <= 1, "two leaders: {self:?}");
+        }
+    }
+
+    /// Every order of steps from `world` on; gives the number of different states.
+    fn explore(world: World) -> usize {
+        let mut seen = HashSet::new();
+        let mut open = vec![world];
+        while let Some(world) = open.pop() {
+            world.check();
+            let steps: Vec<usize> = (0..world.threads.len()).filter(|no| world.can_step(*no)).collect();
+            if steps.is_empty() {
+                let is_over = |thread: &Thread| matches!(thread.at, At::Over { .. });
+                assert!(world.threads.iter().all(is_over), "somebody waits for ever: {world:?}");
+                assert!(world.stopped || world.durable == world.end);
+                continue;
+            }
+            for no in steps {
+                let mut next = world.clone();
+                next.step(no);
+                if seen.insert(next.clone()) {
+                    open.push(next);
+                }
+            }
+        }
+        seen.len()
+    }
+
+    #[test]
+    fn every_interleaving_ends_with_everybody_durable() {
+        assert!(explore(World::new(2, 3, u32::MAX)) > 100);
+        assert!(explore(World::new(3, 2, u32::MAX)) > 1000);
+    }
+
+    #[test]
+    fn every_interleaving_ends_when_a_write_fails() {
+        for writes_left in 0..3 {
+            explore(World::new(3, 2, writes_left));
+        }
+    }
+}
