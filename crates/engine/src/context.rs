@@ -225,10 +225,15 @@ impl Context {
         }
     }
 
+    fn patience(&self) -> Patience<'_> {
+        let log = Some(self.core.pager.log());
+        Patience { timeout: self.timeout, cancel: self.cancel.as_deref(), log }
+    }
+
     /// Waits for another transaction because of a key of a tree.
     pub(crate) fn wait_for(&mut self, on: Owner, tree: u32, key: &[u8]) -> Result<()> {
         self.has_waited = true;
-        let patience = Patience { timeout: self.timeout, cancel: self.cancel.as_deref() };
+        let patience = self.patience();
         let core = &self.core;
         let outcome = core.waits.wait(&core.registry, self.owner, on, hash_key(tree, key), patience);
         if outcome.is_ok() && !core.registry.is_running(on) {
@@ -256,7 +261,7 @@ impl Context {
             registry: &self.core.registry,
             waits: &self.core.waits,
             me: self.owner,
-            patience: Patience { timeout: self.timeout, cancel: self.cancel.as_deref() },
+            patience: self.patience(),
         }
     }
 

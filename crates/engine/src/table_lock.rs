@@ -106,7 +106,7 @@ mod tests {
     fn shared_holders_keep_ddl_out_and_ddl_keeps_them_out() {
         let (registry, waits) = (Registry::new(), Waits::default());
         let (reader, ddl) = (registry.claim(), registry.claim());
-        let patience = Patience { timeout: Some(Duration::from_millis(2)), cancel: None };
+        let patience = Patience { timeout: Some(Duration::from_millis(2)), cancel: None, log: None };
         let as_owner = |me| Waiting { registry: &registry, waits: &waits, me, patience };
         let lock = TableLock::new(9);
         lock.lock_shared(as_owner(reader)).unwrap();

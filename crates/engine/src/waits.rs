@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use varve_pager::{Log, PagerError};
 
 use crate::error::{Error, Result};
 use crate::ids::Owner;
@@ -20,12 +21,29 @@ use crate::registry::{Registry, Waiter};
 
 /// How often a waiter looks whether it was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
+/// How often a waiter looks whether the database still runs: whoever it waits for may be unable to end.
+const HEALTH_POLL: Duration = Duration::from_millis(100);
 
 /// How long to wait, and what ends the wait early.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience<'a> {
     pub(crate) timeout: Option<Duration>,
     pub(crate) cancel: Option<&'a AtomicBool>,
+    /// The log whose stop ends the wait.
+    pub(crate) log: Option<&'a Log>,
+}
+
+impl Patience<'_> {
+    fn check(&self) -> Result<()> {
+        if self.cancel.is_some_and(|c| c.load(Ordering::SeqCst)) {
+            return Err(Error::Cancelled);
+        }
+        self.log.map_or(Ok(()), |log| Ok(log.check().map_err(PagerError::from)?))
+    }
+
+    fn poll(&self) -> Option<Duration> {
+        self.cancel.map(|_| CANCEL_POLL).or(self.log.map(|_| HEALTH_POLL))
+    }
 }
 
 /// The waits-for graph.
@@ -116,15 +134,12 @@ impl Waits {
         }
         let mut woken = place.woken.lock();
         while !*woken {
-            if patience.cancel.is_some_and(|c| c.load(Ordering::SeqCst)) {
-                return Err(Error::Cancelled);
-            }
+            patience.check()?;
             let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
             if left.is_some_and(|l| l.is_zero()) {
                 return Err(Error::LockTimeout);
             }
-            let poll = patience.cancel.map(|_| CANCEL_POLL);
-            match left.into_iter().chain(poll).min() {
+            match left.into_iter().chain(patience.poll()).min() {
                 Some(most) => {
                     place.wake.wait_for(&mut woken, most);
                 }
@@ -159,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    const FOREVER: Patience<'static> = Patience { timeout: None, cancel: None };
+    const FOREVER: Patience<'static> = Patience { timeout: None, cancel: None, log: None };
 
     fn finish(registry: &Registry, waits: &Waits, owner: Owner) {
         registry.end(owner);
@@ -209,10 +224,10 @@ mod tests {
     fn time_out_and_cancel_end_a_wait() {
         let (registry, waits) = (Registry::new(), Waits::default());
         let (a, b) = (registry.claim(), registry.claim());
-        let short = Patience { timeout: Some(Duration::from_millis(5)), cancel: None };
+        let short = Patience { timeout: Some(Duration::from_millis(5)), cancel: None, log: None };
         assert!(matches!(waits.wait(&registry, a, b, 1, short), Err(Error::LockTimeout)));
         let flag = AtomicBool::new(true);
-        let cancelled = Patience { timeout: None, cancel: Some(&flag) };
+        let cancelled = Patience { timeout: None, cancel: Some(&flag), log: None };
         assert!(matches!(waits.wait(&registry, a, b, 1, cancelled), Err(Error::Cancelled)));
         assert_eq!(registry.place(b.slot).queued.load(Ordering::SeqCst), 0);
     }

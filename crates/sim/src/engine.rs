@@ -10,6 +10,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use varve_device::Directory;
 use varve_engine::{
@@ -21,13 +22,15 @@ use varve_pager::PagerConfig;
 use crate::model::{Effect, Model, Row, body, hash_name, hash_row};
 use crate::pages::small_config;
 use crate::rng::Rng;
-use crate::search::{Recovered, Subject, Workbench};
+use crate::search::{Recovered, Subject, WRONG, Workbench};
 
 const SCHEMA: &str = "public";
 const SESSIONS: usize = 3;
 /// Keys of one session.
 const KEYS: u64 = 120;
 const TABLES_MAX: u64 = 4;
+/// Steps that may fail before a workload gives up.
+const ERRORS_MAX: usize = 30;
 
 /// Kinds of load, chosen by the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +69,8 @@ impl Engine {
         let mut pager = small_config(device);
         pager.pool_bytes = 96 * pager.page_size;
         (self.configure)(&mut pager);
-        Options::new(pager)
+        // One thread plays all sessions: it must not wait for itself.
+        Options { lock_timeout: Some(Duration::from_millis(20)), ..Options::new(pager) }
     }
 }
 
@@ -93,7 +97,7 @@ impl Session {
     }
 
     fn table(&mut self, name: &str) -> Result<Arc<Table>, String> {
-        let missing = || format!("table {name} is not in the catalog");
+        let missing = || format!("{WRONG}: table {name} is not in the catalog");
         let def = self.txn.catalog().table(SCHEMA, name).ok_or_else(missing)?;
         self.txn.table(&def).map_err(text)
     }
@@ -141,6 +145,8 @@ struct Worker<'a> {
     bench: &'a mut Workbench,
     load: Load,
     committed: Model,
+    /// A commit failed: whether it happened shows only after a restart.
+    in_doubt: bool,
     sessions: [Option<Session>; SESSIONS],
     next_key: [u64; SESSIONS],
 }
@@ -186,7 +192,10 @@ impl Worker<'_> {
         }
         session.effects.iter().for_each(|effect| self.committed.apply(effect));
         let number = self.bench.history.begin(self.committed.digest());
-        session.txn.commit().map_err(text)?;
+        session.txn.commit().map_err(|error| {
+            self.in_doubt = true;
+            text(error)
+        })?;
         self.bench.history.acknowledge(number);
         Ok(())
     }
@@ -303,7 +312,9 @@ impl Worker<'_> {
         });
         match (wrong, outcome.map_err(text)?) {
             (None, Outcome::Changed) => Ok(()),
-            (wrong, outcome) => Err(format!("row {id} of {} is {outcome:?}: {wrong:?}", table.def().name)),
+            (wrong, outcome) => {
+                Err(format!("{WRONG}: row {id} of {} is {outcome:?}: {wrong:?}", table.def().name))
+            }
         }
     }
 
@@ -344,7 +355,7 @@ impl Worker<'_> {
         if session.txn.isolation() == Isolation::RepeatableRead || found.as_ref() == expected {
             return Ok(());
         }
-        Err(format!("row {id} of {name} reads {found:?}, expected {expected:?}"))
+        Err(format!("{WRONG}: row {id} of {name} reads {found:?}, expected {expected:?}"))
     }
 
     /// A transaction of definitions, alone: sessions in progress end first.
@@ -451,11 +462,17 @@ impl Subject for Engine {
         let load = self.load.unwrap_or_else(|| LOADS[bench.rng.below(LOADS.len() as u64) as usize]);
         let committed = Model::default();
         let sessions = [const { None }; SESSIONS];
-        let mut worker = Worker { db: &db, bench, load, committed, sessions, next_key: [0; SESSIONS] };
-        while worker.bench.history.digests().len() <= self.commits {
-            worker.step().map_err(|what| format!("{load:?}: {what}"))?;
+        let next_key = [0; SESSIONS];
+        let mut worker = Worker { db: &db, bench, load, committed, in_doubt: false, sessions, next_key };
+        let mut errors = Vec::new();
+        while worker.bench.history.digests().len() <= self.commits
+            && errors.len() < ERRORS_MAX
+            && !worker.in_doubt
+        {
+            errors.extend(worker.step().err());
         }
-        Ok(())
+        let worst = errors.iter().find(|what| what.starts_with(WRONG)).or(errors.first());
+        worst.map_or(Ok(()), |what| Err(format!("{what} ({load:?})")))
     }
 
     fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {

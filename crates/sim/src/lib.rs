@@ -28,4 +28,6 @@ pub use choice::choices;
 pub use damage::{Verdicts, damage};
 pub use history::{History, Span};
 pub use rng::Rng;
-pub use search::{Failure, Found, PANIC, Plan, Recovered, Run, Subject, Workbench, run, search, search_run};
+pub use search::{
+    Failure, Found, PANIC, Plan, Recovered, Run, Subject, WRONG, Workbench, run, search, search_run,
+};

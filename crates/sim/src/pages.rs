@@ -17,7 +17,7 @@ use varve_pager::page::{FIRST_ENGINE_KIND, PAGE_HEADER_BYTES};
 use varve_pager::{Access, CheckpointConfig, Lsn, PageId, Pager, PagerConfig, RedoError, RedoOps, SpaceId};
 
 use crate::rng::Rng;
-use crate::search::{Recovered, Subject, Workbench};
+use crate::search::{Recovered, Subject, WRONG, Workbench};
 
 const PAGE_BYTES: usize = 4096;
 /// Pages the root can list: a small part of its body, so that torn writes of it matter.
@@ -272,7 +272,7 @@ impl Subject for Pages {
         }
         errors.extend(worker.acknowledge().err());
         if errors.is_empty() && digest(&pager)? != worker.model.digest {
-            errors.push("the pages do not read as they were written".into());
+            errors.push(format!("{WRONG}: the pages do not read as they were written"));
         }
         errors.into_iter().next().map_or(Ok(()), Err)
     }

@@ -203,6 +203,9 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     })
 }
 
+/// How the text of an error begins that is about what a workload read, not about a failure to read.
+pub const WRONG: &str = "a wrong answer";
+
 /// How the text of an error begins that was a panic.
 pub const PANIC: &str = "it panics";
 

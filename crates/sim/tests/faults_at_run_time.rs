@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use varve_device::{Directory, ErrorKind, Fault, Faulty, Operation, Rule, Space, When};
+use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
-use varve_sim::{PANIC, Plan, Subject, run, search_run};
+use varve_sim::{PANIC, Plan, Subject, WRONG, run, search_run};
 
 const EIO: Fault = Fault::Fails(ErrorKind::Io(5));
 const FULL: Fault = Fault::Fails(ErrorKind::NoSpace);
@@ -28,8 +29,8 @@ fn try_fault(subject: &dyn Subject, seed: u64, rule: &Rule) -> (bool, Option<Str
         run.error,
         found.failures
     );
-    let panics = run.error.as_ref().is_some_and(|error| error.starts_with(PANIC));
-    assert!(!panics, "{rule:?}, seed {seed}: {:?}", run.error);
+    let bad = |error: &String| error.starts_with(PANIC) || error.starts_with(WRONG);
+    assert!(!run.error.as_ref().is_some_and(bad), "{rule:?}, seed {seed}: {:?}", run.error);
     (fired.is_some_and(|faulty| faulty.fired_count() > 0), run.error)
 }
 
@@ -45,51 +46,53 @@ fn at_many(subject: &dyn Subject, operation: Operation, space: Space, fault: Fau
     assert!(hits > 0, "{operation:?} of {space:?} never came by");
 }
 
-fn pages() -> Pages {
-    Pages::new(700)
+/// Both levels: raw pages and the engine.
+fn on_both(operation: Operation, space: Space, fault: &Fault, lasting: bool) {
+    at_many(&Pages::new(700), operation, space, fault.clone(), lasting);
+    at_many(&Engine::new(120), operation, space, fault.clone(), lasting);
 }
 
 #[test]
 fn reads_fail() {
-    at_many(&pages(), Operation::Read, Space::Data, EIO, false);
-    at_many(&pages(), Operation::Read, Space::Data, Fault::Short, true);
+    on_both(Operation::Read, Space::Data, &EIO, false);
+    on_both(Operation::Read, Space::Data, &Fault::Short, true);
 }
 
 #[test]
 fn writes_fail_once() {
     for space in [Space::Data, Space::Log, Space::Control] {
-        at_many(&pages(), Operation::Write, space, EIO, false);
-        at_many(&pages(), Operation::Write, space, Fault::Short, false);
+        on_both(Operation::Write, space, &EIO, false);
+        on_both(Operation::Write, space, &Fault::Short, false);
     }
 }
 
 #[test]
 fn writes_fail_for_good() {
     for space in [Space::Data, Space::Log, Space::Control] {
-        at_many(&pages(), Operation::Write, space, EIO, true);
+        on_both(Operation::Write, space, &EIO, true);
     }
 }
 
 #[test]
 fn flushes_fail() {
     for space in [Space::Data, Space::Log] {
-        at_many(&pages(), Operation::Flush, space, EIO, false);
+        on_both(Operation::Flush, space, &EIO, false);
     }
 }
 
 #[test]
 fn the_device_is_full() {
     for space in [Space::Data, Space::Log] {
-        at_many(&pages(), Operation::Write, space, FULL, true);
-        at_many(&pages(), Operation::Write, space, FULL, false);
-        at_many(&pages(), Operation::SetLen, space, FULL, true);
+        on_both(Operation::Write, space, &FULL, true);
+        on_both(Operation::Write, space, &FULL, false);
+        on_both(Operation::SetLen, space, &FULL, true);
     }
 }
 
 #[test]
 fn the_device_is_gone() {
     for space in [Space::Data, Space::Log, Space::Control] {
-        at_many(&pages(), Operation::Write, space, Fault::Gone, true);
+        on_both(Operation::Write, space, &Fault::Gone, true);
     }
 }
 
@@ -98,6 +101,6 @@ fn the_device_is_slow() {
     let slow = Fault::Slow(Duration::from_millis(5));
     let when = When::Every(50);
     let rule = Rule { operation: Some(Operation::Write), space: None, when, fault: slow };
-    let (fired, error) = try_fault(&pages(), 1, &rule);
+    let (fired, error) = try_fault(&Pages::new(700), 1, &rule);
     assert_eq!((fired, error), (true, None));
 }
