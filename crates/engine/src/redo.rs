@@ -12,8 +12,7 @@
 //! | 21 | Flags | slot u16, flags u8, transaction u64 |
 //! | 22 | Rebuild | prefix length u16 |
 //! | 23 | KeepLeft | entries kept u16, right sibling u32, upper fence |
-//! | 24 | Right | right sibling u32 |
-//! | 25 | Newest | transaction u64 |
+//! | 24 | Newest | transaction u64 |
 //!
 //! Invariants
 //! 1. Doing is redoing: a change is encoded, decoded and applied by the same code before it is logged.
@@ -37,8 +36,7 @@ const STAMP: u8 = 20;
 const FLAGS: u8 = 21;
 const REBUILD: u8 = 22;
 const KEEP_LEFT: u8 = 23;
-const RIGHT: u8 = 24;
-const NEWEST: u8 = 25;
+const NEWEST: u8 = 24;
 const FRAME_BYTES: usize = 24;
 
 /// Buffer of an encoded operation; small ones stay on the stack.
@@ -64,8 +62,6 @@ pub enum NodeOp<'a> {
     Rebuild { prefix_bytes: usize },
     /// The left half of a split.
     KeepLeft { keep: usize, right: u32, upper: &'a [u8] },
-    /// Another right sibling.
-    Right { right: u32 },
     /// A transaction changed this secondary leaf.
     Newest { txn: u64 },
 }
@@ -149,10 +145,6 @@ fn encode_rest(op: &NodeOp<'_>, out: &mut Payload) -> u8 {
             out.extend_from_slice(&right.to_le_bytes());
             out.extend_from_slice(upper);
             KEEP_LEFT
-        }
-        NodeOp::Right { right } => {
-            out.extend_from_slice(&right.to_le_bytes());
-            RIGHT
         }
         NodeOp::Newest { txn } => {
             out.extend_from_slice(&txn.to_le_bytes());
@@ -247,7 +239,6 @@ pub fn decode(code: u8, payload: &[u8]) -> Option<NodeOp<'_>> {
         FLAGS => NodeOp::Flags { slot: from.u16()?, flags: from.byte()?, txn: from.u64()? },
         REBUILD => NodeOp::Rebuild { prefix_bytes: from.u16()? },
         KEEP_LEFT => NodeOp::KeepLeft { keep: from.u16()?, right: from.u32()?, upper: from.rest() },
-        RIGHT => NodeOp::Right { right: from.u32()? },
         NEWEST => NodeOp::Newest { txn: from.u64()? },
         _ => return None,
     };
@@ -287,7 +278,6 @@ pub fn change(page: &mut [u8], op: &NodeOp<'_>) -> Option<()> {
             sound(keep <= node.len())?;
             edit::keep_left(page, keep, right, upper);
         }
-        NodeOp::Right { right } => edit::set_right(page, right),
         NodeOp::Newest { txn } => edit::raise_newest(page, txn),
     }
     Some(())

@@ -26,7 +26,12 @@ fn with_threads() -> Arc<Database> {
 }
 
 /// Moves money between two accounts; some transfers are taken back.
-fn transfer(database: &Arc<Database>, def: &TableDef, isolation: Isolation, random: &mut Random) -> Result<()> {
+fn transfer(
+    database: &Arc<Database>,
+    def: &TableDef,
+    isolation: Isolation,
+    random: &mut Random,
+) -> Result<()> {
     let (from, to) = (random.below(ACCOUNTS as usize) as i32, random.below(ACCOUNTS as usize) as i32);
     let mut txn = begin(database, isolation);
     update(&mut txn, def, from, |v| v - 7)?;

@@ -209,11 +209,6 @@ fn write_value_start(page: &mut [u8], slot: usize, bytes: &[u8]) {
     page[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Sets the right sibling.
-pub fn set_right(page: &mut [u8], right: u32) {
-    put_u32(page, 44, right);
-}
-
 /// Bytes free after a rebuild with a prefix of `prefix_bytes`, negative if it would not fit.
 pub fn free_after_rebuild(node: NodeRef<'_>, prefix_bytes: usize) -> isize {
     let shorter = node.prefix().len() as isize - prefix_bytes as isize;

@@ -93,20 +93,9 @@ impl<'a> EntryRef<'a> {
     pub fn key(&self) -> Vec<u8> {
         [self.prefix, self.suffix].concat()
     }
-
-    /// Whether the key begins with `start`.
-    pub fn key_starts_with(&self, start: &[u8]) -> bool {
-        let split = start.len().min(self.prefix.len());
-        self.prefix[..split] == start[..split] && self.suffix.starts_with(&start[split..])
-    }
 }
 
-/// Appends the value of a clustered leaf entry.
-pub fn encode_leaf_value(stamp: Stamp, payload: &[u8], out: &mut impl Extend<u8>) {
-    out.extend(encode_stamp(stamp));
-    out.extend(payload.iter().copied());
-}
-
+/// The first bytes of a clustered leaf value.
 pub(crate) fn encode_stamp(stamp: Stamp) -> [u8; STAMP_BYTES] {
     assert!(stamp.txn <= TXN_MAX, "transaction id {} exceeds 48 bits", stamp.txn);
     let mut raw = [0; STAMP_BYTES];

@@ -42,7 +42,7 @@ mod read;
 pub mod split;
 
 pub(crate) use entry::encode_stamp;
-pub use entry::{EntryRef, FLAG_DELETED, Stamp, TXN_MAX, encode_leaf_value};
+pub use entry::{EntryRef, FLAG_DELETED, Stamp, TXN_MAX};
 pub use read::{Found, NodeRef, common_prefix_bytes, entry_bytes};
 
 /// First byte of the node in its page.
