@@ -1,0 +1,123 @@
+//! What the tests of this crate share: a database in memory, sessions, a sink that writes results down as lines.
+//!
+//! Does not know: what is tested.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::sync::Arc;
+
+use varve_device::MemoryDirectory;
+use varve_engine::{Database, Datum, Options, Value};
+use varve_pager::PagerConfig;
+use varve_sql::{
+    Column, CommandTag, CopyIn, Portal, Progress, Result, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError,
+    text,
+};
+
+pub fn database() -> Arc<SqlDatabase> {
+    let mut pager = PagerConfig::new(MemoryDirectory::new());
+    pager.pool_bytes = 8 << 20;
+    pager.log_segment_bytes = 1 << 20;
+    pager.log_capacity_bytes = 16 << 20;
+    pager.background = false;
+    Arc::new(SqlDatabase::new(Database::open(Options::new(pager)).unwrap()))
+}
+
+pub fn session(db: &Arc<SqlDatabase>) -> Session {
+    let params = SessionParams {
+        user: "postgres".into(),
+        database: "postgres".into(),
+        process_id: 7,
+        settings: Vec::new(),
+    };
+    Session::new(db.clone(), params).unwrap()
+}
+
+/// Results as lines.
+#[derive(Default)]
+pub struct Recorder {
+    pub lines: Vec<String>,
+    pub columns: Vec<Column>,
+    pub copy: Vec<u8>,
+}
+
+pub fn shown(row: &[Datum<'_>]) -> String {
+    let cells: Vec<String> = row
+        .iter()
+        .map(|d| {
+            let mut out = Vec::new();
+            text::write_text(*d, &mut out);
+            if d.is_null() { "NULL".to_owned() } else { String::from_utf8(out).unwrap() }
+        })
+        .collect();
+    cells.join("|")
+}
+
+impl Recorder {
+    fn error(&mut self, e: &SqlError) {
+        self.lines.push(format!("! {} {}", e.sqlstate, e.message));
+    }
+
+    pub fn simple(&mut self, session: &mut Session, sql: &str) {
+        if let Err(e) = session.simple(sql, self) {
+            self.error(&e);
+        }
+    }
+
+    pub fn extended(&mut self, session: &mut Session, sql: &str, params: &[Option<String>]) {
+        match self.try_extended(session, sql, params) {
+            Ok(tag) => self.lines.push(format!("= {tag}")),
+            Err(e) => self.error(&e),
+        }
+        if let Err(e) = session.sync() {
+            self.error(&e);
+        }
+    }
+
+    fn try_extended(&mut self, session: &mut Session, sql: &str, params: &[Option<String>]) -> Result<CommandTag> {
+        let prepared = session.prepare(sql, &[])?;
+        let value = |(i, p): (usize, &Option<String>)| match p {
+            Some(text) => text::parse_text(text, &prepared.param_column_type(i)),
+            None => Ok(Value::Null),
+        };
+        let values: Vec<Value> = params.iter().enumerate().map(value).collect::<Result<_>>().inspect_err(|_| session.fail())?;
+        let data: Vec<Datum<'_>> = values.iter().map(Value::as_datum).collect();
+        match session.execute(&prepared, &data, &mut Portal::default(), 0, self)? {
+            Progress::Complete(tag) => Ok(tag),
+            Progress::Suspended => panic!("suspended without a limit"),
+        }
+    }
+}
+
+impl Sink for Recorder {
+    fn columns(&mut self, columns: &[Column]) -> Result<()> {
+        self.columns = columns.to_vec();
+        Ok(())
+    }
+
+    fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
+        self.lines.push(shown(row));
+        Ok(())
+    }
+
+    fn complete(&mut self, tag: &CommandTag) -> Result<()> {
+        self.lines.push(format!("= {tag}"));
+        Ok(())
+    }
+
+    fn empty(&mut self) -> Result<()> {
+        self.lines.push("= ".to_owned());
+        Ok(())
+    }
+
+    fn notice(&mut self, severity: Severity, notice: &SqlError) {
+        self.lines.push(format!("~ {severity:?} {}", notice.message));
+    }
+
+    fn copy_in(&mut self, _: CopyIn, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        // Small pieces, so that lines and fields are cut anywhere.
+        for piece in self.copy.clone().chunks(7) {
+            feed(piece)?;
+        }
+        Ok(())
+    }
+}
