@@ -39,7 +39,8 @@ pub fn statement(sql: &str) -> Result<Parsed> {
     if let Some(utility) = utility::read(sql, &tokens)? {
         return Ok(Parsed::Utility(utility));
     }
-    let tokens = without_storage_clause(tokens);
+    let tokens = with_trimmed_blank(without_storage_clause(tokens));
+    let tokens = with_ordered_options(tokens);
     let mut parser = parser(tokens);
     let statement = parser.parse_statement().map_err(|e| syntax_error(sql, &e))?;
     let rest = parser.peek_token();
@@ -102,10 +103,7 @@ fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>> {
 
 /// `USING paged` of CREATE TABLE, which the parser does not know: recognised and taken out (it is the only engine).
 fn without_storage_clause(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let word = |t: &TokenWithSpan| match &t.token {
-        Token::Word(w) => w.value.to_lowercase(),
-        _ => String::new(),
-    };
+    let word = lower_word;
     let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
     let creates_table = words.len() > 3
         && word(&tokens[words[0]]) == "create"
@@ -120,6 +118,58 @@ fn without_storage_clause(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> 
         tokens.drain(using..=engine);
     }
     tokens
+}
+
+fn lower_word(t: &TokenWithSpan) -> String {
+    match &t.token {
+        Token::Word(w) if w.quote_style.is_none() => w.value.to_lowercase(),
+        _ => String::new(),
+    }
+}
+
+/// `TRIM(LEADING FROM x)` for the parser: `TRIM(LEADING ' ' FROM x)`.
+fn with_trimmed_blank(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
+    let short = |w: &&[usize]| {
+        matches!(lower_word(&tokens[w[0]]).as_str(), "leading" | "trailing" | "both") && lower_word(&tokens[w[1]]) == "from"
+    };
+    let places: Vec<usize> = words.windows(2).filter(short).map(|w| w[1]).collect();
+    for place in places.into_iter().rev() {
+        let span = tokens[place].span;
+        tokens.insert(place, TokenWithSpan { token: Token::SingleQuotedString(" ".into()), span });
+    }
+    tokens
+}
+
+/// The parser wants the options of CREATE SEQUENCE in one order; PostgreSQL takes any.
+fn with_ordered_options(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    const ORDER: [&str; 7] = ["increment", "minvalue", "maxvalue", "start", "cache", "cycle", "owned"];
+    let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
+    let is = |n: usize, word: &str| words.get(n).is_some_and(|i| lower_word(&tokens[*i]) == word);
+    if !is(0, "create") || !is(1, "sequence") {
+        return tokens;
+    }
+    let rank = |n: usize| ORDER.iter().position(|o| is(n, o)).or_else(|| is(n, "no").then(|| ORDER.iter().position(|o| is(n + 1, o)))?);
+    let mut starts: Vec<(usize, usize)> = Vec::new();
+    let mut n = 3;
+    while n < words.len() {
+        if let Some(rank) = rank(n) {
+            starts.push((rank, n));
+            n += usize::from(is(n, "no"));
+        }
+        n += 1;
+    }
+    let Some((_, first)) = starts.first().copied() else { return tokens };
+    let end_of = |k: usize| starts.get(k + 1).map_or(tokens.len(), |(_, n)| words[*n]);
+    let mut parts: Vec<(usize, &[TokenWithSpan])> =
+        starts.iter().enumerate().map(|(k, (rank, n))| (*rank, &tokens[words[*n]..end_of(k)])).collect();
+    parts.sort_by_key(|(rank, _)| *rank);
+    let mut out = tokens[..words[first]].to_vec();
+    for (_, part) in parts {
+        out.extend_from_slice(part);
+        out.push(TokenWithSpan::wrap(Token::Whitespace(Whitespace::Space)));
+    }
+    out
 }
 
 /// Character position of a location, from 1.

@@ -250,11 +250,6 @@ impl Settings {
         std::mem::take(&mut self.changed)
     }
 
-    /// Whether the setting differs from its default.
-    pub fn has_own(&self, name: &str) -> bool {
-        !self.values.is_empty() && self.values.contains_key(name)
-    }
-
     /// Whether anything may have to be reported.
     pub fn reports(&mut self) -> Vec<(&'static str, String)> {
         let mut out = Vec::new();

@@ -46,7 +46,19 @@ impl Binder<'_> {
             let message = format!("cannot cast type {} to {}", b.t.ty.name(), to.ty.name());
             return Err(SqlError::new(SqlState::CANNOT_COERCE, message).at(b.at));
         }
+        if let (Ty::Regclass, Expr::Const(Value::Text(name))) = (to.ty, &b.expr) {
+            self.check_relation(name).map_err(|e| e.at(b.at))?;
+        }
         self.cast(b, to, true)
+    }
+
+    /// 42P01 unless a relation has the name that is written in a regclass.
+    fn check_relation(&self, name: &str) -> Result<()> {
+        let (schema, relation) = crate::exec::split_name(name);
+        if self.catalog.resolve(&schema, &relation).is_some() {
+            return Ok(());
+        }
+        Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))
     }
 
     /// Casts without asking whether that is allowed.
@@ -139,9 +151,10 @@ fn fold(expr: Expr) -> Result<Expr> {
     use crate::eval::{Cx, Env, Input, NoSequences};
     let arena = bumpalo::Bump::new();
     let random = std::cell::Cell::new(1);
+    let now_us = std::cell::Cell::new(Some(0));
     let cancel = std::sync::atomic::AtomicBool::new(false);
     let env = Env {
-        now_us: 0,
+        now_us: &now_us,
         zone: 0,
         user: "",
         database: "",

@@ -61,7 +61,10 @@ impl Binder<'_> {
         }
         let mut parts = Parts::default();
         for column in &t.columns {
-            self.column_definition(column, &mut parts)?;
+            self.column_definition(column, &mut parts).map_err(|e| match e.sqlstate {
+                SqlState::INVALID_TABLE_DEFINITION => two_primary_keys(&name),
+                _ => e,
+            })?;
         }
         for constraint in &t.constraints {
             table_constraint(constraint, &name, &mut parts)?;
@@ -156,8 +159,17 @@ impl Binder<'_> {
     /// A default must be an expression of no columns that can be stored in the column.
     fn check_default(&mut self, e: &Ast, column: &ColumnDef) -> Result<()> {
         let mut scope = Scope { no_aggregates: Some("DEFAULT expressions"), ..Scope::default() };
-        let bound = self.expression(e, &mut scope)?;
-        self.assign(bound, &column.name, column.column_type)?;
+        let bound = self.expression(e, &mut scope).map_err(|e| match e.sqlstate {
+            SqlState::UNDEFINED_COLUMN => {
+                let message = "cannot use column reference in DEFAULT expression";
+                SqlError { sqlstate: SqlState::FEATURE_NOT_SUPPORTED, message: message.into(), ..e }
+            }
+            _ => e,
+        })?;
+        self.assign(bound, &column.name, column.column_type).map_err(|e| {
+            let message = e.message.replace(" but expression is", " but default expression is");
+            SqlError { message: message.into(), ..e }
+        })?;
         Ok(())
     }
 

@@ -208,7 +208,9 @@ impl Binder<'_> {
         };
         let qualifier = fold(table);
         if scope.relation.as_ref().is_none_or(|r| r.alias != qualifier) {
-            let message = format!("missing FROM-clause entry for table \"{qualifier}\"");
+            let hidden = scope.relation.as_ref().is_some_and(|r| r.hidden.as_ref() == Some(&qualifier));
+            let what = if hidden { "invalid reference to" } else { "missing" };
+            let message = format!("{what} FROM-clause entry for table \"{qualifier}\"");
             return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).at(self.span_at(table.span)));
         }
         let at = self.span_at(parts[0].span);

@@ -73,7 +73,7 @@ impl Binder<'_> {
         let visible = items.outputs.len();
         let order = self.order_by(q, &mut items, &mut scope, distinct)?;
         let (limit, offset) = self.limits(q)?;
-        let lock = row_lock(q, grouped, distinct)?;
+        let lock = row_lock(q, grouped.then(|| group_count(&s.group_by) > 0), distinct)?;
         let mut select = Select {
             source: Source::Nothing,
             filter: None,
@@ -232,7 +232,7 @@ impl Binder<'_> {
             exprs.try_into().map(Box::new).map_err(|_| SqlError::internal("generate_series takes three bounds"))?;
         let alias_name = alias.map_or(function, |a| fold(&a.name));
         let column = alias.and_then(|a| a.columns.first()).map_or(alias_name.clone(), |c| fold(&c.name));
-        let relation = Relation { alias: alias_name, columns: vec![(column, Typed::plain(ty))], key: Vec::new() };
+        let relation = Relation { alias: alias_name, hidden: None, columns: vec![(column, Typed::plain(ty))], key: Vec::new() };
         Ok((Source::Series(bounds, ty), Some(relation)))
     }
 
@@ -414,13 +414,14 @@ pub(super) fn relation_of(table: &TableDef, alias: Option<&ast::TableAlias>) -> 
     let mut columns: Vec<(String, Typed)> =
         table.columns.iter().map(|c| (c.name.clone(), Typed::of_column(c.column_type))).collect();
     let mut name = table.name.clone();
+    let mut hidden = None;
     if let Some(alias) = alias {
-        name = fold(&alias.name);
+        hidden = Some(std::mem::replace(&mut name, fold(&alias.name)));
         for (column, renamed) in columns.iter_mut().zip(&alias.columns) {
             column.0 = fold(&renamed.name);
         }
     }
-    Ok(Relation { alias: name, columns, key: table.key_columns().to_vec() })
+    Ok(Relation { alias: name, hidden, columns, key: table.key_columns().to_vec() })
 }
 
 /// Puts the filter into the access path as far as it goes, and drops ORDER BY if the path delivers it.
@@ -628,7 +629,7 @@ fn no_series() -> SqlError {
         .with_hint("Varve runs generate_series of integer and bigint.")
 }
 
-fn row_lock(q: &ast::Query, grouped: bool, distinct: bool) -> Result<Option<RowLock>> {
+fn row_lock(q: &ast::Query, grouped: Option<bool>, distinct: bool) -> Result<Option<RowLock>> {
     let [lock] = q.locks.as_slice() else {
         return if q.locks.is_empty() { Ok(None) } else { Err(SqlError::unsupported("more than one locking clause")) };
     };
@@ -636,8 +637,8 @@ fn row_lock(q: &ast::Query, grouped: bool, distinct: bool) -> Result<Option<RowL
         let message = format!("{} is not allowed with {what}", lock.lock_type_name());
         Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
     };
-    if grouped {
-        return refuse("GROUP BY clause or aggregate functions");
+    if let Some(by_key) = grouped {
+        return refuse(if by_key { "GROUP BY clause" } else { "aggregate functions" });
     }
     if distinct {
         return refuse("DISTINCT clause");

@@ -18,6 +18,8 @@ use crate::ty::Typed;
 pub struct Relation {
     /// The name that qualifies its columns.
     pub alias: String,
+    /// The table's own name, if the alias hides it.
+    pub hidden: Option<String>,
     /// Names and types.
     pub columns: Vec<(String, Typed)>,
     /// Ordinals of the primary key; empty without one.

@@ -110,8 +110,8 @@ fn to_moment<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> 
         (Ty::Date, Datum::Timestamp(t)) => Datum::Date(time::timestamp_to_date(t)),
         (Ty::Date, Datum::TimestampTz(t)) => Datum::Date(time::timestamp_to_date(to_local(t))),
         (ty, Datum::Text(t)) => match (ty, special_moment(t)) {
-            (Ty::Date, Some(days)) => Datum::Date(time::timestamp_to_date(to_local(cx.env.now_us)) + days.0),
-            (_, Some(days)) => special_timestamp(ty, days, to_local(cx.env.now_us), shift),
+            (Ty::Date, Some(days)) => Datum::Date(time::timestamp_to_date(to_local(cx.env.now_us())) + days.0),
+            (_, Some(days)) => special_timestamp(ty, days, to_local(cx.env.now_us()), shift),
             _ => return from_text(value, to, cx),
         },
         (_, same) => same,

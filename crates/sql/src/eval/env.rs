@@ -1,7 +1,7 @@
 //! What an expression can ask about its surroundings: clock, session, sequences, randomness.
 //!
 //! Invariants
-//! 1. `now_us` does not move within a transaction.
+//! 1. `now_us` does not move within a transaction; outside of a block the clock is read at its first use.
 //!
 //! Does not know: how a session keeps these.
 
@@ -49,8 +49,8 @@ impl Sequences for NoSequences {
 
 /// Facts about the session and the moment.
 pub struct Env<'a> {
-    /// Start of the transaction, microseconds since 2000-01-01 UTC.
-    pub now_us: i64,
+    /// Start of the transaction, once it has been asked for.
+    pub now_us: &'a Cell<Option<i64>>,
     /// Seconds east of UTC of the session's time zone.
     pub zone: i32,
     /// `current_user`
@@ -68,6 +68,13 @@ pub struct Env<'a> {
 }
 
 impl Env<'_> {
+    /// Start of the transaction, microseconds since 2000-01-01 UTC.
+    pub fn now_us(&self) -> i64 {
+        let now = self.now_us.get().unwrap_or_else(super::func::clock_us);
+        self.now_us.set(Some(now));
+        now
+    }
+
     /// The next number of xorshift64*.
     pub fn next_random(&self) -> u64 {
         let mut x = self.random.get().max(1);

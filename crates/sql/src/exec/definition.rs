@@ -363,6 +363,11 @@ fn drop_schema(catalog: &Catalog, name: &ast::ObjectName, txn: &mut Transaction)
     if !catalog.has_schema(&name) {
         return Ok(false);
     }
+    let used = catalog.tables().any(|t| t.schema == name) || catalog.sequences().any(|s| s.schema == name);
+    if used {
+        let message = format!("cannot drop schema {name} because other objects depend on it");
+        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
+    }
     txn.drop_schema(&name)?;
     Ok(true)
 }

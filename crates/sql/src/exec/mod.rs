@@ -25,7 +25,7 @@ use bumpalo::Bump;
 use smallvec::SmallVec;
 use varve_engine::{Catalog, Datum, Table, TableDef, Transaction};
 
-pub use sequence::SequenceMemory;
+pub use sequence::{SequenceMemory, split_name};
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{self, Cx, Env, Input, NoSequences, Sequences};
@@ -55,8 +55,8 @@ pub struct Facts {
     pub database: String,
     /// Process id of the cancel key.
     pub process_id: i32,
-    /// Start of the transaction, microseconds since 2000-01-01 UTC.
-    pub now_us: i64,
+    /// Start of the transaction, microseconds since 2000-01-01 UTC; read from the clock when first asked for.
+    pub now_us: Cell<Option<i64>>,
     /// Time zone, seconds east.
     pub zone: i32,
     /// State of `random()`.
@@ -110,7 +110,7 @@ impl Facts {
     /// The environment of expressions.
     pub fn env<'a>(&'a self, sequences: &'a dyn Sequences) -> Env<'a> {
         Env {
-            now_us: self.now_us,
+            now_us: &self.now_us,
             zone: self.zone,
             user: &self.user,
             database: &self.database,

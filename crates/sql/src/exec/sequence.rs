@@ -69,8 +69,20 @@ impl<'x> InTransaction<'x> {
     }
 }
 
+/// PostgreSQL's words for a sequence at its end.
+fn at_limit(e: varve_engine::Error, sequence: &SequenceDef) -> SqlError {
+    match e {
+        varve_engine::Error::SequenceExhausted { name, limit } => {
+            let bound = if sequence.increment > 0 { "maximum" } else { "minimum" };
+            let message = format!("nextval: reached {bound} value of sequence \"{name}\" ({limit})");
+            SqlError::new(SqlState::SEQUENCE_LIMIT, message)
+        }
+        other => other.into(),
+    }
+}
+
 /// A name in a string, folded unless quoted: schema (public if none) and name.
-fn split_name(text: &str) -> (String, String) {
+pub fn split_name(text: &str) -> (String, String) {
     let mut parts: Vec<String> = Vec::new();
     let mut part = String::new();
     let mut quoted = false;
@@ -91,7 +103,7 @@ fn split_name(text: &str) -> (String, String) {
 impl Sequences for InTransaction<'_> {
     fn next(&self, name: &str) -> Result<i64> {
         let sequence = self.find(name)?;
-        let value = self.txn.borrow_mut().next_value(sequence.id)?;
+        let value = self.txn.borrow_mut().next_value(sequence.id).map_err(|e| at_limit(e, &sequence))?;
         self.memory.note(sequence.id, value);
         Ok(value)
     }

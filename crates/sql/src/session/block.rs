@@ -8,10 +8,24 @@ use std::time::Duration;
 
 use varve_engine::{Isolation, Transaction};
 
-use super::{Block, Session};
+use super::{Block, Defaults, Session};
 use crate::error::{Result, SqlError, SqlState};
-use crate::settings;
+use crate::settings::{self, Settings};
 use crate::utility::{Level, Modes};
+
+/// What new transactions take from these settings.
+pub(super) fn defaults(settings: &Settings) -> Defaults {
+    let level = match settings.get("default_transaction_isolation").as_deref() {
+        Ok("repeatable read") => Level::RepeatableRead,
+        _ => Level::ReadCommitted,
+    };
+    let millis = settings.millis("lock_timeout");
+    Defaults {
+        level,
+        read_only: settings.is_on("default_transaction_read_only"),
+        lock_timeout: (millis > 0).then(|| Duration::from_millis(millis)),
+    }
+}
 
 impl Session {
     /// The extended protocol works in an implicit transaction until Sync.
@@ -34,7 +48,8 @@ impl Session {
 
     fn start_engine(&mut self) {
         if !self.in_block() {
-            self.note_start();
+            // The clock is read when the statement first asks for it.
+            self.facts.now_us.set(None);
             self.take_defaults();
         }
         let isolation = match self.level {
@@ -43,9 +58,8 @@ impl Session {
         };
         let mut txn = self.shared.engine.begin(isolation);
         txn.set_cancel(Some(self.facts.cancel.clone()));
-        let timeout = self.settings.millis("lock_timeout");
-        if timeout > 0 {
-            txn.set_lock_timeout(Some(Duration::from_millis(timeout)));
+        if self.defaults.lock_timeout.is_some() {
+            txn.set_lock_timeout(self.defaults.lock_timeout);
         }
         self.txn = Some(txn);
     }
@@ -56,26 +70,12 @@ impl Session {
 
     /// Sets the clock that `now()` shows until the transaction ends.
     fn note_start(&mut self) {
-        self.facts.now_us = crate::eval::func::clock_us();
+        self.facts.now_us.set(Some(crate::eval::func::clock_us()));
     }
 
     fn take_defaults(&mut self) {
-        self.level = Level::ReadCommitted;
-        self.read_only = false;
-        if self.settings.has_own("default_transaction_isolation") {
-            self.level = self.default_level();
-        }
-        if self.settings.has_own("default_transaction_read_only") {
-            self.read_only = self.settings.is_on("default_transaction_read_only");
-        }
-    }
-
-    /// The level that a new transaction gets.
-    pub(super) fn default_level(&self) -> Level {
-        match self.settings.get("default_transaction_isolation").as_deref() {
-            Ok("repeatable read") => Level::RepeatableRead,
-            _ => Level::ReadCommitted,
-        }
+        self.level = self.defaults.level;
+        self.read_only = self.defaults.read_only;
     }
 
     /// BEGIN
@@ -162,6 +162,7 @@ impl Session {
     pub(super) fn after_settings(&mut self) {
         if self.settings.take_changed() {
             self.facts.zone = self.settings.zone();
+            self.defaults = defaults(&self.settings);
             self.settings_changed = true;
         }
     }

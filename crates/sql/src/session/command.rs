@@ -134,8 +134,7 @@ impl Session {
         self.settings.set(name, value, local)?;
         self.after_settings();
         if name.eq_ignore_ascii_case("lock_timeout") {
-            let millis = self.settings.millis("lock_timeout");
-            let timeout = (millis > 0).then(|| std::time::Duration::from_millis(millis));
+            let timeout = self.defaults.lock_timeout;
             if let Some(txn) = &mut self.txn {
                 txn.set_lock_timeout(timeout);
             }
@@ -244,9 +243,12 @@ impl Session {
             }
             return Ok(CommandTag::Plain("SHOW"));
         }
+        if name == "varve.io" {
+            return self.show_io(sink);
+        }
         let value = match name {
             "transaction_isolation" => {
-                let level = if self.in_block() { self.level } else { self.default_level() };
+                let level = if self.in_block() { self.level } else { self.defaults.level };
                 level_name(level).to_owned()
             }
             "transaction_read_only" if self.in_block() => if self.read_only { "on" } else { "off" }.to_owned(),
@@ -254,6 +256,22 @@ impl Session {
             name => self.settings.get(name)?,
         };
         sink.row(&[Datum::Text(&value)])?;
+        Ok(CommandTag::Plain("SHOW"))
+    }
+
+    /// What went to and from the devices since the start.
+    fn show_io(&self, sink: &mut dyn Sink) -> Result<CommandTag> {
+        let count = |n: u64| Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX));
+        for row in self.shared.engine.io() {
+            sink.row(&[
+                Datum::Text(row.space),
+                Datum::Text(row.purpose),
+                count(row.read_count),
+                count(row.read_bytes),
+                count(row.write_count),
+                count(row.written_bytes),
+            ])?;
+        }
         Ok(CommandTag::Plain("SHOW"))
     }
 
@@ -302,6 +320,11 @@ pub(super) fn show_columns(name: &str) -> Vec<Column> {
     let text = |name: &str| Column { name: name.into(), type_oid: oid::TEXT, typmod: -1 };
     match name {
         "all" => vec![text("name"), text("setting"), text("description")],
+        "varve.io" => {
+            let bigint = |name: &str| Column { type_oid: oid::INT8, ..text(name) };
+            let counts = ["reads", "read_bytes", "writes", "written_bytes"].map(bigint);
+            [text("space"), text("purpose")].into_iter().chain(counts).collect()
+        }
         "timezone" => vec![text("TimeZone")],
         "datestyle" => vec![text("DateStyle")],
         "intervalstyle" => vec![text("IntervalStyle")],

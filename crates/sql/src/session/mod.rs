@@ -25,6 +25,7 @@ mod run;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bumpalo::Bump;
 use parking_lot::RwLock;
@@ -105,6 +106,14 @@ enum Block {
     Failed,
 }
 
+/// What new transactions take from the settings.
+#[derive(Debug, Clone, Copy)]
+struct Defaults {
+    level: Level,
+    read_only: bool,
+    lock_timeout: Option<Duration>,
+}
+
 /// One client's session. Dropping it rolls back what is open.
 pub struct Session {
     shared: Arc<SqlDatabase>,
@@ -119,6 +128,7 @@ pub struct Session {
     defines: bool,
     settings: Settings,
     settings_changed: bool,
+    defaults: Defaults,
     facts: Facts,
     scratch: Scratch,
     /// Values of lifted literals.
@@ -142,7 +152,7 @@ impl Session {
             user: params.user,
             database: params.database,
             process_id: params.process_id,
-            now_us: 0,
+            now_us: Cell::new(None),
             zone: settings.zone(),
             random: Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             cancel: Arc::default(),
@@ -156,6 +166,7 @@ impl Session {
             level: Level::ReadCommitted,
             read_only: false,
             defines: false,
+            defaults: block::defaults(&settings),
             settings,
             settings_changed: true,
             facts,

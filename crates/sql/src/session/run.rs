@@ -165,11 +165,14 @@ impl Session {
         while let Some(next) = newest.successor.get() {
             newest = next;
         }
-        let mut newest = newest.clone();
+        if let Ran::Done(tag) = self.run(newest, params, 1, false, sink)? {
+            return Ok(tag);
+        }
+        let mut again = self.replan(newest)?;
         loop {
-            match self.run(&newest, params, 1, false, sink)? {
+            match self.run(&again, params, 1, false, sink)? {
                 Ran::Done(tag) => return Ok(tag),
-                Ran::Stale => newest = self.replan(&newest)?,
+                Ran::Stale => again = self.replan(&again)?,
             }
         }
     }
@@ -246,6 +249,11 @@ impl Session {
             group_count: groups,
         };
         let tag = exec.run(plan, &opened, sink)?;
+        if self.block == Block::Open
+            && let Some(txn) = &mut self.txn
+        {
+            txn.end_statement();
+        }
         Ok(Ran::Done(tag))
     }
 

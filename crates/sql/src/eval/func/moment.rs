@@ -42,7 +42,7 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
 ];
 
-const NOW: Run = |_, cx| Ok(Datum::TimestampTz(cx.env.now_us));
+const NOW: Run = |_, cx| Ok(Datum::TimestampTz(cx.env.now_us()));
 
 /// Microseconds since 2000-01-01 UTC by the system's clock.
 pub fn clock_us() -> i64 {
@@ -80,14 +80,16 @@ fn truncated<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     if time::is_infinite(local) {
         return Ok(a[1]);
     }
-    let result = truncate_local(text(a, 0), local)?;
+    let zoned = matches!(a[1], Datum::TimestampTz(_));
+    let ty = if zoned { "timestamp with time zone" } else { "timestamp without time zone" };
+    let result = truncate_local(text(a, 0), local, ty)?;
     Ok(match a[1] {
         Datum::TimestampTz(_) => Datum::TimestampTz(result - i64::from(cx.env.zone) * 1_000_000),
         _ => Datum::Timestamp(result),
     })
 }
 
-fn truncate_local(unit: &str, local: i64) -> Result<i64> {
+fn truncate_local(unit: &str, local: i64, ty: &str) -> Result<i64> {
     let days = local.div_euclid(DAY_US);
     let (y, m, _) = time::civil_of(days);
     let start = |year, month| time::days_of(year, month, 1) * DAY_US;
@@ -106,7 +108,7 @@ fn truncate_local(unit: &str, local: i64) -> Result<i64> {
         "decade" => start(y.div_euclid(10) * 10, 1),
         "century" => start((y - 1).div_euclid(100) * 100 + 1, 1),
         "millennium" => start((y - 1).div_euclid(1000) * 1000 + 1, 1),
-        _ => return Err(unknown_unit(unit, "timestamp")),
+        _ => return Err(unknown_unit(unit, ty)),
     })
 }
 

@@ -1,0 +1,181 @@
+//! What the `.slt` files cannot say: positions, portals, plans across DDL, cancelling, settings reported.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{Recorder, database, session};
+use varve_engine::Datum;
+use varve_sql::{Portal, Progress};
+
+#[test]
+fn errors_point_at_the_token() {
+    let db = database();
+    let mut s = session(&db);
+    Recorder::default().simple(&mut s, "create table t (a int, b text)");
+    for (sql, position) in [
+        ("select nosuch from t", Some(8)),
+        ("select a from nosuch", Some(15)),
+        ("select 1; select nosuch", Some(18)),
+        ("select 1 +", Some(11)),
+        ("selec 1", Some(1)),
+        ("select a +\n  nosuch\nfrom t", Some(14)),
+        ("select nofunc(1)", Some(8)),
+        ("insert into t (a, x) values (1, 2)", Some(19)),
+        ("select 'äöü', nosuch", Some(15)),
+        ("select a = true from t", Some(10)),
+        ("select 'x'::int", Some(8)),
+        ("select 1 / 0", None),
+    ] {
+        let error = s.simple(sql, &mut Recorder::default()).unwrap_err();
+        assert_eq!(error.position, position, "{sql}: {error}");
+    }
+}
+
+#[test]
+fn a_portal_hands_out_its_rows_in_slices() {
+    let db = database();
+    let mut s = session(&db);
+    let statement = s.prepare("select * from generate_series(1, $1)", &[]).unwrap();
+    let mut portal = Portal::default();
+    let mut sink = Recorder::default();
+    let params = [Datum::Int4(5)];
+    for _ in 0..2 {
+        let progress = s.execute(&statement, &params, &mut portal, 2, &mut sink).unwrap();
+        assert_eq!(progress, Progress::Suspended);
+    }
+    let last = s.execute(&statement, &params, &mut portal, 2, &mut sink).unwrap();
+    assert!(matches!(last, Progress::Complete(_)));
+    assert_eq!(sink.lines, ["1", "2", "3", "4", "5"]);
+    s.sync().unwrap();
+}
+
+#[test]
+fn statements_survive_a_change_of_their_table() {
+    let db = database();
+    let (mut s, mut other) = (session(&db), session(&db));
+    let mut sink = Recorder::default();
+    sink.simple(&mut s, "create table t (a int, b int); insert into t values (1, 2)");
+    let statement = s.prepare("select b from t where a = $1", &[]).unwrap();
+    s.sync().unwrap();
+    let mut ask = |s: &mut varve_sql::Session| {
+        let mut sink = Recorder::default();
+        let result = s.execute(&statement, &[Datum::Int4(1)], &mut Portal::default(), 0, &mut sink);
+        let synced = s.sync();
+        result.and(synced.map(|()| sink.lines)).map_err(|e| e.to_string())
+    };
+    assert_eq!(ask(&mut s).unwrap(), ["2"]);
+    sink.simple(&mut other, "create index t_a on t (a)");
+    assert_eq!(ask(&mut s).unwrap(), ["2"]);
+    sink.simple(&mut other, "drop table t; create table t (b int, a int); insert into t values (3, 1)");
+    assert_eq!(ask(&mut s).unwrap(), ["3"]);
+    sink.simple(&mut other, "drop table t; create table t (b text, a int)");
+    assert!(ask(&mut s).unwrap_err().contains("cached plan must not change result type"));
+    sink.simple(&mut other, "drop table t");
+    assert!(ask(&mut s).unwrap_err().contains("does not exist"));
+    let again = Recorder { lines: Vec::new(), ..Recorder::default() };
+    drop(again);
+    let error = s.prepare("select b from t where a = $1", &[]).unwrap_err();
+    assert_eq!(error.sqlstate.as_str(), "42P01");
+}
+
+#[test]
+fn cached_texts_follow_the_catalog() {
+    let db = database();
+    let mut s = session(&db);
+    let mut sink = Recorder::default();
+    for sql in [
+        "create table t (a int); insert into t values (1)",
+        "select * from t where a = 1",
+        "drop table t",
+        "select * from t where a = 1",
+        "create table t (x text, a int); insert into t values ('y', 1)",
+        "select * from t where a = 1",
+        "begin; drop table t",
+        "select * from t where a = 1",
+        "rollback",
+        "select * from t where a = 1",
+    ] {
+        sink.lines.push(format!("> {}", &sql[..6]));
+        sink.simple(&mut s, sql);
+    }
+    let rows: Vec<&str> = sink.lines.iter().map(String::as_str).filter(|l| !l.starts_with(['=', '>'])).collect();
+    assert_eq!(
+        rows,
+        ["1", "! 42P01 relation \"t\" does not exist", "y|1", "! 42P01 relation \"t\" does not exist", "y|1"]
+    );
+}
+
+#[test]
+fn a_running_statement_can_be_cancelled() {
+    let db = database();
+    let mut s = session(&db);
+    let token = s.cancel_token();
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        token.cancel();
+    });
+    let error = s.simple("select pg_sleep(20)", &mut Recorder::default()).unwrap_err();
+    assert_eq!(error.sqlstate.as_str(), "57014");
+    canceller.join().unwrap();
+    let mut sink = Recorder::default();
+    sink.simple(&mut s, "select 1");
+    assert_eq!(sink.lines, ["1", "= SELECT 1"]);
+}
+
+#[test]
+fn settings_are_reported_once_and_when_they_change() {
+    let db = database();
+    let mut s = session(&db);
+    let first = s.take_reports();
+    assert!(first.iter().any(|(n, v)| *n == "server_encoding" && v == "UTF8"));
+    assert!(first.iter().any(|(n, v)| *n == "TimeZone" && v == "UTC"));
+    assert!(s.take_reports().is_empty());
+    Recorder::default().simple(&mut s, "set application_name = 'x'");
+    assert_eq!(s.take_reports(), [("application_name", "x".to_owned())]);
+    Recorder::default().simple(&mut s, "begin; set application_name = 'y'");
+    assert_eq!(s.take_reports(), [("application_name", "y".to_owned())]);
+    Recorder::default().simple(&mut s, "rollback");
+    assert_eq!(s.take_reports(), [("application_name", "x".to_owned())]);
+}
+
+#[test]
+fn long_and_deep_statements_end_in_an_answer() {
+    let db = database();
+    let mut s = session(&db);
+    let any = (0..20_000).map(|n| format!("a = {n}")).collect::<Vec<_>>().join(" or ");
+    let mut sink = Recorder::default();
+    sink.simple(&mut s, "create table t (a int primary key); insert into t values (7), (8)");
+    sink.lines.clear();
+    sink.simple(&mut s, &format!("select a from t where {any} order by a"));
+    assert_eq!(sink.lines, ["7", "8", "= SELECT 2"]);
+    for deep in [
+        format!("select {}1", "1 + ".repeat(20_000)),
+        format!("select {}1{}", "(".repeat(20_000), ")".repeat(20_000)),
+        format!("select {}1", "- ".repeat(20_000)),
+    ] {
+        let error = s.simple(&deep, &mut Recorder::default()).unwrap_err();
+        assert_eq!(error.sqlstate.as_str(), "54001");
+    }
+}
+
+#[test]
+fn declared_types_are_kept() {
+    let db = database();
+    let mut s = session(&db);
+    Recorder::default().simple(&mut s, "create table t (id int primary key, c char(10)); insert into t values (1, 'a')");
+    let update = s.prepare("UPDATE t SET c=$1 WHERE id=$2", &[1043, 20]).unwrap();
+    assert_eq!(update.param_types(), [1043, 20]);
+    let params = [Datum::Text("xyz  "), Datum::Int8(1)];
+    s.execute(&update, &params, &mut Portal::default(), 0, &mut Recorder::default()).unwrap();
+    s.sync().unwrap();
+    let select = s.prepare("select id, c from t where c = $1", &[]).unwrap();
+    assert_eq!(select.param_types(), [1042]);
+    assert_eq!(select.columns().map(|c| (c[1].type_oid, c[1].typmod)), Some((1042, 14)));
+    let mut sink = Recorder::default();
+    s.execute(&select, &[Datum::Text("xyz ")], &mut Portal::default(), 0, &mut sink).unwrap();
+    s.sync().unwrap();
+    assert_eq!(sink.lines, ["1|xyz       "]);
+    let error = s.prepare("select $1", &[600]).unwrap_err();
+    assert_eq!(error.sqlstate.as_str(), "0A000");
+}
