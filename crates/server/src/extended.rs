@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use varve_engine::{Datum, Value};
 use varve_sql::{CommandTag, Progress};
 
-use crate::codec;
+use crate::codec::{self, Wanted};
 use crate::connection::{Failed, Talk};
 use crate::error::WireError;
 use crate::frame::FrameReader;
@@ -41,7 +41,7 @@ impl<S: Session> Talk<'_, S> {
 
     pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failed> {
         let statement = self.session.statement(bind.statement)?;
-        let values = parameters::<S>(bind, &statement)?;
+        let values = parameters::<S>(bind, &statement, self.session.zone())?;
         let column_count = statement.columns().map_or(0, <[_]>::len);
         let formats = ColumnFormats::new(&bind.result_formats, column_count)?;
         let portal = Portal { statement, values, formats, state: S::Portal::default(), finished: false };
@@ -78,7 +78,8 @@ impl<S: Session> Talk<'_, S> {
         }
         let params: SmallVec<[Datum<'_>; 8]> = portal.values.iter().map(Value::as_datum).collect();
         let columns = portal.statement.columns().unwrap_or_default();
-        let mut results = Results { out: self.out, reader, formats: &portal.formats, columns, broken: None };
+        let (formats, zone) = (&portal.formats, self.session.zone());
+        let mut results = Results { out: self.out, reader, formats, columns, zone, broken: None };
         let done = self.session.execute(
             &portal.statement,
             &params,
@@ -114,7 +115,11 @@ impl<S: Session> Talk<'_, S> {
 }
 
 /// Decodes the parameters as the statement wants them.
-fn parameters<S: Session>(bind: &Bind<'_>, statement: &S::Statement) -> Result<Vec<Value>, WireError> {
+fn parameters<S: Session>(
+    bind: &Bind<'_>,
+    statement: &S::Statement,
+    zone: i32,
+) -> Result<Vec<Value>, WireError> {
     let (given, wanted) = (bind.parameter_count, statement.parameter_oids().len());
     let formats = bind.parameter_formats.count();
     if formats > 1 && formats != given {
@@ -131,7 +136,8 @@ fn parameters<S: Session>(bind: &Bind<'_>, statement: &S::Statement) -> Result<V
     let raw = bind.values().zip(oids).enumerate();
     raw.map(|(index, (raw, oid))| {
         let format = bind.parameter_formats.get(index)?;
-        codec::read(raw, format, (*oid, statement.parameter_type(index)), index + 1)
+        let wanted = Wanted { oid: *oid, column_type: statement.parameter_type(index), zone };
+        codec::read(raw, format, wanted, index + 1)
     })
     .collect()
 }

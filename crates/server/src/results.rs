@@ -56,6 +56,8 @@ pub struct Results<'a> {
     pub formats: &'a ColumnFormats,
     /// The columns, where they are known before the rows.
     pub columns: &'a [Column],
+    /// Time zone of the session, in seconds east of UTC.
+    pub zone: i32,
     /// Why the connection can't go on.
     pub broken: Option<FrameEnd>,
 }
@@ -69,7 +71,7 @@ impl Results<'_> {
         }
         let oid = self.columns.get(index).map_or(oid::TEXT, |column| column.type_oid);
         let at = self.out.begin_value();
-        codec::write(datum, self.formats.get(index), oid, self.out.buffer())?;
+        codec::write(datum, self.formats.get(index), oid, self.zone, self.out.buffer())?;
         self.out.end_value(at);
         Ok(())
     }

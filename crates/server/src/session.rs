@@ -54,6 +54,7 @@ pub trait Session {
     fn take_reports(&mut self) -> Vec<(&'static str, String)>;
     fn take_notices(&mut self) -> Vec<(Severity, SqlError)>;
     fn cancel_token(&self) -> CancelToken;
+    fn zone(&self) -> i32;
 }
 
 impl Backend for SqlDatabase {
@@ -135,5 +136,9 @@ impl Session for varve_sql::Session {
 
     fn cancel_token(&self) -> CancelToken {
         self.cancel_token()
+    }
+
+    fn zone(&self) -> i32 {
+        self.zone()
     }
 }

@@ -144,7 +144,7 @@ fn wrong_usage_is_exit_code_2_and_help_teaches() {
     assert!(text.contains("a similar subcommand exists: 'serve'"), "{text}");
     let help = Command::new(env!("CARGO_BIN_EXE_varve")).args(["help", "serve"]).output().unwrap();
     let text = String::from_utf8(help.stdout).unwrap();
-    for key in ["[devices.fast]", "temporary = \"main\"", "max_connections = 200", "--listen", "57P01"] {
+    for key in ["[devices.fast]", "temporary = \"main\"", "max_connections = 1000", "--listen", "57P01"] {
         assert!(text.contains(key), "{key} is not explained");
     }
 }

@@ -26,17 +26,23 @@ use varve_sql::text;
 use crate::error::WireError;
 use crate::message::{Format, utf8};
 
+/// What a parameter is to be read as.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Its type for the client.
+    pub oid: Oid,
+    /// Its type for the engine.
+    pub column_type: ColumnType,
+    /// The session's time zone, in seconds east of UTC.
+    pub zone: i32,
+}
+
 /// Reads one parameter. `number` counts from 1, for the error.
-pub fn read(
-    raw: Option<&[u8]>,
-    format: Format,
-    of: (Oid, ColumnType),
-    number: usize,
-) -> Result<Value, WireError> {
-    let (oid, column_type) = of;
+pub fn read(raw: Option<&[u8]>, format: Format, wanted: Wanted, number: usize) -> Result<Value, WireError> {
+    let Wanted { oid, column_type, zone } = wanted;
     match (raw, format) {
         (None, _) => Ok(Value::Null),
-        (Some(raw), Format::Text) => Ok(text::parse_text(utf8(raw)?, &column_type)?),
+        (Some(raw), Format::Text) => Ok(text::parse_in_zone(utf8(raw)?, &column_type, zone)?),
         (Some(raw), Format::Binary) => read_binary(raw, oid, column_type, number),
     }
 }
@@ -91,23 +97,24 @@ fn no_binary_form(oid: Oid) -> WireError {
         .hint("Ask for this column, or send this parameter, in text format.")
 }
 
-/// Appends the bytes of a value that isn't NULL, without a length.
+/// Appends the bytes of a value that isn't NULL, without a length. `zone` is the session's, in
+/// seconds east of UTC.
 #[inline]
-pub fn write(datum: Datum<'_>, format: Format, oid: Oid, out: &mut Vec<u8>) -> Result<(), WireError> {
+pub fn write(
+    datum: Datum<'_>,
+    format: Format,
+    oid: Oid,
+    zone: i32,
+    out: &mut Vec<u8>,
+) -> Result<(), WireError> {
     match (format, datum) {
         (_, Datum::Text(text)) if oid != oid::INTERVAL || format == Format::Text => {
             out.extend_from_slice(text.as_bytes());
         }
-        (Format::Text, Datum::Int4(value)) => put_integer(value, out),
-        (Format::Text, Datum::Int8(value)) => put_integer(value, out),
-        (Format::Text, datum) => text::write_text(datum, out),
+        (Format::Text, datum) => text::write_in_zone(datum, zone, out),
         (Format::Binary, datum) => write_binary(datum, oid, out)?,
     }
     Ok(())
-}
-
-fn put_integer(value: impl itoa::Integer, out: &mut Vec<u8>) {
-    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 fn write_binary(datum: Datum<'_>, oid: Oid, out: &mut Vec<u8>) -> Result<(), WireError> {
@@ -150,13 +157,14 @@ mod tests {
 
     fn round_trip(value: Value, oid: Oid) {
         let Some(column_type) = oid::column_type(oid) else { panic!("{oid} has no column type") };
+        let wanted = Wanted { oid, column_type, zone: 0 };
         let mut raw = Vec::new();
-        write(value.as_datum(), Format::Binary, oid, &mut raw).unwrap();
-        let back = read(Some(&raw), Format::Binary, (oid, column_type), 1).unwrap();
+        write(value.as_datum(), Format::Binary, oid, 0, &mut raw).unwrap();
+        let back = read(Some(&raw), Format::Binary, wanted, 1).unwrap();
         assert!(back.as_datum().order(&value.as_datum()).is_eq(), "{value:?} became {back:?}");
         raw.push(0);
         if !matches!(value, Value::Text(_) | Value::Bytea(_)) {
-            let error = read(Some(&raw), Format::Binary, (oid, column_type), 3).unwrap_err();
+            let error = read(Some(&raw), Format::Binary, wanted, 3).unwrap_err();
             assert_eq!(error.message, "incorrect binary data format in bind parameter 3");
         }
     }
@@ -178,11 +186,21 @@ mod tests {
     }
 
     #[test]
+    fn text_times_are_in_the_zone_of_the_session() {
+        let wanted = Wanted { oid: oid::TIMESTAMPTZ, column_type: ColumnType::TimestampTz, zone: 7200 };
+        let value = read(Some(b"2000-01-01 02:00:00"), Format::Text, wanted, 1).unwrap();
+        assert!(matches!(value, Value::TimestampTz(0)), "{value:?}");
+        let mut raw = Vec::new();
+        write(value.as_datum(), Format::Text, oid::TIMESTAMPTZ, 7200, &mut raw).unwrap();
+        assert_eq!(raw.escape_ascii().to_string(), "2000-01-01 02:00:00+02");
+    }
+
+    #[test]
     fn integers_take_the_width_of_their_column() {
         let mut raw = Vec::new();
-        write(Datum::Int4(7), Format::Binary, oid::INT8, &mut raw).unwrap();
+        write(Datum::Int4(7), Format::Binary, oid::INT8, 0, &mut raw).unwrap();
         assert_eq!(raw, 7_i64.to_be_bytes());
-        let error = write(Datum::Int8(1 << 40), Format::Binary, oid::INT4, &mut raw).unwrap_err();
+        let error = write(Datum::Int8(1 << 40), Format::Binary, oid::INT4, 0, &mut raw).unwrap_err();
         assert_eq!(error.sqlstate, "22003");
     }
 }

@@ -267,6 +267,10 @@ impl Session for MockSession {
     fn cancel_token(&self) -> CancelToken {
         self.cancel.clone()
     }
+
+    fn zone(&self) -> i32 {
+        0
+    }
 }
 
 /// The owned form of what a test binds.

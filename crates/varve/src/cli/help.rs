@@ -57,7 +57,7 @@ is optional; this shows every key with its default:
 
     [server]
     listen = \"127.0.0.1:5433\"
-    max_connections = 200
+    max_connections = 1000
 
 Examples:
 

@@ -27,7 +27,7 @@
 //!
 //! [server]
 //! listen = "127.0.0.1:5433"
-//! max_connections = 200
+//! max_connections = 1000
 //! ```
 //!
 //! Invariants
@@ -147,7 +147,10 @@ impl Default for Settings {
             },
             log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
             protection: ProtectionKind::DOUBLEWRITE,
-            server: ServerSettings { listen: SocketAddr::from(([127, 0, 0, 1], 5433)), max_connections: 200 },
+            server: ServerSettings {
+                listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
+                max_connections: 1000,
+            },
         }
     }
 }
