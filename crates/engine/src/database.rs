@@ -107,7 +107,7 @@ impl Database {
     /// Does the background work (rollback of losers, purge) in the caller's thread.
     pub fn tick(&self) -> Result<()> {
         recovery::undo_losers(&self.core)?;
-        purge::purge(&self.core).map(|_| ())
+        purge::purge(&self.core)
     }
 
     /// Checks every page, tree, row and index, and that what is allocated is reachable. Needs no other transactions.

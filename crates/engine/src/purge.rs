@@ -22,6 +22,8 @@ use crate::undo::{Kind, Mark, Record, not_undo};
 
 /// How often the purge thread looks by itself.
 const PERIOD: Duration = Duration::from_millis(20);
+/// Transactions purged before the floor is raised again.
+const ROUND_LEN: usize = 1024;
 /// Commits after which it is woken before that.
 const KICK_LEN: usize = 256;
 
@@ -147,8 +149,13 @@ pub(crate) fn run(core: &Core) {
     }
 }
 
-/// Raises the floor and purges all that no snapshot needs; gives the number of transactions purged.
-pub(crate) fn purge(core: &Core) -> Result<usize> {
+/// Raises the floor and purges all that no snapshot needs.
+pub(crate) fn purge(core: &Core) -> Result<()> {
+    while purge_round(core)? >= ROUND_LEN && !core.purge.bell.is_stopped() {}
+    Ok(())
+}
+
+fn purge_round(core: &Core) -> Result<usize> {
     let state = &core.purge;
     let mut record = state.running.lock();
     let oldest = core.registry.oldest(core.pager.durable_lsn());
@@ -179,7 +186,7 @@ fn purge_below(core: &Core, horizon: Lsn, record: &mut Record) -> Result<usize> 
             return Err(error);
         }
         count += 1;
-        if core.purge.bell.is_stopped() {
+        if count == ROUND_LEN || core.purge.bell.is_stopped() {
             break;
         }
     }

@@ -185,7 +185,7 @@ pub(crate) fn wait_for_losers(cx: &mut Context) -> Result<()> {
     loop {
         let waiting_for = cx.core.registry.any_loser();
         match waiting_for.filter(|owner| *owner != cx.owner) {
-            Some(owner) => cx.wait_for(owner, 0, &[])?,
+            Some(owner) => cx.waiting().wait_for(owner)?,
             None => return Ok(()),
         }
     }

@@ -35,7 +35,8 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    fn wait_for(&self, on: Owner) -> Result<()> {
+    /// Waits for another transaction to end (or to give up a table).
+    pub(crate) fn wait_for(&self, on: Owner) -> Result<()> {
         let wish = OWN_WISH | u64::from(self.me.slot);
         self.waits.wait(self.registry, self.me, on, wish, self.patience)
     }

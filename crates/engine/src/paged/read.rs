@@ -47,7 +47,8 @@ impl PagedStore {
         let first =
             self.tree.get(&core.pager, key, |entry| self.first_look(core, &view, entry, version, found))?;
         match first {
-            None | Some(First::NoRow) => Ok(false),
+            // Purge beyond the rollback limit may have taken the row since the view was made.
+            None | Some(First::NoRow) => core.purge.check_snapshot(view.snapshot).map(|()| false),
             Some(First::Shown) => Ok(true),
             Some(First::Copied) => self.read_copied(cx, view, key, found),
         }
@@ -87,7 +88,7 @@ impl PagedStore {
         let core = &*cx.core;
         let version = &mut cx.buffers.version;
         if !self.settle(core, view, key, version)? {
-            return Ok(false);
+            return core.purge.check_snapshot(view.snapshot).map(|()| false);
         }
         let row = self.whole_row(core, &version.payload, &mut cx.buffers.row)?;
         found(self.row(row));
@@ -153,8 +154,10 @@ impl PagedStore {
         loop {
             cx.check_cancel()?;
             let view = cx.view()?;
-            if !self.tree.next_batch(&cx.core.pager, scan)? {
-                return cx.view().map(|_| ());
+            let has_more = self.tree.next_batch(&cx.core.pager, scan)?;
+            cx.core.purge.check_snapshot(view.snapshot)?;
+            if !has_more {
+                return Ok(());
             }
             for at in 0..scan.len() {
                 if self.show_entry(cx, view, scan.entry(at), on_row)?.is_break() {
@@ -200,8 +203,10 @@ impl PagedStore {
         loop {
             cx.check_cancel()?;
             let view = cx.view()?;
-            if !index.tree.next_batch(&cx.core.pager, scan)? {
-                return cx.view().map(|_| ());
+            let has_more = index.tree.next_batch(&cx.core.pager, scan)?;
+            cx.core.purge.check_snapshot(view.snapshot)?;
+            if !has_more {
+                return Ok(());
             }
             // All changes of this leaf are visible to everybody: its entries are as their rows say.
             let is_settled = TxnId::new(scan.newest_txn()) < view.floor;
@@ -233,6 +238,7 @@ impl PagedStore {
         let is_there = self.copy_newest(core, key, &mut buffers.version)?
             && self.settle(core, view, key, &mut buffers.version)?;
         if !is_there {
+            core.purge.check_snapshot(view.snapshot)?;
             return Ok(ControlFlow::Continue(()));
         }
         let row = self.row(self.whole_row(core, &buffers.version.payload, &mut buffers.row)?);

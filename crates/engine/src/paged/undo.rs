@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::core::{Core, Sight, View, hash_key};
 use crate::error::{Error, Result};
 use crate::ids::{RollPointer, TxnId};
+use crate::node::FLAG_DELETED;
 use crate::overflow;
 use crate::tree::{Put, Tree, TreeKind};
 use crate::undo::{Kind, Record, RecordRef, Segment};
@@ -201,6 +202,14 @@ impl PagedStore {
         Ok(other == entry)
     }
 
+    /// Whether the version before is a delete whose purge is over, or will not find what it looks for.
+    fn is_purged_delete(&self, core: &Core, record: &RecordRef<'_>) -> bool {
+        let stamp = record.before.stamp;
+        let view = View { snapshot: core.purge.horizon(), me: TxnId::NONE, floor: core.status.floor() };
+        let is_delete = record.kind == Kind::Update && stamp.flags & FLAG_DELETED != 0;
+        is_delete && core.sight(&view, TxnId::new(stamp.txn)) == Sight::Seen
+    }
+
     /// The clustered entry as it was, and the record gone.
     fn put_back(&self, core: &Core, segment: &mut Segment, record: &RecordRef<'_>) -> Result<()> {
         let key = record.key;
@@ -224,8 +233,9 @@ impl PagedStore {
                 continue;
             }
             let prepared = segment.prepare_pop(&mut mtr)?;
+            let is_gone = record.kind == Kind::Insert || self.is_purged_delete(core, record);
             match record.kind {
-                Kind::Insert => self.tree.remove(&mut mtr, &mut at),
+                _ if is_gone => self.tree.remove(&mut mtr, &mut at),
                 _ if is_replaced => {
                     let put = self.tree.put(&mut mtr, &mut at, key, before.stamp, before.payload);
                     assert_eq!(put, Put::Done, "a leaf with room refused a row");
@@ -233,7 +243,7 @@ impl PagedStore {
                 _ => self.tree.stamp(&mut mtr, &at, before.stamp),
             }
             segment.pop(&mut mtr, prepared);
-            let is_underfull = record.kind == Kind::Insert && self.tree.is_underfull(&mtr, &at);
+            let is_underfull = is_gone && self.tree.is_underfull(&mtr, &at);
             mtr.commit();
             if is_underfull {
                 self.tree.tidy(&core.pager, key)?;

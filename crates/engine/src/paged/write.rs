@@ -59,7 +59,9 @@ struct Progress {
 /// A change carried out in the clustered tree.
 struct Applied {
     change: Change,
-    /// The row before, whole.
+    /// The new row has another primary key; the old one is deleted.
+    moves: bool,
+    /// The row before, whole; empty if there are no indexes.
     old_row: Vec<u8>,
 }
 
@@ -299,7 +301,13 @@ impl PagedStore {
             Some(decided) if decided.stamp == stamp => decided.change,
             _ => decide(self.row(old_row))?,
         };
-        let applied = Applied { change, old_row: old_row.to_vec() };
+        let moves = match &change {
+            Change::Replace(image) => self.moves(old_row, image)?,
+            _ => false,
+        };
+        // Only indexes need the old row later.
+        let old_row = if self.indexes.is_empty() { Vec::new() } else { old_row.to_vec() };
+        let applied = Applied { change, moves, old_row };
         self.carry_out(cx, mtr, &mut at, key, stamp, applied, progress)
     }
 
@@ -340,6 +348,9 @@ impl PagedStore {
             Change::LockOnly if stamp.txn == cx.id.get() => Attempt::Done(()),
             Change::LockOnly => self.restamp(cx, mtr, at, key, (Kind::Lock, stamp), FLAG_LOCK)?,
             Change::Delete => self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED)?,
+            Change::Replace(_) if applied.moves => {
+                self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED)?
+            }
             Change::Replace(image) => self.replace(cx, mtr, at, key, stamp, image, progress)?,
         };
         match attempt {
@@ -396,9 +407,6 @@ impl PagedStore {
         image: &RowImage,
         progress: &mut Progress,
     ) -> Result<Attempt<()>> {
-        if self.moves(key, image)? {
-            return self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED);
-        }
         let is_wide = overflow::must_spill(cx.pager(), key.len(), image.as_bytes().len());
         let payload = match &progress.stub {
             Some(stub) if is_wide => stub,
@@ -420,9 +428,15 @@ impl PagedStore {
     }
 
     /// Whether a new row has another primary key.
-    fn moves(&self, key: &[u8], image: &RowImage) -> Result<bool> {
-        let mut new_key = Vec::new();
-        Ok(self.primary_key_of(self.row(image.as_bytes()), &mut new_key)? && new_key != key)
+    fn moves(&self, old_row: &[u8], image: &RowImage) -> Result<bool> {
+        let (old, new) = (self.row(old_row), self.row(image.as_bytes()));
+        let mut moves = false;
+        for ordinal in self.def.key_columns() {
+            let datum = new.get(*ordinal);
+            self.refuse_null(*ordinal, &datum)?;
+            moves |= old.get(*ordinal).order(&datum).is_ne();
+        }
+        Ok(moves)
     }
 
     /// Locks the row, which keeps the decision valid, and writes the chain.
@@ -450,7 +464,7 @@ impl PagedStore {
         match &applied.change {
             Change::Skip | Change::LockOnly => Ok(()),
             Change::Delete => self.mark_entries(cx, key, &applied.old_row),
-            Change::Replace(image) if self.moves(key, image)? => {
+            Change::Replace(image) if applied.moves => {
                 self.mark_entries(cx, key, &applied.old_row)?;
                 let mut new_key = Vec::new();
                 self.primary_key_of(self.row(image.as_bytes()), &mut new_key)?;
