@@ -160,3 +160,26 @@ fn a_space_grows_over_groups_and_shrinks_again() {
     assert_eq!(common::get(&pager, id).unwrap(), 7);
     assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
 }
+
+#[test]
+fn a_page_is_not_given_out_before_its_freeing_is_committed() {
+    let pager = open(&config(&MemoryDirectory::new(), 64));
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let id = common::add(&pager, owner, 1).unwrap();
+    let allocate_elsewhere = || {
+        let run = || {
+            let mut mtr = pager.begin().unwrap();
+            mtr.allocate(SpaceId::DATA, owner, Some(id)).unwrap()
+        };
+        std::thread::scope(|scope| scope.spawn(run).join().unwrap())
+    };
+    let mut mtr = pager.begin().unwrap();
+    mtr.free(id).unwrap();
+    assert_ne!(allocate_elsewhere(), id);
+    drop(mtr);
+    assert_ne!(allocate_elsewhere(), id, "the freeing was given up");
+    let mut mtr = pager.begin().unwrap();
+    mtr.free(id).unwrap();
+    mtr.commit();
+    assert_eq!(allocate_elsewhere(), id);
+}

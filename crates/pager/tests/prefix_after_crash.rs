@@ -20,7 +20,7 @@ struct History {
 }
 
 fn recording_config(directory: Arc<dyn Directory>) -> PagerConfig {
-    let mut config = config(&MemoryDirectory::new(), 64);
+    let mut config = config(&MemoryDirectory::new(), 32);
     config.data = directory.clone();
     config.log = directory.clone();
     config.rollback = directory.clone();
@@ -126,7 +126,7 @@ fn crash_everywhere(seed: u64, cuts: u64) {
     let log = RecordLog::new();
     let recorder = Recorder::wrap(inner, log.clone());
     let pager = open(&recording_config(recorder));
-    let history = workload(&pager, &log, seed, 400);
+    let history = workload(&pager, &log, seed, 600);
     drop(pager);
     let mut random = Random(seed ^ 0xFA7E);
     let mut timeline = Timeline::new(log.recording());
