@@ -6,6 +6,8 @@
 //!
 //! What it does not know: why pages are written.
 
+#[cfg(test)]
+mod crashes;
 mod doublewrite;
 mod none;
 
