@@ -232,7 +232,8 @@ fn purge_record(core: &Core, at: Mark, record: &Record) -> Result<()> {
             core.catalog.trees.forget(read.tree);
             Ok(core.pager.drop_segment(SpaceId::DATA, read.tree)?)
         }
-        Kind::Update | Kind::Delete => {
+        Kind::UpdatePlain if read.chain.is_none() => Ok(()),
+        Kind::Update | Kind::UpdatePlain | Kind::Delete => {
             let catalog = core.catalog.current();
             let pointer = RollPointer::new(at.page.no(), at.slot as u16, TxnId::new(read.txn.get()));
             match catalog.store_of(read.tree) {

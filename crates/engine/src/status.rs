@@ -22,6 +22,8 @@ use crate::ids::{Owner, TxnId};
 
 /// States kept in the ring: 2 MiB.
 const RING_LEN: usize = 1 << 16;
+/// Ids that the floor passes in one go.
+const FLOOR_STEP: u64 = 1024;
 const ACTIVE: u64 = 0;
 const ABORTED: u64 = u64::MAX;
 
@@ -145,15 +147,23 @@ impl StatusTable {
 
     /// Moves the floor up over ids that are finished and, if committed, within `oldest_snapshot`.
     pub(crate) fn advance_floor(&self, oldest_snapshot: Lsn) {
+        while self.advance_some(oldest_snapshot) == FLOOR_STEP {}
+    }
+
+    /// In steps, since commits wait for the mutex meanwhile.
+    fn advance_some(&self, oldest_snapshot: Lsn) -> u64 {
         let mut issue = self.issue.lock();
-        let mut floor = self.floor.load(Ordering::Relaxed);
-        while floor < issue.next && self.is_over(&issue, floor, oldest_snapshot) {
+        let start = self.floor.load(Ordering::Relaxed);
+        let mut floor = start;
+        while floor < issue.next && floor < start + FLOOR_STEP && self.is_over(&issue, floor, oldest_snapshot)
+        {
             if floor >= self.first {
                 issue.overflow.remove(&floor);
             }
             floor += 1;
         }
         self.floor.store(floor, Ordering::Release);
+        floor - start
     }
 
     fn is_over(&self, issue: &Issue, id: u64, oldest_snapshot: Lsn) -> bool {

@@ -17,9 +17,9 @@ use crate::undo::{Kind, RecordRef, page};
 use crate::versions::{Step, Version};
 
 impl PagedStore {
-    /// Purges an Update or Delete record.
+    /// Purges the record of an update or delete.
     pub(crate) fn purge_row(&self, core: &Core, record: &RecordRef<'_>, pointer: RollPointer) -> Result<()> {
-        {
+        if record.kind != Kind::UpdatePlain {
             let _stripe = core.rows.lock(hash_key(self.tree.owner(), record.key));
             self.purge_entries(core, record, pointer)?;
             if record.kind == Kind::Delete {

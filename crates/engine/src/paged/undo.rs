@@ -103,7 +103,7 @@ fn free_chain(core: &Core, segment: &mut Segment, record: &RecordRef<'_>) -> Res
 impl PagedStore {
     fn undo_row(&self, core: &Core, segment: &mut Segment, record: &RecordRef<'_>) -> Result<()> {
         let _stripe = core.rows.lock(hash_key(self.tree.owner(), record.key));
-        if record.kind != Kind::Lock {
+        if !matches!(record.kind, Kind::Lock | Kind::UpdatePlain) {
             self.undo_entries(core, record)?;
         }
         self.put_back(core, segment, record)
@@ -225,7 +225,7 @@ impl PagedStore {
             }
             let before = record.before;
             // A deleted entry lost its payload if a row was put over it and that was undone.
-            let is_replaced = record.kind == Kind::Update
+            let is_replaced = matches!(record.kind, Kind::Update | Kind::UpdatePlain)
                 || record.kind == Kind::Delete && self.tree.entry(&mtr, &at).payload() != before.payload;
             if is_replaced && !self.tree.has_room(&mtr, &at, key, before.payload.len()) {
                 drop(mtr);

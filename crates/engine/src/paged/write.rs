@@ -61,7 +61,9 @@ struct Applied {
     change: Change,
     /// The new row has another primary key; the old one is deleted.
     moves: bool,
-    /// The row before, whole; empty if there are no indexes.
+    /// The new row has the old one's columns in all indexes.
+    is_plain: bool,
+    /// The row before, whole; empty if no index needs it.
     old_row: Vec<u8>,
 }
 
@@ -301,13 +303,14 @@ impl PagedStore {
             Some(decided) if decided.stamp == stamp => decided.change,
             _ => decide(self.row(old_row))?,
         };
-        let moves = match &change {
-            Change::Replace(image) => self.moves(old_row, image)?,
-            _ => false,
+        let (moves, is_plain) = match &change {
+            Change::Replace(image) if self.moves(old_row, image)? => (true, false),
+            Change::Replace(image) => (false, self.is_plain(old_row, image)),
+            _ => (false, false),
         };
         // Only indexes need the old row later.
-        let old_row = if self.indexes.is_empty() { Vec::new() } else { old_row.to_vec() };
-        let applied = Applied { change, moves, old_row };
+        let old_row = if is_plain || self.indexes.is_empty() { Vec::new() } else { old_row.to_vec() };
+        let applied = Applied { change, moves, is_plain, old_row };
         self.carry_out(cx, mtr, &mut at, key, stamp, applied, progress)
     }
 
@@ -351,7 +354,10 @@ impl PagedStore {
             Change::Replace(_) if applied.moves => {
                 self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED)?
             }
-            Change::Replace(image) => self.replace(cx, mtr, at, key, stamp, image, progress)?,
+            Change::Replace(image) => {
+                let kind = if applied.is_plain { Kind::UpdatePlain } else { Kind::Update };
+                self.replace(cx, mtr, at, key, (kind, stamp), image, progress)?
+            }
         };
         match attempt {
             Attempt::Done(()) => return Ok(Attempt::Done(Ok(applied))),
@@ -403,7 +409,7 @@ impl PagedStore {
         mtr: &mut Mtr<'_>,
         at: &mut Position,
         key: &[u8],
-        stamp: Stamp,
+        (kind, stamp): (Kind, Stamp),
         image: &RowImage,
         progress: &mut Progress,
     ) -> Result<Attempt<()>> {
@@ -416,14 +422,7 @@ impl PagedStore {
         let old = self.tree.entry(mtr, at).payload();
         let before = Before { stamp, payload: old };
         let (id, chain) = (cx.id, self.chain_of(old));
-        cx.encode_record(&RecordRef {
-            kind: Kind::Update,
-            txn: id,
-            tree: self.tree.owner(),
-            chain,
-            key,
-            before,
-        });
+        cx.encode_record(&RecordRef { kind, txn: id, tree: self.tree.owner(), chain, key, before });
         self.put_logged(cx, mtr, at, key, payload)
     }
 
@@ -437,6 +436,13 @@ impl PagedStore {
             moves |= old.get(*ordinal).order(&datum).is_ne();
         }
         Ok(moves)
+    }
+
+    /// Whether no index has to know of the new row.
+    fn is_plain(&self, old_row: &[u8], image: &RowImage) -> bool {
+        let (old, new) = (self.row(old_row), self.row(image.as_bytes()));
+        let mut columns = self.indexes.iter().flat_map(|index| &index.def.columns);
+        columns.all(|ordinal| old.get(*ordinal).order(&new.get(*ordinal)).is_eq())
     }
 
     /// Locks the row, which keeps the decision valid, and writes the chain.
@@ -463,6 +469,7 @@ impl PagedStore {
     fn follow_up(&self, cx: &mut Context, key: &[u8], applied: Applied) -> Result<()> {
         match &applied.change {
             Change::Skip | Change::LockOnly => Ok(()),
+            Change::Replace(_) if applied.is_plain => Ok(()),
             Change::Delete => self.mark_entries(cx, key, &applied.old_row),
             Change::Replace(image) if applied.moves => {
                 self.mark_entries(cx, key, &applied.old_row)?;

@@ -5,7 +5,7 @@
 //! | 0 | 1 | kind |
 //! | 1 | 6 | transaction that made the change |
 //! | 7 | 4 | segment that owns the clustered tree (NewSegment, DropSegment: the segment itself) |
-//! | 11 | 4 | first page of an overflow chain in the data space that purge (Update, Delete) or rollback (Chain) frees; 0 none |
+//! | 11 | 4 | first page of an overflow chain in the data space that purge (updates, Delete) or rollback (Chain) frees; 0 none |
 //! | 15 | 1 | row kinds from here: flags of the entry before |
 //! | 16 | 6 | its transaction |
 //! | 22 | 8 | its roll pointer |
@@ -46,6 +46,8 @@ pub(crate) enum Kind {
     DropSegment = 6,
     /// An overflow chain begun; rollback frees it.
     Chain = 7,
+    /// A row replaced by one with the same columns in all indexes: purge and rollback leave these alone.
+    UpdatePlain = 8,
 }
 
 impl Kind {
@@ -58,13 +60,14 @@ impl Kind {
             5 => Self::NewSegment,
             6 => Self::DropSegment,
             7 => Self::Chain,
+            8 => Self::UpdatePlain,
             _ => return None,
         })
     }
 
     /// Whether the record is about one row.
     pub(crate) const fn is_row(self) -> bool {
-        matches!(self, Self::Insert | Self::Update | Self::Delete | Self::Lock)
+        matches!(self, Self::Insert | Self::Update | Self::UpdatePlain | Self::Delete | Self::Lock)
     }
 }
 
