@@ -7,8 +7,11 @@ use std::sync::Arc;
 use varve_engine::{ColumnType, Datum};
 use varve_sql::oid::Oid;
 use varve_sql::{
-    CancelToken, Column, Prepared, Progress, SessionParams, Severity, Sink, SqlDatabase, SqlError,
+    CancelToken, Column, Prepared, Progress, SessionParams, Severity, Sink, SqlDatabase, SqlError, SqlState,
 };
+
+/// The one database.
+pub const DATABASE: &str = "postgres";
 
 /// Opens sessions.
 pub trait Backend: Send + Sync + 'static {
@@ -61,6 +64,11 @@ impl Backend for SqlDatabase {
     type Session = varve_sql::Session;
 
     fn open(self: &Arc<Self>, params: SessionParams) -> Result<Self::Session, SqlError> {
+        if params.database != DATABASE {
+            let message = format!("database \"{}\" does not exist", params.database);
+            let hint = format!("There is one database here: connect to \"{DATABASE}\".");
+            return Err(SqlError::new(SqlState("3D000"), message).with_hint(hint));
+        }
         varve_sql::Session::new(self.clone(), params)
     }
 }

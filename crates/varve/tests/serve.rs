@@ -118,6 +118,18 @@ fn a_running_database_is_not_opened_twice() {
 }
 
 #[test]
+fn there_is_one_database_and_any_user() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    served.connect().batch_execute("select 1").unwrap();
+    let other = format!("host=127.0.0.1 port={} user=anyone dbname=other", served.port);
+    let error = Client::connect(&other, NoTls).err().unwrap();
+    let told = error.as_db_error().unwrap();
+    assert_eq!((told.code().code(), told.message()), ("3D000", "database \"other\" does not exist"));
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
+#[test]
 fn clients_are_told_of_the_stop() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path());
