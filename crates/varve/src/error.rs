@@ -137,6 +137,17 @@ pub enum OpenError {
         /// What was asked for.
         wanted: String,
     },
+    /// The pool doesn't fit.
+    #[error(
+        "The buffer pool is to have {pool}, but there are only {memory} of memory. Choose less with --pool \
+         or with size in section [pool] of varve.toml; half of the memory is a good start."
+    )]
+    PoolTooLarge {
+        /// What was asked for.
+        pool: String,
+        /// What there is.
+        memory: String,
+    },
     /// The engine refused.
     #[error("Cannot open the database: {0}.")]
     Engine(#[from] Error),

@@ -18,7 +18,7 @@ use varve_pager::control::{CONTROL_FILE, Control};
 
 use crate::config::{DeviceSettings, FILE_NAME, MAIN_DEVICE, Settings, show_bytes};
 use crate::error::OpenError;
-use crate::memory::default_pool_bytes;
+use crate::memory::{default_pool_bytes, memory_bytes};
 
 /// What a directory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +92,7 @@ impl Home {
     /// Locks and probes the data directory (made, if it is missing) and the devices that spaces use.
     pub fn open(path: &Path, settings: &Settings) -> Result<Home, OpenError> {
         let is_new = inspect(path)? != State::Database;
+        check_pool(settings)?;
         if !path.exists() {
             std::fs::create_dir_all(path)
                 .map_err(|error| OpenError::Unreadable { path: path.to_owned(), error })?;
@@ -180,6 +181,17 @@ impl Home {
     /// Gives the locks up. The database must be closed.
     pub fn close(self) {
         drop(self.locks);
+    }
+}
+
+/// A pool that memory can't hold would end the process, or the machine would swap pages that it could
+/// read from their files.
+fn check_pool(settings: &Settings) -> Result<(), OpenError> {
+    match (settings.pool.size_bytes, memory_bytes()) {
+        (Some(pool), Some(memory)) if pool > memory => {
+            Err(OpenError::PoolTooLarge { pool: show_bytes(pool), memory: show_bytes(memory) })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -16,6 +16,11 @@ pub fn default_pool_bytes() -> u64 {
     pool / MIB * MIB
 }
 
+/// Memory that this process can have at most, if that can be found out.
+pub fn memory_bytes() -> Option<u64> {
+    [machine_bytes(), group_bytes()].into_iter().flatten().min()
+}
+
 fn machine_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

@@ -135,6 +135,15 @@ fn a_taken_port_is_named() {
 }
 
 #[test]
+fn a_pool_beyond_memory_is_refused_before_anything_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let (code, text) = run(&["serve", directory.path().to_str().unwrap(), "--pool", "900TiB"]);
+    assert_eq!(code, Some(1));
+    assert!(text.starts_with("varve: The buffer pool is to have 900 TiB, but there are only "), "{text}");
+    assert!(names(directory.path()).is_empty());
+}
+
+#[test]
 fn wrong_usage_is_exit_code_2_and_help_teaches() {
     let (code, text) = run(&["serve", "--pool", "lots"]);
     assert_eq!(code, Some(2));
