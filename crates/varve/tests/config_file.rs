@@ -14,37 +14,37 @@ fn an_empty_file_means_the_defaults() {
     assert_eq!(parse("[pool]\n[server]\n"), Ok(Settings::default()));
 }
 
+/// Every key, with a value that isn't its default.
+const FULL: &str = r#"
+[devices.fast]
+path = "nvme"
+direct = false
+[devices.slow]
+path = "/mnt/slow"
+profile = "fusion-io-160"
+[spaces]
+data = "slow"
+log = "fast"
+rollback = "fast"
+temporary = "main"
+[pool]
+size = "2GiB"
+replacement = "lru2"
+page_writers = 4
+page_size = 16384
+[log]
+segment = "16 MiB"
+capacity = "256MiB"
+[protection]
+kind = "none"
+[server]
+listen = "[::1]:6000"
+max_connections = 17
+"#;
+
 #[test]
 fn every_key_is_read() {
-    let settings = parse(
-        r#"
-        [devices.fast]
-        path = "nvme"
-        direct = false
-        [devices.slow]
-        path = "/mnt/slow"
-        profile = "fusion-io-160"
-        [spaces]
-        data = "slow"
-        log = "fast"
-        rollback = "fast"
-        temporary = "main"
-        [pool]
-        size = "2GiB"
-        replacement = "lru2"
-        page_writers = 4
-        page_size = 16384
-        [log]
-        segment = "16 MiB"
-        capacity = "256MiB"
-        [protection]
-        kind = "none"
-        [server]
-        listen = "[::1]:6000"
-        max_connections = 17
-        "#,
-    )
-    .unwrap();
+    let settings = parse(FULL).unwrap();
     let fast = &settings.devices["fast"];
     assert_eq!((fast.path.as_path(), fast.direct), (Path::new("/home-of-file/nvme"), false));
     let slow = &settings.devices["slow"];
@@ -109,4 +109,34 @@ fn mistakes_are_named() {
     );
     assert!(parse("[pool\n").unwrap_err().starts_with("line 1: "));
     assert!(parse("[pool]\nsize=1\nsize=2").unwrap_err().starts_with("line 3: "));
+}
+
+/// Whatever is done to the file, reading it ends with settings or with one line that says where.
+#[test]
+fn damaged_files_are_read_or_refused() {
+    let mut state = 42_u64;
+    let mut random = |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % end
+    };
+    let (mut read_count, mut refused_count) = (0, 0);
+    for _ in 0..5000 {
+        let mut bytes = FULL.as_bytes().to_vec();
+        for _ in 0..=random(3) {
+            let at = random(bytes.len());
+            match random(3) {
+                0 => bytes[at] = b"[]\"'=.#\n0-9_zG"[random(14)],
+                1 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, b"[]\"'=.#\n0-9_zG"[random(14)]),
+            }
+        }
+        match parse(&String::from_utf8_lossy(&bytes)) {
+            Ok(_) => read_count += 1,
+            Err(message) => {
+                assert!(message.starts_with("line "), "{message}");
+                refused_count += 1;
+            }
+        }
+    }
+    assert!(read_count > 100 && refused_count > 100, "{read_count} were read, {refused_count} refused");
 }
