@@ -219,10 +219,13 @@ impl RunReader {
     }
 }
 
+type Head = (Vec<u8>, usize, Vec<u8>);
+
 struct Merge {
     file: RunFile,
     readers: Vec<RunReader>,
-    heap: BinaryHeap<Reverse<(Vec<u8>, usize, Vec<u8>)>>,
+    /// Key, run and value of the first pair of each run.
+    heap: BinaryHeap<Reverse<Head>>,
 }
 
 impl Merge {

@@ -282,10 +282,10 @@ impl Transaction {
         if self.changes.is_empty() {
             return current;
         }
-        if let Some((base, own)) = &self.own {
-            if Arc::ptr_eq(base, &current) {
-                return Arc::clone(own);
-            }
+        if let Some((base, own)) = &self.own
+            && Arc::ptr_eq(base, &current)
+        {
+            return Arc::clone(own);
         }
         let changes = self.changes.iter().map(|(_, change)| change.clone());
         let own = Arc::new(self.cx.core.catalog.derive(&current, changes));

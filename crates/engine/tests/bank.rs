@@ -1,5 +1,7 @@
 //! Transfers between accounts by many threads, with rollbacks, moves and deadlocks: every snapshot sees the same sum.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod database;
 
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! DDL is transactional: names, tables, indexes and sequences come and go with their transaction.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod database;
 
 use std::thread;

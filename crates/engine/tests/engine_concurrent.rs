@@ -54,7 +54,7 @@ fn may_be_repeated(error: &Error) -> bool {
 
 fn transfers(database: &Arc<Database>, def: &TableDef, seed: u64, count: usize, refused: &AtomicU32) {
     let mut random = Random::new(seed);
-    let isolation = if seed % 2 == 0 { RC } else { RR };
+    let isolation = if seed.is_multiple_of(2) { RC } else { RR };
     for _ in 0..count {
         match transfer(database, def, isolation, &mut random) {
             Ok(()) => {}

@@ -1,5 +1,7 @@
 //! An indexed value goes 1 -> 2 -> 1 under snapshots, purge and rollback.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod database;
 
 use database::*;

@@ -1,5 +1,7 @@
 //! A wait ends with 55P03 after its time, with 57014 when cancelled; the transaction can go on.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod database;
 
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! What was committed is there after a restart, clean or not.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod database;
 
 use database::*;

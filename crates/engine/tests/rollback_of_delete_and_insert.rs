@@ -1,5 +1,7 @@
 //! A row that was deleted and put again in one transaction comes back whole when that is rolled back.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod database;
 
 use database::*;

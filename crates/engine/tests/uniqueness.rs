@@ -1,5 +1,7 @@
 //! Unique keys: who waits for whom, who gets 23505, and that races never let two in.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod database;
 
 use std::thread;

@@ -1,5 +1,7 @@
 //! What READ COMMITTED and REPEATABLE READ let a transaction see of another one, step by step.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod database;
 
 use database::*;

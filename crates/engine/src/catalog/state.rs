@@ -120,10 +120,10 @@ impl CatalogState {
         let _one = self.publishing.lock();
         let base = self.current();
         for change in &changes {
-            if let ObjectChange::Table(id, _) = change {
-                if let Some(old) = base.open_table(*id) {
-                    old.retire();
-                }
+            if let ObjectChange::Table(id, _) = change
+                && let Some(old) = base.open_table(*id)
+            {
+                old.retire();
             }
         }
         let catalog = self.derive(&base, changes);

@@ -23,6 +23,9 @@ use crate::sort::{Sorted, Sorter};
 use crate::tree::{BulkError, Direction, Scan, Tree, TreeKind, bulk_build};
 use crate::versions::{Step, Version};
 
+/// Key, stamp and payload of an entry of a clustered leaf.
+type LeafEntry = (Vec<u8>, Stamp, Vec<u8>);
+
 /// What a version contributes to an index.
 struct Contribution {
     entry: Vec<u8>,
@@ -169,7 +172,7 @@ impl PagedStore {
         cx: &mut Context,
         sorted: &mut Sorted,
         last: &mut Option<Vec<u8>>,
-    ) -> Result<Option<(Vec<u8>, Stamp, Vec<u8>)>> {
+    ) -> Result<Option<LeafEntry>> {
         let Some((key, value)) = sorted.next()? else { return Ok(None) };
         let mut raw = [0; 8];
         raw.copy_from_slice(&value[..8]);

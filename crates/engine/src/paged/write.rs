@@ -360,8 +360,8 @@ impl PagedStore {
             }
         };
         match attempt {
-            Attempt::Done(()) => return Ok(Attempt::Done(Ok(applied))),
-            Attempt::NeedChain(image) => return Ok(Attempt::NeedChain(image)),
+            Attempt::Done(()) => Ok(Attempt::Done(Ok(applied))),
+            Attempt::NeedChain(image) => Ok(Attempt::NeedChain(image)),
             Attempt::NeedRoom(bytes) => {
                 progress.decided = Some(Decided { stamp, change: applied.change });
                 Ok(Attempt::NeedRoom(bytes))
