@@ -55,6 +55,12 @@ pub fn check(sql: &str) -> Result<()> {
     statement(sql).map(|_| ())
 }
 
+/// Reads a query that Varve itself wrote.
+pub fn query(text: &str) -> Result<ast::Query> {
+    let mut parser = parser(tokenize(text)?);
+    parser.parse_query().map(|q| *q).map_err(|e| syntax_error(text, &e))
+}
+
 /// Reads an expression, such as a column's default.
 pub fn expression(text: &str) -> Result<ast::Expr> {
     let mut parser = parser(tokenize(text)?);

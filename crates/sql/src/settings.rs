@@ -87,7 +87,7 @@ const SETTINGS: &[Setting] = &[
     setting("max_index_keys", "32", Kind::ReadOnly),
     setting("search_path", "\"$user\", public", Kind::SearchPath),
     setting("server_version_num", "150000", Kind::ReadOnly),
-    setting("statement_timeout", "0", Kind::NoDuration),
+    setting("statement_timeout", "0", Kind::Duration),
     setting("transaction_deferrable", "off", Kind::ReadOnly),
     setting("transaction_isolation", "read committed", Kind::ReadOnly),
     setting("transaction_read_only", "off", Kind::ReadOnly),

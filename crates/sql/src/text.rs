@@ -130,8 +130,14 @@ fn mantissa_is_not_zero(text: &str) -> bool {
 pub fn parse_numeric(text: &str) -> Result<Numeric> {
     text.parse::<Numeric>().map_err(|e| match e {
         NumericError::Overflow => numeric_overflow(),
+        _ if is_infinity(text) => SqlError::unsupported("infinity as numeric"),
         _ => invalid("numeric", text),
     })
+}
+
+fn is_infinity(text: &str) -> bool {
+    let bare = text.trim().trim_start_matches(['+', '-']);
+    bare.eq_ignore_ascii_case("inf") || bare.eq_ignore_ascii_case("infinity")
 }
 
 /// 22003 for a numeric beyond every limit.

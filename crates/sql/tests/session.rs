@@ -58,7 +58,7 @@ fn statements_survive_a_change_of_their_table() {
     sink.simple(&mut s, "create table t (a int, b int); insert into t values (1, 2)");
     let statement = s.prepare("select b from t where a = $1", &[]).unwrap();
     s.sync().unwrap();
-    let mut ask = |s: &mut varve_sql::Session| {
+    let ask = |s: &mut varve_sql::Session| {
         let mut sink = Recorder::default();
         let result = s.execute(&statement, &[Datum::Int4(1)], &mut Portal::default(), 0, &mut sink);
         let synced = s.sync();
@@ -73,8 +73,6 @@ fn statements_survive_a_change_of_their_table() {
     assert!(ask(&mut s).unwrap_err().contains("cached plan must not change result type"));
     sink.simple(&mut other, "drop table t");
     assert!(ask(&mut s).unwrap_err().contains("does not exist"));
-    let again = Recorder { lines: Vec::new(), ..Recorder::default() };
-    drop(again);
     let error = s.prepare("select b from t where a = $1", &[]).unwrap_err();
     assert_eq!(error.sqlstate.as_str(), "42P01");
 }
@@ -143,7 +141,7 @@ fn settings_are_reported_once_and_when_they_change() {
 fn long_and_deep_statements_end_in_an_answer() {
     let db = database();
     let mut s = session(&db);
-    let any = (0..20_000).map(|n| format!("a = {n}")).collect::<Vec<_>>().join(" or ");
+    let any = (0..2_000).map(|n| format!("a = {n}")).collect::<Vec<_>>().join(" or ");
     let mut sink = Recorder::default();
     sink.simple(&mut s, "create table t (a int primary key); insert into t values (7), (8)");
     sink.lines.clear();

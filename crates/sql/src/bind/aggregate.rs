@@ -155,7 +155,7 @@ impl Binder<'_> {
         let [argument] = list.args.as_slice() else { return Err(no_such(kind, Ty::Unknown).at(at)) };
         let b = self.expression(plain_argument(argument)?, scope)?;
         let (input, result) = kind.signature(b.t.ty).ok_or_else(|| no_such(kind, b.t.ty).at(at))?;
-        let shown = if result == input { b.t } else { Typed::plain(result) };
+        let shown = if result == Ty::Char { b.t } else { Typed::plain(result) };
         let argument = Some(self.cast(b, Typed::plain(input), false)?.expr);
         let call = AggCall { kind, argument, input, distinct: is_distinct(f), filter, written };
         Ok((call, Typed { ty: result, ..shown }))

@@ -79,6 +79,9 @@ impl Binder<'_> {
     fn settle(&mut self, b: Bound, to: Typed) -> Result<Bound> {
         let t = Typed::plain(to.ty);
         match b.expr {
+            Expr::Param(_) if to.ty == Ty::Regclass => {
+                Err(SqlError::unsupported("a parameter of type regclass").with_hint("Write the relation's name as a literal."))
+            }
             Expr::Param(n) => {
                 self.params[n] = param_type(to.ty);
                 Ok(Bound { expr: Expr::Param(n), t: Typed::plain(self.params[n]), at: b.at })

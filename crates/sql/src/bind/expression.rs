@@ -36,6 +36,10 @@ impl Binder<'_> {
                 BinaryOperator::And | BinaryOperator::Or => self.chain(e, op, scope),
                 _ => self.binary_operation(left, op, right, scope),
             },
+            Ast::UnaryOp { op: ast::UnaryOperator::Minus, expr } if is_power(expr) => {
+                let rewritten = minus_first(expr);
+                self.expression(&rewritten, scope)
+            }
             Ast::UnaryOp { op, expr } => {
                 let at = self.at(e);
                 let b = self.expression(expr, scope)?;
@@ -438,6 +442,21 @@ fn number(digits: &str) -> Result<(Value, Ty)> {
         });
     }
     Ok((Value::Numeric(text::parse_numeric(digits)?), Ty::Numeric))
+}
+
+fn is_power(e: &Ast) -> bool {
+    matches!(e, Ast::BinaryOp { op: BinaryOperator::PGExp, .. })
+}
+
+/// The parser reads -a ^ b as -(a ^ b); PostgreSQL as (-a) ^ b.
+fn minus_first(e: &Ast) -> Ast {
+    match e {
+        Ast::BinaryOp { left, op: BinaryOperator::PGExp, right } => {
+            let left = Box::new(minus_first(left));
+            Ast::BinaryOp { left, op: BinaryOperator::PGExp, right: right.clone() }
+        }
+        operand => Ast::UnaryOp { op: ast::UnaryOperator::Minus, expr: Box::new(operand.clone()) },
+    }
 }
 
 /// The expression inside parentheses.

@@ -92,9 +92,9 @@ impl Binder<'_> {
         if l.is_integer() && r.is_integer() {
             return Ok((left.expr, right.expr));
         }
-        // char(n) beside another string compares as text, which an index in the order of char(n) does not serve.
+        // char(n) beside text compares as text, which an index in the order of char(n) does not serve.
         let shield = |b: Bound, other: Ty| {
-            if b.t.ty != Ty::Char || other == Ty::Char || !other.is_text() {
+            if b.t.ty != Ty::Char || matches!(other, Ty::Char | Ty::Varchar) || !other.is_text() {
                 return b;
             }
             let text = Typed::plain(Ty::Text);
@@ -108,7 +108,7 @@ impl Binder<'_> {
             }
             // A literal beside a varchar is text; beside char(n) it is char.
             (Ty::Varchar | Ty::Name | Ty::Regclass, Ty::Unknown) | (Ty::Unknown, Ty::Varchar | Ty::Name | Ty::Regclass) => Ty::Text,
-            (Ty::Char, Ty::Char) => Ty::Char,
+            (Ty::Char, Ty::Char | Ty::Varchar) | (Ty::Varchar, Ty::Char) => Ty::Char,
             (a, b) if a.is_text() && b.is_text() => Ty::Text,
             (a, b) => crate::ty::common(a, b).ok_or_else(|| no_operator(symbol, l, r, at))?,
         };
@@ -213,7 +213,9 @@ impl Binder<'_> {
         if let Expr::Const(value) = &b.expr
             && let Some(negated) = negated(value)
         {
-            return Ok(Bound { expr: Expr::Const(negated), ..b });
+            let ty = if matches!(negated, Value::Int4(_)) { Ty::Int4 } else { b.t.ty };
+            let ty = if matches!(negated, Value::Int8(_)) { Ty::Int8 } else { ty };
+            return Ok(Bound { expr: Expr::Const(negated), t: Typed::plain(ty), at: b.at });
         }
         let class = match b.t.ty {
             Ty::Interval => Class::Intervals,
@@ -229,8 +231,10 @@ impl Binder<'_> {
 fn negated(value: &Value) -> Option<Value> {
     Some(match value {
         Value::Int4(n) => Value::Int4(n.checked_neg()?),
-        // -2147483648 is read as minus 2147483648, a bigint, as in PostgreSQL.
+        // The minus belongs to the literal where that makes its type narrower, as in PostgreSQL.
+        Value::Int8(n) if *n == -i64::from(i32::MIN) => Value::Int4(i32::MIN),
         Value::Int8(n) => Value::Int8(n.checked_neg()?),
+        Value::Numeric(n) if n.to_string() == "9223372036854775808" => Value::Int8(i64::MIN),
         Value::Float8(f) => Value::Float8(-f),
         _ => return None,
     })

@@ -162,7 +162,9 @@ fn add_value<'s>(
         AggKind::Count => {}
         AggKind::Sum | AggKind::Avg => add_to_sum(&mut state.sum, value)?,
         AggKind::Min | AggKind::Max => {
-            let wanted = if call.kind == AggKind::Max { value.order(&state.extreme).is_gt() } else { value.order(&state.extreme).is_lt() };
+            // Of equal values the later one stays, as in PostgreSQL (1.0 and 1.00).
+            let order = value.order(&state.extreme);
+            let wanted = if call.kind == AggKind::Max { order.is_ge() } else { order.is_le() };
             if state.extreme.is_null() || wanted {
                 state.extreme = keep_in(arena, value);
             }

@@ -19,11 +19,12 @@ pub(super) fn defaults(settings: &Settings) -> Defaults {
         Ok("repeatable read") => Level::RepeatableRead,
         _ => Level::ReadCommitted,
     };
-    let millis = settings.millis("lock_timeout");
+    let duration = |name: &str| Some(settings.millis(name)).filter(|ms| *ms > 0).map(Duration::from_millis);
     Defaults {
         level,
         read_only: settings.is_on("default_transaction_read_only"),
-        lock_timeout: (millis > 0).then(|| Duration::from_millis(millis)),
+        lock_timeout: duration("lock_timeout"),
+        statement_timeout: duration("statement_timeout"),
     }
 }
 

@@ -21,6 +21,7 @@ mod block;
 mod command;
 mod plan;
 mod run;
+mod watchdog;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -40,6 +41,7 @@ use crate::prepared::{Portal, Prepared};
 use crate::settings::Settings;
 use crate::sink::{Progress, Severity, Sink};
 use crate::utility::Level;
+use watchdog::Watchdog;
 
 /// Statements that all sessions share.
 const SHARED_PLANS: usize = 8192;
@@ -112,6 +114,7 @@ struct Defaults {
     level: Level,
     read_only: bool,
     lock_timeout: Option<Duration>,
+    statement_timeout: Option<Duration>,
 }
 
 /// One client's session. Dropping it rolls back what is open.
@@ -137,6 +140,8 @@ pub struct Session {
     statements: FxHashMap<String, Arc<Prepared>>,
     plans: PlanCache,
     notices: Vec<(Severity, SqlError)>,
+    /// Made by the first statement that has a time-out.
+    watchdog: Option<Watchdog>,
 }
 
 impl Session {
@@ -176,6 +181,7 @@ impl Session {
             statements: FxHashMap::default(),
             plans: PlanCache::new(OWN_PLANS),
             notices: Vec::new(),
+            watchdog: None,
         })
     }
 
@@ -220,8 +226,9 @@ impl Session {
     /// Runs the text of a simple Query: statements split at `;`, in one implicit transaction where none is open.
     /// On an error the transaction state is already the right one; the caller sends ErrorResponse and ReadyForQuery.
     pub fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {
-        self.facts.cancel.store(false, Ordering::Relaxed);
+        self.arm();
         let result = self.run_text(sql, sink);
+        let result = self.disarm(result);
         if result.is_err() {
             self.after_error();
         }
@@ -239,9 +246,10 @@ impl Session {
         max_rows: usize,
         sink: &mut dyn Sink,
     ) -> Result<Progress> {
-        self.facts.cancel.store(false, Ordering::Relaxed);
+        self.arm();
         self.enter_implicit();
         let result = self.run_portal(prepared, params, portal, max_rows, sink);
+        let result = self.disarm(result);
         if result.is_err() {
             self.after_error();
         }
@@ -297,6 +305,27 @@ impl Session {
     /// Seconds east of UTC of the session's time zone, for text parameters and results.
     pub fn zone(&self) -> i32 {
         self.facts.zone
+    }
+
+    /// A statement begins: an old wish to cancel is forgotten, the clock of `statement_timeout` starts.
+    fn arm(&mut self) {
+        self.facts.cancel.store(false, Ordering::Relaxed);
+        if let Some(timeout) = self.defaults.statement_timeout {
+            let watchdog = self.watchdog.get_or_insert_with(|| Watchdog::new(self.facts.cancel.clone()));
+            watchdog.start(timeout);
+        }
+    }
+
+    /// A statement has ended; tells a time-out from a wish of the user.
+    fn disarm<T>(&mut self, result: Result<T>) -> Result<T> {
+        let Some(watchdog) = &mut self.watchdog else { return result };
+        let expired = watchdog.stop();
+        result.map_err(|e| match e.sqlstate {
+            SqlState::QUERY_CANCELED if expired => {
+                SqlError { message: "canceling statement due to statement timeout".into(), ..e }
+            }
+            _ => e,
+        })
     }
 
     fn flush_notices(&mut self, sink: &mut dyn Sink) {

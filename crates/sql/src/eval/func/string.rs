@@ -69,6 +69,10 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("chr", &[Int4], Text, |a, cx| chr(int(a, 0), cx)),
     strict("to_hex", &[Int4], Text, |a, cx| Ok(cx.text(&format!("{:x}", int(a, 0) as u32)))),
     strict("to_hex", &[Int8], Text, |a, cx| Ok(cx.text(&format!("{:x}", int(a, 0))))),
+    strict("encode", &[Bytea, Text], Text, |a, cx| match text(a, 1) {
+        "hex" => Ok(cx.text(&hex(bytes(a, 0)))),
+        other => Err(SqlError::unsupported(format!("encode to {other}"))),
+    }),
     strict("md5", &[Text], Text, |a, cx| Ok(cx.text(&hex(&Md5::digest(text(a, 0).as_bytes()))))),
     strict("md5", &[Bytea], Text, |a, cx| Ok(cx.text(&hex(&Md5::digest(bytes(a, 0)))))),
 ];

@@ -1,0 +1,82 @@
+//! statement_timeout: a thread that cancels the session's statement when its time is up.
+//!
+//! Invariants
+//! 1. The thread exists only in sessions that have used the setting, and ends with the session.
+//! 2. After `stop` the watchdog does not cancel any more until the next `start`.
+//!
+//! Does not know: statements; it sets the flag that a user's cancel sets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+#[derive(Default)]
+struct State {
+    deadline: Option<Instant>,
+    expired: bool,
+    ended: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Cancels a statement that takes too long.
+pub(super) struct Watchdog {
+    shared: Arc<Shared>,
+}
+
+impl Watchdog {
+    /// Starts the thread. Without one (the system has no more) statements run without a limit.
+    pub(super) fn new(cancel: Arc<AtomicBool>) -> Watchdog {
+        let shared = Arc::new(Shared::default());
+        let seen = Arc::clone(&shared);
+        let body = move || watch(&seen, &cancel);
+        // A session that cannot have its watchdog still serves its statements.
+        let _ = std::thread::Builder::new().name("varve-timeout".into()).stack_size(64 << 10).spawn(body);
+        Watchdog { shared }
+    }
+
+    /// A statement begins.
+    pub(super) fn start(&self, timeout: Duration) {
+        let mut state = self.shared.state.lock();
+        state.deadline = Some(Instant::now() + timeout);
+        state.expired = false;
+        self.shared.changed.notify_one();
+    }
+
+    /// The statement has ended; true if its time was up.
+    pub(super) fn stop(&self) -> bool {
+        let mut state = self.shared.state.lock();
+        state.deadline = None;
+        state.expired
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.shared.state.lock().ended = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+fn watch(shared: &Shared, cancel: &AtomicBool) {
+    let mut state = shared.state.lock();
+    while !state.ended {
+        match state.deadline {
+            None => shared.changed.wait(&mut state),
+            Some(deadline) if Instant::now() >= deadline => {
+                state.deadline = None;
+                state.expired = true;
+                cancel.store(true, Ordering::Relaxed);
+            }
+            Some(deadline) => {
+                shared.changed.wait_until(&mut state, deadline);
+            }
+        }
+    }
+}
