@@ -207,6 +207,8 @@ impl Transaction {
             }
         }
         self.forget_changes(mark);
+        // Who waits for a row that is free again need not wait for the end.
+        self.cx.core.waits.wake(&self.cx.core.registry, self.cx.owner);
         Ok(())
     }
 

@@ -7,6 +7,8 @@
 //!
 //! Does not know: trees; who reads.
 
+use std::thread;
+
 use varve_pager::Access;
 
 use crate::core::{Core, Sight, View};
@@ -18,6 +20,9 @@ use crate::undo::{Kind, RecordRef};
 
 /// Flag of an entry: its newest transaction only locked it.
 pub(crate) const FLAG_LOCK: u8 = 0x02;
+
+/// Times that a version may be stale and the row unchanged.
+const SAME_STAMP_MAX: u32 = 100;
 
 /// A version of a row: what a leaf entry or a before-image holds.
 #[derive(Clone, Debug, Default)]
@@ -114,15 +119,23 @@ pub(crate) fn look_back(core: &Core, view: &View, tree: u32, key: &[u8], version
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
     last: Option<Stamp>,
+    count: u32,
 }
 
 impl Retry {
-    /// The version with this stamp turned out to be stale. Twice the same stamp is an error.
+    /// The version with this stamp turned out to be stale. The same stamp again and again is an error. (Once or twice
+    /// it can happen to a row that its transaction changes, takes back to a savepoint and changes again.)
     pub(crate) fn again(&mut self, core: &Core, view: &View, stamp: Stamp) -> Result<()> {
         if self.last.replace(stamp) != Some(stamp) {
+            self.count = 0;
             return Ok(());
         }
         core.purge.check_snapshot(view.snapshot)?;
+        self.count += 1;
+        if self.count < SAME_STAMP_MAX {
+            thread::yield_now();
+            return Ok(());
+        }
         let pointer = RollPointer::from_raw(stamp.roll);
         core.pager.fix_s(pointer.page(), Access::Random)?;
         Err(Error::corrupt(format!("the undo record of transaction {} is not at {pointer:?}", stamp.txn)))

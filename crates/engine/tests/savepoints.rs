@@ -78,3 +78,26 @@ fn dropping_a_transaction_rolls_it_back() {
     assert_eq!(database.stats().rollbacks, 1);
     is_sound(&database);
 }
+
+#[test]
+fn rolling_back_to_a_savepoint_gives_the_rows_to_who_waits() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(1, 0)]);
+    let mut txn = begin(&database, RC);
+    let savepoint = txn.savepoint();
+    update(&mut txn, &def, 1, |v| v + 1).unwrap();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut other = begin(&database, RC);
+            other.set_lock_timeout(Some(std::time::Duration::from_secs(20)));
+            update(&mut other, &def, 1, |v| v + 10).unwrap();
+            other.commit().unwrap();
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        txn.rollback_to(savepoint).unwrap();
+        other.join().unwrap();
+    });
+    txn.commit().unwrap();
+    assert_eq!(all(&database, &def), [(1, 10)]);
+}
