@@ -1,8 +1,11 @@
 //! Who may depend on whom: data flows down and up one staircase, and no crate looks upwards.
 
+use std::collections::BTreeSet;
+
 use crate::SourceFile;
 
-/// For each crate, the crates of this workspace it may name in its manifest. A crate that is missing here may not exist.
+/// For each crate, the crates of this workspace it may be built on; its tests may use everything below those too.
+/// A crate that is missing here may not exist.
 pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("varve-device", &[]),
     ("varve-pager", &["varve-device"]),
@@ -30,13 +33,33 @@ fn check_manifest(file: &SourceFile) -> Vec<String> {
         Err(error) => return vec![format!("{}: {error}", file.path)],
     };
     let name = package_name(&manifest);
-    let Some((_, allowed)) = MAY_DEPEND_ON.iter().find(|(known, _)| *known == name) else {
+    let Some(direct) = allowed(&name) else {
         return vec![format!("{}: crate {name} has no row in the dependency table", file.path)];
     };
-    house_dependencies(&manifest)
-        .filter(|dependency| !allowed.contains(&dependency.as_str()))
+    let below = everything_below(&name);
+    let built = ["dependencies", "build-dependencies"].into_iter().flat_map(|table| house_names(&manifest, table));
+    let wrong = built.filter(|dependency| !direct.contains(&dependency.as_str()));
+    let tested = house_names(&manifest, "dev-dependencies").into_iter();
+    wrong
+        .chain(tested.filter(|dependency| !below.contains(dependency.as_str())))
         .map(|dependency| format!("{}: {name} may not depend on {dependency}", file.path))
         .collect()
+}
+
+fn allowed(name: &str) -> Option<&'static [&'static str]> {
+    MAY_DEPEND_ON.iter().find(|(known, _)| *known == name).map(|(_, allowed)| *allowed)
+}
+
+/// The crates that `name` stands on, directly or not: its tests may use any of them.
+fn everything_below(name: &str) -> BTreeSet<&'static str> {
+    let mut below = BTreeSet::new();
+    let mut open = allowed(name).unwrap_or_default().to_vec();
+    while let Some(next) = open.pop() {
+        if below.insert(next) {
+            open.extend(allowed(next).unwrap_or_default());
+        }
+    }
+    below
 }
 
 fn package_name(manifest: &toml::Table) -> String {
@@ -44,16 +67,10 @@ fn package_name(manifest: &toml::Table) -> String {
     name.and_then(|name| name.as_str()).unwrap_or_default().to_owned()
 }
 
-/// The crates of this workspace that the manifest names, in any of its dependency tables.
-fn house_dependencies(manifest: &toml::Table) -> impl Iterator<Item = String> {
-    let tables = ["dependencies", "dev-dependencies", "build-dependencies"];
-    let named = tables.into_iter().filter_map(|table| manifest.get(table)?.as_table());
-    named
-        .flat_map(|table| table.keys())
-        .filter(|name| is_of_house(name))
-        .cloned()
-        .collect::<Vec<_>>()
-        .into_iter()
+/// The crates of this workspace that one table of the manifest names.
+fn house_names(manifest: &toml::Table, table: &str) -> Vec<String> {
+    let names = manifest.get(table).and_then(|table| table.as_table()).into_iter().flat_map(|table| table.keys());
+    names.filter(|name| is_of_house(name)).cloned().collect()
 }
 
 fn is_of_house(name: &str) -> bool {

@@ -12,7 +12,7 @@ use varve_engine::{Datum, Value};
 
 use super::plan::in_failed_transaction;
 use super::run::{Ran, read_only};
-use super::{Block, Session};
+use super::{Block, Session, statistics};
 use crate::bind::dml::insert_targets;
 use crate::bind::{Binder, Scope, undefined_table};
 use crate::error::{Result, SqlError, SqlState};
@@ -236,6 +236,10 @@ impl Session {
         if announce {
             sink.columns(&show_columns(name))?;
         }
+        if statistics::columns(name).is_some() {
+            statistics::rows(name, self.shared.engine(), sink)?;
+            return Ok(CommandTag::Plain("SHOW"));
+        }
         if name == "all" {
             let all = self.settings.all();
             for (name, value) in &all {
@@ -317,6 +321,9 @@ impl Session {
 
 /// The columns of SHOW.
 pub(super) fn show_columns(name: &str) -> Vec<Column> {
+    if let Some(columns) = statistics::columns(name) {
+        return columns;
+    }
     let text = |name: &str| Column { name: name.into(), type_oid: oid::TEXT, typmod: -1 };
     match name {
         "all" => vec![text("name"), text("setting"), text("description")],

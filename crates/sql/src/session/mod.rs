@@ -21,6 +21,7 @@ mod block;
 mod command;
 mod plan;
 mod run;
+mod statistics;
 mod watchdog;
 
 use std::cell::Cell;
