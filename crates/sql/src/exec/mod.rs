@@ -59,6 +59,8 @@ pub struct Facts {
     pub now_us: Cell<Option<i64>>,
     /// Time zone, seconds east.
     pub zone: i32,
+    /// How long locks are waited for.
+    pub lock_timeout: Option<std::time::Duration>,
     /// State of `random()`.
     pub random: Cell<u64>,
     /// Set by another thread to end the statement.

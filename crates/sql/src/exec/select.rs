@@ -38,6 +38,14 @@ impl Window {
     }
 }
 
+/// How far SELECT ... FOR UPDATE has come.
+struct Locking {
+    window: Window,
+    count: u64,
+    /// Keys before this one, in the order of the scan, are done.
+    next: usize,
+}
+
 /// The steps behind the source.
 struct Pipeline<'s, 'f> {
     groups: Option<Groups<'s>>,
@@ -251,14 +259,13 @@ impl Exec<'_> {
     ) -> Result<u64> {
         let Source::Table(target) = &plan.source else { return Err(SqlError::internal("a lock without a table")) };
         let unsorted = Select { limit: None, offset: None, ..select_of_keys(plan, target) };
-        let mut keys = KeyList::default();
-        self.keys_in_order(&unsorted, table, window.reach(), &mut keys)?;
+        let mut progress = Locking { window, count: 0, next: 0 };
         if lock.no_wait {
             self.txn.set_lock_timeout(Some(std::time::Duration::ZERO));
         }
-        let result = self.lock_rows(plan, table, window, &keys, emit);
+        let result = self.find_and_lock(plan, &unsorted, table, &mut progress, emit);
         if lock.no_wait {
-            self.txn.set_lock_timeout(None);
+            self.txn.set_lock_timeout(self.facts.lock_timeout);
         }
         result.map_err(|e| match e.sqlstate {
             SqlState::LOCK_NOT_AVAILABLE if lock.no_wait => {
@@ -269,21 +276,41 @@ impl Exec<'_> {
         })
     }
 
+    /// Rows that are gone or no longer match when they are locked do not count against LIMIT: if the first keys were not
+    /// enough, the scan (of the same snapshot, hence in the same order) is repeated to its end.
+    fn find_and_lock(
+        &mut self,
+        plan: &Select,
+        keys_plan: &Select,
+        table: &Table,
+        progress: &mut Locking,
+        emit: &mut Emit<'_>,
+    ) -> Result<u64> {
+        let cap = progress.window.reach();
+        let mut keys = KeyList::default();
+        self.keys_in_order(keys_plan, table, cap, &mut keys)?;
+        self.lock_rows(plan, table, progress, &keys, emit)?;
+        if progress.count < progress.window.take && Some(keys.len()) == cap {
+            keys.clear();
+            self.keys_in_order(keys_plan, table, None, &mut keys)?;
+            self.lock_rows(plan, table, progress, &keys, emit)?;
+        }
+        Ok(progress.count)
+    }
+
     fn lock_rows(
         &mut self,
         plan: &Select,
         table: &Table,
-        mut window: Window,
+        progress: &mut Locking,
         keys: &KeyList,
         emit: &mut Emit<'_>,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let env = self.facts.env(&NoSequences);
         let Scratch { row_arena, .. } = &mut *self.scratch;
-        let mut count = 0;
-        for n in 0..keys.len() {
-            if count >= window.take {
-                break;
-            }
+        while progress.next < keys.len() && progress.count < progress.window.take {
+            let n = progress.next;
+            progress.next += 1;
             let mut failure = Failure::default();
             let mut locked: Vec<Value> = Vec::new();
             let params = self.params;
@@ -297,15 +324,15 @@ impl Exec<'_> {
             if outcome != Outcome::Changed {
                 continue;
             }
-            if window.skip > 0 {
-                window.skip -= 1;
+            if progress.window.skip > 0 {
+                progress.window.skip -= 1;
                 continue;
             }
             let row: Row<'_> = locked.iter().map(Value::as_datum).collect();
             emit(&row)?;
-            count += 1;
+            progress.count += 1;
         }
-        Ok(count)
+        Ok(())
     }
 
     /// Keys of the rows that a plan of keys gives, in its order, as many as `cap`.

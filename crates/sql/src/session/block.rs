@@ -164,6 +164,7 @@ impl Session {
         if self.settings.take_changed() {
             self.facts.zone = self.settings.zone();
             self.defaults = defaults(&self.settings);
+            self.facts.lock_timeout = self.defaults.lock_timeout;
             self.settings_changed = true;
         }
     }

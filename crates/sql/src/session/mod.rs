@@ -160,6 +160,7 @@ impl Session {
             process_id: params.process_id,
             now_us: Cell::new(None),
             zone: settings.zone(),
+            lock_timeout: block::defaults(&settings).lock_timeout,
             random: Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             cancel: Arc::default(),
         };
