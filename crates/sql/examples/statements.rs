@@ -137,7 +137,8 @@ fn main() {
     pager.pool_bytes = 256 << 20;
     let engine = Database::open(Options::new(pager)).unwrap();
     let shared = Arc::new(SqlDatabase::new(engine.clone()));
-    let mut session = Session::new(shared, SessionParams { user: "u".into(), ..SessionParams::default() }).unwrap();
+    let mut session =
+        Session::new(shared, SessionParams { user: "u".into(), ..SessionParams::default() }).unwrap();
     let mut sink = Count::default();
     let mut random = Random(88_172_645_463_325_252);
     fill(&mut session, &mut sink);
@@ -157,25 +158,51 @@ fn main() {
         });
     };
     let mut r = Random(7);
-    run("prepared: select c by id", "SELECT c FROM sbtest1 WHERE id=$1", &[20], &mut || vec![Datum::Int8(r.id())]);
+    run("prepared: select c by id", "SELECT c FROM sbtest1 WHERE id=$1", &[20], &mut || {
+        vec![Datum::Int8(r.id())]
+    });
     run("prepared: select abalance by aid", "SELECT abalance FROM accounts WHERE aid = $1", &[], &mut || {
         vec![Datum::Int4(r.id() as i32)]
     });
-    run("prepared: range of 100", "SELECT c FROM sbtest1 WHERE id BETWEEN $1 AND $2", &[20, 20], &mut || range(&mut r).to_vec());
-    run("prepared: sum over 100", "SELECT SUM(k) FROM sbtest1 WHERE id BETWEEN $1 AND $2", &[20, 20], &mut || range(&mut r).to_vec());
-    run("prepared: order by over 100", "SELECT c FROM sbtest1 WHERE id BETWEEN $1 AND $2 ORDER BY c", &[20, 20], &mut || range(&mut r).to_vec());
-    run("prepared: distinct over 100", "SELECT DISTINCT c FROM sbtest1 WHERE id BETWEEN $1 AND $2 ORDER BY c", &[20, 20], &mut || range(&mut r).to_vec());
-    run("prepared: update abalance", "UPDATE accounts SET abalance = abalance + $1 WHERE aid = $2", &[], &mut || {
-        vec![Datum::Int4(1), Datum::Int4(r.id() as i32)]
+    run("prepared: range of 100", "SELECT c FROM sbtest1 WHERE id BETWEEN $1 AND $2", &[20, 20], &mut || {
+        range(&mut r).to_vec()
     });
-    run("prepared: update k (indexed)", "UPDATE sbtest1 SET k=k+1 WHERE id=$1", &[20], &mut || vec![Datum::Int8(r.id())]);
+    run(
+        "prepared: sum over 100",
+        "SELECT SUM(k) FROM sbtest1 WHERE id BETWEEN $1 AND $2",
+        &[20, 20],
+        &mut || range(&mut r).to_vec(),
+    );
+    run(
+        "prepared: order by over 100",
+        "SELECT c FROM sbtest1 WHERE id BETWEEN $1 AND $2 ORDER BY c",
+        &[20, 20],
+        &mut || range(&mut r).to_vec(),
+    );
+    run(
+        "prepared: distinct over 100",
+        "SELECT DISTINCT c FROM sbtest1 WHERE id BETWEEN $1 AND $2 ORDER BY c",
+        &[20, 20],
+        &mut || range(&mut r).to_vec(),
+    );
+    run(
+        "prepared: update abalance",
+        "UPDATE accounts SET abalance = abalance + $1 WHERE aid = $2",
+        &[],
+        &mut || vec![Datum::Int4(1), Datum::Int4(r.id() as i32)],
+    );
+    run("prepared: update k (indexed)", "UPDATE sbtest1 SET k=k+1 WHERE id=$1", &[20], &mut || {
+        vec![Datum::Int8(r.id())]
+    });
     run("prepared: begin", "BEGIN", &[], &mut Vec::new);
     run("prepared: commit", "COMMIT", &[], &mut Vec::new);
     run("prepared: select 1", "SELECT 1", &[], &mut Vec::new);
     let mut simple = |name: &str, make: &mut dyn FnMut() -> String| {
         measure(name, length, || session.simple(&make(), &mut sink).unwrap());
     };
-    simple("simple: select abalance by aid", &mut || format!("SELECT abalance FROM accounts WHERE aid = {};", r.id()));
+    simple("simple: select abalance by aid", &mut || {
+        format!("SELECT abalance FROM accounts WHERE aid = {};", r.id())
+    });
     simple("simple: range of 100", &mut || {
         let low = r.id();
         format!("SELECT c FROM sbtest1 WHERE id BETWEEN {low} AND {}", low + 99)

@@ -81,7 +81,8 @@ pub fn choose(table: &TableDef, conditions: &[Expr], order: Option<&WantedOrder>
     for candidate in candidates(table) {
         let Some(found) = match_index(&candidate, conditions) else { continue };
         let ordered = order.is_some_and(|o| delivers(&candidate, &found.ranges, o));
-        let bonus = u32::from(ordered && limited) * 4 + u32::from(matches!(candidate.index, ScanIndex::Primary));
+        let bonus =
+            u32::from(ordered && limited) * 4 + u32::from(matches!(candidate.index, ScanIndex::Primary));
         let score = found.score + bonus;
         if best.as_ref().is_none_or(|(s, _)| score > *s) {
             best = Some((score, choice(candidate, found, ordered)));
@@ -97,7 +98,12 @@ fn candidates(table: &TableDef) -> Vec<Candidate> {
     let key = table.key_columns().to_vec();
     let mut out = Vec::new();
     if !key.is_empty() {
-        out.push(Candidate { index: ScanIndex::Primary, columns: key.clone(), unique: true, tail: Vec::new() });
+        out.push(Candidate {
+            index: ScanIndex::Primary,
+            columns: key.clone(),
+            unique: true,
+            tail: Vec::new(),
+        });
     }
     out.extend(table.indexes.iter().map(|i| Candidate {
         index: ScanIndex::Secondary(i.id),
@@ -110,15 +116,16 @@ fn candidates(table: &TableDef) -> Vec<Candidate> {
 
 fn choice(candidate: Candidate, found: Match, ordered: bool) -> Choice {
     let whole_key = |r: &KeyRange| r.equal.len() == candidate.columns.len();
-    let access = if candidate.index == ScanIndex::Primary && found.ranges.len() == 1 && whole_key(&found.ranges[0]) {
-        Access::Point(found.ranges[0].equal.clone().into())
-    } else {
-        Access::Ranges {
-            index: candidate.index,
-            columns: candidate.columns.into(),
-            ranges: found.ranges.into(),
-        }
-    };
+    let access =
+        if candidate.index == ScanIndex::Primary && found.ranges.len() == 1 && whole_key(&found.ranges[0]) {
+            Access::Point(found.ranges[0].equal.clone().into())
+        } else {
+            Access::Ranges {
+                index: candidate.index,
+                columns: candidate.columns.into(),
+                ranges: found.ranges.into(),
+            }
+        };
     Choice { access, covered: found.covered, ordered }
 }
 
@@ -237,7 +244,12 @@ fn ranges_for(columns: &[usize], conditions: &[&Expr], covered: &mut [bool]) -> 
 }
 
 /// Equality or a list on the next column.
-fn extend_equal(column: usize, conditions: &[&Expr], covered: &mut [bool], ranges: &mut Vec<KeyRange>) -> bool {
+fn extend_equal(
+    column: usize,
+    conditions: &[&Expr],
+    covered: &mut [bool],
+    ranges: &mut Vec<KeyRange>,
+) -> bool {
     for (i, condition) in conditions.iter().enumerate() {
         match bounding(condition) {
             Some(Bounding::Equal(c, value)) if c == column => {
@@ -270,8 +282,12 @@ fn extend_bounds(column: usize, conditions: &[&Expr], covered: &mut [bool], rang
     let (mut lower, mut upper) = (None, None);
     for (i, condition) in conditions.iter().enumerate() {
         let (bound, value) = match bounding(condition) {
-            Some(Bounding::Above(c, value, included)) if c == column => (&mut lower, (value.clone(), included)),
-            Some(Bounding::Below(c, value, included)) if c == column => (&mut upper, (value.clone(), included)),
+            Some(Bounding::Above(c, value, included)) if c == column => {
+                (&mut lower, (value.clone(), included))
+            }
+            Some(Bounding::Below(c, value, included)) if c == column => {
+                (&mut upper, (value.clone(), included))
+            }
             _ => continue,
         };
         if bound.is_none() {
@@ -287,7 +303,12 @@ fn extend_bounds(column: usize, conditions: &[&Expr], covered: &mut [bool], rang
 }
 
 /// An OR whose every branch bounds the next column.
-fn extend_branches(columns: &[usize], conditions: &[&Expr], covered: &mut [bool], ranges: &mut Vec<KeyRange>) -> bool {
+fn extend_branches(
+    columns: &[usize],
+    conditions: &[&Expr],
+    covered: &mut [bool],
+    ranges: &mut Vec<KeyRange>,
+) -> bool {
     for (i, condition) in conditions.iter().enumerate() {
         let Expr::Or(branches) = condition else { continue };
         let mut implied = true;

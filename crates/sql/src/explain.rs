@@ -87,7 +87,8 @@ fn scan(t: &TableAccess, filtered: bool, depth: usize, out: &mut Vec<String>) {
         }
         Access::Ranges { index, columns: key, ranges } => {
             line(depth, format!("Index Scan{back} using {} on {table}", index_name(&t.table, *index)), out);
-            let count = if ranges.len() == 1 { "1 range".to_owned() } else { format!("{} ranges", ranges.len()) };
+            let count =
+                if ranges.len() == 1 { "1 range".to_owned() } else { format!("{} ranges", ranges.len()) };
             note(depth, &format!("Index Cond: {count} of {}", columns(&t.table, key)), out);
         }
     }

@@ -117,9 +117,9 @@ fn without_storage_clause(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> 
     if !creates_table {
         return tokens;
     }
-    let found = words.windows(2).find(|w| {
-        word(&tokens[w[0]]) == "using" && matches!(word(&tokens[w[1]]).as_str(), "paged" | "heap")
-    });
+    let found = words
+        .windows(2)
+        .find(|w| word(&tokens[w[0]]) == "using" && matches!(word(&tokens[w[1]]).as_str(), "paged" | "heap"));
     if let Some(&[using, engine]) = found.map(|w| [w[0], w[1]]).as_ref() {
         tokens.drain(using..=engine);
     }
@@ -137,7 +137,8 @@ fn lower_word(t: &TokenWithSpan) -> String {
 fn with_trimmed_blank(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
     let short = |w: &&[usize]| {
-        matches!(lower_word(&tokens[w[0]]).as_str(), "leading" | "trailing" | "both") && lower_word(&tokens[w[1]]) == "from"
+        matches!(lower_word(&tokens[w[0]]).as_str(), "leading" | "trailing" | "both")
+            && lower_word(&tokens[w[1]]) == "from"
     };
     let places: Vec<usize> = words.windows(2).filter(short).map(|w| w[1]).collect();
     for place in places.into_iter().rev() {
@@ -155,7 +156,12 @@ fn with_ordered_options(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !is(0, "create") || !is(1, "sequence") {
         return tokens;
     }
-    let rank = |n: usize| ORDER.iter().position(|o| is(n, o)).or_else(|| is(n, "no").then(|| ORDER.iter().position(|o| is(n + 1, o)))?);
+    let rank = |n: usize| {
+        ORDER
+            .iter()
+            .position(|o| is(n, o))
+            .or_else(|| is(n, "no").then(|| ORDER.iter().position(|o| is(n + 1, o)))?)
+    };
     let mut starts: Vec<(usize, usize)> = Vec::new();
     let mut n = 3;
     while n < words.len() {

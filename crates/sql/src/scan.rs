@@ -455,14 +455,44 @@ fn widen(types: &mut [Oid], literals: &[Literal<'_>], usable: &mut bool) {
 
 /// Words after which a quoted string is a value of its own.
 const OPENERS: [&str; 19] = [
-    "like", "ilike", "between", "and", "or", "not", "in", "where", "select", "then", "else", "when", "returning",
-    "distinct", "values", "escape", "case", "set", "from",
+    "like",
+    "ilike",
+    "between",
+    "and",
+    "or",
+    "not",
+    "in",
+    "where",
+    "select",
+    "then",
+    "else",
+    "when",
+    "returning",
+    "distinct",
+    "values",
+    "escape",
+    "case",
+    "set",
+    "from",
 ];
 
 /// Type names whose parentheses hold modifiers.
 const MODIFIED_TYPES: [&str; 15] = [
-    "char", "character", "varchar", "varying", "bpchar", "nchar", "numeric", "decimal", "dec", "bit", "float", "time",
-    "timestamp", "timestamptz", "interval",
+    "char",
+    "character",
+    "varchar",
+    "varying",
+    "bpchar",
+    "nchar",
+    "numeric",
+    "decimal",
+    "dec",
+    "bit",
+    "float",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "interval",
 ];
 
 fn is_word(b: u8) -> bool {
@@ -481,7 +511,8 @@ mod tests {
 
     #[test]
     fn literals_leave_the_text() {
-        let (text, literals, rows, usable) = lifted("SELECT c FROM sbtest1 WHERE id=898 AND d = 'it''s' -- x");
+        let (text, literals, rows, usable) =
+            lifted("SELECT c FROM sbtest1 WHERE id=898 AND d = 'it''s' -- x");
         assert_eq!(text.trim_end(), "SELECT c FROM sbtest1 WHERE id=$1 AND d = $2 -- x");
         assert_eq!(literals, [Literal::Int(898), Literal::Doubled("it''s")]);
         assert!(usable && rows == 1);

@@ -71,7 +71,11 @@ const SETTINGS: &[Setting] = &[
     reported("standard_conforming_strings", "on", Kind::Fixed(&["on", "true", "yes", "1"])),
     reported("timezone", "UTC", Kind::Zone),
     setting("bytea_output", "hex", Kind::Fixed(&["hex"])),
-    setting("client_min_messages", "notice", Kind::OneOf(&["notice", "warning", "error", "log", "debug1", "debug2", "debug3", "debug4", "debug5"])),
+    setting(
+        "client_min_messages",
+        "notice",
+        Kind::OneOf(&["notice", "warning", "error", "log", "debug1", "debug2", "debug3", "debug4", "debug5"]),
+    ),
     setting("default_transaction_deferrable", "off", Kind::Bool),
     setting("default_transaction_isolation", "read committed", Kind::OneOf(LEVELS)),
     setting("extra_float_digits", "1", Kind::FloatDigits),
@@ -265,7 +269,8 @@ impl Settings {
 
     /// All names and values, for SHOW ALL.
     pub fn all(&self) -> Vec<(String, String)> {
-        let value = |s: &Setting| self.values.get(s.name).map_or_else(|| s.default.to_owned(), |v| shown(s.name, v));
+        let value =
+            |s: &Setting| self.values.get(s.name).map_or_else(|| s.default.to_owned(), |v| shown(s.name, v));
         let mut all: Vec<_> = SETTINGS.iter().map(|s| (display_name(s.name).to_owned(), value(s))).collect();
         all.sort_by_key(|(n, _)| n.to_lowercase());
         all
@@ -300,7 +305,9 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
         Kind::Free => value.to_owned(),
         Kind::Bool => boolean(value).ok_or_else(|| not_boolean(name))?.to_owned(),
         Kind::OneOf(allowed) => one_of(s, allowed, value)?,
-        Kind::Fixed(allowed) if allowed.iter().any(|a| a.eq_ignore_ascii_case(value.trim())) => s.default.to_owned(),
+        Kind::Fixed(allowed) if allowed.iter().any(|a| a.eq_ignore_ascii_case(value.trim())) => {
+            s.default.to_owned()
+        }
         Kind::Fixed(_) => return Err(SqlError::unsupported(format!("{} = {value}", display_name(s.name)))),
         Kind::ReadOnly => {
             let message = format!("parameter \"{name}\" cannot be changed");
@@ -388,7 +395,8 @@ fn search_path(value: &str) -> Result<String> {
     if has_public && value.split(',').all(known) {
         return Ok(value.to_owned());
     }
-    Err(SqlError::unsupported(format!("search_path = {value}")).with_hint("Write schema.table; the path is public."))
+    Err(SqlError::unsupported(format!("search_path = {value}"))
+        .with_hint("Write schema.table; the path is public."))
 }
 
 fn shown(name: &str, value: &str) -> String {

@@ -172,7 +172,11 @@ pub fn fit_varchar(text: &str, n: usize) -> Result<&str> {
         return Ok(text);
     }
     let Some((cut, _)) = text.char_indices().nth(n) else { return Ok(text) };
-    if text[cut..].bytes().all(|b| b == b' ') { Ok(&text[..cut]) } else { Err(too_long("character varying", n)) }
+    if text[cut..].bytes().all(|b| b == b' ') {
+        Ok(&text[..cut])
+    } else {
+        Err(too_long("character varying", n))
+    }
 }
 
 fn too_long(ty: &str, n: usize) -> SqlError {
@@ -222,7 +226,9 @@ fn parse_escaped(text: &str) -> Result<Vec<u8>> {
         } else {
             let octal = bytes.get(at + 1..at + 4).and_then(|d| std::str::from_utf8(d).ok());
             let byte = octal.and_then(|d| u8::from_str_radix(d, 8).ok());
-            out.push(byte.ok_or_else(|| SqlError::new(SqlState::INVALID_TEXT, "invalid input syntax for type bytea"))?);
+            out.push(byte.ok_or_else(|| {
+                SqlError::new(SqlState::INVALID_TEXT, "invalid input syntax for type bytea")
+            })?);
             at += 4;
         }
     }
@@ -276,7 +282,10 @@ mod tests {
     #[test]
     fn values_read_and_show_as_in_postgresql() {
         check(ColumnType::Bool, &[("t", "t"), (" OFF ", "f"), ("o", "22P02"), ("yes", "t")]);
-        check(ColumnType::Int2, &[(" 12 ", "12"), ("32768", "22003"), ("1.5", "22P02"), ("-32768", "-32768")]);
+        check(
+            ColumnType::Int2,
+            &[(" 12 ", "12"), ("32768", "22003"), ("1.5", "22P02"), ("-32768", "-32768")],
+        );
         check(ColumnType::Int8, &[("9223372036854775808", "22003"), ("", "22P02"), ("+7", "7")]);
         check(
             ColumnType::Float8,
@@ -292,11 +301,26 @@ mod tests {
             ],
         );
         let money = ColumnType::Numeric { precision: Some((5, 2)) };
-        check(money, &[("1.005", "1.01"), ("999.995", "22003"), ("-1.005", "-1.01"), ("NaN", "NaN"), ("1e2", "100.00")]);
+        check(
+            money,
+            &[
+                ("1.005", "1.01"),
+                ("999.995", "22003"),
+                ("-1.005", "-1.01"),
+                ("NaN", "NaN"),
+                ("1e2", "100.00"),
+            ],
+        );
         check(ColumnType::Char(3), &[("ab  ", "ab"), ("abcd", "22001"), ("äöü", "äöü")]);
         check(ColumnType::Varchar(Some(3)), &[("ab    ", "ab "), ("abcd", "22001")]);
-        check(ColumnType::Bytea, &[("\\xDEad", "\\xdead"), ("a\\\\b\\001", "\\x615c6201"), ("\\xabc", "22023")]);
-        check(ColumnType::Date, &[("2024-02-30", "22008"), ("1/8/1999", "1999-01-08"), ("infinity", "infinity")]);
+        check(
+            ColumnType::Bytea,
+            &[("\\xDEad", "\\xdead"), ("a\\\\b\\001", "\\x615c6201"), ("\\xabc", "22023")],
+        );
+        check(
+            ColumnType::Date,
+            &[("2024-02-30", "22008"), ("1/8/1999", "1999-01-08"), ("infinity", "infinity")],
+        );
         check(ColumnType::TimestampTz, &[("2024-01-01 12:00:00+02", "2024-01-01 10:00:00+00")]);
     }
 }

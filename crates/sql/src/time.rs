@@ -323,7 +323,8 @@ fn parse(original: &str, kind: &str) -> Result<Parsed> {
     };
     let split = text.find(['T', 't', ' ']).unwrap_or(text.len());
     let (date, rest) = text.split_at(split);
-    let days = parse_day(date, bc).ok_or_else(|| syntax(kind, original))?.ok_or_else(|| field_range(original))?;
+    let days =
+        parse_day(date, bc).ok_or_else(|| syntax(kind, original))?.ok_or_else(|| field_range(original))?;
     let rest = rest.trim_start_matches(['T', 't', ' ']);
     let (time_us, zone) =
         parse_clock(rest).ok_or_else(|| syntax(kind, original))?.ok_or_else(|| field_range(original))?;
@@ -416,7 +417,10 @@ fn parse_seconds(text: &str) -> Option<i64> {
 /// Seconds east of `UTC`, `Z`, `GMT`, `+hh[:mm[:ss]]`, `-hhmm`; `None` for names that need a zone database.
 pub fn parse_zone(text: &str) -> Option<i32> {
     let lower = text.to_ascii_lowercase();
-    if matches!(lower.as_str(), "z" | "utc" | "gmt" | "etc/utc" | "etc/gmt" | "zulu" | "uct" | "etc/zulu" | "etc/uct") {
+    if matches!(
+        lower.as_str(),
+        "z" | "utc" | "gmt" | "etc/utc" | "etc/gmt" | "zulu" | "uct" | "etc/zulu" | "etc/uct"
+    ) {
         return Some(0);
     }
     let (sign, digits) = match text.split_at_checked(1)? {
@@ -424,7 +428,8 @@ pub fn parse_zone(text: &str) -> Option<i32> {
         ("-", d) => (-1, d),
         _ => return None,
     };
-    let number = |s: &str| s.parse::<i32>().ok().filter(|_| s.len() <= 2 && s.bytes().all(|b| b.is_ascii_digit()));
+    let number =
+        |s: &str| s.parse::<i32>().ok().filter(|_| s.len() <= 2 && s.bytes().all(|b| b.is_ascii_digit()));
     let mut seconds = 0;
     if digits.contains(':') {
         for (part, unit) in digits.split(':').zip([3600, 60, 1]) {
@@ -549,7 +554,9 @@ mod tests {
 
     #[test]
     fn timestamps_survive_text() {
-        for text in ["2024-02-29 23:59:59.5", "0044-03-15 00:00:00 BC", "1999-12-31 12:34:56.123456", "infinity"] {
+        for text in
+            ["2024-02-29 23:59:59.5", "0044-03-15 00:00:00 BC", "1999-12-31 12:34:56.123456", "infinity"]
+        {
             assert_eq!(shown(parse_timestamp(text).unwrap()), text);
         }
         assert_eq!(parse_timestamptz("2000-01-01 02:00:00+02", 0).unwrap(), 0);

@@ -344,10 +344,20 @@ fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
         "date" => Ty::Date,
         "bpchar" if !arguments.is_empty() => {
             let length = arguments[0].parse().ok();
-            return string_of(Ty::Char, &length.map(|length| CharacterLength::IntegerLength { length, unit: None }), None);
+            return string_of(
+                Ty::Char,
+                &length.map(|length| CharacterLength::IntegerLength { length, unit: None }),
+                None,
+            );
         }
-        "bpchar" => return Err(SqlError::unsupported("type bpchar without a length").with_hint("Use char(n) or text.")),
-        _ if KNOWN_FOREIGN_TYPES.contains(&plain) => return Err(SqlError::unsupported(format!("type {plain}"))),
+        "bpchar" => {
+            return Err(
+                SqlError::unsupported("type bpchar without a length").with_hint("Use char(n) or text.")
+            );
+        }
+        _ if KNOWN_FOREIGN_TYPES.contains(&plain) => {
+            return Err(SqlError::unsupported(format!("type {plain}")));
+        }
         _ => {
             let message = format!("type \"{}\" does not exist", name.trim_matches('"'));
             return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
@@ -358,8 +368,30 @@ fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
 
 /// Types that PostgreSQL has and Varve has not, as far as the parser leaves their names to us.
 const KNOWN_FOREIGN_TYPES: [&str; 24] = [
-    "oid", "xid", "cid", "tid", "money", "inet", "cidr", "macaddr", "point", "line", "lseg", "box", "path", "polygon",
-    "circle", "tsvector", "tsquery", "xml", "regproc", "regtype", "regrole", "regnamespace", "timetz", "float4",
+    "oid",
+    "xid",
+    "cid",
+    "tid",
+    "money",
+    "inet",
+    "cidr",
+    "macaddr",
+    "point",
+    "line",
+    "lseg",
+    "box",
+    "path",
+    "polygon",
+    "circle",
+    "tsvector",
+    "tsquery",
+    "xml",
+    "regproc",
+    "regtype",
+    "regrole",
+    "regnamespace",
+    "timetz",
+    "float4",
 ];
 
 fn numeric_of(info: ExactNumberInfo) -> Result<Typed> {

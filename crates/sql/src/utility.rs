@@ -352,7 +352,10 @@ fn set(c: &mut Cursor<'_>) -> Result<Utility> {
         setting_name(c)?
     };
     let zone = name == "timezone" && !matches!(c.peek(), Some(Token::Eq)) && !c.eat("to");
-    if !zone && !c.eat_token(&Token::Eq) && !matches!(c.tokens.get(c.at.wrapping_sub(1)), Some(t) if is_to(t)) && !c.eat("to")
+    if !zone
+        && !c.eat_token(&Token::Eq)
+        && !matches!(c.tokens.get(c.at.wrapping_sub(1)), Some(t) if is_to(t))
+        && !c.eat("to")
     {
         return Err(c.error());
     }
@@ -560,7 +563,10 @@ fn copy_format(name: &str) -> Result<bool> {
         "text" => Ok(false),
         "csv" => Ok(true),
         "binary" => Err(SqlError::unsupported("COPY in binary format")),
-        other => Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("COPY format \"{other}\" not recognized"))),
+        other => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("COPY format \"{other}\" not recognized"),
+        )),
     }
 }
 
@@ -581,9 +587,9 @@ fn finish_copy(table: ast::ObjectName, columns: Vec<ast::Ident>, o: CopyOptions)
     let byte = |value: Option<String>, default: u8, what: &str| match value.as_deref().map(str::as_bytes) {
         None => Ok(default),
         Some([b]) => Ok(*b),
-        Some(_) => {
-            Err(SqlError::unsupported(format!("COPY {what} must be a single one-byte character; anything else")))
-        }
+        Some(_) => Err(SqlError::unsupported(format!(
+            "COPY {what} must be a single one-byte character; anything else"
+        ))),
     };
     let quote = byte(o.quote, b'"', "quote")?;
     Ok(CopyFrom {

@@ -97,7 +97,8 @@ fn cached_texts_follow_the_catalog() {
         sink.lines.push(format!("> {}", &sql[..6]));
         sink.simple(&mut s, sql);
     }
-    let rows: Vec<&str> = sink.lines.iter().map(String::as_str).filter(|l| !l.starts_with(['=', '>'])).collect();
+    let rows: Vec<&str> =
+        sink.lines.iter().map(String::as_str).filter(|l| !l.starts_with(['=', '>'])).collect();
     assert_eq!(
         rows,
         ["1", "! 42P01 relation \"t\" does not exist", "y|1", "! 42P01 relation \"t\" does not exist", "y|1"]
@@ -161,7 +162,8 @@ fn long_and_deep_statements_end_in_an_answer() {
 fn declared_types_are_kept() {
     let db = database();
     let mut s = session(&db);
-    Recorder::default().simple(&mut s, "create table t (id int primary key, c char(10)); insert into t values (1, 'a')");
+    Recorder::default()
+        .simple(&mut s, "create table t (id int primary key, c char(10)); insert into t values (1, 'a')");
     let update = s.prepare("UPDATE t SET c=$1 WHERE id=$2", &[1043, 20]).unwrap();
     assert_eq!(update.param_types(), [1043, 20]);
     let params = [Datum::Text("xyz  "), Datum::Int8(1)];

@@ -42,7 +42,12 @@ fn cases(text: &str) -> Vec<Case> {
             (h, _) if h.starts_with('#') => {}
             (h, _) if h.starts_with('@') => session = line[1..].trim().to_owned(),
             ("> ", _) => {
-                out.push(Case { line: n + 1, session: session.clone(), sql: rest.to_owned(), ..Case::default() });
+                out.push(Case {
+                    line: n + 1,
+                    session: session.clone(),
+                    sql: rest.to_owned(),
+                    ..Case::default()
+                });
             }
             (". ", Some(case)) => case.sql = format!("{}\n{rest}", case.sql),
             ("$ ", Some(case)) => {
@@ -61,15 +66,17 @@ fn cases(text: &str) -> Vec<Case> {
 }
 
 fn matches(expected: &[String], actual: &[String]) -> bool {
-    let same = |e: &String, a: &String| {
-        e == a || (e.starts_with("! ") && e.len() == 7 && a.starts_with(e.as_str()))
+    let same =
+        |e: &String, a: &String| e == a || (e.starts_with("! ") && e.len() == 7 && a.starts_with(e.as_str()));
+    let wanted = |lines: &[String], kind: &dyn Fn(&str) -> bool| {
+        lines.iter().filter(|l| kind(l)).cloned().collect::<Vec<_>>()
     };
-    let wanted = |lines: &[String], kind: &dyn Fn(&str) -> bool| lines.iter().filter(|l| kind(l)).cloned().collect::<Vec<_>>();
     let is_row = |l: &str| !["= ", "! ", "~ "].iter().any(|p| l.starts_with(p));
     // Tags and notices are checked only where they are written down; rows and errors always.
     let (er, ar) = (wanted(expected, &is_row), wanted(actual, &is_row));
     let (ee, ae) = (wanted(expected, &|l| l.starts_with("! ")), wanted(actual, &|l| l.starts_with("! ")));
-    let noted = expected.iter().filter(|l| l.starts_with("= ") || l.starts_with("~ ")).all(|l| actual.contains(l));
+    let noted =
+        expected.iter().filter(|l| l.starts_with("= ") || l.starts_with("~ ")).all(|l| actual.contains(l));
     let rows_fit = er == ar || (er == ["*"] && !ar.is_empty());
     rows_fit && ee.len() == ae.len() && ee.iter().zip(&ae).all(|(e, a)| same(e, a)) && noted
 }

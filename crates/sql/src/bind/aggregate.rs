@@ -84,9 +84,8 @@ impl AggKind {
             (AggKind::Count, Ty::Unknown) => (Ty::Text, Ty::Int8),
             (AggKind::Count, t) => (t, Ty::Int8),
             (AggKind::Sum, Ty::Int2 | Ty::Int4) => (t, Ty::Int8),
-            (AggKind::Sum, Ty::Int8 | Ty::Numeric) | (AggKind::Avg, Ty::Int2 | Ty::Int4 | Ty::Int8 | Ty::Numeric) => {
-                (t, Ty::Numeric)
-            }
+            (AggKind::Sum, Ty::Int8 | Ty::Numeric)
+            | (AggKind::Avg, Ty::Int2 | Ty::Int4 | Ty::Int8 | Ty::Numeric) => (t, Ty::Numeric),
             (AggKind::Sum | AggKind::Avg, Ty::Float8) => (t, Ty::Float8),
             (AggKind::BoolAnd | AggKind::BoolOr, Ty::Bool | Ty::Unknown) => (Ty::Bool, Ty::Bool),
             (AggKind::Min | AggKind::Max, Ty::Unknown | Ty::Varchar | Ty::Name) => (Ty::Text, Ty::Text),
@@ -171,6 +170,7 @@ fn nested(e: SqlError) -> SqlError {
 
 fn no_such(kind: AggKind, t: Ty) -> SqlError {
     let message = format!("function {}({}) does not exist", kind.name(), t.name());
-    SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
-        .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+    SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
+        "No function matches the given name and argument types. You might need to add explicit type casts.",
+    )
 }

@@ -31,8 +31,11 @@ impl Binder<'_> {
     pub fn assign(&mut self, b: Bound, column: &str, to: ColumnType) -> Result<Expr> {
         let to = Typed::of_column(to);
         if cast_level(b.t.ty, to.ty).is_none_or(|l| l > CastLevel::Assignment) {
-            let message =
-                format!("column \"{column}\" is of type {} but expression is of type {}", to.ty.name(), b.t.ty.name());
+            let message = format!(
+                "column \"{column}\" is of type {} but expression is of type {}",
+                to.ty.name(),
+                b.t.ty.name()
+            );
             return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)
                 .with_hint("You will need to rewrite or cast the expression.")
                 .at(b.at));
@@ -80,14 +83,17 @@ impl Binder<'_> {
         let t = Typed::plain(to.ty);
         match b.expr {
             Expr::Param(_) if to.ty == Ty::Regclass => {
-                Err(SqlError::unsupported("a parameter of type regclass").with_hint("Write the relation's name as a literal."))
+                Err(SqlError::unsupported("a parameter of type regclass")
+                    .with_hint("Write the relation's name as a literal."))
             }
             Expr::Param(n) => {
                 self.params[n] = param_type(to.ty);
                 Ok(Bound { expr: Expr::Param(n), t: Typed::plain(self.params[n]), at: b.at })
             }
             Expr::Const(Value::Null) => Ok(Bound { expr: Expr::NULL, t, at: b.at }),
-            Expr::Const(Value::Text(ref literal)) if !to.ty.is_text() && !depends_on_session(Ty::Unknown, to.ty) => {
+            Expr::Const(Value::Text(ref literal))
+                if !to.ty.is_text() && !depends_on_session(Ty::Unknown, to.ty) =>
+            {
                 let value = text::parse_text(literal, &to.ty.column_type()).map_err(|e| e.at(b.at))?;
                 Ok(Bound { expr: Expr::Const(value), t, at: b.at })
             }
@@ -111,7 +117,8 @@ impl Binder<'_> {
         let mut ty = Ty::Unknown;
         for item in &items {
             ty = crate::ty::common(ty, item.t.ty).ok_or_else(|| {
-                let message = format!("{clause} types {} and {} cannot be matched", ty.name(), item.t.ty.name());
+                let message =
+                    format!("{clause} types {} and {} cannot be matched", ty.name(), item.t.ty.name());
                 SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(item.at)
             })?;
         }
@@ -146,7 +153,10 @@ fn needs_cast(from: Typed, to: Typed) -> bool {
 /// Whether the cast needs the clock or the time zone.
 fn depends_on_session(from: Ty, to: Ty) -> bool {
     let zoned = |t: Ty| t == Ty::TimestampTz;
-    zoned(from) || zoned(to) || to == Ty::Interval || (to.is_moment() && (from.is_text() || from == Ty::Unknown))
+    zoned(from)
+        || zoned(to)
+        || to == Ty::Interval
+        || (to.is_moment() && (from.is_text() || from == Ty::Unknown))
 }
 
 /// Evaluates an expression of constants.

@@ -7,8 +7,8 @@
 //! Does not know: how objects are made (`exec::definition`).
 
 use sqlparser::ast::{
-    self, AlterTableOperation, ColumnOption, CreateTableOptions, Expr as Ast, GeneratedAs, IndexColumn, SqlOption,
-    TableConstraint,
+    self, AlterTableOperation, ColumnOption, CreateTableOptions, Expr as Ast, GeneratedAs, IndexColumn,
+    SqlOption, TableConstraint,
 };
 use varve_engine::{ColumnDef, NewIndex, NewSequence, NewTable, PrimaryKey, TableDef};
 
@@ -98,7 +98,10 @@ impl Binder<'_> {
 
     fn free_name(&self, schema: &str, wanted: &str) -> String {
         let numbered = |n: u32| if n == 0 { wanted.to_owned() } else { format!("{wanted}{n}") };
-        (0..).map(numbered).find(|n| self.catalog.resolve(schema, n).is_none()).unwrap_or_else(|| wanted.to_owned())
+        (0..)
+            .map(numbered)
+            .find(|n| self.catalog.resolve(schema, n).is_none())
+            .unwrap_or_else(|| wanted.to_owned())
     }
 
     fn column_definition(&mut self, c: &ast::ColumnDef, parts: &mut Parts) -> Result<()> {
@@ -143,9 +146,12 @@ impl Binder<'_> {
                 refuse_deferrable(u.characteristics.as_ref())?;
                 parts.uniques.push((name, vec![ordinal]));
             }
-            ColumnOption::Generated { generated_as: GeneratedAs::ByDefault, generation_expr: None, sequence_options, .. }
-                if sequence_options.as_ref().is_none_or(Vec::is_empty) =>
-            {
+            ColumnOption::Generated {
+                generated_as: GeneratedAs::ByDefault,
+                generation_expr: None,
+                sequence_options,
+                ..
+            } if sequence_options.as_ref().is_none_or(Vec::is_empty) => {
                 parts.serial.push(ordinal);
                 parts.columns[ordinal].not_null = true;
             }
@@ -220,10 +226,13 @@ impl Binder<'_> {
                 let Some((given, columns)) = parts.uniques.pop() else {
                     return Err(SqlError::unsupported("this constraint"));
                 };
-                let made = given.unwrap_or_else(|| unique_name(&table.name, &table.columns, &columns, "key", &taken));
+                let made = given
+                    .unwrap_or_else(|| unique_name(&table.name, &table.columns, &columns, "key", &taken));
                 Ok(Alteration::Unique(made, columns))
             }
-            AlterTableOperation::AlterColumn { column_name, op } => self.alter_column(table, &fold(column_name), op),
+            AlterTableOperation::AlterColumn { column_name, op } => {
+                self.alter_column(table, &fold(column_name), op)
+            }
             other => {
                 let shown = other.to_string();
                 let verb: Vec<&str> = shown.split_whitespace().take(2).collect();
@@ -232,7 +241,12 @@ impl Binder<'_> {
         }
     }
 
-    fn alter_column(&mut self, table: &TableDef, name: &str, op: &ast::AlterColumnOperation) -> Result<Alteration> {
+    fn alter_column(
+        &mut self,
+        table: &TableDef,
+        name: &str,
+        op: &ast::AlterColumnOperation,
+    ) -> Result<Alteration> {
         let ordinal = table.column(name).ok_or_else(|| {
             let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
             SqlError::new(SqlState::UNDEFINED_COLUMN, message)
@@ -304,7 +318,10 @@ fn unique_name(table: &str, columns: &[ColumnDef], key: &[usize], label: &str, t
 
 fn set_primary_key(parts: &mut Parts, name: Option<String>, columns: Vec<usize>) -> Result<()> {
     if parts.primary_key.is_some() {
-        return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, "multiple primary keys are not allowed"));
+        return Err(SqlError::new(
+            SqlState::INVALID_TABLE_DEFINITION,
+            "multiple primary keys are not allowed",
+        ));
     }
     parts.primary_key = Some((name, columns));
     Ok(())
@@ -361,7 +378,12 @@ fn check_operator_class(c: &IndexColumn) -> Result<()> {
     let Some(class) = &c.operator_class else { return Ok(()) };
     // Text is in the order of its bytes, which is what the pattern classes ask for.
     match class.to_string().to_ascii_lowercase().as_str() {
-        "text_pattern_ops" | "varchar_pattern_ops" | "bpchar_pattern_ops" | "text_ops" | "varchar_ops" | "int4_ops"
+        "text_pattern_ops"
+        | "varchar_pattern_ops"
+        | "bpchar_pattern_ops"
+        | "text_ops"
+        | "varchar_ops"
+        | "int4_ops"
         | "int8_ops" => Ok(()),
         other => Err(SqlError::unsupported(format!("operator class {other}"))),
     }
@@ -377,11 +399,13 @@ fn refuse_deferrable(c: Option<&ast::ConstraintCharacteristics>) -> Result<()> {
 }
 
 fn no_foreign_key() -> SqlError {
-    SqlError::unsupported("FOREIGN KEY").with_hint("Varve does not check references yet; leave the constraint out.")
+    SqlError::unsupported("FOREIGN KEY")
+        .with_hint("Varve does not check references yet; leave the constraint out.")
 }
 
 fn no_check() -> SqlError {
-    SqlError::unsupported("CHECK").with_hint("Varve does not check conditions on rows yet; leave the constraint out.")
+    SqlError::unsupported("CHECK")
+        .with_hint("Varve does not check conditions on rows yet; leave the constraint out.")
 }
 
 /// 3F000
@@ -400,7 +424,13 @@ fn refuse_table_clauses(t: &ast::CreateTable) -> Result<()> {
         "CREATE TABLE LIKE"
     } else if t.inherits.is_some() {
         "INHERITS"
-    } else if t.or_replace || t.external || t.on_commit.is_some() || t.order_by.is_some() || t.strict || t.without_rowid {
+    } else if t.or_replace
+        || t.external
+        || t.on_commit.is_some()
+        || t.order_by.is_some()
+        || t.strict
+        || t.without_rowid
+    {
         "this clause of CREATE TABLE"
     } else {
         return check_options(&t.table_options);

@@ -18,7 +18,9 @@ use super::{Binder, Bound, fold};
 use crate::access;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::plan::{Access, Delete, Insert, InsertSource, OnConflict, Output, Plan, Select, TableAccess, Update};
+use crate::plan::{
+    Access, Delete, Insert, InsertSource, OnConflict, Output, Plan, Select, TableAccess, Update,
+};
 use crate::sink::Column;
 
 /// A bound statement and the columns it returns, if any.
@@ -33,7 +35,9 @@ impl Binder<'_> {
     /// INSERT
     pub fn insert(&mut self, i: &ast::Insert) -> Result<BoundDml> {
         refuse_insert_clauses(i)?;
-        let TableObject::TableName(name) = &i.table else { return Err(SqlError::unsupported("INSERT into this")) };
+        let TableObject::TableName(name) = &i.table else {
+            return Err(SqlError::unsupported("INSERT into this"));
+        };
         let table = self.table(name)?;
         let targets = self.insert_columns(&table, &i.columns)?;
         let explicit = !i.columns.is_empty();
@@ -124,7 +128,12 @@ impl Binder<'_> {
     }
 
     /// An expression for each column of the table.
-    fn row_of(&mut self, table: &TableDef, targets: &[usize], given: Vec<Option<Bound>>) -> Result<Box<[Expr]>> {
+    fn row_of(
+        &mut self,
+        table: &TableDef,
+        targets: &[usize],
+        given: Vec<Option<Bound>>,
+    ) -> Result<Box<[Expr]>> {
         let mut row: Vec<Option<Expr>> = vec![None; table.columns.len()];
         for (ordinal, value) in targets.iter().zip(given) {
             let column = &table.columns[*ordinal];
@@ -145,7 +154,8 @@ impl Binder<'_> {
         let Some(text) = &column.default else { return Ok(Expr::NULL) };
         let parsed = crate::parse::expression(text)?;
         let mut inner = Binder::new(self.catalog, text, &[])?;
-        let bound = inner.expression(&parsed, &mut Scope { no_aggregates: Some("DEFAULT"), ..Scope::default() })?;
+        let bound =
+            inner.expression(&parsed, &mut Scope { no_aggregates: Some("DEFAULT"), ..Scope::default() })?;
         inner.assign(bound, &column.name, column.column_type)
     }
 
@@ -197,7 +207,12 @@ impl Binder<'_> {
 
     /// UPDATE
     pub fn update(&mut self, u: &ast::Update) -> Result<BoundDml> {
-        if u.from.is_some() || u.or.is_some() || !u.order_by.is_empty() || u.limit.is_some() || u.output.is_some() {
+        if u.from.is_some()
+            || u.or.is_some()
+            || !u.order_by.is_empty()
+            || u.limit.is_some()
+            || u.output.is_some()
+        {
             return Err(SqlError::unsupported("UPDATE with FROM, ORDER BY or LIMIT"));
         }
         let (table, mut scope) = self.target(&u.table)?;
@@ -225,12 +240,20 @@ impl Binder<'_> {
         let (target, filter, recheck) = self.rows(table, u.selection.as_ref(), &mut scope)?;
         let (returning, columns) = unzip(self.returning(u.returning.as_deref(), &mut scope)?);
         let assignments = assignments.into();
-        Ok(BoundDml { plan: Plan::Update(Update { target, filter, recheck, assignments, returning }), columns })
+        Ok(BoundDml {
+            plan: Plan::Update(Update { target, filter, recheck, assignments, returning }),
+            columns,
+        })
     }
 
     /// DELETE
     pub fn delete(&mut self, d: &ast::Delete) -> Result<BoundDml> {
-        if d.using.is_some() || !d.order_by.is_empty() || d.limit.is_some() || !d.tables.is_empty() || d.output.is_some() {
+        if d.using.is_some()
+            || !d.order_by.is_empty()
+            || d.limit.is_some()
+            || !d.tables.is_empty()
+            || d.output.is_some()
+        {
             return Err(SqlError::unsupported("DELETE with USING, ORDER BY or LIMIT"));
         }
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &d.from;
@@ -277,7 +300,8 @@ pub fn insert_targets(
     columns: &[ast::Ident],
 ) -> Result<(Arc<TableDef>, Vec<usize>, Vec<(usize, Expr)>)> {
     let table = b.table(name)?;
-    let named: Vec<ast::ObjectName> = columns.iter().map(|c| ast::ObjectName::from(vec![c.clone()])).collect();
+    let named: Vec<ast::ObjectName> =
+        columns.iter().map(|c| ast::ObjectName::from(vec![c.clone()])).collect();
     let targets = b.insert_columns(&table, &named)?;
     let mut defaults = Vec::new();
     for ordinal in (0..table.columns.len()).filter(|o| !targets.contains(o)) {
@@ -307,7 +331,9 @@ fn is_default(e: &Ast) -> bool {
 
 fn check_count(given: usize, targets: &[usize], explicit: bool, at: Option<u32>) -> Result<()> {
     if given > targets.len() {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more expressions than target columns").at(at));
+        return Err(
+            SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more expressions than target columns").at(at)
+        );
     }
     if explicit && given < targets.len() {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions"));

@@ -94,7 +94,9 @@ impl Binder<'_> {
                 arguments.extend(trim_what.as_deref());
                 self.call_with(name, &arguments, e, scope)
             }
-            Ast::Position { expr, r#in } => self.call_with("strpos", &[r#in.as_ref(), expr.as_ref()], e, scope),
+            Ast::Position { expr, r#in } => {
+                self.call_with("strpos", &[r#in.as_ref(), expr.as_ref()], e, scope)
+            }
             Ast::Ceil { expr, .. } => self.call_with("ceil", &[expr.as_ref()], e, scope),
             Ast::Floor { expr, .. } => self.call_with("floor", &[expr.as_ref()], e, scope),
             Ast::Extract { field, expr, .. } => {
@@ -118,7 +120,13 @@ impl Binder<'_> {
         self.call_function(name, bound, at)
     }
 
-    fn binary_operation(&mut self, left: &Ast, op: &BinaryOperator, right: &Ast, scope: &mut Scope) -> Result<Bound> {
+    fn binary_operation(
+        &mut self,
+        left: &Ast,
+        op: &BinaryOperator,
+        right: &Ast,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
         if let (Ast::Tuple(l), Ast::Tuple(r)) = (unwrap_nested(left), unwrap_nested(right)) {
             let equal = self.row_equal(l, r, scope)?;
             return match op {
@@ -194,9 +202,17 @@ impl Binder<'_> {
         }
     }
 
-    fn no_column(&mut self, qualifier: Option<&str>, name: &str, ident: &ast::Ident, at: Option<u32>) -> Result<Bound> {
+    fn no_column(
+        &mut self,
+        qualifier: Option<&str>,
+        name: &str,
+        ident: &ast::Ident,
+        at: Option<u32>,
+    ) -> Result<Bound> {
         let bare = qualifier.is_none() && ident.quote_style.is_none();
-        if bare && matches!(name, "current_user" | "session_user" | "user" | "current_catalog" | "current_role") {
+        if bare
+            && matches!(name, "current_user" | "session_user" | "user" | "current_catalog" | "current_role")
+        {
             return self.call_function(name, Vec::new(), at);
         }
         let shown = match qualifier {
@@ -226,9 +242,9 @@ impl Binder<'_> {
         let (value, ty) = match v {
             Literal::Null => (Value::Null, Ty::Unknown),
             Literal::Boolean(b) => (Value::Bool(*b), Ty::Bool),
-            Literal::SingleQuotedString(s) | Literal::EscapedStringLiteral(s) | Literal::NationalStringLiteral(s) => {
-                (Value::Text(s.clone()), Ty::Unknown)
-            }
+            Literal::SingleQuotedString(s)
+            | Literal::EscapedStringLiteral(s)
+            | Literal::NationalStringLiteral(s) => (Value::Text(s.clone()), Ty::Unknown),
             Literal::DollarQuotedString(s) => (Value::Text(s.value.clone()), Ty::Unknown),
             Literal::Number(digits, _) => number(digits).map_err(|e| e.at(at))?,
             Literal::Placeholder(p) => {
@@ -241,7 +257,10 @@ impl Binder<'_> {
             other => return Err(SqlError::unsupported(format!("the literal {other}")).at(at)),
         };
         if matches!(&value, Value::Text(t) if t.contains('\0')) {
-            return Err(SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\": 0x00"));
+            return Err(SqlError::new(
+                SqlState::CHARACTER_NOT_IN_REPERTOIRE,
+                "invalid byte sequence for encoding \"UTF8\": 0x00",
+            ));
         }
         Ok(Bound { expr: Expr::Const(value), t: Typed::plain(ty), at })
     }
@@ -284,7 +303,11 @@ impl Binder<'_> {
         let operand = self.retyped(operand);
         let below = self.compare(second, operand, high, at)?.expr;
         let both = Box::new([above, below]);
-        Ok(Bound { expr: if negated { Expr::Or(both) } else { Expr::And(both) }, t: Typed::plain(Ty::Bool), at })
+        Ok(Bound {
+            expr: if negated { Expr::Or(both) } else { Expr::And(both) },
+            t: Typed::plain(Ty::Bool),
+            at,
+        })
     }
 
     /// A parameter with the type it has got since it was bound.
@@ -303,14 +326,20 @@ impl Binder<'_> {
         let at = operand.at;
         let items = list.iter().map(|i| self.expression(i, scope)).collect::<Result<Vec<_>>>()?;
         let ty = items.iter().try_fold(Ty::Unknown, |ty, i| ty::common(ty, i.t.ty));
-        let simple = ty.is_some_and(|t| t == Ty::Unknown || operand.t.ty == t || (operand.t.ty.is_integer() && t.is_integer()));
+        let simple = ty.is_some_and(|t| {
+            t == Ty::Unknown || operand.t.ty == t || (operand.t.ty.is_integer() && t.is_integer())
+        });
         if simple && operand.t.ty != Ty::Unknown {
             let mut exprs = Vec::with_capacity(items.len());
             for item in items {
                 exprs.push(self.comparable("=", operand.clone(), item, at)?.1);
             }
             let operand = Box::new(operand.expr);
-            return Ok(Bound { expr: Expr::InList(operand, exprs.into(), negated), t: Typed::plain(Ty::Bool), at });
+            return Ok(Bound {
+                expr: Expr::InList(operand, exprs.into(), negated),
+                t: Typed::plain(Ty::Bool),
+                at,
+            });
         }
         let mut equal = Vec::with_capacity(items.len());
         for item in items {
@@ -318,7 +347,11 @@ impl Binder<'_> {
             equal.push(self.compare(CmpOp::Eq, operand, item, at)?.expr);
         }
         let any = Expr::Or(equal.into());
-        Ok(Bound { expr: if negated { Expr::Not(Box::new(any)) } else { any }, t: Typed::plain(Ty::Bool), at })
+        Ok(Bound {
+            expr: if negated { Expr::Not(Box::new(any)) } else { any },
+            t: Typed::plain(Ty::Bool),
+            at,
+        })
     }
 
     /// (a, b) IN ((1, 2), (3, 4)) as an OR of ANDs, which the planner takes for an index.
@@ -326,7 +359,10 @@ impl Binder<'_> {
         let mut any = Vec::with_capacity(list.len());
         for item in list {
             let Ast::Tuple(right) = unwrap_nested(item) else {
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions"));
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "unequal number of entries in row expressions",
+                ));
             };
             any.push(self.row_equal(left, right, scope)?.expr);
         }
@@ -337,7 +373,10 @@ impl Binder<'_> {
 
     fn row_equal(&mut self, left: &[Ast], right: &[Ast], scope: &mut Scope) -> Result<Bound> {
         if left.len() != right.len() {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions"));
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "unequal number of entries in row expressions",
+            ));
         }
         let mut all = Vec::with_capacity(left.len());
         for (l, r) in left.iter().zip(right) {
@@ -357,7 +396,8 @@ impl Binder<'_> {
     fn is_bool(&mut self, inner: &Ast, wanted: bool, negated: bool, scope: &mut Scope) -> Result<Bound> {
         let b = self.expression(inner, scope)?;
         let at = b.at;
-        let clause = format!("IS {}{}", if negated { "NOT " } else { "" }, if wanted { "TRUE" } else { "FALSE" });
+        let clause =
+            format!("IS {}{}", if negated { "NOT " } else { "" }, if wanted { "TRUE" } else { "FALSE" });
         let condition = self.condition(b, &clause)?;
         Ok(Bound { expr: Expr::IsBool(Box::new(condition), wanted, negated), t: Typed::plain(Ty::Bool), at })
     }
@@ -403,8 +443,12 @@ impl Binder<'_> {
 
     fn written_like(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
         let (parts, fold_case) = match e {
-            Ast::Like { negated, any: false, expr, pattern, escape_char } => ((negated, expr, pattern, escape_char), false),
-            Ast::ILike { negated, any: false, expr, pattern, escape_char } => ((negated, expr, pattern, escape_char), true),
+            Ast::Like { negated, any: false, expr, pattern, escape_char } => {
+                ((negated, expr, pattern, escape_char), false)
+            }
+            Ast::ILike { negated, any: false, expr, pattern, escape_char } => {
+                ((negated, expr, pattern, escape_char), true)
+            }
             _ => return Err(SqlError::unsupported("LIKE ANY").at(self.at(e))),
         };
         let (negated, subject, pattern, escape) = parts;

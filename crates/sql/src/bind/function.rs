@@ -18,9 +18,26 @@ use crate::ty::{CastLevel, Ty, Typed, cast_level};
 
 /// Functions that PostgreSQL has and Varve does not run yet: 0A000 rather than 42883.
 const FOREIGN: [&str; 20] = [
-    "to_char", "to_date", "to_number", "string_agg", "array_agg", "json_agg", "jsonb_agg", "row_number", "rank",
-    "dense_rank", "lag", "lead", "first_value", "last_value", "unnest", "regexp_replace", "regexp_matches", "format",
-    "age", "stddev",
+    "to_char",
+    "to_date",
+    "to_number",
+    "string_agg",
+    "array_agg",
+    "json_agg",
+    "jsonb_agg",
+    "row_number",
+    "rank",
+    "dense_rank",
+    "lag",
+    "lead",
+    "first_value",
+    "last_value",
+    "unnest",
+    "regexp_replace",
+    "regexp_matches",
+    "format",
+    "age",
+    "stddev",
 ];
 
 impl Binder<'_> {
@@ -45,7 +62,9 @@ impl Binder<'_> {
             "current_timestamp" => self.clock(Ty::TimestampTz, arguments, at),
             "localtimestamp" => self.clock(Ty::Timestamp, arguments, at),
             "current_date" => self.clock(Ty::Date, arguments, at),
-            "char_length" | "character_length" | "concat" | "octet_length" => self.call_padded(&name, arguments, at),
+            "char_length" | "character_length" | "concat" | "octet_length" => {
+                self.call_padded(&name, arguments, at)
+            }
             _ => self.call_function(&name, arguments, at),
         }
     }
@@ -105,7 +124,12 @@ impl Binder<'_> {
     }
 
     /// Chooses the overload and casts the arguments.
-    pub(super) fn call_function(&mut self, name: &str, arguments: Vec<Bound>, at: Option<u32>) -> Result<Bound> {
+    pub(super) fn call_function(
+        &mut self,
+        name: &str,
+        arguments: Vec<Bound>,
+        at: Option<u32>,
+    ) -> Result<Bound> {
         let types: Vec<Ty> = arguments.iter().map(|a| a.t.ty).collect();
         let chosen = choose(name, &types).map_err(|e| e.at(at))?;
         let mut exprs = Vec::with_capacity(arguments.len());
@@ -136,7 +160,9 @@ fn function_name(f: &ast::Function) -> Result<String> {
     match parts.as_slice() {
         [name] => Ok(name.clone()),
         [schema, name] if schema == "pg_catalog" => Ok(name.clone()),
-        [schema, _] => Err(SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{schema}\" does not exist"))),
+        [schema, _] => {
+            Err(SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{schema}\" does not exist")))
+        }
         _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "improper function name")),
     }
 }
@@ -165,7 +191,9 @@ pub(super) fn is_distinct(f: &ast::Function) -> bool {
 pub(super) fn plain_argument(argument: &FunctionArg) -> Result<&Ast> {
     match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Ok(e),
-        FunctionArg::Unnamed(_) => Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"*\"")),
+        FunctionArg::Unnamed(_) => {
+            Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"*\""))
+        }
         _ => Err(SqlError::unsupported("a named argument")),
     }
 }
@@ -210,8 +238,11 @@ fn choose(name: &str, types: &[Ty]) -> Result<&'static Builtin> {
     match candidates.as_slice() {
         [one] => Ok(one),
         [] => Err(undefined(name, types)),
-        _ => Err(SqlError::new(SqlState::AMBIGUOUS_FUNCTION, format!("function {} is not unique", shown(name, types)))
-            .with_hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
+        _ => Err(SqlError::new(
+            SqlState::AMBIGUOUS_FUNCTION,
+            format!("function {} is not unique", shown(name, types)),
+        )
+        .with_hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
     }
 }
 
@@ -230,6 +261,7 @@ fn undefined(name: &str, types: &[Ty]) -> SqlError {
         return SqlError::unsupported(format!("function {name}"));
     }
     let message = format!("function {} does not exist", shown(name, types));
-    SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
-        .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+    SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
+        "No function matches the given name and argument types. You might need to add explicit type casts.",
+    )
 }

@@ -89,7 +89,8 @@ impl<'c> Binder<'c> {
         if at.line == 0 {
             return None;
         }
-        let before: usize = self.source.split_inclusive('\n').take(at.line as usize - 1).map(|l| l.chars().count()).sum();
+        let before: usize =
+            self.source.split_inclusive('\n').take(at.line as usize - 1).map(|l| l.chars().count()).sum();
         u32::try_from(before as u64 + at.column).ok()
     }
 

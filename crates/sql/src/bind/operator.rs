@@ -46,7 +46,13 @@ fn arithmetic(op: &BinaryOperator) -> Option<ArithOp> {
 
 impl Binder<'_> {
     /// Any binary operator but AND and OR.
-    pub(super) fn binary(&mut self, op: &BinaryOperator, left: Bound, right: Bound, at: Option<u32>) -> Result<Bound> {
+    pub(super) fn binary(
+        &mut self,
+        op: &BinaryOperator,
+        left: Bound,
+        right: Bound,
+        at: Option<u32>,
+    ) -> Result<Bound> {
         let begin = left.at;
         let bound = if let Some(cmp) = comparison(op) {
             self.compare(cmp, left, right, at)?
@@ -58,7 +64,13 @@ impl Binder<'_> {
         Ok(Bound { at: begin, ..bound })
     }
 
-    fn other_operator(&mut self, op: &BinaryOperator, left: Bound, right: Bound, at: Option<u32>) -> Result<Bound> {
+    fn other_operator(
+        &mut self,
+        op: &BinaryOperator,
+        left: Bound,
+        right: Bound,
+        at: Option<u32>,
+    ) -> Result<Bound> {
         match op {
             BinaryOperator::StringConcat => self.concat(left, right, at),
             BinaryOperator::PGExp => {
@@ -107,7 +119,8 @@ impl Binder<'_> {
                 return Err(SqlError::unsupported("comparison of intervals").at(at));
             }
             // A literal beside a varchar is text; beside char(n) it is char.
-            (Ty::Varchar | Ty::Name | Ty::Regclass, Ty::Unknown) | (Ty::Unknown, Ty::Varchar | Ty::Name | Ty::Regclass) => Ty::Text,
+            (Ty::Varchar | Ty::Name | Ty::Regclass, Ty::Unknown)
+            | (Ty::Unknown, Ty::Varchar | Ty::Name | Ty::Regclass) => Ty::Text,
             (Ty::Char, Ty::Char | Ty::Varchar) | (Ty::Varchar, Ty::Char) => Ty::Char,
             (a, b) if a.is_text() && b.is_text() => Ty::Text,
             (a, b) => crate::ty::common(a, b).ok_or_else(|| no_operator(symbol, l, r, at))?,
@@ -283,7 +296,9 @@ fn signature(op: ArithOp, l: Ty, r: Ty) -> Option<Signature> {
             (Class::Moments, (ty, ty), Ty::Interval)
         }
         (Ty::Interval, Ty::Interval) if sums => (Class::Intervals, (l, r), Ty::Interval),
-        (Ty::Interval, n) if scales && n.is_number() => (Class::IntervalFactor, (l, Ty::Float8), Ty::Interval),
+        (Ty::Interval, n) if scales && n.is_number() => {
+            (Class::IntervalFactor, (l, Ty::Float8), Ty::Interval)
+        }
         _ => return None,
     })
 }

@@ -8,7 +8,9 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, Expr as Ast, GroupByExpr, LimitClause, OrderByKind, SelectItem, SetExpr, TableFactor};
+use sqlparser::ast::{
+    self, Expr as Ast, GroupByExpr, LimitClause, OrderByKind, SelectItem, SetExpr, TableFactor,
+};
 use varve_engine::{TableDef, Value};
 
 use super::scope::{Grouping, Relation, Scope};
@@ -47,7 +49,11 @@ impl Binder<'_> {
             SetExpr::Query(inner) if q.order_by.is_none() && q.limit_clause.is_none() => self.query(inner),
             SetExpr::SetOperation { op, .. } => Err(SqlError::unsupported(op.to_string())),
             SetExpr::Table(t) => {
-                let name = t.schema_name.iter().chain(&t.table_name).map(|n| format!("\"{}\"", n.replace('"', "\"\"")));
+                let name = t
+                    .schema_name
+                    .iter()
+                    .chain(&t.table_name)
+                    .map(|n| format!("\"{}\"", n.replace('"', "\"\"")));
                 let from = name.collect::<Vec<_>>().join(".");
                 let select = crate::parse::query(&format!("SELECT * FROM {from}"))?;
                 let whole = ast::Query { body: select.body, ..q.clone() };
@@ -97,7 +103,8 @@ impl Binder<'_> {
             let grouping = scope.grouping.take().unwrap_or_default();
             select.aggregate = Some(renumbered(grouping, &mut items, having, group_count(&s.group_by) == 0));
         }
-        let columns = items.names.iter().zip(&items.outputs).take(visible).map(|(n, o)| o.column(n)).collect();
+        let columns =
+            items.names.iter().zip(&items.outputs).take(visible).map(|(n, o)| o.column(n)).collect();
         select.outputs = items.outputs.into();
         place_filter(&mut select, source, filter);
         if select.lock.is_some() && select.table().is_none() {
@@ -123,7 +130,8 @@ impl Binder<'_> {
         let (limit, offset) = self.limits(q)?;
         let output = |(i, t): (usize, &Typed)| Output::new(Expr::Slot(i), *t);
         let outputs: Box<[Output]> = types.iter().enumerate().map(output).collect();
-        let columns = outputs.iter().enumerate().map(|(i, o)| o.column(&format!("column{}", i + 1))).collect();
+        let columns =
+            outputs.iter().enumerate().map(|(i, o)| o.column(&format!("column{}", i + 1))).collect();
         let select = Select {
             source: Source::Values(rows),
             filter: None,
@@ -145,7 +153,10 @@ impl Binder<'_> {
         let mut columns: Vec<Vec<Bound>> = Vec::new();
         for (n, row) in rows.iter().enumerate() {
             if n > 0 && row.content.len() != columns.len() {
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "VALUES lists must all be the same length",
+                ));
             }
             columns.resize_with(row.content.len(), Vec::new);
             for (column, e) in columns.iter_mut().zip(&row.content) {
@@ -164,7 +175,11 @@ impl Binder<'_> {
 
     fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<(Source, Option<Relation>)> {
         let [only] = from else {
-            return if from.is_empty() { Ok((Source::Nothing, None)) } else { Err(SqlError::unsupported("a join")) };
+            return if from.is_empty() {
+                Ok((Source::Nothing, None))
+            } else {
+                Err(SqlError::unsupported("a join"))
+            };
         };
         if !only.joins.is_empty() {
             return Err(SqlError::unsupported("a join"));
@@ -192,7 +207,10 @@ impl Binder<'_> {
         if let Some(found) = self.catalog.table(&schema, &table) {
             return Ok(found);
         }
-        if schema != "public" && schema != "pg_catalog" && schema != "information_schema" && !self.catalog.has_schema(&schema)
+        if schema != "public"
+            && schema != "pg_catalog"
+            && schema != "information_schema"
+            && !self.catalog.has_schema(&schema)
         {
             // PostgreSQL, too, speaks of the relation here.
             return Err(undefined_table(name).at(at));
@@ -235,11 +253,18 @@ impl Binder<'_> {
         };
         let mut cast = |b: Bound| Ok(self.cast(b, Typed::plain(ty), false)?.expr);
         let exprs = bounds.into_iter().map(&mut cast).collect::<Result<Vec<_>>>()?;
-        let bounds: Box<[Expr; 3]> =
-            exprs.try_into().map(Box::new).map_err(|_| SqlError::internal("generate_series takes three bounds"))?;
+        let bounds: Box<[Expr; 3]> = exprs
+            .try_into()
+            .map(Box::new)
+            .map_err(|_| SqlError::internal("generate_series takes three bounds"))?;
         let alias_name = alias.map_or(function, |a| fold(&a.name));
         let column = alias.and_then(|a| a.columns.first()).map_or(alias_name.clone(), |c| fold(&c.name));
-        let relation = Relation { alias: alias_name, hidden: None, columns: vec![(column, Typed::plain(ty))], key: Vec::new() };
+        let relation = Relation {
+            alias: alias_name,
+            hidden: None,
+            columns: vec![(column, Typed::plain(ty))],
+            key: Vec::new(),
+        };
         Ok((Source::Series(bounds, ty), Some(relation)))
     }
 
@@ -263,7 +288,8 @@ impl Binder<'_> {
         }
         scope.no_aggregates = None;
         let key = scope.relation.as_ref().map_or(&[][..], |r| &r.key);
-        let is_key = |c: &usize| grouping.keys.iter().any(|(_, b)| matches!(b.expr, Expr::Column(n) if n == *c));
+        let is_key =
+            |c: &usize| grouping.keys.iter().any(|(_, b)| matches!(b.expr, Expr::Column(n) if n == *c));
         grouping.keyed = !key.is_empty() && key.iter().all(is_key);
         scope.grouping = Some(grouping);
         Ok(true)
@@ -277,7 +303,9 @@ impl Binder<'_> {
                     let name = output_name(e);
                     self.item(e, name, scope, &mut items)?;
                 }
-                SelectItem::ExprWithAlias { expr, alias } => self.item(expr, fold(alias), scope, &mut items)?,
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    self.item(expr, fold(alias), scope, &mut items)?
+                }
                 SelectItem::Wildcard(_) => self.star(None, scope, &mut items)?,
                 SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
                     let (_, table) = object_name(name)?;
@@ -301,7 +329,10 @@ impl Binder<'_> {
 
     fn star(&mut self, table: Option<&str>, scope: &mut Scope, items: &mut Items) -> Result<()> {
         let Some(relation) = scope.relation.clone() else {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "SELECT * with no tables specified is not valid"));
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "SELECT * with no tables specified is not valid",
+            ));
         };
         if table.is_some_and(|t| t != relation.alias) {
             let message = format!("missing FROM-clause entry for table \"{}\"", table.unwrap_or_default());
@@ -314,7 +345,13 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn order_by(&mut self, q: &ast::Query, items: &mut Items, scope: &mut Scope, distinct: bool) -> Result<Vec<SortKey>> {
+    fn order_by(
+        &mut self,
+        q: &ast::Query,
+        items: &mut Items,
+        scope: &mut Scope,
+        distinct: bool,
+    ) -> Result<Vec<SortKey>> {
         let Some(order_by) = &q.order_by else { return Ok(Vec::new()) };
         let OrderByKind::Expressions(written) = &order_by.kind else {
             return Err(SqlError::unsupported("ORDER BY ALL"));
@@ -325,14 +362,20 @@ impl Binder<'_> {
             let output = self.order_item(&item.expr, visible, items, scope)?;
             if distinct && output >= visible {
                 let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
-                return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message).at(self.at(&item.expr)));
+                return Err(
+                    SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message).at(self.at(&item.expr))
+                );
             }
             let descending = match &item.options.sort {
                 None | Some(ast::OrderBySort::Asc) => false,
                 Some(ast::OrderBySort::Desc) => true,
                 Some(ast::OrderBySort::Using(_)) => return Err(SqlError::unsupported("ORDER BY USING")),
             };
-            keys.push(SortKey { output, descending, nulls_first: item.options.nulls_first.unwrap_or(descending) });
+            keys.push(SortKey {
+                output,
+                descending,
+                nulls_first: item.options.nulls_first.unwrap_or(descending),
+            });
         }
         Ok(keys)
     }
@@ -458,7 +501,9 @@ fn wanted_order(select: &Select) -> Option<WantedOrder> {
     let mut columns = Vec::with_capacity(select.order.len());
     for key in &select.order {
         match select.outputs[key.output].expr {
-            Expr::Column(c) if key.descending == first.descending && key.nulls_first == key.descending => columns.push(c),
+            Expr::Column(c) if key.descending == first.descending && key.nulls_first == key.descending => {
+                columns.push(c)
+            }
             _ => return None,
         }
     }
@@ -499,7 +544,10 @@ fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<Ast> {
     };
     if let Some(n) = literal_position(item) {
         return n.checked_sub(1).and_then(at_position).ok_or_else(|| {
-            SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, format!("GROUP BY position {n} is not in select list"))
+            SqlError::new(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                format!("GROUP BY position {n} is not in select list"),
+            )
         });
     }
     if let Ast::Identifier(ident) = item
@@ -547,7 +595,8 @@ fn has_aggregate(e: &Ast) -> bool {
     match e {
         Ast::Function(f) => {
             let name = f.name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
-            AggKind::of(&name).is_some() && f.over.is_none() || function_arguments(f).into_iter().any(has_aggregate)
+            AggKind::of(&name).is_some() && f.over.is_none()
+                || function_arguments(f).into_iter().any(has_aggregate)
         }
         Ast::BinaryOp { left, right, .. } => any(&[left, right]),
         Ast::UnaryOp { expr, .. } | Ast::Nested(expr) | Ast::Cast { expr, .. } => has_aggregate(expr),
@@ -632,13 +681,20 @@ fn type_name(t: &ast::DataType) -> String {
 }
 
 fn no_series() -> SqlError {
-    SqlError::new(SqlState::UNDEFINED_FUNCTION, "function generate_series with these arguments does not exist")
-        .with_hint("Varve runs generate_series of integer and bigint.")
+    SqlError::new(
+        SqlState::UNDEFINED_FUNCTION,
+        "function generate_series with these arguments does not exist",
+    )
+    .with_hint("Varve runs generate_series of integer and bigint.")
 }
 
 fn row_lock(q: &ast::Query, grouped: Option<bool>, distinct: bool) -> Result<Option<RowLock>> {
     let [lock] = q.locks.as_slice() else {
-        return if q.locks.is_empty() { Ok(None) } else { Err(SqlError::unsupported("more than one locking clause")) };
+        return if q.locks.is_empty() {
+            Ok(None)
+        } else {
+            Err(SqlError::unsupported("more than one locking clause"))
+        };
     };
     let refuse = |what: &str| {
         let message = format!("{} is not allowed with {what}", lock.lock_type_name());
@@ -674,7 +730,11 @@ impl LockName for ast::LockClause {
 fn refuse_query_clauses(q: &ast::Query) -> Result<()> {
     let refused = if q.with.is_some() {
         "WITH"
-    } else if q.for_clause.is_some() || q.settings.is_some() || q.format_clause.is_some() || !q.pipe_operators.is_empty() {
+    } else if q.for_clause.is_some()
+        || q.settings.is_some()
+        || q.format_clause.is_some()
+        || !q.pipe_operators.is_empty()
+    {
         "this clause"
     } else {
         return Ok(());
@@ -708,7 +768,16 @@ fn refuse_select_clauses(s: &ast::Select) -> Result<()> {
 }
 
 fn refuse_table_clauses(t: &TableFactor) -> Result<()> {
-    let TableFactor::Table { with_hints, version, with_ordinality, partitions, json_path, sample, index_hints, .. } = t
+    let TableFactor::Table {
+        with_hints,
+        version,
+        with_ordinality,
+        partitions,
+        json_path,
+        sample,
+        index_hints,
+        ..
+    } = t
     else {
         return Ok(());
     };

@@ -65,7 +65,13 @@ pub enum Class {
 }
 
 /// left op right
-pub fn apply<'a>(op: ArithOp, class: Class, left: Datum<'a>, right: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+pub fn apply<'a>(
+    op: ArithOp,
+    class: Class,
+    left: Datum<'a>,
+    right: Datum<'a>,
+    cx: &Cx<'a>,
+) -> Result<Datum<'a>> {
     if left.is_null() || right.is_null() {
         return Ok(Datum::Null);
     }
@@ -148,7 +154,11 @@ fn floats(op: ArithOp, a: f64, b: f64) -> Result<f64> {
         _ => a / b,
     };
     let lost_operand = a == 0.0 || (op == ArithOp::Multiply && b == 0.0) || b.is_infinite();
-    check_float(result, a.is_infinite() || b.is_infinite(), matches!(op, ArithOp::Add | ArithOp::Subtract) || lost_operand)
+    check_float(
+        result,
+        a.is_infinite() || b.is_infinite(),
+        matches!(op, ArithOp::Add | ArithOp::Subtract) || lost_operand,
+    )
 }
 
 /// 22003 for an infinity out of finite operands, or a zero where none was due.
@@ -187,10 +197,18 @@ fn signed(op: ArithOp, iv: Interval) -> Interval {
     if op == ArithOp::Subtract { iv.negate() } else { iv }
 }
 
-fn moments<'a>(op: ArithOp, class: Class, left: Datum<'a>, right: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+fn moments<'a>(
+    op: ArithOp,
+    class: Class,
+    left: Datum<'a>,
+    right: Datum<'a>,
+    cx: &Cx<'a>,
+) -> Result<Datum<'a>> {
     Ok(match (class, left, right) {
         (Class::DateDays, Datum::Date(d), n) => date_plus(op, d, n)?,
-        (Class::DateDate, Datum::Date(a), Datum::Date(b)) => narrow(Class::Int4, Some(i64::from(a) - i64::from(b)))?,
+        (Class::DateDate, Datum::Date(a), Datum::Date(b)) => {
+            narrow(Class::Int4, Some(i64::from(a) - i64::from(b)))?
+        }
         (Class::MomentInterval, Datum::Timestamp(t), iv) => {
             Datum::Timestamp(time::add_interval(t, signed(op, unpack_interval(iv)?))?)
         }
@@ -202,9 +220,14 @@ fn moments<'a>(op: ArithOp, class: Class, left: Datum<'a>, right: Datum<'a>, cx:
         | (Class::Moments, Datum::TimestampTz(a), Datum::TimestampTz(b)) => pack_interval(between(a, b)?, cx),
         (Class::Intervals, a, b) => {
             let (a, b) = (unpack_interval(a)?, signed(op, unpack_interval(b)?));
-            pack_interval(Interval { months: a.months + b.months, days: a.days + b.days, micros: a.micros + b.micros }, cx)
+            pack_interval(
+                Interval { months: a.months + b.months, days: a.days + b.days, micros: a.micros + b.micros },
+                cx,
+            )
         }
-        (Class::IntervalFactor, iv, Datum::Float8(by)) => pack_interval(scale(unpack_interval(iv)?, op, by)?, cx),
+        (Class::IntervalFactor, iv, Datum::Float8(by)) => {
+            pack_interval(scale(unpack_interval(iv)?, op, by)?, cx)
+        }
         _ => return Err(SqlError::internal("arithmetic on values of the wrong class")),
     })
 }

@@ -61,7 +61,10 @@ fn to_integer<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>>
         Datum::Bool(b) => Some(i64::from(b)),
         Datum::Float8(f) => float_to_i64(f),
         Datum::Numeric(n) if n.is_nan() => {
-            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot convert NaN to {}", to.ty.name())));
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("cannot convert NaN to {}", to.ty.name()),
+            ));
         }
         Datum::Numeric(n) => n.to_i64(),
         other => return from_text(other, to, cx),
@@ -110,7 +113,9 @@ fn to_moment<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> 
         (Ty::Date, Datum::Timestamp(t)) => Datum::Date(time::timestamp_to_date(t)),
         (Ty::Date, Datum::TimestampTz(t)) => Datum::Date(time::timestamp_to_date(to_local(t))),
         (ty, Datum::Text(t)) => match (ty, special_moment(t)) {
-            (Ty::Date, Some(days)) => Datum::Date(time::timestamp_to_date(to_local(cx.env.now_us())) + days.0),
+            (Ty::Date, Some(days)) => {
+                Datum::Date(time::timestamp_to_date(to_local(cx.env.now_us())) + days.0)
+            }
             (_, Some(days)) => special_timestamp(ty, days, to_local(cx.env.now_us()), shift),
             _ => return from_text(value, to, cx),
         },
@@ -138,7 +143,13 @@ fn special_timestamp<'a>(ty: Ty, (days, with_time): (i32, bool), local_us: i64, 
 fn to_string<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let text = match value {
         Datum::Text(t) => t,
-        Datum::Bool(b) => if b { "true" } else { "false" },
+        Datum::Bool(b) => {
+            if b {
+                "true"
+            } else {
+                "false"
+            }
+        }
         other => shown(other, from, cx)?,
     };
     let fitted = match (to.ty, to.length()) {

@@ -244,7 +244,9 @@ impl Expr {
                 let (left, right) = (sides.0.eval(row, cx)?, sides.1.eval(row, cx)?);
                 arith::apply(*op, *class, left, right, cx)?
             }
-            Expr::Cast(inner, from, to, explicit) => cast::apply(inner.eval(row, cx)?, *from, *to, *explicit, cx)?,
+            Expr::Cast(inner, from, to, explicit) => {
+                cast::apply(inner.eval(row, cx)?, *from, *to, *explicit, cx)?
+            }
             Expr::Call(function, arguments) => func::call(function, arguments, row, cx)?,
             other => other.eval_rare(row, cx)?,
         })
@@ -291,12 +293,19 @@ impl Expr {
     fn children(&self, each: &mut dyn FnMut(&Expr)) {
         match self {
             Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Slot(_) => {}
-            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Extreme(list, _) | Expr::Call(_, list) => {
+            Expr::And(list)
+            | Expr::Or(list)
+            | Expr::Coalesce(list)
+            | Expr::Extreme(list, _)
+            | Expr::Call(_, list) => {
                 list.iter().for_each(each);
             }
             Expr::Not(e) | Expr::IsNull(e, _) | Expr::IsBool(e, ..) | Expr::Negate(_, e) => each(e),
             Expr::Cast(e, ..) | Expr::Pad(e, _) => each(e),
-            Expr::Compare(_, sides) | Expr::Distinct(sides, _) | Expr::Arith(_, _, sides) | Expr::Concat(sides) => {
+            Expr::Compare(_, sides)
+            | Expr::Distinct(sides, _)
+            | Expr::Arith(_, _, sides)
+            | Expr::Concat(sides) => {
                 each(&sides.0);
                 each(&sides.1);
             }
@@ -327,12 +336,19 @@ impl Expr {
     fn children_mut(&mut self, each: &mut dyn FnMut(&mut Expr)) {
         match self {
             Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Slot(_) => {}
-            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Extreme(list, _) | Expr::Call(_, list) => {
+            Expr::And(list)
+            | Expr::Or(list)
+            | Expr::Coalesce(list)
+            | Expr::Extreme(list, _)
+            | Expr::Call(_, list) => {
                 list.iter_mut().for_each(each);
             }
             Expr::Not(e) | Expr::IsNull(e, _) | Expr::IsBool(e, ..) | Expr::Negate(_, e) => each(e),
             Expr::Cast(e, ..) | Expr::Pad(e, _) => each(e),
-            Expr::Compare(_, sides) | Expr::Distinct(sides, _) | Expr::Arith(_, _, sides) | Expr::Concat(sides) => {
+            Expr::Compare(_, sides)
+            | Expr::Distinct(sides, _)
+            | Expr::Arith(_, _, sides)
+            | Expr::Concat(sides) => {
                 each(&mut sides.0);
                 each(&mut sides.1);
             }

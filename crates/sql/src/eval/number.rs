@@ -30,7 +30,9 @@ pub fn pack(value: &BigDecimal) -> Result<Numeric> {
 pub fn of_i128(value: i128) -> Numeric {
     match i64::try_from(value) {
         Ok(small) => Numeric::from_i64(small),
-        Err(_) => Numeric::from_big(&BigDecimal::new(BigInt::from(value), 0)).unwrap_or_else(|_| Numeric::nan()),
+        Err(_) => {
+            Numeric::from_big(&BigDecimal::new(BigInt::from(value), 0)).unwrap_or_else(|_| Numeric::nan())
+        }
     }
 }
 
@@ -99,7 +101,11 @@ fn quotient(a: BigDecimal, b: BigDecimal, scale: i64) -> BigDecimal {
     let ((mut n, s), (mut d, t)) = (a.into_bigint_and_exponent(), b.into_bigint_and_exponent());
     let shift = scale + t - s;
     let power = BigInt::from(10).pow(shift.unsigned_abs() as u32);
-    if shift >= 0 { n *= power } else { d *= power }
+    if shift >= 0 {
+        n *= power
+    } else {
+        d *= power
+    }
     let negative = (n.sign() == Sign::Minus) != (d.sign() == Sign::Minus);
     let (n, d) = (n.abs(), d.abs());
     let rounded: BigInt = (n * 2u8 + &d) / (d * 2u8);

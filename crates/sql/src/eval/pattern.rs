@@ -12,7 +12,9 @@ use crate::error::{Result, SqlError, SqlState};
 
 /// Evaluates the operator.
 pub fn eval<'a>(like: &'a Like, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let (Datum::Text(subject), Datum::Text(pattern)) = (like.subject.eval(row, cx)?, like.pattern.eval(row, cx)?) else {
+    let (Datum::Text(subject), Datum::Text(pattern)) =
+        (like.subject.eval(row, cx)?, like.pattern.eval(row, cx)?)
+    else {
         return Ok(Datum::Null);
     };
     let matched = if like.fold_case {

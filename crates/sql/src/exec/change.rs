@@ -24,7 +24,9 @@ impl Exec<'_> {
     /// Runs an UPDATE; the number of rows changed.
     pub(super) fn update(&mut self, plan: &Update, table: &Table, sink: &mut dyn Sink) -> Result<u64> {
         let def = table.def().clone();
-        let decide = |row: &RowRef<'_>, cx: &Cx<'_>, returned: &mut Vec<Value>| new_version(plan, &def, row, cx, returned);
+        let decide = |row: &RowRef<'_>, cx: &Cx<'_>, returned: &mut Vec<Value>| {
+            new_version(plan, &def, row, cx, returned)
+        };
         let returns = plan.returning.is_some();
         self.change(table, &plan.target, plan.filter.as_ref(), &decide, returns, sink)
     }
@@ -80,7 +82,13 @@ impl Exec<'_> {
         Ok(count)
     }
 
-    fn count_one(&self, changed: bool, returns: bool, returned: &[Value], sink: &mut dyn Sink) -> Result<u64> {
+    fn count_one(
+        &self,
+        changed: bool,
+        returns: bool,
+        returned: &[Value],
+        sink: &mut dyn Sink,
+    ) -> Result<u64> {
         if changed && returns {
             let row: Row<'_> = returned.iter().map(Value::as_datum).collect();
             sink.row(&row)?;

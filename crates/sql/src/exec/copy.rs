@@ -116,7 +116,8 @@ impl Exec<'_> {
         let mut start = 0;
         for (column, (end, null)) in plan.targets.iter().zip(&feed.ends) {
             if !null {
-                values[*column] = field_value(&feed.fields[start..*end], plan.table.columns[*column].column_type, &cx)?;
+                values[*column] =
+                    field_value(&feed.fields[start..*end], plan.table.columns[*column].column_type, &cx)?;
             }
             start = *end;
         }
@@ -130,10 +131,9 @@ impl Exec<'_> {
 
 /// A field as a value of its column's type; strings are not copied.
 fn field_value<'a>(field: &'a [u8], t: ColumnType, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let text = std::str::from_utf8(field)
-        .ok()
-        .filter(|t| !t.contains('\0'))
-        .ok_or_else(|| SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\""))?;
+    let text = std::str::from_utf8(field).ok().filter(|t| !t.contains('\0')).ok_or_else(|| {
+        SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
+    })?;
     Ok(match t {
         ColumnType::Text | ColumnType::Varchar(None) => Datum::Text(text),
         ColumnType::Char(n) => Datum::Text(text::fit_char(text, n as usize)?),

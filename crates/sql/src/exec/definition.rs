@@ -33,10 +33,17 @@ pub fn run(
         Statement::CreateIndex(i) => create_index(&mut b, i, txn, notices)?,
         Statement::AlterTable(a) => alter_table(&mut b, a, txn, notices)?,
         Statement::Truncate(t) => truncate(&mut b, t, txn)?,
-        Statement::CreateSequence { temporary: false, if_not_exists, name, data_type: None, sequence_options, owned_by: None } => {
-            create_sequence(&catalog, name, sequence_options, *if_not_exists, txn, notices)?
+        Statement::CreateSequence {
+            temporary: false,
+            if_not_exists,
+            name,
+            data_type: None,
+            sequence_options,
+            owned_by: None,
+        } => create_sequence(&catalog, name, sequence_options, *if_not_exists, txn, notices)?,
+        Statement::CreateSequence { .. } => {
+            return Err(SqlError::unsupported("this form of CREATE SEQUENCE"));
         }
-        Statement::CreateSequence { .. } => return Err(SqlError::unsupported("this form of CREATE SEQUENCE")),
         Statement::CreateSchema { schema_name: ast::SchemaName::Simple(name), if_not_exists, .. } => {
             create_schema(&catalog, name, *if_not_exists, txn, notices)?
         }
@@ -106,7 +113,11 @@ fn duplicate_in_build(e: varve_engine::Error, name: &str, _: varve_engine::Table
         return out;
     }
     let detail = out.detail.as_deref().map(|d| d.replace(" already exists.", " is duplicated."));
-    SqlError { message: format!("could not create unique index \"{name}\"").into(), detail: detail.map(Into::into), ..out }
+    SqlError {
+        message: format!("could not create unique index \"{name}\"").into(),
+        detail: detail.map(Into::into),
+        ..out
+    }
 }
 
 fn alter_table(
@@ -129,10 +140,12 @@ fn alter_table(
                     check_no_nulls(&table, *column, txn)?;
                 }
                 let (name, columns) = (key.name.clone(), key.columns.clone());
-                txn.add_primary_key(table.id, key).map_err(|e| duplicate_in_build(e, &name, table.id, &columns))?;
+                txn.add_primary_key(table.id, key)
+                    .map_err(|e| duplicate_in_build(e, &name, table.id, &columns))?;
             }
             Alteration::Unique(name, columns) => {
-                let new = NewIndex { table: table.id, name: name.clone(), columns, unique: true, constraint: true };
+                let new =
+                    NewIndex { table: table.id, name: name.clone(), columns, unique: true, constraint: true };
                 txn.create_index(new).map_err(|e| duplicate_in_build(e, &name, table.id, &[]))?;
             }
             Alteration::Column(ordinal, default, not_null) => {
@@ -160,7 +173,10 @@ fn check_no_nulls(table: &TableDef, column: usize, txn: &mut Transaction) -> Res
     if !found {
         return Ok(());
     }
-    let message = format!("column \"{}\" of relation \"{}\" contains null values", table.columns[column].name, table.name);
+    let message = format!(
+        "column \"{}\" of relation \"{}\" contains null values",
+        table.columns[column].name, table.name
+    );
     Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message))
 }
 
@@ -178,7 +194,8 @@ fn truncate(b: &mut Binder<'_>, t: &ast::Truncate, txn: &mut Transaction) -> Res
     for table in &tables {
         txn.truncate(table.id)?;
         if matches!(t.identity, Some(ast::TruncateIdentityOption::Restart)) {
-            let owned = |s: &&Arc<varve_engine::SequenceDef>| s.owned_by.is_some_and(|(id, _)| id == table.id);
+            let owned =
+                |s: &&Arc<varve_engine::SequenceDef>| s.owned_by.is_some_and(|(id, _)| id == table.id);
             let sequences: Vec<_> = b.catalog.sequences().filter(owned).cloned().collect();
             for sequence in sequences {
                 txn.set_value(sequence.id, sequence.start, false)?;
@@ -332,17 +349,20 @@ fn drop_index(catalog: &Catalog, name: &ast::ObjectName, txn: &mut Transaction) 
         };
     };
     if index.constraint {
-        let message = format!(
-            "cannot drop index {last} because constraint {last} on table {} requires it",
-            table.name
-        );
+        let message =
+            format!("cannot drop index {last} because constraint {last} on table {} requires it", table.name);
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
     }
     txn.drop_index(table.id, index.id)?;
     Ok(true)
 }
 
-fn drop_sequence(catalog: &Catalog, name: &ast::ObjectName, cascade: bool, txn: &mut Transaction) -> Result<bool> {
+fn drop_sequence(
+    catalog: &Catalog,
+    name: &ast::ObjectName,
+    cascade: bool,
+    txn: &mut Transaction,
+) -> Result<bool> {
     let (schema, last) = object_name(name)?;
     let Some(sequence) = catalog.sequence(&schema, &last) else { return Ok(false) };
     if let Some((table, _)) = sequence.owned_by {

@@ -56,8 +56,7 @@ pub struct Groups<'s> {
 impl<'s> Groups<'s> {
     /// No rows yet.
     pub fn new(plan: &Aggregate, arena: &'s Bump) -> Self {
-        let mut groups =
-            Groups { arena, index: FxHashMap::default(), groups: Vec::new(), key: Vec::new() };
+        let mut groups = Groups { arena, index: FxHashMap::default(), groups: Vec::new(), key: Vec::new() };
         if plan.single {
             groups.groups.push(new_group(plan, Vec::new()));
         }

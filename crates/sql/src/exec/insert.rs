@@ -32,7 +32,9 @@ impl Exec<'_> {
         let table = opened.table()?;
         match &plan.source {
             InsertSource::Values(rows) => self.insert_values(plan, table, rows, sink),
-            InsertSource::Query(query, row) if streams(query) => self.insert_series(plan, table, query, row, sink),
+            InsertSource::Query(query, row) if streams(query) => {
+                self.insert_series(plan, table, query, row, sink)
+            }
             InsertSource::Query(query, row) => {
                 let source = opened.source.clone();
                 self.insert_query(plan, table, query, source.as_deref(), row, sink)
@@ -40,7 +42,13 @@ impl Exec<'_> {
         }
     }
 
-    fn insert_values(&mut self, plan: &Insert, table: &Table, rows: &[Box<[Expr]>], sink: &mut dyn Sink) -> Result<u64> {
+    fn insert_values(
+        &mut self,
+        plan: &Insert,
+        table: &Table,
+        rows: &[Box<[Expr]>],
+        sink: &mut dyn Sink,
+    ) -> Result<u64> {
         let facts = self.facts;
         let mut writer = writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences));
         let arena = &mut self.scratch.row_arena;

@@ -29,6 +29,11 @@ pub struct KeyList {
 }
 
 impl KeyList {
+    /// Memory that the list holds on to, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + size_of::<usize>() * self.ends.capacity()
+    }
+
     /// Forgets all keys.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -54,6 +59,11 @@ impl KeyList {
 }
 
 impl Ranges {
+    /// Memory that the list holds on to, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + size_of::<(usize, usize, usize)>() * self.spans.capacity()
+    }
+
     /// How many ranges there are.
     pub fn len(&self) -> usize {
         self.spans.len()
@@ -78,7 +88,9 @@ impl Ranges {
         for range in ranges {
             let start = self.bytes.len();
             match self.append(table, columns, range, cx)? {
-                Some(span) if self.bytes[span.0..span.1] < self.bytes[span.1..span.2] => self.spans.push(span),
+                Some(span) if self.bytes[span.0..span.1] < self.bytes[span.1..span.2] => {
+                    self.spans.push(span)
+                }
                 _ => self.bytes.truncate(start),
             }
         }
@@ -123,14 +135,22 @@ impl Ranges {
                 }
             }
             // Bounded below only: NULLs come last and are not above anything.
-            (None, Some(column)) if range.lower.is_some() => table.push_key(&mut self.bytes, column, &Datum::Null),
+            (None, Some(column)) if range.lower.is_some() => {
+                table.push_key(&mut self.bytes, column, &Datum::Null)
+            }
             _ => key::prefix_end(&mut self.bytes),
         }
         Ok(Some((lower, upper, self.bytes.len())))
     }
 
     /// False if the value is NULL.
-    fn append_value<'a>(&mut self, table: &TableDef, column: usize, e: &'a Expr, cx: &Cx<'a>) -> Result<bool> {
+    fn append_value<'a>(
+        &mut self,
+        table: &TableDef,
+        column: usize,
+        e: &'a Expr,
+        cx: &Cx<'a>,
+    ) -> Result<bool> {
         let value = e.eval(&Input::None, cx)?;
         if !value.is_null() {
             table.push_key(&mut self.bytes, column, &value);
@@ -177,12 +197,7 @@ impl Ranges {
 }
 
 /// Builds the key of one row; false if a part is NULL.
-pub fn point_key<'a>(
-    out: &mut Vec<u8>,
-    table: &TableDef,
-    parts: &'a [Expr],
-    cx: &Cx<'a>,
-) -> Result<bool> {
+pub fn point_key<'a>(out: &mut Vec<u8>, table: &TableDef, parts: &'a [Expr], cx: &Cx<'a>) -> Result<bool> {
     out.clear();
     for (e, column) in parts.iter().zip(table.key_columns()) {
         let value = e.eval(&Input::None, cx)?;

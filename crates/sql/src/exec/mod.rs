@@ -47,6 +47,27 @@ pub struct Scratch {
     pub found: keys::KeyList,
 }
 
+/// What a session keeps of its scratch between statements, each part, in bytes.
+const SCRATCH_KEEP_BYTES: usize = 64 << 10;
+
+impl Scratch {
+    /// Ends a statement: what a large one needed is given back, so that an idle session stays small.
+    pub fn end_statement(&mut self) {
+        for arena in [&mut self.row_arena, &mut self.result_arena] {
+            if arena.allocated_bytes() > SCRATCH_KEEP_BYTES {
+                *arena = Bump::new();
+            } else {
+                arena.reset();
+            }
+        }
+        if self.key.capacity() + self.ranges.held_bytes() + self.found.held_bytes() > SCRATCH_KEEP_BYTES {
+            self.key = Vec::new();
+            self.ranges = keys::Ranges::default();
+            self.found = keys::KeyList::default();
+        }
+    }
+}
+
 /// Facts about the session that expressions may ask for.
 pub struct Facts {
     /// Role.
@@ -145,7 +166,7 @@ impl Exec<'_> {
             Plan::Update(u) => CommandTag::Update(self.update(u, opened.table()?, sink)?),
             Plan::Delete(d) => CommandTag::Delete(self.delete(d, opened.table()?, sink)?),
         };
-        self.scratch.result_arena.reset();
+        self.scratch.end_statement();
         Ok(tag)
     }
 
@@ -232,7 +253,10 @@ impl From<varve_engine::Error> for SqlError {
 /// 23502 for a row.
 fn not_null_violation(table: &TableDef, column: usize, row: &[Datum<'_>]) -> SqlError {
     let name = &table.columns[column].name;
-    let message = format!("null value in column \"{name}\" of relation \"{}\" violates not-null constraint", table.name);
+    let message = format!(
+        "null value in column \"{name}\" of relation \"{}\" violates not-null constraint",
+        table.name
+    );
     let mut shown = Vec::new();
     for (i, (value, def)) in row.iter().zip(&table.columns).enumerate() {
         if i > 0 {

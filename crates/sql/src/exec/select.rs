@@ -96,7 +96,13 @@ impl<'s> Pipeline<'s, '_> {
     }
 
     /// After the last row of the source.
-    fn finish(mut self, plan: &Select, row_arena: &mut Bump, params: &[Datum<'_>], env: &Env<'_>) -> Result<u64> {
+    fn finish(
+        mut self,
+        plan: &Select,
+        row_arena: &mut Bump,
+        params: &[Datum<'_>],
+        env: &Env<'_>,
+    ) -> Result<u64> {
         if let (Some(groups), Some(aggregate)) = (self.groups.take(), &plan.aggregate) {
             for slots in groups.finish(aggregate)? {
                 let cx = Cx { params, arena: row_arena, env };
@@ -180,7 +186,13 @@ impl Exec<'_> {
         Ok(Window { skip, take })
     }
 
-    fn rows(&mut self, plan: &Select, table: Option<&Table>, window: Window, emit: &mut Emit<'_>) -> Result<u64> {
+    fn rows(
+        &mut self,
+        plan: &Select,
+        table: Option<&Table>,
+        window: Window,
+        emit: &mut Emit<'_>,
+    ) -> Result<u64> {
         let facts = self.facts;
         let env = facts.env(&NoSequences);
         let Scratch { row_arena, result_arena, ranges, .. } = &mut *self.scratch;
@@ -257,7 +269,9 @@ impl Exec<'_> {
         window: Window,
         emit: &mut Emit<'_>,
     ) -> Result<u64> {
-        let Source::Table(target) = &plan.source else { return Err(SqlError::internal("a lock without a table")) };
+        let Source::Table(target) = &plan.source else {
+            return Err(SqlError::internal("a lock without a table"));
+        };
         let unsorted = Select { limit: None, offset: None, ..select_of_keys(plan, target) };
         let mut progress = Locking { window, count: 0, next: 0 };
         if lock.no_wait {
@@ -336,7 +350,13 @@ impl Exec<'_> {
     }
 
     /// Keys of the rows that a plan of keys gives, in its order, as many as `cap`.
-    fn keys_in_order(&mut self, plan: &Select, table: &Table, cap: Option<usize>, out: &mut KeyList) -> Result<()> {
+    fn keys_in_order(
+        &mut self,
+        plan: &Select,
+        table: &Table,
+        cap: Option<usize>,
+        out: &mut KeyList,
+    ) -> Result<()> {
         let Source::Table(target) = &plan.source else { return Ok(()) };
         let env = self.facts.env(&NoSequences);
         let Scratch { row_arena, result_arena, ranges, .. } = &mut *self.scratch;
@@ -380,7 +400,12 @@ impl Exec<'_> {
     }
 
     /// Fills the session's key list with the rows of an access path that pass a filter.
-    pub(super) fn find_rows(&mut self, table: &Table, target: &TableAccess, filter: Option<&Expr>) -> Result<()> {
+    pub(super) fn find_rows(
+        &mut self,
+        table: &Table,
+        target: &TableAccess,
+        filter: Option<&Expr>,
+    ) -> Result<()> {
         let env = self.facts.env(&NoSequences);
         let Scratch { row_arena, ranges, found, .. } = &mut *self.scratch;
         found.clear();
@@ -404,7 +429,12 @@ impl Exec<'_> {
 }
 
 /// Condition and outputs on the version to be locked.
-fn decide_lock<'a>(plan: &'a Select, row: &RowRef<'a>, cx: &Cx<'a>, locked: &mut Vec<Value>) -> Result<Change> {
+fn decide_lock<'a>(
+    plan: &'a Select,
+    row: &RowRef<'a>,
+    cx: &Cx<'a>,
+    locked: &mut Vec<Value>,
+) -> Result<Change> {
     locked.clear();
     let input = Input::Row(*row);
     if let Some(filter) = &plan.filter
@@ -466,7 +496,9 @@ fn prepare_ranges(
             let range = crate::plan::KeyRange { equal: parts.to_vec(), ..Default::default() };
             ranges.prepare(table.def(), table.def().key_columns(), std::slice::from_ref(&range), &cx)?;
         }
-        Access::Ranges { columns, ranges: wanted, .. } => ranges.prepare(table.def(), columns, wanted, &cx)?,
+        Access::Ranges { columns, ranges: wanted, .. } => {
+            ranges.prepare(table.def(), columns, wanted, &cx)?
+        }
     }
     arena.reset();
     Ok(())
@@ -521,7 +553,13 @@ pub struct Series {
 
 impl Series {
     /// Evaluates the bounds; a NULL among them makes it empty.
-    pub fn new(bounds: &[Expr; 3], ty: Ty, params: &[Datum<'_>], arena: &Bump, env: &Env<'_>) -> Result<Series> {
+    pub fn new(
+        bounds: &[Expr; 3],
+        ty: Ty,
+        params: &[Datum<'_>],
+        arena: &Bump,
+        env: &Env<'_>,
+    ) -> Result<Series> {
         let cx = Cx { params, arena, env };
         let wide = ty == Ty::Int8;
         let mut values = [0; 3];

@@ -62,7 +62,10 @@ impl<'x> InTransaction<'x> {
         let catalog = catalog.get_or_insert_with(|| self.txn.borrow_mut().catalog());
         catalog.sequence(&schema, &sequence).ok_or_else(|| {
             if catalog.table(&schema, &sequence).is_some() {
-                return SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{sequence}\" is not a sequence"));
+                return SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("\"{sequence}\" is not a sequence"),
+                );
             }
             SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
         })
@@ -111,7 +114,8 @@ impl Sequences for InTransaction<'_> {
     fn current(&self, name: &str) -> Result<i64> {
         let sequence = self.find(name)?;
         self.memory.values.borrow().get(&sequence.id.0).copied().ok_or_else(|| {
-            let message = format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name);
+            let message =
+                format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name);
             SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)
         })
     }

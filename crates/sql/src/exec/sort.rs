@@ -61,7 +61,8 @@ impl Sorter {
         if self.distinct {
             let visible = self.visible;
             rows.dedup_by(|b, a| {
-                a.prefix == b.prefix && a.row[..visible].iter().zip(&b.row[..visible]).all(|(x, y)| x.order(y).is_eq())
+                a.prefix == b.prefix
+                    && a.row[..visible].iter().zip(&b.row[..visible]).all(|(x, y)| x.order(y).is_eq())
             });
         }
     }
@@ -78,8 +79,20 @@ impl Sorter {
             let (x, y) = (&a[key.output], &b[key.output]);
             let order = match (x.is_null(), y.is_null()) {
                 (true, true) => Ordering::Equal,
-                (true, false) => if key.nulls_first { Ordering::Less } else { Ordering::Greater },
-                (false, true) => if key.nulls_first { Ordering::Greater } else { Ordering::Less },
+                (true, false) => {
+                    if key.nulls_first {
+                        Ordering::Less
+                    } else {
+                        Ordering::Greater
+                    }
+                }
+                (false, true) => {
+                    if key.nulls_first {
+                        Ordering::Greater
+                    } else {
+                        Ordering::Less
+                    }
+                }
                 _ if key.descending => y.order(x),
                 _ => x.order(y),
             };

@@ -171,8 +171,7 @@ impl Session {
 
     /// What an error does to the transaction.
     pub(super) fn after_error(&mut self) {
-        self.scratch.row_arena.reset();
-        self.scratch.result_arena.reset();
+        self.scratch.end_statement();
         match self.block {
             Block::Failed => {}
             Block::Open => {

@@ -27,8 +27,15 @@ use crate::utility::{CopyFrom, Level, Utility};
 
 impl Session {
     /// Runs a utility command.
-    pub(super) fn command(&mut self, command: &Utility, announce: bool, sink: &mut dyn Sink) -> Result<CommandTag> {
-        if self.is_failed() && !matches!(command, Utility::Commit | Utility::Rollback | Utility::RollbackTo(_)) {
+    pub(super) fn command(
+        &mut self,
+        command: &Utility,
+        announce: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<CommandTag> {
+        if self.is_failed()
+            && !matches!(command, Utility::Commit | Utility::Rollback | Utility::RollbackTo(_))
+        {
             return Err(in_failed_transaction());
         }
         let tag = match command {
@@ -70,7 +77,10 @@ impl Session {
                 if self.in_block() {
                     self.set_modes(*modes)?;
                 } else {
-                    self.warn(SqlState::NO_ACTIVE_TRANSACTION, "SET TRANSACTION can only be used in transaction blocks");
+                    self.warn(
+                        SqlState::NO_ACTIVE_TRANSACTION,
+                        "SET TRANSACTION can only be used in transaction blocks",
+                    );
                 }
                 "SET"
             }
@@ -169,7 +179,10 @@ impl Session {
         let oids: Vec<Oid> = types.iter().map(oid).collect::<Result<_>>()?;
         let prepared = self.prepare_current(text, &oids)?;
         if !matches!(prepared.body, Body::Plan(_)) {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "PREPARE takes SELECT, INSERT, UPDATE, DELETE or VALUES"));
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "PREPARE takes SELECT, INSERT, UPDATE, DELETE or VALUES",
+            ));
         }
         self.name_statement(name, prepared)?;
         Ok("PREPARE")
@@ -185,7 +198,8 @@ impl Session {
         let mut prepared = self.statement(name)?;
         if arguments.len() != prepared.param_types.len() {
             let message = format!("wrong number of parameters for prepared statement \"{name}\"");
-            let detail = format!("Expected {} parameters but got {}.", prepared.param_types.len(), arguments.len());
+            let detail =
+                format!("Expected {} parameters but got {}.", prepared.param_types.len(), arguments.len());
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_detail(detail));
         }
         let catalog = self.current_catalog();
@@ -255,7 +269,9 @@ impl Session {
                 let level = if self.in_block() { self.level } else { self.defaults.level };
                 level_name(level).to_owned()
             }
-            "transaction_read_only" if self.in_block() => if self.read_only { "on" } else { "off" }.to_owned(),
+            "transaction_read_only" if self.in_block() => {
+                if self.read_only { "on" } else { "off" }.to_owned()
+            }
             "transaction_read_only" => self.settings.get("default_transaction_read_only")?,
             name => self.settings.get(name)?,
         };

@@ -153,7 +153,9 @@ impl Session {
         for (name, value) in &params.settings {
             settings.set_initial(name, value)?;
         }
-        let seed = std::process::id() as u64 ^ crate::eval::func::clock_us() as u64 ^ (params.process_id as u64) << 32;
+        let seed = std::process::id() as u64
+            ^ crate::eval::func::clock_us() as u64
+            ^ (params.process_id as u64) << 32;
         let facts = Facts {
             user: params.user,
             database: params.database,

@@ -150,7 +150,15 @@ fn is_short_command(body: &Body) -> bool {
     matches!(
         body,
         Body::Utility(
-            Begin(..) | Commit | Rollback | Savepoint(_) | Release(_) | RollbackTo(_) | Set { .. } | Show(_) | Checkpoint
+            Begin(..)
+                | Commit
+                | Rollback
+                | Savepoint(_)
+                | Release(_)
+                | RollbackTo(_)
+                | Set { .. }
+                | Show(_)
+                | Checkpoint
         )
     )
 }
@@ -184,7 +192,9 @@ pub(super) fn bind(catalog: &Catalog, sql: &str, types: &[Oid], statement: &Stat
     let mut b = Binder::new(catalog, sql, types)?;
     let (plan, columns) = match statement {
         Statement::Query(q) => {
-            if let ast::SetExpr::Insert(s) | ast::SetExpr::Update(s) | ast::SetExpr::Delete(s) = q.body.as_ref() {
+            if let ast::SetExpr::Insert(s) | ast::SetExpr::Update(s) | ast::SetExpr::Delete(s) =
+                q.body.as_ref()
+            {
                 return bind(catalog, sql, types, s);
             }
             let bound = b.query(q)?;

@@ -49,7 +49,8 @@ impl Session {
             let mut following = Lifted::default();
             let next = next_statement(sql, extent.next, &mut following);
             let tag = self.run_piece(sql, extent, &lifted, sink)?;
-            let ends_implicit = self.block == Block::Idle || (self.block == Block::Implicit && next.is_none());
+            let ends_implicit =
+                self.block == Block::Idle || (self.block == Block::Implicit && next.is_none());
             if ends_implicit {
                 self.commit()?;
             }
@@ -66,7 +67,13 @@ impl Session {
         }
     }
 
-    fn run_piece(&mut self, sql: &str, extent: Extent, lifted: &Lifted<'_>, sink: &mut dyn Sink) -> Result<CommandTag> {
+    fn run_piece(
+        &mut self,
+        sql: &str,
+        extent: Extent,
+        lifted: &Lifted<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<CommandTag> {
         if lifted.usable && !self.is_failed() {
             if let Some(tag) = self.run_lifted(lifted, sink)? {
                 return Ok(tag);
@@ -82,7 +89,9 @@ impl Session {
         let Ok(mut prepared) = self.prepare_any(&lifted.text, &lifted.types) else { return Ok(None) };
         let mut arena = std::mem::take(&mut self.literal_arena);
         let result = loop {
-            let Some(params) = literal_values(&prepared, lifted, self.facts.zone, &arena) else { break Ok(None) };
+            let Some(params) = literal_values(&prepared, lifted, self.facts.zone, &arena) else {
+                break Ok(None);
+            };
             match self.run_announced(&prepared, &params, lifted.row_count, sink) {
                 Ok(Ran::Done(tag)) => break Ok(Some(tag)),
                 Ok(Ran::Stale) => match self.prepare_again(&lifted.text, &lifted.types) {
@@ -233,7 +242,9 @@ impl Session {
         txn.start_statement();
         let opened = match Opened::open(plan, txn) {
             Ok(opened) => opened,
-            Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => return Ok(Ran::Stale),
+            Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => {
+                return Ok(Ran::Stale);
+            }
             Err(e) => return Err(e.into()),
         };
         if announce && let Some(columns) = &prepared.columns {
@@ -290,7 +301,8 @@ fn literal_values<'a>(
     let mut out = Params::with_capacity(lifted.literals.len());
     for (i, literal) in lifted.literals.iter().enumerate() {
         let index = i % types.len();
-        let parse = |text: &str| prepared.parse_param(index, text, zone).ok().map(|v| keep_in(arena, v.as_datum()));
+        let parse =
+            |text: &str| prepared.parse_param(index, text, zone).ok().map(|v| keep_in(arena, v.as_datum()));
         out.push(match (*literal, types[index]) {
             (Literal::Int(n), Ty::Int4) => Datum::Int4(i32::try_from(n).ok()?),
             (Literal::Int(n), Ty::Int8) => Datum::Int8(n),
@@ -316,7 +328,12 @@ fn check_syntax(sql: &str) -> Result<()> {
     Ok(())
 }
 
-fn hand_out(portal: &mut Portal, max_rows: usize, prepared: &Prepared, sink: &mut dyn Sink) -> Result<Progress> {
+fn hand_out(
+    portal: &mut Portal,
+    max_rows: usize,
+    prepared: &Prepared,
+    sink: &mut dyn Sink,
+) -> Result<Progress> {
     let Some(pending) = &mut portal.pending else { return Err(SqlError::internal("no pending rows")) };
     let limit = if max_rows == 0 { usize::MAX } else { max_rows };
     let mut given = 0;

@@ -9,8 +9,8 @@ use varve_device::MemoryDirectory;
 use varve_engine::{Database, Datum, Options, Value};
 use varve_pager::PagerConfig;
 use varve_sql::{
-    Column, CommandTag, CopyIn, Portal, Progress, Result, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError,
-    text,
+    Column, CommandTag, CopyIn, Portal, Progress, Result, Session, SessionParams, Severity, Sink,
+    SqlDatabase, SqlError, text,
 };
 
 pub fn database() -> Arc<SqlDatabase> {
@@ -73,13 +73,19 @@ impl Recorder {
         }
     }
 
-    fn try_extended(&mut self, session: &mut Session, sql: &str, params: &[Option<String>]) -> Result<CommandTag> {
+    fn try_extended(
+        &mut self,
+        session: &mut Session,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<CommandTag> {
         let prepared = session.prepare(sql, &[])?;
         let value = |(i, p): (usize, &Option<String>)| match p {
             Some(text) => text::parse_text(text, &prepared.param_column_type(i)),
             None => Ok(Value::Null),
         };
-        let values: Vec<Value> = params.iter().enumerate().map(value).collect::<Result<_>>().inspect_err(|_| session.fail())?;
+        let values: Vec<Value> =
+            params.iter().enumerate().map(value).collect::<Result<_>>().inspect_err(|_| session.fail())?;
         let data: Vec<Datum<'_>> = values.iter().map(Value::as_datum).collect();
         match session.execute(&prepared, &data, &mut Portal::default(), 0, self)? {
             Progress::Complete(tag) => Ok(tag),

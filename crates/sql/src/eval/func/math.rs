@@ -51,7 +51,13 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     strict("sign", &[Float8], Float8, |a, _| {
         let f = float(a, 0);
-        Ok(Datum::Float8(if f > 0.0 { 1.0 } else if f < 0.0 { -1.0 } else { f * 0.0 + 0.0 }))
+        Ok(Datum::Float8(if f > 0.0 {
+            1.0
+        } else if f < 0.0 {
+            -1.0
+        } else {
+            f * 0.0 + 0.0
+        }))
     }),
     strict("power", &[Float8, Float8], Float8, |a, _| power(float(a, 0), float(a, 1))),
     strict("pow", &[Float8, Float8], Float8, |a, _| power(float(a, 0), float(a, 1))),

@@ -71,7 +71,12 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
 }
 
 /// Evaluates the arguments and calls.
-pub fn call<'a>(function: &'static Builtin, arguments: &'a [Expr], row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+pub fn call<'a>(
+    function: &'static Builtin,
+    arguments: &'a [Expr],
+    row: &Input<'a>,
+    cx: &Cx<'a>,
+) -> Result<Datum<'a>> {
     let mut values: SmallVec<[Datum<'a>; 4]> = SmallVec::new();
     for argument in arguments {
         let value = argument.eval(row, cx)?;

@@ -5,8 +5,8 @@
 //!
 //! Does not know: time zone names; the session's zone is an offset.
 
-use bigdecimal::num_bigint::BigInt;
 use bigdecimal::BigDecimal;
+use bigdecimal::num_bigint::BigInt;
 use varve_engine::Datum;
 
 use super::{Builtin, Run, float, int, strict, text, volatile};
@@ -180,7 +180,13 @@ fn clock_field(unit: &str, us: i64) -> Option<Field> {
 fn day_field(unit: &str, days: i64) -> Option<i64> {
     let (y, m, d) = time::civil_of(days);
     Some(match unit {
-        "year" => if y > 0 { y } else { y - 1 },
+        "year" => {
+            if y > 0 {
+                y
+            } else {
+                y - 1
+            }
+        }
         "month" => i64::from(m),
         "day" => i64::from(d),
         "quarter" => i64::from((m - 1) / 3 + 1),
@@ -190,8 +196,20 @@ fn day_field(unit: &str, days: i64) -> Option<i64> {
         "week" => iso_week(days).1,
         "isoyear" => iso_week(days).0,
         "decade" => y.div_euclid(10),
-        "century" => if y > 0 { (y + 99) / 100 } else { -((100 - y) / 100) },
-        "millennium" => if y > 0 { (y + 999) / 1000 } else { -((1000 - y) / 1000) },
+        "century" => {
+            if y > 0 {
+                (y + 99) / 100
+            } else {
+                -((100 - y) / 100)
+            }
+        }
+        "millennium" => {
+            if y > 0 {
+                (y + 999) / 1000
+            } else {
+                -((1000 - y) / 1000)
+            }
+        }
         "julian" => days + 2_451_545,
         _ => return None,
     })
