@@ -21,6 +21,9 @@ use crate::undo::{Kind, RecordRef};
 /// Flag of an entry: its newest transaction only locked it.
 pub(crate) const FLAG_LOCK: u8 = 0x02;
 
+/// Flag of a delete-marked entry: its row went to another key, which is in the place of its payload.
+pub(crate) const FLAG_MOVED: u8 = 0x04;
+
 /// Times that a version may be stale and the row unchanged.
 const SAME_STAMP_MAX: u32 = 100;
 

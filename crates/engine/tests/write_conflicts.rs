@@ -87,3 +87,61 @@ fn a_lock_for_update_is_waited_for_but_is_no_change() {
     assert_eq!(all(&database, &def), [(1, 1)]);
     is_sound(&database);
 }
+
+/// A transaction moves row 2 to key 9 (and on to 12), another one waits for row 2 at its old key meanwhile.
+fn wait_for_mover(
+    isolation: varve_engine::Isolation,
+    act: impl FnOnce(&mut varve_engine::Transaction, &varve_engine::TableDef) -> varve_engine::Result<Outcome>
+    + Send,
+) -> (varve_engine::Result<Outcome>, Vec<(i32, i32)>) {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    let def = index_on_v(&database, &def, "t_v", true);
+    load(&database, &def, [(1, 10), (2, 20)]);
+    let mut mover = begin(&database, RC);
+    rekey(&mut mover, &def, 2, 9).unwrap();
+    rekey(&mut mover, &def, 9, 12).unwrap();
+    let outcome = thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let mut txn = begin(&database, isolation);
+            let outcome = act(&mut txn, &def);
+            txn.commit().unwrap();
+            outcome
+        });
+        thread::sleep(Duration::from_millis(30));
+        mover.commit().unwrap();
+        waiter.join().unwrap()
+    });
+    database.tick().unwrap();
+    is_sound(&database);
+    (outcome, all(&database, &def))
+}
+
+#[test]
+fn read_committed_follows_a_row_to_its_new_key() {
+    let (outcome, rows) = wait_for_mover(RC, |txn, def| update(txn, def, 2, |v| v + 1));
+    assert_eq!((outcome.unwrap(), rows), (Outcome::Changed, vec![(1, 10), (12, 21)]));
+    let (outcome, rows) = wait_for_mover(RC, |txn, def| delete(txn, def, 2));
+    assert_eq!((outcome.unwrap(), rows), (Outcome::Changed, vec![(1, 10)]));
+    let (outcome, rows) = wait_for_mover(RR, |txn, def| update(txn, def, 2, |v| v + 1));
+    assert_eq!((state(outcome), rows), ("40001", vec![(1, 10), (12, 20)]));
+}
+
+#[test]
+fn a_row_that_moved_before_the_statement_is_not_followed() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(2, 20)]);
+    let mut mover = begin(&database, RC);
+    rekey(&mut mover, &def, 2, 9).unwrap();
+    assert_eq!(update(&mut mover, &def, 2, |v| v + 1).unwrap(), Outcome::Missing);
+    mover.commit().unwrap();
+    let mut txn = begin(&database, RC);
+    assert_eq!(update(&mut txn, &def, 2, |v| v + 1).unwrap(), Outcome::Missing);
+    txn.commit().unwrap();
+    let mut mover = begin(&database, RC);
+    rekey(&mut mover, &def, 9, 2).unwrap();
+    mover.rollback().unwrap();
+    assert_eq!(all(&database, &def), [(9, 20)]);
+    is_sound(&database);
+}

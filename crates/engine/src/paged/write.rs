@@ -23,7 +23,7 @@ use crate::transaction::{Change, Isolation, Outcome};
 use crate::tree::{Position, Put};
 use crate::types::Datum;
 use crate::undo::{Before, Kind, RecordRef};
-use crate::versions::{FLAG_LOCK, Step, Version};
+use crate::versions::{FLAG_LOCK, FLAG_MOVED, Step, Version};
 
 /// What became of one attempt under the leaf's latch.
 enum Attempt<T> {
@@ -54,6 +54,8 @@ struct Progress {
     harmless: Option<Stamp>,
     /// The row's new payload in the leaf, if it is a stub.
     stub: Option<Vec<u8>>,
+    /// Where the row went after this statement's snapshot.
+    moved_to: Option<Vec<u8>>,
 }
 
 /// A change carried out in the clustered tree.
@@ -238,11 +240,17 @@ impl PagedStore {
         key: &[u8],
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Outcome> {
-        match self.modify_clustered(cx, key, decide)? {
-            Err(outcome) => Ok(outcome),
-            Ok(applied) => {
-                self.follow_up(cx, key, applied)?;
-                Ok(Outcome::Changed)
+        let mut key = key.to_vec();
+        loop {
+            let mut progress = Progress::default();
+            let done = self.modify_clustered(cx, &key, decide, &mut progress)?;
+            match (done, progress.moved_to) {
+                (Ok(applied), _) => {
+                    self.follow_up(cx, &key, applied)?;
+                    return Ok(Outcome::Changed);
+                }
+                (Err(Outcome::Missing), Some(moved_to)) => key = moved_to,
+                (Err(outcome), _) => return Ok(outcome),
             }
         }
     }
@@ -253,12 +261,12 @@ impl PagedStore {
         cx: &mut Context,
         key: &[u8],
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
+        progress: &mut Progress,
     ) -> Result<std::result::Result<Applied, Outcome>> {
-        let mut progress = Progress::default();
         let core = Arc::clone(&cx.core);
         loop {
             let mut mtr = core.pager.begin()?;
-            let attempt = self.try_modify(cx, &core, &mut mtr, key, decide, &mut progress)?;
+            let attempt = self.try_modify(cx, &core, &mut mtr, key, decide, progress)?;
             if let Attempt::Done(done) = attempt {
                 mtr.commit();
                 return Ok(done);
@@ -266,7 +274,7 @@ impl PagedStore {
             drop(mtr);
             match attempt {
                 Attempt::LookBelow(version) => progress.harmless = Some(self.look_below(cx, key, version)?),
-                Attempt::NeedChain(image) => self.chain_first(cx, key, image, &mut progress)?,
+                Attempt::NeedChain(image) => self.chain_first(cx, key, image, progress)?,
                 other => self.get_past(cx, key, other)?,
             }
         }
@@ -291,6 +299,10 @@ impl PagedStore {
             Hold::Busy(owner) => return Ok(Attempt::Wait(owner)),
             Hold::Free(lsn) if self.is_too_new(cx, lsn) && progress.harmless != Some(stamp) => {
                 return newer_than_snapshot(entry);
+            }
+            // The statement's scan does not see the row at its new key, so it is followed there.
+            Hold::Free(lsn) if stamp.flags & FLAG_MOVED != 0 && lsn > cx.snapshot() => {
+                progress.moved_to = Some(entry.payload().to_vec());
             }
             Hold::Mine | Hold::Free(_) => {}
         }
@@ -351,9 +363,7 @@ impl PagedStore {
             Change::LockOnly if stamp.txn == cx.id.get() => Attempt::Done(()),
             Change::LockOnly => self.restamp(cx, mtr, at, key, (Kind::Lock, stamp), FLAG_LOCK)?,
             Change::Delete => self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED)?,
-            Change::Replace(_) if applied.moves => {
-                self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED)?
-            }
+            Change::Replace(image) if applied.moves => self.move_away(cx, mtr, at, key, stamp, image)?,
             Change::Replace(image) => {
                 let kind = if applied.is_plain { Kind::UpdatePlain } else { Kind::Update };
                 self.replace(cx, mtr, at, key, (kind, stamp), image, progress)?
@@ -393,6 +403,39 @@ impl PagedStore {
         let Some(prepared) = cx.prepare_record(mtr)? else { return Ok(Attempt::NeedUndo) };
         let next = cx.next_stamp(flags);
         self.tree.stamp(mtr, at, next);
+        cx.append_record(mtr, prepared);
+        Ok(Attempt::Done(()))
+    }
+
+    /// Delete-marks the row and leaves its new key in its place, for those who wait for it here.
+    fn move_away(
+        &self,
+        cx: &mut Context,
+        mtr: &mut Mtr<'_>,
+        at: &mut Position,
+        key: &[u8],
+        stamp: Stamp,
+        image: &RowImage,
+    ) -> Result<Attempt<()>> {
+        let mut new_key = Vec::new();
+        self.primary_key_of(self.row(image.as_bytes()), &mut new_key)?;
+        if !self.tree.has_room(mtr, at, key, new_key.len()) {
+            return Ok(Attempt::NeedRoom(new_key.len()));
+        }
+        let payload = self.tree.entry(mtr, at).payload();
+        let (id, chain) = (cx.id, self.chain_of(payload));
+        let before = Before { stamp, payload };
+        cx.encode_record(&RecordRef {
+            kind: Kind::Delete,
+            txn: id,
+            tree: self.tree.owner(),
+            chain,
+            key,
+            before,
+        });
+        let Some(prepared) = cx.prepare_record(mtr)? else { return Ok(Attempt::NeedUndo) };
+        let put = self.tree.put(mtr, at, key, cx.next_stamp(FLAG_DELETED | FLAG_MOVED), &new_key);
+        assert_eq!(put, Put::Done, "a leaf with room refused a key");
         cx.append_record(mtr, prepared);
         Ok(Attempt::Done(()))
     }
@@ -453,7 +496,8 @@ impl PagedStore {
         image: RowImage,
         progress: &mut Progress,
     ) -> Result<()> {
-        let locked = self.modify_clustered(cx, key, &mut |_| Ok(Change::LockOnly))?;
+        let lock = &mut |_: RowRef<'_>| Ok(Change::LockOnly);
+        let locked = self.modify_clustered(cx, key, lock, &mut Progress::default())?;
         if locked.is_err() {
             return Ok(());
         }
