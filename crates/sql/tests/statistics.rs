@@ -19,7 +19,10 @@ fn bytes_written(session: &mut Session, purpose: &str) -> u64 {
 
 fn commits(session: &mut Session) -> u64 {
     let all = rows(session, "show varve.stats");
-    all.iter().find(|row| row[0] == "commits").and_then(|row| row[1].parse().ok()).expect("a count of commits")
+    all.iter()
+        .find(|row| row[0] == "commits")
+        .and_then(|row| row[1].parse().ok())
+        .expect("a count of commits")
 }
 
 #[test]

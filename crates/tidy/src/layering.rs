@@ -37,7 +37,8 @@ fn check_manifest(file: &SourceFile) -> Vec<String> {
         return vec![format!("{}: crate {name} has no row in the dependency table", file.path)];
     };
     let below = everything_below(&name);
-    let built = ["dependencies", "build-dependencies"].into_iter().flat_map(|table| house_names(&manifest, table));
+    let built =
+        ["dependencies", "build-dependencies"].into_iter().flat_map(|table| house_names(&manifest, table));
     let wrong = built.filter(|dependency| !direct.contains(&dependency.as_str()));
     let tested = house_names(&manifest, "dev-dependencies").into_iter();
     wrong
@@ -69,7 +70,8 @@ fn package_name(manifest: &toml::Table) -> String {
 
 /// The crates of this workspace that one table of the manifest names.
 fn house_names(manifest: &toml::Table, table: &str) -> Vec<String> {
-    let names = manifest.get(table).and_then(|table| table.as_table()).into_iter().flat_map(|table| table.keys());
+    let names =
+        manifest.get(table).and_then(|table| table.as_table()).into_iter().flat_map(|table| table.keys());
     names.filter(|name| is_of_house(name)).cloned().collect()
 }
 

@@ -21,9 +21,14 @@ fn upward_dependency() {
 
 #[test]
 fn tests_may_look_further_down_but_not_up() {
-    let manifest = |name: &str| format!("[package]\nname = \"varve-sql\"\n[dev-dependencies]\n{name}.workspace = true\n");
+    let manifest = |name: &str| {
+        format!("[package]\nname = \"varve-sql\"\n[dev-dependencies]\n{name}.workspace = true\n")
+    };
     assert!(layering::check(&one("crates/sql/Cargo.toml", &manifest("varve-device"))).is_empty());
-    assert_finds(&layering::check(&one("crates/sql/Cargo.toml", &manifest("varve-server"))), "may not depend on");
+    assert_finds(
+        &layering::check(&one("crates/sql/Cargo.toml", &manifest("varve-server"))),
+        "may not depend on",
+    );
 }
 
 #[test]

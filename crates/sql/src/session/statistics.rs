@@ -40,11 +40,20 @@ pub(super) fn rows(name: &str, database: &Database, sink: &mut dyn Sink) -> Resu
         for row in database.io() {
             let [reads, read_bytes, writes, written_bytes] =
                 [row.read_count, row.read_bytes, row.write_count, row.written_bytes].map(number);
-            sink.row(&[Datum::Text(row.space), Datum::Text(row.purpose), reads, read_bytes, writes, written_bytes])?;
+            sink.row(&[
+                Datum::Text(row.space),
+                Datum::Text(row.purpose),
+                reads,
+                read_bytes,
+                writes,
+                written_bytes,
+            ])?;
         }
         return Ok(());
     }
-    counters(&database.stats()).into_iter().try_for_each(|(name, value)| sink.row(&[Datum::Text(name), number(value)]))
+    counters(&database.stats())
+        .into_iter()
+        .try_for_each(|(name, value)| sink.row(&[Datum::Text(name), number(value)]))
 }
 
 fn counters(stats: &DatabaseStats) -> [(&'static str, u64); 20] {
