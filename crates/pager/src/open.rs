@@ -23,7 +23,7 @@ use crate::control::{Control, State, Superblock, random_database_id};
 use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile, SpaceFiles};
 use crate::home::Home;
-use crate::ids::SpaceId;
+use crate::ids::{PageId, SpaceId};
 use crate::ledger::Ledger;
 use crate::level::{Image, Level};
 use crate::log::{Log, LogConfig, LogError, StoredLog, Tail, record};
@@ -68,6 +68,8 @@ struct Parts {
     level: Arc<dyn Level>,
     pool: Pool,
     spaces: Spaces,
+    /// Pages that the protection mended.
+    mended: Vec<PageId>,
 }
 
 /// Creates or recovers.
@@ -139,9 +141,10 @@ fn create(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Shared> {
 }
 
 fn recover(config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
-    let (log, plan) = recovery::read_log(log_config(&config), &control, &mut [])?;
+    let (log, mut plan) = recovery::read_log(log_config(&config), &control, &mut [])?;
     let log = Arc::new(log);
     let parts = assemble(&config, &log, Some(plan.from()))?;
+    plan.forget_written(&parts.mended);
     recovery::redo(&parts.pool, &log, &*ops, &plan)?;
     finish(config, control, parts, log, ops, false)
 }
@@ -162,10 +165,11 @@ fn assemble(config: &PagerConfig, log: &Arc<Log>, redo_start: Option<Lsn>) -> Re
         files.flush_all()?;
     }
     let protection = protection::open(config, &files, is_new)?;
+    let mut mended = Vec::new();
     if let Some(redo_start) = redo_start {
         // A killed process may have left writes in caches; redo would take those pages for stable.
         files.flush_all()?;
-        protection.repair(redo_start)?;
+        mended = protection.repair(redo_start)?;
     }
     let (ledger, counters) = (Arc::<Ledger>::default(), Arc::<Counters>::default());
     let level: Arc<dyn Level> = Arc::new(Home::new(files.clone(), protection, ledger.clone(), log.clone()));
@@ -177,7 +181,7 @@ fn assemble(config: &PagerConfig, log: &Arc<Log>, redo_start: Option<Lsn>) -> Re
     };
     let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
     let spaces = Spaces::new(files, page_size, config.growth_extents);
-    Ok(Parts { ledger, counters, level, pool, spaces })
+    Ok(Parts { ledger, counters, level, pool, spaces, mended })
 }
 
 /// Everything is redone: reads the allocation maps.
@@ -189,7 +193,7 @@ fn finish(
     ops: Arc<dyn RedoOps>,
     is_new: bool,
 ) -> Result<Shared> {
-    let Parts { ledger, counters, level, pool, spaces } = parts;
+    let Parts { ledger, counters, level, pool, spaces, .. } = parts;
     let database = control.get().database;
     spaces.load(&pool, database)?;
     Ok(Shared {

@@ -10,7 +10,8 @@
 //!    nothing: recovery may crash at any point and start over.
 //! 2. The spaces change only after the control file knows the new life; until then recovery only reads.
 //! 3. A page whose first record is a whole one (format, image) isn't read: what a crash left of it doesn't matter.
-//! 4. Records of a page that a note says is home with a later LSN are skipped without reading it.
+//! 4. Records of a page that a note says is home with a later LSN are skipped without reading it, unless the page was
+//!    mended at this start: the copy may be older than the note.
 //! 5. Records of a page older than a note that it was discarded are skipped: their base may never have been
 //!    written.
 //! 6. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails.
@@ -75,6 +76,13 @@ impl Plan {
     /// Where redo starts.
     pub(crate) fn from(&self) -> Lsn {
         self.from
+    }
+
+    /// Pages that were mended from a copy: it may be older than what the notes say is home, so redo looks.
+    pub(crate) fn forget_written(&mut self, mended: &[PageId]) {
+        for id in mended {
+            self.written.remove(id);
+        }
     }
 }
 

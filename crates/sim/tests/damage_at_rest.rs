@@ -1,5 +1,6 @@
 //! A damaged sector is repaired, refused or reported; it never becomes a wrong answer.
 
+use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
 use varve_sim::trees::Trees;
 use varve_sim::{Subject, damage, run};
@@ -23,6 +24,11 @@ fn check(what: &str, subject: &dyn Subject) {
 #[test]
 fn of_raw_pages() {
     check("pages", &Pages::new(1500));
+}
+
+#[test]
+fn of_a_database() {
+    check("engine", &Engine::new(100));
 }
 
 #[test]

@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use varve_device::{Directory, Fault, Faulty, Lies, Operation, Rule, Space, When};
 use varve_pager::{PagerConfig, ProtectionKind};
+use varve_sim::engine::{Engine, Plant};
 use varve_sim::pages::Pages;
-use varve_sim::{Found, Plan, run, search_run};
+use varve_sim::{Found, Plan, Subject, run, search_run};
 
 const COMMITS: usize = 2500;
 const SEEDS: u64 = 4;
 
 /// Searches a few seeds until something is found.
-fn found(pages: &Pages, lies: Lies, rule: Option<Rule>) -> Found {
+fn found(subject: &dyn Subject, lies: Lies, rule: Option<Rule>) -> Found {
     let mut all = Found::default();
     for seed in 1..=SEEDS {
         let plan = Plan { lies, ..Plan::new(seed, 250) };
@@ -23,10 +24,10 @@ fn found(pages: &Pages, lies: Lies, rule: Option<Rule>) -> Found {
             rule.iter().for_each(|rule| faulty.arm(rule.clone()));
             faulty
         };
-        let run = run(pages, seed, wrap);
+        let run = run(subject, seed, wrap);
         // A workload that stops with an error has found the fault itself.
         match &run.error {
-            None => all.add(search_run(pages, &run, plan)),
+            None => all.add(search_run(subject, &run, plan)),
             Some(what) => all.failures.push(varve_sim::Failure { image: 0, what: what.clone() }),
         }
         if !all.failures.is_empty() {
@@ -93,6 +94,30 @@ fn spoiled_writes_are_found() {
         .filter(|(what, rule)| !report(what, &found(&pages, honest, Some(rule.clone()))));
     let missed: Vec<String> = missed.map(|(what, _)| what).collect();
     assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn a_lying_device_is_found_by_the_engine() {
+    let engine = Engine::new(150);
+    let none = Lies::default();
+    let of =
+        |space| [Lies { flushes_of: Some(space), ..none }, Lies { durable_writes_of: Some(space), ..none }];
+    let lies = of(Space::Log).into_iter().chain(of(Space::Data)).chain(of(Space::Rollback));
+    let missed: Vec<Lies> =
+        lies.filter(|lies| !report(&format!("engine, {lies:?}"), &found(&engine, *lies, None))).collect();
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn an_early_acknowledgement_is_found() {
+    let hasty = Engine { plant: Plant::EarlyAcknowledgement, ..Engine::new(150) };
+    assert!(report("early acknowledgement", &found(&hasty, Lies::default(), None)));
+}
+
+#[test]
+fn a_lost_row_is_found() {
+    let forgetful = Engine { plant: Plant::LostRow, ..Engine::new(150) };
+    assert!(report("a row that is lost", &found(&forgetful, Lies::default(), None)));
 }
 
 #[test]

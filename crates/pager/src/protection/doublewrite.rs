@@ -246,8 +246,8 @@ impl Protection for Doublewrite {
         result.inspect_err(|_| self.fail())
     }
 
-    fn repair(&self, redo_start: Lsn) -> Result<u32> {
-        let mut mended = 0;
+    fn repair(&self, redo_start: Lsn) -> Result<Vec<PageId>> {
+        let mut mended = Vec::new();
         let mut buf = AlignedBuf::new(self.layout.page_size as usize);
         let copies = self.copies(redo_start)?;
         let mut ids: Vec<PageId> = copies.keys().copied().collect();
@@ -255,7 +255,7 @@ impl Protection for Doublewrite {
         for id in ids {
             if self.is_damaged(id, &mut buf)? {
                 self.files.write_now(&copies[&id])?;
-                mended += 1;
+                mended.push(id);
             }
         }
         if self.stored != self.layout {

@@ -18,6 +18,7 @@ use varve_device::Directory;
 use crate::config::{PagerConfig, ProtectionKind};
 use crate::error::Result;
 use crate::files::SpaceFiles;
+use crate::ids::PageId;
 use crate::level::{Cause, Image};
 use crate::lsn::Lsn;
 
@@ -28,8 +29,9 @@ use none::Unprotected;
 pub(crate) trait Protection: Send + Sync {
     /// Writes pages in place, durably.
     fn write(&self, batch: &[&Image], cause: Cause) -> Result<()>;
-    /// Before redo: mends pages whose write was cut off. `redo_start` is where redo will begin. Gives the pages mended.
-    fn repair(&self, redo_start: Lsn) -> Result<u32>;
+    /// Before redo: mends pages whose write was cut off. `redo_start` is where redo will begin. Gives the pages
+    /// mended: they are of some time since then, not necessarily their newest stable image.
+    fn repair(&self, redo_start: Lsn) -> Result<Vec<PageId>>;
     /// Counters for the level's report.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::Protection;
 use crate::error::Result;
 use crate::files::SpaceFiles;
+use crate::ids::PageId;
 use crate::level::{Cause, Image};
 use crate::lsn::Lsn;
 
@@ -29,8 +30,8 @@ impl Protection for Unprotected {
         self.files.flush(batch)
     }
 
-    fn repair(&self, _redo_start: Lsn) -> Result<u32> {
-        Ok(0)
+    fn repair(&self, _redo_start: Lsn) -> Result<Vec<PageId>> {
+        Ok(Vec::new())
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -8,18 +8,18 @@
 //!
 //! What it does not know: pages, the log.
 
-use std::ops::ControlFlow;
+mod definitions;
+mod session;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use varve_device::Directory;
-use varve_engine::{
-    Change, ColumnDef, ColumnType, Database, Datum, Isolation, NewIndex, NewTable, Options, Outcome,
-    PrimaryKey, RowImage, RowRef, ScanIndex, ScanSpec, Table, TableDef, Transaction,
-};
+use varve_engine::{Change, Database, Isolation, Options, Outcome, RowImage, ScanIndex, Table, TableDef};
 use varve_pager::PagerConfig;
 
-use crate::model::{Effect, Model, Row, body, hash_name, hash_row};
+use self::session::{Session, data, key, scan, stored};
+use crate::model::{Effect, Model, Row, body, hash_name};
 use crate::pages::small_config;
 use crate::rng::Rng;
 use crate::search::{Recovered, Subject, WRONG, Workbench};
@@ -29,6 +29,9 @@ const SESSIONS: usize = 3;
 /// Keys of one session.
 const KEYS: u64 = 120;
 const TABLES_MAX: u64 = 4;
+/// The table whose keys come from a sequence, and the sequence.
+const NUMBERED: &str = "numbered";
+const NUMBERS: &str = "numbers";
 /// Steps that may fail before a workload gives up.
 const ERRORS_MAX: usize = 30;
 
@@ -49,6 +52,17 @@ pub enum Load {
 
 const LOADS: [Load; 5] = [Load::Mixed, Load::Growing, Load::Large, Load::Definitions, Load::Bank];
 
+/// A fault planted in the workload, which the harness has to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plant {
+    /// None.
+    Nothing,
+    /// Commits are acknowledged before they are begun.
+    EarlyAcknowledgement,
+    /// One insert in a hundred is noted and not made.
+    LostRow,
+}
+
 /// The engine on a small configuration.
 pub struct Engine {
     /// Commits of the workload.
@@ -57,12 +71,14 @@ pub struct Engine {
     pub load: Option<Load>,
     /// Changes the configuration, for planted faults.
     pub configure: fn(&mut PagerConfig),
+    /// A fault of the workload itself.
+    pub plant: Plant,
 }
 
 impl Engine {
     /// A workload of this many commits.
     pub fn new(commits: usize) -> Engine {
-        Engine { commits, load: None, configure: |_| () }
+        Engine { commits, load: None, configure: |_| (), plant: Plant::Nothing }
     }
 
     fn options(&self, device: Arc<dyn Directory>) -> Options {
@@ -80,70 +96,11 @@ fn text(error: impl std::fmt::Display) -> String {
 
 type Done = Result<(), String>;
 
-struct Session {
-    txn: Transaction,
-    effects: Vec<Effect>,
-}
-
-impl Session {
-    /// The row as this session should see it.
-    fn expected<'a>(&'a self, committed: &'a Model, table: &str, id: i64) -> Option<&'a Row> {
-        let own = self.effects.iter().rev().find_map(|effect| match effect {
-            Effect::Put(name, key, row) if name == table && *key == id => Some(Some(row)),
-            Effect::Remove(name, key) if name == table && *key == id => Some(None),
-            _ => None,
-        });
-        own.unwrap_or_else(|| committed.tables.get(table)?.rows.get(&id).map(|(row, _)| row))
-    }
-
-    fn table(&mut self, name: &str) -> Result<Arc<Table>, String> {
-        let missing = || format!("{WRONG}: table {name} is not in the catalog");
-        let def = self.txn.catalog().table(SCHEMA, name).ok_or_else(missing)?;
-        self.txn.table(&def).map_err(text)
-    }
-}
-
-fn key(def: &TableDef, id: i64) -> Vec<u8> {
-    let mut key = Vec::new();
-    def.push_key(&mut key, 0, &Datum::Int8(id));
-    key
-}
-
-fn data(id: i64, row: &Row) -> [Datum<'_>; 4] {
-    [Datum::Int8(id), Datum::Int4(row.group), Datum::Int8(row.balance), Datum::Text(&row.body)]
-}
-
-/// The id and row that are stored, or what is wrong with them.
-fn stored(row: RowRef<'_>) -> Result<(i64, Row), String> {
-    match (row.get(0), row.get(1), row.get(2), row.get(3)) {
-        (Datum::Int8(id), Datum::Int4(group), Datum::Int8(balance), Datum::Text(body)) => {
-            Ok((id, Row { group, balance, body: body.into() }))
-        }
-        other => Err(format!("a row has the columns {other:?}")),
-    }
-}
-
-fn new_table(name: &str) -> NewTable {
-    let column =
-        |name: &str, column_type| ColumnDef { name: name.into(), column_type, not_null: true, default: None };
-    NewTable {
-        schema: SCHEMA.into(),
-        name: name.into(),
-        columns: vec![
-            column("id", ColumnType::Int8),
-            column("grp", ColumnType::Int4),
-            column("balance", ColumnType::Int8),
-            column("body", ColumnType::Text),
-        ],
-        primary_key: Some(PrimaryKey { name: format!("{name}_pkey"), columns: vec![0] }),
-        engine: None,
-    }
-}
-
 struct Worker<'a> {
     db: &'a Arc<Database>,
     bench: &'a mut Workbench,
     load: Load,
+    plant: Plant,
     committed: Model,
     /// A commit failed: whether it happened shows only after a restart.
     in_doubt: bool,
@@ -158,7 +115,7 @@ impl Worker<'_> {
 
     fn step(&mut self) -> Done {
         let definitions = if self.load == Load::Definitions { 4 } else { 60 };
-        if self.committed.tables.is_empty() || self.dice(definitions) == 0 {
+        if self.committed.tables.len() < 2 || self.dice(definitions) == 0 {
             return self.define();
         }
         if self.dice(12) == 0 {
@@ -183,7 +140,7 @@ impl Worker<'_> {
 
     fn begin(&mut self) -> Session {
         let level = [Isolation::ReadCommitted, Isolation::RepeatableRead][self.dice(2) as usize];
-        Session { txn: self.db.begin(level), effects: Vec::new() }
+        Session::new(self.db.begin(level))
     }
 
     fn commit(&mut self, session: Session) -> Done {
@@ -192,6 +149,9 @@ impl Worker<'_> {
         }
         session.effects.iter().for_each(|effect| self.committed.apply(effect));
         let number = self.bench.history.begin(self.committed.digest());
+        if self.plant == Plant::EarlyAcknowledgement {
+            self.bench.history.acknowledge(number);
+        }
         session.txn.commit().map_err(|error| {
             self.in_doubt = true;
             text(error)
@@ -213,7 +173,7 @@ impl Worker<'_> {
     fn undone(&mut self, session: &mut Session, slot: usize) -> Done {
         let kept = session.effects.len();
         if self.dice(2) == 0 {
-            session.txn.start_statement();
+            session.start(&self.committed);
             self.write_row(session, slot)?;
             session.txn.rollback_statement().map_err(text)?;
         } else {
@@ -228,9 +188,10 @@ impl Worker<'_> {
     }
 
     fn write(&mut self, session: &mut Session, slot: usize) -> Done {
-        session.txn.start_statement();
-        match self.load {
-            Load::Bank => self.transfer(session, slot)?,
+        session.start(&self.committed);
+        match (self.load, self.dice(10)) {
+            (_, 0) => self.write_numbered(session)?,
+            (Load::Bank, _) => self.transfer(session, slot)?,
             _ => self.write_row(session, slot)?,
         }
         session.txn.end_statement();
@@ -238,8 +199,8 @@ impl Worker<'_> {
     }
 
     fn some_table(&mut self) -> String {
-        let at = self.dice(self.committed.tables.len() as u64) as usize;
-        self.committed.tables.keys().nth(at).cloned().unwrap_or_default()
+        let at = self.dice(self.committed.tables.len() as u64 - 1) as usize;
+        self.committed.tables.keys().filter(|name| *name != NUMBERED).nth(at).cloned().unwrap_or_default()
     }
 
     /// A key of this session; new ones ascend.
@@ -266,6 +227,18 @@ impl Worker<'_> {
         Row { group, balance, body: body(&mut self.bench.rng, len as usize) }
     }
 
+    /// Inserts a row whose key comes from the sequence.
+    fn write_numbered(&mut self, session: &mut Session) -> Done {
+        let missing = || format!("{WRONG}: sequence {NUMBERS} is not in the catalog");
+        let sequence = session.txn.catalog().sequence(SCHEMA, NUMBERS).ok_or_else(missing)?;
+        let id = session.txn.next_value(sequence.id).map_err(text)?;
+        let row = self.some_row();
+        let table = session.table(NUMBERED)?;
+        session.txn.insert(&table, &data(id, &row)).map_err(text)?;
+        session.effects.push(Effect::Put(NUMBERED.into(), id, row));
+        Ok(())
+    }
+
     /// Inserts, updates or deletes one row, whichever is possible.
     fn write_row(&mut self, session: &mut Session, slot: usize) -> Done {
         let name = self.some_table();
@@ -276,7 +249,9 @@ impl Worker<'_> {
         let table = session.table(&name)?;
         match (present, self.dice(3)) {
             (false, _) => {
-                session.txn.insert(&table, &data(id, &row)).map_err(text)?;
+                if self.plant != Plant::LostRow || self.dice(100) > 0 {
+                    session.txn.insert(&table, &data(id, &row)).map_err(text)?;
+                }
                 session.effects.push(Effect::Put(name, id, row));
             }
             (true, 0) => {
@@ -341,98 +316,37 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Reads one row of the session's own and compares.
+    /// Reads one row of the session's own, or a whole table, and compares.
     fn read_back(&mut self, session: &mut Session, slot: usize) -> Done {
         let name = self.some_table();
-        let id = self.some_key(slot, false);
-        session.txn.start_statement();
+        session.start(&self.committed);
         let table = session.table(&name)?;
+        if self.dice(6) == 0 {
+            return self.read_all(session, &table);
+        }
+        let id = self.some_key(slot, false);
         let key = key(table.def(), id);
         let mut found = None;
         session.txn.get(&table, &key, &mut |row| found = Some(stored(row))).map_err(text)?;
         let found = found.transpose()?.map(|(_, row)| row);
         let expected = session.expected(&self.committed, &name, id);
-        if session.txn.isolation() == Isolation::RepeatableRead || found.as_ref() == expected {
+        if found.as_ref() == expected {
             return Ok(());
         }
         Err(format!("{WRONG}: row {id} of {name} reads {found:?}, expected {expected:?}"))
     }
 
-    /// A transaction of definitions, alone: sessions in progress end first.
-    fn define(&mut self) -> Done {
-        for slot in 0..SESSIONS {
-            if let Some(session) = self.sessions[slot].take() {
-                self.commit(session)?;
+    fn read_all(&mut self, session: &mut Session, table: &Table) -> Done {
+        let (def, level) = (table.def(), session.txn.isolation());
+        let expected = session.expected_sum(&self.committed, &def.name);
+        let by_index = def.indexes.iter().map(|index| ScanIndex::Secondary(index.id));
+        for index in std::iter::once(ScanIndex::Primary).chain(by_index) {
+            if scan(&mut session.txn, table, index)?.0 != expected {
+                return Err(format!("{WRONG}: {} by {index:?} under {level:?} has other rows", def.name));
             }
         }
-        let mut session = self.begin();
-        for _ in 0..1 + self.dice(2) {
-            self.define_one(&mut session)?;
-        }
-        if self.dice(4) == 0 && !self.committed.tables.is_empty() {
-            return session.txn.rollback().map_err(text);
-        }
-        self.commit(session)
-    }
-
-    fn define_one(&mut self, session: &mut Session) -> Done {
-        session.txn.start_statement();
-        let name = format!("t{}", self.dice(TABLES_MAX));
-        let Some(def) = session.txn.catalog().table(SCHEMA, &name) else {
-            session.txn.create_table(new_table(&name)).map_err(text)?;
-            session.effects.push(Effect::CreateTable(name));
-            return Ok(());
-        };
-        match (def.indexes.first(), self.dice(8)) {
-            (None, 0..=4) => self.create_index(session, &def),
-            (Some(index), 0..=2) => {
-                session.txn.drop_index(def.id, index.id).map_err(text)?;
-                session.effects.push(Effect::DropIndex(name, index.name.clone()));
-                Ok(())
-            }
-            (_, 5 | 6) => {
-                session.txn.truncate(def.id).map_err(text)?;
-                session.effects.push(Effect::Truncate(name));
-                Ok(())
-            }
-            (_, 7) => {
-                session.txn.drop_table(def.id).map_err(text)?;
-                session.effects.push(Effect::DropTable(name));
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn create_index(&mut self, session: &mut Session, def: &TableDef) -> Done {
-        let index = format!("{}_by_group", def.name);
-        let new = NewIndex {
-            table: def.id,
-            name: index.clone(),
-            columns: vec![1],
-            unique: false,
-            constraint: false,
-        };
-        session.txn.create_index(new).map_err(text)?;
-        session.effects.push(Effect::CreateIndex(def.name.clone(), index));
         Ok(())
     }
-}
-
-/// XOR of the hashes of all rows that a scan meets.
-fn scan(txn: &mut Transaction, table: &Table, index: ScanIndex) -> Result<u64, String> {
-    let name = &table.def().name;
-    let (mut sum, mut wrong) = (0, None);
-    let spec = ScanSpec { index, ..ScanSpec::ALL };
-    let mut on_row = |_: &[u8], row: RowRef<'_>| {
-        match stored(row) {
-            Ok((id, row)) => sum ^= hash_row(name, id, row.group, row.balance, &row.body),
-            Err(what) => wrong = Some(what),
-        }
-        Ok(ControlFlow::Continue(()))
-    };
-    txn.scan(table, &spec, &mut on_row).map_err(text)?;
-    wrong.map_or(Ok(sum), Err)
 }
 
 /// Digest of all tables; damages are indexes that disagree with their table.
@@ -443,11 +357,17 @@ fn digest(db: &Arc<Database>, damages: &mut Vec<String>) -> Result<u64, String> 
     let mut digest = 0;
     for def in tables.iter().filter(|def| def.schema == SCHEMA) {
         let table = txn.table(def).map_err(text)?;
-        let rows = scan(&mut txn, &table, ScanIndex::Primary)?;
+        let (rows, largest) = scan(&mut txn, &table, ScanIndex::Primary)?;
         digest ^= hash_name("table", &def.name) ^ rows;
+        if let Some(sequence) = txn.catalog().sequence(SCHEMA, NUMBERS).filter(|_| def.name == NUMBERED) {
+            let next = txn.next_value(sequence.id).map_err(text)?;
+            if next <= largest {
+                damages.push(format!("the sequence gives {next}, but {largest} was given already"));
+            }
+        }
         for index in &def.indexes {
             digest ^= hash_name("index", &index.name);
-            if scan(&mut txn, &table, ScanIndex::Secondary(index.id))? != rows {
+            if scan(&mut txn, &table, ScanIndex::Secondary(index.id))?.0 != rows {
                 damages.push(format!("index {} and table {} hold different rows", index.name, def.name));
             }
         }
@@ -463,8 +383,20 @@ impl Subject for Engine {
         let committed = Model::default();
         let sessions = [const { None }; SESSIONS];
         let next_key = [0; SESSIONS];
-        let mut worker = Worker { db: &db, bench, load, committed, in_doubt: false, sessions, next_key };
-        let mut errors = Vec::new();
+        let mut worker = Worker {
+            db: &db,
+            bench,
+            load,
+            plant: self.plant,
+            committed,
+            in_doubt: false,
+            sessions,
+            next_key,
+        };
+        let mut errors: Vec<String> = worker.make_numbered().err().into_iter().collect();
+        while errors.len() < ERRORS_MAX && worker.committed.tables.is_empty() && !worker.in_doubt {
+            errors.extend(worker.make_numbered().err());
+        }
         while worker.bench.history.digests().len() <= self.commits
             && errors.len() < ERRORS_MAX
             && !worker.in_doubt

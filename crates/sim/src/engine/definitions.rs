@@ -1,0 +1,102 @@
+//! The workload's definitions: tables, indexes and a sequence that come and go.
+//!
+//! Invariants
+//! 1. A transaction with definitions runs alone: the other sessions have ended.
+//!
+//! What it does not know: rows beyond those that it fills a new table with.
+
+use varve_engine::{NewIndex, NewSequence, TableDef};
+
+use super::session::{Session, data, new_table, primary_key};
+use super::{Done, NUMBERED, NUMBERS, SCHEMA, SESSIONS, TABLES_MAX, Worker, text};
+use crate::model::Effect;
+
+impl Worker<'_> {
+    /// The table whose keys come from a sequence.
+    pub(super) fn make_numbered(&mut self) -> Done {
+        let mut session = self.begin();
+        session.start(&self.committed);
+        session.txn.create_sequence(NewSequence::ascending(SCHEMA, NUMBERS)).map_err(text)?;
+        session.txn.create_table(new_table(NUMBERED, Some(primary_key(NUMBERED)))).map_err(text)?;
+        session.effects.push(Effect::CreateTable(NUMBERED.into()));
+        self.commit(session)
+    }
+
+    /// A transaction of definitions, alone: sessions in progress end first.
+    pub(super) fn define(&mut self) -> Done {
+        for slot in 0..SESSIONS {
+            if let Some(session) = self.sessions[slot].take() {
+                self.commit(session)?;
+            }
+        }
+        let mut session = self.begin();
+        for _ in 0..1 + self.dice(2) {
+            self.define_one(&mut session)?;
+        }
+        if self.dice(4) == 0 {
+            return session.txn.rollback().map_err(text);
+        }
+        self.commit(session)
+    }
+
+    fn define_one(&mut self, session: &mut Session) -> Done {
+        session.start(&self.committed);
+        let name = format!("t{}", self.dice(TABLES_MAX));
+        let Some(def) = session.txn.catalog().table(SCHEMA, &name) else {
+            return self.create_table(session, name);
+        };
+        match (def.indexes.first(), self.dice(8)) {
+            (None, 0..=4) => self.create_index(session, &def),
+            (Some(index), 0..=2) => {
+                session.txn.drop_index(def.id, index.id).map_err(text)?;
+                session.effects.push(Effect::DropIndex(name, index.name.clone()));
+                Ok(())
+            }
+            (_, 5 | 6) => {
+                session.txn.truncate(def.id).map_err(text)?;
+                session.effects.push(Effect::Truncate(name));
+                Ok(())
+            }
+            (_, 7) => {
+                session.txn.drop_table(def.id).map_err(text)?;
+                session.effects.push(Effect::DropTable(name));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A table with its primary key at once, or one that gets it when it has rows already.
+    fn create_table(&mut self, session: &mut Session, name: String) -> Done {
+        let late = self.dice(3) == 0;
+        let key = (!late).then(|| primary_key(&name));
+        let def = session.txn.create_table(new_table(&name, key)).map_err(text)?;
+        session.effects.push(Effect::CreateTable(name.clone()));
+        if !late {
+            return Ok(());
+        }
+        let table = session.txn.table(&def).map_err(text)?;
+        for _ in 0..self.dice(40) {
+            let slot = self.dice(SESSIONS as u64) as usize;
+            let (id, row) = (self.some_key(slot, true), self.some_row());
+            session.txn.insert(&table, &data(id, &row)).map_err(text)?;
+            session.effects.push(Effect::Put(name.clone(), id, row));
+        }
+        session.txn.add_primary_key(def.id, primary_key(&name)).map(|_| ()).map_err(text)
+    }
+
+    fn create_index(&mut self, session: &mut Session, def: &TableDef) -> Done {
+        let unique = self.dice(2) == 0;
+        let index = format!("{}_by_group{}", def.name, if unique { "_and_id" } else { "" });
+        let new = NewIndex {
+            table: def.id,
+            name: index.clone(),
+            columns: if unique { vec![1, 0] } else { vec![1] },
+            unique,
+            constraint: false,
+        };
+        session.txn.create_index(new).map_err(text)?;
+        session.effects.push(Effect::CreateIndex(def.name.clone(), index));
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! A session of the workload: its transaction, what it did so far, and what it should see.
+//!
+//! Invariants
+//! 1. `effects` are the changes made and not undone, in order.
+//! 2. Under REPEATABLE READ the session sees what was committed at its first statement, and its own effects.
+//!
+//! What it does not know: what is committed by now (the worker tells).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use varve_engine::{
+    ColumnDef, ColumnType, Datum, Isolation, NewTable, PrimaryKey, RowRef, ScanIndex, ScanSpec, Table,
+    TableDef, Transaction,
+};
+
+use super::{SCHEMA, text};
+use crate::model::{Effect, Model, Row, hash_row};
+use crate::search::WRONG;
+
+/// A transaction in progress.
+pub(super) struct Session {
+    pub(super) txn: Transaction,
+    pub(super) effects: Vec<Effect>,
+    snapshot: Option<Model>,
+}
+
+impl Session {
+    pub(super) fn new(txn: Transaction) -> Session {
+        Session { txn, effects: Vec::new(), snapshot: None }
+    }
+
+    /// Begins a statement.
+    pub(super) fn start(&mut self, committed: &Model) {
+        self.txn.start_statement();
+        if self.txn.isolation() == Isolation::RepeatableRead && self.snapshot.is_none() {
+            self.snapshot = Some(committed.clone());
+        }
+    }
+
+    /// The row as this session should see it.
+    pub(super) fn expected<'a>(&'a self, committed: &'a Model, table: &str, id: i64) -> Option<&'a Row> {
+        let own = self.effects.iter().rev().find_map(|effect| match effect {
+            Effect::Put(name, key, row) if name == table && *key == id => Some(Some(row)),
+            Effect::Remove(name, key) if name == table && *key == id => Some(None),
+            _ => None,
+        });
+        let seen = self.snapshot.as_ref().unwrap_or(committed);
+        own.unwrap_or_else(|| seen.tables.get(table)?.rows.get(&id).map(|(row, _)| row))
+    }
+
+    /// XOR of the hashes of the rows that this session should see in a table.
+    pub(super) fn expected_sum(&self, committed: &Model, table: &str) -> u64 {
+        let seen = self.snapshot.as_ref().unwrap_or(committed);
+        let mut rows = seen.tables.get(table).map(|table| table.rows.clone()).unwrap_or_default();
+        for effect in &self.effects {
+            match effect {
+                Effect::Put(name, id, row) if name == table => {
+                    let hash = hash_row(table, *id, row.group, row.balance, &row.body);
+                    rows.insert(*id, (row.clone(), hash));
+                }
+                Effect::Remove(name, id) if name == table => _ = rows.remove(id),
+                _ => {}
+            }
+        }
+        rows.values().fold(0, |sum, (_, hash)| sum ^ hash)
+    }
+
+    pub(super) fn table(&mut self, name: &str) -> Result<Arc<Table>, String> {
+        let missing = || format!("{WRONG}: table {name} is not in the catalog");
+        let def = self.txn.catalog().table(SCHEMA, name).ok_or_else(missing)?;
+        self.txn.table(&def).map_err(text)
+    }
+}
+
+/// The key of a row.
+pub(super) fn key(def: &TableDef, id: i64) -> Vec<u8> {
+    let mut key = Vec::new();
+    def.push_key(&mut key, 0, &Datum::Int8(id));
+    key
+}
+
+/// The columns of a row.
+pub(super) fn data(id: i64, row: &Row) -> [Datum<'_>; 4] {
+    [Datum::Int8(id), Datum::Int4(row.group), Datum::Int8(row.balance), Datum::Text(&row.body)]
+}
+
+/// The id and row that are stored, or what is wrong with them.
+pub(super) fn stored(row: RowRef<'_>) -> Result<(i64, Row), String> {
+    match (row.get(0), row.get(1), row.get(2), row.get(3)) {
+        (Datum::Int8(id), Datum::Int4(group), Datum::Int8(balance), Datum::Text(body)) => {
+            Ok((id, Row { group, balance, body: body.into() }))
+        }
+        other => Err(format!("{WRONG}: a row has the columns {other:?}")),
+    }
+}
+
+/// The primary key of a test table.
+pub(super) fn primary_key(table: &str) -> PrimaryKey {
+    PrimaryKey { name: format!("{table}_pkey"), columns: vec![0] }
+}
+
+/// A test table.
+pub(super) fn new_table(name: &str, primary_key: Option<PrimaryKey>) -> NewTable {
+    let column =
+        |name: &str, column_type| ColumnDef { name: name.into(), column_type, not_null: true, default: None };
+    NewTable {
+        schema: SCHEMA.into(),
+        name: name.into(),
+        columns: vec![
+            column("id", ColumnType::Int8),
+            column("grp", ColumnType::Int4),
+            column("balance", ColumnType::Int8),
+            column("body", ColumnType::Text),
+        ],
+        primary_key,
+        engine: None,
+    }
+}
+
+/// What a scan met: the XOR of the hashes of all rows, and the largest id.
+pub(super) fn scan(txn: &mut Transaction, table: &Table, index: ScanIndex) -> Result<(u64, i64), String> {
+    let name = &table.def().name;
+    let (mut sum, mut largest, mut wrong) = (0, i64::MIN, None);
+    let spec = ScanSpec { index, reverse: index != ScanIndex::Primary, ..ScanSpec::ALL };
+    let mut on_row = |_: &[u8], row: RowRef<'_>| {
+        match stored(row) {
+            Ok((id, row)) => {
+                sum ^= hash_row(name, id, row.group, row.balance, &row.body);
+                largest = largest.max(id);
+            }
+            Err(what) => wrong = Some(what),
+        }
+        Ok(ControlFlow::Continue(()))
+    };
+    txn.scan(table, &spec, &mut on_row).map_err(text)?;
+    wrong.map_or(Ok((sum, largest)), Err)
+}
