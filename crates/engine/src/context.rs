@@ -38,6 +38,10 @@ pub struct Context {
     pub(crate) cancel: Option<Arc<AtomicBool>>,
     pub(crate) exclusive: Vec<Arc<TableLock>>,
     has_waited: bool,
+    /// Taking back a call or a statement failed: what is there is half of it.
+    broken: Option<Error>,
+    /// Changes outside of transactions that a commit has to wait for.
+    durable_by: Lsn,
     pub(crate) buffers: Buffers,
 }
 
@@ -75,6 +79,8 @@ impl Context {
             cancel: None,
             exclusive: Vec::new(),
             has_waited: false,
+            broken: None,
+            durable_by: Lsn::ZERO,
             buffers: Buffers::default(),
         }
     }
@@ -94,6 +100,8 @@ impl Context {
             cancel: None,
             exclusive: loser.exclusive,
             has_waited: false,
+            broken: None,
+            durable_by: Lsn::ZERO,
             buffers: Buffers::default(),
         }
     }
@@ -253,6 +261,31 @@ impl Context {
     /// After an operation that took what it waited for.
     pub(crate) fn has_taken(&mut self) {
         self.has_waited = false;
+    }
+
+    /// After an attempt to take back a part: if it failed, the transaction can't be committed any more.
+    pub(crate) fn note_undone(&mut self, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            self.broken.get_or_insert(error);
+        }
+    }
+
+    /// Why the transaction can't be committed.
+    pub(crate) fn take_broken(&mut self) -> Option<Error> {
+        self.broken.take()
+    }
+
+    /// A commit is acknowledged only when the log is durable up to `lsn`.
+    pub(crate) fn wait_at_commit(&mut self, lsn: Lsn) {
+        self.durable_by = self.durable_by.max(lsn);
+    }
+
+    /// Makes durable what `wait_at_commit` asked for.
+    pub(crate) fn flush_noted(&self) -> Result<()> {
+        if self.durable_by > self.core.pager.durable_lsn() {
+            self.core.pager.flush_log(self.durable_by)?;
+        }
+        Ok(())
     }
 
     /// What the table locks need.

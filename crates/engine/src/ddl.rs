@@ -197,6 +197,9 @@ impl Transaction {
         not_null: bool,
     ) -> Result<Arc<TableDef>> {
         let old = self.exclusive(table)?;
+        if column >= old.columns.len() {
+            return Err(Error::Undefined { kind: ObjectKind::Column, name: format!("number {column}") });
+        }
         self.whole(|txn| {
             let mut def = TableDef::clone(&old);
             def.columns[column].default = default;
@@ -251,7 +254,8 @@ impl Transaction {
         let mark = self.cx.record_count;
         let outcome = call(self);
         if outcome.is_err() {
-            self.undo_to(mark)?;
+            // The first error is the one to report; one of taking back makes a commit impossible.
+            let _ = self.undo_to(mark);
             self.cx.pass_on();
         }
         outcome
@@ -265,7 +269,7 @@ impl Transaction {
     fn new_object_id(&self) -> Result<u32> {
         let given =
             store::advance_sequence(&self.cx.core, store::OBJECT_IDS, |next, _| Ok((next, next + 1, false)))?;
-        let id = given.ok_or_else(|| Error::corrupt("the row that gives out object ids is gone"))?;
+        let (id, _) = given.ok_or_else(|| Error::corrupt("the row that gives out object ids is gone"))?;
         u32::try_from(id).map_err(|_| Error::Unsupported { what: "more than four billion objects".into() })
     }
 

@@ -180,8 +180,8 @@ fn beyond_limit(core: &Core) -> Option<Lsn> {
 
 fn purge_below(core: &Core, horizon: Lsn, record: &mut Record) -> Result<usize> {
     let mut count = 0;
-    while let Some(finished) = core.purge.next_below(horizon) {
-        if let Err(error) = purge_transaction(core, &finished, record) {
+    while let Some(mut finished) = core.purge.next_below(horizon) {
+        if let Err(error) = purge_transaction(core, &mut finished, record) {
             core.purge.queue.lock().push_front(finished);
             return Err(error);
         }
@@ -193,15 +193,17 @@ fn purge_below(core: &Core, horizon: Lsn, record: &mut Record) -> Result<usize> 
     Ok(count)
 }
 
-fn purge_transaction(core: &Core, finished: &Finished, record: &mut Record) -> Result<()> {
-    let mut at = finished.start;
-    while at != finished.end {
+/// Leaves in `start` how far it came: after a failure between two pages that were freed, the first one may belong to
+/// somebody else already.
+fn purge_transaction(core: &Core, finished: &mut Finished, record: &mut Record) -> Result<()> {
+    while finished.start != finished.end {
+        let at = finished.start;
         match read_at(core, at, record)? {
             Found::Record => {
                 purge_record(core, at, record)?;
-                at.slot += 1;
+                finished.start.slot += 1;
             }
-            Found::Next(page) => at = Mark { page, slot: 0 },
+            Found::Next(page) => finished.start = Mark { page, slot: 0 },
         }
     }
     free_pages(core, finished)

@@ -1,11 +1,14 @@
 //! Sequences: blocks of values reserved in the system table, given out from memory.
 //!
 //! Invariants
-//! 1. A value is given out only after the change that reserved it is in the log; whoever commits with it makes both
-//!    durable. A crash loses at most a block of values, never gives one twice.
+//! 1. A value is given out only after the change that reserved it is in the log, and a commit of the transaction that
+//!    took it (even one that wrote nothing else) is acknowledged only once that change is durable. A crash loses at most
+//!    a block of values, never gives one twice.
 //! 2. Nothing here is rolled back.
 //!
 //! Does not know: who may use a sequence.
+
+use varve_pager::Lsn;
 
 use crate::catalog::{SequenceDef, store};
 use crate::core::Core;
@@ -19,6 +22,8 @@ const BLOCK_LEN: u64 = 32;
 pub(crate) struct SequenceRange {
     next: i64,
     left: u64,
+    /// Where the log has to be durable before a value may count as given.
+    reserved_at: Lsn,
 }
 
 impl SequenceRange {
@@ -44,8 +49,13 @@ impl SequenceRange {
             Ok(((value, count), next.unwrap_or_else(|| first_of(def)), ended))
         })?;
         let missing = || Error::Undefined { kind: ObjectKind::Sequence, name: def.name.clone() };
-        (self.next, self.left) = reserved.ok_or_else(missing)?;
+        ((self.next, self.left), self.reserved_at) = reserved.ok_or_else(missing)?;
         Ok(())
+    }
+
+    /// Where the log has to be durable before the last value or `set` may be acknowledged.
+    pub(crate) fn reserved_at(&self) -> Lsn {
+        self.reserved_at
     }
 
     /// Continues with `value` (or behind it, if `called`).
@@ -56,9 +66,9 @@ impl SequenceRange {
         }
         let next = if called { step(def, value) } else { Some(value) };
         let ended = next.is_none() && !def.cycle;
-        store::advance_sequence(core, def.id.0, |_, _| {
-            Ok(((), next.unwrap_or_else(|| first_of(def)), ended))
-        })?;
+        let edit = |_, _| Ok(((), next.unwrap_or_else(|| first_of(def)), ended));
+        let missing = || Error::Undefined { kind: ObjectKind::Sequence, name: def.name.clone() };
+        ((), self.reserved_at) = store::advance_sequence(core, def.id.0, edit)?.ok_or_else(missing)?;
         self.left = 0;
         Ok(())
     }

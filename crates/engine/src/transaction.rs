@@ -197,8 +197,15 @@ impl Transaction {
         if at < self.savepoints.len() { Ok(at) } else { Err(Error::NoSuchSavepoint) }
     }
 
-    /// Undoes the newest changes until `mark` records are left. DDL among them goes with its records.
+    /// Undoes the newest changes until `mark` records are left. DDL among them goes with its records. If it fails, the
+    /// transaction can only be rolled back.
     pub(crate) fn undo_to(&mut self, mark: u64) -> Result<()> {
+        let outcome = self.undo_down_to(mark);
+        self.cx.note_undone(outcome.clone());
+        outcome
+    }
+
+    fn undo_down_to(&mut self, mark: u64) -> Result<()> {
         while self.cx.record_count > mark {
             self.forget_changes(self.cx.record_count);
             let catalog = self.catalog();
@@ -222,9 +229,10 @@ impl Transaction {
 
     /// Commits. When it returns `Ok`, the changes are durable and visible. A reader's commit writes nothing.
     pub fn commit(mut self) -> Result<()> {
-        let outcome = match self.cx.record_count {
-            0 => end_undone(&mut self.cx),
-            _ => self.commit_changes(),
+        let outcome = match (self.cx.take_broken(), self.cx.record_count) {
+            (Some(error), _) => self.undo_all().and(Err(error)),
+            (None, 0) => end_undone(&mut self.cx).and_then(|()| self.cx.flush_noted()),
+            (None, _) => self.commit_changes(),
         };
         self.finish();
         outcome
@@ -366,14 +374,20 @@ impl Transaction {
     pub fn next_value(&mut self, sequence: SequenceId) -> Result<i64> {
         let def = self.sequence(sequence)?;
         let range = self.cx.core.catalog.range_of(sequence);
-        range.lock().next_value(&self.cx.core, &def)
+        let mut range = range.lock();
+        let value = range.next_value(&self.cx.core, &def)?;
+        self.cx.wait_at_commit(range.reserved_at());
+        Ok(value)
     }
 
     /// `setval(sequence, value, called)`: the next value is `value`, or the one after it if `called`. Not rolled back.
     pub fn set_value(&mut self, sequence: SequenceId, value: i64, called: bool) -> Result<()> {
         let def = self.sequence(sequence)?;
         let range = self.cx.core.catalog.range_of(sequence);
-        range.lock().set(&self.cx.core, &def, value, called)
+        let mut range = range.lock();
+        range.set(&self.cx.core, &def, value, called)?;
+        self.cx.wait_at_commit(range.reserved_at());
+        Ok(())
     }
 
     fn sequence(&mut self, id: SequenceId) -> Result<Arc<SequenceDef>> {
@@ -385,15 +399,14 @@ impl Transaction {
 /// All changes are undone: the identity ends, the segment is free.
 pub(crate) fn end_undone(cx: &mut Context) -> Result<()> {
     let core = Arc::clone(&cx.core);
-    if let Some(mut segment) = cx.segment.take() {
-        if segment.start().is_some() {
-            let mut mtr = core.pager.begin()?;
-            let header = segment.prepare_end(&mut mtr)?;
-            segment.end(&mut mtr, header);
-            mtr.commit();
-        }
-        core.segments.put_back(segment);
+    // The segment stays with the transaction until nothing can fail any more: a failure is tried again with it.
+    if let Some(segment) = cx.segment.as_mut().filter(|segment| segment.start().is_some()) {
+        let mut mtr = core.pager.begin()?;
+        let header = segment.prepare_end(&mut mtr)?;
+        segment.end(&mut mtr, header);
+        mtr.commit();
     }
+    core.segments.put_back_from(&mut cx.segment);
     if cx.id != TxnId::NONE {
         core.status.set_aborted(cx.id);
     }

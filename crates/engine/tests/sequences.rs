@@ -58,3 +58,21 @@ fn bounds_cycles_and_setval() {
     txn.commit().unwrap();
     is_sound(&database);
 }
+
+#[test]
+fn what_a_commit_has_acknowledged_is_not_given_again() {
+    let (directory, database) = fresh();
+    let mut txn = begin(&database, RC);
+    let id = txn.create_sequence(NewSequence::ascending("public", "s")).unwrap().id;
+    txn.commit().unwrap();
+    let mut txn = begin(&database, RC);
+    assert_eq!(txn.next_value(id).unwrap(), 1);
+    txn.commit().unwrap();
+    assert!(database.pager().durable_lsn() == database.pager().log().end());
+    let mut txn = begin(&database, RC);
+    txn.set_value(id, 1000, true).unwrap();
+    txn.commit().unwrap();
+    let database = open(&MemoryDirectory::from_images(directory.images()));
+    assert_eq!(database.begin(RC).next_value(id).unwrap(), 1001);
+    assert_eq!(state(database.begin(RC).alter_column(varve_engine::TableId(1), 9, None, true)), "42P01");
+}

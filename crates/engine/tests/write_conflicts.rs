@@ -145,3 +145,31 @@ fn a_row_that_moved_before_the_statement_is_not_followed() {
     assert_eq!(all(&database, &def), [(9, 20)]);
     is_sound(&database);
 }
+
+#[test]
+fn no_update_of_a_wide_row_is_lost() {
+    use varve_engine::{Change, Datum, RowImage};
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(1, 0)]);
+    let wide = "w".repeat(20_000);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..60 {
+                    let mut txn = begin(&database, RC);
+                    let table = table(&mut txn, &def);
+                    let more = &mut |row: varve_engine::RowRef<'_>| {
+                        let data = [row.get(0), Datum::Int4(int(row.get(1)) + 1), Datum::Text(&wide)];
+                        Ok(Change::Replace(RowImage::encode(row.schema(), &data)?))
+                    };
+                    assert_eq!(txn.modify(&table, &pk(1), more).unwrap(), Outcome::Changed);
+                    txn.commit().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(all(&database, &def), [(1, 180)]);
+    database.tick().unwrap();
+    is_sound(&database);
+}

@@ -21,6 +21,8 @@ use super::codec::{self, Definition};
 use super::{
     Catalog, ColumnDef, ObjectChange, PUBLIC, PrimaryKey, SchemaDef, Table, TableDef, TableId, TreePlace,
 };
+use varve_pager::Lsn;
+
 use crate::catalog::ObjectId;
 use crate::context::Context;
 use crate::core::Core;
@@ -180,11 +182,12 @@ pub(crate) fn remove_sequence(cx: &mut Context, id: u32) -> Result<()> {
 }
 
 /// Changes the values of a sequence for everybody at once, outside of all transactions. `edit` gets (value, ended).
+/// Gives the LSN too, from which on the change is durable.
 pub(crate) fn advance_sequence<T>(
     core: &Core,
     id: u32,
     edit: impl FnOnce(i64, bool) -> Result<(T, i64, bool)>,
-) -> Result<Option<T>> {
+) -> Result<Option<(T, Lsn)>> {
     let catalog = core.catalog.current();
     let sequences = store(catalog.system(), SEQUENCES);
     sequences.change_in_place(core, &id_key(id), |row| {

@@ -9,7 +9,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use varve_pager::SpaceId;
+use varve_pager::{Lsn, SpaceId};
 
 use super::{KEY_LENGTH_BYTES, PagedIndex, PagedStore, split_entry_key};
 use crate::catalog::{IndexDef, TableDef};
@@ -197,7 +197,7 @@ impl PagedStore {
         core: &Core,
         key: &[u8],
         edit: impl FnOnce(crate::row::RowRef<'_>) -> Result<(T, crate::row::RowImage)>,
-    ) -> Result<Option<T>> {
+    ) -> Result<Option<(T, Lsn)>> {
         let mut mtr = core.pager.begin()?;
         let mut at = self.tree.locate_x(&core.pager, &mut mtr, key)?;
         if !at.found || self.tree.entry(&mtr, &at).is_deleted() {
@@ -209,8 +209,7 @@ impl PagedStore {
         assert_eq!(image.as_bytes().len(), entry.payload().len(), "a row of another size in place");
         let put = self.tree.put(&mut mtr, &mut at, key, stamp, image.as_bytes());
         assert_eq!(put, crate::tree::Put::Done, "a row of the same size needs no room");
-        mtr.commit();
-        Ok(Some(given))
+        Ok(Some((given, mtr.commit())))
     }
 }
 

@@ -103,7 +103,8 @@ impl PagedStore {
         match outcome {
             Ok(value) => Ok(value),
             Err(error) => {
-                undo::roll_back(cx, mark, &|owner| (owner == self.tree.owner()).then_some(self))?;
+                let undone = undo::roll_back(cx, mark, &|owner| (owner == self.tree.owner()).then_some(self));
+                cx.note_undone(undone);
                 cx.pass_on();
                 Err(error)
             }
@@ -488,7 +489,8 @@ impl PagedStore {
         columns.all(|ordinal| old.get(*ordinal).order(&new.get(*ordinal)).is_eq())
     }
 
-    /// Locks the row, which keeps the decision valid, and writes the chain.
+    /// Locks the row and has the decision made again; once the row is this transaction's, the decision stays valid:
+    /// writes the chain.
     fn chain_first(
         &self,
         cx: &mut Context,
@@ -496,14 +498,13 @@ impl PagedStore {
         image: RowImage,
         progress: &mut Progress,
     ) -> Result<()> {
-        let lock = &mut |_: RowRef<'_>| Ok(Change::LockOnly);
-        let locked = self.modify_clustered(cx, key, lock, &mut Progress::default())?;
-        if locked.is_err() {
-            return Ok(());
-        }
-        let mut stamp = Stamp::default();
         let core = Arc::clone(&cx.core);
+        let mut stamp = Stamp::default();
         self.tree.get(&core.pager, key, |entry| stamp = entry.stamp())?;
+        if stamp.txn != cx.id.get() {
+            let lock = &mut |_: RowRef<'_>| Ok(Change::LockOnly);
+            return self.modify_clustered(cx, key, lock, &mut Progress::default()).map(|_| ());
+        }
         progress.stub = Some(self.spill(cx, image.as_bytes())?);
         progress.decided = Some(Decided { stamp, change: Change::Replace(image) });
         Ok(())
