@@ -40,7 +40,7 @@ pub fn statement(sql: &str) -> Result<Parsed> {
         return Ok(Parsed::Utility(utility));
     }
     let tokens = with_trimmed_blank(without_storage_clause(tokens));
-    let tokens = with_ordered_options(tokens);
+    let tokens = with_written_out_table(with_ordered_options(tokens));
     let mut parser = parser(tokens);
     let statement = parser.parse_statement().map_err(|e| syntax_error(sql, &e))?;
     let rest = parser.peek_token();
@@ -53,12 +53,6 @@ pub fn statement(sql: &str) -> Result<Parsed> {
 /// Checks the syntax of one statement.
 pub fn check(sql: &str) -> Result<()> {
     statement(sql).map(|_| ())
-}
-
-/// Reads a query that Varve itself wrote.
-pub fn query(text: &str) -> Result<ast::Query> {
-    let mut parser = parser(tokenize(text)?);
-    parser.parse_query().map(|q| *q).map_err(|e| syntax_error(text, &e))
 }
 
 /// Reads an expression, such as a column's default.
@@ -144,6 +138,19 @@ fn with_trimmed_blank(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     for place in places.into_iter().rev() {
         let span = tokens[place].span;
         tokens.insert(place, TokenWithSpan { token: Token::SingleQuotedString(" ".into()), span });
+    }
+    tokens
+}
+
+/// `TABLE t` is `SELECT * FROM t`.
+fn with_written_out_table(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let first = tokens.iter().position(|t| !is_blank(&t.token));
+    if let Some(first) = first.filter(|i| lower_word(&tokens[*i]) == "table") {
+        let span = tokens[first].span;
+        let word = |w: &str| Token::make_word(w, None);
+        let blank = Token::Whitespace(Whitespace::Space);
+        let written = [word("SELECT"), blank.clone(), Token::Mul, blank, word("FROM")];
+        tokens.splice(first..=first, written.map(|token| TokenWithSpan { token, span }));
     }
     tokens
 }

@@ -144,8 +144,11 @@ impl Binder<'_> {
     /// The operator stands between its operands; the first non-blank after the left one is it.
     fn operator_position(&self, left: &Ast, right: &Ast) -> Option<u32> {
         let (from, to) = (self.end_of(left)?, self.at(right)?);
-        let between = self.source.chars().skip(from as usize - 1).take((to - from) as usize);
-        let offset = between.take_while(|c| c.is_whitespace() || *c == ')').count();
+        if !self.ascii {
+            return self.at(left);
+        }
+        let between = self.source.get(from as usize - 1..to as usize - 1)?;
+        let offset = between.bytes().take_while(|c| c.is_ascii_whitespace() || *c == b')').count();
         Some(from + offset as u32)
     }
 

@@ -53,6 +53,10 @@ pub struct Binder<'c> {
     pub catalog: &'c Catalog,
     /// The statement's text, to turn lines and columns into positions.
     source: &'c str,
+    /// Characters before each line of it.
+    lines: Vec<u32>,
+    /// The text has only one-byte characters.
+    ascii: bool,
     /// Parameter types so far.
     params: Vec<Ty>,
     depth: usize,
@@ -69,7 +73,12 @@ impl<'c> Binder<'c> {
             })
         };
         let params = types.iter().enumerate().map(known).collect::<Result<Vec<_>>>()?;
-        Ok(Binder { catalog, source, params, depth: 0, keep_unknown: false })
+        let mut lines = vec![0];
+        for line in source.split_inclusive('\n') {
+            let before = lines.last().copied().unwrap_or(0);
+            lines.push(before + line.chars().count() as u32);
+        }
+        Ok(Binder { catalog, source, lines, ascii: source.is_ascii(), params, depth: 0, keep_unknown: false })
     }
 
     /// The parameter types at the end; 42P18 if one was never settled by its use.
@@ -86,12 +95,9 @@ impl<'c> Binder<'c> {
 
     /// Character position of a place in the statement.
     fn position(&self, at: Location) -> Option<u32> {
-        if at.line == 0 {
-            return None;
-        }
-        let before: usize =
-            self.source.split_inclusive('\n').take(at.line as usize - 1).map(|l| l.chars().count()).sum();
-        u32::try_from(before as u64 + at.column).ok()
+        let line = usize::try_from(at.line).ok()?.checked_sub(1)?;
+        let before = *self.lines.get(line)?;
+        u32::try_from(u64::from(before) + at.column).ok()
     }
 
     fn span_at(&self, span: Span) -> Option<u32> {

@@ -140,7 +140,8 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let symbol = op.to_string();
         // 1 + date and interval + timestamp are the same the other way round.
-        let swap = arith == ArithOp::Add && right.t.ty.is_moment() && !left.t.ty.is_moment();
+        let swap = (arith == ArithOp::Add && right.t.ty.is_moment() && !left.t.ty.is_moment())
+            || (arith == ArithOp::Multiply && right.t.ty == Ty::Interval && left.t.ty.is_number());
         let (left, right) = if swap { (right, left) } else { (left, right) };
         let (l, r) = match (left.t.ty, right.t.ty) {
             (Ty::Unknown, Ty::Unknown) => {

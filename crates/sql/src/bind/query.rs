@@ -48,17 +48,6 @@ impl Binder<'_> {
             SetExpr::Values(v) => self.values(v, q),
             SetExpr::Query(inner) if q.order_by.is_none() && q.limit_clause.is_none() => self.query(inner),
             SetExpr::SetOperation { op, .. } => Err(SqlError::unsupported(op.to_string())),
-            SetExpr::Table(t) => {
-                let name = t
-                    .schema_name
-                    .iter()
-                    .chain(&t.table_name)
-                    .map(|n| format!("\"{}\"", n.replace('"', "\"\"")));
-                let from = name.collect::<Vec<_>>().join(".");
-                let select = crate::parse::query(&format!("SELECT * FROM {from}"))?;
-                let whole = ast::Query { body: select.body, ..q.clone() };
-                self.query(&whole)
-            }
             SetExpr::Query(_) => Err(SqlError::unsupported("ORDER BY or LIMIT around a parenthesised query")),
             _ => Err(SqlError::unsupported("this form of query")),
         }
