@@ -151,12 +151,12 @@ fn whole_table(table: &TableDef, conditions: &[Expr], order: Option<&WantedOrder
 /// Whether scanning these ranges in key order delivers the wanted order.
 fn delivers(candidate: &Candidate, ranges: &[KeyRange], order: &WantedOrder) -> bool {
     let fixed = if let [only] = ranges { only.equal.len() } else { 0 };
-    let mut key = candidate.columns.iter().chain(&candidate.tail).enumerate().peekable();
+    let mut key = candidate.columns.iter().chain(&candidate.tail).enumerate();
     'wanted: for wanted in &order.columns {
         if candidate.columns[..fixed].contains(wanted) {
             continue;
         }
-        while let Some((at, column)) = key.next() {
+        for (at, column) in key.by_ref() {
             if column == wanted {
                 continue 'wanted;
             }

@@ -23,6 +23,7 @@ use crate::utility::Utility;
 
 /// What a statement does.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are plans, and one hop less leads to them")]
 pub(crate) enum Body {
     /// Nothing.
     Empty,

@@ -367,8 +367,7 @@ fn century(year: i64, len: usize) -> i64 {
 
 fn valid_day(year: i64, month: i64, day: i64, written_year: i64) -> Option<i64> {
     let (month, day) = (u32::try_from(month).ok()?, u32::try_from(day).ok()?);
-    let ok = written_year >= 1
-        && written_year <= 6_000_000
+    let ok = (1..=6_000_000).contains(&written_year)
         && (1..=12).contains(&month)
         && day >= 1
         && day <= month_len(year, month);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use sqlparser::ast::{self, AssignmentTarget, Expr as Ast, FromTable, SetExpr, TableFactor, TableObject};
 use varve_engine::TableDef;
 
-use super::query::relation_of;
+use super::query::{Returned, relation_of};
 use super::scope::Scope;
 use super::{Binder, Bound, fold};
 use crate::access;
@@ -293,12 +293,15 @@ impl Binder<'_> {
     }
 }
 
-/// Table, named columns and the defaults of the others, for COPY.
+/// Table, ordinals of the columns named, and defaults of the others.
+pub type CopyTargets = (Arc<TableDef>, Vec<usize>, Vec<(usize, Expr)>);
+
+/// What COPY writes to.
 pub fn insert_targets(
     b: &mut Binder<'_>,
     name: &ast::ObjectName,
     columns: &[ast::Ident],
-) -> Result<(Arc<TableDef>, Vec<usize>, Vec<(usize, Expr)>)> {
+) -> Result<CopyTargets> {
     let table = b.table(name)?;
     let named: Vec<ast::ObjectName> =
         columns.iter().map(|c| ast::ObjectName::from(vec![c.clone()])).collect();
@@ -312,7 +315,7 @@ pub fn insert_targets(
     Ok((table, targets, defaults))
 }
 
-fn unzip(returned: Option<(Box<[Output]>, Vec<Column>)>) -> (Option<Box<[Output]>>, Option<Vec<Column>>) {
+fn unzip(returned: Option<Returned>) -> (Option<Box<[Output]>>, Option<Vec<Column>>) {
     match returned {
         Some((outputs, columns)) => (Some(outputs), Some(columns)),
         None => (None, None),

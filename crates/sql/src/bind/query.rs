@@ -30,6 +30,9 @@ pub struct BoundQuery {
     pub columns: Vec<Column>,
 }
 
+/// Outputs of RETURNING and the columns they show.
+pub(super) type Returned = (Box<[Output]>, Vec<Column>);
+
 /// Outputs while they are collected.
 #[derive(Default)]
 struct Items {
@@ -438,7 +441,7 @@ impl Binder<'_> {
         &mut self,
         written: Option<&[SelectItem]>,
         scope: &mut Scope,
-    ) -> Result<Option<(Box<[Output]>, Vec<Column>)>> {
+    ) -> Result<Option<Returned>> {
         let Some(written) = written else { return Ok(None) };
         scope.no_aggregates = Some("RETURNING");
         let items = self.items(written, scope)?;

@@ -74,10 +74,11 @@ impl Session {
         lifted: &Lifted<'_>,
         sink: &mut dyn Sink,
     ) -> Result<CommandTag> {
-        if lifted.usable && !self.is_failed() {
-            if let Some(tag) = self.run_lifted(lifted, sink)? {
-                return Ok(tag);
-            }
+        if lifted.usable
+            && !self.is_failed()
+            && let Some(tag) = self.run_lifted(lifted, sink)?
+        {
+            return Ok(tag);
         }
         let text = &sql[extent.start..extent.end];
         let shift = sql[..extent.start].chars().count() as u32;
