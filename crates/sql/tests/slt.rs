@@ -16,6 +16,8 @@
 //!
 //! Rows must be exactly those listed. A query without any expectation must only succeed.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
 mod support;
 
 use std::collections::BTreeMap;

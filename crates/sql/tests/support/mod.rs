@@ -1,7 +1,7 @@
 //! What the tests of this crate share: a database in memory, sessions, a sink that writes results down as lines.
 //!
 //! Does not know: what is tested.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, clippy::unwrap_used, reason = "helpers of tests; each test file uses a part")]
 
 use std::sync::Arc;
 
