@@ -27,6 +27,22 @@ pub enum Parsed {
 /// Nesting that the parser follows before it gives up.
 const RECURSION_MAX: usize = 200;
 
+/// Texts longer than this get a stack of their own.
+const PLAIN_STACK_TEXT_BYTES: usize = 2048;
+/// Stack for each byte of text, for trees that lean all to one side.
+const STACK_BYTES_PER_TEXT_BYTE: usize = 512;
+/// Largest stack that is made.
+const STACK_BYTES_MAX: usize = 1 << 30;
+
+/// Runs `f`, which makes, walks or drops the syntax tree of `sql`, on a stack that fits it: trees nest as deep as their
+/// text says, and a stack that overflows ends the whole process.
+pub fn on_deep_stack<T>(sql: &str, f: impl FnOnce() -> T) -> T {
+    if sql.len() <= PLAIN_STACK_TEXT_BYTES {
+        return f();
+    }
+    stacker::grow((sql.len() * STACK_BYTES_PER_TEXT_BYTE).clamp(8 << 20, STACK_BYTES_MAX), f)
+}
+
 /// Reads one statement. A trailing semicolon is allowed.
 pub fn statement(sql: &str) -> Result<Parsed> {
     let mut tokens = tokenize(sql)?;
@@ -52,7 +68,7 @@ pub fn statement(sql: &str) -> Result<Parsed> {
 
 /// Checks the syntax of one statement.
 pub fn check(sql: &str) -> Result<()> {
-    statement(sql).map(|_| ())
+    on_deep_stack(sql, || statement(sql).map(|_| ()))
 }
 
 /// Reads an expression, such as a column's default.

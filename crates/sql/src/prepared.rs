@@ -15,6 +15,7 @@ use varve_engine::{ColumnType, Datum, Value};
 
 use crate::error::Result;
 use crate::oid::{self, Oid};
+use crate::parse;
 use crate::plan::Plan;
 use crate::sink::Column;
 use crate::text;
@@ -103,6 +104,15 @@ impl Prepared {
     /// A parameter given as text, as a value of its type.
     pub(crate) fn parse_param(&self, index: usize, text: &str, zone: i32) -> Result<Value> {
         text::parse_in_zone(text, &self.param_column_type(index), zone)
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        let body = std::mem::replace(&mut self.body, Body::Empty);
+        if matches!(body, Body::Definition(_) | Body::Utility(_)) {
+            parse::on_deep_stack(&self.sql, || drop(body));
+        }
     }
 }
 

@@ -38,6 +38,19 @@ pub fn parse_in_zone(text: &str, t: &ColumnType, zone: i32) -> Result<Value> {
     })
 }
 
+/// The value, if PostgreSQL has it: 22008 for a date or a timestamp outside its range. For values that come as bytes.
+pub fn check_range(value: Value) -> Result<Value> {
+    match value {
+        Value::Date(days) if !matches!(days, i32::MIN | i32::MAX) => {
+            time::check_date(i64::from(days)).map(Value::Date).ok_or_else(time::date_range)
+        }
+        Value::Timestamp(us) | Value::TimestampTz(us) if !time::is_infinite(us) => {
+            time::check_timestamp(us).map(|_| value).ok_or_else(time::timestamp_range)
+        }
+        other => Ok(other),
+    }
+}
+
 /// Appends the text form of a value, times with zone in UTC; nothing for NULL.
 pub fn write_text(datum: Datum<'_>, out: &mut Vec<u8>) {
     write_in_zone(datum, 0, out);

@@ -69,9 +69,28 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The opposite span.
-    pub fn negate(self) -> Interval {
-        Interval { months: -self.months, days: -self.days, micros: -self.micros }
+    /// The opposite span, or 22008.
+    pub fn negate(self) -> Result<Interval> {
+        let opposite = || {
+            Some(Interval {
+                months: self.months.checked_neg()?,
+                days: self.days.checked_neg()?,
+                micros: self.micros.checked_neg()?,
+            })
+        };
+        opposite().ok_or_else(interval_range)
+    }
+
+    /// The sum, or 22008.
+    pub fn add(self, other: Interval) -> Result<Interval> {
+        let sum = || {
+            Some(Interval {
+                months: self.months.checked_add(other.months)?,
+                days: self.days.checked_add(other.days)?,
+                micros: self.micros.checked_add(other.micros)?,
+            })
+        };
+        sum().ok_or_else(interval_range)
     }
 }
 
@@ -88,7 +107,8 @@ pub fn add_interval(ts: i64, iv: Interval) -> Result<i64> {
         let (year, month) = (month0.div_euclid(12), month0.rem_euclid(12) as u32 + 1);
         days = days_of(year, month, d.min(month_len(year, month)));
     }
-    let total = (days + i64::from(iv.days)).checked_mul(DAY_US).and_then(|t| t.checked_add(time + iv.micros));
+    let total = (days + i64::from(iv.days)).checked_mul(DAY_US);
+    let total = total.and_then(|t| t.checked_add(time)?.checked_add(iv.micros));
     check_timestamp(total.unwrap_or(i64::MAX - 1)).ok_or_else(timestamp_range)
 }
 
@@ -100,6 +120,11 @@ pub fn is_infinite(ts: i64) -> bool {
 /// 22008 for timestamps.
 pub fn timestamp_range() -> SqlError {
     SqlError::new(SqlState::DATETIME_OVERFLOW, "timestamp out of range")
+}
+
+/// 22008 for intervals.
+pub fn interval_range() -> SqlError {
+    SqlError::new(SqlState::DATETIME_OVERFLOW, "interval out of range")
 }
 
 /// 22008 for dates.
@@ -394,23 +419,26 @@ fn parse_clock(text: &str) -> Option<Option<Clock>> {
     if parts.next().is_some() {
         return None;
     }
+    if hour > 24 || minute >= 60 || second_us > 60_000_000 {
+        return Some(None);
+    }
     let us = (hour * 3600 + minute * 60) * 1_000_000 + second_us;
-    let ok = hour <= 24 && minute < 60 && second_us <= 60_000_000 && us <= DAY_US;
-    Some(ok.then_some((us, zone)))
+    Some((us <= DAY_US).then_some((us, zone)))
 }
 
 /// Seconds with a fraction, rounded to microseconds.
 fn parse_seconds(text: &str) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let whole: i64 = whole.parse().ok()?;
+    let whole_us = whole.checked_mul(1_000_000)?;
     if fraction.is_empty() {
-        return Some(whole * 1_000_000);
+        return Some(whole_us);
     }
     if !fraction.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
     let scaled: f64 = format!("0.{fraction}").parse().ok()?;
-    Some(whole * 1_000_000 + (scaled * 1e6).round() as i64)
+    whole_us.checked_add((scaled * 1e6).round() as i64)
 }
 
 /// Seconds east of `UTC`, `Z`, `GMT`, `+hh[:mm[:ss]]`, `-hhmm`; `None` for names that need a zone database.
@@ -435,7 +463,8 @@ pub fn parse_zone(text: &str) -> Option<i32> {
             seconds += number(part)? * unit;
         }
     } else if digits.len() == 4 {
-        seconds = number(&digits[..2])? * 3600 + number(&digits[2..])? * 60;
+        let (hours, minutes) = digits.split_at_checked(2)?;
+        seconds = number(hours)? * 3600 + number(minutes)? * 60;
     } else {
         seconds = number(digits)? * 3600;
     }
@@ -450,7 +479,7 @@ pub fn parse_interval(original: &str) -> Result<Interval> {
         None => (lower.as_str(), false),
     };
     let iv = parse_spans(body).ok_or_else(|| syntax("interval", original))?;
-    Ok(if ago { iv.negate() } else { iv })
+    if ago { iv.negate() } else { Ok(iv) }
 }
 
 fn parse_spans(body: &str) -> Option<Interval> {
@@ -493,7 +522,7 @@ fn span_clock(text: &str) -> Option<i64> {
     let minute: i64 = parts.next()?.parse().ok()?;
     let second_us = parse_seconds(parts.next().unwrap_or("0"))?;
     let ok = parts.next().is_none() && hour < 1 << 31 && minute < 60 && second_us <= 60_000_000;
-    ok.then_some((hour * 3600 + minute * 60) * 1_000_000 + second_us)
+    ok.then(|| (hour * 3600 + minute * 60) * 1_000_000 + second_us)
 }
 
 fn add_span(iv: &mut Interval, amount: f64, unit: &str) -> Option<()> {

@@ -63,7 +63,8 @@ fn read_binary(raw: &[u8], oid: Oid, column_type: ColumnType, number: usize) -> 
             return read_text_like(raw, oid, number);
         }
     };
-    value.ok_or_else(|| bad_binary(number))
+    let value = value.ok_or_else(|| bad_binary(number))?;
+    Ok(text::check_range(value)?)
 }
 
 /// Types that the engine holds as text, though their binary form may not be text.

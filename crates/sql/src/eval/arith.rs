@@ -193,8 +193,8 @@ pub fn unpack_interval(datum: Datum<'_>) -> Result<Interval> {
     Ok(Interval { micros, days: word(8), months: word(12) })
 }
 
-fn signed(op: ArithOp, iv: Interval) -> Interval {
-    if op == ArithOp::Subtract { iv.negate() } else { iv }
+fn signed(op: ArithOp, iv: Interval) -> Result<Interval> {
+    if op == ArithOp::Subtract { iv.negate() } else { Ok(iv) }
 }
 
 fn moments<'a>(
@@ -210,20 +210,17 @@ fn moments<'a>(
             narrow(Class::Int4, Some(i64::from(a) - i64::from(b)))?
         }
         (Class::MomentInterval, Datum::Timestamp(t), iv) => {
-            Datum::Timestamp(time::add_interval(t, signed(op, unpack_interval(iv)?))?)
+            Datum::Timestamp(time::add_interval(t, signed(op, unpack_interval(iv)?)?)?)
         }
+        (Class::MomentInterval, Datum::TimestampTz(t), _) if time::is_infinite(t) => left,
         (Class::MomentInterval, Datum::TimestampTz(t), iv) => {
             let shift = i64::from(cx.env.zone) * 1_000_000;
-            Datum::TimestampTz(time::add_interval(t + shift, signed(op, unpack_interval(iv)?))? - shift)
+            Datum::TimestampTz(time::add_interval(t + shift, signed(op, unpack_interval(iv)?)?)? - shift)
         }
         (Class::Moments, Datum::Timestamp(a), Datum::Timestamp(b))
         | (Class::Moments, Datum::TimestampTz(a), Datum::TimestampTz(b)) => pack_interval(between(a, b)?, cx),
         (Class::Intervals, a, b) => {
-            let (a, b) = (unpack_interval(a)?, signed(op, unpack_interval(b)?));
-            pack_interval(
-                Interval { months: a.months + b.months, days: a.days + b.days, micros: a.micros + b.micros },
-                cx,
-            )
+            pack_interval(unpack_interval(a)?.add(signed(op, unpack_interval(b)?)?)?, cx)
         }
         (Class::IntervalFactor, iv, Datum::Float8(by)) => {
             pack_interval(scale(unpack_interval(iv)?, op, by)?, cx)
@@ -246,7 +243,7 @@ fn between(a: i64, b: i64) -> Result<Interval> {
     if time::is_infinite(a) || time::is_infinite(b) {
         return Err(SqlError::new(SqlState::DATETIME_OVERFLOW, "cannot subtract infinite timestamps"));
     }
-    let us = a - b;
+    let us = a.checked_sub(b).ok_or_else(time::interval_range)?;
     Ok(Interval { months: 0, days: (us / DAY_US) as i32, micros: us % DAY_US })
 }
 
@@ -268,7 +265,7 @@ pub fn negate<'a>(class: Class, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'
         (_, Datum::Null) => Datum::Null,
         (Class::Float8, Datum::Float8(f)) => Datum::Float8(-f),
         (Class::Numeric, Datum::Numeric(n)) => numeric(&number::negate(n)?, cx),
-        (Class::Intervals, iv) => pack_interval(unpack_interval(iv)?.negate(), cx),
+        (Class::Intervals, iv) => pack_interval(unpack_interval(iv)?.negate()?, cx),
         (class, value) => narrow(class, value.as_integer().and_then(i64::checked_neg))?,
     })
 }

@@ -273,7 +273,7 @@ impl Expr {
             Expr::Coalesce(items) => coalesce(items, row, cx)?,
             Expr::Extreme(items, largest) => extreme(items, *largest, row, cx)?,
             Expr::Negate(class, inner) => arith::negate(*class, inner.eval(row, cx)?, cx)?,
-            Expr::Concat(sides) => concat(sides.0.eval(row, cx)?, sides.1.eval(row, cx)?, cx),
+            Expr::Concat(sides) => concat(sides.0.eval(row, cx)?, sides.1.eval(row, cx)?, cx)?,
             Expr::Pad(inner, width) => pad(inner.eval(row, cx)?, *width, cx.arena),
             _ => return Err(SqlError::internal("an expression was not evaluated")),
         })
@@ -463,17 +463,21 @@ fn extreme<'a>(items: &'a [Expr], largest: bool, row: &Input<'a>, cx: &Cx<'a>) -
     Ok(best)
 }
 
-fn concat<'a>(left: Datum<'a>, right: Datum<'a>, cx: &Cx<'a>) -> Datum<'a> {
-    match (left, right) {
+fn concat<'a>(left: Datum<'a>, right: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    Ok(match (left, right) {
         (Datum::Text(a), Datum::Text(b)) => {
+            func::check_size(a.len() + b.len())?;
             let mut joined = bumpalo::collections::String::with_capacity_in(a.len() + b.len(), cx.arena);
             joined.push_str(a);
             joined.push_str(b);
             Datum::Text(joined.into_bump_str())
         }
-        (Datum::Bytea(a), Datum::Bytea(b)) => Datum::Bytea(cx.bytes(&[a, b].concat())),
+        (Datum::Bytea(a), Datum::Bytea(b)) => {
+            func::check_size(a.len() + b.len())?;
+            Datum::Bytea(cx.bytes(&[a, b].concat()))
+        }
         _ => Datum::Null,
-    }
+    })
 }
 
 /// Pads a text with blanks to `width` characters.

@@ -23,13 +23,6 @@ use crate::sink::Column;
 use crate::ty::Ty;
 use crate::utility::Utility;
 
-/// Texts longer than this are parsed on a stack of their own, because syntax trees nest as deep as their text says.
-const PLAIN_STACK_TEXT_BYTES: usize = 2048;
-/// Stack for each byte of text, for trees that lean all to one side.
-const STACK_BYTES_PER_TEXT_BYTE: usize = 512;
-/// Largest stack that is made.
-const STACK_BYTES_MAX: usize = 1 << 30;
-
 /// What binding a statement gives.
 type BoundParts = (Vec<Ty>, Option<Vec<Column>>, Body);
 
@@ -101,11 +94,7 @@ impl Session {
     }
 
     fn build(&mut self, sql: &str, types: &[Oid]) -> Result<Prepared> {
-        if sql.len() <= PLAIN_STACK_TEXT_BYTES {
-            return self.build_here(sql, types);
-        }
-        let stack_bytes = (sql.len() * STACK_BYTES_PER_TEXT_BYTE).clamp(8 << 20, STACK_BYTES_MAX);
-        stacker::grow(stack_bytes, || self.build_here(sql, types))
+        parse::on_deep_stack(sql, || self.build_here(sql, types))
     }
 
     fn build_here(&mut self, sql: &str, types: &[Oid]) -> Result<Prepared> {

@@ -210,19 +210,20 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
         match &prepared.body {
-            Body::Plan(plan) if self.is_failed() => {
-                let _ = plan;
-                Err(in_failed_transaction())
-            }
+            Body::Plan(_) if self.is_failed() => Err(in_failed_transaction()),
             Body::Plan(plan) if prepared.trims => {
                 let params = trimmed(&prepared.param_types, params);
                 self.run_plan(prepared, plan, &params, groups, announce, sink)
             }
             Body::Plan(plan) => self.run_plan(prepared, plan, params, groups, announce, sink),
             Body::Empty => Ok(Ran::Done(CommandTag::Empty)),
-            Body::Utility(command) => self.command(command, announce, sink).map(Ran::Done),
+            Body::Utility(command) => {
+                parse::on_deep_stack(&prepared.sql, || self.command(command, announce, sink)).map(Ran::Done)
+            }
             Body::Definition(_) if self.is_failed() => Err(in_failed_transaction()),
-            Body::Definition(statement) => self.define(&prepared.sql, statement).map(Ran::Done),
+            Body::Definition(statement) => {
+                parse::on_deep_stack(&prepared.sql, || self.define(&prepared.sql, statement)).map(Ran::Done)
+            }
         }
     }
 

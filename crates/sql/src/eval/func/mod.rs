@@ -12,6 +12,8 @@ mod moment;
 mod session;
 mod string;
 
+pub(super) use string::check_size;
+
 use smallvec::SmallVec;
 use varve_engine::Datum;
 

@@ -33,6 +33,9 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("extract", &[Text, Interval], Numeric, extract),
     strict("make_date", &[Int4, Int4, Int4], Date, |a, _| make_date(int(a, 0), int(a, 1), int(a, 2))),
     strict("to_timestamp", &[Float8], TimestampTz, |a, _| {
+        if float(a, 0).is_nan() {
+            return Err(SqlError::new(SqlState::DATETIME_OVERFLOW, "timestamp cannot be NaN"));
+        }
         let us = (float(a, 0) * 1e6).round_ties_even() - UNIX_SHIFT_US as f64;
         time::check_timestamp(us as i64).map(Datum::TimestampTz).ok_or_else(time::timestamp_range)
     }),
@@ -148,8 +151,8 @@ fn field(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<Field> {
         return Err(SqlError::unsupported("a field of an infinite date or time"));
     }
     match (unit.as_str(), a[1]) {
-        ("epoch", Datum::Date(_)) => return Ok((i128::from((local + UNIX_SHIFT_US) / 1_000_000), 0)),
-        ("epoch", Datum::TimestampTz(t)) => return Ok((i128::from(t + UNIX_SHIFT_US), 6)),
+        ("epoch", Datum::Date(_)) => return Ok(((i128::from(local) + i128::from(UNIX_SHIFT_US)) / 1_000_000, 0)),
+        ("epoch", Datum::TimestampTz(t)) => return Ok((i128::from(t) + i128::from(UNIX_SHIFT_US), 6)),
         ("epoch", _) => return Ok((i128::from(local) + i128::from(UNIX_SHIFT_US), 6)),
         ("timezone", Datum::TimestampTz(_)) => return Ok((i128::from(cx.env.zone), 0)),
         _ => {}

@@ -39,12 +39,17 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("rtrim", &[Text, Text], Text, |a, _| Ok(trimmed(a, false, true))),
     strict("replace", &[Text, Text, Text], Text, |a, cx| match text(a, 1) {
         "" => Ok(a[0]),
-        from => Ok(cx.text(&text(a, 0).replace(from, text(a, 2)))),
+        from => {
+            let count = text(a, 0).matches(from).count();
+            let kept = text(a, 0).len() - count * from.len();
+            check_size(kept.saturating_add(count.saturating_mul(text(a, 2).len())))?;
+            Ok(cx.text(&text(a, 0).replace(from, text(a, 2))))
+        }
     }),
     strict("translate", &[Text, Text, Text], Text, |a, cx| Ok(cx.text(&translate(a)))),
-    any("concat", &[Unknown], Text, |a, cx| Ok(cx.text(&joined(a, "")))),
+    any("concat", &[Unknown], Text, |a, cx| Ok(cx.text(&joined(a, "")?))),
     any("concat_ws", &[Text, Unknown], Text, |a, cx| match a[0] {
-        Datum::Text(separator) => Ok(cx.text(&joined(&a[1..], separator))),
+        Datum::Text(separator) => Ok(cx.text(&joined(&a[1..], separator)?)),
         _ => Ok(Datum::Null),
     }),
     strict("left", &[Text, Int4], Text, |a, _| Ok(side(a, true))),
@@ -96,7 +101,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn check_size(bytes: usize) -> Result<()> {
+/// 54000 for a string that would be too long; without it a few nested calls would use up the memory.
+pub(in crate::eval) fn check_size(bytes: usize) -> Result<()> {
     if bytes > RESULT_BYTES_MAX {
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "requested length too large"));
     }
@@ -164,7 +170,7 @@ fn translate(a: &[Datum<'_>]) -> String {
 }
 
 /// The arguments' texts, NULLs left out. The binder has cast them to text.
-fn joined(arguments: &[Datum<'_>], separator: &str) -> String {
+fn joined(arguments: &[Datum<'_>], separator: &str) -> Result<String> {
     let parts: Vec<&str> = arguments
         .iter()
         .filter_map(|d| match d {
@@ -172,7 +178,8 @@ fn joined(arguments: &[Datum<'_>], separator: &str) -> String {
             _ => None,
         })
         .collect();
-    parts.join(separator)
+    check_size(parts.iter().map(|part| part.len() + separator.len()).sum())?;
+    Ok(parts.join(separator))
 }
 
 /// left(text, n), right(text, n); a negative n leaves out that many from the other end.
