@@ -112,10 +112,10 @@ impl Results<'_> {
     }
 
     fn skip_frame(&mut self) -> Result<()> {
-        self.reader.frame().map(|_| ()).map_err(|end| {
-            self.broken = Some(end);
-            SqlError::new(SqlState("08006"), "the connection to the client is lost")
-        })
+        match self.reader.frame() {
+            Ok(_) => Ok(()),
+            Err(end) => Err(self.lost(end)),
+        }
     }
 
     fn copy_failed(&mut self) -> SqlError {
