@@ -106,13 +106,7 @@ impl FileDirectory {
 
     /// Like [`FileDirectory::open`], and makes the directory (durably) if it is missing.
     pub fn open_or_create(path: &Path, options: FileOptions) -> Result<Arc<FileDirectory>> {
-        if !path.exists() {
-            let fail = |error: std::io::Error| whole(path, Operation::Open, &error);
-            std::fs::create_dir_all(path).map_err(fail)?;
-            let parent = path.canonicalize().map_err(fail)?;
-            let parent = parent.parent().unwrap_or(Path::new("/")).to_path_buf();
-            File::open(parent).and_then(|parent| parent.sync_all()).map_err(fail)?;
-        }
+        create_directory(path).map_err(|error| whole(path, Operation::Open, &error))?;
         FileDirectory::open(path, options)
     }
 
@@ -164,6 +158,19 @@ impl FileDirectory {
         open_files.insert(name.to_string(), Arc::downgrade(&descriptor));
         Ok(descriptor)
     }
+}
+
+/// Makes a directory and what is missing above it, durably: files in a directory whose own name a power failure can
+/// take away are not durable.
+pub fn create_directory(path: &Path) -> std::io::Result<()> {
+    let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    std::fs::create_dir_all(path)?;
+    for made in missing {
+        let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(above).and_then(|above| above.sync_all())?;
+    }
+    Ok(())
 }
 
 fn whole(path: &Path, operation: Operation, error: &std::io::Error) -> DeviceError {

@@ -41,7 +41,7 @@ pub use capabilities::Capabilities;
 pub use emulated::{Emulated, EmulationReport};
 pub use error::{DeviceError, ErrorKind, Operation, Result};
 pub use faulty::{Fault, Faulty, Rule, When};
-pub use file::{FileDirectory, FileOptions};
+pub use file::{FileDirectory, FileOptions, create_directory};
 pub use image::{Fate, Lies, Timeline};
 pub use latency::{Latencies, LatencySummary, Timed};
 pub use lock::DirLock;

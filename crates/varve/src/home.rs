@@ -93,10 +93,8 @@ impl Home {
     pub fn open(path: &Path, settings: &Settings) -> Result<Home, OpenError> {
         let is_new = inspect(path)? != State::Database;
         check_pool(settings)?;
-        if !path.exists() {
-            std::fs::create_dir_all(path)
-                .map_err(|error| OpenError::Unreadable { path: path.to_owned(), error })?;
-        }
+        varve_device::create_directory(path)
+            .map_err(|error| OpenError::Unreadable { path: path.to_owned(), error })?;
         let main = DeviceSettings { path: path.to_owned(), profile: None, direct: true };
         let mut home = Home { devices: Vec::new(), is_new, locks: Vec::new() };
         home.add(MAIN_DEVICE, &main, &["control"])?;
