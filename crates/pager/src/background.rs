@@ -26,7 +26,7 @@ const IDLE: Duration = Duration::from_millis(500);
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a mini-transaction waits for log space before it looks again.
 const ROOM_WAIT: Duration = Duration::from_millis(10);
-/// Rounds of cleaning without threads, before a mini-transaction gives up.
+/// Rounds of cleaning without threads, before a mini-transaction cleans everything.
 const INLINE_ROUNDS: usize = 64;
 
 /// Starts the page writers.

@@ -161,9 +161,6 @@ fn assemble(config: &PagerConfig, log: &Arc<Log>, redo_start: Option<Lsn>) -> Re
         open(SpaceId::ROLLBACK, &config.rollback, is_new)?,
         open(SpaceId::TEMPORARY, &config.temporary, true)?,
     ]));
-    if !is_new {
-        files.flush_all()?;
-    }
     let protection = protection::open(config, &files, is_new)?;
     let mut mended = Vec::new();
     if let Some(redo_start) = redo_start {
