@@ -82,7 +82,7 @@ impl Interval {
     }
 
     /// The sum, or 22008.
-    pub fn add(self, other: Interval) -> Result<Interval> {
+    pub fn plus(self, other: Interval) -> Result<Interval> {
         let sum = || {
             Some(Interval {
                 months: self.months.checked_add(other.months)?,

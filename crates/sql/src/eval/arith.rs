@@ -220,7 +220,7 @@ fn moments<'a>(
         (Class::Moments, Datum::Timestamp(a), Datum::Timestamp(b))
         | (Class::Moments, Datum::TimestampTz(a), Datum::TimestampTz(b)) => pack_interval(between(a, b)?, cx),
         (Class::Intervals, a, b) => {
-            pack_interval(unpack_interval(a)?.add(signed(op, unpack_interval(b)?)?)?, cx)
+            pack_interval(unpack_interval(a)?.plus(signed(op, unpack_interval(b)?)?)?, cx)
         }
         (Class::IntervalFactor, iv, Datum::Float8(by)) => {
             pack_interval(scale(unpack_interval(iv)?, op, by)?, cx)

@@ -151,7 +151,9 @@ fn field(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<Field> {
         return Err(SqlError::unsupported("a field of an infinite date or time"));
     }
     match (unit.as_str(), a[1]) {
-        ("epoch", Datum::Date(_)) => return Ok(((i128::from(local) + i128::from(UNIX_SHIFT_US)) / 1_000_000, 0)),
+        ("epoch", Datum::Date(_)) => {
+            return Ok(((i128::from(local) + i128::from(UNIX_SHIFT_US)) / 1_000_000, 0));
+        }
         ("epoch", Datum::TimestampTz(t)) => return Ok((i128::from(t) + i128::from(UNIX_SHIFT_US), 6)),
         ("epoch", _) => return Ok((i128::from(local) + i128::from(UNIX_SHIFT_US), 6)),
         ("timezone", Datum::TimestampTz(_)) => return Ok((i128::from(cx.env.zone), 0)),
