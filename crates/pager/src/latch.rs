@@ -87,6 +87,7 @@ impl sealed::Mode for SharedExclusive {
     fn lock(latch: &Latch) {
         latch.0.lock_upgradable();
     }
+    #[inline]
     fn try_lock(latch: &Latch) -> bool {
         latch.0.try_lock_upgradable()
     }
@@ -107,6 +108,7 @@ impl sealed::Mode for Exclusive {
     fn lock(latch: &Latch) {
         latch.0.lock_exclusive();
     }
+    #[inline]
     fn try_lock(latch: &Latch) -> bool {
         latch.0.try_lock_exclusive()
     }

@@ -7,13 +7,14 @@
 //!    latch by the one who set `writing`.
 //! 3. One write of a frame is in flight at a time: `writing` is taken by compare-and-swap and given back when the put
 //!    has returned. A frame that is dirty or writing is never evicted.
-//! 4. `pins` is raised under a latch and lowered without one; a pinned frame is never evicted.
+//! 4. `pins` is raised under a latch, or by `await_page`, and lowered without one; a pinned frame is never evicted, and a
+//!    free frame gets a page only when nobody awaits its last one (`is_awaited`).
 //! 5. `fresh` marks a page that was created and not logged yet; releasing it in that state drops it.
 //!
 //! What it does not know: the bytes of its page.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
 
 use crate::ids::{Access, PageId};
 use crate::latch::Latch;
@@ -154,6 +155,25 @@ impl Frame {
 
     pub(crate) fn end_write(&self) {
         self.writing.store(false, Release);
+    }
+
+    /// Pins the frame if it holds `id`, for somebody who is going to wait for its latch. The frame may still lose the page,
+    /// but gets no other one before the pin is gone: nobody waits for the latch of a page that he did not ask for.
+    pub(crate) fn await_page(&self, id: PageId) -> bool {
+        self.pins.fetch_add(1, Relaxed);
+        // With the fence of `is_awaited`: this sees that the page was taken away, or that sees the pin.
+        fence(SeqCst);
+        let is_there = self.holds(id);
+        if !is_there {
+            self.pins.fetch_sub(1, Release);
+        }
+        is_there
+    }
+
+    /// Whether somebody waits for the page that this free frame held.
+    pub(crate) fn is_awaited(&self) -> bool {
+        fence(SeqCst);
+        self.pins.load(Acquire) > 0
     }
 
     /// Whether the page may leave, under the exclusive latch. `writing` is read before `dirty`: a failed write sets

@@ -37,7 +37,23 @@ pub type PageSx<'p> = Guard<'p, SharedExclusive>;
 pub type PageX<'p> = Guard<'p, Exclusive>;
 
 impl<'p, M: Mode> Guard<'p, M> {
-    /// Waits for the latch of a frame, whatever page it holds.
+    /// The latch of a frame that holds the page; `None` if it does not hold it (any more). Waits only for holders of that
+    /// page: a frame that got another one meanwhile might be held by somebody who waits for a latch of the caller's.
+    #[inline]
+    pub(super) fn lock_page(pool: &'p Pool, no: usize, id: PageId) -> Option<Guard<'p, M>> {
+        let guard = Guard::try_lock(pool, no).or_else(|| Guard::wait_page(pool, no, id))?;
+        guard.frame.holds(id).then_some(guard)
+    }
+
+    #[cold]
+    fn wait_page(pool: &'p Pool, no: usize, id: PageId) -> Option<Guard<'p, M>> {
+        let frame = &pool.frames[no];
+        let guard = frame.await_page(id).then(|| Guard::lock(pool, no))?;
+        frame.pins.fetch_sub(1, Release);
+        Some(guard)
+    }
+
+    /// Waits for the latch of a frame, whatever page it holds. The caller holds no other latch, or owns the frame.
     #[inline]
     pub(super) fn lock(pool: &'p Pool, no: usize) -> Guard<'p, M> {
         let frame = &pool.frames[no];
@@ -47,6 +63,7 @@ impl<'p, M: Mode> Guard<'p, M> {
     }
 
     /// Takes the latch of a frame if that needs no waiting.
+    #[inline]
     pub(super) fn try_lock(pool: &'p Pool, no: usize) -> Option<Guard<'p, M>> {
         let frame = &pool.frames[no];
         let taken = <M as sealed::Mode>::try_lock(&frame.latch);

@@ -129,10 +129,7 @@ impl Pool {
     #[inline]
     fn fix_unlatched<M: Mode>(&self, id: PageId, access: Access) -> Option<Guard<'_, M>> {
         let no = self.table.find(&self.frames, id, |no| self.arena.prefetch(no))?;
-        let guard = Guard::lock(self, no);
-        if !guard.frame().holds(id) {
-            return None;
-        }
+        let guard = Guard::lock_page(self, no, id)?;
         guard.frame().touch(access, self.tick.load(Relaxed));
         Some(guard)
     }
@@ -142,8 +139,7 @@ impl Pool {
     pub(crate) fn fix_resident<M: Mode>(&self, id: PageId, access: Access) -> Option<Guard<'_, M>> {
         self.fix_unlatched(id, access).or_else(|| {
             let no = self.table.find_latched(&self.frames, id)?;
-            let guard = Guard::lock(self, no);
-            guard.frame().holds(id).then_some(guard)
+            Guard::lock_page(self, no, id)
         })
     }
 
@@ -152,8 +148,7 @@ impl Pool {
     fn fix_slowly<M: Mode>(&self, id: PageId, access: Access) -> Result<Guard<'_, M>> {
         loop {
             if let Some(no) = self.table.find_latched(&self.frames, id) {
-                let guard = Guard::lock(self, no);
-                if guard.frame().holds(id) {
+                if let Some(guard) = Guard::lock_page(self, no, id) {
                     guard.frame().touch(access, self.tick.load(Relaxed));
                     return Ok(guard);
                 }
@@ -182,8 +177,7 @@ impl Pool {
     pub(crate) fn create(&self, id: PageId) -> Result<PageX<'_>> {
         loop {
             if let Some(no) = self.table.find_latched(&self.frames, id) {
-                let page: PageX<'_> = Guard::lock(self, no);
-                if page.frame().holds(id) {
+                if let Some(page) = PageX::lock_page(self, no, id) {
                     page.frame().fresh.store(true, Relaxed);
                     return Ok(page);
                 }
@@ -232,11 +226,8 @@ impl Pool {
     }
 
     fn discard_frame(&self, no: usize, id: PageId) {
-        let page: PageX<'_> = Guard::lock(self, no);
+        let Some(page) = PageX::lock_page(self, no, id) else { return };
         let frame = page.frame();
-        if !frame.holds(id) {
-            return;
-        }
         if frame.is_writing() {
             drop(page);
             self.wait_written(frame);

@@ -27,6 +27,9 @@ impl Pool {
     }
 
     fn enter_in(&self, no: usize, id: PageId, access: Access) -> Option<PageX<'_>> {
+        while self.frames[no].is_awaited() {
+            std::thread::yield_now();
+        }
         let page: PageX<'_> = Guard::lock(self, no);
         let frame = page.frame();
         frame.take_page(id, access, self.tick.load(Relaxed));
