@@ -109,6 +109,18 @@ impl Queue {
     }
 }
 
+/// Ends a leadership also when the leader panics: followers must not park behind a line that nobody leads.
+struct Leadership<'l>(&'l Log);
+
+impl Drop for Leadership<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.poison("the thread that wrote the log panicked");
+        }
+        self.0.queue.leave(self.0.durable());
+    }
+}
+
 impl Log {
     /// Returns once everything at or below `upto` is durable. The calling thread writes itself, unless another
     /// one is at it. `upto` must have been given out by `append`.
@@ -124,6 +136,7 @@ impl Log {
     }
 
     fn lead(&self) {
+        let _leadership = Leadership(self);
         let mut blocks = BLOCKS.with(RefCell::take);
         self.take_blocks(&mut blocks);
         let written = self.check().and_then(|()| self.write_blocks(&mut blocks));
@@ -132,7 +145,6 @@ impl Log {
         if let Err(error) = written {
             self.poison(&error.to_string());
         }
-        self.queue.leave(self.durable());
     }
 
     /// Writes the blocks in order; each is durable before the next one starts.
