@@ -50,12 +50,15 @@ fuzz:
 	@scripts/setup test
 	$(CARGO) build -p varve
 	e2e/fuzz --seconds $(or $(SECONDS),600)
+	$(CARGO) run -p varve --example wire_fuzz -- --seconds $(or $(SECONDS),600)
 
 crash:
 	@scripts/setup test
 	$(CARGO) build --release -p varve
 	VARVE_BIN=target/release/varve e2e/kill9 --rounds $(or $(ROUNDS),20)
-	VARVE_CRASH_IMAGES=$(or $(IMAGES),50000) $(CARGO) test --release -p varve-sim
+	for subject in pages trees engine crowd; do \
+	    $(CARGO) run --release -p varve-sim --example crash -- --subject $$subject --images $(or $(IMAGES),20000) || exit 1; \
+	done
 
 clean-data:
 	rm -rf ./$(DATA)
