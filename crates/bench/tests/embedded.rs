@@ -1,0 +1,51 @@
+//! Every workload runs against an embedded database, and TPC-B leaves equal sums.
+
+use varve_bench::driver::{Plan, run};
+use varve_bench::embedded::{Embedded, open};
+use varve_bench::sysbench::{SCRIPTS, Sysbench};
+use varve_bench::target::Target;
+use varve_bench::tpcb::Tpcb;
+use varve_bench::workload::Workload;
+use varve_bench::ycsb::Ycsb;
+
+const PLAN: Plan = Plan { threads: 3, rounds: 1, seconds: 1, warm_seconds: 0 };
+const POOL_BYTES: usize = 16 << 20;
+
+/// Loads, runs and verifies each workload on one fresh database; gives the transactions of each.
+fn run_all(workloads: &[Box<dyn Workload>]) -> Vec<u64> {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let database = open(folder.path(), POOL_BYTES).expect("a new database");
+    let target = Embedded::new(database.clone(), "test");
+    let mut connection = target.connect(&[]).expect("a session");
+    let mut counts = Vec::new();
+    for workload in workloads {
+        let fail = |what: &str, error| -> ! { panic!("{}: {what}: {error}", workload.name()) };
+        workload.load(connection.as_mut()).unwrap_or_else(|error| fail("load", error));
+        let rounds = run(&target, workload.as_ref(), PLAN).unwrap_or_else(|error| fail("run", error));
+        workload.verify(connection.as_mut()).unwrap_or_else(|error| fail("verify", error));
+        counts.push(rounds.iter().map(|round| round.transactions).sum());
+    }
+    drop(connection);
+    drop(target);
+    database.shutdown().expect("a clean shutdown");
+    counts
+}
+
+#[test]
+fn sysbench() {
+    let all = SCRIPTS.iter().map(|(name, _)| Sysbench::new(name, 2, 500).expect("a known script"));
+    let all: Vec<Box<dyn Workload>> = all.map(|one| Box::new(one) as Box<dyn Workload>).collect();
+    assert!(run_all(&all).iter().all(|count| *count > 0));
+}
+
+#[test]
+fn tpcb() {
+    assert!(run_all(&[Box::new(Tpcb::small(2, 1000))])[0] > 0);
+}
+
+#[test]
+fn ycsb() {
+    let all = "abcdef".chars().map(|letter| Ycsb::new(letter, 500).expect("a known letter"));
+    let all: Vec<Box<dyn Workload>> = all.map(|one| Box::new(one) as Box<dyn Workload>).collect();
+    assert!(run_all(&all).iter().all(|count| *count > 0));
+}
