@@ -13,6 +13,7 @@
 
 mod build;
 mod check;
+mod follow;
 mod index;
 mod purge;
 mod read;

@@ -59,14 +59,14 @@ struct Progress {
 }
 
 /// A change carried out in the clustered tree.
-struct Applied {
-    change: Change,
+pub(super) struct Applied {
+    pub(super) change: Change,
     /// The new row has another primary key; the old one is deleted.
-    moves: bool,
+    pub(super) moves: bool,
     /// The new row has the old one's columns in all indexes.
-    is_plain: bool,
+    pub(super) is_plain: bool,
     /// The row before, whole; empty if no index needs it.
-    old_row: Vec<u8>,
+    pub(super) old_row: Vec<u8>,
 }
 
 impl PagedStore {
@@ -111,7 +111,7 @@ impl PagedStore {
         }
     }
 
-    fn insert_parts(&self, cx: &mut Context, key: &[u8], payload: &[u8]) -> Result<()> {
+    pub(super) fn insert_parts(&self, cx: &mut Context, key: &[u8], payload: &[u8]) -> Result<()> {
         match overflow::must_spill(cx.pager(), key.len(), payload.len()) {
             true => {
                 let stub = self.spill(cx, payload)?;
@@ -120,29 +120,6 @@ impl PagedStore {
             false => self.insert_clustered(cx, key, payload, payload)?,
         }
         self.add_entries(cx, key, payload)
-    }
-
-    /// Makes the entries of a row that had none.
-    fn add_entries(&self, cx: &mut Context, key: &[u8], payload: &[u8]) -> Result<()> {
-        let mut entry = std::mem::take(&mut cx.buffers.entry);
-        let row = self.row(payload);
-        let outcome = self.indexes.iter().try_for_each(|index| {
-            let (prefix, has_null) = index.entry_key(&self.def, row, key, &mut entry);
-            self.add_entry(cx, index, &entry, prefix, index.def.unique && !has_null, row)
-        });
-        cx.buffers.entry = entry;
-        outcome
-    }
-
-    /// Writes a payload to an overflow chain that the undo knows; gives the stub.
-    pub(super) fn spill(&self, cx: &mut Context, payload: &[u8]) -> Result<Vec<u8>> {
-        let core = Arc::clone(&cx.core);
-        core.pager.reserve(self.tree.root().space(), 1)?;
-        let first = cx.append_plain(Kind::Chain, self.tree.owner(), |mtr| {
-            Ok(Some(overflow::begin(mtr, &self.tree)?))
-        })?;
-        let first = first.ok_or_else(|| Error::corrupt("a chain without a first page"))?;
-        Ok(overflow::fill(&core.pager, &self.tree, first, payload)?)
     }
 
     fn insert_clustered(&self, cx: &mut Context, key: &[u8], payload: &[u8], row: &[u8]) -> Result<()> {
@@ -441,11 +418,6 @@ impl PagedStore {
         Ok(Attempt::Done(()))
     }
 
-    fn chain_of(&self, payload: &[u8]) -> Option<varve_pager::PageId> {
-        let is_stub = !payload.is_empty() && overflow::is_stub(payload);
-        is_stub.then(|| overflow::first_page(&self.tree, payload))
-    }
-
     #[expect(clippy::too_many_arguments, reason = "one step of modify, cut out of it")]
     fn replace(
         &self,
@@ -507,45 +479,6 @@ impl PagedStore {
         }
         progress.stub = Some(self.spill(cx, image.as_bytes())?);
         progress.decided = Some(Decided { stamp, change: Change::Replace(image) });
-        Ok(())
-    }
-
-    /// Index entries, and the new place of a row whose key changed.
-    fn follow_up(&self, cx: &mut Context, key: &[u8], applied: Applied) -> Result<()> {
-        match &applied.change {
-            Change::Skip | Change::LockOnly => Ok(()),
-            Change::Replace(_) if applied.is_plain => Ok(()),
-            Change::Delete => self.mark_entries(cx, key, &applied.old_row),
-            Change::Replace(image) if applied.moves => {
-                self.mark_entries(cx, key, &applied.old_row)?;
-                let mut new_key = Vec::new();
-                self.primary_key_of(self.row(image.as_bytes()), &mut new_key)?;
-                self.insert_parts(cx, &new_key, image.as_bytes())
-            }
-            Change::Replace(image) => self.change_entries(cx, key, &applied.old_row, image.as_bytes()),
-        }
-    }
-
-    fn mark_entries(&self, cx: &mut Context, key: &[u8], old_row: &[u8]) -> Result<()> {
-        let mut entry = Vec::new();
-        for index in &self.indexes {
-            index.entry_key(&self.def, self.row(old_row), key, &mut entry);
-            index.mark_entry(&cx.core, &entry, cx.id)?;
-        }
-        Ok(())
-    }
-
-    fn change_entries(&self, cx: &mut Context, key: &[u8], old_row: &[u8], new_row: &[u8]) -> Result<()> {
-        let (mut old, mut new) = (Vec::new(), Vec::new());
-        let row = self.row(new_row);
-        for index in &self.indexes {
-            index.entry_key(&self.def, self.row(old_row), key, &mut old);
-            let (prefix, has_null) = index.entry_key(&self.def, row, key, &mut new);
-            if old != new {
-                self.add_entry(cx, index, &new, prefix, index.def.unique && !has_null, row)?;
-                index.mark_entry(&cx.core, &old, cx.id)?;
-            }
-        }
         Ok(())
     }
 }

@@ -1,0 +1,94 @@
+//! What goes with a row's change: its overflow chain before, its index entries after.
+//!
+//! Invariants
+//! 1. The undo names a chain before its second page is made, so no chain is lost.
+//! 2. Entries follow the row, the new one before the old one is marked.
+//!
+//! Does not know: latches of the row, who decides.
+
+use std::sync::Arc;
+
+use varve_pager::PageId;
+
+use super::PagedStore;
+use super::write::Applied;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::overflow;
+use crate::transaction::Change;
+use crate::undo::Kind;
+
+impl PagedStore {
+    /// Makes the entries of a row that had none.
+    pub(super) fn add_entries(&self, cx: &mut Context, key: &[u8], payload: &[u8]) -> Result<()> {
+        let mut entry = std::mem::take(&mut cx.buffers.entry);
+        let row = self.row(payload);
+        let outcome = self.indexes.iter().try_for_each(|index| {
+            let (prefix, has_null) = index.entry_key(&self.def, row, key, &mut entry);
+            self.add_entry(cx, index, &entry, prefix, index.def.unique && !has_null, row)
+        });
+        cx.buffers.entry = entry;
+        outcome
+    }
+
+    /// Writes a payload to an overflow chain that the undo knows; gives the stub.
+    pub(super) fn spill(&self, cx: &mut Context, payload: &[u8]) -> Result<Vec<u8>> {
+        let core = Arc::clone(&cx.core);
+        core.pager.reserve(self.tree.root().space(), 1)?;
+        let first = cx.append_plain(Kind::Chain, self.tree.owner(), |mtr| {
+            Ok(Some(overflow::begin(mtr, &self.tree)?))
+        })?;
+        let first = first.ok_or_else(|| Error::corrupt("a chain without a first page"))?;
+        Ok(overflow::fill(&core.pager, &self.tree, first, payload)?)
+    }
+
+    pub(super) fn chain_of(&self, payload: &[u8]) -> Option<PageId> {
+        let is_stub = !payload.is_empty() && overflow::is_stub(payload);
+        is_stub.then(|| overflow::first_page(&self.tree, payload))
+    }
+
+    /// Index entries, and the new place of a row whose key changed.
+    pub(super) fn follow_up(&self, cx: &mut Context, key: &[u8], applied: Applied) -> Result<()> {
+        match &applied.change {
+            Change::Skip | Change::LockOnly => Ok(()),
+            Change::Replace(_) if applied.is_plain => Ok(()),
+            Change::Delete => self.mark_entries(cx, key, &applied.old_row),
+            Change::Replace(image) if applied.moves => {
+                self.mark_entries(cx, key, &applied.old_row)?;
+                let mut new_key = Vec::new();
+                self.primary_key_of(self.row(image.as_bytes()), &mut new_key)?;
+                self.insert_parts(cx, &new_key, image.as_bytes())
+            }
+            Change::Replace(image) => self.change_entries(cx, key, &applied.old_row, image.as_bytes()),
+        }
+    }
+
+    pub(super) fn mark_entries(&self, cx: &mut Context, key: &[u8], old_row: &[u8]) -> Result<()> {
+        let mut entry = Vec::new();
+        for index in &self.indexes {
+            index.entry_key(&self.def, self.row(old_row), key, &mut entry);
+            index.mark_entry(&cx.core, &entry, cx.id)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn change_entries(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        old_row: &[u8],
+        new_row: &[u8],
+    ) -> Result<()> {
+        let (mut old, mut new) = (Vec::new(), Vec::new());
+        let row = self.row(new_row);
+        for index in &self.indexes {
+            index.entry_key(&self.def, self.row(old_row), key, &mut old);
+            let (prefix, has_null) = index.entry_key(&self.def, row, key, &mut new);
+            if old != new {
+                self.add_entry(cx, index, &new, prefix, index.def.unique && !has_null, row)?;
+                index.mark_entry(&cx.core, &old, cx.id)?;
+            }
+        }
+        Ok(())
+    }
+}
