@@ -93,6 +93,44 @@ pub enum OpenError {
         /// Its directory.
         path: PathBuf,
     },
+    /// The path of a device is something else.
+    #[error(
+        "The device \"{name}\" (space: {spaces}) has the path {}, which is no directory. Choose a \
+         directory in [devices.{name}] of varve.toml.",
+        path.display()
+    )]
+    DeviceNoDirectory {
+        /// Name of the device.
+        name: String,
+        /// The spaces on it.
+        spaces: String,
+        /// Its path.
+        path: PathBuf,
+    },
+    /// Two devices are one.
+    #[error(
+        "The devices \"{other}\" and \"{name}\" have the same directory ({}). Put the spaces of both on \
+         \"{other}\", or choose another directory for \"{name}\"; \"main\" is the data directory.",
+        path.display()
+    )]
+    DeviceTwice {
+        /// The later one.
+        name: String,
+        /// The earlier one.
+        other: String,
+        /// Their directory.
+        path: PathBuf,
+    },
+    /// The directory is a link to nothing.
+    #[error(
+        "{} is a symbolic link to something that doesn't exist. Make or mount what it points to, or \
+         remove the link.",
+        path.display()
+    )]
+    Dangling {
+        /// The link.
+        path: PathBuf,
+    },
     /// The directory of a device can't be written.
     #[error(
         "The device \"{name}\" (space: {spaces}) has the directory {}, which can't be written. Make it \

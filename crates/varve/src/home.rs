@@ -38,7 +38,13 @@ const NOBODYS: &[&str] = &[FILE_NAME, "varve.lock", "control.new", "lost+found"]
 pub fn inspect(path: &Path) -> Result<State, OpenError> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(State::Missing),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return if path.is_symlink() {
+                Err(OpenError::Dangling { path: path.to_owned() })
+            } else {
+                Ok(State::Missing)
+            };
+        }
         Err(error) => return Err(OpenError::Unreadable { path: path.to_owned(), error }),
     };
     let mut names = Vec::new();
@@ -110,14 +116,7 @@ impl Home {
     fn add(&mut self, name: &str, settings: &DeviceSettings, spaces: &[&str]) -> Result<(), OpenError> {
         let path = &settings.path;
         let fail = |error: DeviceError| device_error(name, spaces, path, error);
-        if !path.is_dir() {
-            let error = DeviceError::new(
-                &path.display().to_string(),
-                varve_device::Operation::Open,
-                ErrorKind::NotFound,
-            );
-            return Err(fail(error));
-        }
+        self.check_path(name, path, spaces)?;
         self.locks.push(DirLock::take(path).map_err(fail)?);
         let options = FileOptions { direct_io: settings.direct, ..FileOptions::default() };
         let files: Arc<dyn Directory> = FileDirectory::open(path, options).map_err(fail)?;
@@ -127,6 +126,26 @@ impl Home {
         };
         self.devices.push(Device { name: name.to_owned(), path: path.clone(), directory });
         Ok(())
+    }
+
+    /// A device needs a directory, and one of its own: its lock couldn't be taken twice, and the
+    /// accounting would count its bytes for two devices.
+    fn check_path(&self, name: &str, path: &Path, spaces: &[&str]) -> Result<(), OpenError> {
+        let (name, spaces) = (name.to_owned(), spaces.join(", "));
+        if !path.exists() {
+            return Err(OpenError::DeviceMissing { name, spaces, path: path.to_owned() });
+        }
+        if !path.is_dir() {
+            return Err(OpenError::DeviceNoDirectory { name, spaces, path: path.to_owned() });
+        }
+        let real = path.canonicalize().ok();
+        let twin = self.devices.iter().find(|device| device.path.canonicalize().ok() == real);
+        match twin {
+            Some(twin) => {
+                Err(OpenError::DeviceTwice { name, other: twin.name.clone(), path: path.to_owned() })
+            }
+            None => Ok(()),
+        }
     }
 
     /// How to open the database.

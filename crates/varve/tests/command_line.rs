@@ -96,6 +96,32 @@ fn a_missing_device_is_named_with_its_space() {
 }
 
 #[test]
+fn a_device_needs_a_directory_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let with_path = |path: &str| {
+        let text = format!("[devices.x]\npath = \"{path}\"\n[spaces]\nlog = \"x\"\n");
+        std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+    };
+    with_path(".");
+    let expect = "varve: The devices \"main\" and \"x\" have the same directory (DIR/.). Put the spaces of \
+                  both on \"main\", or choose another directory for \"x\"; \"main\" is the data directory.";
+    check(directory.path(), &["init", "DIR"], expect);
+    with_path("varve.toml");
+    let expect = "varve: The device \"x\" (space: log) has the path DIR/varve.toml, which is no directory. Choose \
+                  a directory in [devices.x] of varve.toml.";
+    check(directory.path(), &["init", "DIR"], expect);
+}
+
+#[test]
+fn a_link_to_nothing_is_not_made_into_a_database() {
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("nowhere", directory.path().join("link")).unwrap();
+    let expect = "varve: DIR/link is a symbolic link to something that doesn't exist. Make or mount what it \
+                  points to, or remove the link.";
+    check(directory.path(), &["serve", "DIR/link"], expect);
+}
+
+#[test]
 fn a_second_process_is_told_who_is_first() {
     let directory = tempfile::tempdir().unwrap();
     let lock = varve_device::DirLock::take(directory.path()).unwrap();
