@@ -204,8 +204,14 @@ fn main() {
     run("prepared: begin", "BEGIN", &[], &mut Vec::new);
     run("prepared: commit", "COMMIT", &[], &mut Vec::new);
     run("prepared: select 1", "SELECT 1", &[], &mut Vec::new);
+    simple_texts(&mut session, &mut sink, &mut r, length);
+    println!("{} rows, {} bytes given to the sink", sink.rows, sink.bytes);
+}
+
+/// The same statements as texts, with other literals each time.
+fn simple_texts(session: &mut Session, sink: &mut Count, r: &mut Random, length: Duration) {
     let mut simple = |name: &str, make: &mut dyn FnMut() -> String| {
-        measure(name, length, || session.simple(&make(), &mut sink).unwrap());
+        measure(name, length, || session.simple(&make(), sink).unwrap());
     };
     simple("simple: select abalance by aid", &mut || {
         format!("SELECT abalance FROM accounts WHERE aid = {};", r.id())
@@ -218,5 +224,4 @@ fn main() {
         format!("UPDATE accounts SET abalance = abalance + {} WHERE aid = {};", r.id(), r.id())
     });
     simple("simple: begin, commit", &mut || "BEGIN; COMMIT".to_owned());
-    println!("{} rows, {} bytes given to the sink", sink.rows, sink.bytes);
 }

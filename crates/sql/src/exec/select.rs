@@ -212,9 +212,7 @@ impl Exec<'_> {
                 prepare_ranges(ranges, table, &target.access, self.params, row_arena, &env)?;
                 let streams = pipeline.groups.is_none() && !sorts && plan.filter.is_none();
                 let hint = if streams { window.reach() } else { None };
-                let mut failure = Failure::default();
-                let params = self.params;
-                let mut seen = 0u32;
+                let (params, mut failure, mut seen) = (self.params, Failure::default(), 0u32);
                 let scanned = scan(self.txn, table, target, ranges, hint, &mut |_, row| {
                     let cx = Cx { params, arena: row_arena, env: &env };
                     let flow = pipeline.push(plan, &Input::Row(row), &cx);
@@ -246,9 +244,8 @@ impl Exec<'_> {
             Source::Series(bounds, ty) => {
                 let series = Series::new(bounds, *ty, self.params, row_arena, &env)?;
                 for value in series {
-                    let slot = [value];
                     let cx = Cx { params: self.params, arena: row_arena, env: &env };
-                    let flow = pipeline.push(plan, &Input::Slots(&slot), &cx)?;
+                    let flow = pipeline.push(plan, &Input::Slots(&[value]), &cx)?;
                     row_arena.reset();
                     if flow.is_break() {
                         break;
