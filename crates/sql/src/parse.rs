@@ -114,7 +114,48 @@ fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>> {
     {
         return Err(near(sql, bad));
     }
-    Ok(tokens)
+    Ok(with_signs_apart(tokens))
+}
+
+/// `a>-5`: the tokenizer takes `>-` for one operator. PostgreSQL's rule (manual, 4.1.3): an operator of several characters
+/// ends in `+` or `-` only if it has one of ``~ ! @ # % ^ & | ` ?`` in it.
+fn with_signs_apart(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut out = Vec::with_capacity(tokens.len());
+    for t in tokens {
+        match &t.token {
+            Token::CustomBinaryOperator(op)
+                if !op.contains(['~', '!', '@', '#', '%', '^', '&', '|', '`', '?']) =>
+            {
+                let bare = op.trim_end_matches(['+', '-']);
+                match plain_operator(bare) {
+                    Some(token) => {
+                        out.push(TokenWithSpan { token, span: t.span });
+                        let sign = |c| if c == '-' { Token::Minus } else { Token::Plus };
+                        out.extend(
+                            op[bare.len()..].chars().map(|c| TokenWithSpan { token: sign(c), span: t.span }),
+                        );
+                    }
+                    None => out.push(t),
+                }
+            }
+            _ => out.push(t),
+        }
+    }
+    out
+}
+
+fn plain_operator(text: &str) -> Option<Token> {
+    Some(match text {
+        "=" => Token::Eq,
+        "<" => Token::Lt,
+        ">" => Token::Gt,
+        "<=" => Token::LtEq,
+        ">=" => Token::GtEq,
+        "<>" => Token::Neq,
+        "*" => Token::Mul,
+        "/" => Token::Div,
+        _ => return None,
+    })
 }
 
 /// `USING paged` of CREATE TABLE, which the parser does not know: recognised and taken out (it is the only engine).

@@ -137,6 +137,4 @@ pub struct Portal {
 #[derive(Debug)]
 pub(crate) struct PendingRows {
     pub(crate) rows: std::vec::IntoIter<Box<[Value]>>,
-    /// Rows handed out so far.
-    pub(crate) given: u64,
 }

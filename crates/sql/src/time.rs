@@ -538,7 +538,7 @@ fn add_span(iv: &mut Interval, amount: f64, unit: &str) -> Option<()> {
     };
     if months > 0.0 {
         let total = amount * months;
-        iv.months = iv.months.checked_add(total.trunc() as i32)?;
+        iv.months = iv.months.checked_add(whole(total)?)?;
         return add_days(iv, total.fract() * 30.0);
     }
     let us = match unit {
@@ -551,12 +551,21 @@ fn add_span(iv: &mut Interval, amount: f64, unit: &str) -> Option<()> {
         "microsecond" | "us" | "usec" => 1.0,
         _ => return None,
     };
-    iv.micros = iv.micros.checked_add((amount * us).round() as i64)?;
+    let micros = (amount * us).round();
+    if micros.abs() >= i64::MAX as f64 {
+        return None;
+    }
+    iv.micros = iv.micros.checked_add(micros as i64)?;
     Some(())
 }
 
+/// The whole part, if it fits.
+pub fn whole(amount: f64) -> Option<i32> {
+    (amount.abs() <= f64::from(i32::MAX)).then_some(amount.trunc() as i32)
+}
+
 fn add_days(iv: &mut Interval, days: f64) -> Option<()> {
-    iv.days = iv.days.checked_add(days.trunc() as i32)?;
+    iv.days = iv.days.checked_add(whole(days)?)?;
     iv.micros = iv.micros.checked_add((days.fract() * DAY_US as f64).round() as i64)?;
     Some(())
 }

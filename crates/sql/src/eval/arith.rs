@@ -256,7 +256,11 @@ fn scale(iv: Interval, op: ArithOp, by: f64) -> Result<Interval> {
     let months = f64::from(iv.months) * by;
     let days = f64::from(iv.days) * by + months.fract() * 30.0;
     let micros = iv.micros as f64 * by + days.fract() * DAY_US as f64;
-    Ok(Interval { months: months.trunc() as i32, days: days.trunc() as i32, micros: micros.round() as i64 })
+    if micros.is_nan() || micros.abs() >= i64::MAX as f64 {
+        return Err(time::interval_range());
+    }
+    let (months, days) = time::whole(months).zip(time::whole(days)).ok_or_else(time::interval_range)?;
+    Ok(Interval { months, days, micros: micros.round() as i64 })
 }
 
 /// -value

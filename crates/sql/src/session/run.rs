@@ -159,7 +159,7 @@ impl Session {
         if portal.pending.is_none() {
             let mut collected = Collect::default();
             self.run_current(prepared, params, &mut collected)?;
-            portal.pending = Some(PendingRows { rows: collected.rows.into_iter(), given: 0 });
+            portal.pending = Some(PendingRows { rows: collected.rows.into_iter() });
         }
         hand_out(portal, max_rows, prepared, sink)
     }
@@ -342,14 +342,12 @@ fn hand_out(
     while given < limit {
         let Some(row) = pending.rows.next() else {
             portal.finished = true;
-            let count = pending.given + given as u64;
-            return Ok(Progress::Complete(tag_of(prepared, count)));
+            return Ok(Progress::Complete(tag_of(prepared, given as u64)));
         };
         let shown: Params<'_> = row.iter().map(Value::as_datum).collect();
         sink.row(&shown)?;
         given += 1;
     }
-    pending.given += given as u64;
     Ok(Progress::Suspended)
 }
 
