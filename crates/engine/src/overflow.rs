@@ -119,6 +119,11 @@ pub fn first_page(tree: &Tree, stub: &[u8]) -> PageId {
     PageId::new(tree.root().space(), PageNo(u32_at(stub, 5)))
 }
 
+/// Whether the chain that a stub stands for begins with this page.
+pub(crate) fn begins_at(stub: &[u8], page: PageId) -> bool {
+    stub.len() == STUB_BYTES && u32_at(stub, 5) == page.no().0
+}
+
 /// Bytes of the payload that a stub stands for.
 pub fn payload_bytes(stub: &[u8]) -> usize {
     u32_at(stub, 1) as usize

@@ -15,6 +15,7 @@ use crate::core::{Core, Sight, View};
 use crate::error::{Error, Result};
 use crate::ids::{RollPointer, TxnId};
 use crate::node::{FLAG_DELETED, Stamp};
+use crate::overflow;
 use crate::undo::page::UndoPage;
 use crate::undo::{Kind, RecordRef};
 
@@ -32,6 +33,8 @@ const SAME_STAMP_MAX: u32 = 100;
 pub(crate) struct Version {
     pub(crate) stamp: Stamp,
     pub(crate) payload: Vec<u8>,
+    /// The payload is a stub whose chain purge has begun to free: nobody sees this version, and its row cannot be read.
+    pub(crate) is_cut: bool,
 }
 
 /// Where following the pointers ended.
@@ -52,6 +55,7 @@ impl Version {
 
     pub(crate) fn set(&mut self, stamp: Stamp, payload: &[u8]) {
         self.stamp = stamp;
+        self.is_cut = false;
         self.payload.clear();
         self.payload.extend_from_slice(payload);
     }
@@ -82,6 +86,8 @@ impl Version {
         if record.kind != Kind::Lock {
             self.payload.clear();
             self.payload.extend_from_slice(record.before.payload);
+            self.is_cut = overflow::is_stub(&self.payload)
+                && record.chain.is_none_or(|first| !overflow::begins_at(&self.payload, first));
         }
     }
 }

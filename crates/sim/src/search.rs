@@ -321,7 +321,7 @@ impl Trial<'_> {
 
     /// Whether what was recovered is what was promised; gives its digest.
     fn judge(&self, span: Span, recovered: Result<Recovered, String>) -> Result<u64, String> {
-        let recovered = recovered.map_err(|error| format!("it cannot be opened: {error}"))?;
+        let recovered = recovered.map_err(|error| format!("it cannot be used: {error}"))?;
         if let Some(damage) = recovered.damages.first() {
             return Err(format!("the check finds {} damages, first: {damage}", recovered.damages.len()));
         }

@@ -118,7 +118,8 @@ impl PagedStore {
             return Err(Error::corrupt(format!("a row that transaction {} changed is gone", record.txn)));
         }
         let mut spare = (Vec::new(), Vec::new());
-        let before = Version { stamp: record.before.stamp, payload: record.before.payload.to_vec() };
+        let mut before = Version::default();
+        before.set(record.before.stamp, record.before.payload);
         let new_row = match newest.is_deleted() {
             true => None,
             false => Some(self.whole_row(core, &newest.payload, &mut spare.0)?),
@@ -193,7 +194,7 @@ impl PagedStore {
         version: &Version,
         entry: &[u8],
     ) -> Result<bool> {
-        if version.is_deleted() {
+        if version.is_deleted() || version.is_cut {
             return Ok(false);
         }
         let (mut spare, mut other) = (Vec::new(), Vec::new());

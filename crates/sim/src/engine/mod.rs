@@ -411,10 +411,10 @@ impl Subject for Engine {
         let db = Database::open(self.options(device)).map_err(text)?;
         opened();
         let mut damages = Vec::new();
-        let digest = digest(&db, &mut damages)?;
-        db.tick().map_err(text)?;
-        damages.extend(db.check().map_err(text)?.damages);
-        db.shutdown().map_err(text)?;
+        let digest = digest(&db, &mut damages).map_err(|what| format!("reading it: {what}"))?;
+        db.tick().map_err(|error| format!("undo and purge: {error}"))?;
+        damages.extend(db.check().map_err(|error| format!("checking it: {error}"))?.damages);
+        db.shutdown().map_err(|error| format!("shutting it down: {error}"))?;
         Ok(Recovered { digest, damages })
     }
 }
