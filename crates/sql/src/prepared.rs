@@ -113,6 +113,11 @@ impl Drop for Prepared {
         if matches!(body, Body::Definition(_) | Body::Utility(_)) {
             parse::on_deep_stack(&self.sql, || drop(body));
         }
+        // There may be a successor for each DDL that the statement has lived through: dropped in a loop.
+        let mut next = self.successor.take();
+        while let Some(mut alone) = next.and_then(Arc::into_inner) {
+            next = alone.successor.take();
+        }
     }
 }
 

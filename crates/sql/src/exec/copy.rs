@@ -18,6 +18,9 @@ use crate::sink::{CommandTag, CopyIn, Sink};
 use crate::text;
 use crate::utility::CopyFrom;
 
+/// Longest line, with what came in one piece: a row holds 16 MiB, which escapes may quadruple.
+const LINE_BYTES_MAX: usize = 160 << 20;
+
 /// A COPY that has been bound.
 pub struct CopyPlan {
     /// The table.
@@ -63,6 +66,10 @@ impl Exec<'_> {
         let shape = CopyIn { column_count: plan.targets.len() };
         sink.copy_in(shape, &mut |bytes| {
             self.facts.check_cancel()?;
+            if feed.pending.len() + bytes.len() > LINE_BYTES_MAX {
+                let message = format!("a line of COPY data is longer than {LINE_BYTES_MAX} bytes");
+                return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message));
+            }
             feed.pending.extend_from_slice(bytes);
             self.take_lines(plan, table, &mut feed)
         })?;

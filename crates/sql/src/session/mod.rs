@@ -2,11 +2,13 @@
 //!
 //! States of a session, with the function on each edge
 //!
+//! ```text
 //!             prepare, execute (no block)            sync, end of simple
 //!     Idle ------------------------------> Implicit ---------------------> Idle
 //!     Idle, Implicit --- BEGIN (command) ---> Open --- COMMIT, ROLLBACK ---> Idle
 //!     Open --- after_error ---> Failed --- ROLLBACK TO ---> Open
 //!                               Failed --- COMMIT, ROLLBACK ---> Idle
+//! ```
 //!
 //! Invariants
 //! 1. The engine's transaction begins with the first statement that needs it, not with BEGIN.

@@ -375,10 +375,14 @@ pub(super) fn read_only(verb: &str) -> SqlError {
     SqlError::new(SqlState::READ_ONLY_TRANSACTION, message)
 }
 
+/// Largest result that is kept for a portal.
+const PORTAL_BYTES_MAX: usize = 256 << 20;
+
 /// Keeps all rows, for portals that are read in slices.
 #[derive(Default)]
 struct Collect {
     rows: Vec<Box<[Value]>>,
+    bytes: usize,
 }
 
 impl Sink for Collect {
@@ -387,6 +391,17 @@ impl Sink for Collect {
     }
 
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
+        let width = |d: &Datum<'_>| match d {
+            Datum::Text(t) => t.len(),
+            Datum::Bytea(b) => b.len(),
+            _ => 0,
+        };
+        self.bytes += row.iter().map(|d| width(d) + size_of::<Value>()).sum::<usize>();
+        if self.bytes > PORTAL_BYTES_MAX {
+            let message = "the result is too large for a portal that is read in slices";
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message)
+                .with_hint("Execute without a row limit, or add LIMIT to the query."));
+        }
         self.rows.push(row.iter().map(Datum::to_value).collect());
         Ok(())
     }
