@@ -10,13 +10,13 @@
 use std::process::ExitCode;
 
 use varve_sim::crowd::Crowd;
-use varve_sim::engine::Engine;
+use varve_sim::engine::{Engine, search_throng};
 use varve_sim::pages::Pages;
 use varve_sim::toy::{Flaw, Toy};
 use varve_sim::trees::Trees;
 use varve_sim::{Found, Plan, Subject, search};
 
-const USAGE: &str = "usage: crash [--subject engine|crowd|trees|pages|toy] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
+const USAGE: &str = "usage: crash [--subject engine|throng|crowd|trees|pages|toy] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
 
 struct Arguments {
     subject: String,
@@ -53,7 +53,8 @@ impl Arguments {
 
     fn subject(&self) -> Option<Box<dyn Subject>> {
         Some(match self.subject.as_str() {
-            "engine" => Box::new(Engine::new(self.commits)),
+            // The throng is several engines' worth of sessions; see `search_throng`.
+            "engine" | "throng" => Box::new(Engine::new(self.commits)),
             "pages" => Box::new(Pages::new(self.commits)),
             "crowd" => Box::new(Crowd { commits: self.commits }),
             "trees" => Box::new(Trees { commits: self.commits }),
@@ -78,7 +79,10 @@ fn main() -> ExitCode {
     for seed in (arguments.seed..).take(seeds) {
         let images = arguments.images.div_ceil(seeds);
         let plan = Plan { failures_max: arguments.failures_max, ..Plan::new(seed, images) };
-        let one = search(&*subject, plan);
+        let one = match arguments.subject.as_str() {
+            "throng" => search_throng(seed, arguments.commits, images),
+            _ => search(&*subject, plan),
+        };
         println!("seed {seed}: {}", one.summary());
         one.failures.iter().for_each(|failure| println!("  {}", failure.what));
         found.add(one);

@@ -1,7 +1,18 @@
 //! Group commit, page writers and checkpoints at once survive any crash.
 
 use varve_sim::crowd::Crowd;
+use varve_sim::engine::search_throng;
 use varve_sim::{Found, Plan, search};
+
+#[test]
+fn sessions_of_the_engine() {
+    let mut found = Found::default();
+    for (seed, commits) in [(1, 20), (2, 80)] {
+        found.add(search_throng(seed, commits, 160));
+    }
+    println!("throng: {}", found.summary());
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+}
 
 #[test]
 fn threads_that_commit_together() {

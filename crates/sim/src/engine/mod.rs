@@ -10,6 +10,7 @@
 
 mod definitions;
 mod session;
+mod throng;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,8 @@ use crate::model::{Effect, Model, Row, body, hash_name};
 use crate::pages::small_config;
 use crate::rng::Rng;
 use crate::search::{Recovered, Subject, WRONG, Workbench};
+
+pub use self::throng::search_throng;
 
 const SCHEMA: &str = "public";
 const SESSIONS: usize = 3;
