@@ -10,6 +10,8 @@
 //!
 //! What it does not know: the order of commits of different threads.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -69,7 +71,7 @@ struct Worker<'a> {
     states: &'a States,
     thread: usize,
     rng: Rng,
-    rows: std::collections::BTreeMap<i64, Row>,
+    rows: BTreeMap<i64, Row>,
 }
 
 impl Worker<'_> {
@@ -108,7 +110,7 @@ impl Worker<'_> {
         &mut self,
         txn: &mut varve_engine::Transaction,
         table: &Table,
-        rows: &mut std::collections::BTreeMap<i64, Row>,
+        rows: &mut BTreeMap<i64, Row>,
     ) -> Done {
         let id = (self.rng.below(80) as usize * THREADS + self.thread) as i64;
         let len = if self.rng.one_in(12) { 5000 } else { 120 };
@@ -118,17 +120,17 @@ impl Worker<'_> {
             balance: self.rng.below(1000) as i64,
             body: body(&mut self.rng, text_len),
         };
-        if !rows.contains_key(&id) {
+        let Entry::Occupied(held) = rows.entry(id) else {
             txn.insert(table, &data(id, &row)).map_err(text)?;
             rows.insert(id, row);
             return Ok(());
-        }
+        };
         let image = RowImage::encode(table.def().row_schema(), &data(id, &row)).map_err(text)?;
         let change = if self.rng.one_in(3) { Change::Delete } else { Change::Replace(image) };
         match change {
-            Change::Delete => rows.remove(&id),
-            _ => rows.insert(id, row),
-        };
+            Change::Delete => drop(held.remove()),
+            _ => *held.into_mut() = row,
+        }
         match txn.modify(table, &key(table.def(), id), &mut |_| Ok(change.clone())).map_err(text)? {
             Outcome::Changed => Ok(()),
             outcome => Err(format!("{WRONG}: row {id} is {outcome:?}")),
