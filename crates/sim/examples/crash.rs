@@ -5,7 +5,9 @@
 //! Seeds follow each other; each runs one workload and tries its share of the images. A failure names its
 //! seed and image; the same seed with `--seeds 1` shows it again.
 //!
-//! What it does not know: run-time faults (`tests/faults_at_run_time.rs`).
+//! Subject `faults` is the engine under one run-time fault a seed.
+//!
+//! What it does not know: what is behind a subject.
 
 use std::process::ExitCode;
 
@@ -14,9 +16,9 @@ use varve_sim::engine::{Engine, search_throng};
 use varve_sim::pages::Pages;
 use varve_sim::toy::{Flaw, Toy};
 use varve_sim::trees::Trees;
-use varve_sim::{Found, Plan, Subject, search};
+use varve_sim::{Found, Plan, Rng, Subject, search, some_rule, try_fault};
 
-const USAGE: &str = "usage: crash [--subject engine|throng|crowd|trees|pages|toy] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
+const USAGE: &str = "usage: crash [--subject engine|throng|faults|crowd|trees|pages|toy] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
 
 struct Arguments {
     subject: String,
@@ -54,7 +56,7 @@ impl Arguments {
     fn subject(&self) -> Option<Box<dyn Subject>> {
         Some(match self.subject.as_str() {
             // The throng is several engines' worth of sessions; see `search_throng`.
-            "engine" | "throng" => Box::new(Engine::new(self.commits)),
+            "engine" | "throng" | "faults" => Box::new(Engine::new(self.commits)),
             "pages" => Box::new(Pages::new(self.commits)),
             "crowd" => Box::new(Crowd { commits: self.commits }),
             "trees" => Box::new(Trees { commits: self.commits }),
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         let plan = Plan { failures_max: arguments.failures_max, ..Plan::new(seed, images) };
         let one = match arguments.subject.as_str() {
             "throng" => search_throng(seed, arguments.commits, images),
+            "faults" => try_fault(&*subject, seed, &some_rule(&mut Rng::new(seed))).found,
             _ => search(&*subject, plan),
         };
         println!("seed {seed}: {}", one.summary());

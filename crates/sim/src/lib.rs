@@ -16,6 +16,7 @@ mod choice;
 pub mod crowd;
 mod damage;
 pub mod engine;
+mod faults;
 mod history;
 mod model;
 pub mod pages;
@@ -26,6 +27,7 @@ pub mod trees;
 
 pub use choice::choices;
 pub use damage::{Verdicts, damage};
+pub use faults::{Tried, some_rule, try_fault};
 pub use history::{History, Span};
 pub use rng::Rng;
 pub use search::{

@@ -1,0 +1,76 @@
+//! Faults at run time: a device that fails at its n-th operation, then a crash and a restart on a device that
+//! works again.
+//!
+//! Invariants
+//! 1. The workload may end with an error; it may not panic, and may not have read a wrong answer.
+//! 2. What the restart finds is judged like any crash at the end of the workload.
+//!
+//! What it does not know: which errors are the right ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use varve_device::{Directory, ErrorKind, Fault, Faulty, Operation, Rule, Space, When};
+
+use crate::rng::Rng;
+use crate::search::{Failure, Found, PANIC, Plan, Subject, WRONG, run, search_run};
+
+/// What became of one fault.
+pub struct Tried {
+    /// Whether the fault ever hit.
+    pub fired: bool,
+    /// How the workload ended, if with an error.
+    pub error: Option<String>,
+    /// What the restarts found.
+    pub found: Found,
+}
+
+/// Runs a workload under one fault, crashes it at its end and judges what restarts find.
+pub fn try_fault(subject: &dyn Subject, seed: u64, rule: &Rule) -> Tried {
+    let mut armed = None;
+    let run = run(subject, seed, |device: Arc<dyn Directory>| {
+        let faulty = Faulty::wrap(device);
+        faulty.arm(rule.clone());
+        armed = Some(Arc::clone(&faulty));
+        faulty
+    });
+    let plan = Plan { at_end: true, images_per_cut: 6, second_crash_every: 0, ..Plan::new(seed, 6) };
+    let mut found = search_run(subject, &run, plan);
+    let bad = |error: &&String| error.starts_with(PANIC) || error.starts_with(WRONG);
+    if let Some(error) = run.error.as_ref().filter(bad) {
+        found.failures.push(Failure { image: 0, what: error.clone() });
+    }
+    for failure in &mut found.failures {
+        failure.what = format!("{rule:?}, workload ended with {:?}: {}", run.error, failure.what);
+    }
+    Tried { fired: armed.is_some_and(|faulty| faulty.fired_count() > 0), error: run.error, found }
+}
+
+/// A fault as the seed has it.
+pub fn some_rule(rng: &mut Rng) -> Rule {
+    let full = Fault::Fails(ErrorKind::NoSpace);
+    let broken = Fault::Fails(ErrorKind::Io(5));
+    let choices = [
+        (Operation::Read, broken.clone()),
+        (Operation::Read, Fault::Short),
+        (Operation::Read, Fault::BitFlip { bit: rng.draw() }),
+        (Operation::Write, broken.clone()),
+        (Operation::Write, full.clone()),
+        (Operation::Write, Fault::Short),
+        (Operation::Write, Fault::Gone),
+        (Operation::Flush, broken.clone()),
+        (Operation::SetLen, full.clone()),
+        (Operation::SetLen, broken.clone()),
+        (Operation::Punch, broken.clone()),
+        (Operation::SyncDirectory, broken),
+        (Operation::Write, Fault::Slow(Duration::from_millis(1))),
+    ];
+    let (operation, fault) = choices[rng.below(choices.len() as u64) as usize].clone();
+    let spaces = [None, Some(Space::Data), Some(Space::Log), Some(Space::Rollback), Some(Space::Control)];
+    let space = spaces[rng.below(spaces.len() as u64) as usize];
+    // Early operations are of the creation: as often as all later ones.
+    let reach = 1 << rng.below(11);
+    let n = 1 + rng.below(reach);
+    let when = [When::Nth(n), When::From(n), When::Every(n.max(20))][rng.below(3) as usize];
+    Rule { operation: Some(operation), space, when, fault }
+}
