@@ -152,6 +152,8 @@ fn long_and_deep_statements_end_in_an_answer() {
         format!("select {}1", "1 + ".repeat(20_000)),
         format!("select {}1{}", "(".repeat(20_000), ")".repeat(20_000)),
         format!("select {}1", "- ".repeat(20_000)),
+        format!("select 1; select {}1", "1 + ".repeat(20_000)),
+        format!("create table deep (a int default {}1)", "1 + ".repeat(20_000)),
     ] {
         let error = s.simple(&deep, &mut Recorder::default()).unwrap_err();
         assert_eq!(error.sqlstate.as_str(), "54001");

@@ -155,6 +155,9 @@ impl Binder<'_> {
         let b = self.expression(plain_argument(argument)?, scope)?;
         let (input, result) = kind.signature(b.t.ty).ok_or_else(|| no_such(kind, b.t.ty).at(at))?;
         let shown = if result == Ty::Char { b.t } else { Typed::plain(result) };
+        if is_distinct(f) {
+            super::query::orderable(b.t, "DISTINCT")?;
+        }
         let argument = Some(self.cast(b, Typed::plain(input), false)?.expr);
         let call = AggCall { kind, argument, input, distinct: is_distinct(f), filter, written };
         Ok((call, Typed { ty: result, ..shown }))

@@ -89,6 +89,9 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \")\"").at(at));
         }
         let (items, t) = self.unify(arguments, clause)?;
+        if clause != "COALESCE" {
+            super::query::orderable(t, clause)?;
+        }
         Ok(Bound { expr: make(items.into()), t, at })
     }
 

@@ -75,6 +75,9 @@ impl Binder<'_> {
             Some(ast::Distinct::Distinct) => true,
             Some(ast::Distinct::On(_)) => return Err(SqlError::unsupported("DISTINCT ON")),
         };
+        if distinct {
+            items.outputs.iter().try_for_each(|o| orderable(o.t, "DISTINCT"))?;
+        }
         let visible = items.outputs.len();
         let order = self.order_by(q, &mut items, &mut scope, distinct)?;
         let (limit, offset) = self.limits(q)?;
@@ -276,7 +279,9 @@ impl Binder<'_> {
         for item in written {
             let e = group_item(item, s, scope)?;
             let b = self.expression(&e, scope)?;
-            grouping.keys.push((e, self.known(b)?));
+            let key = self.known(b)?;
+            orderable(key.t, "GROUP BY")?;
+            grouping.keys.push((e, key));
         }
         scope.no_aggregates = None;
         let key = scope.relation.as_ref().map_or(&[][..], |r| &r.key);
@@ -358,6 +363,7 @@ impl Binder<'_> {
                     SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message).at(self.at(&item.expr))
                 );
             }
+            orderable(items.outputs[output].t, "ORDER BY")?;
             let descending = match &item.options.sort {
                 None | Some(ast::OrderBySort::Asc) => false,
                 Some(ast::OrderBySort::Desc) => true,
@@ -500,6 +506,14 @@ fn wanted_order(select: &Select) -> Option<WantedOrder> {
         }
     }
     Some(WantedOrder { columns, descending: first.descending })
+}
+
+/// 0A000 for values that are not held in their order.
+pub(super) fn orderable(t: Typed, clause: &str) -> Result<()> {
+    match t.ty {
+        Ty::Interval => Err(SqlError::unsupported(format!("{clause} of intervals"))),
+        _ => Ok(()),
+    }
 }
 
 /// Gives the aggregates their final slots, behind the keys.

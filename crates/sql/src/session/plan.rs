@@ -30,10 +30,12 @@ impl Session {
     /// A statement for the extended protocol: an entry of a cache that was planned under the current catalog.
     pub(super) fn prepare_current(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
         let hash = cache::hash(sql, types);
-        if let Some(found) = self.cached(hash, sql, types) {
+        if !self.is_failed()
+            && let Some(found) = self.cached(hash, sql, types)
+        {
             let fresh = !matches!(found.body, Body::Plan(_))
                 || found.catalog_version == self.current_catalog().version();
-            if fresh && !self.is_failed() {
+            if fresh {
                 return Ok(found);
             }
         }
