@@ -61,15 +61,16 @@ pub fn some_rule(rng: &mut Rng) -> Rule {
         (Operation::Flush, broken.clone()),
         (Operation::SetLen, full.clone()),
         (Operation::SetLen, broken.clone()),
-        (Operation::Punch, broken.clone()),
         (Operation::SyncDirectory, broken),
         (Operation::Write, Fault::Slow(Duration::from_millis(1))),
     ];
     let (operation, fault) = choices[rng.below(choices.len() as u64) as usize].clone();
-    let spaces = [None, Some(Space::Data), Some(Space::Log), Some(Space::Rollback), Some(Space::Control)];
-    let space = spaces[rng.below(spaces.len() as u64) as usize];
+    let spaces = [Some(Space::Data), Some(Space::Log), Some(Space::Rollback), Some(Space::Control)];
+    // A directory has no space.
+    let any = operation == Operation::SyncDirectory || rng.one_in(2);
+    let space = if any { None } else { spaces[rng.below(spaces.len() as u64) as usize] };
     // Early operations are of the creation: as often as all later ones.
-    let reach = 1 << rng.below(11);
+    let reach = 1 << rng.below(9);
     let n = 1 + rng.below(reach);
     let when = [When::Nth(n), When::From(n), When::Every(n.max(20))][rng.below(3) as usize];
     Rule { operation: Some(operation), space, when, fault }
