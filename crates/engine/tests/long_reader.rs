@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use database::*;
+use varve_engine::{ScanIndex, ScanSpec};
 
 #[test]
 fn a_reader_sees_one_state_while_everything_changes() {
@@ -79,4 +80,26 @@ fn beyond_the_rollback_limit_the_reader_loses() {
     assert!(database.stats().pager.rollback_pages < 100);
     reader.rollback().unwrap();
     is_sound(&database);
+}
+
+/// An index has an entry for each version while an old reader lives. Each row's versions are walked once in a scan, not
+/// once for every entry: the square would take minutes here.
+#[test]
+fn an_old_reader_scans_an_index_of_many_versions() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    let def = index_on_v(&database, &def, "t_v", false);
+    load(&database, &def, (0..10).map(|i| (i, i)));
+    let mut reader = begin(&database, RR);
+    assert_eq!(rows(&mut reader, &def).unwrap().len(), 10);
+    for round in 1..=3000 {
+        let mut txn = begin(&database, RC);
+        for id in 0..10 {
+            update(&mut txn, &def, id, |v| if round == 3000 { id } else { v + 10 }).unwrap();
+        }
+        txn.commit().unwrap();
+    }
+    let index = ScanIndex::Secondary(def.indexes[0].id);
+    let seen = collect(&mut reader, &def, &ScanSpec { index, ..ScanSpec::ALL }).unwrap();
+    assert_eq!(seen, (0..10).map(|i| (i, i)).collect::<Vec<_>>());
 }

@@ -13,6 +13,7 @@
 
 mod build;
 mod check;
+mod earlier;
 mod follow;
 mod index;
 mod purge;

@@ -9,6 +9,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use super::earlier::Earlier;
 use super::{PagedIndex, PagedStore, split_entry_key};
 use crate::catalog::IndexId;
 use crate::context::Context;
@@ -200,6 +201,7 @@ impl PagedStore {
         scan: &mut Scan,
         on_row: &mut OnRow<'_>,
     ) -> Result<()> {
+        let mut earlier = Earlier::default();
         loop {
             cx.check_cancel()?;
             let view = cx.view()?;
@@ -215,7 +217,7 @@ impl PagedStore {
                 if is_settled && entry.is_deleted() {
                     continue;
                 }
-                if self.show_indexed(cx, view, index, entry, on_row)?.is_break() {
+                if self.show_indexed(cx, view, (index, &mut earlier), entry, on_row)?.is_break() {
                     return Ok(());
                 }
             }
@@ -226,7 +228,7 @@ impl PagedStore {
         &self,
         cx: &mut Context,
         view: View,
-        index: &PagedIndex,
+        (index, earlier): (&PagedIndex, &mut Earlier),
         entry: EntryRef<'_>,
         on_row: &mut OnRow<'_>,
     ) -> Result<ControlFlow<()>> {
@@ -235,14 +237,21 @@ impl PagedStore {
         buffers.entry.clear();
         entry.append_key(&mut buffers.entry);
         let (_, key) = split_entry_key(&buffers.entry)?;
-        let is_there = self.copy_newest(core, key, &mut buffers.version)?
-            && self.settle(core, view, key, &mut buffers.version)?;
-        if !is_there {
+        if earlier.rules_out(key, &buffers.entry) || !self.copy_newest(core, key, &mut buffers.version)? {
             core.purge.check_snapshot(view.snapshot)?;
+            return Ok(ControlFlow::Continue(()));
+        }
+        let is_newest = matches!(core.sight(&view, TxnId::new(buffers.version.stamp.txn)), Sight::Seen);
+        if !self.settle(core, view, key, &mut buffers.version)? {
+            core.purge.check_snapshot(view.snapshot)?;
+            earlier.note(key, None);
             return Ok(ControlFlow::Continue(()));
         }
         let row = self.row(self.whole_row(core, &buffers.version.payload, &mut buffers.row)?);
         index.entry_key(&self.def, row, key, &mut buffers.key);
+        if !is_newest {
+            earlier.note(key, Some(&buffers.key));
+        }
         if buffers.key != buffers.entry {
             return Ok(ControlFlow::Continue(()));
         }

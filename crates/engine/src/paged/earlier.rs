@@ -1,0 +1,53 @@
+//! What an index scan found when it followed a row's versions, kept until the scan ends.
+//!
+//! While an old snapshot is read, an index has an entry for each version of a row. Without this memory each of them would
+//! walk the row's chain again: the square of the number of versions.
+//!
+//! Invariants
+//! 1. It serves one scan, so one view: what the view sees of a row does not change meanwhile.
+//! 2. It holds only rows whose newest version the view does not see; it is empty, and free, in scans of settled rows.
+//! 3. Full, it forgets nothing and takes nothing more; the scan is right without it.
+//!
+//! Does not know: versions, trees.
+
+use std::collections::HashMap;
+
+/// Rows remembered at most.
+const ROWS_MAX: usize = 1 << 17;
+
+/// Rows by clustered key, each with the index entry of the version that the view sees.
+#[derive(Default)]
+pub(super) struct Earlier {
+    rows: HashMap<Box<[u8]>, Option<Box<[u8]>>>,
+}
+
+impl Earlier {
+    /// Whether `entry` is known not to be the entry of the row's visible version.
+    pub(super) fn rules_out(&self, key: &[u8], entry: &[u8]) -> bool {
+        !self.rows.is_empty() && self.rows.get(key).is_some_and(|visible| visible.as_deref() != Some(entry))
+    }
+
+    /// Remembers the entry of the visible version, `None` if the view sees no row.
+    pub(super) fn note(&mut self, key: &[u8], visible: Option<&[u8]>) {
+        if self.rows.len() < ROWS_MAX && !self.rows.contains_key(key) {
+            self.rows.insert(key.into(), visible.map(Into::into));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_visible_entry_is_left() {
+        let mut earlier = Earlier::default();
+        assert!(!earlier.rules_out(b"1", b"a1"));
+        earlier.note(b"1", Some(b"a1"));
+        earlier.note(b"2", None);
+        assert!(!earlier.rules_out(b"1", b"a1"));
+        assert!(earlier.rules_out(b"1", b"b1"));
+        assert!(earlier.rules_out(b"2", b"a2"));
+        assert!(!earlier.rules_out(b"3", b"a3"));
+    }
+}
