@@ -87,9 +87,10 @@ impl Frame {
         self.page.store(id.to_u64(), Release);
     }
 
-    /// Takes the page away, under the exclusive latch. The page was clean.
+    /// Takes the page away, under the exclusive latch. The page was clean. `writing` may have been set since the caller
+    /// looked, by a writer that still has to latch the frame: it then finds another page or a clean one, and ends.
     pub(crate) fn drop_page(&self) {
-        assert!(!self.is_dirty() && !self.is_writing(), "a changed page leaves the pool");
+        assert!(!self.is_dirty(), "a changed page leaves the pool");
         self.fresh.store(false, Relaxed);
         self.page.store(0, Release);
     }
