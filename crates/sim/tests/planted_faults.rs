@@ -12,7 +12,7 @@ use varve_sim::pages::Pages;
 use varve_sim::{Found, Plan, Subject, run, search_run};
 
 const COMMITS: usize = 2500;
-const SEEDS: u64 = 4;
+const SEEDS: u64 = 24;
 
 /// Searches a few seeds until something is found.
 fn found(subject: &dyn Subject, lies: Lies, rule: Option<Rule>) -> Found {
