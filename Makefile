@@ -11,7 +11,7 @@ help:
 	@echo 'make test    everything: format, lints, tidy, unit, crash and end-to-end tests (about 15 minutes)'
 	@echo 'make bench   compare with PostgreSQL on this machine (about 45 minutes; ROUNDS=1 SECONDS=5 for a look)'
 	@echo 'make fuzz    throw damaged messages at a server for SECONDS (600)'
-	@echo 'make crash   kill -9 under load, 20 rounds, and a long search through crash images'
+	@echo 'make crash   kill -9 under load, 20 rounds and 60 kills, and a long search through crash images'
 
 # Builds what a user runs; the server prints how to connect, Ctrl-C stops it.
 run:
@@ -56,6 +56,7 @@ crash:
 	@scripts/setup test
 	$(CARGO) build --release -p varve
 	VARVE_BIN=target/release/varve e2e/kill9 --rounds $(or $(ROUNDS),20)
+	VARVE_BIN=target/release/varve e2e/list-append --seconds $(or $(SECONDS),300) --kills 60 --clients 16
 	for subject in pages trees engine crowd; do \
 	    $(CARGO) run --release -p varve-sim --example crash -- --subject $$subject --images $(or $(IMAGES),20000) || exit 1; \
 	done
