@@ -7,6 +7,7 @@
 
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
 
@@ -57,6 +58,7 @@ pub fn statement(sql: &str) -> Result<Parsed> {
     }
     let tokens = with_trimmed_blank(without_storage_clause(tokens));
     let tokens = with_written_out_table(with_ordered_options(tokens));
+    let tokens = with_plain_locks(tokens);
     let mut parser = parser(tokens);
     let statement = parser.parse_statement().map_err(|e| syntax_error(sql, &e))?;
     let rest = parser.peek_token();
@@ -210,6 +212,28 @@ fn with_written_out_table(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> 
         tokens.splice(first..=first, written.map(|token| TokenWithSpan { token, span }));
     }
     tokens
+}
+
+/// `FOR NO KEY UPDATE` and `FOR KEY SHARE`, which the parser does not know, as the stronger `FOR UPDATE` and `FOR SHARE`.
+fn with_plain_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
+    let at = |n: usize| words.get(n).map(|i| lower_word(&tokens[*i])).unwrap_or_default();
+    let mut dropped = Vec::new();
+    let locks = (0..words.len()).filter(|n| is_for(&tokens[words[*n]].token));
+    for n in locks {
+        let following = [at(n), at(n + 1), at(n + 2), at(n + 3)];
+        match following.each_ref().map(String::as_str) {
+            ["for", "no", "key", "update"] => dropped.extend([words[n + 1], words[n + 2]]),
+            ["for", "key", "share", _] => dropped.push(words[n + 1]),
+            _ => {}
+        }
+    }
+    dropped.into_iter().rev().for_each(|i| drop(tokens.remove(i)));
+    tokens
+}
+
+fn is_for(token: &Token) -> bool {
+    matches!(token, Token::Word(w) if w.keyword == Keyword::FOR && w.quote_style.is_none())
 }
 
 /// The parser wants the options of CREATE SEQUENCE in one order; PostgreSQL takes any.

@@ -117,11 +117,24 @@ pub struct Aggregate {
     pub single: bool,
 }
 
-/// How rows that are read get locked.
+/// What happens when another transaction holds a row that is to be locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockWait {
+    /// Wait for it.
+    Wait,
+    /// NOWAIT: fail with 55P03.
+    Fail,
+    /// SKIP LOCKED: leave the row out.
+    Skip,
+}
+
+/// How rows that are read get locked.
+#[derive(Debug, Clone)]
 pub struct RowLock {
-    /// Fail with 55P03 instead of waiting.
-    pub no_wait: bool,
+    /// Behaviour towards rows that are held by others.
+    pub wait: LockWait,
+    /// The whole condition, for the version that is locked.
+    pub recheck: Option<Expr>,
 }
 
 /// SELECT.
@@ -187,7 +200,7 @@ pub struct Update {
     pub target: TableAccess,
     /// Condition on rows found by the access path.
     pub filter: Option<Expr>,
-    /// The whole condition, as far as a row's own change could break it.
+    /// The whole condition, for the version that is changed.
     pub recheck: Option<Expr>,
     /// New values by column ordinal, over the old row.
     pub assignments: Box<[(usize, Expr)]>,
@@ -202,7 +215,7 @@ pub struct Delete {
     pub target: TableAccess,
     /// Condition on rows found by the access path.
     pub filter: Option<Expr>,
-    /// The whole condition, as far as a row's own change could break it.
+    /// The whole condition, for the version that is changed.
     pub recheck: Option<Expr>,
     /// What the client gets back of each old row.
     pub returning: Option<Box<[Output]>>,

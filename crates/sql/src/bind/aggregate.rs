@@ -110,7 +110,10 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::GROUPING_ERROR, message).at(at));
         }
         let Some(grouping) = scope.grouping.take() else {
-            return Err(SqlError::internal("an aggregate outside a grouped query"));
+            // The query is bound again as a grouped one.
+            self.met_aggregate = true;
+            let message = "aggregate functions are not allowed here";
+            return Err(SqlError::new(SqlState::GROUPING_ERROR, message).at(at));
         };
         scope.no_aggregates = Some("an aggregate's argument");
         let call = self.aggregate_call(kind, f, at, scope).map_err(nested);

@@ -2,8 +2,7 @@
 //!
 //! Invariants
 //! 1. Every column of a new row gets an expression of the column's type: given, default or NULL.
-//! 2. `recheck` is the whole WHERE clause except what the row's primary key alone decides, because a row found by another
-//!    path may have changed by the time it is locked.
+//! 2. `recheck` is the whole WHERE clause, because a row may have changed, its keys too, by the time it is locked.
 //!
 //! Does not know: NOT NULL and uniqueness (checked when rows are written).
 
@@ -12,15 +11,14 @@ use std::sync::Arc;
 use sqlparser::ast::{self, AssignmentTarget, Expr as Ast, FromTable, SetExpr, TableFactor, TableObject};
 use varve_engine::TableDef;
 
-use super::query::{Returned, relation_of};
+use super::from::relation_of;
+use super::query::Returned;
 use super::scope::Scope;
-use super::{Binder, Bound, fold};
+use super::{Binder, Bound, clauses, fold};
 use crate::access;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::plan::{
-    Access, Delete, Insert, InsertSource, OnConflict, Output, Plan, Select, TableAccess, Update,
-};
+use crate::plan::{Delete, Insert, InsertSource, OnConflict, Output, Plan, Select, TableAccess, Update};
 use crate::sink::Column;
 
 /// A bound statement and the columns it returns, if any.
@@ -34,7 +32,7 @@ pub struct BoundDml {
 impl Binder<'_> {
     /// INSERT
     pub fn insert(&mut self, i: &ast::Insert) -> Result<BoundDml> {
-        refuse_insert_clauses(i)?;
+        clauses::check_insert(i)?;
         let TableObject::TableName(name) = &i.table else {
             return Err(SqlError::unsupported("INSERT into this"));
         };
@@ -91,10 +89,9 @@ impl Binder<'_> {
             return Ok(InsertSource::Values(vec![self.row_of(table, &[], Vec::new())?]));
         };
         if let SetExpr::Values(values) = q.body.as_ref()
-            && q.order_by.is_none()
-            && q.limit_clause.is_none()
-            && q.with.is_none()
+            && clauses::is_bare(q)
         {
+            clauses::check_values(values)?;
             let rows = values.rows.iter().map(|row| self.insert_row(table, targets, &row.content, explicit));
             return Ok(InsertSource::Values(rows.collect::<Result<_>>()?));
         }
@@ -207,14 +204,7 @@ impl Binder<'_> {
 
     /// UPDATE
     pub fn update(&mut self, u: &ast::Update) -> Result<BoundDml> {
-        if u.from.is_some()
-            || u.or.is_some()
-            || !u.order_by.is_empty()
-            || u.limit.is_some()
-            || u.output.is_some()
-        {
-            return Err(SqlError::unsupported("UPDATE with FROM, ORDER BY or LIMIT"));
-        }
+        clauses::check_update(u)?;
         let (table, mut scope) = self.target(&u.table)?;
         let mut assignments: Vec<(usize, Expr)> = Vec::new();
         for assignment in &u.assignments {
@@ -248,14 +238,7 @@ impl Binder<'_> {
 
     /// DELETE
     pub fn delete(&mut self, d: &ast::Delete) -> Result<BoundDml> {
-        if d.using.is_some()
-            || !d.order_by.is_empty()
-            || d.limit.is_some()
-            || !d.tables.is_empty()
-            || d.output.is_some()
-        {
-            return Err(SqlError::unsupported("DELETE with USING, ORDER BY or LIMIT"));
-        }
+        clauses::check_delete(d)?;
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &d.from;
         let [from] = from.as_slice() else { return Err(SqlError::unsupported("DELETE from several tables")) };
         let (table, mut scope) = self.target(from)?;
@@ -271,6 +254,7 @@ impl Binder<'_> {
         if !from.joins.is_empty() {
             return Err(SqlError::unsupported("a join in a change"));
         }
+        clauses::check_table(&from.relation)?;
         let table = self.table(name)?;
         let relation = relation_of(&table, alias.as_ref())?;
         Ok((table, Scope::of(relation)))
@@ -287,8 +271,7 @@ impl Binder<'_> {
         let choice = access::choose(&table, &conditions, None, false);
         let kept = conditions.iter().zip(&choice.covered).filter(|(_, covered)| !**covered);
         let filter = access::joined(kept.map(|(c, _)| c.clone()).collect());
-        let point = matches!(choice.access, Access::Point(_));
-        let recheck = if point { filter.clone() } else { access::joined(conditions) };
+        let recheck = access::joined(conditions);
         Ok((TableAccess { table, access: choice.access, reverse: false }, filter, recheck))
     }
 }
@@ -342,21 +325,4 @@ fn check_count(given: usize, targets: &[usize], explicit: bool, at: Option<u32>)
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions"));
     }
     Ok(())
-}
-
-fn refuse_insert_clauses(i: &ast::Insert) -> Result<()> {
-    let plain = i.or.is_none()
-        && !i.ignore
-        && !i.overwrite
-        && i.assignments.is_empty()
-        && i.partitioned.is_none()
-        && i.after_columns.is_empty()
-        && !i.replace_into
-        && i.priority.is_none()
-        && i.insert_alias.is_none()
-        && i.settings.is_none()
-        && i.format_clause.is_none()
-        && i.multi_table_insert_type.is_none()
-        && i.output.is_none();
-    if plain { Ok(()) } else { Err(SqlError::unsupported("this clause of INSERT")) }
 }

@@ -10,7 +10,7 @@ use sqlparser::ast::{self, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionAr
 
 use super::aggregate::AggKind;
 use super::scope::Scope;
-use super::{Binder, Bound, fold};
+use super::{Binder, Bound, clauses, fold};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, Builtin};
 use crate::eval::{CmpOp, Expr};
@@ -45,7 +45,7 @@ impl Binder<'_> {
     pub(super) fn function(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Bound> {
         let at = self.at(&f.name);
         let name = function_name(f).map_err(|e| e.at(at))?;
-        refuse_clauses(f).map_err(|e| e.at(at))?;
+        clauses::check_call(f).map_err(|e| e.at(at))?;
         if let Some(kind) = AggKind::of(&name) {
             return self.aggregate(kind, f, at, scope);
         }
@@ -168,21 +168,6 @@ fn function_name(f: &ast::Function) -> Result<String> {
         }
         _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "improper function name")),
     }
-}
-
-fn refuse_clauses(f: &ast::Function) -> Result<()> {
-    let refused = if f.over.is_some() {
-        "a window function"
-    } else if !f.within_group.is_empty() {
-        "WITHIN GROUP"
-    } else if f.null_treatment.is_some() {
-        "IGNORE NULLS"
-    } else if matches!(&f.args, FunctionArguments::List(l) if !l.clauses.is_empty()) {
-        "ORDER BY in a call"
-    } else {
-        return Ok(());
-    };
-    Err(SqlError::unsupported(refused))
 }
 
 /// Whether the call says DISTINCT.

@@ -10,11 +10,15 @@
 //! Does not know: rows, transactions. It reads the catalog.
 
 pub mod aggregate;
+pub mod clauses;
 mod coerce;
 pub mod ddl;
 pub mod dml;
 mod expression;
+mod from;
 mod function;
+mod items;
+mod lock;
 mod operator;
 pub mod query;
 mod scope;
@@ -62,6 +66,8 @@ pub struct Binder<'c> {
     depth: usize,
     /// Literals in the select list of INSERT ... SELECT stay untyped until the column is known.
     keep_unknown: bool,
+    /// An aggregate was met in a query that was not bound as grouped.
+    met_aggregate: bool,
 }
 
 impl<'c> Binder<'c> {
@@ -78,7 +84,16 @@ impl<'c> Binder<'c> {
             let before = lines.last().copied().unwrap_or(0);
             lines.push(before + line.chars().count() as u32);
         }
-        Ok(Binder { catalog, source, lines, ascii: source.is_ascii(), params, depth: 0, keep_unknown: false })
+        Ok(Binder {
+            catalog,
+            source,
+            lines,
+            ascii: source.is_ascii(),
+            params,
+            depth: 0,
+            keep_unknown: false,
+            met_aggregate: false,
+        })
     }
 
     /// The parameter types at the end; 42P18 if one was never settled by its use.

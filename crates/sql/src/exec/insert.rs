@@ -10,8 +10,8 @@
 use bumpalo::Bump;
 use varve_engine::{Datum, Table, TableDef};
 
-use super::select::Series;
 use super::sequence::InTransaction;
+use super::series::Series;
 use super::{Exec, Facts, Opened, Row, Scratch, check_not_null, project};
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Expr, Input};

@@ -13,8 +13,10 @@ pub mod definition;
 mod group;
 mod insert;
 mod keys;
+mod lock;
 mod select;
 mod sequence;
+mod series;
 mod sort;
 
 use std::cell::Cell;

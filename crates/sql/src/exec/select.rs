@@ -3,47 +3,38 @@
 //! Invariants
 //! 1. Without grouping, sorting and DISTINCT a row goes to the sink at once and nothing of it is kept.
 //! 2. A primary key read copies nothing: the row is projected where it lies.
-//! 3. FOR UPDATE evaluates condition and outputs again on the version that was locked.
 //!
 //! Does not know: the wire; transaction blocks.
 
 use std::ops::{Bound, ControlFlow};
 
 use bumpalo::Bump;
-use varve_engine::{Change, Datum, Outcome, RowRef, ScanIndex, ScanSpec, Table, Transaction, Value};
+use varve_engine::{Datum, RowRef, ScanIndex, ScanSpec, Table, Transaction, Value};
 
 use super::group::Groups;
-use super::keys::{KeyList, Ranges, point_key};
+use super::keys::{Ranges, point_key};
+use super::series::Series;
 use super::sort::{Held, Sorter};
 use super::{Exec, Failure, Row, Scratch, project, shown};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Env, Expr, Input, NoSequences, keep_in};
-use crate::plan::{Access, RowLock, Select, Source, TableAccess};
-use crate::ty::Ty;
+use crate::plan::{Access, Select, Source, TableAccess};
 
 /// Receives shown rows.
 pub type Emit<'f> = dyn FnMut(&[Datum<'_>]) -> Result<()> + 'f;
 
 /// Rows to leave out, then rows to give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Window {
-    skip: u64,
-    take: u64,
+pub(super) struct Window {
+    pub(super) skip: u64,
+    pub(super) take: u64,
 }
 
 impl Window {
     /// Rows to read at most.
-    fn reach(self) -> Option<usize> {
+    pub(super) fn reach(self) -> Option<usize> {
         usize::try_from(self.skip.checked_add(self.take)?).ok()
     }
-}
-
-/// How far SELECT ... FOR UPDATE has come.
-struct Locking {
-    window: Window,
-    count: u64,
-    /// Keys before this one, in the order of the scan, are done.
-    next: usize,
 }
 
 /// The steps behind the source.
@@ -150,7 +141,7 @@ impl Exec<'_> {
         if window.take == 0 {
             return Ok(0);
         }
-        match (plan.lock, table) {
+        match (&plan.lock, table) {
             (Some(lock), Some(table)) => self.locking(plan, table, lock, window, emit),
             _ => self.rows(plan, table, window, emit),
         }
@@ -257,145 +248,6 @@ impl Exec<'_> {
         pipeline.finish(plan, row_arena, self.params, &env)
     }
 
-    /// SELECT ... FOR UPDATE: finds keys first, then locks row by row.
-    fn locking(
-        &mut self,
-        plan: &Select,
-        table: &Table,
-        lock: RowLock,
-        window: Window,
-        emit: &mut Emit<'_>,
-    ) -> Result<u64> {
-        let Source::Table(target) = &plan.source else {
-            return Err(SqlError::internal("a lock without a table"));
-        };
-        let unsorted = Select { limit: None, offset: None, ..select_of_keys(plan, target) };
-        let mut progress = Locking { window, count: 0, next: 0 };
-        if lock.no_wait {
-            self.txn.set_lock_timeout(Some(std::time::Duration::ZERO));
-        }
-        let result = self.find_and_lock(plan, &unsorted, table, &mut progress, emit);
-        if lock.no_wait {
-            self.txn.set_lock_timeout(self.facts.lock_timeout);
-        }
-        result.map_err(|e| match e.sqlstate {
-            SqlState::LOCK_NOT_AVAILABLE if lock.no_wait => {
-                let message = format!("could not obtain lock on row in relation \"{}\"", table.def().name);
-                SqlError { message: message.into(), ..e }
-            }
-            _ => e,
-        })
-    }
-
-    /// Rows that are gone or no longer match when they are locked do not count against LIMIT: if the first keys were not
-    /// enough, the scan (of the same snapshot, hence in the same order) is repeated to its end.
-    fn find_and_lock(
-        &mut self,
-        plan: &Select,
-        keys_plan: &Select,
-        table: &Table,
-        progress: &mut Locking,
-        emit: &mut Emit<'_>,
-    ) -> Result<u64> {
-        let cap = progress.window.reach();
-        let mut keys = KeyList::default();
-        self.keys_in_order(keys_plan, table, cap, &mut keys)?;
-        self.lock_rows(plan, table, progress, &keys, emit)?;
-        if progress.count < progress.window.take && Some(keys.len()) == cap {
-            keys.clear();
-            self.keys_in_order(keys_plan, table, None, &mut keys)?;
-            self.lock_rows(plan, table, progress, &keys, emit)?;
-        }
-        Ok(progress.count)
-    }
-
-    fn lock_rows(
-        &mut self,
-        plan: &Select,
-        table: &Table,
-        progress: &mut Locking,
-        keys: &KeyList,
-        emit: &mut Emit<'_>,
-    ) -> Result<()> {
-        let env = self.facts.env(&NoSequences);
-        let Scratch { row_arena, .. } = &mut *self.scratch;
-        while progress.next < keys.len() && progress.count < progress.window.take {
-            let n = progress.next;
-            progress.next += 1;
-            let mut failure = Failure::default();
-            let mut locked: Vec<Value> = Vec::new();
-            let params = self.params;
-            let outcome = self.txn.modify(table, keys.get(n), &mut |row| {
-                let cx = Cx { params, arena: row_arena, env: &env };
-                let decided = decide_lock(plan, &row, &cx, &mut locked);
-                row_arena.reset();
-                Ok(failure.catch(decided, Change::Skip))
-            });
-            let outcome = failure.resolve(outcome)?;
-            if outcome != Outcome::Changed {
-                continue;
-            }
-            if progress.window.skip > 0 {
-                progress.window.skip -= 1;
-                continue;
-            }
-            let row: Row<'_> = locked.iter().map(Value::as_datum).collect();
-            emit(&row)?;
-            progress.count += 1;
-        }
-        Ok(())
-    }
-
-    /// Keys of the rows that a plan of keys gives, in its order, as many as `cap`.
-    fn keys_in_order(
-        &mut self,
-        plan: &Select,
-        table: &Table,
-        cap: Option<usize>,
-        out: &mut KeyList,
-    ) -> Result<()> {
-        let Source::Table(target) = &plan.source else { return Ok(()) };
-        let env = self.facts.env(&NoSequences);
-        let Scratch { row_arena, result_arena, ranges, .. } = &mut *self.scratch;
-        prepare_ranges(ranges, table, &target.access, self.params, row_arena, &env)?;
-        let sorter = (!plan.order.is_empty()).then(|| Sorter::new(&plan.order, 0, false));
-        let mut held: Vec<(Held<'_>, usize)> = Vec::new();
-        let mut failure = Failure::default();
-        let params = self.params;
-        let cap = cap.unwrap_or(usize::MAX);
-        let scanned = scan(self.txn, table, target, ranges, None, &mut |key, row| {
-            let cx = Cx { params, arena: row_arena, env: &env };
-            let input = Input::Row(row);
-            let step = (|| -> Result<ControlFlow<()>> {
-                if let Some(filter) = &plan.filter
-                    && !filter.is_true(&input, &cx)?
-                {
-                    return Ok(ControlFlow::Continue(()));
-                }
-                out.push(key);
-                if let Some(sorter) = &sorter {
-                    let mut values = Row::new();
-                    for output in &plan.outputs {
-                        values.push(keep_in(result_arena, output.expr.eval(&input, &cx)?));
-                    }
-                    held.push((sorter.hold(result_arena.alloc_slice_copy(&values)), out.len() - 1));
-                    return Ok(ControlFlow::Continue(()));
-                }
-                Ok(if out.len() >= cap { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-            })();
-            row_arena.reset();
-            Ok(failure.catch(step, ControlFlow::Break(())))
-        });
-        failure.resolve(scanned)?;
-        if let Some(sorter) = &sorter {
-            let order = sorter.order_of(&held);
-            let mut sorted = KeyList::default();
-            order.into_iter().take(cap).for_each(|n| sorted.push(out.get(n)));
-            *out = sorted;
-        }
-        Ok(())
-    }
-
     /// Fills the session's key list with the rows of an access path that pass a filter.
     pub(super) fn find_rows(
         &mut self,
@@ -425,45 +277,6 @@ impl Exec<'_> {
     }
 }
 
-/// Condition and outputs on the version to be locked.
-fn decide_lock<'a>(
-    plan: &'a Select,
-    row: &RowRef<'a>,
-    cx: &Cx<'a>,
-    locked: &mut Vec<Value>,
-) -> Result<Change> {
-    locked.clear();
-    let input = Input::Row(*row);
-    if let Some(filter) = &plan.filter
-        && !filter.is_true(&input, cx)?
-    {
-        return Ok(Change::Skip);
-    }
-    let values = project(&plan.outputs[..plan.visible], &input, cx)?;
-    locked.extend(values.iter().map(Datum::to_value));
-    Ok(Change::LockOnly)
-}
-
-/// The same rows in the same order, without what the client sees.
-fn select_of_keys(plan: &Select, target: &TableAccess) -> Select {
-    Select {
-        source: Source::Table(TableAccess {
-            table: target.table.clone(),
-            access: target.access.clone(),
-            reverse: target.reverse,
-        }),
-        filter: plan.filter.clone(),
-        aggregate: None,
-        outputs: plan.outputs.clone(),
-        visible: plan.visible,
-        distinct: false,
-        order: plan.order.clone(),
-        limit: None,
-        offset: None,
-        lock: None,
-    }
-}
-
 #[inline]
 fn one_row<'a>(plan: &'a Select, row: &RowRef<'a>, cx: &Cx<'a>, emit: &mut Emit<'_>) -> Result<u64> {
     let input = Input::Row(*row);
@@ -478,7 +291,7 @@ fn one_row<'a>(plan: &'a Select, row: &RowRef<'a>, cx: &Cx<'a>, emit: &mut Emit<
 }
 
 /// Evaluates the bounds of an access path.
-fn prepare_ranges(
+pub(super) fn prepare_ranges(
     ranges: &mut Ranges,
     table: &Table,
     access: &Access,
@@ -502,7 +315,7 @@ fn prepare_ranges(
 }
 
 /// Follows an access path whose ranges are prepared.
-fn scan(
+pub(super) fn scan(
     txn: &mut Transaction,
     table: &Table,
     target: &TableAccess,
@@ -538,52 +351,4 @@ fn scan(
         }
     }
     Ok(())
-}
-
-/// The values of generate_series.
-pub struct Series {
-    next: Option<i64>,
-    stop: i64,
-    step: i64,
-    wide: bool,
-}
-
-impl Series {
-    /// Evaluates the bounds; a NULL among them makes it empty.
-    pub fn new(
-        bounds: &[Expr; 3],
-        ty: Ty,
-        params: &[Datum<'_>],
-        arena: &Bump,
-        env: &Env<'_>,
-    ) -> Result<Series> {
-        let cx = Cx { params, arena, env };
-        let wide = ty == Ty::Int8;
-        let mut values = [0; 3];
-        for (value, e) in values.iter_mut().zip(bounds) {
-            match e.eval(&Input::None, &cx)?.as_integer() {
-                Some(n) => *value = n,
-                None => return Ok(Series { next: None, stop: 0, step: 1, wide }),
-            }
-        }
-        let [start, stop, step] = values;
-        if step == 0 {
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
-        }
-        Ok(Series { next: Some(start), stop, step, wide })
-    }
-}
-
-impl Iterator for Series {
-    type Item = Datum<'static>;
-
-    fn next(&mut self) -> Option<Datum<'static>> {
-        let at = self.next?;
-        let past = if self.step > 0 { at > self.stop } else { at < self.stop };
-        if past {
-            return None;
-        }
-        self.next = at.checked_add(self.step);
-        Some(if self.wide { Datum::Int8(at) } else { Datum::Int4(at as i32) })
-    }
 }

@@ -186,6 +186,7 @@ pub(super) fn bind(catalog: &Catalog, sql: &str, types: &[Oid], statement: &Stat
             if let ast::SetExpr::Insert(s) | ast::SetExpr::Update(s) | ast::SetExpr::Delete(s) =
                 q.body.as_ref()
             {
+                crate::bind::clauses::check_wrapped_change(q)?;
                 return bind(catalog, sql, types, s);
             }
             let bound = b.query(q)?;

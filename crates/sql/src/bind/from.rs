@@ -1,0 +1,162 @@
+//! FROM: the one relation of a query.
+//!
+//! Does not know: how its rows are read.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self, TableFactor};
+use varve_engine::{TableDef, Value};
+
+use super::scope::{Relation, Scope};
+use super::{Binder, Bound, clauses, fold, object_name, undefined_table};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Expr;
+use crate::plan::{Access, Source, TableAccess};
+use crate::ty::{Ty, Typed};
+
+impl Binder<'_> {
+    pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<(Source, Option<Relation>)> {
+        let [only] = from else {
+            return if from.is_empty() {
+                Ok((Source::Nothing, None))
+            } else {
+                Err(SqlError::unsupported("a join"))
+            };
+        };
+        if !only.joins.is_empty() {
+            return Err(SqlError::unsupported("a join"));
+        }
+        clauses::check_table(&only.relation)?;
+        match &only.relation {
+            TableFactor::Table { name, alias, args: Some(args), .. } => {
+                self.table_function(name, args, alias.as_ref())
+            }
+            TableFactor::Table { name, alias, args: None, .. } => {
+                let table = self.table(name)?;
+                let relation = relation_of(&table, alias.as_ref())?;
+                let access = TableAccess { table, access: Access::Full, reverse: false };
+                Ok((Source::Table(access), Some(relation)))
+            }
+            TableFactor::Derived { .. } => Err(SqlError::unsupported("a subquery in FROM")),
+            _ => Err(SqlError::unsupported("this kind of FROM item")),
+        }
+    }
+
+    /// A table by name; 42P01 with its position.
+    pub(super) fn table(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
+        let at = self.at(name);
+        let (schema, table) = object_name(name).map_err(|e| e.at(at))?;
+        if let Some(found) = self.catalog.table(&schema, &table) {
+            return Ok(found);
+        }
+        if schema != "public"
+            && schema != "pg_catalog"
+            && schema != "information_schema"
+            && !self.catalog.has_schema(&schema)
+        {
+            // PostgreSQL, too, speaks of the relation here.
+            return Err(undefined_table(name).at(at));
+        }
+        if self.catalog.sequence(&schema, &table).is_some() || self.catalog.index(&schema, &table).is_some() {
+            let message = format!("\"{table}\" is not a table");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).at(at));
+        }
+        Err(undefined_table(name).at(at))
+    }
+
+    fn table_function(
+        &mut self,
+        name: &ast::ObjectName,
+        args: &ast::TableFunctionArgs,
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<(Source, Option<Relation>)> {
+        if args.settings.is_some() {
+            return Err(SqlError::unsupported("SETTINGS of a function in FROM"));
+        }
+        let (_, function) = object_name(name)?;
+        if function != "generate_series" {
+            return Err(SqlError::unsupported(format!("function {function} in FROM")).at(self.at(name)));
+        }
+        let at = self.at(name);
+        let mut scope = Scope { no_aggregates: Some("functions in FROM"), ..Scope::default() };
+        let mut bounds = Vec::new();
+        for argument in &args.args {
+            bounds.push(self.expression(super::function::plain_argument(argument)?, &mut scope)?);
+        }
+        if !(2..=3).contains(&bounds.len()) {
+            return Err(no_series().at(at));
+        }
+        if bounds.len() == 2 {
+            bounds.push(Bound { expr: Expr::Const(Value::Int4(1)), t: Typed::plain(Ty::Int4), at: None });
+        }
+        let ty = bounds.iter().try_fold(Ty::Unknown, |ty, b| crate::ty::common(ty, b.t.ty));
+        let ty = match ty {
+            Some(Ty::Unknown | Ty::Int2) => Ty::Int4,
+            Some(t @ (Ty::Int4 | Ty::Int8)) => t,
+            Some(Ty::Numeric) => return Err(SqlError::unsupported("generate_series of numeric").at(at)),
+            _ => return Err(no_series().at(at)),
+        };
+        let mut cast = |b: Bound| Ok(self.cast(b, Typed::plain(ty), false)?.expr);
+        let exprs = bounds.into_iter().map(&mut cast).collect::<Result<Vec<_>>>()?;
+        let bounds: Box<[Expr; 3]> = exprs
+            .try_into()
+            .map(Box::new)
+            .map_err(|_| SqlError::internal("generate_series takes three bounds"))?;
+        let alias_name = alias.map_or(function, |a| fold(&a.name));
+        if let Some(alias) = alias {
+            check_alias(alias, 1)?;
+        }
+        let column = alias.and_then(|a| a.columns.first()).map_or(alias_name.clone(), |c| fold(&c.name));
+        let relation = Relation {
+            alias: alias_name,
+            hidden: None,
+            columns: vec![(column, Typed::plain(ty))],
+            key: Vec::new(),
+        };
+        Ok((Source::Series(bounds, ty), Some(relation)))
+    }
+}
+
+/// The relation that a table is under its alias.
+pub(super) fn relation_of(table: &TableDef, alias: Option<&ast::TableAlias>) -> Result<Relation> {
+    let mut columns: Vec<(String, Typed)> =
+        table.columns.iter().map(|c| (c.name.clone(), Typed::of_column(c.column_type))).collect();
+    let mut name = table.name.clone();
+    let mut hidden = None;
+    if let Some(alias) = alias {
+        check_alias(alias, columns.len())?;
+        hidden = Some(std::mem::replace(&mut name, fold(&alias.name)));
+        for (column, renamed) in columns.iter_mut().zip(&alias.columns) {
+            column.0 = fold(&renamed.name);
+        }
+    }
+    Ok(Relation { alias: name, hidden, columns, key: table.key_columns().to_vec() })
+}
+
+fn no_series() -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_FUNCTION,
+        "function generate_series with these arguments does not exist",
+    )
+    .with_hint("Varve runs generate_series of integer and bigint.")
+}
+
+/// An alias may rename columns from the first on, and nothing more.
+fn check_alias(alias: &ast::TableAlias, column_count: usize) -> Result<()> {
+    let ast::TableAlias { explicit: _, name, columns, at } = alias;
+    if at.is_some() {
+        return Err(SqlError::unsupported("AT of a table alias"));
+    }
+    if columns.iter().any(|c| c.data_type.is_some()) {
+        return Err(SqlError::unsupported("a type in a table alias"));
+    }
+    if columns.len() > column_count {
+        let message = format!(
+            "table \"{}\" has {column_count} columns available but {} columns specified",
+            fold(name),
+            columns.len()
+        );
+        return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! The select list and ORDER BY: outputs and their names.
+//!
+//! Does not know: where rows come from.
+
+use sqlparser::ast::{self, Expr as Ast, OrderByKind, SelectItem};
+
+use super::query::orderable;
+use super::scope::Scope;
+use super::{Binder, clauses, fold, object_name};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Expr;
+use crate::plan::{Output, SortKey};
+use crate::ty::Ty;
+
+/// Outputs while they are collected.
+#[derive(Default)]
+pub(super) struct Items {
+    pub(super) outputs: Vec<Output>,
+    pub(super) names: Vec<String>,
+    /// The select list as written, for ORDER BY and GROUP BY by name or number.
+    pub(super) written: Vec<Option<Ast>>,
+}
+
+impl Binder<'_> {
+    pub(super) fn items(&mut self, projection: &[SelectItem], scope: &mut Scope) -> Result<Items> {
+        let mut items = Items::default();
+        for item in projection {
+            match item {
+                SelectItem::UnnamedExpr(e) => {
+                    let name = output_name(e);
+                    self.item(e, name, scope, &mut items)?;
+                }
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    self.item(expr, fold(alias), scope, &mut items)?
+                }
+                SelectItem::Wildcard(options) => {
+                    clauses::check_star(options)?;
+                    self.star(None, scope, &mut items)?;
+                }
+                SelectItem::QualifiedWildcard(
+                    ast::SelectItemQualifiedWildcardKind::ObjectName(name),
+                    options,
+                ) => {
+                    clauses::check_star(options)?;
+                    let (_, table) = object_name(name)?;
+                    self.star(Some(&table), scope, &mut items)?;
+                }
+                other => return Err(SqlError::unsupported(format!("the select item {other}"))),
+            }
+        }
+        Ok(items)
+    }
+
+    fn item(&mut self, e: &Ast, name: String, scope: &mut Scope, items: &mut Items) -> Result<()> {
+        let b = self.expression(e, scope)?;
+        let keep = self.keep_unknown && matches!(b.expr, Expr::Const(_));
+        let b = if keep { b } else { self.known(b)? };
+        items.outputs.push(Output::new(b.expr, b.t));
+        items.names.push(name);
+        items.written.push(Some(e.clone()));
+        Ok(())
+    }
+
+    fn star(&mut self, table: Option<&str>, scope: &mut Scope, items: &mut Items) -> Result<()> {
+        let Some(relation) = scope.relation.clone() else {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "SELECT * with no tables specified is not valid",
+            ));
+        };
+        if table.is_some_and(|t| t != relation.alias) {
+            let message = format!("missing FROM-clause entry for table \"{}\"", table.unwrap_or_default());
+            return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+        }
+        for (name, _) in relation.columns {
+            let ident = ast::Ident::with_quote('"', name.clone());
+            self.item(&Ast::Identifier(ident), name, scope, items)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn order_by(
+        &mut self,
+        q: &ast::Query,
+        items: &mut Items,
+        scope: &mut Scope,
+        distinct: bool,
+    ) -> Result<Vec<SortKey>> {
+        let Some(order_by) = &q.order_by else { return Ok(Vec::new()) };
+        let OrderByKind::Expressions(written) = &order_by.kind else {
+            return Err(SqlError::unsupported("ORDER BY ALL"));
+        };
+        if order_by.interpolate.is_some() || written.iter().any(|o| o.with_fill.is_some()) {
+            return Err(SqlError::unsupported("WITH FILL of ORDER BY"));
+        }
+        let visible = items.outputs.len();
+        let mut keys = Vec::with_capacity(written.len());
+        for item in written {
+            let output = self.order_item(&item.expr, visible, items, scope)?;
+            if distinct && output >= visible {
+                let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+                return Err(
+                    SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message).at(self.at(&item.expr))
+                );
+            }
+            orderable(items.outputs[output].t, "ORDER BY")?;
+            let descending = match &item.options.sort {
+                None | Some(ast::OrderBySort::Asc) => false,
+                Some(ast::OrderBySort::Desc) => true,
+                Some(ast::OrderBySort::Using(_)) => return Err(SqlError::unsupported("ORDER BY USING")),
+            };
+            keys.push(SortKey {
+                output,
+                descending,
+                nulls_first: item.options.nulls_first.unwrap_or(descending),
+            });
+        }
+        Ok(keys)
+    }
+
+    /// Ordinal of the output that an ORDER BY item means: a number, an output's name, or an expression.
+    fn order_item(&mut self, e: &Ast, visible: usize, items: &mut Items, scope: &mut Scope) -> Result<usize> {
+        if let Some(ordinal) = literal_position(e) {
+            if (1..=visible).contains(&ordinal) {
+                return Ok(ordinal - 1);
+            }
+            let message = format!("ORDER BY position {ordinal} is not in select list");
+            return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message).at(self.at(e)));
+        }
+        if let Ast::Identifier(ident) = e {
+            let name = fold(ident);
+            if let Some(found) = items.names[..visible].iter().position(|n| *n == name) {
+                return Ok(found);
+            }
+        }
+        if let Some(found) = items.written.iter().position(|w| w.as_ref() == Some(e)) {
+            return Ok(found);
+        }
+        let b = self.expression(e, scope)?;
+        let b = self.known(b)?;
+        if let Expr::Column(c) = b.expr {
+            let same = |o: &Output| matches!(o.expr, Expr::Column(n) if n == c);
+            if let Some(found) = items.outputs.iter().position(same) {
+                return Ok(found);
+            }
+        }
+        items.outputs.push(Output::new(b.expr, b.t));
+        items.names.push(String::new());
+        items.written.push(Some(e.clone()));
+        Ok(items.outputs.len() - 1)
+    }
+}
+
+/// The name PostgreSQL gives to an output without alias.
+fn output_name(e: &Ast) -> String {
+    named(e).0
+}
+
+/// Name and how much it says: 2 a column or function, 1 a type or CASE, 0 nothing.
+fn named(e: &Ast) -> (String, u8) {
+    let strong = |n: &str| (n.to_owned(), 2);
+    match e {
+        Ast::Identifier(i) => (fold(i), 2),
+        Ast::CompoundIdentifier(parts) => (parts.last().map(fold).unwrap_or_default(), 2),
+        Ast::Function(f) => (f.name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default(), 2),
+        Ast::Nested(inner) => named(inner),
+        Ast::Cast { expr, data_type, .. } => match named(expr) {
+            (name, 2) => (name, 2),
+            _ => (type_name(data_type), 1),
+        },
+        Ast::TypedString(s) => (type_name(&s.data_type), 1),
+        Ast::Interval(_) => ("interval".to_owned(), 1),
+        Ast::Value(v) if matches!(v.value, ast::Value::Boolean(_)) => ("bool".to_owned(), 1),
+        Ast::Case { else_result, .. } => match else_result.as_deref().map(named) {
+            Some((name, 2)) => (name, 2),
+            _ => ("case".to_owned(), 1),
+        },
+        Ast::Extract { .. } => strong("extract"),
+        Ast::Substring { .. } => strong("substring"),
+        Ast::Position { .. } => strong("position"),
+        Ast::Ceil { .. } => strong("ceil"),
+        Ast::Floor { .. } => strong("floor"),
+        Ast::Trim { trim_where, .. } => match trim_where {
+            Some(ast::TrimWhereField::Leading) => strong("ltrim"),
+            Some(ast::TrimWhereField::Trailing) => strong("rtrim"),
+            _ => strong("btrim"),
+        },
+        _ => ("?column?".to_owned(), 0),
+    }
+}
+
+fn type_name(t: &ast::DataType) -> String {
+    let Ok(t) = crate::ty::of_ast(t) else { return "?column?".to_owned() };
+    match t.ty {
+        Ty::Bool => "bool",
+        Ty::Int2 => "int2",
+        Ty::Int4 => "int4",
+        Ty::Int8 => "int8",
+        Ty::Float8 => "float8",
+        Ty::Char => "bpchar",
+        Ty::Varchar => "varchar",
+        Ty::Timestamp => "timestamp",
+        Ty::TimestampTz => "timestamptz",
+        other => other.name(),
+    }
+    .to_owned()
+}
+
+/// The number of an item like ORDER BY 2.
+pub(super) fn literal_position(e: &Ast) -> Option<usize> {
+    match e {
+        Ast::Value(v) => match &v.value {
+            ast::Value::Number(n, _) => n.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,93 @@
+//! FOR UPDATE and its kin.
+//!
+//! Invariants
+//! 1. FOR NO KEY UPDATE, FOR SHARE and FOR KEY SHARE lock as FOR UPDATE does: they keep out at least whom PostgreSQL keeps out.
+//!    (The parser is given FOR UPDATE and FOR SHARE only, see `parse`.)
+//!
+//! Does not know: how rows are locked.
+
+use sqlparser::ast;
+
+use super::fold;
+use super::scope::Relation;
+use crate::error::{Result, SqlError, SqlState};
+use crate::plan::{LockWait, RowLock};
+
+/// The locking clauses of a SELECT as one; the condition to check again is added with the access path.
+pub(super) fn row_lock(
+    q: &ast::Query,
+    s: &ast::Select,
+    grouped: bool,
+    relation: Option<&Relation>,
+) -> Result<Option<RowLock>> {
+    let Some(first) = q.locks.first() else { return Ok(None) };
+    if grouped {
+        return Err(refused(first, "with", grouping_clause(s)));
+    }
+    if matches!(s.distinct, Some(ast::Distinct::Distinct | ast::Distinct::On(_))) {
+        return Err(refused(first, "with", "DISTINCT clause"));
+    }
+    for lock in &q.locks {
+        check_target(lock, relation)?;
+    }
+    Ok(Some(RowLock { wait: strictest(&q.locks), recheck: None }))
+}
+
+/// VALUES has no rows that could be locked.
+pub(super) fn refuse_on_values(q: &ast::Query) -> Result<()> {
+    match q.locks.first() {
+        None => Ok(()),
+        Some(lock) => {
+            let message = format!("{} cannot be applied to VALUES", name(lock));
+            Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+        }
+    }
+}
+
+fn grouping_clause(s: &ast::Select) -> &'static str {
+    match &s.group_by {
+        ast::GroupByExpr::Expressions(list, _) if list.is_empty() && s.having.is_some() => "HAVING clause",
+        ast::GroupByExpr::Expressions(list, _) if list.is_empty() => "aggregate functions",
+        _ => "GROUP BY clause",
+    }
+}
+
+fn refused(lock: &ast::LockClause, how: &str, what: &str) -> SqlError {
+    let message = format!("{} is not allowed {how} {what}", name(lock));
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+}
+
+/// `OF name` must name the query's relation.
+fn check_target(lock: &ast::LockClause, relation: Option<&Relation>) -> Result<()> {
+    let ast::LockClause { lock_type: _, of, nonblock: _ } = lock;
+    let Some(of) = of else { return Ok(()) };
+    let [part] = of.0.as_slice() else {
+        let message = format!("{} must specify unqualified relation names", name(lock));
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    };
+    let wanted = part.as_ident().map(fold).unwrap_or_default();
+    if relation.is_some_and(|r| r.alias == wanted) {
+        return Ok(());
+    }
+    let message = format!("relation \"{wanted}\" in {} clause not found in FROM clause", name(lock));
+    Err(SqlError::new(SqlState::UNDEFINED_TABLE, message))
+}
+
+/// NOWAIT wins over SKIP LOCKED, which wins over waiting, as in PostgreSQL.
+fn strictest(locks: &[ast::LockClause]) -> LockWait {
+    let any = |wanted: ast::NonBlock| locks.iter().any(|l| l.nonblock == Some(wanted));
+    if any(ast::NonBlock::Nowait) {
+        LockWait::Fail
+    } else if any(ast::NonBlock::SkipLocked) {
+        LockWait::Skip
+    } else {
+        LockWait::Wait
+    }
+}
+
+fn name(lock: &ast::LockClause) -> &'static str {
+    match lock.lock_type {
+        ast::LockType::Share => "FOR SHARE",
+        ast::LockType::Update => "FOR UPDATE",
+    }
+}

@@ -1,0 +1,145 @@
+//! Statements of several sessions at once: who waits for whom, and what the one who waited then sees.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use support::{Recorder, database, session};
+use varve_sql::{Session, SqlDatabase};
+
+/// Runs a text; its rows and errors, without tags.
+fn ask(s: &mut Session, sql: &str) -> Vec<String> {
+    let mut sink = Recorder::default();
+    sink.simple(s, sql);
+    sink.lines.into_iter().filter(|l| !l.starts_with("= ")).collect()
+}
+
+fn run(s: &mut Session, sql: &str) {
+    assert_eq!(ask(s, sql), Vec::<String>::new(), "{sql}");
+}
+
+/// Begins a text in a session of its own and waits until it has had time to get stuck.
+fn stuck(db: &Arc<SqlDatabase>, texts: &[&str]) -> JoinHandle<Vec<String>> {
+    let mut s = session(db);
+    let (last, before) = texts.split_last().unwrap();
+    before.iter().for_each(|sql| drop(ask(&mut s, sql)));
+    let (db, last) = (db.clone(), (*last).to_owned());
+    let (started, wait) = channel();
+    let waits = db.engine().stats().lock_waits;
+    let handle = std::thread::spawn(move || {
+        started.send(()).unwrap();
+        ask(&mut s, &last)
+    });
+    wait.recv().unwrap();
+    for _ in 0..500 {
+        if handle.is_finished() || db.engine().stats().lock_waits > waits {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    handle
+}
+
+fn accounts(extra: &str) -> (Arc<SqlDatabase>, Session) {
+    let db = database();
+    let mut s = session(&db);
+    run(&mut s, "create table a (id int primary key, v int); create index on a (v)");
+    run(&mut s, "insert into a values (1, 10), (2, 20), (3, 30)");
+    if !extra.is_empty() {
+        run(&mut s, extra);
+    }
+    (db, s)
+}
+
+/// What B gets after A has done `change` and committed while B waited for it.
+fn after(change: &str, b: &[&str]) -> Vec<String> {
+    let (db, mut a) = accounts("");
+    run(&mut a, "begin");
+    run(&mut a, change);
+    let waiting = stuck(&db, b);
+    assert!(!waiting.is_finished(), "{b:?} does not wait for {change}");
+    run(&mut a, "commit");
+    waiting.join().unwrap()
+}
+
+const REPEATABLE: &str = "begin isolation level repeatable read; select count(*) from a";
+
+#[test]
+fn the_condition_holds_for_the_version_that_is_locked() {
+    let change = "update a set v = 500 where id = 2";
+    let none = Vec::<String>::new();
+    assert_eq!(after(change, &["select v + 1 from a where v = 20 for update"]), none);
+    assert_eq!(after(change, &["update a set v = v + 1 where v = 20 returning v"]), none);
+    assert_eq!(after(change, &["delete from a where v = 20 returning v"]), none);
+    assert_eq!(after(change, &["select id from a where v >= 20 for update"]), ["2", "3"]);
+    let serialization = ["! 40001 could not serialize access due to concurrent update"];
+    assert_eq!(after(change, &[REPEATABLE, "select v + 1 from a where v = 20 for update"]), serialization);
+    assert_eq!(after(change, &[REPEATABLE, "update a set v = 1 where v = 20"]), serialization);
+    assert_eq!(after(change, &[REPEATABLE, "delete from a where v = 20"]), serialization);
+}
+
+#[test]
+fn the_condition_on_the_primary_key_is_looked_at_again_when_the_row_has_moved() {
+    let change = "update a set id = 500 where id = 2";
+    let none = Vec::<String>::new();
+    assert_eq!(after(change, &["select v from a where id = 2 for update"]), none);
+    assert_eq!(after(change, &["update a set v = 0 where id = 2 returning v"]), none);
+    assert_eq!(after(change, &["delete from a where id = 2 returning v"]), none);
+    assert_eq!(after(change, &["select id from a where v = 20 for update"]), ["500"]);
+}
+
+#[test]
+fn limit_locks_what_it_returns_and_nothing_else() {
+    let (db, mut a) = accounts("");
+    let mut b = session(&db);
+    run(&mut a, "begin");
+    assert_eq!(ask(&mut a, "select id from a order by v desc limit 1 for update"), ["3"]);
+    assert_eq!(ask(&mut b, "select id from a order by id for update skip locked"), ["1", "2"]);
+    run(&mut a, "commit; begin");
+    assert_eq!(ask(&mut a, "(select id from a order by id limit 1) for update"), ["1"]);
+    assert_eq!(ask(&mut b, "select id from a order by id for update skip locked"), ["2", "3"]);
+    assert_eq!(ask(&mut b, "select id from a order by id limit 1 for update skip locked"), ["2"]);
+    run(&mut a, "rollback");
+}
+
+#[test]
+fn rows_that_vanish_during_the_wait_do_not_count_against_limit() {
+    let limited = "select id from a order by id limit 2 for update";
+    assert_eq!(after("delete from a where id = 1", &[limited]), ["2", "3"]);
+    assert_eq!(
+        after("update a set v = 0 where id = 2", &["select id from a where v > 5 limit 2 for update"]),
+        ["1", "3"]
+    );
+    assert_eq!(
+        after("delete from a where id = 2", &["select id from a order by v desc limit 2 for update"]),
+        ["3", "1"]
+    );
+}
+
+#[test]
+fn nowait_fails_at_once() {
+    let (db, mut a) = accounts("");
+    let mut b = session(&db);
+    run(&mut a, "begin; update a set v = 11 where id = 1");
+    let refused = ["! 55P03 could not obtain lock on row in relation \"a\""];
+    assert_eq!(ask(&mut b, "select id from a where id = 1 for update nowait"), refused);
+    assert_eq!(ask(&mut b, "select id from a for share nowait"), refused);
+    // It would be a deadlock to wait, but nobody waits.
+    run(&mut b, "begin; update a set v = 21 where id = 2");
+    let waits = db.engine().stats().lock_waits;
+    let waiting = std::thread::spawn(move || {
+        let lines = ask(&mut a, "update a set v = 22 where id = 2 returning v");
+        run(&mut a, "commit");
+        lines
+    });
+    while db.engine().stats().lock_waits == waits {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(ask(&mut b, "select id from a where id = 1 for update skip locked"), Vec::<String>::new());
+    assert_eq!(ask(&mut b, "select id from a where id = 1 for update nowait"), refused);
+    run(&mut b, "rollback");
+    assert_eq!(waiting.join().unwrap(), ["22"]);
+}
