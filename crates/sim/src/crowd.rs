@@ -12,10 +12,10 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use varve_device::Directory;
 use varve_pager::page::PAGE_HEADER_BYTES;
 use varve_pager::{Access, Lsn, Mtr, PageId, Pager, SpaceId};
 
+use crate::devices::Devices;
 use crate::history::History;
 use crate::pages::{KIND, NoOperations, small_config};
 use crate::rng::Rng;
@@ -35,8 +35,8 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn open(device: Arc<dyn Directory>, background: bool) -> Result<Pager, String> {
-    let config = varve_pager::PagerConfig { background, ..small_config(device) };
+fn open(devices: &Devices, background: bool) -> Result<Pager, String> {
+    let config = varve_pager::PagerConfig { background, ..small_config(devices) };
     Pager::open(config, Arc::new(NoOperations)).map_err(text)
 }
 
@@ -117,7 +117,7 @@ impl Worker<'_> {
 
 impl Subject for Crowd {
     fn work(&self, bench: &mut Workbench) -> Result<(), String> {
-        let pager = open(bench.device.clone(), true)?;
+        let pager = open(&bench.devices, true)?;
         let pages = make_pages(&pager)?;
         let digest = Mutex::new(0);
         let worked: Result<(), String> = std::thread::scope(|scope| {
@@ -136,8 +136,8 @@ impl Subject for Crowd {
         pager.shutdown().map_err(text)
     }
 
-    fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        let pager = open(device, false)?;
+    fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+        let pager = open(devices, false)?;
         opened();
         let damages = pager.check().map_err(text)?.damages;
         let mut digest = 0;

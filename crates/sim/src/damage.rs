@@ -9,10 +9,9 @@
 //!
 //! What it does not know: what is in the files.
 
-use std::sync::Arc;
+use varve_device::MemoryImage;
 
-use varve_device::{MemoryDirectory, MemoryImage};
-
+use crate::devices::Devices;
 use crate::rng::Rng;
 use crate::search::{Failure, Found, Run, Subject, recover_guarded};
 
@@ -41,9 +40,9 @@ pub fn damage(subject: &dyn Subject, run: &Run, seed: u64, images: usize) -> Ver
     let mut rng = Rng::new(seed);
     let mut verdicts = Verdicts::default();
     for image in 1..=images {
-        let Some((what, device)) = spoil(&old, &new, &mut rng) else { continue };
+        let Some((what, devices)) = spoil(&old, &new, &mut rng) else { continue };
         verdicts.found.images += 1;
-        let recovered = recover_guarded(subject, device);
+        let recovered = recover_guarded(subject, &devices);
         match recovered {
             Err(error) if error.starts_with(crate::PANIC) => {
                 let what = format!("seed {seed}, image {image}, {what}: {error}");
@@ -65,7 +64,8 @@ pub fn damage(subject: &dyn Subject, run: &Run, seed: u64, images: usize) -> Ver
     verdicts
 }
 
-type Files = [(String, MemoryImage)];
+/// The files of each device.
+type Files = [Vec<(String, MemoryImage)>];
 
 fn sector(image: &MemoryImage, number: u64) -> Vec<u8> {
     let mut bytes = vec![0; SECTOR_BYTES];
@@ -74,10 +74,12 @@ fn sector(image: &MemoryImage, number: u64) -> Vec<u8> {
 }
 
 /// The new files with one sector damaged, and what was done.
-fn spoil(old: &Files, new: &Files, rng: &mut Rng) -> Option<(String, Arc<MemoryDirectory>)> {
+fn spoil(old: &Files, new: &Files, rng: &mut Rng) -> Option<(String, Devices)> {
     let mut files = new.to_vec();
-    let file = rng.below(files.len() as u64) as usize;
-    let (name, image) = files.get_mut(file)?;
+    let of_device = |(device, files): (usize, &Vec<_>)| (0..files.len()).map(move |file| (device, file));
+    let all: Vec<(usize, usize)> = files.iter().enumerate().flat_map(of_device).collect();
+    let (device, file) = all[rng.below(all.len() as u64) as usize];
+    let (name, image) = files.get_mut(device)?.get_mut(file)?;
     let sectors = image.len_bytes() / SECTOR_BYTES as u64;
     let number = (0..50)
         .map(|_| rng.below(sectors.max(1)))
@@ -89,7 +91,7 @@ fn spoil(old: &Files, new: &Files, rng: &mut Rng) -> Option<(String, Arc<MemoryD
             "zeroed"
         }
         1 if !number.is_multiple_of(PAGE_SECTORS) || name.starts_with("log") => {
-            let (_, before) = old.iter().find(|(before, _)| before == name)?;
+            let (_, before) = old.get(device)?.iter().find(|(before, _)| before == name)?;
             bytes = sector(before, number);
             "stale"
         }
@@ -101,5 +103,5 @@ fn spoil(old: &Files, new: &Files, rng: &mut Rng) -> Option<(String, Arc<MemoryD
     };
     image.write(number * SECTOR_BYTES as u64, &bytes);
     let what = format!("{how} sector {number} of {name}");
-    Some((what, MemoryDirectory::from_images(files)))
+    Some((what, Devices::holding(files)))
 }

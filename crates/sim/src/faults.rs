@@ -27,11 +27,11 @@ pub struct Tried {
 
 /// Runs a workload under one fault, crashes it at its end and judges what restarts find.
 pub fn try_fault(subject: &dyn Subject, seed: u64, rule: &Rule) -> Tried {
-    let mut armed = None;
+    let mut armed: Vec<Arc<Faulty>> = Vec::new();
     let run = run(subject, seed, |device: Arc<dyn Directory>| {
         let faulty = Faulty::wrap(device);
         faulty.arm(rule.clone());
-        armed = Some(Arc::clone(&faulty));
+        armed.push(Arc::clone(&faulty));
         faulty
     });
     let plan = Plan { at_end: true, images_per_cut: 6, second_crash_every: 0, ..Plan::new(seed, 6) };
@@ -43,7 +43,7 @@ pub fn try_fault(subject: &dyn Subject, seed: u64, rule: &Rule) -> Tried {
     for failure in &mut found.failures {
         failure.what = format!("{rule:?}, workload ended with {:?}: {}", run.error, failure.what);
     }
-    Tried { fired: armed.is_some_and(|faulty| faulty.fired_count() > 0), error: run.error, found }
+    Tried { fired: armed.iter().any(|faulty| faulty.fired_count() > 0), error: run.error, found }
 }
 
 /// A fault as the seed has it.

@@ -15,6 +15,7 @@
 mod choice;
 pub mod crowd;
 mod damage;
+mod devices;
 pub mod engine;
 mod faults;
 mod history;
@@ -27,6 +28,7 @@ pub mod trees;
 
 pub use choice::choices;
 pub use damage::{Verdicts, damage};
+pub use devices::Devices;
 pub use faults::{Tried, some_rule, try_fault};
 pub use history::{History, Span};
 pub use rng::Rng;

@@ -12,10 +12,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use varve_device::Directory;
+use varve_device::Space;
 use varve_pager::page::{FIRST_ENGINE_KIND, PAGE_HEADER_BYTES};
 use varve_pager::{Access, CheckpointConfig, Lsn, PageId, Pager, PagerConfig, RedoError, RedoOps, SpaceId};
 
+use crate::devices::Devices;
 use crate::rng::Rng;
 use crate::search::{Recovered, Subject, WRONG, Workbench};
 
@@ -41,15 +42,15 @@ impl Pages {
         Pages { commits, configure: |_| () }
     }
 
-    fn config(&self, device: Arc<dyn Directory>) -> PagerConfig {
-        let mut config = small_config(device);
+    fn config(&self, devices: &Devices) -> PagerConfig {
+        let mut config = small_config(devices);
         (self.configure)(&mut config);
         config
     }
 }
 
 /// A configuration in which everything happens soon: small pages, pool, log and files, no threads.
-pub fn small_config(device: Arc<dyn Directory>) -> PagerConfig {
+pub fn small_config(devices: &Devices) -> PagerConfig {
     PagerConfig {
         page_size: PAGE_BYTES,
         pool_bytes: 48 * PAGE_BYTES,
@@ -58,7 +59,11 @@ pub fn small_config(device: Arc<dyn Directory>) -> PagerConfig {
         checkpoint: CheckpointConfig { interval_ms: 1000, log_fraction: 0.5 },
         background: false,
         growth_extents: 1,
-        ..PagerConfig::new(device)
+        log: devices.of(Space::Log),
+        rollback: devices.of(Space::Rollback),
+        temporary: devices.of(Space::Temporary),
+        control: devices.of(Space::Control),
+        ..PagerConfig::new(devices.of(Space::Data))
     }
 }
 
@@ -261,7 +266,7 @@ fn digest(pager: &Pager) -> Result<u64, String> {
 
 impl Subject for Pages {
     fn work(&self, bench: &mut Workbench) -> Result<(), String> {
-        let pager = Pager::open(self.config(bench.device.clone()), Arc::new(NoOperations)).map_err(text)?;
+        let pager = Pager::open(self.config(&bench.devices), Arc::new(NoOperations)).map_err(text)?;
         let owner = pager.create_segment(SpaceId::DATA).map_err(text)?;
         let pages = vec![0; PAGES_MAX];
         let model = Model::default();
@@ -277,8 +282,8 @@ impl Subject for Pages {
         errors.into_iter().next().map_or(Ok(()), Err)
     }
 
-    fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        let pager = Pager::open(self.config(device), Arc::new(NoOperations)).map_err(text)?;
+    fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+        let pager = Pager::open(self.config(devices), Arc::new(NoOperations)).map_err(text)?;
         opened();
         let digest = digest(&pager)?;
         let damages = pager.check().map_err(text)?.damages;

@@ -12,11 +12,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use varve_device::{
-    Directory, Fate, Lies, MemoryDirectory, MemoryImage, RecordLog, Recorder, Recording, Timeline,
-};
+use varve_device::{Directory, Fate, Lies, MemoryImage, RecordLog, Recording, Timeline};
 
 use crate::choice::choices;
+use crate::devices::Devices;
 use crate::history::{History, Span};
 use crate::rng::Rng;
 
@@ -31,8 +30,8 @@ pub struct Recovered {
 
 /// Where a workload runs.
 pub struct Workbench {
-    /// The device (or its wrapper).
-    pub device: Arc<dyn Directory>,
+    /// The devices (or their wrappers).
+    pub devices: Devices,
     /// Where commits are noted.
     pub history: History,
     /// For the workload's decisions.
@@ -45,7 +44,7 @@ pub trait Subject {
     fn work(&self, bench: &mut Workbench) -> Result<(), String>;
     /// Opens what a crash left, checks it and reads all of it. `opened` is to be called as soon as
     /// recovery has returned.
-    fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String>;
+    fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String>;
 }
 
 /// How much to search.
@@ -153,33 +152,30 @@ impl Run {
         self.recording.end
     }
 
-    /// The files after a crash at a cut that lost nothing.
-    pub fn image_at(&self, cut: u64) -> Vec<(String, MemoryImage)> {
+    /// The files of each device after a crash at a cut that lost nothing.
+    pub fn image_at(&self, cut: u64) -> Vec<Vec<(String, MemoryImage)>> {
         let mut timeline = Timeline::new(self.recording.clone());
         timeline.advance(cut);
         let fates = vec![Fate::Present; timeline.pending().len()];
-        timeline.image(&fates).first().map(|device| device.images()).unwrap_or_default()
+        timeline.image(&fates).iter().map(|device| device.images()).collect()
     }
 }
 
 /// Lets a subject recover; a panic is an error like any other.
-pub(crate) fn recover_guarded(
-    subject: &dyn Subject,
-    device: Arc<dyn Directory>,
-) -> Result<Recovered, String> {
-    guarded(|| subject.recover(device, &mut || ()))
+pub(crate) fn recover_guarded(subject: &dyn Subject, devices: &Devices) -> Result<Recovered, String> {
+    guarded(|| subject.recover(devices, &mut || ()))
 }
 
 /// Runs a workload once and records it. `wrap` may put something between workload and recorder.
 pub fn run(
     subject: &dyn Subject,
     seed: u64,
-    wrap: impl FnOnce(Arc<dyn Directory>) -> Arc<dyn Directory>,
+    wrap: impl FnMut(Arc<dyn Directory>) -> Arc<dyn Directory>,
 ) -> Run {
     let log = RecordLog::new();
-    let device = wrap(Recorder::wrap(MemoryDirectory::new(), Arc::clone(&log)));
+    let devices = Devices::recorded(seed, &log).wrapped(wrap);
     let history = History::new(Arc::clone(&log));
-    let mut bench = Workbench { device, history, rng: Rng::new(seed) };
+    let mut bench = Workbench { devices, history, rng: Rng::new(seed) };
     let worked = guarded(|| subject.work(&mut bench));
     Run { recording: log.recording(), digests: bench.history.digests(), error: worked.err() }
 }
@@ -265,14 +261,11 @@ impl Trial<'_> {
         let span = History::span(self.timeline.marks());
         let images = timed(&mut found.building, || self.timeline.image(fates));
         let log = RecordLog::new();
-        let device = match images.into_iter().next() {
-            Some(image) if crash_again => Recorder::wrap(image, Arc::clone(&log)) as Arc<dyn Directory>,
-            Some(image) => image as Arc<dyn Directory>,
-            None => return,
-        };
+        let devices =
+            if crash_again { Devices::recorded_from(images, &log) } else { Devices::of_images(images) };
         found.images += 1;
         let number = found.images;
-        let recovered = timed(&mut found.recovering, || self.recover(device, &mut || log.mark(OPENED)));
+        let recovered = timed(&mut found.recovering, || self.recover(&devices, &mut || log.mark(OPENED)));
         match self.judge(span, recovered) {
             Err(what) => found.failures.push(self.failure(number, fates, &what)),
             Ok(digest) if crash_again => self.crash_again(&log, span, digest, fates, rng, found),
@@ -295,14 +288,11 @@ impl Trial<'_> {
         let budget = 2.min(self.plan.images.saturating_sub(found.images));
         let pending = timeline.pending();
         for second in choices(&pending, rng, budget) {
-            let Some(image) = timed(&mut found.building, || timeline.image(&second)).into_iter().next()
-            else {
-                return;
-            };
+            let devices = Devices::of_images(timed(&mut found.building, || timeline.image(&second)));
             found.images += 1;
             found.second_crashes += 1;
             let number = found.images;
-            let recovered = timed(&mut found.recovering, || self.recover(image, &mut || ()));
+            let recovered = timed(&mut found.recovering, || self.recover(&devices, &mut || ()));
             let mut judged = self.judge(span, recovered);
             if timeline.marks().contains(&OPENED) && judged.as_ref().is_ok_and(|again| *again != digest) {
                 judged = Err("a state that a finished recovery had shown is gone".into());
@@ -315,8 +305,8 @@ impl Trial<'_> {
         }
     }
 
-    fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        guarded(|| self.subject.recover(device, opened))
+    fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+        guarded(|| self.subject.recover(devices, opened))
     }
 
     /// Whether what was recovered is what was promised; gives its digest.

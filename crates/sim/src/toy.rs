@@ -6,10 +6,9 @@
 //!
 //! What it does not know: anything that the real one does.
 
-use std::sync::Arc;
+use varve_device::{AlignedBuf, BlockFile, Durability, OpenHow, Purpose, Space};
 
-use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space};
-
+use crate::devices::Devices;
 use crate::search::{Recovered, Subject, Workbench};
 
 const SECTOR_BYTES: usize = 512;
@@ -71,9 +70,9 @@ impl Toy {
 
 impl Subject for Toy {
     fn work(&self, bench: &mut Workbench) -> Result<(), String> {
-        let file = bench.device.open(FILE, OpenHow::new_file(Space::Log)).map_err(text)?;
+        let file = bench.devices.of(Space::Log).open(FILE, OpenHow::new_file(Space::Log)).map_err(text)?;
         if self.flaw != Flaw::NoDirectorySync {
-            bench.device.sync().map_err(text)?;
+            bench.devices.of(Space::Log).sync().map_err(text)?;
         }
         let mut digest = 0;
         for _ in 0..self.commits {
@@ -89,7 +88,8 @@ impl Subject for Toy {
         Ok(())
     }
 
-    fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+    fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+        let device = devices.of(Space::Log);
         let sound = |digest| Ok(Recovered { digest, damages: Vec::new() });
         if !device.exists(FILE).map_err(text)? {
             opened();

@@ -11,13 +11,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use varve_device::Directory;
 use varve_engine::node::Stamp;
 use varve_engine::redo::EngineRedo;
 use varve_engine::tree::{Checker, Put, Tree, TreeKind};
 use varve_pager::page::PAGE_HEADER_BYTES;
 use varve_pager::{Access, Lsn, PageId, PageNo, Pager, SpaceId};
 
+use crate::devices::Devices;
 use crate::model::hash_bytes;
 use crate::pages::small_config;
 use crate::search::{Recovered, Subject, Workbench};
@@ -38,8 +38,8 @@ fn hash(key: &[u8], payload: &[u8]) -> u64 {
     hash_bytes(hash_bytes(3, key), payload)
 }
 
-fn open(device: Arc<dyn Directory>) -> Result<Pager, String> {
-    Pager::open(small_config(device), Arc::new(EngineRedo)).map_err(text)
+fn open(devices: &Devices) -> Result<Pager, String> {
+    Pager::open(small_config(devices), Arc::new(EngineRedo)).map_err(text)
 }
 
 /// Notes in the root page where the tree is.
@@ -174,7 +174,7 @@ fn examine(pager: &Pager, tree: &Tree, damages: &mut Vec<String>) -> Result<u64,
 
 impl Subject for Trees {
     fn work(&self, bench: &mut Workbench) -> Done {
-        let pager = open(bench.device.clone())?;
+        let pager = open(&bench.devices)?;
         let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).map_err(text)?;
         note_place(&pager, &tree)?;
         let model = BTreeMap::new();
@@ -185,8 +185,8 @@ impl Subject for Trees {
         worker.acknowledge()
     }
 
-    fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        let pager = open(device)?;
+    fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+        let pager = open(devices)?;
         opened();
         let mut damages = pager.check().map_err(text)?.damages;
         let digest = match find_tree(&pager)? {

@@ -15,11 +15,11 @@ mod throng;
 use std::sync::Arc;
 use std::time::Duration;
 
-use varve_device::Directory;
 use varve_engine::{Change, Database, Isolation, Options, Outcome, RowImage, ScanIndex, Table, TableDef};
 use varve_pager::PagerConfig;
 
 use self::session::{Session, data, key, scan, stored};
+use crate::devices::Devices;
 use crate::model::{Effect, Model, Row, body, hash_name};
 use crate::pages::small_config;
 use crate::rng::Rng;
@@ -84,8 +84,8 @@ impl Engine {
         Engine { commits, load: None, configure: |_| (), plant: Plant::Nothing }
     }
 
-    fn options(&self, device: Arc<dyn Directory>) -> Options {
-        let mut pager = small_config(device);
+    fn options(&self, devices: &Devices) -> Options {
+        let mut pager = small_config(devices);
         pager.pool_bytes = 96 * pager.page_size;
         (self.configure)(&mut pager);
         // One thread plays all sessions: it must not wait for itself.
@@ -381,7 +381,7 @@ fn digest(db: &Arc<Database>, damages: &mut Vec<String>) -> Result<u64, String> 
 
 impl Subject for Engine {
     fn work(&self, bench: &mut Workbench) -> Done {
-        let db = Database::open(self.options(bench.device.clone())).map_err(text)?;
+        let db = Database::open(self.options(&bench.devices)).map_err(text)?;
         let load = self.load.unwrap_or_else(|| LOADS[bench.rng.below(LOADS.len() as u64) as usize]);
         let committed = Model::default();
         let sessions = [const { None }; SESSIONS];
@@ -410,8 +410,8 @@ impl Subject for Engine {
         worst.map_or(Ok(()), |what| Err(format!("{what} ({load:?})")))
     }
 
-    fn recover(&self, device: Arc<dyn Directory>, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        let db = Database::open(self.options(device)).map_err(text)?;
+    fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+        let db = Database::open(self.options(devices)).map_err(text)?;
         opened();
         let mut damages = Vec::new();
         let digest = digest(&db, &mut damages).map_err(|what| format!("reading it: {what}"))?;

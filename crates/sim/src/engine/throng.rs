@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use varve_device::{Directory, MemoryDirectory, RecordLog, Recorder, Timeline};
+use varve_device::{RecordLog, Timeline};
 use varve_engine::{
     Change, Database, Isolation, NewIndex, Options, Outcome, RowImage, ScanIndex, ScanSpec, Table,
 };
@@ -25,6 +25,7 @@ use varve_engine::{
 use super::session::{data, key, new_table, primary_key, scan, stored};
 use super::{Done, SCHEMA, text};
 use crate::choice::choices;
+use crate::devices::Devices;
 use crate::model::{Row, body, hash_row};
 use crate::pages::small_config;
 use crate::rng::Rng;
@@ -47,8 +48,8 @@ fn last(marks: &[u64], thread: usize, acknowledged: bool) -> usize {
     of_kind.map(|mark| ((mark & 0xFF_FFFF_FFFF) >> 1) as usize).max().unwrap_or(0)
 }
 
-fn open(device: Arc<dyn Directory>, background: bool) -> Result<Arc<Database>, String> {
-    let mut pager = small_config(device);
+fn open(devices: &Devices, background: bool) -> Result<Arc<Database>, String> {
+    let mut pager = small_config(devices);
     pager.pool_bytes = 128 * pager.page_size;
     pager.log_capacity_bytes *= 4;
     pager.background = background;
@@ -142,8 +143,8 @@ fn hash(id: i64, row: &Row) -> u64 {
     hash_row(TABLE, id, row.group, row.balance, &row.body)
 }
 
-fn work(device: Arc<dyn Directory>, log: &RecordLog, states: &[States], seed: u64, commits: usize) -> Done {
-    let db = open(device, true)?;
+fn work(devices: &Devices, log: &RecordLog, states: &[States], seed: u64, commits: usize) -> Done {
+    let db = open(devices, true)?;
     make_table(&db)?;
     let mut rng = Rng::new(seed);
     let worked: Done = std::thread::scope(|scope| {
@@ -162,8 +163,8 @@ fn work(device: Arc<dyn Directory>, log: &RecordLog, states: &[States], seed: u6
 }
 
 /// Opens what a crash left: a digest of each thread's rows, and the damages.
-fn recover(device: Arc<dyn Directory>) -> Result<([u64; THREADS], Vec<String>), String> {
-    let db = open(device, false)?;
+fn recover(devices: &Devices) -> Result<([u64; THREADS], Vec<String>), String> {
+    let db = open(devices, false)?;
     let mut digests = [0; THREADS];
     let mut txn = db.begin(Isolation::ReadCommitted);
     txn.start_statement();
@@ -192,8 +193,8 @@ fn recover(device: Arc<dyn Directory>) -> Result<([u64; THREADS], Vec<String>), 
     Ok((digests, damages))
 }
 
-fn judge(marks: &[u64], states: &[Vec<u64>], device: Arc<dyn Directory>) -> Done {
-    let (digests, damages) = guarded(|| recover(device))?;
+fn judge(marks: &[u64], states: &[Vec<u64>], devices: &Devices) -> Done {
+    let (digests, damages) = guarded(|| recover(devices))?;
     if let Some(damage) = damages.first() {
         return Err(format!("the check finds {} damages, first: {damage}", damages.len()));
     }
@@ -211,10 +212,10 @@ fn judge(marks: &[u64], states: &[Vec<u64>], device: Arc<dyn Directory>) -> Done
 pub fn search_throng(seed: u64, commits: usize, images: usize) -> Found {
     const IMAGES_PER_CUT: usize = 8;
     let log = RecordLog::new();
-    let device = Recorder::wrap(MemoryDirectory::new(), Arc::clone(&log));
+    let devices = Devices::recorded(seed, &log);
     let states: Vec<States> = (0..THREADS).map(|_| Mutex::new(vec![0])).collect();
     let mut found = Found::default();
-    if let Err(what) = guarded(|| work(device, &log, &states, seed, commits)) {
+    if let Err(what) = guarded(|| work(&devices, &log, &states, seed, commits)) {
         found
             .failures
             .push(Failure { image: 0, what: format!("seed {seed}: the workload itself failed: {what}") });
@@ -229,10 +230,10 @@ pub fn search_throng(seed: u64, commits: usize, images: usize) -> Found {
     for cut in cuts {
         timeline.advance(cut);
         for fates in choices(&timeline.pending(), &mut rng, IMAGES_PER_CUT) {
-            let Some(image) = timeline.image(&fates).into_iter().next() else { continue };
+            let devices = Devices::of_images(timeline.image(&fates));
             found.images += 1;
             let started = Instant::now();
-            let judged = judge(timeline.marks(), &states, image);
+            let judged = judge(timeline.marks(), &states, &devices);
             found.recovering += started.elapsed();
             if let Err(what) = judged {
                 found
