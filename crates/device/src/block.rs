@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use crate::accounting::Accounting;
 use crate::capabilities::Capabilities;
-use crate::error::Result;
+use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::region::Region;
 
 /// The kind of storage space a file belongs to; a key of the accounting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -187,6 +188,11 @@ pub trait Directory: Send + Sync {
     fn remove(&self, name: &str) -> Result<()>;
     /// Makes earlier creations, renames and removals durable.
     fn sync(&self) -> Result<()>;
+    /// Maps a region of persistent memory, making one of this length if there is none, durably. A device that has no
+    /// such memory refuses.
+    fn map(&self, name: &str, _len_bytes: u64) -> Result<Arc<dyn Region>> {
+        Err(DeviceError::new(name, Operation::Open, ErrorKind::Unsupported))
+    }
     /// What was found by probing.
     fn capabilities(&self) -> &Capabilities;
     /// Counters of this device.
@@ -214,6 +220,12 @@ pub trait BlockFile: Send + Sync {
     fn punch(&self, offset: u64, len_bytes: u64) -> Result<()>;
     /// Sets the length; new bytes read as zeros, and their space is reserved where that can be done.
     fn set_len(&self, len_bytes: u64) -> Result<()>;
+
+    /// Writes like `write_at`, but all or nothing: no crash leaves a part of it. A device that cannot refuses; see
+    /// [`Capabilities::atomic_write_bytes`].
+    fn write_atomic(&self, offset: u64, _buf: &[u8], _why: Purpose, _durability: Durability) -> Result<()> {
+        Err(DeviceError::at(self.name(), Operation::Write, offset, ErrorKind::Unsupported))
+    }
 
     /// Submits all reads together and waits for all. On error some buffers may be filled; the
     /// first failed operation is reported.

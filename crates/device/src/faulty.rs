@@ -19,6 +19,7 @@ use crate::block::{BlockFile, Directory, Durability, OpenHow, Purpose, Space};
 use crate::buf::AlignedBuf;
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::region::Region;
 
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,6 +218,10 @@ impl Directory for Faulty {
             _ => self.inner.sync(),
         }
     }
+    fn map(&self, name: &str, len_bytes: u64) -> Result<Arc<dyn Region>> {
+        self.check(name, Operation::Open)?;
+        self.inner.map(name, len_bytes)
+    }
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
     }
@@ -322,6 +327,26 @@ impl BlockFile for FaultyFile {
                 self.inner.write_at(offset, &spoiled, why, durability)
             }
             _ => self.inner.write_at(offset, buf, why, durability),
+        }
+    }
+
+    fn write_atomic(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        self.check_poison(Operation::Write)?;
+        match self.check(Operation::Write)? {
+            Some(Fault::Short) => {
+                let kind = ErrorKind::ShortWrite { wanted_bytes: buf.len() as u64, got_bytes: 0 };
+                Err(DeviceError::at(self.inner.name(), Operation::Write, offset, kind))
+            }
+            Some(Fault::Lost) => Ok(()),
+            Some(Fault::Misdirected { by_bytes }) => {
+                self.inner.write_atomic(offset + by_bytes, buf, why, durability)
+            }
+            Some(Fault::BitFlip { bit }) => {
+                let mut spoiled = AlignedBuf::copy_of(buf);
+                flip(&mut spoiled, bit);
+                self.inner.write_atomic(offset, &spoiled, why, durability)
+            }
+            _ => self.inner.write_atomic(offset, buf, why, durability),
         }
     }
 

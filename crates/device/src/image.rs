@@ -8,8 +8,11 @@
 //!    that flush succeeded before the cut, or if it was a durable write that completed before the cut;
 //!    names likewise by syncs of their directory. Everything else submitted before the cut is pending.
 //! 2. Events of one file apply in the order of submission, whichever of them are chosen.
-//! 3. Length changes, punches, creations, renames and removals happen whole or not at all.
-//! 4. The same recording, cut and fates give the same image.
+//! 3. Length changes, punches, creations, renames, removals and atomic writes happen whole or not at all.
+//! 4. A store to a region is durable once its line was written back after it and a fence issued after that has
+//!    returned; any 8-byte words of the others may be there. (Fences count for all threads: the regions recorded so far
+//!    have one thread that stores.)
+//! 5. The same recording, cut and fates give the same image.
 //!
 //! What it does not know: what a database expects to find in the image.
 
@@ -19,6 +22,7 @@ use std::sync::Arc;
 use crate::block::{Durability, Space};
 use crate::memory::{MemoryDirectory, MemoryImage};
 use crate::recorder::{Change, DeviceNo, Event, FileNo, Recording};
+use crate::region::{self, LINE_BYTES, WORD_BYTES};
 
 /// What becomes of one pending event in a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +31,9 @@ pub enum Fate {
     Absent,
     /// It reached the medium whole.
     Present,
-    /// Some units of a write reached the medium; which, follows from the seed.
+    /// Some units of a write (words of a store) reached the medium; which, follows from the seed.
     Torn {
-        /// 512 or 4096.
+        /// 512 or 4096; 8 for stores.
         unit_bytes: usize,
         /// Chooses the units.
         seed: u64,
@@ -76,6 +80,10 @@ pub struct Timeline {
     file_queues: BTreeMap<FileNo, Queue>,
     name_queues: BTreeMap<DeviceNo, Queue>,
     flushes_in_flight: Vec<usize>,
+    /// Write-backs that no fence has followed yet.
+    unfenced: Vec<usize>,
+    /// For each line of a region: stores completed before this tick are durable.
+    fenced: BTreeMap<(FileNo, u64), u64>,
     marks: Vec<u64>,
 }
 
@@ -101,6 +109,8 @@ impl Timeline {
             file_queues: BTreeMap::new(),
             name_queues: BTreeMap::new(),
             flushes_in_flight: Vec::new(),
+            unfenced: Vec::new(),
+            fenced: BTreeMap::new(),
             marks: Vec::new(),
         }
     }
@@ -171,12 +181,18 @@ impl Timeline {
     fn take_in(&mut self, index: usize) {
         let event = &self.recording.events[index];
         match &event.change {
-            Change::Flush { .. } | Change::SyncDirectory => self.flushes_in_flight.push(index),
+            Change::Flush { .. } | Change::SyncDirectory | Change::Fence => {
+                self.flushes_in_flight.push(index)
+            }
             Change::Mark(note) => self.marks.push(*note),
+            Change::WriteBack { .. } => self.unfenced.push(index),
             Change::Create { .. } | Change::Rename { .. } | Change::Remove { .. } => {
                 self.name_queues.entry(event.device).or_default().events.push_back(index);
             }
-            Change::Write { file, .. } | Change::SetLen { file, .. } | Change::Punch { file, .. } => {
+            Change::Write { file, .. }
+            | Change::Store { file, .. }
+            | Change::SetLen { file, .. }
+            | Change::Punch { file, .. } => {
                 self.file_queues.entry(*file).or_default().events.push_back(index);
             }
         }
@@ -191,6 +207,11 @@ impl Timeline {
                 self.flushes_in_flight.push(index);
                 continue;
             }
+            if matches!(event.change, Change::Fence) {
+                self.finish_fence(index);
+                continue;
+            }
+            let event = &self.recording.events[index];
             let (queue, honest) = match event.change {
                 Change::Flush { file } => {
                     let honest = self.lies.flushes_of.is_none_or(|space| self.space(file) != Some(space));
@@ -204,6 +225,26 @@ impl Timeline {
         }
     }
 
+    /// Notes the lines that were written back before a fence.
+    fn finish_fence(&mut self, fence: usize) {
+        let (device, submitted) =
+            (self.recording.events[fence].device, self.recording.events[fence].submitted);
+        let events = &self.recording.events;
+        let fenced = &mut self.fenced;
+        self.unfenced.retain(|index| {
+            let event = &events[*index];
+            let Change::WriteBack { file, offset, len_bytes } = event.change else { return false };
+            if event.device != device || event.completed >= submitted {
+                return true;
+            }
+            for line in region::lines(offset, len_bytes) {
+                let before = fenced.entry((file, line)).or_default();
+                *before = event.submitted.max(*before);
+            }
+            false
+        });
+    }
+
     fn space(&self, file: FileNo) -> Option<Space> {
         self.recording.file_spaces.get(file.0).copied().flatten()
     }
@@ -213,6 +254,10 @@ impl Timeline {
         let by_itself = match event.change {
             Change::Write { file, durability: Durability::Now, .. } => {
                 self.lies.durable_writes_of.is_none_or(|space| self.space(file) != Some(space))
+            }
+            Change::Store { file, offset, .. } => {
+                let fenced = self.fenced.get(&(file, offset / LINE_BYTES)).copied().unwrap_or(0);
+                return event.completed < fenced;
             }
             _ => false,
         };
@@ -278,7 +323,14 @@ fn apply_to_names(names: &mut BTreeMap<String, FileNo>, change: &Change) {
 fn apply_to_file(image: &mut MemoryImage, change: &Change, fate: Fate) {
     match change {
         _ if fate == Fate::Absent => {}
+        Change::Write { offset, bytes, atomic: true, .. } => image.write(*offset, bytes),
         Change::Write { offset, bytes, .. } => apply_write(image, *offset, bytes, fate),
+        Change::Store { offset, bytes, .. } => match fate {
+            Fate::Garbage { seed } | Fate::Torn { seed, .. } => {
+                apply_write(image, *offset, bytes, Fate::Torn { unit_bytes: WORD_BYTES, seed });
+            }
+            _ => image.write(*offset, bytes),
+        },
         Change::SetLen { len_bytes, .. } => image.set_len(*len_bytes),
         Change::Punch { offset, len_bytes, .. } => {
             let inside = image.len_bytes().saturating_sub(*offset);

@@ -20,6 +20,7 @@ use crate::accounting::{Accounting, Io};
 use crate::block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, Space};
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::region::Region;
 
 const CHUNK_BYTES: usize = 16 * 1024;
 type Chunk = [u8; CHUNK_BYTES];
@@ -173,7 +174,7 @@ fn capabilities(sector_bytes: u32) -> Capabilities {
         punch_hole: true,
         fua: true,
         io_uring: false,
-        atomic_write_bytes: 0,
+        atomic_write_bytes: 64 << 10,
         dax: false,
         warnings: Vec::new(),
     }
@@ -227,6 +228,16 @@ impl Directory for MemoryDirectory {
 
     fn sync(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn map(&self, name: &str, len_bytes: u64) -> Result<Arc<dyn Region>> {
+        let mut files = self.files.lock();
+        let inode = files.entry(name.to_string()).or_insert_with(|| self.inode(MemoryImage::default()));
+        let inode = Arc::clone(inode);
+        if inode.image.read().len_bytes() == 0 {
+            inode.image.write().set_len(len_bytes);
+        }
+        Ok(Arc::new(MemoryRegion { inode }))
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -309,6 +320,10 @@ impl BlockFile for MemoryFile {
         Ok(())
     }
 
+    fn write_atomic(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        self.write_at(offset, buf, why, durability)
+    }
+
     fn flush(&self) -> Result<()> {
         self.accounting.count_flush(self.space, None);
         Ok(())
@@ -328,4 +343,29 @@ impl BlockFile for MemoryFile {
         self.inode.image.write().set_len(len_bytes);
         Ok(())
     }
+}
+
+/// A region in ordinary memory: nothing is lost, so writing back and fencing have nothing to do.
+struct MemoryRegion {
+    inode: Arc<Inode>,
+}
+
+impl Region for MemoryRegion {
+    fn len_bytes(&self) -> u64 {
+        self.inode.image.read().len_bytes()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) {
+        self.inode.image.read().read(offset, buf);
+    }
+
+    fn store(&self, offset: u64, bytes: &[u8]) {
+        let mut image = self.inode.image.write();
+        assert!(offset + bytes.len() as u64 <= image.len_bytes(), "a store beyond the region's end");
+        image.write(offset, bytes);
+    }
+
+    fn write_back(&self, _offset: u64, _len_bytes: u64) {}
+
+    fn fence(&self) {}
 }

@@ -18,6 +18,7 @@ use crate::block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, R
 use crate::capabilities::Capabilities;
 use crate::error::Result;
 use crate::memory::{MemoryDirectory, MemoryImage};
+use crate::region::{self, Region};
 
 /// A device within a record log, in order of wrapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,7 +44,29 @@ pub enum Change {
         bytes: Arc<[u8]>,
         /// Whether the write was to be durable by itself.
         durability: Durability,
+        /// All or nothing.
+        atomic: bool,
     },
+    /// Bytes stored to a region, within one cache line.
+    Store {
+        /// The region.
+        file: FileNo,
+        /// Byte offset.
+        offset: u64,
+        /// The bytes.
+        bytes: Arc<[u8]>,
+    },
+    /// Cache lines of a region on their way to the medium.
+    WriteBack {
+        /// The region.
+        file: FileNo,
+        /// Byte offset.
+        offset: u64,
+        /// Length of the range.
+        len_bytes: u64,
+    },
+    /// A fence: the write-backs before it are durable when it returns.
+    Fence,
     /// A file's length set.
     SetLen {
         /// The file.
@@ -238,6 +261,14 @@ impl Recorder {
     }
 }
 
+impl Recorder {
+    /// Records a change that cannot fail.
+    fn note(&self, change: Change) {
+        let index = self.log.submit(self.device, change);
+        self.log.complete(index..index + 1);
+    }
+}
+
 impl Directory for Recorder {
     fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>> {
         let mut names = self.names.lock();
@@ -292,6 +323,24 @@ impl Directory for Recorder {
         self.log.around(self.device, Change::SyncDirectory, || self.inner.sync())
     }
 
+    fn map(&self, name: &str, len_bytes: u64) -> Result<Arc<dyn Region>> {
+        let mut names = self.names.lock();
+        let inner = self.inner.map(name, len_bytes)?;
+        let file = match names.get(name) {
+            Some(file) => *file,
+            None => {
+                let file = self.log.log.lock().new_file();
+                self.note(Change::Create { name: name.to_string(), file });
+                self.note(Change::SetLen { file, len_bytes });
+                self.note(Change::Flush { file });
+                self.note(Change::SyncDirectory);
+                names.insert(name.to_string(), file);
+                file
+            }
+        };
+        Ok(Arc::new(RecordedRegion { inner, log: Arc::clone(&self.log), device: self.device, file }))
+    }
+
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
     }
@@ -318,7 +367,7 @@ impl RecordedFile {
     }
 
     fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Change {
-        Change::Write { file: self.file, offset, bytes: bytes.into(), durability }
+        Change::Write { file: self.file, offset, bytes: bytes.into(), durability, atomic: false }
     }
 }
 
@@ -348,6 +397,11 @@ impl BlockFile for RecordedFile {
         self.around(change, || self.inner.write_at(offset, buf, why, durability))
     }
 
+    fn write_atomic(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        let change = Change::Write { file: self.file, offset, bytes: buf.into(), durability, atomic: true };
+        self.around(change, || self.inner.write_atomic(offset, buf, why, durability))
+    }
+
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         let submit =
             |op: &WriteOp<'_>| self.log.submit(self.device, self.write(op.offset, op.buf, op.durability));
@@ -368,5 +422,47 @@ impl BlockFile for RecordedFile {
 
     fn set_len(&self, len_bytes: u64) -> Result<()> {
         self.around(Change::SetLen { file: self.file, len_bytes }, || self.inner.set_len(len_bytes))
+    }
+}
+
+struct RecordedRegion {
+    inner: Arc<dyn Region>,
+    log: Arc<RecordLog>,
+    device: DeviceNo,
+    file: FileNo,
+}
+
+impl RecordedRegion {
+    fn note(&self, change: Change) {
+        let index = self.log.submit(self.device, change);
+        self.log.complete(index..index + 1);
+    }
+}
+
+impl Region for RecordedRegion {
+    fn len_bytes(&self) -> u64 {
+        self.inner.len_bytes()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) {
+        self.inner.read(offset, buf);
+    }
+
+    fn store(&self, offset: u64, bytes: &[u8]) {
+        self.inner.store(offset, bytes);
+        region::for_each_line(offset, bytes, |offset, part| {
+            self.note(Change::Store { file: self.file, offset, bytes: part.into() });
+        });
+    }
+
+    fn write_back(&self, offset: u64, len_bytes: u64) {
+        self.inner.write_back(offset, len_bytes);
+        self.note(Change::WriteBack { file: self.file, offset, len_bytes });
+    }
+
+    fn fence(&self) {
+        let index = self.log.submit(self.device, Change::Fence);
+        self.inner.fence();
+        self.log.complete(index..index + 1);
     }
 }

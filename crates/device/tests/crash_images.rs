@@ -209,3 +209,57 @@ fn marks_are_seen_from_the_cut_after_them_on() {
     timeline.advance(timeline.end());
     assert_eq!(timeline.marks(), [7]);
 }
+
+#[test]
+fn an_atomic_write_is_never_torn() {
+    let bench = Bench::new();
+    let file = bench.file("a");
+    write(&*file, 0, 8, 1, Now);
+    let mut buf = AlignedBuf::new(8 * 512);
+    buf.fill(2);
+    file.write_atomic(0, &buf, WHY, Later).unwrap();
+    for seed in 0..20 {
+        assert_eq!(bench.after("a", &[Fate::Torn { unit_bytes: 512, seed }]), [2; 8]);
+    }
+    assert_eq!(bench.after("a", &[Fate::Absent]), [1; 8]);
+}
+
+/// The words of a region after a crash at the end.
+fn words(bench: &Bench, count: usize, fates: &[Fate]) -> Vec<u8> {
+    let image = bench.timeline(Lies::default()).image(fates).remove(0);
+    let mut bytes = vec![0; count * 8];
+    image.map("r", 256).expect("memory maps").read(0, &mut bytes);
+    bytes.chunks(8).map(|word| word[0]).collect()
+}
+
+#[test]
+fn a_store_is_pending_until_its_line_is_written_back_and_fenced() {
+    let bench = Bench::new();
+    let region = bench.directory.map("r", 256).unwrap();
+    let pending = || bench.timeline(Lies::default()).pending().len();
+    assert_eq!(pending(), 0, "the region itself is there");
+    region.store(0, &[1; 8]);
+    region.fence();
+    assert_eq!(pending(), 1, "a fence alone writes nothing back");
+    region.write_back(0, 8);
+    assert_eq!(pending(), 1, "a write-back is not waited for without a fence");
+    region.store(8, &[2; 8]);
+    region.fence();
+    assert_eq!(pending(), 1, "what was stored after the write-back may be missing");
+    assert_eq!(words(&bench, 2, &[Fate::Absent]), [1, 0]);
+    region.store(64, &[3; 8]);
+    region.persist(0, 64);
+    assert_eq!(words(&bench, 9, &[Fate::Absent]), [1, 2, 0, 0, 0, 0, 0, 0, 0], "the next line is another");
+}
+
+#[test]
+fn a_store_is_torn_at_words_and_cut_at_lines() {
+    let bench = Bench::new();
+    let region = bench.directory.map("r", 256).unwrap();
+    region.store(32, &[7; 64]);
+    assert_eq!(bench.timeline(Lies::default()).pending().len(), 2);
+    let torn = |seed| words(&bench, 12, &[Fate::Torn { unit_bytes: 8, seed }, Fate::Absent]);
+    let shapes: std::collections::BTreeSet<_> = (0..50).map(torn).collect();
+    assert!(shapes.len() > 8, "any subset of the four words, was {}", shapes.len());
+    assert!(shapes.iter().all(|words| words[8..] == [0; 4]));
+}

@@ -8,6 +8,7 @@
 //!
 //! Does not know: who may use a sequence.
 
+use varve_device::planted;
 use varve_pager::Lsn;
 
 use crate::catalog::{SequenceDef, store};
@@ -44,7 +45,10 @@ impl SequenceRange {
                 let limit = if def.increment > 0 { def.max } else { def.min };
                 return Err(Error::SequenceExhausted { name: def.name.clone(), limit });
             }
-            let (count, next) = reserve(def, value);
+            let (count, mut next) = reserve(def, value);
+            if planted("sequence: only one value of a block is reserved") {
+                next = step(def, value);
+            }
             let ended = next.is_none() && !def.cycle;
             Ok(((value, count), next.unwrap_or_else(|| first_of(def)), ended))
         })?;

@@ -14,6 +14,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use varve_device::planted;
+
 use crate::control::State;
 use crate::error::Result;
 use crate::ids::PageId;
@@ -39,14 +41,16 @@ impl Shared {
         self.log.check()?;
         self.spaces.plan_cut(|| self.log.end());
         self.level.checkpoint(Step::Begin)?;
-        let redo_start = self.log.redo_point(|| self.ledger.oldest())?;
+        let forgets = planted("checkpoint: its position passes dirty pages");
+        let redo_start = self.log.redo_point(|| self.ledger.oldest().filter(|_| !forgets))?;
         self.level.checkpoint(Step::BeforeEnd)?;
         let durable = self.log.durable();
         self.control.update(|superblock| {
             superblock.advance_redo(redo_start, durable);
             superblock.state = if is_clean { State::Clean } else { State::Open };
         })?;
-        self.log.truncate(redo_start)?;
+        let early = planted("log: segments are recycled early");
+        self.log.truncate(if early { durable } else { redo_start })?;
         self.level.checkpoint(Step::End)?;
         self.spaces.carry_out_cuts(&self.pool, redo_start)
     }

@@ -30,7 +30,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space};
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, planted};
 
 use crate::error::{PagerError, Result};
 use crate::log::Life;
@@ -267,8 +267,10 @@ impl Control {
         }
         let mut slot = AlignedBuf::new(SLOT_BYTES);
         next.encode(&mut slot);
-        let offset = (next.sequence % 2) * SLOT_BYTES as u64;
-        self.file.write_at(offset, &slot, Purpose::Control, Durability::Now)?;
+        let turn = if planted("control: always the same slot") { 1 } else { next.sequence % 2 };
+        let when =
+            if planted("control: slots are not durable") { Durability::Later } else { Durability::Now };
+        self.file.write_at(turn * SLOT_BYTES as u64, &slot, Purpose::Control, when)?;
         *current = next;
         Ok(())
     }

@@ -16,6 +16,7 @@ use std::collections::hash_map::{Entry, HashMap};
 
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
+use varve_device::planted;
 
 use crate::ids::{PageId, PageRange};
 use crate::lsn::Lsn;
@@ -53,6 +54,9 @@ impl Ledger {
         let mut pages = self.pages.lock();
         debug_assert!(block <= start && start >= pages.newest_start, "first changes come in LSN order");
         pages.newest_start = start;
+        if planted("ledger: every seventh page is forgotten") && id.no().0.is_multiple_of(7) {
+            return;
+        }
         let change = Change { block, start };
         match pages.changes.entry(id) {
             Entry::Vacant(entry) => drop(entry.insert(smallvec![change])),

@@ -20,6 +20,8 @@
 //!
 //! What it does not know: what the body means.
 
+use varve_device::planted;
+
 use crate::ids::{PageId, PageNo, SpaceId};
 use crate::lsn::Lsn;
 
@@ -161,7 +163,7 @@ pub fn verify(page: &[u8], id: PageId) -> Result<(), PageDamage> {
 pub fn verify_checksum(page: &[u8]) -> Result<(), PageDamage> {
     let found = u32_at(page, CHECKSUM);
     let computed = crc32c::crc32c(&page[PAGE_NO..]);
-    if found == computed {
+    if found == computed || planted("pages: the checksum is not looked at") {
         return Ok(());
     }
     if found == 0 && page.iter().all(|byte| *byte == 0) {

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry, HashMap};
 
 use smallvec::SmallVec;
+use varve_device::planted;
 
 use crate::control::{Control, State};
 use crate::error::{PagerError, Result};
@@ -311,6 +312,9 @@ impl<'a> Redo<'a> {
             return Ok(());
         };
         self.report.applied_count += 1;
+        if planted("redo: every 50th change is skipped") && self.report.applied_count.is_multiple_of(50) {
+            return Ok(());
+        }
         redo::apply(self.ops, id, page.bytes_mut(), op, payload).map_err(|why| PagerError::Corrupt {
             what: format!("redo of page {id} at LSN {}: {why}; page or log is damaged", at.end),
         })
@@ -328,7 +332,8 @@ impl<'a> Redo<'a> {
         } else {
             self.pool.fix(id, Access::Random)?
         };
-        Ok(Some(page).filter(|page| page::page_lsn(page) < end))
+        let again = planted("redo: applied twice");
+        Ok(Some(page).filter(|page| again || page::page_lsn(page) < end))
     }
 
     /// Keeps the pages that redo comes to next on their way.

@@ -5,7 +5,7 @@
 //! Seeds follow each other; each runs one workload and tries its share of the images. A failure names its
 //! seed and image; the same seed with `--seeds 1` shows it again.
 //!
-//! Subject `faults` is the engine under one run-time fault a seed.
+//! `--planted` hunts every planted fault and prints what caught it. Subject `faults` is the engine under one run-time fault a seed.
 //!
 //! What it does not know: what is behind a subject.
 
@@ -13,12 +13,14 @@ use std::process::ExitCode;
 
 use varve_sim::crowd::Crowd;
 use varve_sim::engine::{Engine, search_throng};
+use varve_sim::nvm::{Nvm, NvmFlaw};
 use varve_sim::pages::Pages;
+use varve_sim::planted::{Wrong, planted_faults};
 use varve_sim::toy::{Flaw, Toy};
 use varve_sim::trees::Trees;
 use varve_sim::{Found, Plan, Rng, Subject, search, some_rule, try_fault};
 
-const USAGE: &str = "usage: crash [--subject engine|throng|faults|crowd|trees|pages|toy] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
+const USAGE: &str = "usage: crash [--planted [NAME]] [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
 
 struct Arguments {
     subject: String,
@@ -60,6 +62,7 @@ impl Arguments {
             "pages" => Box::new(Pages::new(self.commits)),
             "crowd" => Box::new(Crowd { commits: self.commits }),
             "trees" => Box::new(Trees { commits: self.commits }),
+            "nvm" => Box::new(Nvm { flaw: NvmFlaw::None, commits: self.commits as u64 }),
             "toy" => Box::new(Toy { flaw: Flaw::None, commits: self.commits as u64 }),
             _ => return None,
         })
@@ -69,7 +72,35 @@ impl Arguments {
 /// Images of one workload.
 const IMAGES_PER_SEED: usize = 500;
 
+/// Hunts the planted faults whose name has `part` in it and prints a table.
+fn hunt(part: &str) -> ExitCode {
+    let mut missed = 0;
+    println!("| fault | it breaks | caught by | images | seed | s |\n|---|---|---|---:|---:|---:|");
+    for fault in planted_faults().iter().filter(|fault| fault.name().contains(part)) {
+        let hunted = fault.hunt(24, 100);
+        let never = matches!(fault.wrong, Wrong::Code(_)) && hunted.hits == 0;
+        let by = if never { "NEVER CAME BY" } else { hunted.by() };
+        let (name, images, seed) = (fault.name(), hunted.images, hunted.seed);
+        println!(
+            "| {name} | {} | {by} | {images} | {seed} | {:.1} |",
+            fault.breaks,
+            hunted.took.as_secs_f64()
+        );
+        if !part.is_empty() {
+            println!("{}", hunted.caught.as_deref().unwrap_or("nothing complained"));
+        }
+        missed += usize::from(hunted.caught.is_none());
+    }
+    println!("{missed} not found");
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some("--planted") {
+        std::panic::set_hook(Box::new(|_| ()));
+        return hunt(&words.next().unwrap_or_default());
+    }
     let arguments = Arguments::parse(std::env::args().skip(1));
     let Some((arguments, subject)) = arguments.and_then(|found| found.subject().map(|kind| (found, kind)))
     else {

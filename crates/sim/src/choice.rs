@@ -9,7 +9,7 @@
 //!
 //! What it does not know: what the events are, beyond whether they are writes.
 
-use varve_device::{Change, Event, Fate};
+use varve_device::{Change, Event, Fate, WORD_BYTES};
 
 use crate::rng::Rng;
 
@@ -72,11 +72,14 @@ fn shapes(count: usize, rng: &mut Rng, budget: usize) -> Vec<Vec<Fate>> {
 fn spoil(pending: &[&Event], fates: &[Fate], rng: &mut Rng) -> Vec<Fate> {
     let odds = 1 + rng.below(4);
     let spoil_one = |(event, fate): (&&Event, &Fate)| {
-        let write = matches!(event.change, Change::Write { .. });
-        if *fate == Fate::Absent || !write || !rng.one_in(odds) {
+        let tears = matches!(event.change, Change::Write { atomic: false, .. } | Change::Store { .. });
+        if *fate == Fate::Absent || !tears || !rng.one_in(odds) {
             return *fate;
         }
         let seed = rng.draw();
+        if matches!(event.change, Change::Store { .. }) {
+            return Fate::Torn { unit_bytes: WORD_BYTES, seed };
+        }
         match rng.below(3) {
             0 => Fate::Torn { unit_bytes: 512, seed },
             1 => Fate::Torn { unit_bytes: 4096, seed },
@@ -100,6 +103,7 @@ mod tests {
             offset: 0,
             bytes: vec![0; 4096].into(),
             durability: Durability::Later,
+            atomic: false,
         };
         let event = Event { device: DeviceNo(0), submitted: 1, completed: 2, change: write };
         vec![event; count]

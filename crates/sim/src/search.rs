@@ -352,7 +352,7 @@ fn show(fates: &[Fate]) -> String {
     let letter = |fate: &Fate| match fate {
         Fate::Absent => '-',
         Fate::Present => 'P',
-        Fate::Torn { unit_bytes: 512, .. } => 't',
+        Fate::Torn { unit_bytes: ..=512, .. } => 't',
         Fate::Torn { .. } => 'T',
         Fate::Garbage { .. } => 'G',
     };

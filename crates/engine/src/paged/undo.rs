@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use varve_device::planted;
 use varve_pager::{PageId, SpaceId};
 
 use super::{PagedIndex, PagedStore};
@@ -60,11 +61,15 @@ fn undo_record<'t>(
     match record.kind {
         Kind::NewSegment => {
             core.catalog.trees.forget(record.tree);
-            core.pager.drop_segment(SpaceId::DATA, record.tree)?;
+            if !planted("rollback: a new table's pages stay") {
+                core.pager.drop_segment(SpaceId::DATA, record.tree)?;
+            }
             pop(core, segment)
         }
         Kind::Chain => {
-            free_chain(core, segment, &record)?;
+            if !planted("rollback: overflow chains stay") {
+                free_chain(core, segment, &record)?;
+            }
             pop(core, segment)
         }
         Kind::DropSegment => pop(core, segment),
@@ -243,9 +248,16 @@ impl PagedStore {
                 }
                 _ => self.tree.stamp(&mut mtr, &at, before.stamp),
             }
-            segment.pop(&mut mtr, prepared);
+            let apart = planted("rollback: row and record in two steps");
+            if !apart {
+                segment.pop(&mut mtr, prepared);
+            }
             let is_underfull = is_gone && self.tree.is_underfull(&mtr, &at);
             mtr.commit();
+            if apart {
+                core.pager.flush_log(core.pager.log().end())?;
+                pop(core, segment)?;
+            }
             if is_underfull {
                 self.tree.tidy(&core.pager, key)?;
             }

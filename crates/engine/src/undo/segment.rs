@@ -7,6 +7,7 @@
 //!
 //! Does not know: trees, statuses.
 
+use varve_device::planted;
 use varve_pager::{Access, H, Mtr, PageId, Pager, SpaceId};
 
 use super::page::{self, HeaderPage, KIND_UNDO, UndoPage};
@@ -97,7 +98,9 @@ impl Segment {
     pub(crate) fn append(&mut self, mtr: &mut Mtr<'_>, prepared: Prepared, txn: TxnId, record: &Record) {
         if let Some(header) = prepared.header {
             let start = self.top();
-            page::begin(mtr, header, txn.get(), (start.page, start.slot));
+            if !planted("undo: a transaction's begin is not logged") {
+                page::begin(mtr, header, txn.get(), (start.page, start.slot));
+            }
             self.start = Some(start);
         }
         page::append(mtr, prepared.tail, record.bytes());
@@ -156,6 +159,11 @@ impl Segment {
     pub(crate) fn pop(&mut self, mtr: &mut Mtr<'_>, prepared: Prepared) {
         page::pop(mtr, prepared.tail);
         self.note_tail(mtr, prepared.tail);
+        let is_last = self.tail_count == 0 || self.start == Some(self.top());
+        if planted("rollback: a step pops two records") && !is_last {
+            page::pop(mtr, prepared.tail);
+            self.note_tail(mtr, prepared.tail);
+        }
     }
 
     /// Names another first page of the newest record's chain.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space};
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, planted};
 
 use super::LogError;
 use super::format::{Geometry, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -264,7 +264,9 @@ impl Segments {
         let mut sector = AlignedBuf::new(SEGMENT_HEADER_BYTES as usize);
         let segment_bytes = self.geometry.segment_bytes();
         SegmentHeader { database: self.database, number, segment_bytes }.encode(&mut sector);
-        Ok(file.write_at(0, &sector, Purpose::Log, Durability::Now)?)
+        let when =
+            if planted("log: segment headers are not durable") { Durability::Later } else { Durability::Now };
+        Ok(file.write_at(0, &sector, Purpose::Log, when)?)
     }
 
     /// A new file; on failure nothing of it stays.
@@ -280,7 +282,9 @@ impl Segments {
             return Err(error);
         }
         self.directory.rename(&unfinished, &name)?;
-        self.directory.sync()?;
+        if !planted("log: the directory is not synced") {
+            self.directory.sync()?;
+        }
         self.files.lock().next_slot = slot + 1;
         Ok(self.directory.open(&name, OpenHow::existing(Space::Log))?)
     }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Condvar, Mutex};
-use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space};
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, planted};
 
 use super::Protection;
 use crate::error::{PagerError, Result};
@@ -142,10 +142,16 @@ impl Doublewrite {
             slot.copy_from_slice(image.bytes());
         }
         let bytes = &buf[..images.len() * page_size];
-        self.file.write_at(self.layout.offset(0), bytes, Purpose::Doublewrite, Durability::Later)?;
-        self.file.flush()?;
+        if !planted("doublewrite: batches skip it") {
+            self.file.write_at(self.layout.offset(0), bytes, Purpose::Doublewrite, Durability::Later)?;
+        }
+        if !planted("doublewrite: not flushed before the pages") {
+            self.file.flush()?;
+        }
         self.files.write(images)?;
-        self.files.flush(images)?;
+        if !planted("pages: not flushed in place") {
+            self.files.flush(images)?;
+        }
         self.batches.fetch_add(1, Relaxed);
         Ok(())
     }
@@ -248,6 +254,9 @@ impl Protection for Doublewrite {
 
     fn repair(&self, redo_start: Lsn) -> Result<Vec<PageId>> {
         let mut mended = Vec::new();
+        if planted("doublewrite: torn pages are not mended") {
+            return Ok(mended);
+        }
         let mut buf = AlignedBuf::new(self.layout.page_size as usize);
         let copies = self.copies(redo_start)?;
         let mut ids: Vec<PageId> = copies.keys().copied().collect();

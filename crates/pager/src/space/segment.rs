@@ -7,6 +7,8 @@
 //!
 //! What it does not know: what a segment is to its owner.
 
+use varve_device::planted;
+
 use super::Spaces;
 use super::discard::{self, NOTE_DISCARD};
 use super::layout::{self, Bits, Entry, ExtentNo, Geometry};
@@ -55,9 +57,12 @@ impl Spaces {
         let ranges: Vec<PageRange> = extents.iter().map(|extent| geometry.pages_of(*extent)).collect();
         let mut mtr = pager.begin()?;
         let descriptor = mtr.x(geometry.descriptor_of(geometry.group_of(extents[0])))?;
-        mtr.note(NOTE_DISCARD, &discard::encode(&ranges));
+        if !planted("space: dropped pages are not noted") {
+            mtr.note(NOTE_DISCARD, &discard::encode(&ranges));
+        }
         let free = geometry.encode_entry(&Entry::default());
-        for extent in extents {
+        let kept = usize::from(planted("space: a drop forgets an extent"));
+        for extent in extents.iter().skip(kept) {
             mtr.write(descriptor, geometry.entry_offset(*extent), &free);
         }
         mtr.commit();

@@ -1,0 +1,51 @@
+//! Faults planted on purpose, for the crash harness to find: whoever never finds one may just be blind.
+//!
+//! A place that could be wrong asks `planted("what is wrong")` and behaves wrongly if that is switched on. Without the
+//! feature `planted` the answer is a constant `false`, and the compiler removes the question; only the harness asks for
+//! the feature.
+//!
+//! Invariants
+//! 1. At most one fault is switched on, for the calling thread alone: tests beside each other don't meet.
+//!
+//! What it does not know: which faults there are (the harness has the list), what they break.
+
+#[cfg(feature = "planted")]
+mod switch {
+    use std::cell::Cell;
+
+    thread_local! {
+        static ACTIVE: Cell<Option<&'static str>> = const { Cell::new(None) };
+        static HITS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Whether this fault is switched on for the calling thread.
+    #[inline]
+    pub fn planted(name: &str) -> bool {
+        let hit = ACTIVE.get().is_some_and(|active| active == name);
+        if hit {
+            HITS.set(HITS.get() + 1);
+        }
+        hit
+    }
+
+    /// Switches a fault on (or off) for the calling thread; the count of hits starts anew.
+    pub fn plant(name: Option<&'static str>) {
+        ACTIVE.set(name);
+        HITS.set(0);
+    }
+
+    /// How often the fault was come by since it was switched on.
+    pub fn planted_hits() -> u64 {
+        HITS.get()
+    }
+}
+
+#[cfg(feature = "planted")]
+pub use switch::{plant, planted, planted_hits};
+
+/// Whether this fault is switched on: never, in a build without the harness.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub const fn planted(_name: &str) -> bool {
+    false
+}

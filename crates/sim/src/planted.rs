@@ -1,0 +1,291 @@
+//! The gate of the harness: faults planted on purpose, each of which a search has to find.
+//!
+//! Invariants
+//! 1. A fault counts as found only if something complained; one that no run ever came by counts as not found.
+//! 2. Without a fault, the same searches find nothing.
+//!
+//! What it does not know: how a fault is caught (the checks are the same as without any).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use varve_device::{Directory, Fault, Faulty, Lies, Operation, Rule, Space, When, plant, planted_hits};
+use varve_pager::{PagerConfig, ProtectionKind};
+
+use crate::engine::{Engine, Plant};
+use crate::nvm::{Nvm, NvmFlaw};
+use crate::pages::Pages;
+use crate::search::{Found, PANIC, Plan, Subject, WRONG, run, search_run};
+use crate::toy::{Flaw, Toy};
+use crate::trees::Trees;
+
+/// What is wrong.
+#[derive(Clone)]
+pub enum Wrong {
+    /// A switch in the code under test (`varve_device::planted`).
+    Code(&'static str),
+    /// The device lies about durability.
+    Device(Lies),
+    /// The device spoils single writes.
+    Spoiled(Rule),
+    /// A configuration that protects nothing.
+    Unprotected,
+    /// The workload notes what it did not do.
+    Workload(Plant),
+    /// The toy database is built wrong.
+    Toy(Flaw),
+    /// The toy log in persistent memory is built wrong.
+    Nvm(NvmFlaw),
+}
+
+/// On which subject it is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// Raw pages.
+    Pages,
+    /// The B+tree.
+    Trees,
+    /// The engine.
+    Engine,
+    /// The toys.
+    Toy,
+}
+
+/// A fault of the gate.
+#[derive(Clone)]
+pub struct Planted {
+    /// What is wrong.
+    pub wrong: Wrong,
+    /// Where it is searched for.
+    pub on: On,
+    /// What it breaks.
+    pub breaks: &'static str,
+}
+
+/// How a search for a planted fault ended.
+#[derive(Debug, Clone)]
+pub struct Hunted {
+    /// Images tried until then.
+    pub images: usize,
+    /// The seed that found it.
+    pub seed: u64,
+    /// Times that the wrong code ran, for switches in the code.
+    pub hits: u64,
+    /// What complained; `None` if nothing did.
+    pub caught: Option<String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Hunted {
+    /// Which check caught it, in a few words.
+    pub fn by(&self) -> &'static str {
+        let Some(what) = &self.caught else { return "NOT FOUND" };
+        let signs = [
+            (WRONG, "a read at run time"),
+            ("cannot be used: it panics", "an assertion in recovery"),
+            (PANIC, "an assertion at run time"),
+            ("the workload stopped", "an error at run time"),
+            ("finished recovery had shown", "a second crash"),
+            ("the check finds", "varve check"),
+            ("cannot be used", "recovery refuses"),
+            ("where ", "the oracle: commits missing"),
+            ("none of the workload's", "the oracle: no such state"),
+        ];
+        signs.iter().find(|(sign, _)| what.contains(sign)).map_or("another", |(_, by)| by)
+    }
+}
+
+impl Planted {
+    /// Its name, for tables.
+    pub fn name(&self) -> String {
+        let said = |lies: &Lies| match *lies {
+            Lies { flushes_of: Some(space), .. } => format!("flushes of {} do nothing", space.name()),
+            Lies { durable_writes_of: Some(space), .. } => {
+                format!("durable writes of {} are not", space.name())
+            }
+            _ => "directory syncs do nothing".into(),
+        };
+        match &self.wrong {
+            Wrong::Code(name) => (*name).into(),
+            Wrong::Device(lies) => format!("device: {}", said(lies)),
+            Wrong::Spoiled(Rule { fault, space, .. }) => {
+                let fault = match fault {
+                    Fault::Lost => "lost",
+                    Fault::Misdirected { .. } => "misdirected",
+                    _ => "flipped",
+                };
+                format!("device: a write of {} in 40 is {fault}", space.map_or("all", Space::name))
+            }
+            Wrong::Unprotected => "pages: no protection".into(),
+            Wrong::Workload(plant) => format!("workload: {plant:?}"),
+            Wrong::Toy(flaw) => format!("toy: {flaw:?}"),
+            Wrong::Nvm(flaw) => format!("toy in nvm: {flaw:?}"),
+        }
+    }
+
+    fn subject(&self, seed: u64) -> Box<dyn Subject> {
+        // Short runs look closely at the beginning, long ones go round the log.
+        let commits = [4000, 100, 1500][seed as usize % 3];
+        match (self.on, &self.wrong) {
+            (_, Wrong::Toy(flaw)) => Box::new(Toy { flaw: *flaw, commits: 40 }),
+            (_, Wrong::Nvm(flaw)) => Box::new(Nvm { flaw: *flaw, commits: 40 }),
+            (_, Wrong::Workload(plant)) => Box::new(Engine { plant: *plant, ..Engine::new(150) }),
+            (_, Wrong::Unprotected) => Box::new(Pages { configure: unprotected, ..Pages::new(commits) }),
+            (On::Trees, _) => Box::new(Trees { commits }),
+            (On::Engine, _) => Box::new(Engine::new(150)),
+            _ => Box::new(Pages::new(commits)),
+        }
+    }
+
+    /// Searches seed after seed until something is found.
+    pub fn hunt(&self, seeds: u64, images_per_seed: usize) -> Hunted {
+        let started = Instant::now();
+        let mut hunted = Hunted { images: 0, seed: 0, hits: 0, caught: None, took: Duration::ZERO };
+        if let Wrong::Code(name) = self.wrong {
+            plant(Some(name));
+        }
+        for seed in 1..=seeds {
+            let found = self.try_seed(seed, images_per_seed);
+            hunted.images += found.images;
+            hunted.seed = seed;
+            if let Some(failure) = found.failures.into_iter().next() {
+                hunted.caught = Some(failure.what);
+                break;
+            }
+        }
+        hunted.hits = planted_hits();
+        plant(None);
+        hunted.took = started.elapsed();
+        hunted
+    }
+
+    fn try_seed(&self, seed: u64, images: usize) -> Found {
+        let (lies, rule) = match &self.wrong {
+            Wrong::Device(lies) => (*lies, None),
+            Wrong::Spoiled(rule) => (Lies::default(), Some(rule)),
+            _ => (Lies::default(), None),
+        };
+        let subject = self.subject(seed);
+        let wrap = |device: Arc<dyn Directory>| -> Arc<dyn Directory> {
+            let Some(rule) = rule else { return device };
+            let faulty = Faulty::wrap(device);
+            faulty.arm(rule.clone());
+            faulty
+        };
+        let run = run(&*subject, seed, wrap);
+        if let Some(what) = &run.error {
+            let what = format!("seed {seed}: the workload stopped: {what}");
+            let failures = vec![crate::search::Failure { image: 0, what }];
+            return Found { failures, ..Found::default() };
+        }
+        search_run(&*subject, &run, Plan { lies, second_crash_every: 3, ..Plan::new(seed, images) })
+    }
+}
+
+fn unprotected(config: &mut PagerConfig) {
+    config.protection = ProtectionKind::None;
+}
+
+const PAGES: On = On::Pages;
+const TREES: On = On::Trees;
+const ENGINE: On = On::Engine;
+
+/// Switches in the code, by room: where searched for, name, what it breaks.
+const CODE: &[(On, &str, &str)] = &[
+    (PAGES, "log: blocks are not durable", "acknowledged commits"),
+    (PAGES, "log: a commit's flush is dropped", "acknowledged commits"),
+    (ENGINE, "log: torn blocks are taken", "the end of the log"),
+    (ENGINE, "log: segments are recycled early", "redo of pages still dirty"),
+    (PAGES, "log: segment headers are not durable", "segments found after a crash"),
+    (PAGES, "log: the directory is not synced", "segments found after a crash"),
+    (PAGES, "checkpoint: its position passes dirty pages", "redo of pages still dirty"),
+    (PAGES, "control: always the same slot", "the control file when torn"),
+    (PAGES, "control: slots are not durable", "the redo position before the log is cut"),
+    (PAGES, "doublewrite: batches skip it", "torn pages"),
+    (PAGES, "doublewrite: not flushed before the pages", "torn pages"),
+    (PAGES, "doublewrite: torn pages are not mended", "torn pages"),
+    (PAGES, "pages: not flushed in place", "pages that the ledger calls stable"),
+    (PAGES, "pages: written before their log", "write-ahead"),
+    (PAGES, "pages: the checksum is not looked at", "torn pages"),
+    (TREES, "redo: applied twice", "redo twice is redo once"),
+    (PAGES, "redo: every 50th change is skipped", "pages after a crash"),
+    (PAGES, "ledger: every seventh page is forgotten", "redo of pages still dirty"),
+    (TREES, "space: an allocation is not logged", "pages owned once"),
+    (TREES, "space: a freed page stays allocated", "allocated = reachable"),
+    (ENGINE, "space: dropped pages are not noted", "redo of pages that are gone"),
+    (ENGINE, "space: a drop forgets an extent", "allocated = reachable"),
+    (PAGES, "space: a file's new length is not flushed", "growth of files"),
+    (TREES, "tree: a merged page is not freed", "allocated = reachable"),
+    (ENGINE, "undo: every 20th record is lost", "rollback"),
+    (ENGINE, "undo: a transaction's begin is not logged", "atomicity: losers stay"),
+    (ENGINE, "commit: its mark is not logged", "acknowledged commits"),
+    (ENGINE, "commit: definitions are not waited for", "acknowledged commits"),
+    (ENGINE, "rollback: a step pops two records", "rollback"),
+    (ENGINE, "rollback: row and record in two steps", "losers undone exactly once"),
+    (ENGINE, "rollback: a new table's pages stay", "allocated = reachable"),
+    (ENGINE, "rollback: overflow chains stay", "allocated = reachable"),
+    (ENGINE, "index: every eighth entry is missed", "indexes = visible rows"),
+    (ENGINE, "purge: snapshots are not waited for", "versions that are still seen"),
+    (ENGINE, "purge: overflow chains stay", "allocated = reachable"),
+    (ENGINE, "sequence: only one value of a block is reserved", "values given once"),
+    (ENGINE, "catalog: an object without its name", "the catalog as a whole"),
+    (ENGINE, "transactions: ids are not reserved", "ids given once"),
+];
+
+/// All faults of the gate.
+pub fn planted_faults() -> Vec<Planted> {
+    let code = CODE.iter().map(|(on, name, breaks)| Planted { wrong: Wrong::Code(name), on: *on, breaks });
+    let toys = [
+        Flaw::EarlyAcknowledgement,
+        Flaw::NoFlush,
+        Flaw::NoChecksum,
+        Flaw::NoDirectorySync,
+        Flaw::ForgetfulRecovery,
+    ];
+    let breaks = "the smallest database";
+    let toys = toys.into_iter().map(|flaw| Planted { wrong: Wrong::Toy(flaw), on: On::Toy, breaks });
+    let breaks = "a log in persistent memory";
+    let nvm = NvmFlaw::WRONG.into_iter().map(|flaw| Planted { wrong: Wrong::Nvm(flaw), on: On::Toy, breaks });
+    code.chain(lies()).chain(spoiled()).chain(others()).chain(toys).chain(nvm).collect()
+}
+
+fn lies() -> impl Iterator<Item = Planted> {
+    let none = Lies::default();
+    let flushes = |space| Lies { flushes_of: Some(space), ..none };
+    let durable = |space| Lies { durable_writes_of: Some(space), ..none };
+    // Nothing depends on flushes of the control file: its writes are durable ones.
+    let of_pages = [
+        Lies { directory_syncs: true, ..none },
+        flushes(Space::Data),
+        flushes(Space::Log),
+        durable(Space::Control),
+        durable(Space::Data),
+        durable(Space::Log),
+    ];
+    let of_engine = [flushes(Space::Rollback), durable(Space::Rollback)];
+    let lie = |on| move |lies| Planted { wrong: Wrong::Device(lies), on, breaks: "what was called durable" };
+    of_pages.into_iter().map(lie(PAGES)).chain(of_engine.into_iter().map(lie(ENGINE)))
+}
+
+fn spoiled() -> impl Iterator<Item = Planted> {
+    let faults = [Fault::Lost, Fault::Misdirected { by_bytes: 8192 }, Fault::BitFlip { bit: 12_345 }];
+    let of = |space: Space| {
+        faults.clone().map(|fault| {
+            let when = When::Every(40);
+            let rule = Rule { operation: Some(Operation::Write), space: Some(space), when, fault };
+            Planted { wrong: Wrong::Spoiled(rule), on: PAGES, breaks: "single writes" }
+        })
+    };
+    of(Space::Data).into_iter().chain(of(Space::Log)).collect::<Vec<_>>().into_iter()
+}
+
+fn others() -> impl Iterator<Item = Planted> {
+    let early = Wrong::Workload(Plant::EarlyAcknowledgement);
+    [
+        Planted { wrong: early, on: ENGINE, breaks: "acknowledged commits" },
+        Planted { wrong: Wrong::Workload(Plant::LostRow), on: ENGINE, breaks: "rows" },
+        Planted { wrong: Wrong::Unprotected, on: PAGES, breaks: "torn pages" },
+    ]
+    .into_iter()
+}
