@@ -48,7 +48,10 @@ impl Served {
 
     fn signal(&self, signal: &str) {
         let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        // The shell's own kill: a bare Debian has no program of that name.
+        assert!(
+            Command::new("sh").args(["-c", "kill \"$0\" \"$1\"", signal, &pid]).status().unwrap().success()
+        );
     }
 
     /// Stops with a signal; returns the exit code and the last words.
