@@ -428,7 +428,12 @@ impl BlockFile for OpenFile {
             match sys::allocate(fd, old_bytes, len_bytes - old_bytes) {
                 Ok(()) => return Ok(()),
                 Err(error) if ErrorKind::from_io(&error) == ErrorKind::Unsupported => {}
-                Err(error) => return Err(self.fail(Operation::SetLen, len_bytes, &error)),
+                Err(error) => {
+                    // A file system may have made it longer by what it still had, and that is others' room. A failure
+                    // to give it back changes nothing: bytes behind the old length mean nothing to anybody.
+                    let _longer_than_asked = self.descriptor.file.set_len(old_bytes);
+                    return Err(self.fail(Operation::SetLen, len_bytes, &error));
+                }
             }
         }
         let set = self.descriptor.file.set_len(len_bytes);

@@ -3,11 +3,13 @@
 //! Invariants
 //! 1. The kernel's lock on the open file decides (it goes away with the process, however that ends);
 //!    the process id inside is only for the message.
+//! 2. A lock file of an earlier process is written over in place: on a full device there is no other room for it.
 //!
 //! What it does not know: what the directory holds.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
@@ -36,8 +38,11 @@ impl DirLock {
             Err(TryLockError::WouldBlock) => return Err(fail(ErrorKind::Locked { pid: holder(&mut file) })),
             Err(TryLockError::Error(error)) => return Err(fail(ErrorKind::from_io(&error))),
         }
-        let signed = sign(&mut file);
-        signed.map_err(|error| fail(ErrorKind::from_io(&error)))?;
+        match sign(&file).map_err(|error| ErrorKind::from_io(&error)) {
+            // The lock holds without a signature.
+            Ok(()) | Err(ErrorKind::NoSpace) => {}
+            Err(kind) => return Err(fail(kind)),
+        }
         Ok(DirLock { _file: file, path })
     }
 
@@ -52,10 +57,10 @@ impl DirLock {
     }
 }
 
-fn sign(file: &mut File) -> std::io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    file.write_all(format!("{}\n", std::process::id()).as_bytes())
+/// Writes the process id over that of an earlier holder, padded to the same length.
+fn sign(file: &File) -> std::io::Result<()> {
+    let line = format!("{:<10}\n", std::process::id());
+    file.write_all_at(line.as_bytes(), 0)
 }
 
 fn holder(file: &mut File) -> Option<u32> {

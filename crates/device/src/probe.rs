@@ -3,6 +3,7 @@
 //! Invariants
 //! 1. Nothing is believed that was not tried, except what `statx` and the block layer report about sizes.
 //! 2. The scratch file is removed; one left by a killed process is overwritten next time.
+//! 3. A device without room for the scratch file can be used: with what needs no trying.
 //!
 //! What it does not know: configuration.
 
@@ -30,11 +31,50 @@ pub(crate) fn probe(directory: &Path, want_direct: bool) -> Result<Capabilities>
     let direct = if want_direct { try_direct(&path) } else { None };
     let made = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
     let file = direct.as_ref().map_or_else(made, File::try_clone).map_err(fail)?;
-    let found = examine(&file, direct.is_some(), want_direct);
+    let found = match examine(&file, direct.is_some(), want_direct) {
+        Err(error) if is_full(&error) => examine_full(&path, &file, want_direct),
+        found => found,
+    };
     let removed = std::fs::remove_file(&path);
     let found = found.map_err(fail)?;
     removed.map_err(fail)?;
     Ok(found)
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    ErrorKind::from_io(error) == ErrorKind::NoSpace
+}
+
+/// Nothing can be written here now: direct I/O if the kernel says so, and durable writes the way that always works.
+fn examine_full(path: &Path, file: &File, want_direct: bool) -> std::io::Result<Capabilities> {
+    let facts = sys::statx(file.as_fd())?;
+    let direct_io = want_direct
+        && facts.direct_offset_align_bytes > 0
+        && OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).is_ok();
+    let mut found = capabilities(&facts, direct_io);
+    found.warnings.push(
+        "the device is full, so it could not be tried out: make room and restart, or writes are slower than need be"
+            .into(),
+    );
+    Ok(found)
+}
+
+/// What is known without writing.
+fn capabilities(facts: &sys::StatxFacts, direct_io: bool) -> Capabilities {
+    let logical = facts.direct_offset_align_bytes.clamp(512, 4096);
+    let physical = sys::physical_sector_bytes(facts.device_major, facts.device_minor);
+    Capabilities {
+        backend: "file".into(),
+        logical_sector_bytes: logical,
+        physical_sector_bytes: physical.unwrap_or(logical),
+        direct_io,
+        punch_hole: false,
+        fua: false,
+        io_uring: false,
+        atomic_write_bytes: facts.atomic_write_bytes_max,
+        dax: facts.dax,
+        warnings: Vec::new(),
+    }
 }
 
 /// The scratch file opened for direct I/O, if a block can be written and read that way.
@@ -54,27 +94,15 @@ fn examine(file: &File, direct_io: bool, want_direct: bool) -> std::io::Result<C
     let facts = sys::statx(file.as_fd())?;
     let fua = sys::write_durable(file.as_fd(), &block, 0).is_ok();
     let punch_hole = sys::punch(file.as_fd(), 0, BLOCK_BYTES as u64).is_ok();
-    let logical = facts.direct_offset_align_bytes.clamp(512, 4096);
-    let physical = sys::physical_sector_bytes(facts.device_major, facts.device_minor);
-    let mut warnings = Vec::new();
+    let mut found = capabilities(&facts, direct_io);
+    (found.fua, found.punch_hole) = (fua, punch_hole);
     if want_direct && !direct_io {
-        warnings.push("no direct I/O here, so reads and writes go through the page cache".into());
+        found.warnings.push("no direct I/O here, so reads and writes go through the page cache".into());
     }
     if !punch_hole {
-        warnings.push("no hole punching here, so freed pages keep their space".into());
+        found.warnings.push("no hole punching here, so freed pages keep their space".into());
     }
-    Ok(Capabilities {
-        backend: "file".into(),
-        logical_sector_bytes: logical,
-        physical_sector_bytes: physical.unwrap_or(logical),
-        direct_io,
-        punch_hole,
-        fua,
-        io_uring: false,
-        atomic_write_bytes: facts.atomic_write_bytes_max,
-        dax: facts.dax,
-        warnings,
-    })
+    Ok(found)
 }
 
 /// What can be said of a directory that must not be written to.

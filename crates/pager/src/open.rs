@@ -49,7 +49,10 @@ impl WriteAhead for Log {
     fn note_written(&self, images: &[&Image]) {
         let mut records = Vec::new();
         record::put_note(&mut records, written::NOTE_WRITTEN, &written::encode(images));
-        self.append(&records, |_| ());
+        // A hint is not worth a segment that a full device may have no room for.
+        if self.has_segment_for(records.len()) {
+            self.append(&records, |_| ());
+        }
     }
 
     fn check(&self) -> Result<()> {

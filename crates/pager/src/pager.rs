@@ -208,7 +208,15 @@ impl Pager {
     /// Makes sure that `pages` pages are free in whole extents; grows the file. No latch may be held. Others may
     /// take them first, so an allocation can still fail; then reserve again.
     pub fn reserve(&self, space: SpaceId, pages: u32) -> Result<()> {
-        self.shared.spaces.reserve(space, pages).map_err(|cause| self.growth_failed(cause))
+        let reserved = match self.shared.spaces.reserve(space, pages) {
+            Err(PagerError::Device(error)) if error.is_no_space() => {
+                // A log segment in the making may have taken the last room and given it back.
+                self.shared.log.await_segment();
+                self.shared.spaces.reserve(space, pages)
+            }
+            reserved => reserved,
+        };
+        reserved.map_err(|cause| self.growth_failed(cause))
     }
 
     /// A full device is the caller's trouble; what any other failure left of the file is unknown.

@@ -113,6 +113,16 @@ const CAPACITY_SEGMENTS_MIN: u64 = 4;
 /// Unwritten bytes at which `admit` writes them first.
 const UNWRITTEN_BYTES_MAX: u64 = 4 << 20;
 
+/// Where a log is opened for appending.
+struct Places {
+    /// Start of the last block there is.
+    last: Lsn,
+    /// Start of the next block.
+    start: Lsn,
+    /// Where redo would start.
+    truncated: Lsn,
+}
+
 impl Log {
     fn start(
         segments: Segments,
@@ -120,8 +130,7 @@ impl Log {
         config: &LogConfig,
         epoch: Epoch,
         sector_shift: u8,
-        start: Lsn,
-        truncated: Lsn,
+        Places { last, start, truncated }: Places,
     ) -> Log {
         Log {
             geometry,
@@ -129,7 +138,7 @@ impl Log {
             sector_shift,
             capacity_bytes: config.capacity_bytes.max(CAPACITY_SEGMENTS_MIN * config.segment_bytes),
             segments,
-            appender: Mutex::new(Appender::new(geometry, sector_shift, start)),
+            appender: Mutex::new(Appender::new(geometry, sector_shift, last, start)),
             end: AtomicLsn::new(start),
             durable: AtomicLsn::new(start),
             queue: Queue::default(),
@@ -195,6 +204,27 @@ impl Log {
     pub fn admission_bytes(&self) -> u64 {
         let reserve_bytes = (self.capacity_bytes / 8).max(self.geometry.segment_bytes());
         self.capacity_bytes - reserve_bytes
+    }
+
+    /// As `admission_bytes`, as far as the device has room for the files: what cleaning has to reckon with.
+    pub fn cleaning_bytes(&self) -> u64 {
+        let room_bytes = self.segments.bytes_max().saturating_sub(self.geometry.segment_bytes());
+        self.admission_bytes().min(room_bytes)
+    }
+
+    /// Whether a group of `bytes` fits into the segments that exist: for appends that can be left out and that nobody
+    /// admitted.
+    pub fn has_segment_for(&self, bytes: usize) -> bool {
+        let end = self.end();
+        let number = self.geometry.segment_of(end);
+        let left_bytes = self.geometry.segment_end(end).since(end);
+        self.segments.is_prepared(number + 1)
+            || self.segments.is_prepared(number) && left_bytes > bytes as u64 + format::SEGMENT_HEADER_BYTES
+    }
+
+    /// Waits until no segment is being made: on a nearly full device that takes room for a moment.
+    pub fn await_segment(&self) {
+        self.segments.await_making();
     }
 
     /// Makes sure that the segment after the current one exists, for a background thread. Cheap when it does. A

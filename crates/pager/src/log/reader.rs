@@ -32,6 +32,8 @@ pub struct Life {
 /// Where the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
+    /// Start of the last block, or the start of reading when there was none.
+    pub block: Lsn,
     /// End of the last group, or the start of reading when there was none.
     pub end: Lsn,
     /// Where the next block starts.
@@ -93,7 +95,7 @@ impl<'a> Reader<'a> {
     ) -> Reader<'a> {
         let life = lives.iter().rposition(|life| life.start <= from);
         let life = life.unwrap_or_else(|| panic!("no incarnation covers LSN {from}"));
-        let tail = Tail { end: from, next: from };
+        let tail = Tail { block: from, end: from, next: from };
         Reader { segments, geometry, database, lives, life, window: None, tail }
     }
 
@@ -151,7 +153,7 @@ impl<'a> Reader<'a> {
             self.tail.next = next.start;
         }
         let Some(header) = self.valid_block(self.tail.next)? else { return Ok(None) };
-        self.tail = Tail { end: header.end(), next: header.next_start(self.geometry) };
+        self.tail = Tail { block: header.start, end: header.end(), next: header.next_start(self.geometry) };
         Ok(Some(header))
     }
 

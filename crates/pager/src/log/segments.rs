@@ -5,12 +5,13 @@
 //! 2. A segment's header is durable before the first block goes into it.
 //! 3. No two files carry the same number: a number is written only when no other file has it.
 //! 4. A file is recycled only when the control file no longer needs anything in it (the caller's duty).
+//! 5. A full device ends no log that has two files: one is written while the other is emptied and recycled.
 //!
 //! Not known here: blocks, LSNs of records, why the log is truncated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, planted};
@@ -22,7 +23,7 @@ const NAME_PREFIX: &str = "log.";
 const UNFINISHED_SUFFIX: &str = ".new";
 const FILL_BYTES: usize = 1 << 20;
 /// With fewer files a full device is an error; with more, a reason to recycle.
-const FILES_MIN: usize = 4;
+const FILES_MIN: usize = 2;
 const NOTHING_PREPARED: u64 = u64::MAX;
 
 /// The segment files of one database.
@@ -30,8 +31,10 @@ pub(crate) struct Segments {
     directory: Arc<dyn Directory>,
     geometry: Geometry,
     database: u64,
-    /// Files that may be made; lowered to what there is when the device is full.
-    files_max: AtomicUsize,
+    /// Files that may be made.
+    files_max: usize,
+    /// The device had no room for another file; forgotten when a file was recycled, so that it is tried again.
+    is_device_full: AtomicBool,
     files: Mutex<Files>,
     /// Held while a segment is made or renumbered, so that one thread does it.
     making: Mutex<()>,
@@ -76,7 +79,8 @@ impl Segments {
             directory,
             geometry,
             database,
-            files_max: AtomicUsize::new(files_max),
+            files_max,
+            is_device_full: AtomicBool::new(false),
             files: Mutex::new(Files::default()),
             making: Mutex::new(()),
             prepared: AtomicU64::new(NOTHING_PREPARED),
@@ -170,30 +174,46 @@ impl Segments {
         prepared != NOTHING_PREPARED && number <= prepared
     }
 
-    /// After recovery: the log goes on in segment `number`; later files are spare.
-    pub(crate) fn resume(&self, number: u64) -> Result<(), LogError> {
+    /// After recovery: the log goes on in segment `number`; files before `first` and later ones are spare. On a full
+    /// device the segment may be missing as yet: `prepare` tries again.
+    pub(crate) fn resume(&self, first: u64, number: u64) -> Result<(), LogError> {
         let mut files = self.files.lock();
+        let needed = files.live.split_off(&first);
+        let earlier = std::mem::replace(&mut files.live, needed);
         let later = files.live.split_off(&(number + 1));
-        files.spare.extend(later);
+        files.spare.extend(earlier.into_iter().chain(later));
         let known = files.live.contains_key(&number);
         drop(files);
         if known {
             self.prepared.store(number, Ordering::Release);
             return Ok(());
         }
-        self.make(number)
+        match (self.make(number), number.checked_sub(1)) {
+            (Err(error), Some(before)) if error.is_no_space() => {
+                self.prepared.store(before, Ordering::Release);
+                Ok(())
+            }
+            (made, _) => made,
+        }
     }
 
     /// Whether a next segment can be had within the limit of files.
     pub(crate) fn can_make(&self) -> bool {
         let files = self.files.lock();
-        files.reusable_count() > 0 || files.count() < self.files_max.load(Ordering::Relaxed)
+        let is_barred = files.count() >= FILES_MIN && self.is_device_full.load(Ordering::Relaxed);
+        files.reusable_count() > 0 || files.count() < self.files_max && !is_barred
     }
 
-    /// The device is full: no more files than there are.
-    fn note_full(&self) {
-        let count = self.files.lock().count().max(FILES_MIN);
-        self.files_max.fetch_min(count, Ordering::Relaxed);
+    /// Bytes that the files have, or may have while the device is not full.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        let is_full = self.is_device_full.load(Ordering::Relaxed);
+        let count = if is_full { self.files.lock().count() } else { self.files_max };
+        (count as u64).saturating_mul(self.geometry.segment_bytes())
+    }
+
+    /// Waits for a thread that is making a file: if there is no room for it, it takes what there is for a moment.
+    pub(crate) fn await_making(&self) {
+        drop(self.making.lock());
     }
 
     /// Makes every segment up to `number` writable; waits for a thread that is at it already.
@@ -231,7 +251,7 @@ impl Segments {
             }
             None => self.create(number).inspect_err(|error| {
                 if error.is_no_space() {
-                    self.note_full();
+                    self.is_device_full.store(true, Ordering::Relaxed);
                 }
             })?,
         };
@@ -308,9 +328,12 @@ impl Segments {
         let mut files = self.files.lock();
         let keep = files.live.split_off(&number);
         let done = std::mem::replace(&mut files.live, keep);
+        if !done.is_empty() {
+            self.is_device_full.store(false, Ordering::Relaxed);
+        }
         files.spare.extend(done);
         let mut excess = Vec::new();
-        while files.count() > self.files_max.load(Ordering::Relaxed) {
+        while files.count() > self.files_max {
             let Some((_, file)) = files.spare.pop_first() else { break };
             excess.push(file);
         }

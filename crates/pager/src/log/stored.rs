@@ -10,7 +10,7 @@ use varve_device::Directory;
 use super::format::{Epoch, Geometry, SEGMENT_HEADER_BYTES};
 use super::reader::{Group, Life, Reader, Tail};
 use super::segments::Segments;
-use super::{Log, LogConfig, LogError};
+use super::{Log, LogConfig, LogError, Places};
 use crate::lsn::Lsn;
 
 /// LSN of the first block of a new database.
@@ -70,10 +70,12 @@ impl StoredLog {
     /// Opens the log for appending after `tail`; redo would start at `truncated`.
     pub fn resume(self, incarnation: u32, tail: Tail, truncated: Lsn) -> Result<Log, LogError> {
         let start = self.next_start(tail);
-        self.segments.resume(self.geometry.segment_of(start))?;
+        let first = self.geometry.segment_of(truncated.min(tail.block));
+        self.segments.resume(first, self.geometry.segment_of(start))?;
         let epoch = Epoch { database: self.database, incarnation };
         let shift = self.sector_shift();
-        Ok(Log::start(self.segments, self.geometry, &self.config, epoch, shift, start, truncated))
+        let places = Places { last: tail.block, start, truncated };
+        Ok(Log::start(self.segments, self.geometry, &self.config, epoch, shift, places))
     }
 
     fn sector_shift(&self) -> u8 {
@@ -86,6 +88,6 @@ impl StoredLog {
 impl Tail {
     /// The end of a log that holds nothing yet.
     pub fn empty() -> Tail {
-        Tail { end: FIRST_LSN, next: FIRST_LSN }
+        Tail { block: FIRST_LSN, end: FIRST_LSN, next: FIRST_LSN }
     }
 }

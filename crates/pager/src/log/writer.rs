@@ -79,6 +79,8 @@ pub(super) struct Appender {
     geometry: Geometry,
     sector_shift: u8,
     active: Block,
+    /// Start of the last block that was sealed, or was there before.
+    last: Lsn,
     sealed: VecDeque<Block>,
     spare: Vec<AlignedBuf>,
     groups_count: u64,
@@ -86,12 +88,13 @@ pub(super) struct Appender {
 }
 
 impl Appender {
-    pub(super) fn new(geometry: Geometry, sector_shift: u8, start: Lsn) -> Appender {
+    pub(super) fn new(geometry: Geometry, sector_shift: u8, last: Lsn, start: Lsn) -> Appender {
         let active = Block::open(geometry, start, AlignedBuf::new(Self::buffer_bytes(geometry, 0)));
         Appender {
             geometry,
             sector_shift,
             active,
+            last,
             sealed: VecDeque::new(),
             spare: Vec::new(),
             groups_count: 0,
@@ -132,6 +135,7 @@ impl Appender {
         let spare = self.spare.pop().filter(|buf| buf.len() >= wanted);
         let buf = spare.unwrap_or_else(|| AlignedBuf::new(wanted));
         let sealed = std::mem::replace(&mut self.active, Block::open(self.geometry, start, buf));
+        self.last = sealed.start;
         self.sealed.push_back(sealed);
     }
 
@@ -186,14 +190,21 @@ impl Log {
     /// Where redo would have to begin reading: what `oldest` says in the append section, or the start of the open
     /// block when there is nothing to redo. Everything appended before is durable on return, so that what made
     /// pages stable or meaningless (notes, too) is not lost with them.
+    ///
+    /// The segment of the position must exist, or a later start would take it for lost. If the open block is the first of
+    /// a segment that a full device has no room for, the position is the block before it.
     pub fn redo_point(&self, oldest: impl FnOnce() -> Option<Lsn>) -> Result<Lsn, LogError> {
         let appender = self.appender.lock();
-        let point = oldest().unwrap_or(appender.active.start);
+        let oldest = oldest();
+        let (last, next) = (appender.last, appender.active.start);
         let end = self.end();
         drop(appender);
         self.flush(end)?;
-        self.prepare(point)?;
-        Ok(point)
+        let point = oldest.unwrap_or(next);
+        match self.prepare(point) {
+            Err(error) if error.is_no_space() && oldest.is_none() => Ok(last),
+            prepared => prepared.map(|()| point),
+        }
     }
 
     /// Start of the open block.

@@ -248,3 +248,22 @@ fn try_fix_gives_up_and_resident_reads_nothing() {
     drop(held);
     assert!(pool.fix_resident::<Shared>(id(9), Access::Random).is_some());
 }
+
+#[test]
+fn a_page_may_leave_while_a_writer_is_about_to_look_at_its_frame() {
+    let (pool, level) = pool(32);
+    change(&pool, 1, 10);
+    let held: PageX<'_> = pool.fix(id(1), Access::Random).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| pool.clean(&[id(1)], Cause::Checkpoint));
+        // The writer has announced itself and waits for the latch; the page goes as in a discard that looked before.
+        while !held.frame().is_writing() {
+            std::thread::yield_now();
+        }
+        held.frame().set_clean();
+        pool.detach(held.frame());
+        drop(held);
+        assert_eq!(writer.join().unwrap().unwrap(), 0);
+    });
+    assert!(level.puts.lock().is_empty() && !pool.is_resident(id(1)));
+}

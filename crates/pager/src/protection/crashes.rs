@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use varve_device::{Directory, Fate, MemoryDirectory, RecordLog, Recorder, Timeline};
+use varve_device::{
+    Directory, Fate, Fault, Faulty, MemoryDirectory, Operation, RecordLog, Recorder, Rule, Timeline, When,
+};
 
 use super::*;
 use crate::files::SpaceFile;
@@ -87,4 +89,60 @@ fn every_page_is_whole_after_repair() {
             }
         }
     }
+}
+
+/// A batch whose pages reached their places only in part is followed by a batch of another thread, which waits for the
+/// slots meanwhile: that one must not take them, since they hold the only whole copies.
+#[test]
+fn a_failed_batch_keeps_its_slots() {
+    for round in 0..30 {
+        let inner = MemoryDirectory::new();
+        let (_, protection) = area(inner.clone(), true);
+        write(&*protection, 0..6, 10, Cause::Drain);
+        write(&*protection, 6..12, 10, Cause::Drain);
+        let device = Faulty::wrap(inner.clone());
+        let (_, protection) = area(device.clone(), false);
+        let rule = |when, fault| Rule { operation: Some(Operation::Write), space: None, when, fault };
+        // The second write is that of the first page in its place.
+        device.arm(rule(When::Nth(2), Fault::Short));
+        device.arm(rule(When::Nth(1), Fault::Slow(std::time::Duration::from_millis(10))));
+        let put = |first: u32| {
+            let images: Vec<Image> = (first..first + 6).map(|no| image(no, 11)).collect();
+            protection.write(&images.iter().collect::<Vec<_>>(), Cause::Checkpoint)
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| put(6));
+            assert!(put(0).is_err() && other.join().unwrap().is_err(), "round {round}: both must fail");
+        });
+        assert!(put(0).is_err(), "round {round}: slots are used after a failure");
+        let single = image(3, 12);
+        assert!(protection.write(&[&single], Cause::EvictInline).is_err(), "round {round}");
+        let (files, protection) = area(inner, false);
+        protection.repair(Lsn::new(9)).unwrap();
+        (0..12).for_each(|no| assert!(lsn_at_home(&files, no, &format!("round {round}")) >= 10));
+    }
+}
+
+/// As above for one page: its slot is not given to the next one.
+#[test]
+fn a_failed_single_write_keeps_its_slot() {
+    let inner = MemoryDirectory::new();
+    let (_, protection) = area(inner.clone(), true);
+    write(&*protection, 0..6, 10, Cause::Drain);
+    let device = Faulty::wrap(inner.clone());
+    let (_, protection) = area(device.clone(), false);
+    device.arm(Rule {
+        operation: Some(Operation::Write),
+        space: None,
+        when: When::Nth(2),
+        fault: Fault::Short,
+    });
+    let put = |no: u32, lsn| protection.write(&[&image(no, lsn)], Cause::EvictInline);
+    assert!(put(0, 11).is_err());
+    for no in 1..6 {
+        assert!(put(no, 11).is_err(), "page {no} is written after a failure");
+    }
+    let (files, protection) = area(inner, false);
+    protection.repair(Lsn::new(9)).unwrap();
+    assert_eq!(lsn_at_home(&files, 0, "after repair"), 11);
 }

@@ -142,8 +142,15 @@ impl Doublewrite {
             slot.copy_from_slice(image.bytes());
         }
         let bytes = &buf[..images.len() * page_size];
+        // A failure is known before the lock is free: the next batch would write over the only whole copies.
+        self.copy_and_place(bytes, images).inspect_err(|_| self.fail())?;
+        self.batches.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn copy_and_place(&self, copies: &[u8], images: &[&Image]) -> Result<()> {
         if !planted("doublewrite: batches skip it") {
-            self.file.write_at(self.layout.offset(0), bytes, Purpose::Doublewrite, Durability::Later)?;
+            self.file.write_at(self.layout.offset(0), copies, Purpose::Doublewrite, Durability::Later)?;
         }
         if !planted("doublewrite: not flushed before the pages") {
             self.file.flush()?;
@@ -152,7 +159,6 @@ impl Doublewrite {
         if !planted("pages: not flushed in place") {
             self.files.flush(images)?;
         }
-        self.batches.fetch_add(1, Relaxed);
         Ok(())
     }
 

@@ -4,6 +4,10 @@
 //!
 //! What it does not know: who allocates.
 
+use std::sync::atomic::Ordering::Relaxed;
+
+use parking_lot::MutexGuard;
+
 use super::layout::{Entry, Geometry};
 use super::{BACKGROUND_EXTENTS, Cut, Growth, RESERVE_EXTENTS, Space, Spaces};
 use crate::error::{PagerError, Result};
@@ -47,10 +51,10 @@ impl Spaces {
             if !space.geometry.space.is_logged() || !space.is_short(extents) {
                 continue;
             }
-            if let Some(mut growth) = space.growth.try_lock()
-                && space.is_short(extents)
-            {
-                match self.grow(space, &mut growth, extents) {
+            let Some((mut growth, waiting)) = space.lock_growth() else { continue };
+            // Those who wait begin together when this is done: an extent more for each of them.
+            if space.is_short(extents + waiting) {
+                match self.grow(space, &mut growth, extents + waiting) {
                     Err(PagerError::Device(error)) if error.is_no_space() => {}
                     other => other?,
                 }
@@ -81,7 +85,12 @@ impl Spaces {
             cut.entries.into_iter().for_each(|entry| map.push(entry));
             return Ok(());
         }
-        let result = self.lengthen(space, extents);
+        let result = match self.lengthen(space, self.step(space, extents)) {
+            // What was asked for may fit where a comfortable step does not.
+            Err(PagerError::Device(error)) if error.is_no_space() => self.lengthen(space, extents),
+            result => result,
+        };
+        space.is_stuck.store(result.is_err(), Relaxed);
         growth.error = match &result {
             Err(PagerError::Device(error)) => Some(error.clone()),
             _ => None,
@@ -89,13 +98,19 @@ impl Spaces {
         result
     }
 
+    /// By how many extents a file grows when `extents` are needed.
+    fn step(&self, space: &Space, extents: u32) -> u32 {
+        let geometry = space.geometry;
+        let largest = (GROWTH_BYTES_MAX / geometry.page_size / geometry.extent_pages as usize) as u32;
+        let share = space.map().extent_count() / 16;
+        share.clamp(self.growth_extents, largest.max(self.growth_extents)).max(extents)
+    }
+
     fn lengthen(&self, space: &Space, extents: u32) -> Result<()> {
         let geometry = space.geometry;
         let file = self.file(geometry)?;
         let mut extent = space.map().extent_count();
-        let largest = GROWTH_BYTES_MAX / geometry.page_size / geometry.extent_pages as usize;
-        let step = (extent / 16).clamp(self.growth_extents, largest.max(self.growth_extents as usize) as u32);
-        let target = extent + extents.max(step);
+        let target = extent + extents;
         while extent < target {
             let group = geometry.group_of(extent);
             let stop = target.min((group + 1) * geometry.group_extents);
@@ -146,6 +161,23 @@ impl Spaces {
             growth.cut = None;
         }
         Ok(())
+    }
+}
+
+impl Space {
+    /// The right to grow, with the number of mini-transactions that wait for it behind this one. `None` when somebody else
+    /// is trying on a device that was full last time: the error is known.
+    fn lock_growth(&self) -> Option<(MutexGuard<'_, Growth>, u32)> {
+        if let Some(growth) = self.growth.try_lock() {
+            return Some((growth, self.waiting.load(Relaxed)));
+        }
+        if self.is_stuck.load(Relaxed) {
+            return None;
+        }
+        self.waiting.fetch_add(1, Relaxed);
+        let growth = self.growth.lock();
+        let waiting = self.waiting.fetch_sub(1, Relaxed) - 1;
+        Some((growth, waiting))
     }
 }
 

@@ -20,7 +20,7 @@ mod verify;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard};
 use varve_device::DeviceError;
@@ -62,6 +62,10 @@ struct Space {
     /// Copy of the map's count, for looking without the lock.
     free_extents: AtomicU32,
     growth: Mutex<Growth>,
+    /// Mini-transactions that wait for the file to grow.
+    waiting: AtomicU32,
+    /// The file could not grow last time.
+    is_stuck: AtomicBool,
 }
 
 /// All spaces.
@@ -81,6 +85,8 @@ impl Spaces {
                 map: Mutex::new(Map::new(geometry)),
                 free_extents: AtomicU32::new(0),
                 growth: Mutex::default(),
+                waiting: AtomicU32::new(0),
+                is_stuck: AtomicBool::new(false),
             }
         };
         let spaces = [space(SpaceId::DATA), space(SpaceId::ROLLBACK), space(SpaceId::TEMPORARY)];

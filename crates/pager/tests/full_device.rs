@@ -1,0 +1,168 @@
+//! A full log device: what was there opens and can be read, what can go on by recycling goes on, the rest is refused
+//! until there is room, without a restart.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{add, config, get, open, set};
+use varve_device::{ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
+use varve_pager::{PageId, Pager, PagerConfig, PagerError, SpaceId};
+
+const SEGMENT_BYTES: u64 = 256 << 10;
+/// A note of the engine's.
+const NOTE: u8 = 16;
+
+/// A configuration whose log device can be full.
+fn with_log(directory: &Arc<MemoryDirectory>) -> (PagerConfig, Arc<Faulty>) {
+    let faulty = Faulty::wrap(directory.clone());
+    let mut config = config(directory, 64);
+    config.log = faulty.clone();
+    (config, faulty)
+}
+
+fn fill(device: &Faulty) {
+    let fault = Fault::Fails(ErrorKind::NoSpace);
+    let (operation, space) = (Some(Operation::SetLen), Some(Space::Log));
+    device.arm(Rule { operation, space, when: When::From(1), fault });
+}
+
+fn note(pager: &Pager, bytes: usize) -> Result<(), PagerError> {
+    let mut mtr = pager.begin()?;
+    mtr.note(NOTE, &vec![7; bytes]);
+    pager.flush_log(mtr.commit())
+}
+
+/// Ends the log exactly where its segment ends.
+fn end_with_the_segment(pager: &Pager) {
+    pager.flush_log(pager.log().end()).unwrap();
+    let start = pager.log().redo_point(|| None).unwrap().get();
+    let left = (SEGMENT_BYTES - start % SEGMENT_BYTES) as usize;
+    let varint = |value: usize| varve_pager::log::record::varint_bytes(value as u64);
+    let group = |payload: usize| 1 + varint(payload + 1) + 1 + payload;
+    let block = |payload: usize| 40 + varint(group(payload)) + group(payload);
+    let fitting = (0..left).rev().find(|payload| block(*payload) == left).unwrap();
+    note(pager, fitting).unwrap();
+    assert_eq!(pager.log().end().get() % SEGMENT_BYTES, 0, "the last block must end with the segment");
+}
+
+fn is_full(error: &PagerError) -> bool {
+    matches!(error, PagerError::Device(device) if device.is_no_space())
+}
+
+fn log_files(pager: &Pager) -> u64 {
+    let stats = pager.log().stats();
+    stats.live_segments_count + stats.spare_segments_count
+}
+
+fn pages(pager: &Pager) -> Vec<PageId> {
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    (0..50).map(|number| add(pager, owner, number).unwrap()).collect()
+}
+
+fn assert_numbers(pager: &Pager, ids: &[PageId], first: u64) {
+    for (id, number) in ids.iter().zip(first..) {
+        assert_eq!(get(pager, *id).unwrap(), number);
+    }
+}
+
+#[test]
+fn a_log_of_one_full_segment_opens_for_reading_and_goes_on_when_there_is_room() {
+    let directory = MemoryDirectory::new();
+    let (config, device) = with_log(&directory);
+    let pager = open(&config);
+    let ids = pages(&pager);
+    end_with_the_segment(&pager);
+    assert_eq!(log_files(&pager), 1);
+    drop(pager);
+    fill(&device);
+    for _ in 0..2 {
+        let pager = open(&config);
+        assert_numbers(&pager, &ids, 0);
+        let error = set(&pager, ids[0], 1).unwrap_err();
+        assert!(is_full(&error), "{error}");
+        pager.tick_write(100).unwrap();
+        pager.checkpoint().unwrap();
+        assert!(is_full(&set(&pager, ids[0], 1).unwrap_err()));
+    }
+    let pager = open(&config);
+    assert!(is_full(&set(&pager, ids[0], 1).unwrap_err()));
+    device.disarm();
+    for (id, number) in ids.iter().zip(100..) {
+        set(&pager, *id, number).unwrap();
+    }
+    pager.flush_log(pager.log().end()).unwrap();
+    drop(pager);
+    assert_numbers(&open(&config), &ids, 100);
+}
+
+#[test]
+fn a_log_whose_two_segments_are_full_recycles_after_opening() {
+    let directory = MemoryDirectory::new();
+    let (config, device) = with_log(&directory);
+    let pager = open(&config);
+    let ids = pages(&pager);
+    note(&pager, 160 << 10).unwrap();
+    note(&pager, 90 << 10).unwrap();
+    note(&pager, 90 << 10).unwrap();
+    assert_eq!(log_files(&pager), 2);
+    fill(&device);
+    end_with_the_segment(&pager);
+    drop(pager);
+    let pager = open(&config);
+    assert_numbers(&pager, &ids, 0);
+    for (id, number) in ids.iter().zip(100..) {
+        set(&pager, *id, number).unwrap();
+    }
+    pager.flush_log(pager.log().end()).unwrap();
+    assert_eq!(log_files(&pager), 2);
+    drop(pager);
+    assert_numbers(&open(&config), &ids, 100);
+}
+
+#[test]
+fn segments_that_redo_does_not_need_are_recycled_at_opening() {
+    let directory = MemoryDirectory::new();
+    let (config, device) = with_log(&directory);
+    let pager = open(&config);
+    let ids = pages(&pager);
+    // Into the first part of a later segment, where the next one is not made yet.
+    while pager.log().end().get() < 2 * SEGMENT_BYTES
+        || pager.log().end().get() % SEGMENT_BYTES > SEGMENT_BYTES / 3
+    {
+        note(&pager, 20 << 10).unwrap();
+        pager.tick_write(100).unwrap();
+        pager.checkpoint().unwrap();
+    }
+    note(&pager, 1).unwrap();
+    assert!(pager.log().stats().spare_segments_count > 0);
+    end_with_the_segment(&pager);
+    drop(pager);
+    fill(&device);
+    let pager = open(&config);
+    set(&pager, ids[0], 0).unwrap();
+    assert_numbers(&pager, &ids, 0);
+}
+
+#[test]
+fn a_log_of_two_segments_goes_on_for_ever_on_a_full_device() {
+    let directory = MemoryDirectory::new();
+    let (config, device) = with_log(&directory);
+    let pager = open(&config);
+    let ids = pages(&pager);
+    note(&pager, 160 << 10).unwrap();
+    note(&pager, 1).unwrap();
+    assert_eq!(log_files(&pager), 2);
+    fill(&device);
+    for round in 0..400 {
+        note(&pager, 10_000).unwrap();
+        set(&pager, ids[round % 50], 1000).unwrap();
+    }
+    assert_eq!(log_files(&pager), 2);
+    device.disarm();
+    for _ in 0..200 {
+        note(&pager, 10_000).unwrap();
+    }
+    assert!(log_files(&pager) > 2, "with room again the log grows as configured");
+}
