@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use varve_sql::{SqlError, SqlState};
+use varve_sql::{SqlError, SqlState, Subject};
 
 /// How bad an error is for the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub struct ErrorFields {
     pub hint: Option<String>,
     /// Position in the statement, in characters, from 1.
     pub position: Option<u32>,
-    /// The constraint that was violated.
-    pub constraint: Option<String>,
+    /// The table, column or constraint that the error is about.
+    pub subject: Option<Box<Subject>>,
 }
 
 impl std::ops::Deref for WireError {
@@ -69,8 +69,8 @@ impl WireError {
     }
 
     fn new(severity: Severity, sqlstate: &'static str, message: Cow<'static, str>) -> Self {
-        let (detail, hint, position, constraint) = (None, None, None, None);
-        Self(Box::new(ErrorFields { severity, sqlstate, message, detail, hint, position, constraint }))
+        let (detail, hint, position, subject) = (None, None, None, None);
+        Self(Box::new(ErrorFields { severity, sqlstate, message, detail, hint, position, subject }))
     }
 
     /// Adds a detail.
@@ -106,7 +106,7 @@ impl From<SqlError> for WireError {
             detail: error.detail.map(String::from),
             hint: error.hint.map(String::from),
             position: error.position,
-            constraint: error.constraint.map(String::from),
+            subject: error.subject,
         }))
     }
 }

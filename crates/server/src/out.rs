@@ -16,6 +16,7 @@ use std::io::{self, Write};
 
 use bytes::BytesMut;
 use pgwire::messages::{Message, response::ErrorResponse, response::NoticeResponse};
+use varve_sql::Subject;
 
 use crate::error::WireError;
 
@@ -160,8 +161,12 @@ fn fields(severity: &str, error: &WireError) -> Vec<(u8, String)> {
     let detail = error.detail.as_deref().map(|detail| (b'D', without_zeros(detail)));
     let hint = error.hint.as_deref().map(|hint| (b'H', without_zeros(hint)));
     let position = error.position.map(|position| (b'P', position.to_string()));
-    let constraint = error.constraint.as_deref().map(|name| (b'n', without_zeros(name)));
-    fields.extend([detail, hint, position, constraint].into_iter().flatten());
+    fields.extend([detail, hint, position].into_iter().flatten());
+    if let Some(subject) = &error.subject {
+        let Subject { schema, table, column, constraint } = subject.as_ref();
+        let named = [(b's', schema), (b't', table), (b'c', column), (b'n', constraint)];
+        fields.extend(named.into_iter().filter_map(|(code, n)| Some((code, without_zeros(n.as_deref()?)))));
+    }
     fields
 }
 

@@ -110,7 +110,20 @@ pub struct SqlError {
     pub hint: Option<Box<str>>,
     /// Character position in the client's text, from 1.
     pub position: Option<u32>,
-    /// The violated constraint, if the error is about one.
+    /// The object that the error is about, if it names one.
+    pub subject: Option<Box<Subject>>,
+}
+
+/// What an error is about, in fields of their own beside the message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// Schema of the table.
+    pub schema: Option<Box<str>>,
+    /// The table.
+    pub table: Option<Box<str>>,
+    /// The column.
+    pub column: Option<Box<str>>,
+    /// The constraint, or the unique index.
     pub constraint: Option<Box<str>>,
 }
 
@@ -126,7 +139,7 @@ impl SqlError {
             detail: None,
             hint: None,
             position: None,
-            constraint: None,
+            subject: None,
         }
     }
 
@@ -152,6 +165,29 @@ impl SqlError {
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into().into_boxed_str());
+        self
+    }
+
+    /// Names the table that the error is about; other fields of the subject stay.
+    #[must_use]
+    pub fn of_table(mut self, schema: &str, table: &str) -> Self {
+        let subject = self.subject.get_or_insert_default();
+        subject.schema = Some(schema.into());
+        subject.table = Some(table.into());
+        self
+    }
+
+    /// Names the column that the error is about.
+    #[must_use]
+    pub fn of_column(mut self, column: &str) -> Self {
+        self.subject.get_or_insert_default().column = Some(column.into());
+        self
+    }
+
+    /// Names the constraint that is violated.
+    #[must_use]
+    pub fn of_constraint(mut self, constraint: &str) -> Self {
+        self.subject.get_or_insert_default().constraint = Some(constraint.into());
         self
     }
 

@@ -22,7 +22,7 @@ mod time;
 mod ty;
 mod utility;
 
-pub use error::{Result, SqlError, SqlState};
+pub use error::{Result, SqlError, SqlState, Subject};
 pub use prepared::{Portal, Prepared};
 pub use session::{CancelToken, Session, SessionParams, SqlDatabase};
 pub use sink::{Column, CommandTag, CopyIn, Progress, Severity, Sink};

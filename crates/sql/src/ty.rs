@@ -284,14 +284,20 @@ fn text_cast_level(to: Ty) -> CastLevel {
     }
 }
 
-/// The type that two of one kind are brought to for CASE, COALESCE, VALUES and the like.
+/// The type that two of one kind are brought to for CASE, COALESCE, VALUES and the like: the first one, unless it alone
+/// casts to the other (PostgreSQL manual, 10.5).
 pub fn common(a: Ty, b: Ty) -> Option<Ty> {
     match (a, b) {
         (Ty::Unknown, t) | (t, Ty::Unknown) => Some(t),
         (a, b) if a == b => Some(a),
         (a, b) if !a.same_category(b) => None,
-        (a, b) if cast_level(a, b) == Some(CastLevel::Implicit) && a != b.preferred() => Some(b),
-        (a, b) => (cast_level(b, a) == Some(CastLevel::Implicit)).then_some(a),
+        (a, b) => {
+            let implicit = |from, to| cast_level(from, to) == Some(CastLevel::Implicit);
+            match (implicit(a, b), implicit(b, a)) {
+                (true, false) if a != b.preferred() => Some(b),
+                (_, back) => back.then_some(a),
+            }
+        }
     }
 }
 
@@ -329,7 +335,8 @@ pub fn of_ast(t: &DataType) -> Result<Typed> {
 
 fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
     let lower = name.to_ascii_lowercase();
-    let plain = lower.strip_prefix("pg_catalog.").unwrap_or(&lower).trim_matches('"');
+    let bare = lower.strip_prefix("pg_catalog.").unwrap_or(&lower);
+    let plain = bare.trim_matches('"');
     let ty = match plain {
         "bool" => Ty::Bool,
         "name" => Ty::Name,
@@ -340,15 +347,11 @@ fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
         "float8" => Ty::Float8,
         "numeric" => Ty::Numeric,
         "text" => Ty::Text,
-        "varchar" => Ty::Varchar,
+        "varchar" => return string_of(Ty::Varchar, &length_of(arguments), None),
+        "char" => return Err(SqlError::unsupported("type \"char\"").with_hint("Use char(n) or text.")),
         "date" => Ty::Date,
         "bpchar" if !arguments.is_empty() => {
-            let length = arguments[0].parse().ok();
-            return string_of(
-                Ty::Char,
-                &length.map(|length| CharacterLength::IntegerLength { length, unit: None }),
-                None,
-            );
+            return string_of(Ty::Char, &length_of(arguments), None);
         }
         "bpchar" => {
             return Err(
@@ -364,6 +367,12 @@ fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
         }
     };
     Ok(Typed::plain(ty))
+}
+
+/// The length in the parentheses behind a type's name.
+fn length_of(arguments: &[String]) -> Option<CharacterLength> {
+    let length = arguments.first()?.parse().ok()?;
+    Some(CharacterLength::IntegerLength { length, unit: None })
 }
 
 /// Types that PostgreSQL has and Varve has not, as far as the parser leaves their names to us.
@@ -448,7 +457,9 @@ mod tests {
         assert_eq!(common(Ty::Int2, Ty::Int8), Some(Ty::Int8));
         assert_eq!(common(Ty::Float8, Ty::Numeric), Some(Ty::Float8));
         assert_eq!(common(Ty::Date, Ty::TimestampTz), Some(Ty::TimestampTz));
-        assert_eq!(common(Ty::Varchar, Ty::Text), Some(Ty::Text));
+        assert_eq!(common(Ty::Varchar, Ty::Text), Some(Ty::Varchar));
+        assert_eq!(common(Ty::Varchar, Ty::Char), Some(Ty::Varchar));
+        assert_eq!(common(Ty::Char, Ty::Varchar), Some(Ty::Char));
         assert_eq!(common(Ty::Bool, Ty::Int4), None);
     }
 }

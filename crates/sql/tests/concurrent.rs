@@ -143,3 +143,31 @@ fn nowait_fails_at_once() {
     run(&mut b, "rollback");
     assert_eq!(waiting.join().unwrap(), ["22"]);
 }
+
+#[test]
+fn a_row_is_changed_once_however_its_key_moves() {
+    let (_, mut s) = accounts("");
+    assert_eq!(ask(&mut s, "update a set id = id - 1 returning id"), ["0", "1", "2"]);
+    assert_eq!(ask(&mut s, "update a set id = id + 10, v = v + 1 returning id"), ["10", "11", "12"]);
+    assert_eq!(ask(&mut s, "update a set v = v + 10 where v > 5 returning v"), ["21", "31", "41"]);
+    assert_eq!(
+        ask(&mut s, "update a set v = v + 10, id = id + 1 where v > 5 and id = 12 returning v"),
+        ["51"]
+    );
+}
+
+#[test]
+fn a_row_is_changed_once_also_where_others_moved_it_meanwhile() {
+    // A row that moves onto the key of another one that is to be changed, too.
+    let once = "delete from a where id = 3; update a set id = 3 where id = 1";
+    assert_eq!(after(once, &["update a set v = v + 1 returning id, v"]), ["3|11", "2|21"]);
+    assert_eq!(after(once, &["select id from a for update"]), ["3", "2"]);
+    // The statement itself moves a row to where another one was.
+    assert_eq!(
+        after(
+            "delete from a where id = 3",
+            &["update a set id = id + 2, v = v + 1 where id <> 2 returning id, v"]
+        ),
+        ["3|11"],
+    );
+}

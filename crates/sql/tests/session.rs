@@ -181,3 +181,66 @@ fn declared_types_are_kept() {
     let error = s.prepare("select $1", &[600]).unwrap_err();
     assert_eq!(error.sqlstate.as_str(), "0A000");
 }
+
+#[test]
+fn violations_name_table_column_and_constraint() {
+    let db = database();
+    let mut s = session(&db);
+    Recorder::default().simple(
+        &mut s,
+        "create schema z; create table z.t (id int primary key, v int not null, constraint v_once unique (v)); \
+         insert into z.t values (1, 10)",
+    );
+    let mut subject = |sql: &str| {
+        let error = s.simple(sql, &mut Recorder::default()).unwrap_err();
+        let subject = error.subject.clone().unwrap_or_default();
+        let fields = [subject.schema, subject.table, subject.column, subject.constraint];
+        let fields = fields.map(|f| f.map_or("-".into(), String::from)).join(" ");
+        format!("{} {fields}: {}", error.sqlstate, error.detail.as_deref().unwrap_or("-"))
+    };
+    for (sql, expected) in [
+        ("insert into z.t values (1, 2)", "23505 z t - t_pkey: Key (id)=(1) already exists."),
+        ("insert into z.t values (2, 10)", "23505 z t - v_once: Key (v)=(10) already exists."),
+        ("insert into z.t values (2, null)", "23502 z t v -: Failing row contains (2, null)."),
+        ("insert into z.t (v) values (5)", "23502 z t id -: Failing row contains (null, 5)."),
+        ("update z.t set v = null", "23502 z t v -: Failing row contains (1, null)."),
+    ] {
+        assert_eq!(subject(sql), expected, "{sql}");
+    }
+    Recorder::default()
+        .simple(&mut s, "create table w (a int, b int); insert into w values (1, null), (1, 2)");
+    let mut subject = |sql: &str| {
+        let error = s.simple(sql, &mut Recorder::default()).unwrap_err();
+        (error.sqlstate.as_str(), error.subject.unwrap_or_default())
+    };
+    let (state, about) = subject("create unique index w_a on w (a)");
+    assert_eq!(
+        (state, about.table.as_deref(), about.constraint.as_deref()),
+        ("23505", Some("w"), Some("w_a"))
+    );
+    let (state, about) = subject("alter table w alter b set not null");
+    assert_eq!((state, about.table.as_deref(), about.column.as_deref()), ("23502", Some("w"), Some("b")));
+}
+
+#[test]
+fn chains_and_nests_of_any_length_bind_in_time() {
+    let db = database();
+    let mut s = session(&db);
+    let mut sink = Recorder::default();
+    sink.simple(&mut s, "create table t (a int, b int); insert into t values (7, 1), (8, 2)");
+    let mut time = |count: usize| {
+        let any = (0..count).map(|n| format!("b + a = {n}")).collect::<Vec<_>>().join(" or ");
+        let begin = std::time::Instant::now();
+        let mut sink = Recorder::default();
+        sink.simple(&mut s, &format!("select a from t where {any} order by a"));
+        assert_eq!(sink.lines, ["7", "8", "= SELECT 2"]);
+        begin.elapsed()
+    };
+    let (short, long) = (time(10_000), time(100_000));
+    assert!(long < short * 40 + Duration::from_secs(1), "10,000: {short:?}, 100,000: {long:?}");
+    // Each level used to double the expression.
+    let nested = (0..40).fold("a + 1".to_owned(), |e, n| format!("nullif({e}, {n})"));
+    let mut sink = Recorder::default();
+    sink.simple(&mut s, &format!("select {nested} from t"));
+    assert_eq!(sink.lines, ["NULL", "NULL", "= SELECT 2"]);
+}

@@ -136,7 +136,7 @@ impl Binder<'_> {
             ColumnOption::NotNull => parts.columns[ordinal].not_null = true,
             ColumnOption::Default(e) => {
                 self.check_default(e, &parts.columns[ordinal])?;
-                parts.columns[ordinal].default = Some(e.to_string());
+                parts.columns[ordinal].default = Some(printed_default(e)?);
             }
             ColumnOption::PrimaryKey(k) => {
                 refuse_deferrable(k.characteristics.as_ref())?;
@@ -261,12 +261,22 @@ impl Binder<'_> {
             ast::AlterColumnOperation::DropNotNull => (column.default.clone(), false),
             ast::AlterColumnOperation::SetDefault { value } => {
                 self.check_default(value, column)?;
-                (Some(value.to_string()), column.not_null)
+                (Some(printed_default(value)?), column.not_null)
             }
             ast::AlterColumnOperation::DropDefault => (None, column.not_null),
             other => return Err(SqlError::unsupported(format!("ALTER COLUMN ... {other}"))),
         };
         Ok(Alteration::Column(ordinal, default, not_null))
+    }
+}
+
+/// A default as the text that is kept of it; refused if that text would be read as something else.
+fn printed_default(e: &Ast) -> Result<String> {
+    let text = e.to_string();
+    match crate::parse::expression(&text) {
+        Ok(again) if again == *e => Ok(text),
+        _ => Err(SqlError::unsupported(format!("the default {text}"))
+            .with_hint("Varve cannot keep this expression as text; write it in another way.")),
     }
 }
 

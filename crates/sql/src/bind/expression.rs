@@ -12,7 +12,7 @@ use varve_engine::Value;
 use super::scope::Scope;
 use super::{Binder, Bound, fold};
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::{CmpOp, Expr};
+use crate::eval::Expr;
 use crate::text;
 use crate::ty::{self, Ty, Typed};
 
@@ -97,6 +97,12 @@ impl Binder<'_> {
             Ast::Position { expr, r#in } => {
                 self.call_with("strpos", &[r#in.as_ref(), expr.as_ref()], e, scope)
             }
+            Ast::Ceil { field, .. } | Ast::Floor { field, .. } if !is_plain(field) => {
+                Err(SqlError::unsupported("CEIL or FLOOR with a second argument").at(self.at(e)))
+            }
+            Ast::Extract { syntax: ast::ExtractSyntax::Comma, .. } => {
+                Err(SqlError::unsupported("EXTRACT with a comma").at(self.at(e)))
+            }
             Ast::Ceil { expr, .. } => self.call_with("ceil", &[expr.as_ref()], e, scope),
             Ast::Floor { expr, .. } => self.call_with("floor", &[expr.as_ref()], e, scope),
             Ast::Extract { field, expr, .. } => {
@@ -174,6 +180,8 @@ impl Binder<'_> {
             }
         }
         operands.reverse();
+        // The chain begins where its first operand does; to ask the whole tree is to walk it.
+        let at = operands.first().and_then(|o| self.at(*o));
         let clause = op.to_string();
         let bind = |o: &Ast| {
             let b = self.expression(o, scope)?;
@@ -181,7 +189,7 @@ impl Binder<'_> {
         };
         let items = operands.into_iter().map(bind).collect::<Result<Box<[Expr]>>>()?;
         let expr = if *op == BinaryOperator::And { Expr::And(items) } else { Expr::Or(items) };
-        Ok(Bound { expr, t: Typed::plain(Ty::Bool), at: self.at(e) })
+        Ok(Bound { expr, t: Typed::plain(Ty::Bool), at })
     }
 
     fn column(&mut self, qualifier: Option<&str>, ident: &ast::Ident, scope: &mut Scope) -> Result<Bound> {
@@ -295,187 +303,6 @@ impl Binder<'_> {
         };
         self.explicit(inner, to)
     }
-
-    fn between(&mut self, e: &Ast, negated: bool, low: &Ast, high: &Ast, scope: &mut Scope) -> Result<Bound> {
-        let operand = self.expression(e, scope)?;
-        let (low, high) = (self.expression(low, scope)?, self.expression(high, scope)?);
-        let at = operand.at;
-        let (first, second) = if negated { (CmpOp::Lt, CmpOp::Gt) } else { (CmpOp::Ge, CmpOp::Le) };
-        // A parameter as the operand takes its type from the first bound.
-        let above = self.compare(first, operand.clone(), low, at)?.expr;
-        let operand = self.retyped(operand);
-        let below = self.compare(second, operand, high, at)?.expr;
-        let both = Box::new([above, below]);
-        Ok(Bound {
-            expr: if negated { Expr::Or(both) } else { Expr::And(both) },
-            t: Typed::plain(Ty::Bool),
-            at,
-        })
-    }
-
-    /// A parameter with the type it has got since it was bound.
-    pub(super) fn retyped(&self, b: Bound) -> Bound {
-        match b.expr {
-            Expr::Param(n) => Bound { t: Typed::plain(self.params[n]), ..b },
-            _ => b,
-        }
-    }
-
-    fn in_list(&mut self, e: &Ast, list: &[Ast], negated: bool, scope: &mut Scope) -> Result<Bound> {
-        if let Ast::Tuple(left) = unwrap_nested(e) {
-            return self.row_in_list(left, list, negated, scope);
-        }
-        let operand = self.expression(e, scope)?;
-        let at = operand.at;
-        let items = list.iter().map(|i| self.expression(i, scope)).collect::<Result<Vec<_>>>()?;
-        let ty = items.iter().try_fold(Ty::Unknown, |ty, i| ty::common(ty, i.t.ty));
-        let simple = ty.is_some_and(|t| {
-            t == Ty::Unknown || operand.t.ty == t || (operand.t.ty.is_integer() && t.is_integer())
-        });
-        if simple && operand.t.ty != Ty::Unknown {
-            let mut exprs = Vec::with_capacity(items.len());
-            for item in items {
-                exprs.push(self.comparable("=", operand.clone(), item, at)?.1);
-            }
-            let operand = Box::new(operand.expr);
-            return Ok(Bound {
-                expr: Expr::InList(operand, exprs.into(), negated),
-                t: Typed::plain(Ty::Bool),
-                at,
-            });
-        }
-        let mut equal = Vec::with_capacity(items.len());
-        for item in items {
-            let operand = self.retyped(operand.clone());
-            equal.push(self.compare(CmpOp::Eq, operand, item, at)?.expr);
-        }
-        let any = Expr::Or(equal.into());
-        Ok(Bound {
-            expr: if negated { Expr::Not(Box::new(any)) } else { any },
-            t: Typed::plain(Ty::Bool),
-            at,
-        })
-    }
-
-    /// (a, b) IN ((1, 2), (3, 4)) as an OR of ANDs, which the planner takes for an index.
-    fn row_in_list(&mut self, left: &[Ast], list: &[Ast], negated: bool, scope: &mut Scope) -> Result<Bound> {
-        let mut any = Vec::with_capacity(list.len());
-        for item in list {
-            let Ast::Tuple(right) = unwrap_nested(item) else {
-                return Err(SqlError::new(
-                    SqlState::SYNTAX_ERROR,
-                    "unequal number of entries in row expressions",
-                ));
-            };
-            any.push(self.row_equal(left, right, scope)?.expr);
-        }
-        let any = Expr::Or(any.into());
-        let expr = if negated { Expr::Not(Box::new(any)) } else { any };
-        Ok(Bound { expr, t: Typed::plain(Ty::Bool), at: None })
-    }
-
-    fn row_equal(&mut self, left: &[Ast], right: &[Ast], scope: &mut Scope) -> Result<Bound> {
-        if left.len() != right.len() {
-            return Err(SqlError::new(
-                SqlState::SYNTAX_ERROR,
-                "unequal number of entries in row expressions",
-            ));
-        }
-        let mut all = Vec::with_capacity(left.len());
-        for (l, r) in left.iter().zip(right) {
-            let (l, r) = (self.expression(l, scope)?, self.expression(r, scope)?);
-            let at = l.at;
-            all.push(self.compare(CmpOp::Eq, l, r, at)?.expr);
-        }
-        Ok(Bound { expr: Expr::And(all.into()), t: Typed::plain(Ty::Bool), at: None })
-    }
-
-    fn is_null(&mut self, inner: &Ast, negated: bool, scope: &mut Scope) -> Result<Bound> {
-        let b = self.expression(inner, scope)?;
-        let b = self.known(b)?;
-        Ok(Bound { expr: Expr::IsNull(Box::new(b.expr), negated), t: Typed::plain(Ty::Bool), at: b.at })
-    }
-
-    fn is_bool(&mut self, inner: &Ast, wanted: bool, negated: bool, scope: &mut Scope) -> Result<Bound> {
-        let b = self.expression(inner, scope)?;
-        let at = b.at;
-        let clause =
-            format!("IS {}{}", if negated { "NOT " } else { "" }, if wanted { "TRUE" } else { "FALSE" });
-        let condition = self.condition(b, &clause)?;
-        Ok(Bound { expr: Expr::IsBool(Box::new(condition), wanted, negated), t: Typed::plain(Ty::Bool), at })
-    }
-
-    fn distinct(&mut self, l: &Ast, r: &Ast, negated: bool, scope: &mut Scope) -> Result<Bound> {
-        let (l, r) = (self.expression(l, scope)?, self.expression(r, scope)?);
-        let at = l.at;
-        let sides = self.comparable("=", l, r, at)?;
-        Ok(Bound { expr: Expr::Distinct(Box::new(sides), negated), t: Typed::plain(Ty::Bool), at })
-    }
-
-    fn case(
-        &mut self,
-        operand: Option<&Ast>,
-        branches: &[ast::CaseWhen],
-        otherwise: Option<&Ast>,
-        scope: &mut Scope,
-    ) -> Result<Bound> {
-        let operand = operand.map(|o| self.expression(o, scope)).transpose()?;
-        let (mut conditions, mut results) = (Vec::new(), Vec::new());
-        for branch in branches {
-            let condition = self.expression(&branch.condition, scope)?;
-            conditions.push(match &operand {
-                Some(o) => {
-                    let at = condition.at;
-                    let o = self.retyped(o.clone());
-                    self.compare(CmpOp::Eq, o, condition, at)?.expr
-                }
-                None => self.condition(condition, "CASE/WHEN")?,
-            });
-            results.push(self.expression(&branch.result, scope)?);
-        }
-        let at = conditions.first().and(results[0].at);
-        results.push(match otherwise {
-            Some(e) => self.expression(e, scope)?,
-            None => Bound { expr: Expr::NULL, t: Typed::plain(Ty::Unknown), at: None },
-        });
-        let (mut results, t) = self.unify(results, "CASE")?;
-        let otherwise = results.pop().unwrap_or(Expr::NULL);
-        let branches = conditions.into_iter().zip(results).collect();
-        Ok(Bound { expr: Expr::Case(branches, Box::new(otherwise)), t, at })
-    }
-
-    fn written_like(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
-        let (parts, fold_case) = match e {
-            Ast::Like { negated, any: false, expr, pattern, escape_char } => {
-                ((negated, expr, pattern, escape_char), false)
-            }
-            Ast::ILike { negated, any: false, expr, pattern, escape_char } => {
-                ((negated, expr, pattern, escape_char), true)
-            }
-            _ => return Err(SqlError::unsupported("LIKE ANY").at(self.at(e))),
-        };
-        let (negated, subject, pattern, escape) = parts;
-        let escape = match escape.as_deref() {
-            None => Some('\\'),
-            Some(Ast::Value(v)) => escape_char(&v.value)?,
-            Some(_) => return Err(SqlError::unsupported("an ESCAPE that is no literal").at(self.at(e))),
-        };
-        let (subject, pattern) = (self.expression(subject, scope)?, self.expression(pattern, scope)?);
-        self.like(subject, pattern, escape, *negated, fold_case)
-    }
-}
-
-fn escape_char(v: &Literal) -> Result<Option<char>> {
-    let invalid = || {
-        SqlError::new(SqlState::INVALID_ESCAPE, "invalid escape string")
-            .with_hint("Escape string must be empty or one character.")
-    };
-    let Literal::SingleQuotedString(text) = v else { return Err(invalid()) };
-    let mut chars = text.chars();
-    match (chars.next(), chars.next()) {
-        (first, None) => Ok(first),
-        _ => Err(invalid()),
-    }
 }
 
 /// A number as PostgreSQL types it: integer, bigint, else numeric.
@@ -507,9 +334,13 @@ fn minus_first(e: &Ast) -> Ast {
 }
 
 /// The expression inside parentheses.
-fn unwrap_nested(e: &Ast) -> &Ast {
+pub(super) fn unwrap_nested(e: &Ast) -> &Ast {
     match e {
         Ast::Nested(inner) => unwrap_nested(inner),
         other => other,
     }
+}
+
+fn is_plain(field: &ast::CeilFloorKind) -> bool {
+    matches!(field, ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime))
 }

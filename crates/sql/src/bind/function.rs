@@ -98,11 +98,13 @@ impl Binder<'_> {
     fn null_if(&mut self, arguments: Vec<Bound>, at: Option<u32>) -> Result<Bound> {
         let [a, b] = <[Bound; 2]>::try_from(arguments)
             .map_err(|_| SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in NULLIF").at(at))?;
-        let equal = self.compare(CmpOp::Eq, a.clone(), b, at)?.expr;
-        let a = self.retyped(a);
-        let a = self.known(a)?;
-        let branches = Box::new([(equal, Expr::NULL)]);
-        Ok(Bound { expr: Expr::Case(branches, Box::new(a.expr)), t: a.t, at })
+        self.once(a, |binder, a| {
+            let equal = binder.compare(CmpOp::Eq, a.clone(), b, at)?.expr;
+            let a = binder.retyped(a);
+            let a = binder.known(a)?;
+            let branches = Box::new([(equal, Expr::NULL)]);
+            Ok(Bound { expr: Expr::Case(branches, Box::new(a.expr)), t: a.t, at })
+        })
     }
 
     fn clock(&mut self, ty: Ty, arguments: Vec<Bound>, at: Option<u32>) -> Result<Bound> {
@@ -140,7 +142,7 @@ impl Binder<'_> {
             let wanted = argument_type(chosen, i);
             // `concat` shows its arguments as an output function would; booleans as t and f.
             let cast = match (wanted, argument.t.ty) {
-                (Ty::Unknown, Ty::Bool) => bool_text(argument),
+                (Ty::Unknown, Ty::Bool) => self.once(argument, |_, b| Ok(bool_text(b)))?,
                 (Ty::Unknown, _) => self.cast(argument, Typed::plain(Ty::Text), false)?,
                 (ty, _) => self.cast(argument, Typed::plain(ty), false)?,
             };

@@ -120,9 +120,10 @@ impl Binder<'_> {
 
     /// Ordinal of the output that an ORDER BY item means: a number, an output's name, or an expression.
     fn order_item(&mut self, e: &Ast, visible: usize, items: &mut Items, scope: &mut Scope) -> Result<usize> {
-        if let Some(ordinal) = literal_position(e) {
-            if (1..=visible).contains(&ordinal) {
-                return Ok(ordinal - 1);
+        if let Some(ordinal) = literal_position(e, "ORDER BY").map_err(|error| error.at(self.at(e)))? {
+            let index = usize::try_from(ordinal - 1).ok();
+            if let Some(index) = index.filter(|i| *i < visible) {
+                return Ok(index);
             }
             let message = format!("ORDER BY position {ordinal} is not in select list");
             return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message).at(self.at(e)));
@@ -206,13 +207,20 @@ fn type_name(t: &ast::DataType) -> String {
     .to_owned()
 }
 
-/// The number of an item like ORDER BY 2.
-pub(super) fn literal_position(e: &Ast) -> Option<usize> {
-    match e {
-        Ast::Value(v) => match &v.value {
-            ast::Value::Number(n, _) => n.parse().ok(),
-            _ => None,
-        },
-        _ => None,
+/// The number of an item like ORDER BY 2; no other constant may stand there.
+pub(super) fn literal_position(e: &Ast, clause: &str) -> Result<Option<i64>> {
+    let (literal, sign) = match e {
+        Ast::UnaryOp { op: ast::UnaryOperator::Minus, expr } => (expr.as_ref(), -1),
+        _ => (e, 1),
+    };
+    let Ast::Value(v) = literal else { return Ok(None) };
+    let constant = || SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {clause}"));
+    match &v.value {
+        ast::Value::Number(n, _) => {
+            n.parse::<i32>().map(|n| Some(i64::from(n) * sign)).map_err(|_| constant())
+        }
+        ast::Value::Placeholder(_) => Ok(None),
+        _ if sign < 0 => Ok(None),
+        _ => Err(constant()),
     }
 }

@@ -20,6 +20,7 @@ mod function;
 mod items;
 mod lock;
 mod operator;
+mod predicate;
 pub mod query;
 mod scope;
 

@@ -321,8 +321,8 @@ fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<Ast> {
         Some(SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) => Some(e.clone()),
         _ => None,
     };
-    if let Some(n) = literal_position(item) {
-        return n.checked_sub(1).and_then(at_position).ok_or_else(|| {
+    if let Some(n) = literal_position(item, "GROUP BY")? {
+        return usize::try_from(n - 1).ok().and_then(at_position).ok_or_else(|| {
             SqlError::new(
                 SqlState::INVALID_COLUMN_REFERENCE,
                 format!("GROUP BY position {n} is not in select list"),

@@ -14,10 +14,12 @@ mod env;
 pub mod func;
 pub mod number;
 pub mod pattern;
+mod walk;
 
 use std::cmp::Ordering;
 
 use bumpalo::Bump;
+use smallvec::SmallVec;
 use varve_engine::{Datum, NumericRef, RowRef, Value};
 
 pub use env::{Env, NoSequences, Sequences};
@@ -92,6 +94,10 @@ pub enum Expr {
     Column(usize),
     /// A value computed before this step (group key, aggregate) by ordinal.
     Slot(usize),
+    /// Values that are computed once, and an expression that has them as `Held`.
+    Let(Box<[Expr]>, Box<Expr>),
+    /// A value of the `Let` around, by ordinal.
+    Held(usize),
     /// All are true.
     And(Box<[Expr]>),
     /// One is true.
@@ -154,6 +160,14 @@ pub enum Input<'a> {
     Row(RowRef<'a>),
     /// Values computed earlier.
     Slots(&'a [Datum<'a>]),
+    /// Within a `Let`: its values, and the row.
+    Held(&'a Frame<'a>),
+}
+
+/// The values of a `Let`, and the row on which they were computed.
+pub struct Frame<'a> {
+    values: &'a [Datum<'a>],
+    row: Input<'a>,
 }
 
 impl<'a> Input<'a> {
@@ -163,6 +177,7 @@ impl<'a> Input<'a> {
         match self {
             Input::Row(row) => row.get(column),
             Input::Slots(slots) => slots[column],
+            Input::Held(frame) => frame.row.get(column),
             Input::None => unreachable!("a column without a row"),
         }
     }
@@ -273,6 +288,11 @@ impl Expr {
             Expr::Coalesce(items) => coalesce(items, row, cx)?,
             Expr::Extreme(items, largest) => extreme(items, *largest, row, cx)?,
             Expr::Negate(class, inner) => arith::negate(*class, inner.eval(row, cx)?, cx)?,
+            Expr::Let(values, body) => held(values, body, row, cx)?,
+            Expr::Held(n) => match row {
+                Input::Held(frame) => frame.values[*n],
+                _ => return Err(SqlError::internal("a held value without its frame")),
+            },
             Expr::Concat(sides) => concat(sides.0.eval(row, cx)?, sides.1.eval(row, cx)?, cx)?,
             Expr::Pad(inner, width) => pad(inner.eval(row, cx)?, *width, cx.arena),
             _ => return Err(SqlError::internal("an expression was not evaluated")),
@@ -281,105 +301,25 @@ impl Expr {
 
     /// Whether the condition holds for the row.
     pub fn is_true<'a>(&'a self, row: &Input<'a>, cx: &Cx<'a>) -> Result<bool> {
+        if let Expr::And(all) = self {
+            // The first that does not hold decides, be it false or NULL.
+            for item in all {
+                if !item.is_true(row, cx)? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
         Ok(matches!(self.eval(row, cx)?, Datum::Bool(true)))
     }
+}
 
-    /// Calls `visit` for this expression and all below it.
-    pub fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
-        visit(self);
-        self.children(&mut |child| child.walk(visit));
-    }
-
-    fn children(&self, each: &mut dyn FnMut(&Expr)) {
-        match self {
-            Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Slot(_) => {}
-            Expr::And(list)
-            | Expr::Or(list)
-            | Expr::Coalesce(list)
-            | Expr::Extreme(list, _)
-            | Expr::Call(_, list) => {
-                list.iter().for_each(each);
-            }
-            Expr::Not(e) | Expr::IsNull(e, _) | Expr::IsBool(e, ..) | Expr::Negate(_, e) => each(e),
-            Expr::Cast(e, ..) | Expr::Pad(e, _) => each(e),
-            Expr::Compare(_, sides)
-            | Expr::Distinct(sides, _)
-            | Expr::Arith(_, _, sides)
-            | Expr::Concat(sides) => {
-                each(&sides.0);
-                each(&sides.1);
-            }
-            Expr::InList(e, list, _) => {
-                each(e);
-                list.iter().for_each(each);
-            }
-            Expr::Like(like) => {
-                each(&like.subject);
-                each(&like.pattern);
-            }
-            Expr::Case(branches, otherwise) => {
-                for (condition, result) in branches {
-                    each(condition);
-                    each(result);
-                }
-                each(otherwise);
-            }
-        }
-    }
-
-    /// Calls `change` for this expression and all below it, parents first.
-    pub fn walk_mut(&mut self, change: &mut dyn FnMut(&mut Expr)) {
-        change(self);
-        self.children_mut(&mut |child| child.walk_mut(change));
-    }
-
-    fn children_mut(&mut self, each: &mut dyn FnMut(&mut Expr)) {
-        match self {
-            Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Slot(_) => {}
-            Expr::And(list)
-            | Expr::Or(list)
-            | Expr::Coalesce(list)
-            | Expr::Extreme(list, _)
-            | Expr::Call(_, list) => {
-                list.iter_mut().for_each(each);
-            }
-            Expr::Not(e) | Expr::IsNull(e, _) | Expr::IsBool(e, ..) | Expr::Negate(_, e) => each(e),
-            Expr::Cast(e, ..) | Expr::Pad(e, _) => each(e),
-            Expr::Compare(_, sides)
-            | Expr::Distinct(sides, _)
-            | Expr::Arith(_, _, sides)
-            | Expr::Concat(sides) => {
-                each(&mut sides.0);
-                each(&mut sides.1);
-            }
-            Expr::InList(e, list, _) => {
-                each(e);
-                list.iter_mut().for_each(each);
-            }
-            Expr::Like(like) => {
-                each(&mut like.subject);
-                each(&mut like.pattern);
-            }
-            Expr::Case(branches, otherwise) => {
-                for (condition, result) in branches.iter_mut() {
-                    each(condition);
-                    each(result);
-                }
-                each(otherwise);
-            }
-        }
-    }
-
-    /// Whether the value is the same for every row of one statement: no column, no volatile function.
-    pub fn is_constant(&self) -> bool {
-        let mut constant = true;
-        self.walk(&mut |e| match e {
-            Expr::Column(_) | Expr::Slot(_) => constant = false,
-            Expr::Call(f, _) if f.volatile => constant = false,
-            _ => {}
-        });
-        constant
-    }
+/// Computes the values, then the expression over them. Frames do not stack: what is held is bound in the innermost one.
+fn held<'a>(values: &'a [Expr], body: &'a Expr, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let computed = values.iter().map(|v| v.eval(row, cx)).collect::<Result<SmallVec<[Datum<'a>; 4]>>>()?;
+    let row = if let Input::Held(frame) = row { frame.row } else { *row };
+    let frame = cx.arena.alloc(Frame { values: cx.arena.alloc_slice_copy(&computed), row });
+    body.eval(&Input::Held(frame), cx)
 }
 
 #[inline]

@@ -4,13 +4,14 @@
 //! 1. A primary key change is one call of the engine; any other path first collects the keys of its rows, so that rows
 //!    which move within the scanned index are not met again.
 //! 2. Condition and new values are evaluated on the version that is changed, again after each wait.
-//! 3. RETURNING shows a row only after it has been changed.
+//! 3. One statement changes no row twice: where it has put or followed a row, it does not go again.
+//! 4. RETURNING shows a row only after it has been changed.
 //!
 //! Does not know: locks, versions.
 
 use varve_engine::{Change, Datum, Outcome, RowImage, RowRef, Table, TableDef, Value};
 
-use super::keys::point_key;
+use super::keys::{Landed, key_of, point_key};
 use super::{Exec, Failure, Row, Scratch, check_not_null, project};
 use crate::error::Result;
 use crate::eval::{Cx, Expr, Input, NoSequences};
@@ -18,28 +19,35 @@ use crate::plan::{Access, Delete, Output, TableAccess, Update};
 use crate::sink::Sink;
 
 /// What to do with the newest version of a row.
-type Decide<'d> = dyn for<'a> Fn(&RowRef<'a>, &Cx<'a>, &mut Vec<Value>) -> Result<Change> + 'd;
+type Decide<'d> = dyn for<'a> Fn(&RowRef<'a>, &Cx<'a>, &mut Made) -> Result<Change> + 'd;
+
+/// What a decision leaves besides the change.
+#[derive(Default)]
+struct Made {
+    /// RETURNING
+    returned: Vec<Value>,
+    /// The row's key after the change.
+    key: Vec<u8>,
+}
 
 impl Exec<'_> {
     /// Runs an UPDATE; the number of rows changed.
     pub(super) fn update(&mut self, plan: &Update, table: &Table, sink: &mut dyn Sink) -> Result<u64> {
         let def = table.def().clone();
-        let decide = |row: &RowRef<'_>, cx: &Cx<'_>, returned: &mut Vec<Value>| {
-            new_version(plan, &def, row, cx, returned)
-        };
+        let decide = |row: &RowRef<'_>, cx: &Cx<'_>, made: &mut Made| new_version(plan, &def, row, cx, made);
         let returns = plan.returning.is_some();
         self.change(table, &plan.target, plan.filter.as_ref(), &decide, returns, sink)
     }
 
     /// Runs a DELETE; the number of rows deleted.
     pub(super) fn delete(&mut self, plan: &Delete, table: &Table, sink: &mut dyn Sink) -> Result<u64> {
-        let decide = |row: &RowRef<'_>, cx: &Cx<'_>, returned: &mut Vec<Value>| {
-            returned.clear();
+        let decide = |row: &RowRef<'_>, cx: &Cx<'_>, made: &mut Made| {
+            made.returned.clear();
             let input = Input::Row(*row);
             if !passes(plan.recheck.as_ref(), &input, cx)? {
                 return Ok(Change::Skip);
             }
-            give_back(plan.returning.as_deref(), &input, cx, returned)?;
+            give_back(plan.returning.as_deref(), &input, cx, &mut made.returned)?;
             Ok(Change::Delete)
         };
         let returns = plan.returning.is_some();
@@ -55,7 +63,7 @@ impl Exec<'_> {
         returns: bool,
         sink: &mut dyn Sink,
     ) -> Result<u64> {
-        let mut returned = Vec::new();
+        let mut made = Made::default();
         if let Access::Point(parts) = &target.access {
             let env = self.facts.env(&NoSequences);
             let Scratch { row_arena, key, .. } = &mut *self.scratch;
@@ -66,17 +74,25 @@ impl Exec<'_> {
                 return Ok(0);
             }
             let key = std::mem::take(&mut self.scratch.key);
-            let changed = self.change_one(table, &key, decide, &mut returned);
+            let changed = self.change_one(table, &key, decide, &mut made);
             self.scratch.key = key;
-            return self.count_one(changed?, returns, &returned, sink);
+            return self.count_one(changed?, returns, &made.returned, sink);
         }
         self.find_rows(table, target, filter)?;
         let found = std::mem::take(&mut self.scratch.found);
         let mut count = 0;
+        let mut landed = Landed::default();
         for n in 0..found.len() {
             self.facts.check_cancel()?;
-            let changed = self.change_one(table, found.get(n), decide, &mut returned)?;
-            count += self.count_one(changed, returns, &returned, sink)?;
+            let key = found.get(n);
+            if landed.holds(key) {
+                continue;
+            }
+            let changed = self.change_one(table, key, decide, &mut made)?;
+            if changed {
+                landed.note(key, &made.key);
+            }
+            count += self.count_one(changed, returns, &made.returned, sink)?;
         }
         self.scratch.found = found;
         Ok(count)
@@ -101,7 +117,7 @@ impl Exec<'_> {
         table: &Table,
         key: &[u8],
         decide: &Decide<'_>,
-        returned: &mut Vec<Value>,
+        made: &mut Made,
     ) -> Result<bool> {
         let env = self.facts.env(&NoSequences);
         let params = self.params;
@@ -109,7 +125,7 @@ impl Exec<'_> {
         let mut failure = Failure::default();
         let outcome = self.txn.modify(table, key, &mut |row| {
             let cx = Cx { params, arena: row_arena, env: &env };
-            let decided = decide(&row, &cx, returned);
+            let decided = decide(&row, &cx, made);
             row_arena.reset();
             Ok(failure.catch(decided, Change::Skip))
         });
@@ -126,9 +142,9 @@ fn new_version(
     def: &TableDef,
     row: &RowRef<'_>,
     cx: &Cx<'_>,
-    returned: &mut Vec<Value>,
+    made: &mut Made,
 ) -> Result<Change> {
-    returned.clear();
+    made.returned.clear();
     let input = Input::Row(*row);
     if !passes(plan.recheck.as_ref(), &input, cx)? {
         return Ok(Change::Skip);
@@ -139,7 +155,8 @@ fn new_version(
     }
     check_not_null(def, &values)?;
     let image = RowImage::encode(def.row_schema(), &values).map_err(varve_engine::Error::from)?;
-    give_back(plan.returning.as_deref(), &Input::Slots(&values), cx, returned)?;
+    give_back(plan.returning.as_deref(), &Input::Slots(&values), cx, &mut made.returned)?;
+    key_of(def, |column| values[column], &mut made.key);
     Ok(Change::Replace(image))
 }
 

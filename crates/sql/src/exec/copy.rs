@@ -11,7 +11,7 @@ use std::sync::Arc;
 use varve_engine::{ColumnType, Datum, Table, TableDef, Value};
 
 use super::sequence::InTransaction;
-use super::{Exec, Row, Scratch, check_not_null};
+use super::{Exec, Row, Scratch, check_not_null, violated};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input};
 use crate::sink::{CommandTag, CopyIn, Sink};
@@ -129,7 +129,8 @@ impl Exec<'_> {
             start = *end;
         }
         check_not_null(&plan.table, &values)?;
-        sequences.with(|txn| txn.insert(table, &values))?;
+        let inserted = sequences.with(|txn| txn.insert(table, &values));
+        inserted.map_err(|e| violated(e.into(), &plan.table))?;
         drop(values);
         row_arena.reset();
         Ok(())

@@ -101,13 +101,13 @@ fn create_index(
         }
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
     }
-    let (name, table, columns) = (new.name.clone(), new.table, new.columns.clone());
-    txn.create_index(new).map_err(|e| duplicate_in_build(e, &name, table, &columns))?;
+    let (name, table) = (new.name.clone(), b.existing_table(&i.table_name)?);
+    txn.create_index(new).map_err(|e| duplicate_in_build(e, &name, &table))?;
     Ok("CREATE INDEX")
 }
 
 /// PostgreSQL's words for a duplicate met while an index is built.
-fn duplicate_in_build(e: varve_engine::Error, name: &str, _: varve_engine::TableId, _: &[usize]) -> SqlError {
+fn duplicate_in_build(e: varve_engine::Error, name: &str, table: &TableDef) -> SqlError {
     let out = SqlError::from(e);
     if out.sqlstate != SqlState::UNIQUE_VIOLATION {
         return out;
@@ -118,6 +118,7 @@ fn duplicate_in_build(e: varve_engine::Error, name: &str, _: varve_engine::Table
         detail: detail.map(Into::into),
         ..out
     }
+    .of_table(&table.schema, &table.name)
 }
 
 fn alter_table(
@@ -139,14 +140,13 @@ fn alter_table(
                 for column in &key.columns {
                     check_no_nulls(&table, *column, txn)?;
                 }
-                let (name, columns) = (key.name.clone(), key.columns.clone());
-                txn.add_primary_key(table.id, key)
-                    .map_err(|e| duplicate_in_build(e, &name, table.id, &columns))?;
+                let name = key.name.clone();
+                txn.add_primary_key(table.id, key).map_err(|e| duplicate_in_build(e, &name, &table))?;
             }
             Alteration::Unique(name, columns) => {
                 let new =
                     NewIndex { table: table.id, name: name.clone(), columns, unique: true, constraint: true };
-                txn.create_index(new).map_err(|e| duplicate_in_build(e, &name, table.id, &[]))?;
+                txn.create_index(new).map_err(|e| duplicate_in_build(e, &name, &table))?;
             }
             Alteration::Column(ordinal, default, not_null) => {
                 if not_null && !table.columns[ordinal].not_null {
@@ -177,7 +177,8 @@ fn check_no_nulls(table: &TableDef, column: usize, txn: &mut Transaction) -> Res
         "column \"{}\" of relation \"{}\" contains null values",
         table.columns[column].name, table.name
     );
-    Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message))
+    let error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message);
+    Err(error.of_table(&table.schema, &table.name).of_column(&table.columns[column].name))
 }
 
 fn truncate(b: &mut Binder<'_>, t: &ast::Truncate, txn: &mut Transaction) -> Result<&'static str> {

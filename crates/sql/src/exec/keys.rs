@@ -7,6 +7,8 @@
 //!
 //! Does not know: which tree.
 
+use std::collections::HashSet;
+
 use varve_engine::{Datum, TableDef, key};
 
 use crate::error::Result;
@@ -55,6 +57,24 @@ impl KeyList {
     pub fn get(&self, n: usize) -> &[u8] {
         let start = n.checked_sub(1).map_or(0, |p| self.ends[p]);
         &self.bytes[start..self.ends[n]]
+    }
+}
+
+/// Keys at which a statement has dealt with a row that it had found under another one.
+#[derive(Default)]
+pub struct Landed(HashSet<Box<[u8]>>);
+
+impl Landed {
+    /// The row found at `from` was dealt with at `to` (empty: the table has no key, rows stay where they are).
+    pub fn note(&mut self, from: &[u8], to: &[u8]) {
+        if !to.is_empty() && from != to {
+            self.0.insert(to.into());
+        }
+    }
+
+    /// Whether the row at this key has been dealt with.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        !self.0.is_empty() && self.0.contains(key)
     }
 }
 
@@ -193,6 +213,14 @@ impl Ranges {
             self.bytes.extend_from_slice(&upper);
             self.spans.push((start, middle, self.bytes.len()));
         }
+    }
+}
+
+/// Builds the primary key of a row from its values; empty without one.
+pub fn key_of<'a>(table: &TableDef, value: impl Fn(usize) -> Datum<'a>, out: &mut Vec<u8>) {
+    out.clear();
+    for column in table.key_columns() {
+        table.push_key(out, *column, &value(*column));
     }
 }
 

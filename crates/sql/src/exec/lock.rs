@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use varve_engine::{Change, Datum, Outcome, RowRef, Table, Value};
 
-use super::keys::KeyList;
+use super::keys::{KeyList, Landed, key_of};
 use super::select::{Emit, Window, prepare_ranges, scan};
 use super::sort::{Held, Sorter};
 use super::{Exec, Failure, Row, Scratch, project};
@@ -26,6 +26,8 @@ struct Locking {
     count: u64,
     /// Keys before this one, in the order of the scan, are done.
     next: usize,
+    /// Rows that were found elsewhere.
+    landed: Landed,
 }
 
 impl Exec<'_> {
@@ -42,7 +44,7 @@ impl Exec<'_> {
             return Err(SqlError::internal("a lock without a table"));
         };
         let unsorted = Select { limit: None, offset: None, ..select_of_keys(plan, target) };
-        let mut progress = Locking { window, count: 0, next: 0 };
+        let mut progress = Locking { window, count: 0, next: 0, landed: Landed::default() };
         if lock.wait != LockWait::Wait {
             self.txn.set_lock_timeout(Some(Duration::ZERO));
         }
@@ -90,12 +92,17 @@ impl Exec<'_> {
         while progress.next < keys.len() && progress.count < progress.window.take {
             let n = progress.next;
             progress.next += 1;
+            if progress.landed.holds(keys.get(n)) {
+                continue;
+            }
+            let mut at = Vec::new();
             let mut failure = Failure::default();
             let mut locked: Vec<Value> = Vec::new();
             let params = self.params;
             let outcome = self.txn.modify(table, keys.get(n), &mut |row| {
                 let cx = Cx { params, arena: row_arena, env: &env };
                 let decided = decide_lock(plan, &row, &cx, &mut locked);
+                key_of(table.def(), |column| row.get(column), &mut at);
                 row_arena.reset();
                 Ok(failure.catch(decided, Change::Skip))
             });
@@ -105,6 +112,7 @@ impl Exec<'_> {
                 Err(e) if lock.wait == LockWait::Skip && is_held(&e) => continue,
                 Err(e) => return Err(not_at_once(e, lock, table)),
             }
+            progress.landed.note(keys.get(n), &at);
             if progress.window.skip > 0 {
                 progress.window.skip -= 1;
                 continue;

@@ -159,7 +159,16 @@ impl Facts {
 impl Exec<'_> {
     /// Runs a plan to its end.
     pub fn run(&mut self, plan: &Plan, opened: &Opened, sink: &mut dyn Sink) -> Result<CommandTag> {
-        let tag = match plan {
+        let tag = self.run_kind(plan, opened, sink).map_err(|e| match plan.table() {
+            Some(table) => violated(e, table),
+            None => e,
+        })?;
+        self.scratch.end_statement();
+        Ok(tag)
+    }
+
+    fn run_kind(&mut self, plan: &Plan, opened: &Opened, sink: &mut dyn Sink) -> Result<CommandTag> {
+        Ok(match plan {
             Plan::Select(s) => {
                 let count = self.select(s, opened.table.as_deref(), &mut |row| sink.row(row))?;
                 CommandTag::Select(count)
@@ -167,9 +176,7 @@ impl Exec<'_> {
             Plan::Insert(i) => CommandTag::Insert(self.insert(i, opened, sink)?),
             Plan::Update(u) => CommandTag::Update(self.update(u, opened.table()?, sink)?),
             Plan::Delete(d) => CommandTag::Delete(self.delete(d, opened.table()?, sink)?),
-        };
-        self.scratch.end_statement();
-        Ok(tag)
+        })
     }
 
     /// Evaluates an expression of no row, such as LIMIT.
@@ -246,9 +253,17 @@ impl From<varve_engine::Error> for SqlError {
             out = out.with_detail(detail);
         }
         if let varve_engine::Error::UniqueViolation { constraint, .. } = &e {
-            out.constraint = Some(constraint.as_str().into());
+            out = out.of_constraint(constraint);
         }
         out
+    }
+}
+
+/// Names the table in an error about one of its constraints.
+fn violated(e: SqlError, table: &TableDef) -> SqlError {
+    match e.sqlstate {
+        SqlState::UNIQUE_VIOLATION => e.of_table(&table.schema, &table.name),
+        _ => e,
     }
 }
 
@@ -276,7 +291,10 @@ fn not_null_violation(table: &TableDef, column: usize, row: &[Datum<'_>]) -> Sql
         }
     }
     let detail = format!("Failing row contains ({}).", String::from_utf8_lossy(&shown));
-    SqlError::new(SqlState::NOT_NULL_VIOLATION, message).with_detail(detail)
+    SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
+        .with_detail(detail)
+        .of_table(&table.schema, &table.name)
+        .of_column(name)
 }
 
 /// Checks the NOT NULL columns of a new row.

@@ -14,7 +14,12 @@ use varve_sql::{
 };
 
 pub fn database() -> Arc<SqlDatabase> {
-    let mut pager = PagerConfig::new(MemoryDirectory::new());
+    reopened(&MemoryDirectory::new())
+}
+
+/// The database in this directory, which may hold one already.
+pub fn reopened(directory: &Arc<MemoryDirectory>) -> Arc<SqlDatabase> {
+    let mut pager = PagerConfig::new(directory.clone());
     pager.pool_bytes = 8 << 20;
     pager.log_segment_bytes = 1 << 20;
     pager.log_capacity_bytes = 16 << 20;

@@ -1,0 +1,294 @@
+//! Predicates and CASE: forms that compare one operand with several others.
+//!
+//! Invariants
+//! 1. However often the bound form uses an operand, it is computed once for a row.
+//!
+//! Does not know: statements; plain operators.
+
+use sqlparser::ast::{self, Expr as Ast, Value as Literal};
+
+use super::expression::unwrap_nested;
+use super::scope::Scope;
+use super::{Binder, Bound};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::{CmpOp, Expr};
+use crate::ty::{self, Ty, Typed};
+
+impl Binder<'_> {
+    /// Binds what uses an operand several times so that the operand is computed once.
+    pub(super) fn once(
+        &mut self,
+        operand: Bound,
+        make: impl FnOnce(&mut Self, Bound) -> Result<Bound>,
+    ) -> Result<Bound> {
+        self.once_each(vec![operand], |b, held| match held.into_iter().next() {
+            Some(operand) => make(b, operand),
+            None => Err(SqlError::internal("an operand was lost")),
+        })
+    }
+
+    /// The same for several operands. Those that cost nothing and never change stay where they are, so that indexes apply.
+    pub(super) fn once_each(
+        &mut self,
+        operands: Vec<Bound>,
+        make: impl FnOnce(&mut Self, Vec<Bound>) -> Result<Bound>,
+    ) -> Result<Bound> {
+        let mut values = Vec::new();
+        let mut hold = |b: Bound| {
+            if b.expr.is_cheap() {
+                return b;
+            }
+            values.push(b.expr);
+            Bound { expr: Expr::Held(values.len() - 1), t: b.t, at: b.at }
+        };
+        let held: Vec<Bound> = operands.into_iter().map(&mut hold).collect();
+        let made = make(self, held)?;
+        if values.is_empty() {
+            return Ok(made);
+        }
+        Ok(Bound { expr: Expr::Let(values.into(), Box::new(made.expr)), ..made })
+    }
+
+    /// `[NOT] BETWEEN [SYMMETRIC]`.
+    pub(super) fn between(
+        &mut self,
+        e: &Ast,
+        negated: bool,
+        low: &Ast,
+        high: &Ast,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let symmetric = crate::parse::symmetric_bound(low);
+        let operand = self.expression(e, scope)?;
+        let low = self.expression(symmetric.unwrap_or(low), scope)?;
+        let high = self.expression(high, scope)?;
+        if symmetric.is_none() {
+            return self.once(operand, |b, operand| b.within(operand, low, high, negated));
+        }
+        self.once_each(vec![operand, low, high], |b, parts| {
+            let [operand, low, high] = <[Bound; 3]>::try_from(parts)
+                .map_err(|_| SqlError::internal("BETWEEN SYMMETRIC takes three operands"))?;
+            let straight = b.within(operand.clone(), low.clone(), high.clone(), negated)?;
+            let [operand, low, high] = [operand, low, high].map(|p| b.retyped(p));
+            let crossed = b.within(operand, high, low, negated)?;
+            let both = Box::new([straight.expr, crossed.expr]);
+            Ok(Bound { expr: if negated { Expr::And(both) } else { Expr::Or(both) }, ..straight })
+        })
+    }
+
+    fn within(&mut self, operand: Bound, low: Bound, high: Bound, negated: bool) -> Result<Bound> {
+        let at = operand.at;
+        let (first, second) = if negated { (CmpOp::Lt, CmpOp::Gt) } else { (CmpOp::Ge, CmpOp::Le) };
+        // A parameter as the operand takes its type from the first bound.
+        let above = self.compare(first, operand.clone(), low, at)?.expr;
+        let operand = self.retyped(operand);
+        let below = self.compare(second, operand, high, at)?.expr;
+        let both = Box::new([above, below]);
+        Ok(Bound {
+            expr: if negated { Expr::Or(both) } else { Expr::And(both) },
+            t: Typed::plain(Ty::Bool),
+            at,
+        })
+    }
+
+    /// A parameter with the type it has got since it was bound.
+    pub(super) fn retyped(&self, b: Bound) -> Bound {
+        match b.expr {
+            Expr::Param(n) => Bound { t: Typed::plain(self.params[n]), ..b },
+            _ => b,
+        }
+    }
+
+    pub(super) fn in_list(
+        &mut self,
+        e: &Ast,
+        list: &[Ast],
+        negated: bool,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        if let Ast::Tuple(left) = unwrap_nested(e) {
+            return self.row_in_list(left, list, negated, scope);
+        }
+        let operand = self.expression(e, scope)?;
+        let at = operand.at;
+        let items = list.iter().map(|i| self.expression(i, scope)).collect::<Result<Vec<_>>>()?;
+        let ty = items.iter().try_fold(Ty::Unknown, |ty, i| ty::common(ty, i.t.ty));
+        let simple = ty.is_some_and(|t| {
+            t == Ty::Unknown || operand.t.ty == t || (operand.t.ty.is_integer() && t.is_integer())
+        });
+        if simple && operand.t.ty != Ty::Unknown {
+            let mut exprs = Vec::with_capacity(items.len());
+            for item in items {
+                exprs.push(self.comparable("=", operand.clone(), item, at)?.1);
+            }
+            let operand = Box::new(operand.expr);
+            return Ok(Bound {
+                expr: Expr::InList(operand, exprs.into(), negated),
+                t: Typed::plain(Ty::Bool),
+                at,
+            });
+        }
+        self.once(operand, |b, operand| {
+            let mut equal = Vec::with_capacity(items.len());
+            for item in items {
+                let operand = b.retyped(operand.clone());
+                equal.push(b.compare(CmpOp::Eq, operand, item, at)?.expr);
+            }
+            Ok(one_of(equal, negated, at))
+        })
+    }
+
+    /// (a, b) IN ((1, 2), (3, 4)) as an OR of ANDs, which the planner takes for an index.
+    fn row_in_list(&mut self, left: &[Ast], list: &[Ast], negated: bool, scope: &mut Scope) -> Result<Bound> {
+        let left = left.iter().map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
+        self.once_each(left, |b, left| {
+            let mut any = Vec::with_capacity(list.len());
+            for item in list {
+                let Ast::Tuple(right) = unwrap_nested(item) else { return Err(unequal_rows()) };
+                let left = left.iter().map(|l| b.retyped(l.clone())).collect();
+                any.push(b.bound_row_equal(left, right, scope)?.expr);
+            }
+            Ok(one_of(any, negated, None))
+        })
+    }
+
+    /// (a, b) = (1, 2)
+    pub(super) fn row_equal(&mut self, left: &[Ast], right: &[Ast], scope: &mut Scope) -> Result<Bound> {
+        let left = left.iter().map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
+        self.bound_row_equal(left, right, scope)
+    }
+
+    fn bound_row_equal(&mut self, left: Vec<Bound>, right: &[Ast], scope: &mut Scope) -> Result<Bound> {
+        if left.len() != right.len() {
+            return Err(unequal_rows());
+        }
+        let mut all = Vec::with_capacity(left.len());
+        for (l, r) in left.into_iter().zip(right) {
+            let (l, r) = (self.retyped(l), self.expression(r, scope)?);
+            let at = l.at;
+            all.push(self.compare(CmpOp::Eq, l, r, at)?.expr);
+        }
+        Ok(Bound { expr: Expr::And(all.into()), t: Typed::plain(Ty::Bool), at: None })
+    }
+
+    pub(super) fn is_null(&mut self, inner: &Ast, negated: bool, scope: &mut Scope) -> Result<Bound> {
+        let b = self.expression(inner, scope)?;
+        let b = self.known(b)?;
+        Ok(Bound { expr: Expr::IsNull(Box::new(b.expr), negated), t: Typed::plain(Ty::Bool), at: b.at })
+    }
+
+    pub(super) fn is_bool(
+        &mut self,
+        inner: &Ast,
+        wanted: bool,
+        negated: bool,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let b = self.expression(inner, scope)?;
+        let at = b.at;
+        let clause =
+            format!("IS {}{}", if negated { "NOT " } else { "" }, if wanted { "TRUE" } else { "FALSE" });
+        let condition = self.condition(b, &clause)?;
+        Ok(Bound { expr: Expr::IsBool(Box::new(condition), wanted, negated), t: Typed::plain(Ty::Bool), at })
+    }
+
+    pub(super) fn distinct(&mut self, l: &Ast, r: &Ast, negated: bool, scope: &mut Scope) -> Result<Bound> {
+        let (l, r) = (self.expression(l, scope)?, self.expression(r, scope)?);
+        let at = l.at;
+        let sides = self.comparable("=", l, r, at)?;
+        Ok(Bound { expr: Expr::Distinct(Box::new(sides), negated), t: Typed::plain(Ty::Bool), at })
+    }
+
+    pub(super) fn case(
+        &mut self,
+        operand: Option<&Ast>,
+        branches: &[ast::CaseWhen],
+        otherwise: Option<&Ast>,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        match operand {
+            None => self.case_of(None, branches, otherwise, scope),
+            Some(o) => {
+                let operand = self.expression(o, scope)?;
+                self.once(operand, |b, o| b.case_of(Some(o), branches, otherwise, scope))
+            }
+        }
+    }
+
+    fn case_of(
+        &mut self,
+        operand: Option<Bound>,
+        branches: &[ast::CaseWhen],
+        otherwise: Option<&Ast>,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let (mut conditions, mut results) = (Vec::new(), Vec::new());
+        for branch in branches {
+            let condition = self.expression(&branch.condition, scope)?;
+            conditions.push(match &operand {
+                Some(o) => {
+                    let at = condition.at;
+                    let o = self.retyped(o.clone());
+                    self.compare(CmpOp::Eq, o, condition, at)?.expr
+                }
+                None => self.condition(condition, "CASE/WHEN")?,
+            });
+            results.push(self.expression(&branch.result, scope)?);
+        }
+        let at = conditions.first().and(results[0].at);
+        let otherwise = match otherwise {
+            Some(e) => self.expression(e, scope)?,
+            None => Bound { expr: Expr::NULL, t: Typed::plain(Ty::Unknown), at: None },
+        };
+        // ELSE has the first say in the common type.
+        results.insert(0, otherwise);
+        let (mut results, t) = self.unify(results, "CASE")?;
+        let otherwise = results.remove(0);
+        let branches = conditions.into_iter().zip(results).collect();
+        Ok(Bound { expr: Expr::Case(branches, Box::new(otherwise)), t, at })
+    }
+
+    pub(super) fn written_like(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
+        let (parts, fold_case) = match e {
+            Ast::Like { negated, any: false, expr, pattern, escape_char } => {
+                ((negated, expr, pattern, escape_char), false)
+            }
+            Ast::ILike { negated, any: false, expr, pattern, escape_char } => {
+                ((negated, expr, pattern, escape_char), true)
+            }
+            _ => return Err(SqlError::unsupported("LIKE ANY").at(self.at(e))),
+        };
+        let (negated, subject, pattern, escape) = parts;
+        let escape = match escape.as_deref() {
+            None => Some('\\'),
+            Some(Ast::Value(v)) => escape_char(&v.value)?,
+            Some(_) => return Err(SqlError::unsupported("an ESCAPE that is no literal").at(self.at(e))),
+        };
+        let (subject, pattern) = (self.expression(subject, scope)?, self.expression(pattern, scope)?);
+        self.like(subject, pattern, escape, *negated, fold_case)
+    }
+}
+
+/// `x IN (...)` or its negation from the comparisons.
+fn one_of(equal: Vec<Expr>, negated: bool, at: Option<u32>) -> Bound {
+    let any = Expr::Or(equal.into());
+    let expr = if negated { Expr::Not(Box::new(any)) } else { any };
+    Bound { expr, t: Typed::plain(Ty::Bool), at }
+}
+
+fn unequal_rows() -> SqlError {
+    SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions")
+}
+
+fn escape_char(v: &Literal) -> Result<Option<char>> {
+    let invalid = || {
+        SqlError::new(SqlState::INVALID_ESCAPE, "invalid escape string")
+            .with_hint("Escape string must be empty or one character.")
+    };
+    let Literal::SingleQuotedString(text) = v else { return Err(invalid()) };
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (first, None) => Ok(first),
+        _ => Err(invalid()),
+    }
+}

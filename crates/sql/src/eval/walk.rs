@@ -1,0 +1,114 @@
+//! Walks over expressions.
+//!
+//! Does not know: what the nodes mean.
+
+use super::Expr;
+
+/// Constants of at most this many nodes are copied rather than computed once.
+const COPIED_NODES_MAX: usize = 8;
+
+impl Expr {
+    /// Calls `visit` for this expression and all below it.
+    pub fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
+        visit(self);
+        self.children(&mut |child| child.walk(visit));
+    }
+
+    fn children(&self, each: &mut dyn FnMut(&Expr)) {
+        match self {
+            Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Slot(_) | Expr::Held(_) => {}
+            Expr::And(list)
+            | Expr::Or(list)
+            | Expr::Coalesce(list)
+            | Expr::Extreme(list, _)
+            | Expr::Call(_, list) => {
+                list.iter().for_each(each);
+            }
+            Expr::Not(e) | Expr::IsNull(e, _) | Expr::IsBool(e, ..) | Expr::Negate(_, e) => each(e),
+            Expr::Cast(e, ..) | Expr::Pad(e, _) => each(e),
+            Expr::Compare(_, sides)
+            | Expr::Distinct(sides, _)
+            | Expr::Arith(_, _, sides)
+            | Expr::Concat(sides) => {
+                each(&sides.0);
+                each(&sides.1);
+            }
+            Expr::InList(e, list, _) | Expr::Let(list, e) => {
+                each(e);
+                list.iter().for_each(each);
+            }
+            Expr::Like(like) => {
+                each(&like.subject);
+                each(&like.pattern);
+            }
+            Expr::Case(branches, otherwise) => {
+                for (condition, result) in branches {
+                    each(condition);
+                    each(result);
+                }
+                each(otherwise);
+            }
+        }
+    }
+
+    /// Calls `change` for this expression and all below it, parents first.
+    pub fn walk_mut(&mut self, change: &mut dyn FnMut(&mut Expr)) {
+        change(self);
+        self.children_mut(&mut |child| child.walk_mut(change));
+    }
+
+    fn children_mut(&mut self, each: &mut dyn FnMut(&mut Expr)) {
+        match self {
+            Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Slot(_) | Expr::Held(_) => {}
+            Expr::And(list)
+            | Expr::Or(list)
+            | Expr::Coalesce(list)
+            | Expr::Extreme(list, _)
+            | Expr::Call(_, list) => {
+                list.iter_mut().for_each(each);
+            }
+            Expr::Not(e) | Expr::IsNull(e, _) | Expr::IsBool(e, ..) | Expr::Negate(_, e) => each(e),
+            Expr::Cast(e, ..) | Expr::Pad(e, _) => each(e),
+            Expr::Compare(_, sides)
+            | Expr::Distinct(sides, _)
+            | Expr::Arith(_, _, sides)
+            | Expr::Concat(sides) => {
+                each(&mut sides.0);
+                each(&mut sides.1);
+            }
+            Expr::InList(e, list, _) | Expr::Let(list, e) => {
+                each(e);
+                list.iter_mut().for_each(each);
+            }
+            Expr::Like(like) => {
+                each(&mut like.subject);
+                each(&mut like.pattern);
+            }
+            Expr::Case(branches, otherwise) => {
+                for (condition, result) in branches.iter_mut() {
+                    each(condition);
+                    each(result);
+                }
+                each(otherwise);
+            }
+        }
+    }
+
+    /// Whether the value is the same for every row of one statement: no column, no volatile function.
+    pub fn is_constant(&self) -> bool {
+        let mut constant = true;
+        self.walk(&mut |e| match e {
+            Expr::Column(_) | Expr::Slot(_) => constant = false,
+            Expr::Call(f, _) if f.volatile => constant = false,
+            _ => {}
+        });
+        constant
+    }
+
+    /// Whether it may as well be written several times as computed once.
+    pub fn is_cheap(&self) -> bool {
+        let mut nodes = 0;
+        self.walk(&mut |_| nodes += 1);
+        nodes == 1 && !matches!(self, Expr::Call(..)) || nodes <= COPIED_NODES_MAX && self.is_constant()
+    }
+}

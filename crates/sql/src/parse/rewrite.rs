@@ -1,0 +1,256 @@
+//! Tokens that the parser does not take as PostgreSQL does, rewritten before it sees them.
+//!
+//! Invariants
+//! 1. A rewritten statement means what PostgreSQL takes the original for; positions stay those of the original.
+//!
+//! Does not know: the syntax tree, except the mark that SYMMETRIC leaves in it.
+
+use sqlparser::ast;
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+
+use super::is_blank;
+
+/// All rewrites of a statement.
+pub(super) fn statement(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let tokens = expression(without_storage_clause(tokens));
+    let tokens = with_written_out_table(with_ordered_options(tokens));
+    with_printable_literals(with_plain_locks(tokens))
+}
+
+/// The rewrites of an expression by itself.
+pub(super) fn expression(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    with_symmetric_calls(with_trimmed_blank(tokens))
+}
+
+/// `a>-5`: the tokenizer takes `>-` for one operator. PostgreSQL's rule (manual, 4.1.3): an operator of several characters
+/// ends in `+` or `-` only if it has one of ``~ ! @ # % ^ & | ` ?`` in it.
+pub(super) fn with_signs_apart(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut out = Vec::with_capacity(tokens.len());
+    for t in tokens {
+        match &t.token {
+            Token::CustomBinaryOperator(op)
+                if !op.contains(['~', '!', '@', '#', '%', '^', '&', '|', '`', '?']) =>
+            {
+                let bare = op.trim_end_matches(['+', '-']);
+                match plain_operator(bare) {
+                    Some(token) => {
+                        out.push(TokenWithSpan { token, span: t.span });
+                        let sign = |c| if c == '-' { Token::Minus } else { Token::Plus };
+                        out.extend(
+                            op[bare.len()..].chars().map(|c| TokenWithSpan { token: sign(c), span: t.span }),
+                        );
+                    }
+                    None => out.push(t),
+                }
+            }
+            _ => out.push(t),
+        }
+    }
+    out
+}
+
+fn plain_operator(text: &str) -> Option<Token> {
+    Some(match text {
+        "=" => Token::Eq,
+        "<" => Token::Lt,
+        ">" => Token::Gt,
+        "<=" => Token::LtEq,
+        ">=" => Token::GtEq,
+        "<>" => Token::Neq,
+        "*" => Token::Mul,
+        "/" => Token::Div,
+        _ => return None,
+    })
+}
+
+/// `USING paged` of CREATE TABLE, which the parser does not know: recognised and taken out (it is the only engine).
+fn without_storage_clause(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let word = lower_word;
+    let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
+    let creates_table = words.len() > 3
+        && word(&tokens[words[0]]) == "create"
+        && words.iter().take(4).any(|i| word(&tokens[*i]) == "table");
+    if !creates_table {
+        return tokens;
+    }
+    let found = words
+        .windows(2)
+        .find(|w| word(&tokens[w[0]]) == "using" && matches!(word(&tokens[w[1]]).as_str(), "paged" | "heap"));
+    if let Some(&[using, engine]) = found.map(|w| [w[0], w[1]]).as_ref() {
+        tokens.drain(using..=engine);
+    }
+    tokens
+}
+
+fn lower_word(t: &TokenWithSpan) -> String {
+    match &t.token {
+        Token::Word(w) if w.quote_style.is_none() => w.value.to_lowercase(),
+        _ => String::new(),
+    }
+}
+
+/// `TRIM(LEADING FROM x)` for the parser: `TRIM(LEADING ' ' FROM x)`.
+fn with_trimmed_blank(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
+    let short = |w: &&[usize]| {
+        matches!(lower_word(&tokens[w[0]]).as_str(), "leading" | "trailing" | "both")
+            && lower_word(&tokens[w[1]]) == "from"
+    };
+    let places: Vec<usize> = words.windows(2).filter(short).map(|w| w[1]).collect();
+    for place in places.into_iter().rev() {
+        let span = tokens[place].span;
+        tokens.insert(place, TokenWithSpan { token: Token::SingleQuotedString(" ".into()), span });
+    }
+    tokens
+}
+
+/// `TABLE t` is `SELECT * FROM t`.
+fn with_written_out_table(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let first = tokens.iter().position(|t| !is_blank(&t.token));
+    if let Some(first) = first.filter(|i| lower_word(&tokens[*i]) == "table") {
+        let span = tokens[first].span;
+        let word = |w: &str| Token::make_word(w, None);
+        let blank = Token::Whitespace(Whitespace::Space);
+        let written = [word("SELECT"), blank.clone(), Token::Mul, blank, word("FROM")];
+        tokens.splice(first..=first, written.map(|token| TokenWithSpan { token, span }));
+    }
+    tokens
+}
+
+/// `FOR NO KEY UPDATE` and `FOR KEY SHARE`, which the parser does not know, as the stronger `FOR UPDATE` and `FOR SHARE`.
+fn with_plain_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
+    let at = |n: usize| words.get(n).map(|i| lower_word(&tokens[*i])).unwrap_or_default();
+    let mut dropped = Vec::new();
+    let locks = (0..words.len()).filter(|n| is_keyword(&tokens[words[*n]].token, Keyword::FOR));
+    for n in locks {
+        let following = [at(n), at(n + 1), at(n + 2), at(n + 3)];
+        match following.each_ref().map(String::as_str) {
+            ["for", "no", "key", "update"] => dropped.extend([words[n + 1], words[n + 2]]),
+            ["for", "key", "share", _] => dropped.push(words[n + 1]),
+            _ => {}
+        }
+    }
+    dropped.into_iter().rev().for_each(|i| drop(tokens.remove(i)));
+    tokens
+}
+
+/// The parser wants the options of CREATE SEQUENCE in one order; PostgreSQL takes any.
+fn with_ordered_options(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    const ORDER: [&str; 7] = ["increment", "minvalue", "maxvalue", "start", "cache", "cycle", "owned"];
+    let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
+    let is = |n: usize, word: &str| words.get(n).is_some_and(|i| lower_word(&tokens[*i]) == word);
+    if !is(0, "create") || !is(1, "sequence") {
+        return tokens;
+    }
+    let rank = |n: usize| {
+        ORDER
+            .iter()
+            .position(|o| is(n, o))
+            .or_else(|| is(n, "no").then(|| ORDER.iter().position(|o| is(n + 1, o)))?)
+    };
+    let mut starts: Vec<(usize, usize)> = Vec::new();
+    let mut n = 3;
+    while n < words.len() {
+        if let Some(rank) = rank(n) {
+            starts.push((rank, n));
+            n += usize::from(is(n, "no"));
+        }
+        n += 1;
+    }
+    let Some((_, first)) = starts.first().copied() else { return tokens };
+    let end_of = |k: usize| starts.get(k + 1).map_or(tokens.len(), |(_, n)| words[*n]);
+    let mut parts: Vec<(usize, &[TokenWithSpan])> =
+        starts.iter().enumerate().map(|(k, (rank, n))| (*rank, &tokens[words[*n]..end_of(k)])).collect();
+    parts.sort_by_key(|(rank, _)| *rank);
+    let mut out = tokens[..words[first]].to_vec();
+    for (_, part) in parts {
+        out.extend_from_slice(part);
+        out.push(TokenWithSpan::wrap(Token::Whitespace(Whitespace::Space)));
+    }
+    out
+}
+
+/// `BETWEEN SYMMETRIC low AND` for the parser: `BETWEEN SYMMETRIC(low) AND`, which `symmetric_bound` knows again; and
+/// `ASYMMETRIC`, which says nothing, goes.
+fn with_symmetric_calls(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
+    let is = |n: usize, keyword| is_keyword(&tokens[words[n]].token, keyword);
+    let mut edits: Vec<(usize, Option<Token>)> = Vec::new();
+    for n in 1..words.len() {
+        if !is(n - 1, Keyword::BETWEEN) {
+            continue;
+        }
+        if is(n, Keyword::ASYMMETRIC) {
+            edits.push((words[n], None));
+        } else if is(n, Keyword::SYMMETRIC)
+            && let Some(end) = end_of_bound(&tokens, &words, n + 1)
+        {
+            edits.push((words[n] + 1, Some(Token::LParen)));
+            edits.push((words[end], Some(Token::RParen)));
+        }
+    }
+    edits.sort_by_key(|(at, _)| *at);
+    for (at, token) in edits.into_iter().rev() {
+        match token {
+            None => drop(tokens.remove(at)),
+            Some(token) => tokens.insert(at, TokenWithSpan { token, span: tokens[at].span }),
+        }
+    }
+    tokens
+}
+
+/// The AND that ends the bound that begins at `from`: the first one outside parentheses and CASE.
+fn end_of_bound(tokens: &[TokenWithSpan], words: &[usize], from: usize) -> Option<usize> {
+    let mut depth = 0i32;
+    for (n, at) in words.iter().enumerate().skip(from) {
+        let token = &tokens[*at].token;
+        match token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            t if is_keyword(t, Keyword::CASE) => depth += 1,
+            t if is_keyword(t, Keyword::END) => depth -= 1,
+            t if depth == 0 && is_keyword(t, Keyword::AND) => return Some(n),
+            _ => {}
+        }
+        if depth < 0 {
+            return None;
+        }
+    }
+    None
+}
+
+/// Literals of a definition such that the syntax tree prints them as they were meant: a column's DEFAULT is kept as text.
+fn with_printable_literals(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let first = tokens.iter().find(|t| !is_blank(&t.token));
+    let defines =
+        first.is_some_and(|t| is_keyword(&t.token, Keyword::CREATE) || is_keyword(&t.token, Keyword::ALTER));
+    if defines {
+        for t in &mut tokens {
+            if let Token::SingleQuotedString(text) | Token::NationalStringLiteral(text) = &t.token
+                && text.contains('\'')
+            {
+                t.token = Token::EscapedStringLiteral(text.clone());
+            }
+        }
+    }
+    tokens
+}
+
+fn is_keyword(token: &Token, keyword: Keyword) -> bool {
+    matches!(token, Token::Word(w) if w.keyword == keyword && w.quote_style.is_none())
+}
+
+/// What a bound of BETWEEN is, if it is marked as SYMMETRIC.
+pub fn symmetric_bound(bound: &ast::Expr) -> Option<&ast::Expr> {
+    let ast::Expr::Function(f) = bound else { return None };
+    let ast::FunctionArguments::List(list) = &f.args else { return None };
+    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e))] = list.args.as_slice() else {
+        return None;
+    };
+    let [part] = f.name.0.as_slice() else { return None };
+    let name = part.as_ident()?;
+    let marked = name.quote_style.is_none() && name.value.eq_ignore_ascii_case("symmetric");
+    marked.then_some(e)
+}
