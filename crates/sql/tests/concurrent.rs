@@ -1,5 +1,7 @@
 //! Statements of several sessions at once: who waits for whom, and what the one who waited then sees.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
 mod support;
 
 use std::sync::Arc;
