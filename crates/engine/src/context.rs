@@ -13,7 +13,7 @@ use std::time::Duration;
 use varve_device::planted;
 use varve_pager::{Lsn, Mtr, PageId, Pager};
 
-use crate::core::{Core, View, hash_key};
+use crate::core::{Core, Sight, View, hash_key};
 use crate::error::{Error, Result};
 use crate::ids::{Owner, RollPointer, TxnId};
 use crate::node::Stamp;
@@ -137,6 +137,27 @@ impl Context {
     pub(crate) fn drop_snapshot(&mut self) {
         if self.isolation == Isolation::ReadCommitted && self.snapshot.take().is_some() {
             self.core.registry.drop_snapshot(self.owner);
+        }
+    }
+
+    /// Makes sure that the snapshot sees what `txn`, which has committed, wrote: the statement of READ COMMITTED, which has
+    /// not looked at the table yet, gets a newer one.
+    pub(crate) fn renew_unless_seen(&mut self, txn: TxnId) -> Result<()> {
+        let Some(snapshot) = self.snapshot else { return Ok(()) };
+        match (self.core.sight(&self.core.view(snapshot, self.id), txn), self.isolation) {
+            (Sight::Seen, _) => Ok(()),
+            (_, Isolation::ReadCommitted) => {
+                self.renew_snapshot();
+                Ok(())
+            }
+            (_, Isolation::RepeatableRead) => Err(Error::SerializationFailure),
+        }
+    }
+
+    /// READ COMMITTED has waited: the statement goes on with what is committed now.
+    pub(crate) fn renew_snapshot(&mut self) {
+        if self.snapshot.is_some() {
+            self.take_snapshot();
         }
     }
 

@@ -148,6 +148,7 @@ impl Database {
     /// Stops the threads, writes everything, notes a clean shutdown. Transactions must have ended.
     pub fn shutdown(&self) -> Result<()> {
         self.stop_threads();
+        self.core.catalog.give_back_ranges(&self.core)?;
         Ok(self.core.pager.shutdown()?)
     }
 

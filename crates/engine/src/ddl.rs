@@ -101,6 +101,7 @@ impl Transaction {
         self.whole(|txn| {
             let mut def = TableDef::clone(&old);
             def.place = txn.new_tree(TreeKind::Clustered)?;
+            txn.cx.core.catalog.trees.note_rewriter(def.place.owner, txn.cx.id);
             txn.give_up(old.place)?;
             for index in &mut def.indexes {
                 txn.give_up(index.place)?;
@@ -172,6 +173,7 @@ impl Transaction {
         let owner = self.new_segment()?;
         let tree = paged(&table)?.rebuild(&mut self.cx, &def, owner)?;
         def.place = TreePlace { root: tree.root().no().0, owner };
+        self.cx.core.catalog.trees.note_rewriter(owner, self.cx.id);
         self.give_up(old.place)?;
         let bare = TableDef { indexes: Vec::new(), ..TableDef::clone(&def) };
         let rebuilt = PagedStore::open(&self.cx.core, &Arc::new(bare));
@@ -188,7 +190,7 @@ impl Transaction {
         self.store_table(def, false)
     }
 
-    /// Replaces default expression and NOT NULL of a column (the caller has checked the rows).
+    /// Replaces default expression and NOT NULL of a column; 23502 if a row stands in the way.
     pub fn alter_column(
         &mut self,
         table: TableId,
@@ -202,6 +204,10 @@ impl Transaction {
         }
         self.whole(|txn| {
             let mut def = TableDef::clone(&old);
+            if not_null && !old.columns[column].not_null {
+                let table = txn.open_own(&old)?;
+                paged(&table)?.refuse_nulls(&txn.cx, column)?;
+            }
             def.columns[column].default = default;
             def.columns[column].not_null = not_null;
             txn.store_table(def, false)
@@ -281,6 +287,7 @@ impl Transaction {
         crate::recovery::wait_for_losers(&mut self.cx)?;
         if lock.lock_exclusive(self.cx.waiting())? {
             self.cx.exclusive.push(lock);
+            self.cx.renew_snapshot();
         }
         self.catalog().table_by_id(table).ok_or_else(missing)
     }

@@ -313,7 +313,8 @@ impl Transaction {
     }
 
     /// Opens a table for reading and writing; holds a shared lock until the transaction ends, so DDL waits.
-    /// `StaleDefinition` if the definition is no longer the current one.
+    /// `StaleDefinition` if the definition is no longer the current one; 40001 under REPEATABLE READ if the table was
+    /// rewritten (TRUNCATE, ADD PRIMARY KEY) after the snapshot.
     #[inline]
     pub fn table(&mut self, def: &TableDef) -> Result<Arc<Table>> {
         let table = def.handle.get().and_then(Weak::upgrade).ok_or_else(|| stale(def))?;
@@ -324,7 +325,10 @@ impl Transaction {
         if table.is_retired() || (!self.changes.is_empty() && !self.is_own(&table)) {
             return Err(stale(def));
         }
-        Ok(table)
+        match table.rewriter {
+            Some(rewriter) => self.cx.renew_unless_seen(rewriter).map(|()| table),
+            None => Ok(table),
+        }
     }
 
     /// Whether this is the table as the own DDL left it.

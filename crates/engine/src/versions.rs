@@ -3,7 +3,9 @@
 //! Invariants
 //! 1. No latch is held while an undo page is fixed; an undo page is left before the next one is fixed.
 //! 2. A record counts only if it names the version's transaction, the tree and the key; anything else means that the copy
-//!    at the start is out of date, and the row is read again.
+//!    at the start is out of date, and the row is read again. Ids of transactions are never given twice, so a slot that was
+//!    purged and filled again is found out.
+//! 3. A page that can't be read is never taken for the end of the versions.
 //!
 //! Does not know: trees; who reads.
 
@@ -27,6 +29,8 @@ pub(crate) const FLAG_MOVED: u8 = 0x04;
 
 /// Times that a version may be stale and the row unchanged.
 const SAME_STAMP_MAX: u32 = 100;
+/// Times that an undo page may be unreadable and the row unchanged.
+const UNREADABLE_MAX: u32 = 2;
 
 /// A version of a row: what a leaf entry or a before-image holds.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +43,7 @@ pub(crate) struct Version {
 
 /// Where following the pointers ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+enum Step {
     /// The version was replaced by the one before.
     Older,
     /// There was nothing before.
@@ -60,25 +64,41 @@ impl Version {
         self.payload.extend_from_slice(payload);
     }
 
-    /// Replaces this version by the one before it.
-    pub(crate) fn step_back(&mut self, core: &Core, tree: u32, key: &[u8]) -> Step {
+    /// Replaces this version by the one before it. A stale pointer may lead to a page that is free and can't be read: who
+    /// gets an error reads the row again before reporting it.
+    fn step_back(&mut self, core: &Core, tree: u32, key: &[u8]) -> Result<Step> {
         let pointer = RollPointer::from_raw(self.stamp.roll);
         let txn = TxnId::new(self.stamp.txn);
         if pointer.is_none() {
-            return Step::Nothing;
+            return Ok(Step::Nothing);
         }
-        // A page that cannot be read is treated as one that holds something else: the caller reads the row again and
-        // finds out whether the pointer is still there.
-        let Ok(page) = core.pager.fix_s(pointer.page(), Access::Random) else { return Step::Stale };
+        let page = core.pager.fix_s(pointer.page(), Access::Random)?;
         let bytes = UndoPage::new(&page).and_then(|p| p.record(u32::from(pointer.slot())));
         match bytes.and_then(RecordRef::decode).filter(|r| answers(r, pointer, txn, tree, key)) {
-            None => Step::Stale,
-            Some(record) if record.kind == Kind::Insert => Step::Nothing,
+            None => Ok(Step::Stale),
+            Some(record) if record.kind == Kind::Insert => Ok(Step::Nothing),
             Some(record) => {
                 self.take(&record);
-                Step::Older
+                Ok(Step::Older)
             }
         }
+    }
+
+    /// As `step_back`, for who has kept the row from being rolled back since it was read: `false` if nobody sees an older
+    /// version.
+    pub(crate) fn step_back_held(&mut self, core: &Core, tree: u32, key: &[u8]) -> Result<bool> {
+        let step = self.step_back(core, tree, key);
+        match step {
+            Ok(Step::Older) => return Ok(true),
+            Ok(Step::Nothing) => return Ok(false),
+            Ok(Step::Stale) | Err(_) => {}
+        }
+        // Before purge takes a record, it publishes a horizon that sees the record's transaction.
+        let view = View { snapshot: core.purge.horizon(), me: TxnId::NONE, floor: core.status.floor() };
+        if core.sight(&view, TxnId::new(self.stamp.txn)) == Sight::Seen {
+            return Ok(false);
+        }
+        step.and_then(|_| Err(missing_record(self.stamp)))
     }
 
     fn take(&mut self, record: &RecordRef<'_>) {
@@ -108,20 +128,31 @@ pub(crate) enum Look {
 }
 
 /// Goes back from `version` (seen or not) to the newest one that the view sees.
-pub(crate) fn look_back(core: &Core, view: &View, tree: u32, key: &[u8], version: &mut Version) -> Look {
+pub(crate) fn look_back(
+    core: &Core,
+    view: &View,
+    tree: u32,
+    key: &[u8],
+    version: &mut Version,
+) -> Result<Look> {
     loop {
         match core.sight(view, TxnId::new(version.stamp.txn)) {
-            Sight::Seen if version.is_deleted() => return Look::NoRow,
-            Sight::Seen => return Look::Row,
-            Sight::Stale => return Look::Stale,
+            Sight::Seen if version.is_deleted() => return Ok(Look::NoRow),
+            Sight::Seen => return Ok(Look::Row),
+            Sight::Stale => return Ok(Look::Stale),
             Sight::Unseen => {}
         }
-        match version.step_back(core, tree, key) {
+        match version.step_back(core, tree, key)? {
             Step::Older => {}
-            Step::Nothing => return Look::NoRow,
-            Step::Stale => return Look::Stale,
+            Step::Nothing => return Ok(Look::NoRow),
+            Step::Stale => return Ok(Look::Stale),
         }
     }
+}
+
+fn missing_record(stamp: Stamp) -> Error {
+    let pointer = RollPointer::from_raw(stamp.roll);
+    Error::corrupt(format!("the undo record of transaction {} is not at {pointer:?}", stamp.txn))
 }
 
 /// Tells a row that changed under the reader from undo that is gone for good.
@@ -132,21 +163,27 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// The version with this stamp turned out to be stale. The same stamp again and again is an error. (Once or twice
-    /// it can happen to a row that its transaction changes, takes back to a savepoint and changes again.)
-    pub(crate) fn again(&mut self, core: &Core, view: &View, stamp: Stamp) -> Result<()> {
+    /// The version with this stamp turned out to be stale, or (`cause`) could not be followed. The same stamp again and
+    /// again is an error. (Once or twice it can happen to a row that its transaction changes, takes back to a savepoint
+    /// and changes again.)
+    pub(crate) fn again(
+        &mut self,
+        core: &Core,
+        view: &View,
+        stamp: Stamp,
+        cause: Option<Error>,
+    ) -> Result<()> {
+        core.purge.check_snapshot(view.snapshot)?;
         if self.last.replace(stamp) != Some(stamp) {
             self.count = 0;
             return Ok(());
         }
-        core.purge.check_snapshot(view.snapshot)?;
         self.count += 1;
-        if self.count < SAME_STAMP_MAX {
+        let max = if cause.is_some() { UNREADABLE_MAX } else { SAME_STAMP_MAX };
+        if self.count < max {
             thread::yield_now();
             return Ok(());
         }
-        let pointer = RollPointer::from_raw(stamp.roll);
-        core.pager.fix_s(pointer.page(), Access::Random)?;
-        Err(Error::corrupt(format!("the undo record of transaction {} is not at {pointer:?}", stamp.txn)))
+        Err(cause.unwrap_or_else(|| missing_record(stamp)))
     }
 }

@@ -190,3 +190,91 @@ fn drop_and_savepoints() {
     assert!(pages < 60, "{pages} pages are still in use");
     assert!(database.begin(RC).catalog().table("public", "t").is_none());
 }
+
+fn add_key(txn: &mut varve_engine::Transaction, def: &varve_engine::TableDef) -> &'static str {
+    let key = PrimaryKey { name: format!("{}_pkey", def.name), columns: vec![0] };
+    txn.add_primary_key(def.id, key).map_or_else(|error| error.sqlstate(), |_| "00000")
+}
+
+/// What rewrites a table leaves the older versions of its rows behind.
+#[test]
+fn a_snapshot_from_before_a_rewrite_is_refused_not_answered_wrongly() {
+    let (_directory, database) = fresh();
+    let other = create(&database, "other");
+    let mut txn = begin(&database, RC);
+    let keyless = create_in(&mut txn, "keyless", false).unwrap();
+    txn.commit().unwrap();
+    let emptied = create(&database, "emptied");
+    load(&database, &keyless, [(1, 10)]);
+    load(&database, &emptied, [(1, 10)]);
+    let [mut old, mut old_statement] = [RR, RC].map(|isolation| begin(&database, isolation));
+    assert_eq!(rows(&mut old, &other).unwrap(), []);
+    load(&database, &keyless, [(2, 20)]);
+    let mut ddl = begin(&database, RC);
+    assert_eq!(add_key(&mut ddl, &keyless), "00000");
+    ddl.truncate(emptied.id).unwrap();
+    ddl.commit().unwrap();
+    database.tick().unwrap();
+    let catalog = database.begin(RC).catalog();
+    let [keyless, emptied] = ["keyless", "emptied"].map(|name| catalog.table("public", name).unwrap());
+    assert_eq!(see_again(&mut old_statement, &keyless, 1).unwrap(), Some(10));
+    assert_eq!(rows(&mut old_statement, &keyless).unwrap(), [(1, 10), (2, 20)]);
+    assert_eq!(rows(&mut old_statement, &emptied).unwrap(), []);
+    assert_eq!(rows(&mut begin(&database, RR), &keyless).unwrap(), [(1, 10), (2, 20)]);
+    old_statement.commit().unwrap();
+    // Later definitions of the table know it too.
+    let keyless = index_on_v(&database, &keyless, "keyless_v", false);
+    for def in [&keyless, &emptied] {
+        assert_eq!(state(see_again(&mut old, def, 1)), "40001", "{}", def.name);
+    }
+    old.rollback().unwrap();
+    is_sound(&database);
+}
+
+#[test]
+fn a_rewrite_under_an_old_snapshot_of_its_own_is_refused() {
+    let (_directory, database) = fresh();
+    let mut txn = begin(&database, RC);
+    let def = create_in(&mut txn, "t", false).unwrap();
+    put(&mut txn, &def, 1, 10).unwrap();
+    txn.commit().unwrap();
+    let mut old = begin(&database, RR);
+    let mut quiet = begin(&database, RR);
+    assert_eq!(add_key(&mut quiet, &def), "00000");
+    quiet.rollback().unwrap();
+    load(&database, &def, [(2, 20)]);
+    assert_eq!(add_key(&mut old, &def), "40001");
+    assert_eq!(rows(&mut old, &def).unwrap(), [(1, 10)]);
+    old.rollback().unwrap();
+    let mut own = begin(&database, RR);
+    put(&mut own, &def, 3, 30).unwrap();
+    assert_eq!(add_key(&mut own, &def), "00000");
+    let def = own.catalog().table("public", "t").unwrap();
+    assert_eq!(rows(&mut own, &def).unwrap(), [(1, 10), (2, 20), (3, 30)]);
+    own.commit().unwrap();
+    is_sound(&database);
+}
+
+/// Rows that were not committed yet when the statement looked count too.
+#[test]
+fn set_not_null_looks_at_the_rows_once_it_is_alone() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    let mut writer = begin(&database, RC);
+    let table = table(&mut writer, &def);
+    writer
+        .insert(&table, &[varve_engine::Datum::Int4(1), varve_engine::Datum::Null, varve_engine::Datum::Null])
+        .unwrap();
+    thread::scope(|scope| {
+        let ddl = scope.spawn(|| {
+            let mut ddl = begin(&database, RC);
+            let outcome = state(ddl.alter_column(def.id, 1, None, true));
+            ddl.commit().unwrap();
+            outcome
+        });
+        thread::sleep(Duration::from_millis(20));
+        writer.commit().unwrap();
+        assert_eq!(ddl.join().unwrap(), "23502");
+    });
+    is_sound(&database);
+}

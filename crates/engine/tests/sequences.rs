@@ -76,3 +76,29 @@ fn what_a_commit_has_acknowledged_is_not_given_again() {
     assert_eq!(database.begin(RC).next_value(id).unwrap(), 1001);
     assert_eq!(state(database.begin(RC).alter_column(varve_engine::TableId(1), 9, None, true)), "42P01");
 }
+
+#[test]
+fn a_clean_shutdown_leaves_no_gap() {
+    let (directory, database) = fresh();
+    let mut txn = begin(&database, RC);
+    let up = txn.create_sequence(NewSequence::ascending("public", "up")).unwrap().id;
+    let few = NewSequence { max: 3, ..NewSequence::ascending("public", "few") };
+    let few = txn.create_sequence(few).unwrap().id;
+    let gone = txn.create_sequence(NewSequence::ascending("public", "gone")).unwrap().id;
+    assert_eq!([up, up, few, gone].map(|id| txn.next_value(id).unwrap()), [1, 2, 1, 1]);
+    txn.commit().unwrap();
+    let mut txn = begin(&database, RC);
+    txn.drop_sequence(gone).unwrap();
+    txn.commit().unwrap();
+    database.shutdown().unwrap();
+    let database = open(&directory);
+    let mut txn = begin(&database, RC);
+    assert_eq!([up, few, few].map(|id| txn.next_value(id).unwrap()), [3, 2, 3]);
+    assert_eq!(state(txn.next_value(few)), "2200H");
+    txn.set_value(up, 100, true).unwrap();
+    txn.commit().unwrap();
+    database.shutdown().unwrap();
+    let database = open(&directory);
+    assert_eq!(database.begin(RC).next_value(up).unwrap(), 101);
+    assert_eq!(state(database.begin(RC).next_value(few)), "2200H");
+}

@@ -108,7 +108,7 @@ fn wait_for_mover(
             txn.commit().unwrap();
             outcome
         });
-        thread::sleep(Duration::from_millis(30));
+        until_one_waits(&database, 0);
         mover.commit().unwrap();
         waiter.join().unwrap()
     });

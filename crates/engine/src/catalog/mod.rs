@@ -20,6 +20,7 @@ pub(crate) use codec::Definition;
 pub(crate) use defs::TreePlace;
 pub(crate) use state::CatalogState;
 
+use crate::ids::TxnId;
 use crate::paged::PagedStore;
 use crate::table_engine::TableStore;
 use crate::table_lock::TableLock;
@@ -50,11 +51,19 @@ pub struct Table {
     pub(crate) store: Arc<dyn TableStore>,
     pub(crate) lock: Arc<TableLock>,
     retired: AtomicBool,
+    /// Who put the rows into a new tree without their older versions: a snapshot that doesn't see this transaction would
+    /// miss rows.
+    pub(crate) rewriter: Option<TxnId>,
 }
 
 impl Table {
-    pub(crate) fn new(def: Arc<TableDef>, store: Arc<dyn TableStore>, lock: Arc<TableLock>) -> Self {
-        Self { def, store, lock, retired: AtomicBool::new(false) }
+    pub(crate) fn new(
+        def: Arc<TableDef>,
+        store: Arc<dyn TableStore>,
+        lock: Arc<TableLock>,
+        rewriter: Option<TxnId>,
+    ) -> Self {
+        Self { def, store, lock, retired: AtomicBool::new(false), rewriter }
     }
 
     /// Its definition.

@@ -16,6 +16,8 @@ use varve_pager::{PageId, PageNo, SpaceId};
 use super::defs::{SequenceId, TableDef, TableId, TreePlace};
 use super::{Catalog, ObjectChange, Table};
 use crate::core::Core;
+use crate::error::Result;
+use crate::ids::TxnId;
 use crate::sequence::SequenceRange;
 use crate::table_engine::CoreRef;
 use crate::table_lock::TableLock;
@@ -26,6 +28,8 @@ use crate::tree::{Tree, TreeKind};
 pub(crate) struct Trees {
     open: Mutex<HashMap<u32, Tree>>,
     row_ids: Mutex<HashMap<u32, Arc<AtomicU64>>>,
+    /// Who made a clustered tree in the place of another one, without its older versions.
+    rewriters: Mutex<HashMap<u32, TxnId>>,
 }
 
 impl Trees {
@@ -47,8 +51,19 @@ impl Trees {
         Arc::clone(self.row_ids.lock().entry(place.owner).or_default())
     }
 
+    /// The clustered tree of this segment is the work of `txn` and takes the place of another one.
+    pub(crate) fn note_rewriter(&self, owner: u32, txn: TxnId) {
+        self.rewriters.lock().insert(owner, txn);
+    }
+
+    /// The transaction whose tree this is, if it took the place of another one.
+    fn rewriter(&self, owner: u32) -> Option<TxnId> {
+        self.rewriters.lock().get(&owner).copied()
+    }
+
     /// The segment is about to go.
     pub(crate) fn forget(&self, owner: u32) {
+        self.rewriters.lock().remove(&owner);
         self.open.lock().remove(&owner);
         self.row_ids.lock().remove(&owner);
     }
@@ -96,11 +111,18 @@ impl CatalogState {
         Arc::clone(self.sequences.lock().entry(sequence).or_default())
     }
 
+    /// At a clean shutdown: no sequence keeps values in store.
+    pub(crate) fn give_back_ranges(&self, core: &Core) -> Result<()> {
+        let ranges: Vec<_> = self.sequences.lock().drain().collect();
+        ranges.into_iter().try_for_each(|(sequence, range)| range.lock().give_back(core, sequence))
+    }
+
     /// Opens a definition.
     pub(crate) fn open_table(&self, core: &Core, def: TableDef) -> Arc<Table> {
         let def = Arc::new(def);
         let store = core.engine(&def.engine).open(&CoreRef(core), &def);
-        let table = Arc::new(Table::new(Arc::clone(&def), store, self.lock_of(def.id)));
+        let rewriter = self.trees.rewriter(def.place.owner);
+        let table = Arc::new(Table::new(Arc::clone(&def), store, self.lock_of(def.id), rewriter));
         if def.handle.set(Arc::downgrade(&table)).is_err() {
             panic!("a table definition is opened twice");
         }

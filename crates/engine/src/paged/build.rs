@@ -1,4 +1,4 @@
-//! Building trees from the rows of a table: CREATE INDEX on a filled table, ADD PRIMARY KEY.
+//! What DDL does with the rows of a table: CREATE INDEX on a filled table, ADD PRIMARY KEY, SET NOT NULL.
 //!
 //! Invariants
 //! 1. The caller holds the table's exclusive lock: no row changes meanwhile but by purge.
@@ -21,7 +21,7 @@ use crate::node::{FLAG_DELETED, Stamp};
 use crate::overflow;
 use crate::sort::{Sorted, Sorter};
 use crate::tree::{BulkError, Direction, Scan, Tree, TreeKind, bulk_build};
-use crate::versions::{Step, Version};
+use crate::versions::Version;
 
 /// Key, stamp and payload of an entry of a clustered leaf.
 type LeafEntry = (Vec<u8>, Stamp, Vec<u8>);
@@ -113,6 +113,18 @@ impl PagedStore {
         Ok(())
     }
 
+    /// 23502 if the newest version of a row has NULL in the column.
+    pub(crate) fn refuse_nulls(&self, cx: &Context, column: usize) -> Result<()> {
+        let mut spare = Vec::new();
+        self.for_each_row(cx, |_, version| {
+            if version.is_deleted() {
+                return Ok(());
+            }
+            let row = self.whole_row(&cx.core, &version.payload, &mut spare)?;
+            self.refuse_null(column, &self.row(row).get(column))
+        })
+    }
+
     /// Entries of a row: live for its newest version, marked for older ones that a snapshot may see.
     fn contribute(
         &self,
@@ -134,14 +146,14 @@ impl PagedStore {
             if core.sight(&view, TxnId::new(version.stamp.txn)) == Sight::Seen {
                 return Ok(());
             }
-            if version.step_back(core, self.tree.owner(), key) != Step::Older {
+            if !version.step_back_held(core, self.tree.owner(), key)? {
                 return Ok(());
             }
         }
     }
 
     /// Builds the clustered tree of this table's rows in the order of `def`'s primary key, in the (noted, empty) segment
-    /// `owner`. Rows keep their writers; older versions are left behind.
+    /// `owner`. Rows keep their writers; older versions are left behind, so 40001 if the own snapshot needs them.
     pub(crate) fn rebuild(&self, cx: &mut Context, def: &TableDef, owner: u32) -> Result<Tree> {
         let core = Arc::clone(&cx.core);
         let target = PagedStore {
@@ -153,7 +165,11 @@ impl PagedStore {
         };
         let mut sorter = Sorter::new(&core.temporary);
         let (mut key, mut spare) = (Vec::new(), Vec::new());
+        let view = cx.view()?;
         self.for_each_row(cx, |_, version| {
+            if core.sight(&view, TxnId::new(version.stamp.txn)) != Sight::Seen {
+                return Err(Error::SerializationFailure);
+            }
             if version.is_deleted() {
                 return Ok(());
             }

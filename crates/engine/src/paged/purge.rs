@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::ids::RollPointer;
 use crate::overflow;
 use crate::undo::{Kind, RecordRef, page};
-use crate::versions::{Step, Version};
+use crate::versions::Version;
 
 impl PagedStore {
     /// Purges the record of an update or delete.
@@ -70,7 +70,7 @@ impl PagedStore {
                 return Ok(true);
             }
             let is_last = RollPointer::from_raw(version.stamp.roll) == until;
-            if is_last || version.step_back(core, self.tree.owner(), key) != Step::Older {
+            if is_last || !version.step_back_held(core, self.tree.owner(), key)? {
                 return Ok(false);
             }
         }

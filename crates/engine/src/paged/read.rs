@@ -89,9 +89,9 @@ impl PagedStore {
         let core = &*cx.core;
         let version = &mut cx.buffers.version;
         if !self.settle(core, view, key, version)? {
-            return core.purge.check_snapshot(view.snapshot).map(|()| false);
+            return Ok(false);
         }
-        let row = self.whole_row(core, &version.payload, &mut cx.buffers.row)?;
+        let row = self.seen_row(core, view, &version.payload, &mut cx.buffers.row)?;
         found(self.row(row));
         Ok(true)
     }
@@ -109,15 +109,34 @@ impl PagedStore {
         loop {
             let newest = version.stamp;
             match look_back(core, &view, self.tree.owner(), key, version) {
-                Look::Row => return Ok(true),
-                Look::NoRow => return Ok(false),
-                Look::Stale => retry.again(core, &view, newest)?,
+                Ok(Look::Row) => return Ok(true),
+                Ok(Look::NoRow) => break,
+                Ok(Look::Stale) => retry.again(core, &view, newest, None)?,
+                Err(error) => retry.again(core, &view, newest, Some(error))?,
             }
             view.floor = core.status.floor();
             if !self.copy_newest(core, key, version)? {
-                return Ok(false);
+                break;
             }
         }
+        // Purge beyond the rollback limit may have taken the row since the view was made.
+        core.purge.check_snapshot(view.snapshot).map(|()| false)
+    }
+
+    /// The row of a version that the view sees.
+    fn seen_row<'a>(
+        &self,
+        core: &Core,
+        view: View,
+        payload: &'a [u8],
+        spare: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8]> {
+        let row = self.whole_row(core, payload, spare);
+        if overflow::is_stub(payload) {
+            // Purge beyond the rollback limit may have freed the chain while it was read.
+            core.purge.check_snapshot(view.snapshot)?;
+        }
+        row
     }
 
     /// Copies the newest version of a key; `false` if there is none.
@@ -188,7 +207,7 @@ impl PagedStore {
                 if !self.settle(core, view, &buffers.key, &mut buffers.version)? {
                     return Ok(ControlFlow::Continue(()));
                 }
-                let row = self.whole_row(core, &buffers.version.payload, &mut buffers.row)?;
+                let row = self.seen_row(core, view, &buffers.version.payload, &mut buffers.row)?;
                 on_row(&buffers.key, self.row(row))
             }
         }
@@ -243,11 +262,10 @@ impl PagedStore {
         }
         let is_newest = matches!(core.sight(&view, TxnId::new(buffers.version.stamp.txn)), Sight::Seen);
         if !self.settle(core, view, key, &mut buffers.version)? {
-            core.purge.check_snapshot(view.snapshot)?;
             earlier.note(key, None);
             return Ok(ControlFlow::Continue(()));
         }
-        let row = self.row(self.whole_row(core, &buffers.version.payload, &mut buffers.row)?);
+        let row = self.row(self.seen_row(core, view, &buffers.version.payload, &mut buffers.row)?);
         index.entry_key(&self.def, row, key, &mut buffers.key);
         if !is_newest {
             earlier.note(key, Some(&buffers.key));

@@ -22,7 +22,7 @@ use crate::node::FLAG_DELETED;
 use crate::overflow;
 use crate::tree::{Put, Tree, TreeKind};
 use crate::undo::{Kind, Record, RecordRef, Segment};
-use crate::versions::{Step, Version};
+use crate::versions::Version;
 
 /// Finds the open table whose clustered tree a segment owns.
 pub(crate) type Resolve<'r, 't> = dyn Fn(u32) -> Option<&'t PagedStore> + 'r;
@@ -184,7 +184,7 @@ impl PagedStore {
             if core.sight(&view, TxnId::new(version.stamp.txn)) == Sight::Seen {
                 return Ok(false);
             }
-            if version.step_back(core, self.tree.owner(), key) != Step::Older {
+            if !version.step_back_held(core, self.tree.owner(), key)? {
                 return Ok(false);
             }
         }

@@ -23,7 +23,7 @@ use crate::transaction::{Change, Isolation, Outcome};
 use crate::tree::{Position, Put};
 use crate::types::Datum;
 use crate::undo::{Before, Kind, RecordRef};
-use crate::versions::{FLAG_LOCK, FLAG_MOVED, Step, Version};
+use crate::versions::{FLAG_LOCK, FLAG_MOVED, Version};
 
 /// What became of one attempt under the leaf's latch.
 enum Attempt<T> {
@@ -312,9 +312,9 @@ impl PagedStore {
     fn look_below(&self, cx: &mut Context, key: &[u8], mut version: Version) -> Result<Stamp> {
         let lock = version.stamp;
         while version.stamp.flags & FLAG_LOCK != 0 {
-            if version.step_back(&cx.core, self.tree.owner(), key) != Step::Older {
-                // Purged or changed meanwhile: no lock that is newer than the snapshot can be purged, so it changed.
-                return Ok(Stamp::default());
+            if !version.step_back_held(&cx.core, self.tree.owner(), key)? {
+                // A lock that is newer than the snapshot is purged only beyond the rollback limit.
+                return cx.view().map(|_| Stamp::default());
             }
         }
         let view = cx.view()?;

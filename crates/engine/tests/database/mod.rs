@@ -193,3 +193,10 @@ pub fn is_sound(database: &Arc<Database>) {
 pub fn is_unique_violation(error: &Error) -> bool {
     matches!(error, Error::UniqueViolation { .. })
 }
+
+/// Sleeps until one more transaction than `before` (of `DatabaseStats::lock_waits`) has begun to wait.
+pub fn until_one_waits(database: &Arc<Database>, before: u64) {
+    while database.stats().lock_waits == before {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
