@@ -49,6 +49,9 @@ const LIVES_AT: usize = 64;
 const LIFE_BYTES: usize = 24;
 const LIVES_MAX: usize = 160;
 const CHECKSUM_AT: usize = SLOT_BYTES - 4;
+/// Largest position that is believed: far enough from the end of numbers for any arithmetic with segments.
+const LSN_MAX: u64 = 1 << 62;
+const SEGMENT_BYTES_MAX: u64 = 1 << 44;
 /// With more lives than this since the redo position, opening takes a checkpoint first.
 const LIVES_WANTED: usize = 32;
 
@@ -122,6 +125,10 @@ impl Superblock {
     /// Adds a life; lives that left no block are dropped.
     pub fn begin_life(&mut self, life: Life) {
         self.lives.retain(|old| old.start < life.after);
+        if self.lives.is_empty() {
+            // Nothing was written since the redo position; on larger sectors the life begins behind it.
+            self.redo = self.redo.max(life.start);
+        }
         self.lives.push(life);
     }
 
@@ -170,7 +177,7 @@ impl Superblock {
         let lives_count = (get_u32(slot, 60) as usize).min(LIVES_MAX);
         let lives = slot[LIVES_AT..].chunks_exact(LIFE_BYTES).take(lives_count);
         let Some(state) = State::of(get_u32(slot, 56)) else { return Slot::Invalid };
-        Slot::Valid(Superblock {
+        let found = Superblock {
             page_size: get_u32(slot, 12),
             sequence: get_u64(slot, 16),
             database: get_u64(slot, 24),
@@ -179,7 +186,21 @@ impl Superblock {
             durable: Lsn::new(get_u64(slot, 48)),
             state,
             lives: lives.map(decode_life).collect(),
-        })
+        };
+        if found.is_sound() { Slot::Valid(found) } else { Slot::Invalid }
+    }
+
+    /// Whether a database can have come to this: everything can grow, and some life covers the redo position.
+    fn is_sound(&self) -> bool {
+        let positions = self.lives.iter().flat_map(|life| [life.after, life.start]);
+        let can_grow = positions.chain([self.redo, self.durable]).all(|lsn| lsn.get() <= LSN_MAX)
+            && self.log_segment_bytes <= SEGMENT_BYTES_MAX
+            && self.sequence < u64::MAX
+            && self.lives.iter().all(|life| life.incarnation < u32::MAX);
+        let in_order = self.lives.windows(2).all(|pair| pair[0].start < pair[1].after)
+            && self.lives.iter().all(|life| life.after <= life.start);
+        let covered = self.lives.first().is_none_or(|life| life.start <= self.redo);
+        can_grow && in_order && covered
     }
 }
 

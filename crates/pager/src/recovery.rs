@@ -126,9 +126,6 @@ pub(crate) fn begin_life(stored: StoredLog, control: &Control, tail: Tail) -> Re
         if block.state == State::Clean {
             block.state = State::Open;
         }
-        if block.redo == Lsn::ZERO {
-            block.redo = start;
-        }
     })?;
     Ok(stored.resume(incarnation, tail, control.get().redo)?)
 }

@@ -118,3 +118,40 @@ fn another_version_is_named() {
     let error = Control::open(&*directory).err().unwrap();
     assert!(error.to_string().contains("format 77"), "{error}");
 }
+
+/// Writes a field of the newer slot and makes its checksum right.
+fn write(directory: &MemoryDirectory, at: usize, field: &[u8]) {
+    let file = file(directory);
+    let mut slot = AlignedBuf::new(4096);
+    file.read_at(4096, &mut slot, Purpose::Control).unwrap();
+    slot[at..at + field.len()].copy_from_slice(field);
+    let crc = crc32c::crc32c(&slot[..4092]);
+    slot[4092..].copy_from_slice(&crc.to_le_bytes());
+    file.write_at(4096, &slot, Purpose::Control, Durability::Now).unwrap();
+}
+
+#[test]
+fn a_slot_that_could_not_be_carried_on_with_is_no_slot() {
+    let last = u64::MAX.to_le_bytes();
+    // Sequence, segment size, redo and durable LSN, the life's incarnation, its LSNs.
+    for (at, field) in [(16, 8), (32, 8), (40, 8), (48, 8), (64, 4), (72, 8), (80, 8)] {
+        let (directory, control) = create();
+        control.update(|block| block.begin_life(life(1, 4096))).unwrap();
+        let before = control.get();
+        control.update(|block| block.state = State::Open).unwrap();
+        write(&directory, at, &last[..field]);
+        let control = Control::open(&*directory).unwrap().unwrap();
+        assert_eq!(control.get(), before, "field at {at}");
+        control.update(|block| block.begin_life(life(block.next_incarnation(), 8192))).unwrap();
+    }
+}
+
+#[test]
+fn a_life_that_begins_behind_the_redo_position_takes_it_along() {
+    let mut block = Superblock::new(7, 8192, 1 << 20);
+    block.begin_life(life(1, 4608));
+    assert_eq!(block.redo, Lsn::new(4608));
+    // Opened without a write, then again on larger sectors.
+    block.begin_life(Life { incarnation: 2, after: Lsn::new(4608), start: Lsn::new(8192) });
+    assert_eq!((block.redo, block.lives.len()), (Lsn::new(8192), 1));
+}

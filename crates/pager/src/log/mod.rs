@@ -245,7 +245,7 @@ impl Log {
         (from, until): (Lsn, Lsn),
         visit: impl FnMut(Group<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut reader = Reader::new(&self.segments, self.geometry, self.epoch.database, lives, from);
+        let mut reader = Reader::new(&self.segments, self.geometry, self.epoch.database, lives, from)?;
         reader.each_group_before(until, visit)
     }
 

@@ -85,18 +85,24 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from `from`, the start of a block. `lives` are in order; the first one covers `from`.
+    /// Reads from `from`, the start of a block. `lives` are in order; fails if the first one doesn't cover `from`.
     pub(crate) fn new(
         segments: &'a Segments,
         geometry: Geometry,
         database: u64,
         lives: &'a [Life],
         from: Lsn,
-    ) -> Reader<'a> {
+    ) -> Result<Reader<'a>, LogError> {
         let life = lives.iter().rposition(|life| life.start <= from);
-        let life = life.unwrap_or_else(|| panic!("no incarnation covers LSN {from}"));
         let tail = Tail { block: from, end: from, next: from };
-        Reader { segments, geometry, database, lives, life, window: None, tail }
+        let reader =
+            Reader { segments, geometry, database, lives, life: life.unwrap_or(0), window: None, tail };
+        match life {
+            Some(_) => Ok(reader),
+            None => {
+                Err(reader.damaged("the control file says that redo starts here, in no incarnation".into()))
+            }
+        }
     }
 
     /// Calls `visit` with every group up to the end of the log; then proves the end as well as possible.

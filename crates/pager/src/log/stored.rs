@@ -53,7 +53,7 @@ impl StoredLog {
         known: (Lsn, &str),
         visit: impl FnMut(Group<'_>) -> Result<(), E>,
     ) -> Result<Tail, E> {
-        Reader::new(&self.segments, self.geometry, self.database, lives, from).each_group(known, visit)
+        Reader::new(&self.segments, self.geometry, self.database, lives, from)?.each_group(known, visit)
     }
 
     /// Makes durable what was read: a killed process may have left it in caches, and what recovery builds on must

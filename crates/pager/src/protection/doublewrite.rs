@@ -72,6 +72,8 @@ impl Layout {
         let field = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
         let is_whole = bytes.get(..8)? == MAGIC && field(24)? == crc32c::crc32c(bytes.get(..24)?);
         let layout = Layout { page_size: field(12)?, batch_slots: field(16)?, single_slots: field(20)? };
+        // The header is a unit too, so the number of units is what has to fit.
+        layout.batch_slots.checked_add(layout.single_slots)?.checked_add(1)?;
         (is_whole && field(8)? == VERSION).then_some(layout)
     }
 }
@@ -297,6 +299,14 @@ mod tests {
         let bytes = layout.encode();
         assert_eq!(&bytes[..24], b"VARVEDBW\x01\0\0\0\0\x20\0\0\x78\0\0\0\x08\0\0\0");
         assert_eq!(Layout::decode(&bytes), Some(layout));
+    }
+
+    #[test]
+    fn a_header_of_more_slots_than_can_be_counted_is_refused() {
+        for (batch_slots, single_slots) in [(u32::MAX, 1), (u32::MAX - 1, 1), (1, u32::MAX)] {
+            let bytes = Layout { page_size: 8192, batch_slots, single_slots }.encode();
+            assert_eq!(Layout::decode(&bytes), None);
+        }
     }
 
     #[test]
