@@ -61,7 +61,8 @@ fn check_undo(core: &Core, catalog: &Catalog, checker: &mut Checker) -> Result<(
     let Some(info) = Root::read(&core.pager)? else { return Ok(()) };
     let directory = undo_page(info.places[0].root);
     checker.claim(directory, info.places[0].owner);
-    let headers = listed(&core.pager.fix_s(directory, Access::Sequential)?);
+    let headers =
+        listed(&core.pager.fix_s(directory, Access::Sequential)?).ok_or_else(|| not_undo(directory))?;
     headers.into_iter().try_for_each(|header| check_segment(core, catalog, checker, header))
 }
 

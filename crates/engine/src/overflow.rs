@@ -119,6 +119,16 @@ pub fn first_page(tree: &Tree, stub: &[u8]) -> PageId {
     PageId::new(tree.root().space(), PageNo(u32_at(stub, 5)))
 }
 
+/// Whether a stub can be followed: the leaf may hold damage that says EXTERNAL.
+fn check_stub(tree: &Tree, stub: &[u8]) -> TreeResult<()> {
+    let length = stub.get(1..5).map(|_| payload_bytes(stub));
+    if stub.len() == STUB_BYTES && is_stub(stub) && length.is_some_and(|length| length <= ROW_BYTES_MAX) {
+        return Ok(());
+    }
+    let what = "a row of this tree is neither there nor says where it is".into();
+    Err(TreeError::Damaged { page: tree.root(), what })
+}
+
 /// Whether the chain that a stub stands for begins with this page.
 pub(crate) fn begins_at(stub: &[u8], page: PageId) -> bool {
     stub.len() == STUB_BYTES && u32_at(stub, 5) == page.no().0
@@ -131,6 +141,7 @@ pub fn payload_bytes(stub: &[u8]) -> usize {
 
 /// Appends the payload that a stub stands for to `out`.
 pub fn read(pager: &Pager, tree: &Tree, stub: &[u8], out: &mut Vec<u8>) -> TreeResult<()> {
+    check_stub(tree, stub)?;
     let end = out.len() + payload_bytes(stub);
     let mut id = first_page(tree, stub);
     while out.len() < end {
@@ -159,6 +170,9 @@ pub fn free_first(mtr: &mut Mtr<'_>, tree: &Tree, first: PageId) -> TreeResult<O
 
 /// Claims the pages of a chain and checks that it is as long as its stub says.
 pub fn check(pager: &Pager, tree: &Tree, stub: &[u8], checker: &mut Checker) {
+    if let Err(error) = check_stub(tree, stub) {
+        return checker.damage(error.to_string());
+    }
     let mut id = first_page(tree, stub);
     let mut bytes_left = payload_bytes(stub);
     loop {

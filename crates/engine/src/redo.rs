@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use varve_pager::{H, Mtr, RedoError, RedoOps};
 
 use crate::node::edit::{self, Frame};
-use crate::node::{NodeRef, STAMP_BYTES, Stamp};
+use crate::node::{NodeRef, STAMP_BYTES, Stamp, check};
 
 /// First operation number that is not the tree's.
 pub const TREE_OPS_END: u8 = 64;
@@ -245,40 +245,54 @@ pub fn decode(code: u8, payload: &[u8]) -> Option<NodeOp<'_>> {
     from.0.is_empty().then_some(op)
 }
 
-/// Changes the page; `None` if the operation does not fit it.
+/// Changes the page; `None` if the operation does not fit it, or the page is no node.
 pub fn change(page: &mut [u8], op: &NodeOp<'_>) -> Option<()> {
     let node = NodeRef::new(page);
     match *op {
         NodeOp::Build { frame, entries } => return build(page, &frame, entries),
+        NodeOp::Rebuild { prefix_bytes } => {
+            sound(check::damage(page).is_none() && edit::can_rebuild(node, prefix_bytes))?;
+            edit::rebuild(page, prefix_bytes);
+        }
+        NodeOp::KeepLeft { keep, right, upper } => {
+            sound(check::damage(page).is_none() && keep <= node.len())?;
+            sound(edit::can_keep_left(node, keep, upper.len()))?;
+            edit::keep_left(page, keep, right, upper);
+        }
+        NodeOp::Newest { txn } => edit::raise_newest(page, txn),
+        _ => {
+            sound(check::has_frame(node))?;
+            return change_entry(page, op);
+        }
+    }
+    Some(())
+}
+
+/// The changes of one entry. Only that entry is looked at: they are done often.
+fn change_entry(page: &mut [u8], op: &NodeOp<'_>) -> Option<()> {
+    let node = NodeRef::new(page);
+    match *op {
         NodeOp::Insert { slot, suffix, value } => {
             sound(slot <= node.len() && edit::has_gap(node, suffix.len(), value.len()))?;
             edit::insert(page, slot, suffix, value);
         }
         NodeOp::Replace { slot, value } => {
-            sound(slot < node.len() && edit::can_replace(node, slot, value.len()))?;
+            sound(check::has_entry(node, slot, 0) && edit::can_replace(node, slot, value.len()))?;
             edit::replace(page, slot, value);
         }
         NodeOp::Remove { slot } => {
-            sound(slot < node.len())?;
+            sound(check::has_entry(node, slot, 0))?;
             edit::remove(page, slot);
         }
         NodeOp::Stamp { slot, stamp } => {
-            sound(slot < node.len() && node.is_leaf() && node.is_stamped())?;
+            sound(node.is_leaf() && node.is_stamped() && check::has_entry(node, slot, STAMP_BYTES))?;
             edit::stamp(page, slot, stamp);
         }
         NodeOp::Flags { slot, flags, txn } => {
-            sound(slot < node.len() && node.is_leaf())?;
+            sound(node.is_leaf() && check::has_entry(node, slot, 1))?;
             edit::set_flags(page, slot, flags, txn);
         }
-        NodeOp::Rebuild { prefix_bytes } => {
-            sound(edit::can_rebuild(node, prefix_bytes))?;
-            edit::rebuild(page, prefix_bytes);
-        }
-        NodeOp::KeepLeft { keep, right, upper } => {
-            sound(keep <= node.len())?;
-            edit::keep_left(page, keep, right, upper);
-        }
-        NodeOp::Newest { txn } => edit::raise_newest(page, txn),
+        _ => unreachable!("change does the others"),
     }
     Some(())
 }

@@ -203,6 +203,16 @@ impl<'a> RowRef<'a> {
         Self { schema, bytes }
     }
 
+    /// Reads bytes that may be no row: whole ones can be read by `get` without a panic.
+    pub fn checked(schema: &'a RowSchema, bytes: &'a [u8]) -> Result<Self, RowError> {
+        if bytes.first().is_none_or(|head| head & 0x2F != ROW_LAYOUT) {
+            return Err(RowError::Damaged { what: "it does not begin like one" });
+        }
+        let row = Self { schema, bytes };
+        row.check()?;
+        Ok(row)
+    }
+
     /// Where the columns lie.
     pub const fn schema(&self) -> &'a RowSchema {
         self.schema
@@ -227,13 +237,18 @@ impl<'a> RowRef<'a> {
     #[inline]
     pub fn get(&self, index: usize) -> Datum<'a> {
         let (column, place) = self.schema.columns[index];
-        if self.bytes[1 + index / 8] & (1 << (index % 8)) != 0 {
+        if self.is_null(index) {
             return Datum::Null;
         }
         match place {
             Place::Fixed(offset) => fixed(column, &self.bytes[offset as usize..]),
             Place::Variable(which) => variable(column, self.range(which as usize)),
         }
+    }
+
+    #[inline]
+    fn is_null(&self, index: usize) -> bool {
+        self.bytes[1 + index / 8] & (1 << (index % 8)) != 0
     }
 
     /// Checks the layout and the texts; what `get` would panic on.
@@ -254,14 +269,16 @@ impl<'a> RowRef<'a> {
         if at != self.bytes.len() {
             return damaged("bytes after the last column");
         }
-        self.schema.columns.iter().try_for_each(|(column, place)| self.check_column(*column, *place))
+        (0..self.len()).try_for_each(|index| self.check_column(index))
     }
 
-    fn check_column(&self, column: ColumnType, place: Place) -> Result<(), RowError> {
+    fn check_column(&self, index: usize) -> Result<(), RowError> {
+        let (column, place) = self.schema.columns[index];
         let Place::Variable(which) = place else { return Ok(()) };
         let bytes = self.range(which as usize);
         let sound = match column {
-            ColumnType::Numeric { .. } => bytes.is_empty() || NumericRef::from_bytes(bytes).is_some(),
+            _ if self.is_null(index) => bytes.is_empty(),
+            ColumnType::Numeric { .. } => NumericRef::from_bytes(bytes).is_some(),
             ColumnType::Bytea => true,
             _ => std::str::from_utf8(bytes).is_ok(),
         };

@@ -209,6 +209,22 @@ proptest! {
     }
 
     #[test]
+    fn redo_on_a_damaged_page_is_refused_or_harmless(
+        runs in prop::collection::vec((32usize..200, prop::collection::vec(any::<u8>(), 1..24)), 0..6),
+        ops in prop::collection::vec((16u8..25, prop::collection::vec(any::<u8>(), 0..40)), 1..6),
+    ) {
+        let mut page = vec![0; 4096];
+        for (at, bytes) in runs {
+            page[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        for (code, payload) in ops {
+            if let Some(op) = redo::decode(code, &payload) {
+                let _ = redo::change(&mut page, &op);
+            }
+        }
+    }
+
+    #[test]
     fn malformed_payloads_are_refused(
         code in 16u8..64,
         payload in prop::collection::vec(any::<u8>(), 0..64),

@@ -96,3 +96,18 @@ fn a_stub_that_points_elsewhere_is_damage() {
     overflow::check(&pager, &tree, &stub, &mut checker);
     assert!(checker.damages()[1].contains("used twice"));
 }
+
+#[test]
+fn a_stub_that_makes_no_sense_is_damage() {
+    let pager = new_pager(4096);
+    let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).unwrap();
+    let stub = write(&pager, &tree, &payload(10_000));
+    let mut endless = stub.clone();
+    endless[1..5].fill(0xFF);
+    for damaged in [&stub[..1], &stub[..5], &[&stub[..], &[0]].concat(), &endless] {
+        assert!(overflow::read(&pager, &tree, damaged, &mut Vec::new()).is_err(), "{damaged:?}");
+        let mut checker = Checker::new();
+        overflow::check(&pager, &tree, damaged, &mut checker);
+        assert_eq!(checker.damage_count(), 1, "{damaged:?}");
+    }
+}

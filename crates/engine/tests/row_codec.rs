@@ -110,3 +110,17 @@ fn layout_snapshot() {
         RowImage::encode(&schema, &[Datum::Int4(1), Datum::Text("ab"), Datum::Null, Datum::Bytea(&[9])]);
     assert_eq!(image.unwrap().as_bytes(), [1, 0b0100, 1, 0, 0, 0, 0, 0, 14, 0, 15, 0, b'a', b'b', 9]);
 }
+
+#[test]
+fn bytes_that_are_no_row_are_refused() {
+    let schema = RowSchema::new(&[ColumnType::Numeric { precision: None }]);
+    let row = RowImage::encode(&schema, &[Datum::Null]).unwrap();
+    assert!(RowRef::checked(&schema, row.as_bytes()).is_ok());
+    let mut of_nothing = row.as_bytes().to_vec();
+    of_nothing[1] = 0;
+    let mut stored_outside = row.as_bytes().to_vec();
+    stored_outside[0] |= 0x20;
+    for bytes in [&[][..], &[0; 12], &row.as_bytes()[..3], &of_nothing, &stored_outside] {
+        assert!(matches!(RowRef::checked(&schema, bytes), Err(RowError::Damaged { .. })), "{bytes:?}");
+    }
+}

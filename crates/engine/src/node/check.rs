@@ -13,6 +13,30 @@ pub fn damage(page: &[u8]) -> Option<String> {
     check_frame(node).and_then(|()| check_entries(node)).and_then(|()| check_order(node)).err()
 }
 
+/// Whether lengths and places in the header lie within the page: what a change of one entry relies on.
+pub(crate) fn has_frame(node: NodeRef<'_>) -> bool {
+    let (page_bytes, fixed) = (node.page_bytes(), fixed_bytes(node));
+    let slots_end = SLOTS_START + node.len() * SLOT_BYTES;
+    let heap = node.heap_start();
+    slots_end <= heap
+        && heap <= page_bytes
+        && fixed <= page_bytes - heap
+        && node.garbage_bytes() <= page_bytes
+}
+
+/// Whether an entry of a node that `has_frame` lies within its heap, with a value of at least `value_bytes_min`.
+pub(crate) fn has_entry(node: NodeRef<'_>, index: usize, value_bytes_min: usize) -> bool {
+    if index >= node.len() {
+        return false;
+    }
+    let (slot, end) = (node.slot(index), node.page_bytes() - fixed_bytes(node));
+    let value_start = slot.offset + ENTRY_HEAD_BYTES + slot.suffix_bytes;
+    slot.offset >= node.heap_start() && value_start + value_bytes_min <= end && {
+        let bytes = node.entry_bytes(index) - SLOT_BYTES;
+        slot.offset + bytes <= end && slot.offset + bytes >= value_start + value_bytes_min
+    }
+}
+
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }

@@ -221,6 +221,14 @@ pub fn can_rebuild(node: NodeRef<'_>, prefix_bytes: usize) -> bool {
     prefix_bytes <= shared.max(node.prefix().len()) && free_after_rebuild(node, prefix_bytes) >= 0
 }
 
+/// Whether the first `keep` entries fit the page with an upper fence of `upper_bytes`.
+pub fn can_keep_left(node: NodeRef<'_>, keep: usize, upper_bytes: usize) -> bool {
+    let (old, new) = (node.prefix().len(), best_prefix(node, 0..keep).len());
+    let entries: usize = (0..keep).map(|index| node.entry_bytes(index) + old).sum();
+    let fixed = new + node.lower_fence().len() + upper_bytes;
+    entries + fixed <= super::usable_bytes(node.page_bytes()) + keep * new
+}
+
 /// Rewrites the node without garbage, with a prefix of `prefix_bytes` of its first key.
 pub fn rebuild(page: &mut [u8], prefix_bytes: usize) {
     let old = page.to_vec();

@@ -11,6 +11,7 @@ use crate::core::{Core, hash_key};
 use crate::error::Result;
 use crate::node::EntryRef;
 use crate::overflow;
+use crate::row::RowRef;
 use crate::tree::Checker;
 
 /// A multiset of index entries.
@@ -53,8 +54,7 @@ impl PagedStore {
             return Ok(());
         }
         let (mut spare, mut key) = (Vec::new(), Vec::new());
-        let row = self.row(self.whole_row(core, entry.payload(), &mut spare)?);
-        row.check()?;
+        let row = RowRef::checked(&self.schema, self.whole_row(core, entry.payload(), &mut spare)?)?;
         let own_key = entry.key();
         if self.primary_key_of(row, &mut key)? && key != own_key {
             return Err(crate::error::Error::corrupt("it is not where its primary key belongs"));

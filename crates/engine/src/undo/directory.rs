@@ -52,7 +52,7 @@ impl SegmentPool {
             if varve_pager::page::page_kind(&page) != KIND_DIRECTORY {
                 return Err(not_undo(directory));
             }
-            page::listed(&page)
+            page::listed(&page).ok_or_else(|| not_undo(directory))?
         };
         let found = headers.into_iter().map(|header| pool.find(pager, header)).collect::<Result<_>>()?;
         Ok((pool, found))
@@ -84,7 +84,9 @@ impl SegmentPool {
 
     /// Segments that a directory page lists, by owner.
     pub(crate) fn owners(pager: &Pager, directory: u32) -> Result<Vec<u32>> {
-        let headers = page::listed(&pager.fix_s(page::undo_page(directory), Access::Random)?);
+        let directory = page::undo_page(directory);
+        let headers = page::listed(&*pager.fix_s(directory, Access::Random)?);
+        let headers = headers.ok_or_else(|| not_undo(directory))?;
         let owner =
             |header| pager.fix_s(header, Access::Random).map(|page| varve_pager::page::page_owner(&page));
         Ok(headers.into_iter().map(owner).collect::<std::result::Result<_, _>>()?)
@@ -110,7 +112,8 @@ impl SegmentPool {
         pager.reserve(SpaceId::ROLLBACK, 2)?;
         let mut mtr = pager.begin()?;
         let directory = mtr.x(self.directory)?;
-        if page::listed(mtr.page(directory)).len() >= page::listed_max(pager.page_size()) {
+        let headers = page::listed(mtr.page(directory)).ok_or_else(|| not_undo(self.directory))?;
+        if headers.len() >= page::listed_max(pager.page_size()) {
             return Err(Error::Unsupported { what: "this number of transactions that write at once".into() });
         }
         let header = mtr.allocate(SpaceId::ROLLBACK, owner, None)?;

@@ -105,11 +105,12 @@ fn put_u32(page: &mut [u8], at: usize, value: u32) {
 pub(crate) struct UndoPage<'a>(&'a [u8]);
 
 impl<'a> UndoPage<'a> {
-    /// `None` if the page is not an undo page (any more).
+    /// `None` if the page is not an undo page (any more), or counts more than it can hold.
     pub(crate) fn new(page: &'a [u8]) -> Option<Self> {
         let is_undo = varve_pager::page::page_kind(page) == KIND_UNDO
             && varve_pager::page::page_identity(page).space() == SpaceId::ROLLBACK;
-        is_undo.then_some(Self(page))
+        let filled = RECORDS + get_u32(page, USED) as usize + get_u32(page, COUNT) as usize * OFFSET_BYTES;
+        (is_undo && filled <= page.len()).then_some(Self(page))
     }
 
     pub(crate) fn previous(self) -> Option<PageId> {
@@ -181,10 +182,11 @@ impl<'a> HeaderPage<'a> {
     }
 }
 
-/// The header pages listed in a directory page.
-pub(crate) fn listed(page: &[u8]) -> Vec<PageId> {
+/// The header pages listed in a directory page; `None` if it says that it lists more than fit.
+pub(crate) fn listed(page: &[u8]) -> Option<Vec<PageId>> {
     let count = get_u32(page, LISTED) as usize;
-    (0..count).map(|i| undo_page(get_u32(page, LIST_START + i * 4))).collect()
+    let fits = count <= listed_max(page.len());
+    fits.then(|| (0..count).map(|i| undo_page(get_u32(page, LIST_START + i * 4))).collect())
 }
 
 /// Most segments that a directory page lists.
@@ -356,6 +358,26 @@ mod tests {
         assert!(apply(APPEND, &mut page, &[0; 1]).is_err());
         assert!(apply(LINKS, &mut page, &[0; 7]).is_err());
         assert!(apply(99, &mut page, &[]).is_err());
+    }
+
+    #[test]
+    fn a_page_that_counts_more_than_fits_is_no_undo_page() {
+        for field in [COUNT, USED] {
+            let mut page = undo();
+            apply(APPEND, &mut page, b"first").unwrap();
+            assert!(UndoPage::new(&page).is_some());
+            put_u32(&mut page, field, u32::MAX);
+            assert!(UndoPage::new(&page).is_none(), "a check would look for so many records");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_lists_more_than_fits_is_damaged() {
+        let mut page = vec![0; 4096];
+        apply(LIST, &mut page, &7u32.to_le_bytes()).unwrap();
+        assert_eq!(listed(&page), Some(vec![undo_page(7)]));
+        put_u32(&mut page, LISTED, 1016);
+        assert_eq!(listed(&page), None);
     }
 
     #[test]
