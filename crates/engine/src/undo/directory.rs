@@ -85,7 +85,7 @@ impl SegmentPool {
     /// Segments that a directory page lists, by owner.
     pub(crate) fn owners(pager: &Pager, directory: u32) -> Result<Vec<u32>> {
         let directory = page::undo_page(directory);
-        let headers = page::listed(&*pager.fix_s(directory, Access::Random)?);
+        let headers = page::listed(&pager.fix_s(directory, Access::Random)?);
         let headers = headers.ok_or_else(|| not_undo(directory))?;
         let owner =
             |header| pager.fix_s(header, Access::Random).map(|page| varve_pager::page::page_owner(&page));
