@@ -71,7 +71,7 @@ impl Numeric {
             Some(v) => v.as_bigint_and_exponent(),
             None => value.as_bigint_and_exponent(),
         };
-        if digits.bits() > (WHOLE_DIGITS_MAX + scale as u64) * 4 {
+        if has_more_digits(&digits, WHOLE_DIGITS_MAX + scale as u64) {
             return Err(NumericError::Overflow);
         }
         Ok(Self::from_parts(&digits, scale as i16))
@@ -218,6 +218,14 @@ impl<'a> NumericRef<'a> {
 /// Rounds half away from zero to `scale` digits after the point; a negative scale rounds before the point.
 pub fn round(value: &BigDecimal, scale: i64) -> BigDecimal {
     value.with_scale_round(scale, bigdecimal::RoundingMode::HalfUp)
+}
+
+/// Whether an integer has more than `most` decimal digits; counts them only where its bits leave it open.
+fn has_more_digits(value: &BigInt, most: u64) -> bool {
+    // Bits of 10^most, a little less: log2(10) = 3.32192809...
+    let edge = most * 332_192_809 / 100_000_000;
+    let bits = value.bits();
+    bits > edge && (bits > edge + 8 || decimal_digits(value) > most)
 }
 
 fn decimal_digits(value: &BigInt) -> u64 {

@@ -27,6 +27,18 @@ fn text_round_trips_with_its_scale() {
 }
 
 #[test]
+fn whole_digits_end_at_131072() {
+    let nines = |count: usize| "9".repeat(count);
+    assert_eq!(numeric(&nines(131_072)).to_string(), nines(131_072));
+    assert!(numeric("9.9e131071").as_ref().to_i64().is_none());
+    for over in
+        [nines(131_073), "1e131072".into(), format!("-{}e131071", nines(25)), format!("{}.5", nines(131_073))]
+    {
+        assert_eq!(over.parse::<Numeric>(), Err(NumericError::Overflow), "{} characters", over.len());
+    }
+}
+
+#[test]
 fn exponents_beyond_all_limits_are_cheap() {
     assert_eq!("1e2000000000".parse::<Numeric>(), Err(NumericError::Overflow));
     assert_eq!("1e131073".parse::<Numeric>(), Err(NumericError::Overflow));
