@@ -4,13 +4,14 @@ CARGO ?= cargo
 DATA  ?= varve-data
 LISTEN ?= 127.0.0.1:5433
 
-.PHONY: help run test test-rust test-e2e fmt lint bench fuzz crash clean-data
+.PHONY: help run test test-rust test-e2e fmt lint bench fuzz crash models clean-data
 
 help:
 	@echo 'make run     build, start a server on ./$(DATA) and say how to connect'
 	@echo 'make test    everything: format, lints, tidy, unit, crash and end-to-end tests (about 15 minutes)'
 	@echo 'make bench   compare with PostgreSQL on this machine (about 45 minutes; ROUNDS=1 SECONDS=5 for a look)'
 	@echo 'make fuzz    throw damaged messages at a server for SECONDS (600)'
+	@echo 'make models  search schedules of the concurrent code under model checkers (about 20 minutes)'
 	@echo 'make crash   kill -9 under load, 20 rounds and 60 kills, and a long search through crash images'
 
 # Builds what a user runs; the server prints how to connect, Ctrl-C stops it.
@@ -51,6 +52,9 @@ fuzz:
 	$(CARGO) build -p varve
 	e2e/fuzz --seconds $(or $(SECONDS),600)
 	$(CARGO) run -p varve --example wire_fuzz -- --seconds $(or $(SECONDS),600)
+
+models:
+	VARVE_MODELS_EXECUTIONS=$(or $(EXECUTIONS),200000) $(CARGO) test --release -p varve-models -- --nocapture
 
 crash:
 	@scripts/setup test

@@ -11,6 +11,7 @@ pub const UNSAFE_FILES: &[&str] = &[
     "crates/device/src/buf.rs",
     "crates/device/src/sys.rs",
     "crates/device/src/uring.rs",
+    "crates/models/src/latch.rs",
     "crates/pager/src/latch.rs",
     "crates/pager/src/pool/arena.rs",
     "crates/pager/src/pool/guard.rs",

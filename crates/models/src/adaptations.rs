@@ -1,0 +1,61 @@
+//! What is different in the models although no path says so: module, text in the source, text in the model. `MODELS::` is the models crate.
+//!
+//! Read by the build script and nothing else.
+
+/// (module/file, text that stands there once, what replaces it).
+pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
+    // The latch is parking_lot's; the model has one that keeps the same contract, without a constant for a free one.
+    (
+        "pager/latch.rs",
+        "use parking_lot::lock_api::{\n    RawRwLock as _, RawRwLockDowngrade as _, RawRwLockUpgrade as _, RawRwLockUpgradeDowngrade as _,\n};\n",
+        "",
+    ),
+    (
+        "pager/latch.rs",
+        "pub(crate) const fn new() -> Latch {\n        Latch(RawRwLock::INIT)",
+        "pub(crate) fn new() -> Latch {\n        Latch(RawRwLock::new())",
+    ),
+    // A model's atomics are larger.
+    ("pager/pool/frame.rs", "const _: () = assert!(size_of::<Frame>() == 64);", ""),
+    ("loomed/pool/frame.rs", "const _: () = assert!(size_of::<Frame>() == 64);", ""),
+    ("loomed/pool/frame.rs", "use crate::latch::Latch;", "use MODELS::loom_sync::Latch;"),
+    // The thread-locals of a model have no short forms and no constants.
+    ("pager/log/flush.rs", "const { RefCell::new(Vec::new()) }", "RefCell::new(Vec::new())"),
+    (
+        "pager/mtr.rs",
+        "const { RefCell::new((Vec::new(), Vec::new())) }",
+        "RefCell::new((Vec::new(), Vec::new()))",
+    ),
+    ("pager/pool/guard.rs", "const { std::cell::Cell::new(0) }", "std::cell::Cell::new(0)"),
+    ("engine/registry.rs", "const { Cell::new(0) }", "Cell::new(0)"),
+    ("pager/pool/guard.rs", "COUNT.set(COUNT.get() + 1);", "COUNT.with(|count| count.set(count.get() + 1));"),
+    ("pager/pool/guard.rs", "COUNT.set(COUNT.get() - 1);", "COUNT.with(|count| count.set(count.get() - 1));"),
+    (
+        "pager/pool/guard.rs",
+        "assert!(COUNT.get() == 0, \"a mini-transaction begins while its thread holds {} latches\", COUNT.get());",
+        "assert!(COUNT.with(|count| count.get()) == 0, \"a mini-transaction begins while its thread holds latches\");",
+    ),
+    ("pager/log/flush.rs", "BLOCKS.set(blocks);", "BLOCKS.with(|kept| kept.replace(blocks));"),
+    (
+        "pager/mtr.rs",
+        "BUFFERS.set((std::mem::take(&mut self.records), std::mem::take(&mut self.scratch)));",
+        "BUFFERS.with(|kept| kept.replace((std::mem::take(&mut self.records), std::mem::take(&mut self.scratch))));",
+    ),
+    // Page writers work for pools of a few frames, too.
+    (
+        "pager/pool/evict.rs",
+        "(self.frames.len() / 32).min(4 * BATCH)",
+        "(self.frames.len() / 8).min(4 * BATCH)",
+    ),
+    // A hint may be wrong at any moment: what is checked behind it is tried more often without it.
+    (
+        "pager/pool/frame.rs",
+        "let is_used = self.is_writing() || self.pins.load(Relaxed) > 0;",
+        "let is_used = false;",
+    ),
+    // A ring small enough to come round.
+    ("engine/status.rs", "const RING_LEN: usize = 1 << 16;", "const RING_LEN: usize = 2;"),
+    ("engine/registry.rs", "const CHUNK_LEN: usize = 64;", "const CHUNK_LEN: usize = 4;"),
+    ("engine/registry.rs", "HINT.get()", "HINT.with(|hint| hint.get())"),
+    ("engine/registry.rs", "HINT.set(slot)", "HINT.with(|hint| hint.set(slot))"),
+];

@@ -1,0 +1,95 @@
+//! The models, the switch of the planted flaws, and how a model is searched.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, FailurePersistence, Runner};
+
+/// Who chooses what runs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Shuttle: random schedules, and those that delay one thread at a few points (probabilistic concurrency testing).
+    Shuttle,
+    /// Loom: every schedule, with weak memory orders.
+    Loom,
+}
+
+/// One model: a few threads on real code, with assertions.
+pub struct Model {
+    /// What it shows when it finds nothing.
+    pub name: &'static str,
+    /// Who searches.
+    pub how: How,
+    /// One execution.
+    pub run: fn(),
+    /// The planted flaws that it must find. (`IN_ORDER` has none: `TAKEN` is narrower.)
+    pub flaws: &'static [&'static str],
+}
+
+/// All models.
+pub const MODELS: &[Model] = &[
+    crate::latch::MODES,
+    crate::pages::CHANGES,
+    crate::pages::FAILED_WRITE,
+    crate::pages::DISCARD,
+    crate::pages::PINNED,
+    crate::pages::IN_ORDER,
+    crate::pages::TAKEN,
+    crate::log::COMMITS,
+    crate::log::FAILS,
+    crate::visibility::SNAPSHOTS,
+    crate::visibility::HORIZON,
+    crate::orders::AWAITED,
+    crate::orders::FAILED,
+];
+
+/// Coroutines run debug builds of the real code.
+const STACK_BYTES: usize = 512 << 10;
+/// Delays that the adversarial scheduler places.
+const DELAYS: usize = 3;
+
+thread_local! {
+    // Model checkers run all threads of a model on the one real thread that called them.
+    static PLANTED: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Whether this flaw is planted now; what the build script puts into the copies asks.
+pub(crate) fn flaw(name: &str) -> bool {
+    PLANTED.get() == Some(name)
+}
+
+impl Model {
+    /// Searches; gives what was found.
+    pub fn search(&self, seed: u64, executions: usize) -> Option<String> {
+        let searched = match self.how {
+            How::Shuttle => catch_unwind(AssertUnwindSafe(|| self.search_shuttle(seed, executions))),
+            How::Loom => catch_unwind(AssertUnwindSafe(|| loom::model(self.run))),
+        };
+        searched.err().map(|panic| said(&*panic))
+    }
+
+    /// As `search`, with a flaw planted.
+    pub fn finds(&self, flaw: &'static str, seed: u64, executions: usize) -> Option<String> {
+        PLANTED.set(Some(flaw));
+        let found = self.search(seed, executions);
+        PLANTED.set(None);
+        found
+    }
+
+    fn search_shuttle(&self, seed: u64, executions: usize) {
+        let mut config = Config::default();
+        config.stack_size = STACK_BYTES;
+        // The memory orders that shuttle takes as sequentially consistent are loom's (`orders.rs`).
+        config.silence_warnings = true;
+        config.failure_persistence = FailurePersistence::Print;
+        let half = executions.div_ceil(2);
+        Runner::new(RandomScheduler::new_from_seed(seed, half), config.clone()).run(self.run);
+        Runner::new(PctScheduler::new_from_seed(seed, DELAYS, half), config).run(self.run);
+    }
+}
+
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned()
+}

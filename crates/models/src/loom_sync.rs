@@ -1,0 +1,16 @@
+//! What std's atomics and the latch are called in the sources that loom runs.
+
+pub(crate) use loom::sync::atomic;
+
+/// A latch that nobody takes: what loom looks at happens beside it.
+pub(crate) struct Latch;
+
+impl Latch {
+    pub(crate) fn new() -> Latch {
+        Latch
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        true
+    }
+}
