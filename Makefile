@@ -11,7 +11,7 @@ help:
 	@echo 'make test    everything: format, lints, tidy, unit, crash and end-to-end tests (about 15 minutes)'
 	@echo 'make bench   compare with PostgreSQL on this machine (about 45 minutes; ROUNDS=1 SECONDS=5 for a look)'
 	@echo 'make fuzz    throw damaged messages at a server for SECONDS (600)'
-	@echo 'make models  search schedules of the concurrent code under model checkers (about 20 minutes)'
+	@echo 'make models  search schedules of the concurrent code under model checkers (EXECUTIONS=200000 of each model)'
 	@echo 'make crash   kill -9 under load, 20 rounds and 60 kills, and a long search through crash images'
 
 # Builds what a user runs; the server prints how to connect, Ctrl-C stops it.
