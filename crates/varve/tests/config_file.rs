@@ -70,6 +70,9 @@ fn mistakes_are_named() {
     let check = |text: &str, expect: &str| assert_eq!(parse(text).err().as_deref(), Some(expect), "{text}");
     check("[pool]\nsise = 1", "line 2: pool.sise is unknown; did you mean pool.size?");
     check("\n[poool]", "line 2: poool is unknown; did you mean pool?");
+    let limit = "line 2: server.max_connections must be between 1 and 32768";
+    check("[server]\nmax_connections = 32769", limit);
+    check("[server]\nmax_connections = 0", limit);
     check(
         "[pool]\ncolour = 1",
         "line 2: pool.colour is unknown; known here: size, replacement, page_writers, page_size",

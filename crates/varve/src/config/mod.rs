@@ -61,6 +61,9 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
 
+/// Most sessions that may be asked for: each is a thread with a stack, and Linux gives a process this many.
+const CONNECTIONS_MAX: usize = 32_768;
+
 /// Everything that a configuration says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -231,7 +234,7 @@ impl Settings {
             self.server.listen =
                 parse_address(&address).map_err(|problem| section.error("listen", at, &problem))?;
         }
-        let count = section.count("max_connections", 1..=100_000)?;
+        let count = section.count("max_connections", 1..=CONNECTIONS_MAX)?;
         self.server.max_connections = count.unwrap_or(self.server.max_connections);
         section.finish()
     }
