@@ -276,6 +276,10 @@ impl FromStr for Numeric {
             return Err(NumericError::Syntax);
         }
         let big = BigDecimal::from_str(text).map_err(|_| NumericError::Syntax)?;
+        // Digits that cannot be kept are an error where they are written; only arithmetic rounds.
+        if big.fractional_digit_count() > SCALE_MAX {
+            return Err(NumericError::Overflow);
+        }
         Self::from_big(&big)
     }
 }
