@@ -39,15 +39,19 @@ use crate::stream::Stream;
 
 /// How long a client may take to say what it wants (PostgreSQL's `authentication_timeout`).
 pub const STARTUP_PATIENCE: Duration = Duration::from_secs(60);
-/// How long the server waits for a client to take the reason of its end.
-const LINGER: Duration = Duration::from_millis(500);
+/// How long a client may be silent before the server stops waiting for it to take the reason of its end.
+const LINGER_SILENCE: Duration = Duration::from_millis(500);
+/// How long and how much the server listens to a client that goes on sending instead: the rest of a message of
+/// PostgreSQL's largest size.
+const LINGER: Duration = Duration::from_secs(10);
+const LINGER_BYTES: usize = 1 << 30;
 const TEXT_KEEP_BYTES: usize = 16 << 10;
 
 /// Serves a connection until it ends.
 pub fn serve<B: Backend>(stream: Stream, place: &Place, backend: &Arc<B>) {
     let mut reader = FrameReader::new(stream.clone());
     let mut out = Out::new(stream.clone());
-    let end = match opening(&stream, place, backend, &mut reader, &mut out) {
+    let end = match opening(place, backend, &mut reader, &mut out) {
         Ok(Some((session, seat))) => {
             let mut talk = Talk::new(session, &mut out);
             let end = talk.run(&mut reader, place);
@@ -68,13 +72,12 @@ type Opened<S> = Option<(S, Seat)>;
 
 /// Start-up until the client may send its first query; `None` after a cancel request.
 fn opening<B: Backend>(
-    stream: &Stream,
     place: &Place,
     backend: &Arc<B>,
     reader: &mut FrameReader<Stream>,
     out: &mut Out<Stream>,
 ) -> Result<Opened<B::Session>, FrameEnd> {
-    stream.0.set_read_timeout(Some(STARTUP_PATIENCE))?;
+    reader.source_mut().set_deadline(Some(Instant::now() + STARTUP_PATIENCE))?;
     let start = match open(reader, out)? {
         Opening::Session(start) => start,
         Opening::Cancel(key) => {
@@ -92,7 +95,7 @@ fn opening<B: Backend>(
     let opened = backend.open(params(start, place));
     let session = opened.map_err(|error| FrameEnd::Broken(WireError::from(error).into_fatal()))?;
     place.set_cancel_token(session.cancel_token());
-    stream.0.set_read_timeout(None)?;
+    reader.source_mut().set_deadline(None)?;
     out.message(&Authentication::Ok);
     Ok(Some((greet(session, place, out)?, seat)))
 }
@@ -142,11 +145,16 @@ fn farewell(end: FrameEnd, place: &Place, out: &mut Out<Stream>) -> bool {
 /// Reads on for a moment: closing a socket with unread input resets the connection, and the reset
 /// can overtake the error message.
 fn linger(stream: &Stream) {
-    let _ = stream.0.shutdown(Shutdown::Write);
-    let _ = stream.0.set_read_timeout(Some(LINGER));
+    let _ = stream.socket.shutdown(Shutdown::Write);
+    let _ = stream.socket.set_read_timeout(Some(LINGER_SILENCE));
     let deadline = Instant::now() + LINGER;
-    let mut rest = [0; 4096];
-    while Instant::now() < deadline && matches!((&*stream.0).read(&mut rest), Ok(1..)) {}
+    let (mut rest, mut taken) = (vec![0; 64 << 10], 0);
+    while Instant::now() < deadline && taken < LINGER_BYTES {
+        match (&*stream.socket).read(&mut rest) {
+            Ok(count @ 1..) => taken += count,
+            _ => return,
+        }
+    }
 }
 
 /// What a connection keeps between messages.
@@ -285,7 +293,7 @@ impl<'a, S: Session> Talk<'a, S> {
 
     fn simple_text(&mut self, reader: &mut FrameReader<Stream>, sql: &str) -> Result<(), Failed> {
         let formats = ColumnFormats::default();
-        let zone = self.session.zone();
+        let zone = self.session.zone().clone();
         let mut results =
             Results { out: self.out, reader, formats: &formats, columns: &[], zone, broken: None };
         let done = self.session.simple(sql, &mut results);

@@ -45,6 +45,8 @@ pub struct ErrorFields {
     pub hint: Option<String>,
     /// Position in the statement, in characters, from 1.
     pub position: Option<u32>,
+    /// Where it happened: the line of a COPY.
+    pub context: Option<String>,
     /// The table, column or constraint that the error is about.
     pub subject: Option<Box<Subject>>,
 }
@@ -69,8 +71,8 @@ impl WireError {
     }
 
     fn new(severity: Severity, sqlstate: &'static str, message: Cow<'static, str>) -> Self {
-        let (detail, hint, position, subject) = (None, None, None, None);
-        Self(Box::new(ErrorFields { severity, sqlstate, message, detail, hint, position, subject }))
+        let (detail, hint, position, context, subject) = (None, None, None, None, None);
+        Self(Box::new(ErrorFields { severity, sqlstate, message, detail, hint, position, context, subject }))
     }
 
     /// Adds a detail.
@@ -106,6 +108,7 @@ impl From<SqlError> for WireError {
             detail: error.detail.map(String::from),
             hint: error.hint.map(String::from),
             position: error.position,
+            context: error.context.map(String::from),
             subject: error.subject,
         }))
     }

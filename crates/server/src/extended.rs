@@ -13,7 +13,7 @@ use pgwire::messages::extendedquery::{
 };
 use smallvec::SmallVec;
 use varve_engine::{Datum, Value};
-use varve_sql::{CommandTag, Progress};
+use varve_sql::{CommandTag, Progress, Zone};
 
 use crate::codec::{self, Wanted};
 use crate::connection::{Failed, Talk};
@@ -78,7 +78,7 @@ impl<S: Session> Talk<'_, S> {
         }
         let params: SmallVec<[Datum<'_>; 8]> = portal.values.iter().map(Value::as_datum).collect();
         let columns = portal.statement.columns().unwrap_or_default();
-        let (formats, zone) = (&portal.formats, self.session.zone());
+        let (formats, zone) = (&portal.formats, self.session.zone().clone());
         let mut results = Results { out: self.out, reader, formats, columns, zone, broken: None };
         let done = self.session.execute(
             &portal.statement,
@@ -118,7 +118,7 @@ impl<S: Session> Talk<'_, S> {
 fn parameters<S: Session>(
     bind: &Bind<'_>,
     statement: &S::Statement,
-    zone: i32,
+    zone: &Zone,
 ) -> Result<Vec<Value>, WireError> {
     let (given, wanted) = (bind.parameter_count, statement.parameter_oids().len());
     let formats = bind.parameter_formats.count();

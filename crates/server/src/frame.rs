@@ -136,6 +136,11 @@ impl<R: Read> FrameReader<R> {
         &self.source
     }
 
+    /// The stream below, to change how it reads.
+    pub fn source_mut(&mut self) -> &mut R {
+        &mut self.source
+    }
+
     fn u32_at(&self, offset: usize) -> usize {
         let at = self.unread.start + offset;
         let mut bytes = [0; 4];

@@ -161,7 +161,8 @@ fn fields(severity: &str, error: &WireError) -> Vec<(u8, String)> {
     let detail = error.detail.as_deref().map(|detail| (b'D', without_zeros(detail)));
     let hint = error.hint.as_deref().map(|hint| (b'H', without_zeros(hint)));
     let position = error.position.map(|position| (b'P', position.to_string()));
-    fields.extend([detail, hint, position].into_iter().flatten());
+    let context = error.context.as_deref().map(|context| (b'W', without_zeros(context)));
+    fields.extend([detail, hint, position, context].into_iter().flatten());
     if let Some(subject) = &error.subject {
         let Subject { schema, table, column, constraint } = subject.as_ref();
         let named = [(b's', schema), (b't', table), (b'c', column), (b'n', constraint)];

@@ -20,6 +20,7 @@ use crate::frame::{FrameEnd, FrameReader};
 use crate::message::{Format, Formats, Message, decode};
 use crate::out::Out;
 use crate::stream::Stream;
+use varve_sql::Zone;
 
 type Result<T, E = SqlError> = std::result::Result<T, E>;
 
@@ -56,8 +57,8 @@ pub struct Results<'a> {
     pub formats: &'a ColumnFormats,
     /// The columns, where they are known before the rows.
     pub columns: &'a [Column],
-    /// Time zone of the session, in seconds east of UTC.
-    pub zone: i32,
+    /// Time zone of the session.
+    pub zone: Zone,
     /// Why the connection can't go on.
     pub broken: Option<FrameEnd>,
 }
@@ -71,7 +72,7 @@ impl Results<'_> {
         }
         let oid = self.columns.get(index).map_or(oid::TEXT, |column| column.type_oid);
         let at = self.out.begin_value();
-        codec::write(datum, self.formats.get(index), oid, self.zone, self.out.buffer())?;
+        codec::write(datum, self.formats.get(index), oid, &self.zone, self.out.buffer())?;
         self.out.end_value(at);
         Ok(())
     }

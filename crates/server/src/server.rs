@@ -120,7 +120,7 @@ impl<B: Backend> Acceptor<B> {
             return refuse(&socket);
         }
         let Some(place) = self.registry.enter(&socket, random()) else { return };
-        let (stream, backend) = (Stream(socket.clone()), self.backend.clone());
+        let (stream, backend) = (Stream::new(socket.clone()), self.backend.clone());
         let thread = thread::Builder::new().name(format!("client {}", place.key().process));
         let spawned = thread.stack_size(STACK_BYTES).spawn(move || guarded(stream, place, &backend));
         if spawned.is_err() {
@@ -143,7 +143,7 @@ fn guarded<B: Backend>(stream: Stream, place: Place, backend: &Arc<B>) {
 fn refuse(socket: &Arc<TcpStream>) {
     // The client may not read; the acceptor doesn't wait for it.
     if socket.set_nonblocking(true).is_ok() {
-        tell(Stream(socket.clone()), &WireError::fatal("53300", "sorry, too many clients already"));
+        tell(Stream::new(socket.clone()), &WireError::fatal("53300", "sorry, too many clients already"));
     }
 }
 

@@ -57,7 +57,7 @@ pub trait Session {
     fn take_reports(&mut self) -> Vec<(&'static str, String)>;
     fn take_notices(&mut self) -> Vec<(Severity, SqlError)>;
     fn cancel_token(&self) -> CancelToken;
-    fn zone(&self) -> i32;
+    fn zone(&self) -> &varve_sql::Zone;
 }
 
 impl Backend for SqlDatabase {
@@ -146,7 +146,7 @@ impl Session for varve_sql::Session {
         self.cancel_token()
     }
 
-    fn zone(&self) -> i32 {
+    fn zone(&self) -> &varve_sql::Zone {
         self.zone()
     }
 }

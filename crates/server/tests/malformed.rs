@@ -32,6 +32,19 @@ fn a_damaged_frame_ends_the_connection_with_the_reason() {
     server.stop(Duration::from_secs(5));
 }
 
+/// The client is still sending when the server has refused the length: it must come to read the reason.
+#[test]
+fn a_message_that_is_too_long_gets_its_reason() {
+    let server = server();
+    let length: u32 = 65 << 20;
+    let mut long = vec![b'Q'];
+    long.extend(length.to_be_bytes());
+    long.resize(1 + length as usize, b' ');
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.ask_last(&long), "E[FATAL 08P01 invalid message length] closed");
+    server.stop(Duration::from_secs(5));
+}
+
 /// The borders of the frame are known, so the connection goes on.
 #[test]
 fn a_damaged_body_is_an_error_of_its_message() {

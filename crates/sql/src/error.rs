@@ -39,6 +39,7 @@ states! {
     CARDINALITY_VIOLATION = "21000", "A row was touched twice, or a scalar had many rows.";
     STRING_TOO_LONG = "22001", "A string does not fit its declared length.";
     NUMERIC_OUT_OF_RANGE = "22003", "A number does not fit its type.";
+    INVALID_ZONE_DISPLACEMENT = "22009", "Offset of a time zone is too large.";
     INVALID_DATETIME = "22007", "Text is not a date or time.";
     DATETIME_OVERFLOW = "22008", "A date or time is out of range.";
     DIVISION_BY_ZERO = "22012", "Division by zero.";
@@ -110,6 +111,8 @@ pub struct SqlError {
     pub hint: Option<Box<str>>,
     /// Character position in the client's text, from 1.
     pub position: Option<u32>,
+    /// Where it happened, if not in the statement itself: the line of a COPY.
+    pub context: Option<Box<str>>,
     /// The object that the error is about, if it names one.
     pub subject: Option<Box<Subject>>,
 }
@@ -139,6 +142,7 @@ impl SqlError {
             detail: None,
             hint: None,
             position: None,
+            context: None,
             subject: None,
         }
     }

@@ -102,7 +102,7 @@ impl Prepared {
     }
 
     /// A parameter given as text, as a value of its type.
-    pub(crate) fn parse_param(&self, index: usize, text: &str, zone: i32) -> Result<Value> {
+    pub(crate) fn parse_param(&self, index: usize, text: &str, zone: &crate::time::Zone) -> Result<Value> {
         text::parse_in_zone(text, &self.param_column_type(index), zone)
     }
 }

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Result, SqlError, SqlState};
-use crate::time;
+use crate::time::Zone;
 
 /// What values a setting takes.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ enum Kind {
     Duration,
     /// Only zero.
     NoDuration,
-    /// UTC or an offset.
+    /// A time zone.
     Zone,
     /// A list that has public in it.
     SearchPath,
@@ -276,9 +276,10 @@ impl Settings {
         all
     }
 
-    /// Seconds east of UTC.
-    pub fn zone(&self) -> i32 {
-        self.values.get("timezone").and_then(|z| zone_of(z)).unwrap_or(0)
+    /// The time zone.
+    pub fn zone(&self) -> Zone {
+        let known = self.values.get("timezone").and_then(|value| Zone::of_setting(value));
+        known.map_or(Zone::UTC, |(zone, _)| zone)
     }
 
     /// Milliseconds of a duration setting.
@@ -319,12 +320,9 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
             Some(_) => return Err(SqlError::unsupported(s.name)),
             None => return Err(invalid(name, value)),
         },
-        Kind::Zone => match zone_of(value) {
-            Some(_) => value.to_owned(),
-            None => {
-                return Err(SqlError::unsupported(format!("time zone \"{value}\""))
-                    .with_hint("Varve knows UTC and offsets such as +02:00."));
-            }
+        Kind::Zone => match Zone::of_setting(value) {
+            Some((_, spelled)) => spelled,
+            None => return Err(invalid(display_name(s.name), value)),
         },
         Kind::SearchPath => search_path(value)?,
         Kind::FloatDigits => match value.trim().parse::<i32>() {
@@ -377,16 +375,8 @@ fn millis(value: &str) -> Option<u64> {
         "d" => 86_400_000.0,
         _ => return None,
     };
-    Some((amount * unit).round() as u64)
-}
-
-/// Seconds east; a bare number is hours east, as in PostgreSQL.
-fn zone_of(value: &str) -> Option<i32> {
-    let value = value.trim();
-    if let Ok(hours) = value.parse::<f64>() {
-        return (-16.0..16.0).contains(&hours).then_some((hours * 3600.0) as i32);
-    }
-    time::parse_zone(value)
+    let total = (amount * unit).round();
+    (total <= f64::from(i32::MAX)).then_some(total as u64)
 }
 
 fn search_path(value: &str) -> Result<String> {
@@ -433,7 +423,7 @@ mod tests {
         let mut s = Settings::default();
         for (name, value, state) in [
             ("client_encoding", "latin1", "0A000"),
-            ("timezone", "Europe/Berlin", "0A000"),
+            ("timezone", "Europe/Nowhere", "22023"),
             ("nonsense", "1", "42704"),
             ("server_version", "9", "55P02"),
             ("default_transaction_isolation", "serializable", "0A000"),
@@ -442,6 +432,8 @@ mod tests {
             assert_eq!(s.set(name, Some(value), false).unwrap_err().sqlstate.0, state, "{name}");
         }
         s.set("timezone", Some("+02"), false).unwrap();
-        assert_eq!(s.zone(), 7200);
+        assert_eq!(s.zone(), Zone::Fixed(7200));
+        s.set("timezone", Some("europe/berlin"), false).unwrap();
+        assert_eq!(s.get("TimeZone").unwrap(), "Europe/Berlin");
     }
 }

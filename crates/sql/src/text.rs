@@ -11,16 +11,16 @@ use std::io::Write;
 use varve_engine::{ColumnType, Datum, Numeric, NumericError, Value};
 
 use crate::error::{Result, SqlError, SqlState};
-use crate::time;
+use crate::time::{self, Zone};
 use crate::ty::Ty;
 
 /// Reads the text form of a value of type `t`, in UTC.
 pub fn parse_text(text: &str, t: &ColumnType) -> Result<Value> {
-    parse_in_zone(text, t, 0)
+    parse_in_zone(text, t, &Zone::UTC)
 }
 
-/// Reads the text form of a value of type `t`; times with zone that name no offset are `zone` seconds east.
-pub fn parse_in_zone(text: &str, t: &ColumnType, zone: i32) -> Result<Value> {
+/// Reads the text form of a value of type `t`; times with zone that name none are in `zone`.
+pub fn parse_in_zone(text: &str, t: &ColumnType, zone: &Zone) -> Result<Value> {
     Ok(match *t {
         ColumnType::Bool => Value::Bool(parse_bool(text)?),
         ColumnType::Int2 => Value::Int2(parse_int(text, Ty::Int2)? as i16),
@@ -53,11 +53,11 @@ pub fn check_range(value: Value) -> Result<Value> {
 
 /// Appends the text form of a value, times with zone in UTC; nothing for NULL.
 pub fn write_text(datum: Datum<'_>, out: &mut Vec<u8>) {
-    write_in_zone(datum, 0, out);
+    write_in_zone(datum, &Zone::UTC, out);
 }
 
-/// Appends the text form of a value, times with zone shown `zone` seconds east of UTC.
-pub fn write_in_zone(datum: Datum<'_>, zone: i32, out: &mut Vec<u8>) {
+/// Appends the text form of a value, times with zone as clocks in `zone` show them.
+pub fn write_in_zone(datum: Datum<'_>, zone: &Zone, out: &mut Vec<u8>) {
     match datum {
         Datum::Null => {}
         Datum::Bool(b) => out.push(if b { b't' } else { b'f' }),
@@ -139,6 +139,11 @@ fn mantissa_is_not_zero(text: &str) -> bool {
     text.bytes().take_while(|b| !matches!(b, b'e' | b'E')).any(|b| (b'1'..=b'9').contains(&b))
 }
 
+/// Months, days and microseconds of an interval in its text form.
+pub fn interval_parts(text: &str) -> Result<(i32, i32, i64)> {
+    time::parse_interval(text).map(|iv| (iv.months, iv.days, iv.micros))
+}
+
 /// Reads a numeric of any precision.
 pub fn parse_numeric(text: &str) -> Result<Numeric> {
     text.parse::<Numeric>().map_err(|e| match e {
@@ -203,7 +208,7 @@ fn parse_bytea(text: &str) -> Result<Vec<u8>> {
     }
 }
 
-fn parse_hex(hex: &str) -> Result<Vec<u8>> {
+pub(crate) fn parse_hex(hex: &str) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(hex.len() / 2);
     let mut high = None;
     for c in hex.chars() {
@@ -225,7 +230,7 @@ fn parse_hex(hex: &str) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-fn parse_escaped(text: &str) -> Result<Vec<u8>> {
+pub(crate) fn parse_escaped(text: &str) -> Result<Vec<u8>> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;

@@ -102,10 +102,10 @@ impl Ty {
         }
     }
 
-    /// The type's OID as clients see it. Intervals are shown as text.
+    /// The type's OID as clients see it.
     pub fn oid(self) -> Oid {
         match self {
-            Ty::Unknown | Ty::Text | Ty::Interval | Ty::Regclass | Ty::NameArray => oid::TEXT,
+            Ty::Unknown | Ty::Text | Ty::Regclass | Ty::NameArray => oid::TEXT,
             Ty::Bool => oid::BOOL,
             Ty::Int2 => oid::INT2,
             Ty::Int4 => oid::INT4,
@@ -119,6 +119,7 @@ impl Ty {
             Ty::Date => oid::DATE,
             Ty::Timestamp => oid::TIMESTAMP,
             Ty::TimestampTz => oid::TIMESTAMPTZ,
+            Ty::Interval => oid::INTERVAL,
             Ty::Void => oid::VOID,
         }
     }
@@ -126,7 +127,8 @@ impl Ty {
     /// The type with this OID, if expressions can have it; `Unknown` for 0 and 705.
     pub fn of_oid(oid: Oid) -> Option<Ty> {
         Some(match oid {
-            oid::UNSPECIFIED | oid::UNKNOWN => Ty::Unknown,
+            // An interval parameter is read as text and takes its type from where it stands.
+            oid::UNSPECIFIED | oid::UNKNOWN | oid::INTERVAL => Ty::Unknown,
             oid::BOOL => Ty::Bool,
             oid::INT2 => Ty::Int2,
             oid::INT4 => Ty::Int4,

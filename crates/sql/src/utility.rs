@@ -5,10 +5,12 @@
 //!
 //! Does not know: what the commands do (`session`).
 
+mod copy;
+
 use sqlparser::ast;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::error::{Result, SqlError, SqlState};
+use crate::error::{Result, SqlError};
 use crate::parse;
 
 /// Isolation level as written.
@@ -135,7 +137,7 @@ pub fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<Utility>> {
         "analyze" | "analyse" => maintain(&mut c, "ANALYZE")?,
         "checkpoint" => Utility::Checkpoint,
         "explain" => explain(&mut c)?,
-        "copy" => copy(&mut c)?,
+        "copy" => copy::read(&mut c)?,
         _ => return Ok(None),
     };
     c.end()?;
@@ -472,134 +474,4 @@ fn explain(c: &mut Cursor<'_>) -> Result<Utility> {
     }
     c.eat("verbose");
     Ok(Utility::Explain(c.rest()?))
-}
-
-fn copy(c: &mut Cursor<'_>) -> Result<Utility> {
-    if c.peek() == Some(&Token::LParen) {
-        return Err(SqlError::unsupported("COPY of a query"));
-    }
-    let table = c.object_name()?;
-    let mut columns = Vec::new();
-    if c.eat_token(&Token::LParen) {
-        loop {
-            columns.push(c.ident()?);
-            if !c.eat_token(&Token::Comma) {
-                break;
-            }
-        }
-        c.expect_token(&Token::RParen)?;
-    }
-    if c.eat("to") {
-        return Err(SqlError::unsupported("COPY TO"));
-    }
-    c.expect("from")?;
-    if !c.eat("stdin") {
-        return Err(SqlError::unsupported("COPY from a file or program").with_hint("Use COPY FROM STDIN."));
-    }
-    let options = copy_options(c)?;
-    finish_copy(table, columns, options).map(|copy| Utility::Copy(Box::new(copy)))
-}
-
-/// Options as written; what is absent takes the format's default.
-#[derive(Default)]
-struct CopyOptions {
-    csv: bool,
-    header: bool,
-    delimiter: Option<String>,
-    null: Option<String>,
-    quote: Option<String>,
-    escape: Option<String>,
-}
-
-fn copy_options(c: &mut Cursor<'_>) -> Result<CopyOptions> {
-    let mut options = CopyOptions::default();
-    c.eat("with");
-    let listed = c.eat_token(&Token::LParen);
-    while c.peek().is_some() && c.peek() != Some(&Token::RParen) {
-        let name = c.name()?;
-        match name.as_str() {
-            "format" => options.csv = copy_format(&c.name()?)?,
-            "csv" => options.csv = true,
-            "binary" => return Err(SqlError::unsupported("COPY in binary format")),
-            "freeze" => {
-                boolean(c)?;
-            }
-            "header" => options.header = boolean(c)?,
-            "delimiter" | "null" | "quote" | "escape" | "encoding" => {
-                c.eat("as");
-                let value = Some(c.string()?);
-                match name.as_str() {
-                    "delimiter" => options.delimiter = value,
-                    "null" => options.null = value,
-                    "quote" => options.quote = value,
-                    "escape" => options.escape = value,
-                    _ => check_encoding(value.as_deref())?,
-                }
-            }
-            _ => {
-                let message = format!("option \"{name}\" not recognized");
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-            }
-        }
-        if listed && !c.eat_token(&Token::Comma) {
-            break;
-        }
-    }
-    if listed {
-        c.expect_token(&Token::RParen)?;
-    }
-    Ok(options)
-}
-
-fn check_encoding(name: Option<&str>) -> Result<()> {
-    match name {
-        Some(n) if n.eq_ignore_ascii_case("utf8") || n.eq_ignore_ascii_case("utf-8") => Ok(()),
-        _ => Err(SqlError::unsupported("an encoding other than UTF8")),
-    }
-}
-
-fn copy_format(name: &str) -> Result<bool> {
-    match name {
-        "text" => Ok(false),
-        "csv" => Ok(true),
-        "binary" => Err(SqlError::unsupported("COPY in binary format")),
-        other => Err(SqlError::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("COPY format \"{other}\" not recognized"),
-        )),
-    }
-}
-
-/// An optional boolean after an option's name; true if left out.
-fn boolean(c: &mut Cursor<'_>) -> Result<bool> {
-    for (word, value) in [("true", true), ("on", true), ("false", false), ("off", false)] {
-        if c.eat(word) {
-            return Ok(value);
-        }
-    }
-    if c.eat("match") {
-        return Err(SqlError::unsupported("HEADER MATCH"));
-    }
-    Ok(true)
-}
-
-fn finish_copy(table: ast::ObjectName, columns: Vec<ast::Ident>, o: CopyOptions) -> Result<CopyFrom> {
-    let byte = |value: Option<String>, default: u8, what: &str| match value.as_deref().map(str::as_bytes) {
-        None => Ok(default),
-        Some([b]) => Ok(*b),
-        Some(_) => Err(SqlError::unsupported(format!(
-            "COPY {what} must be a single one-byte character; anything else"
-        ))),
-    };
-    let quote = byte(o.quote, b'"', "quote")?;
-    Ok(CopyFrom {
-        table,
-        columns,
-        csv: o.csv,
-        header: o.header,
-        delimiter: byte(o.delimiter, if o.csv { b',' } else { b'\t' }, "delimiter")?,
-        null: o.null.unwrap_or_else(|| if o.csv { String::new() } else { "\\N".into() }),
-        quote,
-        escape: byte(o.escape, quote, "escape")?,
-    })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use support::{Recorder, database, session};
 use varve_engine::Datum;
-use varve_sql::{Portal, Progress};
+use varve_sql::{Portal, Progress, Session, SessionParams};
 
 #[test]
 fn errors_point_at_the_token() {
@@ -243,4 +243,75 @@ fn chains_and_nests_of_any_length_bind_in_time() {
     let mut sink = Recorder::default();
     sink.simple(&mut s, &format!("select {nested} from t"));
     assert_eq!(sink.lines, ["NULL", "NULL", "= SELECT 2"]);
+}
+
+/// As pgjdbc and others do; 0A000 once.
+#[test]
+fn the_start_up_packet_may_name_a_time_zone() {
+    let db = database();
+    let params = |zone: &str| SessionParams {
+        user: "postgres".into(),
+        settings: vec![("TimeZone".into(), zone.into())],
+        ..SessionParams::default()
+    };
+    let mut s = Session::new(db.clone(), params("europe/berlin")).unwrap();
+    assert!(s.take_reports().contains(&("TimeZone", "Europe/Berlin".to_owned())));
+    let mut sink = Recorder::default();
+    sink.simple(
+        &mut s,
+        "set timezone = 'Asia/Tokyo'; reset timezone; select '2024-07-01 12:00Z'::timestamptz",
+    );
+    assert_eq!(sink.lines.iter().rev().nth(1).unwrap(), "2024-07-01 14:00:00+02");
+    let refused = Session::new(db, params("Europe/Nowhere")).err().unwrap();
+    assert_eq!(refused.sqlstate.as_str(), "22023");
+}
+
+#[test]
+fn an_interval_column_says_what_it_is() {
+    let db = database();
+    let mut s = session(&db);
+    let mut sink = Recorder::default();
+    sink.simple(&mut s, "select interval '1 day' as i, timestamp '2024-01-02' - timestamp '2024-01-01'");
+    assert_eq!(sink.columns.iter().map(|c| c.type_oid).collect::<Vec<_>>(), [1186, 1186]);
+    assert_eq!(sink.lines[0], "1 day|1 day");
+}
+
+/// The time-out stayed as it was for the transaction that was running.
+#[test]
+fn reset_lock_timeout_reaches_the_running_transaction() {
+    let db = database();
+    let (mut holder, mut waiter) = (session(&db), session(&db));
+    Recorder::default().simple(&mut holder, "create table t (a int primary key); insert into t values (1)");
+    Recorder::default().simple(&mut holder, "begin; update t set a = a");
+    let mut sink = Recorder::default();
+    sink.simple(&mut waiter, "begin; set lock_timeout = '10ms'; select a from t; reset lock_timeout");
+    let token = waiter.cancel_token();
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        token.cancel();
+    });
+    let error = waiter.simple("update t set a = a", &mut Recorder::default()).unwrap_err();
+    assert_eq!(error.sqlstate.as_str(), "57014", "{error}");
+    canceller.join().unwrap();
+}
+
+#[test]
+fn discard_all_forgets_what_the_session_knew() {
+    let db = database();
+    let mut s = session(&db);
+    let mut sink = Recorder::default();
+    sink.simple(&mut s, "set timezone = 'Asia/Tokyo'; set lock_timeout = 5; prepare p as select 1");
+    sink.simple(&mut s, "discard all");
+    sink.lines.clear();
+    for sql in ["show timezone", "show lock_timeout", "execute p", "begin; discard all"] {
+        sink.simple(&mut s, sql);
+    }
+    let answers: Vec<&str> = sink.lines.iter().map(String::as_str).filter(|l| !l.starts_with("= ")).collect();
+    let expected = [
+        "UTC",
+        "0",
+        "! 26000 prepared statement \"p\" does not exist",
+        "! 25001 DISCARD ALL cannot run inside a transaction block",
+    ];
+    assert_eq!(answers, expected);
 }

@@ -9,6 +9,7 @@
 //! | text, varchar, char, name | UTF-8 |
 //! | bytea | the bytes |
 //! | date | i32 days since 2000-01-01 |
+//! | interval (results only) | i64 microseconds, i32 days, i32 months |
 //! | timestamp, timestamptz | i64 microseconds since 2000-01-01 (UTC) |
 //!
 //! Invariants
@@ -18,8 +19,11 @@
 //! What this file doesn't know: messages; the text forms (`varve_sql::text`).
 
 mod numeric;
+#[cfg(test)]
+mod round_trip;
 
 use varve_engine::{ColumnType, Datum, Value};
+use varve_sql::Zone;
 use varve_sql::oid::{self, Oid};
 use varve_sql::text;
 
@@ -28,17 +32,22 @@ use crate::message::{Format, utf8};
 
 /// What a parameter is to be read as.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct Wanted<'a> {
     /// Its type for the client.
     pub oid: Oid,
     /// Its type for the engine.
     pub column_type: ColumnType,
-    /// The session's time zone, in seconds east of UTC.
-    pub zone: i32,
+    /// The session's time zone.
+    pub zone: &'a Zone,
 }
 
 /// Reads one parameter. `number` counts from 1, for the error.
-pub fn read(raw: Option<&[u8]>, format: Format, wanted: Wanted, number: usize) -> Result<Value, WireError> {
+pub fn read(
+    raw: Option<&[u8]>,
+    format: Format,
+    wanted: Wanted<'_>,
+    number: usize,
+) -> Result<Value, WireError> {
     let Wanted { oid, column_type, zone } = wanted;
     match (raw, format) {
         (None, _) => Ok(Value::Null),
@@ -98,14 +107,13 @@ fn no_binary_form(oid: Oid) -> WireError {
         .hint("Ask for this column, or send this parameter, in text format.")
 }
 
-/// Appends the bytes of a value that isn't NULL, without a length. `zone` is the session's, in
-/// seconds east of UTC.
+/// Appends the bytes of a value that isn't NULL, without a length. `zone` is the session's.
 #[inline]
 pub fn write(
     datum: Datum<'_>,
     format: Format,
     oid: Oid,
-    zone: i32,
+    zone: &Zone,
     out: &mut Vec<u8>,
 ) -> Result<(), WireError> {
     match (format, datum) {
@@ -130,7 +138,12 @@ fn write_binary(datum: Datum<'_>, oid: Oid, out: &mut Vec<u8>) -> Result<(), Wir
         Datum::Bytea(bytes) => out.extend_from_slice(bytes),
         Datum::Date(days) => out.extend_from_slice(&days.to_be_bytes()),
         Datum::Timestamp(us) | Datum::TimestampTz(us) => out.extend_from_slice(&us.to_be_bytes()),
-        Datum::Text(_) => return Err(no_binary_form(oid)),
+        Datum::Text(text) => {
+            let (months, days, micros) = text::interval_parts(text)?;
+            out.extend_from_slice(&micros.to_be_bytes());
+            out.extend_from_slice(&days.to_be_bytes());
+            out.extend_from_slice(&months.to_be_bytes());
+        }
         Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) => unreachable!("integers were written above"),
     }
     Ok(())
@@ -158,9 +171,9 @@ mod tests {
 
     fn round_trip(value: Value, oid: Oid) {
         let Some(column_type) = oid::column_type(oid) else { panic!("{oid} has no column type") };
-        let wanted = Wanted { oid, column_type, zone: 0 };
+        let wanted = Wanted { oid, column_type, zone: &Zone::UTC };
         let mut raw = Vec::new();
-        write(value.as_datum(), Format::Binary, oid, 0, &mut raw).unwrap();
+        write(value.as_datum(), Format::Binary, oid, &Zone::UTC, &mut raw).unwrap();
         let back = read(Some(&raw), Format::Binary, wanted, 1).unwrap();
         assert!(back.as_datum().order(&value.as_datum()).is_eq(), "{value:?} became {back:?}");
         raw.push(0);
@@ -188,20 +201,33 @@ mod tests {
 
     #[test]
     fn text_times_are_in_the_zone_of_the_session() {
-        let wanted = Wanted { oid: oid::TIMESTAMPTZ, column_type: ColumnType::TimestampTz, zone: 7200 };
+        let wanted =
+            Wanted { oid: oid::TIMESTAMPTZ, column_type: ColumnType::TimestampTz, zone: &Zone::Fixed(7200) };
         let value = read(Some(b"2000-01-01 02:00:00"), Format::Text, wanted, 1).unwrap();
         assert!(matches!(value, Value::TimestampTz(0)), "{value:?}");
         let mut raw = Vec::new();
-        write(value.as_datum(), Format::Text, oid::TIMESTAMPTZ, 7200, &mut raw).unwrap();
+        write(value.as_datum(), Format::Text, oid::TIMESTAMPTZ, &Zone::Fixed(7200), &mut raw).unwrap();
         assert_eq!(raw.escape_ascii().to_string(), "2000-01-01 02:00:00+02");
+    }
+
+    /// Read from PostgreSQL 15 with `select interval_send(...)`.
+    #[test]
+    fn an_interval_has_postgresqls_binary_form() {
+        let mut raw = Vec::new();
+        let shown = Datum::Text("1 year 2 mons -3 days +04:05:06.7");
+        write(shown, Format::Binary, oid::INTERVAL, &Zone::UTC, &mut raw).unwrap();
+        let mut expected = 14_706_700_000_i64.to_be_bytes().to_vec();
+        expected.extend((-3_i32).to_be_bytes());
+        expected.extend(14_i32.to_be_bytes());
+        assert_eq!(raw, expected);
     }
 
     #[test]
     fn integers_take_the_width_of_their_column() {
         let mut raw = Vec::new();
-        write(Datum::Int4(7), Format::Binary, oid::INT8, 0, &mut raw).unwrap();
+        write(Datum::Int4(7), Format::Binary, oid::INT8, &Zone::UTC, &mut raw).unwrap();
         assert_eq!(raw, 7_i64.to_be_bytes());
-        let error = write(Datum::Int8(1 << 40), Format::Binary, oid::INT4, 0, &mut raw).unwrap_err();
+        let error = write(Datum::Int8(1 << 40), Format::Binary, oid::INT4, &Zone::UTC, &mut raw).unwrap_err();
         assert_eq!(error.sqlstate, "22003");
     }
 }

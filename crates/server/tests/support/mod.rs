@@ -268,8 +268,8 @@ impl Session for MockSession {
         self.cancel.clone()
     }
 
-    fn zone(&self) -> i32 {
-        0
+    fn zone(&self) -> &varve_sql::Zone {
+        &varve_sql::Zone::UTC
     }
 }
 

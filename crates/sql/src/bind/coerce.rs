@@ -168,7 +168,7 @@ fn fold(expr: Expr) -> Result<Expr> {
     let cancel = std::sync::atomic::AtomicBool::new(false);
     let env = Env {
         now_us: &now_us,
-        zone: 0,
+        zone: &crate::time::Zone::UTC,
         user: "",
         database: "",
         process_id: 0,

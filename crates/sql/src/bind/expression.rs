@@ -112,6 +112,9 @@ impl Binder<'_> {
                 let at = self.at(e);
                 self.call_function("extract", vec![field, value], at)
             }
+            Ast::AtTimeZone { timestamp, time_zone } => {
+                self.call_with("timezone", &[time_zone.as_ref(), timestamp.as_ref()], e, scope)
+            }
             Ast::Subquery(_) | Ast::Exists { .. } | Ast::InSubquery { .. } => {
                 Err(SqlError::unsupported("a subquery in an expression").at(self.at(e)))
             }

@@ -212,10 +212,9 @@ fn moments<'a>(
         (Class::MomentInterval, Datum::Timestamp(t), iv) => {
             Datum::Timestamp(time::add_interval(t, signed(op, unpack_interval(iv)?)?)?)
         }
-        (Class::MomentInterval, Datum::TimestampTz(t), _) if time::is_infinite(t) => left,
         (Class::MomentInterval, Datum::TimestampTz(t), iv) => {
-            let shift = i64::from(cx.env.zone) * 1_000_000;
-            Datum::TimestampTz(time::add_interval(t + shift, signed(op, unpack_interval(iv)?)?)? - shift)
+            let iv = signed(op, unpack_interval(iv)?)?;
+            Datum::TimestampTz(time::add_interval_in(t, iv, cx.env.zone)?)
         }
         (Class::Moments, Datum::Timestamp(a), Datum::Timestamp(b))
         | (Class::Moments, Datum::TimestampTz(a), Datum::TimestampTz(b)) => pack_interval(between(a, b)?, cx),
@@ -248,19 +247,10 @@ fn between(a: i64, b: i64) -> Result<Interval> {
 }
 
 fn scale(iv: Interval, op: ArithOp, by: f64) -> Result<Interval> {
-    let by = match op {
-        ArithOp::Divide if by == 0.0 => return Err(number::division_by_zero()),
-        ArithOp::Divide => 1.0 / by,
-        _ => by,
-    };
-    let months = f64::from(iv.months) * by;
-    let days = f64::from(iv.days) * by + months.fract() * 30.0;
-    let micros = iv.micros as f64 * by + days.fract() * DAY_US as f64;
-    if micros.is_nan() || micros.abs() >= i64::MAX as f64 {
-        return Err(time::interval_range());
+    if op == ArithOp::Divide && by == 0.0 {
+        return Err(number::division_by_zero());
     }
-    let (months, days) = time::whole(months).zip(time::whole(days)).ok_or_else(time::interval_range)?;
-    Ok(Interval { months, days, micros: micros.round() as i64 })
+    time::scale_interval(iv, by, op == ArithOp::Divide)
 }
 
 /// -value

@@ -102,22 +102,17 @@ fn to_numeric<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>>
 }
 
 fn to_moment<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let shift = i64::from(cx.env.zone) * 1_000_000;
-    let to_utc = |local: i64| if time::is_infinite(local) { local } else { local - shift };
-    let to_local = |utc: i64| if time::is_infinite(utc) { utc } else { utc + shift };
+    let zone = cx.env.zone;
     Ok(match (to.ty, value) {
         (Ty::Timestamp, Datum::Date(d)) => Datum::Timestamp(time::date_to_timestamp(d)?),
-        (Ty::Timestamp, Datum::TimestampTz(t)) => Datum::Timestamp(to_local(t)),
-        (Ty::TimestampTz, Datum::Date(d)) => Datum::TimestampTz(to_utc(time::date_to_timestamp(d)?)),
-        (Ty::TimestampTz, Datum::Timestamp(t)) => Datum::TimestampTz(to_utc(t)),
+        (Ty::Timestamp, Datum::TimestampTz(t)) => Datum::Timestamp(zone.to_local(t)?),
+        (Ty::TimestampTz, Datum::Date(d)) => Datum::TimestampTz(zone.to_utc(time::date_to_timestamp(d)?)?),
+        (Ty::TimestampTz, Datum::Timestamp(t)) => Datum::TimestampTz(zone.to_utc(t)?),
         (Ty::Date, Datum::Timestamp(t)) => Datum::Date(time::timestamp_to_date(t)),
-        (Ty::Date, Datum::TimestampTz(t)) => Datum::Date(time::timestamp_to_date(to_local(t))),
-        (ty, Datum::Text(t)) => match (ty, special_moment(t)) {
-            (Ty::Date, Some(days)) => {
-                Datum::Date(time::timestamp_to_date(to_local(cx.env.now_us())) + days.0)
-            }
-            (_, Some(days)) => special_timestamp(ty, days, to_local(cx.env.now_us()), shift),
-            _ => return from_text(value, to, cx),
+        (Ty::Date, Datum::TimestampTz(t)) => Datum::Date(time::timestamp_to_date(zone.to_local(t)?)),
+        (ty, Datum::Text(t)) => match special_moment(t) {
+            Some(special) => special_value(ty, special, cx)?,
+            None => return from_text(value, to, cx),
         },
         (_, same) => same,
     })
@@ -134,10 +129,15 @@ fn special_moment(text: &str) -> Option<(i32, bool)> {
     }
 }
 
-fn special_timestamp<'a>(ty: Ty, (days, with_time): (i32, bool), local_us: i64, shift: i64) -> Datum<'a> {
-    let base = if with_time { local_us } else { local_us.div_euclid(DAY_US) * DAY_US };
+fn special_value<'a>(ty: Ty, (days, with_time): (i32, bool), cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let now = cx.env.zone.to_local(cx.env.now_us())?;
+    let base = if with_time { now } else { now.div_euclid(DAY_US) * DAY_US };
     let local = base + i64::from(days) * DAY_US;
-    if ty == Ty::TimestampTz { Datum::TimestampTz(local - shift) } else { Datum::Timestamp(local) }
+    Ok(match ty {
+        Ty::Date => Datum::Date(time::timestamp_to_date(local)),
+        Ty::TimestampTz => Datum::TimestampTz(cx.env.zone.to_utc(local)?),
+        _ => Datum::Timestamp(local),
+    })
 }
 
 fn to_string<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {

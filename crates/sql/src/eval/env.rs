@@ -8,6 +8,7 @@
 use std::cell::Cell;
 
 use crate::error::{Result, SqlError};
+use crate::time::Zone;
 
 /// Sequence functions of the running transaction.
 pub trait Sequences {
@@ -51,8 +52,8 @@ impl Sequences for NoSequences {
 pub struct Env<'a> {
     /// Start of the transaction, once it has been asked for.
     pub now_us: &'a Cell<Option<i64>>,
-    /// Seconds east of UTC of the session's time zone.
-    pub zone: i32,
+    /// The session's time zone.
+    pub zone: &'a Zone,
     /// `current_user`
     pub user: &'a str,
     /// `current_database()`

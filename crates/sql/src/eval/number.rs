@@ -190,7 +190,8 @@ pub fn to_float(a: NumericRef<'_>) -> Result<f64> {
         Some((v, 0)) => v as f64,
         _ => a.to_f64(),
     };
-    if value.is_infinite() {
+    let lost = value == 0.0 && a.to_unscaled().is_none_or(|(digits, _)| digits != 0);
+    if value.is_infinite() || lost {
         let message = format!("\"{a}\" is out of range for type double precision");
         return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
     }

@@ -21,6 +21,9 @@ use crate::utility::CopyFrom;
 /// Longest line, with what came in one piece: a row holds 16 MiB, which escapes may quadruple.
 const LINE_BYTES_MAX: usize = 160 << 20;
 
+/// Characters of a value that an error shows (PostgreSQL's MAX_COPY_DATA_DISPLAY).
+const CONTEXT_CHARS_MAX: usize = 100;
+
 /// A COPY that has been bound.
 pub struct CopyPlan {
     /// The table.
@@ -40,9 +43,13 @@ struct Feed {
     searched: usize,
     /// Within a CSV quote at `searched`.
     quoted: bool,
+    /// Behind a CSV escape at `searched`.
+    escaped: bool,
     ended: bool,
     header: bool,
     line: u64,
+    /// The target whose field is being read.
+    at: Option<usize>,
     rows: u64,
     /// Unescaped fields of one line, and where they end; `None` is NULL.
     fields: Vec<u8>,
@@ -56,9 +63,11 @@ impl Exec<'_> {
             pending: Vec::new(),
             searched: 0,
             quoted: false,
+            escaped: false,
             ended: false,
             header: plan.format.header,
             line: 0,
+            at: None,
             rows: 0,
             fields: Vec::new(),
             ends: Vec::new(),
@@ -91,7 +100,8 @@ impl Exec<'_> {
             let line = pending[start..end].strip_suffix(b"\r").unwrap_or(&pending[start..end]);
             start = end + 1;
             feed.searched = start;
-            feed.line += 1;
+            // A quoted field may hold ends of lines; the number is that of the last.
+            feed.line += 1 + memchr::memchr_iter(b'\n', line).count() as u64;
             if feed.ended || std::mem::take(&mut feed.header) {
                 continue;
             }
@@ -99,7 +109,8 @@ impl Exec<'_> {
                 feed.ended = true;
                 continue;
             }
-            self.copy_line(plan, table, line, feed).map_err(|e| in_line(e, plan, feed.line))?;
+            feed.at = None;
+            self.copy_line(plan, table, line, feed).map_err(|e| in_line(e, plan, feed, line))?;
             feed.rows += 1;
         }
         feed.searched = feed.searched.max(start) - start;
@@ -121,13 +132,15 @@ impl Exec<'_> {
             values[*column] = e.eval(&Input::None, &cx)?;
         }
         let mut start = 0;
-        for (column, (end, null)) in plan.targets.iter().zip(&feed.ends) {
+        for (n, (column, (end, null))) in plan.targets.iter().zip(&feed.ends).enumerate() {
             if !null {
+                feed.at = Some(n);
                 values[*column] =
                     field_value(&feed.fields[start..*end], plan.table.columns[*column].column_type, &cx)?;
             }
             start = *end;
         }
+        feed.at = None;
         check_not_null(&plan.table, &values)?;
         let inserted = sequences.with(|txn| txn.insert(table, &values));
         inserted.map_err(|e| violated(e.into(), &plan.table))?;
@@ -166,11 +179,29 @@ fn check_field_count(plan: &CopyPlan, feed: &Feed) -> Result<()> {
     }
 }
 
-fn in_line(e: SqlError, plan: &CopyPlan, line: u64) -> SqlError {
-    if e.detail.is_some() {
-        return e;
+/// Adds the place in the data: the line and, where a value is at fault, the column and the value.
+fn in_line(mut e: SqlError, plan: &CopyPlan, feed: &Feed, line: &[u8]) -> SqlError {
+    let place = format!("COPY {}, line {}", plan.table.name, feed.line);
+    let field = feed.at.and_then(|n| Some((plan.targets.get(n)?, feed.field(n)?)));
+    let context = match (field, e.sqlstate) {
+        (Some((column, value)), _) => {
+            format!("{place}, column {}: \"{}\"", plan.table.columns[*column].name, excerpt(value))
+        }
+        (None, SqlState::BAD_COPY | SqlState::NOT_NULL_VIOLATION) => {
+            format!("{place}: \"{}\"", excerpt(line))
+        }
+        _ => place,
+    };
+    e.context = Some(context.into());
+    e
+}
+
+fn excerpt(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    match text.char_indices().nth(CONTEXT_CHARS_MAX) {
+        Some((cut, _)) => format!("{}...", &text[..cut]),
+        None => text.into_owned(),
     }
-    e.with_detail(format!("COPY {}, line {line}", plan.table.name))
 }
 
 impl Feed {
@@ -179,11 +210,14 @@ impl Feed {
         let mut at = self.searched.max(start);
         if format.csv {
             while at < bytes.len() {
-                match bytes[at] {
-                    b'\n' if !self.quoted => return Some(at),
-                    b if b == format.quote => self.quoted = !self.quoted,
-                    _ => {}
+                let b = bytes[at];
+                if b == b'\n' && !self.quoted {
+                    return Some(at);
                 }
+                // A quote that is its own escape needs no memory: two of them leave and enter again.
+                let escapes = self.quoted && b == format.escape && b != format.quote && !self.escaped;
+                self.quoted ^= b == format.quote && !self.escaped;
+                self.escaped = escapes;
                 at += 1;
             }
             self.searched = at;
@@ -199,6 +233,12 @@ impl Feed {
         }
         self.searched = bytes.len();
         None
+    }
+
+    /// The n-th field of the line that was split last.
+    fn field(&self, n: usize) -> Option<&[u8]> {
+        let start = if n == 0 { 0 } else { self.ends.get(n - 1)?.0 };
+        self.fields.get(start..self.ends.get(n)?.0)
     }
 
     /// Splits a line into unescaped fields.
@@ -344,9 +384,11 @@ mod tests {
             pending: Vec::new(),
             searched: 0,
             quoted: false,
+            escaped: false,
             ended: false,
             header: false,
             line: 0,
+            at: None,
             rows: 0,
             fields: Vec::new(),
             ends: Vec::new(),

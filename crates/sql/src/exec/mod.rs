@@ -80,8 +80,8 @@ pub struct Facts {
     pub process_id: i32,
     /// Start of the transaction, microseconds since 2000-01-01 UTC; read from the clock when first asked for.
     pub now_us: Cell<Option<i64>>,
-    /// Time zone, seconds east.
-    pub zone: i32,
+    /// Time zone.
+    pub zone: crate::time::Zone,
     /// How long locks are waited for.
     pub lock_timeout: Option<std::time::Duration>,
     /// State of `random()`.
@@ -136,7 +136,7 @@ impl Facts {
     pub fn env<'a>(&'a self, sequences: &'a dyn Sequences) -> Env<'a> {
         Env {
             now_us: &self.now_us,
-            zone: self.zone,
+            zone: &self.zone,
             user: &self.user,
             database: &self.database,
             process_id: self.process_id,

@@ -143,12 +143,6 @@ impl Session {
         }
         self.settings.set(name, value, local)?;
         self.after_settings();
-        if name.eq_ignore_ascii_case("lock_timeout") {
-            let timeout = self.defaults.lock_timeout;
-            if let Some(txn) = &mut self.txn {
-                txn.set_lock_timeout(timeout);
-            }
-        }
         Ok("SET")
     }
 

@@ -43,6 +43,7 @@ use crate::oid::Oid;
 use crate::prepared::{Portal, Prepared};
 use crate::settings::Settings;
 use crate::sink::{Progress, Severity, Sink};
+use crate::time::Zone;
 use crate::utility::Level;
 use watchdog::Watchdog;
 
@@ -308,9 +309,9 @@ impl Session {
         CancelToken(self.facts.cancel.clone())
     }
 
-    /// Seconds east of UTC of the session's time zone, for text parameters and results.
-    pub fn zone(&self) -> i32 {
-        self.facts.zone
+    /// The session's time zone, for text parameters and results.
+    pub fn zone(&self) -> &Zone {
+        &self.facts.zone
     }
 
     /// A statement begins: an old wish to cancel is forgotten, the clock of `statement_timeout` starts.

@@ -90,7 +90,7 @@ impl Session {
         let Ok(mut prepared) = self.prepare_any(&lifted.text, &lifted.types) else { return Ok(None) };
         let mut arena = std::mem::take(&mut self.literal_arena);
         let result = loop {
-            let Some(params) = literal_values(&prepared, lifted, self.facts.zone, &arena) else {
+            let Some(params) = literal_values(&prepared, lifted, &self.facts.zone, &arena) else {
                 break Ok(None);
             };
             match self.run_announced(&prepared, &params, lifted.row_count, sink) {
@@ -293,7 +293,7 @@ impl Session {
 fn literal_values<'a>(
     prepared: &Prepared,
     lifted: &Lifted<'a>,
-    zone: i32,
+    zone: &crate::time::Zone,
     arena: &'a bumpalo::Bump,
 ) -> Option<Params<'a>> {
     let types = &prepared.param_types;

@@ -10,7 +10,7 @@ use varve_engine::{Database, Datum, Options, Value};
 use varve_pager::PagerConfig;
 use varve_sql::{
     Column, CommandTag, CopyIn, Portal, Progress, Result, Session, SessionParams, Severity, Sink,
-    SqlDatabase, SqlError, text,
+    SqlDatabase, SqlError, Zone, text,
 };
 
 pub fn database() -> Arc<SqlDatabase> {
@@ -43,14 +43,16 @@ pub struct Recorder {
     pub lines: Vec<String>,
     pub columns: Vec<Column>,
     pub copy: Vec<u8>,
+    /// Zone of the session that ran last.
+    pub zone: Option<Zone>,
 }
 
-pub fn shown(row: &[Datum<'_>]) -> String {
+pub fn shown(row: &[Datum<'_>], zone: &Zone) -> String {
     let cells: Vec<String> = row
         .iter()
         .map(|d| {
             let mut out = Vec::new();
-            text::write_text(*d, &mut out);
+            text::write_in_zone(*d, zone, &mut out);
             if d.is_null() { "NULL".to_owned() } else { String::from_utf8(out).unwrap() }
         })
         .collect();
@@ -60,15 +62,20 @@ pub fn shown(row: &[Datum<'_>]) -> String {
 impl Recorder {
     fn error(&mut self, e: &SqlError) {
         self.lines.push(format!("! {} {}", e.sqlstate, e.message));
+        if let Some(context) = &e.context {
+            self.lines.push(format!("? {context}"));
+        }
     }
 
     pub fn simple(&mut self, session: &mut Session, sql: &str) {
+        self.zone = Some(session.zone().clone());
         if let Err(e) = session.simple(sql, self) {
             self.error(&e);
         }
     }
 
     pub fn extended(&mut self, session: &mut Session, sql: &str, params: &[Option<String>]) {
+        self.zone = Some(session.zone().clone());
         match self.try_extended(session, sql, params) {
             Ok(tag) => self.lines.push(format!("= {tag}")),
             Err(e) => self.error(&e),
@@ -106,7 +113,7 @@ impl Sink for Recorder {
     }
 
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
-        self.lines.push(shown(row));
+        self.lines.push(shown(row, self.zone.as_ref().unwrap_or(&Zone::UTC)));
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 //!
 //! Does not know: how overloads are chosen (`bind::function`).
 
+mod encoding;
 mod math;
 mod moment;
 mod session;

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. `now()` and its relatives are those of the transaction; only `clock_timestamp` moves.
 //!
-//! Does not know: time zone names; the session's zone is an offset.
+//! Does not know: the tz database (`time::Zone`).
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;
@@ -13,7 +13,7 @@ use super::{Builtin, Run, float, int, strict, text, volatile};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::arith::{self, unpack_interval};
 use crate::eval::{Cx, number};
-use crate::time::{self, DAY_US, UNIX_SHIFT_US};
+use crate::time::{self, DAY_US, UNIX_SHIFT_US, Zone};
 use crate::ty::Ty::{Date, Float8, Int4, Interval, Numeric, Text, Timestamp, TimestampTz};
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -31,13 +31,27 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("extract", &[Text, TimestampTz], Numeric, extract),
     strict("extract", &[Text, Date], Numeric, extract),
     strict("extract", &[Text, Interval], Numeric, extract),
+    strict("timezone", &[Text, TimestampTz], Timestamp, at_zone),
+    strict("timezone", &[Text, Timestamp], TimestampTz, at_zone),
+    strict("timezone", &[Interval, TimestampTz], Timestamp, at_offset),
+    strict("timezone", &[Interval, Timestamp], TimestampTz, at_offset),
     strict("make_date", &[Int4, Int4, Int4], Date, |a, _| make_date(int(a, 0), int(a, 1), int(a, 2))),
     strict("to_timestamp", &[Float8], TimestampTz, |a, _| {
         if float(a, 0).is_nan() {
             return Err(SqlError::new(SqlState::DATETIME_OVERFLOW, "timestamp cannot be NaN"));
         }
+        match float(a, 0) {
+            f64::INFINITY => return Ok(Datum::TimestampTz(i64::MAX)),
+            f64::NEG_INFINITY => return Ok(Datum::TimestampTz(i64::MIN)),
+            _ => {}
+        }
         let us = (float(a, 0) * 1e6).round_ties_even() - UNIX_SHIFT_US as f64;
-        time::check_timestamp(us as i64).map(Datum::TimestampTz).ok_or_else(time::timestamp_range)
+        time::check_timestamp(us as i64).map(Datum::TimestampTz).ok_or_else(|| {
+            let mut shown = Vec::new();
+            crate::text::write_float(float(a, 0), &mut shown);
+            let message = format!("timestamp out of range: \"{}\"", String::from_utf8_lossy(&shown));
+            SqlError::new(SqlState::DATETIME_OVERFLOW, message)
+        })
     }),
     strict("isfinite", &[Timestamp], crate::ty::Ty::Bool, |a, _| match a[0] {
         Datum::Timestamp(t) => Ok(Datum::Bool(!time::is_infinite(t))),
@@ -67,15 +81,41 @@ fn make_date<'a>(year: i64, month: i64, day: i64) -> Result<Datum<'a>> {
     time::check_date(days).map(Datum::Date).ok_or_else(refused)
 }
 
-/// Local microseconds of a moment, and the offset to show for it.
+/// Local microseconds of a moment.
 fn local_of(value: Datum<'_>, cx: &Cx<'_>) -> Result<i64> {
     Ok(match value {
         Datum::Timestamp(t) => t,
-        Datum::TimestampTz(t) if time::is_infinite(t) => t,
-        Datum::TimestampTz(t) => t + i64::from(cx.env.zone) * 1_000_000,
+        Datum::TimestampTz(t) => cx.env.zone.to_local(t)?,
         Datum::Date(d) => time::date_to_timestamp(d)?,
         _ => 0,
     })
+}
+
+/// `value AT TIME ZONE zone`: what clocks there show, or the moment at which they show it.
+fn at_zone<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
+    let name = text(a, 0);
+    let zone = Zone::of_expression(name).ok_or_else(|| {
+        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
+    })?;
+    moved_to(&zone, a[1])
+}
+
+fn at_offset<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
+    let iv = unpack_interval(a[0])?;
+    let seconds = i32::try_from(iv.micros / 1_000_000).ok().filter(|_| iv.months == 0 && iv.days == 0);
+    let seconds = seconds.ok_or_else(|| {
+        let message = "an interval that is a time zone must not include months or days";
+        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+    })?;
+    moved_to(&Zone::Fixed(seconds), a[1])
+}
+
+fn moved_to<'a>(zone: &Zone, value: Datum<'a>) -> Result<Datum<'a>> {
+    match value {
+        Datum::TimestampTz(t) => zone.to_local(t).map(Datum::Timestamp),
+        Datum::Timestamp(t) => zone.to_utc(t).map(Datum::TimestampTz),
+        other => Ok(other),
+    }
 }
 
 fn truncated<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
@@ -87,9 +127,16 @@ fn truncated<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let ty = if zoned { "timestamp with time zone" } else { "timestamp without time zone" };
     let result = truncate_local(text(a, 0), local, ty)?;
     Ok(match a[1] {
-        Datum::TimestampTz(_) => Datum::TimestampTz(result - i64::from(cx.env.zone) * 1_000_000),
+        // Units below a day keep the offset, so that an hour that occurs twice stays the one it is.
+        Datum::TimestampTz(t) if within_day(text(a, 0)) => Datum::TimestampTz(t - (local - result)),
+        Datum::TimestampTz(_) => Datum::TimestampTz(cx.env.zone.to_utc(result)?),
         _ => Datum::Timestamp(result),
     })
+}
+
+fn within_day(unit: &str) -> bool {
+    let lower = unit.to_ascii_lowercase();
+    matches!(lower.trim_end_matches('s'), "microsecond" | "millisecond" | "second" | "minute" | "hour")
 }
 
 fn truncate_local(unit: &str, local: i64, ty: &str) -> Result<i64> {
@@ -156,7 +203,13 @@ fn field(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<Field> {
         }
         ("epoch", Datum::TimestampTz(t)) => return Ok((i128::from(t) + i128::from(UNIX_SHIFT_US), 6)),
         ("epoch", _) => return Ok((i128::from(local) + i128::from(UNIX_SHIFT_US), 6)),
-        ("timezone", Datum::TimestampTz(_)) => return Ok((i128::from(cx.env.zone), 0)),
+        ("timezone", Datum::TimestampTz(t)) => return Ok((i128::from(cx.env.zone.offset_at(t)), 0)),
+        ("timezone_hour", Datum::TimestampTz(t)) => {
+            return Ok((i128::from(cx.env.zone.offset_at(t) / 3600), 0));
+        }
+        ("timezone_minute", Datum::TimestampTz(t)) => {
+            return Ok((i128::from(cx.env.zone.offset_at(t) / 60 % 60), 0));
+        }
         _ => {}
     }
     let day = local.div_euclid(DAY_US);

@@ -48,7 +48,9 @@ pub(super) const TABLE: &[Builtin] = &[
 
 /// Sleeps in short steps, so that a cancel is seen soon.
 fn sleep<'a>(seconds: f64, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let end = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
+    // NaN is no time at all, as in PostgreSQL; `clamp` would let it through.
+    let seconds = if seconds.is_nan() { 0.0 } else { seconds.clamp(0.0, 1e9) };
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
     loop {
         if cx.env.cancel.load(Ordering::Relaxed) {
             return Err(SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));

@@ -8,7 +8,7 @@
 use md5::{Digest, Md5};
 use varve_engine::Datum;
 
-use super::{Builtin, any, int, strict, text};
+use super::{Builtin, any, encoding, int, strict, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
 use crate::ty::Ty::{Bool, Bytea, Int4, Int8, Text, Unknown};
@@ -74,9 +74,13 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("chr", &[Int4], Text, |a, cx| chr(int(a, 0), cx)),
     strict("to_hex", &[Int4], Text, |a, cx| Ok(cx.text(&format!("{:x}", int(a, 0) as u32)))),
     strict("to_hex", &[Int8], Text, |a, cx| Ok(cx.text(&format!("{:x}", int(a, 0))))),
-    strict("encode", &[Bytea, Text], Text, |a, cx| match text(a, 1) {
-        "hex" => Ok(cx.text(&hex(bytes(a, 0)))),
-        other => Err(SqlError::unsupported(format!("encode to {other}"))),
+    strict("encode", &[Bytea, Text], Text, |a, cx| {
+        let encoded = encoding::encode(bytes(a, 0), text(a, 1))?;
+        check_size(encoded.len())?;
+        Ok(cx.text(&encoded))
+    }),
+    strict("decode", &[Text, Text], Bytea, |a, cx| {
+        Ok(Datum::Bytea(cx.bytes(&encoding::decode(text(a, 0), text(a, 1))?)))
     }),
     strict("md5", &[Text], Text, |a, cx| Ok(cx.text(&hex(&Md5::digest(text(a, 0).as_bytes()))))),
     strict("md5", &[Bytea], Text, |a, cx| Ok(cx.text(&hex(&Md5::digest(bytes(a, 0)))))),

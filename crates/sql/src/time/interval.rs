@@ -1,0 +1,299 @@
+//! Intervals: arithmetic, reading and showing (IntervalStyle `postgres`).
+//!
+//! Invariants
+//! 1. Months, days and microseconds are never converted into each other by addition.
+//!
+//! Does not know: how expressions carry an interval (`eval::arith`).
+
+use super::read::{parse_seconds, syntax};
+use super::show::write_clock;
+use super::{
+    DAY_US, Zone, check_timestamp, civil_of, days_of, interval_range, is_infinite, month_len, timestamp_range,
+};
+use crate::error::Result;
+
+/// A span of months, days and microseconds, kept apart as in PostgreSQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Interval {
+    /// Months.
+    pub months: i32,
+    /// Days.
+    pub days: i32,
+    /// Microseconds.
+    pub micros: i64,
+}
+
+impl Interval {
+    /// The opposite span, or 22008.
+    pub fn negate(self) -> Result<Interval> {
+        let opposite = || {
+            Some(Interval {
+                months: self.months.checked_neg()?,
+                days: self.days.checked_neg()?,
+                micros: self.micros.checked_neg()?,
+            })
+        };
+        opposite().ok_or_else(interval_range)
+    }
+
+    /// The sum, or 22008.
+    pub fn plus(self, other: Interval) -> Result<Interval> {
+        let sum = || {
+            Some(Interval {
+                months: self.months.checked_add(other.months)?,
+                days: self.days.checked_add(other.days)?,
+                micros: self.micros.checked_add(other.micros)?,
+            })
+        };
+        sum().ok_or_else(interval_range)
+    }
+}
+
+/// `timestamp + interval`: months first (clamped to the month's end), then days, then time.
+pub fn add_interval(ts: i64, iv: Interval) -> Result<i64> {
+    if is_infinite(ts) {
+        return Ok(ts);
+    }
+    let mut days = ts.div_euclid(DAY_US);
+    let time = ts.rem_euclid(DAY_US);
+    if iv.months != 0 {
+        let (y, m, d) = civil_of(days);
+        let month0 = y * 12 + i64::from(m) - 1 + i64::from(iv.months);
+        let (year, month) = (month0.div_euclid(12), month0.rem_euclid(12) as u32 + 1);
+        days = days_of(year, month, d.min(month_len(year, month)));
+    }
+    let total = (days + i64::from(iv.days)).checked_mul(DAY_US);
+    let total = total.and_then(|t| t.checked_add(time)?.checked_add(iv.micros));
+    check_timestamp(total.unwrap_or(i64::MAX - 1)).ok_or_else(timestamp_range)
+}
+
+/// `timestamptz + interval`: months and days on the calendar of the zone, then the time.
+pub fn add_interval_in(ts: i64, iv: Interval, zone: &Zone) -> Result<i64> {
+    if is_infinite(ts) {
+        return Ok(ts);
+    }
+    let mut moved = ts;
+    if iv.months != 0 || iv.days != 0 {
+        moved = zone.to_utc(add_interval(zone.to_local(ts)?, Interval { micros: 0, ..iv })?)?;
+    }
+    add_interval(moved, Interval { micros: iv.micros, ..Interval::default() })
+}
+
+/// `interval * by`, or `interval / by`: what is left of months goes to days, of days to the time (`interval_mul` in PostgreSQL).
+pub fn scale_interval(iv: Interval, by: f64, divide: bool) -> Result<Interval> {
+    let scaled = |n: f64| if divide { n / by } else { n * by };
+    let (months, days) = (scaled(f64::from(iv.months)), scaled(f64::from(iv.days)));
+    let (whole_months, whole_days) = whole(months).zip(whole(days)).ok_or_else(interval_range)?;
+    let left_days = to_micros((months - f64::from(whole_months)) * 30.0);
+    let left_seconds = to_micros((days - f64::from(whole_days) + left_days.fract()) * 86_400.0);
+    let more_days = (left_seconds / 86_400.0).trunc();
+    let days = whole(f64::from(whole_days) + left_days.trunc() + more_days).ok_or_else(interval_range)?;
+    let micros = (scaled(iv.micros as f64) + (left_seconds - more_days * 86_400.0) * 1e6).round_ties_even();
+    if micros.is_nan() || micros.abs() >= i64::MAX as f64 {
+        return Err(interval_range());
+    }
+    Ok(Interval { months: whole_months, days, micros: micros as i64 })
+}
+
+/// Six digits after the point (PostgreSQL's TSROUND).
+fn to_micros(amount: f64) -> f64 {
+    (amount * 1e6).round_ties_even() / 1e6
+}
+
+/// Appends an interval in IntervalStyle `postgres`: behind a negative part a positive one shows its sign.
+pub fn write_interval(iv: Interval, out: &mut Vec<u8>) {
+    let start = out.len();
+    let mut after_negative = false;
+    for (n, name) in [(iv.months / 12, "year"), (iv.months % 12, "mon"), (iv.days, "day")] {
+        if n != 0 {
+            let gap = if out.len() > start { " " } else { "" };
+            let sign = if after_negative && n > 0 { "+" } else { "" };
+            let plural = if n == 1 { "" } else { "s" };
+            out.extend_from_slice(format!("{gap}{sign}{n} {name}{plural}").as_bytes());
+            after_negative = n < 0;
+        }
+    }
+    if iv.micros != 0 || out.len() == start {
+        if out.len() > start {
+            out.push(b' ');
+        }
+        match iv.micros < 0 {
+            true => out.push(b'-'),
+            false if after_negative => out.push(b'+'),
+            false => {}
+        }
+        write_clock(iv.micros.unsigned_abs(), out);
+    }
+}
+
+/// Reads an interval: `n unit` pairs, a clock time, `years-months`, `ago`, or ISO 8601 (`P1Y2M3DT4H5M6S`).
+pub fn parse_interval(original: &str) -> Result<Interval> {
+    let lower = original.trim().to_ascii_lowercase();
+    let read = match lower.strip_prefix('p') {
+        Some(iso) => parse_iso(iso),
+        None => {
+            let body = lower.strip_prefix('@').unwrap_or(&lower).trim_start();
+            match body.strip_suffix("ago") {
+                Some(past) => parse_spans(past.trim_end()).and_then(|iv| iv.negate().ok()),
+                None => parse_spans(body),
+            }
+        }
+    };
+    read.ok_or_else(|| syntax("interval", original))
+}
+
+fn parse_spans(body: &str) -> Option<Interval> {
+    let spaced = space_units(body);
+    let mut words = spaced.split_whitespace().peekable();
+    let mut iv = Interval::default();
+    words.peek()?;
+    while let Some(word) = words.next() {
+        if word.contains(':') {
+            let (sign, clock) = signed(word);
+            iv.micros = iv.micros.checked_add(sign * span_clock(clock)?)?;
+        } else if let Some(months) = years_and_months(word) {
+            iv.months = iv.months.checked_add(months)?;
+        } else {
+            let amount: f64 = word.parse().ok()?;
+            // `1 2:03` is a day and a time.
+            let unit =
+                if words.peek().is_some_and(|next| next.contains(':')) { Some("day") } else { words.next() };
+            add_span(&mut iv, amount, unit.unwrap_or("second"))?;
+        }
+    }
+    Some(iv)
+}
+
+fn signed(word: &str) -> (i64, &str) {
+    match word.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, word.strip_prefix('+').unwrap_or(word)),
+    }
+}
+
+/// Months of `years-months`.
+fn years_and_months(word: &str) -> Option<i32> {
+    let (sign, rest) = signed(word);
+    let (years, months) = rest.split_once('-')?;
+    let (years, months): (i32, i32) = (years.parse().ok()?, months.parse().ok()?);
+    let total = years.checked_mul(12)?.checked_add(months)?;
+    (0..12).contains(&months).then_some(total * sign as i32)
+}
+
+/// What follows the P of ISO 8601: numbers with designators, or `years-months-daysThh:mm:ss`.
+fn parse_iso(text: &str) -> Option<Interval> {
+    let (date, clock) = match text.split_once('t') {
+        Some((date, clock)) => (date, Some(clock)),
+        None => (text, None),
+    };
+    let mut iv = Interval::default();
+    if date.is_empty() && clock.is_none_or(str::is_empty) {
+        return None;
+    }
+    if date.trim_start_matches('-').contains('-') {
+        let mut parts = date.split('-').map(|part| part.parse::<i32>().ok());
+        let (years, months, days) = (parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
+        iv.months = years.checked_mul(12)?.checked_add(months)?;
+        iv.days = days;
+    } else {
+        add_designated(&mut iv, date, |c| match c {
+            'y' => Some("year"),
+            'm' => Some("month"),
+            'w' => Some("week"),
+            'd' => Some("day"),
+            _ => None,
+        })?;
+    }
+    match clock {
+        Some(clock) if clock.contains(':') => {
+            let (sign, clock) = signed(clock);
+            iv.micros = sign * span_clock(clock)?;
+        }
+        Some(clock) => add_designated(&mut iv, clock, |c| match c {
+            'h' => Some("hour"),
+            'm' => Some("minute"),
+            's' => Some("second"),
+            _ => None,
+        })?,
+        None => {}
+    }
+    Some(iv)
+}
+
+fn add_designated(iv: &mut Interval, text: &str, unit: impl Fn(char) -> Option<&'static str>) -> Option<()> {
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_alphabetic()) {
+        let designator = rest[at..].chars().next()?;
+        add_span(iv, rest[..at].parse().ok()?, unit(designator)?)?;
+        rest = &rest[at + 1..];
+    }
+    rest.is_empty().then_some(())
+}
+
+/// Puts a space between a number and the unit written against it (`1day`).
+fn space_units(body: &str) -> String {
+    let mut out = String::with_capacity(body.len() + 4);
+    let mut last_digit = false;
+    for c in body.chars() {
+        if last_digit && c.is_ascii_alphabetic() {
+            out.push(' ');
+        }
+        last_digit = c.is_ascii_digit();
+        out.push(c);
+    }
+    out
+}
+
+fn span_clock(text: &str) -> Option<i64> {
+    let mut parts = text.split(':');
+    let hour: i64 = parts.next()?.parse().ok()?;
+    let minute: i64 = parts.next()?.parse().ok()?;
+    let second_us = parse_seconds(parts.next().unwrap_or("0"))?;
+    let ok = parts.next().is_none() && hour < 1 << 31 && minute < 60 && second_us <= 60_000_000;
+    ok.then(|| (hour * 3600 + minute * 60) * 1_000_000 + second_us)
+}
+
+fn add_span(iv: &mut Interval, amount: f64, unit: &str) -> Option<()> {
+    let unit = unit.trim_end_matches(',');
+    let unit = if unit.len() > 2 { unit.strip_suffix('s').unwrap_or(unit) } else { unit };
+    let months = match unit {
+        "millennium" | "millennia" | "mil" => 12_000.0,
+        "century" | "centurie" | "c" | "cent" => 1200.0,
+        "decade" | "dec" => 120.0,
+        "year" | "y" | "yr" => 12.0,
+        "month" | "mon" => 1.0,
+        _ => 0.0,
+    };
+    if months > 0.0 {
+        let total = amount * months;
+        iv.months = iv.months.checked_add(whole(total)?)?;
+        return add_days(iv, total.fract() * 30.0);
+    }
+    let us = match unit {
+        "week" | "w" => return add_days(iv, amount * 7.0),
+        "day" | "d" => return add_days(iv, amount),
+        "hour" | "h" | "hr" => 3.6e9,
+        "minute" | "m" | "min" => 6e7,
+        "second" | "s" | "sec" => 1e6,
+        "millisecond" | "ms" | "msec" => 1e3,
+        "microsecond" | "us" | "usec" => 1.0,
+        _ => return None,
+    };
+    let micros = (amount * us).round();
+    if micros.abs() >= i64::MAX as f64 {
+        return None;
+    }
+    iv.micros = iv.micros.checked_add(micros as i64)?;
+    Some(())
+}
+
+/// The whole part, if it fits.
+fn whole(amount: f64) -> Option<i32> {
+    (amount.abs() <= f64::from(i32::MAX)).then_some(amount.trunc() as i32)
+}
+
+fn add_days(iv: &mut Interval, days: f64) -> Option<()> {
+    iv.days = iv.days.checked_add(whole(days)?)?;
+    iv.micros = iv.micros.checked_add((days.fract() * DAY_US as f64).round() as i64)?;
+    Some(())
+}

@@ -1,0 +1,166 @@
+//! Calendar arithmetic. Reading and showing dates, timestamps and intervals is in the modules below.
+//!
+//! Invariants
+//! 1. Dates are days, timestamps microseconds, both since 2000-01-01 00:00 (UTC for timestamptz), as in PostgreSQL.
+//! 2. `i32::MAX`/`i64::MAX` are infinity and the minima -infinity; nothing else lies outside PostgreSQL's range.
+//! 3. Proleptic Gregorian calendar; year 0 is 1 BC.
+//!
+//! Does not know: sessions; a time zone is a `Zone`, given by the caller.
+//! Algorithms: Howard Hinnant, "chrono-compatible low-level date algorithms".
+
+mod abbreviations;
+mod interval;
+mod read;
+mod show;
+mod zone;
+
+pub use interval::{Interval, add_interval, add_interval_in, parse_interval, scale_interval, write_interval};
+pub use read::{parse_date, parse_timestamp, parse_timestamptz};
+pub use show::{write_date, write_timestamp};
+pub use zone::Zone;
+
+use crate::error::{Result, SqlError, SqlState};
+
+/// Microseconds in a day.
+pub const DAY_US: i64 = 86_400_000_000;
+/// Days from 1970-01-01 to 2000-01-01.
+const EPOCH_SHIFT_DAYS: i64 = 10_957;
+/// 4713-11-24 BC, Julian day 0.
+const DATE_MIN: i64 = -2_451_545;
+/// 5874897-12-31.
+const DATE_MAX: i64 = 2_145_031_948;
+/// 294276-12-31 23:59:59.999999, plus one microsecond.
+const TIMESTAMP_END: i64 = 9_223_371_331_200_000_000;
+/// Microseconds from 1970-01-01 to 2000-01-01.
+pub const UNIX_SHIFT_US: i64 = EPOCH_SHIFT_DAYS * DAY_US;
+
+/// Days since 2000-01-01 of a civil date. The date must be valid.
+pub fn days_of(year: i64, month: u32, day: u32) -> i64 {
+    let y = if month <= 2 { year - 1 } else { year };
+    let era = y.div_euclid(400);
+    let year_of_era = y.rem_euclid(400);
+    let shifted_month = i64::from((month + 9) % 12);
+    let day_of_year = (153 * shifted_month + 2) / 5 + i64::from(day) - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468 - EPOCH_SHIFT_DAYS
+}
+
+/// Year, month, day of a number of days since 2000-01-01.
+pub fn civil_of(days: i64) -> (i64, u32, u32) {
+    let z = days + EPOCH_SHIFT_DAYS + 719_468;
+    let era = z.div_euclid(146_097);
+    let doe = z.rem_euclid(146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let day = (doy - (153 * mp + 2) / 5 + 1) as u32;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 } as u32;
+    (yoe + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// Days in a month.
+pub fn month_len(year: i64, month: u32) -> u32 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if (year % 4 == 0 && year % 100 != 0) || year % 400 == 0 => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+/// Whether a timestamp is one of the infinities.
+pub fn is_infinite(ts: i64) -> bool {
+    ts == i64::MAX || ts == i64::MIN
+}
+
+/// 22008 for timestamps.
+pub fn timestamp_range() -> SqlError {
+    SqlError::new(SqlState::DATETIME_OVERFLOW, "timestamp out of range")
+}
+
+/// 22008 for intervals.
+pub fn interval_range() -> SqlError {
+    SqlError::new(SqlState::DATETIME_OVERFLOW, "interval out of range")
+}
+
+/// 22008 for dates.
+pub fn date_range() -> SqlError {
+    SqlError::new(SqlState::DATETIME_OVERFLOW, "date out of range")
+}
+
+/// The date if PostgreSQL has it.
+pub fn check_date(days: i64) -> Option<i32> {
+    (DATE_MIN..=DATE_MAX).contains(&days).then_some(days as i32)
+}
+
+/// The timestamp if PostgreSQL has it.
+pub fn check_timestamp(us: i64) -> Option<i64> {
+    (DATE_MIN * DAY_US..TIMESTAMP_END).contains(&us).then_some(us)
+}
+
+/// Midnight of a date.
+pub fn date_to_timestamp(days: i32) -> Result<i64> {
+    match days {
+        i32::MAX => Ok(i64::MAX),
+        i32::MIN => Ok(i64::MIN),
+        d => i64::from(d)
+            .checked_mul(DAY_US)
+            .and_then(check_timestamp)
+            .ok_or_else(|| SqlError::new(SqlState::DATETIME_OVERFLOW, "date out of range for timestamp")),
+    }
+}
+
+/// The day of a timestamp.
+pub fn timestamp_to_date(ts: i64) -> i32 {
+    match ts {
+        i64::MAX => i32::MAX,
+        i64::MIN => i32::MIN,
+        ts => ts.div_euclid(DAY_US) as i32,
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(ts: i64) -> String {
+        let mut out = Vec::new();
+        write_timestamp(ts, None, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn days_and_civil_dates_are_inverse() {
+        for days in (-2_451_545..2_451_545).step_by(97) {
+            let (y, m, d) = civil_of(days);
+            assert_eq!(days_of(y, m, d), days);
+        }
+        assert_eq!(civil_of(0), (2000, 1, 1));
+    }
+
+    #[test]
+    fn timestamps_survive_text() {
+        for text in
+            ["2024-02-29 23:59:59.5", "0044-03-15 00:00:00 BC", "1999-12-31 12:34:56.123456", "infinity"]
+        {
+            assert_eq!(shown(parse_timestamp(text).unwrap()), text);
+        }
+        assert_eq!(parse_timestamptz("2000-01-01 02:00:00+02", &Zone::UTC).unwrap(), 0);
+        assert_eq!(parse_timestamp("01/02/2003").unwrap(), parse_timestamp("20030102").unwrap());
+    }
+
+    #[test]
+    fn bad_dates_are_told_apart() {
+        assert_eq!(parse_date("2023-02-29").unwrap_err().sqlstate, SqlState::DATETIME_OVERFLOW);
+        assert_eq!(parse_date("soon").unwrap_err().sqlstate, SqlState::INVALID_DATETIME);
+    }
+
+    #[test]
+    fn intervals_move_timestamps_like_postgresql() {
+        let ts = parse_timestamp("2024-01-31 10:00:00").unwrap();
+        let moved = add_interval(ts, parse_interval("1 month 1 day 02:30").unwrap()).unwrap();
+        assert_eq!(shown(moved), "2024-03-01 12:30:00");
+        let mut out = Vec::new();
+        write_interval(parse_interval("14 months 3 days -1 second").unwrap(), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "1 year 2 mons 3 days -00:00:01");
+    }
+}

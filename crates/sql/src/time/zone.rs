@@ -1,0 +1,260 @@
+//! Time zones: fixed offsets, names of the tz database, POSIX rules.
+//!
+//! Invariants
+//! 1. A local time that a change of clocks skips is read with the offset from before the change; one that occurs twice
+//!    is the later one (`DetermineTimeZoneOffset` in PostgreSQL).
+//! 2. The rules of a year beyond the library's are those of a year that is a multiple of 400 years earlier.
+//! 3. Offsets count seconds east, except inside POSIX rules, which count west.
+//!
+//! Does not know: the session's setting. The database comes with the program (docs/decisions, 0605).
+
+use std::sync::LazyLock;
+
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
+
+use super::{DAY_US, UNIX_SHIFT_US, abbreviations, check_timestamp, civil_of, is_infinite, timestamp_range};
+use crate::error::Result;
+
+/// A time zone.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Zone {
+    /// Seconds east of UTC.
+    Fixed(i32),
+    /// Offsets that depend on the date.
+    Rules(TimeZone),
+}
+
+static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
+
+/// The calendar and the weekdays repeat after 400 years.
+const CYCLE_US: i64 = 146_097 * DAY_US;
+/// 9600-01-01, from where on times are brought back by whole cycles.
+const RULES_END_US: i64 = 2_775_891 * DAY_US;
+/// Offsets in texts are below 16 hours.
+const OFFSET_END: i32 = 16 * 3600;
+
+impl Zone {
+    /// UTC
+    pub const UTC: Zone = Zone::Fixed(0);
+
+    /// The value of the setting TimeZone and how SHOW spells it: hours east as a number, a name, or POSIX rules.
+    pub fn of_setting(value: &str) -> Option<(Zone, String)> {
+        let value = value.trim();
+        if let Ok(hours) = value.parse::<f64>() {
+            let seconds = (hours * 3600.0).round();
+            return (seconds.abs() < 168.0 * 3600.0).then(|| fixed(seconds as i32));
+        }
+        named(value)
+    }
+
+    /// A zone as AT TIME ZONE names it: an abbreviation, a name, or POSIX rules.
+    pub fn of_expression(text: &str) -> Option<Zone> {
+        let by_abbreviation = abbreviations::offset_of(&text.to_ascii_lowercase()).map(Zone::Fixed);
+        by_abbreviation.or_else(|| named(text).map(|(zone, _)| zone))
+    }
+
+    /// A zone as it stands behind a time: an offset, an abbreviation, or a name; the inner `None` is an offset out of range.
+    pub(super) fn of_input(text: &str) -> Option<Option<Zone>> {
+        if text.starts_with(['+', '-']) {
+            let offset = parse_offset(text)?;
+            return Some((offset.abs() < OFFSET_END).then_some(Zone::Fixed(offset)));
+        }
+        Zone::of_expression(text).map(Some)
+    }
+
+    /// Seconds east of UTC at a moment.
+    #[inline]
+    pub fn offset_at(&self, utc_us: i64) -> i32 {
+        match self {
+            Zone::Fixed(offset) => *offset,
+            Zone::Rules(rules) => {
+                let moment = jiff::Timestamp::from_microsecond(within_rules(utc_us) + UNIX_SHIFT_US);
+                moment.map_or(0, |moment| rules.to_offset(moment).seconds())
+            }
+        }
+    }
+
+    /// Seconds east of UTC when local clocks show this time.
+    pub fn offset_at_local(&self, local_us: i64) -> i32 {
+        match self {
+            Zone::Fixed(offset) => *offset,
+            Zone::Rules(rules) => {
+                match rules.to_ambiguous_timestamp(civil(within_rules(local_us))).offset() {
+                    AmbiguousOffset::Unambiguous { offset } => offset.seconds(),
+                    AmbiguousOffset::Gap { before, .. } => before.seconds(),
+                    AmbiguousOffset::Fold { after, .. } => after.seconds(),
+                }
+            }
+        }
+    }
+
+    /// What local clocks show at a moment; infinities stay.
+    pub fn to_local(&self, utc_us: i64) -> Result<i64> {
+        moved(utc_us, i64::from(self.offset_at(utc_us)))
+    }
+
+    /// The moment at which local clocks show this time; infinities stay.
+    pub fn to_utc(&self, local_us: i64) -> Result<i64> {
+        moved(local_us, -i64::from(self.offset_at_local(local_us)))
+    }
+}
+
+fn moved(us: i64, seconds: i64) -> Result<i64> {
+    if is_infinite(us) {
+        return Ok(us);
+    }
+    us.checked_add(seconds * 1_000_000).and_then(check_timestamp).ok_or_else(timestamp_range)
+}
+
+fn within_rules(us: i64) -> i64 {
+    if us < RULES_END_US { us } else { us - ((us - RULES_END_US) / CYCLE_US + 1) * CYCLE_US }
+}
+
+fn civil(us: i64) -> DateTime {
+    let (year, month, day) = civil_of(us.div_euclid(DAY_US));
+    let of_day = us.rem_euclid(DAY_US);
+    let part = |unit: i64, modulus: i64| (of_day / unit % modulus) as i8;
+    // Every part is in its range: only an infinity could fail here, and callers keep those away.
+    DateTime::new(
+        year as i16,
+        month as i8,
+        day as i8,
+        part(3_600_000_000, 24),
+        part(60_000_000, 60),
+        part(1_000_000, 60),
+        (of_day % 1_000_000 * 1000) as i32,
+    )
+    .unwrap_or(DateTime::ZERO)
+}
+
+fn fixed(seconds: i32) -> (Zone, String) {
+    if seconds == 0 {
+        return (Zone::UTC, "UTC".to_owned());
+    }
+    let shown = |sign: bool| {
+        let abs = seconds.unsigned_abs();
+        let mut out = format!("{}{:02}", if sign { '-' } else { '+' }, abs / 3600);
+        if !abs.is_multiple_of(3600) {
+            out.push_str(&format!(":{:02}", abs / 60 % 60));
+        }
+        if !abs.is_multiple_of(60) {
+            out.push_str(&format!(":{:02}", abs % 60));
+        }
+        out
+    };
+    (Zone::Fixed(seconds), format!("<{}>{}", shown(seconds < 0), shown(seconds > 0)))
+}
+
+/// A name of the database in its own spelling, or POSIX rules in capitals.
+fn named(text: &str) -> Option<(Zone, String)> {
+    if text.is_empty() || text.eq_ignore_ascii_case("local") {
+        return None;
+    }
+    if matches!(text.to_ascii_lowercase().as_str(), "utc" | "gmt" | "etc/utc" | "etc/gmt" | "uct" | "zulu") {
+        let spelled = DATABASE.get(text).ok().and_then(|found| found.iana_name().map(str::to_owned));
+        return Some((Zone::UTC, spelled.unwrap_or_else(|| text.to_owned())));
+    }
+    if let Ok(found) = DATABASE.get(text) {
+        let spelled = found.iana_name().unwrap_or(text).to_owned();
+        return Some((Zone::Rules(found), spelled));
+    }
+    posix(&text.to_ascii_uppercase())
+}
+
+/// POSIX rules such as `EST5EDT`, `<+02>-02`, and a bare offset, which counts west.
+fn posix(text: &str) -> Option<(Zone, String)> {
+    if text.starts_with(['+', '-']) {
+        return parse_offset(text).map(|west| (Zone::Fixed(-west), text.to_owned()));
+    }
+    let spelled = text.to_owned();
+    if let Some((_, west)) = text.strip_prefix('<').and_then(|rest| rest.split_once('>'))
+        && let Some(west) =
+            parse_offset(&if west.starts_with(['+', '-']) { west.into() } else { format!("+{west}") })
+    {
+        return Some((Zone::Fixed(-west), spelled));
+    }
+    TimeZone::posix(text).ok().map(|rules| (Zone::Rules(rules), spelled))
+}
+
+/// Seconds of `+hh`, `+hhmm`, `+hhmmss`, `+hh:mm[:ss]`, and the same with a minus.
+fn parse_offset(text: &str) -> Option<i32> {
+    let (sign, digits) = match text.split_at_checked(1)? {
+        ("+", digits) => (1, digits),
+        ("-", digits) => (-1, digits),
+        _ => return None,
+    };
+    let number = |s: &str| s.parse::<i32>().ok().filter(|_| s.bytes().all(|b| b.is_ascii_digit()));
+    let parts: Vec<i32> = if digits.contains(':') {
+        digits.split(':').map(number).collect::<Option<_>>()?
+    } else {
+        let packed = number(digits)?;
+        match digits.len() {
+            1 | 2 => vec![packed],
+            3 | 4 => vec![packed / 100, packed % 100],
+            5 | 6 => vec![packed / 10_000, packed / 100 % 100, packed % 100],
+            _ => return None,
+        }
+    };
+    let [hours, minutes, seconds] = match parts[..] {
+        [h] => [h, 0, 0],
+        [h, m] => [h, m, 0],
+        [h, m, s] => [h, m, s],
+        _ => return None,
+    };
+    let sane = hours < 168 && minutes < 60 && seconds < 60;
+    sane.then_some(sign * (hours * 3600 + minutes * 60 + seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{parse_timestamp, parse_timestamptz, write_timestamp};
+
+    /// Shown by PostgreSQL 15 under `SET timezone = ...` (left: the zone, then the input).
+    #[test]
+    fn zones_with_rules_are_as_in_postgresql() {
+        for (zone, input, expected) in [
+            ("Europe/Berlin", "2024-07-01 12:00", "2024-07-01 12:00:00+02"),
+            ("europe/berlin", "2024-01-01 12:00", "2024-01-01 12:00:00+01"),
+            ("Europe/Berlin", "2024-03-31 02:30", "2024-03-31 03:30:00+02"),
+            ("Europe/Berlin", "2024-10-27 02:30", "2024-10-27 02:30:00+01"),
+            ("Europe/Berlin", "1800-07-01 00:00Z", "1800-07-01 00:53:28+00:53:28"),
+            ("Europe/Berlin", "20240-07-01 00:00", "20240-07-01 00:00:00+02"),
+            ("Asia/Kolkata", "2024-07-01 00:00 America/New_York", "2024-07-01 09:30:00+05:30"),
+            ("+02:00", "2024-07-01 00:00Z", "2024-06-30 22:00:00-02"),
+            ("EST5EDT", "2024-07-01 00:00Z", "2024-06-30 20:00:00-04"),
+            ("UTC+3", "2024-07-01 00:00 CEST", "2024-06-30 19:00:00-03"),
+            ("Europe/Berlin", "294277-01-01 00:59:59+01", "294277-01-01 00:59:59+01"),
+            ("-3.5", "2024-07-01 00:00Z", "2024-06-30 20:30:00-03:30"),
+        ] {
+            let (zone, _) = Zone::of_setting(zone).unwrap();
+            let mut out = Vec::new();
+            write_timestamp(parse_timestamptz(input, &zone).unwrap(), Some(&zone), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{input}");
+        }
+    }
+
+    #[test]
+    fn the_setting_keeps_the_spelling_of_the_database() {
+        let spelled = |value: &str| Zone::of_setting(value).map(|(_, spelled)| spelled);
+        assert_eq!(spelled("europe/berlin").as_deref(), Some("Europe/Berlin"));
+        assert_eq!(spelled("2").as_deref(), Some("<+02>-02"));
+        assert_eq!(spelled("<+02>-02").as_deref(), Some("<+02>-02"));
+        assert_eq!(Zone::of_setting("<+02>-02").unwrap().0, Zone::Fixed(7200));
+        for unknown in ["CEST", "nonsense", "foo", "z", "200", "", "Europe/Nowhere"] {
+            assert_eq!(spelled(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn the_ends_of_time_do_not_overflow() {
+        let berlin = Zone::of_setting("Europe/Berlin").unwrap().0;
+        let last = parse_timestamp("294276-12-31 23:59:59.999999").unwrap();
+        assert!(berlin.to_local(last).is_err());
+        let mut out = Vec::new();
+        write_timestamp(last, Some(&berlin), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "294277-01-01 00:59:59.999999+01");
+        assert_eq!(berlin.to_local(i64::MAX).unwrap(), i64::MAX);
+    }
+}
