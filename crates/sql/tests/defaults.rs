@@ -32,6 +32,8 @@ const DEFAULTS: &[(&str, &str, &str)] = &[
     ("int", "cast('7' as int)", "7"),
     ("int", "1 - -1", "2"),
     ("int", "position('b' in 'abc')", "2"),
+    ("bool", "(not (1 between symmetric 3 and 2))", "t"),
+    ("bool", "(2 between symmetric (1 + 2) * 1 and (1))", "t"),
     ("bool", "('a' like 'A' or 'a' ilike 'A')", "t"),
     ("bool", "(1 in (1, 2) and 3 is distinct from 4)", "t"),
     ("date", "date '2024-02-29'", "2024-02-29"),

@@ -11,7 +11,7 @@ use sqlparser::ast::{self, SetExpr, TableFactor};
 use crate::error::{Result, SqlError, SqlState};
 
 /// 0A000 for the first clause that is there.
-fn refuse(clauses: &[(bool, &str)]) -> Result<()> {
+pub(super) fn refuse(clauses: &[(bool, &str)]) -> Result<()> {
     match clauses.iter().find(|(there, _)| *there) {
         Some((_, name)) => Err(SqlError::unsupported(name)),
         None => Ok(()),

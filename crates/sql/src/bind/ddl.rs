@@ -13,7 +13,7 @@ use sqlparser::ast::{
 use varve_engine::{ColumnDef, NewIndex, NewSequence, NewTable, PrimaryKey, TableDef};
 
 use super::scope::Scope;
-use super::{Binder, fold, object_name};
+use super::{Binder, clauses_ddl, fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::ty;
 
@@ -54,7 +54,8 @@ struct Parts {
 impl Binder<'_> {
     /// CREATE TABLE
     pub fn create_table(&mut self, t: &ast::CreateTable) -> Result<TableSpec> {
-        refuse_table_clauses(t)?;
+        clauses_ddl::check_create_table(t)?;
+        check_options(&t.table_options)?;
         let (schema, name) = object_name(&t.name)?;
         if !self.catalog.has_schema(&schema) {
             return Err(no_schema(&schema).at(self.at(&t.name)));
@@ -139,11 +140,11 @@ impl Binder<'_> {
                 parts.columns[ordinal].default = Some(printed_default(e)?);
             }
             ColumnOption::PrimaryKey(k) => {
-                refuse_deferrable(k.characteristics.as_ref())?;
+                clauses_ddl::check_primary_key(k)?;
                 set_primary_key(parts, name, vec![ordinal])?;
             }
             ColumnOption::Unique(u) => {
-                refuse_deferrable(u.characteristics.as_ref())?;
+                clauses_ddl::check_unique(u)?;
                 parts.uniques.push((name, vec![ordinal]));
             }
             ColumnOption::Generated {
@@ -181,7 +182,7 @@ impl Binder<'_> {
 
     /// CREATE INDEX: the table, the index, IF NOT EXISTS.
     pub fn create_index(&mut self, i: &ast::CreateIndex) -> Result<(NewIndex, bool)> {
-        refuse_index_clauses(i)?;
+        clauses_ddl::check_create_index(i)?;
         let table = self.table(&i.table_name)?;
         let columns = self.index_columns(&table, &i.columns)?;
         let name = match &i.name {
@@ -345,15 +346,12 @@ fn two_primary_keys(table: &str) -> SqlError {
 fn table_constraint(c: &TableConstraint, table: &str, parts: &mut Parts) -> Result<()> {
     match c {
         TableConstraint::PrimaryKey(k) => {
-            refuse_deferrable(k.characteristics.as_ref())?;
+            clauses_ddl::check_primary_key(k)?;
             let columns = constraint_columns(&k.columns, parts)?;
             set_primary_key(parts, k.name.as_ref().map(fold), columns).map_err(|_| two_primary_keys(table))
         }
         TableConstraint::Unique(u) => {
-            refuse_deferrable(u.characteristics.as_ref())?;
-            if matches!(u.nulls_distinct, ast::NullsDistinctOption::NotDistinct) {
-                return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
-            }
+            clauses_ddl::check_unique(u)?;
             let columns = constraint_columns(&u.columns, parts)?;
             parts.uniques.push((u.name.as_ref().map(fold), columns));
             Ok(())
@@ -399,15 +397,6 @@ fn check_operator_class(c: &IndexColumn) -> Result<()> {
     }
 }
 
-fn refuse_deferrable(c: Option<&ast::ConstraintCharacteristics>) -> Result<()> {
-    match c {
-        Some(c) if c.deferrable == Some(true) || c.enforced == Some(false) => {
-            Err(SqlError::unsupported("a deferrable constraint"))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn no_foreign_key() -> SqlError {
     SqlError::unsupported("FOREIGN KEY")
         .with_hint("Varve does not check references yet; leave the constraint out.")
@@ -421,31 +410,6 @@ fn no_check() -> SqlError {
 /// 3F000
 pub fn no_schema(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{name}\" does not exist"))
-}
-
-fn refuse_table_clauses(t: &ast::CreateTable) -> Result<()> {
-    let refused = if t.partition_by.is_some() || t.partition_of.is_some() || t.for_values.is_some() {
-        "a partitioned table"
-    } else if t.temporary {
-        "a temporary table"
-    } else if t.query.is_some() {
-        "CREATE TABLE AS"
-    } else if t.like.is_some() || t.clone.is_some() {
-        "CREATE TABLE LIKE"
-    } else if t.inherits.is_some() {
-        "INHERITS"
-    } else if t.or_replace
-        || t.external
-        || t.on_commit.is_some()
-        || t.order_by.is_some()
-        || t.strict
-        || t.without_rowid
-    {
-        "this clause of CREATE TABLE"
-    } else {
-        return check_options(&t.table_options);
-    };
-    Err(SqlError::unsupported(refused))
 }
 
 /// `fillfactor` and autovacuum settings mean nothing here; anything else is refused.
@@ -466,19 +430,4 @@ fn check_options(options: &CreateTableOptions) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn refuse_index_clauses(i: &ast::CreateIndex) -> Result<()> {
-    let refused = if i.predicate.is_some() {
-        "a partial index"
-    } else if !i.include.is_empty() {
-        "INCLUDE"
-    } else if i.nulls_distinct == Some(false) {
-        "NULLS NOT DISTINCT"
-    } else if !matches!(i.using, None | Some(ast::IndexType::BTree)) {
-        "an index method other than btree"
-    } else {
-        return Ok(());
-    };
-    Err(SqlError::unsupported(refused))
 }

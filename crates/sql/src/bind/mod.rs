@@ -11,6 +11,7 @@
 
 pub mod aggregate;
 pub mod clauses;
+pub mod clauses_ddl;
 mod coerce;
 pub mod ddl;
 pub mod dml;

@@ -279,6 +279,9 @@ type Signature = (Class, (Ty, Ty), Ty);
 
 /// Class, operand types and result of an arithmetic operator.
 fn signature(op: ArithOp, l: Ty, r: Ty) -> Option<Signature> {
+    if matches!(op, ArithOp::ShiftLeft | ArithOp::ShiftRight) && r == Ty::Int8 {
+        return None;
+    }
     if let (Some(a), Some(b)) = (l.number_rank(), r.number_rank()) {
         return number_signature(op, if a >= b { l } else { r }, l);
     }
@@ -307,7 +310,7 @@ fn signature(op: ArithOp, l: Ty, r: Ty) -> Option<Signature> {
 fn number_signature(op: ArithOp, wide: Ty, left: Ty) -> Option<Signature> {
     let is_bits = matches!(op, ArithOp::BitAnd | ArithOp::BitOr | ArithOp::BitXor);
     match op {
-        ArithOp::ShiftLeft | ArithOp::ShiftRight if wide.is_integer() && left != Ty::Int2 => {
+        ArithOp::ShiftLeft | ArithOp::ShiftRight if wide.is_integer() => {
             Some((class_of(left)?, (left, Ty::Int4), left))
         }
         ArithOp::ShiftLeft | ArithOp::ShiftRight => None,

@@ -123,6 +123,9 @@ fn shift<'a>(class: Class, a: i64, b: i64, left: bool) -> Datum<'a> {
     match class {
         Class::Int8 if left => Datum::Int8(a.wrapping_shl(by)),
         Class::Int8 => Datum::Int8(a.wrapping_shr(by)),
+        // PostgreSQL shifts a smallint as an integer and cuts the result.
+        Class::Int2 if left => Datum::Int2((a as i32).wrapping_shl(by) as i16),
+        Class::Int2 => Datum::Int2((a as i32).wrapping_shr(by) as i16),
         _ if left => Datum::Int4((a as i32).wrapping_shl(by)),
         _ => Datum::Int4((a as i32).wrapping_shr(by)),
     }

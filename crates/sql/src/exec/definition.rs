@@ -12,7 +12,7 @@ use sqlparser::ast::{self, ObjectType, SequenceOptions, Statement};
 use varve_engine::{Catalog, NewIndex, NewSequence, TableDef, Transaction};
 
 use crate::bind::ddl::{Alteration, no_schema};
-use crate::bind::{Binder, fold, object_name, undefined_table};
+use crate::bind::{Binder, clauses_ddl, fold, object_name, undefined_table};
 use crate::error::{Result, SqlError, SqlState};
 use crate::sink::{CommandTag, Severity};
 
@@ -44,12 +44,27 @@ pub fn run(
         Statement::CreateSequence { .. } => {
             return Err(SqlError::unsupported("this form of CREATE SEQUENCE"));
         }
-        Statement::CreateSchema { schema_name: ast::SchemaName::Simple(name), if_not_exists, .. } => {
-            create_schema(&catalog, name, *if_not_exists, txn, notices)?
-        }
-        Statement::Drop { object_type, if_exists, names, cascade, .. } => {
-            drop_objects(&catalog, *object_type, *if_exists, names, *cascade, txn, notices)?
-        }
+        Statement::CreateSchema {
+            schema_name: ast::SchemaName::Simple(name),
+            or_replace: false,
+            if_not_exists,
+            with: None,
+            options: None,
+            default_collate_spec: None,
+            clone: None,
+        } => create_schema(&catalog, name, *if_not_exists, txn, notices)?,
+        Statement::CreateSchema { .. } => return Err(SqlError::unsupported("this form of CREATE SCHEMA")),
+        Statement::Drop {
+            object_type,
+            if_exists,
+            names,
+            cascade,
+            restrict: _,
+            purge: false,
+            temporary: false,
+            table: None,
+        } => drop_objects(&catalog, *object_type, *if_exists, names, *cascade, txn, notices)?,
+        Statement::Drop { .. } => return Err(SqlError::unsupported("this form of DROP")),
         _ => return Ok(None),
     };
     Ok(Some(CommandTag::Plain(tag)))
@@ -127,6 +142,7 @@ fn alter_table(
     txn: &mut Transaction,
     notices: &mut Notices,
 ) -> Result<&'static str> {
+    clauses_ddl::check_alter_table(a)?;
     let table = match b.existing_table(&a.name) {
         Err(e) if a.if_exists && e.sqlstate == SqlState::UNDEFINED_TABLE => {
             notice(notices, "00000", format!("{}, skipping", e.message));

@@ -186,6 +186,7 @@ fn with_symmetric_calls(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             edits.push((words[n], None));
         } else if is(n, Keyword::SYMMETRIC)
             && let Some(end) = end_of_bound(&tokens, &words, n + 1)
+            && !is_group(&tokens, &words[n + 1..end])
         {
             edits.push((words[n] + 1, Some(Token::LParen)));
             edits.push((words[end], Some(Token::RParen)));
@@ -219,6 +220,20 @@ fn end_of_bound(tokens: &[TokenWithSpan], words: &[usize], from: usize) -> Optio
         }
     }
     None
+}
+
+/// Whether the words are one pair of parentheses and what is between: a call's arguments already.
+fn is_group(tokens: &[TokenWithSpan], words: &[usize]) -> bool {
+    let mut depth = 0usize;
+    let closes_at = words.iter().position(|at| {
+        match tokens[*at].token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    });
+    closes_at.is_some_and(|at| at > 0 && at + 1 == words.len())
 }
 
 /// Literals of a definition such that the syntax tree prints them as they were meant: a column's DEFAULT is kept as text.
