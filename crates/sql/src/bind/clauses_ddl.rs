@@ -9,101 +9,27 @@ use super::clauses::refuse;
 use crate::error::Result;
 
 /// Clauses of CREATE TABLE; its options are checked where they are read.
+#[rustfmt::skip]
 pub(super) fn check_create_table(t: &ast::CreateTable) -> Result<()> {
     let ast::CreateTable {
-        or_replace,
-        temporary,
-        unlogged: _,
-        external,
-        dynamic,
-        global,
-        if_not_exists: _,
-        transient,
-        volatile,
-        iceberg,
-        snapshot,
-        name: _,
-        columns: _,
-        constraints: _,
-        hive_distribution,
-        hive_formats,
-        table_options: _,
-        file_format,
-        location,
-        query,
-        without_rowid,
-        like,
-        clone,
-        version,
-        comment,
-        on_commit,
-        on_cluster,
-        primary_key,
-        order_by,
-        partition_by,
-        cluster_by,
-        clustered_by,
-        inherits,
-        partition_of,
-        for_values,
-        strict,
-        copy_grants,
-        enable_schema_evolution,
-        change_tracking,
-        data_retention_time_in_days,
-        max_data_extension_time_in_days,
-        default_ddl_collation,
-        with_aggregation_policy,
-        with_row_access_policy,
-        with_storage_lifecycle_policy,
-        with_tags,
-        external_volume,
-        with_connection,
-        base_location,
-        catalog,
-        catalog_sync,
-        storage_serialization_policy,
-        target_lag,
-        warehouse,
-        refresh_mode,
-        initialize,
-        require_user,
-        diststyle,
-        distkey,
-        sortkey,
-        backup,
-        multiset,
-        fallback,
-        with_data,
+        or_replace, temporary, unlogged: _, external, dynamic, global, if_not_exists: _, transient, volatile,
+        iceberg, snapshot, name: _, columns: _, constraints: _, hive_distribution, hive_formats, table_options: _,
+        file_format, location, query, without_rowid, like, clone, version, comment, on_commit, on_cluster,
+        primary_key, order_by, partition_by, cluster_by, clustered_by, inherits, partition_of, for_values, strict,
+        copy_grants, enable_schema_evolution, change_tracking, data_retention_time_in_days,
+        max_data_extension_time_in_days, default_ddl_collation, with_aggregation_policy, with_row_access_policy,
+        with_storage_lifecycle_policy, with_tags, external_volume, with_connection, base_location, catalog,
+        catalog_sync, storage_serialization_policy, target_lag, warehouse, refresh_mode, initialize, require_user,
+        diststyle, distkey, sortkey, backup, multiset, fallback, with_data,
     } = t;
-    let warehouse_clause = *copy_grants
-        || enable_schema_evolution.is_some()
-        || change_tracking.is_some()
-        || data_retention_time_in_days.is_some()
-        || max_data_extension_time_in_days.is_some()
-        || default_ddl_collation.is_some()
-        || with_aggregation_policy.is_some()
-        || with_row_access_policy.is_some()
-        || with_storage_lifecycle_policy.is_some()
-        || with_tags.is_some()
-        || external_volume.is_some()
-        || with_connection.is_some()
-        || base_location.is_some()
-        || catalog.is_some()
-        || catalog_sync.is_some()
-        || storage_serialization_policy.is_some()
-        || target_lag.is_some()
-        || warehouse.is_some()
-        || refresh_mode.is_some()
-        || initialize.is_some()
-        || *require_user
-        || diststyle.is_some()
-        || distkey.is_some()
-        || sortkey.is_some()
-        || backup.is_some()
-        || multiset.is_some()
-        || fallback.is_some()
-        || with_data.is_some();
+    let warehouse_clause = *copy_grants || enable_schema_evolution.is_some() || change_tracking.is_some() ||
+        data_retention_time_in_days.is_some() || max_data_extension_time_in_days.is_some() ||
+        default_ddl_collation.is_some() || with_aggregation_policy.is_some() || with_row_access_policy.is_some() ||
+        with_storage_lifecycle_policy.is_some() || with_tags.is_some() || external_volume.is_some() ||
+        with_connection.is_some() || base_location.is_some() || catalog.is_some() || catalog_sync.is_some() ||
+        storage_serialization_policy.is_some() || target_lag.is_some() || warehouse.is_some() ||
+        refresh_mode.is_some() || initialize.is_some() || *require_user || diststyle.is_some() || distkey.is_some()
+        || sortkey.is_some() || backup.is_some() || multiset.is_some() || fallback.is_some() || with_data.is_some();
     refuse(&[
         (*or_replace, "OR REPLACE"),
         (*temporary, "a temporary table"),
