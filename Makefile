@@ -4,7 +4,7 @@ CARGO ?= cargo
 DATA  ?= varve-data
 LISTEN ?= 127.0.0.1:5433
 
-.PHONY: help run test test-rust test-e2e fmt lint bench fuzz crash models clean-data
+.PHONY: help run test test-rust test-e2e fmt lint bench fuzz crash faults models clean-data
 
 help:
 	@echo 'make run     build, start a server on ./$(DATA) and say how to connect'
@@ -13,6 +13,7 @@ help:
 	@echo 'make fuzz    throw damaged messages at a server for SECONDS (600)'
 	@echo 'make models  search schedules of the concurrent code under model checkers (EXECUTIONS=200000 of each model)'
 	@echo 'make crash   kill -9 under load, 20 rounds and 60 kills, and a long search through crash images'
+	@echo 'make faults  every device fault at every n-th operation (STEP=1), and the planted faults that the harness must find'
 
 # Builds what a user runs; the server prints how to connect, Ctrl-C stops it.
 run:
@@ -64,6 +65,11 @@ crash:
 	for subject in pages trees engine crowd; do \
 	    $(CARGO) run --release -p varve-sim --example crash -- --subject $$subject --images $(or $(IMAGES),20000) || exit 1; \
 	done
+
+faults:
+	@scripts/setup test
+	$(CARGO) run --release -p varve-sim --example faults -- --step $(or $(STEP),1)
+	$(CARGO) run --release -p varve-sim --example crash -- --planted
 
 clean-data:
 	rm -rf ./$(DATA)

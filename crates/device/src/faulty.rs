@@ -55,6 +55,8 @@ pub enum When {
     From(u64),
     /// Every n-th.
     Every(u64),
+    /// Some in a row: from the first number up to, not including, the second.
+    Between(u64, u64),
 }
 
 impl When {
@@ -62,6 +64,7 @@ impl When {
         match self {
             When::Nth(n) => count == n,
             When::From(n) => count >= n,
+            When::Between(from, to) => (from..to).contains(&count),
             When::Every(n) => n > 0 && count.is_multiple_of(n),
         }
     }

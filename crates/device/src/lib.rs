@@ -48,9 +48,9 @@ pub use image::{Fate, Lies, Timeline};
 pub use latency::{Latencies, LatencySummary, Timed};
 pub use lock::DirLock;
 pub use memory::{MemoryDirectory, MemoryImage};
-pub use planted::planted;
 #[cfg(feature = "planted")]
-pub use planted::{plant, planted_hits};
+pub use planted::{plant, planted_hits, take_reached};
+pub use planted::{planted, reached};
 pub use profile::{OperationsPerSecond, Profile, ProfileError};
 pub use recorder::{Change, DeviceNo, Event, FileNo, NEVER, RecordLog, Recorder, Recording};
 pub use region::{LINE_BYTES, Region, WORD_BYTES};

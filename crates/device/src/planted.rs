@@ -1,8 +1,10 @@
-//! Faults planted on purpose, for the crash harness to find: whoever never finds one may just be blind.
+//! What the crash harness has in the code under test: faults planted on purpose, and a count of what was reached.
 //!
 //! A place that could be wrong asks `planted("what is wrong")` and behaves wrongly if that is switched on. Without the
 //! feature `planted` the answer is a constant `false`, and the compiler removes the question; only the harness asks for
 //! the feature.
+//!
+//! `reached("what happened")` counts, so that a search can show that its workloads come by the places that matter.
 //!
 //! Invariants
 //! 1. At most one fault is switched on, for the calling thread alone: tests beside each other don't meet.
@@ -11,11 +13,13 @@
 
 #[cfg(feature = "planted")]
 mod switch {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
+    use std::collections::BTreeMap;
 
     thread_local! {
         static ACTIVE: Cell<Option<&'static str>> = const { Cell::new(None) };
         static HITS: Cell<u64> = const { Cell::new(0) };
+        static REACHED: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
     }
 
     /// Whether this fault is switched on for the calling thread.
@@ -34,6 +38,16 @@ mod switch {
         HITS.set(0);
     }
 
+    /// Counts that the calling thread came by.
+    pub fn reached(event: &'static str) {
+        REACHED.with_borrow_mut(|counts| *counts.entry(event).or_default() += 1);
+    }
+
+    /// What the calling thread came by since the last call, and how often.
+    pub fn take_reached() -> BTreeMap<&'static str, u64> {
+        REACHED.take()
+    }
+
     /// How often the fault was come by since it was switched on.
     pub fn planted_hits() -> u64 {
         HITS.get()
@@ -41,7 +55,7 @@ mod switch {
 }
 
 #[cfg(feature = "planted")]
-pub use switch::{plant, planted, planted_hits};
+pub use switch::{plant, planted, planted_hits, reached, take_reached};
 
 /// Whether this fault is switched on: never, in a build without the harness.
 #[cfg(not(feature = "planted"))]
@@ -49,3 +63,8 @@ pub use switch::{plant, planted, planted_hits};
 pub const fn planted(_name: &str) -> bool {
     false
 }
+
+/// Counts that somebody came by: not in a build without the harness.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub const fn reached(_event: &'static str) {}

@@ -12,6 +12,7 @@
 //!
 //! Does not know: when a chain is no longer needed (rollback and purge do).
 
+use varve_device::reached;
 use varve_pager::{Access, H, Mtr, PageId, PageNo, Pager, page};
 
 use crate::row::{EXTERNAL, ROW_BYTES_MAX, ROW_LAYOUT};
@@ -53,6 +54,7 @@ pub fn begin(mtr: &mut Mtr<'_>, tree: &Tree) -> TreeResult<PageId> {
 /// Fills the chain, in mini-transactions of its own; gives the stub to put in the leaf. No latch may be held.
 pub fn fill(pager: &Pager, tree: &Tree, first: PageId, payload: &[u8]) -> TreeResult<Vec<u8>> {
     assert!(payload.len() <= ROW_BYTES_MAX, "a payload of {} bytes is no row", payload.len());
+    reached("overflow: chain written");
     let room = pager.page_size() - DATA;
     let mut last = first;
     for (index, part) in payload.chunks(room).enumerate() {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use varve_device::planted;
+use varve_device::{planted, reached};
 use varve_pager::{Access, Lsn, PageId, SpaceId};
 
 use crate::core::Core;
@@ -232,8 +232,10 @@ fn read_at(core: &Core, at: Mark, record: &mut Record) -> Result<Found> {
 fn purge_record(core: &Core, at: Mark, record: &Record) -> Result<()> {
     let read = record.decode().ok_or_else(|| not_undo(at.page))?;
     core.purge.purged_count.fetch_add(1, Ordering::Relaxed);
+    reached("purge: record");
     match read.kind {
         Kind::DropSegment => {
+            reached("purge: dropped table or index");
             core.catalog.trees.forget(read.tree);
             Ok(core.pager.drop_segment(SpaceId::DATA, read.tree)?)
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use varve_device::Directory;
+use varve_device::{Directory, reached};
 use varve_pager::{Lsn, Pager, SpaceId};
 
 use crate::catalog::store::SYSTEM_LEN;
@@ -175,6 +175,7 @@ pub(crate) fn undo_losers(core: &Arc<Core>) -> Result<usize> {
             None => cx.leave(),
         }
         count += usize::from(undone.is_ok());
+        reached("recovery: loser undone");
         outcome = outcome.and(undone);
     }
     outcome.map(|()| count)

@@ -14,7 +14,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use varve_device::planted;
+use varve_device::{planted, reached};
 
 use crate::control::State;
 use crate::error::Result;
@@ -36,6 +36,7 @@ impl Shared {
         let mut last = self.checkpointing.lock();
         self.checkpoint_steps(is_clean).inspect_err(|cause| self.log.poison(&cause.to_string()))?;
         *last = self.log.end();
+        reached("checkpoint");
         self.counters.checkpoints.fetch_add(1, Relaxed);
         Ok(())
     }

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry, HashMap};
 
 use smallvec::SmallVec;
-use varve_device::planted;
+use varve_device::{planted, reached};
 
 use crate::control::{Control, State};
 use crate::error::{PagerError, Result};
@@ -309,6 +309,7 @@ impl<'a> Redo<'a> {
             return Ok(());
         };
         self.report.applied_count += 1;
+        reached("recovery: change redone");
         if planted("redo: every 50th change is skipped") && self.report.applied_count.is_multiple_of(50) {
             return Ok(());
         }

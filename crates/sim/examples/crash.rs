@@ -108,6 +108,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let seeds = arguments.seeds.unwrap_or(arguments.images.div_ceil(IMAGES_PER_SEED)).max(1);
+    let started = std::time::Instant::now();
     let mut found = Found::default();
     for seed in (arguments.seed..).take(seeds) {
         let images = arguments.images.div_ceil(seeds);
@@ -118,12 +119,20 @@ fn main() -> ExitCode {
             _ => search(&*subject, plan),
         };
         println!("seed {seed}: {}", one.summary());
-        one.failures.iter().for_each(|failure| println!("  {}", failure.what));
         found.add(one);
         if found.failures.len() >= arguments.failures_max {
             break;
         }
     }
-    println!("all: {}", found.summary());
+    println!("reached:");
+    found.reached.iter().for_each(|(event, count)| println!("  {count:>9} {event}"));
+    println!("all, {seeds} seeds in {:.0} s: {}", started.elapsed().as_secs_f64(), found.summary());
+    for failure in &found.failures {
+        println!("  {}", failure.what);
+        println!(
+            "  again: the same command with --seed S --seeds 1 --images {}",
+            arguments.images.div_ceil(seeds)
+        );
+    }
     if found.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

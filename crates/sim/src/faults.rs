@@ -23,6 +23,8 @@ pub struct Tried {
     pub error: Option<String>,
     /// What the restarts found.
     pub found: Found,
+    /// Commits that the workload began.
+    pub commits: usize,
 }
 
 /// Runs a workload under one fault, crashes it at its end and judges what restarts find.
@@ -34,7 +36,7 @@ pub fn try_fault(subject: &dyn Subject, seed: u64, rule: &Rule) -> Tried {
         armed.push(Arc::clone(&faulty));
         faulty
     });
-    let plan = Plan { at_end: true, images_per_cut: 6, second_crash_every: 0, ..Plan::new(seed, 6) };
+    let plan = Plan { at_end: true, images_per_cut: 3, second_crash_every: 0, ..Plan::new(seed, 3) };
     let mut found = search_run(subject, &run, plan);
     let bad = |error: &&String| error.starts_with(PANIC) || error.starts_with(WRONG);
     if let Some(error) = run.error.as_ref().filter(bad) {
@@ -43,7 +45,8 @@ pub fn try_fault(subject: &dyn Subject, seed: u64, rule: &Rule) -> Tried {
     for failure in &mut found.failures {
         failure.what = format!("{rule:?}, workload ended with {:?}: {}", run.error, failure.what);
     }
-    Tried { fired: armed.iter().any(|faulty| faulty.fired_count() > 0), error: run.error, found }
+    let commits = run.digests().len() - 1;
+    Tried { commits, fired: armed.iter().any(|faulty| faulty.fired_count() > 0), error: run.error, found }
 }
 
 /// A fault as the seed has it.

@@ -25,6 +25,7 @@ pub mod pages;
 pub mod planted;
 mod rng;
 mod search;
+pub mod sweep;
 pub mod toy;
 pub mod trees;
 
@@ -35,5 +36,5 @@ pub use faults::{Tried, some_rule, try_fault};
 pub use history::{History, Span};
 pub use rng::Rng;
 pub use search::{
-    Failure, Found, PANIC, Plan, Recovered, Run, Subject, WRONG, Workbench, run, search, search_run,
+    Failure, Found, PANIC, Plan, Recovered, Run, STOPPED, Subject, WRONG, Workbench, run, search, search_run,
 };

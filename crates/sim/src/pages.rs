@@ -18,7 +18,7 @@ use varve_pager::{Access, CheckpointConfig, Lsn, PageId, Pager, PagerConfig, Red
 
 use crate::devices::Devices;
 use crate::rng::Rng;
-use crate::search::{Recovered, Subject, WRONG, Workbench};
+use crate::search::{Recovered, Subject, WRONG, Workbench, outcome};
 
 const PAGE_BYTES: usize = 4096;
 /// Pages the root can list: a small part of its body, so that torn writes of it matter.
@@ -133,6 +133,7 @@ impl Worker<'_> {
             5 | 6 => self.allocate(self.owner).map(|_| ()),
             7 => self.free(),
             8 if self.bench.rng.one_in(8) => self.burst(),
+            8 if self.bench.rng.one_in(40) => self.room_for_later(),
             _ => self.change(),
         }
     }
@@ -175,6 +176,13 @@ impl Worker<'_> {
         }
         self.commit(mtr)?;
         self.pager.drop_segment(SpaceId::DATA, owner).map_err(text)
+    }
+
+    /// Makes the file longer than anybody needs; checkpoints cut it again.
+    fn room_for_later(&mut self) -> Done {
+        let pages = 800 + self.bench.rng.below(800) as u32;
+        self.pager.reserve(SpaceId::DATA, pages).map_err(text)?;
+        self.pager.checkpoint().map_err(text)
     }
 
     /// Lists a new page with one word in it; gives its entry.
@@ -279,7 +287,7 @@ impl Subject for Pages {
         if errors.is_empty() && digest(&pager)? != worker.model.digest {
             errors.push(format!("{WRONG}: the pages do not read as they were written"));
         }
-        errors.into_iter().next().map_or(Ok(()), Err)
+        outcome(errors)
     }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {

@@ -132,6 +132,8 @@ impl Planted {
             (_, Wrong::Nvm(flaw)) => Box::new(Nvm { flaw: *flaw, commits: 40 }),
             (_, Wrong::Workload(plant)) => Box::new(Engine { plant: *plant, ..Engine::new(150) }),
             (_, Wrong::Unprotected) => Box::new(Pages { configure: unprotected, ..Pages::new(commits) }),
+            // The control file is written seldom: the shorter the run, the more cuts fall beside that.
+            (_, Wrong::Code(name)) if name.starts_with("control: ") => Box::new(Pages::new(20)),
             (On::Trees, _) => Box::new(Trees { commits }),
             (On::Engine, _) => Box::new(Engine::new(150)),
             _ => Box::new(Pages::new(commits)),

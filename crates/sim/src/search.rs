@@ -8,11 +8,13 @@
 //!
 //! What it does not know: what the subject is.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use varve_device::{Directory, Fate, Lies, MemoryImage, RecordLog, Recording, Timeline};
+use rustix::time::{ClockId, clock_gettime};
+use varve_device::{Directory, Fate, Lies, MemoryImage, RecordLog, Recording, Timeline, take_reached};
 
 use crate::choice::choices;
 use crate::devices::Devices;
@@ -99,10 +101,12 @@ pub struct Found {
     pub second_crashes: usize,
     /// Commits of the workload.
     pub commits: usize,
-    /// Time spent opening, checking and reading.
+    /// Processor time spent opening, checking and reading: it does not depend on what else the machine does.
     pub recovering: Duration,
-    /// Time spent building images.
+    /// Processor time spent building images.
     pub building: Duration,
+    /// What the code under test came by, and how often.
+    pub reached: BTreeMap<&'static str, u64>,
     /// What went wrong.
     pub failures: Vec<Failure>,
 }
@@ -112,7 +116,7 @@ impl Found {
     pub fn summary(&self) -> String {
         let each_ms = |time: Duration| time.as_secs_f64() * 1e3 / self.images.max(1) as f64;
         format!(
-            "{} images ({} of crashed recoveries) of {} commits: {:.2} ms to build, {:.2} ms to open, recover and check each; {} failures",
+            "{} images ({} of crashed recoveries) of {} commits: {:.2} ms of processor time to build, {:.2} to open, recover and check each; {} failures",
             self.images,
             self.second_crashes,
             self.commits,
@@ -129,6 +133,7 @@ impl Found {
         self.commits += other.commits;
         self.recovering += other.recovering;
         self.building += other.building;
+        other.reached.into_iter().for_each(|(event, count)| *self.reached.entry(event).or_default() += count);
         self.failures.extend(other.failures);
     }
 }
@@ -182,12 +187,15 @@ pub fn run(
 
 /// Runs a workload and tries crash images of it.
 pub fn search(subject: &dyn Subject, plan: Plan) -> Found {
+    take_reached();
     let run = run(subject, plan.seed, |device| device);
     if let Some(what) = &run.error {
         let what = format!("seed {}: the workload itself failed: {what}", plan.seed);
         return Found { failures: vec![Failure { image: 0, what }], ..Found::default() };
     }
-    search_run(subject, &run, plan)
+    let mut found = search_run(subject, &run, plan);
+    found.reached = take_reached();
+    found
 }
 
 /// A panic is an error like any other, with a text that says so.
@@ -201,6 +209,19 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, 
 
 /// How the text of an error begins that is about what a workload read, not about a failure to read.
 pub const WRONG: &str = "a wrong answer";
+
+/// What the text of an error has in it once the database takes no more changes until it is restarted.
+pub const STOPPED: &str = "takes no more changes";
+
+/// How a workload that went on after errors ended: a wrong answer counts most; that it stopped is said too.
+pub(crate) fn outcome(errors: Vec<String>) -> Result<(), String> {
+    let worst = errors.iter().find(|what| what.starts_with(WRONG)).or(errors.first());
+    let Some(worst) = worst else { return Ok(()) };
+    match errors.iter().find(|what| what.contains(STOPPED) && *what != worst) {
+        Some(stopped) => Err(format!("{worst}; later: {stopped}")),
+        None => Err(worst.clone()),
+    }
+}
 
 /// How the text of an error begins that was a panic.
 pub const PANIC: &str = "it panics";
@@ -340,11 +361,17 @@ impl Trial<'_> {
 
 const OPENED: u64 = u64::MAX;
 
-fn timed<T>(sum: &mut Duration, work: impl FnOnce() -> T) -> T {
-    let started = Instant::now();
+/// Adds the processor time that a piece of work takes in this thread.
+pub(crate) fn timed<T>(sum: &mut Duration, work: impl FnOnce() -> T) -> T {
+    let started = processor_time();
     let done = work();
-    *sum += started.elapsed();
+    *sum += processor_time().saturating_sub(started);
     done
+}
+
+fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
 /// Fates as a row of letters: absent, present, torn, garbage.

@@ -8,8 +8,34 @@ use varve_sim::{Found, Plan, search};
 
 /// Crash images: half of `VARVE_CRASH_IMAGES`, or this many.
 const IMAGES: usize = 2000;
-/// Mean time to open, recover and check one, in milliseconds.
+/// Mean processor time to open, recover and check one, in milliseconds.
 const EACH_MS_MAX: f64 = 20.0;
+
+/// What the workloads must come by, or the images show less than they seem to.
+const EVENTS: [&str; 22] = [
+    "checkpoint",
+    "doublewrite: batch",
+    "doublewrite: single page",
+    "index: entry made",
+    "log: segment recycled",
+    "overflow: chain written",
+    "purge: deleted row",
+    "purge: dropped table or index",
+    "purge: overflow page",
+    "purge: record",
+    "recovery: change redone",
+    "recovery: loser undone",
+    "recovery: torn page mended",
+    "rollback: new table or index",
+    "rollback: overflow chain",
+    "rollback: row",
+    "space: extents dropped",
+    "space: file lengthened",
+    "tree: merge",
+    "tree: root grown",
+    "tree: split",
+    "undo: page added",
+];
 
 #[test]
 fn two_thousand_crash_images() {
@@ -25,7 +51,10 @@ fn two_thousand_crash_images() {
     }
     // Not through the macro, which the test runner would swallow: the average is to be seen.
     let _ = writeln!(std::io::stderr(), "crash images of the engine: {}", found.summary());
+    println!("reached: {:#?}", found.reached);
     assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    let missed: Vec<_> = EVENTS.iter().filter(|event| !found.reached.contains_key(*event)).collect();
+    assert!(missed.is_empty(), "no workload came by {missed:?}");
     assert!(found.images >= images, "{}", found.summary());
     let each_ms = found.recovering.as_secs_f64() * 1e3 / found.images as f64;
     assert!(each_ms <= EACH_MS_MAX, "{each_ms:.1} ms an image, over {EACH_MS_MAX}");

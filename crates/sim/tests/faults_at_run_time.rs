@@ -1,100 +1,79 @@
 //! A device that fails at its n-th operation: the workload sees a clean error or none, never a panic, and
-//! a restart on a repaired device finds every acknowledged commit.
-
-use std::time::Duration;
+//! a restart on a repaired device finds every acknowledged commit. `make faults` tries every n; this is a slice.
 
 use varve_device::{ErrorKind, Fault, Operation, Rule, Space, When};
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
-use varve_sim::{Rng, Subject, some_rule, try_fault};
+use varve_sim::sweep::{Make, Outcome, Row, kinds, sweep};
+use varve_sim::{Rng, STOPPED, Subject, some_rule, try_fault};
 
-const EIO: Fault = Fault::Fails(ErrorKind::Io(5));
-const FULL: Fault = Fault::Fails(ErrorKind::NoSpace);
+/// Numbers left out between two that are tried.
+const STEP: u64 = 97;
 
-/// Tries one fault; whether it hit, and how the workload ended.
-fn check(subject: &dyn Subject, seed: u64, rule: &Rule) -> (bool, Option<String>) {
-    let tried = try_fault(subject, seed, rule);
-    assert!(tried.found.failures.is_empty(), "seed {seed}: {:#?}", tried.found.failures);
-    (tried.fired, tried.error)
-}
-
-/// Tries a fault at growing operation numbers; it must have hit at least once.
-fn at_many(subject: &dyn Subject, operation: Operation, space: Space, fault: Fault, lasting: bool) {
-    let mut hits = 0;
-    for (seed, n) in [1_u64, 2, 3, 5, 8, 13, 34, 89, 233].into_iter().enumerate() {
-        let when = if lasting { When::From(n) } else { When::Nth(n) };
-        let rule = Rule { operation: Some(operation), space: Some(space), when, fault: fault.clone() };
-        let (fired, _) = check(subject, seed as u64, &rule);
-        hits += usize::from(fired);
+fn slice(subject: &str, make: Make, seed: u64) {
+    let mut all = Row::default();
+    for kind in kinds() {
+        let mut row = Row::default();
+        for (at, space) in kind.spaces().into_iter().enumerate() {
+            let first = 1 + (seed * 31 + at as u64 * 7 + kind.name.len() as u64) % 11;
+            row.add(sweep(make, &kind, space, seed, first, STEP));
+        }
+        println!("{subject}, {}: {:?}", kind.name, row.counts);
+        all.add(row);
     }
-    assert!(hits > 0, "{operation:?} of {space:?} never came by");
-}
-
-/// Both levels: raw pages and the engine.
-fn on_both(operation: Operation, space: Space, fault: &Fault, lasting: bool) {
-    at_many(&Pages::new(700), operation, space, fault.clone(), lasting);
-    at_many(&Engine::new(120), operation, space, fault.clone(), lasting);
+    assert!(all.failures.is_empty(), "{:#?}", all.failures);
+    let [right, error, stopped, ..] = all.counts;
+    assert!(right > 5 && error > 5 && stopped > 5, "every outcome shows: {:?}", all.counts);
 }
 
 #[test]
-fn reads_fail() {
-    on_both(Operation::Read, Space::Data, &EIO, false);
-    on_both(Operation::Read, Space::Data, &Fault::Short, true);
+fn of_raw_pages() {
+    slice("pages", || Box::new(Pages::new(700)), 1);
 }
 
 #[test]
-fn writes_fail_once() {
-    for space in [Space::Data, Space::Log, Space::Control] {
-        on_both(Operation::Write, space, &EIO, false);
-        on_both(Operation::Write, space, &Fault::Short, false);
-    }
-}
-
-#[test]
-fn writes_fail_for_good() {
-    for space in [Space::Data, Space::Log, Space::Control] {
-        on_both(Operation::Write, space, &EIO, true);
-    }
-}
-
-#[test]
-fn flushes_fail() {
-    for space in [Space::Data, Space::Log] {
-        on_both(Operation::Flush, space, &EIO, false);
-    }
-}
-
-#[test]
-fn the_device_is_full() {
-    for space in [Space::Data, Space::Log] {
-        on_both(Operation::Write, space, &FULL, true);
-        on_both(Operation::Write, space, &FULL, false);
-        on_both(Operation::SetLen, space, &FULL, true);
-    }
-}
-
-#[test]
-fn the_device_is_gone() {
-    for space in [Space::Data, Space::Log, Space::Control] {
-        on_both(Operation::Write, space, &Fault::Gone, true);
-    }
-}
-
-#[test]
-fn the_device_is_slow() {
-    let slow = Fault::Slow(Duration::from_millis(5));
-    let when = When::Every(50);
-    let rule = Rule { operation: Some(Operation::Write), space: None, when, fault: slow };
-    let (fired, error) = check(&Pages::new(700), 1, &rule);
-    assert_eq!((fired, error), (true, None));
+fn of_the_engine() {
+    slice("engine", || Box::new(Engine::new(60)), 2);
 }
 
 #[test]
 fn anything_fails_anywhere() {
     let mut hits = 0;
     for seed in 0..60 {
-        let rule = some_rule(&mut Rng::new(seed));
-        hits += usize::from(check(&Engine::new(60), seed, &rule).0);
+        let tried = try_fault(&Engine::new(60), seed, &some_rule(&mut Rng::new(seed)));
+        assert!(tried.found.failures.is_empty(), "seed {seed}: {:#?}", tried.found.failures);
+        hits += usize::from(tried.fired);
     }
     assert!(hits > 20, "only {hits} of 60 faults ever came by");
+}
+
+/// A device that is full for some growths in a row and then has room again: whether that hit.
+fn goes_on(subject: &dyn Subject, commits: usize, space: Space, first: u64) -> bool {
+    let when = When::Between(first, first + 4);
+    let fault = Fault::Fails(ErrorKind::NoSpace);
+    let rule = Rule { operation: Some(Operation::SetLen), space: Some(space), when, fault };
+    let tried = try_fault(subject, 2, &rule);
+    assert!(tried.found.failures.is_empty(), "{:#?}", tried.found.failures);
+    let error = tried.error.unwrap_or_default();
+    assert!(!error.contains(STOPPED), "growth {first} of {}: {error}", space.name());
+    assert!(tried.commits >= commits, "growth {first} of {}: only {} commits", space.name(), tried.commits);
+    tried.fired
+}
+
+#[test]
+fn once_there_is_room_again_the_database_goes_on_without_a_restart() {
+    // The first growths make the database itself.
+    for (space, first) in [(Space::Data, 6), (Space::Rollback, 4), (Space::Log, 3)] {
+        let mut hits = 0;
+        for first in first..first + 4 {
+            hits += usize::from(goes_on(&Engine::new(300), 300, space, first));
+            hits += usize::from(goes_on(&Pages::new(2500), 2500, space, first));
+        }
+        assert!(hits > 0, "no growth of {} was ever refused", space.name());
+    }
+}
+
+#[test]
+fn outcomes_are_in_the_order_of_the_table() {
+    assert_eq!(Outcome::Hung as usize + 1, Row::default().counts.len());
 }

@@ -18,6 +18,12 @@ fn a_thousand_crash_images_of_raw_pages() {
         found.add(search(&Pages::new(commits), Plan::new(seed as u64, images / SEEDS)));
     }
     println!("pages: {}", found.summary());
+    println!("reached: {:#?}", found.reached);
     assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    for event in
+        ["log: segment recycled", "space: extents dropped", "space: file cut", "space: file lengthened"]
+    {
+        assert!(found.reached.get(event).is_some_and(|count| *count > 2), "hardly ever: {event}");
+    }
     assert!(found.images >= images, "{}", found.summary());
 }

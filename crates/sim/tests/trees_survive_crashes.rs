@@ -17,6 +17,12 @@ fn a_thousand_crash_images_of_a_tree() {
         found.add(search(&Trees { commits }, Plan::new(seed as u64, images / SEEDS)));
     }
     println!("trees: {}", found.summary());
+    println!("reached: {:#?}", found.reached);
     assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    for event in
+        ["recovery: torn page mended", "tree: merge", "tree: root grown", "tree: root lowered", "tree: split"]
+    {
+        assert!(found.reached.get(event).is_some_and(|count| *count > 0), "hardly ever: {event}");
+    }
     assert!(found.images >= images, "{}", found.summary());
 }

@@ -9,7 +9,7 @@
 use std::ops::Bound;
 
 use super::{PagedIndex, PagedStore, split_entry_key};
-use varve_device::planted;
+use varve_device::{planted, reached};
 
 use crate::context::Context;
 use crate::core::{Core, Hold, hash_key};
@@ -48,6 +48,7 @@ impl PagedIndex {
                 return Ok(());
             }
             if self.tree.has_room(&mtr, &at, entry, 0) {
+                reached("index: entry made");
                 let put = self.tree.put(&mut mtr, &mut at, entry, stamp, &[]);
                 assert_eq!(put, Put::Done, "a leaf with room refused an entry");
                 mtr.commit();

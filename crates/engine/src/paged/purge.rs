@@ -6,7 +6,7 @@
 //!
 //! Does not know: which records may be purged (`crate::purge`).
 
-use varve_device::planted;
+use varve_device::{planted, reached};
 use varve_pager::PageId;
 
 use super::{PagedIndex, PagedStore};
@@ -88,6 +88,7 @@ impl PagedStore {
         if !is_same || !entry.is_deleted() {
             return Ok(());
         }
+        reached("purge: deleted row");
         self.tree.remove(&mut mtr, &mut at);
         let is_underfull = self.tree.is_underfull(&mtr, &at);
         mtr.commit();
@@ -100,6 +101,7 @@ impl PagedStore {
     fn purge_chain(&self, core: &Core, mut first: PageId, pointer: RollPointer) -> Result<()> {
         loop {
             let mut mtr = core.pager.begin()?;
+            reached("purge: overflow page");
             let next = overflow::free_first(&mut mtr, &self.tree, first)?;
             let undo = mtr.x(pointer.page())?;
             page::patch_chain(&mut mtr, undo, pointer.slot(), next);

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use varve_device::planted;
+use varve_device::{planted, reached};
 use varve_pager::{PageId, SpaceId};
 
 use super::{PagedIndex, PagedStore};
@@ -60,6 +60,7 @@ fn undo_record<'t>(
     let record = bytes.decode().ok_or_else(|| Error::corrupt(format!("no undo record at {pointer:?}")))?;
     match record.kind {
         Kind::NewSegment => {
+            reached("rollback: new table or index");
             core.catalog.trees.forget(record.tree);
             if !planted("rollback: a new table's pages stay") {
                 core.pager.drop_segment(SpaceId::DATA, record.tree)?;
@@ -67,6 +68,7 @@ fn undo_record<'t>(
             pop(core, segment)
         }
         Kind::Chain => {
+            reached("rollback: overflow chain");
             if !planted("rollback: overflow chains stay") {
                 free_chain(core, segment, &record)?;
             }
@@ -107,6 +109,7 @@ fn free_chain(core: &Core, segment: &mut Segment, record: &RecordRef<'_>) -> Res
 
 impl PagedStore {
     fn undo_row(&self, core: &Core, segment: &mut Segment, record: &RecordRef<'_>) -> Result<()> {
+        reached("rollback: row");
         let _stripe = core.rows.lock(hash_key(self.tree.owner(), record.key));
         if !matches!(record.kind, Kind::Lock | Kind::UpdatePlain) {
             self.undo_entries(core, record)?;

@@ -7,6 +7,7 @@
 //!
 //! Does not know: who needs the room.
 
+use varve_device::reached;
 use varve_pager::{H, Pager};
 
 use super::write::{self, Room};
@@ -80,6 +81,7 @@ impl Tree {
         let child = right_id.no().0.to_le_bytes();
         let done = write::insert_or_replace(&mut mtr, &mut place, &cut.separator, &child);
         assert!(done, "room was made sure of");
+        reached("tree: split");
         mtr.commit();
         Ok(Step::Split)
     }
@@ -111,6 +113,7 @@ impl Tree {
         let frame =
             Frame { level: level + 1, stamped: old.is_stamped(), leftmost: child_id.no().0, ..Frame::EMPTY };
         redo::apply(&mut mtr, root, &NodeOp::Build { frame, entries: &[] });
+        reached("tree: root grown");
         mtr.commit();
         Ok(Step::RootGrew)
     }

@@ -7,7 +7,7 @@
 //!
 //! Does not know: when to call it; leaves may stay underfull for ever without harm.
 
-use varve_device::planted;
+use varve_device::{planted, reached};
 use varve_pager::{H, Mtr, Pager};
 
 use super::{Tree, TreeResult};
@@ -83,6 +83,7 @@ impl Tree {
         right: H,
         merged: &Merged,
     ) -> TreeResult<Then> {
+        reached("tree: merge");
         if !planted("tree: a merged page is not freed") {
             mtr.free(mtr.id(right))?;
         }
@@ -110,6 +111,7 @@ impl Tree {
     /// Takes the only child's content into the root.
     fn lower_root(&self, mut mtr: Mtr<'_>, root: H) -> TreeResult<Then> {
         let child = self.latch_child_x(&mut mtr, root, 0)?;
+        reached("tree: root lowered");
         mtr.free(mtr.id(child))?;
         let old = mtr.page(child).to_vec();
         let old = NodeRef::new(&old);

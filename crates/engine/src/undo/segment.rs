@@ -7,7 +7,7 @@
 //!
 //! Does not know: trees, statuses.
 
-use varve_device::planted;
+use varve_device::{planted, reached};
 use varve_pager::{Access, H, Mtr, PageId, Pager, SpaceId};
 
 use super::page::{self, HeaderPage, KIND_UNDO, UndoPage};
@@ -129,6 +129,7 @@ impl Segment {
         page::set_ends(&mut mtr, header, head, new);
         self.note_tail(&mtr, added);
         self.tail = new;
+        reached("undo: page added");
         mtr.commit();
         Ok(())
     }

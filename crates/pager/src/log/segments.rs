@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, planted};
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, planted, reached};
 
 use super::LogError;
 use super::format::{Geometry, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -246,6 +246,7 @@ impl Segments {
         let file = match taken {
             Some((old, file)) if old == Some(number) => file,
             Some((old, file)) => {
+                reached("log: segment recycled");
                 if let Err(error) = self.write_header(&*file, number) {
                     self.give_back(old, file);
                     return Err(error);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Condvar, Mutex};
-use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, planted};
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, planted, reached};
 
 use super::Protection;
 use crate::error::{PagerError, Result};
@@ -136,6 +136,7 @@ impl Doublewrite {
 
     fn write_batch(&self, images: &[&Image]) -> Result<()> {
         let mut staging = self.batch.lock();
+        reached("doublewrite: batch");
         self.check()?;
         let page_size = self.layout.page_size as usize;
         let buf =
@@ -166,6 +167,7 @@ impl Doublewrite {
 
     fn write_single(&self, image: &Image) -> Result<()> {
         let slot = self.take_single()?;
+        reached("doublewrite: single page");
         let at = self.layout.offset(slot);
         self.file.write_at(at, image.bytes(), Purpose::Doublewrite, Durability::Now)?;
         self.files.write_now(image)?;
@@ -273,6 +275,7 @@ impl Protection for Doublewrite {
             if self.is_damaged(id, &mut buf)? {
                 self.files.write_now(&copies[&id])?;
                 mended.push(id);
+                reached("recovery: torn page mended");
             }
         }
         if self.stored != self.layout {

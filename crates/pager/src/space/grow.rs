@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::MutexGuard;
+use varve_device::reached;
 
 use super::layout::{Entry, Geometry};
 use super::{BACKGROUND_EXTENTS, Cut, Growth, RESERVE_EXTENTS, Space, Spaces};
@@ -121,6 +122,7 @@ impl Spaces {
                 entries[0] = geometry.entry(&descriptor, extent)?;
             }
             file.resize(stop * geometry.extent_pages)?;
+            reached("space: file lengthened");
             let mut map = space.map();
             entries.into_iter().for_each(|entry| map.push(entry));
             extent = stop;
@@ -159,6 +161,7 @@ impl Spaces {
             pool.discard(PageRange { first: PageId::new(geometry.space, PageNo(first)), count })?;
             self.file(geometry)?.resize(first)?;
             growth.cut = None;
+            reached("space: file cut");
         }
         Ok(())
     }

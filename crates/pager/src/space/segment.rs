@@ -7,7 +7,7 @@
 //!
 //! What it does not know: what a segment is to its owner.
 
-use varve_device::planted;
+use varve_device::{planted, reached};
 
 use super::Spaces;
 use super::discard::{self, NOTE_DISCARD};
@@ -66,6 +66,7 @@ impl Spaces {
             mtr.write(descriptor, geometry.entry_offset(*extent), &free);
         }
         mtr.commit();
+        reached("space: extents dropped");
         ranges.into_iter().try_for_each(|range| pool.discard(range))?;
         for extent in extents {
             let used: Bits = self.entry(geometry, *extent).map_or_else(Bits::default, |entry| entry.used);

@@ -23,7 +23,7 @@ use crate::devices::Devices;
 use crate::model::{Effect, Model, Row, body, hash_name};
 use crate::pages::small_config;
 use crate::rng::Rng;
-use crate::search::{Recovered, Subject, WRONG, Workbench};
+use crate::search::{Recovered, Subject, WRONG, Workbench, outcome};
 
 pub use self::throng::search_throng;
 
@@ -406,8 +406,7 @@ impl Subject for Engine {
         {
             errors.extend(worker.step().err());
         }
-        let worst = errors.iter().find(|what| what.starts_with(WRONG)).or(errors.first());
-        worst.map_or(Ok(()), |what| Err(format!("{what} ({load:?})")))
+        outcome(errors).map_err(|what| format!("{what} ({load:?})"))
     }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {

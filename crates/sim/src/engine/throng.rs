@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use varve_device::{RecordLog, Timeline};
@@ -29,7 +28,7 @@ use crate::devices::Devices;
 use crate::model::{Row, body, hash_row};
 use crate::pages::small_config;
 use crate::rng::Rng;
-use crate::search::{Failure, Found, WRONG, guarded};
+use crate::search::{Failure, Found, WRONG, guarded, timed};
 
 const THREADS: usize = 4;
 const TABLE: &str = "shared";
@@ -232,9 +231,7 @@ pub fn search_throng(seed: u64, commits: usize, images: usize) -> Found {
         for fates in choices(&timeline.pending(), &mut rng, IMAGES_PER_CUT) {
             let devices = Devices::of_images(timeline.image(&fates));
             found.images += 1;
-            let started = Instant::now();
-            let judged = judge(timeline.marks(), &states, &devices);
-            found.recovering += started.elapsed();
+            let judged = timed(&mut found.recovering, || judge(timeline.marks(), &states, &devices));
             if let Err(what) = judged {
                 found
                     .failures

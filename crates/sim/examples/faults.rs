@@ -1,0 +1,73 @@
+//! Sweeps every run-time fault of a device over whole workloads and prints a table of what became of it.
+//!
+//!     cargo run --release -p varve-sim --example faults -- --subject pages --step 1
+//!
+//! Step 1 tries every operation; step 10 every tenth.
+//!
+//! What it does not know: what is behind a subject.
+
+use std::process::ExitCode;
+
+use varve_sim::engine::Engine;
+use varve_sim::pages::Pages;
+use varve_sim::sweep::{Make, Outcome, Row, kinds, sweep};
+
+const USAGE: &str = "usage: faults [--subject pages|engine] [--step N] [--seed S]";
+
+struct Arguments {
+    subjects: Vec<(&'static str, Make)>,
+    step: u64,
+    seed: u64,
+}
+
+const SUBJECTS: [(&str, Make); 2] =
+    [("pages", || Box::new(Pages::new(700))), ("engine", || Box::new(Engine::new(100)))];
+
+fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
+    let mut parsed = Arguments { subjects: SUBJECTS.to_vec(), step: 1, seed: 1 };
+    while let Some(word) = words.next() {
+        let value = words.next()?;
+        match word.as_str() {
+            "--subject" => parsed.subjects.retain(|(name, _)| *name == value),
+            "--step" => parsed.step = value.parse().ok().filter(|step| *step > 0)?,
+            "--seed" => parsed.seed = value.parse().ok()?,
+            _ => return None,
+        }
+    }
+    (!parsed.subjects.is_empty()).then_some(parsed)
+}
+
+fn print(subject: &str, kind: &str, row: &Row) {
+    let [right, error, stopped, noticed, deceived, failed, hung] = row.counts;
+    let tried = row.tried();
+    println!(
+        "| {subject} | {kind} | {tried} | {right} | {error} | {stopped} | {noticed} | {deceived} | {failed} | {hung} |"
+    );
+}
+
+fn main() -> ExitCode {
+    let Some(arguments) = parse(std::env::args().skip(1)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::FAILURE;
+    };
+    std::panic::set_hook(Box::new(|_| ()));
+    println!(
+        "| subject | fault | runs | right | clean error | stopped | lie noticed | lie unnoticed | lost or wrong | hung |"
+    );
+    println!("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|");
+    let mut all = Row::default();
+    for (subject, make) in &arguments.subjects {
+        for kind in kinds() {
+            let mut row = Row::default();
+            for space in kind.spaces() {
+                row.add(sweep(*make, &kind, space, arguments.seed, 1, arguments.step));
+            }
+            print(subject, kind.name, &row);
+            all.add(row);
+        }
+    }
+    print("all", "", &all);
+    all.failures.iter().for_each(|what| println!("{what}"));
+    let bad = all.counts[Outcome::Failed as usize] + all.counts[Outcome::Hung as usize];
+    if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

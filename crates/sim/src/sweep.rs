@@ -1,0 +1,174 @@
+//! The sweep: every run-time fault of a device at operation 1, 2, 3, ... over the whole of a workload.
+//!
+//! Invariants
+//! 1. A fault is tried at growing numbers until it no longer comes by; a step above 1 leaves numbers out, evenly.
+//! 2. Every run ends in one of the outcomes of [`Outcome`]; the last two are failures.
+//! 3. A run that takes longer than [`HANG`] is a hang.
+//!
+//! What it does not know: what is behind a subject.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use varve_device::{ErrorKind, Fault, Operation, Rule, Space, When};
+
+use crate::faults::try_fault;
+use crate::search::{STOPPED, Subject};
+
+/// How long a workload with one fault may take.
+const HANG: Duration = Duration::from_secs(60);
+/// Numbers beyond this are not tried: workloads are shorter.
+const NUMBERS_MAX: u64 = 1 << 20;
+
+/// How one run under a fault ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The workload did not notice and went on to its end, right.
+    Right,
+    /// Calls failed with clean errors, the workload went on to its end.
+    CleanError,
+    /// The database stopped taking writes; a restart brought it back.
+    Stopped,
+    /// The device lied about a write, and a restart refuses or reports it.
+    Noticed,
+    /// The device lied about a write, and nothing can tell.
+    Deceived,
+    /// What a restart found is not what was acknowledged, or a read was wrong, or something panicked.
+    Failed,
+    /// It did not end.
+    Hung,
+}
+
+/// A kind of fault of the sweep.
+#[derive(Debug, Clone)]
+pub struct Kind {
+    /// For tables.
+    pub name: &'static str,
+    /// The operation it spoils.
+    pub operation: Operation,
+    /// What happens.
+    pub fault: Fault,
+    /// Once, or from then on.
+    pub lasting: bool,
+}
+
+/// Outcomes of one kind of fault on one space.
+#[derive(Debug, Clone, Default)]
+pub struct Row {
+    /// By outcome.
+    pub counts: [usize; 7],
+    /// What failed.
+    pub failures: Vec<String>,
+}
+
+impl Row {
+    /// Runs in which the fault hit.
+    pub fn tried(&self) -> usize {
+        self.counts.iter().sum()
+    }
+
+    /// Adds the figures of another row.
+    pub fn add(&mut self, other: Row) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(sum, one)| *sum += one);
+        self.failures.extend(other.failures);
+    }
+}
+
+/// Every fault of a device.
+pub fn kinds() -> Vec<Kind> {
+    let once = |name, operation, fault| Kind { name, operation, fault, lasting: false };
+    let lasting = |name, operation, fault| Kind { name, operation, fault, lasting: true };
+    let (eio, full) = (Fault::Fails(ErrorKind::Io(5)), Fault::Fails(ErrorKind::NoSpace));
+    use Operation::{Flush, Punch, Read, SetLen, SyncDirectory, Write};
+    vec![
+        once("EIO on a read, once", Read, eio.clone()),
+        lasting("EIO on reads, persistent", Read, eio.clone()),
+        once("short read", Read, Fault::Short),
+        once("bit flip in a read", Read, Fault::BitFlip { bit: 12_345 }),
+        once("EIO on a write, once", Write, eio.clone()),
+        lasting("EIO on writes, persistent", Write, eio.clone()),
+        once("ENOSPC on a write (a hole), once", Write, full.clone()),
+        lasting("ENOSPC on writes, persistent", Write, full.clone()),
+        once("short write", Write, Fault::Short),
+        once("EIO on a flush, once", Flush, eio.clone()),
+        lasting("EIO on flushes, persistent", Flush, eio.clone()),
+        once("ENOSPC on growth, once", SetLen, full.clone()),
+        lasting("ENOSPC on growth, persistent", SetLen, full),
+        once("EIO on growth, once", SetLen, eio.clone()),
+        once("EIO on a hole punched", Punch, eio.clone()),
+        once("EIO on a directory sync", SyncDirectory, eio),
+        once("slow write", Write, Fault::Slow(Duration::from_millis(2))),
+        once("device gone at a read", Read, Fault::Gone),
+        once("device gone at a write", Write, Fault::Gone),
+        once("device gone at a flush", Flush, Fault::Gone),
+        once("lost write", Write, Fault::Lost),
+        once("misdirected write", Write, Fault::Misdirected { by_bytes: 8192 }),
+        once("bit flip in a write", Write, Fault::BitFlip { bit: 12_345 }),
+    ]
+}
+
+impl Kind {
+    /// Whether the device lies, so that no database can keep its promise: then data may be lost, but it has to be noticed.
+    pub fn is_a_lie(&self) -> bool {
+        matches!(self.fault, Fault::Lost | Fault::Misdirected { .. })
+            || self.operation == Operation::Write && matches!(self.fault, Fault::BitFlip { .. })
+    }
+
+    /// The spaces it is tried on; a directory has none.
+    pub fn spaces(&self) -> Vec<Option<Space>> {
+        match self.operation {
+            Operation::SyncDirectory => vec![None],
+            _ => Space::ALL.into_iter().map(Some).collect(),
+        }
+    }
+}
+
+/// Makes a subject: a run that hangs keeps its own.
+pub type Make = fn() -> Box<dyn Subject + Send>;
+
+/// Tries a kind of fault on a space at `first`, `first + step`, ... until it no longer comes by.
+pub fn sweep(make: Make, kind: &Kind, space: Option<Space>, seed: u64, first: u64, step: u64) -> Row {
+    let mut row = Row::default();
+    for n in (first..NUMBERS_MAX).step_by(step as usize) {
+        let when = if kind.lasting { When::From(n) } else { When::Nth(n) };
+        let rule = Rule { operation: Some(kind.operation), space, when, fault: kind.fault.clone() };
+        let Some((outcome, what)) = one(make, seed, rule, kind.is_a_lie()) else { break };
+        row.counts[outcome as usize] += 1;
+        if outcome >= Outcome::Failed {
+            row.failures.push(what);
+        }
+        if outcome == Outcome::Hung {
+            break;
+        }
+    }
+    row
+}
+
+/// One run; `None` if the fault never hit.
+fn one(make: Make, seed: u64, rule: Rule, kind_lies: bool) -> Option<(Outcome, String)> {
+    let (done, wait) = mpsc::channel();
+    let said = format!("seed {seed}, {rule:?}");
+    std::thread::spawn(move || {
+        let tried = try_fault(&*make(), seed, &rule);
+        let _nobody_waits_any_more = done.send(tried);
+    });
+    let Ok(tried) = wait.recv_timeout(HANG) else { return Some((Outcome::Hung, said)) };
+    if !tried.fired {
+        return None;
+    }
+    if let Some(failure) = tried.found.failures.into_iter().next() {
+        let said = failure.what;
+        let is_noticed = said.contains("cannot be used: ") || said.contains("the check finds");
+        return Some(match (kind_lies, is_noticed) {
+            (true, true) => (Outcome::Noticed, said),
+            (true, false) => (Outcome::Deceived, said),
+            (false, _) => (Outcome::Failed, said),
+        });
+    }
+    let outcome = match &tried.error {
+        Some(what) if what.contains(STOPPED) => Outcome::Stopped,
+        Some(_) => Outcome::CleanError,
+        None => Outcome::Right,
+    };
+    Some((outcome, said))
+}
