@@ -10,7 +10,7 @@
 //!
 //! Not known here: what records mean.
 
-use varve_device::{AlignedBuf, BlockFile, Purpose, planted};
+use varve_device::{AlignedBuf, BlockFile, Purpose};
 
 use super::LogError;
 use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Geometry, SEGMENT_HEADER_BYTES};
@@ -181,8 +181,7 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let block = self.load(at, header.length_bytes as usize)?;
-        let torn = planted("log: torn blocks are taken");
-        Ok(block.filter(|bytes| torn || header.is_sealed(bytes)).map(|_| header))
+        Ok(block.filter(|bytes| header.is_sealed(bytes)).map(|_| header))
     }
 
     fn place(&self, at: Lsn) -> (u64, usize) {
