@@ -208,17 +208,17 @@ impl<'a, S: Session> Talk<'a, S> {
     /// Answers messages until the connection ends.
     pub fn run(&mut self, reader: &mut FrameReader<Stream>, place: &Place) -> FrameEnd {
         loop {
-            if let Err(end) = self.step(reader) {
+            if let Err(end) = self.step(reader, place) {
                 return end;
-            }
-            if place.registry().is_stopping() {
-                return FrameEnd::Closed;
             }
         }
     }
 
-    fn step(&mut self, reader: &mut FrameReader<Stream>) -> Result<(), FrameEnd> {
+    fn step(&mut self, reader: &mut FrameReader<Stream>, place: &Place) -> Result<(), FrameEnd> {
         let frame = reader.frame()?;
+        if place.registry().is_stopping() {
+            return Err(FrameEnd::Closed);
+        }
         let kind = frame.kind;
         if self.skipping && !matches!(kind, b'S' | b'X') || is_stray_copy(frame) {
             return Ok(());
@@ -248,6 +248,10 @@ impl<'a, S: Session> Talk<'a, S> {
         match done {
             Ok(()) => Ok(()),
             Err(Failed::Connection(end)) => Err(end),
+            // Cancelled by the stop, not by the user: the reason is told instead.
+            Err(Failed::Message(error)) if error.sqlstate == "57014" && place.registry().is_stopping() => {
+                Err(FrameEnd::Closed)
+            }
             Err(Failed::Message(error)) => self.fail(kind, &error),
         }
     }

@@ -19,6 +19,10 @@ use varve_sql::CancelToken;
 
 use crate::startup::CancelKey;
 
+/// How long a stop waits for the next messages of busy clients. Many drivers take the reason of an
+/// end as the answer to a query, but drop it as a notice when it follows an answer unasked.
+const STOP_GRACE: Duration = Duration::from_millis(250);
+
 /// The table of connections.
 pub struct Registry {
     table: Mutex<Table>,
@@ -105,22 +109,25 @@ impl Registry {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Ends every connection: running statements are cancelled, waiting ones are woken by the end
-    /// of their input. Who isn't gone within `patience` loses the socket. Returns how many those
-    /// were.
+    /// Ends every connection: running statements are cancelled, a message that comes within the
+    /// grace is answered with the reason, and who still waits then is woken by the end of its input.
+    /// Who isn't gone within `patience` loses the socket. Returns how many those were.
     pub fn stop(&self, patience: Duration) -> usize {
-        let deadline = Instant::now() + patience;
+        let began = Instant::now();
+        let deadline = began + patience;
         let mut table = self.table.lock();
         self.stopping.store(true, Ordering::Relaxed);
-        table.end_input();
-        while !table.living.is_empty() {
-            // Again and again: a session clears its token when it starts a statement.
-            let pause = Instant::now() + Duration::from_millis(20);
-            self.left.wait_until(&mut table, pause.min(deadline));
-            table.end_input();
-            if Instant::now() >= deadline {
+        loop {
+            table.cancel_all();
+            let now = Instant::now();
+            if now >= began + STOP_GRACE.min(patience) {
+                table.end_input();
+            }
+            if table.living.is_empty() || now >= deadline {
                 break;
             }
+            // Again and again: a session clears its token when it starts a statement.
+            self.left.wait_until(&mut table, deadline.min(now + Duration::from_millis(20)));
         }
         table.living.values().for_each(|entry| close(&entry.socket, Shutdown::Both));
         table.living.len()
@@ -137,11 +144,12 @@ impl Table {
         }
     }
 
+    fn cancel_all(&self) {
+        self.living.values().for_each(Entry::cancel);
+    }
+
     fn end_input(&self) {
-        for entry in self.living.values() {
-            entry.cancel();
-            close(&entry.socket, Shutdown::Read);
-        }
+        self.living.values().for_each(|entry| close(&entry.socket, Shutdown::Read));
     }
 }
 

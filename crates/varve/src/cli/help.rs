@@ -23,8 +23,9 @@ Serves the database in a directory until it gets SIGINT (Ctrl-C) or SIGTERM. A d
 missing or empty becomes a new database first. On start it prints what it found about the devices, \
 the settings in force, and, once clients can connect, `listening on ADDRESS:PORT`.
 
-Stopping ends all sessions (clients get 57P01), rolls back what wasn't committed, and writes a \
-checkpoint. A second signal ends the process at once; then the next start recovers from the log.
+Stopping ends all sessions, rolls back what wasn't committed, and writes a checkpoint. Clients get \
+57P01: with a running statement in its place, busy ones as the answer to their next query, idle ones \
+unasked. A second signal ends the process at once; then the next start recovers from the log.
 
 Who may connect: any user name, from this machine only. The database is named postgres.
 
@@ -32,7 +33,8 @@ Settings come from varve.toml in the data directory, or from the file given with
 is optional; this shows every key with its default:
 
     [devices.fast]            # a device: any name you like; \"main\" is the data directory
-    path = \"/mnt/nvme/varve\"  #   its directory, which must exist
+    path = \"/mnt/nvme/varve\"  #   its directory, which must exist; a relative path starts at the
+                              #   directory of this file
     profile = \"none\"          #   or \"fusion-io-160\": emulate that device
     direct = true             #   go past the page cache where the file system can
 
@@ -79,9 +81,10 @@ Examples:
 
 /// `varve help check`
 pub const CHECK: &str = "\
-Reads every page, tree, row, index entry and allocation of a database and compares them with each \
-other. Prints what it read and the first damages it found, each with its place. Ends with 0 if \
-everything is sound and with 1 if not.
+Reads every page in use, tree, row, index entry and allocation of a database and compares them with \
+each other. Prints what it read and the first damages it found, each with its place. Ends with 0 if \
+everything is sound and with 1 if not. What nothing refers to isn't read: free pages, the log before \
+the checkpoint, and the older copy of the control page.
 
 The database must not be in use. If it wasn't stopped cleanly, it is recovered first, as `varve \
 serve` would do.
