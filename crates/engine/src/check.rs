@@ -8,7 +8,6 @@
 //!
 //! Does not know: how to repair.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use varve_pager::{Access, PageId, SpaceId};
@@ -115,13 +114,7 @@ fn check_records(core: &Core, catalog: &Catalog, checker: &mut Checker, page: Un
 
 /// Allocated = reachable, page by page, in both spaces.
 fn check_allocation(core: &Core, checker: &mut Checker) -> Result<()> {
-    for space in [SpaceId::DATA, SpaceId::ROLLBACK] {
-        let mut owners: BTreeSet<u32> = core.pager.owners(space)?.into_keys().collect();
-        let claimed = checker.claimed().iter().filter(|(page, _)| page.space() == space);
-        owners.extend(claimed.map(|(_, owner)| *owner));
-        for owner in owners.into_iter().filter(|owner| *owner != 0) {
-            checker.compare_with_allocation(&core.pager, space, owner)?;
-        }
-    }
-    Ok(())
+    [SpaceId::DATA, SpaceId::ROLLBACK]
+        .into_iter()
+        .try_for_each(|space| Ok(checker.compare_all_with_allocation(&core.pager, space)?))
 }

@@ -6,7 +6,7 @@
 //!
 //! Does not know: rows; the caller looks at each leaf entry itself.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use varve_pager::{Access, PageId, Pager, PagerError, SpaceId};
 
@@ -41,21 +41,37 @@ impl Checker {
 
     /// Compares what structures of segment `owner` refer to with what the pager has allocated to it: the same pages.
     pub fn compare_with_allocation(&mut self, pager: &Pager, space: SpaceId, owner: u32) -> TreeResult<()> {
-        let allocated: HashSet<PageId> = pager.pages_of_owner(space, owner)?.into_iter().collect();
-        let claimed = |page: &PageId| self.claimed.get(page) == Some(&owner);
-        let mut leaked: Vec<_> = allocated.iter().filter(|page| !claimed(page)).copied().collect();
-        let of_owner = self.claimed.iter().filter(|(page, by)| **by == owner && page.space() == space);
-        let mut lost: Vec<_> =
-            of_owner.map(|(page, _)| *page).filter(|page| !allocated.contains(page)).collect();
-        leaked.sort_unstable();
-        lost.sort_unstable();
-        for page in leaked {
-            self.damage(format!("page {page} is allocated to segment {owner}, but nothing refers to it"));
+        let is_of_owner = |(page, by): &(&PageId, &u32)| **by == owner && page.space() == space;
+        let claimed: Vec<PageId> = self.claimed.iter().filter(is_of_owner).map(|(page, _)| *page).collect();
+        let allocated = pager.pages_of_owner(space, owner)?;
+        self.compare(owner, &allocated, claimed);
+        Ok(())
+    }
+
+    /// The same for all segments of a space, in the order of their numbers; looks at each page once.
+    pub fn compare_all_with_allocation(&mut self, pager: &Pager, space: SpaceId) -> TreeResult<()> {
+        let mut claimed: BTreeMap<u32, Vec<PageId>> =
+            pager.owners(space)?.into_keys().map(|owner| (owner, Vec::new())).collect();
+        for (page, owner) in self.claimed.iter().filter(|(page, owner)| page.space() == space && **owner != 0)
+        {
+            claimed.entry(*owner).or_default().push(*page);
         }
-        for page in lost {
-            self.damage(format!("page {page} is used by segment {owner}, but not allocated to it"));
+        for (owner, claimed) in claimed {
+            let allocated = pager.pages_of_owner(space, owner)?;
+            self.compare(owner, &allocated, claimed);
         }
         Ok(())
+    }
+
+    /// `allocated` comes in page order.
+    fn compare(&mut self, owner: u32, allocated: &[PageId], mut claimed: Vec<PageId>) {
+        claimed.sort_unstable();
+        for page in allocated.iter().filter(|page| claimed.binary_search(page).is_err()) {
+            self.damage(format!("page {page} is allocated to segment {owner}, but nothing refers to it"));
+        }
+        for page in claimed.iter().filter(|page| allocated.binary_search(page).is_err()) {
+            self.damage(format!("page {page} is used by segment {owner}, but not allocated to it"));
+        }
     }
 
     /// Notes a damage.
