@@ -4,7 +4,7 @@ CARGO ?= cargo
 DATA  ?= varve-data
 LISTEN ?= 127.0.0.1:5433
 
-.PHONY: help run test test-rust test-e2e fmt lint bench fuzz crash faults models clean-data
+.PHONY: help run test test-rust test-e2e fmt lint bench fuzz fuzz-targets crash faults models clean-data
 
 help:
 	@echo 'make run     build, start a server on ./$(DATA) and say how to connect'
@@ -12,6 +12,7 @@ help:
 	@echo 'make bench   compare with PostgreSQL on this machine (about 45 minutes; ROUNDS=1 SECONDS=5 for a look)'
 	@echo 'make fuzz    throw damaged messages at a server for SECONDS (600)'
 	@echo 'make models  search schedules of the concurrent code under model checkers (EXECUTIONS=200000 of each model)'
+	@echo 'make fuzz-targets  search every format and input with libFuzzer for SECONDS (600); see fuzz/README.md'
 	@echo 'make crash   kill -9 under load, 20 rounds and 60 kills, and a long search through crash images'
 	@echo 'make faults  every device fault at every n-th operation (STEP=1), and the planted faults that the harness must find'
 
@@ -56,6 +57,10 @@ fuzz:
 
 models:
 	VARVE_MODELS_EXECUTIONS=$(or $(EXECUTIONS),200000) $(CARGO) test --release -p varve-models -- --nocapture
+
+fuzz-targets:
+	@scripts/setup fuzz
+	fuzz/run --seconds $(or $(SECONDS),600)
 
 crash:
 	@scripts/setup test

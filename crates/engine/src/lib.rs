@@ -13,6 +13,8 @@ mod core;
 mod database;
 mod ddl;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod ids;
 mod io;
 pub mod key;

@@ -108,7 +108,7 @@ fn number<const N: usize>(page: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(raw)
 }
 
-fn decode(page: &[u8]) -> Result<RootInfo> {
+pub(crate) fn decode(page: &[u8]) -> Result<RootInfo> {
     let version = number::<2>(page, VERSION_AT);
     if &page[MAGIC_AT..MAGIC_AT + 4] != MAGIC {
         return Err(Error::corrupt("the engine's root page has no magic"));

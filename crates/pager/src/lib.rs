@@ -13,6 +13,8 @@ mod config;
 pub mod control;
 mod error;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod home;
 mod ids;
 mod latch;

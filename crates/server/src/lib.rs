@@ -13,6 +13,8 @@ mod connection;
 pub mod error;
 mod extended;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod message;
 mod out;
 mod portal;

@@ -6,7 +6,7 @@
 //!
 //! Does not know: how it is stored (`store.rs`), who may see what.
 
-mod codec;
+pub(crate) mod codec;
 mod defs;
 mod state;
 pub(crate) mod store;

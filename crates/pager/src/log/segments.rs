@@ -87,10 +87,17 @@ impl Segments {
             making: Mutex::new(()),
             prepared: AtomicU64::new(NOTHING_PREPARED),
         };
-        for name in segments.directory.list()? {
-            segments.open_one(&name)?;
-        }
+        let (unfinished, names): (Vec<String>, Vec<String>) =
+            segments.directory.list()?.into_iter().partition(|name| is_unfinished(name));
+        segments.remove_unfinished(&unfinished)?;
+        names.iter().try_for_each(|name| segments.open_one(name))?;
         Ok(segments)
+    }
+
+    /// Durably, so that a file that gets the name again is not the old one after a crash.
+    fn remove_unfinished(&self, names: &[String]) -> Result<(), LogError> {
+        names.iter().try_for_each(|name| self.directory.remove(name))?;
+        if names.is_empty() { Ok(()) } else { Ok(self.directory.sync()?) }
     }
 
     /// Removes every log file in `directory`: for a database whose creation did not finish.
@@ -107,9 +114,6 @@ impl Segments {
     }
 
     fn open_one(&self, name: &str) -> Result<(), LogError> {
-        if name.starts_with(NAME_PREFIX) && name.ends_with(UNFINISHED_SUFFIX) {
-            return Ok(self.directory.remove(name)?);
-        }
         let Some(slot) = slot_of(name) else { return Ok(()) };
         let file = self.directory.open(name, OpenHow::existing(Space::Log))?;
         let header = self.read_header(&*file)?;
@@ -302,7 +306,7 @@ impl Segments {
         let filled = self.fill(&*file, number);
         drop(file);
         if let Err(error) = filled {
-            self.directory.remove(&unfinished)?;
+            self.remove_unfinished(&[unfinished])?;
             return Err(error);
         }
         self.directory.rename(&unfinished, &name)?;
@@ -353,6 +357,10 @@ impl Segments {
         let files = self.files.lock();
         (files.live.len(), files.reusable_count())
     }
+}
+
+fn is_unfinished(name: &str) -> bool {
+    name.starts_with(NAME_PREFIX) && name.ends_with(UNFINISHED_SUFFIX)
 }
 
 fn slot_of(name: &str) -> Option<u32> {

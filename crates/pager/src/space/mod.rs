@@ -13,7 +13,7 @@
 pub(crate) mod discard;
 mod grow;
 pub(crate) mod layout;
-mod map;
+pub(crate) mod map;
 mod pending;
 mod segment;
 mod verify;

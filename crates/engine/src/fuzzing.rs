@@ -1,0 +1,56 @@
+//! Doors for `crates/fuzzing` to formats that are private here. No production code comes through them.
+//!
+//! 1. Each door takes bytes as they might lie in a page and calls the code that reads them, unchanged. It panics only
+//!    where what is read, written again, doesn't come back the same.
+//!
+//! Does not know: which bytes are tried.
+
+use crate::catalog::codec;
+use crate::root;
+use crate::undo::page::{self, HeaderPage, UndoPage};
+use crate::undo::{Record, RecordRef};
+
+/// Reads a page in every way that a page of the rollback space is read; gives the bytes of the records seen.
+pub fn undo_page(bytes: &[u8], slots: &[u32]) -> usize {
+    let mut seen = page::listed(bytes).map_or(0, |listed| listed.len());
+    if let Some(header) = HeaderPage::new(bytes) {
+        seen += usize::from(header.is_active()) + (header.txn() as usize & 1);
+        std::hint::black_box((header.head(), header.tail(), header.start()));
+    }
+    let Some(undo) = UndoPage::new(bytes) else { return seen };
+    std::hint::black_box((undo.previous(), undo.next(), undo.free_bytes()));
+    for record in slots.iter().filter_map(|slot| undo.record(*slot)) {
+        seen += record.len();
+        undo_record(record);
+    }
+    seen
+}
+
+/// The records of a page, if it is an undo page.
+pub fn undo_records(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let Some(undo) = UndoPage::new(bytes) else { return Vec::new() };
+    (0..undo.count()).map_while(|slot| undo.record(slot)).map(<[u8]>::to_vec).collect()
+}
+
+/// Whether bytes are an undo record; one that is comes back from its encoding.
+pub fn undo_record(bytes: &[u8]) -> bool {
+    let Some(read) = RecordRef::decode(bytes) else { return false };
+    let mut again = Record::default();
+    again.encode(&read);
+    assert_eq!(again.decode(), Some(read), "a record comes back");
+    assert!(!read.kind.is_row() || again.bytes() == bytes, "a row's record has one form");
+    true
+}
+
+/// Whether bytes are a definition of the catalog; one that is comes back from its encoding.
+pub fn definition(bytes: &[u8]) -> bool {
+    let Some(read) = codec::decode(bytes) else { return false };
+    let again = codec::encode(&read);
+    assert_eq!(again, bytes, "a definition has one form");
+    true
+}
+
+/// Whether a page is the engine's root page.
+pub fn root_page(bytes: &[u8]) -> bool {
+    root::decode(bytes).is_ok()
+}

@@ -1,0 +1,15 @@
+//! Definitions of schemas, tables and sequences, and the engine's root page.
+//!
+//! Input: a definition as it is stored.
+
+use varve_engine::fuzzing;
+
+use crate::input::Input;
+
+/// Bytes are refused or come back from their encoding.
+pub fn catalog(bytes: &[u8]) {
+    if fuzzing::definition(bytes) {
+        return;
+    }
+    std::hint::black_box(fuzzing::root_page(&Input::new(bytes).page()));
+}

@@ -1,0 +1,69 @@
+//! The control file: two slots under their checksums, and what opening does with what they say.
+//!
+//! Input: for each slot a page of runs over a valid slot and whether to leave the checksum as it is (u8); then a life.
+
+use varve_device::{MemoryDirectory, MemoryImage};
+use varve_pager::Lsn;
+use varve_pager::control::{CONTROL_FILE, Control, State, Superblock};
+use varve_pager::log::Life;
+
+use crate::input::Input;
+
+const SLOT_BYTES: usize = 4096;
+
+/// A slot is refused or its contents can be carried on with.
+pub fn control(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let directory = directory(&mut input);
+    let Ok(Some(control)) = Control::open(&*directory) else { return };
+    let found = control.get();
+    let last = found.lives.last().map_or(found.redo, |life| life.start);
+    let start = last.max(found.redo).forward(u64::from(input.u32()));
+    let updated = control.update(|block| {
+        let incarnation = block.next_incarnation();
+        block.begin_life(Life { incarnation, after: start, start });
+        block.advance_redo(last.forward(u64::from(input.u32())), last.forward(u64::from(input.u32())));
+        block.state = State::Open;
+    });
+    let again = Control::open(&*directory).ok().flatten().map(|control| control.get());
+    let expected = if updated.is_ok() { control.get() } else { found };
+    assert_eq!(again, Some(expected), "what was stored last is read back ({updated:?})");
+}
+
+/// A control file whose slots are as the input wants them.
+fn directory(input: &mut Input<'_>) -> std::sync::Arc<MemoryDirectory> {
+    let mut image = valid();
+    for number in 0..2 {
+        let offset = number * SLOT_BYTES as u64;
+        let mut slot = vec![0; SLOT_BYTES];
+        image.read(offset, &mut slot);
+        input.runs(&mut slot);
+        if input.byte() == 0 {
+            seal(&mut slot);
+        }
+        image.write(offset, &slot);
+    }
+    MemoryDirectory::from_images([(CONTROL_FILE.to_owned(), image)])
+}
+
+fn seal(slot: &mut [u8]) {
+    let crc = crc32c::crc32c(&slot[..SLOT_BYTES - 4]);
+    slot[SLOT_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Both slots written, with two lives.
+fn valid() -> MemoryImage {
+    let directory = MemoryDirectory::new();
+    let control = Control::create(&*directory, Superblock::new(7, 8192, 1 << 20)).expect("memory takes it");
+    for (incarnation, at) in [(1, 4096), (2, 8192)] {
+        let life = Life { incarnation, after: Lsn::new(at), start: Lsn::new(at) };
+        let stored = control.update(|block| {
+            block.begin_life(life);
+            block.state = State::Open;
+            block.redo = Lsn::new(4096);
+        });
+        stored.expect("memory takes it");
+    }
+    let mut images = directory.images().into_iter();
+    images.find(|(name, _)| name == CONTROL_FILE).expect("it was made").1
+}

@@ -1,0 +1,68 @@
+//! COPY FROM STDIN in text and CSV, with any data in pieces of any size.
+//!
+//! Input: options u8, delimiter, quote, escape and NULL u8 each, bytes that come at once u8, then the data.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use varve_sql::{Session, SqlDatabase};
+
+use crate::database::{self, Shown};
+use crate::input::Input;
+
+thread_local! {
+    static DATABASE: RefCell<Option<Arc<SqlDatabase>>> = const { RefCell::new(None) };
+}
+
+const BYTES: &[u8] = b",\t;|:\"'~ \\ax\x01N";
+const NULLS: &[&str] = &["", "\\N", "NULL", ",", "\"\"", "x"];
+
+/// What a COPY does depends on its bytes, not on the pieces they come in.
+pub fn copy(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let statement = statement(&mut input);
+    let at_once = usize::from(input.byte());
+    let data = input.rest();
+    let shared = DATABASE.with_borrow_mut(|place| place.get_or_insert_with(database::open).clone());
+    let mut session = database::session(&shared);
+    let whole = run(&mut session, &statement, (data, data.len()));
+    assert_eq!(run(&mut session, &statement, (data, at_once)), whole, "{statement} in pieces of {at_once}");
+}
+
+/// Runs the statement in a block that is undone; gives its end and what the table held then.
+fn run(session: &mut Session, statement: &str, copy: (&[u8], usize)) -> (Option<String>, Vec<String>) {
+    let mut shown = Shown { copy, ..Shown::default() };
+    let ended = session.simple(&format!("begin; {statement}"), &mut shown);
+    let error = ended.err().map(|error| format!("{} {} {:?}", error.sqlstate, error.message, error.detail));
+    let rows = "select id, n, f, s, c, b, d, ts, tz, ok, big from t order by id; select v from u order by k";
+    if error.is_none() {
+        session.simple(rows, &mut shown).expect("the tables can be read");
+    }
+    session.simple("rollback", &mut Shown::default()).expect("a block can be undone");
+    (error, shown.lines)
+}
+
+fn statement(input: &mut Input<'_>) -> String {
+    let options = input.byte();
+    let mut letter = || char::from(BYTES[usize::from(input.byte()) % BYTES.len()]);
+    let (delimiter, quote, escape) = (letter(), letter(), letter());
+    let null = NULLS[usize::from(input.byte()) % NULLS.len()];
+    let columns =
+        ["t", "t (id, s)", "u (v)", "t (id, n, f, s, c, b, d, ts, tz, ok)"][usize::from(options & 3)];
+    let mut with = vec![format!("format {}", if options & 4 == 0 { "text" } else { "csv" })];
+    let quoted = |letter: char| letter.to_string().replace('\'', "''");
+    if options & 8 != 0 {
+        with.push(format!("delimiter '{}'", quoted(delimiter)));
+    }
+    if options & 4 != 0 && options & 16 != 0 {
+        with.push(format!("quote '{}'", quoted(quote)));
+        with.push(format!("escape '{}'", quoted(escape)));
+    }
+    if options & 32 != 0 {
+        with.push(format!("null '{null}'"));
+    }
+    if options & 64 != 0 {
+        with.push("header true".to_owned());
+    }
+    format!("copy {columns} from stdin with ({})", with.join(", "))
+}

@@ -1,0 +1,90 @@
+//! The bodies of the fuzz targets: each takes any bytes and panics only where the code under it is wrong.
+//!
+//! The programs in `fuzz/fuzz_targets` are one line each, so that what is fuzzed is built, linted and, over the kept
+//! corpus, run by every `cargo test` (`tests/corpus.rs`). How to run the search: `fuzz/README.md`.
+//!
+//! Invariants
+//! 1. A target depends on its bytes alone, as far as the code under it does: the same bytes fail again.
+//! 2. Where a checksum would stop nearly every input, the target makes it right, so that what lies behind is reached.
+//! 3. Bytes that mean something are also written again and compared: a target knows what should come out.
+//!
+//! Does not know: how inputs are made.
+
+mod allocation;
+mod catalog;
+mod control;
+mod conversation;
+mod copy;
+mod database;
+mod doublewrite;
+mod frames;
+mod input;
+mod key;
+mod log_reader;
+mod log_records;
+mod node;
+mod node_model;
+mod numeric;
+mod opening;
+mod overflow;
+mod page;
+mod row;
+mod seeds;
+mod sql;
+mod types;
+mod undo;
+
+pub use input::{Input, page_runs};
+
+/// A target: takes any bytes.
+pub type Target = fn(&[u8]);
+
+/// All targets, by the name of their program and of their folder of kept inputs.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("allocation", allocation),
+    ("catalog", catalog),
+    ("control", control),
+    ("conversation", conversation),
+    ("copy", copy),
+    ("doublewrite", doublewrite),
+    ("frames", frames),
+    ("key", key),
+    ("log_reader", log_reader),
+    ("log_records", log_records),
+    ("node", node),
+    ("node_model", node_model),
+    ("node_redo", node_redo),
+    ("numeric", numeric),
+    ("opening", opening),
+    ("overflow", overflow),
+    ("page", page),
+    ("page_redo", page_redo),
+    ("row", row),
+    ("sql_bind", sql_bind),
+    ("sql_run", sql_run),
+    ("types", types),
+    ("undo_page", undo_page),
+    ("undo_record", undo_record),
+];
+
+pub use allocation::allocation;
+pub use catalog::catalog;
+pub use control::control;
+pub use conversation::conversation;
+pub use copy::copy;
+pub use doublewrite::doublewrite;
+pub use frames::frames;
+pub use key::key;
+pub use log_reader::log_reader;
+pub use log_records::log_records;
+pub use node::{node, node_redo};
+pub use node_model::node_model;
+pub use numeric::numeric;
+pub use opening::opening;
+pub use overflow::overflow;
+pub use page::{page, page_redo};
+pub use row::row;
+pub use seeds::{Seed, seeds};
+pub use sql::{sql_bind, sql_run};
+pub use types::types;
+pub use undo::{undo_page, undo_record};

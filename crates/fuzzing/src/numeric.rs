@@ -1,0 +1,45 @@
+//! The stored form of numeric: reading any bytes, and the ways out of it and back.
+//!
+//! Input: precision u16, scale u16, then the stored form.
+
+use std::cmp::Ordering;
+
+use varve_engine::{ColumnType, Datum, Numeric, NumericRef};
+use varve_server::fuzzing;
+use varve_sql::oid;
+
+use crate::input::Input;
+
+/// Longest stored form; a larger one only takes longer.
+const BYTES_MAX: usize = 512;
+const SCALE_MAX: i16 = 16_383;
+
+/// Bytes are refused, or text and binary form say the same number with the same scale.
+pub fn numeric(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let (precision, scale) = (input.u16(), input.u16() as i16);
+    let Some(number) = NumericRef::from_bytes(input.bytes(BYTES_MAX)) else { return };
+    let text = number.to_string();
+    let back: Numeric = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+    same(number, back.as_ref());
+    let mut raw = Vec::new();
+    let written = fuzzing::write_binary(Datum::Numeric(number), oid::NUMERIC, &mut raw);
+    assert!(written.is_ok(), "{written:?}");
+    let read = fuzzing::read_binary(&raw, oid::NUMERIC, ColumnType::Numeric { precision: None });
+    match read.as_ref().map(varve_engine::Value::as_datum) {
+        Ok(Datum::Numeric(read)) => same(number, read),
+        other => panic!("{text} came back as {other:?}"),
+    }
+    std::hint::black_box((number.to_f64(), number.to_i64()));
+    if let Ok(fitted) = number.to_owned().fit(precision, scale) {
+        assert!(
+            number.is_nan() || fitted.as_ref().scale() == scale.clamp(0, SCALE_MAX) as u16,
+            "{text} as {precision}, {scale}"
+        );
+    }
+}
+
+fn same(left: NumericRef<'_>, right: NumericRef<'_>) {
+    assert_eq!(left.order(right), Ordering::Equal, "{left} and {right}");
+    assert_eq!(left.scale(), right.scale());
+}

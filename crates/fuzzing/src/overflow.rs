@@ -1,0 +1,101 @@
+//! Overflow chains: a stub as it might lie in a leaf, and chain pages whose links and lengths say anything.
+//!
+//! Input: for each of four chain pages: next u8 (one of them, or a page that is none), length u16; then the stub behind
+//! its length, or a length of zero and then the stub's payload length u32 and first page u8.
+
+use std::cell::OnceCell;
+
+use varve_device::MemoryDirectory;
+use varve_engine::overflow;
+use varve_engine::redo::EngineRedo;
+use varve_engine::tree::{Checker, Tree, TreeKind};
+use varve_pager::{PageId, Pager, PagerConfig, SpaceId};
+
+use crate::input::{Input, PAGE_BYTES};
+
+const CHAIN_PAGES: usize = 4;
+const NEXT: usize = 32;
+
+struct Place {
+    pager: Pager,
+    tree: Tree,
+    pages: Vec<PageId>,
+}
+
+thread_local! {
+    static PLACE: OnceCell<Place> = const { OnceCell::new() };
+}
+
+/// A chain is damaged, or it gives as many bytes as its stub says.
+pub fn overflow(bytes: &[u8]) {
+    PLACE.with(|place| run(place.get_or_init(Place::new), Input::new(bytes)));
+}
+
+fn run(place: &Place, mut input: Input<'_>) {
+    let mut mtr = place.pager.begin().expect("memory has room");
+    let held: Vec<_> = place.pages.iter().map(|id| mtr.x(*id).expect("the page is there")).collect();
+    for page in held {
+        let next = place.number(input.byte());
+        let length = u32::from(input.u16());
+        let length = if length == 0xFFFF { u32::MAX } else { length };
+        mtr.write(page, NEXT, &[next.to_le_bytes(), length.to_le_bytes()].concat());
+    }
+    mtr.commit();
+    let stub = stub(place, &mut input);
+    let mut out = Vec::new();
+    let read = overflow::read(&place.pager, &place.tree, &stub, &mut out);
+    if read.is_ok() {
+        assert_eq!(out.len(), overflow::payload_bytes(&stub));
+    }
+    let mut checker = Checker::new();
+    overflow::check(&place.pager, &place.tree, &stub, &mut checker);
+    assert!(
+        read.is_ok() || !checker.damages().is_empty(),
+        "the check overlooks what reading finds: {read:?}"
+    );
+    place.pager.checkpoint().expect("memory has room");
+}
+
+fn stub(place: &Place, input: &mut Input<'_>) -> Vec<u8> {
+    let mut stub = input.piece().to_vec();
+    if stub.is_empty() {
+        stub = vec![0x21];
+        stub.extend_from_slice(&input.u32().to_le_bytes());
+        stub.extend_from_slice(&place.number(input.byte()).to_le_bytes());
+    }
+    stub[0] |= 0x20;
+    stub
+}
+
+impl Place {
+    fn new() -> Place {
+        let mut config = PagerConfig::new(MemoryDirectory::new());
+        config.page_size = PAGE_BYTES;
+        config.pool_bytes = 256 * PAGE_BYTES;
+        config.log_segment_bytes = 1 << 20;
+        config.log_capacity_bytes = 8 << 20;
+        config.background = false;
+        let pager = Pager::open(config, std::sync::Arc::new(EngineRedo)).expect("a pager in memory opens");
+        let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).expect("memory has room");
+        let pages = (0..CHAIN_PAGES).map(|_| begin(&pager, &tree)).collect();
+        Place { pager, tree, pages }
+    }
+
+    /// A page number: of the chain, none, or of something else.
+    fn number(&self, which: u8) -> u32 {
+        match which {
+            0 => 0,
+            250.. => u32::MAX - u32::from(which),
+            200.. => u32::from(which),
+            _ => self.pages[usize::from(which) % CHAIN_PAGES].no().0,
+        }
+    }
+}
+
+fn begin(pager: &Pager, tree: &Tree) -> PageId {
+    pager.reserve(SpaceId::DATA, 1).expect("memory has room");
+    let mut mtr = pager.begin().expect("memory has room");
+    let first = overflow::begin(&mut mtr, tree).expect("memory has room");
+    mtr.commit();
+    first
+}

@@ -1,0 +1,52 @@
+//! The page header and its checksum; the pager's own redo operations.
+//!
+//! Input of `page`: space u16, number u32, page, kind u8, owner u32, place u16, flip u8.
+//! Input of `page_redo`: page, then operations: number u8, payload behind its length.
+
+use varve_engine::redo::EngineRedo;
+use varve_pager::page::{self as format, PAGE_HEADER_BYTES, PageDamage};
+use varve_pager::{PageId, PageNo, SpaceId, fuzzing};
+
+use crate::input::{Input, PAGE_BYTES};
+
+/// A sealed page is found whole and of its place, and with any byte changed is not.
+pub fn page(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let id = PageId::new(SpaceId(input.u16()), PageNo(input.u32()));
+    let mut page = input.page();
+    // Whatever the answer is for a page as it came.
+    let _ = format::verify(&page, id);
+    format::seal(&mut page);
+    match format::verify(&page, id) {
+        Ok(()) => assert_eq!(format::page_identity(&page), id),
+        Err(PageDamage::Identity { .. }) => assert_ne!(format::page_identity(&page), id),
+        Err(damage) => panic!("a sealed page is refused: {damage}"),
+    }
+    let lsn = format::page_lsn(&page);
+    let (kind, owner) = (input.byte(), input.u32());
+    format::format(&mut page, id, kind, owner);
+    format::seal(&mut page);
+    assert_eq!(format::verify(&page, id), Ok(()));
+    assert_eq!((format::page_kind(&page), format::page_owner(&page)), (kind, owner));
+    assert_eq!(format::page_lsn(&page), lsn);
+    page[usize::from(input.u16()) % PAGE_BYTES] ^= input.byte() | 1;
+    assert!(format::verify(&page, id).is_err(), "a changed byte goes unnoticed");
+}
+
+/// Operations fit their page or are refused; an image makes any page like the one it was made of.
+pub fn page_redo(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut page = input.page();
+    let id = format::page_identity(&page);
+    while !input.is_empty() {
+        let (op, payload) = (input.byte() % 16, input.piece());
+        // Either is right: the operation may not fit.
+        let _ = fuzzing::redo(&EngineRedo, id, &mut page, op, payload);
+        assert_eq!(format::page_identity(&page), id, "operation {op} changed the identity");
+    }
+    let (op, payload) = fuzzing::image(&page);
+    let mut other = vec![0xEE; PAGE_BYTES];
+    let done = fuzzing::redo(&EngineRedo, id, &mut other, op, &payload);
+    assert!(done.is_ok(), "an image fits its page: {done:?}");
+    assert_eq!(page[PAGE_HEADER_BYTES..], other[PAGE_HEADER_BYTES..], "the body comes back");
+}

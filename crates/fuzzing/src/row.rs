@@ -1,0 +1,64 @@
+//! The row codec: rows made of any values, and any bytes taken for a row.
+//!
+//! Input: number of columns u8, their types, then either (u8 even) values, or (odd) the bytes of a row.
+
+use varve_engine::{ColumnType, Datum, RowImage, RowRef, RowSchema, Value};
+
+use crate::input::Input;
+
+const COLUMNS_MAX: u8 = 24;
+
+/// Values come back from their row; bytes are refused or can be read whole.
+pub fn row(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let count = input.byte() % COLUMNS_MAX;
+    let columns: Vec<ColumnType> = (0..count).map(|_| input.column_type()).collect();
+    let schema = RowSchema::new(&columns);
+    if input.byte() & 1 == 0 {
+        let values: Vec<Value> = columns.iter().map(|column| value(&mut input, *column)).collect();
+        round_trip(&schema, &values);
+    } else if let Ok(row) = RowRef::checked(&schema, input.rest()) {
+        let data: Vec<Datum<'_>> = (0..row.len()).map(|index| row.get(index)).collect();
+        let again = RowImage::encode(&schema, &data).expect("a row that was read has a size");
+        compare(again.as_row(&schema), &data);
+    }
+}
+
+fn round_trip(schema: &RowSchema, values: &[Value]) {
+    let data: Vec<Datum<'_>> = values.iter().map(Value::as_datum).collect();
+    let Ok(image) = RowImage::encode(schema, &data) else { return };
+    let row = RowRef::checked(schema, image.as_bytes()).expect("what was encoded is a row");
+    compare(row, &data);
+}
+
+fn compare(row: RowRef<'_>, data: &[Datum<'_>]) {
+    for (index, datum) in data.iter().enumerate() {
+        let read = row.get(index);
+        assert!(read.order(datum).is_eq(), "column {index}: {read:?} for {datum:?}");
+    }
+}
+
+/// A value of a column's type, as the input wants it; NULL where it makes none.
+pub(crate) fn value(input: &mut Input<'_>, column: ColumnType) -> Value {
+    if input.byte() == 0 {
+        return Value::Null;
+    }
+    match column {
+        ColumnType::Bool => Value::Bool(input.byte() & 1 != 0),
+        ColumnType::Int2 => Value::Int2(input.u16() as i16),
+        ColumnType::Int4 => Value::Int4(input.u32() as i32),
+        ColumnType::Int8 => Value::Int8(input.u64() as i64),
+        ColumnType::Float8 => Value::Float8(f64::from_bits(input.u64())),
+        ColumnType::Date => Value::Date(input.u32() as i32),
+        ColumnType::Timestamp => Value::Timestamp(input.u64() as i64),
+        ColumnType::TimestampTz => Value::TimestampTz(input.u64() as i64),
+        ColumnType::Bytea => Value::Bytea(input.piece().to_vec()),
+        ColumnType::Numeric { .. } => {
+            let read = varve_engine::NumericRef::from_bytes(input.piece());
+            read.map_or(Value::Null, |number| Value::Numeric(number.to_owned()))
+        }
+        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text => {
+            Value::Text(String::from_utf8_lossy(input.piece()).into_owned())
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The first inputs of the targets: bytes that the code itself writes, and the statements of the SQL tests.
+//!
+//! Does not know: what became of inputs in earlier searches; those are in `fuzz/corpus`.
+
+use std::collections::BTreeSet;
+
+use varve_device::MemoryImage;
+use varve_engine::fuzzing;
+use varve_pager::page;
+
+use crate::input::{PAGE_BYTES, page_runs};
+use crate::opening::crashed_files;
+
+/// A target, a number, the bytes.
+pub type Seed = (&'static str, usize, Vec<u8>);
+
+const DEFINITION_BYTES_MAX: usize = 700;
+const FIRST_UNDO_KIND: u8 = 40;
+
+/// All first inputs.
+pub fn seeds() -> Vec<Seed> {
+    let mut seeds = Seeds::default();
+    for (name, image) in crashed_files() {
+        match name.as_str() {
+            "data.varve" | "rollback.varve" => pages(&image).iter().for_each(|page| seeds.page(page)),
+            _ => {}
+        }
+    }
+    statements().iter().for_each(|sql| seeds.statement(sql));
+    seeds.records();
+    seeds.values();
+    seeds.small();
+    seeds.0.into_iter().enumerate().map(|(number, (target, bytes))| (target, number, bytes)).collect()
+}
+
+#[derive(Default)]
+struct Seeds(BTreeSet<(&'static str, Vec<u8>)>);
+
+impl Seeds {
+    fn add(&mut self, target: &'static str, parts: &[&[u8]]) {
+        self.0.insert((target, parts.concat()));
+    }
+
+    fn page(&mut self, bytes: &[u8]) {
+        let runs = page_runs(bytes);
+        let head: Vec<u8> = [&bytes[16..18], &bytes[4..8]].concat();
+        self.add("page", &[&head, &runs]);
+        self.add("page_redo", &[&runs, &[4, 5, 100, 1, 2, 3, 4, 3, 2, 40, 9]]);
+        if page::page_kind(bytes) < FIRST_UNDO_KIND {
+            self.add("node", &[&runs, b"\x01\x80"]);
+            self.add(
+                "node_redo",
+                &[&runs, &[3, 2, 0, 0], &[1, 8, 0, 0, 2, 0, b'k', b'k', 1, 1], &[6, 2, 0, 0]],
+            );
+        } else {
+            self.add(
+                "undo_page",
+                &[&runs, &[2, 0], &[1, 3, 1, 2, 3], &[3, 5, 0, 0, 0, 0, 1], &[7, 4, 9, 0, 0, 0]],
+            );
+            fuzzing::undo_records(bytes).iter().for_each(|record| self.add("undo_record", &[record]));
+        }
+        self.definitions(bytes);
+        self.add("catalog", &[&runs]);
+        self.add("opening", &[&[3], &runs]);
+    }
+
+    /// The definitions that lie anywhere in a page.
+    fn definitions(&mut self, bytes: &[u8]) {
+        let begins = (0..bytes.len() - 8).filter(|at| bytes[*at] == 1 && (1..=3).contains(&bytes[at + 1]));
+        for at in begins {
+            let ends = (at + 8..(at + DEFINITION_BYTES_MAX).min(bytes.len())).rev();
+            if let Some(end) = ends.into_iter().find(|end| fuzzing::definition(&bytes[at..*end])) {
+                self.add("catalog", &[&bytes[at..end]]);
+            }
+        }
+    }
+
+    fn statement(&mut self, sql: &str) {
+        let text = sql.as_bytes();
+        self.add("sql_bind", &[text]);
+        self.add("sql_run", &[text]);
+        let mut message = vec![0, b'Q'];
+        message.extend_from_slice(&(text.len() as u32 + 5).to_be_bytes());
+        if text.len() < 40 {
+            self.add("conversation", &[&message, text, b"\0"]);
+        }
+    }
+
+    fn records(&mut self) {
+        let group = b"\x01\x01\xac\x02\x11\x03abc\x02\x02\x09z\x02\x04\x02\x02\xac\x02\x05";
+        self.add("log_records", &[group]);
+        let discard = b"\x02\x0d\x01\x40\0\0\0\x01\0\0\0\x40\0\0\0";
+        self.add("log_records", &[discard]);
+        let block = |place: u8, durable: u32, group: &[u8]| {
+            let durable = durable.to_le_bytes();
+            [&[place, 0, 1][..], &durable, &[0, 0, group.len() as u8 + 1, group.len() as u8], group].concat()
+        };
+        let head = [0, 0, 0, 0, 0, 0, 0, 0, 0];
+        self.add("log_reader", &[&head, &block(0, 0, group), &block(2, 4608, discard)]);
+        self.add(
+            "log_reader",
+            &[&head, &block(0, 4096, group), &block(4, 5000, discard), &block(1, 0, group)],
+        );
+        let messages: &[&[u8]] = &[
+            b"P\0\0\0\x11\0select $1\0\0\0",
+            b"B\0\0\0\x11\0\0\0\0\0\x01\0\0\0\x011\0\0",
+            b"D\0\0\0\x06P\0",
+            b"E\0\0\0\x09\0\0\0\0\0",
+            b"S\0\0\0\x04",
+        ];
+        self.add("frames", &[&[3], &messages.concat()]);
+        self.add("conversation", &[&[0], &messages.concat()]);
+        self.add("conversation", &[&[0], b"Q\0\0\0\x1acopy u (v) from stdin\0d\0\0\0\x06x\nc\0\0\0\x04"]);
+        let startup = b"\0\0\0\x20\0\x03\0\0user\0me\0options\0-c a=1\0\0\0";
+        self.add("frames", &[&[1], startup]);
+        self.add("conversation", &[&[1], b"\0\0\0\x08\x04\xd2\x16\x2f", startup]);
+    }
+
+    fn values(&mut self) {
+        let texts = [
+            "1",
+            "-2.5e3",
+            "NaN",
+            "infinity",
+            "2020-02-29",
+            "1999-12-31 23:59:59.999999+05:30",
+            "t",
+            "\\xdeadbeef",
+            "a\\\\b\\001",
+            "0044-03-15 BC",
+            "99999999999999999999.123456789",
+        ];
+        for kind in 0..15_u8 {
+            let limit: &[u8] = if matches!(kind, 6) {
+                &[5, 2]
+            } else if matches!(kind, 7 | 9) {
+                &[20]
+            } else {
+                &[]
+            };
+            texts.iter().for_each(|text| self.add("types", &[&[kind], limit, &[0], text.as_bytes()]));
+            self.add("types", &[&[kind], limit, &[1], &[0, 0, 0, 0, 0, 0, 0, 1]]);
+            self.add(
+                "key",
+                &[&[1, kind], limit, &[2], &[1, 5, 0, 0, 0, 9, 9, 9, 9, 1, 1, 0, 1, 6, 0, 0, 0, 0, 0, 0, 0]],
+            );
+            self.add(
+                "row",
+                &[&[2, kind], limit, &[10], &[0, 1, 3, 0, 0, 120, 0, 0, 0, 0, 0, 1, 2, b'h', b'i']],
+            );
+            self.add("row", &[&[2, kind], limit, &[10], &[1, 1, 0], &[0; 12]]);
+        }
+        self.add("types", &[&[5, 1], b"\0\x02\0\0\x40\0\0\x02\0\x01\x0b\xb8"]);
+        for digits in [
+            &[2, 0, 0x39, 0x30][..],
+            &[0, 0],
+            &[0xFF, 0xFF],
+            &[3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0x80],
+        ] {
+            self.add("numeric", &[&[10, 0, 3, 0], digits]);
+        }
+    }
+
+    fn small(&mut self) {
+        let steps: Vec<u8> = (0..60_u8).flat_map(|step| [step % 9, 3, 1, step % 7, step / 3, step]).collect();
+        self.add("node_model", &[&[0], &steps]);
+        self.add("node_model", &[&[1], &steps]);
+        self.add("allocation", &[&[0, 9, 0, 0, 0], &steps]);
+        self.add("allocation", &[&[1, 9, 0, 1, 52, 0, 4, 30, 0, 0, 0, 1, 0, 1, 4, 17, 0, 0, 0], &steps]);
+        self.add("control", &[&[0; 4]]);
+        self.add(
+            "control",
+            &[&[1, 40, 0, 8, 0, 32, 0, 0, 0, 0, 0, 0, 0, 1, 16, 0, 1, 9, 0], &[0, 48, 0, 0, 0, 0, 0, 0]],
+        );
+        let slot = [2, 4, 0, 4, 1, 0, 0, 0, 8, 0, 11, 200, 0, 0, 0, 0, 0, 0, 0, 1, 0, 20, 0];
+        self.add("doublewrite", &[&[0; 8], &[0, 0, 0, 1, 0, 1], &slot, &slot]);
+        self.add("overflow", &[&[1, 16, 0, 2, 16, 0, 3, 16, 0, 0, 16, 0], &[0, 64, 0, 0, 0, 4]]);
+        for options in [0, 1, 2, 4, 6, 12, 28, 36, 68] {
+            let data = "7\tx\n8\t\\N\n9,\"a\"\"b\nc\"\n\\.\n";
+            self.add("copy", &[&[options, 2, 4, 4, 1, 3], data.as_bytes()]);
+            self.add(
+                "copy",
+                &[
+                    &[options, 2, 4, 4, 1, 3],
+                    b"7,1.5,2.5,one,a,\\x01,2020-01-01,2020-01-01 10:00,2020-01-01 10:00+02,t\n",
+                ],
+            );
+        }
+    }
+}
+
+fn pages(image: &MemoryImage) -> Vec<Vec<u8>> {
+    let read = |no| {
+        let mut bytes = vec![0; PAGE_BYTES];
+        image.read(no * PAGE_BYTES as u64, &mut bytes);
+        bytes
+    };
+    let all = (0..image.len_bytes() / PAGE_BYTES as u64).map(read);
+    all.filter(|bytes| page::verify_checksum(bytes).is_ok()).collect()
+}
+
+/// The statements of the SQL tests.
+fn statements() -> Vec<String> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../sql/tests");
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    let of_text = |text: String| -> Vec<String> {
+        text.lines().filter_map(|line| line.strip_prefix("> ")).map(str::to_owned).collect()
+    };
+    texts.flat_map(of_text).collect()
+}

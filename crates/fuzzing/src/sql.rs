@@ -1,0 +1,86 @@
+//! SQL text: parsed and bound, and run against a small database in memory.
+//!
+//! Input: the text.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use varve_engine::{Datum, Value};
+use varve_sql::{Portal, SqlDatabase, SqlError, text};
+
+use crate::database::{self, Shown};
+
+/// Statements run on one database before the next one.
+const RUNS_MAX: u32 = 300;
+
+thread_local! {
+    static DATABASE: RefCell<Option<(u32, Arc<SqlDatabase>)>> = const { RefCell::new(None) };
+}
+
+/// The database, a new one after some runs: what earlier inputs left must not pile up.
+fn shared() -> Arc<SqlDatabase> {
+    DATABASE.with_borrow_mut(|place| {
+        let (runs, shared) =
+            place.take().filter(|(runs, _)| *runs < RUNS_MAX).unwrap_or_else(|| (0, database::open()));
+        *place = Some((runs + 1, shared.clone()));
+        shared
+    })
+}
+
+/// An error says what it is.
+fn told(error: &SqlError) {
+    assert_eq!(error.sqlstate.to_string().len(), 5);
+    assert!(!error.message.is_empty(), "an error without words");
+    assert_ne!(error.sqlstate.to_string(), "XX001", "a sound database is called damaged: {}", error.message);
+}
+
+/// A text is refused, or its statement has a type for every parameter and column.
+pub fn sql_bind(bytes: &[u8]) {
+    let Ok(sql) = std::str::from_utf8(bytes) else { return };
+    let mut session = database::session(&shared());
+    match session.prepare(sql, &[]) {
+        Ok(prepared) => {
+            let count = prepared.param_types().len();
+            let types: Vec<_> = (0..count).map(|index| prepared.param_column_type(index)).collect();
+            std::hint::black_box((types, prepared.columns().map(<[_]>::len)));
+        }
+        Err(error) => told(&error),
+    }
+}
+
+/// A text runs or is refused, as a simple query and as a prepared statement; the session goes on after both.
+pub fn sql_run(bytes: &[u8]) {
+    let Ok(sql) = std::str::from_utf8(bytes) else { return };
+    let shared = shared();
+    let mut session = database::session(&shared);
+    let simple = session.simple(sql, &mut Shown::default());
+    simple.err().iter().for_each(told);
+    // Whatever block the text left open ends here.
+    let _ = session.simple("rollback; reset all", &mut Shown::default());
+    extended(&mut session, sql).err().iter().for_each(told);
+    // The commit's own error has been told already.
+    let _ = session.sync();
+    let _ = session.simple("rollback", &mut Shown::default());
+    let mut after = Shown::default();
+    let alive = session.simple("select 41 + 1", &mut after);
+    assert!(alive.is_ok() && after.lines[1] == "42|", "the session is no use any more: {alive:?}");
+}
+
+fn extended(session: &mut varve_sql::Session, sql: &str) -> Result<(), SqlError> {
+    let prepared = session.prepare(sql, &[])?;
+    let count = prepared.param_types().len();
+    let value = |index| {
+        let column = prepared.param_column_type(index);
+        ["3", "2020-02-29", "x"].iter().find_map(|given| text::parse_text(given, &column).ok())
+    };
+    let values: Vec<Value> = (0..count).map(|index| value(index).unwrap_or(Value::Null)).collect();
+    let data: Vec<Datum<'_>> = values.iter().map(Value::as_datum).collect();
+    let mut portal = Portal::default();
+    for _ in 0..20 {
+        let progress = session.execute(&prepared, &data, &mut portal, 2, &mut Shown::default())?;
+        if matches!(progress, varve_sql::Progress::Complete(_)) {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Text and binary forms of every type: what is read is written so that it reads the same again.
+//!
+//! Input: column type, time zone in quarters of an hour u8, then a text, or, if the zone is odd, a binary value.
+
+use varve_engine::{ColumnType, Value};
+use varve_server::fuzzing;
+use varve_sql::{oid, text};
+
+use crate::input::Input;
+
+const QUARTER_SECONDS: i32 = 900;
+
+/// A value is refused, or its text and its binary form are that value.
+pub fn types(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let column = input.column_type();
+    let zone = input.byte();
+    let (oid, _) = oid::of_column(&column);
+    let read = if zone & 1 == 1 {
+        fuzzing::read_binary(input.rest(), oid, column).ok()
+    } else {
+        let Ok(given) = std::str::from_utf8(input.rest()) else { return };
+        text::parse_in_zone(given, &column, i32::from(zone as i8) / 2 * QUARTER_SECONDS).ok()
+    };
+    if let Some(value) = read {
+        round_trip(&value, column, i32::from(zone as i8) / 2 * QUARTER_SECONDS);
+    }
+}
+
+fn round_trip(value: &Value, column: ColumnType, zone: i32) {
+    let mut shown = Vec::new();
+    text::write_in_zone(value.as_datum(), zone, &mut shown);
+    let shown = String::from_utf8(shown).expect("the text form is text");
+    let back = text::parse_in_zone(&shown, &unlimited(column), zone);
+    same(value, back.as_ref().ok(), &shown);
+    let (oid, _) = oid::of_column(&column);
+    let mut raw = Vec::new();
+    let written = fuzzing::write_binary(value.as_datum(), oid, &mut raw);
+    assert!(written.is_ok(), "{value:?}: {written:?}");
+    let back = fuzzing::read_binary(&raw, oid, column);
+    let has_zero = matches!(value, Value::Text(text) if text.contains('\0'));
+    if !has_zero {
+        same(value, back.as_ref().ok(), "the binary form");
+    }
+}
+
+/// The type without the limits that a binary value was not checked against.
+fn unlimited(column: ColumnType) -> ColumnType {
+    match column {
+        ColumnType::Numeric { .. } => ColumnType::Numeric { precision: None },
+        ColumnType::Char(_) | ColumnType::Varchar(_) => ColumnType::Text,
+        other => other,
+    }
+}
+
+fn same(value: &Value, back: Option<&Value>, form: &str) {
+    let is_same = back.is_some_and(|back| back.as_datum().order(&value.as_datum()).is_eq());
+    assert!(is_same, "{value:?} came back from {form:?} as {back:?}");
+}

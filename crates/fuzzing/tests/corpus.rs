@@ -1,0 +1,53 @@
+//! Every kept input of every target goes through it: what a fuzzer once found stays found.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use varve_fuzzing::TARGETS;
+
+const FILES_MAX: usize = 160;
+const CORPUS_BYTES_MAX: u64 = 600 << 10;
+
+fn fuzz() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
+}
+
+fn names(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn kept_inputs_fail_nowhere() {
+    for (target, run) in TARGETS {
+        let folder = fuzz().join("corpus").join(target);
+        for name in names(&folder) {
+            // The name of an input that fails is the last line before the panic.
+            eprintln!("{target}/{name}");
+            run(&fs::read(folder.join(name)).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_target_has_its_program_and_inputs() {
+    let targets: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let programs = names(&fuzz().join("fuzz_targets"));
+    let programs: BTreeSet<String> = programs.iter().map(|name| name.replace(".rs", "")).collect();
+    assert_eq!(programs, targets);
+    assert_eq!(names(&fuzz().join("corpus")), targets);
+}
+
+#[test]
+fn the_corpus_stays_small() {
+    let mut bytes = 0;
+    for (target, _) in TARGETS {
+        let folder = fuzz().join("corpus").join(target);
+        let files = names(&folder);
+        assert!(files.len() <= FILES_MAX, "{target} has {} inputs, over {FILES_MAX}", files.len());
+        bytes += files.iter().map(|name| fs::metadata(folder.join(name)).unwrap().len()).sum::<u64>();
+    }
+    assert!(bytes <= CORPUS_BYTES_MAX, "the inputs take {bytes} bytes, over {CORPUS_BYTES_MAX}");
+}

@@ -1,0 +1,124 @@
+//! Doors for `crates/fuzzing` to formats that are private here. No production code comes through them.
+//!
+//! 1. Each door takes bytes as they might lie on a device and calls the code that reads them, unchanged.
+//!
+//! Not known here: what a fuzz target expects; that is said in `crates/fuzzing`.
+
+use std::sync::Arc;
+
+use crate::config::PagerConfig;
+use crate::error::Result;
+use crate::files::{SpaceFile, SpaceFiles};
+use crate::ids::{PageId, PageRange, SpaceId};
+use crate::lsn::Lsn;
+use crate::redo::{self, RedoError, RedoOps};
+use crate::space::discard;
+use crate::space::layout::{Entry, Geometry};
+use crate::space::map::Map;
+use crate::{protection, written};
+
+/// Redoes one operation on a page.
+pub fn redo(
+    ops: &dyn RedoOps,
+    id: PageId,
+    page: &mut [u8],
+    op: u8,
+    payload: &[u8],
+) -> std::result::Result<(), RedoError> {
+    redo::apply(ops, id, page, op, payload)
+}
+
+/// The operation and payload that make any page look like `page`.
+pub fn image(page: &[u8]) -> (u8, Vec<u8>) {
+    let mut payload = Vec::new();
+    redo::put_image(&mut payload, page);
+    (redo::OP_IMAGE, payload)
+}
+
+/// The pages of a note that pages are home; `None` if the payload is not one.
+pub fn written(payload: &[u8]) -> Option<Vec<(PageId, Lsn)>> {
+    written::decode(payload)
+}
+
+/// The ranges of a note that pages were discarded; `None` if the payload is not one.
+pub fn discarded(payload: &[u8]) -> Option<Vec<PageRange>> {
+    discard::decode(payload)
+}
+
+/// Opens the files of the spaces and the doublewrite file, and mends what is torn.
+pub fn repair(config: &PagerConfig, redo_start: Lsn) -> Result<Vec<PageId>> {
+    let open = |space, directory: &Arc<dyn varve_device::Directory>| {
+        SpaceFile::open(space, &**directory, config.page_size, false)
+    };
+    let files = vec![open(SpaceId::DATA, &config.data)?, open(SpaceId::ROLLBACK, &config.rollback)?];
+    protection::open(config, &Arc::new(SpaceFiles::new(files)), false)?.repair(redo_start)
+}
+
+/// The allocation of a space as its header page and its first descriptor page say.
+pub struct Allocation {
+    geometry: Geometry,
+    map: Map,
+}
+
+impl Allocation {
+    /// Header and descriptor page of a new space.
+    pub fn new_pages(space: SpaceId, page_size: usize, database: u64) -> [Vec<u8>; 2] {
+        let geometry = Geometry::of(space, page_size);
+        [geometry.new_header(database), geometry.new_descriptor(0)]
+    }
+
+    /// Reads both pages; `extents` is how many the file has.
+    pub fn read(space: SpaceId, pages: [&[u8]; 2], database: u64, extents: u32) -> Result<Allocation> {
+        let geometry = Geometry::of(space, pages[0].len());
+        geometry.check_header(pages[0], database)?;
+        let mut map = Map::new(geometry);
+        for extent in 0..extents.min(geometry.group_extents) {
+            let entry = geometry.entry(pages[1], extent)?;
+            let at = geometry.entry_offset(extent);
+            let stored = &pages[1][at..at + geometry.entry_bytes()];
+            assert_eq!(geometry.encode_entry(&entry), stored, "an entry is stored in one way");
+            map.push(entry);
+        }
+        Ok(Allocation { geometry, map })
+    }
+
+    /// Takes a page; a free one is given out once.
+    pub fn take(&mut self, owner: u32, near: Option<PageId>) -> Option<PageId> {
+        let before = self.map.used_pages();
+        let taken = self.map.take_page(owner, near)?;
+        assert_eq!(self.map.used_pages(), before + 1, "{taken} was in use already");
+        Some(taken)
+    }
+
+    /// Takes an extent.
+    pub fn take_extent(&mut self, owner: u32) -> Option<PageRange> {
+        self.map.take_whole(owner)
+    }
+
+    /// Gives all extents of an owner back.
+    pub fn drop_owner(&mut self, owner: u32) {
+        for extent in self.map.extents_of(owner) {
+            let used = self.map.entry(extent).map(|entry| entry.used).unwrap_or_default();
+            self.map.give_back(extent, &used);
+        }
+    }
+
+    /// Adds empty extents, or cuts free ones off.
+    pub fn resize(&mut self, grow: u32) {
+        (0..grow).for_each(|_| self.map.push(Entry::default()));
+        if grow == 0 {
+            self.map.truncate(self.map.free_tail());
+        }
+    }
+
+    /// Every entry reads back as it is.
+    pub fn check(&self) {
+        for entry in (0..self.map.extent_count()).filter_map(|extent| self.map.entry(extent)) {
+            let mut page = self.geometry.new_descriptor(0);
+            let bytes = self.geometry.encode_entry(entry);
+            let at = self.geometry.entry_offset(1);
+            page[at..at + bytes.len()].copy_from_slice(&bytes);
+            assert!(self.geometry.entry(&page, 1).is_ok_and(|back| back == *entry), "{entry:?}");
+        }
+    }
+}

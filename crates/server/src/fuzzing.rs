@@ -1,0 +1,37 @@
+//! Doors for `crates/fuzzing` to decoders that are private here. No production code comes through them.
+//!
+//! What this file doesn't know: which bytes are tried.
+
+use std::io::Read;
+
+use varve_engine::{ColumnType, Datum, Value};
+use varve_sql::oid::Oid;
+use varve_sql::time::Zone;
+
+use crate::codec::{self, Wanted};
+use crate::error::WireError;
+use crate::frame::FrameReader;
+use crate::message::Format;
+use crate::out::Out;
+use crate::startup;
+
+/// Reads the opening of a connection; gives what was answered and whether the connection goes on.
+pub fn startup<R: Read>(source: R) -> (Vec<u8>, bool) {
+    let mut answered = Vec::new();
+    let mut out = Out::new(&mut answered);
+    let opened = startup::open(&mut FrameReader::new(source), &mut out).is_ok();
+    // A Vec takes all that is written to it.
+    let _ = out.flush();
+    drop(out);
+    (answered, opened)
+}
+
+/// Reads one binary parameter.
+pub fn read_binary(raw: &[u8], oid: Oid, column_type: ColumnType) -> Result<Value, WireError> {
+    codec::read(Some(raw), Format::Binary, Wanted { oid, column_type, zone: &Zone::UTC }, 1)
+}
+
+/// Appends a value in its binary form.
+pub fn write_binary(datum: Datum<'_>, oid: Oid, out: &mut Vec<u8>) -> Result<(), WireError> {
+    codec::write(datum, Format::Binary, oid, &Zone::UTC, out)
+}
