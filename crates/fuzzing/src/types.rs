@@ -4,7 +4,7 @@
 
 use varve_engine::{ColumnType, Value};
 use varve_server::fuzzing;
-use varve_sql::{oid, text};
+use varve_sql::{Zone, oid, text};
 
 use crate::input::Input;
 
@@ -14,20 +14,21 @@ const QUARTER_SECONDS: i32 = 900;
 pub fn types(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let column = input.column_type();
-    let zone = input.byte();
+    let kind = input.byte();
+    let zone = Zone::Fixed(i32::from(kind as i8) / 2 * QUARTER_SECONDS);
     let (oid, _) = oid::of_column(&column);
-    let read = if zone & 1 == 1 {
+    let read = if kind & 1 == 1 {
         fuzzing::read_binary(input.rest(), oid, column).ok()
     } else {
         let Ok(given) = std::str::from_utf8(input.rest()) else { return };
-        text::parse_in_zone(given, &column, i32::from(zone as i8) / 2 * QUARTER_SECONDS).ok()
+        text::parse_in_zone(given, &column, &zone).ok()
     };
     if let Some(value) = read {
-        round_trip(&value, column, i32::from(zone as i8) / 2 * QUARTER_SECONDS);
+        round_trip(&value, column, &zone);
     }
 }
 
-fn round_trip(value: &Value, column: ColumnType, zone: i32) {
+fn round_trip(value: &Value, column: ColumnType, zone: &Zone) {
     let mut shown = Vec::new();
     text::write_in_zone(value.as_datum(), zone, &mut shown);
     let shown = String::from_utf8(shown).expect("the text form is text");

@@ -5,8 +5,8 @@
 use std::io::Read;
 
 use varve_engine::{ColumnType, Datum, Value};
+use varve_sql::Zone;
 use varve_sql::oid::Oid;
-use varve_sql::time::Zone;
 
 use crate::codec::{self, Wanted};
 use crate::error::WireError;
