@@ -13,7 +13,8 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::Ordering::{Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use parking_lot::{Condvar, Mutex};
 use varve_pager::Lsn;
@@ -209,8 +210,10 @@ impl Registry {
     }
 
     /// Forgets the snapshot; the transaction reads no more until it takes another one.
+    #[inline]
     pub(crate) fn drop_snapshot(&self, owner: Owner) {
-        self.place(owner.slot).snapshot.store(NO_SNAPSHOT, SeqCst);
+        // What was read is read before this; who sees the old value a little longer only purges a little later.
+        self.place(owner.slot).snapshot.store(NO_SNAPSHOT, Release);
     }
 
     /// The oldest snapshot registered, or `durable` if all are newer. Every snapshot registered from now on is at least

@@ -146,6 +146,13 @@ impl Pager {
         self.shared.pool.fix_resident(id, access)
     }
 
+    /// As `fix_s_resident`, of a page whose first `ahead` bytes are going to be searched: they are fetched into the
+    /// processor's cache together, while the page is latched.
+    #[inline]
+    pub fn fix_s_resident_ahead(&self, id: PageId, access: Access, ahead: usize) -> Option<PageS<'_>> {
+        self.shared.pool.fix_resident_ahead(id, access, ahead)
+    }
+
     /// As `fix_s_resident`, exclusive.
     #[inline]
     pub fn fix_x_resident(&self, id: PageId, access: Access) -> Option<PageX<'_>> {

@@ -13,6 +13,8 @@ use super::{ENTRY_HEAD_BYTES, EntryRef, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START,
 const HEAD_BYTES: usize = 4;
 const CACHE_LINE_BYTES: usize = 64;
 const TOUCH_LINES_MAX: usize = 16;
+/// An entry of a hundred bytes lies in two or three cache lines.
+const TOUCH_ENTRY_LINES: usize = 3;
 
 /// A node that can be read. Cheap to copy.
 #[derive(Clone, Copy)]
@@ -300,10 +302,22 @@ impl<'a> NodeRef<'a> {
             touch(slots);
         }
         let first = lower_bound(slots, head);
+        if self.is_leaf() {
+            self.touch_entry(slots, first);
+        }
         match slots.get(first) {
             Some(raw) if decode_slot(raw).head == head => self.search_equal_heads(slots, first, head, suffix),
             _ => Found { slot: first, exact: false },
         }
+    }
+
+    /// Loads the first cache lines of an entry: they are fetched together, while its suffix is compared.
+    #[inline]
+    fn touch_entry(&self, slots: &[[u8; SLOT_BYTES]], index: usize) {
+        let Some(raw) = slots.get(index) else { return };
+        let start = decode_slot(raw).offset;
+        let lines = (0..TOUCH_ENTRY_LINES).map(|line| start + line * CACHE_LINE_BYTES);
+        std::hint::black_box(lines.fold(0, |sum, at| sum ^ self.page.get(at).copied().unwrap_or(0)));
     }
 
     /// Compares the suffixes of an entry and a key whose heads are equal.

@@ -16,6 +16,11 @@ use crate::node::NodeRef;
 /// Attempts to have an absent page read while no latch is held.
 const READS_UNLATCHED_MAX: u32 = 8;
 
+/// What is fetched of a leaf while it is latched: the header and the slots of some seventy rows.
+const LEAF_AHEAD_BYTES: usize = 640;
+/// And of an inner node: the header (the slots are in the cache, mostly).
+const NODE_AHEAD_BYTES: usize = 64;
+
 /// Which of a node's children to take.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target<'k> {
@@ -66,8 +71,9 @@ impl Tree {
         while level > stop {
             let node = NodeRef::new(&page);
             let child = self.page_id(node.child(target.child_index(node)));
-            let access = if level == 1 { access } else { Access::Random };
-            let Some(next) = pager.fix_s_resident(child, access) else {
+            let (access, ahead) =
+                if level == 1 { (access, LEAF_AHEAD_BYTES) } else { (Access::Random, NODE_AHEAD_BYTES) };
+            let Some(next) = pager.fix_s_resident_ahead(child, access, ahead) else {
                 (page, level) = self.read_or_hold(pager, page, child, access, &mut reads)?;
                 continue;
             };

@@ -11,6 +11,8 @@ use std::ptr::NonNull;
 
 use crate::error::{PagerError, Result};
 
+/// Unit of `prefetch`, also the least that it fetches.
+pub(super) const CACHE_LINE_BYTES: usize = 64;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Smaller memory is not worth a huge page.
 const HUGE_WORTH_BYTES: usize = 4 << 20;
@@ -49,15 +51,17 @@ impl Arena {
         NonNull::slice_from_raw_parts(unsafe { self.first.add(no * self.page_size) }, self.page_size)
     }
 
-    /// Fetches the first bytes of a frame into the cache ahead of use.
+    /// Fetches the first `bytes` of a frame into the cache ahead of use, all at once.
     #[inline]
-    pub(crate) fn prefetch(&self, no: usize) {
+    pub(crate) fn prefetch(&self, no: usize, bytes: usize) {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let first = self.first.as_ptr().wrapping_add(no * self.page_size);
-            // SAFETY: a prefetch reads nothing architecturally and cannot fault.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.cast()) };
+            for at in (0..bytes.min(self.page_size)).step_by(CACHE_LINE_BYTES) {
+                // SAFETY: a prefetch reads nothing architecturally and cannot fault.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at).cast()) };
+            }
         }
     }
 }

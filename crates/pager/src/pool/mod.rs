@@ -38,7 +38,7 @@ use parking_lot::{Condvar, Mutex};
 pub use guard::{PageS, PageSx, PageX};
 pub(crate) use guard::{Pin, held};
 
-use self::arena::Arena;
+use self::arena::{Arena, CACHE_LINE_BYTES};
 use self::evict::Replacer;
 use self::frame::Frame;
 use self::free::FreeList;
@@ -118,17 +118,17 @@ impl Pool {
     /// The page, latched in mode `M`; read if it is not resident.
     #[inline]
     pub(crate) fn fix<M: Mode>(&self, id: PageId, access: Access) -> Result<Guard<'_, M>> {
-        match self.fix_unlatched(id, access) {
+        match self.fix_unlatched(id, access, CACHE_LINE_BYTES) {
             Some(guard) => Ok(guard),
             None => self.fix_slowly(id, access),
         }
     }
 
     /// Finds the page without latching the table; may miss one that is there. The first frame of the chain is probably
-    /// the one: the first bytes of its page are fetched while its descriptor is looked at.
+    /// the one: the first `ahead` bytes of its page are fetched while its descriptor is looked at.
     #[inline]
-    fn fix_unlatched<M: Mode>(&self, id: PageId, access: Access) -> Option<Guard<'_, M>> {
-        let no = self.table.find(&self.frames, id, |no| self.arena.prefetch(no))?;
+    fn fix_unlatched<M: Mode>(&self, id: PageId, access: Access, ahead: usize) -> Option<Guard<'_, M>> {
+        let no = self.table.find(&self.frames, id, |no| self.arena.prefetch(no, ahead))?;
         let guard = Guard::lock_page(self, no, id)?;
         guard.frame().touch(access, self.tick.load(Relaxed));
         Some(guard)
@@ -137,7 +137,18 @@ impl Pool {
     /// The page if it is resident, latched in mode `M`; starts no read.
     #[inline]
     pub(crate) fn fix_resident<M: Mode>(&self, id: PageId, access: Access) -> Option<Guard<'_, M>> {
-        self.fix_unlatched(id, access).or_else(|| {
+        self.fix_resident_ahead(id, access, CACHE_LINE_BYTES)
+    }
+
+    /// As `fix_resident`, of somebody who is going to look all over the first `ahead` bytes.
+    #[inline]
+    pub(crate) fn fix_resident_ahead<M: Mode>(
+        &self,
+        id: PageId,
+        access: Access,
+        ahead: usize,
+    ) -> Option<Guard<'_, M>> {
+        self.fix_unlatched(id, access, ahead).or_else(|| {
             let no = self.table.find_latched(&self.frames, id)?;
             Guard::lock_page(self, no, id)
         })
