@@ -174,8 +174,10 @@ impl Context {
     #[inline]
     pub(crate) fn view(&mut self) -> Result<View> {
         let snapshot = self.snapshot();
+        // In this order: the floor may pass by a snapshot only after that has been refused.
+        let view = self.core.view(snapshot, self.id);
         self.core.purge.check_snapshot(snapshot)?;
-        Ok(self.core.view(snapshot, self.id))
+        Ok(view)
     }
 
     /// Makes sure of an identity and a rollback segment. No latch may be held.

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. A transaction is purged only if its commit LSN is at or below the horizon, which no registered snapshot is below.
 //! 2. The horizon is published before the first record below it is touched.
-//! 3. Beyond the rollback limit purge goes on without the oldest snapshots; those are refused from then on (72000).
+//! 3. Beyond the rollback limit purge goes on without the oldest snapshots; those are refused from then on (72000), and
+//!    hold nothing any more, also not the floor of transaction ids.
 //!
 //! Does not know: rows (`paged::purge`).
 
@@ -162,7 +163,7 @@ fn purge_round(core: &Core) -> Result<usize> {
     let durable = core.pager.durable_lsn();
     let early = planted("purge: snapshots are not waited for");
     let oldest = if early { durable } else { core.registry.oldest(durable) };
-    core.status.advance_floor(oldest);
+    core.status.advance_floor(Lsn::new(oldest.get().max(state.forced.load(Ordering::SeqCst))));
     state.horizon.fetch_max(oldest.get(), Ordering::SeqCst);
     let mut count = purge_below(core, oldest, &mut record)?;
     while let Some(horizon) = beyond_limit(core) {
@@ -278,4 +279,57 @@ fn free_head(core: &Core, header: PageId, keep: PageId) -> Result<bool> {
     page::set_ends(&mut mtr, held, next, tail);
     mtr.commit();
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use varve_device::MemoryDirectory;
+    use varve_pager::{Pager, PagerConfig};
+
+    use super::*;
+    use crate::context::Context;
+    use crate::recovery;
+    use crate::redo::EngineRedo;
+    use crate::transaction::Isolation;
+
+    fn core() -> Arc<Core> {
+        let mut config = PagerConfig::new(MemoryDirectory::new());
+        config.pool_bytes = 8 << 20;
+        config.log_segment_bytes = 1 << 20;
+        config.log_capacity_bytes = 16 << 20;
+        config.background = false;
+        let temporary = Arc::clone(&config.temporary);
+        let pager = Pager::open(config, Arc::new(EngineRedo)).unwrap();
+        recovery::open(pager, temporary, Some(1)).unwrap()
+    }
+
+    fn commit_something(core: &Arc<Core>) -> TxnId {
+        let mut cx = Context::new(Arc::clone(core), Isolation::ReadCommitted, None);
+        for _ in 0..1000 {
+            cx.append_plain(Kind::Chain, 99, |_| Ok(None)).unwrap();
+        }
+        let lsn = cx.log_commit().unwrap();
+        core.pager.flush_log(lsn).unwrap();
+        cx.leave();
+        cx.id
+    }
+
+    /// The floor stayed below every transaction since, and their states were kept, until the session had ended.
+    #[test]
+    fn a_snapshot_that_was_refused_does_not_hold_the_floor() {
+        let core = core();
+        let mut reader = Context::new(Arc::clone(&core), Isolation::RepeatableRead, None);
+        commit_something(&core);
+        reader.view().unwrap();
+        for _ in 0..3 {
+            let id = commit_something(&core);
+            purge(&core).unwrap();
+            assert!(reader.view().is_err());
+            purge(&core).unwrap();
+            assert!(core.status.floor() > id, "the floor is {} and {id} is over", core.status.floor());
+        }
+        reader.leave();
+    }
 }

@@ -24,8 +24,11 @@ use crate::undo::{Kind, RecordRef};
 /// Flag of an entry: its newest transaction only locked it.
 pub(crate) const FLAG_LOCK: u8 = 0x02;
 
-/// Flag of a delete-marked entry: its row went to another key, which is in the place of its payload.
+/// Flag of a delete-marked entry: its row went to another key.
 pub(crate) const FLAG_MOVED: u8 = 0x04;
+
+/// Flag of an entry: an older version, which a snapshot may still need to pass by, has FLAG_MOVED.
+pub(crate) const FLAG_VACATED: u8 = 0x08;
 
 /// Times that a version may be stale and the row unchanged.
 const SAME_STAMP_MAX: u32 = 100;
@@ -150,7 +153,7 @@ pub(crate) fn look_back(
     }
 }
 
-fn missing_record(stamp: Stamp) -> Error {
+pub(crate) fn missing_record(stamp: Stamp) -> Error {
     let pointer = RollPointer::from_raw(stamp.roll);
     Error::corrupt(format!("the undo record of transaction {} is not at {pointer:?}", stamp.txn))
 }

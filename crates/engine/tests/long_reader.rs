@@ -77,6 +77,7 @@ fn beyond_the_rollback_limit_the_reader_loses() {
         database.tick().unwrap();
     }
     assert_eq!(state(rows(&mut reader, &def)), "72000");
+    assert_eq!(state(update(&mut reader, &def, 5, |v| v + 1)), "72000");
     assert!(database.stats().pager.rollback_pages < 100);
     reader.rollback().unwrap();
     is_sound(&database);

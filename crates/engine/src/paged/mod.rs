@@ -16,6 +16,7 @@ mod check;
 mod earlier;
 mod follow;
 mod index;
+mod moved;
 mod purge;
 mod read;
 mod undo;

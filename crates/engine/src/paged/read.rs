@@ -115,6 +115,7 @@ impl PagedStore {
                 Err(error) => retry.again(core, &view, newest, Some(error))?,
             }
             view.floor = core.status.floor();
+            core.purge.check_snapshot(view.snapshot)?;
             if !self.copy_newest(core, key, version)? {
                 break;
             }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use varve_pager::{Lsn, Mtr};
 
+use super::moved::{Arrival, inherited, may_have_left};
 use super::{PagedStore, undo};
 use crate::context::Context;
 use crate::core::{Core, Hold, Sight};
@@ -34,7 +35,7 @@ enum Attempt<T> {
     NeedRoom(usize),
     /// The undo page is full.
     NeedUndo,
-    /// The newest change may be a mere lock: look at what is below it.
+    /// The newest change may be a mere lock, or another row may be in this one's place: look at what is below it.
     LookBelow(Version),
     /// The new row belongs into an overflow chain: lock the old one and write the chain first.
     NeedChain(RowImage),
@@ -50,12 +51,14 @@ struct Decided {
 #[derive(Default)]
 struct Progress {
     decided: Option<Decided>,
-    /// Stamp of a lock that does not stand in the way of this snapshot.
+    /// Stamp of a version below which was looked: it does not stand in the way of this snapshot.
     harmless: Option<Stamp>,
     /// The row's new payload in the leaf, if it is a stub.
     stub: Option<Vec<u8>>,
+    /// The row was followed to this key: how it came here.
+    since: Option<Arrival>,
     /// Where the row went after this statement's snapshot.
-    moved_to: Option<Vec<u8>>,
+    moved_to: Option<(Vec<u8>, Arrival)>,
 }
 
 /// A change carried out in the clustered tree.
@@ -159,10 +162,11 @@ impl PagedStore {
             before = Some(entry.stamp());
         }
         let kind = if before.is_some() { Kind::Update } else { Kind::Insert };
+        let flags = before.map_or(0, |stamp| inherited(core, stamp));
         let before = Before { stamp: before.unwrap_or_default(), payload: &[] };
         let id = cx.id;
         cx.encode_record(&RecordRef { kind, txn: id, tree: self.tree.owner(), chain: None, key, before });
-        self.put_logged(cx, mtr, &mut at, key, payload)
+        self.put_logged(cx, mtr, &mut at, key, payload, flags)
     }
 
     /// Puts the new version of the encoded record's row and appends the record, if everything has room.
@@ -173,12 +177,13 @@ impl PagedStore {
         at: &mut Position,
         key: &[u8],
         payload: &[u8],
+        flags: u8,
     ) -> Result<Attempt<()>> {
         if !self.tree.has_room(mtr, at, key, payload.len()) {
             return Ok(Attempt::NeedRoom(payload.len()));
         }
         let Some(prepared) = cx.prepare_record(mtr)? else { return Ok(Attempt::NeedUndo) };
-        let put = self.tree.put(mtr, at, key, cx.next_stamp(0), payload);
+        let put = self.tree.put(mtr, at, key, cx.next_stamp(flags), payload);
         assert_eq!(put, Put::Done, "a leaf with room refused a row");
         cx.append_record(mtr, prepared);
         Ok(Attempt::Done(()))
@@ -219,15 +224,16 @@ impl PagedStore {
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Outcome> {
         let mut key = key.to_vec();
+        let mut since = None;
         loop {
-            let mut progress = Progress::default();
+            let mut progress = Progress { since, ..Progress::default() };
             let done = self.modify_clustered(cx, &key, decide, &mut progress)?;
             match (done, progress.moved_to) {
                 (Ok(applied), _) => {
                     self.follow_up(cx, &key, applied)?;
                     return Ok(Outcome::Changed);
                 }
-                (Err(Outcome::Missing), Some(moved_to)) => key = moved_to,
+                (Err(Outcome::Missing), Some((new_key, arrival))) => (key, since) = (new_key, Some(arrival)),
                 (Err(outcome), _) => return Ok(outcome),
             }
         }
@@ -251,6 +257,13 @@ impl PagedStore {
             }
             drop(mtr);
             match attempt {
+                Attempt::LookBelow(version) if cx.isolation == Isolation::ReadCommitted => {
+                    progress.harmless = Some(version.stamp);
+                    progress.moved_to = self.trace(cx, key, version, progress.since)?;
+                    if progress.moved_to.is_some() {
+                        return Ok(Err(Outcome::Missing));
+                    }
+                }
                 Attempt::LookBelow(version) => progress.harmless = Some(self.look_below(cx, key, version)?),
                 Attempt::NeedChain(image) => self.chain_first(cx, key, image, progress)?,
                 other => self.get_past(cx, key, other)?,
@@ -273,16 +286,17 @@ impl PagedStore {
         }
         let entry = self.tree.entry(mtr, &at);
         let stamp = entry.stamp();
-        match core.hold(TxnId::new(stamp.txn), cx.id) {
+        let hold = core.hold(TxnId::new(stamp.txn), cx.id);
+        match hold {
             Hold::Busy(owner) => return Ok(Attempt::Wait(owner)),
-            Hold::Free(lsn) if self.is_too_new(cx, lsn) && progress.harmless != Some(stamp) => {
+            Hold::Free(lsn) if self.is_too_new(cx, lsn)? && progress.harmless != Some(stamp) => {
                 return newer_than_snapshot(entry);
             }
-            // The statement's scan does not see the row at its new key, so it is followed there.
-            Hold::Free(lsn) if stamp.flags & FLAG_MOVED != 0 && lsn > cx.snapshot() => {
-                progress.moved_to = Some(entry.payload().to_vec());
-            }
             Hold::Mine | Hold::Free(_) => {}
+        }
+        // The statement's scan does not see the row at its new key, so it is followed there.
+        if progress.harmless != Some(stamp) && may_have_left(cx, hold, stamp) {
+            return Ok(look_below(stamp));
         }
         if entry.is_deleted() {
             return Ok(Attempt::Done(Err(Outcome::Missing)));
@@ -304,8 +318,15 @@ impl PagedStore {
         self.carry_out(cx, mtr, &mut at, key, stamp, applied, progress)
     }
 
-    fn is_too_new(&self, cx: &mut Context, lsn: Lsn) -> bool {
-        cx.isolation == Isolation::RepeatableRead && lsn > cx.snapshot()
+    /// Whether REPEATABLE READ must not change what was committed at `lsn`.
+    fn is_too_new(&self, cx: &mut Context, lsn: Lsn) -> Result<bool> {
+        if cx.isolation != Isolation::RepeatableRead {
+            return Ok(false);
+        }
+        let snapshot = cx.snapshot();
+        // The floor, which says that all see a version, passes by snapshots that were given up.
+        cx.core.purge.check_snapshot(snapshot)?;
+        Ok(lsn > snapshot)
     }
 
     /// A lock-only change is newer than the snapshot: whether the change below it is. Gives the lock's stamp if not.
@@ -341,7 +362,9 @@ impl PagedStore {
             Change::LockOnly if stamp.txn == cx.id.get() => Attempt::Done(()),
             Change::LockOnly => self.restamp(cx, mtr, at, key, (Kind::Lock, stamp), FLAG_LOCK)?,
             Change::Delete => self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED)?,
-            Change::Replace(image) if applied.moves => self.move_away(cx, mtr, at, key, stamp, image)?,
+            Change::Replace(_) if applied.moves => {
+                self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED | FLAG_MOVED)?
+            }
             Change::Replace(image) => {
                 let kind = if applied.is_plain { Kind::UpdatePlain } else { Kind::Update };
                 self.replace(cx, mtr, at, key, (kind, stamp), image, progress)?
@@ -379,41 +402,8 @@ impl PagedStore {
         let id = cx.id;
         cx.encode_record(&RecordRef { kind, txn: id, tree: self.tree.owner(), chain, key, before });
         let Some(prepared) = cx.prepare_record(mtr)? else { return Ok(Attempt::NeedUndo) };
-        let next = cx.next_stamp(flags);
+        let next = cx.next_stamp(flags | inherited(&cx.core, stamp));
         self.tree.stamp(mtr, at, next);
-        cx.append_record(mtr, prepared);
-        Ok(Attempt::Done(()))
-    }
-
-    /// Delete-marks the row and leaves its new key in its place, for those who wait for it here.
-    fn move_away(
-        &self,
-        cx: &mut Context,
-        mtr: &mut Mtr<'_>,
-        at: &mut Position,
-        key: &[u8],
-        stamp: Stamp,
-        image: &RowImage,
-    ) -> Result<Attempt<()>> {
-        let mut new_key = Vec::new();
-        self.primary_key_of(self.row(image.as_bytes()), &mut new_key)?;
-        if !self.tree.has_room(mtr, at, key, new_key.len()) {
-            return Ok(Attempt::NeedRoom(new_key.len()));
-        }
-        let payload = self.tree.entry(mtr, at).payload();
-        let (id, chain) = (cx.id, self.chain_of(payload));
-        let before = Before { stamp, payload };
-        cx.encode_record(&RecordRef {
-            kind: Kind::Delete,
-            txn: id,
-            tree: self.tree.owner(),
-            chain,
-            key,
-            before,
-        });
-        let Some(prepared) = cx.prepare_record(mtr)? else { return Ok(Attempt::NeedUndo) };
-        let put = self.tree.put(mtr, at, key, cx.next_stamp(FLAG_DELETED | FLAG_MOVED), &new_key);
-        assert_eq!(put, Put::Done, "a leaf with room refused a key");
         cx.append_record(mtr, prepared);
         Ok(Attempt::Done(()))
     }
@@ -439,7 +429,8 @@ impl PagedStore {
         let before = Before { stamp, payload: old };
         let (id, chain) = (cx.id, self.chain_of(old));
         cx.encode_record(&RecordRef { kind, txn: id, tree: self.tree.owner(), chain, key, before });
-        self.put_logged(cx, mtr, at, key, payload)
+        let flags = inherited(&cx.core, stamp);
+        self.put_logged(cx, mtr, at, key, payload, flags)
     }
 
     /// Whether a new row has another primary key.
@@ -475,7 +466,8 @@ impl PagedStore {
         self.tree.get(&core.pager, key, |entry| stamp = entry.stamp())?;
         if stamp.txn != cx.id.get() {
             let lock = &mut |_: RowRef<'_>| Ok(Change::LockOnly);
-            return self.modify_clustered(cx, key, lock, &mut Progress::default()).map(|_| ());
+            let mut locking = Progress { since: progress.since, ..Progress::default() };
+            return self.modify_clustered(cx, key, lock, &mut locking).map(|_| ());
         }
         progress.stub = Some(self.spill(cx, image.as_bytes())?);
         progress.decided = Some(Decided { stamp, change: Change::Replace(image) });
@@ -488,7 +480,11 @@ fn newer_than_snapshot<T>(entry: EntryRef<'_>) -> Result<Attempt<T>> {
     if entry.flags() & FLAG_LOCK == 0 {
         return Err(Error::SerializationFailure);
     }
+    Ok(look_below(entry.stamp()))
+}
+
+fn look_below<T>(stamp: Stamp) -> Attempt<T> {
     let mut version = Version::default();
-    version.set(entry.stamp(), &[]);
-    Ok(Attempt::LookBelow(version))
+    version.set(stamp, &[]);
+    Attempt::LookBelow(version)
 }

@@ -4,7 +4,7 @@
 //! 1. A primary key change is one call of the engine; any other path first collects the keys of its rows, so that rows
 //!    which move within the scanned index are not met again.
 //! 2. Condition and new values are evaluated on the version that is changed, again after each wait.
-//! 3. One statement changes no row twice: where it has put or followed a row, it does not go again.
+//! 3. One statement changes no row twice: a row that it has put or followed somewhere is known there.
 //! 4. RETURNING shows a row only after it has been changed.
 //!
 //! Does not know: locks, versions.
@@ -74,7 +74,7 @@ impl Exec<'_> {
                 return Ok(0);
             }
             let key = std::mem::take(&mut self.scratch.key);
-            let changed = self.change_one(table, &key, decide, &mut made);
+            let changed = self.change_one(table, &key, decide, &Landed::default(), &mut made);
             self.scratch.key = key;
             return self.count_one(changed?, returns, &made.returned, sink);
         }
@@ -85,10 +85,7 @@ impl Exec<'_> {
         for n in 0..found.len() {
             self.facts.check_cancel()?;
             let key = found.get(n);
-            if landed.holds(key) {
-                continue;
-            }
-            let changed = self.change_one(table, key, decide, &mut made)?;
+            let changed = self.change_one(table, key, decide, &landed, &mut made)?;
             if changed {
                 landed.note(key, &made.key);
             }
@@ -117,6 +114,7 @@ impl Exec<'_> {
         table: &Table,
         key: &[u8],
         decide: &Decide<'_>,
+        landed: &Landed,
         made: &mut Made,
     ) -> Result<bool> {
         let env = self.facts.env(&NoSequences);
@@ -124,6 +122,9 @@ impl Exec<'_> {
         let Scratch { row_arena, .. } = &mut *self.scratch;
         let mut failure = Failure::default();
         let outcome = self.txn.modify(table, key, &mut |row| {
+            if landed.holds(table.def(), &row, &mut made.key) {
+                return Ok(Change::Skip);
+            }
             let cx = Cx { params, arena: row_arena, env: &env };
             let decided = decide(&row, &cx, made);
             row_arena.reset();

@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 
-use varve_engine::{Datum, TableDef, key};
+use varve_engine::{Datum, RowRef, TableDef, key};
 
 use crate::error::Result;
 use crate::eval::{Cx, Expr, Input};
@@ -60,7 +60,7 @@ impl KeyList {
     }
 }
 
-/// Keys at which a statement has dealt with a row that it had found under another one.
+/// Keys where a row lies now that a statement has dealt with, and that it had found under another one.
 #[derive(Default)]
 pub struct Landed(HashSet<Box<[u8]>>);
 
@@ -72,9 +72,13 @@ impl Landed {
         }
     }
 
-    /// Whether the row at this key has been dealt with.
-    pub fn holds(&self, key: &[u8]) -> bool {
-        !self.0.is_empty() && self.0.contains(key)
+    /// Whether the row that is here now has been dealt with. (The one that was here in the snapshot may be elsewhere.)
+    pub fn holds<'a>(&self, table: &TableDef, row: &RowRef<'a>, buffer: &mut Vec<u8>) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        key_of(table, |column| row.get(column), buffer);
+        self.0.contains(buffer.as_slice())
     }
 }
 

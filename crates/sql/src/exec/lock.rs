@@ -17,11 +17,14 @@ use super::select::{Emit, Window, prepare_ranges, scan};
 use super::sort::{Held, Sorter};
 use super::{Exec, Failure, Row, Scratch, project};
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::{Cx, Input, NoSequences, keep_in};
+use crate::eval::{Cx, Expr, Input, NoSequences, keep_in};
 use crate::plan::{LockWait, RowLock, Select, Source, TableAccess};
 
-/// How far SELECT ... FOR UPDATE has come.
-struct Locking {
+/// A SELECT ... FOR UPDATE and how far it has come.
+struct Locking<'p> {
+    plan: &'p Select,
+    table: &'p Table,
+    lock: &'p RowLock,
     window: Window,
     count: u64,
     /// Keys before this one, in the order of the scan, are done.
@@ -43,12 +46,13 @@ impl Exec<'_> {
         let Source::Table(target) = &plan.source else {
             return Err(SqlError::internal("a lock without a table"));
         };
-        let unsorted = Select { limit: None, offset: None, ..select_of_keys(plan, target) };
-        let mut progress = Locking { window, count: 0, next: 0, landed: Landed::default() };
+        let keys_plan = Select { limit: None, offset: None, ..select_of_keys(plan, target) };
+        let landed = Landed::default();
+        let mut progress = Locking { plan, table, lock, window, count: 0, next: 0, landed };
         if lock.wait != LockWait::Wait {
             self.txn.set_lock_timeout(Some(Duration::ZERO));
         }
-        let result = self.find_and_lock(plan, &unsorted, table, lock, &mut progress, emit);
+        let result = self.find_and_lock(&keys_plan, &mut progress, emit);
         if lock.wait != LockWait::Wait {
             self.txn.set_lock_timeout(self.facts.lock_timeout);
         }
@@ -56,50 +60,45 @@ impl Exec<'_> {
     }
 
     /// Rows that are gone or no longer match when they are locked do not count against LIMIT: if the first keys were not
-    /// enough, the scan (of the same snapshot, hence in the same order) is repeated to its end.
+    /// enough, the scan is repeated to its end. Where a repeated scan (of the same snapshot) could give other rows or
+    /// another order, all keys are fetched at once.
     fn find_and_lock(
         &mut self,
-        plan: &Select,
         keys_plan: &Select,
-        table: &Table,
-        lock: &RowLock,
-        progress: &mut Locking,
+        progress: &mut Locking<'_>,
         emit: &mut Emit<'_>,
     ) -> Result<u64> {
-        let cap = progress.window.reach();
+        let is_volatile = keys_plan.filter.as_ref().is_some_and(Expr::is_volatile);
+        let is_whole = is_volatile || !keys_plan.order.is_empty();
+        let cap = progress.window.reach().filter(|_| !is_whole);
         let mut keys = KeyList::default();
-        self.keys_in_order(keys_plan, table, cap, &mut keys)?;
-        self.lock_rows(plan, table, lock, progress, &keys, emit)?;
+        self.keys_in_order(keys_plan, progress.table, cap, &mut keys)?;
+        self.lock_rows(progress, &keys, emit)?;
         if progress.count < progress.window.take && Some(keys.len()) == cap {
             keys.clear();
-            self.keys_in_order(keys_plan, table, None, &mut keys)?;
-            self.lock_rows(plan, table, lock, progress, &keys, emit)?;
+            self.keys_in_order(keys_plan, progress.table, None, &mut keys)?;
+            self.lock_rows(progress, &keys, emit)?;
         }
         Ok(progress.count)
     }
 
-    fn lock_rows(
-        &mut self,
-        plan: &Select,
-        table: &Table,
-        lock: &RowLock,
-        progress: &mut Locking,
-        keys: &KeyList,
-        emit: &mut Emit<'_>,
-    ) -> Result<()> {
+    fn lock_rows(&mut self, progress: &mut Locking<'_>, keys: &KeyList, emit: &mut Emit<'_>) -> Result<()> {
+        let Locking { plan, table, lock, .. } = *progress;
         let env = self.facts.env(&NoSequences);
         let Scratch { row_arena, .. } = &mut *self.scratch;
+        let mut at = Vec::new();
         while progress.next < keys.len() && progress.count < progress.window.take {
+            self.facts.check_cancel()?;
             let n = progress.next;
             progress.next += 1;
-            if progress.landed.holds(keys.get(n)) {
-                continue;
-            }
-            let mut at = Vec::new();
             let mut failure = Failure::default();
             let mut locked: Vec<Value> = Vec::new();
             let params = self.params;
+            let landed = &progress.landed;
             let outcome = self.txn.modify(table, keys.get(n), &mut |row| {
+                if landed.holds(table.def(), &row, &mut at) {
+                    return Ok(Change::Skip);
+                }
                 let cx = Cx { params, arena: row_arena, env: &env };
                 let decided = decide_lock(plan, &row, &cx, &mut locked);
                 key_of(table.def(), |column| row.get(column), &mut at);
@@ -124,7 +123,7 @@ impl Exec<'_> {
         Ok(())
     }
 
-    /// Keys of the rows that a plan of keys gives, in its order, as many as `cap`.
+    /// Keys of the rows that a plan of keys gives, in its order; as many as `cap` if they come in it.
     fn keys_in_order(
         &mut self,
         plan: &Select,
@@ -168,7 +167,7 @@ impl Exec<'_> {
         if let Some(sorter) = &sorter {
             let order = sorter.order_of(&held);
             let mut sorted = KeyList::default();
-            order.into_iter().take(cap).for_each(|n| sorted.push(out.get(n)));
+            order.into_iter().for_each(|n| sorted.push(out.get(n)));
             *out = sorted;
         }
         Ok(())

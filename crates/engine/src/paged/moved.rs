@@ -1,0 +1,134 @@
+//! Where a row went whose primary key another transaction has changed, for a READ COMMITTED statement that found it at the
+//! old key.
+//!
+//! The move leaves a delete mark with FLAG_MOVED. In the undo of the transaction that moved the row, the next record about a
+//! row after the mark's own is that of the row's arrival at its new key. What is put over the mark carries FLAG_VACATED, so
+//! that a row which takes the other's place (an exchange of keys) is not taken for it.
+//!
+//! Invariants
+//! 1. Only what committed after the statement's snapshot is followed; that snapshot keeps its undo.
+//! 2. A row that was deleted, not moved, leaves its key to whoever is there now, as where no row was moved.
+//! 3. No latch is held.
+//!
+//! Does not know: conditions, who waits for whom.
+
+use std::sync::Arc;
+
+use varve_pager::Access;
+
+use super::PagedStore;
+use crate::context::Context;
+use crate::core::{Core, Hold, Sight, View};
+use crate::error::Result;
+use crate::ids::{RollPointer, TxnId};
+use crate::node::Stamp;
+use crate::transaction::Isolation;
+use crate::undo::RecordRef;
+use crate::undo::page::UndoPage;
+use crate::versions::{FLAG_MOVED, FLAG_VACATED, Version, missing_record};
+
+/// The version with which a row arrived at a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arrival {
+    txn: u64,
+    roll: u64,
+}
+
+impl Arrival {
+    fn is(self, stamp: Stamp) -> bool {
+        (stamp.txn, stamp.roll) == (self.txn, self.roll)
+    }
+}
+
+/// Whether the row that a statement seeks may have left the key where `stamp` is the newest version's.
+pub(super) fn may_have_left(cx: &mut Context, hold: Hold, stamp: Stamp) -> bool {
+    let is_flagged = stamp.flags & (FLAG_MOVED | FLAG_VACATED) != 0;
+    is_flagged
+        && cx.isolation == Isolation::ReadCommitted
+        && match hold {
+            Hold::Free(lsn) => lsn > cx.snapshot(),
+            Hold::Mine => stamp.flags & FLAG_VACATED != 0,
+            Hold::Busy(_) => false,
+        }
+}
+
+/// FLAG_VACATED if the version that comes over `stamp` has to carry it: not if every snapshot sees what is below.
+pub(super) fn inherited(core: &Core, stamp: Stamp) -> u8 {
+    let is_flagged = stamp.flags & (FLAG_MOVED | FLAG_VACATED) != 0;
+    if is_flagged && TxnId::new(stamp.txn) >= core.status.floor() { FLAG_VACATED } else { 0 }
+}
+
+impl PagedStore {
+    /// Where the row went that the statement seeks at `key`: the one that its snapshot sees there, or the one that arrived
+    /// with `since`. `version` is the newest one, committed or the statement's own. `None`: it is still there, or gone.
+    pub(super) fn trace(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        mut version: Version,
+        since: Option<Arrival>,
+    ) -> Result<Option<(Vec<u8>, Arrival)>> {
+        let core = Arc::clone(&cx.core);
+        let view = View { me: TxnId::NONE, ..cx.view()? };
+        let mut oldest_mark = None;
+        while !since.is_some_and(|arrival| arrival.is(version.stamp)) {
+            // Above what the snapshot does not see, all of the own versions are this statement's.
+            let is_own = version.stamp.txn == cx.id.get();
+            if !is_own && core.sight(&view, TxnId::new(version.stamp.txn)) == Sight::Seen {
+                if version.is_deleted() {
+                    return Ok(None);
+                }
+                break;
+            }
+            if version.is_deleted() {
+                oldest_mark = Some(version.stamp);
+            }
+            if !version.step_back_held(&core, self.tree.owner(), key)? {
+                return cx.view().map(|_| None);
+            }
+        }
+        match oldest_mark {
+            Some(mark) if mark.flags & FLAG_MOVED != 0 && mark.txn != cx.id.get() => {
+                self.arrival(cx, &core, key, mark).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn arrival(&self, cx: &mut Context, core: &Core, key: &[u8], mark: Stamp) -> Result<(Vec<u8>, Arrival)> {
+        let found = self.read_arrival(core, key, mark);
+        if !matches!(found, Ok(Some(_))) {
+            // Purge beyond the rollback limit may have taken the undo.
+            cx.view()?;
+        }
+        found?.ok_or_else(|| missing_record(mark))
+    }
+
+    /// Reads on behind the record of a mark to the record of the row's arrival.
+    fn read_arrival(&self, core: &Core, key: &[u8], mark: Stamp) -> Result<Option<(Vec<u8>, Arrival)>> {
+        let (pointer, txn) = (RollPointer::from_raw(mark.roll), TxnId::new(mark.txn));
+        let (mut at, mut slot) = (pointer.page(), pointer.slot());
+        let mut is_behind_mark = false;
+        loop {
+            let page = core.pager.fix_s(at, Access::Random)?;
+            let Some(undo) = UndoPage::new(&page) else { return Ok(None) };
+            let Some(bytes) = undo.record(u32::from(slot)) else {
+                let Some(next) = undo.next() else { return Ok(None) };
+                (at, slot) = (next, 0);
+                continue;
+            };
+            let record = RecordRef::decode(bytes).filter(|r| r.txn == txn && pointer.fits(txn));
+            let Some(record) = record else { return Ok(None) };
+            if !is_behind_mark {
+                if !record.kind.is_row() || record.tree != self.tree.owner() || record.key != key {
+                    return Ok(None);
+                }
+                is_behind_mark = true;
+            } else if record.kind.is_row() {
+                let roll = RollPointer::new(at.no(), slot, txn).raw();
+                return Ok(Some((record.key.to_vec(), Arrival { txn: mark.txn, roll })));
+            }
+            slot += 1;
+        }
+    }
+}
