@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants
-//! 1. Each Query and each Sync is answered by exactly one ReadyForQuery, whatever happens.
+//! 1. Each Query and each Sync is answered by exactly one ReadyForQuery, whatever happens, unless the connection ends.
 //! 2. After an error in an extended-protocol message nothing runs before the next Sync.
 //! 3. A message is decoded whole before any of it takes effect.
 //! 4. The buffers of an idle connection are small: texts above `TEXT_KEEP_BYTES` aren't kept.

@@ -85,7 +85,8 @@ pub(super) fn check_create_index(i: &ast::CreateIndex) -> Result<()> {
     } = i;
     let tuning = |e: &ast::Expr| {
         let text = e.to_string().to_lowercase();
-        text.starts_with("fillfactor") || text.starts_with("deduplicate_items")
+        let name = text.split('=').next().unwrap_or_default().trim();
+        matches!(name, "fillfactor" | "deduplicate_items")
     };
     let filled = columns.iter().any(|c| c.column.with_fill.is_some());
     refuse(&[

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. FOR NO KEY UPDATE, FOR SHARE and FOR KEY SHARE lock as FOR UPDATE does: they keep out at least whom PostgreSQL keeps out.
-//!    (The parser is given FOR UPDATE and FOR SHARE only, see `parse`.)
+//!    (The parser is given FOR UPDATE and FOR SHARE only, see `parse/rewrite.rs`; so errors name those.)
 //!
 //! Does not know: how rows are locked.
 

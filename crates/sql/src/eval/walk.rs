@@ -94,15 +94,22 @@ impl Expr {
         }
     }
 
-    /// Whether the value is the same for every row of one statement: no column, no volatile function.
+    /// Whether the value is the same for every row of one statement: no column, nothing held, no volatile function.
     pub fn is_constant(&self) -> bool {
         let mut constant = true;
         self.walk(&mut |e| match e {
-            Expr::Column(_) | Expr::Slot(_) => constant = false,
+            Expr::Column(_) | Expr::Slot(_) | Expr::Held(_) => constant = false,
             Expr::Call(f, _) if f.volatile => constant = false,
             _ => {}
         });
         constant
+    }
+
+    /// Whether it may have another value when it is evaluated again for the same row.
+    pub fn is_volatile(&self) -> bool {
+        let mut volatile = false;
+        self.walk(&mut |e| volatile |= matches!(e, Expr::Call(f, _) if f.volatile));
+        volatile
     }
 
     /// Whether it may as well be written several times as computed once.

@@ -154,7 +154,7 @@ fn parse_spans(body: &str) -> Option<Interval> {
         } else if let Some(months) = years_and_months(word) {
             iv.months = iv.months.checked_add(months)?;
         } else {
-            let amount: f64 = word.parse().ok()?;
+            let amount = amount_of(word)?;
             // `1 2:03` is a day and a time.
             let unit =
                 if words.peek().is_some_and(|next| next.contains(':')) { Some("day") } else { words.next() };
@@ -162,6 +162,12 @@ fn parse_spans(body: &str) -> Option<Interval> {
         }
     }
     Some(iv)
+}
+
+/// A plain number: no exponent, nothing that only floating point knows.
+fn amount_of(word: &str) -> Option<f64> {
+    let is_plain = signed(word).1.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    if is_plain { word.parse().ok() } else { None }
 }
 
 fn signed(word: &str) -> (i64, &str) {
@@ -193,6 +199,9 @@ fn parse_iso(text: &str) -> Option<Interval> {
     if date.trim_start_matches('-').contains('-') {
         let mut parts = date.split('-').map(|part| part.parse::<i32>().ok());
         let (years, months, days) = (parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
+        if parts.next().is_some() {
+            return None;
+        }
         iv.months = years.checked_mul(12)?.checked_add(months)?;
         iv.days = days;
     } else {
@@ -224,7 +233,7 @@ fn add_designated(iv: &mut Interval, text: &str, unit: impl Fn(char) -> Option<&
     let mut rest = text;
     while let Some(at) = rest.find(|c: char| c.is_ascii_alphabetic()) {
         let designator = rest[at..].chars().next()?;
-        add_span(iv, rest[..at].parse().ok()?, unit(designator)?)?;
+        add_span(iv, amount_of(&rest[..at])?, unit(designator)?)?;
         rest = &rest[at + 1..];
     }
     rest.is_empty().then_some(())
@@ -245,12 +254,17 @@ fn space_units(body: &str) -> String {
 }
 
 fn span_clock(text: &str) -> Option<i64> {
+    if !text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.')) {
+        return None;
+    }
     let mut parts = text.split(':');
     let hour: i64 = parts.next()?.parse().ok()?;
     let minute: i64 = parts.next()?.parse().ok()?;
     let second_us = parse_seconds(parts.next().unwrap_or("0"))?;
-    let ok = parts.next().is_none() && hour < 1 << 31 && minute < 60 && second_us <= 60_000_000;
-    ok.then(|| (hour * 3600 + minute * 60) * 1_000_000 + second_us)
+    if parts.next().is_some() || minute >= 60 || second_us > 60_000_000 {
+        return None;
+    }
+    hour.checked_mul(3600)?.checked_add(minute * 60)?.checked_mul(1_000_000)?.checked_add(second_us)
 }
 
 fn add_span(iv: &mut Interval, amount: f64, unit: &str) -> Option<()> {
@@ -280,7 +294,7 @@ fn add_span(iv: &mut Interval, amount: f64, unit: &str) -> Option<()> {
         _ => return None,
     };
     let micros = (amount * us).round();
-    if micros.abs() >= i64::MAX as f64 {
+    if micros.is_nan() || micros.abs() >= i64::MAX as f64 {
         return None;
     }
     iv.micros = iv.micros.checked_add(micros as i64)?;
@@ -289,7 +303,8 @@ fn add_span(iv: &mut Interval, amount: f64, unit: &str) -> Option<()> {
 
 /// The whole part, if it fits.
 fn whole(amount: f64) -> Option<i32> {
-    (amount.abs() <= f64::from(i32::MAX)).then_some(amount.trunc() as i32)
+    let whole = amount.trunc();
+    (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&whole).then_some(whole as i32)
 }
 
 fn add_days(iv: &mut Interval, days: f64) -> Option<()> {

@@ -1,7 +1,8 @@
 //! Reading dates and timestamps.
 //!
 //! Invariants
-//! 1. Text that is no date is 22007, a field that no calendar has is 22008, a zone that nobody knows is 22023.
+//! 1. Text that is no date is 22007, a field that no calendar has is 22008. A zone that nobody knows is 22023 if it is written
+//!    with a `/`, 22007 otherwise; an offset out of range is 22009.
 //!
 //! Does not know: `now`, `today` and the like (`eval::cast`).
 
