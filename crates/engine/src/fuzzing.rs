@@ -1,4 +1,4 @@
-//! Doors for `crates/fuzzing` to formats that are private here. No production code comes through them.
+//! Doors for `crates/fuzzing` to formats that are private here. Built with the feature `fuzzing` only.
 //!
 //! 1. Each door takes bytes as they might lie in a page and calls the code that reads them, unchanged. It panics only
 //!    where what is read, written again, doesn't come back the same.

@@ -13,6 +13,7 @@ mod core;
 mod database;
 mod ddl;
 mod error;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod ids;

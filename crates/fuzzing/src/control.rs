@@ -10,6 +10,8 @@ use varve_pager::log::Life;
 use crate::input::Input;
 
 const SLOT_BYTES: usize = 4096;
+/// No log comes near the last LSN that a slot may name, so the target doesn't go on from there.
+const LSN_MAX: u64 = 1 << 61;
 
 /// A slot is refused or its contents can be carried on with.
 pub fn control(bytes: &[u8]) {
@@ -19,6 +21,9 @@ pub fn control(bytes: &[u8]) {
     let found = control.get();
     let last = found.lives.last().map_or(found.redo, |life| life.start);
     let start = last.max(found.redo).forward(u64::from(input.u32()));
+    if start.get() > LSN_MAX {
+        return;
+    }
     let updated = control.update(|block| {
         let incarnation = block.next_incarnation();
         block.begin_life(Life { incarnation, after: start, start });

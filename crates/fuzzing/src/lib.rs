@@ -12,6 +12,7 @@
 
 mod allocation;
 mod catalog;
+mod config;
 mod control;
 mod conversation;
 mod copy;
@@ -19,6 +20,7 @@ mod database;
 mod doublewrite;
 mod frames;
 mod input;
+mod interval;
 mod key;
 mod log_reader;
 mod log_records;
@@ -43,11 +45,13 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("allocation", allocation),
     ("catalog", catalog),
+    ("config", config),
     ("control", control),
     ("conversation", conversation),
     ("copy", copy),
     ("doublewrite", doublewrite),
     ("frames", frames),
+    ("interval", interval),
     ("key", key),
     ("log_reader", log_reader),
     ("log_records", log_records),
@@ -69,11 +73,13 @@ pub const TARGETS: &[(&str, Target)] = &[
 
 pub use allocation::allocation;
 pub use catalog::catalog;
+pub use config::config;
 pub use control::control;
 pub use conversation::conversation;
 pub use copy::copy;
 pub use doublewrite::doublewrite;
 pub use frames::frames;
+pub use interval::interval;
 pub use key::key;
 pub use log_reader::log_reader;
 pub use log_records::log_records;

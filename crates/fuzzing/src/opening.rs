@@ -1,15 +1,19 @@
-//! Opening a database that crashed, whose pages say anything under a right checksum.
+//! Opening a database that crashed, whose files say anything, with checksums made right after the change or not.
 //!
-//! The trees' nodes stay as they are: their search trusts the checksum (`engine/src/node/mod.rs`). All else is changed:
-//! headers and maps of the spaces, the engine's root, undo pages, segment headers and their directory.
+//! Two things stay as they are, because what reads them trusts the checksum: the trees' nodes
+//! (`engine/src/node/mod.rs`) and the records of the log (`log_records`, `page_redo` and `node_redo` try those). All else is
+//! changed: headers and maps of the spaces, the engine's root, undo pages, segment headers and their directory, the slots of the
+//! control file, the headers of the log's segments and blocks; and, where the checksum stays wrong, the log's records too.
 //!
-//! Input: changes: page u8, runs.
+//! Input: changes: place u8, whether the checksum stays as it was (odd) u8, runs.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
 
 use varve_device::{MemoryDirectory, MemoryImage};
 use varve_engine::{Database, Isolation, Options};
+use varve_pager::control::CONTROL_FILE;
+use varve_pager::log::format::{BLOCK_HEADER_BYTES, BlockHeader, SegmentHeader};
 use varve_pager::page;
 use varve_sql::SqlDatabase;
 
@@ -19,13 +23,39 @@ use crate::input::{Input, PAGE_BYTES};
 const NODE_KINDS: std::ops::Range<u8> = 16..40;
 const CHANGES_MAX: usize = 8;
 const PAGES_MAX: usize = 10_000;
+const SECTOR_BYTES: usize = 512;
+const SLOT_BYTES: usize = 4096;
+/// Blocks at the beginning and at the end of a segment that are changed: the middle is more of the same.
+const BLOCKS_MAX: usize = 20;
 
 type Files = Vec<(String, MemoryImage)>;
 
-/// A crashed database, and its pages that are no node: file and page number.
+/// What is changed as a whole, under one checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A page that is no node.
+    Page,
+    /// A slot of the control file.
+    Slot,
+    /// The header of a segment of the log.
+    Segment,
+    /// A block of the log.
+    Block,
+}
+
+/// Where that is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    kind: Kind,
+    file: usize,
+    offset: u64,
+    len_bytes: usize,
+}
+
+/// A crashed database, and the places in it that may be changed.
 struct Crashed {
     files: Files,
-    pages: Vec<(usize, u64)>,
+    places: Vec<Place>,
 }
 
 thread_local! {
@@ -72,9 +102,9 @@ impl Crashed {
         shared.engine().checkpoint().expect("memory has room");
         let files = directory.images();
         drop((reader, session));
-        let pages =
-            files.iter().enumerate().flat_map(|(file, (name, image))| pages(file, name, image)).collect();
-        Crashed { files, pages }
+        let places =
+            files.iter().enumerate().flat_map(|(file, (name, image))| places(file, name, image)).collect();
+        Crashed { files, places }
     }
 
     fn changed(&self, input: &mut Input<'_>) -> Files {
@@ -83,33 +113,96 @@ impl Crashed {
             if input.is_empty() {
                 break;
             }
-            let (file, no) = self.pages[usize::from(input.byte()) % self.pages.len()];
-            let (image, offset) = (&mut files[file].1, no * PAGE_BYTES as u64);
-            let mut bytes = vec![0; PAGE_BYTES];
-            image.read(offset, &mut bytes);
-            let id = page::page_identity(&bytes);
+            let place = self.places[usize::from(input.byte()) % self.places.len()];
+            let image = &mut files[place.file].1;
+            let mut bytes = vec![0; place.len_bytes];
+            image.read(place.offset, &mut bytes);
+            let was = bytes.clone();
+            let stays = input.byte() & 1 == 1;
             input.runs(&mut bytes);
-            let (identity, place) = (page::page_identity(&bytes), 4..8);
-            if identity != id {
-                bytes[place].copy_from_slice(&id.no().0.to_le_bytes());
-                bytes[16..18].copy_from_slice(&id.space().0.to_le_bytes());
+            if !stays {
+                place.kind.seal(&was, &mut bytes);
             }
-            page::seal(&mut bytes);
-            image.write(offset, &bytes);
+            image.write(place.offset, &bytes);
         }
         files
     }
 }
 
-/// The pages of a file that a target may change.
-fn pages(file: usize, name: &str, image: &MemoryImage) -> Vec<(usize, u64)> {
-    if name != "data.varve" && name != "rollback.varve" {
-        return Vec::new();
+impl Kind {
+    /// Makes the checksum right; what the target does not change goes back to what it was.
+    fn seal(self, was: &[u8], bytes: &mut [u8]) {
+        match self {
+            Kind::Page => {
+                if page::page_identity(bytes) != page::page_identity(was) {
+                    bytes[4..8].copy_from_slice(&was[4..8]);
+                    bytes[16..18].copy_from_slice(&was[16..18]);
+                }
+                page::seal(bytes);
+            }
+            Kind::Slot => {
+                let crc = crc32c::crc32c(&bytes[..SLOT_BYTES - 4]);
+                bytes[SLOT_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+            }
+            Kind::Segment => {
+                let crc = crc32c::crc32c(&bytes[4..48]);
+                bytes[..4].copy_from_slice(&crc.to_le_bytes());
+            }
+            Kind::Block => {
+                bytes[BLOCK_HEADER_BYTES..].copy_from_slice(&was[BLOCK_HEADER_BYTES..]);
+                let claimed = BlockHeader::peek(bytes).map_or(0, |header| header.length_bytes as usize);
+                let crc = crc32c::crc32c(&bytes[4..claimed.clamp(BLOCK_HEADER_BYTES, bytes.len())]);
+                bytes[..4].copy_from_slice(&crc.to_le_bytes());
+            }
+        }
     }
+}
+
+/// The places of a file that the target may change.
+fn places(file: usize, name: &str, image: &MemoryImage) -> Vec<Place> {
+    let place = |kind, offset, len_bytes| Place { kind, file, offset, len_bytes };
+    match name {
+        "data.varve" | "rollback.varve" => {
+            pages(image).into_iter().map(|offset| place(Kind::Page, offset, PAGE_BYTES)).collect()
+        }
+        CONTROL_FILE => {
+            [0, SLOT_BYTES as u64].into_iter().map(|offset| place(Kind::Slot, offset, SLOT_BYTES)).collect()
+        }
+        name if name.starts_with("log.") => {
+            let header = place(Kind::Segment, 0, SECTOR_BYTES);
+            let blocks = blocks(image).into_iter();
+            let blocks = blocks.map(|(offset, len_bytes)| place(Kind::Block, offset, len_bytes));
+            std::iter::once(header).chain(blocks).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Where the pages are that are no node.
+fn pages(image: &MemoryImage) -> Vec<u64> {
     let mut bytes = vec![0; PAGE_BYTES];
-    let mut is_open = |no: &u64| {
-        image.read(no * PAGE_BYTES as u64, &mut bytes);
+    let mut is_open = |offset: &u64| {
+        image.read(*offset, &mut bytes);
         page::verify_checksum(&bytes).is_ok() && !NODE_KINDS.contains(&page::page_kind(&bytes))
     };
-    (0..image.len_bytes() / PAGE_BYTES as u64).filter(&mut is_open).map(|no| (file, no)).collect()
+    (0..image.len_bytes()).step_by(PAGE_BYTES).filter(&mut is_open).collect()
+}
+
+/// Where the first and the last blocks of a segment are, and how long.
+fn blocks(image: &MemoryImage) -> Vec<(u64, usize)> {
+    let mut bytes = vec![0; image.len_bytes() as usize];
+    image.read(0, &mut bytes);
+    if SegmentHeader::decode(&bytes).is_none() {
+        return Vec::new();
+    }
+    let sealed = |at: usize| {
+        let header = BlockHeader::peek(&bytes[at..])?;
+        let len_bytes = header.length_bytes as usize;
+        let is_one = len_bytes >= BLOCK_HEADER_BYTES && header.is_sealed(&bytes[at..]);
+        is_one.then_some((at as u64, len_bytes))
+    };
+    let all: Vec<_> = (SLOT_BYTES..bytes.len()).step_by(SECTOR_BYTES).filter_map(sealed).collect();
+    let last = all.len().saturating_sub(BLOCKS_MAX);
+    let chosen = all.iter().enumerate().filter(|(no, _)| *no < BLOCKS_MAX || *no >= last);
+    chosen.map(|(_, block)| *block).collect()
 }

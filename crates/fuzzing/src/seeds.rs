@@ -29,6 +29,8 @@ pub fn seeds() -> Vec<Seed> {
     statements().iter().for_each(|sql| seeds.statement(sql));
     seeds.records();
     seeds.values();
+    seeds.texts();
+    seeds.openings();
     seeds.small();
     seeds.0.into_iter().enumerate().map(|(number, (target, bytes))| (target, number, bytes)).collect()
 }
@@ -61,7 +63,7 @@ impl Seeds {
         }
         self.definitions(bytes);
         self.add("catalog", &[&runs]);
-        self.add("opening", &[&[3], &runs]);
+        self.add("opening", &[&[3, 0], &runs]);
     }
 
     /// The definitions that lie anywhere in a page.
@@ -158,6 +160,36 @@ impl Seeds {
             &[3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0x80],
         ] {
             self.add("numeric", &[&[10, 0, 3, 0], digits]);
+        }
+    }
+
+    fn texts(&mut self) {
+        let intervals = [
+            "1 year 2 mons -3 days +04:05:06.789|-1 day",
+            "P1Y2M3DT4H5M6.5S|P-1-2-3T04:05:06",
+            "@ 3 hours 2 minutes ago|1 2:03",
+            "1.5 weeks, 2 us|-178956970 years -8 mons",
+            "2-3 4:5:6|1 millennium 2 cent 1 decade",
+        ];
+        let head = [&[4][..], &1.5_f64.to_bits().to_le_bytes(), &[0; 8]].concat();
+        intervals.iter().for_each(|text| self.add("interval", &[&head, text.as_bytes()]));
+        let configs = [
+            "",
+            "[devices.fast]\npath = \"/mnt/nvme\"\nprofile = \"none\"\ndirect = false\n[spaces]\nlog = \"fast\"\n",
+            "[pool]\nsize = \"2GiB\"\nreplacement = \"lru2\"\npage_writers = 2\npage_size = \"8KiB\"\n",
+            "[log]\nsegment = \"64 MiB\"\ncapacity = 0x4000_0000\n[protection]\nkind = 'none'\n",
+            "server = { listen = \"[::1]:5433\", max_connections = 1_000 } # all in one\n",
+            "[devices.\"a b\"]\npath = \"\"\"x\"\"\"\n[spaces]\ndata = \"a b\"\ntemporary = \"nowhere\"\n",
+            "[pool]\nsise = 1\n[log]\ncapacity = 2097152\nsegment = 1979-05-27\n",
+        ];
+        configs.iter().for_each(|text| self.add("config", &[text.as_bytes()]));
+    }
+
+    /// Changes of the places behind the pages: slots, segments, blocks.
+    fn openings(&mut self) {
+        for place in 0..u8::MAX {
+            let change = [1, 8 + place % 40, 0, 1, place];
+            self.add("opening", &[&[place, place & 1], &change]);
         }
     }
 

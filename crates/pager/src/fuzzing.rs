@@ -1,8 +1,8 @@
-//! Doors for `crates/fuzzing` to formats that are private here. No production code comes through them.
+//! Doors for `crates/fuzzing` to formats that are private here. Built with the feature `fuzzing` only.
 //!
 //! 1. Each door takes bytes as they might lie on a device and calls the code that reads them, unchanged.
 //!
-//! Not known here: what a fuzz target expects; that is said in `crates/fuzzing`.
+//! Does not know: what a fuzz target expects; that is said in `crates/fuzzing`.
 
 use std::sync::Arc;
 

@@ -13,6 +13,7 @@ mod config;
 pub mod control;
 mod error;
 mod files;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod home;

@@ -1,6 +1,6 @@
-//! Doors for `crates/fuzzing` to decoders that are private here. No production code comes through them.
+//! Doors for `crates/fuzzing` to decoders that are private here. Built with the feature `fuzzing` only.
 //!
-//! What this file doesn't know: which bytes are tried.
+//! Does not know: which bytes are tried.
 
 use std::io::Read;
 

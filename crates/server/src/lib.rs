@@ -13,6 +13,7 @@ mod connection;
 pub mod error;
 mod extended;
 pub mod frame;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod message;

@@ -9,6 +9,9 @@ mod error;
 mod eval;
 mod exec;
 mod explain;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod oid;
 mod parse;
 mod plan;

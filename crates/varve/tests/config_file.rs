@@ -114,6 +114,14 @@ fn mistakes_are_named() {
     assert!(parse("[pool]\nsize=1\nsize=2").unwrap_err().starts_with("line 3: "));
 }
 
+/// Found by the fuzz target `config`: an error about a key that is absent said line 1, wherever its table was.
+#[test]
+fn a_missing_key_is_said_at_its_table() {
+    let missing = "devices.fast.path is missing: the directory of this device";
+    assert_eq!(parse("[pool]\n\n[devices.fast]\ndirect = true"), Err(format!("line 3: {missing}")));
+    assert_eq!(parse("[pool]\n[devices]\nfast = { direct = true }"), Err(format!("line 3: {missing}")));
+}
+
 /// Whatever is done to the file, reading it ends with settings or with one line that says where.
 #[test]
 fn damaged_files_are_read_or_refused() {

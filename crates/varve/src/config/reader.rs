@@ -33,6 +33,8 @@ type Entry<'i> = (Spanned<Cow<'i, str>>, Spanned<DeValue<'i>>);
 pub struct Reader<'i> {
     text: &'i str,
     path: String,
+    /// Where the table is named.
+    at: usize,
     entries: Vec<Entry<'i>>,
     known: Vec<&'static str>,
 }
@@ -44,20 +46,21 @@ impl<'i> Reader<'i> {
             let at = error.span().map_or(0, |span| span.start);
             ConfigError { file: None, line: line_at(text, at), message: error.message().to_owned() }
         })?;
-        Ok(Self::new(text, String::new(), table.into_inner()))
+        Ok(Self::new(text, String::new(), 0, table.into_inner()))
     }
 
-    fn new(text: &'i str, path: String, table: DeTable<'i>) -> Self {
+    fn new(text: &'i str, path: String, at: usize, table: DeTable<'i>) -> Self {
         let mut entries: Vec<Entry<'i>> = table.into_iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
-        Self { text, path, entries, known: Vec::new() }
+        Self { text, path, at, entries, known: Vec::new() }
     }
 
     /// The table under `key`; an empty one if it is absent.
     pub fn section(&mut self, key: &'static str) -> Result<Reader<'i>> {
+        let at = self.key_position(key);
         match self.take(key) {
-            Some(value) => self.table(key, value),
-            None => Ok(Self::new(self.text, self.full(key), DeTable::new())),
+            Some(value) => self.table(key, at, value),
+            None => Ok(Self::new(self.text, self.full(key), at, DeTable::new())),
         }
     }
 
@@ -65,17 +68,18 @@ impl<'i> Reader<'i> {
     pub fn all_sections(mut self) -> Result<Vec<(String, Reader<'i>)>> {
         let entries = std::mem::take(&mut self.entries);
         let named = entries.into_iter().map(|(key, value)| {
+            let named_at = key.span().start;
             let name = key.into_inner().into_owned();
-            let table = self.table(&name, value)?;
+            let table = self.table(&name, named_at, value)?;
             Ok((name, table))
         });
         named.collect()
     }
 
-    fn table(&self, key: &str, value: Spanned<DeValue<'i>>) -> Result<Reader<'i>> {
+    fn table(&self, key: &str, named_at: usize, value: Spanned<DeValue<'i>>) -> Result<Reader<'i>> {
         let at = value.span().start;
         match value.into_inner() {
-            DeValue::Table(table) => Ok(Self::new(self.text, self.full(key), table)),
+            DeValue::Table(table) => Ok(Self::new(self.text, self.full(key), named_at, table)),
             other => Err(self.wrong_type(key, at, "a table", &other)),
         }
     }
@@ -152,10 +156,17 @@ impl<'i> Reader<'i> {
         Err(self.error(key, at, &message))
     }
 
-    /// Where a key's value is; for errors that are found later.
+    /// Where a key's value is, or its table if the key is absent; for errors that are found later.
     pub fn position(&self, key: &str) -> usize {
-        let found = self.entries.iter().find(|(name, _)| name.get_ref() == key);
-        found.map_or(0, |(_, value)| value.span().start)
+        self.find(key).map_or(self.at, |(_, value)| value.span().start)
+    }
+
+    fn key_position(&self, key: &str) -> usize {
+        self.find(key).map_or(self.at, |(name, _)| name.span().start)
+    }
+
+    fn find(&self, key: &str) -> Option<&Entry<'i>> {
+        self.entries.iter().find(|(name, _)| name.get_ref() == key)
     }
 
     /// An error about a key.

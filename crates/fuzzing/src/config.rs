@@ -1,0 +1,104 @@
+//! `varve.toml`: what a person may write into it.
+//!
+//! Input: the text.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use varve::config::{ConfigError, DeviceSettings, MAIN_DEVICE, Settings};
+use varve_pager::{ProtectionKind, Replacement};
+
+const SECTIONS: [&str; 6] = ["devices", "spaces", "pool", "log", "protection", "server"];
+
+/// A text is refused with its line and key, or its settings come back when they are written as a text.
+pub fn config(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let home = Path::new("");
+    let read = Settings::parse(text, home);
+    match &read {
+        Ok(settings) => {
+            consistent(settings);
+            let again = written(settings);
+            assert_eq!(Settings::parse(&again, home).as_ref(), Ok(settings), "{again}");
+        }
+        Err(error) => named(error, text),
+    }
+    one_line_lower(text, read);
+}
+
+/// What a server relies on without looking again.
+fn consistent(settings: &Settings) {
+    let Settings { spaces, pool, log, server, devices, .. } = settings;
+    for device in [&spaces.data, &spaces.log, &spaces.rollback, &spaces.temporary] {
+        assert!(device == MAIN_DEVICE || devices.contains_key(device), "no device {device}");
+    }
+    assert!(log.capacity_bytes / 2 >= log.segment_bytes && log.segment_bytes > 0, "{log:?}");
+    assert!(pool.page_size_bytes.is_none_or(u64::is_power_of_two) && pool.page_writers > 0, "{pool:?}");
+    assert!(server.max_connections > 0);
+}
+
+/// An error has a line of the text, and, if the text is TOML at all, the key that it is about.
+fn named(error: &ConfigError, text: &str) {
+    let lines = 1 + text.bytes().filter(|byte| *byte == b'\n').count();
+    assert!((1..=lines).contains(&error.line), "{error}");
+    assert!(!error.message.is_empty());
+    if let Ok(table) = text.parse::<toml::Table>() {
+        let mut keys = table.keys().map(String::as_str).chain(SECTIONS);
+        assert!(keys.any(|key| error.message.starts_with(key)), "no key is named: {error}");
+    }
+}
+
+/// An empty line in front moves the line of an error and nothing else.
+fn one_line_lower(text: &str, read: Result<Settings, ConfigError>) {
+    if text.starts_with('\u{FEFF}') {
+        return;
+    }
+    let lower = Settings::parse(&format!("\n{text}"), Path::new(""));
+    let expected = read.map_err(|error| ConfigError { line: error.line + 1, ..error });
+    assert_eq!(lower, expected);
+}
+
+/// The settings as a text that says each of them.
+fn written(settings: &Settings) -> String {
+    let Settings { devices, spaces, pool, log, protection, server } = settings;
+    let mut out = String::new();
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    for (name, DeviceSettings { path, profile, direct }) in devices {
+        let path = quoted(path.to_str().unwrap_or_default());
+        let profile = quoted(profile.as_deref().unwrap_or("none"));
+        let name = quoted_key(name);
+        let _ = writeln!(out, "[devices.{name}]\npath = {path}\nprofile = {profile}\ndirect = {direct}");
+    }
+    out.push_str("[spaces]\n");
+    let places = [("data", &spaces.data), ("log", &spaces.log), ("rollback", &spaces.rollback)];
+    for (space, device) in places.into_iter().chain([("temporary", &spaces.temporary)]) {
+        let _ = writeln!(out, "{space} = {}", quoted(device));
+    }
+    let replacement = if pool.replacement == Replacement::Clock { "clock" } else { "lru2" };
+    let _ = writeln!(out, "[pool]\nreplacement = '{replacement}'\npage_writers = {}", pool.page_writers);
+    for (key, bytes) in [("size", pool.size_bytes), ("page_size", pool.page_size_bytes)] {
+        let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
+    }
+    let kind = if *protection == ProtectionKind::None { "none" } else { "doublewrite" };
+    let _ = write!(
+        out,
+        "[log]\nsegment = {}\ncapacity = '{} B'\n[protection]\nkind = '{kind}'\n\
+         [server]\nlisten = '{}'\nmax_connections = {}\n",
+        log.segment_bytes, log.capacity_bytes, server.listen, server.max_connections
+    );
+    out
+}
+
+/// A key as a basic string, whatever is in it.
+fn quoted_key(name: &str) -> String {
+    let mut out = String::from("\"");
+    for c in name.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => drop(write!(out, "\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}

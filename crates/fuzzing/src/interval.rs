@@ -1,0 +1,40 @@
+//! Intervals: text to value to text, the binary form, arithmetic.
+//!
+//! Input: an offset of a zone in quarters of an hour i8, a factor f64, a timestamp i64, then two texts with a `|` between.
+
+use varve_engine::Datum;
+use varve_server::fuzzing;
+use varve_sql::{Zone, oid, text};
+
+use crate::input::Input;
+
+const QUARTER_SECONDS: i32 = 900;
+/// Timestamps from about 4713 BC to 200,000 AD, in microseconds from 2000.
+const TIMESTAMP_US: std::ops::Range<i64> = -200_000_000_000_000_000..6_000_000_000_000_000_000;
+
+/// A text is refused, or what is shown of its value reads as that value, and so does its binary form.
+pub fn interval(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let zone = Zone::Fixed(i32::from(input.byte() as i8) / 2 * QUARTER_SECONDS);
+    let by = f64::from_bits(input.u64());
+    let timestamp = (input.u64() as i64).clamp(TIMESTAMP_US.start, TIMESTAMP_US.end);
+    let Ok(texts) = std::str::from_utf8(input.rest()) else { return };
+    let (first, second) = texts.split_once('|').unwrap_or((texts, "1 mon -1 day"));
+    let Ok(first) = text::interval_parts(first) else { return };
+    round_trip(first);
+    let Ok(second) = text::interval_parts(second) else { return };
+    round_trip(second);
+    varve_sql::fuzzing::interval_arithmetic(first, second, by, timestamp, &zone);
+}
+
+fn round_trip(parts: (i32, i32, i64)) {
+    let shown = varve_sql::fuzzing::show_interval(parts);
+    let back = text::interval_parts(&shown);
+    assert_eq!(back.as_ref().ok(), Some(&parts), "{shown:?} is read as {back:?}");
+    let mut raw = Vec::new();
+    let written = fuzzing::write_binary(Datum::Text(&shown), oid::INTERVAL, &mut raw);
+    assert!(written.is_ok(), "{shown:?}: {written:?}");
+    let (months, days, micros) = parts;
+    let expected = [&micros.to_be_bytes()[..], &days.to_be_bytes(), &months.to_be_bytes()].concat();
+    assert_eq!(raw, expected, "the binary form of {shown:?}");
+}

@@ -1,0 +1,33 @@
+//! Doors for `crates/fuzzing` to what is private here. Built with the feature `fuzzing` only.
+//!
+//! Does not know: which texts are tried.
+
+use crate::error::Result;
+use crate::time::{self, Interval, Zone};
+
+/// The text form of an interval of months, days and microseconds.
+pub fn show_interval((months, days, micros): (i32, i32, i64)) -> String {
+    let mut shown = Vec::new();
+    time::write_interval(Interval { months, days, micros }, &mut shown);
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+/// The arithmetic of intervals: each result is in range or refused; opposites and sums go back.
+pub fn interval_arithmetic(a: (i32, i32, i64), b: (i32, i32, i64), by: f64, timestamp: i64, zone: &Zone) {
+    let interval = |(months, days, micros)| Interval { months, days, micros };
+    let (a, b) = (interval(a), interval(b));
+    if let Ok(opposite) = a.negate() {
+        assert!(opposite.negate().is_ok_and(|back| back == a), "the opposite of the opposite of {a:?}");
+        assert!(a.plus(opposite).is_ok_and(|sum| sum == Interval::default()), "{a:?} and its opposite");
+    }
+    let swapped = b.plus(a).ok();
+    assert_eq!(a.plus(b).ok(), swapped, "sums of {a:?} and {b:?}");
+    let moved = [time::add_interval(timestamp, a), time::add_interval_in(timestamp, a, zone)];
+    moved
+        .into_iter()
+        .filter_map(Result::ok)
+        .for_each(|moved| assert!(time::check_timestamp(moved).is_some()));
+    for divide in [false, true] {
+        std::hint::black_box(time::scale_interval(a, by, divide).ok());
+    }
+}
