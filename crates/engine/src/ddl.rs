@@ -49,7 +49,7 @@ impl Transaction {
         }
         let id = schema.id;
         self.whole(|txn| {
-            store::remove_name(&mut txn.cx, "", name)?;
+            store::remove_name_of(&mut txn.cx, "", name, id.0)?;
             store::remove_object(&mut txn.cx, id.0)?;
             txn.note_change(ObjectChange::Schema(id, None));
             Ok(())
@@ -140,7 +140,7 @@ impl Transaction {
     /// Drops a secondary index.
     pub fn drop_index(&mut self, table: TableId, index: IndexId) -> Result<()> {
         let old = self.exclusive(table)?;
-        let missing = || Error::Undefined { kind: ObjectKind::Index, name: format!("with id {}", index.0) };
+        let missing = || Error::StaleDefinition { table: old.name.clone() };
         let gone = Arc::clone(old.index(index).ok_or_else(missing)?);
         self.whole(|txn| {
             store::remove_name(&mut txn.cx, &old.schema, &gone.name)?;
@@ -241,14 +241,13 @@ impl Transaction {
 
     /// Drops a sequence.
     pub fn drop_sequence(&mut self, sequence: SequenceId) -> Result<()> {
-        let missing =
-            || Error::Undefined { kind: ObjectKind::Sequence, name: format!("with id {}", sequence.0) };
+        let missing = || Error::StaleDefinition { table: format!("sequence {}", sequence.0) };
         let def = self.catalog().sequence_by_id(sequence).ok_or_else(missing)?;
         self.whole(|txn| txn.remove_sequence(&def))
     }
 
     fn remove_sequence(&mut self, def: &SequenceDef) -> Result<()> {
-        store::remove_name(&mut self.cx, &def.schema, &def.name)?;
+        store::remove_name_of(&mut self.cx, &def.schema, &def.name, def.id.0)?;
         store::remove_sequence(&mut self.cx, def.id.0)?;
         store::remove_object(&mut self.cx, def.id.0)?;
         self.note_change(ObjectChange::Sequence(def.id, None));
@@ -279,11 +278,14 @@ impl Transaction {
         u32::try_from(id).map_err(|_| Error::Unsupported { what: "more than four billion objects".into() })
     }
 
-    /// The current definition of a table, locked for this transaction alone.
+    /// The current definition of a table, locked for this transaction alone; `StaleDefinition` if it was dropped, perhaps
+    /// while this one waited for it.
     fn exclusive(&mut self, table: TableId) -> Result<Arc<TableDef>> {
-        let missing = || Error::Undefined { kind: ObjectKind::Table, name: format!("with id {}", table.0) };
         let catalog = self.catalog();
-        let lock = Arc::clone(&catalog.open_table(table).ok_or_else(missing)?.lock);
+        let open = catalog.open_table(table);
+        let name = open.map_or_else(|| format!("table {}", table.0), |t| t.def().name.clone());
+        let missing = || Error::StaleDefinition { table: name.clone() };
+        let lock = Arc::clone(&open.ok_or_else(missing)?.lock);
         crate::recovery::wait_for_losers(&mut self.cx)?;
         if lock.lock_exclusive(self.cx.waiting())? {
             self.cx.exclusive.push(lock);

@@ -243,6 +243,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
     fn string(&mut self) {
         let start = self.at;
         let doubled = self.skip_quoted(b'\'', false);
+        self.out.usable &= continuation(self.bytes, self.at).is_none();
         if self.out.usable && self.before == Before::Open && self.by_depth.is_none() {
             let inside = &self.sql[start + 1..self.at - 1];
             let literal = if doubled { Literal::Doubled(inside) } else { Literal::Text(inside) };
@@ -327,7 +328,12 @@ impl<'a, 'o> Scanner<'a, 'o> {
         let start = self.at;
         self.at += word.len();
         if self.peek(0) == b'\'' && matches!(word, "e" | "E" | "b" | "B" | "x" | "X" | "n" | "N") {
-            self.skip_quoted(b'\'', word.eq_ignore_ascii_case("e"));
+            let backslash = word.eq_ignore_ascii_case("e");
+            self.skip_quoted(b'\'', backslash);
+            while let Some(next) = continuation(self.bytes, self.at) {
+                self.at = next;
+                self.skip_quoted(b'\'', backslash);
+            }
             self.before = Before::Closed;
             return;
         }
@@ -494,6 +500,25 @@ const MODIFIED_TYPES: [&str; 15] = [
     "timestamptz",
     "interval",
 ];
+
+/// Where the quote is that continues a string literal which ended before `at`: behind blanks and line comments with a line's
+/// end among them.
+pub fn continuation(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut at = at;
+    let mut has_line_end = false;
+    loop {
+        match *bytes.get(at)? {
+            b' ' | b'\t' | b'\x0b' | b'\x0c' => at += 1,
+            b'\n' | b'\r' => {
+                has_line_end = true;
+                at += 1;
+            }
+            b'-' if bytes.get(at + 1) == Some(&b'-') => at += memchr::memchr(b'\n', &bytes[at..])?,
+            b'\'' => return has_line_end.then_some(at),
+            _ => return None,
+        }
+    }
+}
 
 fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80

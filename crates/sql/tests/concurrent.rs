@@ -254,3 +254,56 @@ fn locking_many_rows_is_cancelled_between_them() {
     let lines = ask(&mut s, "select length(repeat('x', 300000)) from a for update");
     assert_eq!(lines.last().unwrap(), "! 57014 canceling statement due to statement timeout");
 }
+
+/// What B gets after A has made a table `a` anew in place of the old one, while B waited for it.
+fn after_replacement(b: &str) -> (Vec<String>, Arc<SqlDatabase>) {
+    let (db, mut a) = accounts("create sequence s");
+    run(
+        &mut a,
+        "begin; drop table a; create table a (id int primary key, v int, w int); insert into a values (7, 70, 700)",
+    );
+    run(&mut a, "drop sequence s; create sequence s start 50");
+    let waiting = stuck(&db, &[b]);
+    assert!(!waiting.is_finished(), "{b} does not wait");
+    run(&mut a, "commit");
+    (waiting.join().unwrap(), db)
+}
+
+#[test]
+fn a_name_is_looked_up_again_after_the_wait_for_a_table_that_was_replaced() {
+    // Found by a new user: `relation "with id 17053" does not exist`.
+    let none = Vec::<String>::new();
+    let shape = |db: &Arc<SqlDatabase>| ask(&mut session(db), "select * from a");
+    for (definition, left) in [
+        ("create index on a (v)", vec!["7|70|700"]),
+        ("truncate a", vec![]),
+        ("alter table a alter column v set not null", vec!["7|70|700"]),
+        ("create sequence t; truncate a; create sequence u", vec![]),
+    ] {
+        let (lines, db) = after_replacement(definition);
+        assert_eq!(lines, none, "{definition}");
+        assert_eq!(shape(&db), left, "{definition}");
+    }
+    assert_eq!(after_replacement("select * from a").0, ["7|70|700"]);
+    assert_eq!(after_replacement("update a set v = 8 returning id, v").0, ["7|8"]);
+    assert_eq!(after_replacement("drop table a").0, none);
+    assert_eq!(after_replacement("drop index a_v_idx").0, ["! 42704 index \"a_v_idx\" does not exist"]);
+    assert_eq!(after_replacement("drop sequence s").0, none);
+    assert_eq!(after_replacement("drop sequence s; create sequence s start 3; select nextval('s')").0, ["3"]);
+}
+
+#[test]
+fn what_is_gone_after_the_wait_has_its_name_in_the_error() {
+    for (change, b, error) in [
+        ("drop table a", "truncate a", "! 42P01 relation \"a\" does not exist"),
+        ("drop table a", "drop table a", "! 42P01 table \"a\" does not exist"),
+        ("drop table a", "create index on a (v)", "! 42P01 relation \"a\" does not exist"),
+        ("drop index a_v_idx", "drop index a_v_idx", "! 42704 index \"a_v_idx\" does not exist"),
+    ] {
+        assert_eq!(after(change, &[b]), [error], "{change}; {b}");
+    }
+    assert_eq!(
+        after("drop table a", &["drop table if exists a"]),
+        ["~ Notice table \"a\" does not exist, skipping"]
+    );
+}

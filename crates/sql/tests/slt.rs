@@ -39,7 +39,7 @@ fn cases(text: &str) -> Vec<Case> {
     let mut out: Vec<Case> = Vec::new();
     let mut session = "main".to_owned();
     for (n, line) in text.lines().enumerate() {
-        let (head, rest) = line.split_at(line.len().min(2));
+        let (head, rest) = line.split_at(line.floor_char_boundary(2));
         match (head, out.last_mut()) {
             ("", _) => {}
             (h, _) if h.starts_with('#') => {}

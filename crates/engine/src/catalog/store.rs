@@ -162,6 +162,18 @@ pub(crate) fn remove_name(cx: &mut Context, schema: &str, name: &str) -> Result<
     change(cx, NAMES, &name_key(schema, name), |_| Ok(Change::Delete))
 }
 
+/// Frees the name of an object that no lock protects: `StaleDefinition` if somebody else has dropped it meanwhile, and
+/// perhaps given its name to another one.
+pub(crate) fn remove_name_of(cx: &mut Context, schema: &str, name: &str, id: u32) -> Result<()> {
+    let is_its = |row: RowRef<'_>| matches!(row.get(2), Datum::Int4(of) if of == id as i32);
+    let mut decide = |row: RowRef<'_>| Ok(if is_its(row) { Change::Delete } else { Change::Skip });
+    let key = name_key(schema, name);
+    match on_newest(cx, NAMES, |cx, store| store.modify_row(cx, &key, &mut decide))? {
+        Outcome::Changed => Ok(()),
+        Outcome::Missing | Outcome::Skipped => Err(Error::StaleDefinition { table: name.to_owned() }),
+    }
+}
+
 fn change(
     cx: &mut Context,
     which: usize,

@@ -144,6 +144,13 @@ impl Binder<'_> {
                 _ => Err(SqlError::unsupported(format!("comparison of rows by {op}"))),
             };
         }
+        // Comparisons do not associate; parentheses would be a node of their own.
+        let is_comparison = |op: &BinaryOperator| super::operator::comparison(op).is_some();
+        if is_comparison(op) && matches!(left, Ast::BinaryOp { op: inner, .. } if is_comparison(inner)) {
+            let message = format!("syntax error at or near \"{op}\"");
+            let at = self.operator_position(left, right);
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(at));
+        }
         let l = self.expression(left, scope)?;
         let r = self.expression(right, scope)?;
         let at = self.operator_position(left, right).or(l.at);

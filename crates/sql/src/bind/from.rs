@@ -8,7 +8,7 @@ use sqlparser::ast::{self, TableFactor};
 use varve_engine::{TableDef, Value};
 
 use super::scope::{Relation, Scope};
-use super::{Binder, Bound, clauses, fold, object_name, undefined_table};
+use super::{Binder, Bound, alias_of, clauses, fold, object_name, undefined_table};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Access, Source, TableAccess};
@@ -144,6 +144,7 @@ fn no_series() -> SqlError {
 /// An alias may rename columns from the first on, and nothing more.
 fn check_alias(alias: &ast::TableAlias, column_count: usize) -> Result<()> {
     let ast::TableAlias { explicit: _, name, columns, at } = alias;
+    alias_of(name)?;
     if at.is_some() {
         return Err(SqlError::unsupported("AT of a table alias"));
     }

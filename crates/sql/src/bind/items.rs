@@ -6,7 +6,7 @@ use sqlparser::ast::{self, Expr as Ast, OrderByKind, SelectItem};
 
 use super::query::orderable;
 use super::scope::Scope;
-use super::{Binder, clauses, fold, object_name};
+use super::{Binder, alias_of, clauses, fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Output, SortKey};
@@ -21,6 +21,16 @@ pub(super) struct Items {
     pub(super) written: Vec<Option<Ast>>,
 }
 
+impl Items {
+    /// Whether two outputs are the same column or expression.
+    fn are_one(&self, a: usize, b: usize) -> bool {
+        match (&self.outputs[a].expr, &self.outputs[b].expr) {
+            (Expr::Column(m), Expr::Column(n)) => m == n,
+            _ => self.written[a].is_some() && self.written[a] == self.written[b],
+        }
+    }
+}
+
 impl Binder<'_> {
     pub(super) fn items(&mut self, projection: &[SelectItem], scope: &mut Scope) -> Result<Items> {
         let mut items = Items::default();
@@ -31,7 +41,7 @@ impl Binder<'_> {
                     self.item(e, name, scope, &mut items)?;
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
-                    self.item(expr, fold(alias), scope, &mut items)?
+                    self.item(expr, alias_of(alias)?, scope, &mut items)?
                 }
                 SelectItem::Wildcard(options) => {
                     clauses::check_star(options)?;
@@ -130,7 +140,13 @@ impl Binder<'_> {
         }
         if let Ast::Identifier(ident) = e {
             let name = fold(ident);
-            if let Some(found) = items.names[..visible].iter().position(|n| *n == name) {
+            let named = |from: usize| items.names[from..visible].iter().position(|n| *n == name);
+            if let Some(found) = named(0) {
+                let other = named(found + 1).map(|n| found + 1 + n);
+                if other.is_some_and(|other| !items.are_one(found, other)) {
+                    let message = format!("ORDER BY \"{name}\" is ambiguous");
+                    return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message).at(self.at(e)));
+                }
                 return Ok(found);
             }
         }
@@ -177,6 +193,7 @@ fn named(e: &Ast) -> (String, u8) {
             _ => ("case".to_owned(), 1),
         },
         Ast::Extract { .. } => strong("extract"),
+        Ast::Substring { shorthand: true, .. } => strong("substr"),
         Ast::Substring { .. } => strong("substring"),
         Ast::Position { .. } => strong("position"),
         Ast::Ceil { .. } => strong("ceil"),

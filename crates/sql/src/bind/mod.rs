@@ -152,7 +152,25 @@ impl<'c> Binder<'c> {
 
 /// A name as PostgreSQL folds it: lower case unless quoted.
 pub fn fold(ident: &ast::Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+    clipped(if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() })
+}
+
+/// Longest name, in bytes.
+const NAME_BYTES_MAX: usize = 63;
+
+/// A name cut to the length that PostgreSQL gives it.
+pub fn clipped(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
+    name
+}
+
+/// An alias; 42601 if it is a string, which the parser takes for a name.
+fn alias_of(alias: &ast::Ident) -> Result<String> {
+    if alias.quote_style == Some('\'') {
+        let message = format!("syntax error at or near \"'{}'\"", alias.value);
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    Ok(fold(alias))
 }
 
 /// Schema (public if none is given) and name of an object.

@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! 1. However often the bound form uses an operand, it is computed once for a row.
+//! 2. The body of a `Let` uses only what that `Let` holds: evaluation knows one frame.
 //!
 //! Does not know: statements; plain operators.
 
@@ -46,6 +47,7 @@ impl Binder<'_> {
         if values.is_empty() {
             return Ok(made);
         }
+        debug_assert!(made.expr.held_count() <= values.len(), "a body uses what another Let holds");
         Ok(Bound { expr: Expr::Let(values.into(), Box::new(made.expr)), ..made })
     }
 

@@ -7,6 +7,7 @@
 
 use varve_engine::Datum;
 
+use super::func::string::lower;
 use super::{Cx, Input, Like};
 use crate::error::{Result, SqlError, SqlState};
 
@@ -18,7 +19,7 @@ pub fn eval<'a>(like: &'a Like, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a
         return Ok(Datum::Null);
     };
     let matched = if like.fold_case {
-        matches(&subject.to_lowercase(), &pattern.to_lowercase(), like.escape)?
+        matches(&lower(subject), &lower(pattern), like.escape)?
     } else {
         matches(subject, pattern, like.escape)?
     };

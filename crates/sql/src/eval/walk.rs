@@ -105,6 +105,19 @@ impl Expr {
         constant
     }
 
+    /// How many values of the `Let` around it asks for.
+    pub fn held_count(&self) -> usize {
+        match self {
+            Expr::Held(n) => n + 1,
+            Expr::Let(values, _) => values.iter().map(Expr::held_count).max().unwrap_or(0),
+            other => {
+                let mut most = 0;
+                other.children(&mut |child| most = most.max(child.held_count()));
+                most
+            }
+        }
+    }
+
     /// Whether it may have another value when it is evaluated again for the same row.
     pub fn is_volatile(&self) -> bool {
         let mut volatile = false;

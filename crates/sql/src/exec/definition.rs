@@ -4,17 +4,44 @@
 //! 1. A statement changes the catalog through the transaction only, so it is undone with it.
 //! 2. IF [NOT] EXISTS turns the error into a notice.
 //!
+//! 3. A table that was dropped or replaced while the statement waited for it is not reported by what it was: `Failed::Stale`.
+//!
 //! Does not know: which statements may come in which transaction (`session`).
 
 use std::sync::Arc;
 
 use sqlparser::ast::{self, ObjectType, SequenceOptions, Statement};
-use varve_engine::{Catalog, NewIndex, NewSequence, TableDef, Transaction};
+use varve_engine::{Catalog, Error as EngineError, NewIndex, NewSequence, TableDef, Transaction};
 
 use crate::bind::ddl::{Alteration, no_schema};
 use crate::bind::{Binder, clauses_ddl, fold, object_name, undefined_table};
-use crate::error::{Result, SqlError, SqlState};
+use crate::error::{SqlError, SqlState};
 use crate::sink::{CommandTag, Severity};
+
+/// Why a statement has defined nothing.
+pub enum Failed {
+    /// What a name stood for is gone: take back what was done, look the names up again, and repeat.
+    Stale,
+    /// An error for the client.
+    Error(SqlError),
+}
+
+type Result<T, E = Failed> = std::result::Result<T, E>;
+
+impl From<SqlError> for Failed {
+    fn from(e: SqlError) -> Self {
+        Failed::Error(e)
+    }
+}
+
+impl From<EngineError> for Failed {
+    fn from(e: EngineError) -> Self {
+        match e {
+            EngineError::StaleDefinition { .. } => Failed::Stale,
+            e => Failed::Error(e.into()),
+        }
+    }
+}
 
 /// Receives notices.
 pub type Notices = Vec<(Severity, SqlError)>;
@@ -42,7 +69,7 @@ pub fn run(
             owned_by: None,
         } => create_sequence(&catalog, name, sequence_options, *if_not_exists, txn, notices)?,
         Statement::CreateSequence { .. } => {
-            return Err(SqlError::unsupported("this form of CREATE SEQUENCE"));
+            return Err(SqlError::unsupported("this form of CREATE SEQUENCE").into());
         }
         Statement::CreateSchema {
             schema_name: ast::SchemaName::Simple(name),
@@ -53,7 +80,9 @@ pub fn run(
             default_collate_spec: None,
             clone: None,
         } => create_schema(&catalog, name, *if_not_exists, txn, notices)?,
-        Statement::CreateSchema { .. } => return Err(SqlError::unsupported("this form of CREATE SCHEMA")),
+        Statement::CreateSchema { .. } => {
+            return Err(SqlError::unsupported("this form of CREATE SCHEMA").into());
+        }
         Statement::Drop {
             object_type,
             if_exists,
@@ -64,7 +93,7 @@ pub fn run(
             temporary: false,
             table: None,
         } => drop_objects(&catalog, *object_type, *if_exists, names, *cascade, txn, notices)?,
-        Statement::Drop { .. } => return Err(SqlError::unsupported("this form of DROP")),
+        Statement::Drop { .. } => return Err(SqlError::unsupported("this form of DROP").into()),
         _ => return Ok(None),
     };
     Ok(Some(CommandTag::Plain(tag)))
@@ -87,7 +116,7 @@ fn create_table(
             notice(notices, SqlState::DUPLICATE_TABLE.0, format!("{message}, skipping"));
             return Ok("CREATE TABLE");
         }
-        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
+        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
     }
     let table = txn.create_table(spec.table)?;
     for (ordinal, mut sequence) in spec.sequences {
@@ -114,7 +143,7 @@ fn create_index(
             notice(notices, SqlState::DUPLICATE_TABLE.0, format!("{message}, skipping"));
             return Ok("CREATE INDEX");
         }
-        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
+        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
     }
     let (name, table) = (new.name.clone(), b.existing_table(&i.table_name)?);
     txn.create_index(new).map_err(|e| duplicate_in_build(e, &name, &table))?;
@@ -122,18 +151,15 @@ fn create_index(
 }
 
 /// PostgreSQL's words for a duplicate met while an index is built.
-fn duplicate_in_build(e: varve_engine::Error, name: &str, table: &TableDef) -> SqlError {
-    let out = SqlError::from(e);
-    if out.sqlstate != SqlState::UNIQUE_VIOLATION {
-        return out;
-    }
+fn duplicate_in_build(e: EngineError, name: &str, table: &TableDef) -> Failed {
+    let out = match Failed::from(e) {
+        Failed::Error(e) if e.sqlstate == SqlState::UNIQUE_VIOLATION => e,
+        other => return other,
+    };
     let detail = out.detail.as_deref().map(|d| d.replace(" already exists.", " is duplicated."));
-    SqlError {
-        message: format!("could not create unique index \"{name}\"").into(),
-        detail: detail.map(Into::into),
-        ..out
-    }
-    .of_table(&table.schema, &table.name)
+    let message = format!("could not create unique index \"{name}\"").into();
+    let error = SqlError { message, detail: detail.map(Into::into), ..out };
+    error.of_table(&table.schema, &table.name).into()
 }
 
 fn alter_table(
@@ -194,12 +220,12 @@ fn check_no_nulls(table: &TableDef, column: usize, txn: &mut Transaction) -> Res
         table.columns[column].name, table.name
     );
     let error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message);
-    Err(error.of_table(&table.schema, &table.name).of_column(&table.columns[column].name))
+    Err(error.of_table(&table.schema, &table.name).of_column(&table.columns[column].name).into())
 }
 
 fn truncate(b: &mut Binder<'_>, t: &ast::Truncate, txn: &mut Transaction) -> Result<&'static str> {
     if t.partitions.is_some() || t.on_cluster.is_some() || t.if_exists {
-        return Err(SqlError::unsupported("this form of TRUNCATE"));
+        return Err(SqlError::unsupported("this form of TRUNCATE").into());
     }
     let mut tables: Vec<Arc<TableDef>> = Vec::new();
     for target in &t.table_names {
@@ -253,16 +279,16 @@ fn create_sequence(
             notice(notices, SqlState::DUPLICATE_TABLE.0, format!("{message}, skipping"));
             return Ok("CREATE SEQUENCE");
         }
-        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
+        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
     }
     if !catalog.has_schema(&schema) {
-        return Err(no_schema(&schema));
+        return Err(no_schema(&schema).into());
     }
     txn.create_sequence(sequence_of(schema, name, options)?)?;
     Ok("CREATE SEQUENCE")
 }
 
-fn sequence_of(schema: String, name: String, options: &[SequenceOptions]) -> Result<NewSequence> {
+fn sequence_of(schema: String, name: String, options: &[SequenceOptions]) -> Result<NewSequence, SqlError> {
     let mut new = NewSequence::ascending(schema, name);
     let (mut start, mut min, mut max) = (None, None, None);
     for option in options {
@@ -293,7 +319,7 @@ fn sequence_of(schema: String, name: String, options: &[SequenceOptions]) -> Res
     Ok(new)
 }
 
-fn integer(e: &ast::Expr) -> Result<i64> {
+fn integer(e: &ast::Expr) -> Result<i64, SqlError> {
     e.to_string()
         .replace(' ', "")
         .parse()
@@ -315,14 +341,14 @@ fn drop_objects(
             ObjectType::Index => drop_index(catalog, name, txn)?,
             ObjectType::Sequence => drop_sequence(catalog, name, cascade, txn)?,
             ObjectType::Schema => drop_schema(catalog, name, txn)?,
-            other => return Err(SqlError::unsupported(format!("DROP {other}"))),
+            other => return Err(SqlError::unsupported(format!("DROP {other}")).into()),
         };
         if dropped {
             continue;
         }
         let error = missing(kind, name)?;
         if !if_exists {
-            return Err(error);
+            return Err(error.into());
         }
         notice(notices, "00000", format!("{}, skipping", error.message));
     }
@@ -334,7 +360,7 @@ fn drop_objects(
     })
 }
 
-fn missing(kind: ObjectType, name: &ast::ObjectName) -> Result<SqlError> {
+fn missing(kind: ObjectType, name: &ast::ObjectName) -> Result<SqlError, SqlError> {
     let (_, last) = object_name(name)?;
     let (state, word) = match kind {
         ObjectType::Table => (SqlState::UNDEFINED_TABLE, "table"),
@@ -350,7 +376,8 @@ fn drop_table(catalog: &Catalog, name: &ast::ObjectName, txn: &mut Transaction) 
     match catalog.table(&schema, &last) {
         Some(table) => txn.drop_table(table.id)?,
         None if catalog.resolve(&schema, &last).is_some() => {
-            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{last}\" is not a table")));
+            let message = format!("\"{last}\" is not a table");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
         }
         None => return Ok(false),
     }
@@ -361,14 +388,17 @@ fn drop_index(catalog: &Catalog, name: &ast::ObjectName, txn: &mut Transaction) 
     let (schema, last) = object_name(name)?;
     let Some((table, index)) = catalog.index(&schema, &last) else {
         return match catalog.resolve(&schema, &last) {
-            Some(_) => Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{last}\" is not an index"))),
+            Some(_) => {
+                let message = format!("\"{last}\" is not an index");
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into())
+            }
             None => Ok(false),
         };
     };
     if index.constraint {
         let message =
             format!("cannot drop index {last} because constraint {last} on table {} requires it", table.name);
-        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
+        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).into());
     }
     txn.drop_index(table.id, index.id)?;
     Ok(true)
@@ -385,11 +415,14 @@ fn drop_sequence(
     if let Some((table, _)) = sequence.owned_by {
         let owner = catalog.table_by_id(table).map_or_else(String::new, |t| t.name.clone());
         if cascade {
-            return Err(SqlError::unsupported("DROP SEQUENCE ... CASCADE of a serial column's sequence"));
+            return Err(
+                SqlError::unsupported("DROP SEQUENCE ... CASCADE of a serial column's sequence").into()
+            );
         }
         let message = format!("cannot drop sequence {last} because other objects depend on it");
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
-            .with_detail(format!("default value of a column of table {owner} depends on sequence {last}")));
+            .with_detail(format!("default value of a column of table {owner} depends on sequence {last}"))
+            .into());
     }
     txn.drop_sequence(sequence.id)?;
     Ok(true)
@@ -403,7 +436,7 @@ fn drop_schema(catalog: &Catalog, name: &ast::ObjectName, txn: &mut Transaction)
     let used = catalog.tables().any(|t| t.schema == name) || catalog.sequences().any(|s| s.schema == name);
     if used {
         let message = format!("cannot drop schema {name} because other objects depend on it");
-        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
+        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).into());
     }
     txn.drop_schema(&name)?;
     Ok(true)
@@ -411,7 +444,7 @@ fn drop_schema(catalog: &Catalog, name: &ast::ObjectName, txn: &mut Transaction)
 
 impl Binder<'_> {
     /// A table that a command names.
-    fn existing_table(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
+    fn existing_table(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>, SqlError> {
         let (schema, last) = object_name(name)?;
         match self.catalog.table(&schema, &last) {
             Some(table) => Ok(table),

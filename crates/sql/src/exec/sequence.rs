@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use varve_engine::{Catalog, SequenceDef, SequenceId, Transaction};
 
+use crate::bind::clipped;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Sequences;
 
@@ -94,12 +95,12 @@ pub fn split_name(text: &str) -> (String, String) {
             '"' => quoted = !quoted,
             '.' if !quoted => parts.push(std::mem::take(&mut part)),
             c if quoted => part.push(c),
-            c => part.extend(c.to_lowercase()),
+            c => part.push(c.to_ascii_lowercase()),
         }
     }
     match parts.pop() {
-        Some(schema) => (schema, part),
-        None => ("public".to_owned(), part),
+        Some(schema) => (clipped(schema), clipped(part)),
+        None => ("public".to_owned(), clipped(part)),
     }
 }
 

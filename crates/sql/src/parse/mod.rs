@@ -5,11 +5,13 @@
 //!
 //! Does not know: names' meaning.
 
+mod literal;
 mod rewrite;
 
 pub use rewrite::symmetric_bound;
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
 
@@ -29,6 +31,9 @@ pub enum Parsed {
 
 /// Nesting that the parser follows before it gives up.
 const RECURSION_MAX: usize = 200;
+
+/// Nesting from which an error of the parser is taken for its limit: it tries other readings before it reports it.
+const NESTING_SUSPECT: usize = RECURSION_MAX / 4;
 
 /// Texts longer than this get a stack of their own.
 const PLAIN_STACK_TEXT_BYTES: usize = 2048;
@@ -58,12 +63,13 @@ pub fn statement(sql: &str) -> Result<Parsed> {
     if let Some(utility) = utility::read(sql, &tokens)? {
         return Ok(Parsed::Utility(utility));
     }
+    let is_suspect = nesting_of(&tokens) > NESTING_SUSPECT;
     let mut parser = parser(rewrite::statement(tokens));
-    let statement = parser.parse_statement().map_err(|e| syntax_error(sql, &e))?;
-    let rest = parser.peek_token();
-    if rest.token != Token::EOF {
-        return Err(near(sql, &rest));
-    }
+    let parsed = parser.parse_statement().map_err(|e| syntax_error(sql, &e)).and_then(|statement| {
+        let rest = parser.peek_token();
+        if rest.token == Token::EOF { Ok(statement) } else { Err(near(sql, &rest)) }
+    });
+    let statement = parsed.map_err(|e| if is_suspect { too_deep() } else { e })?;
     Ok(Parsed::Sql(Box::new(statement)))
 }
 
@@ -96,8 +102,9 @@ pub fn is_blank(token: &Token) -> bool {
 }
 
 fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>> {
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location();
-    let tokens = tokens.map_err(|e| {
+    let masked = literal::mask(sql)?;
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, &masked.text).tokenize_with_location();
+    let mut tokens = tokens.map_err(|e| {
         let at = offset(sql, e.location);
         let start: String = sql.chars().skip(at.saturating_sub(1) as usize).take(60).collect();
         let what = if e.message.contains("string literal") {
@@ -111,6 +118,11 @@ fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>> {
         };
         SqlError::new(SqlState::SYNTAX_ERROR, format!("{what} at or near \"{start}\"")).at(Some(at))
     })?;
+    masked.unmask(&mut tokens);
+    if let Some(bad) = tokens.iter().find(|t| matches!(&t.token, Token::Word(w) if w.value.is_empty())) {
+        let message = "zero-length delimited identifier at or near \"\"\"\"";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(Some(offset(sql, bad.span.start))));
+    }
     if let Some(bad) = tokens.iter().find(|t| matches!(t.token, Token::Whitespace(Whitespace::SingleLineComment { ref prefix, .. }) if prefix == "#"))
     {
         return Err(near(sql, bad));
@@ -140,13 +152,36 @@ pub fn at_end(sql: &str) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at end of input").at(Some(end))
 }
 
+/// 54001
+fn too_deep() -> SqlError {
+    SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+        .with_hint(format!("Statements may nest {RECURSION_MAX} deep."))
+}
+
+/// How deep parentheses, CASE and signs before an operand stand in each other.
+fn nesting_of(tokens: &[TokenWithSpan]) -> usize {
+    let (mut depth, mut signs, mut most) = (0usize, 0, 0);
+    for t in tokens.iter().filter(|t| !is_blank(&t.token)) {
+        let keyword = match &t.token {
+            Token::Word(w) if w.quote_style.is_none() => w.keyword,
+            _ => Keyword::NoKeyword,
+        };
+        match (&t.token, keyword) {
+            (Token::LParen, _) | (_, Keyword::CASE) => depth += 1,
+            (Token::RParen, _) | (_, Keyword::END) => depth = depth.saturating_sub(1),
+            (Token::Minus | Token::Plus, _) | (_, Keyword::NOT) => signs += 2,
+            _ => {}
+        }
+        signs = usize::saturating_sub(signs, 1);
+        most = most.max(depth + signs);
+    }
+    most
+}
+
 /// Puts the parser's message into PostgreSQL's words.
 fn syntax_error(sql: &str, e: &ParserError) -> SqlError {
     let text = match e {
-        ParserError::RecursionLimitExceeded => {
-            return SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
-                .with_hint(format!("Statements may nest {RECURSION_MAX} deep."));
-        }
+        ParserError::RecursionLimitExceeded => return too_deep(),
         ParserError::ParserError(text) | ParserError::TokenizerError(text) => text,
     };
     let (found, location) = match text.rsplit_once(" at Line: ") {

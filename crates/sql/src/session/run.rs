@@ -9,13 +9,14 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use varve_engine::{Datum, Error as EngineError, Value};
+use varve_engine::{Datum, Error as EngineError, Transaction, Value};
 
 use super::plan::in_failed_transaction;
 use super::{Block, Session};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::keep_in;
-use crate::exec::{Exec, Opened, definition};
+use crate::exec::definition::{self, Failed};
+use crate::exec::{Exec, Opened};
 use crate::parse;
 use crate::plan::Plan;
 use crate::prepared::{Body, PendingRows, Portal, Prepared, trimmed};
@@ -277,14 +278,38 @@ impl Session {
         }
         let mut notices = std::mem::take(&mut self.notices);
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
-        txn.start_statement();
-        let tag = definition::run(statement, sql, txn, &mut notices);
+        let defined = define_current(sql, statement, txn, &mut notices);
         self.notices = notices;
         self.catalog = None;
         if !std::mem::replace(&mut self.defines, true) {
             self.plans.clear();
         }
-        tag?.ok_or_else(|| SqlError::internal("a definition that is none"))
+        defined?.ok_or_else(|| SqlError::internal("a definition that is none"))
+    }
+}
+
+/// Runs a definition; again from its start, if what it names has become another object while it waited.
+fn define_current(
+    sql: &str,
+    statement: &sqlparser::ast::Statement,
+    txn: &mut Transaction,
+    notices: &mut definition::Notices,
+) -> Result<Option<CommandTag>> {
+    let noticed = notices.len();
+    loop {
+        txn.start_statement();
+        let start = txn.savepoint();
+        let defined = definition::run(statement, sql, txn, notices);
+        if matches!(defined, Err(Failed::Stale)) {
+            notices.truncate(noticed);
+            txn.rollback_to(start)?;
+        }
+        txn.release(start)?;
+        match defined {
+            Ok(tag) => return Ok(tag),
+            Err(Failed::Error(e)) => return Err(e),
+            Err(Failed::Stale) => {}
+        }
     }
 }
 

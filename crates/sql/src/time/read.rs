@@ -198,5 +198,5 @@ pub(super) fn parse_seconds(text: &str) -> Option<i64> {
         return None;
     }
     let scaled: f64 = format!("0.{fraction}").parse().ok()?;
-    whole_us.checked_add((scaled * 1e6).round() as i64)
+    whole_us.checked_add((scaled * 1e6).round_ties_even() as i64)
 }

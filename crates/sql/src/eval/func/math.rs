@@ -59,6 +59,14 @@ pub(super) const TABLE: &[Builtin] = &[
             f * 0.0 + 0.0
         }))
     }),
+    strict("sign", &[Numeric], Numeric, |a, cx| match a[0] {
+        Datum::Numeric(n) => {
+            let zero = varve_engine::Numeric::from_i64(0);
+            let sign = if n.is_nan() { return Ok(a[0]) } else { n.order(zero.as_ref()) as i64 };
+            Ok(arith::numeric(&varve_engine::Numeric::from_i64(sign), cx))
+        }
+        other => Ok(other),
+    }),
     strict("power", &[Float8, Float8], Float8, |a, _| power(float(a, 0), float(a, 1))),
     strict("pow", &[Float8, Float8], Float8, |a, _| power(float(a, 0), float(a, 1))),
     strict("power", &[Numeric, Numeric], Numeric, |_, _| Err(numeric_power())),

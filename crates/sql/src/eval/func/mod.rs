@@ -11,7 +11,7 @@ mod encoding;
 mod math;
 mod moment;
 mod session;
-mod string;
+pub mod string;
 
 pub(super) use string::check_size;
 

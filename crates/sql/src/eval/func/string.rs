@@ -24,8 +24,8 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("octet_length", &[Text], Int4, |a, _| Ok(count(text(a, 0).len()))),
     strict("octet_length", &[Bytea], Int4, |a, _| Ok(count(bytes(a, 0).len()))),
     strict("bit_length", &[Text], Int4, |a, _| Ok(count(text(a, 0).len() * 8))),
-    strict("lower", &[Text], Text, |a, cx| Ok(cx.text(&text(a, 0).to_lowercase()))),
-    strict("upper", &[Text], Text, |a, cx| Ok(cx.text(&text(a, 0).to_uppercase()))),
+    strict("lower", &[Text], Text, |a, cx| Ok(cx.text(&lower(text(a, 0))))),
+    strict("upper", &[Text], Text, |a, cx| Ok(cx.text(&upper(text(a, 0))))),
     strict("initcap", &[Text], Text, |a, cx| Ok(cx.text(&initcap(text(a, 0))))),
     strict("substring", &[Text, Int4], Text, |a, _| substring(a)),
     strict("substring", &[Text, Int4, Int4], Text, |a, _| substring(a)),
@@ -150,14 +150,37 @@ fn trimmed<'a>(a: &[Datum<'a>], front: bool, back: bool) -> Datum<'a> {
     Datum::Text(rest)
 }
 
+/// A character stays if its other case has several, as in PostgreSQL: `upper('ß')` is `ß`.
+fn single(c: char, mut other: impl Iterator<Item = char>) -> char {
+    match (other.next(), other.next()) {
+        (Some(one), None) => one,
+        _ => c,
+    }
+}
+
+/// Lower case, character by character.
+pub fn lower(text: &str) -> String {
+    match text.is_ascii() {
+        true => text.to_ascii_lowercase(),
+        false => text.chars().map(|c| single(c, c.to_lowercase())).collect(),
+    }
+}
+
+fn upper(text: &str) -> String {
+    match text.is_ascii() {
+        true => text.to_ascii_uppercase(),
+        false => text.chars().map(|c| single(c, c.to_uppercase())).collect(),
+    }
+}
+
 fn initcap(text: &str) -> String {
     let mut inside = false;
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if inside {
-            out.extend(c.to_lowercase())
+            out.push(single(c, c.to_lowercase()))
         } else {
-            out.extend(c.to_uppercase())
+            out.push(single(c, c.to_uppercase()))
         }
         inside = c.is_alphanumeric();
     }
