@@ -28,6 +28,8 @@ pub const INT4: Oid = 23;
 pub const TEXT: Oid = 25;
 /// oid
 pub const OID: Oid = 26;
+/// real; only parameters have it, and become double precision
+pub const FLOAT4: Oid = 700;
 /// double precision
 pub const FLOAT8: Oid = 701;
 /// unknown
@@ -82,7 +84,7 @@ pub fn column_type(oid: Oid) -> Option<ColumnType> {
         INT2 => ColumnType::Int2,
         INT4 => ColumnType::Int4,
         TEXT | NAME | UNKNOWN => ColumnType::Text,
-        FLOAT8 => ColumnType::Float8,
+        FLOAT4 | FLOAT8 => ColumnType::Float8,
         BPCHAR | VARCHAR => ColumnType::Varchar(None),
         DATE => ColumnType::Date,
         TIMESTAMP => ColumnType::Timestamp,
@@ -97,7 +99,7 @@ pub fn type_len(oid: Oid) -> i16 {
     match oid {
         BOOL => 1,
         INT2 => 2,
-        INT4 | DATE | OID | VOID => 4,
+        INT4 | FLOAT4 | DATE | OID | VOID => 4,
         INT8 | FLOAT8 | TIMESTAMP | TIMESTAMPTZ => 8,
         INTERVAL => 16,
         NAME => 64,

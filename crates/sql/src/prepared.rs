@@ -54,6 +54,15 @@ pub struct Prepared {
     pub(crate) successor: OnceLock<Arc<Prepared>>,
 }
 
+/// The types to tell the client, who may have declared one that is read as another.
+fn parameter_oids(declared: &[Oid], types: &[Ty]) -> Box<[Oid]> {
+    let told = |(index, ty): (usize, &Ty)| match declared.get(index) {
+        Some(&oid::FLOAT4) => oid::FLOAT4,
+        _ => ty.oid(),
+    };
+    types.iter().enumerate().map(told).collect()
+}
+
 impl Prepared {
     pub(crate) fn new(
         sql: &str,
@@ -66,7 +75,7 @@ impl Prepared {
         Prepared {
             sql: sql.into(),
             declared: declared.into(),
-            param_oids: param_types.iter().map(|t| t.oid()).collect(),
+            param_oids: parameter_oids(declared, &param_types),
             trims: param_types.contains(&Ty::Char),
             param_types: param_types.into(),
             columns: columns.map(Into::into),

@@ -133,7 +133,7 @@ impl Ty {
             oid::INT2 => Ty::Int2,
             oid::INT4 => Ty::Int4,
             oid::INT8 => Ty::Int8,
-            oid::FLOAT8 => Ty::Float8,
+            oid::FLOAT4 | oid::FLOAT8 => Ty::Float8,
             oid::NUMERIC => Ty::Numeric,
             oid::BPCHAR => Ty::Char,
             oid::VARCHAR => Ty::Varchar,

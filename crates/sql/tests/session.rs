@@ -5,8 +5,8 @@ mod support;
 use std::time::Duration;
 
 use support::{Recorder, database, session};
-use varve_engine::Datum;
-use varve_sql::{Portal, Progress, Session, SessionParams};
+use varve_engine::{ColumnType, Datum};
+use varve_sql::{Portal, Progress, Session, SessionParams, oid};
 
 #[test]
 fn errors_point_at_the_token() {
@@ -324,4 +324,15 @@ fn discard_all_forgets_what_the_session_knew() {
         "! 25001 DISCARD ALL cannot run inside a transaction block",
     ];
     assert_eq!(answers, expected);
+}
+
+/// Drivers' setFloat was refused: "parameter $1 of the type with OID 700 is not supported".
+#[test]
+fn a_parameter_declared_as_real_is_a_double() {
+    let db = database();
+    let mut s = session(&db);
+    let statement = s.prepare("select $1 + 1.5::double precision", &[oid::FLOAT4]).unwrap();
+    assert_eq!(statement.param_types(), [oid::FLOAT4], "the client's own type is described");
+    assert_eq!(statement.param_column_type(0), ColumnType::Float8);
+    assert_eq!(statement.columns().unwrap()[0].type_oid, oid::FLOAT8);
 }

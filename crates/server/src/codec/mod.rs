@@ -26,6 +26,7 @@ use varve_engine::{ColumnType, Datum, Value};
 use varve_sql::Zone;
 use varve_sql::oid::{self, Oid};
 use varve_sql::text;
+use varve_sql::{SqlError, SqlState};
 
 use crate::error::WireError;
 use crate::message::{Format, utf8};
@@ -51,9 +52,24 @@ pub fn read(
     let Wanted { oid, column_type, zone } = wanted;
     match (raw, format) {
         (None, _) => Ok(Value::Null),
+        (Some(raw), Format::Text) if oid == oid::FLOAT4 => {
+            let value = text::parse_in_zone(utf8(raw)?, &column_type, zone)?;
+            Ok(text::check_range(value).and_then(narrowed)?)
+        }
         (Some(raw), Format::Text) => Ok(text::parse_in_zone(utf8(raw)?, &column_type, zone)?),
         (Some(raw), Format::Binary) => read_binary(raw, oid, column_type, number),
     }
+}
+
+/// A double as the nearest float4, which is what the client meant by its digits.
+fn narrowed(value: Value) -> Result<Value, SqlError> {
+    let Value::Float8(wide) = value else { return Ok(value) };
+    let narrow = wide as f32;
+    if (narrow.is_infinite() && wide.is_finite()) || (narrow == 0.0 && wide != 0.0) {
+        let message = format!("\"{wide}\" is out of range for type real");
+        return Err(SqlError::new(SqlState("22003"), message));
+    }
+    Ok(Value::Float8(f64::from(narrow)))
 }
 
 fn read_binary(raw: &[u8], oid: Oid, column_type: ColumnType, number: usize) -> Result<Value, WireError> {
@@ -62,6 +78,9 @@ fn read_binary(raw: &[u8], oid: Oid, column_type: ColumnType, number: usize) -> 
         ColumnType::Int2 => fixed(raw).map(|raw| Value::Int2(i16::from_be_bytes(raw))),
         ColumnType::Int4 => fixed(raw).map(|raw| Value::Int4(i32::from_be_bytes(raw))),
         ColumnType::Int8 => fixed(raw).map(|raw| Value::Int8(i64::from_be_bytes(raw))),
+        ColumnType::Float8 if oid == oid::FLOAT4 => {
+            fixed(raw).map(|raw| Value::Float8(f64::from(f32::from_be_bytes(raw))))
+        }
         ColumnType::Float8 => fixed(raw).map(|raw| Value::Float8(f64::from_be_bytes(raw))),
         ColumnType::Date => fixed(raw).map(|raw| Value::Date(i32::from_be_bytes(raw))),
         ColumnType::Timestamp => fixed(raw).map(|raw| Value::Timestamp(i64::from_be_bytes(raw))),
@@ -220,6 +239,21 @@ mod tests {
         expected.extend((-3_i32).to_be_bytes());
         expected.extend(14_i32.to_be_bytes());
         assert_eq!(raw, expected);
+    }
+
+    /// Drivers' setFloat was refused: "parameter $1 of the type with OID 700 is not supported".
+    #[test]
+    fn a_float4_is_read_as_the_double_of_the_same_value() {
+        let wanted = Wanted { oid: oid::FLOAT4, column_type: ColumnType::Float8, zone: &Zone::UTC };
+        let expect = f64::from(0.1_f32);
+        for (raw, format) in [(&b"0.1"[..], Format::Text), (&0.1_f32.to_be_bytes(), Format::Binary)] {
+            let value = read(Some(raw), format, wanted, 1).unwrap();
+            assert!(matches!(value, Value::Float8(value) if value == expect), "{value:?}");
+        }
+        for (raw, state) in [(&b"1e39"[..], "22003"), (b"1e-60", "22003"), (b"a", "22P02")] {
+            assert_eq!(read(Some(raw), Format::Text, wanted, 1).unwrap_err().sqlstate, state);
+        }
+        assert!(read(Some(&[0; 8]), Format::Binary, wanted, 1).is_err());
     }
 
     #[test]
