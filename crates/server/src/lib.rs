@@ -19,6 +19,7 @@ pub mod fuzzing;
 pub mod message;
 mod out;
 mod portal;
+mod refusal;
 mod registry;
 mod results;
 mod server;

@@ -17,6 +17,7 @@ use std::time::Duration;
 use crate::connection::serve;
 use crate::error::{ServerError, WireError};
 use crate::out::Out;
+use crate::refusal::{Refusals, refuse};
 use crate::registry::{Place, Registry};
 use crate::session::Backend;
 use crate::stream::Stream;
@@ -65,7 +66,8 @@ impl Server {
     ) -> Result<Server, ServerError> {
         let Listener { listener, address } = listener;
         let registry = Registry::new(sessions_max);
-        let acceptor = Acceptor { listener, registry: registry.clone(), backend };
+        let refusals = Refusals::start(registry.clone())?;
+        let acceptor = Acceptor { listener, registry: registry.clone(), refusals, backend };
         let acceptor = thread::Builder::new()
             .name("accept".to_owned())
             .spawn(move || acceptor.run())
@@ -98,6 +100,7 @@ impl Server {
 struct Acceptor<B> {
     listener: TcpListener,
     registry: Arc<Registry>,
+    refusals: Refusals,
     backend: Arc<B>,
 }
 
@@ -117,7 +120,7 @@ impl<B: Backend> Acceptor<B> {
         let socket = Arc::new(socket);
         // Connections that don't become sessions need a thread too, to be told so; but not any number.
         if self.registry.connection_count() > 2 * self.registry.sessions_max() + 64 {
-            return refuse(&socket);
+            return self.refusals.take(&socket);
         }
         let Some(place) = self.registry.enter(&socket, random()) else { return };
         let (stream, backend) = (Stream::new(socket.clone()), self.backend.clone());
@@ -140,15 +143,8 @@ fn guarded<B: Backend>(stream: Stream, place: Place, backend: &Arc<B>) {
     }
 }
 
-fn refuse(socket: &Arc<TcpStream>) {
-    // The client may not read; the acceptor doesn't wait for it.
-    if socket.set_nonblocking(true).is_ok() {
-        tell(Stream::new(socket.clone()), &WireError::fatal("53300", "sorry, too many clients already"));
-    }
-}
-
 /// Messages always leave whole, so the client is between two of them.
-fn tell<W: Write>(stream: W, error: &WireError) {
+pub(crate) fn tell<W: Write>(stream: W, error: &WireError) {
     let mut out = Out::new(stream);
     out.error(error);
     let _ = out.flush();

@@ -23,9 +23,9 @@ use crate::message::Fields;
 use crate::out::Out;
 
 const PROTOCOL_3_0: i32 = 3 << 16;
-const CANCEL_REQUEST: i32 = (1234 << 16) | 5678;
-const SSL_REQUEST: i32 = (1234 << 16) | 5679;
-const GSSENC_REQUEST: i32 = (1234 << 16) | 5680;
+pub(crate) const CANCEL_REQUEST: i32 = (1234 << 16) | 5678;
+pub(crate) const SSL_REQUEST: i32 = (1234 << 16) | 5679;
+pub(crate) const GSSENC_REQUEST: i32 = (1234 << 16) | 5680;
 
 /// What a client opened its connection for.
 #[derive(Debug, Clone, PartialEq, Eq)]

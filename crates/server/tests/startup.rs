@@ -118,6 +118,36 @@ fn the_sixth_of_five_is_refused_until_one_leaves() {
     server.stop(Duration::from_secs(5));
 }
 
+/// Found by a new user: the refusal came in place of the answer to SSLRequest, and the client spoke of an error in TLS.
+#[test]
+fn who_comes_beyond_all_threads_is_refused_after_the_answer_to_its_encryption_request() {
+    let server = server();
+    let mut busy = Client::connect(server.address());
+    busy.send(&query("sleep"));
+    let silent: Vec<Client> = (0..80).map(|_| Client::raw(server.address())).collect();
+    while server.connection_count() <= 2 * 5 + 64 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for _ in 0..3 {
+        let mut client = Client::raw(server.address());
+        client.send(&code(80_877_103));
+        let mut answer = [0];
+        client.stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, *b"N");
+        let told = client.ask_last(&startup(&[("user", "u")]));
+        assert_eq!(told, "E[FATAL 53300 sorry, too many clients already] closed");
+    }
+    // A statement can be cancelled nevertheless.
+    let (process, secret) = busy.key;
+    let mut cancel = 80_877_102_u32.to_be_bytes().to_vec();
+    cancel.extend(process.to_be_bytes());
+    cancel.extend(secret.to_be_bytes());
+    assert_eq!(Client::raw(server.address()).ask_last(&packet(&cancel)), "closed");
+    assert_eq!(busy.ask(b""), "E[ERROR 57014 canceling statement due to user request] Z[I]");
+    drop(silent);
+    server.stop(Duration::from_secs(5));
+}
+
 #[test]
 fn stopping_tells_every_client() {
     let server = server();
