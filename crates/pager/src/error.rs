@@ -33,7 +33,11 @@ pub enum PagerError {
         damage: PageDamage,
     },
     /// A page was asked for that its space does not have.
-    #[error("page {id} lies outside its space, which has {pages} pages")]
+    #[error(
+        "page {id} lies outside its space, which has {pages} pages: the file {}.varve was cut, or what names the page is \
+         damaged; restore it from a backup",
+        .id.space().name()
+    )]
     NoSuchPage {
         /// The page.
         id: PageId,

@@ -307,3 +307,66 @@ fn what_is_gone_after_the_wait_has_its_name_in_the_error() {
         ["~ Notice table \"a\" does not exist, skipping"]
     );
 }
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// One transaction of moves: rows go to free keys, change their value, and others come to the keys they left. Rows from `from` on.
+fn moves(random: &mut Random, session: &mut Session, from: u64) {
+    for _ in 0..1 + random.below(6) {
+        let (key, to) = (from + random.below(9 - from), from + random.below(9 - from));
+        match random.below(6) {
+            0 => run(session, &format!("update a set v = v + 1000 where id = {key}")),
+            1 => run(session, &format!("insert into a values ({key}, 5, 0) on conflict do nothing")),
+            2 => run(session, &format!("savepoint s; update a set id = 60 where id = {key}; rollback to s")),
+            _ => {
+                // An exchange, or a move to a free key.
+                run(
+                    session,
+                    &format!("update a set id = 50 where id = {to}; update a set id = {to} where id = {key}"),
+                );
+                run(session, &format!("update a set id = {key} where id = 50"));
+            }
+        }
+    }
+}
+
+/// Whatever moved while a statement waited: it changes each row that it had found, once, wherever it is.
+#[test]
+fn every_row_is_changed_once_after_random_moves() {
+    for seed in 1..=60 {
+        let mut random = Random(seed * 0x9e37_79b9);
+        let (db, mut a) = accounts(
+            "drop table a; create table a (id int primary key, v int, was int); create index on a (v)",
+        );
+        let mut c = session(&db);
+        run(&mut a, "insert into a select n, n * 10, n from generate_series(1, 5) n");
+        run(&mut a, "begin; update a set v = v where id = 1");
+        let waiting = stuck(&db, &["update a set v = v + 100 returning was"]);
+        for _ in 0..random.below(4) {
+            run(&mut c, "begin");
+            moves(&mut random, &mut c, 2);
+            run(&mut c, if random.below(4) == 0 { "rollback" } else { "commit" });
+        }
+        moves(&mut random, &mut a, 1);
+        let before = ask(&mut a, "select was, v, id from a order by was, id");
+        run(&mut a, "commit");
+        let mut changed = waiting.join().unwrap();
+        changed.sort();
+        assert_eq!(changed, ["1", "2", "3", "4", "5"], "seed {seed}: {before:?}");
+        let raised =
+            ask(&mut a, "select was, v - case when was > 0 then 100 else 0 end, id from a order by was, id");
+        assert_eq!(raised, before, "seed {seed}");
+        drop(c);
+        let sound = db.engine().check().unwrap();
+        assert!(sound.damages.is_empty(), "seed {seed}: {:?}", sound.damages);
+    }
+}

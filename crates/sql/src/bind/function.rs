@@ -14,7 +14,7 @@ use super::{Binder, Bound, clauses, fold};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, Builtin};
 use crate::eval::{CmpOp, Expr};
-use crate::ty::{CastLevel, Ty, Typed, cast_level};
+use crate::ty::{self, CastLevel, Ty, Typed, cast_level};
 
 /// Functions that PostgreSQL has and Varve does not run yet: 0A000 rather than 42883.
 const FOREIGN: [&str; 20] = [
@@ -98,6 +98,14 @@ impl Binder<'_> {
     fn null_if(&mut self, arguments: Vec<Bound>, at: Option<u32>) -> Result<Bound> {
         let [a, b] = <[Bound; 2]>::try_from(arguments)
             .map_err(|_| SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in NULLIF").at(at))?;
+        // Numbers of different kinds are compared as the wider kind, and so is the result.
+        let both = |is: fn(Ty) -> bool| is(a.t.ty) && is(b.t.ty);
+        let widens =
+            both(|t| t.is_integer() || matches!(t, Ty::Numeric | Ty::Float8)) && !both(Ty::is_integer);
+        let a = match ty::common(a.t.ty, b.t.ty).filter(|wide| widens && *wide != a.t.ty) {
+            Some(wide) => self.cast(a, Typed::plain(wide), false)?,
+            None => a,
+        };
         self.once(a, |binder, a| {
             let equal = binder.compare(CmpOp::Eq, a.clone(), b, at)?.expr;
             let a = binder.retyped(a);
