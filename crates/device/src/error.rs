@@ -156,8 +156,10 @@ impl DeviceError {
         DeviceError { file: file.into(), operation, offset: Some(offset), kind }
     }
 
-    /// Whether more space would have helped.
+    /// Whether there was no room, and trying again when there is some is safe. A flush that fails for that reason has
+    /// lost earlier writes: it is a failed flush like any other.
     pub fn is_no_space(&self) -> bool {
-        self.kind == ErrorKind::NoSpace
+        let is_flush = matches!(self.operation, Operation::Flush | Operation::SyncDirectory);
+        self.kind == ErrorKind::NoSpace && !is_flush
     }
 }

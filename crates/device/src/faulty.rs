@@ -28,6 +28,8 @@ pub enum Fault {
     Fails(ErrorKind),
     /// A read or write stops half-way with an error, having moved the first half.
     Short,
+    /// A write that finds room for its first half only, and fails.
+    HalfFull,
     /// A write or flush reports success and does nothing.
     Lost,
     /// A write lands this many bytes further on, and reports success.
@@ -55,6 +57,8 @@ pub enum When {
     From(u64),
     /// Every n-th.
     Every(u64),
+    /// From the first number on every n-th, n being the second.
+    EveryFrom(u64, u64),
     /// Some in a row: from the first number up to, not including, the second.
     Between(u64, u64),
 }
@@ -66,6 +70,7 @@ impl When {
             When::From(n) => count >= n,
             When::Between(from, to) => (from..to).contains(&count),
             When::Every(n) => n > 0 && count.is_multiple_of(n),
+            When::EveryFrom(from, n) => count >= from && n > 0 && (count - from).is_multiple_of(n),
         }
     }
 }
@@ -320,6 +325,11 @@ impl BlockFile for FaultyFile {
         self.check_poison(Operation::Write)?;
         match self.check(Operation::Write)? {
             Some(Fault::Short) => self.write_half(offset, buf, why, durability),
+            Some(Fault::HalfFull) => {
+                let half = self.half(buf.len());
+                self.inner.write_at(offset, &buf[..half], why, durability)?;
+                Err(DeviceError::at(self.inner.name(), Operation::Write, offset, ErrorKind::NoSpace))
+            }
             Some(Fault::Lost) => Ok(()),
             Some(Fault::Misdirected { by_bytes }) => {
                 self.inner.write_at(offset + by_bytes, buf, why, durability)
@@ -336,6 +346,9 @@ impl BlockFile for FaultyFile {
     fn write_atomic(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
         self.check_poison(Operation::Write)?;
         match self.check(Operation::Write)? {
+            Some(Fault::HalfFull) => {
+                Err(DeviceError::at(self.inner.name(), Operation::Write, offset, ErrorKind::NoSpace))
+            }
             Some(Fault::Short) => {
                 let kind = ErrorKind::ShortWrite { wanted_bytes: buf.len() as u64, got_bytes: 0 };
                 Err(DeviceError::at(self.inner.name(), Operation::Write, offset, kind))

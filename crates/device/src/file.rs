@@ -23,11 +23,15 @@ use crate::accounting::{Accounting, Io};
 use crate::block::{
     BlockFile, Create, Directory, Durability, OpenHow, Purpose, ReadOp, Space, WriteOp, assert_aligned,
 };
+use crate::buf::AlignedBuf;
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
 use crate::probe;
 use crate::sys;
 use crate::uring::{RingPool, Transfer};
+
+/// Zeros written at once where the file system can't reserve room.
+const FILL_BYTES: usize = 1 << 20;
 
 /// How to use a directory of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -356,6 +360,18 @@ impl OpenFile {
         self.write_rest(op.offset, op.buf, result as usize, durable)
     }
 
+    /// Reserves room where the file system can't do it by itself: writes zeros from `from` to `to`, as far as sectors go.
+    fn fill(&self, from: u64, to: u64) -> std::io::Result<()> {
+        let sector = u64::from(self.shared.sector_bytes);
+        let (mut at, end) = (from.next_multiple_of(sector), to / sector * sector);
+        let zeros = AlignedBuf::new(FILL_BYTES);
+        while at < end {
+            let step = (end - at).min(FILL_BYTES as u64) as usize;
+            at += self.descriptor.file.write_at(&zeros[..step], at)? as u64;
+        }
+        Ok(())
+    }
+
     fn read_singly(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
         ops.iter_mut().try_for_each(|op| self.read_at(op.offset, op.buf, op.why))
     }
@@ -425,15 +441,17 @@ impl BlockFile for OpenFile {
         let old_bytes = self.len_bytes()?;
         if len_bytes > old_bytes {
             let fd = self.descriptor.file.as_fd();
-            match sys::allocate(fd, old_bytes, len_bytes - old_bytes) {
-                Ok(()) => return Ok(()),
-                Err(error) if ErrorKind::from_io(&error) == ErrorKind::Unsupported => {}
-                Err(error) => {
-                    // A file system may have made it longer by what it still had, and that is others' room. A failure
-                    // to give it back changes nothing: bytes behind the old length mean nothing to anybody.
-                    let _longer_than_asked = self.descriptor.file.set_len(old_bytes);
-                    return Err(self.fail(Operation::SetLen, len_bytes, &error));
+            let reserved = match sys::allocate(fd, old_bytes, len_bytes - old_bytes) {
+                Err(error) if ErrorKind::from_io(&error) == ErrorKind::Unsupported => {
+                    self.fill(old_bytes, len_bytes)
                 }
+                reserved => reserved,
+            };
+            if let Err(error) = reserved {
+                // A file system may have made it longer by what it still had, and that is others' room. A failure to
+                // give it back changes nothing: bytes behind the old length mean nothing to anybody.
+                let _longer_than_asked = self.descriptor.file.set_len(old_bytes);
+                return Err(self.fail(Operation::SetLen, len_bytes, &error));
             }
         }
         let set = self.descriptor.file.set_len(len_bytes);

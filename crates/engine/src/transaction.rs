@@ -260,11 +260,15 @@ impl Transaction {
         Ok(())
     }
 
-    /// Rolls back.
+    /// Rolls back. What a full device keeps from being undone now is undone in the background when it has room: the
+    /// changes are never visible, and only their rows stay locked until then.
     pub fn rollback(mut self) -> Result<()> {
         let outcome = self.undo_all();
         self.finish();
-        outcome
+        match outcome {
+            Err(Error::Pager(error)) if error.is_no_space() => Ok(()),
+            outcome => outcome,
+        }
     }
 
     fn undo_all(&mut self) -> Result<()> {

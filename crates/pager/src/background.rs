@@ -1,8 +1,11 @@
 //! The threads of a pager: page writers. The first one also takes the checkpoints.
 //!
 //! Invariants
-//! 1. A thread ends when the pager is dropped or shut down, and after the first failure (which has stopped the log).
+//! 1. A thread ends when the pager is dropped or shut down, and after the first failure (which has stopped the log). A full
+//!    device is no failure: after a rest it is tried again, for as long as it takes.
 //! 2. Without threads (`background: false`) the same steps run inside the calls that need them.
+//! 3. A mini-transaction that finds the log full, or the pool full of changes, because pages can't be written is refused
+//!    after a bounded wait.
 //!
 //! What it does not know: which pages there are.
 
@@ -13,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::checkpoint::ROUND_PAGES;
 use crate::error::{PagerError, Result};
+use crate::level::Cause;
 use crate::log::Admission;
 use crate::lsn::Lsn;
 use crate::pager::Shared;
@@ -26,6 +30,10 @@ const IDLE: Duration = Duration::from_millis(500);
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a mini-transaction waits for log space before it looks again.
 const ROOM_WAIT: Duration = Duration::from_millis(10);
+/// How long it waits at most while a full device keeps the log from being emptied.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long a page writer rests after a full device refused something.
+const REST: Duration = Duration::from_millis(100);
 /// Rounds of cleaning without threads, before a mini-transaction cleans everything.
 const INLINE_ROUNDS: usize = 64;
 
@@ -63,14 +71,42 @@ impl Drop for Alarm<'_> {
 
 fn write_pages(shared: &Shared, takes_checkpoints: bool) -> Result<()> {
     let mut checkpointer = Checkpointer::new(shared);
+    let mut cursor = 0;
     while !shared.is_stopping() {
-        shared.pool.refill()?;
-        let cleaned = shared.clean_for_log()?;
-        if !takes_checkpoints || checkpointer.step(cleaned)? {
+        let mut room = Room::default();
+        room.tolerate(shared.pool.refill().map(drop))?;
+        let cleaned = room.tolerate(shared.clean_for_log())?;
+        if shared.pool.is_tight() {
+            room.tolerate(shared.clean_around(&mut cursor))?;
+        }
+        let may_sleep = !takes_checkpoints || checkpointer.step(cleaned, &mut room)?;
+        if let Some(cause) = room.refused {
+            shared.note_refused(cause);
+            std::thread::sleep(REST);
+        } else if may_sleep && !shared.pool.is_tight() {
             shared.pool.wait_for_work(NAP);
         }
     }
     Ok(())
+}
+
+/// What a full device refused in a round.
+#[derive(Default)]
+struct Room {
+    refused: Option<PagerError>,
+}
+
+impl Room {
+    /// Want of room is noted, and the round goes on.
+    fn tolerate<T: Default>(&mut self, result: Result<T>) -> Result<T> {
+        match result {
+            Err(error) if error.is_no_space() => {
+                self.refused = Some(error);
+                Ok(T::default())
+            }
+            other => other,
+        }
+    }
 }
 
 /// What the first page writer does besides.
@@ -87,18 +123,18 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// Keeps log and files ready and takes a checkpoint if one is due. Whether the thread may sleep now.
-    fn step(&mut self, cleaned: bool) -> Result<bool> {
+    fn step(&mut self, cleaned: bool, room: &mut Room) -> Result<bool> {
         let shared = self.shared;
         // A segment that can't be made now is asked for again, and its error reported, by a mini-transaction.
         let _prepared = shared.log.prepare_ahead();
         shared.spaces.keep_free(BACKGROUND_EXTENTS)?;
-        self.clean_when_idle()?;
+        room.tolerate(self.clean_when_idle())?;
         let is_due = self.last.elapsed() >= Duration::from_millis(shared.config.checkpoint.interval_ms);
         shared.log.check()?;
         let is_full = shared.log.is_full();
         let is_worth = cleaned && self.last.elapsed() >= CHECKPOINT_PAUSE;
         if is_full || is_worth || is_due && shared.last_checkpoint() != shared.log.end() {
-            shared.checkpoint(false)?;
+            room.tolerate(shared.checkpoint(false))?;
             self.last = Instant::now();
         }
         Ok(!is_full)
@@ -123,22 +159,59 @@ impl Shared {
         self.is_stopping.load(Ordering::Acquire)
     }
 
+    /// A full device refused a page writer something.
+    fn note_refused(&self, cause: PagerError) {
+        *self.refused.lock() = Some((Instant::now(), cause));
+    }
+
     /// Waits for log space; without threads makes some.
     pub(crate) fn admit(&self) -> Result<()> {
-        let mut rounds = 0;
+        let (mut rounds, mut since) = (0, None);
+        if self.pool.is_tight() {
+            self.loosen()?;
+        }
         while self.log.admit()? == Admission::Full {
-            if self.config.background {
-                self.pool.ring();
-                self.log.wait_for_room(ROOM_WAIT);
-                continue;
+            if self.config.background && !self.is_stopping() {
+                self.wait_for_room(*since.get_or_insert_with(Instant::now))?;
+            } else {
+                rounds += 1;
+                self.make_room(rounds)?;
             }
-            rounds += 1;
-            if rounds > INLINE_ROUNDS {
-                self.clean_all()?;
-            }
-            self.clean_for_log()?;
-            self.checkpoint(false)?;
         }
         Ok(())
+    }
+
+    /// Waits until there are frames for changes; without threads tries to make some.
+    #[cold]
+    fn loosen(&self) -> Result<()> {
+        let began = Instant::now();
+        let has_writers = self.config.background && !self.is_stopping();
+        if !has_writers {
+            Room::default().tolerate(self.pool.clean(&self.pool.dirty_pages(), Cause::Checkpoint))?;
+        }
+        while has_writers && self.pool.is_tight() && began.elapsed() < ROOM_WAIT_MAX {
+            self.log.check()?;
+            std::thread::sleep(ROOM_WAIT);
+        }
+        self.pool.why_tight().map_or(Ok(()), Err)
+    }
+
+    /// Waits a little for the page writers, who since `began` may have met a full device.
+    fn wait_for_room(&self, began: Instant) -> Result<()> {
+        self.pool.ring();
+        self.log.wait_for_room(ROOM_WAIT);
+        let refused = self.refused.lock();
+        match &*refused {
+            Some((when, cause)) if *when > began && began.elapsed() >= ROOM_WAIT_MAX => Err(cause.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Cleans and takes a checkpoint. Want of room is an error if the log stays full.
+    fn make_room(&self, round: usize) -> Result<()> {
+        let mut room = Room::default();
+        room.tolerate(if round > INLINE_ROUNDS { self.clean_all() } else { self.clean_for_log().map(drop) })?;
+        room.tolerate(self.checkpoint(false))?;
+        room.refused.filter(|_| self.log.is_full()).map_or(Ok(()), Err)
     }
 }

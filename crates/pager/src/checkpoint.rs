@@ -31,10 +31,15 @@ pub(crate) const ROUND_PAGES: usize = 120;
 
 impl Shared {
     /// Notes how far cleaning has come, stores it, cuts the log. `is_clean`: this is the end of a clean shutdown.
-    /// A failure stops the pager, since what it left on the devices is unknown.
+    /// A failure stops the pager, since what it left on the devices is unknown; but want of room leaves the position as it
+    /// was, and the next checkpoint does the whole again.
     pub(crate) fn checkpoint(&self, is_clean: bool) -> Result<()> {
         let mut last = self.checkpointing.lock();
-        self.checkpoint_steps(is_clean).inspect_err(|cause| self.log.poison(&cause.to_string()))?;
+        self.checkpoint_steps(is_clean).inspect_err(|cause| {
+            if !cause.is_no_space() {
+                self.log.poison(&cause.to_string());
+            }
+        })?;
         *last = self.log.end();
         reached("checkpoint");
         self.counters.checkpoints.fetch_add(1, Relaxed);
@@ -69,6 +74,17 @@ impl Shared {
         let mut oldest = Vec::with_capacity(pages);
         self.ledger.next_to_clean(pages, &mut oldest);
         self.pool.clean(&oldest, Cause::Checkpoint)
+    }
+
+    /// Cleans some of the dirty pages, other ones each time: the oldest ones may be those that a full device has no room for.
+    pub(crate) fn clean_around(&self, cursor: &mut usize) -> Result<usize> {
+        let mut dirty = self.pool.dirty_pages();
+        dirty.sort_unstable();
+        let from = *cursor % dirty.len().max(1);
+        dirty.rotate_left(from);
+        dirty.truncate(ROUND_PAGES);
+        *cursor = cursor.wrapping_add(ROUND_PAGES);
+        self.pool.clean(&dirty, Cause::Checkpoint)
     }
 
     /// Cleans as long as the log since the oldest dirty page is longer than its share. Whether anything was done.

@@ -3,6 +3,7 @@
 //! Invariants
 //! 1. An error of one page names the page.
 //! 2. After [`PagerError::Stopped`] nothing more is acknowledged; the database recovers at the next open.
+//! 3. A full device ([`PagerError::is_no_space`]) stops nothing: when it has room again, everything goes on.
 //!
 //! What it does not know: SQLSTATEs (the engine maps them).
 
@@ -45,7 +46,7 @@ pub enum PagerError {
         pages: u32,
     },
     /// No page is free in a space and its file could not be made larger within this call.
-    #[error("the {} space has no free page left", .space.name())]
+    #[error("the {} space has no free page left: free some room on its device and try again", .space.name())]
     NoFreePage {
         /// The space.
         space: SpaceId,
@@ -76,6 +77,13 @@ pub enum PagerError {
         /// The earlier failure.
         cause: std::sync::Arc<str>,
     },
+}
+
+impl PagerError {
+    /// Whether a device was full, and the same can be tried again when it has room.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, PagerError::Device(error) if error.is_no_space())
+    }
 }
 
 impl From<LogError> for PagerError {

@@ -33,6 +33,8 @@ pub(crate) struct Home {
     ledger: Arc<Ledger>,
     log: Arc<dyn WriteAhead>,
     flights: Flights,
+    /// At a checkpoint: pages with a held copy that nobody needs any more, once the log is durable.
+    unneeded: Mutex<Vec<(PageId, u32)>>,
     pages_read: AtomicU64,
     pages_written: AtomicU64,
 }
@@ -50,6 +52,7 @@ impl Home {
             ledger,
             log,
             flights: Flights::default(),
+            unneeded: Mutex::default(),
             pages_read: AtomicU64::new(0),
             pages_written: AtomicU64::new(0),
         }
@@ -150,7 +153,17 @@ impl Level for Home {
         Ok(())
     }
 
-    fn checkpoint(&self, _step: Step) -> Result<()> {
+    /// A half-written page that was discarded will never be put again: its copy goes once the discard is durable.
+    fn checkpoint(&self, step: Step) -> Result<()> {
+        let mut unneeded = self.unneeded.lock();
+        match step {
+            Step::Begin => {
+                *unneeded = self.protection.held();
+                unneeded.retain(|(id, _)| !self.ledger.has(*id));
+            }
+            Step::BeforeEnd => {}
+            Step::End => self.protection.forget(&std::mem::take(&mut *unneeded)),
+        }
         Ok(())
     }
 

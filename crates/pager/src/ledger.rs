@@ -99,6 +99,11 @@ impl Ledger {
         out.extend(pages.queue.iter().filter(|entry| pages.is_current(entry)).map(|(_, id)| *id).take(n));
     }
 
+    /// Whether the page has changes that no stable image holds.
+    pub fn has(&self, id: PageId) -> bool {
+        self.pages.lock().changes.contains_key(&id)
+    }
+
     /// Pages that are not stable.
     pub fn pages_count(&self) -> usize {
         self.pages.lock().changes.len()

@@ -210,5 +210,6 @@ fn finish(
         database,
         checkpointing: Mutex::default(),
         is_stopping: AtomicBool::new(false),
+        refused: Mutex::default(),
     })
 }

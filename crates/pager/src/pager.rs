@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Pages are reached through guards; logged pages change only in mini-transactions.
-//! 2. After a failed write or flush no mini-transaction begins and no flush succeeds; reading goes on.
+//! 2. After a failed write or flush no mini-transaction begins and no flush succeeds; reading goes on. A write that a full
+//!    device refused is no such failure, unless it was of the log itself.
 //! 3. Dropping a pager makes nothing durable; `shutdown` does.
 //!
 //! What it does not know: keys, rows, transactions.
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use varve_device::planted;
@@ -59,6 +61,8 @@ pub(crate) struct Shared {
     /// Held during a checkpoint: end of the log at the last one.
     pub(crate) checkpointing: Mutex<Lsn>,
     pub(crate) is_stopping: AtomicBool,
+    /// What a full device refused the page writers last, and when.
+    pub(crate) refused: Mutex<Option<(Instant, PagerError)>>,
 }
 
 /// An open set of spaces with their log.
@@ -72,8 +76,9 @@ impl Pager {
     pub fn open(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Pager> {
         let shared = Arc::new(open::open(config, ops)?);
         if shared.control.get().wants_checkpoint() {
-            shared.clean_all()?;
-            shared.checkpoint(false)?;
+            let shortened = shared.clean_all().and_then(|()| shared.checkpoint(false));
+            // A full device must not keep the database from being opened: later openings and checkpoints try again.
+            shortened.or_else(|cause| if cause.is_no_space() { Ok(()) } else { Err(cause) })?;
         }
         let threads = Mutex::new(background::start(&shared)?);
         Ok(Pager { shared, threads })
@@ -216,7 +221,7 @@ impl Pager {
     /// take them first, so an allocation can still fail; then reserve again.
     pub fn reserve(&self, space: SpaceId, pages: u32) -> Result<()> {
         let reserved = match self.shared.spaces.reserve(space, pages) {
-            Err(PagerError::Device(error)) if error.is_no_space() => {
+            Err(error) if error.is_no_space() => {
                 // A log segment in the making may have taken the last room and given it back.
                 self.shared.log.await_segment();
                 self.shared.spaces.reserve(space, pages)
@@ -229,7 +234,7 @@ impl Pager {
     /// A full device is the caller's trouble; what any other failure left of the file is unknown.
     #[cold]
     fn growth_failed(&self, cause: PagerError) -> PagerError {
-        if !matches!(&cause, PagerError::Device(error) if error.is_no_space()) {
+        if !cause.is_no_space() {
             self.stop(cause.clone());
         }
         cause
@@ -285,7 +290,7 @@ impl Pager {
     }
 
     /// Writes everything, stores a clean checkpoint, stops the threads; nothing can be changed afterwards. No
-    /// mini-transaction may be in progress.
+    /// mini-transaction may be in progress. If a device is full, nothing is lost, and it can be called again.
     pub fn shutdown(&self) -> Result<()> {
         self.stop_threads();
         self.shared.clean_all()?;

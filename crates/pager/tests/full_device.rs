@@ -166,3 +166,31 @@ fn a_log_of_two_segments_goes_on_for_ever_on_a_full_device() {
     }
     assert!(log_files(&pager) > 2, "with room again the log grows as configured");
 }
+
+/// Found by the sweep: a file that got its name and could not be opened then carried the number of the segment that was made,
+/// or recycled, in its stead ("log.0004 claims to be segment 4, which another file is too").
+#[test]
+fn a_log_file_whose_making_breaks_off_anywhere_is_no_second_file_of_its_number() {
+    let mut fired = 0;
+    for n in 1..12 {
+        let directory = MemoryDirectory::new();
+        let (config, device) = with_log(&directory);
+        let pager = open(&config);
+        let ids = pages(&pager);
+        let fault = Fault::Fails(ErrorKind::NoSpace);
+        let (operation, space) = (Some(Operation::Open), Some(Space::Log));
+        device.arm(Rule { operation, space, when: When::Nth(n), fault });
+        let mut rounds_left = 200;
+        while rounds_left > 0 {
+            let _refused_once = note(&pager, 10_000);
+            let _refused_once = set(&pager, ids[rounds_left % 50], 1000);
+            // The crash comes while the number is in use.
+            rounds_left = (rounds_left - 1).min(if device.fired_count() > 0 { 8 } else { 200 });
+        }
+        fired += device.fired_count();
+        drop(pager);
+        device.disarm();
+        assert_numbers(&open(&config), &ids[..0], 0);
+    }
+    assert!(fired > 2, "only {fired} openings were refused");
+}

@@ -10,10 +10,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use varve_device::{Directory, ErrorKind, Fault, Faulty, Operation, Rule, Space, When};
+use varve_device::{Directory, ErrorKind, Fault, Faulty, Operation, RecordLog, Rule, Space, When};
 
+use crate::devices::Devices;
+use crate::relief::{LATE, Relief};
 use crate::rng::Rng;
-use crate::search::{Failure, Found, PANIC, Plan, Subject, WRONG, run, search_run};
+use crate::search::{Failure, Found, PANIC, Plan, Run, STOPPED, Subject, WRONG, run, run_on, search_run};
 
 /// What became of one fault.
 pub struct Tried {
@@ -37,8 +39,14 @@ pub fn try_fault(subject: &dyn Subject, seed: u64, rule: &Rule) -> Tried {
         faulty
     });
     let plan = Plan { at_end: true, images_per_cut: 3, second_crash_every: 0, ..Plan::new(seed, 3) };
+    judge(subject, rule, run, plan, &armed)
+}
+
+fn judge(subject: &dyn Subject, rule: &Rule, run: Run, plan: Plan, armed: &[Arc<Faulty>]) -> Tried {
     let mut found = search_run(subject, &run, plan);
-    let bad = |error: &&String| error.starts_with(PANIC) || error.starts_with(WRONG);
+    // That the database stopped for good is an outcome of its own.
+    let late = |error: &String| error.contains(LATE) && !error.contains(STOPPED);
+    let bad = |error: &&String| error.starts_with(PANIC) || error.contains(WRONG) || late(error);
     if let Some(error) = run.error.as_ref().filter(bad) {
         found.failures.push(Failure { image: 0, what: error.clone() });
     }
@@ -47,6 +55,25 @@ pub fn try_fault(subject: &dyn Subject, seed: u64, rule: &Rule) -> Tried {
     }
     let commits = run.digests().len() - 1;
     Tried { commits, fired: armed.iter().any(|faulty| faulty.fired_count() > 0), error: run.error, found }
+}
+
+/// As [`try_fault`], with a fault that lasts until the workload has met some errors, or its end, and is lifted then: the
+/// same open database must go on; it may be shut down cleanly at the end. Crashes are tried at several moments. Also gives
+/// whether the creation of the database had to be repeated.
+pub fn try_relieved_fault(subject: &dyn Subject, seed: u64, rule: &Rule, shuts_down: bool) -> (Tried, bool) {
+    let log = RecordLog::new();
+    let mut armed: Vec<Arc<Faulty>> = Vec::new();
+    let devices = Devices::recorded(seed, &log).wrapped(|device| {
+        let faulty = Faulty::wrap(device);
+        faulty.arm(rule.clone());
+        armed.push(Arc::clone(&faulty));
+        faulty
+    });
+    let lifted = armed.clone();
+    let relief = Relief::new(move || lifted.iter().for_each(|faulty| faulty.disarm()), shuts_down);
+    let run = run_on(subject, seed, &log, devices, relief.clone());
+    let plan = Plan { images_per_cut: 2, second_crash_every: 0, ..Plan::new(seed, 6) };
+    (judge(subject, rule, run, plan, &armed), relief.is_made_again())
 }
 
 /// A fault as the seed has it.

@@ -23,6 +23,7 @@ mod model;
 pub mod nvm;
 pub mod pages;
 pub mod planted;
+mod relief;
 mod rng;
 mod search;
 pub mod sweep;
@@ -32,8 +33,9 @@ pub mod trees;
 pub use choice::choices;
 pub use damage::{Verdicts, damage};
 pub use devices::Devices;
-pub use faults::{Tried, some_rule, try_fault};
+pub use faults::{Tried, some_rule, try_fault, try_relieved_fault};
 pub use history::{History, Span};
+pub use relief::{LATE, Relief};
 pub use rng::Rng;
 pub use search::{
     Failure, Found, PANIC, Plan, Recovered, Run, STOPPED, Subject, WRONG, Workbench, run, search, search_run,

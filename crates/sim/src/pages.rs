@@ -17,6 +17,7 @@ use varve_pager::page::{FIRST_ENGINE_KIND, PAGE_HEADER_BYTES};
 use varve_pager::{Access, CheckpointConfig, Lsn, PageId, Pager, PagerConfig, RedoError, RedoOps, SpaceId};
 
 use crate::devices::Devices;
+use crate::relief::{Steps, drive};
 use crate::rng::Rng;
 use crate::search::{Recovered, Subject, WRONG, Workbench, outcome};
 
@@ -24,8 +25,6 @@ const PAGE_BYTES: usize = 4096;
 /// Pages the root can list: a small part of its body, so that torn writes of it matter.
 const PAGES_MAX: usize = 150;
 const WORDS: u64 = (PAGE_BYTES - PAGE_HEADER_BYTES) as u64 / 8;
-/// Steps that may fail before a workload gives up: a database that stopped must not come back by itself.
-const ERRORS_MAX: usize = 30;
 pub(crate) const KIND: u8 = FIRST_ENGINE_KIND + 100;
 
 /// The pager with its smallest pool, so that pages are stolen.
@@ -125,7 +124,7 @@ struct Worker<'a> {
 type Done = Result<(), String>;
 
 impl Worker<'_> {
-    fn step(&mut self) -> Done {
+    fn one(&mut self) -> Done {
         match self.bench.rng.below(20) {
             0 => self.pager.tick_write(1 + self.bench.rng.below(20) as usize).map(|_| ()).map_err(text),
             1 if self.bench.rng.one_in(3) => self.pager.checkpoint().map_err(text),
@@ -272,17 +271,42 @@ fn digest(pager: &Pager) -> Result<u64, String> {
     Ok(digest)
 }
 
+impl Steps for Worker<'_> {
+    fn bench(&mut self) -> &mut Workbench {
+        self.bench
+    }
+
+    fn step(&mut self) -> Done {
+        self.one()
+    }
+
+    fn is_sure(&self) -> bool {
+        true
+    }
+
+    fn settle(&mut self) -> Done {
+        self.acknowledge()
+    }
+
+    fn finish(&mut self, shuts_down: bool) -> Done {
+        self.acknowledge()?;
+        self.pager.checkpoint().map_err(text)?;
+        if let Some(damage) = self.pager.check().map_err(text)?.damages.first() {
+            return Err(format!("{WRONG}: the check finds {damage}"));
+        }
+        if shuts_down { self.pager.shutdown().map_err(text) } else { Ok(()) }
+    }
+}
+
 impl Subject for Pages {
     fn work(&self, bench: &mut Workbench) -> Result<(), String> {
-        let pager = Pager::open(self.config(&bench.devices), Arc::new(NoOperations)).map_err(text)?;
-        let owner = pager.create_segment(SpaceId::DATA).map_err(text)?;
+        let open = || Pager::open(self.config(&bench.devices), Arc::new(NoOperations)).map_err(text);
+        let pager = bench.relief.make(open)?;
+        let owner = bench.relief.make(|| pager.create_segment(SpaceId::DATA).map_err(text))?;
         let pages = vec![0; PAGES_MAX];
         let model = Model::default();
         let mut worker = Worker { pager: &pager, bench, model, pages, owner, burst: None, last: None };
-        let mut errors = Vec::new();
-        while worker.bench.history.digests().len() <= self.commits && errors.len() < ERRORS_MAX {
-            errors.extend(worker.step().err());
-        }
+        let mut errors = drive(&mut worker, self.commits);
         errors.extend(worker.acknowledge().err());
         if errors.is_empty() && digest(&pager)? != worker.model.digest {
             errors.push(format!("{WRONG}: the pages do not read as they were written"));

@@ -19,6 +19,7 @@ use varve_device::{Directory, Fate, Lies, MemoryImage, RecordLog, Recording, Tim
 use crate::choice::choices;
 use crate::devices::Devices;
 use crate::history::{History, Span};
+use crate::relief::Relief;
 use crate::rng::Rng;
 
 /// What a recovery shows.
@@ -38,6 +39,8 @@ pub struct Workbench {
     pub history: History,
     /// For the workload's decisions.
     pub rng: Rng,
+    /// Lifts a fault of the devices, if there is one that is to be lifted.
+    pub relief: Relief,
 }
 
 /// A database under test. Errors are texts for people.
@@ -179,8 +182,19 @@ pub fn run(
 ) -> Run {
     let log = RecordLog::new();
     let devices = Devices::recorded(seed, &log).wrapped(wrap);
-    let history = History::new(Arc::clone(&log));
-    let mut bench = Workbench { devices, history, rng: Rng::new(seed) };
+    run_on(subject, seed, &log, devices, Relief::default())
+}
+
+/// Runs a workload once on devices that `log` records.
+pub(crate) fn run_on(
+    subject: &dyn Subject,
+    seed: u64,
+    log: &Arc<RecordLog>,
+    devices: Devices,
+    relief: Relief,
+) -> Run {
+    let history = History::new(Arc::clone(log));
+    let mut bench = Workbench { devices, history, rng: Rng::new(seed), relief };
     let worked = guarded(|| subject.work(&mut bench));
     Run { recording: log.recording(), digests: bench.history.digests(), error: worked.err() }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use varve_device::{ErrorKind, Fault, Operation, Rule, Space, When};
 
-use crate::faults::try_fault;
+use crate::faults::{try_fault, try_relieved_fault};
 use crate::search::{STOPPED, Subject};
 
 /// How long a workload with one fault may take.
@@ -27,6 +27,10 @@ pub enum Outcome {
     Right,
     /// Calls failed with clean errors, the workload went on to its end.
     CleanError,
+    /// Calls failed while a device was full; when it had room again, the same open database did everything.
+    WentOn,
+    /// The full device refused the creation of the database; when it had room again, that worked, and all else.
+    MadeAgain,
     /// The database stopped taking writes; a restart brought it back.
     Stopped,
     /// The device lied about a write, and a restart refuses or reports it.
@@ -49,14 +53,16 @@ pub struct Kind {
     /// What happens.
     pub fault: Fault,
     /// Once, or from then on.
-    pub lasting: bool,
+    pub when: fn(u64) -> When,
+    /// Whether it is lifted after some errors, and the database has to go on.
+    pub lifted: bool,
 }
 
 /// Outcomes of one kind of fault on one space.
 #[derive(Debug, Clone, Default)]
 pub struct Row {
     /// By outcome.
-    pub counts: [usize; 7],
+    pub counts: [usize; 9],
     /// What failed.
     pub failures: Vec<String>,
 }
@@ -76,10 +82,12 @@ impl Row {
 
 /// Every fault of a device.
 pub fn kinds() -> Vec<Kind> {
-    let once = |name, operation, fault| Kind { name, operation, fault, lasting: false };
-    let lasting = |name, operation, fault| Kind { name, operation, fault, lasting: true };
+    let once = |name, operation, fault| Kind { name, operation, fault, when: When::Nth, lifted: false };
+    let lasting = |name, operation, fault| Kind { when: When::From, ..once(name, operation, fault) };
+    let third = |n| When::EveryFrom(n, 3);
+    let lifted = |name, operation, fault| Kind { lifted: true, ..lasting(name, operation, fault) };
     let (eio, full) = (Fault::Fails(ErrorKind::Io(5)), Fault::Fails(ErrorKind::NoSpace));
-    use Operation::{Flush, Punch, Read, SetLen, SyncDirectory, Write};
+    use Operation::{Flush, Open, Punch, Read, Rename, SetLen, SyncDirectory, Write};
     vec![
         once("EIO on a read, once", Read, eio.clone()),
         lasting("EIO on reads, persistent", Read, eio.clone()),
@@ -89,11 +97,13 @@ pub fn kinds() -> Vec<Kind> {
         lasting("EIO on writes, persistent", Write, eio.clone()),
         once("ENOSPC on a write (a hole), once", Write, full.clone()),
         lasting("ENOSPC on writes, persistent", Write, full.clone()),
+        once("ENOSPC half-way through a write, once", Write, Fault::HalfFull),
+        Kind { when: third, ..once("ENOSPC half-way through every third write", Write, Fault::HalfFull) },
         once("short write", Write, Fault::Short),
         once("EIO on a flush, once", Flush, eio.clone()),
         lasting("EIO on flushes, persistent", Flush, eio.clone()),
         once("ENOSPC on growth, once", SetLen, full.clone()),
-        lasting("ENOSPC on growth, persistent", SetLen, full),
+        lasting("ENOSPC on growth, persistent", SetLen, full.clone()),
         once("EIO on growth, once", SetLen, eio.clone()),
         once("EIO on a hole punched", Punch, eio.clone()),
         once("EIO on a directory sync", SyncDirectory, eio),
@@ -104,6 +114,15 @@ pub fn kinds() -> Vec<Kind> {
         once("lost write", Write, Fault::Lost),
         once("misdirected write", Write, Fault::Misdirected { by_bytes: 8192 }),
         once("bit flip in a write", Write, Fault::BitFlip { bit: 12_345 }),
+        lifted("ENOSPC on writes, then room", Write, full.clone()),
+        lifted("ENOSPC half-way through writes, then room", Write, Fault::HalfFull),
+        Kind {
+            when: third,
+            ..lifted("ENOSPC half-way through every third write, then room", Write, Fault::HalfFull)
+        },
+        lifted("ENOSPC on growth, then room", SetLen, full.clone()),
+        lifted("ENOSPC on opening files, then room", Open, full.clone()),
+        lifted("ENOSPC on renames, then room", Rename, full),
     ]
 }
 
@@ -117,7 +136,7 @@ impl Kind {
     /// The spaces it is tried on; a directory has none.
     pub fn spaces(&self) -> Vec<Option<Space>> {
         match self.operation {
-            Operation::SyncDirectory => vec![None],
+            Operation::SyncDirectory | Operation::Rename => vec![None],
             _ => Space::ALL.into_iter().map(Some).collect(),
         }
     }
@@ -130,9 +149,14 @@ pub type Make = fn() -> Box<dyn Subject + Send>;
 pub fn sweep(make: Make, kind: &Kind, space: Option<Space>, seed: u64, first: u64, step: u64) -> Row {
     let mut row = Row::default();
     for n in (first..NUMBERS_MAX).step_by(step as usize) {
-        let when = if kind.lasting { When::From(n) } else { When::Nth(n) };
-        let rule = Rule { operation: Some(kind.operation), space, when, fault: kind.fault.clone() };
-        let Some((outcome, what)) = one(make, seed, rule, kind.is_a_lie()) else { break };
+        let rule =
+            Rule { operation: Some(kind.operation), space, when: (kind.when)(n), fault: kind.fault.clone() };
+        let tried = if kind.lifted {
+            one_lifted(make, seed, rule, n)
+        } else {
+            one(make, seed, rule, kind.is_a_lie())
+        };
+        let Some((outcome, what)) = tried else { break };
         row.counts[outcome as usize] += 1;
         if outcome >= Outcome::Failed {
             row.failures.push(what);
@@ -146,13 +170,10 @@ pub fn sweep(make: Make, kind: &Kind, space: Option<Space>, seed: u64, first: u6
 
 /// One run; `None` if the fault never hit.
 fn one(make: Make, seed: u64, rule: Rule, kind_lies: bool) -> Option<(Outcome, String)> {
-    let (done, wait) = mpsc::channel();
     let said = format!("seed {seed}, {rule:?}");
-    std::thread::spawn(move || {
-        let tried = try_fault(&*make(), seed, &rule);
-        let _nobody_waits_any_more = done.send(tried);
-    });
-    let Ok(tried) = wait.recv_timeout(HANG) else { return Some((Outcome::Hung, said)) };
+    let Some(tried) = within(HANG, move || try_fault(&*make(), seed, &rule)) else {
+        return Some((Outcome::Hung, said));
+    };
     if !tried.fired {
         return None;
     }
@@ -171,4 +192,38 @@ fn one(make: Make, seed: u64, rule: Rule, kind_lies: bool) -> Option<(Outcome, S
         None => Outcome::Right,
     };
     Some((outcome, said))
+}
+
+/// One run with a fault that is lifted; every other one ends with a clean shutdown. The database may stop only if it was
+/// its log that could not be written.
+fn one_lifted(make: Make, seed: u64, rule: Rule, n: u64) -> Option<(Outcome, String)> {
+    let said = format!("seed {seed}, {rule:?}");
+    let of_log = rule.space == Some(Space::Log) && rule.operation == Some(Operation::Write);
+    let tried = within(HANG, move || try_relieved_fault(&*make(), seed, &rule, n % 2 == 1));
+    let Some((tried, is_made_again)) = tried else { return Some((Outcome::Hung, said)) };
+    if !tried.fired {
+        return None;
+    }
+    if let Some(failure) = tried.found.failures.into_iter().next() {
+        return Some((Outcome::Failed, failure.what));
+    }
+    let outcome = match &tried.error {
+        Some(what) if what.contains(STOPPED) && of_log => Outcome::Stopped,
+        Some(what) if what.contains(STOPPED) => {
+            return Some((Outcome::Failed, format!("{said}: it stopped: {what}")));
+        }
+        _ if is_made_again => Outcome::MadeAgain,
+        Some(_) => Outcome::WentOn,
+        None => Outcome::Right,
+    };
+    Some((outcome, said))
+}
+
+/// What `work` gives in time.
+fn within<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (done, wait) = mpsc::channel();
+    std::thread::spawn(move || {
+        let _nobody_waits_any_more = done.send(work());
+    });
+    wait.recv_timeout(limit).ok()
 }

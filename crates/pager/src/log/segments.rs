@@ -297,13 +297,14 @@ impl Segments {
         Ok(file.write_at(0, &sector, Purpose::Log, when)?)
     }
 
-    /// A new file; on failure nothing of it stays.
+    /// A new file. It gets its number last: a failure before leaves nothing, or a file without a number, and two files never
+    /// carry the same one.
     fn create(&self, number: u64) -> Result<Arc<dyn BlockFile>, LogError> {
         let slot = self.files.lock().next_slot;
         let name = format!("{NAME_PREFIX}{slot:04}");
         let unfinished = format!("{name}{UNFINISHED_SUFFIX}");
         let file = self.directory.open(&unfinished, OpenHow::or_create(Space::Log))?;
-        let filled = self.fill(&*file, number);
+        let filled = self.fill(&*file);
         drop(file);
         if let Err(error) = filled {
             self.remove_unfinished(&[unfinished])?;
@@ -313,11 +314,17 @@ impl Segments {
         if !planted("log: the directory is not synced") {
             self.directory.sync()?;
         }
+        // If it can't be opened, the next one gets this name.
+        let file = self.directory.open(&name, OpenHow::existing(Space::Log))?;
         self.files.lock().next_slot = slot + 1;
-        Ok(self.directory.open(&name, OpenHow::existing(Space::Log))?)
+        if let Err(error) = self.write_header(&*file, number) {
+            self.give_back(None, file);
+            return Err(error);
+        }
+        Ok(file)
     }
 
-    fn fill(&self, file: &dyn BlockFile, number: u64) -> Result<(), LogError> {
+    fn fill(&self, file: &dyn BlockFile) -> Result<(), LogError> {
         let segment_bytes = self.geometry.segment_bytes();
         file.set_len(segment_bytes)?;
         let zeros = AlignedBuf::new(FILL_BYTES.min(segment_bytes as usize));
@@ -327,8 +334,7 @@ impl Segments {
             file.write_at(at, &zeros[..step as usize], Purpose::Log, Durability::Later)?;
             at += step;
         }
-        file.flush()?;
-        self.write_header(file, number)
+        Ok(file.flush()?)
     }
 
     /// Segments below `number` may be used again; files beyond the capacity are removed.

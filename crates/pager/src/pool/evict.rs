@@ -26,6 +26,8 @@ const LOOKED_AT_MAX: usize = 4 * BATCH;
 const COLD_KEEP: usize = 2 * BATCH;
 /// Tries of a thread that finds no frame, before it gives up: some ten seconds.
 const TRIES: usize = 2000;
+/// Those that fail for want of room on a device.
+const REFUSED_TRIES: usize = 16;
 
 /// What the last look for victims found.
 #[derive(Default)]
@@ -112,8 +114,9 @@ impl Replacer {
 
 impl Pool {
     /// A frame that belongs to the caller and is not in the table. When the log is stopped, nothing is written any more,
-    /// but clean pages still make room for reading.
+    /// but clean pages still make room for reading; so they do on a full device.
     pub(super) fn take_frame(&self) -> Result<usize> {
+        let mut refused_count = 0;
         for attempt in 0..TRIES {
             if let Some(no) = self.pop_free() {
                 return Ok(no);
@@ -125,8 +128,17 @@ impl Pool {
             if victims.freed > 0 {
                 continue;
             }
-            let may_write = self.log.check().is_ok();
-            if !(may_write && self.write_one_inline(&victims.dirty)?) && attempt > 10 {
+            let wrote = match self.log.check() {
+                Ok(()) => self.write_one_inline(&victims.dirty),
+                Err(_) => Ok(false),
+            };
+            match wrote {
+                Ok(true) => continue,
+                Err(error) if !error.is_no_space() || refused_count >= REFUSED_TRIES => return Err(error),
+                Err(_) => refused_count += if self.is_tight() { REFUSED_TRIES / 2 } else { 1 },
+                Ok(false) => {}
+            }
+            if attempt > 10 {
                 self.pause();
             }
         }

@@ -30,8 +30,8 @@ mod table;
 mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -88,6 +88,10 @@ pub struct Pool {
     written: Condvar,
     written_mutex: Mutex<()>,
     writers: write::WriterBell,
+    /// See `is_tight`.
+    tight: AtomicBool,
+    /// What a full device said last.
+    refused: Mutex<Option<PagerError>>,
     level: Arc<dyn Level>,
     ledger: Arc<Ledger>,
     log: Arc<dyn WriteAhead>,
@@ -107,6 +111,8 @@ impl Pool {
             written: Condvar::new(),
             written_mutex: Mutex::new(()),
             writers: write::WriterBell::default(),
+            tight: AtomicBool::new(false),
+            refused: Mutex::default(),
             level: parts.level,
             ledger: parts.ledger,
             log: parts.log,

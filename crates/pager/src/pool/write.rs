@@ -3,30 +3,33 @@
 //! Invariants
 //! 1. An image is copied under the shared latch and marked clean in the same moment; the put happens under no latch.
 //! 2. The log is flushed up to the newest image before the put.
-//! 3. When a put fails, its pages are dirty again before their writes end, so no changed page is lost or evicted; the
-//!    pager stops.
+//! 3. When a put fails, its pages are dirty again before their writes end, so no changed page is lost or evicted. The
+//!    pager stops, unless a device was full: then each page is put by itself, and those without room stay dirty.
 //! 4. The ledger is told by the level that made the image stable; a page changed meanwhile is entered again by then
 //!    with its new first change.
 //!
 //! What it does not know: protection, devices.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use varve_device::planted;
+use varve_device::{planted, reached};
 
 use super::Pool;
 use super::evict::BATCH;
 use super::frame::Frame;
 use super::guard::{Guard, PageS};
-use crate::error::Result;
+use crate::error::{PagerError, Result};
 use crate::ids::PageId;
 use crate::level::{Cause, Image, Need, UnsealedImage};
 use crate::lsn::Lsn;
 
 /// Most pages that are written together for a checkpoint.
 const TOGETHER_MAX: usize = 120;
+
+/// Pages that a full device refuses one after the other before the rest is not tried.
+const REFUSED_MAX: usize = 8;
 
 /// How long a thread that finds no frame waits before it looks again.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -109,18 +112,95 @@ impl Pool {
         }
     }
 
-    /// Writes what has begun.
-    fn put(&self, begun: Vec<Begun<'_>>, cause: Cause, need: Need) -> Result<()> {
+    /// Writes what has begun; gives the number of pages, which `counter` gets too.
+    fn put(&self, begun: Vec<Begun<'_>>, cause: Cause, need: Need, counter: &AtomicU64) -> Result<usize> {
         let (frames, images): (Vec<&Frame>, Vec<Image>) =
             begun.into_iter().map(|one| (one.frame, one.image)).unzip();
-        let result = self.put_images(&images, cause, need);
-        if result.is_err() {
-            frames.iter().for_each(|frame| {
-                frame.set_dirty();
-            });
+        let result = match self.put_images(&images, cause, need) {
+            Err(error) if error.is_no_space() && images.len() > 1 => {
+                return self.put_singly(&frames, &images, (cause, need), counter);
+            }
+            result => result,
+        };
+        self.end_put(&frames, result, counter)
+    }
+
+    /// There was no room for all of them: writes those that have their place.
+    #[cold]
+    fn put_singly(
+        &self,
+        frames: &[&Frame],
+        images: &[Image],
+        (cause, need): (Cause, Need),
+        counter: &AtomicU64,
+    ) -> Result<usize> {
+        reached("full device: pages put singly");
+        let mut outcome = Ok(images.len());
+        let (mut space, mut in_a_row) = (None, Ok(0));
+        for (frame, image) in frames.iter().zip(images) {
+            if space.replace(image.id().space()) != Some(image.id().space()) {
+                in_a_row = Ok(0);
+            }
+            let put = match &in_a_row {
+                // Pages without a place are neighbours, behind those that have one: not all of them need be tried.
+                Err(error) => Err(PagerError::clone(error)),
+                Ok(_) => self.put_images(std::slice::from_ref(image), cause, need),
+            };
+            match self.end_put(&[frame], put, counter) {
+                Ok(_) => in_a_row = Ok(0),
+                Err(error) if error.is_no_space() => {
+                    in_a_row = in_a_row.and_then(|count| {
+                        if count < REFUSED_MAX { Ok(count + 1) } else { Err(error.clone()) }
+                    });
+                    outcome = outcome.and(Err(error));
+                }
+                // What stops the pager counts more than want of room.
+                Err(error) => outcome = Err(error),
+            }
         }
-        frames.into_iter().for_each(|frame| self.end_write(frame));
-        result.inspect_err(|cause| self.log.stop(cause))
+        outcome
+    }
+
+    fn end_put(&self, frames: &[&Frame], result: Result<()>, counter: &AtomicU64) -> Result<usize> {
+        match &result {
+            Ok(()) => {
+                counter.fetch_add(frames.len() as u64, Relaxed);
+                if self.is_tight() {
+                    self.note_tight(None);
+                }
+            }
+            Err(error) => {
+                frames.iter().for_each(|frame| {
+                    frame.set_dirty();
+                });
+                match error.is_no_space() {
+                    true => self.note_tight(Some(error)),
+                    false => self.log.stop(error),
+                }
+            }
+        }
+        frames.iter().for_each(|frame| self.end_write(frame));
+        result.map(|()| frames.len())
+    }
+
+    /// Whether a full device has left so many frames with changed pages that no more may be changed: the others are for
+    /// reading.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.tight.load(Relaxed)
+    }
+
+    /// Why, if it is.
+    pub(crate) fn why_tight(&self) -> Option<PagerError> {
+        self.refused.lock().clone().filter(|_| self.is_tight())
+    }
+
+    /// A put was refused, or one succeeded while frames were tight.
+    #[cold]
+    fn note_tight(&self, refused: Option<&PagerError>) {
+        if let Some(error) = refused {
+            *self.refused.lock() = Some(error.clone());
+        }
+        self.tight.store(2 * self.dirty_count() > self.frames.len(), Relaxed);
     }
 
     fn put_images(&self, images: &[Image], cause: Cause, need: Need) -> Result<()> {
@@ -137,32 +217,38 @@ impl Pool {
         let mut begun: Vec<Begun<'_>> =
             numbers.iter().filter_map(|no| self.begin_write(*no as usize, None, false)).collect();
         begun.sort_by_key(|one| one.image.id());
-        let count = begun.len();
-        if count > 0 {
-            self.put(begun, Cause::Evict, Need::Held)?;
-            self.counters.evict_writes.fetch_add(count as u64, Relaxed);
+        if begun.is_empty() {
+            return Ok(0);
         }
-        Ok(count)
+        self.put(begun, Cause::Evict, Need::Held, &self.counters.evict_writes)
     }
 
     /// The single-page path of Kang 2016, section 2.1: writes one of the frames itself and frees it. Prefers one whose
-    /// log is durable. Whether a page was written.
+    /// log is durable. Whether a page was written; pages that a full device has no room for are passed over.
     pub(super) fn write_one_inline(&self, numbers: &[u32]) -> Result<bool> {
         let durable = self.log.durable_lsn();
         let is_durable = |no: &u32| self.lsn_hint(*no as usize).is_some_and(|lsn| lsn <= durable);
         let first = numbers.iter().position(is_durable).unwrap_or(0);
         let order = numbers[first.min(numbers.len())..].iter().chain(&numbers[..first]);
+        let mut refused = Ok(false);
+        let mut tries = 0;
         for no in order.map(|no| *no as usize) {
             let Some(begun) = self.begin_write(no, None, false) else { continue };
-            self.put(vec![begun], Cause::EvictInline, Need::Held)?;
-            self.counters.inline_writes.fetch_add(1, Relaxed);
+            match self.put(vec![begun], Cause::EvictInline, Need::Held, &self.counters.inline_writes) {
+                Err(error) if error.is_no_space() && tries < REFUSED_MAX => {
+                    refused = Err(error);
+                    tries += 1;
+                    continue;
+                }
+                put => put?,
+            };
             if self.evict(no) {
                 self.counters.evictions.fetch_add(1, Relaxed);
                 self.free.push(no);
             }
             return Ok(true);
         }
-        Ok(false)
+        refused
     }
 
     fn lsn_hint(&self, no: usize) -> Option<Lsn> {
@@ -170,10 +256,17 @@ impl Pool {
     }
 
     /// Makes these pages stable, as far as they are dirty and resident: for checkpoints. Gives the number written.
-    /// Pages that somebody else is writing are waited for.
+    /// Pages that somebody else is writing are waited for. Want of room shows when everything was tried.
     pub(crate) fn clean(&self, ids: &[PageId], cause: Cause) -> Result<usize> {
         let together = (self.frames.len() / 8).clamp(1, TOGETHER_MAX);
-        ids.chunks(together).map(|chunk| self.clean_chunk(chunk, cause)).sum()
+        let (mut written, mut refused) = (0, None);
+        for chunk in ids.chunks(together) {
+            match self.clean_chunk(chunk, cause) {
+                Err(error) if error.is_no_space() => refused = Some(error),
+                cleaned => written += cleaned?,
+            }
+        }
+        refused.map_or(Ok(written), Err)
     }
 
     fn clean_chunk(&self, ids: &[PageId], cause: Cause) -> Result<usize> {
@@ -187,11 +280,10 @@ impl Pool {
             }
         }
         begun.sort_by_key(|one| one.image.id());
-        let count = begun.len();
-        if count > 0 {
-            self.put(begun, cause, Need::Stable)?;
-            self.counters.checkpoint_writes.fetch_add(count as u64, Relaxed);
-        }
+        let count = match begun.is_empty() {
+            true => 0,
+            false => self.put(begun, cause, Need::Stable, &self.counters.checkpoint_writes)?,
+        };
         elsewhere.into_iter().for_each(|frame| self.wait_written(frame));
         Ok(count)
     }
@@ -203,15 +295,19 @@ impl Pool {
         dirty.filter_map(Frame::page).filter(|id| id.space().is_logged()).collect()
     }
 
-    /// One round of a page writer: fills the free list up to its high-water mark. Gives the pages written.
+    /// One round of a page writer: fills the free list up to its high-water mark. Gives the pages written. Want of room
+    /// shows when everything was tried.
     pub(crate) fn refill(&self) -> Result<usize> {
-        let mut written = 0;
+        let (mut written, mut refused) = (0, None);
         for _ in 0..self.frames.len() / BATCH + 1 {
             if self.free.count() >= 2 * self.low_water() {
                 break;
             }
             let victims = self.free_more();
-            written += self.write_frames(&victims.dirty)?;
+            match self.write_frames(&victims.dirty) {
+                Err(error) if error.is_no_space() => refused = Some(error),
+                wrote => written += wrote?,
+            }
             let freed: Vec<u32> =
                 victims.dirty.iter().copied().filter(|no| self.evict(*no as usize)).collect();
             self.counters.evictions.fetch_add(freed.len() as u64, Relaxed);
@@ -220,7 +316,7 @@ impl Pool {
                 break;
             }
         }
-        Ok(written)
+        refused.map_or(Ok(written), Err)
     }
 
     /// Waits until frames are short, or for `longest`.

@@ -146,3 +146,68 @@ fn a_failed_single_write_keeps_its_slot() {
     protection.repair(Lsn::new(9)).unwrap();
     assert_eq!(lsn_at_home(&files, 0, "after repair"), 11);
 }
+
+/// A device that is full half-way through every page: `from` is the first write that is refused.
+fn half_full(from: u64) -> Rule {
+    Rule {
+        operation: Some(Operation::Write),
+        space: None,
+        when: When::EveryFrom(from, 2),
+        fault: Fault::HalfFull,
+    }
+}
+
+/// A full device leaves a page half written, then has room for others: they must not take the slot of its only copy.
+#[test]
+fn a_half_written_page_keeps_its_slot_until_it_is_in_place() {
+    for cause in [Cause::Checkpoint, Cause::EvictInline] {
+        let inner = MemoryDirectory::new();
+        let (_, protection) = area(inner.clone(), true);
+        write(&*protection, 0..6, 10, Cause::Drain);
+        write(&*protection, 6..12, 10, Cause::Drain);
+        let device = Faulty::wrap(inner.clone());
+        let (_, protection) = area(device.clone(), false);
+        device.arm(half_full(2));
+        let error = protection.write(&[&image(0, 11)], cause).unwrap_err();
+        assert!(error.is_no_space(), "{error}");
+        device.disarm();
+        assert_eq!(protection.held().len(), 1);
+        for round in 0..3 {
+            write(&*protection, 1..12, 12 + round, Cause::Checkpoint);
+            (1..12).for_each(|no| write(&*protection, no..no + 1, 12 + round, Cause::EvictInline));
+        }
+        let crashed = MemoryDirectory::from_images(inner.images());
+        let (files, repaired) = area(crashed, false);
+        repaired.repair(Lsn::new(9)).unwrap();
+        assert_eq!(lsn_at_home(&files, 0, "after repair"), 11);
+        write(&*protection, 0..1, 20, cause);
+        assert!(protection.held().is_empty());
+    }
+}
+
+/// When every slot holds the only copy of a half-written page, nothing else is written; with room again all of them are.
+#[test]
+fn slots_that_are_all_held_come_back_with_the_room() {
+    let inner = MemoryDirectory::new();
+    let (_, protection) = area(inner.clone(), true);
+    write(&*protection, 0..6, 10, Cause::Drain);
+    write(&*protection, 6..12, 10, Cause::Drain);
+    let device = Faulty::wrap(inner);
+    let (files, protection) = area(device.clone(), false);
+    device.arm(half_full(2));
+    let put = |no: u32, cause| protection.write(&[&image(no, 11)], cause);
+    for no in 0..6 {
+        assert!(put(no, Cause::Checkpoint).unwrap_err().is_no_space(), "page {no}");
+    }
+    for no in 6..8 {
+        assert!(put(no, Cause::EvictInline).unwrap_err().is_no_space(), "page {no}");
+    }
+    device.disarm();
+    assert_eq!(protection.held().len(), 8);
+    assert!(put(9, Cause::Checkpoint).unwrap_err().is_no_space());
+    assert!(put(9, Cause::EvictInline).unwrap_err().is_no_space());
+    write(&*protection, 0..12, 12, Cause::Checkpoint);
+    (0..12).for_each(|no| assert_eq!(lsn_at_home(&files, no, "with room"), 12));
+    write(&*protection, 0..12, 13, Cause::EvictInline);
+    assert!(protection.held().is_empty());
+}

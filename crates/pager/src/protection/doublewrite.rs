@@ -10,6 +10,8 @@
 //! Invariants
 //! 1. A slot is overwritten only after the page it held is in place and flushed.
 //! 2. Batch: all slots in one write, flush, all places, flush. Single: slot durably, place durably.
+//! 4. A full device may leave a page half written. Its slot is held until a later image is in place, which needs no copy of
+//!    its own: redo makes the newest page of the held one. After any other failure no slot is used again.
 //! 3. Repair uses a slot only for a page that is damaged at home and only if the slot's LSN is beyond the start of redo.
 //!    A page whose write was in flight had a recovery LSN in the ledger, so its image is newer than the checkpoint; and
 //!    from any image newer than the checkpoint redo makes the newest page. An older slot proves nothing and is left.
@@ -78,6 +80,16 @@ impl Layout {
     }
 }
 
+/// Who has which slot.
+struct Slots {
+    /// Free slots for single pages.
+    singles: Vec<u32>,
+    /// Slots with the only whole copy of a page that a full device left half written.
+    held: HashMap<PageId, u32>,
+    /// Why a page was left so last.
+    refused: Option<PagerError>,
+}
+
 /// The doublewrite area.
 pub(super) struct Doublewrite {
     file: Arc<dyn BlockFile>,
@@ -86,12 +98,20 @@ pub(super) struct Doublewrite {
     files: Arc<SpaceFiles>,
     /// Staging of a batch; its lock is also the right to use the batch slots.
     batch: Mutex<Option<AlignedBuf>>,
-    singles: Mutex<Vec<u32>>,
+    slots: Mutex<Slots>,
     single_freed: Condvar,
     /// A write failed: slots may hold the only whole copies, so none is used again.
     is_broken: AtomicBool,
     batches: AtomicU64,
     single_writes: AtomicU64,
+}
+
+impl Slots {
+    /// Why no slot can be had: all are held.
+    fn refusal(&self) -> PagerError {
+        let refused = self.refused.clone();
+        refused.unwrap_or_else(|| PagerError::Stopped { cause: "no doublewrite slot is left".into() })
+    }
 }
 
 impl Doublewrite {
@@ -110,7 +130,11 @@ impl Doublewrite {
             stored: stored.unwrap_or(Layout { batch_slots: 0, single_slots: 0, ..layout }),
             files,
             batch: Mutex::new(None),
-            singles: Mutex::new((layout.batch_slots..layout.slots()).collect()),
+            slots: Mutex::new(Slots {
+                singles: (layout.batch_slots..layout.slots()).collect(),
+                held: HashMap::new(),
+                refused: None,
+            }),
             single_freed: Condvar::new(),
             is_broken: AtomicBool::new(false),
             batches: AtomicU64::new(0),
@@ -134,34 +158,70 @@ impl Doublewrite {
         Ok(self.file.flush()?)
     }
 
-    fn write_batch(&self, images: &[&Image]) -> Result<()> {
+    /// Writes as many of the images as there are slots; gives their number.
+    fn write_batch(&self, images: &[&Image]) -> Result<usize> {
         let mut staging = self.batch.lock();
         reached("doublewrite: batch");
         self.check()?;
+        let slots = self.batch_slots(images.len())?;
+        let images = &images[..slots.len()];
         let page_size = self.layout.page_size as usize;
         let buf =
             staging.get_or_insert_with(|| AlignedBuf::new(page_size * self.layout.batch_slots as usize));
         for (slot, image) in buf.chunks_exact_mut(page_size).zip(images) {
             slot.copy_from_slice(image.bytes());
         }
-        let bytes = &buf[..images.len() * page_size];
         // A failure is known before the lock is free: the next batch would write over the only whole copies.
-        self.copy_and_place(bytes, images).inspect_err(|_| self.fail())?;
+        let placed = self.write_copies(buf, &slots).and_then(|()| self.place_batch(images, &slots));
+        placed.inspect_err(|cause| self.fail_unless_full(cause))?;
         self.batches.fetch_add(1, Relaxed);
-        Ok(())
+        Ok(images.len())
     }
 
-    fn copy_and_place(&self, copies: &[u8], images: &[&Image]) -> Result<()> {
-        if !planted("doublewrite: batches skip it") {
-            self.file.write_at(self.layout.offset(0), copies, Purpose::Doublewrite, Durability::Later)?;
+    /// Batch slots that are not held, up to `count`.
+    fn batch_slots(&self, count: usize) -> Result<Vec<u32>> {
+        let slots = self.slots.lock();
+        let is_free = |slot: &u32| !slots.held.values().any(|held| held == slot);
+        let free: Vec<u32> = (0..self.layout.batch_slots).filter(is_free).take(count).collect();
+        if free.is_empty() { Err(slots.refusal()) } else { Ok(free) }
+    }
+
+    /// Makes the copies durable in their slots: one write for each run of slots.
+    fn write_copies(&self, copies: &[u8], slots: &[u32]) -> Result<()> {
+        let page_size = self.layout.page_size as usize;
+        let mut rest = copies;
+        for run in slots.chunk_by(|a, b| a + 1 == *b) {
+            let (bytes, more) = rest.split_at(run.len() * page_size);
+            rest = more;
+            if !planted("doublewrite: batches skip it") {
+                let at = self.layout.offset(run[0]);
+                self.file.write_at(at, bytes, Purpose::Doublewrite, Durability::Later)?;
+            }
         }
         if !planted("doublewrite: not flushed before the pages") {
             self.file.flush()?;
         }
+        Ok(())
+    }
+
+    fn place_batch(&self, images: &[&Image], slots: &[u32]) -> Result<()> {
+        let placed = self.place(images);
+        if let Err(error) = &placed
+            && error.is_no_space()
+        {
+            self.hold_torn(images, slots, error)?;
+        }
+        placed
+    }
+
+    /// Writes pages in place, of which there are copies.
+    fn place(&self, images: &[&Image]) -> Result<()> {
         self.files.write(images)?;
         if !planted("pages: not flushed in place") {
             self.files.flush(images)?;
         }
+        let mut slots = self.slots.lock();
+        images.iter().for_each(|image| self.release(&mut slots, image.id()));
         Ok(())
     }
 
@@ -169,22 +229,75 @@ impl Doublewrite {
         let slot = self.take_single()?;
         reached("doublewrite: single page");
         let at = self.layout.offset(slot);
-        self.file.write_at(at, image.bytes(), Purpose::Doublewrite, Durability::Now)?;
-        self.files.write_now(image)?;
+        let copied = self.file.write_at(at, image.bytes(), Purpose::Doublewrite, Durability::Now);
+        if let Err(error) = copied {
+            if error.is_no_space() {
+                self.give_single(slot);
+            }
+            return Err(error.into());
+        }
+        if let Err(error) = self.files.write_now(image) {
+            if error.is_no_space() && !self.hold_torn(&[image], &[slot], &error)? {
+                self.give_single(slot);
+            }
+            return Err(error);
+        }
         self.single_writes.fetch_add(1, Relaxed);
-        self.singles.lock().push(slot);
-        self.single_freed.notify_one();
+        self.give_single(slot);
         Ok(())
     }
 
     fn take_single(&self) -> Result<u32> {
-        let mut free = self.singles.lock();
+        let mut slots = self.slots.lock();
         loop {
             self.check()?;
-            if let Some(slot) = free.pop() {
+            if let Some(slot) = slots.singles.pop() {
                 return Ok(slot);
             }
-            self.single_freed.wait(&mut free);
+            let held = slots.held.values().filter(|slot| **slot >= self.layout.batch_slots).count();
+            if held == self.layout.single_slots as usize {
+                return Err(slots.refusal());
+            }
+            self.single_freed.wait(&mut slots);
+        }
+    }
+
+    fn give_single(&self, slot: u32) {
+        self.slots.lock().singles.push(slot);
+        self.single_freed.notify_one();
+    }
+
+    /// After a full device refused some of these images: what it left of their pages is made durable and looked at, and
+    /// the slots of those that are half written are held. Whether there are any.
+    #[cold]
+    fn hold_torn(&self, images: &[&Image], slots: &[u32], cause: &PagerError) -> Result<bool> {
+        self.files.flush(images)?;
+        let mut buf = AlignedBuf::new(self.layout.page_size as usize);
+        let mut any = false;
+        for (image, slot) in images.iter().zip(slots) {
+            let is_torn = self.is_damaged(image.id(), &mut buf)? && buf.iter().any(|byte| *byte != 0);
+            any |= is_torn;
+            if is_torn {
+                reached("doublewrite: slot held");
+                self.hold(image.id(), *slot, cause);
+            }
+        }
+        Ok(any)
+    }
+
+    fn hold(&self, id: PageId, slot: u32, cause: &PagerError) {
+        let mut slots = self.slots.lock();
+        slots.refused = Some(cause.clone());
+        let before = slots.held.insert(id, slot);
+        assert!(before.is_none(), "page {id} holds a slot and got another one");
+    }
+
+    /// The copy is not needed any more; a slot of a batch is free by that.
+    fn release(&self, slots: &mut Slots, id: PageId) {
+        let slot = slots.held.remove(&id);
+        if let Some(slot) = slot.filter(|slot| *slot >= self.layout.batch_slots) {
+            slots.singles.push(slot);
+            self.single_freed.notify_one();
         }
     }
 
@@ -195,8 +308,11 @@ impl Doublewrite {
         Ok(())
     }
 
-    fn fail(&self) {
-        let _free = self.singles.lock();
+    fn fail_unless_full(&self, cause: &PagerError) {
+        if cause.is_no_space() {
+            return;
+        }
+        let _slots = self.slots.lock();
         self.is_broken.store(true, Relaxed);
         self.single_freed.notify_all();
     }
@@ -254,12 +370,34 @@ fn read_layout(file: &dyn BlockFile, page_size: u32) -> Result<Option<Layout>> {
 
 impl Protection for Doublewrite {
     fn write(&self, batch: &[&Image], cause: Cause) -> Result<()> {
-        let result = if cause == Cause::EvictInline {
-            batch.iter().try_for_each(|image| self.write_single(image))
-        } else {
-            batch.chunks(self.layout.batch_slots as usize).try_for_each(|chunk| self.write_batch(chunk))
-        };
-        result.inspect_err(|_| self.fail())
+        let is_held = |image: &&&Image| self.slots.lock().held.contains_key(&image.id());
+        let (held, others): (Vec<&Image>, Vec<&Image>) = batch.iter().partition(is_held);
+        if !held.is_empty() {
+            self.place(&held).inspect_err(|cause| self.fail_unless_full(cause))?;
+        }
+        if cause == Cause::EvictInline {
+            let written = others.iter().try_for_each(|image| self.write_single(image));
+            return written.inspect_err(|cause| self.fail_unless_full(cause));
+        }
+        let mut rest = &others[..];
+        while !rest.is_empty() {
+            let written = self.write_batch(rest)?;
+            rest = &rest[written..];
+        }
+        Ok(())
+    }
+
+    fn held(&self) -> Vec<(PageId, u32)> {
+        self.slots.lock().held.iter().map(|(id, slot)| (*id, *slot)).collect()
+    }
+
+    fn forget(&self, held: &[(PageId, u32)]) {
+        let mut slots = self.slots.lock();
+        for (id, slot) in held {
+            if slots.held.get(id) == Some(slot) {
+                self.release(&mut slots, *id);
+            }
+        }
     }
 
     fn repair(&self, redo_start: Lsn) -> Result<Vec<PageId>> {

@@ -1,7 +1,8 @@
 //! Protection of page writes against tearing (Kang 2016, sections 1 and 2.1).
 //!
 //! Invariants
-//! 1. [`Protection::write`] returns only when every page is in place and flushed.
+//! 1. [`Protection::write`] returns without error only when every page is in place and flushed. After an error any of them
+//!    may be.
 //! 2. A protected page whose write was cut off is whole again after [`Protection::repair`].
 //!
 //! What it does not know: why pages are written.
@@ -32,6 +33,10 @@ pub(crate) trait Protection: Send + Sync {
     /// Before redo: mends pages whose write was cut off. `redo_start` is where redo will begin. Gives the pages
     /// mended: they are of some time since then, not necessarily their newest stable image.
     fn repair(&self, redo_start: Lsn) -> Result<Vec<PageId>>;
+    /// Pages that a full device left half written, each with where its copy is kept.
+    fn held(&self) -> Vec<(PageId, u32)>;
+    /// These copies are of pages that mean nothing any more, after a crash neither.
+    fn forget(&self, held: &[(PageId, u32)]);
     /// Counters for the level's report.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }

@@ -34,6 +34,12 @@ impl Protection for Unprotected {
         Ok(Vec::new())
     }
 
+    fn held(&self) -> Vec<(PageId, u32)> {
+        Vec::new()
+    }
+
+    fn forget(&self, _held: &[(PageId, u32)]) {}
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

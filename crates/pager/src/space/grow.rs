@@ -56,7 +56,7 @@ impl Spaces {
             // Those who wait begin together when this is done: an extent more for each of them.
             if space.is_short(extents + waiting) {
                 match self.grow(space, &mut growth, extents + waiting) {
-                    Err(PagerError::Device(error)) if error.is_no_space() => {}
+                    Err(error) if error.is_no_space() => {}
                     other => other?,
                 }
             }
@@ -88,7 +88,7 @@ impl Spaces {
         }
         let result = match self.lengthen(space, self.step(space, extents)) {
             // What was asked for may fit where a comfortable step does not.
-            Err(PagerError::Device(error)) if error.is_no_space() => self.lengthen(space, extents),
+            Err(error) if error.is_no_space() => self.lengthen(space, extents),
             result => result,
         };
         space.is_stuck.store(result.is_err(), Relaxed);

@@ -22,8 +22,9 @@ use self::session::{Session, data, key, scan, stored};
 use crate::devices::Devices;
 use crate::model::{Effect, Model, Row, body, hash_name};
 use crate::pages::small_config;
+use crate::relief::{Steps, drive};
 use crate::rng::Rng;
-use crate::search::{Recovered, Subject, WRONG, Workbench, outcome};
+use crate::search::{Recovered, STOPPED, Subject, WRONG, Workbench, outcome};
 
 pub use self::throng::search_throng;
 
@@ -35,8 +36,6 @@ const TABLES_MAX: u64 = 4;
 /// The table whose keys come from a sequence, and the sequence.
 const NUMBERED: &str = "numbered";
 const NUMBERS: &str = "numbers";
-/// Steps that may fail before a workload gives up.
-const ERRORS_MAX: usize = 30;
 
 /// Kinds of load, chosen by the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +104,7 @@ struct Worker<'a> {
     load: Load,
     plant: Plant,
     committed: Model,
-    /// A commit failed: whether it happened shows only after a restart.
+    /// A commit failed because the database stopped: whether it happened shows only after a restart.
     in_doubt: bool,
     sessions: [Option<Session>; SESSIONS],
     next_key: [u64; SESSIONS],
@@ -116,7 +115,10 @@ impl Worker<'_> {
         self.bench.rng.below(sides)
     }
 
-    fn step(&mut self) -> Done {
+    fn one(&mut self) -> Done {
+        if self.committed.tables.is_empty() {
+            return self.make_numbered();
+        }
         let definitions = if self.load == Load::Definitions { 4 } else { 60 };
         if self.committed.tables.len() < 2 || self.dice(definitions) == 0 {
             return self.define();
@@ -150,15 +152,20 @@ impl Worker<'_> {
         if session.effects.is_empty() {
             return session.txn.commit().map_err(text);
         }
+        let before = self.committed.clone();
         session.effects.iter().for_each(|effect| self.committed.apply(effect));
         let number = self.bench.history.begin(self.committed.digest());
         if self.plant == Plant::EarlyAcknowledgement {
             self.bench.history.acknowledge(number);
         }
-        session.txn.commit().map_err(|error| {
-            self.in_doubt = true;
-            text(error)
-        })?;
+        if let Err(what) = session.txn.commit().map_err(text) {
+            self.in_doubt = what.contains(STOPPED);
+            if !self.in_doubt {
+                self.committed = before;
+                self.bench.history.retract();
+            }
+            return Err(what);
+        }
         self.bench.history.acknowledge(number);
         Ok(())
     }
@@ -379,9 +386,41 @@ fn digest(db: &Arc<Database>, damages: &mut Vec<String>) -> Result<u64, String> 
     Ok(digest)
 }
 
+impl Steps for Worker<'_> {
+    fn bench(&mut self) -> &mut Workbench {
+        self.bench
+    }
+
+    fn step(&mut self) -> Done {
+        self.one()
+    }
+
+    fn is_sure(&self) -> bool {
+        !self.in_doubt
+    }
+
+    fn settle(&mut self) -> Done {
+        self.db.tick().map_err(text)
+    }
+
+    fn finish(&mut self, shuts_down: bool) -> Done {
+        self.sessions.iter_mut().for_each(|session| *session = None);
+        self.db.tick().map_err(text)?;
+        self.db.checkpoint().map_err(text)?;
+        let mut damages = Vec::new();
+        let is_right = digest(self.db, &mut damages)? == self.committed.digest();
+        damages.extend(self.db.check().map_err(text)?.damages);
+        if !is_right || !damages.is_empty() {
+            return Err(format!("{WRONG}: all rows read right: {is_right}, damages: {damages:?}"));
+        }
+        if shuts_down { self.db.shutdown().map_err(text) } else { Ok(()) }
+    }
+}
+
 impl Subject for Engine {
     fn work(&self, bench: &mut Workbench) -> Done {
-        let db = Database::open(self.options(&bench.devices)).map_err(text)?;
+        let open = || Database::open(self.options(&bench.devices)).map_err(text);
+        let db = bench.relief.make(open)?;
         let load = self.load.unwrap_or_else(|| LOADS[bench.rng.below(LOADS.len() as u64) as usize]);
         let committed = Model::default();
         let sessions = [const { None }; SESSIONS];
@@ -396,16 +435,7 @@ impl Subject for Engine {
             sessions,
             next_key,
         };
-        let mut errors: Vec<String> = worker.make_numbered().err().into_iter().collect();
-        while errors.len() < ERRORS_MAX && worker.committed.tables.is_empty() && !worker.in_doubt {
-            errors.extend(worker.make_numbered().err());
-        }
-        while worker.bench.history.digests().len() <= self.commits
-            && errors.len() < ERRORS_MAX
-            && !worker.in_doubt
-        {
-            errors.extend(worker.step().err());
-        }
+        let errors = drive(&mut worker, self.commits);
         outcome(errors).map_err(|what| format!("{what} ({load:?})"))
     }
 
