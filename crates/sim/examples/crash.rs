@@ -5,7 +5,8 @@
 //! Seeds follow each other; each runs one workload and tries its share of the images. A failure names its
 //! seed and image; the same seed with `--seeds 1` shows it again.
 //!
-//! `--planted` hunts every planted fault and prints what caught it. Subject `faults` is the engine under one run-time fault a seed.
+//! `--planted` hunts every planted fault (those with a part of their name given) and prints what caught it; `--seed` is where the
+//! seeds begin. Subject `faults` is the engine under one run-time fault a seed.
 //!
 //! What it does not know: what is behind a subject.
 
@@ -20,7 +21,7 @@ use varve_sim::toy::{Flaw, Toy};
 use varve_sim::trees::Trees;
 use varve_sim::{Found, Plan, Rng, Subject, search, some_rule, try_fault};
 
-const USAGE: &str = "usage: crash [--planted [NAME]] [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
+const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
 
 struct Arguments {
     subject: String,
@@ -73,11 +74,11 @@ impl Arguments {
 const IMAGES_PER_SEED: usize = 500;
 
 /// Hunts the planted faults whose name has `part` in it and prints a table.
-fn hunt(part: &str) -> ExitCode {
+fn hunt(part: &str, first: u64) -> ExitCode {
     let mut missed = 0;
     println!("| fault | it breaks | caught by | images | seed | s |\n|---|---|---|---:|---:|---:|");
     for fault in planted_faults().iter().filter(|fault| fault.name().contains(part)) {
-        let hunted = fault.hunt(24, 100);
+        let hunted = fault.hunt(first, 24, 100);
         let never = matches!(fault.wrong, Wrong::Code(_)) && hunted.hits == 0;
         let by = if never { "NEVER CAME BY" } else { hunted.by() };
         let (name, images, seed) = (fault.name(), hunted.images, hunted.seed);
@@ -87,7 +88,8 @@ fn hunt(part: &str) -> ExitCode {
             hunted.took.as_secs_f64()
         );
         if !part.is_empty() {
-            println!("{}", hunted.caught.as_deref().unwrap_or("nothing complained"));
+            let what = hunted.caught.as_deref().unwrap_or("nothing complained");
+            println!("{what} (the wrong code ran {} times)", hunted.hits);
         }
         missed += usize::from(hunted.caught.is_none());
     }
@@ -96,10 +98,13 @@ fn hunt(part: &str) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1);
-    if words.next().as_deref() == Some("--planted") {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "--planted") {
         std::panic::set_hook(Box::new(|_| ()));
-        return hunt(&words.next().unwrap_or_default());
+        let part = words.get(1).filter(|word| !word.starts_with("--"));
+        let seed = words.iter().position(|word| word == "--seed").and_then(|at| words.get(at + 1));
+        let first = seed.and_then(|seed| seed.parse().ok()).unwrap_or(1);
+        return hunt(part.map_or("", String::as_str), first);
     }
     let arguments = Arguments::parse(std::env::args().skip(1));
     let Some((arguments, subject)) = arguments.and_then(|found| found.subject().map(|kind| (found, kind)))

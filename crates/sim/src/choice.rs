@@ -16,6 +16,9 @@ use crate::rng::Rng;
 /// Pending events up to this number are enumerated, if the budget allows.
 const ENUMERATED_MAX: usize = 12;
 
+/// Spoiled siblings of each choice: a single pending write can be torn in more ways than it can be whole.
+const SPOILED_OF_EACH: usize = 3;
+
 /// Up to `budget` choices of fates for these pending events.
 pub fn choices(pending: &[&Event], rng: &mut Rng, budget: usize) -> Vec<Vec<Fate>> {
     if budget == 0 {
@@ -27,8 +30,10 @@ pub fn choices(pending: &[&Event], rng: &mut Rng, budget: usize) -> Vec<Vec<Fate
     } else {
         shapes(count, rng, budget)
     };
-    let mut spoiled: Vec<Vec<Fate>> = chosen.iter().map(|fates| spoil(pending, fates, rng)).collect();
-    // A spoiled sibling of each, as far as the budget goes; the whole ones come first.
+    // Spoiled siblings of each, as far as the budget goes; the whole ones come first.
+    let siblings = (0..SPOILED_OF_EACH).flat_map(|_| &chosen);
+    let siblings = siblings.map(|fates| spoil(pending, fates, rng)).collect::<Vec<_>>();
+    let mut spoiled: Vec<Vec<Fate>> = one_torn(pending, rng).into_iter().chain(siblings).collect();
     spoiled.truncate(budget.saturating_sub(chosen.len()).max(budget / 3));
     chosen.truncate(budget - spoiled.len().min(budget));
     let mut distinct = Vec::new();
@@ -87,6 +92,17 @@ fn spoil(pending: &[&Event], fates: &[Fate], rng: &mut Rng) -> Vec<Fate> {
         }
     };
     pending.iter().zip(fates).map(spoil_one).collect()
+}
+
+/// Everything is there but for one torn write, often the last one: the crash that a careful database is built for.
+fn one_torn(pending: &[&Event], rng: &mut Rng) -> Option<Vec<Fate>> {
+    let tears = |no: &usize| matches!(pending[*no].change, Change::Write { atomic: false, .. });
+    let torn: Vec<usize> = (0..pending.len()).filter(tears).collect();
+    let last = *torn.last()?;
+    let at = if rng.one_in(2) { last } else { torn[rng.below(torn.len() as u64) as usize] };
+    let mut fates = vec![Fate::Present; pending.len()];
+    fates[at] = Fate::Torn { unit_bytes: 512, seed: rng.draw() };
+    Some(fates)
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! Damage at rest: a flipped bit, a sector of an older time, a zeroed sector, after a clean crash.
+//! Damage at rest: a flipped bit, a sector of an older time, a zeroed sector, after a crash that lost nothing.
 //!
 //! The database may repair it, refuse to open, or report it in its check. It must not show a state that
 //! never was. Two things no checksum can tell: a damaged tail of the log from a torn one, so an older state
 //! may be shown; and a page that is whole but old, so the first sector of a page is never made stale.
 //!
 //! Invariants
-//! 1. One damage an image, in a sector that was ever written.
+//! 1. One damage an image, in a sector that was ever written; half of them in pages at home, and there in one
+//!    that was written not long ago: the doublewrite file may have a copy of it, of whatever age.
 //!
 //! What it does not know: what is in the files.
 
@@ -13,7 +14,7 @@ use varve_device::MemoryImage;
 
 use crate::devices::Devices;
 use crate::rng::Rng;
-use crate::search::{Failure, Found, Run, Subject, recover_guarded};
+use crate::search::{Failure, Found, Recovered, Run, Subject, recover_guarded};
 
 const SECTOR_BYTES: usize = 512;
 /// Sectors of the subjects' pages.
@@ -34,34 +35,52 @@ pub struct Verdicts {
     pub found: Found,
 }
 
-/// Tries `images` damages of what a workload left.
+/// Damages of what one cut left.
+const IMAGES_PER_CUT: usize = 10;
+
+/// Tries `images` damages of what a workload left, at the end and at moments before.
 pub fn damage(subject: &dyn Subject, run: &Run, seed: u64, images: usize) -> Verdicts {
-    let (old, new) = (run.image_at(run.end() * 3 / 4), run.image_at(run.end()));
     let mut rng = Rng::new(seed);
     let mut verdicts = Verdicts::default();
-    for image in 1..=images {
-        let Some((what, devices)) = spoil(&old, &new, &mut rng) else { continue };
-        verdicts.found.images += 1;
-        let recovered = recover_guarded(subject, &devices);
-        match recovered {
-            Err(error) if error.starts_with(crate::PANIC) => {
-                let what = format!("seed {seed}, image {image}, {what}: {error}");
+    let mut image = 0;
+    while image < images {
+        let cut = if image == 0 { run.end() } else { run.end() / 4 + 1 + rng.below(run.end() * 3 / 4) };
+        let (old, new) = (run.image_at(cut / 8 * 7), run.image_at(cut));
+        let states = &run.digests()[..=run.span_at(cut).begun];
+        for _ in 0..IMAGES_PER_CUT.min(images - image) {
+            image += 1;
+            let Some((what, devices)) = spoil(&old, &new, &mut rng) else { continue };
+            verdicts.found.images += 1;
+            if let Err(what) = verdicts.count(recover_guarded(subject, &devices), states, &what) {
+                let what = format!("seed {seed}, image {image} (cut {cut}), {what}");
                 verdicts.found.failures.push(Failure { image, what });
+                return verdicts;
             }
-            Err(_) => verdicts.refused += 1,
-            Ok(recovered) if !recovered.damages.is_empty() => verdicts.reported += 1,
-            Ok(recovered) => match run.digests().iter().rposition(|digest| *digest == recovered.digest) {
-                Some(number) if number + 1 == run.digests().len() => verdicts.harmless += 1,
-                Some(_) => verdicts.older += 1,
-                None => {
-                    let what =
-                        format!("seed {seed}, image {image}, {what}: a state that never was, unreported");
-                    verdicts.found.failures.push(Failure { image, what });
-                }
-            },
         }
     }
     verdicts
+}
+
+impl Verdicts {
+    /// Counts what became of an image; an error if it must not happen. `states` are those that ever were.
+    fn count(
+        &mut self,
+        recovered: Result<Recovered, String>,
+        states: &[u64],
+        what: &str,
+    ) -> Result<(), String> {
+        match recovered {
+            Err(error) if error.starts_with(crate::PANIC) => return Err(format!("{what}: {error}")),
+            Err(_) => self.refused += 1,
+            Ok(recovered) if !recovered.damages.is_empty() => self.reported += 1,
+            Ok(recovered) => match states.iter().rposition(|digest| *digest == recovered.digest) {
+                Some(number) if number + 1 == states.len() => self.harmless += 1,
+                Some(_) => self.older += 1,
+                None => return Err(format!("{what}: a state that never was, unreported")),
+            },
+        }
+        Ok(())
+    }
 }
 
 /// The files of each device.
@@ -73,17 +92,32 @@ fn sector(image: &MemoryImage, number: u64) -> Vec<u8> {
     bytes
 }
 
+fn is_home(name: &str) -> bool {
+    name == "data.varve" || name == "rollback.varve"
+}
+
+/// The page that a sector is in.
+fn page(image: &MemoryImage, number: u64) -> Vec<Vec<u8>> {
+    let first = number / PAGE_SECTORS * PAGE_SECTORS;
+    (first..first + PAGE_SECTORS).map(|number| sector(image, number)).collect()
+}
+
 /// The new files with one sector damaged, and what was done.
 fn spoil(old: &Files, new: &Files, rng: &mut Rng) -> Option<(String, Devices)> {
     let mut files = new.to_vec();
     let of_device = |(device, files): (usize, &Vec<_>)| (0..files.len()).map(move |file| (device, file));
     let all: Vec<(usize, usize)> = files.iter().enumerate().flat_map(of_device).collect();
-    let (device, file) = all[rng.below(all.len() as u64) as usize];
+    let home: Vec<(usize, usize)> =
+        all.iter().copied().filter(|(device, file)| is_home(&files[*device][*file].0)).collect();
+    let among = if rng.one_in(2) { &home } else { &all };
+    let (device, file) = *among.get(rng.below(among.len().max(1) as u64) as usize)?;
     let (name, image) = files.get_mut(device)?.get_mut(file)?;
     let sectors = image.len_bytes() / SECTOR_BYTES as u64;
-    let number = (0..50)
-        .map(|_| rng.below(sectors.max(1)))
-        .find(|at| sector(image, *at).iter().any(|byte| *byte != 0))?;
+    let before = old.get(device)?.iter().find(|(before, _)| before == name).map(|(_, before)| before);
+    let is_fresh = |at: u64| is_home(name) && before.is_none_or(|before| page(before, at) != page(image, at));
+    let some: Vec<u64> = (0..50).map(|_| rng.below(sectors.max(1))).collect();
+    let used = || some.iter().filter(|at| sector(image, **at).iter().any(|byte| *byte != 0));
+    let number = *used().find(|at| is_fresh(**at)).or_else(|| used().next())?;
     let mut bytes = sector(image, number);
     let how = match rng.below(4) {
         0 => {
@@ -91,8 +125,7 @@ fn spoil(old: &Files, new: &Files, rng: &mut Rng) -> Option<(String, Devices)> {
             "zeroed"
         }
         1 if !number.is_multiple_of(PAGE_SECTORS) || name.starts_with("log") => {
-            let (_, before) = old.get(device)?.iter().find(|(before, _)| before == name)?;
-            bytes = sector(before, number);
+            bytes = sector(before?, number);
             "stale"
         }
         _ => {

@@ -14,6 +14,7 @@
 
 mod choice;
 pub mod crowd;
+mod cuts;
 mod damage;
 mod devices;
 pub mod engine;

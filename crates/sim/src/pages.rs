@@ -27,10 +27,26 @@ const PAGES_MAX: usize = 150;
 const WORDS: u64 = (PAGE_BYTES - PAGE_HEADER_BYTES) as u64 / 8;
 pub(crate) const KIND: u8 = FIRST_ENGINE_KIND + 100;
 
+/// Kinds of load, chosen by the seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// Everything now and then.
+    Even,
+    /// Segments come and go, with checkpoints between.
+    Fleeting,
+    /// Pages are written again and again, in batches of all sizes, and the redo position stays behind: copies of
+    /// several ages lie in the doublewrite file.
+    Cleaning,
+}
+
+const LOADS: [Load; 4] = [Load::Even, Load::Even, Load::Fleeting, Load::Cleaning];
+
 /// The pager with its smallest pool, so that pages are stolen.
 pub struct Pages {
     /// Mini-transactions of the workload.
     pub commits: usize,
+    /// Kind of load; `None` = by the seed.
+    pub load: Option<Load>,
     /// Changes the configuration, for planted faults.
     pub configure: fn(&mut PagerConfig),
 }
@@ -38,7 +54,7 @@ pub struct Pages {
 impl Pages {
     /// A workload of this many mini-transactions.
     pub fn new(commits: usize) -> Pages {
-        Pages { commits, configure: |_| () }
+        Pages { commits, load: None, configure: |_| () }
     }
 
     fn config(&self, devices: &Devices) -> PagerConfig {
@@ -115,6 +131,7 @@ struct Worker<'a> {
     /// Entries of the root page; 0 = none.
     pages: Vec<u64>,
     owner: u32,
+    load: Load,
     /// Pages of the segment that will be dropped as a whole, and its owner.
     burst: Option<(u32, Vec<usize>)>,
     /// The last commit and the end of its log.
@@ -125,9 +142,16 @@ type Done = Result<(), String>;
 
 impl Worker<'_> {
     fn one(&mut self) -> Done {
+        match self.load {
+            Load::Fleeting if self.burst.is_none() && self.bench.rng.one_in(8) => return self.fleet(),
+            Load::Cleaning if self.bench.rng.one_in(6) => return self.clean(),
+            _ => {}
+        }
         match self.bench.rng.below(20) {
             0 => self.pager.tick_write(1 + self.bench.rng.below(20) as usize).map(|_| ()).map_err(text),
-            1 if self.bench.rng.one_in(3) => self.pager.checkpoint().map_err(text),
+            1 if self.bench.rng.one_in(if self.load == Load::Cleaning { 20 } else { 3 }) => {
+                self.pager.checkpoint().map_err(text)
+            }
             2..=4 => self.acknowledge(),
             5 | 6 => self.allocate(self.owner).map(|_| ()),
             7 => self.free(),
@@ -156,15 +180,43 @@ impl Worker<'_> {
 
     /// Makes a segment of several pages, or drops it as a whole.
     fn burst(&mut self) -> Done {
-        let Some((owner, entries)) = self.burst.take() else {
-            let owner = self.pager.create_segment(SpaceId::DATA).map_err(text)?;
-            let mut entries = Vec::new();
-            for _ in 0..1 + self.bench.rng.below(80) {
-                entries.extend(self.allocate(owner)?);
+        match self.burst.take() {
+            Some((owner, entries)) => self.drop_burst(owner, entries),
+            None => {
+                let pages = 1 + self.bench.rng.below(80);
+                self.burst = Some(self.make_burst(pages)?);
+                Ok(())
             }
-            self.burst = Some((owner, entries));
-            return Ok(());
-        };
+        }
+    }
+
+    /// A segment that is dropped while some of its pages, and nothing older, are dirty: right before a checkpoint they
+    /// hold nothing back any more, though nothing of the drop is durable yet.
+    fn fleet(&mut self) -> Done {
+        self.pager.tick_write(1000).map_err(text)?;
+        let pages = 3 + self.bench.rng.below(6);
+        let (owner, entries) = self.make_burst(pages)?;
+        self.pager.tick_write(2 + self.bench.rng.below(4) as usize).map_err(text)?;
+        self.drop_burst(owner, entries)?;
+        if self.bench.rng.one_in(4) { Ok(()) } else { self.pager.checkpoint().map_err(text) }
+    }
+
+    /// Writes many pages or few.
+    fn clean(&mut self) -> Done {
+        let pages = if self.bench.rng.one_in(4) { 40 } else { 1 + self.bench.rng.below(6) };
+        self.pager.tick_write(pages as usize).map(|_| ()).map_err(text)
+    }
+
+    fn make_burst(&mut self, pages: u64) -> Result<(u32, Vec<usize>), String> {
+        let owner = self.pager.create_segment(SpaceId::DATA).map_err(text)?;
+        let mut entries = Vec::new();
+        for _ in 0..pages {
+            entries.extend(self.allocate(owner)?);
+        }
+        Ok((owner, entries))
+    }
+
+    fn drop_burst(&mut self, owner: u32, entries: Vec<usize>) -> Done {
         let mut mtr = self.pager.begin().map_err(text)?;
         let root = mtr.x(PageId::ROOT).map_err(text)?;
         for entry in entries {
@@ -305,7 +357,8 @@ impl Subject for Pages {
         let owner = bench.relief.make(|| pager.create_segment(SpaceId::DATA).map_err(text))?;
         let pages = vec![0; PAGES_MAX];
         let model = Model::default();
-        let mut worker = Worker { pager: &pager, bench, model, pages, owner, burst: None, last: None };
+        let load = self.load.unwrap_or(LOADS[bench.rng.below(LOADS.len() as u64) as usize]);
+        let mut worker = Worker { pager: &pager, bench, model, pages, owner, load, burst: None, last: None };
         let mut errors = drive(&mut worker, self.commits);
         errors.extend(worker.acknowledge().err());
         if errors.is_empty() && digest(&pager)? != worker.model.digest {

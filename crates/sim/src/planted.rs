@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use varve_device::{Directory, Fault, Faulty, Lies, Operation, Rule, Space, When, plant, planted_hits};
 use varve_pager::{PagerConfig, ProtectionKind};
 
-use crate::engine::{Engine, Plant};
+use crate::damage::damage;
+use crate::engine::{Engine, Load, Plant};
 use crate::nvm::{Nvm, NvmFlaw};
-use crate::pages::Pages;
+use crate::pages::{self, Pages};
 use crate::search::{Found, PANIC, Plan, Subject, WRONG, run, search_run};
 use crate::toy::{Flaw, Toy};
 use crate::trees::Trees;
@@ -47,6 +48,12 @@ pub enum On {
     Trees,
     /// The engine.
     Engine,
+    /// The engine with rows that do not fit a page.
+    Large,
+    /// Raw pages of segments that come and go.
+    Drops,
+    /// Raw pages with damage at rest.
+    AtRest,
     /// The toys.
     Toy,
 }
@@ -86,6 +93,7 @@ impl Hunted {
             ("cannot be used: it panics", "an assertion in recovery"),
             (PANIC, "an assertion at run time"),
             ("the workload stopped", "an error at run time"),
+            ("a state that never was", "the oracle: no such state, after damage"),
             ("finished recovery had shown", "a second crash"),
             ("the check finds", "varve check"),
             ("cannot be used", "recovery refuses"),
@@ -133,19 +141,24 @@ impl Planted {
             (_, Wrong::Workload(plant)) => Box::new(Engine { plant: *plant, ..Engine::new(150) }),
             (_, Wrong::Unprotected) => Box::new(Pages { configure: unprotected, ..Pages::new(commits) }),
             (On::Trees, _) => Box::new(Trees { commits }),
+            (On::Large, _) => Box::new(Engine { load: Some(Load::Large), ..Engine::new(100) }),
+            (On::AtRest, _) => {
+                Box::new(Pages { load: Some(pages::Load::Cleaning), ..Pages::new(commits.min(1500)) })
+            }
+            (On::Drops, _) => Box::new(Pages { load: Some(pages::Load::Fleeting), ..Pages::new(commits) }),
             (On::Engine, _) => Box::new(Engine::new(150)),
             _ => Box::new(Pages::new(commits)),
         }
     }
 
-    /// Searches seed after seed until something is found.
-    pub fn hunt(&self, seeds: u64, images_per_seed: usize) -> Hunted {
+    /// Searches seed after seed, from `first` on, until something is found.
+    pub fn hunt(&self, first: u64, seeds: u64, images_per_seed: usize) -> Hunted {
         let started = Instant::now();
         let mut hunted = Hunted { images: 0, seed: 0, hits: 0, caught: None, took: Duration::ZERO };
         if let Wrong::Code(name) = self.wrong {
             plant(Some(name));
         }
-        for seed in 1..=seeds {
+        for seed in first..first + seeds {
             let found = self.try_seed(seed, images_per_seed);
             hunted.images += found.images;
             hunted.seed = seed;
@@ -179,6 +192,9 @@ impl Planted {
             let failures = vec![crate::search::Failure { image: 0, what }];
             return Found { failures, ..Found::default() };
         }
+        if self.on == On::AtRest {
+            return damage(&*subject, &run, seed, images).found;
+        }
         search_run(&*subject, &run, Plan { lies, second_crash_every: 3, ..Plan::new(seed, images) })
     }
 }
@@ -190,15 +206,21 @@ fn unprotected(config: &mut PagerConfig) {
 const PAGES: On = On::Pages;
 const TREES: On = On::Trees;
 const ENGINE: On = On::Engine;
+const DROPS: On = On::Drops;
+const LARGE: On = On::Large;
+const AT_REST: On = On::AtRest;
 
 /// Switches in the code, by room: where searched for, name, what it breaks.
 const CODE: &[(On, &str, &str)] = &[
     (PAGES, "log: blocks are not durable", "acknowledged commits"),
     (PAGES, "log: a commit's flush is dropped", "acknowledged commits"),
     (ENGINE, "log: segments are recycled early", "redo of pages still dirty"),
+    (LARGE, "log: torn blocks are taken for whole", "the log as a prefix"),
     (PAGES, "log: segment headers are not durable", "segments found after a crash"),
     (PAGES, "log: the directory is not synced", "segments found after a crash"),
     (PAGES, "checkpoint: its position passes dirty pages", "redo of pages still dirty"),
+    (DROPS, "checkpoint: the log is not flushed before it is stored", "redo of pages that were dropped"),
+    (PAGES, "control: one slot is always written", "the control file as a whole"),
     (PAGES, "control: slots are not durable", "the redo position before the log is cut"),
     (PAGES, "doublewrite: batches skip it", "torn pages"),
     (PAGES, "doublewrite: not flushed before the pages", "torn pages"),
@@ -208,6 +230,7 @@ const CODE: &[(On, &str, &str)] = &[
     (PAGES, "pages: the checksum is not looked at", "torn pages"),
     (TREES, "redo: applied twice", "redo twice is redo once"),
     (PAGES, "redo: every 50th change is skipped", "pages after a crash"),
+    (AT_REST, "redo: a mended page is taken for home", "pages mended from an older copy"),
     (PAGES, "ledger: every seventh page is forgotten", "redo of pages still dirty"),
     (TREES, "space: an allocation is not logged", "pages owned once"),
     (TREES, "space: a freed page stays allocated", "allocated = reachable"),

@@ -17,6 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use varve_device::{Directory, Fate, Lies, MemoryImage, RecordLog, Recording, Timeline, take_reached};
 
 use crate::choice::choices;
+use crate::cuts::Moments;
 use crate::devices::Devices;
 use crate::history::{History, Span};
 use crate::relief::Relief;
@@ -160,6 +161,13 @@ impl Run {
         self.recording.end
     }
 
+    /// The commits acknowledged and begun before a cut.
+    pub fn span_at(&self, cut: u64) -> Span {
+        let mut timeline = Timeline::new(self.recording.clone());
+        timeline.advance(cut);
+        History::span(timeline.marks())
+    }
+
     /// The files of each device after a crash at a cut that lost nothing.
     pub fn image_at(&self, cut: u64) -> Vec<Vec<(String, MemoryImage)>> {
         let mut timeline = Timeline::new(self.recording.clone());
@@ -244,11 +252,12 @@ pub const PANIC: &str = "it panics";
 pub fn search_run(subject: &dyn Subject, run: &Run, plan: Plan) -> Found {
     let mut found = Found { commits: run.digests.len() - 1, ..Found::default() };
     let mut rng = Rng::new(plan.seed ^ 0xC0FF_EE00);
+    let moments = Moments::of(&run.recording);
     while found.images < plan.images && found.failures.len() < plan.failures_max {
         let cuts = if plan.at_end { 1 } else { plan.images.div_ceil(plan.images_per_cut.max(1)).max(1) };
         let mut timeline = Timeline::with_lies(run.recording.clone(), plan.lies);
         let before = found.images;
-        for cut in cuts_of(timeline.end(), cuts, &mut rng) {
+        for cut in moments.some(cuts, &mut rng) {
             timeline.advance(cut);
             Trial { subject, run, plan, cut, timeline: &timeline }.all_choices(&mut rng, &mut found);
             if found.images >= plan.images || found.failures.len() >= plan.failures_max {
@@ -260,14 +269,6 @@ pub fn search_run(subject: &dyn Subject, run: &Run, plan: Plan) -> Found {
         }
     }
     found
-}
-
-/// `count` moments in order, spread over the recording; the end is always among them.
-fn cuts_of(end: u64, count: usize, rng: &mut Rng) -> Vec<u64> {
-    let mut cuts: Vec<u64> = (1..count).map(|_| 1 + rng.below(end)).collect();
-    cuts.push(end);
-    cuts.sort_unstable();
-    cuts
 }
 
 struct Trial<'a> {

@@ -64,6 +64,7 @@ fn goes_on(subject: &dyn Subject, commits: usize, space: Space, first: u64) -> b
     tried.fired
 }
 
+/// Found so: a file that could not be made shorter for lack of room stopped the database.
 #[test]
 fn once_there_is_room_again_the_database_goes_on_without_a_restart() {
     // The first growths make the database itself.

@@ -14,7 +14,7 @@ fn all_are_found(on: On) {
     let faults: Vec<Planted> = planted_faults().into_iter().filter(|fault| fault.on == on).collect();
     let mut missed = Vec::new();
     for fault in &faults {
-        let hunted = fault.hunt(SEEDS, IMAGES_PER_SEED);
+        let hunted = fault.hunt(1, SEEDS, IMAGES_PER_SEED);
         println!("{}: {} after {} images", fault.name(), hunted.by(), hunted.images);
         if hunted.caught.is_none() {
             missed.push(fault.name());
@@ -29,6 +29,16 @@ fn in_raw_pages() {
 }
 
 #[test]
+fn in_pages_that_come_and_go() {
+    all_are_found(On::Drops);
+}
+
+#[test]
+fn in_pages_damaged_at_rest() {
+    all_are_found(On::AtRest);
+}
+
+#[test]
 fn in_trees() {
     all_are_found(On::Trees);
 }
@@ -36,6 +46,11 @@ fn in_trees() {
 #[test]
 fn in_the_engine() {
     all_are_found(On::Engine);
+}
+
+#[test]
+fn in_the_engine_with_large_rows() {
+    all_are_found(On::Large);
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //!
 //! Not known here: what records mean.
 
-use varve_device::{AlignedBuf, BlockFile, Purpose};
+use varve_device::{AlignedBuf, BlockFile, Purpose, planted};
 
 use super::LogError;
 use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Geometry, SEGMENT_HEADER_BYTES};
@@ -181,7 +181,9 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let block = self.load(at, header.length_bytes as usize)?;
-        Ok(block.filter(|bytes| header.is_sealed(bytes)).map(|_| header))
+        let sealed =
+            |bytes: &&[u8]| header.is_sealed(bytes) || planted("log: torn blocks are taken for whole");
+        Ok(block.filter(sealed).map(|_| header))
     }
 
     fn place(&self, at: Lsn) -> (u64, usize) {

@@ -159,7 +159,11 @@ impl Spaces {
             let first = space.map().extent_count() * geometry.extent_pages;
             let count = self.file_pages(geometry).saturating_sub(first);
             pool.discard(PageRange { first: PageId::new(geometry.space, PageNo(first)), count })?;
-            self.file(geometry)?.resize(first)?;
+            match self.file(geometry)?.resize(first) {
+                // A file system may want room even for that. Nothing has changed, and the next checkpoint tries again.
+                Err(PagerError::Device(error)) if error.is_no_space() => continue,
+                done => done?,
+            }
             growth.cut = None;
             reached("space: file cut");
         }

@@ -24,6 +24,7 @@ use varve_engine::{
 use super::session::{data, key, new_table, primary_key, scan, stored};
 use super::{Done, SCHEMA, text};
 use crate::choice::choices;
+use crate::cuts::Moments;
 use crate::devices::Devices;
 use crate::model::{Row, body, hash_row};
 use crate::pages::small_config;
@@ -223,9 +224,9 @@ pub fn search_throng(seed: u64, commits: usize, images: usize) -> Found {
     let states: Vec<Vec<u64>> = states.into_iter().map(Mutex::into_inner).collect();
     found.commits = states.iter().map(|states| states.len() - 1).sum();
     let mut rng = Rng::new(seed ^ 0x7480);
-    let mut timeline = Timeline::new(log.recording());
-    let mut cuts: Vec<u64> = (0..images / 2).map(|_| 1 + rng.below(timeline.end())).collect();
-    cuts.sort_unstable();
+    let recording = log.recording();
+    let cuts = Moments::of(&recording).some(images / 2, &mut rng);
+    let mut timeline = Timeline::new(recording);
     for cut in cuts {
         timeline.advance(cut);
         for fates in choices(&timeline.pending(), &mut rng, IMAGES_PER_CUT) {

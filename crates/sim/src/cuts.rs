@@ -1,0 +1,114 @@
+//! At which moments a recording is cut.
+//!
+//! A third of the cuts is spread over the recording. A third is aimed at a write of some space, a third at an event of
+//! another kind, while it is in flight or just after; all spaces and kinds are equally likely. So what happens rarely (a slot of
+//! the control file written, a file lengthened, a segment renamed) is crashed as often as what happens all the time.
+//!
+//! Invariants
+//! 1. Cuts come in order, and the end is always among them.
+//! 2. The same recording and generator state give the same cuts.
+//!
+//! What it does not know: what becomes of the events (`choice.rs`).
+
+use std::collections::BTreeMap;
+
+use varve_device::{Change, Event, Recording, Space};
+
+use crate::rng::Rng;
+
+/// Events are of one kind if this is the same.
+type Kind = (u8, Option<Space>);
+
+const WRITE: u8 = 0;
+
+type Spans = Vec<(u64, u64)>;
+
+/// The moments of a recording, by what is in flight.
+pub(crate) struct Moments {
+    end: u64,
+    /// For the writes of each space, ticks from submission to just after completion.
+    writes: Vec<Spans>,
+    /// The same for each other kind of event.
+    others: Vec<Spans>,
+}
+
+impl Moments {
+    /// Of a recording.
+    pub(crate) fn of(recording: &Recording) -> Moments {
+        let mut kinds: BTreeMap<Kind, Spans> = BTreeMap::new();
+        for event in &recording.events {
+            if let Some(kind) = kind_of(event, &recording.file_spaces) {
+                let last = event.completed.saturating_add(1).min(recording.end);
+                kinds.entry(kind).or_default().push((event.submitted + 1, last));
+            }
+        }
+        let others = kinds.split_off(&(WRITE + 1, None));
+        let [writes, others] = [kinds, others].map(|kinds| kinds.into_values().collect());
+        Moments { end: recording.end, writes, others }
+    }
+
+    /// `count` cuts.
+    pub(crate) fn some(&self, count: usize, rng: &mut Rng) -> Vec<u64> {
+        let mut cuts: Vec<u64> = (1..count)
+            .map(|_| match rng.below(3) {
+                0 => self.aimed(&self.writes, rng),
+                1 => self.aimed(&self.others, rng),
+                _ => 1 + rng.below(self.end),
+            })
+            .collect();
+        cuts.push(self.end);
+        cuts.sort_unstable();
+        cuts
+    }
+
+    fn aimed(&self, kinds: &[Spans], rng: &mut Rng) -> u64 {
+        let Some(events) = kinds.get(rng.below(kinds.len().max(1) as u64) as usize) else {
+            return self.end;
+        };
+        let (first, last) = events[rng.below(events.len() as u64) as usize];
+        first + rng.below(1 + last.saturating_sub(first))
+    }
+}
+
+fn kind_of(event: &Event, spaces: &[Option<Space>]) -> Option<Kind> {
+    let space = |file: &varve_device::FileNo| spaces.get(file.0).copied().flatten();
+    Some(match &event.change {
+        Change::Write { file, .. } => (WRITE, space(file)),
+        Change::SetLen { file, .. } => (1, space(file)),
+        Change::Punch { file, .. } => (2, space(file)),
+        Change::Flush { file } => (3, space(file)),
+        Change::Store { file, .. } => (4, space(file)),
+        Change::WriteBack { .. } | Change::Fence => (5, None),
+        Change::Create { .. } => (6, None),
+        Change::Rename { .. } => (7, None),
+        Change::Remove { .. } => (8, None),
+        Change::SyncDirectory => (9, None),
+        Change::Mark(_) => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use varve_device::{
+        AlignedBuf, Directory, Durability, MemoryDirectory, OpenHow, Purpose, RecordLog, Recorder,
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_is_rare_is_cut_as_often_as_what_is_common() {
+        let log = RecordLog::new();
+        let device = Recorder::wrap(MemoryDirectory::new(), log.clone());
+        let file = device.open("file", OpenHow::or_create(Space::Data)).expect("memory has room");
+        let write = |at| file.write_at(at, &AlignedBuf::new(4096), Purpose::DataPage, Durability::Later);
+        (0..1000).for_each(|at| write(at * 4096).expect("memory has room"));
+        let before = log.now();
+        file.flush().expect("memory flushes");
+        let after = log.now();
+        (0..1000).for_each(|at| write(at * 4096).expect("memory has room"));
+        let cuts = Moments::of(&log.recording()).some(400, &mut Rng::new(5));
+        let hits = cuts.iter().filter(|cut| (before..=after + 1).contains(cut)).count();
+        assert!(hits > 20, "the one flush of 2,000 writes was cut {hits} times");
+        assert!(cuts.is_sorted() && cuts.last() == Some(&log.recording().end));
+    }
+}
