@@ -5,6 +5,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -369,4 +370,65 @@ fn every_row_is_changed_once_after_random_moves() {
         let sound = db.engine().check().unwrap();
         assert!(sound.damages.is_empty(), "seed {seed}: {:?}", sound.damages);
     }
+}
+
+/// Exchanges the keys of two rows through a key of its own; whether that came to a commit.
+fn exchange(session: &mut Session, random: &mut Random, own_key: u64) -> bool {
+    let (x, y) = (random.below(10), random.below(10));
+    let text = format!(
+        "begin; update a set id = {own_key} where id = {x}; update a set id = {x} where id = {y}; \
+         update a set id = {y} where id = {own_key}; commit"
+    );
+    committed(session, &text, &["40P01", "23505"])
+}
+
+/// Runs a text that ends in a commit; `false` if it ended in one of these errors, and was rolled back.
+fn committed(session: &mut Session, text: &str, may_fail_with: &[&str]) -> bool {
+    let lines = ask(session, text);
+    let Some(error) = lines.iter().find(|l| l.starts_with("! ")) else { return true };
+    assert!(may_fail_with.contains(&&error[2..7]), "{text}: {error}");
+    drop(ask(session, "rollback"));
+    false
+}
+
+/// Rows exchange their keys all the time, versions are purged, and each statement changes every row once.
+#[test]
+fn every_statement_changes_every_row_once_while_rows_exchange_their_keys() {
+    let db = database();
+    let mut s = session(&db);
+    run(&mut s, "create table a (id int primary key, v int); create index on a (v)");
+    run(&mut s, "insert into a select n, 0 from generate_series(0, 9) n");
+    let rounds = std::env::var("VARVE_ROUNDS").map_or(60, |n| n.parse().unwrap());
+    let done = AtomicBool::new(false);
+    let updates = std::thread::scope(|scope| {
+        for mover in 0..2 {
+            let mut s = session(&db);
+            scope.spawn(move || {
+                let mut random = Random(0x5eed + mover);
+                (0..4 * rounds).filter(|_| exchange(&mut s, &mut random, 100 + mover)).count()
+            });
+        }
+        let updater = || {
+            let mut s = session(&db);
+            move || {
+                let update = "begin; update a set v = v + 1; commit";
+                (0..rounds).filter(|_| committed(&mut s, update, &["40P01"])).count()
+            }
+        };
+        let updaters = [scope.spawn(updater()), scope.spawn(updater())];
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                db.engine().tick().unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let updates = updaters.into_iter().map(|u| u.join().unwrap()).sum::<usize>();
+        done.store(true, Ordering::Relaxed);
+        updates
+    });
+    assert!(updates > 0, "all updates ended in deadlocks");
+    assert_eq!(ask(&mut s, "select count(*), min(v), max(v) from a"), [format!("10|{updates}|{updates}")]);
+    drop(s);
+    let damages = db.engine().check().unwrap().damages;
+    assert!(damages.is_empty(), "{damages:?}");
 }
