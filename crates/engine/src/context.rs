@@ -107,6 +107,16 @@ impl Context {
         }
     }
 
+    /// The context of a reader beside this transaction: its snapshot, which stays registered here, and its own changes.
+    pub(crate) fn for_reader(&mut self) -> Self {
+        let snapshot = self.snapshot();
+        let mut reader = Self::new(Arc::clone(&self.core), self.isolation, self.timeout);
+        reader.snapshot = Some(snapshot);
+        reader.id = self.id;
+        reader.cancel.clone_from(&self.cancel);
+        reader
+    }
+
     /// What is left of a transaction whose rollback or commit failed; `None` if it has ended.
     pub(crate) fn take_unfinished(&mut self) -> Option<Loser> {
         let segment = self.segment.take()?;

@@ -112,6 +112,8 @@ pub struct Transaction {
     pub(crate) changes: Vec<(u64, ObjectChange)>,
     /// The catalog with `changes`, and the committed one it is based on.
     own: Option<(Arc<Catalog>, Arc<Catalog>)>,
+    /// Shared with the readers of the running statement, once it has had one.
+    pub(crate) readers: Option<Arc<()>>,
     is_over: bool,
 }
 
@@ -126,6 +128,7 @@ impl Transaction {
             savepoints: Vec::new(),
             changes: Vec::new(),
             own: None,
+            readers: None,
             is_over: false,
         }
     }
@@ -159,13 +162,21 @@ impl Transaction {
     /// `rollback_statement` goes back to.
     #[inline]
     pub fn start_statement(&mut self) {
+        self.assert_no_readers();
         self.cx.take_snapshot();
         self.statement = self.cx.record_count;
     }
 
     /// Ends a statement: READ COMMITTED holds no old versions back while the session is idle. Optional.
     pub fn end_statement(&mut self) {
+        self.assert_no_readers();
         self.cx.drop_snapshot();
+    }
+
+    /// A reader that outlives its statement would read what purge takes away.
+    fn assert_no_readers(&self) {
+        let is_alone = self.readers.as_ref().is_none_or(|readers| Arc::strong_count(readers) == 1);
+        assert!(is_alone || std::thread::panicking(), "a reader has outlived its statement");
     }
 
     /// Undoes everything since `start_statement`.
@@ -280,6 +291,7 @@ impl Transaction {
 
     /// The transaction is over. One whose rollback failed keeps its locks; the background tries again.
     fn finish(&mut self) {
+        self.assert_no_readers();
         if !std::mem::replace(&mut self.is_over, true) {
             match self.cx.take_unfinished() {
                 Some(loser) => self.cx.core.losers.lock().push(loser),

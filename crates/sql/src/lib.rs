@@ -12,6 +12,7 @@ mod explain;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod general;
 pub mod oid;
 mod parse;
 mod plan;

@@ -80,6 +80,36 @@ pub enum Source {
     Series(Box<[Expr; 3]>, Ty),
     /// Rows of expressions.
     Values(Vec<Vec<Expr>>),
+    /// Rows of two sources beside each other.
+    Join(Box<Join>),
+}
+
+/// Which rows without a partner stay in a join, beside NULLs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinKind {
+    /// None.
+    Inner,
+    /// Those of the left side.
+    Left,
+    /// Those of the right side.
+    Right,
+    /// All.
+    Full,
+}
+
+/// A join; its row is the left row, then the right one.
+#[derive(Debug)]
+pub struct Join {
+    /// Which rows stay alone.
+    pub kind: JoinKind,
+    /// Left side.
+    pub left: Source,
+    /// Right side.
+    pub right: Source,
+    /// Columns of the left side.
+    pub left_width: usize,
+    /// Conditions over the joined row, all of which must hold.
+    pub on: Vec<Expr>,
 }
 
 /// One computed column of a result.
@@ -109,6 +139,8 @@ pub struct SortKey {
 pub struct Aggregate {
     /// Group keys over the input row: slots 0...
     pub keys: Box<[Expr]>,
+    /// Their types.
+    pub key_types: Box<[Typed]>,
     /// Aggregates: the slots after the keys.
     pub calls: Box<[AggCall]>,
     /// HAVING, over the slots.
@@ -260,11 +292,36 @@ impl Plan {
 }
 
 impl Select {
-    /// The table read from, if any.
+    /// The table read from, if the executor of this crate reads one.
     pub fn table(&self) -> Option<&Arc<TableDef>> {
         match &self.source {
             Source::Table(t) => Some(&t.table),
             _ => None,
+        }
+    }
+
+    /// Whether it takes a runner of general queries.
+    pub fn is_general(&self) -> bool {
+        matches!(self.source, Source::Join(_))
+    }
+
+    /// All tables read from, in the order of the query.
+    pub fn tables(&self) -> Vec<&Arc<TableDef>> {
+        let mut out = Vec::new();
+        self.source.tables(&mut out);
+        out
+    }
+}
+
+impl Source {
+    fn tables<'s>(&'s self, out: &mut Vec<&'s Arc<TableDef>>) {
+        match self {
+            Source::Table(t) => out.push(&t.table),
+            Source::Join(join) => {
+                join.left.tables(out);
+                join.right.tables(out);
+            }
+            Source::Nothing | Source::Series(..) | Source::Values(_) => {}
         }
     }
 }

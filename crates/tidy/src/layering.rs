@@ -11,6 +11,7 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("varve-pager", &["varve-device"]),
     ("varve-engine", &["varve-device", "varve-pager"]),
     ("varve-sql", &["varve-engine"]),
+    ("varve-query", &["varve-engine", "varve-sql"]),
     ("varve-server", &["varve-engine", "varve-sql"]),
     ("varve-bench", &["varve-device", "varve-engine", "varve-pager", "varve-sql"]),
     ("varve", &["varve-bench", "varve-device", "varve-engine", "varve-pager", "varve-server", "varve-sql"]),

@@ -139,6 +139,12 @@ impl PagedStore {
         Ok(())
     }
 
+    /// Where the entry of a row stands in a secondary index.
+    pub(crate) fn entry_place(&self, index: IndexId, row: RowRef<'_>, key: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.index(index)?.entry_key(&self.def, row, key, out);
+        Ok(())
+    }
+
     /// The row's content, fetched from its chain if it is not in the leaf.
     fn whole_row<'a>(&self, core: &Core, payload: &'a [u8], spare: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         if payload.is_empty() || !overflow::is_stub(payload) {

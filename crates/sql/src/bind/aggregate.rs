@@ -43,6 +43,8 @@ pub struct AggCall {
     pub argument: Option<Expr>,
     /// The argument's type.
     pub input: Ty,
+    /// The result's type.
+    pub output: Ty,
     /// DISTINCT
     pub distinct: bool,
     /// FILTER (WHERE ...)
@@ -151,7 +153,15 @@ impl Binder<'_> {
             if kind != AggKind::Count || is_distinct(f) {
                 return Err(no_such(kind, Ty::Unknown).at(at));
             }
-            let call = AggCall { kind, argument: None, input: Ty::Int8, distinct: false, filter, written };
+            let call = AggCall {
+                kind,
+                argument: None,
+                input: Ty::Int8,
+                output: Ty::Int8,
+                distinct: false,
+                filter,
+                written,
+            };
             return Ok((call, Typed::plain(Ty::Int8)));
         }
         let [argument] = list.args.as_slice() else { return Err(no_such(kind, Ty::Unknown).at(at)) };
@@ -162,7 +172,7 @@ impl Binder<'_> {
             super::query::orderable(b.t, "DISTINCT")?;
         }
         let argument = Some(self.cast(b, Typed::plain(input), false)?.expr);
-        let call = AggCall { kind, argument, input, distinct: is_distinct(f), filter, written };
+        let call = AggCall { kind, argument, input, output: result, distinct: is_distinct(f), filter, written };
         Ok((call, Typed { ty: result, ..shown }))
     }
 }

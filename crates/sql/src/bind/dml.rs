@@ -99,6 +99,9 @@ impl Binder<'_> {
         let bound = self.query(q);
         self.keep_unknown = false;
         let bound = bound?;
+        if bound.select.is_general() {
+            return Err(SqlError::unsupported("INSERT from a join"));
+        }
         let given = bound.select.visible;
         check_count(given, targets, explicit, None)?;
         let slot = |(i, o): (usize, &Output)| Bound { expr: Expr::Slot(i), t: o.t, at: None };

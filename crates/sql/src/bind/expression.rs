@@ -9,7 +9,7 @@
 use sqlparser::ast::{self, BinaryOperator, Expr as Ast, Value as Literal};
 use varve_engine::Value;
 
-use super::scope::Scope;
+use super::scope::{Found, Scope};
 use super::{Binder, Bound, fold};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
@@ -205,8 +205,13 @@ impl Binder<'_> {
     fn column(&mut self, qualifier: Option<&str>, ident: &ast::Ident, scope: &mut Scope) -> Result<Bound> {
         let name = fold(ident);
         let at = self.span_at(ident.span);
-        let Some((ordinal, t)) = scope.find(&name) else {
-            return self.no_column(qualifier, &name, ident, at);
+        let (ordinal, t) = match scope.find(qualifier, &name) {
+            Found::Column(ordinal, t) => (ordinal, t),
+            Found::Nothing => return self.no_column(qualifier, &name, ident, at),
+            Found::Several => {
+                let message = format!("column reference \"{name}\" is ambiguous");
+                return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message).at(at));
+            }
         };
         let Some(grouping) = &mut scope.grouping else {
             return Ok(Bound { expr: Expr::Column(ordinal), t, at });
@@ -214,7 +219,7 @@ impl Binder<'_> {
         match grouping.key_of_column(ordinal, t) {
             Some(slot) => Ok(Bound { expr: Expr::Slot(slot), t, at }),
             None => {
-                let alias = scope.relation.as_ref().map_or("", |r| r.alias.as_str());
+                let alias = scope.owner(ordinal).map_or("", |r| r.alias.as_str());
                 let message = format!(
                     "column \"{alias}.{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
                 );
@@ -248,8 +253,8 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "improper qualified name"));
         };
         let qualifier = fold(table);
-        if scope.relation.as_ref().is_none_or(|r| r.alias != qualifier) {
-            let hidden = scope.relation.as_ref().is_some_and(|r| r.hidden.as_ref() == Some(&qualifier));
+        if scope.relation(&qualifier).is_none() {
+            let hidden = scope.relations.iter().any(|r| r.hidden.as_ref() == Some(&qualifier));
             let what = if hidden { "invalid reference to" } else { "missing" };
             let message = format!("{what} FROM-clause entry for table \"{qualifier}\"");
             return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).at(self.span_at(table.span)));

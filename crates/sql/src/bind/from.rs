@@ -1,33 +1,68 @@
-//! FROM: the one relation of a query.
+//! FROM: the relations of a query and how they are joined.
 //!
 //! Does not know: how its rows are read.
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, TableFactor};
+use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 use varve_engine::{TableDef, Value};
 
 use super::scope::{Relation, Scope};
 use super::{Binder, Bound, alias_of, clauses, fold, object_name, undefined_table};
+use crate::access;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::plan::{Access, Source, TableAccess};
+use crate::plan::{Access, Join, JoinKind, Source, TableAccess};
 use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
-    pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<(Source, Option<Relation>)> {
-        let [only] = from else {
-            return if from.is_empty() {
-                Ok((Source::Nothing, None))
-            } else {
-                Err(SqlError::unsupported("a join"))
-            };
-        };
-        if !only.joins.is_empty() {
-            return Err(SqlError::unsupported("a join"));
+    /// FROM: where rows come from, and what their columns are called.
+    pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<(Source, Vec<Relation>)> {
+        let Some((first, rest)) = from.split_first() else { return Ok((Source::Nothing, Vec::new())) };
+        let (mut source, mut relations) = self.joined(first)?;
+        for item in rest {
+            let (right, more) = self.joined(item)?;
+            source = crossed(source, &mut relations, right, more)?;
         }
-        clauses::check_table(&only.relation)?;
-        match &only.relation {
+        Ok((source, relations))
+    }
+
+    /// One item of FROM with the joins that are written behind it.
+    fn joined(&mut self, item: &ast::TableWithJoins) -> Result<(Source, Vec<Relation>)> {
+        let (mut source, relation) = self.factor(&item.relation)?;
+        let mut relations = vec![relation];
+        for join in &item.joins {
+            if join.global {
+                return Err(SqlError::unsupported("GLOBAL JOIN"));
+            }
+            let (kind, constraint) = join_kind(&join.join_operator)?;
+            let (right, relation) = self.factor(&join.relation)?;
+            source = crossed(source, &mut relations, right, vec![relation])?;
+            let on = self.join_condition(constraint, &relations)?;
+            if let Source::Join(join) = &mut source {
+                (join.kind, join.on) = (kind, on);
+            }
+        }
+        Ok((source, relations))
+    }
+
+    fn join_condition(&mut self, constraint: &JoinConstraint, relations: &[Relation]) -> Result<Vec<Expr>> {
+        match constraint {
+            JoinConstraint::None => Ok(Vec::new()),
+            JoinConstraint::Using(_) => Err(SqlError::unsupported("JOIN ... USING")),
+            JoinConstraint::Natural => Err(SqlError::unsupported("NATURAL JOIN")),
+            JoinConstraint::On(on) => {
+                let mut scope = Scope { relations: relations.to_vec(), ..Scope::default() };
+                scope.no_aggregates = Some("JOIN conditions");
+                let bound = self.expression(on, &mut scope)?;
+                Ok(access::conjuncts(self.condition(bound, "JOIN/ON")?))
+            }
+        }
+    }
+
+    fn factor(&mut self, factor: &TableFactor) -> Result<(Source, Relation)> {
+        clauses::check_table(factor)?;
+        match factor {
             TableFactor::Table { name, alias, args: Some(args), .. } => {
                 self.table_function(name, args, alias.as_ref())
             }
@@ -35,7 +70,7 @@ impl Binder<'_> {
                 let table = self.table(name)?;
                 let relation = relation_of(&table, alias.as_ref())?;
                 let access = TableAccess { table, access: Access::Full, reverse: false };
-                Ok((Source::Table(access), Some(relation)))
+                Ok((Source::Table(access), relation))
             }
             TableFactor::Derived { .. } => Err(SqlError::unsupported("a subquery in FROM")),
             _ => Err(SqlError::unsupported("this kind of FROM item")),
@@ -69,7 +104,7 @@ impl Binder<'_> {
         name: &ast::ObjectName,
         args: &ast::TableFunctionArgs,
         alias: Option<&ast::TableAlias>,
-    ) -> Result<(Source, Option<Relation>)> {
+    ) -> Result<(Source, Relation)> {
         if args.settings.is_some() {
             return Err(SqlError::unsupported("SETTINGS of a function in FROM"));
         }
@@ -112,8 +147,9 @@ impl Binder<'_> {
             hidden: None,
             columns: vec![(column, Typed::plain(ty))],
             key: Vec::new(),
+            first: 0,
         };
-        Ok((Source::Series(bounds, ty), Some(relation)))
+        Ok((Source::Series(bounds, ty), relation))
     }
 }
 
@@ -130,7 +166,39 @@ pub(super) fn relation_of(table: &TableDef, alias: Option<&ast::TableAlias>) -> 
             column.0 = fold(&renamed.name);
         }
     }
-    Ok(Relation { alias: name, hidden, columns, key: table.key_columns().to_vec() })
+    Ok(Relation { alias: name, hidden, columns, key: table.key_columns().to_vec(), first: 0 })
+}
+
+/// Both sides' rows in all pairs; a condition may be added. 42712 if a name is used twice.
+fn crossed(
+    left: Source,
+    relations: &mut Vec<Relation>,
+    right: Source,
+    more: Vec<Relation>,
+) -> Result<Source> {
+    let left_width = relations.iter().map(|r| r.columns.len()).sum();
+    for mut relation in more {
+        if relations.iter().any(|r| r.alias == relation.alias) {
+            let message = format!("table name \"{}\" specified more than once", relation.alias);
+            return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
+        }
+        relation.first += left_width;
+        relations.push(relation);
+    }
+    let join = Join { kind: JoinKind::Inner, left, right, left_width, on: Vec::new() };
+    Ok(Source::Join(Box::new(join)))
+}
+
+fn join_kind(operator: &JoinOperator) -> Result<(JoinKind, &JoinConstraint)> {
+    Ok(match operator {
+        JoinOperator::Join(on) | JoinOperator::Inner(on) | JoinOperator::CrossJoin(on) => {
+            (JoinKind::Inner, on)
+        }
+        JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => (JoinKind::Left, on),
+        JoinOperator::Right(on) | JoinOperator::RightOuter(on) => (JoinKind::Right, on),
+        JoinOperator::FullOuter(on) => (JoinKind::Full, on),
+        _ => return Err(SqlError::unsupported("this kind of join")),
+    })
 }
 
 fn no_series() -> SqlError {

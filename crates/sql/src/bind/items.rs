@@ -5,7 +5,7 @@
 use sqlparser::ast::{self, Expr as Ast, OrderByKind, SelectItem};
 
 use super::query::orderable;
-use super::scope::Scope;
+use super::scope::{Relation, Scope};
 use super::{Binder, alias_of, clauses, fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
@@ -72,19 +72,23 @@ impl Binder<'_> {
     }
 
     fn star(&mut self, table: Option<&str>, scope: &mut Scope, items: &mut Items) -> Result<()> {
-        let Some(relation) = scope.relation.clone() else {
+        if scope.relations.is_empty() {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
                 "SELECT * with no tables specified is not valid",
             ));
-        };
-        if table.is_some_and(|t| t != relation.alias) {
+        }
+        let asked = |r: &&Relation| table.is_none_or(|t| t == r.alias);
+        let relations: Vec<Relation> = scope.relations.iter().filter(asked).cloned().collect();
+        if relations.is_empty() {
             let message = format!("missing FROM-clause entry for table \"{}\"", table.unwrap_or_default());
             return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
         }
-        for (name, _) in relation.columns {
-            let ident = ast::Ident::with_quote('"', name.clone());
-            self.item(&Ast::Identifier(ident), name, scope, items)?;
+        for relation in relations {
+            for (name, _) in relation.columns {
+                let parts = [relation.alias.clone(), name.clone()].map(|n| ast::Ident::with_quote('"', n));
+                self.item(&Ast::CompoundIdentifier(parts.into()), name, scope, items)?;
+            }
         }
         Ok(())
     }

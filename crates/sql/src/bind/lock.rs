@@ -18,7 +18,7 @@ pub(super) fn row_lock(
     q: &ast::Query,
     s: &ast::Select,
     grouped: bool,
-    relation: Option<&Relation>,
+    relations: &[Relation],
 ) -> Result<Option<RowLock>> {
     let Some(first) = q.locks.first() else { return Ok(None) };
     if grouped {
@@ -28,7 +28,10 @@ pub(super) fn row_lock(
         return Err(refused(first, "with", "DISTINCT clause"));
     }
     for lock in &q.locks {
-        check_target(lock, relation)?;
+        check_target(lock, relations)?;
+    }
+    if relations.len() > 1 {
+        return Err(SqlError::unsupported(format!("{} over a join", name(first))));
     }
     Ok(Some(RowLock { wait: strictest(&q.locks), recheck: None }))
 }
@@ -57,8 +60,8 @@ fn refused(lock: &ast::LockClause, how: &str, what: &str) -> SqlError {
     SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
 }
 
-/// `OF name` must name the query's relation.
-fn check_target(lock: &ast::LockClause, relation: Option<&Relation>) -> Result<()> {
+/// `OF name` must name one of the query's relations.
+fn check_target(lock: &ast::LockClause, relations: &[Relation]) -> Result<()> {
     let ast::LockClause { lock_type: _, of, nonblock: _ } = lock;
     let Some(of) = of else { return Ok(()) };
     let [part] = of.0.as_slice() else {
@@ -66,7 +69,7 @@ fn check_target(lock: &ast::LockClause, relation: Option<&Relation>) -> Result<(
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
     };
     let wanted = part.as_ident().map(fold).unwrap_or_default();
-    if relation.is_some_and(|r| r.alias == wanted) {
+    if relations.iter().any(|r| r.alias == wanted) {
         return Ok(());
     }
     let message = format!("relation \"{wanted}\" in {} clause not found in FROM clause", name(lock));

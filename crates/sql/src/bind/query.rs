@@ -1,7 +1,7 @@
 //! SELECT and VALUES.
 //!
 //! Invariants
-//! 1. One relation at most: a table, generate_series or VALUES. Joins, subqueries and set operations are 0A000.
+//! 1. Rows come from tables, generate_series, joins of these, or VALUES. Subqueries and set operations are 0A000.
 //! 2. Outputs that serve ORDER BY only come after those that the client sees.
 //! 3. A row is locked only if the whole WHERE clause holds for the version that is locked, because another transaction may
 //!    have changed it, its keys too, since it was found.
@@ -11,7 +11,7 @@
 use sqlparser::ast::{self, Expr as Ast, GroupByExpr, LimitClause, SelectItem, SetExpr};
 
 use super::items::{Items, literal_position};
-use super::scope::{Grouping, Scope};
+use super::scope::{Found, Grouping, Scope};
 use super::{Binder, Bound, clauses, fold, lock};
 use crate::access::{self, WantedOrder};
 use crate::error::{Result, SqlError, SqlState};
@@ -56,8 +56,8 @@ impl Binder<'_> {
     }
 
     fn select_as(&mut self, grouped: bool, s: &ast::Select, q: &ast::Query) -> Result<BoundQuery> {
-        let (source, relation) = self.from(&s.from)?;
-        let mut scope = Scope { relation, ..Scope::default() };
+        let (source, relations) = self.from(&s.from)?;
+        let mut scope = Scope { relations, ..Scope::default() };
         let filter = self.filter(s.selection.as_ref(), &mut scope)?;
         if grouped {
             self.grouping(s, &mut scope)?;
@@ -81,7 +81,7 @@ impl Binder<'_> {
         let visible = items.outputs.len();
         let order = self.order_by(q, &mut items, &mut scope, distinct)?;
         let (limit, offset) = self.limits(q)?;
-        let lock = lock::row_lock(q, s, grouped, scope.relation.as_ref())?;
+        let lock = lock::row_lock(q, s, grouped, &scope.relations)?;
         let mut select = Select {
             source: Source::Nothing,
             filter: None,
@@ -185,7 +185,7 @@ impl Binder<'_> {
             grouping.keys.push((e, key));
         }
         scope.no_aggregates = None;
-        let key = scope.relation.as_ref().map_or(&[][..], |r| &r.key);
+        let key = if let [only] = scope.relations.as_slice() { only.key.as_slice() } else { &[] };
         let is_key =
             |c: &usize| grouping.keys.iter().any(|(_, b)| matches!(b.expr, Expr::Column(n) if n == *c));
         grouping.keyed = !key.is_empty() && key.iter().all(is_key);
@@ -304,8 +304,9 @@ fn renumbered(grouping: Grouping, items: &mut Items, mut having: Option<Expr>, s
     if let Some(having) = &mut having {
         having.walk_mut(&mut renumber);
     }
+    let key_types = grouping.keys.iter().map(|(_, b)| b.t).collect();
     let keys = grouping.keys.into_iter().map(|(_, b)| b.expr).collect();
-    Aggregate { keys, calls: grouping.calls.into(), having, single }
+    Aggregate { keys, key_types, calls: grouping.calls.into(), having, single }
 }
 
 fn group_count(g: &GroupByExpr) -> usize {
@@ -330,7 +331,7 @@ fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<Ast> {
         });
     }
     if let Ast::Identifier(ident) = item
-        && scope.find(&fold(ident)).is_none()
+        && scope.find(None, &fold(ident)) == Found::Nothing
     {
         let name = fold(ident);
         for selected in &s.projection {

@@ -1,7 +1,7 @@
 //! What column names mean in a query.
 //!
 //! Invariants
-//! 1. A query reads one relation at most; its columns are numbered as in the input row.
+//! 1. The columns of all relations of FROM are numbered one after the other, as in the input row.
 //! 2. In a grouped query an expression outside aggregates sees group keys and aggregates only.
 //!
 //! Does not know: plans.
@@ -13,7 +13,7 @@ use super::aggregate::AggCall;
 use crate::eval::Expr;
 use crate::ty::Typed;
 
-/// The relation in FROM.
+/// A relation in FROM.
 #[derive(Debug, Clone)]
 pub struct Relation {
     /// The name that qualifies its columns.
@@ -22,8 +22,21 @@ pub struct Relation {
     pub hidden: Option<String>,
     /// Names and types.
     pub columns: Vec<(String, Typed)>,
-    /// Ordinals of the primary key; empty without one.
+    /// Ordinals of the primary key within the relation; empty without one.
     pub key: Vec<usize>,
+    /// Ordinal of its first column in the input row.
+    pub first: usize,
+}
+
+/// What a column's name fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// No column.
+    Nothing,
+    /// One: its ordinal in the input row, and its type.
+    Column(usize, Typed),
+    /// Columns of several relations.
+    Several,
 }
 
 /// Group keys and aggregates of a grouped query, collected while it is bound.
@@ -40,8 +53,8 @@ pub struct Grouping {
 /// Names in reach.
 #[derive(Debug, Default)]
 pub struct Scope {
-    /// The relation, if there is FROM.
-    pub relation: Option<Relation>,
+    /// The relations of FROM, in the order of their columns.
+    pub relations: Vec<Relation>,
     /// Set while the items of a grouped query are bound.
     pub grouping: Option<Grouping>,
     /// Where aggregates may not stand: the clause's name for the error.
@@ -51,14 +64,36 @@ pub struct Scope {
 impl Scope {
     /// The columns of one relation, no aggregates.
     pub fn of(relation: Relation) -> Scope {
-        Scope { relation: Some(relation), ..Scope::default() }
+        Scope { relations: vec![relation], ..Scope::default() }
     }
 
-    /// Ordinal and type of a column of the relation.
-    pub fn find(&self, name: &str) -> Option<(usize, Typed)> {
-        let relation = self.relation.as_ref()?;
-        let found = relation.columns.iter().position(|(n, _)| n == name)?;
-        Some((found, relation.columns[found].1))
+    /// The column of this name, among all relations or in the one that `qualifier` names.
+    pub fn find(&self, qualifier: Option<&str>, name: &str) -> Found {
+        let asked = self.relations.iter().filter(|r| qualifier.is_none_or(|q| q == r.alias));
+        let mut fits = asked.filter_map(|r| r.column(name));
+        match (fits.next(), fits.next()) {
+            (None, _) => Found::Nothing,
+            (Some((ordinal, t)), None) => Found::Column(ordinal, t),
+            (Some(_), Some(_)) => Found::Several,
+        }
+    }
+
+    /// The relation of this name.
+    pub fn relation(&self, alias: &str) -> Option<&Relation> {
+        self.relations.iter().find(|r| r.alias == alias)
+    }
+
+    /// The relation that an ordinal of the input row belongs to.
+    pub fn owner(&self, ordinal: usize) -> Option<&Relation> {
+        self.relations.iter().rfind(|r| r.first <= ordinal)
+    }
+}
+
+impl Relation {
+    /// Ordinal in the input row and type of the column of this name.
+    fn column(&self, name: &str) -> Option<(usize, Typed)> {
+        let at = self.columns.iter().position(|(n, _)| n == name)?;
+        Some((self.first + at, self.columns[at].1))
     }
 }
 

@@ -7,28 +7,15 @@
 //!
 //! Does not know: how rows are read.
 
-use bigdecimal::BigDecimal;
-use bigdecimal::num_bigint::BigInt;
 use bumpalo::Bump;
 use rustc_hash::{FxHashMap, FxHashSet};
-use varve_engine::{Datum, Numeric, key};
+use varve_engine::{Datum, key};
 
 use crate::bind::aggregate::{AggCall, AggKind};
-use crate::error::{Result, SqlError};
-use crate::eval::arith::{self, Class};
-use crate::eval::{Cx, Input, keep_in, number};
+use super::sum::Sum;
+use crate::error::Result;
+use crate::eval::{Cx, Input, keep_in};
 use crate::plan::Aggregate;
-use crate::ty::Ty;
-
-/// A sum that stays in machine words while it can.
-#[derive(Clone)]
-enum Sum {
-    Whole(i128),
-    Scaled(i128, u16),
-    Big(BigDecimal),
-    Float(f64),
-    NotANumber,
-}
 
 /// State of one aggregate of one group.
 struct State<'s> {
@@ -118,7 +105,7 @@ impl<'s> Groups<'s> {
 }
 
 /// Any column type under which `key::push` encodes the value.
-fn key_type(value: Datum<'_>) -> varve_engine::ColumnType {
+pub fn key_type(value: Datum<'_>) -> varve_engine::ColumnType {
     match value {
         Datum::Numeric(_) => varve_engine::ColumnType::Numeric { precision: None },
         Datum::Float8(_) => varve_engine::ColumnType::Float8,
@@ -129,11 +116,7 @@ fn key_type(value: Datum<'_>) -> varve_engine::ColumnType {
 fn new_group<'s>(plan: &Aggregate, keys: Vec<Datum<'s>>) -> Group<'s> {
     let state = |call: &AggCall| State {
         count: 0,
-        sum: match call.input {
-            Ty::Float8 => Sum::Float(0.0),
-            Ty::Numeric => Sum::Scaled(0, 0),
-            _ => Sum::Whole(0),
-        },
+        sum: Sum::of(call.input),
         extreme: Datum::Null,
         truth: call.kind == AggKind::BoolAnd,
         seen: FxHashSet::default(),
@@ -159,7 +142,7 @@ fn add_value<'s>(
     state.count += 1;
     match call.kind {
         AggKind::Count => {}
-        AggKind::Sum | AggKind::Avg => add_to_sum(&mut state.sum, value)?,
+        AggKind::Sum | AggKind::Avg => state.sum.add(value)?,
         AggKind::Min | AggKind::Max => {
             // Of equal values the later one stays, as in PostgreSQL (1.0 and 1.00).
             let order = value.order(&state.extreme);
@@ -174,38 +157,6 @@ fn add_value<'s>(
     Ok(())
 }
 
-fn add_to_sum(sum: &mut Sum, value: Datum<'_>) -> Result<()> {
-    match (&mut *sum, value) {
-        (Sum::Whole(total), v) => *total += i128::from(v.as_integer().unwrap_or(0)),
-        (Sum::Float(total), Datum::Float8(f)) => {
-            let infinite = total.is_infinite() || f.is_infinite();
-            *total = arith::check_float(*total + f, infinite, true)?;
-        }
-        (Sum::NotANumber, _) => {}
-        (_, Datum::Numeric(n)) if n.is_nan() => *sum = Sum::NotANumber,
-        (Sum::Scaled(total, scale), Datum::Numeric(n)) => {
-            if let Some((v, s)) = n.to_unscaled()
-                && let Some(added) = add_scaled((*total, *scale), (i128::from(v), s))
-            {
-                (*total, *scale) = added;
-                return Ok(());
-            }
-            let so_far = BigDecimal::new(BigInt::from(*total), i64::from(*scale));
-            *sum = Sum::Big(so_far + n.to_big().unwrap_or_default());
-        }
-        (Sum::Big(total), Datum::Numeric(n)) => *total += n.to_big().unwrap_or_default(),
-        _ => return Err(SqlError::internal("a sum of the wrong type")),
-    }
-    Ok(())
-}
-
-fn add_scaled(a: (i128, u16), b: (i128, u16)) -> Option<(i128, u16)> {
-    let scale = a.1.max(b.1);
-    let lift = |v: i128, by: u16| 10i128.checked_pow(u32::from(by)).and_then(|p| v.checked_mul(p));
-    let sum = lift(a.0, scale - a.1)?.checked_add(lift(b.0, scale - b.1)?)?;
-    Some((sum, scale))
-}
-
 fn result<'s>(call: &AggCall, state: State<'s>, arena: &'s Bump) -> Result<Datum<'s>> {
     match call.kind {
         AggKind::Count => return Ok(Datum::Int8(state.count as i64)),
@@ -214,17 +165,6 @@ fn result<'s>(call: &AggCall, state: State<'s>, arena: &'s Bump) -> Result<Datum
         AggKind::BoolAnd | AggKind::BoolOr => return Ok(Datum::Bool(state.truth)),
         AggKind::Sum | AggKind::Avg => {}
     }
-    let average = call.kind == AggKind::Avg;
-    let total = match state.sum {
-        Sum::Float(f) => return Ok(Datum::Float8(if average { f / state.count as f64 } else { f })),
-        Sum::Whole(total) if !average && call.input != Ty::Int8 => {
-            return arith::narrow(Class::Int8, i64::try_from(total).ok());
-        }
-        Sum::Whole(total) => number::of_i128(total),
-        Sum::Scaled(total, scale) => number::pack(&BigDecimal::new(BigInt::from(total), i64::from(scale)))?,
-        Sum::Big(total) => number::pack(&total)?,
-        Sum::NotANumber => Numeric::nan(),
-    };
-    let total = if average { number::average(total.as_ref(), state.count)? } else { total };
-    Ok(keep_in(arena, Datum::Numeric(total.as_ref())))
+    let total = state.sum.total(call.input, call.kind == AggKind::Avg, state.count)?;
+    Ok(keep_in(arena, total.as_datum()))
 }

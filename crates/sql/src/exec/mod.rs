@@ -10,14 +10,15 @@
 mod change;
 pub mod copy;
 pub mod definition;
-mod group;
+pub mod group;
 mod insert;
-mod keys;
+pub mod keys;
 mod lock;
 mod select;
 mod sequence;
 mod series;
 mod sort;
+pub mod sum;
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -25,9 +25,11 @@ pub type Emit<'f> = dyn FnMut(&[Datum<'_>]) -> Result<()> + 'f;
 
 /// Rows to leave out, then rows to give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Window {
-    pub(super) skip: u64,
-    pub(super) take: u64,
+pub struct Window {
+    /// OFFSET
+    pub skip: u64,
+    /// LIMIT, or `u64::MAX`
+    pub take: u64,
 }
 
 impl Window {
@@ -161,7 +163,8 @@ impl Exec<'_> {
         result
     }
 
-    fn window(&mut self, plan: &Select) -> Result<Window> {
+    /// LIMIT and OFFSET as numbers.
+    pub fn window(&mut self, plan: &Select) -> Result<Window> {
         let mut count = |e: &Option<Expr>, state: SqlState, clause: &str| -> Result<Option<u64>> {
             let Some(e) = e else { return Ok(None) };
             match self.scalar(e)? {
@@ -232,6 +235,7 @@ impl Exec<'_> {
                     }
                 }
             }
+            Source::Join(_) => return Err(SqlError::internal("a join without a runner of general queries")),
             Source::Series(bounds, ty) => {
                 let series = Series::new(bounds, *ty, self.params, row_arena, &env)?;
                 for value in series {

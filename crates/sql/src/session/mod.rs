@@ -21,6 +21,7 @@
 
 mod block;
 mod command;
+mod general;
 mod plan;
 mod run;
 mod statistics;
@@ -39,6 +40,7 @@ use varve_engine::{Catalog, Database, Datum, SavepointId, Transaction};
 use crate::cache::PlanCache;
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::{Facts, Scratch, SequenceMemory};
+use crate::general::General;
 use crate::oid::Oid;
 use crate::prepared::{Portal, Prepared};
 use crate::settings::Settings;
@@ -56,12 +58,18 @@ const OWN_PLANS: usize = 256;
 pub struct SqlDatabase {
     engine: Arc<Database>,
     plans: RwLock<PlanCache>,
+    general: Option<Arc<dyn General>>,
 }
 
 impl SqlDatabase {
     /// Wraps an open engine.
     pub fn new(engine: Arc<Database>) -> SqlDatabase {
-        SqlDatabase { engine, plans: RwLock::new(PlanCache::new(SHARED_PLANS)) }
+        SqlDatabase { engine, plans: RwLock::new(PlanCache::new(SHARED_PLANS)), general: None }
+    }
+
+    /// The same with somebody who runs general queries; without, they are refused (0A000).
+    pub fn with_general(self, general: Arc<dyn General>) -> SqlDatabase {
+        SqlDatabase { general: Some(general), ..self }
     }
 
     /// The engine below.

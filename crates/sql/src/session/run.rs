@@ -243,6 +243,11 @@ impl Session {
         }
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();
+        if let Plan::Select(select) = plan
+            && select.is_general()
+        {
+            return self.run_general(prepared, select, params, announce, sink);
+        }
         let opened = match Opened::open(plan, txn) {
             Ok(opened) => opened,
             Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => {

@@ -1,0 +1,71 @@
+//! A reader beside its transaction: what the running statement sees, for another thread or a stream of batches.
+//!
+//! Invariants
+//! 1. It sees the statement's snapshot and the transaction's own changes, as the transaction does.
+//! 2. The transaction's registered snapshot holds back what the reader needs: the transaction neither begins nor ends a
+//!    statement, nor writes, while one of its readers exists.
+//!
+//! Does not know: which tables it may read; the transaction has opened them.
+
+use std::sync::Arc;
+
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::error::Result;
+use crate::row::RowRef;
+use crate::transaction::{OnRow, ScanIndex, ScanSpec, Transaction};
+
+/// Reads at the snapshot of a statement.
+pub struct Reader {
+    cx: Context,
+    /// The transaction counts its readers by this.
+    open: Arc<()>,
+}
+
+impl Transaction {
+    /// A reader of what the running statement sees.
+    pub fn reader(&mut self) -> Reader {
+        Reader { cx: self.cx.for_reader(), open: Arc::clone(self.readers.get_or_insert_default()) }
+    }
+}
+
+impl Reader {
+    /// The visible row with this primary key.
+    pub fn get(&mut self, table: &Table, key: &[u8], found: &mut dyn FnMut(RowRef<'_>)) -> Result<bool> {
+        table.store.get(&mut self.cx, key, found)
+    }
+
+    /// Another reader of the same.
+    pub fn fork(&mut self) -> Reader {
+        Reader { cx: self.cx.for_reader(), open: Arc::clone(&self.open) }
+    }
+
+    /// The visible rows within bounds, in order, until the closure breaks.
+    pub fn scan(&mut self, table: &Table, spec: &ScanSpec<'_>, on_row: &mut OnRow<'_>) -> Result<()> {
+        table.store.scan(&mut self.cx, spec, on_row)
+    }
+}
+
+/// Where a row that a scan of `index` gave stands in that index: a scan whose lower bound excludes this goes on behind it.
+pub fn place_in(
+    table: &Table,
+    index: ScanIndex,
+    row: RowRef<'_>,
+    key: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    out.clear();
+    match (index, table.store.as_paged()) {
+        (ScanIndex::Secondary(id), Some(store)) => store.entry_place(id, row, key, out),
+        _ => {
+            out.extend_from_slice(key);
+            Ok(())
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.cx.leave();
+    }
+}

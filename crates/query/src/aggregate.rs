@@ -1,0 +1,277 @@
+//! Aggregates of `varve-sql` as DataFusion's.
+//!
+//! Invariants
+//! 1. The state of a group can be written down and merged, so that groups may be spilled and computed in parts.
+//! 2. DataFusion is not told of DISTINCT: the state keeps the values that were seen.
+//!
+//! Does not know: groups.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
+use varve_engine::{Datum, Value};
+use varve_sql::general::{AggKind, SqlError, Sum, Ty, push_key};
+
+use crate::cells::{Cells, CellsBuilder, data_type};
+use crate::error::wrapped;
+
+/// What is done with the values of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fold {
+    /// An aggregate function.
+    Call {
+        /// Which.
+        kind: AggKind,
+        /// DISTINCT
+        distinct: bool,
+    },
+    /// The first one.
+    First,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Folding {
+    /// DataFusion tells calls apart by name and arguments.
+    name: String,
+    fold: Fold,
+    input: Ty,
+    output: Ty,
+    signature: Signature,
+}
+
+impl std::hash::Hash for Fold {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+    }
+}
+
+/// The function from values of type `input` to one of type `output`.
+pub fn function(fold: Fold, input: Ty, output: Ty) -> Arc<AggregateUDF> {
+    let signature = Signature::exact(vec![data_type(input)], Volatility::Immutable);
+    let name = match fold {
+        Fold::Call { kind, distinct: true } => format!("{kind:?} of distinct"),
+        Fold::Call { kind, distinct: false } => format!("{kind:?}"),
+        Fold::First => "First".to_owned(),
+    };
+    Arc::new(AggregateUDF::new_from_impl(Folding { name, fold, input, output, signature }))
+}
+
+impl AggregateUDFImpl for Folding {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(data_type(self.output))
+    }
+
+    fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(Folded::new(self)))
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        let field = |name: &str, t: DataType| Arc::new(Field::new(format!("{}_{name}", args.name), t, true));
+        Ok(vec![
+            field("count", DataType::Int64),
+            field("value", data_type(self.held())),
+            field("seen", DataType::Binary),
+        ])
+    }
+}
+
+impl Folding {
+    /// Type of the value that the state holds: a sum in its widest form, else a value as it came.
+    fn held(&self) -> Ty {
+        match self.fold {
+            Fold::Call { kind: AggKind::Sum | AggKind::Avg, .. } if self.input != Ty::Float8 => Ty::Numeric,
+            _ => self.input,
+        }
+    }
+}
+
+/// The state of one group.
+#[derive(Debug)]
+struct Folded {
+    fold: Fold,
+    input: Ty,
+    output: Ty,
+    held: Ty,
+    count: i64,
+    sum: Sum,
+    value: Value,
+    /// Keys of the values seen, each behind its length.
+    seen: std::collections::BTreeSet<Box<[u8]>>,
+    seen_bytes: usize,
+    key: Vec<u8>,
+}
+
+impl Folded {
+    fn new(folding: &Folding) -> Folded {
+        Folded {
+            fold: folding.fold,
+            input: folding.input,
+            output: folding.output,
+            held: folding.held(),
+            count: 0,
+            sum: Sum::of(folding.input),
+            value: Value::Null,
+            seen: Default::default(),
+            seen_bytes: 0,
+            key: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, value: Datum<'_>) -> varve_sql::Result<()> {
+        let Fold::Call { kind, distinct } = self.fold else {
+            if self.count == 0 {
+                self.value = value.to_value();
+            }
+            self.count += 1;
+            return Ok(());
+        };
+        if value.is_null() || distinct && !self.is_new(&value) {
+            return Ok(());
+        }
+        self.count += 1;
+        self.fold_in(kind, value)
+    }
+
+    fn is_new(&mut self, value: &Datum<'_>) -> bool {
+        self.key.clear();
+        push_key(&mut self.key, value);
+        if self.seen.contains(self.key.as_slice()) {
+            return false;
+        }
+        self.seen_bytes += self.key.len();
+        self.seen.insert(self.key.as_slice().into())
+    }
+
+    fn fold_in(&mut self, kind: AggKind, value: Datum<'_>) -> varve_sql::Result<()> {
+        match kind {
+            AggKind::Count => {}
+            AggKind::Sum | AggKind::Avg => self.sum.add(value)?,
+            AggKind::Min | AggKind::Max => {
+                let order = value.order(&self.value.as_datum());
+                let better = if kind == AggKind::Max { order.is_ge() } else { order.is_le() };
+                if self.value.is_null() || better {
+                    self.value = value.to_value();
+                }
+            }
+            AggKind::BoolAnd | AggKind::BoolOr => {
+                let now = matches!(value, Datum::Bool(true));
+                let before = match self.value {
+                    Value::Bool(b) => b,
+                    _ => kind == AggKind::BoolAnd,
+                };
+                self.value = Value::Bool(if kind == AggKind::BoolAnd { before && now } else { before || now });
+            }
+        }
+        Ok(())
+    }
+
+    fn result(&self) -> varve_sql::Result<Value> {
+        let kind = match self.fold {
+            Fold::First => return Ok(self.value.clone()),
+            Fold::Call { kind, .. } => kind,
+        };
+        match kind {
+            AggKind::Count => Ok(Value::Int8(self.count)),
+            AggKind::Sum | AggKind::Avg if self.count == 0 => Ok(Value::Null),
+            AggKind::Sum | AggKind::Avg => {
+                self.sum.clone().total(self.input, kind == AggKind::Avg, self.count.unsigned_abs())
+            }
+            _ => Ok(self.value.clone()),
+        }
+    }
+
+    fn adds(&self) -> bool {
+        matches!(self.fold, Fold::Call { kind: AggKind::Sum | AggKind::Avg, .. })
+    }
+
+    /// The sum so far as one value: numeric of any size, or double precision.
+    fn sum_so_far(&self) -> varve_sql::Result<Value> {
+        self.sum.clone().total(Ty::Int8, false, 1)
+    }
+}
+
+impl Accumulator for Folded {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let cells = Cells::of(self.input, &values[0]);
+        (0..values[0].len()).try_for_each(|n| self.add(cells.get(n))).map_err(wrapped)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        scalar(self.output, &self.result().map_err(wrapped)?)
+    }
+
+    fn size(&self) -> usize {
+        let value = match &self.value {
+            Value::Text(t) => t.len(),
+            Value::Bytea(b) => b.len(),
+            _ => 0,
+        };
+        size_of::<Self>() + value + self.seen_bytes + self.seen.len() * 2 * size_of::<Box<[u8]>>()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        if !self.seen.is_empty() {
+            // Values that several parts have seen can't be told apart any more; one part sees them all.
+            return Err(wrapped(SqlError::unsupported("an aggregate of DISTINCT values in parts")));
+        }
+        let value = if self.adds() { self.sum_so_far().map_err(wrapped)? } else { self.value.clone() };
+        Ok(vec![
+            ScalarValue::Int64(Some(self.count)),
+            scalar(self.held, &value)?,
+            ScalarValue::Binary(None),
+        ])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let counts = states[0].as_primitive::<datafusion::arrow::datatypes::Int64Type>();
+        let values = Cells::of(self.held, &states[1]);
+        for n in 0..counts.len() {
+            let (count, value) = (counts.value(n), values.get(n));
+            if count == 0 {
+                continue;
+            }
+            self.merge(value).map_err(wrapped)?;
+            self.count += count;
+        }
+        Ok(())
+    }
+}
+
+impl Folded {
+    fn merge(&mut self, value: Datum<'_>) -> varve_sql::Result<()> {
+        match self.fold {
+            Fold::First if self.count == 0 => self.value = value.to_value(),
+            Fold::First => {}
+            Fold::Call { .. } if self.adds() => {
+                let mut other = Sum::of(self.held);
+                other.add(value)?;
+                if self.held == Ty::Numeric && matches!(self.sum, Sum::Whole(_)) {
+                    let so_far = self.sum_so_far()?;
+                    self.sum = Sum::of(Ty::Numeric);
+                    self.sum.add(so_far.as_datum())?;
+                }
+                self.sum.merge(other)?;
+            }
+            Fold::Call { kind, .. } => self.fold_in(kind, value)?,
+        }
+        Ok(())
+    }
+}
+
+fn scalar(ty: Ty, value: &Value) -> Result<ScalarValue> {
+    let mut cell = CellsBuilder::new(ty);
+    cell.push(value.as_datum());
+    ScalarValue::try_from_array(&cell.finish(), 0)
+}

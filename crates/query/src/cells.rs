@@ -1,0 +1,205 @@
+//! Values in Arrow arrays: which array holds which type, and the way in and out.
+//!
+//! | type | array | holds |
+//! |---|---|---|
+//! | boolean | Boolean | |
+//! | smallint, integer, bigint | Int16, Int32, Int64 | |
+//! | double precision | Float64 | |
+//! | date | Int32 | days since 2000-01-01 |
+//! | timestamp, timestamptz | Int64 | microseconds since 2000-01-01 |
+//! | char, varchar, text, name | Utf8View | without the blanks of char(n) |
+//! | bytea | BinaryView | |
+//! | numeric | BinaryView | the engine's bytes, any precision |
+//! | interval | BinaryView | the executor's 16 bytes |
+//!
+//! Invariants
+//! 1. A value that goes in comes out the same; Arrow's own dates, decimals and intervals are not used, so none of their
+//!    rules apply.
+//! 2. For a type that `is_native`, Arrow's equality and order are PostgreSQL's ("C" collation).
+//!
+//! Does not know: expressions.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BinaryViewArray, BinaryViewBuilder, BooleanArray, BooleanBuilder, Float64Array,
+    Float64Builder, Int16Array, Int16Builder, Int32Array, Int32Builder, Int64Array, Int64Builder,
+    StringViewArray, StringViewBuilder,
+};
+use datafusion::arrow::datatypes::{
+    DataType, Float64Type, Int16Type, Int32Type, Int64Type,
+};
+use varve_engine::{Datum, NumericRef};
+use varve_sql::general::Ty;
+
+/// The array that holds values of the type.
+pub fn data_type(ty: Ty) -> DataType {
+    match ty {
+        Ty::Bool => DataType::Boolean,
+        Ty::Int2 => DataType::Int16,
+        Ty::Int4 | Ty::Date => DataType::Int32,
+        Ty::Int8 | Ty::Timestamp | Ty::TimestampTz => DataType::Int64,
+        Ty::Float8 => DataType::Float64,
+        Ty::Numeric | Ty::Bytea | Ty::Interval => DataType::BinaryView,
+        _ => DataType::Utf8View,
+    }
+}
+
+/// Whether Arrow compares values of the type as PostgreSQL does. Not so: numeric (1.0 and 1.00 are equal), double
+/// precision (0 and -0 are equal), interval (a month is 30 days).
+pub fn is_native(ty: Ty) -> bool {
+    !matches!(ty, Ty::Float8 | Ty::Numeric | Ty::Interval)
+}
+
+/// A column to read.
+pub enum Cells<'a> {
+    /// boolean
+    Bool(&'a BooleanArray),
+    /// smallint
+    Int2(&'a Int16Array),
+    /// integer
+    Int4(&'a Int32Array),
+    /// bigint
+    Int8(&'a Int64Array),
+    /// double precision
+    Float8(&'a Float64Array),
+    /// numeric
+    Numeric(&'a BinaryViewArray),
+    /// All strings.
+    Text(&'a StringViewArray),
+    /// bytea, interval
+    Bytea(&'a BinaryViewArray),
+    /// date
+    Date(&'a Int32Array),
+    /// timestamp
+    Timestamp(&'a Int64Array),
+    /// timestamptz
+    TimestampTz(&'a Int64Array),
+}
+
+impl<'a> Cells<'a> {
+    /// Reads an array of this type.
+    pub fn of(ty: Ty, array: &'a ArrayRef) -> Cells<'a> {
+        match ty {
+            Ty::Bool => Cells::Bool(array.as_boolean()),
+            Ty::Int2 => Cells::Int2(array.as_primitive::<Int16Type>()),
+            Ty::Int4 => Cells::Int4(array.as_primitive::<Int32Type>()),
+            Ty::Int8 => Cells::Int8(array.as_primitive::<Int64Type>()),
+            Ty::Float8 => Cells::Float8(array.as_primitive::<Float64Type>()),
+            Ty::Date => Cells::Date(array.as_primitive::<Int32Type>()),
+            Ty::Timestamp => Cells::Timestamp(array.as_primitive::<Int64Type>()),
+            Ty::TimestampTz => Cells::TimestampTz(array.as_primitive::<Int64Type>()),
+            Ty::Numeric => Cells::Numeric(array.as_binary_view()),
+            Ty::Bytea | Ty::Interval => Cells::Bytea(array.as_binary_view()),
+            _ => Cells::Text(array.as_string_view()),
+        }
+    }
+
+    fn array(&self) -> &'a dyn Array {
+        match self {
+            Cells::Bool(a) => *a,
+            Cells::Int2(a) => *a,
+            Cells::Int4(a) | Cells::Date(a) => *a,
+            Cells::Int8(a) | Cells::Timestamp(a) | Cells::TimestampTz(a) => *a,
+            Cells::Float8(a) => *a,
+            Cells::Numeric(a) | Cells::Bytea(a) => *a,
+            Cells::Text(a) => *a,
+        }
+    }
+
+    /// The value of row `n`.
+    pub fn get(&self, n: usize) -> Datum<'a> {
+        if self.array().is_null(n) {
+            return Datum::Null;
+        }
+        match self {
+            Cells::Bool(a) => Datum::Bool(a.value(n)),
+            Cells::Int2(a) => Datum::Int2(a.value(n)),
+            Cells::Int4(a) => Datum::Int4(a.value(n)),
+            Cells::Int8(a) => Datum::Int8(a.value(n)),
+            Cells::Float8(a) => Datum::Float8(a.value(n)),
+            Cells::Date(a) => Datum::Date(a.value(n)),
+            Cells::Timestamp(a) => Datum::Timestamp(a.value(n)),
+            Cells::TimestampTz(a) => Datum::TimestampTz(a.value(n)),
+            Cells::Text(a) => Datum::Text(a.value(n)),
+            Cells::Bytea(a) => Datum::Bytea(a.value(n)),
+            Cells::Numeric(a) => NumericRef::from_bytes(a.value(n)).map_or(Datum::Null, Datum::Numeric),
+        }
+    }
+}
+
+/// A column being made.
+pub enum CellsBuilder {
+    /// boolean
+    Bool(BooleanBuilder),
+    /// smallint
+    Int2(Int16Builder),
+    /// integer, date
+    Int4(Int32Builder),
+    /// bigint, timestamps
+    Int8(Int64Builder),
+    /// double precision
+    Float8(Float64Builder),
+    /// All strings.
+    Text(StringViewBuilder),
+    /// bytea, numeric, interval
+    Bytes(BinaryViewBuilder),
+}
+
+impl CellsBuilder {
+    /// An empty column of the type.
+    pub fn new(ty: Ty) -> CellsBuilder {
+        match data_type(ty) {
+            DataType::Boolean => CellsBuilder::Bool(BooleanBuilder::new()),
+            DataType::Int16 => CellsBuilder::Int2(Int16Builder::new()),
+            DataType::Int32 => CellsBuilder::Int4(Int32Builder::new()),
+            DataType::Int64 => CellsBuilder::Int8(Int64Builder::new()),
+            DataType::Float64 => CellsBuilder::Float8(Float64Builder::new()),
+            DataType::BinaryView => CellsBuilder::Bytes(BinaryViewBuilder::new()),
+            _ => CellsBuilder::Text(StringViewBuilder::new()),
+        }
+    }
+
+    /// Appends a value; one of another type is a mistake of the binder and panics.
+    pub fn push(&mut self, value: Datum<'_>) {
+        match (self, value) {
+            (CellsBuilder::Bool(b), Datum::Bool(v)) => b.append_value(v),
+            (CellsBuilder::Int2(b), Datum::Int2(v)) => b.append_value(v),
+            (CellsBuilder::Int4(b), Datum::Int4(v) | Datum::Date(v)) => b.append_value(v),
+            (CellsBuilder::Int8(b), Datum::Int8(v) | Datum::Timestamp(v) | Datum::TimestampTz(v)) => {
+                b.append_value(v)
+            }
+            (CellsBuilder::Float8(b), Datum::Float8(v)) => b.append_value(v),
+            (CellsBuilder::Text(b), Datum::Text(v)) => b.append_value(v),
+            (CellsBuilder::Bytes(b), Datum::Bytea(v)) => b.append_value(v),
+            (CellsBuilder::Bytes(b), Datum::Numeric(v)) => b.append_value(v.as_bytes()),
+            (builder, Datum::Null) => builder.push_null(),
+            (_, value) => panic!("a value of another type: {value:?}"),
+        }
+    }
+
+    fn push_null(&mut self) {
+        match self {
+            CellsBuilder::Bool(b) => b.append_null(),
+            CellsBuilder::Int2(b) => b.append_null(),
+            CellsBuilder::Int4(b) => b.append_null(),
+            CellsBuilder::Int8(b) => b.append_null(),
+            CellsBuilder::Float8(b) => b.append_null(),
+            CellsBuilder::Text(b) => b.append_null(),
+            CellsBuilder::Bytes(b) => b.append_null(),
+        }
+    }
+
+    /// The array.
+    pub fn finish(&mut self) -> ArrayRef {
+        match self {
+            CellsBuilder::Bool(b) => Arc::new(b.finish()),
+            CellsBuilder::Int2(b) => Arc::new(b.finish()),
+            CellsBuilder::Int4(b) => Arc::new(b.finish()),
+            CellsBuilder::Int8(b) => Arc::new(b.finish()),
+            CellsBuilder::Float8(b) => Arc::new(b.finish()),
+            CellsBuilder::Text(b) => Arc::new(b.finish()),
+            CellsBuilder::Bytes(b) => Arc::new(b.finish()),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Expressions of `varve-sql` as DataFusion's scalar functions of the columns they read.
+//!
+//! Invariants
+//! 1. DataFusion sees which columns an expression reads, its type and whether it is volatile, and nothing else: it can move
+//!    the expression, never change it.
+//!
+//! Does not know: plans.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use datafusion::arrow::array::{ArrayRef, BinaryViewBuilder};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr as Logical, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use varve_sql::general::{Around, Expr, Ty, push_key};
+
+use crate::cells::{Cells, CellsBuilder, data_type, is_native};
+use crate::error::wrapped;
+
+/// An expression over slots, which are its arguments.
+#[derive(Debug)]
+pub struct Computed {
+    id: u64,
+    expr: Expr,
+    arguments: Vec<Ty>,
+    result: Ty,
+    around: Arc<Around>,
+    signature: Signature,
+}
+
+impl Computed {
+    /// The call that computes `expr`, whose slots are `arguments`.
+    pub fn call(expr: Expr, result: Ty, arguments: Vec<(Logical, Ty)>, around: &Arc<Around>) -> Logical {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (columns, types): (Vec<Logical>, Vec<Ty>) = arguments.into_iter().unzip();
+        let computed = Computed {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            signature: signature(&types, volatility(&expr)),
+            expr,
+            arguments: types,
+            result,
+            around: around.clone(),
+        };
+        ScalarUDF::new_from_impl(computed).call(columns)
+    }
+
+    /// The expression over slots.
+    pub fn expr(&self) -> &Expr {
+        &self.expr
+    }
+}
+
+fn signature(types: &[Ty], volatility: Volatility) -> Signature {
+    Signature::exact(types.iter().map(|t| data_type(*t)).collect(), volatility)
+}
+
+fn volatility(expr: &Expr) -> Volatility {
+    let mut volatile = false;
+    expr.walk(&mut |e| volatile |= matches!(e, Expr::Call(f, _) if f.volatile));
+    if volatile { Volatility::Volatile } else { Volatility::Immutable }
+}
+
+impl PartialEq for Computed {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Computed {}
+
+impl Hash for Computed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Computed {
+    fn name(&self) -> &str {
+        "expression"
+    }
+
+    fn schema_name(&self, _: &[Logical]) -> Result<String> {
+        Ok(format!("expression {}", self.id))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(data_type(self.result))
+    }
+
+    fn invoke_with_args(&self, call: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&call.args)?;
+        let columns: Vec<Cells<'_>> =
+            self.arguments.iter().zip(&arrays).map(|(t, array)| Cells::of(*t, array)).collect();
+        let rows = if arrays.is_empty() { 1 } else { arrays[0].len() };
+        let mut out = CellsBuilder::new(self.result);
+        self.around
+            .evaluate(&self.expr, rows, columns.len(), |n, column| columns[column].get(n), |v| out.push(v))
+            .map_err(wrapped)?;
+        returned(out.finish(), &call.args)
+    }
+}
+
+/// An array, or a scalar if no argument was an array.
+fn returned(array: ArrayRef, arguments: &[ColumnarValue]) -> Result<ColumnarValue> {
+    if arguments.iter().any(|a| matches!(a, ColumnarValue::Array(_))) {
+        return Ok(ColumnarValue::Array(array));
+    }
+    datafusion::common::ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar)
+}
+
+/// A value as bytes that compare as the value does; NULL stays NULL.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct KeyOf {
+    ty: Ty,
+    signature: Signature,
+}
+
+/// What stands for a value of this type where DataFusion compares: itself, or its key.
+pub fn comparable(value: Logical, ty: Ty) -> Logical {
+    if is_native(ty) {
+        return value;
+    }
+    let key = KeyOf { ty, signature: signature(&[ty], Volatility::Immutable) };
+    ScalarUDF::new_from_impl(key).call(vec![value])
+}
+
+impl ScalarUDFImpl for KeyOf {
+    fn name(&self) -> &str {
+        "key"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::BinaryView)
+    }
+
+    fn invoke_with_args(&self, call: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&call.args)?;
+        let values = Cells::of(self.ty, &arrays[0]);
+        let (mut out, mut key) = (BinaryViewBuilder::new(), Vec::new());
+        for n in 0..arrays[0].len() {
+            let value = values.get(n);
+            if value.is_null() {
+                out.append_null();
+                continue;
+            }
+            key.clear();
+            push_key(&mut key, &value);
+            out.append_value(&key);
+        }
+        returned(Arc::new(out.finish()), &call.args)
+    }
+}

@@ -1,0 +1,44 @@
+//! Errors on their way through DataFusion: ours come out as they went in, its own get an SQLSTATE.
+//!
+//! Does not know: where an error arises.
+
+use std::error::Error;
+
+use datafusion::common::DataFusionError;
+use varve_sql::{SqlError, SqlState};
+
+/// An error of ours in DataFusion's clothes.
+pub fn wrapped(e: SqlError) -> DataFusionError {
+    DataFusionError::External(Box::new(e))
+}
+
+/// The error that a client sees.
+pub fn unwrapped(e: DataFusionError) -> SqlError {
+    if let Some(ours) = find_ours(&e) {
+        return ours.clone();
+    }
+    let root = e.find_root();
+    match root {
+        DataFusionError::ResourcesExhausted(_) => {
+            let hint = "The statement needs more memory than one statement may have.";
+            SqlError::new(SqlState("53200"), "out of memory").with_detail(root.to_string()).with_hint(hint)
+        }
+        DataFusionError::IoError(io) => {
+            let state = if io.kind() == std::io::ErrorKind::StorageFull { "53100" } else { "58030" };
+            SqlError::new(SqlState(state), format!("could not use a temporary file: {io}"))
+        }
+        DataFusionError::NotImplemented(what) => SqlError::unsupported(what),
+        _ => SqlError::internal(&root.to_string()),
+    }
+}
+
+fn find_ours(e: &DataFusionError) -> Option<&SqlError> {
+    let mut link: Option<&(dyn Error + 'static)> = Some(e);
+    while let Some(error) = link {
+        if let Some(ours) = error.downcast_ref::<SqlError>() {
+            return Some(ours);
+        }
+        link = error.source();
+    }
+    None
+}

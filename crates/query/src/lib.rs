@@ -1,0 +1,19 @@
+//! varve-query: general queries (joins, and what will follow them) by DataFusion over the engine.
+//!
+//! The binder of `varve-sql` has named, typed and checked everything before a query comes here. DataFusion moves columns,
+//! joins, groups, sorts and spills; every expression, cast, aggregate and comparison that is not the same for bytes and
+//! numbers in Arrow as in PostgreSQL is computed by `varve-sql`'s own code (docs/decisions, 0606).
+//!
+//! Entry point: [`Queries`], which a database gets by `SqlDatabase::with_general`.
+
+mod aggregate;
+mod cells;
+mod computed;
+mod error;
+mod pushed;
+mod run;
+mod scan;
+mod table;
+mod translate;
+
+pub use run::{Queries, QueryOptions};

@@ -1,0 +1,122 @@
+//! Running a plan: the runtime, its memory and temporary files, cancelling, and rows back to the session.
+//!
+//! Invariants
+//! 1. One query runs on the thread of its connection: its runtime is made for it, drives all its streams, and is dropped
+//!    with them before `run` returns. So no reader outlives the statement, and who waits for a page blocks nobody else.
+//! 2. Between two polls the wish to cancel is looked at; operators that work for long yield (DataFusion's cooperative
+//!    scheduling).
+//!
+//! Does not know: SQL.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::common::DataFusionError;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::physical_plan::execute_stream;
+use datafusion::prelude::SessionConfig;
+use parking_lot::Mutex;
+use varve_engine::Datum;
+use varve_sql::general::{Around, Emit, General, Query, Select, SqlError, SqlState, Ty};
+
+use crate::cells::Cells;
+use crate::error::{unwrapped, wrapped};
+use crate::translate;
+
+/// What general queries may use.
+#[derive(Debug, Clone)]
+pub struct QueryOptions {
+    /// Memory of all queries that run, in bytes; beyond their share they spill.
+    pub memory_bytes: usize,
+    /// Where they spill to; `None`: they fail with 53200 instead.
+    pub spill: Option<PathBuf>,
+}
+
+/// Runs general queries.
+pub struct Queries {
+    state: SessionState,
+}
+
+impl Queries {
+    /// A runner for a database.
+    pub fn new(options: &QueryOptions) -> varve_sql::Result<Queries> {
+        let config = SessionConfig::new().with_target_partitions(1).with_collect_statistics(false);
+        let runtime = Arc::new(resources(options).map_err(unwrapped)?);
+        let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).build();
+        Ok(Queries { state })
+    }
+}
+
+fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
+    let disk = match &options.spill {
+        Some(path) => DiskManagerMode::Directories(vec![path.clone()]),
+        None => DiskManagerMode::Disabled,
+    };
+    RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(FairSpillPool::new(options.memory_bytes)))
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(disk))
+        .build()
+}
+
+impl General for Queries {
+    fn run(&self, query: Query<'_>, emit: &mut Emit<'_>) -> varve_sql::Result<u64> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .map_err(|e| SqlError::new(SqlState("53000"), format!("could not start the query: {e}")))?;
+        runtime.block_on(self.run_here(query, emit)).map_err(unwrapped)
+    }
+}
+
+impl Queries {
+    async fn run_here(&self, query: Query<'_>, emit: &mut Emit<'_>) -> Result<u64, DataFusionError> {
+        let reader = Arc::new(Mutex::new(query.txn.reader()));
+        let logical = translate::plan(&query, reader)?;
+        let physical = self.state.create_physical_plan(&logical).await?;
+        drop(logical);
+        let mut stream = execute_stream(physical, self.state.task_ctx())?;
+        let types = shown_types(query.select);
+        let mut count = 0;
+        while let Some(batch) = next(&mut stream, &query.around).await {
+            count += give(&batch?, &types, emit).map_err(wrapped)?;
+        }
+        Ok(count)
+    }
+}
+
+fn shown_types(select: &Select) -> Vec<Ty> {
+    select.outputs[..select.visible].iter().map(|o| o.t.ty).collect()
+}
+
+/// The next batch; 57014 if the statement is to end.
+async fn next(
+    stream: &mut SendableRecordBatchStream,
+    around: &Around,
+) -> Option<Result<RecordBatch, DataFusionError>> {
+    std::future::poll_fn(|cx| {
+        if around.is_cancelled() {
+            let message = "canceling statement due to user request";
+            let e = wrapped(SqlError::new(SqlState::QUERY_CANCELED, message));
+            return std::task::Poll::Ready(Some(Err(e)));
+        }
+        futures::Stream::poll_next(stream.as_mut(), cx)
+    })
+    .await
+}
+
+/// Gives out the rows of a batch.
+fn give(batch: &RecordBatch, types: &[Ty], emit: &mut Emit<'_>) -> varve_sql::Result<u64> {
+    let columns: Vec<Cells<'_>> =
+        types.iter().zip(batch.columns()).map(|(t, array)| Cells::of(*t, array)).collect();
+    let mut row: Vec<Datum<'_>> = Vec::with_capacity(columns.len());
+    for n in 0..batch.num_rows() {
+        row.clear();
+        row.extend(columns.iter().map(|c| c.get(n)));
+        emit(&row)?;
+    }
+    Ok(batch.num_rows() as u64)
+}

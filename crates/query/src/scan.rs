@@ -1,0 +1,244 @@
+//! Reading a table: batches of rows from ranges of keys, one reader for each partition.
+//!
+//! Invariants
+//! 1. Between two batches nothing of the engine is held but the reader: a scan seeks again behind the last row it gave.
+//! 2. Partitions are disjoint and in key order; together they are the ranges of the access path.
+//! 3. Rows of one partition come in the order of the index.
+//!
+//! Does not know: what is done with the rows. A batch is read while its stream is polled: whoever polls may block.
+
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use parking_lot::Mutex;
+use varve_engine::{Reader, ScanIndex, Table, place_in};
+use varve_sql::general::{Around, Expr, KeyBytes, Ty};
+
+use crate::cells::{CellsBuilder, is_native};
+use crate::error::wrapped;
+
+/// Rows of a batch.
+const BATCH_ROWS: usize = 4096;
+
+/// What is read.
+#[derive(Clone)]
+pub struct Scan {
+    /// The table.
+    pub table: Arc<Table>,
+    /// The tree that is followed.
+    pub index: ScanIndex,
+    /// Ranges of its keys, in order.
+    pub ranges: Vec<KeyBytes>,
+    /// What rows have to satisfy beyond that.
+    pub filter: Option<Expr>,
+    /// Ordinals of the columns wanted.
+    pub columns: Vec<usize>,
+    /// Their types.
+    pub types: Vec<Ty>,
+    /// Rows that will do.
+    pub limit: Option<usize>,
+    /// Gives readers.
+    pub reader: Arc<Mutex<Reader>>,
+    /// What the filter may ask for.
+    pub around: Arc<Around>,
+}
+
+/// A scan as a physical plan.
+pub struct ScanPlan {
+    scan: Scan,
+    partitions: Vec<Vec<KeyBytes>>,
+    properties: Arc<PlanProperties>,
+}
+
+impl ScanPlan {
+    /// The plan for this scan in up to `partitions` partitions.
+    pub fn new(scan: Scan, schema: SchemaRef, partitions: usize) -> varve_sql::Result<ScanPlan> {
+        let partitions = dealt(scan.ranges.clone(), partitions);
+        let properties = PlanProperties::new(
+            ordered_by_key(&scan, schema),
+            Partitioning::UnknownPartitioning(partitions.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(ScanPlan { scan, partitions, properties: Arc::new(properties) })
+    }
+}
+
+/// Ranges dealt out in runs of about equal number.
+fn dealt(ranges: Vec<KeyBytes>, partitions: usize) -> Vec<Vec<KeyBytes>> {
+    let each = ranges.len().div_ceil(partitions.max(1)).max(1);
+    if ranges.is_empty() {
+        return vec![Vec::new()];
+    }
+    ranges.chunks(each).map(<[KeyBytes]>::to_vec).collect()
+}
+
+/// The order of the rows, as far as it can be told in columns that are wanted and that Arrow compares as keys compare.
+fn ordered_by_key(scan: &Scan, schema: SchemaRef) -> EquivalenceProperties {
+    let def = scan.table.def();
+    let key = match scan.index {
+        ScanIndex::Primary => def.key_columns(),
+        ScanIndex::Secondary(id) => def.index(id).map_or(&[][..], |i| &i.columns),
+    };
+    let mut order = Vec::new();
+    for column in key {
+        let Some(at) = scan.columns.iter().position(|c| c == column) else { break };
+        if !is_native(scan.types[at]) {
+            break;
+        }
+        let expr: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(at).name(), at));
+        order.push(PhysicalSortExpr::new(expr, Default::default()).asc().nulls_last());
+    }
+    if order.is_empty() {
+        return EquivalenceProperties::new(schema);
+    }
+    EquivalenceProperties::new_with_orderings(schema, [order])
+}
+
+impl fmt::Debug for ScanPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_as(DisplayFormatType::Default, f)
+    }
+}
+
+impl DisplayAs for ScanPlan {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scan { table, index, ranges, filter, columns, limit, .. } = &self.scan;
+        write!(
+            f,
+            "ScanPlan: {} by {index:?}, {} ranges in {} partitions, columns {columns:?}, filtered {}, limit {limit:?}",
+            table.def().name,
+            ranges.len(),
+            self.partitions.len(),
+            filter.is_some(),
+        )
+    }
+}
+
+impl ExecutionPlan for ScanPlan {
+    fn name(&self) -> &str {
+        "ScanPlan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let reader = self.scan.reader.lock().fork();
+        let schema = self.schema();
+        let batches = Batches {
+            ranges: self.partitions[partition].clone(),
+            at: 0,
+            resume: None,
+            left: self.scan.limit.unwrap_or(usize::MAX),
+            scan: self.scan.clone(),
+            schema: schema.clone(),
+            reader,
+        };
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches))))
+    }
+}
+
+/// The batches of one partition.
+struct Batches {
+    scan: Scan,
+    schema: SchemaRef,
+    reader: Reader,
+    ranges: Vec<KeyBytes>,
+    /// The range being read.
+    at: usize,
+    /// Place of the last row given from it.
+    resume: Option<Vec<u8>>,
+    /// Rows still to give.
+    left: usize,
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.batch().map_err(wrapped).transpose().map(|batch| batch.and_then(|(columns, rows)| {
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?)
+        }))
+    }
+}
+
+impl Batches {
+    /// The columns of the next batch and how many rows they have; `None` at the end.
+    fn batch(&mut self) -> varve_sql::Result<Option<(Vec<datafusion::arrow::array::ArrayRef>, usize)>> {
+        let mut builders: Vec<CellsBuilder> = self.scan.types.iter().map(|t| CellsBuilder::new(*t)).collect();
+        let wanted = self.left.min(BATCH_ROWS);
+        let mut rows = 0;
+        while rows < wanted && self.at < self.ranges.len() {
+            rows += self.read(wanted - rows, &mut builders)?;
+        }
+        self.left -= rows;
+        if rows == 0 {
+            return Ok(None);
+        }
+        Ok(Some((builders.iter_mut().map(CellsBuilder::finish).collect(), rows)))
+    }
+
+    /// Up to `wanted` rows of the present range.
+    fn read(&mut self, wanted: usize, builders: &mut [CellsBuilder]) -> varve_sql::Result<usize> {
+        let Batches { scan, reader, ranges, at, resume, .. } = self;
+        let mut range = ranges[*at].clone();
+        if let Some(last) = resume.take() {
+            range.lower = Bound::Excluded(last);
+        }
+        let spec = range.spec(scan.index, Some(wanted));
+        let (mut rows, mut stopped) = (0, None);
+        scan.around.filtered(
+            scan.filter.as_ref(),
+            |on_row| reader.scan(&scan.table, &spec, on_row),
+            |key, row| {
+                for (column, builder) in scan.columns.iter().zip(builders.iter_mut()) {
+                    builder.push(row.get(*column));
+                }
+                rows += 1;
+                if rows < wanted {
+                    return ControlFlow::Continue(());
+                }
+                let mut place = Vec::new();
+                stopped = Some(place_in(&scan.table, scan.index, row, key, &mut place).map(|()| place));
+                ControlFlow::Break(())
+            },
+        )?;
+        match stopped {
+            Some(place) => *resume = Some(place?),
+            None => *at += 1,
+        }
+        Ok(rows)
+    }
+}

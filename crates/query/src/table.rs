@@ -1,0 +1,117 @@
+//! A table of the engine as DataFusion's `TableProvider`: projection, conditions and limit go down to the scan.
+//!
+//! Invariants
+//! 1. Columns are called by ordinal; the names that clients see never reach DataFusion.
+//! 2. A condition that the provider takes is checked exactly: no row that fails it comes up.
+//!
+//! Does not know: how rows are read (`scan`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::logical_expr::{Expr as Logical, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::Mutex;
+use varve_engine::{Reader, ScanIndex, Table};
+use varve_sql::general::{Access, Around, Ty, Typed, choose, conjuncts, joined};
+
+use crate::cells::data_type;
+use crate::error::wrapped;
+use crate::pushed;
+use crate::scan::{Scan, ScanPlan};
+
+/// The name of a table's column.
+pub fn column_name(ordinal: usize) -> String {
+    format!("c{ordinal}")
+}
+
+/// The ordinal behind a name.
+pub fn column_ordinal(name: &str) -> Option<usize> {
+    name.strip_prefix('c')?.parse().ok()
+}
+
+/// Types of a table's columns.
+pub fn column_types(table: &Table) -> Vec<Ty> {
+    table.def().columns.iter().map(|c| Typed::of_column(c.column_type).ty).collect()
+}
+
+/// A table at the snapshot of one statement.
+pub struct SnapshotTable {
+    table: Arc<Table>,
+    types: Vec<Ty>,
+    schema: SchemaRef,
+    reader: Arc<Mutex<Reader>>,
+    around: Arc<Around>,
+}
+
+impl SnapshotTable {
+    /// The table as this reader sees it.
+    pub fn new(table: Arc<Table>, reader: Arc<Mutex<Reader>>, around: Arc<Around>) -> SnapshotTable {
+        let types = column_types(&table);
+        let field = |(n, t): (usize, &Ty)| {
+            Field::new(column_name(n), data_type(*t), !table.def().columns[n].not_null)
+        };
+        let fields: Vec<Field> = types.iter().enumerate().map(field).collect();
+        SnapshotTable { schema: Arc::new(Schema::new(fields)), table, types, reader, around }
+    }
+}
+
+impl fmt::Debug for SnapshotTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SnapshotTable({})", self.table.def().name)
+    }
+}
+
+#[async_trait]
+impl TableProvider for SnapshotTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Logical]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let taken = |filter: &&Logical| match pushed::condition(filter) {
+            Some(_) => TableProviderFilterPushDown::Exact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(taken).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Logical],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let conditions: Vec<_> = filters.iter().filter_map(pushed::condition).flat_map(conjuncts).collect();
+        let choice = choose(self.table.def(), &conditions, None, limit.is_some());
+        let ranges = self.around.ranges(self.table.def(), &choice.access).map_err(wrapped)?;
+        let left = conditions.into_iter().zip(&choice.covered).filter(|(_, covered)| !**covered);
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.types.len()).collect());
+        let scan = Scan {
+            table: self.table.clone(),
+            index: match choice.access {
+                Access::Ranges { index, .. } => index,
+                Access::Full | Access::Point(_) => ScanIndex::Primary,
+            },
+            ranges,
+            filter: joined(left.map(|(condition, _)| condition).collect()),
+            types: columns.iter().map(|c| self.types[*c]).collect(),
+            columns,
+            limit,
+            reader: self.reader.clone(),
+            around: self.around.clone(),
+        };
+        let schema = Arc::new(self.schema.project(&scan.columns)?);
+        let partitions = state.config().target_partitions();
+        Ok(Arc::new(ScanPlan::new(scan, schema, partitions).map_err(wrapped)?))
+    }
+}

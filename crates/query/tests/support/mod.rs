@@ -1,0 +1,75 @@
+//! What the tests of this crate share: a database in memory with a runner of general queries, results as lines.
+//!
+//! Does not know: what is tested.
+#![allow(dead_code, clippy::unwrap_used, reason = "helpers of tests; each test file uses a part")]
+
+use std::sync::Arc;
+
+use varve_device::MemoryDirectory;
+use varve_engine::{Database, Datum, Options};
+use varve_pager::PagerConfig;
+use varve_query::{Queries, QueryOptions};
+use varve_sql::{
+    Column, CommandTag, Result, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError, text,
+};
+
+pub fn database() -> Arc<SqlDatabase> {
+    let mut pager = PagerConfig::new(MemoryDirectory::new());
+    pager.pool_bytes = 16 << 20;
+    pager.log_segment_bytes = 1 << 20;
+    pager.log_capacity_bytes = 16 << 20;
+    pager.background = false;
+    let queries = Queries::new(&QueryOptions { memory_bytes: 64 << 20, spill: None }).unwrap();
+    let sql = SqlDatabase::new(Database::open(Options::new(pager)).unwrap());
+    Arc::new(sql.with_general(Arc::new(queries)))
+}
+
+pub fn session(db: &Arc<SqlDatabase>) -> Session {
+    let params = SessionParams {
+        user: "postgres".into(),
+        database: "postgres".into(),
+        process_id: 7,
+        settings: Vec::new(),
+    };
+    Session::new(db.clone(), params).unwrap()
+}
+
+/// What a simple query gives: rows, tags, errors.
+pub fn lines(session: &mut Session, sql: &str) -> Vec<String> {
+    let mut recorder = Recorder::default();
+    if let Err(e) = session.simple(sql, &mut recorder) {
+        recorder.0.push(format!("! {} {}", e.sqlstate, e.message));
+    }
+    recorder.0
+}
+
+#[derive(Default)]
+struct Recorder(Vec<String>);
+
+impl Sink for Recorder {
+    fn columns(&mut self, _: &[Column]) -> Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
+        let cell = |d: &Datum<'_>| {
+            let mut out = Vec::new();
+            text::write_text(*d, &mut out);
+            if d.is_null() { "NULL".to_owned() } else { String::from_utf8(out).unwrap() }
+        };
+        let cells: Vec<String> = row.iter().map(cell).collect();
+        self.0.push(cells.join("|"));
+        Ok(())
+    }
+
+    fn complete(&mut self, tag: &CommandTag) -> Result<()> {
+        self.0.push(format!("= {tag}"));
+        Ok(())
+    }
+
+    fn empty(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _: Severity, _: &SqlError) {}
+}

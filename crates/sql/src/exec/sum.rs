@@ -1,0 +1,111 @@
+//! Sums as `sum` and `avg` keep them: in machine words while they fit, exact beyond.
+//!
+//! Invariants
+//! 1. Sums of whole numbers and of numeric are exact; only what comes out is checked against its type.
+//! 2. Sums of parts, merged, are the sum of the whole.
+//!
+//! Does not know: groups, NULL.
+
+use bigdecimal::BigDecimal;
+use bigdecimal::num_bigint::BigInt;
+use varve_engine::{Datum, Numeric, Value};
+
+use crate::error::{Result, SqlError};
+use crate::eval::arith::{self, Class};
+use crate::eval::number;
+use crate::ty::Ty;
+
+/// A sum.
+#[derive(Debug, Clone)]
+pub enum Sum {
+    /// Of whole numbers.
+    Whole(i128),
+    /// Of numeric: unscaled value and scale.
+    Scaled(i128, u16),
+    /// Of numeric that has left the machine words.
+    Big(BigDecimal),
+    /// Of double precision.
+    Float(f64),
+    /// Of numeric, one of them NaN.
+    NotANumber,
+}
+
+impl Sum {
+    /// The sum of no values of this type.
+    pub fn of(input: Ty) -> Sum {
+        match input {
+            Ty::Float8 => Sum::Float(0.0),
+            Ty::Numeric => Sum::Scaled(0, 0),
+            _ => Sum::Whole(0),
+        }
+    }
+
+    /// Takes in one value, not NULL.
+    pub fn add(&mut self, value: Datum<'_>) -> Result<()> {
+        match (&mut *self, value) {
+            (Sum::Whole(total), v) => *total += i128::from(v.as_integer().unwrap_or(0)),
+            (Sum::Float(total), Datum::Float8(f)) => *total = added_floats(*total, f)?,
+            (Sum::NotANumber, _) => {}
+            (_, Datum::Numeric(n)) if n.is_nan() => *self = Sum::NotANumber,
+            (Sum::Scaled(total, scale), Datum::Numeric(n)) => {
+                if let Some((v, s)) = n.to_unscaled()
+                    && let Some(added) = add_scaled((*total, *scale), (i128::from(v), s))
+                {
+                    (*total, *scale) = added;
+                    return Ok(());
+                }
+                *self = Sum::Big(big(*total, *scale) + n.to_big().unwrap_or_default());
+            }
+            (Sum::Big(total), Datum::Numeric(n)) => *total += n.to_big().unwrap_or_default(),
+            _ => return Err(SqlError::internal("a sum of the wrong type")),
+        }
+        Ok(())
+    }
+
+    /// Takes in the sum of another part.
+    pub fn merge(&mut self, other: Sum) -> Result<()> {
+        *self = match (self.clone(), other) {
+            (Sum::Whole(a), Sum::Whole(b)) => Sum::Whole(a + b),
+            (Sum::Float(a), Sum::Float(b)) => Sum::Float(added_floats(a, b)?),
+            (Sum::NotANumber, _) | (_, Sum::NotANumber) => Sum::NotANumber,
+            (Sum::Scaled(a, s), Sum::Scaled(b, t)) => match add_scaled((a, s), (b, t)) {
+                Some((total, scale)) => Sum::Scaled(total, scale),
+                None => Sum::Big(big(a, s) + big(b, t)),
+            },
+            (Sum::Scaled(a, s), Sum::Big(b)) | (Sum::Big(b), Sum::Scaled(a, s)) => Sum::Big(big(a, s) + b),
+            (Sum::Big(a), Sum::Big(b)) => Sum::Big(a + b),
+            _ => return Err(SqlError::internal("sums of two types")),
+        };
+        Ok(())
+    }
+
+    /// The sum (or average, of `count` values) as a value of its type.
+    pub fn total(self, input: Ty, average: bool, count: u64) -> Result<Value> {
+        let total = match self {
+            Sum::Float(f) => return Ok(Value::Float8(if average { f / count as f64 } else { f })),
+            Sum::Whole(total) if !average && input != Ty::Int8 => {
+                return arith::narrow(Class::Int8, i64::try_from(total).ok()).map(|d| d.to_value());
+            }
+            Sum::Whole(total) => number::of_i128(total),
+            Sum::Scaled(total, scale) => number::pack(&big(total, scale))?,
+            Sum::Big(total) => number::pack(&total)?,
+            Sum::NotANumber => Numeric::nan(),
+        };
+        Ok(Value::Numeric(if average { number::average(total.as_ref(), count)? } else { total }))
+    }
+}
+
+fn added_floats(a: f64, b: f64) -> Result<f64> {
+    arith::check_float(a + b, a.is_infinite() || b.is_infinite(), true)
+}
+
+fn big(unscaled: i128, scale: u16) -> BigDecimal {
+    BigDecimal::new(BigInt::from(unscaled), i64::from(scale))
+}
+
+fn add_scaled(a: (i128, u16), b: (i128, u16)) -> Option<(i128, u16)> {
+    let scale = a.1.max(b.1);
+    let lift = |v: i128, by: u16| 10i128.checked_pow(u32::from(by)).and_then(|p| v.checked_mul(p));
+    let sum = lift(a.0, scale - a.1)?.checked_add(lift(b.0, scale - b.1)?)?;
+    Some((sum, scale))
+}

@@ -1,0 +1,213 @@
+//! The seam to whoever runs queries that this crate's executor does not: joins, and what will follow them.
+//!
+//! Invariants
+//! 1. Both sides share expressions, casts, aggregates and key encoding: a value, a type or an error is made by the same
+//!    code whichever side runs the query.
+//! 2. A runner reads through [`Reader`]s of the running statement only, and drops them before it returns.
+//! 3. What a runner gives out are values as the executor has them; showing them (padding, intervals) is the session's.
+//!
+//! Does not know: how a runner works.
+
+use std::cell::Cell;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bumpalo::Bump;
+use varve_engine::{Datum, RowRef, ScanIndex, ScanSpec, Table, TableDef, Transaction, Value};
+
+use crate::error::Result;
+use crate::eval::{Cx, Env, Input, NoSequences};
+use crate::exec::keys::Ranges;
+use crate::exec::{self, Facts, Row};
+use crate::time::Zone;
+
+pub use crate::access::{Choice, choose, conjuncts, joined};
+pub use crate::bind::aggregate::{AggCall, AggKind};
+pub use crate::error::{SqlError, SqlState};
+pub use crate::eval::arith::Class;
+pub use crate::eval::{CmpOp, Expr};
+pub use crate::exec::sum::Sum;
+pub use crate::plan::{Access, Aggregate, Join, JoinKind, Output, Select, SortKey, Source, TableAccess};
+pub use crate::ty::{Ty, Typed};
+
+/// Receives result rows.
+pub type Emit<'f> = dyn FnMut(&[Datum<'_>]) -> Result<()> + 'f;
+
+/// Runs general queries.
+pub trait General: Send + Sync {
+    /// Runs a query to its end; the number of rows given to `emit`.
+    fn run(&self, query: Query<'_>, emit: &mut Emit<'_>) -> Result<u64>;
+}
+
+/// One query to run.
+pub struct Query<'q> {
+    /// What to compute.
+    pub select: &'q Select,
+    /// Its tables, opened, in the order of [`Select::tables`].
+    pub tables: Vec<Arc<Table>>,
+    /// Gives readers; nothing else may be done with it.
+    pub txn: &'q mut Transaction,
+    /// What expressions may ask for.
+    pub around: Arc<Around>,
+    /// Rows to leave out first.
+    pub skip: u64,
+    /// Rows to give at most.
+    pub take: Option<u64>,
+}
+
+/// What expressions may ask for besides their row, for any thread: parameters, clock, session.
+#[derive(Debug)]
+pub struct Around {
+    params: Box<[Value]>,
+    now_us: i64,
+    zone: Zone,
+    user: String,
+    database: String,
+    process_id: i32,
+    random: AtomicU64,
+    cancel: Arc<AtomicBool>,
+}
+
+impl Around {
+    /// The surroundings of one execution.
+    pub(crate) fn new(facts: &Facts, params: &[Datum<'_>]) -> Around {
+        Around {
+            params: params.iter().map(Datum::to_value).collect(),
+            now_us: facts.env(&NoSequences).now_us(),
+            zone: facts.zone.clone(),
+            user: facts.user.clone(),
+            database: facts.database.clone(),
+            process_id: facts.process_id,
+            random: AtomicU64::new(facts.env(&NoSequences).next_random()),
+            cancel: facts.cancel.clone(),
+        }
+    }
+
+    /// Whether the statement is to end with 57014.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Calls `f` with parameters and environment in the executor's form.
+    fn with<R>(&self, f: impl FnOnce(&[Datum<'_>], &Env<'_>) -> R) -> R {
+        let params: Row<'_> = self.params.iter().map(Value::as_datum).collect();
+        let (now_us, random) = (Cell::new(Some(self.now_us)), Cell::new(self.random.load(Ordering::Relaxed)));
+        let env = Env {
+            now_us: &now_us,
+            zone: &self.zone,
+            user: &self.user,
+            database: &self.database,
+            process_id: self.process_id,
+            random: &random,
+            cancel: &self.cancel,
+            sequences: &NoSequences,
+        };
+        let result = f(&params, &env);
+        self.random.store(random.get(), Ordering::Relaxed);
+        result
+    }
+
+    /// Evaluates `expr` for `rows` rows, whose slots `slot` gives by row and ordinal.
+    pub fn evaluate<'v>(
+        &self,
+        expr: &Expr,
+        rows: usize,
+        slots: usize,
+        slot: impl Fn(usize, usize) -> Datum<'v>,
+        mut out: impl FnMut(Datum<'_>),
+    ) -> Result<()> {
+        let mut arena = Bump::new();
+        self.with(|params, env| {
+            for n in 0..rows {
+                let cx = Cx { params, arena: &arena, env };
+                let values: Row<'_> = (0..slots).map(|s| slot(n, s)).collect();
+                out(expr.eval(&Input::Slots(&values), &cx)?);
+                drop(values);
+                arena.reset();
+            }
+            Ok(())
+        })
+    }
+
+    /// The byte ranges of an access path, in key order; one without bounds for the whole table.
+    pub fn ranges(&self, table: &TableDef, access: &Access) -> Result<Vec<KeyBytes>> {
+        let (columns, wanted) = match access {
+            Access::Full => return Ok(vec![KeyBytes::default()]),
+            Access::Point(parts) => {
+                let range = crate::plan::KeyRange { equal: parts.to_vec(), ..Default::default() };
+                (table.key_columns(), vec![range])
+            }
+            Access::Ranges { columns, ranges, .. } => (&**columns, ranges.to_vec()),
+        };
+        let arena = Bump::new();
+        let mut out = Ranges::default();
+        self.with(|params, env| out.prepare(table, columns, &wanted, &Cx { params, arena: &arena, env }))?;
+        let bytes = |n| {
+            let (lower, upper) = out.get(n);
+            KeyBytes { lower: Bound::Included(lower.to_vec()), upper: Bound::Excluded(upper.to_vec()) }
+        };
+        Ok((0..out.len()).map(bytes).collect())
+    }
+
+    /// Reads rows that pass a filter, until `on_row` breaks.
+    pub fn filtered(
+        &self,
+        filter: Option<&Expr>,
+        scan: impl FnOnce(&mut varve_engine::OnRow<'_>) -> Result<(), varve_engine::Error>,
+        mut on_row: impl FnMut(&[u8], RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let (mut arena, mut failure) = (Bump::new(), exec::Failure::default());
+        let scanned = self.with(|params, env| {
+            scan(&mut |key, row| {
+                let cx = Cx { params, arena: &arena, env };
+                let passes = filter.map_or(Ok(true), |f| f.is_true(&Input::Row(row), &cx));
+                arena.reset();
+                Ok(match passes {
+                    Ok(true) => on_row(key, row),
+                    Ok(false) => ControlFlow::Continue(()),
+                    Err(e) => {
+                        failure.set(e);
+                        ControlFlow::Break(())
+                    }
+                })
+            })
+        });
+        failure.resolve(scanned)
+    }
+}
+
+/// A range of keys as bytes.
+#[derive(Debug, Clone)]
+pub struct KeyBytes {
+    /// Lower bound.
+    pub lower: Bound<Vec<u8>>,
+    /// Upper bound.
+    pub upper: Bound<Vec<u8>>,
+}
+
+impl Default for KeyBytes {
+    fn default() -> Self {
+        KeyBytes { lower: Bound::Unbounded, upper: Bound::Unbounded }
+    }
+}
+
+impl KeyBytes {
+    /// The range as a scan of this index takes it.
+    pub fn spec(&self, index: ScanIndex, limit_hint: Option<usize>) -> ScanSpec<'_> {
+        let (lower, upper) = (self.lower.as_ref(), self.upper.as_ref());
+        ScanSpec {
+            index,
+            lower: lower.map(Vec::as_slice),
+            upper: upper.map(Vec::as_slice),
+            reverse: false,
+            limit_hint,
+        }
+    }
+}
+
+/// Appends the value in the form in which equal values, whatever their scale or sign of zero, are equal bytes, and bytes
+/// are ordered as values are, NULL last.
+pub fn push_key(out: &mut Vec<u8>, value: &Datum<'_>) {
+    varve_engine::key::push(out, exec::group::key_type(*value), value);
+}
