@@ -171,7 +171,8 @@ impl Folded {
                     Value::Bool(b) => b,
                     _ => kind == AggKind::BoolAnd,
                 };
-                self.value = Value::Bool(if kind == AggKind::BoolAnd { before && now } else { before || now });
+                self.value =
+                    Value::Bool(if kind == AggKind::BoolAnd { before && now } else { before || now });
             }
         }
         Ok(())
@@ -227,11 +228,7 @@ impl Accumulator for Folded {
             return Err(wrapped(SqlError::unsupported("an aggregate of DISTINCT values in parts")));
         }
         let value = if self.adds() { self.sum_so_far().map_err(wrapped)? } else { self.value.clone() };
-        Ok(vec![
-            ScalarValue::Int64(Some(self.count)),
-            scalar(self.held, &value)?,
-            ScalarValue::Binary(None),
-        ])
+        Ok(vec![ScalarValue::Int64(Some(self.count)), scalar(self.held, &value)?, ScalarValue::Binary(None)])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {

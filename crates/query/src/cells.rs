@@ -26,9 +26,7 @@ use datafusion::arrow::array::{
     Float64Builder, Int16Array, Int16Builder, Int32Array, Int32Builder, Int64Array, Int64Builder,
     StringViewArray, StringViewBuilder,
 };
-use datafusion::arrow::datatypes::{
-    DataType, Float64Type, Int16Type, Int32Type, Int64Type,
-};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int16Type, Int32Type, Int64Type};
 use varve_engine::{Datum, NumericRef};
 use varve_sql::general::Ty;
 

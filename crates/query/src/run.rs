@@ -11,14 +11,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::DataFusionError;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
-use datafusion::common::DataFusionError;
-use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
 use varve_engine::Datum;
@@ -35,6 +35,12 @@ pub struct QueryOptions {
     pub memory_bytes: usize,
     /// Where they spill to; `None`: they fail with 53200 instead.
     pub spill: Option<PathBuf>,
+}
+
+impl Default for QueryOptions {
+    fn default() -> Self {
+        QueryOptions { memory_bytes: 256 << 20, spill: None }
+    }
 }
 
 /// Runs general queries.
@@ -65,23 +71,35 @@ fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
 
 impl General for Queries {
     fn run(&self, query: Query<'_>, emit: &mut Emit<'_>) -> varve_sql::Result<u64> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .map_err(|e| SqlError::new(SqlState("53000"), format!("could not start the query: {e}")))?;
-        runtime.block_on(self.run_here(query, emit)).map_err(unwrapped)
+        runtime()?.block_on(self.run_here(query, emit)).map_err(unwrapped)
+    }
+
+    fn explain(&self, query: Query<'_>) -> varve_sql::Result<Vec<String>> {
+        let plan = runtime()?.block_on(self.physical(query)).map_err(unwrapped)?;
+        let shown = displayable(plan.as_ref()).indent(false).to_string();
+        Ok(shown.lines().map(str::to_owned).collect())
     }
 }
 
+/// A runtime on this thread, for one query.
+fn runtime() -> varve_sql::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(|e| SqlError::new(SqlState("53000"), format!("could not start the query: {e}")))
+}
+
 impl Queries {
-    async fn run_here(&self, query: Query<'_>, emit: &mut Emit<'_>) -> Result<u64, DataFusionError> {
+    async fn physical(&self, query: Query<'_>) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
         let reader = Arc::new(Mutex::new(query.txn.reader()));
         let logical = translate::plan(&query, reader)?;
-        let physical = self.state.create_physical_plan(&logical).await?;
-        drop(logical);
-        let mut stream = execute_stream(physical, self.state.task_ctx())?;
-        let types = shown_types(query.select);
+        self.state.create_physical_plan(&logical).await
+    }
+
+    async fn run_here(&self, query: Query<'_>, emit: &mut Emit<'_>) -> Result<u64, DataFusionError> {
+        let (types, around) = (shown_types(query.select), query.around.clone());
+        let mut stream = execute_stream(self.physical(query).await?, self.state.task_ctx())?;
         let mut count = 0;
-        while let Some(batch) = next(&mut stream, &query.around).await {
+        while let Some(batch) = next(&mut stream, &around).await {
             count += give(&batch?, &types, emit).map_err(wrapped)?;
         }
         Ok(count)

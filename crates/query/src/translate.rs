@@ -16,8 +16,8 @@ use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder,
 use parking_lot::Mutex;
 use varve_engine::{Reader, Table};
 use varve_sql::general::{
-    AggCall, Aggregate, Around, CmpOp, Expr, Join, JoinKind, Output, Query, Select, SortKey, Source, SqlError,
-    Ty, joined,
+    AggCall, Aggregate, Around, CmpOp, Expr, Join, JoinKind, Output, Query, Select, SortKey, Source,
+    SqlError, Ty, joined,
 };
 
 use crate::aggregate::{Fold, function};
@@ -97,8 +97,7 @@ impl Translator<'_> {
         let provider = SnapshotTable::new(table.clone(), self.reader.clone(), self.around.clone());
         let source = provider_as_source(Arc::new(provider));
         let plan = LogicalPlanBuilder::scan(relation.as_str(), source, None)?;
-        let column =
-            |(n, t): (usize, Ty)| (Column::new(Some(relation.as_str()), column_name(n)), t);
+        let column = |(n, t): (usize, Ty)| (Column::new(Some(relation.as_str()), column_name(n)), t);
         Ok(Part { plan, columns: column_types(table).into_iter().enumerate().map(column).collect() })
     }
 
@@ -135,7 +134,8 @@ impl Translator<'_> {
         let mut out = Vec::new();
         for condition in conditions {
             before.push(condition.clone());
-            let whole = if may_fail(&condition) { joined(before.clone()).unwrap_or(condition) } else { condition };
+            let whole =
+                if may_fail(&condition) { joined(before.clone()).unwrap_or(condition) } else { condition };
             out.push(self.condition(whole, columns));
         }
         out
@@ -287,7 +287,12 @@ fn may_fail(expr: &Expr) -> bool {
     expr.walk(&mut |e| {
         fails |= matches!(
             e,
-            Expr::Arith(..) | Expr::Negate(..) | Expr::Call(..) | Expr::Cast(..) | Expr::Like(_) | Expr::Concat(_)
+            Expr::Arith(..)
+                | Expr::Negate(..)
+                | Expr::Call(..)
+                | Expr::Cast(..)
+                | Expr::Like(_)
+                | Expr::Concat(_)
         );
     });
     fails

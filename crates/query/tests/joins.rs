@@ -87,12 +87,17 @@ fn errors_are_those_of_the_short_path() {
             "select c.id + 2147483647 from customer c join orders o on o.customer = c.id",
             &["! 22003 integer out of range"],
         ),
-        ("select id from customer c join orders o on o.customer = c.id", &["! 42702 column reference \"id\" is ambiguous"]),
+        (
+            "select id from customer c join orders o on o.customer = c.id",
+            &["! 42702 column reference \"id\" is ambiguous"],
+        ),
         ("select x.id from customer c, orders o", &["! 42P01 missing FROM-clause entry for table \"x\""]),
         ("select 1 from customer, customer", &["! 42712 table name \"customer\" specified more than once"]),
         (
             "select c.name, sum(o.id) from customer c, orders o",
-            &["! 42803 column \"c.name\" must appear in the GROUP BY clause or be used in an aggregate function"],
+            &[
+                "! 42803 column \"c.name\" must appear in the GROUP BY clause or be used in an aggregate function",
+            ],
         ),
         // A condition that would fail is not looked at where one before it is false.
         (

@@ -38,6 +38,9 @@ pub type Emit<'f> = dyn FnMut(&[Datum<'_>]) -> Result<()> + 'f;
 pub trait General: Send + Sync {
     /// Runs a query to its end; the number of rows given to `emit`.
     fn run(&self, query: Query<'_>, emit: &mut Emit<'_>) -> Result<u64>;
+
+    /// The steps that running it would take, one line each, the outermost first, the inner ones indented.
+    fn explain(&self, query: Query<'_>) -> Result<Vec<String>>;
 }
 
 /// One query to run.

@@ -14,7 +14,18 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("varve-query", &["varve-engine", "varve-sql"]),
     ("varve-server", &["varve-engine", "varve-sql"]),
     ("varve-bench", &["varve-device", "varve-engine", "varve-pager", "varve-sql"]),
-    ("varve", &["varve-bench", "varve-device", "varve-engine", "varve-pager", "varve-server", "varve-sql"]),
+    (
+        "varve",
+        &[
+            "varve-bench",
+            "varve-device",
+            "varve-engine",
+            "varve-pager",
+            "varve-query",
+            "varve-server",
+            "varve-sql",
+        ],
+    ),
     ("varve-fuzzing", &["varve", "varve-device", "varve-engine", "varve-pager", "varve-server", "varve-sql"]),
     ("varve-sim", &["varve-device", "varve-engine", "varve-pager"]),
     // Compiles the sources of the pager and of some of the engine into itself, under a model checker.

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_engine::{Database, Datum, Value};
+use varve_query::{Queries, QueryOptions};
 use varve_sql::{Column, CommandTag, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError};
 
 use crate::config::Settings;
@@ -33,7 +34,8 @@ impl Embedded {
     pub fn open_with(directory: impl AsRef<Path>, settings: &Settings) -> Result<Self, OpenError> {
         let home = Home::open(directory.as_ref(), settings)?;
         let engine = Database::open(home.options(settings)?)?;
-        let sql = Arc::new(SqlDatabase::new(engine.clone()));
+        let queries = Queries::new(&QueryOptions::default()).map_err(OpenError::Queries)?;
+        let sql = Arc::new(SqlDatabase::new(engine.clone()).with_general(Arc::new(queries)));
         Ok(Self { engine, sql, home })
     }
 

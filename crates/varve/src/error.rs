@@ -13,6 +13,9 @@ pub enum OpenError {
     /// The configuration is wrong.
     #[error("The configuration is wrong: {0}")]
     Config(#[from] ConfigError),
+    /// Whoever runs general queries can't begin.
+    #[error("General queries can't be run: {0}.")]
+    Queries(varve_sql::SqlError),
     /// A configuration file that was asked for can't be read.
     #[error("Cannot read the configuration file {}: {error}.", path.display())]
     ConfigFile {

@@ -140,7 +140,13 @@ impl PagedStore {
     }
 
     /// Where the entry of a row stands in a secondary index.
-    pub(crate) fn entry_place(&self, index: IndexId, row: RowRef<'_>, key: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn entry_place(
+        &self,
+        index: IndexId,
+        row: RowRef<'_>,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         self.index(index)?.entry_key(&self.def, row, key, out);
         Ok(())
     }

@@ -172,7 +172,8 @@ impl Binder<'_> {
             super::query::orderable(b.t, "DISTINCT")?;
         }
         let argument = Some(self.cast(b, Typed::plain(input), false)?.expr);
-        let call = AggCall { kind, argument, input, output: result, distinct: is_distinct(f), filter, written };
+        let call =
+            AggCall { kind, argument, input, output: result, distinct: is_distinct(f), filter, written };
         Ok((call, Typed { ty: result, ..shown }))
     }
 }

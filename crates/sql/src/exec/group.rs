@@ -11,8 +11,8 @@ use bumpalo::Bump;
 use rustc_hash::{FxHashMap, FxHashSet};
 use varve_engine::{Datum, key};
 
-use crate::bind::aggregate::{AggCall, AggKind};
 use super::sum::Sum;
+use crate::bind::aggregate::{AggCall, AggKind};
 use crate::error::Result;
 use crate::eval::{Cx, Input, keep_in};
 use crate::plan::Aggregate;

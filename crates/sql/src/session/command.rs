@@ -20,6 +20,7 @@ use crate::exec::Exec;
 use crate::exec::copy::CopyPlan;
 use crate::explain;
 use crate::oid::{self, Oid};
+use crate::plan::Plan;
 use crate::prepared::Body;
 use crate::sink::{Column, CommandTag, Sink};
 use crate::ty::{self, Typed};
@@ -298,7 +299,11 @@ impl Session {
             let column = Column { name: "QUERY PLAN".into(), type_oid: oid::TEXT, typmod: -1 };
             sink.columns(&[column])?;
         }
-        for line in explain::lines(plan) {
+        let lines = match plan {
+            Plan::Select(select) if select.is_general() => self.explain_general(select)?,
+            plan => explain::lines(plan),
+        };
+        for line in lines {
             sink.row(&[Datum::Text(&line)])?;
         }
         Ok(CommandTag::Plain("EXPLAIN"))

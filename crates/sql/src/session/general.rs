@@ -5,19 +5,43 @@
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use varve_engine::{Datum, Error as EngineError, Table};
+use varve_engine::{Datum, Error as EngineError, Table, Transaction};
 
 use super::run::Ran;
 use super::{Block, Session};
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, NoSequences};
 use crate::exec::{Exec, Row, shown};
-use crate::general::{Around, Query};
+use crate::general::{Around, General, Query};
 use crate::plan::Select;
 use crate::prepared::Prepared;
 use crate::sink::{CommandTag, Sink};
 
+/// The tables of a query; `None` if a definition is out of date.
+fn opened(txn: &mut Transaction, select: &Select) -> Result<Option<Vec<Arc<Table>>>> {
+    let tables = select.tables().into_iter().map(|def| txn.table(def));
+    match tables.collect::<Result<_, EngineError>>() {
+        Ok(tables) => Ok(Some(tables)),
+        Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
 impl Session {
+    fn general(&self) -> Result<Arc<dyn General>> {
+        self.shared.general.clone().ok_or_else(|| SqlError::unsupported("a join"))
+    }
+
+    /// The plan of a general query, without LIMIT.
+    pub(super) fn explain_general(&mut self, select: &Select) -> Result<Vec<String>> {
+        let general = self.general()?;
+        let around = Arc::new(Around::new(&self.facts, &[]));
+        let txn = self.begin_engine();
+        txn.start_statement();
+        let tables = opened(txn, select)?.ok_or_else(|| SqlError::internal("a plan that is out of date"))?;
+        general.explain(Query { select, tables, txn, around, skip: 0, take: None })
+    }
+
     /// Runs a general query; the statement has begun.
     pub(super) fn run_general(
         &mut self,
@@ -27,15 +51,9 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
-        let Some(general) = self.shared.general.clone() else { return Err(SqlError::unsupported("a join")) };
+        let general = self.general()?;
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
-        let opened: Result<Vec<Arc<Table>>, EngineError> =
-            select.tables().into_iter().map(|def| txn.table(def)).collect();
-        let tables = match opened {
-            Ok(tables) => tables,
-            Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => return Ok(Ran::Stale),
-            Err(e) => return Err(e.into()),
-        };
+        let Some(tables) = opened(txn, select)? else { return Ok(Ran::Stale) };
         if announce && let Some(columns) = &prepared.columns {
             sink.columns(columns)?;
         }

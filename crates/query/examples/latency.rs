@@ -1,0 +1,76 @@
+//! What a general query costs beside a short one: a point read on the short path, then a join of 100 rows, its plan alone,
+//! and a runtime alone. Prints microseconds, median of the rounds.
+//!
+//! `cargo run --release -p varve-query --example latency`
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example may stop at the first surprise")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use varve_device::MemoryDirectory;
+use varve_engine::{Database, Datum, Options};
+use varve_pager::PagerConfig;
+use varve_query::{Queries, QueryOptions};
+use varve_sql::{Column, CommandTag, Result, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError};
+
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn columns(&mut self, _: &[Column]) -> Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[Datum<'_>]) -> Result<()> {
+        Ok(())
+    }
+
+    fn complete(&mut self, _: &CommandTag) -> Result<()> {
+        Ok(())
+    }
+
+    fn empty(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _: Severity, _: &SqlError) {}
+}
+
+fn median_us(rounds: usize, mut run: impl FnMut()) -> f64 {
+    let mut took: Vec<f64> = (0..rounds)
+        .map(|_| {
+            let begin = Instant::now();
+            run();
+            begin.elapsed().as_secs_f64() * 1e6
+        })
+        .collect();
+    took.sort_by(f64::total_cmp);
+    took[rounds / 2]
+}
+
+fn main() {
+    let mut pager = PagerConfig::new(MemoryDirectory::new());
+    pager.pool_bytes = 64 << 20;
+    let engine = Database::open(Options::new(pager)).unwrap();
+    let queries = Queries::new(&QueryOptions::default()).unwrap();
+    let shared = Arc::new(SqlDatabase::new(engine).with_general(Arc::new(queries)));
+    let mut session = Session::new(shared, SessionParams::default()).unwrap();
+    let mut sql = |text: &str| session.simple(text, &mut Nowhere).unwrap();
+    sql(
+        "create table a (id int primary key, v int); create table b (id int primary key, a int, amount numeric(12,2))",
+    );
+    sql("insert into a select i, i from generate_series(1, 100) as i");
+    sql("insert into b select i, i, i from generate_series(1, 100) as i");
+    let join = "select a.v, sum(b.amount) from a join b on b.a = a.id group by a.v order by 1";
+    let by_key = "select a.v, b.amount from a, b where b.a = a.id and b.id = 7 and a.id = 7";
+    println!("point read, short path   {:9.1}", median_us(2000, || sql("select v from a where id = 7")));
+    println!("join of one row          {:9.1}", median_us(500, || sql(by_key)));
+    println!("  its plan (EXPLAIN)     {:9.1}", median_us(500, || sql(&format!("explain {by_key}"))));
+    println!("join of 100 rows, groups {:9.1}", median_us(500, || sql(join)));
+    println!("  its plan (EXPLAIN)     {:9.1}", median_us(500, || sql(&format!("explain {join}"))));
+    sql("create table c (id int primary key, a int, amount numeric(12,2))");
+    sql("insert into c select i, i % 100, i from generate_series(1, 100000) as i");
+    let large = "select a.v, count(*), sum(c.amount) from a join c on c.a = a.id group by a.v order by 1";
+    let alone = "select a, count(*), sum(amount) from c group by a order by 1";
+    println!("join with 100,000 rows   {:9.1}", median_us(7, || sql(large)));
+    println!("the same alone, executor {:9.1}", median_us(7, || sql(alone)));
+}
