@@ -88,10 +88,10 @@ impl AggregateUDFImpl for Folding {
 }
 
 impl Folding {
-    /// Type of the value that the state holds: a sum in its widest form, else a value as it came.
+    /// Type of the value that the state holds: a sum, else a value as it came.
     fn held(&self) -> Ty {
         match self.fold {
-            Fold::Call { kind: AggKind::Sum | AggKind::Avg, .. } if self.input != Ty::Float8 => Ty::Numeric,
+            Fold::Call { kind: AggKind::Sum | AggKind::Avg, .. } => Sum::state_type(self.input),
             _ => self.input,
         }
     }
@@ -196,11 +196,6 @@ impl Folded {
     fn adds(&self) -> bool {
         matches!(self.fold, Fold::Call { kind: AggKind::Sum | AggKind::Avg, .. })
     }
-
-    /// The sum so far as one value: numeric of any size, or double precision.
-    fn sum_so_far(&self) -> varve_sql::Result<Value> {
-        self.sum.clone().total(Ty::Int8, false, 1)
-    }
 }
 
 impl Accumulator for Folded {
@@ -227,7 +222,7 @@ impl Accumulator for Folded {
             // Values that several parts have seen can't be told apart any more; one part sees them all.
             return Err(wrapped(SqlError::unsupported("an aggregate of DISTINCT values in parts")));
         }
-        let value = if self.adds() { self.sum_so_far().map_err(wrapped)? } else { self.value.clone() };
+        let value = if self.adds() { self.sum.state().map_err(wrapped)? } else { self.value.clone() };
         Ok(vec![ScalarValue::Int64(Some(self.count)), scalar(self.held, &value)?, ScalarValue::Binary(None)])
     }
 
@@ -251,16 +246,7 @@ impl Folded {
         match self.fold {
             Fold::First if self.count == 0 => self.value = value.to_value(),
             Fold::First => {}
-            Fold::Call { .. } if self.adds() => {
-                let mut other = Sum::of(self.held);
-                other.add(value)?;
-                if self.held == Ty::Numeric && matches!(self.sum, Sum::Whole(_)) {
-                    let so_far = self.sum_so_far()?;
-                    self.sum = Sum::of(Ty::Numeric);
-                    self.sum.add(so_far.as_datum())?;
-                }
-                self.sum.merge(other)?;
-            }
+            Fold::Call { .. } if self.adds() => self.sum.merge(Sum::of_state(self.input, value)?)?,
             Fold::Call { kind, .. } => self.fold_in(kind, value)?,
         }
         Ok(())

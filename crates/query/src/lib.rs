@@ -10,6 +10,7 @@ mod aggregate;
 mod cells;
 mod computed;
 mod error;
+mod partition;
 mod pushed;
 mod run;
 mod scan;

@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. One query runs on the thread of its connection: its runtime is made for it, drives all its streams, and is dropped
 //!    with them before `run` returns. So no reader outlives the statement, and who waits for a page blocks nobody else.
-//! 2. Between two polls the wish to cancel is looked at; operators that work for long yield (DataFusion's cooperative
-//!    scheduling).
+//! 2. The wish to cancel is looked at between two polls, for each batch that an expression computes (`computed`), and for
+//!    each leaf that a scan reads (the engine).
 //!
 //! Does not know: SQL.
 
@@ -33,13 +33,15 @@ use crate::translate;
 pub struct QueryOptions {
     /// Memory of all queries that run, in bytes; beyond their share they spill.
     pub memory_bytes: usize,
+    /// Partitions of a scan and of what is built on it. They run on one thread; more than one pays once there are threads.
+    pub partitions: usize,
     /// Where they spill to; `None`: they fail with 53200 instead.
     pub spill: Option<PathBuf>,
 }
 
 impl Default for QueryOptions {
     fn default() -> Self {
-        QueryOptions { memory_bytes: 256 << 20, spill: None }
+        QueryOptions { memory_bytes: 256 << 20, partitions: 1, spill: None }
     }
 }
 
@@ -51,7 +53,8 @@ pub struct Queries {
 impl Queries {
     /// A runner for a database.
     pub fn new(options: &QueryOptions) -> varve_sql::Result<Queries> {
-        let config = SessionConfig::new().with_target_partitions(1).with_collect_statistics(false);
+        let config =
+            SessionConfig::new().with_target_partitions(options.partitions).with_collect_statistics(false);
         let runtime = Arc::new(resources(options).map_err(unwrapped)?);
         let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).build();
         Ok(Queries { state })
@@ -116,10 +119,8 @@ async fn next(
     around: &Around,
 ) -> Option<Result<RecordBatch, DataFusionError>> {
     std::future::poll_fn(|cx| {
-        if around.is_cancelled() {
-            let message = "canceling statement due to user request";
-            let e = wrapped(SqlError::new(SqlState::QUERY_CANCELED, message));
-            return std::task::Poll::Ready(Some(Err(e)));
+        if let Err(e) = around.check_cancel() {
+            return std::task::Poll::Ready(Some(Err(wrapped(e))));
         }
         futures::Stream::poll_next(stream.as_mut(), cx)
     })

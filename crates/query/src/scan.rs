@@ -22,11 +22,12 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use parking_lot::Mutex;
-use varve_engine::{Reader, ScanIndex, Table, place_in};
+use varve_engine::{Reader, ScanIndex, ScanSpec, Table, place_in};
 use varve_sql::general::{Around, Expr, KeyBytes, Ty};
 
 use crate::cells::{CellsBuilder, is_native};
 use crate::error::wrapped;
+use crate::partition;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 4096;
@@ -64,7 +65,7 @@ pub struct ScanPlan {
 impl ScanPlan {
     /// The plan for this scan in up to `partitions` partitions.
     pub fn new(scan: Scan, schema: SchemaRef, partitions: usize) -> varve_sql::Result<ScanPlan> {
-        let partitions = dealt(scan.ranges.clone(), partitions);
+        let partitions = dealt(&scan, partitions)?;
         let properties = PlanProperties::new(
             ordered_by_key(&scan, schema),
             Partitioning::UnknownPartitioning(partitions.len()),
@@ -75,13 +76,34 @@ impl ScanPlan {
     }
 }
 
-/// Ranges dealt out in runs of about equal number.
-fn dealt(ranges: Vec<KeyBytes>, partitions: usize) -> Vec<Vec<KeyBytes>> {
-    let each = ranges.len().div_ceil(partitions.max(1)).max(1);
-    if ranges.is_empty() {
-        return vec![Vec::new()];
+/// The ranges dealt out in runs of about equal number; a range that is alone is cut.
+fn dealt(scan: &Scan, partitions: usize) -> varve_sql::Result<Vec<Vec<KeyBytes>>> {
+    match scan.ranges.as_slice() {
+        [] => Ok(vec![Vec::new()]),
+        [only] if partitions > 1 && scan.limit.is_none() => {
+            let (Some(first), Some(last)) = (edge(scan, only, false)?, edge(scan, only, true)?) else {
+                return Ok(vec![Vec::new()]);
+            };
+            Ok(partition::parts(only, &first, &last, partitions).into_iter().map(|part| vec![part]).collect())
+        }
+        ranges => {
+            let each = ranges.len().div_ceil(partitions.max(1));
+            Ok(ranges.chunks(each).map(<[KeyBytes]>::to_vec).collect())
+        }
     }
-    ranges.chunks(each).map(<[KeyBytes]>::to_vec).collect()
+}
+
+/// The place of the first or last row of a range; `None` if it has none.
+fn edge(scan: &Scan, range: &KeyBytes, last: bool) -> varve_sql::Result<Option<Vec<u8>>> {
+    let mut place = None;
+    let spec = ScanSpec { reverse: last, ..range.spec(scan.index, Some(1)) };
+    scan.reader.lock().fork().scan(&scan.table, &spec, &mut |key, row| {
+        let mut found = Vec::new();
+        place_in(&scan.table, scan.index, row, key, &mut found)?;
+        place = Some(found);
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(place)
 }
 
 /// The order of the rows, as far as it can be told in columns that are wanted and that Arrow compares as keys compare.

@@ -3,14 +3,16 @@
 //! Invariants
 //! 1. Every column has a name of its own in the whole plan; what names meant has been settled by the binder.
 //! 2. DataFusion compares, groups and sorts only what `comparable` gave: values that it orders as PostgreSQL does, or keys.
-//! 3. A condition that may fail is never looked at for a row for which a condition written before it does not hold.
+//! 3. A condition that may fail is not looked at for a row for which a condition written before it, over the same tables
+//!    or fewer, does not hold. (PostgreSQL promises as much: conditions of one table are checked in their order.)
 //!
 //! Does not know: how plans run.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::catalog::default_table_source::provider_as_source;
-use datafusion::common::{Column, JoinType, Result};
+use datafusion::common::{Column, JoinType, Result, TableReference};
 use datafusion::logical_expr::expr::{AggregateFunction, Sort};
 use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder, lit};
 use parking_lot::Mutex;
@@ -128,14 +130,20 @@ impl Translator<'_> {
         Ok(Part { plan, ..part })
     }
 
-    /// Conditions of which each may be moved alone: one that may fail takes those before it along.
+    /// Conditions of which each may be moved alone: one that may fail takes along those before it that can be checked
+    /// wherever it can.
     fn conditions(&mut self, conditions: Vec<Expr>, columns: &[Typing]) -> Vec<Logical> {
         let mut before: Vec<Expr> = Vec::new();
         let mut out = Vec::new();
         for condition in conditions {
-            before.push(condition.clone());
-            let whole =
-                if may_fail(&condition) { joined(before.clone()).unwrap_or(condition) } else { condition };
+            let reads = relations(&condition, columns);
+            let guards = before.iter().filter(|b| relations(b, columns).is_subset(&reads));
+            let whole = if may_fail(&condition) {
+                joined(guards.chain([&condition]).cloned().collect()).unwrap_or_else(|| condition.clone())
+            } else {
+                condition.clone()
+            };
+            before.push(condition);
             out.push(self.condition(whole, columns));
         }
         out
@@ -279,6 +287,17 @@ fn shown(mut part: Part, visible: usize) -> Result<Part> {
     part.columns.truncate(visible);
     let columns: Vec<Logical> = part.columns.iter().map(|(c, _)| Logical::Column(c.clone())).collect();
     Ok(Part { plan: part.plan.project(columns)?, ..part })
+}
+
+/// The relations that an expression reads; what is computed above a join counts as one.
+fn relations<'c>(expr: &Expr, columns: &'c [Typing]) -> BTreeSet<Option<&'c str>> {
+    let mut out = BTreeSet::new();
+    expr.walk(&mut |e| {
+        if let Expr::Column(n) | Expr::Slot(n) = e {
+            out.insert(columns[*n].0.relation.as_ref().map(TableReference::table));
+        }
+    });
+    out
 }
 
 /// Whether evaluating the expression can end in an error.

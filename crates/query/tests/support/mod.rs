@@ -14,12 +14,16 @@ use varve_sql::{
 };
 
 pub fn database() -> Arc<SqlDatabase> {
+    database_with(&QueryOptions { memory_bytes: 64 << 20, ..QueryOptions::default() })
+}
+
+pub fn database_with(options: &QueryOptions) -> Arc<SqlDatabase> {
     let mut pager = PagerConfig::new(MemoryDirectory::new());
     pager.pool_bytes = 16 << 20;
     pager.log_segment_bytes = 1 << 20;
     pager.log_capacity_bytes = 16 << 20;
     pager.background = false;
-    let queries = Queries::new(&QueryOptions { memory_bytes: 64 << 20, spill: None }).unwrap();
+    let queries = Queries::new(options).unwrap();
     let sql = SqlDatabase::new(Database::open(Options::new(pager)).unwrap());
     Arc::new(sql.with_general(Arc::new(queries)))
 }

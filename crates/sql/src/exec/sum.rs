@@ -79,6 +79,36 @@ impl Sum {
         Ok(())
     }
 
+    /// Type of `state` for values of this type.
+    pub fn state_type(input: Ty) -> Ty {
+        match input {
+            Ty::Float8 | Ty::Numeric => input,
+            _ => Ty::Bytea,
+        }
+    }
+
+    /// The sum so far as one value: whole numbers as the 16 bytes of an `i128`, others as what they are.
+    pub fn state(&self) -> Result<Value> {
+        Ok(match self {
+            Sum::Whole(total) => Value::Bytea(total.to_le_bytes().into()),
+            Sum::Scaled(total, scale) => Value::Numeric(number::pack(&big(*total, *scale))?),
+            Sum::Big(total) => Value::Numeric(number::pack(total)?),
+            Sum::NotANumber => Value::Numeric(Numeric::nan()),
+            Sum::Float(total) => Value::Float8(*total),
+        })
+    }
+
+    /// The sum that `state` gave.
+    pub fn of_state(input: Ty, state: Datum<'_>) -> Result<Sum> {
+        if let Datum::Bytea(bytes) = state {
+            let bytes = bytes.try_into().map_err(|_| SqlError::internal("a sum of the wrong length"))?;
+            return Ok(Sum::Whole(i128::from_le_bytes(bytes)));
+        }
+        let mut sum = Sum::of(input);
+        sum.add(state)?;
+        Ok(sum)
+    }
+
     /// The sum (or average, of `count` values) as a value of its type.
     pub fn total(self, input: Ty, average: bool, count: u64) -> Result<Value> {
         let total = match self {

@@ -1,0 +1,81 @@
+//! What goes down to the scans, how large queries are held in bounds, and how they end early.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::{database, database_with, lines, session};
+use varve_query::QueryOptions;
+
+const TABLES: &str = "create table p (id int primary key, v int);
+    create table n (a int, b int, v text, primary key (a, b)); create index n_v on n (v)";
+const ROWS: &str = "insert into p select i, i % 10 from generate_series(1, 1000) as i;
+    insert into n select i % 100, i, 'v' from generate_series(1, 5000) as i";
+
+/// The lines of a plan that name a scan.
+fn scans(session: &mut varve_sql::Session, sql: &str) -> Vec<String> {
+    let lines = lines(session, &format!("explain {sql}"));
+    let scans = lines.iter().filter_map(|l| l.trim().strip_prefix("ScanPlan: "));
+    scans.map(str::to_owned).collect()
+}
+
+#[test]
+fn conditions_columns_and_keys_go_down() {
+    let mut session = session(&database());
+    lines(&mut session, TABLES);
+    let by_key = scans(
+        &mut session,
+        "select p.v from p, n where n.a = p.id and p.id between 3 and 5 and n.v like 'x%'",
+    );
+    assert_eq!(
+        by_key,
+        [
+            "p by Primary, 1 ranges in 1 partitions, columns [0, 1], filtered false, limit None",
+            // DataFusion has found out that the bounds hold for n.a as well.
+            "n by Primary, 1 ranges in 1 partitions, columns [0], filtered true, limit None",
+        ]
+    );
+    let by_index = scans(&mut session, "select p.v from p join n on n.a = p.id where n.v = 'x'");
+    assert!(by_index[1].starts_with("n by Secondary("), "{by_index:?}");
+}
+
+#[test]
+fn partitions_together_are_the_table() {
+    let options = QueryOptions { partitions: 4, ..QueryOptions::default() };
+    let mut session = session(&database_with(&options));
+    lines(&mut session, TABLES);
+    lines(&mut session, ROWS);
+    let sql = "select p.v, count(*), sum(n.b) from p join n on n.a = p.id group by p.v order by p.v limit 2";
+    assert!(scans(&mut session, sql).iter().all(|s| s.contains("1 ranges in 4 partitions")));
+    assert_eq!(lines(&mut session, sql), ["0|450|1125000", "1|500|1248000", "= SELECT 2"]);
+}
+
+#[test]
+fn a_query_beyond_its_memory_fails_with_53200() {
+    let options = QueryOptions { memory_bytes: 20_000, ..QueryOptions::default() };
+    let mut session = session(&database_with(&options));
+    lines(&mut session, TABLES);
+    lines(&mut session, ROWS);
+    let result = lines(&mut session, "select x.b, count(*) from n x join n y on x.b = y.b group by x.b");
+    assert_eq!(result, ["! 53200 out of memory"]);
+    assert_eq!(lines(&mut session, "select count(*) from p"), ["1000", "= SELECT 1"]);
+}
+
+#[test]
+fn a_wish_to_cancel_ends_a_query_that_gives_no_rows() {
+    let mut session = session(&database());
+    lines(&mut session, TABLES);
+    lines(&mut session, ROWS);
+    let token = session.cancel_token();
+    let asker = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        token.cancel();
+    });
+    let begin = Instant::now();
+    let endless = "select count(*) from n a, n b where a.b + b.b < 0";
+    assert_eq!(lines(&mut session, endless), ["! 57014 canceling statement due to user request"]);
+    assert!(begin.elapsed() < Duration::from_secs(3));
+    asker.join().unwrap();
+    assert_eq!(lines(&mut session, "select count(*) from p"), ["1000", "= SELECT 1"]);
+}
