@@ -49,12 +49,7 @@ pub struct Translator<'q> {
 pub fn plan(query: &Query<'_>, reader: Arc<Mutex<Reader>>) -> Result<LogicalPlan> {
     let mut translator =
         Translator { tables: query.tables.iter(), reader, around: query.around.clone(), names: 0 };
-    let part = translator.select(query.select)?;
-    let take = query.take.map(as_usize);
-    if query.skip == 0 && take.is_none() {
-        return part.plan.build();
-    }
-    part.plan.limit(as_usize(query.skip), take)?.build()
+    translator.select(query.select)?.plan.build()
 }
 
 fn as_usize(n: u64) -> usize {
@@ -80,6 +75,10 @@ impl Translator<'_> {
             part = self.distinct(part)?;
         }
         part = sorted(part, &select.order)?;
+        let (skip, take) = self.around.window(select).map_err(wrapped)?;
+        if skip > 0 || take.is_some() {
+            part.plan = part.plan.limit(as_usize(skip), take.map(as_usize))?;
+        }
         shown(part, select.visible)
     }
 
@@ -87,6 +86,7 @@ impl Translator<'_> {
         match source {
             Source::Table(_) => self.table(),
             Source::Join(join) => self.join(join),
+            Source::Query(select) => self.select(select),
             _ => Err(wrapped(SqlError::unsupported("a join with what is no table"))),
         }
     }

@@ -77,6 +77,26 @@ fn values_compare_as_postgresql_does() {
 }
 
 #[test]
+fn queries_stand_in_from() {
+    check(&[
+        // go-tpc's check of consistency has this shape.
+        (
+            "select count(*) from (select c.id, rate r, s from customer c left join
+               (select customer, sum(amount) as s from orders group by customer order by customer) as o
+               on o.customer = c.id where c.id <= 3) as t where t.s is null or t.s <> 21.25",
+            &["2", "= SELECT 1"],
+        ),
+        (
+            "select x.b, count(*) from (select id, amount from orders order by amount desc, id limit 3) x (a, b)
+             group by x.b order by 1",
+            &["10.50|2", "100.00|1", "= SELECT 2"],
+        ),
+        ("select * from (select 1 from customer limit -1) x", &["! 2201W LIMIT must not be negative"]),
+        ("select * from (select 1 from customer)", &["! 42601 subquery in FROM must have an alias"]),
+    ]);
+}
+
+#[test]
 fn errors_are_those_of_the_short_path() {
     check(&[
         (

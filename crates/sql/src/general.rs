@@ -19,6 +19,7 @@ use varve_engine::{Datum, RowRef, ScanIndex, ScanSpec, Table, TableDef, Transact
 use crate::error::Result;
 use crate::eval::{Cx, Env, Input, NoSequences};
 use crate::exec::keys::Ranges;
+use crate::exec::select::Window;
 use crate::exec::{self, Facts, Row};
 use crate::time::Zone;
 
@@ -53,10 +54,6 @@ pub struct Query<'q> {
     pub txn: &'q mut Transaction,
     /// What expressions may ask for.
     pub around: Arc<Around>,
-    /// Rows to leave out first.
-    pub skip: u64,
-    /// Rows to give at most.
-    pub take: Option<u64>,
 }
 
 /// What expressions may ask for besides their row, for any thread: parameters, clock, session.
@@ -137,6 +134,19 @@ impl Around {
             }
             Ok(())
         })
+    }
+
+    /// OFFSET and LIMIT of a query.
+    pub fn window(&self, select: &Select) -> Result<(u64, Option<u64>)> {
+        let arena = Bump::new();
+        let value = |e: &Option<Expr>| -> Result<Option<Value>> {
+            self.with(|params, env| {
+                let cx = Cx { params, arena: &arena, env };
+                e.as_ref().map(|e| Ok(e.eval(&Input::None, &cx)?.to_value())).transpose()
+            })
+        };
+        let window = Window::of(value(&select.limit)?, value(&select.offset)?)?;
+        Ok((window.skip, (window.take != u64::MAX).then_some(window.take)))
     }
 
     /// The byte ranges of an access path, in key order; one without bounds for the whole table.

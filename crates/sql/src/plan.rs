@@ -82,6 +82,8 @@ pub enum Source {
     Values(Vec<Vec<Expr>>),
     /// Rows of two sources beside each other.
     Join(Box<Join>),
+    /// Rows of a query in FROM.
+    Query(Box<Select>),
 }
 
 /// Which rows without a partner stay in a join, beside NULLs.
@@ -302,7 +304,7 @@ impl Select {
 
     /// Whether it takes a runner of general queries.
     pub fn is_general(&self) -> bool {
-        matches!(self.source, Source::Join(_))
+        matches!(self.source, Source::Join(_) | Source::Query(_))
     }
 
     /// All tables read from, in the order of the query.
@@ -321,6 +323,7 @@ impl Source {
                 join.left.tables(out);
                 join.right.tables(out);
             }
+            Source::Query(select) => select.source.tables(out),
             Source::Nothing | Source::Series(..) | Source::Values(_) => {}
         }
     }

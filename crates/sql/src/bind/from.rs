@@ -72,9 +72,37 @@ impl Binder<'_> {
                 let access = TableAccess { table, access: Access::Full, reverse: false };
                 Ok((Source::Table(access), relation))
             }
-            TableFactor::Derived { .. } => Err(SqlError::unsupported("a subquery in FROM")),
+            TableFactor::Derived { lateral: true, .. } => Err(SqlError::unsupported("LATERAL")),
+            TableFactor::Derived { sample: Some(_), .. } => Err(SqlError::unsupported("TABLESAMPLE")),
+            TableFactor::Derived { subquery, alias, .. } => self.derived(subquery, alias.as_ref()),
             _ => Err(SqlError::unsupported("this kind of FROM item")),
         }
+    }
+
+    /// A query in FROM.
+    fn derived(&mut self, query: &ast::Query, alias: Option<&ast::TableAlias>) -> Result<(Source, Relation)> {
+        let Some(alias) = alias else {
+            let message = "subquery in FROM must have an alias";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message)
+                .with_hint("For example, FROM (SELECT ...) [AS] foo.")
+                .at(self.at(query)));
+        };
+        let keeps = std::mem::replace(&mut self.keep_unknown, false);
+        let bound = self.deeper(|b| b.query(query));
+        self.keep_unknown = keeps;
+        let super::query::BoundQuery { select, columns } = bound?;
+        if select.lock.is_some() {
+            return Err(SqlError::unsupported("FOR UPDATE in a subquery"));
+        }
+        let named = columns.iter().zip(&select.outputs).map(|(c, o)| (c.name.to_string(), o.t));
+        let mut columns: Vec<(String, Typed)> = named.collect();
+        check_alias(alias, columns.len())?;
+        for (column, renamed) in columns.iter_mut().zip(&alias.columns) {
+            column.0 = fold(&renamed.name);
+        }
+        let relation =
+            Relation { alias: fold(&alias.name), hidden: None, columns, key: Vec::new(), first: 0 };
+        Ok((Source::Query(Box::new(select)), relation))
     }
 
     /// A table by name; 42P01 with its position.

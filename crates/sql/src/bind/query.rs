@@ -48,11 +48,14 @@ impl Binder<'_> {
     fn select(&mut self, s: &ast::Select, q: &ast::Query) -> Result<BoundQuery> {
         clauses::check_select(s)?;
         let says_so = group_count(&s.group_by) > 0 || s.having.is_some();
-        self.met_aggregate = false;
-        match self.select_as(says_so, s, q) {
+        // A query in FROM is bound before this one's outputs, and leaves the mark as it was.
+        let before = std::mem::replace(&mut self.met_aggregate, false);
+        let bound = match self.select_as(says_so, s, q) {
             Err(_) if self.met_aggregate && !says_so => self.select_as(true, s, q),
             bound => bound,
-        }
+        };
+        self.met_aggregate = before;
+        bound
     }
 
     fn select_as(&mut self, grouped: bool, s: &ast::Select, q: &ast::Query) -> Result<BoundQuery> {
@@ -82,6 +85,9 @@ impl Binder<'_> {
         let order = self.order_by(q, &mut items, &mut scope, distinct)?;
         let (limit, offset) = self.limits(q)?;
         let lock = lock::row_lock(q, s, grouped, &scope.relations)?;
+        if lock.is_some() && matches!(source, Source::Query(_)) {
+            return Err(SqlError::unsupported("FOR UPDATE of a subquery"));
+        }
         let mut select = Select {
             source: Source::Nothing,
             filter: None,

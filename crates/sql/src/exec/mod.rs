@@ -14,7 +14,7 @@ pub mod group;
 mod insert;
 pub mod keys;
 mod lock;
-mod select;
+pub mod select;
 mod sequence;
 mod series;
 mod sort;

@@ -33,6 +33,20 @@ pub struct Window {
 }
 
 impl Window {
+    /// What the values of LIMIT and OFFSET say; 2201W and 2201X if they are negative.
+    pub fn of(limit: Option<Value>, offset: Option<Value>) -> Result<Window> {
+        let count = |value: Option<Value>, state: SqlState, clause: &str| match value {
+            Some(Value::Int8(n)) => match u64::try_from(n) {
+                Ok(n) => Ok(Some(n)),
+                Err(_) => Err(SqlError::new(state, format!("{clause} must not be negative"))),
+            },
+            _ => Ok(None),
+        };
+        let take = count(limit, SqlState::INVALID_LIMIT, "LIMIT")?.unwrap_or(u64::MAX);
+        let skip = count(offset, SqlState::INVALID_OFFSET, "OFFSET")?.unwrap_or(0);
+        Ok(Window { skip, take })
+    }
+
     /// Rows to read at most.
     pub(super) fn reach(self) -> Option<usize> {
         usize::try_from(self.skip.checked_add(self.take)?).ok()
@@ -163,21 +177,10 @@ impl Exec<'_> {
         result
     }
 
-    /// LIMIT and OFFSET as numbers.
-    pub fn window(&mut self, plan: &Select) -> Result<Window> {
-        let mut count = |e: &Option<Expr>, state: SqlState, clause: &str| -> Result<Option<u64>> {
-            let Some(e) = e else { return Ok(None) };
-            match self.scalar(e)? {
-                Value::Int8(n) => match u64::try_from(n) {
-                    Ok(n) => Ok(Some(n)),
-                    Err(_) => Err(SqlError::new(state, format!("{clause} must not be negative"))),
-                },
-                _ => Ok(None),
-            }
-        };
-        let take = count(&plan.limit, SqlState::INVALID_LIMIT, "LIMIT")?.unwrap_or(u64::MAX);
-        let skip = count(&plan.offset, SqlState::INVALID_OFFSET, "OFFSET")?.unwrap_or(0);
-        Ok(Window { skip, take })
+    fn window(&mut self, plan: &Select) -> Result<Window> {
+        let mut value = |e: &Option<Expr>| e.as_ref().map(|e| self.scalar(e)).transpose();
+        let (limit, offset) = (value(&plan.limit)?, value(&plan.offset)?);
+        Window::of(limit, offset)
     }
 
     fn rows(
@@ -235,7 +238,9 @@ impl Exec<'_> {
                     }
                 }
             }
-            Source::Join(_) => return Err(SqlError::internal("a join without a runner of general queries")),
+            Source::Join(_) | Source::Query(_) => {
+                return Err(SqlError::internal("a general query without its runner"));
+            }
             Source::Series(bounds, ty) => {
                 let series = Series::new(bounds, *ty, self.params, row_arena, &env)?;
                 for value in series {

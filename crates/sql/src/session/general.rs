@@ -11,7 +11,7 @@ use super::run::Ran;
 use super::{Block, Session};
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, NoSequences};
-use crate::exec::{Exec, Row, shown};
+use crate::exec::{Row, shown};
 use crate::general::{Around, General, Query};
 use crate::plan::Select;
 use crate::prepared::Prepared;
@@ -32,14 +32,14 @@ impl Session {
         self.shared.general.clone().ok_or_else(|| SqlError::unsupported("a join"))
     }
 
-    /// The plan of a general query, without LIMIT.
+    /// The plan of a general query, as EXPLAIN shows it.
     pub(super) fn explain_general(&mut self, select: &Select) -> Result<Vec<String>> {
         let general = self.general()?;
         let around = Arc::new(Around::new(&self.facts, &[]));
         let txn = self.begin_engine();
         txn.start_statement();
         let tables = opened(txn, select)?.ok_or_else(|| SqlError::internal("a plan that is out of date"))?;
-        general.explain(Query { select, tables, txn, around, skip: 0, take: None })
+        general.explain(Query { select, tables, txn, around })
     }
 
     /// Runs a general query; the statement has begun.
@@ -57,19 +57,8 @@ impl Session {
         if announce && let Some(columns) = &prepared.columns {
             sink.columns(columns)?;
         }
-        let mut exec = Exec {
-            txn,
-            catalog: &mut self.catalog,
-            facts: &self.facts,
-            scratch: &mut self.scratch,
-            sequences: &self.sequences,
-            params,
-            group_count: 1,
-        };
-        let window = exec.window(select)?;
         let around = Arc::new(Around::new(&self.facts, params));
-        let take = (window.take != u64::MAX).then_some(window.take);
-        let query = Query { select, tables, txn, around, skip: window.skip, take };
+        let query = Query { select, tables, txn, around };
         let env = self.facts.env(&NoSequences);
         let mut arena = Bump::new();
         let count = general.run(query, &mut |row| {
