@@ -73,6 +73,14 @@ impl AggregateUDFImpl for Folding {
         Ok(data_type(self.output))
     }
 
+    /// What the aggregate is of no rows: DataFusion asks when it makes a correlated subquery a join.
+    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
+        match self.fold {
+            Fold::Call { kind: AggKind::Count, .. } => Ok(ScalarValue::Int64(Some(0))),
+            _ => ScalarValue::try_from(data_type),
+        }
+    }
+
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         Ok(Box::new(Folded::new(self)))
     }

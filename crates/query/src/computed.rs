@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use datafusion::arrow::array::{ArrayRef, BinaryViewBuilder};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr as Logical, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -130,6 +131,11 @@ pub fn comparable(value: Logical, ty: Ty) -> Logical {
     }
     let key = KeyOf { ty, signature: signature(&[ty], Volatility::Immutable) };
     ScalarUDF::new_from_impl(key).call(vec![value])
+}
+
+/// Whether the call makes a key of its argument.
+pub fn is_key(call: &ScalarFunction) -> bool {
+    call.func.inner().downcast_ref::<KeyOf>().is_some()
 }
 
 impl ScalarUDFImpl for KeyOf {

@@ -28,7 +28,7 @@ pub fn unwrapped(e: DataFusionError) -> SqlError {
             SqlError::new(SqlState(state), format!("could not use a temporary file: {io}"))
         }
         DataFusionError::NotImplemented(what) => SqlError::unsupported(what),
-        _ => SqlError::internal(&root.to_string()),
+        _ => SqlError::internal(root.to_string()),
     }
 }
 

@@ -8,7 +8,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr as Logical, Operator};
 use varve_engine::Value;
 use varve_sql::general::{CmpOp, Expr};
 
-use crate::computed::Computed;
+use crate::computed::{Computed, is_key};
 use crate::table::column_ordinal;
 
 /// The condition over the columns of a table; `None` if it has to be checked above.
@@ -23,6 +23,8 @@ pub fn condition(e: &Logical) -> Option<Expr> {
         Logical::IsNull(inner) => Expr::IsNull(Box::new(condition(inner)?), false),
         Logical::IsNotNull(inner) => Expr::IsNull(Box::new(condition(inner)?), true),
         Logical::BinaryExpr(b) => binary(b)?,
+        // Keys compare as what they are keys of.
+        Logical::ScalarFunction(call) if is_key(call) => condition(call.args.first()?)?,
         Logical::ScalarFunction(call) => computed(call.func.inner().downcast_ref::<Computed>()?, &call.args)?,
         _ => return None,
     })

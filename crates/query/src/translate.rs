@@ -138,7 +138,7 @@ impl Translator<'_> {
         for condition in conditions {
             let reads = relations(&condition, columns);
             let guards = before.iter().filter(|b| relations(b, columns).is_subset(&reads));
-            let whole = if may_fail(&condition) {
+            let whole = if may_fail(&condition) && !is_join_key(&condition, columns) {
                 joined(guards.chain([&condition]).cloned().collect()).unwrap_or_else(|| condition.clone())
             } else {
                 condition.clone()
@@ -149,15 +149,25 @@ impl Translator<'_> {
         out
     }
 
-    /// A condition; comparisons of columns are shown to DataFusion as such, so that it finds the keys of joins.
+    /// A condition; a comparison of what columns say on both sides is shown to DataFusion as such, so that it finds the keys
+    /// of joins.
     fn condition(&mut self, condition: Expr, columns: &[Typing]) -> Logical {
         if let Expr::Compare(op, sides) = &condition
-            && let (Expr::Column(a) | Expr::Slot(a), Expr::Column(b) | Expr::Slot(b)) = (&sides.0, &sides.1)
+            && let (Some(left), Some(right)) = (self.side(&sides.0, columns), self.side(&sides.1, columns))
+            && (left.1 == right.1 || left.1.is_integer() && right.1.is_integer())
         {
-            let side = |n: &usize| comparable(Logical::Column(columns[*n].0.clone()), columns[*n].1);
-            return compared(*op, side(a), side(b));
+            return compared(*op, comparable(left.0, left.1), comparable(right.0, right.1));
         }
         self.computed(condition, Ty::Bool, columns)
+    }
+
+    /// A side of a comparison and its type, if it reads columns and the type can be told.
+    fn side(&mut self, side: &Expr, columns: &[Typing]) -> Option<(Logical, Ty)> {
+        if side.is_constant() {
+            return None;
+        }
+        let ty = side.type_in(&|n| columns[n].1, &|n| self.around.param_type(n))?;
+        Some((self.computed(side.clone(), ty, columns), ty))
     }
 
     /// An expression over the columns of its input.
@@ -287,6 +297,14 @@ fn shown(mut part: Part, visible: usize) -> Result<Part> {
     part.columns.truncate(visible);
     let columns: Vec<Logical> = part.columns.iter().map(|(c, _)| Logical::Column(c.clone())).collect();
     Ok(Part { plan: part.plan.project(columns)?, ..part })
+}
+
+/// Whether the condition compares what one relation says with what another one says. Conditions on each of them alone are
+/// checked below the join.
+fn is_join_key(condition: &Expr, columns: &[Typing]) -> bool {
+    let Expr::Compare(_, sides) = condition else { return false };
+    let (left, right) = (relations(&sides.0, columns), relations(&sides.1, columns));
+    left.len() == 1 && right.len() == 1 && left != right
 }
 
 /// The relations that an expression reads; what is computed above a join counts as one.

@@ -41,6 +41,18 @@ fn conditions_columns_and_keys_go_down() {
 }
 
 #[test]
+fn expressions_may_be_keys_of_joins() {
+    let mut session = session(&database());
+    lines(&mut session, TABLES);
+    lines(&mut session, ROWS);
+    // go-tpc's ch joins by mod(s_w_id * s_i_id, 10000) = s_suppkey.
+    let sql = "select count(*) from p, n where mod(n.a * n.b, 1000) = p.id and n.b <= 100 and p.v <> 5";
+    let plan = lines(&mut session, &format!("explain {sql}"));
+    assert!(plan.iter().any(|l| l.contains("HashJoinExec")), "{plan:?}");
+    assert_eq!(lines(&mut session, sql), ["89", "= SELECT 1"]);
+}
+
+#[test]
 fn partitions_together_are_the_table() {
     let options = QueryOptions { partitions: 4, ..QueryOptions::default() };
     let mut session = session(&database_with(&options));

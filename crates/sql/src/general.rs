@@ -84,6 +84,11 @@ impl Around {
         }
     }
 
+    /// The type of a parameter's value; `None` for NULL.
+    pub fn param_type(&self, n: usize) -> Option<Ty> {
+        self.params.get(n).and_then(crate::eval::type_of)
+    }
+
     /// 57014 if the statement is to end.
     pub fn check_cancel(&self) -> Result<()> {
         if self.cancel.load(Ordering::Relaxed) {

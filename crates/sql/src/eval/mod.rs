@@ -14,6 +14,7 @@ mod env;
 pub mod func;
 pub mod number;
 pub mod pattern;
+mod types;
 mod walk;
 
 use std::cmp::Ordering;
@@ -23,6 +24,7 @@ use smallvec::SmallVec;
 use varve_engine::{Datum, NumericRef, RowRef, Value};
 
 pub use env::{Env, NoSequences, Sequences};
+pub use types::type_of;
 
 use crate::error::{Result, SqlError};
 use crate::ty::{Ty, Typed};

@@ -1,0 +1,73 @@
+//! The type of an expression's value, told from what it reads.
+//!
+//! Does not know: how types were chosen (`bind`); an expression keeps no more of them than evaluation needs.
+
+use varve_engine::Value;
+
+use super::Expr;
+use super::arith::Class;
+use crate::ty::Ty;
+
+impl Expr {
+    /// The type, given those of columns (or slots) and parameters; `None` where it can't be told: an untyped NULL, a value
+    /// of a `Let`.
+    pub fn type_in(&self, column: &dyn Fn(usize) -> Ty, param: &dyn Fn(usize) -> Option<Ty>) -> Option<Ty> {
+        let of = |e: &Expr| e.type_in(column, param);
+        match self {
+            Expr::Const(value) => type_of(value),
+            Expr::Param(n) => param(*n),
+            Expr::Column(n) | Expr::Slot(n) => Some(column(*n)),
+            Expr::Held(_) => None,
+            Expr::Let(_, body) => of(body),
+            Expr::And(_)
+            | Expr::Or(_)
+            | Expr::Not(_)
+            | Expr::IsNull(..)
+            | Expr::IsBool(..)
+            | Expr::Compare(..)
+            | Expr::Distinct(..)
+            | Expr::InList(..)
+            | Expr::Like(_) => Some(Ty::Bool),
+            Expr::Case(branches, otherwise) => {
+                branches.iter().find_map(|(_, result)| of(result)).or_else(|| of(otherwise))
+            }
+            Expr::Coalesce(items) | Expr::Extreme(items, _) => items.iter().find_map(of),
+            Expr::Arith(_, Class::MomentInterval, sides) | Expr::Concat(sides) => of(&sides.0),
+            Expr::Arith(_, class, _) | Expr::Negate(class, _) => Some(result_of(*class)),
+            Expr::Call(function, _) => Some(function.result).filter(|t| *t != Ty::Unknown),
+            Expr::Cast(_, _, to, _) => Some(to.ty),
+            Expr::Pad(..) => Some(Ty::Text),
+        }
+    }
+}
+
+/// The type of a value, by its form; `None` for NULL.
+pub fn type_of(value: &Value) -> Option<Ty> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(_) => Ty::Bool,
+        Value::Int2(_) => Ty::Int2,
+        Value::Int4(_) => Ty::Int4,
+        Value::Int8(_) => Ty::Int8,
+        Value::Float8(_) => Ty::Float8,
+        Value::Numeric(_) => Ty::Numeric,
+        Value::Text(_) => Ty::Text,
+        Value::Bytea(_) => Ty::Bytea,
+        Value::Date(_) => Ty::Date,
+        Value::Timestamp(_) => Ty::Timestamp,
+        Value::TimestampTz(_) => Ty::TimestampTz,
+    })
+}
+
+fn result_of(class: Class) -> Ty {
+    match class {
+        Class::Int2 => Ty::Int2,
+        Class::Int4 | Class::DateDate => Ty::Int4,
+        Class::Int8 => Ty::Int8,
+        Class::Float8 => Ty::Float8,
+        Class::Numeric => Ty::Numeric,
+        Class::DateDays => Ty::Date,
+        Class::MomentInterval => Ty::Timestamp,
+        Class::Moments | Class::Intervals | Class::IntervalFactor => Ty::Interval,
+    }
+}
