@@ -64,7 +64,17 @@ struct Pipeline<'s, 'f> {
     emit: &'f mut Emit<'f>,
 }
 
+/// A source that only a runner of general queries reads.
+fn not_ours() -> SqlError {
+    SqlError::internal("a general query without its runner")
+}
+
 impl<'s> Pipeline<'s, '_> {
+    /// Whether each row of the source becomes one of the result.
+    fn streams(&self, plan: &Select) -> bool {
+        self.groups.is_none() && self.sorter.is_none() && plan.filter.is_none()
+    }
+
     /// One row of the source.
     #[inline]
     fn push<'a>(&mut self, plan: &'a Select, row: &Input<'a>, cx: &Cx<'a>) -> Result<ControlFlow<()>> {
@@ -207,8 +217,7 @@ impl Exec<'_> {
             Source::Table(target) => {
                 let Some(table) = table else { return Err(SqlError::internal("a scan without its table")) };
                 prepare_ranges(ranges, table, &target.access, self.params, row_arena, &env)?;
-                let streams = pipeline.groups.is_none() && !sorts && plan.filter.is_none();
-                let hint = if streams { window.reach() } else { None };
+                let hint = if pipeline.streams(plan) { window.reach() } else { None };
                 let (params, mut failure, mut seen) = (self.params, Failure::default(), 0u32);
                 let scanned = scan(self.txn, table, target, ranges, hint, &mut |_, row| {
                     let cx = Cx { params, arena: row_arena, env: &env };
@@ -238,9 +247,7 @@ impl Exec<'_> {
                     }
                 }
             }
-            Source::Join(_) | Source::Query(_) => {
-                return Err(SqlError::internal("a general query without its runner"));
-            }
+            Source::Join(_) | Source::Query(_) => return Err(not_ours()),
             Source::Series(bounds, ty) => {
                 let series = Series::new(bounds, *ty, self.params, row_arena, &env)?;
                 for value in series {

@@ -13,7 +13,7 @@ use crate::error::{Result, SqlError};
 use crate::eval::{Cx, NoSequences};
 use crate::exec::{Row, shown};
 use crate::general::{Around, General, Query};
-use crate::plan::Select;
+use crate::plan::{Select, Source};
 use crate::prepared::Prepared;
 use crate::sink::{CommandTag, Sink};
 
@@ -28,13 +28,14 @@ fn opened(txn: &mut Transaction, select: &Select) -> Result<Option<Vec<Arc<Table
 }
 
 impl Session {
-    fn general(&self) -> Result<Arc<dyn General>> {
-        self.shared.general.clone().ok_or_else(|| SqlError::unsupported("a join"))
+    fn general(&self, select: &Select) -> Result<Arc<dyn General>> {
+        let what = if matches!(select.source, Source::Query(_)) { "a subquery in FROM" } else { "a join" };
+        self.shared.general.clone().ok_or_else(|| SqlError::unsupported(what))
     }
 
     /// The plan of a general query, as EXPLAIN shows it.
     pub(super) fn explain_general(&mut self, select: &Select) -> Result<Vec<String>> {
-        let general = self.general()?;
+        let general = self.general(select)?;
         let around = Arc::new(Around::new(&self.facts, &[]));
         let txn = self.begin_engine();
         txn.start_statement();
@@ -51,7 +52,7 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
-        let general = self.general()?;
+        let general = self.general(select)?;
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         let Some(tables) = opened(txn, select)? else { return Ok(Ran::Stale) };
         if announce && let Some(columns) = &prepared.columns {
