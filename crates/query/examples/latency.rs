@@ -63,6 +63,8 @@ fn main() {
     let join = "select a.v, sum(b.amount) from a join b on b.a = a.id group by a.v order by 1";
     let by_key = "select a.v, b.amount from a, b where b.a = a.id and b.id = 7 and a.id = 7";
     println!("point read, short path   {:9.1}", median_us(2000, || sql("select v from a where id = 7")));
+    let runtime = || drop(tokio::runtime::Builder::new_current_thread().build());
+    println!("a runtime, made, dropped {:9.1}", median_us(2000, runtime));
     println!("join of one row          {:9.1}", median_us(500, || sql(by_key)));
     println!("  its plan (EXPLAIN)     {:9.1}", median_us(500, || sql(&format!("explain {by_key}"))));
     println!("join of 100 rows, groups {:9.1}", median_us(500, || sql(join)));
