@@ -100,11 +100,23 @@ impl ScalarUDFImpl for Computed {
         let arrays = ColumnarValue::values_to_arrays(&call.args)?;
         let columns: Vec<Cells<'_>> =
             self.arguments.iter().zip(&arrays).map(|(t, array)| Cells::of(*t, array)).collect();
-        let rows = if arrays.is_empty() { 1 } else { arrays[0].len() };
+        // What is volatile has a value of its own for each row, also where no column says how many rows there are.
+        let is_volatile = self.signature.volatility == Volatility::Volatile;
+        let rows = if is_volatile { call.number_rows } else { arrays.first().map_or(1, |a| a.len()) };
         let mut out = CellsBuilder::new(self.result);
+        let at = |column: usize, n: usize| if arrays[column].len() == 1 { 0 } else { n };
         self.around
-            .evaluate(&self.expr, rows, columns.len(), |n, column| columns[column].get(n), |v| out.push(v))
+            .evaluate(
+                &self.expr,
+                rows,
+                columns.len(),
+                |n, column| columns[column].get(at(column, n)),
+                |v| out.push(v),
+            )
             .map_err(wrapped)?;
+        if is_volatile {
+            return Ok(ColumnarValue::Array(out.finish()));
+        }
         returned(out.finish(), &call.args)
     }
 }

@@ -91,6 +91,11 @@ fn queries_stand_in_from() {
              group by x.b order by 1",
             &["10.50|2", "100.00|1", "= SELECT 2"],
         ),
+        // The inner query's conditions are about its key; nothing of them may get lost on the way.
+        ("select x.name from (select name from customer where id = 2) x", &["Bob", "= SELECT 1"]),
+        ("select x.m from (select max(id) m from orders where id < 12 and id >= 10) x", &["11", "= SELECT 1"]),
+        ("select x.id from (select id from orders where id > 10 order by id limit 2) x", &["11", "12", "= SELECT 2"]),
+        ("select count(distinct x.r) > 1 from (select random() as r from orders, customer) x", &["t", "= SELECT 1"]),
         ("select * from (select 1 from customer limit -1) x", &["! 2201W LIMIT must not be negative"]),
         ("select * from (select 1 from customer)", &["! 42601 subquery in FROM must have an alias"]),
     ]);

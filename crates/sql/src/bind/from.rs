@@ -88,8 +88,9 @@ impl Binder<'_> {
                 .at(self.at(query)));
         };
         let keeps = std::mem::replace(&mut self.keep_unknown, false);
+        let was_in_from = std::mem::replace(&mut self.in_from, true);
         let bound = self.deeper(|b| b.query(query));
-        self.keep_unknown = keeps;
+        (self.keep_unknown, self.in_from) = (keeps, was_in_from);
         let super::query::BoundQuery { select, columns } = bound?;
         if select.lock.is_some() {
             return Err(SqlError::unsupported("FOR UPDATE in a subquery"));

@@ -70,6 +70,8 @@ pub struct Binder<'c> {
     keep_unknown: bool,
     /// An aggregate was met in a query that was not bound as grouped.
     met_aggregate: bool,
+    /// A query in FROM is bound: it keeps its conditions and its order, for whoever runs it chooses access paths itself.
+    in_from: bool,
 }
 
 impl<'c> Binder<'c> {
@@ -95,6 +97,7 @@ impl<'c> Binder<'c> {
             depth: 0,
             keep_unknown: false,
             met_aggregate: false,
+            in_from: false,
         })
     }
 

@@ -107,7 +107,11 @@ impl Binder<'_> {
         let columns =
             items.names.iter().zip(&items.outputs).take(visible).map(|(n, o)| o.column(n)).collect();
         select.outputs = items.outputs.into();
-        place_filter(&mut select, source, filter);
+        if self.in_from {
+            (select.source, select.filter) = (source, access::joined(filter));
+        } else {
+            place_filter(&mut select, source, filter);
+        }
         Ok(BoundQuery { select, columns })
     }
 
