@@ -28,6 +28,10 @@ use crate::cells::Cells;
 use crate::error::{unwrapped, wrapped};
 use crate::translate;
 
+/// Stack of a query that is planned or runs: DataFusion walks plans and expressions by recursion, and a stack that overflows
+/// ends the whole process. Only what is touched costs memory.
+const STACK_BYTES: usize = 64 << 20;
+
 /// What general queries may use.
 #[derive(Debug, Clone)]
 pub struct QueryOptions {
@@ -74,11 +78,11 @@ fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
 
 impl General for Queries {
     fn run(&self, query: Query<'_>, emit: &mut Emit<'_>) -> varve_sql::Result<u64> {
-        runtime()?.block_on(self.run_here(query, emit)).map_err(unwrapped)
+        stacker::grow(STACK_BYTES, || runtime()?.block_on(self.run_here(query, emit)).map_err(unwrapped))
     }
 
     fn explain(&self, query: Query<'_>) -> varve_sql::Result<Vec<String>> {
-        let plan = runtime()?.block_on(self.physical(query)).map_err(unwrapped)?;
+        let plan = stacker::grow(STACK_BYTES, || runtime()?.block_on(self.physical(query)).map_err(unwrapped))?;
         let shown = displayable(plan.as_ref()).indent(false).to_string();
         Ok(shown.lines().map(str::to_owned).collect())
     }
