@@ -164,12 +164,17 @@ impl Shared {
         *self.refused.lock() = Some((Instant::now(), cause));
     }
 
-    /// Waits for log space; without threads makes some.
+    /// Waits for frames that may be changed and for log space; without threads makes some.
     pub(crate) fn admit(&self) -> Result<()> {
-        let (mut rounds, mut since) = (0, None);
         if self.pool.is_tight() {
             self.loosen()?;
         }
+        self.admit_to_log()
+    }
+
+    /// Waits for log space; without threads makes some.
+    pub(crate) fn admit_to_log(&self) -> Result<()> {
+        let (mut rounds, mut since) = (0, None);
         while self.log.admit()? == Admission::Full {
             if self.config.background && !self.is_stopping() {
                 self.wait_for_room(*since.get_or_insert_with(Instant::now))?;
@@ -189,9 +194,11 @@ impl Shared {
         if !has_writers {
             Room::default().tolerate(self.pool.clean(&self.pool.dirty_pages(), Cause::Checkpoint))?;
         }
-        while has_writers && self.pool.is_tight() && began.elapsed() < ROOM_WAIT_MAX {
+        while has_writers && self.pool.is_tight() {
             self.log.check()?;
+            self.pool.ring();
             std::thread::sleep(ROOM_WAIT);
+            self.check_refused(began)?;
         }
         self.pool.why_tight().map_or(Ok(()), Err)
     }
@@ -200,11 +207,18 @@ impl Shared {
     fn wait_for_room(&self, began: Instant) -> Result<()> {
         self.pool.ring();
         self.log.wait_for_room(ROOM_WAIT);
-        let refused = self.refused.lock();
-        match &*refused {
-            Some((when, cause)) if *when > began && began.elapsed() >= ROOM_WAIT_MAX => Err(cause.clone()),
-            _ => Ok(()),
+        self.check_refused(began)
+    }
+
+    /// An error once the wait that `began` then was long enough, if the page writers were refused something in it: with
+    /// room again they get on, however long it takes.
+    fn check_refused(&self, began: Instant) -> Result<()> {
+        if began.elapsed() < ROOM_WAIT_MAX {
+            return Ok(());
         }
+        let refused = self.refused.lock();
+        let in_it = refused.as_ref().filter(|(when, _)| *when > began);
+        in_it.map_or(Ok(()), |(_, cause)| Err(cause.clone()))
     }
 
     /// Cleans and takes a checkpoint. Want of room is an error if the log stays full.

@@ -81,7 +81,10 @@ impl Shared {
         dirty.rotate_left(from);
         dirty.truncate(ROUND_PAGES);
         *cursor = cursor.wrapping_add(ROUND_PAGES);
-        self.pool.clean(&dirty, Cause::Checkpoint)
+        let cleaned = self.pool.clean(&dirty, Cause::Checkpoint);
+        // Pages get clean by being discarded, too.
+        self.pool.look_if_tight();
+        cleaned
     }
 
     /// Cleans as long as the log since the oldest dirty page is longer than its share. Whether anything was done.

@@ -178,6 +178,15 @@ impl Pager {
         Ok(Mtr::new(self))
     }
 
+    /// Begins a mini-transaction that ends a transaction: it changes a page or two, allocates none and frees more than it
+    /// takes, so it waits for log space only.
+    pub fn begin_end(&self) -> Result<Mtr<'_>> {
+        held::assert_none();
+        self.shared.admit_to_log()?;
+        self.shared.pool.keep_free()?;
+        Ok(Mtr::new(self))
+    }
+
     /// An exclusively latched page whose old content is not read.
     pub(crate) fn create_page(&self, id: PageId) -> Result<PageX<'_>> {
         self.shared.pool.create(id)

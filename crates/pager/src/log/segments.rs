@@ -352,14 +352,21 @@ impl Segments {
         files.spare.extend(done);
         let mut excess = Vec::new();
         while files.count() > self.files_max {
-            let Some((_, file)) = files.spare.pop_first() else { break };
-            excess.push(file);
+            let Some(one) = files.spare.pop_first() else { break };
+            excess.push(one);
         }
         drop(files);
-        for file in &excess {
-            self.directory.remove(file.name())?;
+        if excess.is_empty() {
+            return Ok(());
         }
-        if excess.is_empty() { Ok(()) } else { Ok(self.directory.sync()?) }
+        while let Some((number, file)) = excess.pop() {
+            if let Err(error) = self.directory.remove(file.name()) {
+                excess.push((number, file));
+                self.files.lock().spare.extend(excess);
+                return Err(error.into());
+            }
+        }
+        Ok(self.directory.sync()?)
     }
 
     /// How many files there are: live or prepared, and spare.

@@ -161,7 +161,7 @@ impl Spaces {
             pool.discard(PageRange { first: PageId::new(geometry.space, PageNo(first)), count })?;
             match self.file(geometry)?.resize(first) {
                 // A file system may want room even for that. Nothing has changed, and the next checkpoint tries again.
-                Err(PagerError::Device(error)) if error.is_no_space() => continue,
+                Err(error) if error.is_no_space() => continue,
                 done => done?,
             }
             growth.cut = None;
