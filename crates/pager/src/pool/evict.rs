@@ -132,7 +132,7 @@ impl Pool {
             }
             let wrote = match self.log.check() {
                 Ok(()) => self.write_one_inline(&victims.dirty),
-                Err(error) if attempt >= STOPPED_TRIES => return Err(error.into()),
+                Err(error) if attempt >= STOPPED_TRIES => return Err(error),
                 Err(_) => Ok(false),
             };
             match wrote {
