@@ -127,7 +127,7 @@ impl<'a> Checkpointer<'a> {
         let shared = self.shared;
         // A segment that can't be made now is asked for again, and its error reported, by a mini-transaction.
         let _prepared = shared.log.prepare_ahead();
-        shared.spaces.keep_free(BACKGROUND_EXTENTS)?;
+        shared.spaces.keep_free(BACKGROUND_EXTENTS, false)?;
         room.tolerate(self.clean_when_idle())?;
         let is_due = self.last.elapsed() >= Duration::from_millis(shared.config.checkpoint.interval_ms);
         shared.log.check()?;
@@ -159,6 +159,11 @@ impl Shared {
         self.is_stopping.load(Ordering::Acquire)
     }
 
+    /// Whether page writers are at work.
+    pub(crate) fn has_writers(&self) -> bool {
+        self.config.background && !self.is_stopping()
+    }
+
     /// A full device refused a page writer something.
     fn note_refused(&self, cause: PagerError) {
         *self.refused.lock() = Some((Instant::now(), cause));
@@ -176,7 +181,7 @@ impl Shared {
     pub(crate) fn admit_to_log(&self) -> Result<()> {
         let (mut rounds, mut since) = (0, None);
         while self.log.admit()? == Admission::Full {
-            if self.config.background && !self.is_stopping() {
+            if self.has_writers() {
                 self.wait_for_room(*since.get_or_insert_with(Instant::now))?;
             } else {
                 rounds += 1;
@@ -190,7 +195,7 @@ impl Shared {
     #[cold]
     fn loosen(&self) -> Result<()> {
         let began = Instant::now();
-        let has_writers = self.config.background && !self.is_stopping();
+        let has_writers = self.has_writers();
         if !has_writers {
             Room::default().tolerate(self.pool.clean(&self.pool.dirty_pages(), Cause::Checkpoint))?;
         }

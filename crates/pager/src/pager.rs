@@ -174,7 +174,11 @@ impl Pager {
         held::assert_none();
         self.shared.admit()?;
         self.shared.pool.keep_free()?;
-        self.shared.spaces.keep_free(RESERVE_EXTENTS).map_err(|cause| self.growth_failed(cause))?;
+        let has_writers = self.shared.has_writers();
+        self.shared
+            .spaces
+            .keep_free(RESERVE_EXTENTS, has_writers)
+            .map_err(|cause| self.growth_failed(cause))?;
         Ok(Mtr::new(self))
     }
 
