@@ -12,6 +12,7 @@ mod explain;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod lexeme;
 pub mod oid;
 mod parse;
 mod plan;
