@@ -277,8 +277,8 @@ impl OpenFile {
         DeviceError::at(&self.name, operation, offset, ErrorKind::from_io(error))
     }
 
-    /// The failure of something that was to be durable: what reached the medium is unknown, unless
-    /// there was no room, which the kernel finds out before it writes.
+    /// The failure of something that was to be durable: what reached the medium is unknown. If there was no room, a part
+    /// of it may be there, and trying again is safe.
     #[cold]
     fn fail_durable(&self, operation: Operation, offset: u64, error: &std::io::Error) -> DeviceError {
         let failed = self.fail(operation, offset, error);
@@ -367,7 +367,11 @@ impl OpenFile {
         let zeros = AlignedBuf::new(FILL_BYTES);
         while at < end {
             let step = (end - at).min(FILL_BYTES as u64) as usize;
-            at += self.descriptor.file.write_at(&zeros[..step], at)? as u64;
+            at += match self.descriptor.file.write_at(&zeros[..step], at) {
+                Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => 0,
+                written => written? as u64,
+            };
         }
         Ok(())
     }
@@ -478,7 +482,8 @@ impl BlockFile for OpenFile {
     }
 
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
-        if ops.len() < 2 || !self.shared.rings.available() || !self.shared.fua {
+        let flushes = !self.shared.fua && ops.iter().any(|op| op.durability == Durability::Now);
+        if ops.len() < 2 || flushes || !self.shared.rings.available() {
             return self.write_singly(ops);
         }
         self.check_writable(Operation::Write)?;
@@ -490,11 +495,24 @@ impl BlockFile for OpenFile {
         if !self.shared.rings.run(fd, &mut transfers, |index, result| results[index] = result) {
             return self.write_singly(ops);
         }
-        ops.iter().zip(results).try_for_each(|(op, result)| {
-            self.finish_write(op, result)?;
-            let durable = op.durability == Durability::Now;
-            self.shared.accounting.count_write(self.io(op.offset, op.buf.len(), op.why), durable, started);
-            Ok(())
-        })
+        // All are looked at: want of room may be tried again, so it must not hide another failure.
+        let mut outcome = Ok(());
+        for (op, result) in ops.iter().zip(results) {
+            match self.finish_write(op, result) {
+                Ok(()) => {
+                    let durable = op.durability == Durability::Now;
+                    self.shared.accounting.count_write(
+                        self.io(op.offset, op.buf.len(), op.why),
+                        durable,
+                        started,
+                    );
+                }
+                Err(error) if outcome.as_ref().err().is_none_or(DeviceError::is_no_space) => {
+                    outcome = Err(error)
+                }
+                Err(_) => {}
+            }
+        }
+        outcome
     }
 }

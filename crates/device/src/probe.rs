@@ -95,7 +95,9 @@ fn examine(file: &File, direct_io: bool, want_direct: bool) -> std::io::Result<C
     let fua = sys::write_durable(file.as_fd(), &block, 0).is_ok();
     let punch_hole = sys::punch(file.as_fd(), 0, BLOCK_BYTES as u64).is_ok();
     let mut found = capabilities(&facts, direct_io);
-    (found.fua, found.punch_hole) = (fua, punch_hole);
+    // Through the page cache a durable write is a write and a flush, whose error may be that of earlier writes: there a
+    // flush of its own has to say so.
+    (found.fua, found.punch_hole) = (fua && direct_io, punch_hole);
     if want_direct && !direct_io {
         found.warnings.push("no direct I/O here, so reads and writes go through the page cache".into());
     }

@@ -3,7 +3,10 @@
 mod common;
 
 use common::{all_kinds, filled};
-use varve_device::{AlignedBuf, Create, Durability, ErrorKind, OpenHow, Purpose, ReadOp, Space, WriteOp};
+use varve_device::{
+    AlignedBuf, Create, Directory, Durability, ErrorKind, FileDirectory, FileOptions, OpenHow, Purpose,
+    ReadOp, Space, WriteOp,
+};
 
 const WHY: Purpose = Purpose::DataPage;
 
@@ -134,4 +137,12 @@ fn a_read_only_handle_takes_no_changes() {
         assert_eq!(file.set_len(8192).unwrap_err().kind, ErrorKind::ReadOnly);
         assert_eq!(file.punch(0, 4096).unwrap_err().kind, ErrorKind::ReadOnly);
     }
+}
+
+/// Through the page cache a failed durable write may be the failure of earlier writes, so it must be a flush that says it.
+#[test]
+fn only_direct_files_write_durably_without_a_flush() {
+    let scratch = tempfile::tempdir().unwrap();
+    let buffered = FileOptions { direct_io: false, ..FileOptions::default() };
+    assert!(!FileDirectory::open(scratch.path(), buffered).unwrap().capabilities().fua);
 }

@@ -351,7 +351,7 @@ impl Context {
     /// Logs the commit record; inside the log's append section the transaction becomes committed.
     pub(crate) fn log_commit(&mut self) -> Result<Lsn> {
         let core = Arc::clone(&self.core);
-        let mut mtr = core.pager.begin()?;
+        let mut mtr = core.pager.begin_end()?;
         let id = self.id;
         let segment = self.segment_mut();
         let header = segment.prepare_end(&mut mtr)?;

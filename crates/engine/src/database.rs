@@ -145,11 +145,17 @@ impl Database {
         }
     }
 
-    /// Stops the threads, writes everything, notes a clean shutdown. Transactions must have ended.
+    /// Stops the threads, writes everything, notes a clean shutdown. Transactions must have ended. If a device is full,
+    /// nothing is lost, and it can be called again. A sequence whose stored values can't be given back for want of room has
+    /// a gap.
     pub fn shutdown(&self) -> Result<()> {
         self.stop_threads();
-        self.core.catalog.give_back_ranges(&self.core)?;
-        Ok(self.core.pager.shutdown()?)
+        let given_back = self.core.catalog.give_back_ranges(&self.core);
+        self.core.pager.shutdown()?;
+        match given_back {
+            Err(Error::Pager(error)) if error.is_no_space() => Ok(()),
+            given_back => given_back,
+        }
     }
 
     fn stop_threads(&self) {

@@ -223,7 +223,7 @@ const fn duplicate_state(kind: ObjectKind) -> &'static str {
 
 fn pager_state(error: &PagerError) -> &'static str {
     match error {
-        PagerError::Device(device) if device.kind == varve_device::ErrorKind::NoSpace => "53100",
+        PagerError::Device(device) if device.is_no_space() => "53100",
         PagerError::NoFreePage { .. } => "53100",
         PagerError::PoolExhausted { .. } => "53200",
         PagerError::Device(_) | PagerError::Stopped { .. } => "58030",

@@ -30,6 +30,11 @@ impl TxnId {
         Self(number)
     }
 
+    /// From what a page says; `None` if no transaction can have it.
+    pub fn read(number: u64) -> Option<Self> {
+        (number < 1 << 47).then_some(Self(number))
+    }
+
     /// The number.
     pub const fn get(self) -> u64 {
         self.0

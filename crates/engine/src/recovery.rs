@@ -18,7 +18,6 @@ use crate::catalog::{CatalogState, TreePlace, store};
 use crate::context::{Context, Loser};
 use crate::core::{Core, Counters, Stripes};
 use crate::error::{Error, Result};
-use crate::ids::TxnId;
 use crate::paged::{PagedEngine, roll_back};
 use crate::purge::{Bell, Finished, PurgeState};
 use crate::registry::Registry;
@@ -100,7 +99,7 @@ fn assemble(
 ) -> Result<Arc<Core>> {
     let directory = crate::undo::page::undo_page(info.places[DIRECTORY].root);
     let (segments, found) = SegmentPool::open(&pager, directory)?;
-    let (registry, status) = (Registry::new(), StatusTable::new(TxnId::new(info.next_txn)));
+    let (registry, status) = (Registry::new(), StatusTable::new(info.next_txn));
     let (finished, losers) = sort_out(&registry, found);
     status.revive(&losers.iter().map(|loser| (loser.id, loser.owner)).collect::<Vec<_>>());
     let core = Core {
@@ -115,7 +114,7 @@ fn assemble(
         rows: Stripes::new(),
         unique: Stripes::new(),
         counters: Counters::default(),
-        id_limit: AtomicU64::new(info.next_txn),
+        id_limit: AtomicU64::new(info.next_txn.get()),
         engines: vec![Box::new(PagedEngine)],
         losers: losers.into(),
         temporary,

@@ -21,6 +21,7 @@ use varve_pager::{Access, Mtr, PageId, Pager};
 
 use crate::catalog::TreePlace;
 use crate::error::{Error, Result};
+use crate::ids::TxnId;
 
 /// Page kind in the pager's header.
 const KIND_ROOT: u8 = 43;
@@ -45,7 +46,7 @@ pub(crate) struct Root {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RootInfo {
     pub(crate) is_ready: bool,
-    pub(crate) next_txn: u64,
+    pub(crate) next_txn: TxnId,
     pub(crate) places: [TreePlace; PLACES_LEN],
 }
 
@@ -122,9 +123,7 @@ pub(crate) fn decode(page: &[u8]) -> Result<RootInfo> {
         place.root = number::<4>(page, at) as u32;
         place.owner = number::<4>(page, at + 4) as u32;
     }
-    Ok(RootInfo {
-        is_ready: number::<2>(page, READY_AT) == 1,
-        next_txn: number::<8>(page, NEXT_TXN_AT),
-        places,
-    })
+    let next_txn = TxnId::read(number::<8>(page, NEXT_TXN_AT))
+        .ok_or_else(|| Error::corrupt("the engine's root page names a transaction that can't be"))?;
+    Ok(RootInfo { is_ready: number::<2>(page, READY_AT) == 1, next_txn, places })
 }

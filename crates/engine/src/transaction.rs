@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use varve_device::planted;
+use varve_pager::PagerError;
 
 use crate::catalog::{Catalog, IndexId, ObjectChange, SequenceDef, SequenceId, Table, TableDef, TableId};
 use crate::context::Context;
@@ -272,11 +273,13 @@ impl Transaction {
     }
 
     /// Rolls back. What a full device keeps from being undone now is undone in the background when it has room: the
-    /// changes are never visible, and only their rows stay locked until then.
+    /// changes are never visible. Until then its rows stay locked, so do the tables whose definition it changed, and
+    /// definitions wait for it.
     pub fn rollback(mut self) -> Result<()> {
         let outcome = self.undo_all();
         self.finish();
         match outcome {
+            Err(Error::Pager(PagerError::NoFreePage { .. })) => Ok(()),
             Err(Error::Pager(error)) if error.is_no_space() => Ok(()),
             outcome => outcome,
         }
@@ -424,7 +427,7 @@ pub(crate) fn end_undone(cx: &mut Context) -> Result<()> {
     let core = Arc::clone(&cx.core);
     // The segment stays with the transaction until nothing can fail any more: a failure is tried again with it.
     if let Some(segment) = cx.segment.as_mut().filter(|segment| segment.start().is_some()) {
-        let mut mtr = core.pager.begin()?;
+        let mut mtr = core.pager.begin_end()?;
         let header = segment.prepare_end(&mut mtr)?;
         segment.end(&mut mtr, header);
         mtr.commit();
@@ -443,7 +446,8 @@ fn stale(def: &TableDef) -> Error {
 impl Drop for Transaction {
     fn drop(&mut self) {
         if !self.is_over {
-            // If this fails, the log has stopped: the rows stay locked until the next start undoes them.
+            // If this fails, the rows stay locked: until a full device has room again, or until the next start when the log
+            // has stopped.
             let _ = self.undo_all();
             self.finish();
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use database::*;
-use varve_engine::{ScanIndex, ScanSpec};
+use varve_engine::{Change, ScanIndex, ScanSpec};
 
 #[test]
 fn a_reader_sees_one_state_while_everything_changes() {
@@ -68,6 +68,8 @@ fn beyond_the_rollback_limit_the_reader_loses() {
     load(&database, &def, (0..100).map(|i| (i, i)));
     let mut reader = begin(&database, RR);
     assert_eq!(rows(&mut reader, &def).unwrap().len(), 100);
+    let mut statement = begin(&database, RC);
+    assert_eq!(rows(&mut statement, &def).unwrap().len(), 100);
     for round in 0..200 {
         let mut txn = begin(&database, RC);
         for id in 0..100 {
@@ -78,6 +80,10 @@ fn beyond_the_rollback_limit_the_reader_loses() {
     }
     assert_eq!(state(rows(&mut reader, &def)), "72000");
     assert_eq!(state(update(&mut reader, &def, 5, |v| v + 1)), "72000");
+    // Whether a row moved away under such a statement cannot be told any more: it must not be passed over in silence.
+    let table = statement.table(&def).unwrap();
+    assert_eq!(state(statement.modify(&table, &pk(5), &mut |_| Ok(Change::Delete))), "72000");
+    statement.rollback().unwrap();
     assert!(database.stats().pager.rollback_pages < 100);
     reader.rollback().unwrap();
     is_sound(&database);

@@ -5,12 +5,15 @@
 mod database;
 
 use database::*;
-use varve_device::MemoryDirectory;
-use varve_engine::{Database, Datum, Options};
+use varve_device::{ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
+use varve_engine::{Database, Datum, NewSequence, Options};
 use varve_pager::PagerConfig;
 
 fn small(directory: &std::sync::Arc<MemoryDirectory>) -> std::sync::Arc<Database> {
-    let mut pager = PagerConfig::new(directory.clone());
+    small_on(PagerConfig::new(directory.clone()))
+}
+
+fn small_on(mut pager: PagerConfig) -> std::sync::Arc<Database> {
     pager.pool_bytes = 4 << 20;
     pager.log_segment_bytes = 1 << 20;
     pager.log_capacity_bytes = 8 << 20;
@@ -52,4 +55,39 @@ fn an_insert_that_finds_no_room_fails_cleanly() {
     load(&database, &def, (100..200).map(|i| (i, i)));
     assert_eq!(all(&database, &def).len(), 200);
     is_sound(&database);
+}
+
+/// A log that takes nothing more kept the shutdown from being a clean one, for the sake of a sequence without a gap.
+#[test]
+fn a_shutdown_is_clean_even_if_a_full_log_takes_no_sequence_back() {
+    let directory = MemoryDirectory::new();
+    let device = Faulty::wrap(directory.clone());
+    let database = small_on(PagerConfig { log: device.clone(), ..PagerConfig::new(directory.clone()) });
+    let def = create(&database, "t");
+    let mut txn = begin(&database, RC);
+    let sequence = txn.create_sequence(NewSequence::ascending("public", "s")).unwrap().id;
+    assert_eq!(txn.next_value(sequence).unwrap(), 1);
+    txn.commit().unwrap();
+    let fault = Fault::Fails(ErrorKind::NoSpace);
+    let (operation, space) = (Some(Operation::SetLen), Some(Space::Log));
+    device.arm(Rule { operation, space, when: When::From(1), fault });
+    let mut ids = 0..;
+    let failure = loop {
+        let mut txn = begin(&database, RC);
+        match put_large(&mut txn, &def, ids.next().unwrap()).and_then(|()| txn.commit()) {
+            Ok(()) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(failure.sqlstate(), "53100", "{failure}");
+    let rows = all(&database, &def).len();
+    database.shutdown().unwrap();
+    drop(database);
+    let database = small(&directory);
+    assert_eq!(all(&database, &def_of(&database)).len(), rows);
+    assert!(database.begin(RC).next_value(sequence).unwrap() > 1);
+}
+
+fn def_of(database: &std::sync::Arc<Database>) -> std::sync::Arc<varve_engine::TableDef> {
+    database.begin(RC).catalog().table("public", "t").unwrap()
 }

@@ -74,7 +74,7 @@ fn what_a_commit_has_acknowledged_is_not_given_again() {
     txn.commit().unwrap();
     let database = open(&MemoryDirectory::from_images(directory.images()));
     assert_eq!(database.begin(RC).next_value(id).unwrap(), 1001);
-    assert_eq!(state(database.begin(RC).alter_column(varve_engine::TableId(1), 9, None, true)), "42P01");
+    assert_eq!(state(database.begin(RC).alter_column(varve_engine::TableId(1), 9, None, true)), "0A000");
 }
 
 #[test]

@@ -38,14 +38,14 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
     (
         "clean after the write instead of with the copy",
         "pager/pool/write.rs",
-        "frames.into_iter().for_each(|frame| self.end_write(frame));",
-        "frames.into_iter().for_each(|frame| { if MODELS::flaw(\"clean after the write instead of with the copy\") { frame.set_clean(); } self.end_write(frame) });",
+        "frames.iter().for_each(|frame| self.end_write(frame));",
+        "frames.iter().for_each(|frame| { if MODELS::flaw(\"clean after the write instead of with the copy\") { frame.set_clean(); } self.end_write(frame) });",
     ),
     (
         "clean although the write failed",
         "pager/pool/write.rs",
-        "if result.is_err() {",
-        "if result.is_err() && !MODELS::flaw(\"clean although the write failed\") {",
+        "frame.set_dirty();\n                });",
+        "if !MODELS::flaw(\"clean although the write failed\") { frame.set_dirty(); }\n                });",
     ),
     (
         "page before log",

@@ -127,7 +127,7 @@ impl<'a> Checkpointer<'a> {
         let shared = self.shared;
         // A segment that can't be made now is asked for again, and its error reported, by a mini-transaction.
         let _prepared = shared.log.prepare_ahead();
-        shared.spaces.keep_free(BACKGROUND_EXTENTS)?;
+        shared.spaces.keep_free(BACKGROUND_EXTENTS, false)?;
         room.tolerate(self.clean_when_idle())?;
         let is_due = self.last.elapsed() >= Duration::from_millis(shared.config.checkpoint.interval_ms);
         shared.log.check()?;
@@ -159,19 +159,29 @@ impl Shared {
         self.is_stopping.load(Ordering::Acquire)
     }
 
+    /// Whether page writers are at work.
+    pub(crate) fn has_writers(&self) -> bool {
+        self.config.background && !self.is_stopping()
+    }
+
     /// A full device refused a page writer something.
     fn note_refused(&self, cause: PagerError) {
         *self.refused.lock() = Some((Instant::now(), cause));
     }
 
-    /// Waits for log space; without threads makes some.
+    /// Waits for frames that may be changed and for log space; without threads makes some.
     pub(crate) fn admit(&self) -> Result<()> {
-        let (mut rounds, mut since) = (0, None);
         if self.pool.is_tight() {
             self.loosen()?;
         }
+        self.admit_to_log()
+    }
+
+    /// Waits for log space; without threads makes some.
+    pub(crate) fn admit_to_log(&self) -> Result<()> {
+        let (mut rounds, mut since) = (0, None);
         while self.log.admit()? == Admission::Full {
-            if self.config.background && !self.is_stopping() {
+            if self.has_writers() {
                 self.wait_for_room(*since.get_or_insert_with(Instant::now))?;
             } else {
                 rounds += 1;
@@ -185,13 +195,15 @@ impl Shared {
     #[cold]
     fn loosen(&self) -> Result<()> {
         let began = Instant::now();
-        let has_writers = self.config.background && !self.is_stopping();
+        let has_writers = self.has_writers();
         if !has_writers {
             Room::default().tolerate(self.pool.clean(&self.pool.dirty_pages(), Cause::Checkpoint))?;
         }
-        while has_writers && self.pool.is_tight() && began.elapsed() < ROOM_WAIT_MAX {
+        while has_writers && self.pool.is_tight() {
             self.log.check()?;
+            self.pool.ring();
             std::thread::sleep(ROOM_WAIT);
+            self.check_refused(began)?;
         }
         self.pool.why_tight().map_or(Ok(()), Err)
     }
@@ -200,11 +212,18 @@ impl Shared {
     fn wait_for_room(&self, began: Instant) -> Result<()> {
         self.pool.ring();
         self.log.wait_for_room(ROOM_WAIT);
-        let refused = self.refused.lock();
-        match &*refused {
-            Some((when, cause)) if *when > began && began.elapsed() >= ROOM_WAIT_MAX => Err(cause.clone()),
-            _ => Ok(()),
+        self.check_refused(began)
+    }
+
+    /// An error once the wait that `began` then was long enough, if the page writers were refused something in it: with
+    /// room again they get on, however long it takes.
+    fn check_refused(&self, began: Instant) -> Result<()> {
+        if began.elapsed() < ROOM_WAIT_MAX {
+            return Ok(());
         }
+        let refused = self.refused.lock();
+        let in_it = refused.as_ref().filter(|(when, _)| *when > began);
+        in_it.map_or(Ok(()), |(_, cause)| Err(cause.clone()))
     }
 
     /// Cleans and takes a checkpoint. Want of room is an error if the log stays full.

@@ -23,9 +23,6 @@ use crate::level::{Cause, Step};
 use crate::lsn::Lsn;
 use crate::pager::Shared;
 
-/// A log of two segments is cleaned before the second one is nearly full, whatever is configured.
-const LOG_FRACTION_MAX: f64 = 0.75;
-
 /// Pages cleaned before the log's length is looked at again.
 pub(crate) const ROUND_PAGES: usize = 120;
 
@@ -84,7 +81,10 @@ impl Shared {
         dirty.rotate_left(from);
         dirty.truncate(ROUND_PAGES);
         *cursor = cursor.wrapping_add(ROUND_PAGES);
-        self.pool.clean(&dirty, Cause::Checkpoint)
+        let cleaned = self.pool.clean(&dirty, Cause::Checkpoint);
+        // Pages get clean by being discarded, too.
+        self.pool.look_if_tight();
+        cleaned
     }
 
     /// Cleans as long as the log since the oldest dirty page is longer than its share. Whether anything was done.
@@ -100,8 +100,7 @@ impl Shared {
     }
 
     fn is_log_long(&self) -> bool {
-        let share =
-            self.log.cleaning_bytes() as f64 * self.config.checkpoint.log_fraction.min(LOG_FRACTION_MAX);
+        let share = self.log.cleaning_bytes() as f64 * self.config.checkpoint.log_fraction;
         self.ledger.oldest().is_some_and(|oldest| self.log.end().since(oldest) as f64 > share)
     }
 

@@ -46,7 +46,7 @@ pub struct CheckpointConfig {
     /// A checkpoint is noted this often at the latest, in milliseconds.
     pub interval_ms: u64,
     /// Pages are cleaned, oldest first, while the log since the oldest dirty page is longer than this part of
-    /// the log's capacity.
+    /// the log's capacity; above 0, at most [`LOG_FRACTION_MAX`].
     pub log_fraction: f64,
 }
 
@@ -125,8 +125,8 @@ impl PagerConfig {
             )
         })?;
         let part = self.checkpoint.log_fraction;
-        require(part > 0.0 && part <= 0.9, || {
-            format!("checkpoint log fraction {part}: it must be in 0 .. 0.9")
+        require(part > 0.0 && part <= LOG_FRACTION_MAX, || {
+            format!("checkpoint log fraction {part}: it must be above 0 and at most {LOG_FRACTION_MAX}")
         })?;
         if let ProtectionKind::Doublewrite { batch_slots, single_slots } = self.protection {
             require(batch_slots > 0 && single_slots > 0, || {
@@ -136,6 +136,10 @@ impl PagerConfig {
         require(self.growth_extents > 0, || "spaces must grow by at least one extent".into())
     }
 }
+
+/// Largest part of the log that may lie between the oldest change that is not stable and the end: a log of two segments must
+/// be cleaned before the second one is nearly full.
+pub const LOG_FRACTION_MAX: f64 = 0.75;
 
 /// Pages that a log segment must hold, so that every mini-transaction fits into one.
 const SEGMENT_PAGES_MIN: u64 = 16;

@@ -1,7 +1,9 @@
 //! The control file: what has to be known before the log can be read.
 //!
 //! 1. Two slots are written in turn, each durably and under its own checksum, so the newer of the valid ones is
-//!    either the last state or the one before it. A torn write loses nothing that was promised.
+//!    either the last state or the one before it. A torn write loses nothing that was promised. A slot under a right
+//!    checksum was written whole: if it says what cannot be, the other one is older than what was promised, and nothing is
+//!    opened.
 //! 2. The redo position only grows. The log is truncated only to what a durable slot says.
 //! 3. A new incarnation is in the file before its first log block is written.
 //! 4. While the state is `Creating` the database has no contents; opening it starts over.
@@ -35,7 +37,7 @@ use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpos
 use crate::error::{PagerError, Result};
 use crate::log::Life;
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
-use crate::lsn::Lsn;
+use crate::lsn::{LSN_MAX, Lsn};
 
 /// Version of the database's files as a whole.
 pub const FORMAT_VERSION: u32 = 1;
@@ -49,8 +51,6 @@ const LIVES_AT: usize = 64;
 const LIFE_BYTES: usize = 24;
 const LIVES_MAX: usize = 160;
 const CHECKSUM_AT: usize = SLOT_BYTES - 4;
-/// Largest position that is believed: far enough from the end of numbers for any arithmetic with segments.
-const LSN_MAX: u64 = 1 << 62;
 const SEGMENT_BYTES_MAX: u64 = 1 << 44;
 /// With more lives than this since the redo position, opening takes a checkpoint first.
 const LIVES_WANTED: usize = 32;
@@ -122,9 +122,11 @@ impl Superblock {
         self.lives.last().map_or(1, |life| life.incarnation + 1)
     }
 
-    /// Adds a life; lives that left no block are dropped.
-    pub fn begin_life(&mut self, life: Life) {
-        self.lives.retain(|old| old.start < life.after);
+    /// Adds a life; lives that left no block are dropped, and the new one follows whom they followed.
+    pub fn begin_life(&mut self, mut life: Life) {
+        while let Some(idle) = self.lives.pop_if(|old| old.start >= life.after) {
+            life.after = life.after.min(idle.after);
+        }
         if self.lives.is_empty() {
             // Nothing was written since the redo position; on larger sectors the life begins behind it.
             self.redo = self.redo.max(life.start);
@@ -174,9 +176,11 @@ impl Superblock {
         if version != FORMAT_VERSION {
             return Slot::OtherVersion(version);
         }
-        let lives_count = (get_u32(slot, 60) as usize).min(LIVES_MAX);
-        let lives = slot[LIVES_AT..].chunks_exact(LIFE_BYTES).take(lives_count);
-        let Some(state) = State::of(get_u32(slot, 56)) else { return Slot::Invalid };
+        let lives_count = get_u32(slot, 60) as usize;
+        let lives = slot[LIVES_AT..].chunks_exact(LIFE_BYTES).take(lives_count.min(LIVES_MAX));
+        let Some(state) = State::of(get_u32(slot, 56)).filter(|_| lives_count <= LIVES_MAX) else {
+            return Slot::Damaged;
+        };
         let found = Superblock {
             page_size: get_u32(slot, 12),
             sequence: get_u64(slot, 16),
@@ -187,7 +191,7 @@ impl Superblock {
             state,
             lives: lives.map(decode_life).collect(),
         };
-        if found.is_sound() { Slot::Valid(found) } else { Slot::Invalid }
+        if found.is_sound() { Slot::Valid(found) } else { Slot::Damaged }
     }
 
     /// Whether a database can have come to this: everything can grow, and some life covers the redo position.
@@ -213,7 +217,10 @@ fn decode_life(bytes: &[u8]) -> Life {
 }
 
 enum Slot {
+    /// Never written, torn or damaged.
     Invalid,
+    /// The checksum is right and the contents are impossible.
+    Damaged,
     OtherVersion(u32),
     Valid(Superblock),
 }
@@ -258,6 +265,7 @@ impl Control {
         for slot in bytes.chunks_exact(SLOT_BYTES) {
             match Superblock::decode(slot) {
                 Slot::Invalid => {}
+                Slot::Damaged => return Err(impossible(directory)),
                 Slot::OtherVersion(version) => return Err(other_version(directory, version)),
                 Slot::Valid(found) if newest.as_ref().is_none_or(|best| best.sequence < found.sequence) => {
                     newest = Some(found);
@@ -286,6 +294,11 @@ impl Control {
             );
             return Err(PagerError::Corrupt { what });
         }
+        if !next.is_sound() {
+            let what =
+                "the control file would say what no database can have come to: restore a backup".into();
+            return Err(PagerError::Corrupt { what });
+        }
         let mut slot = AlignedBuf::new(SLOT_BYTES);
         next.encode(&mut slot);
         let turn = if planted("control: one slot is always written") { 0 } else { next.sequence % 2 };
@@ -301,6 +314,15 @@ fn unreadable(directory: &dyn Directory) -> PagerError {
     PagerError::Corrupt {
         what: format!(
             "{}/{CONTROL_FILE} is no valid control file (neither of its two copies can be read): restore it from a backup",
+            directory.location()
+        ),
+    }
+}
+
+fn impossible(directory: &dyn Directory) -> PagerError {
+    PagerError::Corrupt {
+        what: format!(
+            "{}/{CONTROL_FILE} is damaged: a copy with a right checksum says what cannot be: restore it from a backup",
             directory.location()
         ),
     }

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. An error of one page names the page.
 //! 2. After [`PagerError::Stopped`] nothing more is acknowledged; the database recovers at the next open.
-//! 3. A full device ([`PagerError::is_no_space`]) stops nothing: when it has room again, everything goes on.
+//! 3. A full device ([`PagerError::is_no_space`]) stops nothing but a refused write of the log itself: when it has
+//!    room again, everything goes on.
 //!
 //! What it does not know: SQLSTATEs (the engine maps them).
 

@@ -79,12 +79,17 @@ impl SpaceFile {
         Err(PagerError::NoSuchPage { id, pages })
     }
 
-    /// Changes the length, durably.
+    /// Changes the length, durably. After a refusal for want of room the length is what it was.
     pub(crate) fn resize(&self, pages: u32) -> Result<()> {
-        if pages < self.pages() {
+        let before = self.pages();
+        if pages < before {
             self.pages.store(pages, Ordering::Release);
         }
-        self.file.set_len(u64::from(pages) * self.page_size as u64)?;
+        self.file.set_len(u64::from(pages) * self.page_size as u64).inspect_err(|error| {
+            if error.is_no_space() {
+                self.pages.store(before, Ordering::Release);
+            }
+        })?;
         if !planted("space: a file's new length is not flushed") {
             self.file.flush()?;
         }
@@ -158,5 +163,31 @@ impl SpaceFiles {
     pub(crate) fn flush_all(&self) -> Result<()> {
         let mut durable = self.files.iter().filter(|file| file.space.is_logged());
         durable.try_for_each(|file| Ok(file.file.flush()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use varve_device::{ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, When};
+
+    use super::*;
+
+    /// A cut that a full device refused left pages that the map could take again and the file seemed not to have.
+    #[test]
+    fn a_refused_cut_leaves_the_length() {
+        let device = Faulty::wrap(MemoryDirectory::new());
+        let file = SpaceFile::open(SpaceId::DATA, &*device, 4096, true).unwrap();
+        file.resize(24).unwrap();
+        device.arm(Rule {
+            operation: Some(Operation::SetLen),
+            space: None,
+            when: When::From(1),
+            fault: Fault::Fails(ErrorKind::NoSpace),
+        });
+        file.resize(8).unwrap_err();
+        assert_eq!(file.pages(), 24);
+        device.disarm();
+        file.resize(8).unwrap();
+        assert_eq!(file.pages(), 8);
     }
 }

@@ -162,7 +162,11 @@ impl Level for Home {
                 unneeded.retain(|(id, _)| !self.ledger.has(*id));
             }
             Step::BeforeEnd => {}
-            Step::End => self.protection.forget(&std::mem::take(&mut *unneeded)),
+            Step::End => {
+                // One that was made anew meanwhile may be half written again, in the same slot.
+                unneeded.retain(|(id, _)| !self.ledger.has(*id));
+                self.protection.forget(&std::mem::take(&mut *unneeded));
+            }
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ mod space;
 mod stats;
 mod written;
 
-pub use config::{CheckpointConfig, PagerConfig, ProtectionKind, Replacement};
+pub use config::{CheckpointConfig, LOG_FRACTION_MAX, PagerConfig, ProtectionKind, Replacement};
 pub use error::{PagerError, Result};
 pub use ids::{Access, PageId, PageNo, PageRange, SpaceId};
 pub use ledger::Ledger;

@@ -174,7 +174,20 @@ impl Pager {
         held::assert_none();
         self.shared.admit()?;
         self.shared.pool.keep_free()?;
-        self.shared.spaces.keep_free(RESERVE_EXTENTS).map_err(|cause| self.growth_failed(cause))?;
+        let has_writers = self.shared.has_writers();
+        self.shared
+            .spaces
+            .keep_free(RESERVE_EXTENTS, has_writers)
+            .map_err(|cause| self.growth_failed(cause))?;
+        Ok(Mtr::new(self))
+    }
+
+    /// Begins a mini-transaction that ends a transaction: it changes a page or two, allocates none and frees more than it
+    /// takes, so it waits for log space only.
+    pub fn begin_end(&self) -> Result<Mtr<'_>> {
+        held::assert_none();
+        self.shared.admit_to_log()?;
+        self.shared.pool.keep_free()?;
         Ok(Mtr::new(self))
     }
 

@@ -131,19 +131,25 @@ fn write(directory: &MemoryDirectory, at: usize, field: &[u8]) {
 }
 
 #[test]
-fn a_slot_that_could_not_be_carried_on_with_is_no_slot() {
+fn a_slot_with_a_right_checksum_and_impossible_contents_is_refused_and_not_passed_over() {
     let last = u64::MAX.to_le_bytes();
-    // Sequence, segment size, redo and durable LSN, the life's incarnation, its LSNs.
-    for (at, field) in [(16, 8), (32, 8), (40, 8), (48, 8), (64, 4), (72, 8), (80, 8)] {
+    // Sequence, segment size, redo and durable LSN, state, number of lives, the life's incarnation, its LSNs.
+    for (at, field) in [(16, 8), (32, 8), (40, 8), (48, 8), (56, 4), (60, 4), (64, 4), (72, 8), (80, 8)] {
         let (directory, control) = create();
         control.update(|block| block.begin_life(life(1, 4096))).unwrap();
-        let before = control.get();
         control.update(|block| block.state = State::Open).unwrap();
         write(&directory, at, &last[..field]);
-        let control = Control::open(&*directory).unwrap().unwrap();
-        assert_eq!(control.get(), before, "field at {at}");
-        control.update(|block| block.begin_life(life(block.next_incarnation(), 8192))).unwrap();
+        let error = Control::open(&*directory).err().expect("must be refused").to_string();
+        assert!(error.contains("right checksum"), "field at {at}: {error}");
     }
+}
+
+#[test]
+fn what_would_be_refused_is_not_written() {
+    let (directory, control) = create();
+    let before = control.get();
+    assert!(control.update(|block| block.advance_redo(Lsn::new(0), Lsn::new(u64::MAX))).is_err());
+    assert_eq!(Control::open(&*directory).unwrap().unwrap().get(), before);
 }
 
 #[test]

@@ -147,3 +147,22 @@ fn unusable_directories_are_refused_with_the_reason() {
     tiny.pool_bytes = 4096;
     assert!(open_error(&tiny).contains("frames"));
 }
+
+/// A read that finds only dirty pages in a stopped pager is refused at once: it once waited ten seconds for each page.
+#[test]
+fn reads_of_a_stopped_pager_do_not_wait_for_dirty_pages() {
+    let directory = MemoryDirectory::new();
+    let (config, device) = faulty(&directory);
+    let pager = open(&config);
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let ids: Vec<PageId> = (0..200).map(|number| add(&pager, owner, number).unwrap()).collect();
+    pager.checkpoint().unwrap();
+    device.arm(rule(Operation::Write, When::From(1), ErrorKind::Io(5)));
+    let error = ids.iter().cycle().take(1000).find_map(|id| set(&pager, *id, 1).err());
+    assert!(error.is_some());
+    let began = std::time::Instant::now();
+    let refused = ids.iter().filter_map(|id| get(&pager, *id).err());
+    let stopped = refused.filter(|error| matches!(error, PagerError::Stopped { .. })).count();
+    assert!(stopped > 100, "only {stopped} reads were refused");
+    assert!(began.elapsed() < std::time::Duration::from_secs(60), "{:?}", began.elapsed());
+}

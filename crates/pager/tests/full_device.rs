@@ -1,5 +1,5 @@
 //! A full log device: what was there opens and can be read, what can go on by recycling goes on, the rest is refused
-//! until there is room, without a restart.
+//! until there is room, without a restart. And a data device that is full.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
@@ -193,4 +193,31 @@ fn a_log_file_whose_making_breaks_off_anywhere_is_no_second_file_of_its_number()
         assert_numbers(&open(&config), &ids[..0], 0);
     }
     assert!(fired > 2, "only {fired} openings were refused");
+}
+
+/// On a full device every mini-transaction tried to make the file longer, twice: a DELETE of 8,000 rows took a minute.
+#[test]
+fn a_refused_growth_is_not_tried_again_by_every_mini_transaction() {
+    let directory = MemoryDirectory::new();
+    let device = Faulty::wrap(directory.clone());
+    let config = PagerConfig { data: device.clone(), background: true, ..config(&directory, 256) };
+    let pager = open(&config);
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let fault = Fault::Fails(ErrorKind::NoSpace);
+    device.arm(Rule { operation: Some(Operation::SetLen), space: None, when: When::From(1), fault });
+    let mut ids = Vec::new();
+    while let Ok(id) = add(&pager, owner, ids.len() as u64) {
+        ids.push(id);
+        assert!(ids.len() < 100_000, "the device never fills up");
+    }
+    let before = device.fired_count();
+    (0..5000).for_each(|number| set(&pager, ids[number % ids.len()], number as u64).unwrap());
+    let tries = device.fired_count() - before;
+    assert!(tries < 2000, "{tries} tries for 5,000 changes");
+    device.disarm();
+    let began = std::time::Instant::now();
+    while add(&pager, owner, 0).is_err() {
+        assert!(began.elapsed().as_secs() < 30, "it does not go on with room again");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use log_support::*;
 use proptest::prelude::*;
 use varve_device::{AlignedBuf, BlockFile, Directory, Durability, MemoryDirectory, OpenHow, Purpose, Space};
+use varve_pager::log::format::SegmentHeader;
 use varve_pager::log::{FIRST_LSN, StoredLog};
 use varve_pager::{LogError, Lsn};
 
@@ -113,6 +114,18 @@ fn a_copied_segment_is_refused() {
     images.push(("log.0099".into(), twin));
     let error = StoredLog::open(config(&MemoryDirectory::from_images(images)), DATABASE).err().unwrap();
     assert!(matches!(error, LogError::Twice { .. }), "{error}");
+}
+
+/// It was taken for a file without a number, to be written over.
+#[test]
+fn a_segment_with_a_number_that_no_log_can_reach_is_refused() {
+    let (directory, _) = three_blocks();
+    let header = SegmentHeader { database: DATABASE, number: u64::MAX / 2, segment_bytes: SEGMENT_BYTES };
+    let mut sector = AlignedBuf::new(512);
+    header.encode(&mut sector);
+    open(&directory).write_at(0, &sector, Purpose::Log, Durability::Now).unwrap();
+    let error = StoredLog::open(config(&directory), DATABASE).err().unwrap();
+    assert!(matches!(error, LogError::Impossible { .. }), "{error}");
 }
 
 #[test]

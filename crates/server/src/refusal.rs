@@ -30,6 +30,10 @@ const PERIOD: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Encryption requests that are answered: one of each kind.
 const ANSWERS_MAX: u8 = 2;
+/// Reads for a connection in its turn: one that never stops sending must not keep the thread.
+const READS_MAX: usize = 16;
+/// Bytes of what comes after the refusal that are read and dropped at once.
+const REST_BYTES: usize = 4096;
 
 /// The way to the thread that refuses.
 pub struct Refusals {
@@ -106,15 +110,15 @@ impl Held {
             }
             return false;
         }
-        loop {
-            if self.is_told {
-                self.len = 0;
-            }
+        for _ in 0..READS_MAX {
             // Length and code; of a cancel request its key, too.
             let wanted = if self.len >= 8 { 16 } else { 8 };
-            match (&*self.socket).read(&mut self.packet[self.len..wanted]) {
+            let mut rest = [0; REST_BYTES];
+            let space = if self.is_told { &mut rest[..] } else { &mut self.packet[self.len..wanted] };
+            match (&*self.socket).read(space) {
                 Ok(0) => return false,
-                Ok(count) => self.len += count,
+                Ok(count) if !self.is_told => self.len += count,
+                Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
@@ -122,6 +126,7 @@ impl Held {
                 return false;
             }
         }
+        true
     }
 
     /// Answers the packet that is here; `false` if the connection is over with that.

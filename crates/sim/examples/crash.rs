@@ -75,9 +75,15 @@ const IMAGES_PER_SEED: usize = 500;
 
 /// Hunts the planted faults whose name has `part` in it and prints a table.
 fn hunt(part: &str, first: u64) -> ExitCode {
+    let faults = planted_faults();
+    let wanted: Vec<_> = faults.iter().filter(|fault| fault.name().contains(part)).collect();
+    if wanted.is_empty() {
+        eprintln!("no planted fault has \"{part}\" in its name; --planted alone lists them all");
+        return ExitCode::FAILURE;
+    }
     let mut missed = 0;
     println!("| fault | it breaks | caught by | images | seed | s |\n|---|---|---|---:|---:|---:|");
-    for fault in planted_faults().iter().filter(|fault| fault.name().contains(part)) {
+    for fault in wanted {
         let hunted = fault.hunt(first, 24, 100);
         let never = matches!(fault.wrong, Wrong::Code(_)) && hunted.hits == 0;
         let by = if never { "NEVER CAME BY" } else { hunted.by() };

@@ -7,6 +7,7 @@
 //! What it does not know: how a fault is caught (the checks are the same as without any).
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use varve_device::{Directory, Fault, Faulty, Lies, Operation, Rule, Space, When, plant, planted_hits};
@@ -19,6 +20,11 @@ use crate::pages::{self, Pages};
 use crate::search::{Found, PANIC, Plan, Subject, WRONG, run, search_run};
 use crate::toy::{Flaw, Toy};
 use crate::trees::Trees;
+
+/// What is said of a seed that does not end.
+const HANGS: &str = "it goes on for ever";
+/// A seed takes a second or two; on a busy machine more.
+const HANG: Duration = Duration::from_secs(60);
 
 /// What is wrong.
 #[derive(Clone)]
@@ -89,6 +95,7 @@ impl Hunted {
     pub fn by(&self) -> &'static str {
         let Some(what) = &self.caught else { return "NOT FOUND" };
         let signs = [
+            (HANGS, "the workload hangs"),
             (WRONG, "a read at run time"),
             ("cannot be used: it panics", "an assertion in recovery"),
             (PANIC, "an assertion at run time"),
@@ -155,22 +162,37 @@ impl Planted {
     pub fn hunt(&self, first: u64, seeds: u64, images_per_seed: usize) -> Hunted {
         let started = Instant::now();
         let mut hunted = Hunted { images: 0, seed: 0, hits: 0, caught: None, took: Duration::ZERO };
-        if let Wrong::Code(name) = self.wrong {
-            plant(Some(name));
-        }
         for seed in first..first + seeds {
-            let found = self.try_seed(seed, images_per_seed);
-            hunted.images += found.images;
             hunted.seed = seed;
+            // A fault may make the workload go round in circles; the thread is left to itself then.
+            let Some((found, hits)) = self.try_seed_in_time(seed, images_per_seed) else {
+                hunted.caught = Some(format!("seed {seed}: {HANGS}"));
+                hunted.hits += 1;
+                break;
+            };
+            hunted.images += found.images;
+            hunted.hits += hits;
             if let Some(failure) = found.failures.into_iter().next() {
                 hunted.caught = Some(failure.what);
                 break;
             }
         }
-        hunted.hits = planted_hits();
-        plant(None);
         hunted.took = started.elapsed();
         hunted
+    }
+
+    /// What one seed found, and how often the wrong code ran; `None` if that does not end.
+    fn try_seed_in_time(&self, seed: u64, images: usize) -> Option<(Found, u64)> {
+        let (send, wait) = channel();
+        let fault = self.clone();
+        std::thread::spawn(move || {
+            if let Wrong::Code(name) = fault.wrong {
+                plant(Some(name));
+            }
+            let found = fault.try_seed(seed, images);
+            send.send((found, planted_hits()))
+        });
+        wait.recv_timeout(HANG).ok()
     }
 
     fn try_seed(&self, seed: u64, images: usize) -> Found {

@@ -13,7 +13,8 @@ fn found(flaw: Flaw, lies: Lies) -> Found {
 fn a_right_database_passes() {
     let found = found(Flaw::None, Lies::default());
     assert!(found.failures.is_empty(), "{:?}", found.failures);
-    assert_eq!((found.images, found.commits), (600, 40));
+    assert_eq!(found.commits, 40);
+    assert!(found.images >= 600, "{}", found.summary());
     assert!(found.second_crashes > 50, "{}", found.summary());
 }
 

@@ -13,6 +13,7 @@ mod explain;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod general;
+mod lexeme;
 pub mod oid;
 mod parse;
 mod plan;

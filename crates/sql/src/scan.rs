@@ -10,6 +10,7 @@
 //!
 //! Does not know: the grammar beyond tokens; types beyond those of literals.
 
+use crate::lexeme::{block_comment_end, continuation, dollar_end, is_word};
 use crate::oid::{self, Oid};
 
 /// A literal taken out of the text.
@@ -205,17 +206,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
     }
 
     fn block_comment(&mut self) {
-        let mut nesting = 0;
-        while self.at < self.bytes.len() {
-            match (self.peek(0), self.peek(1)) {
-                (b'/', b'*') => (nesting, self.at) = (nesting + 1, self.at + 2),
-                (b'*', b'/') => (nesting, self.at) = (nesting - 1, self.at + 2),
-                _ => self.at += 1,
-            }
-            if nesting == 0 {
-                return;
-            }
-        }
+        self.at = block_comment_end(self.bytes, self.at);
     }
 
     /// Moves past a quoted thing whose opening quote is at `self.at`; true if a doubled quote is inside.
@@ -261,17 +252,11 @@ impl<'a, 'o> Scanner<'a, 'o> {
     /// A parameter or a dollar-quoted string: such statements are taken as they are.
     fn dollar(&mut self) {
         self.out.usable = false;
-        let rest = &self.bytes[self.at + 1..];
-        let tag = rest.iter().take_while(|b| is_word(**b)).count();
-        if rest.first().is_some_and(u8::is_ascii_digit) || rest.get(tag) != Some(&b'$') {
-            self.at += 1 + tag;
-            return;
+        let (end, is_quote) = dollar_end(self.bytes, self.at);
+        self.at = end;
+        if is_quote {
+            self.before = Before::Closed;
         }
-        let quote = &self.bytes[self.at..self.at + tag + 2];
-        let body = self.at + quote.len();
-        let found = memchr::memmem::find(&self.bytes[body..], quote);
-        self.at = found.map_or(self.bytes.len(), |n| body + n + quote.len());
-        self.before = Before::Closed;
     }
 
     fn number(&mut self) {
@@ -500,29 +485,6 @@ const MODIFIED_TYPES: [&str; 15] = [
     "timestamptz",
     "interval",
 ];
-
-/// Where the quote is that continues a string literal which ended before `at`: behind blanks and line comments with a line's
-/// end among them.
-pub fn continuation(bytes: &[u8], at: usize) -> Option<usize> {
-    let mut at = at;
-    let mut has_line_end = false;
-    loop {
-        match *bytes.get(at)? {
-            b' ' | b'\t' | b'\x0b' | b'\x0c' => at += 1,
-            b'\n' | b'\r' => {
-                has_line_end = true;
-                at += 1;
-            }
-            b'-' if bytes.get(at + 1) == Some(&b'-') => at += memchr::memchr(b'\n', &bytes[at..])?,
-            b'\'' => return has_line_end.then_some(at),
-            _ => return None,
-        }
-    }
-}
-
-fn is_word(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80
-}
 
 #[cfg(test)]
 mod tests {

@@ -74,7 +74,8 @@ impl PagedStore {
         while !since.is_some_and(|arrival| arrival.is(version.stamp)) {
             // Above what the snapshot does not see, all of the own versions are this statement's.
             let is_own = version.stamp.txn == cx.id.get();
-            if !is_own && core.sight(&view, TxnId::new(version.stamp.txn)) == Sight::Seen {
+            // A state that was forgotten meanwhile lies below the floor, so it was seen: nothing here can be rolled back.
+            if !is_own && core.sight(&view, TxnId::new(version.stamp.txn)) != Sight::Unseen {
                 if version.is_deleted() {
                     return Ok(None);
                 }

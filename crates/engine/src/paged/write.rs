@@ -287,9 +287,11 @@ impl PagedStore {
         let entry = self.tree.entry(mtr, &at);
         let stamp = entry.stamp();
         let hold = core.hold(TxnId::new(stamp.txn), cx.id);
+        // The floor, which says that all see a version, passes by snapshots that were given up. After the floor was read.
+        core.purge.check_snapshot(cx.snapshot())?;
         match hold {
             Hold::Busy(owner) => return Ok(Attempt::Wait(owner)),
-            Hold::Free(lsn) if self.is_too_new(cx, lsn)? && progress.harmless != Some(stamp) => {
+            Hold::Free(lsn) if is_too_new(cx, lsn) && progress.harmless != Some(stamp) => {
                 return newer_than_snapshot(entry);
             }
             Hold::Mine | Hold::Free(_) => {}
@@ -316,17 +318,6 @@ impl PagedStore {
         let old_row = if is_plain || self.indexes.is_empty() { Vec::new() } else { old_row.to_vec() };
         let applied = Applied { change, moves, is_plain, old_row };
         self.carry_out(cx, mtr, &mut at, key, stamp, applied, progress)
-    }
-
-    /// Whether REPEATABLE READ must not change what was committed at `lsn`.
-    fn is_too_new(&self, cx: &mut Context, lsn: Lsn) -> Result<bool> {
-        if cx.isolation != Isolation::RepeatableRead {
-            return Ok(false);
-        }
-        let snapshot = cx.snapshot();
-        // The floor, which says that all see a version, passes by snapshots that were given up.
-        cx.core.purge.check_snapshot(snapshot)?;
-        Ok(lsn > snapshot)
     }
 
     /// A lock-only change is newer than the snapshot: whether the change below it is. Gives the lock's stamp if not.
@@ -487,4 +478,9 @@ fn look_below<T>(stamp: Stamp) -> Attempt<T> {
     let mut version = Version::default();
     version.set(stamp, &[]);
     Attempt::LookBelow(version)
+}
+
+/// Whether REPEATABLE READ must not change what was committed at `lsn`.
+fn is_too_new(cx: &mut Context, lsn: Lsn) -> bool {
+    cx.isolation == Isolation::RepeatableRead && lsn > cx.snapshot()
 }

@@ -63,7 +63,7 @@ impl SegmentPool {
         let (head, txn) = {
             let page = pager.fix_s(header, Access::Random)?;
             let read = HeaderPage::new(&page).ok_or_else(|| not_undo(header))?;
-            (read.head(), TxnId::new(read.txn()))
+            (read.head(), TxnId::read(read.txn()).ok_or_else(|| not_undo(header))?)
         };
         let committed_end = segment.start().unwrap_or(segment.top());
         let mut found = Found { header, head, committed_end, loser: None };

@@ -62,6 +62,16 @@ pub enum LogError {
         /// The number both carry.
         number: u64,
     },
+    /// A segment with a number that no log can have come to.
+    #[error(
+        "log file {file} is damaged: under a right checksum it claims to be segment {number}: restore it"
+    )]
+    Impossible {
+        /// The file.
+        file: String,
+        /// The number it carries.
+        number: u64,
+    },
     /// A segment of the wrong size.
     #[error("log file {file} has {got_bytes} bytes instead of {expect_bytes}: restore it")]
     SegmentSize {

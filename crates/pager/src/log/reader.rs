@@ -131,6 +131,8 @@ impl<'a> Reader<'a> {
         until: Lsn,
         mut visit: impl FnMut(Group<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        // A life without blocks may have moved the end to a boundary of larger sectors.
+        self.enter_lives();
         while self.tail.next < until {
             let Some(header) = self.next_block()? else {
                 return Err(self.damaged(format!("it was read up to LSN {until} a moment ago")).into());
@@ -139,6 +141,7 @@ impl<'a> Reader<'a> {
             for group in Groups::new(&header, bytes) {
                 visit(group?)?;
             }
+            self.enter_lives();
         }
         Ok(())
     }
@@ -154,13 +157,18 @@ impl<'a> Reader<'a> {
 
     /// The block at the tail if it is valid; moves the tail past it.
     fn next_block(&mut self) -> Result<Option<BlockHeader>, LogError> {
+        self.enter_lives();
+        let Some(header) = self.valid_block(self.tail.next)? else { return Ok(None) };
+        self.tail = Tail { block: header.start, end: header.end(), next: header.next_start(self.geometry) };
+        Ok(Some(header))
+    }
+
+    /// Goes on to the lives that begin where the tail is.
+    fn enter_lives(&mut self) {
         while let Some(next) = self.lives.get(self.life + 1).filter(|life| life.after == self.tail.next) {
             self.life += 1;
             self.tail.next = next.start;
         }
-        let Some(header) = self.valid_block(self.tail.next)? else { return Ok(None) };
-        self.tail = Tail { block: header.start, end: header.end(), next: header.next_start(self.geometry) };
-        Ok(Some(header))
     }
 
     fn valid_block(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {

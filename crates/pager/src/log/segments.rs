@@ -18,6 +18,7 @@ use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpos
 
 use super::LogError;
 use super::format::{Geometry, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::lsn::LSN_MAX;
 
 const NAME_PREFIX: &str = "log.";
 const UNFINISHED_SUFFIX: &str = ".new";
@@ -25,8 +26,6 @@ const FILL_BYTES: usize = 1 << 20;
 /// With fewer files a full device is an error; with more, a reason to recycle.
 const FILES_MIN: usize = 2;
 const NOTHING_PREPARED: u64 = u64::MAX;
-/// Times the size of a segment: numbers above are damage, and would make LSNs that can't be counted.
-const NUMBER_MAX: u64 = u64::MAX / 4;
 
 /// The segment files of one database.
 pub(crate) struct Segments {
@@ -141,7 +140,12 @@ impl Segments {
         let mut sector = AlignedBuf::new(SEGMENT_HEADER_BYTES as usize);
         file.read_at(0, &mut sector, Purpose::Log)?;
         let header = SegmentHeader::decode(&sector).filter(|header| header.segment_bytes == expect_bytes);
-        Ok(header.filter(|header| header.number <= NUMBER_MAX / expect_bytes))
+        match header {
+            Some(header) if header.database == self.database && header.number > LSN_MAX / expect_bytes => {
+                Err(LogError::Impossible { file: file.name().to_string(), number: header.number })
+            }
+            header => Ok(header),
+        }
     }
 
     /// Sector size to write with: the largest that any segment's device asks for.
@@ -348,14 +352,21 @@ impl Segments {
         files.spare.extend(done);
         let mut excess = Vec::new();
         while files.count() > self.files_max {
-            let Some((_, file)) = files.spare.pop_first() else { break };
-            excess.push(file);
+            let Some(one) = files.spare.pop_first() else { break };
+            excess.push(one);
         }
         drop(files);
-        for file in &excess {
-            self.directory.remove(file.name())?;
+        if excess.is_empty() {
+            return Ok(());
         }
-        if excess.is_empty() { Ok(()) } else { Ok(self.directory.sync()?) }
+        while let Some((number, file)) = excess.pop() {
+            if let Err(error) = self.directory.remove(file.name()) {
+                excess.push((number, file));
+                self.files.lock().spare.extend(excess);
+                return Err(error.into());
+            }
+        }
+        Ok(self.directory.sync()?)
     }
 
     /// How many files there are: live or prepared, and spare.

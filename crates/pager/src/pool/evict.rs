@@ -28,6 +28,8 @@ const COLD_KEEP: usize = 2 * BATCH;
 const TRIES: usize = 2000;
 /// Those that fail for want of room on a device.
 const REFUSED_TRIES: usize = 16;
+/// Attempts to find a clean frame when the log is stopped, so that dirty ones stay so: others may be letting go of theirs.
+const STOPPED_TRIES: usize = 16;
 
 /// What the last look for victims found.
 #[derive(Default)]
@@ -130,6 +132,7 @@ impl Pool {
             }
             let wrote = match self.log.check() {
                 Ok(()) => self.write_one_inline(&victims.dirty),
+                Err(error) if attempt >= STOPPED_TRIES => return Err(error),
                 Err(_) => Ok(false),
             };
             match wrote {

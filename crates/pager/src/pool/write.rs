@@ -200,6 +200,11 @@ impl Pool {
         if let Some(error) = refused {
             *self.refused.lock() = Some(error.clone());
         }
+        self.look_if_tight();
+    }
+
+    /// Counts the frames with changes anew.
+    pub(crate) fn look_if_tight(&self) {
         self.tight.store(2 * self.dirty_count() > self.frames.len(), Relaxed);
     }
 

@@ -10,11 +10,11 @@
 //! Invariants
 //! 1. A slot is overwritten only after the page it held is in place and flushed.
 //! 2. Batch: all slots in one write, flush, all places, flush. Single: slot durably, place durably.
-//! 4. A full device may leave a page half written. Its slot is held until a later image is in place, which needs no copy of
-//!    its own: redo makes the newest page of the held one. After any other failure no slot is used again.
 //! 3. Repair uses a slot only for a page that is damaged at home and only if the slot's LSN is beyond the start of redo.
 //!    A page whose write was in flight had a recovery LSN in the ledger, so its image is newer than the checkpoint; and
 //!    from any image newer than the checkpoint redo makes the newest page. An older slot proves nothing and is left.
+//! 4. A full device may leave a page half written. Its slot is held until a later image is in place, which needs no copy of
+//!    its own: redo makes the newest page of the held one. After any other failure no slot is used again.
 //!
 //! What it does not know: the log.
 
@@ -290,6 +290,8 @@ impl Doublewrite {
         slots.refused = Some(cause.clone());
         let before = slots.held.insert(id, slot);
         assert!(before.is_none(), "page {id} holds a slot and got another one");
+        // Who waits for a slot waits in vain if this was the last that is not held.
+        self.single_freed.notify_all();
     }
 
     /// The copy is not needed any more; a slot of a batch is free by that.
@@ -433,6 +435,34 @@ impl Protection for Doublewrite {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A thread that waited for a slot slept for ever when the owners of all slots held them for half-written pages.
+    #[test]
+    fn who_waits_for_a_slot_is_refused_when_all_become_held() {
+        let directory = varve_device::MemoryDirectory::new();
+        let layout = Layout { page_size: 4096, batch_slots: 1, single_slots: 2 };
+        let files = Arc::new(SpaceFiles::new(Vec::new()));
+        let area = Doublewrite::open(&*directory, layout, files, true).unwrap();
+        let owned = [area.take_single().unwrap(), area.take_single().unwrap()];
+        let cause = PagerError::Stopped { cause: "no room".into() };
+        std::thread::scope(|scope| {
+            let (sender, answer) = std::sync::mpsc::channel();
+            let area = &area;
+            scope.spawn(move || sender.send(area.take_single()).unwrap());
+            // Most often the other thread sleeps by then; if not, the test can't fail, and does not.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            for (no, slot) in owned.into_iter().enumerate() {
+                area.hold(
+                    PageId::new(crate::ids::SpaceId::DATA, crate::ids::PageNo(no as u32)),
+                    slot,
+                    &cause,
+                );
+            }
+            let answer = answer.recv_timeout(std::time::Duration::from_secs(20));
+            area.single_freed.notify_all();
+            answer.expect("the waiting thread was never woken").unwrap_err();
+        });
+    }
 
     #[test]
     fn the_header_keeps_its_layout() {

@@ -46,10 +46,14 @@ impl Spaces {
         self.files.of(geometry.header())
     }
 
-    /// Keeps extents free in the logged spaces. A full device shows when a mini-transaction allocates.
-    pub(crate) fn keep_free(&self, extents: u32) -> Result<()> {
+    /// Keeps extents free in the logged spaces. A full device shows when a mini-transaction allocates. `others_try`: a page
+    /// writer tries a growth that was refused again and again, so the caller need not.
+    pub(crate) fn keep_free(&self, extents: u32, others_try: bool) -> Result<()> {
         for space in &self.spaces {
             if !space.geometry.space.is_logged() || !space.is_short(extents) {
+                continue;
+            }
+            if others_try && space.is_stuck.load(Relaxed) {
                 continue;
             }
             let Some((mut growth, waiting)) = space.lock_growth() else { continue };
@@ -161,7 +165,7 @@ impl Spaces {
             pool.discard(PageRange { first: PageId::new(geometry.space, PageNo(first)), count })?;
             match self.file(geometry)?.resize(first) {
                 // A file system may want room even for that. Nothing has changed, and the next checkpoint tries again.
-                Err(PagerError::Device(error)) if error.is_no_space() => continue,
+                Err(error) if error.is_no_space() => continue,
                 done => done?,
             }
             growth.cut = None;

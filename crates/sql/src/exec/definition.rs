@@ -3,7 +3,6 @@
 //! Invariants
 //! 1. A statement changes the catalog through the transaction only, so it is undone with it.
 //! 2. IF [NOT] EXISTS turns the error into a notice.
-//!
 //! 3. A table that was dropped or replaced while the statement waited for it is not reported by what it was: `Failed::Stale`.
 //!
 //! Does not know: which statements may come in which transaction (`session`).

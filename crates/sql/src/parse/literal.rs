@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::error::{Result, SqlError, SqlState};
-use crate::scan::continuation;
+use crate::lexeme::{block_comment_end, continuation, dollar_end, is_word};
 
 /// A text for the tokenizer, and values by line and column of the literals that were replaced in it.
 pub(super) struct Masked<'a> {
@@ -156,8 +156,8 @@ impl Walk<'_> {
                 }
                 b'"' => drop(self.quoted(b'"', false)),
                 b'-' if self.peek(1) == b'-' => self.at += self.line_len(),
-                b'/' if self.peek(1) == b'*' => self.block_comment(),
-                b'$' if word.is_none() => self.dollar(),
+                b'/' if self.peek(1) == b'*' => self.at = block_comment_end(self.bytes, self.at),
+                b'$' if word.is_none() => self.at = dollar_end(self.bytes, self.at).0,
                 b if is_word(b) => {
                     word_start = Some(word.unwrap_or(self.at));
                     self.at += 1;
@@ -207,38 +207,6 @@ impl Walk<'_> {
         let rest = &self.bytes[self.at..];
         memchr::memchr(b'\n', rest).unwrap_or(rest.len())
     }
-
-    fn block_comment(&mut self) {
-        let mut nesting = 0;
-        while self.at < self.bytes.len() {
-            match (self.peek(0), self.peek(1)) {
-                (b'/', b'*') => (nesting, self.at) = (nesting + 1, self.at + 2),
-                (b'*', b'/') => (nesting, self.at) = (nesting - 1, self.at + 2),
-                _ => self.at += 1,
-            }
-            if nesting == 0 {
-                return;
-            }
-        }
-    }
-
-    fn dollar(&mut self) {
-        let rest = &self.bytes[self.at + 1..];
-        let tag = rest.iter().take_while(|b| is_word(**b)).count();
-        let is_quote = rest.get(tag) == Some(&b'$') && !rest.first().is_some_and(u8::is_ascii_digit);
-        if !is_quote {
-            self.at += 1 + tag;
-            return;
-        }
-        let quote = &self.bytes[self.at..self.at + tag + 2];
-        let body = self.at + quote.len();
-        let found = memchr::memmem::find(&self.bytes[body..], quote);
-        self.at = found.map_or(self.bytes.len(), |n| body + n + quote.len());
-    }
-}
-
-fn is_word(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80
 }
 
 /// Reads the inside of one part of an escape string.

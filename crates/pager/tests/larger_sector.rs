@@ -1,0 +1,53 @@
+//! A database that was shut down cleanly moves to a device with larger sectors: the first block of its next life does not
+//! start where the log ended.
+//!
+//! Found by a reviewer: after a life without blocks the next opening failed ("it was read up to LSN .. a moment ago"), since
+//! the list of lives had a gap.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{add, config, get, open, set};
+use varve_device::{AlignedBuf, Directory, Durability, MemoryDirectory, OpenHow, Purpose, Space};
+use varve_pager::SpaceId;
+
+/// Copies all files.
+fn move_to(from: &Arc<MemoryDirectory>, sector_bytes: u32) -> Arc<MemoryDirectory> {
+    let to = MemoryDirectory::with_sector(sector_bytes);
+    for (name, image) in from.images() {
+        let mut bytes = AlignedBuf::new((image.len_bytes() as usize).next_multiple_of(4096));
+        image.read(0, &mut bytes[..image.len_bytes() as usize]);
+        let file = to.open(&name, OpenHow::new_file(Space::Data)).unwrap();
+        if !bytes.is_empty() {
+            file.write_at(0, &bytes, Purpose::DataPage, Durability::Now).unwrap();
+        }
+    }
+    to
+}
+
+#[test]
+fn a_clean_database_opens_any_number_of_times_on_larger_sectors() {
+    for commits in 1..10 {
+        let small = MemoryDirectory::with_sector(512);
+        let pager = open(&config(&small, 64));
+        let owner = pager.create_segment(SpaceId::DATA).unwrap();
+        let id = add(&pager, owner, 0).unwrap();
+        for number in 0..commits {
+            set(&pager, id, number).unwrap();
+            pager.flush_log(pager.log().end()).unwrap();
+        }
+        pager.shutdown().unwrap();
+        drop(pager);
+        let large = move_to(&small, 4096);
+        for _ in 0..3 {
+            assert_eq!(get(&open(&config(&large, 64)), id).unwrap(), commits - 1);
+        }
+        let pager = open(&config(&large, 64));
+        set(&pager, id, 100).unwrap();
+        pager.flush_log(pager.log().end()).unwrap();
+        drop(pager);
+        assert_eq!(get(&open(&config(&large, 64)), id).unwrap(), 100);
+    }
+}

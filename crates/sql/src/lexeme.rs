@@ -1,0 +1,59 @@
+//! How far words, comments, dollar quotes and continued strings reach in SQL text: for `scan` and for `parse/literal`.
+//!
+//! Invariants
+//! 1. A position that is given back is at most the length of the text.
+//!
+//! Does not know: what any of them means.
+
+/// Whether the byte may be in a word.
+pub(crate) fn is_word(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80
+}
+
+/// Where the block comment that begins at `at` ends; comments nest.
+pub(crate) fn block_comment_end(bytes: &[u8], mut at: usize) -> usize {
+    let mut nesting = 0;
+    while at < bytes.len() {
+        match (bytes[at], bytes.get(at + 1)) {
+            (b'/', Some(b'*')) => (nesting, at) = (nesting + 1, at + 2),
+            (b'*', Some(b'/')) => (nesting, at) = (nesting - 1, at + 2),
+            _ => at += 1,
+        }
+        if nesting == 0 {
+            break;
+        }
+    }
+    at
+}
+
+/// Where that ends which begins with the `$` at `at`, and whether it is a quoted string; else it is a parameter or a word.
+pub(crate) fn dollar_end(bytes: &[u8], at: usize) -> (usize, bool) {
+    let rest = &bytes[at + 1..];
+    let tag = rest.iter().take_while(|b| is_word(**b)).count();
+    if rest.first().is_some_and(u8::is_ascii_digit) || rest.get(tag) != Some(&b'$') {
+        return (at + 1 + tag, false);
+    }
+    let quote = &bytes[at..at + tag + 2];
+    let body = at + quote.len();
+    let found = memchr::memmem::find(&bytes[body..], quote);
+    (found.map_or(bytes.len(), |n| body + n + quote.len()), true)
+}
+
+/// Where the quote is that continues a string literal which ended before `at`: behind blanks and line comments with a line's
+/// end among them.
+pub(crate) fn continuation(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut at = at;
+    let mut has_line_end = false;
+    loop {
+        match *bytes.get(at)? {
+            b' ' | b'\t' | b'\x0b' | b'\x0c' => at += 1,
+            b'\n' | b'\r' => {
+                has_line_end = true;
+                at += 1;
+            }
+            b'-' if bytes.get(at + 1) == Some(&b'-') => at += memchr::memchr(b'\n', &bytes[at..])?,
+            b'\'' => return has_line_end.then_some(at),
+            _ => return None,
+        }
+    }
+}
