@@ -68,19 +68,12 @@ impl Rows {
 }
 
 fn create(database: &Arc<Database>, name: &str) -> Result<Arc<TableDef>> {
-    let column = |name: &str, column_type| ColumnDef {
-        name: name.to_owned(),
-        column_type,
-        not_null: true,
-        default: None,
-    };
+    let column = |name, column_type| ColumnDef { not_null: true, ..ColumnDef::new(name, column_type) };
+    let columns = vec![column("id", ColumnType::Int8), column("body", ColumnType::Text)];
     let mut transaction = begin(database);
     let table = transaction.create_table(NewTable {
-        schema: SCHEMA.to_owned(),
-        name: name.to_owned(),
-        columns: vec![column("id", ColumnType::Int8), column("body", ColumnType::Text)],
         primary_key: Some(PrimaryKey { name: format!("{name}_pkey"), columns: vec![0] }),
-        engine: None,
+        ..NewTable::new(SCHEMA, name, columns)
     })?;
     transaction.commit()?;
     Ok(table)

@@ -57,15 +57,13 @@ fn bare_file(directory: &Path) -> std::io::Result<File> {
 }
 
 fn create(database: &Arc<Database>) -> varve_engine::Result<Arc<TableDef>> {
-    let column =
-        |name: &str, column_type| ColumnDef { name: name.into(), column_type, not_null: true, default: None };
+    let column = |name: &str, column_type| ColumnDef { not_null: true, ..ColumnDef::new(name, column_type) };
     let columns =
         vec![column("id", ColumnType::Int8), column("v", ColumnType::Int8), column("pad", ColumnType::Text)];
     let primary_key = Some(PrimaryKey { name: "t_pkey".into(), columns: vec![0] });
     let mut txn = database.begin(Isolation::ReadCommitted);
     let name = "t".into();
-    let def =
-        txn.create_table(NewTable { schema: "public".into(), name, columns, primary_key, engine: None })?;
+    let def = txn.create_table(NewTable { primary_key, ..NewTable::new("public", name, columns) })?;
     let table = txn.table(&def)?;
     let pad = "p".repeat(80);
     for id in 0..ROWS {

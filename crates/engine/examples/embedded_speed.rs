@@ -53,21 +53,15 @@ fn cpu_ns() -> f64 {
 }
 
 fn create(database: &Arc<Database>) -> Result<Arc<TableDef>> {
-    let column = |name: &str, column_type| ColumnDef {
-        name: name.into(),
-        column_type,
-        not_null: false,
-        default: None,
-    };
     let columns = vec![
-        column("id", ColumnType::Int4),
-        column("k", ColumnType::Int4),
-        column("pad", ColumnType::Varchar(None)),
+        ColumnDef::new("id", ColumnType::Int4),
+        ColumnDef::new("k", ColumnType::Int4),
+        ColumnDef::new("pad", ColumnType::Varchar(None)),
     ];
     let primary_key = Some(PrimaryKey { name: "t_pkey".into(), columns: vec![0] });
     let mut txn = database.begin(Isolation::ReadCommitted);
     txn.start_statement();
-    let new = NewTable { schema: "public".into(), name: "t".into(), columns, primary_key, engine: None };
+    let new = NewTable { primary_key, ..NewTable::new("public", "t", columns) };
     let table = txn.create_table(new)?;
     txn.commit()?;
     Ok(table)

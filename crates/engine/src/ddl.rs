@@ -13,8 +13,9 @@ use std::sync::{Arc, OnceLock};
 use varve_pager::SpaceId;
 
 use crate::catalog::{
-    Catalog, Definition, IndexDef, IndexId, NewIndex, NewSequence, NewTable, ObjectChange, ObjectId,
-    PrimaryKey, SchemaDef, SequenceDef, SequenceId, Table, TableDef, TableId, TreePlace, store,
+    Catalog, Check, Definition, HashPartitions, IndexDef, IndexId, NewIndex, NewSequence, NewTable,
+    ObjectChange, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, Table, TableDef, TableId,
+    TreePlace, store,
 };
 use crate::error::{Error, ObjectKind, Result};
 use crate::paged::PagedStore;
@@ -51,6 +52,7 @@ impl Transaction {
         self.whole(|txn| {
             store::remove_name_of(&mut txn.cx, "", name, id.0)?;
             store::remove_object(&mut txn.cx, id.0)?;
+            txn.forget_about(id)?;
             txn.note_change(ObjectChange::Schema(id, None));
             Ok(())
         })
@@ -67,32 +69,55 @@ impl Transaction {
                 store::add_name(&mut txn.cx, ObjectKind::Index, &new.schema, &key.name, id)?;
             }
             let place = txn.new_tree(TreeKind::Clustered)?;
-            txn.store_table(table_def(new, TableId(id), place), true)
+            let mut def = table_def(new, TableId(id), place);
+            for check in &mut def.checks {
+                let id = ObjectId(txn.new_object_id()?);
+                *check = Arc::new(Check { id, ..Check::clone(check) });
+            }
+            txn.store_table(def, true)
         })
     }
 
-    /// Drops a table with its indexes and the sequences it owns.
+    /// Drops a table with its indexes, parts and the sequences it owns. Refused while another table refers to it.
     pub fn drop_table(&mut self, table: TableId) -> Result<()> {
         let def = self.exclusive(table)?;
+        let catalog = self.catalog();
+        if let Some((child, _)) = catalog.children(table).find(|(child, _)| child.id != table) {
+            let (what, because) =
+                (format!("table {}", def.name), format!("table {} refers to it", child.name));
+            return Err(Error::Dependent { what, because });
+        }
+        let mut parents: Vec<_> = def.foreign_keys.iter().map(|k| k.parent).filter(|p| *p != table).collect();
+        parents.dedup();
+        for parent in &parents {
+            self.exclusive(*parent)?;
+        }
         self.whole(|txn| {
-            let catalog = txn.catalog();
             let owned = catalog.sequences().filter(|s| s.owned_by.is_some_and(|(t, _)| t == table));
             for sequence in owned {
                 txn.remove_sequence(sequence)?;
             }
-            store::remove_name(&mut txn.cx, &def.schema, &def.name)?;
-            if let Some(key) = &def.primary_key {
-                store::remove_name(&mut txn.cx, &def.schema, &key.name)?;
+            txn.forget_about_table(&def)?;
+            for (schema, name, _) in def.names() {
+                store::remove_name(&mut txn.cx, schema, name)?;
             }
             for index in &def.indexes {
-                store::remove_name(&mut txn.cx, &def.schema, &index.name)?;
                 txn.give_up(index.place)?;
             }
             store::remove_object(&mut txn.cx, table.0)?;
             txn.give_up(def.place)?;
             txn.note_change(ObjectChange::Table(table, None));
-            Ok(())
+            parents.iter().try_for_each(|parent| txn.reopen(*parent))
         })
+    }
+
+    fn forget_about_table(&mut self, def: &TableDef) -> Result<()> {
+        self.forget_about(def.id)?;
+        def.indexes.iter().try_for_each(|index| self.forget_about(index.id))?;
+        def.checks.iter().try_for_each(|check| self.forget_about(check.id))?;
+        def.foreign_keys.iter().try_for_each(|key| self.forget_about(key.id))?;
+        let mut parts = def.partitions.iter().flat_map(|p| &p.parts);
+        parts.try_for_each(|part| self.forget_about(part.id))
     }
 
     /// Empties a table.
@@ -144,6 +169,7 @@ impl Transaction {
         let gone = Arc::clone(old.index(index).ok_or_else(missing)?);
         self.whole(|txn| {
             store::remove_name(&mut txn.cx, &old.schema, &gone.name)?;
+            txn.forget_about(index)?;
             txn.give_up(gone.place)?;
             let mut def = TableDef::clone(&old);
             def.indexes.retain(|i| i.id != index);
@@ -250,12 +276,13 @@ impl Transaction {
         store::remove_name_of(&mut self.cx, &def.schema, &def.name, def.id.0)?;
         store::remove_sequence(&mut self.cx, def.id.0)?;
         store::remove_object(&mut self.cx, def.id.0)?;
+        self.forget_about(def.id)?;
         self.note_change(ObjectChange::Sequence(def.id, None));
         Ok(())
     }
 
     /// Runs a call; if it fails, takes back what it did.
-    fn whole<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn whole<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let mark = self.cx.record_count;
         let outcome = call(self);
         if outcome.is_err() {
@@ -266,12 +293,12 @@ impl Transaction {
         outcome
     }
 
-    fn check_schema(&mut self, name: &str) -> Result<()> {
+    pub(crate) fn check_schema(&mut self, name: &str) -> Result<()> {
         let missing = || Error::Undefined { kind: ObjectKind::Schema, name: name.to_owned() };
         if self.catalog().has_schema(name) { Ok(()) } else { Err(missing()) }
     }
 
-    fn new_object_id(&self) -> Result<u32> {
+    pub(crate) fn new_object_id(&self) -> Result<u32> {
         let given =
             store::advance_sequence(&self.cx.core, store::OBJECT_IDS, |next, _| Ok((next, next + 1, false)))?;
         let (id, _) = given.ok_or_else(|| Error::corrupt("the row that gives out object ids is gone"))?;
@@ -280,7 +307,7 @@ impl Transaction {
 
     /// The current definition of a table, locked for this transaction alone; `StaleDefinition` if it was dropped, perhaps
     /// while this one waited for it.
-    fn exclusive(&mut self, table: TableId) -> Result<Arc<TableDef>> {
+    pub(crate) fn exclusive(&mut self, table: TableId) -> Result<Arc<TableDef>> {
         let catalog = self.catalog();
         let open = catalog.open_table(table);
         let name = open.map_or_else(|| format!("table {}", table.0), |t| t.def().name.clone());
@@ -317,14 +344,14 @@ impl Transaction {
         self.cx.append_plain(Kind::DropSegment, place.owner, |_| Ok(None)).map(|_| ())
     }
 
-    fn store_new(&mut self, id: u32, definition: Definition) -> Result<()> {
+    pub(crate) fn store_new(&mut self, id: u32, definition: Definition) -> Result<()> {
         store::add_object(&mut self.cx, id, &definition)?;
         let change = store::opened(&self.cx.core, definition);
         self.note_change(change);
         Ok(())
     }
 
-    fn store_table(&mut self, def: TableDef, is_new: bool) -> Result<Arc<TableDef>> {
+    pub(crate) fn store_table(&mut self, def: TableDef, is_new: bool) -> Result<Arc<TableDef>> {
         let (id, definition) = (def.id, Definition::Table(def));
         if is_new {
             self.store_new(id.0, definition)?;
@@ -339,7 +366,10 @@ impl Transaction {
 
 impl Catalog {
     fn is_empty_schema(&self, name: &str) -> bool {
-        self.tables().all(|t| t.schema != name) && self.sequences().all(|s| s.schema != name)
+        let parts = |t: &TableDef| t.partitions.iter().flat_map(|p| &p.parts).any(|p| p.schema == name);
+        self.tables().all(|t| t.schema != name && !parts(t))
+            && self.sequences().all(|s| s.schema != name)
+            && self.views().all(|v| v.schema != name)
     }
 }
 
@@ -408,6 +438,10 @@ fn table_def(new: NewTable, id: TableId, place: TreePlace) -> TableDef {
         columns,
         primary_key: new.primary_key,
         indexes: Vec::new(),
+        checks: new.checks.into_iter().map(Arc::new).collect(),
+        foreign_keys: Vec::new(),
+        partitions: new.partition_by.map(|columns| HashPartitions { columns, parts: Vec::new() }),
+        is_unlogged: new.is_unlogged,
         engine: "paged".into(),
         place,
         row_schema: Arc::new(RowSchema::new(&types)),

@@ -31,6 +31,10 @@ pub enum ObjectKind {
     Column,
     /// A constraint.
     Constraint,
+    /// A view.
+    View,
+    /// A role.
+    Role,
 }
 
 impl ObjectKind {
@@ -38,11 +42,12 @@ impl ObjectKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Schema => "schema",
-            Self::Table | Self::Sequence => "relation",
+            Self::Table | Self::Sequence | Self::View => "relation",
             Self::Index => "index",
             Self::Engine => "access method",
             Self::Column => "column",
             Self::Constraint => "constraint",
+            Self::Role => "role",
         }
     }
 }
@@ -206,8 +211,8 @@ impl Error {
 const fn undefined_state(kind: ObjectKind) -> &'static str {
     match kind {
         ObjectKind::Schema => "3F000",
-        ObjectKind::Table | ObjectKind::Sequence => "42P01",
-        ObjectKind::Index | ObjectKind::Constraint | ObjectKind::Engine => "42704",
+        ObjectKind::Table | ObjectKind::Sequence | ObjectKind::View => "42P01",
+        ObjectKind::Index | ObjectKind::Constraint | ObjectKind::Engine | ObjectKind::Role => "42704",
         ObjectKind::Column => "42703",
     }
 }
@@ -215,8 +220,8 @@ const fn undefined_state(kind: ObjectKind) -> &'static str {
 const fn duplicate_state(kind: ObjectKind) -> &'static str {
     match kind {
         ObjectKind::Schema => "42P06",
-        ObjectKind::Table | ObjectKind::Sequence | ObjectKind::Index => "42P07",
-        ObjectKind::Constraint | ObjectKind::Engine => "42710",
+        ObjectKind::Table | ObjectKind::Sequence | ObjectKind::Index | ObjectKind::View => "42P07",
+        ObjectKind::Constraint | ObjectKind::Engine | ObjectKind::Role => "42710",
         ObjectKind::Column => "42701",
     }
 }

@@ -12,6 +12,7 @@ mod context;
 mod core;
 mod database;
 mod ddl;
+mod ddl_objects;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -44,8 +45,10 @@ mod versions;
 mod waits;
 
 pub use catalog::{
-    Catalog, ColumnDef, IndexDef, IndexId, Named, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey,
-    SchemaDef, SequenceDef, SequenceId, Table, TableDef, TableId,
+    About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Catalog, Check, ColumnDef, Comment, ForeignKey, Grant,
+    HashPart, HashPartitions, Identity, IndexDef, IndexId, Membership, Named, NewIndex, NewSequence,
+    NewTable, NewView, ObjectId, PrimaryKey, Rights, RoleDef, SchemaDef, SequenceDef, SequenceId, Table,
+    TableDef, TableId, Use, ViewColumn, ViewDef,
 };
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};

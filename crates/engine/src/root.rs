@@ -5,7 +5,7 @@
 //! | offset | bytes | what |
 //! |---|---|---|
 //! | 32 | 4 | magic "VENG" |
-//! | 36 | 2 | version of the engine's formats, 1 |
+//! | 36 | 2 | version of the engine's formats, 2 |
 //! | 38 | 2 | 1 when the database is complete; 0 while it is being made |
 //! | 40 | 8 | first transaction id that was never reserved |
 //! | 48 | 8 | rollback directory: page number in the rollback space, its segment |
@@ -26,7 +26,7 @@ use crate::ids::TxnId;
 /// Page kind in the pager's header.
 const KIND_ROOT: u8 = 43;
 const MAGIC: &[u8; 4] = b"VENG";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const MAGIC_AT: usize = 32;
 const VERSION_AT: usize = 36;
 const READY_AT: usize = 38;

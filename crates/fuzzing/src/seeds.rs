@@ -68,7 +68,7 @@ impl Seeds {
 
     /// The definitions that lie anywhere in a page.
     fn definitions(&mut self, bytes: &[u8]) {
-        let begins = (0..bytes.len() - 8).filter(|at| bytes[*at] == 1 && (1..=3).contains(&bytes[at + 1]));
+        let begins = (0..bytes.len() - 8).filter(|at| bytes[*at] == 2 && (1..=6).contains(&bytes[at + 1]));
         for at in begins {
             let ends = (at + 8..(at + DEFINITION_BYTES_MAX).min(bytes.len())).rev();
             if let Some(end) = ends.into_iter().find(|end| fuzzing::definition(&bytes[at..*end])) {

@@ -2,9 +2,9 @@
 //!
 //! | part | what |
 //! |---|---|
-//! | u8 | version of the encoding, 1 |
-//! | u8 | kind: 1 schema, 2 table, 3 sequence |
-//! | ... | the fields in the order of the code below |
+//! | u8 | version of the encoding, 2 |
+//! | u8 | kind: 1 schema, 2 table, 3 sequence, 4 view, 5 role, 6 about |
+//! | ... | the fields in the order of the code below and in `records.rs` |
 //!
 //! Numbers are little endian (u8, u16, u32, i64); a text is its length (u32) and its bytes; a list is its length (u16) and
 //! its items; an option is 0, or 1 and the value. A column type is a tag (u8) and, for numeric, char and varchar, its
@@ -21,13 +21,17 @@ use super::defs::{
     ColumnDef, IndexDef, IndexId, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, TableDef,
     TableId, TreePlace,
 };
+use super::objects::{About, RoleDef, ViewDef};
 use crate::row::RowSchema;
 use crate::types::ColumnType;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const SCHEMA: u8 = 1;
 const TABLE: u8 = 2;
 const SEQUENCE: u8 = 3;
+const VIEW: u8 = 4;
+const ROLE: u8 = 5;
+const ABOUT: u8 = 6;
 
 /// Any definition.
 #[derive(Clone, Debug)]
@@ -35,6 +39,9 @@ pub(crate) enum Definition {
     Schema(SchemaDef),
     Table(TableDef),
     Sequence(SequenceDef),
+    View(ViewDef),
+    Role(RoleDef),
+    About(About),
 }
 
 /// The stored form.
@@ -54,6 +61,18 @@ pub(crate) fn encode(definition: &Definition) -> Vec<u8> {
             out.byte(SEQUENCE);
             out.sequence(def);
         }
+        Definition::View(def) => {
+            out.byte(VIEW);
+            out.view(def);
+        }
+        Definition::Role(def) => {
+            out.byte(ROLE);
+            out.role(def);
+        }
+        Definition::About(def) => {
+            out.byte(ABOUT);
+            out.about(def);
+        }
     }
     out.0
 }
@@ -68,39 +87,64 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Definition> {
         SCHEMA => Definition::Schema(SchemaDef { id: ObjectId(input.word()?), name: input.text()? }),
         TABLE => Definition::Table(input.table()?),
         SEQUENCE => Definition::Sequence(input.sequence()?),
+        VIEW => Definition::View(input.view()?),
+        ROLE => Definition::Role(input.role()?),
+        ABOUT => Definition::About(input.about()?),
         _ => return None,
     };
     input.0.is_empty().then_some(definition)
 }
 
-struct Writer(Vec<u8>);
+/// Writes the parts of definitions.
+pub(super) struct Writer(Vec<u8>);
 
 impl Writer {
-    fn byte(&mut self, value: u8) {
+    pub(super) fn byte(&mut self, value: u8) {
         self.0.push(value);
     }
 
-    fn short(&mut self, value: usize) {
+    pub(super) fn short(&mut self, value: usize) {
         assert!(value <= usize::from(u16::MAX), "a list of {value} items in a definition");
         self.0.extend_from_slice(&(value as u16).to_le_bytes());
     }
 
-    fn word(&mut self, value: u32) {
+    pub(super) fn word(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn long(&mut self, value: i64) {
+    pub(super) fn long(&mut self, value: i64) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn text(&mut self, value: &str) {
+    pub(super) fn text(&mut self, value: &str) {
         self.word(value.len() as u32);
         self.0.extend_from_slice(value.as_bytes());
     }
 
-    fn ordinals(&mut self, value: &[usize]) {
+    pub(super) fn ordinals(&mut self, value: &[usize]) {
         self.short(value.len());
         value.iter().for_each(|ordinal| self.short(*ordinal));
+    }
+
+    pub(super) fn flag(&mut self, value: bool) {
+        self.byte(u8::from(value));
+    }
+
+    /// An option: 0, or 1 and the value.
+    pub(super) fn optional<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) {
+        self.flag(value.is_some());
+        if let Some(value) = value {
+            put(self, value);
+        }
+    }
+
+    pub(super) fn list<'v, T: 'v>(
+        &mut self,
+        items: impl ExactSizeIterator<Item = &'v T>,
+        mut put: impl FnMut(&mut Self, &T),
+    ) {
+        self.short(items.len());
+        items.for_each(|item| put(self, item));
     }
 
     fn place(&mut self, value: TreePlace) {
@@ -123,6 +167,10 @@ impl Writer {
         }
         self.short(def.indexes.len());
         def.indexes.iter().for_each(|index| self.index(index));
+        self.list(def.checks.iter(), |out, check| out.check(check));
+        self.list(def.foreign_keys.iter(), |out, key| out.foreign_key(key));
+        self.optional(def.partitions.as_ref(), Self::partitions);
+        self.flag(def.is_unlogged);
     }
 
     fn column(&mut self, def: &ColumnDef) {
@@ -133,6 +181,7 @@ impl Writer {
         if let Some(default) = &def.default {
             self.text(default);
         }
+        self.identity(def.identity);
     }
 
     fn column_type(&mut self, value: ColumnType) {
@@ -190,7 +239,8 @@ impl Writer {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+/// Reads the parts of definitions; `None` where they end too soon or say what can't be.
+pub(super) struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -199,11 +249,11 @@ impl Reader<'_> {
         Some(*head)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(super) fn byte(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    fn flag(&mut self) -> Option<bool> {
+    pub(super) fn flag(&mut self) -> Option<bool> {
         match self.byte()? {
             0 => Some(false),
             1 => Some(true),
@@ -211,28 +261,33 @@ impl Reader<'_> {
         }
     }
 
-    fn short(&mut self) -> Option<usize> {
+    pub(super) fn short(&mut self) -> Option<usize> {
         self.array().map(|raw| usize::from(u16::from_le_bytes(raw)))
     }
 
-    fn word(&mut self) -> Option<u32> {
+    pub(super) fn word(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn long(&mut self) -> Option<i64> {
+    pub(super) fn long(&mut self) -> Option<i64> {
         self.array().map(i64::from_le_bytes)
     }
 
-    fn text(&mut self) -> Option<String> {
+    pub(super) fn text(&mut self) -> Option<String> {
         let bytes = self.word()? as usize;
         let (head, rest) = self.0.split_at_checked(bytes)?;
         self.0 = rest;
         String::from_utf8(head.to_vec()).ok()
     }
 
-    fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    pub(super) fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.short()?;
         (0..count).map(|_| item(self)).collect()
+    }
+
+    /// An option: 0, or 1 and the value.
+    pub(super) fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+        if self.flag()? { read(self).map(Some) } else { Some(None) }
     }
 
     fn place(&mut self) -> Option<TreePlace> {
@@ -250,9 +305,22 @@ impl Reader<'_> {
         };
         let indexes = self.list(Self::index)?;
         let types: Vec<_> = columns.iter().map(|c| c.column_type).collect();
-        let row_schema = Arc::new(RowSchema::new(&types));
-        let handle = OnceLock::new();
-        Some(TableDef { id, schema, name, columns, primary_key, indexes, engine, place, row_schema, handle })
+        Some(TableDef {
+            id,
+            schema,
+            name,
+            columns,
+            primary_key,
+            indexes,
+            checks: self.list(|input| input.check().map(Arc::new))?,
+            foreign_keys: self.list(|input| input.foreign_key().map(Arc::new))?,
+            partitions: self.optional(Self::partitions)?,
+            is_unlogged: self.flag()?,
+            engine,
+            place,
+            row_schema: Arc::new(RowSchema::new(&types)),
+            handle: OnceLock::new(),
+        })
     }
 
     fn column(&mut self) -> Option<ColumnDef> {
@@ -260,7 +328,8 @@ impl Reader<'_> {
         let column_type = self.column_type()?;
         let not_null = self.flag()?;
         let default = if self.flag()? { Some(self.text()?) } else { None };
-        Some(ColumnDef { name, column_type, not_null, default })
+        let identity = self.identity()?;
+        Some(ColumnDef { name, column_type, not_null, default, identity })
     }
 
     fn column_type(&mut self) -> Option<ColumnType> {
@@ -304,58 +373,5 @@ impl Reader<'_> {
         let cycle = self.flag()?;
         let owned_by = if self.flag()? { Some((TableId(self.word()?), self.short()?)) } else { None };
         Some(SequenceDef { id, schema, name, start, increment, min, max, cycle, owned_by })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn table() -> TableDef {
-        let column = |name: &str, column_type, default: Option<&str>| ColumnDef {
-            name: name.into(),
-            column_type,
-            not_null: default.is_none(),
-            default: default.map(Into::into),
-        };
-        let columns = vec![
-            column("id", ColumnType::Int4, Some("nextval('s')")),
-            column("price", ColumnType::Numeric { precision: Some((12, 2)) }, None),
-            column("name", ColumnType::Varchar(Some(30)), None),
-        ];
-        let types: Vec<_> = columns.iter().map(|c| c.column_type).collect();
-        let index = IndexDef {
-            id: IndexId(9),
-            name: "i".into(),
-            columns: vec![2, 1],
-            unique: true,
-            constraint: false,
-            place: TreePlace { root: 5, owner: 6 },
-        };
-        TableDef {
-            id: TableId(7),
-            schema: "public".into(),
-            name: "t".into(),
-            columns,
-            primary_key: Some(PrimaryKey { name: "t_pkey".into(), columns: vec![0] }),
-            indexes: vec![Arc::new(index)],
-            engine: "paged".into(),
-            place: TreePlace { root: 3, owner: 4 },
-            row_schema: Arc::new(RowSchema::new(&types)),
-            handle: OnceLock::new(),
-        }
-    }
-
-    #[test]
-    fn definitions_survive_and_damage_is_noticed() {
-        let bytes = encode(&Definition::Table(table()));
-        let Some(Definition::Table(back)) = decode(&bytes) else { panic!("not a table") };
-        assert_eq!(back.columns, table().columns);
-        assert_eq!(back.primary_key, table().primary_key);
-        assert_eq!(back.indexes, table().indexes);
-        assert_eq!(back.place, table().place);
-        for cut in 0..bytes.len() {
-            assert!(decode(&bytes[..cut]).is_none(), "cut at {cut}");
-        }
     }
 }

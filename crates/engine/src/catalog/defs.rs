@@ -9,14 +9,33 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::Table;
+use super::objects::{Check, ForeignKey, HashPartitions, Identity};
+use super::{Named, Table};
 use crate::key;
 use crate::row::RowSchema;
 use crate::types::{ColumnType, Datum};
 
-/// Identity of a schema, table, index or sequence (PostgreSQL's oid).
+/// Identity of any object: schema, table, index, sequence, constraint, part, view, role (PostgreSQL's oid).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u32);
+
+impl From<TableId> for ObjectId {
+    fn from(id: TableId) -> Self {
+        Self(id.0)
+    }
+}
+
+impl From<IndexId> for ObjectId {
+    fn from(id: IndexId) -> Self {
+        Self(id.0)
+    }
+}
+
+impl From<SequenceId> for ObjectId {
+    fn from(id: SequenceId) -> Self {
+        Self(id.0)
+    }
+}
 
 /// Identity of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +69,15 @@ pub struct ColumnDef {
     pub not_null: bool,
     /// Text of the default expression, kept for the SQL layer.
     pub default: Option<String>,
+    /// GENERATED ... AS IDENTITY; its values come from the sequence that the column owns.
+    pub identity: Option<Identity>,
+}
+
+impl ColumnDef {
+    /// A column that may be NULL and has no default.
+    pub fn new(name: impl Into<String>, column_type: ColumnType) -> Self {
+        Self { name: name.into(), column_type, not_null: false, default: None, identity: None }
+    }
 }
 
 /// The primary key of a table.
@@ -100,6 +128,14 @@ pub struct TableDef {
     pub primary_key: Option<PrimaryKey>,
     /// Secondary indexes.
     pub indexes: Vec<Arc<IndexDef>>,
+    /// CHECK constraints, in the order they were made.
+    pub checks: Vec<Arc<Check>>,
+    /// FOREIGN KEY constraints, in the order they were made.
+    pub foreign_keys: Vec<Arc<ForeignKey>>,
+    /// PARTITION BY HASH
+    pub partitions: Option<HashPartitions>,
+    /// UNLOGGED was asked for. Its pages are logged like any others.
+    pub is_unlogged: bool,
     /// Name of the table engine (`USING`).
     pub engine: String,
     pub(crate) place: TreePlace,
@@ -144,6 +180,28 @@ pub struct NewTable {
     pub primary_key: Option<PrimaryKey>,
     /// Name of the table engine; `None` for `paged`.
     pub engine: Option<String>,
+    /// CHECK constraints; their ids are given by the engine.
+    pub checks: Vec<Check>,
+    /// Ordinals of the partition key of a table PARTITION BY HASH.
+    pub partition_by: Option<Vec<usize>>,
+    /// UNLOGGED
+    pub is_unlogged: bool,
+}
+
+impl NewTable {
+    /// A table without key, constraints and parts.
+    pub fn new(schema: impl Into<String>, name: impl Into<String>, columns: Vec<ColumnDef>) -> Self {
+        Self {
+            schema: schema.into(),
+            name: name.into(),
+            columns,
+            primary_key: None,
+            engine: None,
+            checks: Vec::new(),
+            partition_by: None,
+            is_unlogged: false,
+        }
+    }
 }
 
 /// What CREATE INDEX asks for.
@@ -208,6 +266,10 @@ impl Clone for TableDef {
             columns: self.columns.clone(),
             primary_key: self.primary_key.clone(),
             indexes: self.indexes.clone(),
+            checks: self.checks.clone(),
+            foreign_keys: self.foreign_keys.clone(),
+            partitions: self.partitions.clone(),
+            is_unlogged: self.is_unlogged,
             engine: self.engine.clone(),
             place: self.place,
             row_schema: Arc::clone(&self.row_schema),
@@ -225,6 +287,10 @@ impl fmt::Debug for TableDef {
             .field("columns", &self.columns)
             .field("primary_key", &self.primary_key)
             .field("indexes", &self.indexes)
+            .field("checks", &self.checks)
+            .field("foreign_keys", &self.foreign_keys)
+            .field("partitions", &self.partitions)
+            .field("is_unlogged", &self.is_unlogged)
             .field("engine", &self.engine)
             .field("place", &self.place)
             .finish()
@@ -245,6 +311,24 @@ impl TableDef {
     /// The index with this id.
     pub fn index(&self, id: IndexId) -> Option<&Arc<IndexDef>> {
         self.indexes.iter().find(|i| i.id == id)
+    }
+
+    /// The names that the table takes: its own, those of its indexes and of its parts, each with its schema.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &str, Named)> {
+        let own = std::iter::once((self.schema.as_str(), self.name.as_str(), Named::Table(self.id)));
+        let key = self.primary_key.iter().map(|k| (&*self.schema, &*k.name, Named::PrimaryKey(self.id)));
+        let indexes = self.indexes.iter().map(|i| (&*self.schema, &*i.name, Named::Index(self.id, i.id)));
+        let parts = self.partitions.iter().flat_map(|p| &p.parts);
+        let parts = parts.map(|p| (p.schema.as_str(), p.name.as_str(), Named::Part(self.id, p.id)));
+        own.chain(key).chain(indexes).chain(parts)
+    }
+
+    /// Whether one of its constraints has this name.
+    pub fn has_constraint(&self, name: &str) -> bool {
+        self.checks.iter().any(|c| c.name == name)
+            || self.foreign_keys.iter().any(|k| k.name == name)
+            || self.primary_key.iter().any(|k| k.name == name)
+            || self.indexes.iter().any(|i| i.constraint && i.name == name)
     }
 
     /// Ordinals of the primary key's columns; empty without one.

@@ -2,12 +2,16 @@
 //!
 //! Invariants
 //! 1. A `Catalog` never changes; `version` differs between any two that differ.
-//! 2. Names of tables, indexes and sequences share one namespace for each schema.
+//! 2. Names of tables, parts, views, indexes and sequences share one namespace for each schema.
 //!
 //! Does not know: how it is stored (`store.rs`), who may see what.
 
 pub(crate) mod codec;
+#[cfg(test)]
+mod codec_tests;
 mod defs;
+mod objects;
+mod records;
 mod state;
 pub(crate) mod store;
 
@@ -28,6 +32,10 @@ pub use defs::{
     ColumnDef, IndexDef, IndexId, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey, SchemaDef,
     SequenceDef, SequenceId, TableDef, TableId,
 };
+pub use objects::{
+    About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Check, Comment, ForeignKey, Grant, HashPart,
+    HashPartitions, Identity, Membership, NewView, Rights, RoleDef, Use, ViewColumn, ViewDef,
+};
 
 /// Name of the schema that exists from the start.
 pub const PUBLIC: &str = "public";
@@ -39,6 +47,10 @@ pub struct Catalog {
     schemas: Vec<Arc<SchemaDef>>,
     tables: HashMap<TableId, Arc<Table>>,
     sequences: HashMap<SequenceId, Arc<SequenceDef>>,
+    views: HashMap<ObjectId, Arc<ViewDef>>,
+    roles: HashMap<ObjectId, Arc<RoleDef>>,
+    /// By the object that it is about.
+    abouts: HashMap<ObjectId, Arc<About>>,
     names: HashMap<String, HashMap<String, Named>>,
     /// Tables by the segment of their clustered tree.
     owners: HashMap<u32, TableId>,
@@ -96,6 +108,10 @@ pub(crate) enum ObjectChange {
     Schema(ObjectId, Option<Arc<SchemaDef>>),
     Table(TableId, Option<Arc<Table>>),
     Sequence(SequenceId, Option<Arc<SequenceDef>>),
+    View(ObjectId, Option<Arc<ViewDef>>),
+    Role(ObjectId, Option<Arc<RoleDef>>),
+    /// What is kept about this object.
+    About(ObjectId, Option<Arc<About>>),
 }
 
 /// What a name of a schema stands for.
@@ -109,6 +125,10 @@ pub enum Named {
     PrimaryKey(TableId),
     /// A sequence.
     Sequence(SequenceId),
+    /// A view.
+    View(ObjectId),
+    /// A part of a partitioned table.
+    Part(TableId, ObjectId),
 }
 
 impl Catalog {
@@ -208,6 +228,72 @@ impl Catalog {
         self.sequences.values()
     }
 
+    /// A view by name.
+    pub fn view(&self, schema: &str, name: &str) -> Option<&Arc<ViewDef>> {
+        match self.resolve(schema, name)? {
+            Named::View(id) => self.views.get(&id),
+            _ => None,
+        }
+    }
+
+    /// A view by id.
+    pub fn view_by_id(&self, id: ObjectId) -> Option<&Arc<ViewDef>> {
+        self.views.get(&id)
+    }
+
+    /// All views, in no order.
+    pub fn views(&self) -> impl Iterator<Item = &Arc<ViewDef>> {
+        self.views.values()
+    }
+
+    /// A part of a partitioned table by name, with the table.
+    pub fn part(&self, schema: &str, name: &str) -> Option<(Arc<TableDef>, HashPart)> {
+        match self.resolve(schema, name)? {
+            Named::Part(table, part) => {
+                let table = self.table_by_id(table)?;
+                let part = table.partitions.as_ref()?.parts.iter().find(|p| p.id == part)?.clone();
+                Some((table, part))
+            }
+            _ => None,
+        }
+    }
+
+    /// The foreign keys that refer to a table, each with the table that has it; in no order.
+    pub fn children(&self, parent: TableId) -> impl Iterator<Item = (&Arc<TableDef>, &Arc<ForeignKey>)> {
+        let pairs = self.tables().flat_map(|t| t.foreign_keys.iter().map(move |key| (t, key)));
+        pairs.filter(move |(_, key)| key.parent == parent)
+    }
+
+    /// A role by name.
+    pub fn role(&self, name: &str) -> Option<&Arc<RoleDef>> {
+        self.roles.values().find(|role| role.name == name)
+    }
+
+    /// A role by id.
+    pub fn role_by_id(&self, id: ObjectId) -> Option<&Arc<RoleDef>> {
+        self.roles.get(&id)
+    }
+
+    /// All roles, in no order.
+    pub fn roles(&self) -> impl Iterator<Item = &Arc<RoleDef>> {
+        self.roles.values()
+    }
+
+    /// What is kept about an object beside its definition, if anything.
+    pub fn about(&self, object: impl Into<ObjectId>) -> Option<&Arc<About>> {
+        self.abouts.get(&object.into())
+    }
+
+    /// What is kept about objects, in no order.
+    pub fn abouts(&self) -> impl Iterator<Item = &Arc<About>> {
+        self.abouts.values()
+    }
+
+    /// Whose an object is.
+    pub fn owner(&self, object: impl Into<ObjectId>) -> ObjectId {
+        self.about(object).map_or(BOOTSTRAP_ROLE, |about| about.owner)
+    }
+
     pub(crate) fn apply(&mut self, change: ObjectChange) {
         match change {
             ObjectChange::Schema(id, def) => {
@@ -224,26 +310,29 @@ impl Catalog {
                     self.sequences.insert(id, def);
                 }
             }
+            ObjectChange::View(id, def) => {
+                if let Some(old) = self.views.remove(&id) {
+                    self.unname(&old.schema, &old.name);
+                }
+                if let Some(def) = def {
+                    self.name(&def.schema, &def.name, Named::View(id));
+                    self.views.insert(id, def);
+                }
+            }
+            ObjectChange::Role(id, def) => set(&mut self.roles, id, def),
+            ObjectChange::About(object, def) => set(&mut self.abouts, object, def),
         }
     }
 
     fn set_table(&mut self, id: TableId, table: Option<Arc<Table>>) {
         if let Some(old) = self.tables.remove(&id) {
             self.owners.remove(&old.def.place.owner);
-            self.unname(&old.def.schema, &old.def.name);
-            old.def.indexes.iter().for_each(|index| self.unname(&old.def.schema, &index.name));
-            if let Some(key) = &old.def.primary_key {
-                self.unname(&old.def.schema, &key.name);
-            }
+            old.def.names().for_each(|(schema, name, _)| self.unname(schema, name));
         }
         if let Some(table) = table {
             let def = Arc::clone(&table.def);
             self.owners.insert(def.place.owner, id);
-            self.name(&def.schema, &def.name, Named::Table(id));
-            def.indexes.iter().for_each(|i| self.name(&def.schema, &i.name, Named::Index(id, i.id)));
-            if let Some(key) = &def.primary_key {
-                self.name(&def.schema, &key.name, Named::PrimaryKey(id));
-            }
+            def.names().for_each(|(schema, name, named)| self.name(schema, name, named));
             self.tables.insert(id, table);
         }
     }
@@ -257,4 +346,11 @@ impl Catalog {
             names.remove(name);
         }
     }
+}
+
+fn set<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
+    };
 }

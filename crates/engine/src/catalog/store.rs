@@ -6,7 +6,8 @@
 //! | names | schema text, name text, id int4 | schema, name |
 //! | sequences | id int4, value int8, ended bool | id |
 //!
-//! A schema's own name is listed under the schema "". Row 0 of `sequences` gives out object ids.
+//! A schema's own name is listed under the schema "", a role's under [`ROLE_NAMES`], and the object that something is kept
+//! about, by its number, under [`ABOUT_NAMES`]: no statement can name such schemas. Row 0 of `sequences` gives out object ids.
 //!
 //! Invariants
 //! 1. A name is taken by a row of `names`, so that two transactions making the same name wait for each other.
@@ -19,7 +20,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::codec::{self, Definition};
 use super::{
-    Catalog, ColumnDef, ObjectChange, PUBLIC, PrimaryKey, SchemaDef, Table, TableDef, TableId, TreePlace,
+    Catalog, ColumnDef, ObjectChange, PUBLIC, PrimaryKey, RoleDef, SchemaDef, Table, TableDef, TableId,
+    TreePlace,
 };
 use varve_device::planted;
 use varve_pager::Lsn;
@@ -43,11 +45,15 @@ pub(crate) const SYSTEM_LEN: usize = 3;
 pub(crate) const OBJECT_IDS: u32 = 0;
 /// First id of an object that is not built in.
 const FIRST_OBJECT: i64 = 16_384;
+/// Where the names of roles are listed.
+pub(crate) const ROLE_NAMES: &str = "\0role";
+/// Where objects are listed that something is kept about.
+pub(crate) const ABOUT_NAMES: &str = "\0about";
 /// The schema `public`.
 const PUBLIC_ID: u32 = 2_200;
 
 fn column(name: &str, column_type: ColumnType) -> ColumnDef {
-    ColumnDef { name: name.into(), column_type, not_null: true, default: None }
+    ColumnDef { not_null: true, ..ColumnDef::new(name, column_type) }
 }
 
 fn system_def(which: usize, place: TreePlace) -> TableDef {
@@ -76,6 +82,10 @@ fn system_def(which: usize, place: TreePlace) -> TableDef {
         columns,
         primary_key: Some(PrimaryKey { name: format!("{name}_pkey"), columns: key_columns }),
         indexes: Vec::new(),
+        checks: Vec::new(),
+        foreign_keys: Vec::new(),
+        partitions: None,
+        is_unlogged: false,
         engine: "paged".into(),
         place,
         row_schema: Arc::new(RowSchema::new(&types)),
@@ -138,6 +148,22 @@ pub(crate) fn set_object(cx: &mut Context, id: u32, definition: &Definition) -> 
         let data = [Datum::Int4(id as i32), Datum::Bytea(&bytes)];
         Ok(Change::Replace(RowImage::encode(row.schema(), &data)?))
     })
+}
+
+/// Replaces a definition that no lock protects: `StaleDefinition` if somebody else has changed or dropped it meanwhile.
+pub(crate) fn exchange_object(cx: &mut Context, id: u32, old: &Definition, new: &Definition) -> Result<()> {
+    let (old, bytes) = (codec::encode(old), codec::encode(new));
+    let mut decide = |row: RowRef<'_>| {
+        if !matches!(row.get(1), Datum::Bytea(now) if now == old) {
+            return Ok(Change::Skip);
+        }
+        let data = [Datum::Int4(id as i32), Datum::Bytea(&bytes)];
+        Ok(Change::Replace(RowImage::encode(row.schema(), &data)?))
+    };
+    match on_newest(cx, OBJECTS, |cx, store| store.modify_row(cx, &id_key(id), &mut decide))? {
+        Outcome::Changed => Ok(()),
+        Outcome::Missing | Outcome::Skipped => Err(Error::StaleDefinition { table: format!("object {id}") }),
+    }
 }
 
 /// Removes a definition.
@@ -246,6 +272,9 @@ pub(crate) fn opened(core: &Core, definition: Definition) -> ObjectChange {
         Definition::Schema(def) => ObjectChange::Schema(def.id, Some(Arc::new(def))),
         Definition::Table(def) => ObjectChange::Table(def.id, Some(core.catalog.open_table(core, def))),
         Definition::Sequence(def) => ObjectChange::Sequence(def.id, Some(Arc::new(def))),
+        Definition::View(def) => ObjectChange::View(def.id, Some(Arc::new(def))),
+        Definition::Role(def) => ObjectChange::Role(def.id, Some(Arc::new(def))),
+        Definition::About(def) => ObjectChange::About(def.object, Some(Arc::new(def))),
     }
 }
 
@@ -254,5 +283,8 @@ pub(crate) fn fill(cx: &mut Context) -> Result<()> {
     add_sequence(cx, OBJECT_IDS, FIRST_OBJECT)?;
     let public = SchemaDef { id: ObjectId(PUBLIC_ID), name: PUBLIC.into() };
     add_name(cx, ObjectKind::Schema, "", PUBLIC, PUBLIC_ID)?;
-    add_object(cx, PUBLIC_ID, &Definition::Schema(public))
+    add_object(cx, PUBLIC_ID, &Definition::Schema(public))?;
+    let role = RoleDef::bootstrap();
+    add_name(cx, ObjectKind::Role, ROLE_NAMES, &role.name, role.id.0)?;
+    add_object(cx, role.id.0, &Definition::Role(role))
 }

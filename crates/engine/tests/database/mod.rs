@@ -37,7 +37,7 @@ pub fn fresh() -> (Arc<MemoryDirectory>, Arc<Database>) {
 }
 
 pub fn column(name: &str, column_type: ColumnType) -> ColumnDef {
-    ColumnDef { name: name.into(), column_type, not_null: false, default: None }
+    ColumnDef::new(name, column_type)
 }
 
 /// `CREATE TABLE name (id int PRIMARY KEY, v int, note text)`, committed.
@@ -53,8 +53,7 @@ pub fn create_in(txn: &mut Transaction, name: &str, keyed: bool) -> Result<Arc<T
         vec![column("id", ColumnType::Int4), column("v", ColumnType::Int4), column("note", ColumnType::Text)];
     let key = PrimaryKey { name: format!("{name}_pkey"), columns: vec![0] };
     let primary_key = keyed.then_some(key);
-    let (schema, name) = ("public".into(), name.into());
-    txn.create_table(NewTable { schema, name, columns, primary_key, engine: None })
+    txn.create_table(NewTable { primary_key, ..NewTable::new("public", name, columns) })
 }
 
 /// `CREATE [UNIQUE] INDEX name ON def (v)`, committed; gives the new definition.

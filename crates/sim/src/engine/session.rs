@@ -102,20 +102,14 @@ pub(super) fn primary_key(table: &str) -> PrimaryKey {
 
 /// A test table.
 pub(super) fn new_table(name: &str, primary_key: Option<PrimaryKey>) -> NewTable {
-    let column =
-        |name: &str, column_type| ColumnDef { name: name.into(), column_type, not_null: true, default: None };
-    NewTable {
-        schema: SCHEMA.into(),
-        name: name.into(),
-        columns: vec![
-            column("id", ColumnType::Int8),
-            column("grp", ColumnType::Int4),
-            column("balance", ColumnType::Int8),
-            column("body", ColumnType::Text),
-        ],
-        primary_key,
-        engine: None,
-    }
+    let column = |name, column_type| ColumnDef { not_null: true, ..ColumnDef::new(name, column_type) };
+    let columns = vec![
+        column("id", ColumnType::Int8),
+        column("grp", ColumnType::Int4),
+        column("balance", ColumnType::Int8),
+        column("body", ColumnType::Text),
+    ];
+    NewTable { primary_key, ..NewTable::new(SCHEMA, name, columns) }
 }
 
 /// What a scan met: the XOR of the hashes of all rows, and the largest id.

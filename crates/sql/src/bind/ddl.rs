@@ -93,7 +93,7 @@ impl Binder<'_> {
             new.max = serial_max(column);
             sequences.push((ordinal, new));
         }
-        let table = NewTable { schema, name, columns: parts.columns, primary_key, engine: None };
+        let table = NewTable { primary_key, ..NewTable::new(schema, name, parts.columns) };
         Ok(TableSpec { table, sequences, uniques, if_not_exists: t.if_not_exists })
     }
 
@@ -123,7 +123,7 @@ impl Binder<'_> {
             }
         };
         let not_null = parts.serial.contains(&ordinal);
-        parts.columns.push(ColumnDef { name, column_type, not_null, default: None });
+        parts.columns.push(ColumnDef { not_null, ..ColumnDef::new(name, column_type) });
         for option in &c.options {
             self.column_option(option, ordinal, parts)?;
         }

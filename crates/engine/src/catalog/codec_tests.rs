@@ -1,0 +1,179 @@
+//! Definitions come back from their bytes, and bytes that are none are refused.
+
+use std::sync::{Arc, OnceLock};
+
+use super::codec::{Definition, decode, encode};
+use super::defs::{
+    ColumnDef, IndexDef, IndexId, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, TableDef,
+    TableId, TreePlace,
+};
+use super::objects::{
+    About, Action, Check, Comment, ForeignKey, Grant, HashPart, HashPartitions, Identity, Membership, Rights,
+    RoleDef, Use, ViewColumn, ViewDef,
+};
+use crate::row::RowSchema;
+use crate::types::ColumnType;
+
+fn table() -> TableDef {
+    let columns = vec![
+        ColumnDef {
+            not_null: true,
+            identity: Some(Identity::Always),
+            ..ColumnDef::new("id", ColumnType::Int4)
+        },
+        ColumnDef::new("price", ColumnType::Numeric { precision: Some((12, 2)) }),
+        ColumnDef { default: Some("'x'".into()), ..ColumnDef::new("name", ColumnType::Varchar(Some(30))) },
+    ];
+    let types: Vec<_> = columns.iter().map(|c| c.column_type).collect();
+    let index = IndexDef {
+        id: IndexId(9),
+        name: "i".into(),
+        columns: vec![2, 1],
+        unique: true,
+        constraint: false,
+        place: TreePlace { root: 5, owner: 6 },
+    };
+    TableDef {
+        id: TableId(7),
+        schema: "public".into(),
+        name: "t".into(),
+        columns,
+        primary_key: Some(PrimaryKey { name: "t_pkey".into(), columns: vec![0] }),
+        indexes: vec![Arc::new(index)],
+        checks: vec![Arc::new(check())],
+        foreign_keys: vec![Arc::new(foreign_key())],
+        partitions: Some(partitions()),
+        is_unlogged: true,
+        engine: "paged".into(),
+        place: TreePlace { root: 3, owner: 4 },
+        row_schema: Arc::new(RowSchema::new(&types)),
+        handle: OnceLock::new(),
+    }
+}
+
+fn check() -> Check {
+    Check { id: ObjectId(21), name: "t_price_check".into(), text: "price > 0".into(), columns: vec![1] }
+}
+
+fn foreign_key() -> ForeignKey {
+    ForeignKey {
+        id: ObjectId(22),
+        name: "t_id_fkey".into(),
+        columns: vec![0, 2],
+        parent: TableId(3),
+        parent_columns: vec![1, 0],
+        on_delete: Action::SetDefault,
+        on_update: Action::Cascade,
+        deferrable: true,
+        initially_deferred: false,
+    }
+}
+
+fn partitions() -> HashPartitions {
+    let part =
+        HashPart { id: ObjectId(23), schema: "public".into(), name: "t_1".into(), modulus: 3, remainder: 2 };
+    HashPartitions { columns: vec![0], parts: vec![part] }
+}
+
+fn view() -> ViewDef {
+    ViewDef {
+        id: ObjectId(24),
+        schema: "public".into(),
+        name: "v".into(),
+        columns: vec![ViewColumn { name: "a".into(), type_id: 23, modifier: -1 }],
+        text: "SELECT t.id AS a FROM t".into(),
+        uses: vec![Use { object: ObjectId(7), columns: vec![0] }],
+    }
+}
+
+fn role() -> RoleDef {
+    RoleDef {
+        id: ObjectId(25),
+        may_log_in: true,
+        password: Some("SCRAM-SHA-256$4096:a$b:c".into()),
+        valid_until_us: Some(-1),
+        member_of: vec![Membership { role: ObjectId(10), is_admin: true }],
+        ..RoleDef::new("r")
+    }
+}
+
+fn about() -> About {
+    let grant = Grant {
+        grantee: None,
+        grantor: ObjectId(10),
+        rights: Rights::SELECT.with(Rights::INSERT),
+        grantable: Rights::SELECT,
+    };
+    About {
+        owner: ObjectId(25),
+        grants: Some(vec![grant, Grant { grantee: Some(ObjectId(25)), ..grant }]),
+        comments: vec![
+            Comment { column: None, text: "a table".into() },
+            Comment { column: Some(1), text: "a column".into() },
+        ],
+        ..About::new(ObjectId(26), ObjectId(7))
+    }
+}
+
+fn sequence() -> SequenceDef {
+    SequenceDef {
+        id: SequenceId(27),
+        schema: "public".into(),
+        name: "s".into(),
+        start: 5,
+        increment: -1,
+        min: -10,
+        max: 10,
+        cycle: true,
+        owned_by: Some((TableId(7), 0)),
+    }
+}
+
+fn all() -> Vec<Definition> {
+    vec![
+        Definition::Schema(SchemaDef { id: ObjectId(20), name: "s".into() }),
+        Definition::Table(table()),
+        Definition::Sequence(sequence()),
+        Definition::View(view()),
+        Definition::Role(role()),
+        Definition::About(about()),
+    ]
+}
+
+#[test]
+fn every_kind_of_definition_comes_back() {
+    for definition in all() {
+        let bytes = encode(&definition);
+        let back = decode(&bytes).unwrap_or_else(|| panic!("{definition:?} is refused"));
+        assert_eq!(format!("{back:?}"), format!("{definition:?}"));
+    }
+}
+
+#[test]
+fn a_definition_that_is_cut_or_longer_is_refused() {
+    for definition in all() {
+        let mut bytes = encode(&definition);
+        for cut in 0..bytes.len() {
+            assert!(decode(&bytes[..cut]).is_none(), "cut at {cut}");
+        }
+        bytes.push(0);
+        assert!(decode(&bytes).is_none(), "a byte too many");
+    }
+}
+
+/// What a fuzzer asserts too: damaged bytes are refused, or are the one form of some other definition.
+#[test]
+fn a_damaged_definition_is_refused_or_another_one() {
+    for definition in all() {
+        let bytes = encode(&definition);
+        for at in 0..bytes.len() {
+            for damage in [1, 0x80, 0xFF] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= damage;
+                if let Some(read) = decode(&damaged) {
+                    assert_eq!(encode(&read), damaged, "byte {at} changed by {damage:#x}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! DDL of what stands beside tables: constraints, parts, views, roles, owners, grants and comments.
+//!
+//! Invariants
+//! 1. A change of a table's constraints or parts is made under the table's exclusive lock; a foreign key's also under that of
+//!    the table it refers to, whose statements have to be planned again: they check what refers to them.
+//! 2. What no lock protects is replaced only if it is still what the transaction saw; else `StaleDefinition`.
+//!
+//! Does not know: SQL; whether the rows that are there fulfil a constraint (the SQL layer looks, under the lock).
+
+use std::sync::Arc;
+
+use crate::catalog::{
+    About, Check, Definition, ForeignKey, HashPart, NewView, ObjectChange, ObjectId, RoleDef, TableDef,
+    TableId, ViewDef, store,
+};
+use crate::error::{Error, ObjectKind, Result};
+use crate::transaction::Transaction;
+
+impl Transaction {
+    /// Adds CHECK; its id is given here. The rows that are there are the caller's to look at, afterwards.
+    pub fn add_check(&mut self, table: TableId, check: Check) -> Result<Arc<TableDef>> {
+        self.alter(table, |txn, def| {
+            refuse_taken(def, &check.name)?;
+            let id = ObjectId(txn.new_object_id()?);
+            def.checks.push(Arc::new(Check { id, ..check }));
+            Ok(())
+        })
+    }
+
+    /// Adds FOREIGN KEY; its id is given here. The rows that are there are the caller's to look at, afterwards.
+    pub fn add_foreign_key(&mut self, table: TableId, key: ForeignKey) -> Result<Arc<TableDef>> {
+        let parent = key.parent;
+        self.exclusive(parent)?;
+        let def = self.alter(table, |txn, def| {
+            refuse_taken(def, &key.name)?;
+            let id = ObjectId(txn.new_object_id()?);
+            def.foreign_keys.push(Arc::new(ForeignKey { id, ..key }));
+            Ok(())
+        })?;
+        self.reopen(parent)?;
+        Ok(if parent == table { self.current(table)? } else { def })
+    }
+
+    /// Drops a CHECK or FOREIGN KEY constraint.
+    pub fn drop_constraint(&mut self, table: TableId, constraint: ObjectId) -> Result<Arc<TableDef>> {
+        let old = self.exclusive(table)?;
+        let parent = old.foreign_keys.iter().find(|k| k.id == constraint).map(|k| k.parent);
+        if let Some(parent) = parent {
+            self.exclusive(parent)?;
+        }
+        self.alter(table, |txn, def| {
+            txn.forget_about(constraint)?;
+            def.checks.retain(|c| c.id != constraint);
+            def.foreign_keys.retain(|k| k.id != constraint);
+            Ok(())
+        })?;
+        parent.map_or(Ok(()), |parent| self.reopen(parent))?;
+        self.current(table)
+    }
+
+    /// Adds a part to a partitioned table; its id is given here.
+    pub fn add_part(&mut self, table: TableId, part: HashPart) -> Result<Arc<TableDef>> {
+        self.check_schema(&part.schema)?;
+        self.alter(table, |txn, def| {
+            let id = txn.new_object_id()?;
+            store::add_name(&mut txn.cx, ObjectKind::Table, &part.schema, &part.name, id)?;
+            parts_of(def)?.push(HashPart { id: ObjectId(id), ..part });
+            Ok(())
+        })
+    }
+
+    /// Takes a part's name away; its rows are the caller's to delete, before.
+    pub fn drop_part(&mut self, table: TableId, part: ObjectId) -> Result<Arc<TableDef>> {
+        self.alter(table, |txn, def| {
+            let parts = parts_of(def)?;
+            let stale = || Error::StaleDefinition { table: format!("part {}", part.0) };
+            let at = parts.iter().position(|p| p.id == part).ok_or_else(stale)?;
+            let gone = parts.remove(at);
+            txn.forget_about(part)?;
+            store::remove_name(&mut txn.cx, &gone.schema, &gone.name)
+        })
+    }
+
+    /// Makes a view.
+    pub fn create_view(&mut self, new: NewView) -> Result<Arc<ViewDef>> {
+        self.check_schema(&new.schema)?;
+        self.whole(|txn| {
+            let id = txn.new_object_id()?;
+            store::add_name(&mut txn.cx, ObjectKind::View, &new.schema, &new.name, id)?;
+            let def = view_def(new, ObjectId(id));
+            txn.store_new(id, Definition::View(def.clone()))?;
+            Ok(Arc::new(def))
+        })
+    }
+
+    /// Replaces the query and the columns of a view, or (with another name) renames it.
+    pub fn replace_view(&mut self, view: ObjectId, new: NewView) -> Result<()> {
+        let old = self.view(view)?;
+        self.whole(|txn| {
+            if (&old.schema, &old.name) != (&new.schema, &new.name) {
+                store::remove_name_of(&mut txn.cx, &old.schema, &old.name, view.0)?;
+                store::add_name(&mut txn.cx, ObjectKind::View, &new.schema, &new.name, view.0)?;
+            }
+            let new = Definition::View(view_def(new, view));
+            txn.exchange(view, Definition::View(ViewDef::clone(&old)), new)
+        })
+    }
+
+    /// Drops a view.
+    pub fn drop_view(&mut self, view: ObjectId) -> Result<()> {
+        let old = self.view(view)?;
+        self.whole(|txn| {
+            store::remove_name_of(&mut txn.cx, &old.schema, &old.name, view.0)?;
+            store::remove_object(&mut txn.cx, view.0)?;
+            txn.forget_about(view)?;
+            txn.note_change(ObjectChange::View(view, None));
+            Ok(())
+        })
+    }
+
+    fn view(&mut self, view: ObjectId) -> Result<Arc<ViewDef>> {
+        let stale = || Error::StaleDefinition { table: format!("view {}", view.0) };
+        self.catalog().view_by_id(view).cloned().ok_or_else(stale)
+    }
+
+    /// Makes a role; its id is given here.
+    pub fn create_role(&mut self, role: RoleDef) -> Result<ObjectId> {
+        self.whole(|txn| {
+            let id = txn.new_object_id()?;
+            store::add_name(&mut txn.cx, ObjectKind::Role, store::ROLE_NAMES, &role.name, id)?;
+            let role = RoleDef { id: ObjectId(id), ..role };
+            txn.store_new(id, Definition::Role(role))?;
+            Ok(ObjectId(id))
+        })
+    }
+
+    /// Changes a role, its name too.
+    pub fn alter_role(&mut self, role: ObjectId, edit: impl FnOnce(&mut RoleDef)) -> Result<()> {
+        let old = self.role(role)?;
+        let mut new = RoleDef::clone(&old);
+        edit(&mut new);
+        new.id = role;
+        self.whole(|txn| {
+            if old.name != new.name {
+                store::remove_name_of(&mut txn.cx, store::ROLE_NAMES, &old.name, role.0)?;
+                store::add_name(&mut txn.cx, ObjectKind::Role, store::ROLE_NAMES, &new.name, role.0)?;
+            }
+            txn.exchange(role, Definition::Role(RoleDef::clone(&old)), Definition::Role(new))
+        })
+    }
+
+    /// Drops a role. Whether something still belongs to it is the caller's to ask.
+    pub fn drop_role(&mut self, role: ObjectId) -> Result<()> {
+        let old = self.role(role)?;
+        self.whole(|txn| {
+            store::remove_name_of(&mut txn.cx, store::ROLE_NAMES, &old.name, role.0)?;
+            store::remove_object(&mut txn.cx, role.0)?;
+            txn.forget_about(role)?;
+            txn.note_change(ObjectChange::Role(role, None));
+            Ok(())
+        })
+    }
+
+    fn role(&mut self, role: ObjectId) -> Result<Arc<RoleDef>> {
+        let stale = || Error::StaleDefinition { table: format!("role {}", role.0) };
+        self.catalog().role_by_id(role).cloned().ok_or_else(stale)
+    }
+
+    /// Changes what is kept about an object: its owner, grants and comments.
+    pub fn set_about(&mut self, object: impl Into<ObjectId>, edit: impl FnOnce(&mut About)) -> Result<()> {
+        let object = object.into();
+        let old = self.catalog().about(object).cloned();
+        self.whole(|txn| {
+            let mut new = match &old {
+                Some(old) => About::clone(old),
+                None => About::new(ObjectId(txn.new_object_id()?), object),
+            };
+            edit(&mut new);
+            new.object = object;
+            match old {
+                Some(old) => {
+                    let id = old.id;
+                    txn.exchange(id, Definition::About(About::clone(&old)), Definition::About(new))
+                }
+                None => txn.store_about(new),
+            }
+        })
+    }
+
+    fn store_about(&mut self, new: About) -> Result<()> {
+        let id = new.id.0;
+        let name = new.object.0.to_string();
+        let added = store::add_name(&mut self.cx, ObjectKind::Constraint, store::ABOUT_NAMES, &name, id);
+        added.map_err(|error| match error {
+            Error::Duplicate { name, .. } => Error::StaleDefinition { table: format!("object {name}") },
+            other => other,
+        })?;
+        self.store_new(id, Definition::About(new))
+    }
+
+    /// The object goes: what is kept about it goes too.
+    pub(crate) fn forget_about(&mut self, object: impl Into<ObjectId>) -> Result<()> {
+        let object = object.into();
+        let Some(old) = self.catalog().about(object).cloned() else { return Ok(()) };
+        store::remove_name_of(&mut self.cx, store::ABOUT_NAMES, &object.0.to_string(), old.id.0)?;
+        store::remove_object(&mut self.cx, old.id.0)?;
+        self.note_change(ObjectChange::About(object, None));
+        Ok(())
+    }
+
+    /// Replaces a definition that no lock protects.
+    fn exchange(&mut self, id: ObjectId, old: Definition, new: Definition) -> Result<()> {
+        store::exchange_object(&mut self.cx, id.0, &old, &new)?;
+        let change = store::opened(&self.cx.core, new);
+        self.note_change(change);
+        Ok(())
+    }
+
+    /// Changes a table's definition under its exclusive lock, its rows left as they are.
+    pub(crate) fn alter(
+        &mut self,
+        table: TableId,
+        edit: impl FnOnce(&mut Self, &mut TableDef) -> Result<()>,
+    ) -> Result<Arc<TableDef>> {
+        let old = self.exclusive(table)?;
+        self.whole(|txn| {
+            let mut def = TableDef::clone(&old);
+            edit(txn, &mut def)?;
+            txn.store_table(def, false)
+        })
+    }
+
+    /// Statements that were planned for this table, which is locked, are to be planned again.
+    pub(crate) fn reopen(&mut self, table: TableId) -> Result<()> {
+        let def = TableDef::clone(&*self.current(table)?);
+        let change = store::opened(&self.cx.core, Definition::Table(def));
+        self.note_change(change);
+        Ok(())
+    }
+
+    fn current(&mut self, table: TableId) -> Result<Arc<TableDef>> {
+        let stale = || Error::StaleDefinition { table: format!("table {}", table.0) };
+        self.catalog().table_by_id(table).ok_or_else(stale)
+    }
+}
+
+fn view_def(new: NewView, id: ObjectId) -> ViewDef {
+    ViewDef { id, schema: new.schema, name: new.name, columns: new.columns, text: new.text, uses: new.uses }
+}
+
+fn refuse_taken(def: &TableDef, name: &str) -> Result<()> {
+    match def.has_constraint(name) {
+        true => Err(Error::Duplicate { kind: ObjectKind::Constraint, name: name.to_owned() }),
+        false => Ok(()),
+    }
+}
+
+fn parts_of(def: &mut TableDef) -> Result<&mut Vec<HashPart>> {
+    let name = &def.name;
+    let refused = || Error::InvalidDefinition { what: format!("\"{name}\" is not partitioned") };
+    def.partitions.as_mut().map(|p| &mut p.parts).ok_or_else(refused)
+}
