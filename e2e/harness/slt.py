@@ -182,7 +182,7 @@ class Reader:
                     break
             if not taken[-1].endswith(";"):
                 self.fail("a draft ends in ;")
-            record.sql = "\n".join(taken)[:-1]
+            record.sql = "\n".join(taken)[:-1].rstrip()
             if self.at < len(self.lines) and self.lines[self.at] == RESULTS:
                 self.at += 1
                 record.copy_in = self.paragraph()
@@ -220,7 +220,7 @@ def complete(record, outcome):
     """Gives a draft the expectation that a server's answer is, and any record the answer's values."""
     if outcome.error:
         record.kind, record.sqlstate, record.rows = "error", outcome.sqlstate, []
-    elif outcome.columns or outcome.rows:
+    elif outcome.columns or any(outcome.rows):
         if record.kind == "new":
             record.sort = "rowsort" if len(outcome.rows) > 1 and not ordered(record.sql) else "nosort"
         record.kind = "query"
