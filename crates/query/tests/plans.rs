@@ -26,18 +26,19 @@ fn conditions_columns_and_keys_go_down() {
     lines(&mut session, TABLES);
     let by_key = scans(
         &mut session,
-        "select p.v from p, n where n.a = p.id and p.id between 3 and 5 and n.v like 'x%'",
+        // The last equality, by which no index can be read, keeps this from the executor's nested loops.
+        "select p.v from p, n where n.a = p.id and p.id between 3 and 5 and n.v like 'x%' and n.b + 0 = p.v",
     );
     assert_eq!(
         by_key,
         [
             "p by Primary, 1 ranges in 1 partitions, columns [0, 1], filtered false, limit None",
             // DataFusion has found out that the bounds hold for n.a as well.
-            "n by Primary, 1 ranges in 1 partitions, columns [0], filtered true, limit None",
+            "n by Primary, 1 ranges in 1 partitions, columns [0, 1], filtered true, limit None",
         ]
     );
-    let by_index = scans(&mut session, "select p.v from p join n on n.a = p.id where n.v = 'x'");
-    assert!(by_index[1].starts_with("n by Secondary("), "{by_index:?}");
+    let by_index = scans(&mut session, "select p.v from n left join p on n.a = p.id where n.v = 'x'");
+    assert!(by_index.iter().any(|s| s.starts_with("n by Secondary(")), "{by_index:?}");
 }
 
 #[test]

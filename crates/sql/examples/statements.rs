@@ -137,15 +137,18 @@ fn bare_get(engine: &Arc<Database>, random: &mut Random, length: Duration) {
     });
 }
 
+fn session(engine: &Arc<Database>) -> Session {
+    let shared = Arc::new(SqlDatabase::new(engine.clone()));
+    Session::new(shared, SessionParams { user: "u".into(), ..SessionParams::default() }).unwrap()
+}
+
 fn main() {
     let seconds: f64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(1.0);
     let length = Duration::from_secs_f64(seconds);
     let mut pager = PagerConfig::new(MemoryDirectory::new());
     pager.pool_bytes = 256 << 20;
     let engine = Database::open(Options::new(pager)).unwrap();
-    let shared = Arc::new(SqlDatabase::new(engine.clone()));
-    let mut session =
-        Session::new(shared, SessionParams { user: "u".into(), ..SessionParams::default() }).unwrap();
+    let mut session = session(&engine);
     let mut sink = Count::default();
     let mut random = Random(88_172_645_463_325_252);
     fill(&mut session, &mut sink);
@@ -204,8 +207,28 @@ fn main() {
     run("prepared: begin", "BEGIN", &[], &mut Vec::new);
     run("prepared: commit", "COMMIT", &[], &mut Vec::new);
     run("prepared: select 1", "SELECT 1", &[], &mut Vec::new);
+    short_joins(&mut session, &mut sink, length);
     simple_texts(&mut session, &mut sink, &mut r, length);
     println!("{} rows, {} bytes given to the sink", sink.rows, sink.bytes);
+}
+
+/// Joins by key, as TPC-C asks them.
+fn short_joins(session: &mut Session, sink: &mut Count, length: Duration) {
+    let mut r = Random(7);
+    let mut run = |name: &str, sql: &str, rows: i64| {
+        let prepared = session.prepare(sql, &[20, 20]).unwrap();
+        session.sync().unwrap();
+        measure(name, length, || {
+            let low = r.id();
+            let params = [Datum::Int8(low), Datum::Int8(low + rows - 1)];
+            session.execute(&prepared, &params, &mut Portal::default(), 0, sink).unwrap();
+            session.sync().unwrap();
+        });
+    };
+    let by_key = "SELECT c, abalance FROM sbtest1, accounts WHERE aid = $1 AND id = aid AND $2 > 0";
+    run("prepared: join of two rows by key", by_key, 1);
+    let counted = "SELECT count(DISTINCT k) FROM accounts, sbtest1 WHERE aid BETWEEN $1 AND $2 AND id = aid AND k < 900";
+    run("prepared: join of 200 rows by key, counted", counted, 200);
 }
 
 /// The same statements as texts, with other literals each time.

@@ -203,12 +203,12 @@ enum Bounding<'e> {
 fn bounding(e: &Expr) -> Option<Bounding<'_>> {
     match e {
         Expr::Compare(op, sides) => match (&sides.0, &sides.1) {
-            (Expr::Column(c), value) if value.is_constant() => compared(*op, *c, value),
-            (value, Expr::Column(c)) if value.is_constant() => compared(op.mirrored(), *c, value),
+            (Expr::Column(c), value) if value.is_fixed() => compared(*op, *c, value),
+            (value, Expr::Column(c)) if value.is_fixed() => compared(op.mirrored(), *c, value),
             _ => None,
         },
         Expr::InList(operand, list, false) => match operand.as_ref() {
-            Expr::Column(c) if list.iter().all(Expr::is_constant) => Some(Bounding::OneOf(*c, list)),
+            Expr::Column(c) if list.iter().all(Expr::is_fixed) => Some(Bounding::OneOf(*c, list)),
             _ => None,
         },
         _ => None,

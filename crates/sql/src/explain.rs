@@ -7,7 +7,7 @@
 
 use varve_engine::{ScanIndex, TableDef};
 
-use crate::plan::{Access, Insert, InsertSource, Plan, Select, Source, TableAccess};
+use crate::plan::{Access, Insert, InsertSource, Plan, Select, Source, Step, TableAccess};
 
 /// The lines, outermost step first.
 pub fn lines(plan: &Plan) -> Vec<String> {
@@ -72,9 +72,22 @@ fn select(s: &Select, mut depth: usize, out: &mut Vec<String>) {
         Source::Table(t) => scan(t, filtered, depth, out),
         Source::Nothing => line(depth, "Result".into(), out),
         Source::Values(_) => line(depth, "Values Scan".into(), out),
+        Source::Loops(steps) => loops(steps, depth, out),
         Source::Join(_) | Source::Query(_) => line(depth, "General".into(), out),
         Source::Series(..) => line(depth, "Function Scan on generate_series".into(), out),
     }
+}
+
+/// Each loop has the steps before the last one inside.
+fn loops(steps: &[Step], depth: usize, out: &mut Vec<String>) {
+    let Some((last, before)) = steps.split_last() else { return };
+    let mut inner = depth;
+    if !before.is_empty() {
+        line(depth, "Nested Loop".into(), out);
+        loops(before, depth + 1, out);
+        inner += 1;
+    }
+    scan(&last.target, last.filter.is_some(), inner, out);
 }
 
 fn scan(t: &TableAccess, filtered: bool, depth: usize, out: &mut Vec<String>) {

@@ -166,7 +166,9 @@ impl Around {
         };
         let arena = Bump::new();
         let mut out = Ranges::default();
-        self.with(|params, env| out.prepare(table, columns, &wanted, &Cx { params, arena: &arena, env }))?;
+        self.with(|params, env| {
+            out.prepare(table, columns, &wanted, &Input::None, &Cx { params, arena: &arena, env })
+        })?;
         let bytes = |n| {
             let (lower, upper) = out.get(n);
             KeyBytes { lower: Bound::Included(lower.to_vec()), upper: Bound::Excluded(upper.to_vec()) }

@@ -14,6 +14,7 @@ mod explain;
 pub mod fuzzing;
 pub mod general;
 mod lexeme;
+mod loops;
 pub mod oid;
 mod parse;
 mod plan;

@@ -84,6 +84,20 @@ pub enum Source {
     Join(Box<Join>),
     /// Rows of a query in FROM.
     Query(Box<Select>),
+    /// Rows of tables that are read one within the other.
+    Loops(Box<[Step]>),
+}
+
+/// One table of nested loops, read anew for each row that the steps before it give. Columns in its expressions are those of
+/// the loops' row, which each step makes longer.
+#[derive(Debug)]
+pub struct Step {
+    /// The table and the way in; keys may read the columns of the steps before.
+    pub target: TableAccess,
+    /// The table's columns that it adds to the row, by ordinal.
+    pub columns: Box<[usize]>,
+    /// Rows to keep.
+    pub filter: Option<Expr>,
 }
 
 /// Which rows without a partner stay in a join, beside NULLs.
@@ -269,20 +283,21 @@ impl Output {
 }
 
 impl Plan {
-    /// The table that the plan opens, if any.
-    pub fn table(&self) -> Option<&Arc<TableDef>> {
+    /// The table that the plan changes, if any.
+    pub fn changed_table(&self) -> Option<&Arc<TableDef>> {
         match self {
-            Plan::Select(s) => s.table(),
+            Plan::Select(_) => None,
             Plan::Insert(i) => Some(&i.table),
             Plan::Update(u) => Some(&u.target.table),
             Plan::Delete(d) => Some(&d.target.table),
         }
     }
 
-    /// A second table, which INSERT reads from.
-    pub fn source_table(&self) -> Option<&Arc<TableDef>> {
+    /// The query whose rows the plan gives or inserts.
+    pub fn query(&self) -> Option<&Select> {
         match self {
-            Plan::Insert(Insert { source: InsertSource::Query(q, _), .. }) => q.table(),
+            Plan::Select(select) => Some(select),
+            Plan::Insert(Insert { source: InsertSource::Query(query, _), .. }) => Some(query),
             _ => None,
         }
     }
@@ -310,20 +325,22 @@ impl Select {
     /// All tables read from, in the order of the query.
     pub fn tables(&self) -> Vec<&Arc<TableDef>> {
         let mut out = Vec::new();
-        self.source.tables(&mut out);
+        self.source.each_table(&mut |t| out.push(t));
         out
     }
 }
 
 impl Source {
-    fn tables<'s>(&'s self, out: &mut Vec<&'s Arc<TableDef>>) {
+    /// Calls `f` with each table read from, in the order of the query.
+    pub fn each_table<'s>(&'s self, f: &mut dyn FnMut(&'s Arc<TableDef>)) {
         match self {
-            Source::Table(t) => out.push(&t.table),
+            Source::Table(t) => f(&t.table),
+            Source::Loops(steps) => steps.iter().for_each(|s| f(&s.target.table)),
             Source::Join(join) => {
-                join.left.tables(out);
-                join.right.tables(out);
+                join.left.each_table(f);
+                join.right.each_table(f);
             }
-            Source::Query(select) => select.source.tables(out),
+            Source::Query(select) => select.source.each_table(f),
             Source::Nothing | Source::Series(..) | Source::Values(_) => {}
         }
     }

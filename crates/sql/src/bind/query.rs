@@ -16,6 +16,7 @@ use super::{Binder, Bound, clauses, fold, lock};
 use crate::access::{self, WantedOrder};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
+use crate::loops;
 use crate::plan::{Aggregate, Output, Select, Source, TableAccess};
 use crate::sink::Column;
 use crate::ty::{Ty, Typed};
@@ -252,14 +253,16 @@ impl Binder<'_> {
 
 /// Puts the filter into the access path as far as it goes, and drops ORDER BY if the path delivers it.
 fn place_filter(select: &mut Select, source: Source, conditions: Vec<Expr>) {
+    let order = wanted_order(select);
     let Source::Table(target) = source else {
-        select.source = source;
-        select.filter = access::joined(conditions);
         // What is no table has no rows to lock.
         select.lock = None;
+        if let Err(conditions) = loops::place(select, &source, conditions, order.as_ref()) {
+            select.source = source;
+            select.filter = access::joined(conditions);
+        }
         return;
     };
-    let order = wanted_order(select);
     let choice = access::choose(&target.table, &conditions, order.as_ref(), select.limit.is_some());
     if let Some(lock) = &mut select.lock {
         lock.recheck = access::joined(conditions.clone());

@@ -96,13 +96,20 @@ impl Expr {
 
     /// Whether the value is the same for every row of one statement: no column, nothing held, no volatile function.
     pub fn is_constant(&self) -> bool {
-        let mut constant = true;
+        let mut constant = self.is_fixed();
+        self.walk(&mut |e| constant &= !matches!(e, Expr::Slot(_)));
+        constant
+    }
+
+    /// Whether the value is the same for every row of one scan, which may know values computed before it (slots).
+    pub fn is_fixed(&self) -> bool {
+        let mut fixed = true;
         self.walk(&mut |e| match e {
-            Expr::Column(_) | Expr::Slot(_) | Expr::Held(_) => constant = false,
-            Expr::Call(f, _) if f.volatile => constant = false,
+            Expr::Column(_) | Expr::Held(_) => fixed = false,
+            Expr::Call(f, _) if f.volatile => fixed = false,
             _ => {}
         });
-        constant
+        fixed
     }
 
     /// How many values of the `Let` around it asks for.

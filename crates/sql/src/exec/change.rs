@@ -68,7 +68,7 @@ impl Exec<'_> {
             let env = self.facts.env(&NoSequences);
             let Scratch { row_arena, key, .. } = &mut *self.scratch;
             let cx = Cx { params: self.params, arena: row_arena, env: &env };
-            let found = point_key(key, table.def(), parts, &cx)?;
+            let found = point_key(key, table.def(), parts, &Input::None, &cx)?;
             row_arena.reset();
             if !found {
                 return Ok(0);

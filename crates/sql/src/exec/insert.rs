@@ -7,6 +7,8 @@
 //!
 //! Does not know: defaults (they are in the plan).
 
+use std::sync::Arc;
+
 use bumpalo::Bump;
 use varve_engine::{Datum, Table, TableDef};
 
@@ -36,8 +38,7 @@ impl Exec<'_> {
                 self.insert_series(plan, table, query, row, sink)
             }
             InsertSource::Query(query, row) => {
-                let source = opened.source.clone();
-                self.insert_query(plan, table, query, source.as_deref(), row, sink)
+                self.insert_query(plan, table, query, &opened.sources, row, sink)
             }
         }
     }
@@ -100,13 +101,13 @@ impl Exec<'_> {
         plan: &Insert,
         table: &Table,
         query: &Select,
-        source: Option<&Table>,
+        sources: &[Arc<Table>],
         row: &[Expr],
         sink: &mut dyn Sink,
     ) -> Result<u64> {
         let kept = Bump::new();
         let mut rows: Vec<&[Datum<'_>]> = Vec::new();
-        self.select(query, source, &mut |values| {
+        self.select(query, sources, &mut |values| {
             let copied: Row<'_> = values.iter().map(|v| crate::eval::keep_in(&kept, *v)).collect();
             rows.push(kept.alloc_slice_copy(&copied));
             Ok(())

@@ -99,19 +99,20 @@ impl Ranges {
         (&self.bytes[lower..upper], &self.bytes[upper..end])
     }
 
-    /// Evaluates the bounds of all ranges, sorts and merges them.
+    /// Evaluates the bounds of all ranges, which may read `row`, sorts and merges them.
     pub fn prepare<'a>(
         &mut self,
         table: &TableDef,
         columns: &[usize],
         ranges: &'a [KeyRange],
+        row: &Input<'a>,
         cx: &Cx<'a>,
     ) -> Result<()> {
         self.bytes.clear();
         self.spans.clear();
         for range in ranges {
             let start = self.bytes.len();
-            match self.append(table, columns, range, cx)? {
+            match self.append(table, columns, range, row, cx)? {
                 Some(span) if self.bytes[span.0..span.1] < self.bytes[span.1..span.2] => {
                     self.spans.push(span)
                 }
@@ -129,18 +130,19 @@ impl Ranges {
         table: &TableDef,
         columns: &[usize],
         range: &'a KeyRange,
+        row: &Input<'a>,
         cx: &Cx<'a>,
     ) -> Result<Option<(usize, usize, usize)>> {
         let lower = self.bytes.len();
         for (e, column) in range.equal.iter().zip(columns) {
-            if !self.append_value(table, *column, e, cx)? {
+            if !self.append_value(table, *column, e, row, cx)? {
                 return Ok(None);
             }
         }
         let prefix_end = self.bytes.len();
         let next = columns.get(range.equal.len()).copied();
         if let (Some((e, included)), Some(column)) = (&range.lower, next) {
-            if !self.append_value(table, column, e, cx)? {
+            if !self.append_value(table, column, e, row, cx)? {
                 return Ok(None);
             }
             if !included {
@@ -151,7 +153,7 @@ impl Ranges {
         self.bytes.extend_from_within(lower..prefix_end);
         match (&range.upper, next) {
             (Some((e, included)), Some(column)) => {
-                if !self.append_value(table, column, e, cx)? {
+                if !self.append_value(table, column, e, row, cx)? {
                     return Ok(None);
                 }
                 if *included {
@@ -173,9 +175,10 @@ impl Ranges {
         table: &TableDef,
         column: usize,
         e: &'a Expr,
+        row: &Input<'a>,
         cx: &Cx<'a>,
     ) -> Result<bool> {
-        let value = e.eval(&Input::None, cx)?;
+        let value = e.eval(row, cx)?;
         if !value.is_null() {
             table.push_key(&mut self.bytes, column, &value);
         }
@@ -228,11 +231,17 @@ pub fn key_of<'a>(table: &TableDef, value: impl Fn(usize) -> Datum<'a>, out: &mu
     }
 }
 
-/// Builds the key of one row; false if a part is NULL.
-pub fn point_key<'a>(out: &mut Vec<u8>, table: &TableDef, parts: &'a [Expr], cx: &Cx<'a>) -> Result<bool> {
+/// Builds the key of one row, whose parts may read `row`; false if a part is NULL.
+pub fn point_key<'a>(
+    out: &mut Vec<u8>,
+    table: &TableDef,
+    parts: &'a [Expr],
+    row: &Input<'a>,
+    cx: &Cx<'a>,
+) -> Result<bool> {
     out.clear();
     for (e, column) in parts.iter().zip(table.key_columns()) {
-        let value = e.eval(&Input::None, cx)?;
+        let value = e.eval(row, cx)?;
         if value.is_null() {
             return Ok(false);
         }

@@ -14,6 +14,7 @@ pub mod group;
 mod insert;
 pub mod keys;
 mod lock;
+mod loops;
 pub mod select;
 mod sequence;
 mod series;
@@ -48,6 +49,8 @@ pub struct Scratch {
     pub ranges: keys::Ranges,
     /// Keys of rows to change.
     pub found: keys::KeyList,
+    /// Steps of nested loops.
+    pub levels: Vec<loops::Level>,
 }
 
 /// What a session keeps of its scratch between statements, each part, in bytes.
@@ -67,6 +70,9 @@ impl Scratch {
             self.key = Vec::new();
             self.ranges = keys::Ranges::default();
             self.found = keys::KeyList::default();
+        }
+        if self.levels.iter().map(loops::Level::held_bytes).sum::<usize>() > SCRATCH_KEEP_BYTES {
+            self.levels = Vec::new();
         }
     }
 }
@@ -114,17 +120,24 @@ pub type Row<'a> = SmallVec<[Datum<'a>; 16]>;
 
 /// The tables of a plan, opened.
 pub struct Opened {
-    /// The table that is read or changed.
+    /// The table that is changed.
     pub table: Option<Arc<Table>>,
-    /// The table that an INSERT reads from.
-    pub source: Option<Arc<Table>>,
+    /// The tables that are read by SELECT, or by the query of INSERT, in its order.
+    pub sources: SmallVec<[Arc<Table>; 2]>,
 }
 
 impl Opened {
     /// Opens the tables of a plan.
     pub fn open(plan: &Plan, txn: &mut Transaction) -> Result<Opened, varve_engine::Error> {
-        let mut open = |def: Option<&Arc<TableDef>>| def.map(|d| txn.table(d)).transpose();
-        Ok(Opened { table: open(plan.table())?, source: open(plan.source_table())? })
+        let table = plan.changed_table().map(|def| txn.table(def)).transpose()?;
+        let (mut sources, mut result) = (SmallVec::new(), Ok(()));
+        if let Some(query) = plan.query() {
+            query.source.each_table(&mut |def| match txn.table(def) {
+                Ok(table) => sources.push(table),
+                Err(e) => result = Err(e),
+            });
+        }
+        result.map(|()| Opened { table, sources })
     }
 
     fn table(&self) -> Result<&Arc<Table>> {
@@ -160,7 +173,7 @@ impl Facts {
 impl Exec<'_> {
     /// Runs a plan to its end.
     pub fn run(&mut self, plan: &Plan, opened: &Opened, sink: &mut dyn Sink) -> Result<CommandTag> {
-        let tag = self.run_kind(plan, opened, sink).map_err(|e| match plan.table() {
+        let tag = self.run_kind(plan, opened, sink).map_err(|e| match plan.changed_table() {
             Some(table) => violated(e, table),
             None => e,
         })?;
@@ -171,7 +184,7 @@ impl Exec<'_> {
     fn run_kind(&mut self, plan: &Plan, opened: &Opened, sink: &mut dyn Sink) -> Result<CommandTag> {
         Ok(match plan {
             Plan::Select(s) => {
-                let count = self.select(s, opened.table.as_deref(), &mut |row| sink.row(row))?;
+                let count = self.select(s, &opened.sources, &mut |row| sink.row(row))?;
                 CommandTag::Select(count)
             }
             Plan::Insert(i) => CommandTag::Insert(self.insert(i, opened, sink)?),

@@ -7,12 +7,14 @@
 //! Does not know: the wire; transaction blocks.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 use bumpalo::Bump;
 use varve_engine::{Datum, RowRef, ScanIndex, ScanSpec, Table, Transaction, Value};
 
 use super::group::Groups;
 use super::keys::{Ranges, point_key};
+use super::loops::{Level, Loops};
 use super::series::Series;
 use super::sort::{Held, Sorter};
 use super::{Exec, Failure, Row, Scratch, project, shown};
@@ -69,7 +71,36 @@ fn not_ours() -> SqlError {
     SqlError::internal("a general query without its runner")
 }
 
-impl<'s> Pipeline<'s, '_> {
+impl<'s, 'f> Pipeline<'s, 'f> {
+    fn new(plan: &Select, arena: &'s Bump, window: Window, emit: &'f mut Emit<'f>) -> Self {
+        let sorts = !plan.order.is_empty() || plan.distinct;
+        let groups = plan.aggregate.as_ref().map(|a| Groups::new(a, arena));
+        let sorter = sorts.then(|| Sorter::new(&plan.order, plan.visible, plan.distinct));
+        Pipeline { groups, sorter, held: Vec::new(), arena, window, count: 0, emit }
+    }
+
+    /// The rows of VALUES.
+    fn values(
+        &mut self,
+        plan: &Select,
+        rows: &[Vec<Expr>],
+        params: &[Datum<'_>],
+        arena: &mut Bump,
+        env: &Env<'_>,
+    ) -> Result<()> {
+        for row in rows {
+            let cx = Cx { params, arena, env };
+            let slots = row.iter().map(|e| e.eval(&Input::None, &cx)).collect::<Result<Row<'_>>>()?;
+            let flow = self.push(plan, &Input::Slots(&slots), &cx)?;
+            drop(slots);
+            arena.reset();
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether each row of the source becomes one of the result.
     fn streams(&self, plan: &Select) -> bool {
         self.groups.is_none() && self.sorter.is_none() && plan.filter.is_none()
@@ -153,7 +184,8 @@ impl<'s> Pipeline<'s, '_> {
 
 impl Exec<'_> {
     /// Runs a SELECT; the number of rows given to `emit`.
-    pub fn select(&mut self, plan: &Select, table: Option<&Table>, emit: &mut Emit<'_>) -> Result<u64> {
+    pub fn select(&mut self, plan: &Select, tables: &[Arc<Table>], emit: &mut Emit<'_>) -> Result<u64> {
+        let table = tables.first();
         if let Source::Table(TableAccess { access: Access::Point(parts), .. }) = &plan.source
             && let Some(table) = table
             && plan.aggregate.is_none()
@@ -169,7 +201,7 @@ impl Exec<'_> {
         }
         match (&plan.lock, table) {
             (Some(lock), Some(table)) => self.locking(plan, table, lock, window, emit),
-            _ => self.rows(plan, table, window, emit),
+            _ => self.rows(plan, tables, window, emit),
         }
     }
 
@@ -178,7 +210,7 @@ impl Exec<'_> {
         let env = self.facts.env(&NoSequences);
         let Scratch { row_arena, key, .. } = &mut *self.scratch;
         let cx = Cx { params: self.params, arena: row_arena, env: &env };
-        if !point_key(key, table.def(), parts, &cx)? {
+        if !point_key(key, table.def(), parts, &Input::None, &cx)? {
             return Ok(0);
         }
         let mut result = Ok(0);
@@ -196,26 +228,20 @@ impl Exec<'_> {
     fn rows(
         &mut self,
         plan: &Select,
-        table: Option<&Table>,
+        tables: &[Arc<Table>],
         window: Window,
         emit: &mut Emit<'_>,
     ) -> Result<u64> {
         let facts = self.facts;
         let env = facts.env(&NoSequences);
-        let Scratch { row_arena, result_arena, ranges, .. } = &mut *self.scratch;
-        let sorts = !plan.order.is_empty() || plan.distinct;
-        let mut pipeline = Pipeline {
-            groups: plan.aggregate.as_ref().map(|a| Groups::new(a, result_arena)),
-            sorter: sorts.then(|| Sorter::new(&plan.order, plan.visible, plan.distinct)),
-            held: Vec::new(),
-            arena: result_arena,
-            window,
-            count: 0,
-            emit: &mut |row| emit(row),
-        };
+        let Scratch { row_arena, result_arena, ranges, levels, .. } = &mut *self.scratch;
+        let mut emit = |row: &[Datum<'_>]| emit(row);
+        let mut pipeline = Pipeline::new(plan, result_arena, window, &mut emit);
         match &plan.source {
             Source::Table(target) => {
-                let Some(table) = table else { return Err(SqlError::internal("a scan without its table")) };
+                let Some(table) = tables.first() else {
+                    return Err(SqlError::internal("a scan without its table"));
+                };
                 prepare_ranges(ranges, table, &target.access, self.params, row_arena, &env)?;
                 let hint = if pipeline.streams(plan) { window.reach() } else { None };
                 let (params, mut failure, mut seen) = (self.params, Failure::default(), 0u32);
@@ -229,24 +255,24 @@ impl Exec<'_> {
                 });
                 failure.resolve(scanned)?;
             }
+            Source::Loops(steps) => {
+                levels.resize_with(steps.len().max(levels.len()), Level::default);
+                let params = self.params;
+                let mut loops = Loops { txn: self.txn, params, env: &env, facts };
+                let _ = loops.run(steps, tables, levels, &[], &mut |values| {
+                    let cx = Cx { params, arena: row_arena, env: &env };
+                    let flow = pipeline.push(plan, &Input::Slots(values), &cx);
+                    row_arena.reset();
+                    flow
+                })?;
+            }
             Source::Nothing => {
                 let sequences = super::sequence::InTransaction::new(self.txn, self.catalog, self.sequences);
                 let env = facts.env(&sequences);
                 let cx = Cx { params: self.params, arena: row_arena, env: &env };
                 let _ = pipeline.push(plan, &Input::None, &cx)?;
             }
-            Source::Values(rows) => {
-                for row in rows {
-                    let cx = Cx { params: self.params, arena: row_arena, env: &env };
-                    let slots = row.iter().map(|e| e.eval(&Input::None, &cx)).collect::<Result<Row<'_>>>()?;
-                    let flow = pipeline.push(plan, &Input::Slots(&slots), &cx)?;
-                    drop(slots);
-                    row_arena.reset();
-                    if flow.is_break() {
-                        break;
-                    }
-                }
-            }
+            Source::Values(rows) => pipeline.values(plan, rows, self.params, row_arena, &env)?,
             Source::Join(_) | Source::Query(_) => return Err(not_ours()),
             Source::Series(bounds, ty) => {
                 let series = Series::new(bounds, *ty, self.params, row_arena, &env)?;
@@ -320,10 +346,16 @@ pub(super) fn prepare_ranges(
         Access::Full => {}
         Access::Point(parts) => {
             let range = crate::plan::KeyRange { equal: parts.to_vec(), ..Default::default() };
-            ranges.prepare(table.def(), table.def().key_columns(), std::slice::from_ref(&range), &cx)?;
+            ranges.prepare(
+                table.def(),
+                table.def().key_columns(),
+                std::slice::from_ref(&range),
+                &Input::None,
+                &cx,
+            )?;
         }
         Access::Ranges { columns, ranges: wanted, .. } => {
-            ranges.prepare(table.def(), columns, wanted, &cx)?
+            ranges.prepare(table.def(), columns, wanted, &Input::None, &cx)?
         }
     }
     arena.reset();

@@ -1,0 +1,240 @@
+//! Nested loops: tables that are read one within the other, each by a key made of the rows before it.
+//!
+//! Invariants
+//! 1. Nothing of the engine is held while an inner table is read: the rows of a step are copied first, a batch at a time.
+//! 2. A batch holds a bounded number of rows and, but for its last row, of bytes, whatever a table holds.
+//! 3. Rows come in the order of the first step, those of one of its rows in that of the second, and so on.
+//!
+//! Does not know: why the tables are read in this order (`crate::loops`); what becomes of the rows.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use bumpalo::Bump;
+use bumpalo::collections::Vec as BumpVec;
+use varve_engine::{Datum, RowRef, ScanIndex, ScanSpec, Table, Transaction, place_in};
+
+use super::keys::{Ranges, point_key};
+use super::{Facts, Failure, Row};
+use crate::error::{Result, SqlError};
+use crate::eval::{Cx, Env, Input, keep_in};
+use crate::plan::{Access, Step};
+
+/// Rows of the first batch of a step; each later one is larger, as LIMIT may not want many.
+const BATCH_ROWS_FIRST: usize = 16;
+/// Most rows of a batch.
+const BATCH_ROWS_MAX: usize = 1024;
+/// A batch that holds more than this is full.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// Buffers of one step.
+#[derive(Default)]
+pub struct Level {
+    /// The rows of the current batch.
+    rows: Bump,
+    /// What a bound or a filter needs.
+    temporary: Bump,
+    ranges: Ranges,
+    key: Vec<u8>,
+    /// The range being read.
+    range: usize,
+    /// Where the last batch ended in it; empty: at its beginning.
+    place: Vec<u8>,
+    /// The other buffer of `place`.
+    spare: Vec<u8>,
+}
+
+impl Level {
+    /// Memory that the buffers hold on to, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let buffers = self.key.capacity() + self.place.capacity() + self.spare.capacity();
+        self.rows.allocated_bytes() + self.temporary.allocated_bytes() + self.ranges.held_bytes() + buffers
+    }
+}
+
+/// Receives joined rows.
+pub type OnJoined<'f> = dyn FnMut(&[Datum<'_>]) -> Result<ControlFlow<()>> + 'f;
+
+/// What all steps of a run share.
+pub struct Loops<'r> {
+    pub txn: &'r mut Transaction,
+    pub params: &'r [Datum<'r>],
+    pub env: &'r Env<'r>,
+    pub facts: &'r Facts,
+}
+
+impl Loops<'_> {
+    /// Reads the steps within each other; `outer` is the row so far.
+    pub fn run(
+        &mut self,
+        steps: &[Step],
+        tables: &[Arc<Table>],
+        levels: &mut [Level],
+        outer: &[Datum<'_>],
+        on_row: &mut OnJoined<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let Some((step, later_steps)) = steps.split_first() else { return on_row(outer) };
+        let (Some((table, later_tables)), Some((level, later_levels))) =
+            (tables.split_first(), levels.split_first_mut())
+        else {
+            return Err(SqlError::internal("a nested loop without its table"));
+        };
+        let mut one = OneStep { step, table, outer, cap: BATCH_ROWS_FIRST };
+        if !self.begin(&one, level)? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        loop {
+            self.facts.check_cancel()?;
+            let Level { rows, temporary, ranges, key, range, place, spare } = &mut *level;
+            rows.reset();
+            let mut batch = BumpVec::new_in(&*rows);
+            let more = if matches!(step.target.access, Access::Point(_)) {
+                self.point(&one, key, temporary, &mut batch)?;
+                false
+            } else {
+                let mut cursor = Cursor { ranges, range, place, spare };
+                self.fill(&one, &mut cursor, temporary, &mut batch)?
+            };
+            for row in &batch {
+                if self.run(later_steps, later_tables, later_levels, row, on_row)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            if !more {
+                return Ok(ControlFlow::Continue(()));
+            }
+            one.cap = (one.cap * 4).min(BATCH_ROWS_MAX);
+        }
+    }
+
+    /// Evaluates the keys of a step; false if there can be no row.
+    fn begin(&mut self, one: &OneStep<'_>, level: &mut Level) -> Result<bool> {
+        let Level { temporary, ranges, key, range, place, .. } = level;
+        let (def, row) = (one.table.def(), Input::Slots(one.outer));
+        let cx = Cx { params: self.params, arena: temporary, env: self.env };
+        *range = 0;
+        place.clear();
+        let found = match &one.step.target.access {
+            Access::Point(parts) => point_key(key, def, parts, &row, &cx)?,
+            Access::Ranges { columns, ranges: wanted, .. } => {
+                ranges.prepare(def, columns, wanted, &row, &cx)?;
+                ranges.len() > 0
+            }
+            Access::Full => return Err(SqlError::internal("a nested loop over a whole table")),
+        };
+        temporary.reset();
+        Ok(found)
+    }
+
+    fn point<'s>(
+        &mut self,
+        one: &OneStep<'s>,
+        key: &[u8],
+        temporary: &mut Bump,
+        batch: &mut Batch<'s>,
+    ) -> Result<()> {
+        let mut result = Ok(());
+        let (params, env) = (self.params, self.env);
+        self.txn.get(one.table, key, &mut |row| {
+            result = one.take(&row, &Cx { params, arena: temporary, env }, batch);
+        })?;
+        temporary.reset();
+        result
+    }
+
+    /// Reads on to the end of the batch; whether there may be more.
+    fn fill<'s>(
+        &mut self,
+        one: &OneStep<'s>,
+        cursor: &mut Cursor<'_>,
+        temporary: &mut Bump,
+        batch: &mut Batch<'s>,
+    ) -> Result<bool> {
+        let index = match &one.step.target.access {
+            Access::Ranges { index, .. } => *index,
+            Access::Full | Access::Point(_) => ScanIndex::Primary,
+        };
+        let (params, env) = (self.params, self.env);
+        while *cursor.range < cursor.ranges.len() {
+            let mut failure = Failure::default();
+            let (spec, spare) = cursor.rest(index, one.step.target.reverse);
+            let mut full = false;
+            let scanned = self.txn.scan(one.table, &spec, &mut |key, row| {
+                let taken = one.take(&row, &Cx { params, arena: temporary, env }, batch);
+                temporary.reset();
+                if failure.catch(taken.map(|()| false), true) {
+                    return Ok(ControlFlow::Break(()));
+                }
+                if batch.len() < one.cap && batch.bump().allocated_bytes() < BATCH_BYTES_MAX {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                full = true;
+                place_in(one.table, index, row, key, spare)?;
+                Ok(ControlFlow::Break(()))
+            });
+            failure.resolve(scanned)?;
+            if full {
+                std::mem::swap(cursor.place, cursor.spare);
+                return Ok(true);
+            }
+            *cursor.range += 1;
+            cursor.place.clear();
+        }
+        Ok(false)
+    }
+}
+
+/// Rows with the columns of this step and all before it.
+type Batch<'s> = BumpVec<'s, &'s [Datum<'s>]>;
+
+/// A step for one row of those before it.
+struct OneStep<'o> {
+    step: &'o Step,
+    table: &'o Table,
+    outer: &'o [Datum<'o>],
+    /// Rows of the next batch.
+    cap: usize,
+}
+
+impl OneStep<'_> {
+    /// Adds a row to the batch if it passes.
+    #[inline]
+    fn take<'s>(&self, row: &RowRef<'_>, cx: &Cx<'_>, batch: &mut Batch<'s>) -> Result<()>
+    where
+        Self: 's,
+    {
+        let own = self.step.columns.iter().map(|c| row.get(*c));
+        let values: Row<'_> = self.outer.iter().copied().chain(own).collect();
+        if let Some(filter) = &self.step.filter
+            && !filter.is_true(&Input::Slots(&values), cx)?
+        {
+            return Ok(());
+        }
+        let arena = batch.bump();
+        let own = values[self.outer.len()..].iter().map(|v| keep_in(arena, *v));
+        let kept: Row<'s> = self.outer.iter().copied().chain(own).collect();
+        batch.push(arena.alloc_slice_copy(&kept));
+        Ok(())
+    }
+}
+
+/// How far the ranges of a step are read.
+struct Cursor<'l> {
+    ranges: &'l Ranges,
+    range: &'l mut usize,
+    place: &'l mut Vec<u8>,
+    spare: &'l mut Vec<u8>,
+}
+
+impl Cursor<'_> {
+    /// What is left of the current range, and a buffer for the next place.
+    fn rest(&mut self, index: ScanIndex, reverse: bool) -> (ScanSpec<'_>, &mut Vec<u8>) {
+        let at = if reverse { self.ranges.len() - 1 - *self.range } else { *self.range };
+        let (lower, upper) = self.ranges.get(at);
+        let (mut lower, mut upper) = (Bound::Included(lower), Bound::Excluded(upper));
+        if !self.place.is_empty() {
+            *(if reverse { &mut upper } else { &mut lower }) = Bound::Excluded(self.place.as_slice());
+        }
+        (ScanSpec { index, lower, upper, reverse, limit_hint: None }, self.spare)
+    }
+}

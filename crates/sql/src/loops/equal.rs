@@ -1,0 +1,125 @@
+//! What equals what: equalities of columns, and of columns with constants, are transitive.
+//!
+//! Invariants
+//! 1. The conditions of all steps together hold for the same rows as the equalities that a class was made of.
+//! 2. Only columns whose values have one key form are in one class.
+//!
+//! Does not know: orders of tables.
+
+use varve_engine::ColumnType;
+
+use crate::eval::{CmpOp, Expr};
+
+/// Columns of the joined row that are equal in each row of the result, and what they equal.
+#[derive(Default)]
+struct Class {
+    columns: Vec<usize>,
+    value: Option<Expr>,
+}
+
+/// All classes of a join.
+#[derive(Default)]
+pub(super) struct Classes(Vec<Class>);
+
+impl Classes {
+    /// Takes the equalities out of the conditions; the rest is given back, in its order.
+    pub(super) fn of(
+        conditions: Vec<Expr>,
+        column_type: &dyn Fn(usize) -> Option<ColumnType>,
+    ) -> (Classes, Vec<Expr>) {
+        let mut classes = Classes::default();
+        let mut rest = Vec::new();
+        for condition in conditions {
+            match columns(&condition) {
+                Some((a, b)) if a != b && alike(column_type(a), column_type(b)) => classes.unite(a, b),
+                _ => rest.push(condition),
+            }
+        }
+        rest.retain(|condition| !constant(condition).is_some_and(|(c, value)| classes.fix(c, value)));
+        (classes, rest)
+    }
+
+    fn unite(&mut self, a: usize, b: usize) {
+        let (a, b) = (self.class(a), self.class(b));
+        if a != b {
+            let gone = self.0.swap_remove(a.max(b));
+            self.0[a.min(b)].columns.extend(gone.columns);
+        }
+    }
+
+    /// The class of a column, made if there is none.
+    fn class(&mut self, column: usize) -> usize {
+        if let Some(at) = self.0.iter().position(|c| c.columns.contains(&column)) {
+            return at;
+        }
+        self.0.push(Class { columns: vec![column], value: None });
+        self.0.len() - 1
+    }
+
+    /// Notes the constant that a column equals; false if its class has another one.
+    fn fix(&mut self, column: usize, value: &Expr) -> bool {
+        let at = self.class(column);
+        let is_first = self.0[at].value.is_none();
+        self.0[at].value.get_or_insert_with(|| value.clone());
+        is_first
+    }
+
+    /// The equalities to check for a table whose columns are `own`, when those `before` are known.
+    pub(super) fn conditions(
+        &self,
+        own: &dyn Fn(usize) -> bool,
+        before: &dyn Fn(usize) -> bool,
+    ) -> Vec<Expr> {
+        let mut out = Vec::new();
+        for class in &self.0 {
+            let known = class.columns.iter().copied().find(|c| before(*c)).map(Expr::Column);
+            let mut equal_to = class.value.clone().or(known);
+            for column in class.columns.iter().copied().filter(|c| own(*c)) {
+                match &equal_to {
+                    Some(value) => out.push(equality(column, value.clone())),
+                    None => equal_to = Some(Expr::Column(column)),
+                }
+            }
+        }
+        out
+    }
+}
+
+fn equality(column: usize, value: Expr) -> Expr {
+    Expr::Compare(CmpOp::Eq, Box::new((Expr::Column(column), value)))
+}
+
+/// The columns of `a = b`.
+fn columns(condition: &Expr) -> Option<(usize, usize)> {
+    match condition {
+        Expr::Compare(CmpOp::Eq, sides) => match (&sides.0, &sides.1) {
+            (Expr::Column(a), Expr::Column(b)) => Some((*a, *b)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Column and value of `a = 1` or `1 = a`.
+fn constant(condition: &Expr) -> Option<(usize, &Expr)> {
+    match condition {
+        Expr::Compare(CmpOp::Eq, sides) => match (&sides.0, &sides.1) {
+            (Expr::Column(c), value) | (value, Expr::Column(c)) if value.is_constant() => Some((*c, value)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether equal values of both types are equal bytes in a key of either.
+fn alike(a: Option<ColumnType>, b: Option<ColumnType>) -> bool {
+    use ColumnType::{Char, Int2, Int4, Int8, Numeric, Text, Varchar};
+    let (Some(a), Some(b)) = (a, b) else { return false };
+    match (a, b) {
+        (Int2 | Int4 | Int8, Int2 | Int4 | Int8)
+        | (Numeric { .. }, Numeric { .. })
+        | (Char(_), Char(_))
+        | (Text | Varchar(_), Text | Varchar(_)) => true,
+        (a, b) => a == b,
+    }
+}

@@ -1,0 +1,278 @@
+//! Short joins: which joins become nested loops of the executor, and in which order their tables are read.
+//!
+//! Invariants
+//! 1. Inner joins of two to four tables only. The first table is read through an index from constants; each further one by
+//!    its unique key, or by a key prefix that uses up every equality with the tables before it. Whatever could read a table
+//!    many times over is left to the runner of general queries.
+//! 2. A condition is checked at the first step that has its columns, behind those written before it over the same tables.
+//! 3. The row of a nested loop holds the columns that somebody reads, in the order of the steps; expressions count by it.
+//!
+//! Does not know: statistics. Orders are compared by how much of a key each step knows.
+
+mod equal;
+mod renumber;
+
+use std::sync::Arc;
+
+use varve_engine::TableDef;
+
+use crate::access::{self, Choice, WantedOrder};
+use crate::eval::{CmpOp, Expr};
+use crate::plan::{Access, Join, JoinKind, KeyRange, Select, Source};
+use equal::Classes;
+
+/// Most tables of a nested loop.
+const TABLES_MAX: usize = 4;
+
+/// A table of the join.
+pub(super) struct Part {
+    pub(super) table: Arc<TableDef>,
+    /// Ordinal of its first column in the joined row.
+    pub(super) first: usize,
+}
+
+impl Part {
+    fn holds(&self, column: usize) -> bool {
+        (self.first..self.first + self.table.columns.len()).contains(&column)
+    }
+}
+
+/// The join, taken apart.
+pub(super) struct Parts {
+    pub(super) tables: Vec<Part>,
+    /// What equals what.
+    classes: Classes,
+    /// All other conditions.
+    conditions: Vec<Expr>,
+}
+
+/// One table in a chosen order. Columns of the table count from 0 in `conditions`; those of the tables before it are slots by
+/// their ordinal in the joined row.
+pub(super) struct Chosen {
+    /// Which of the tables.
+    pub(super) part: usize,
+    pub(super) conditions: Vec<Expr>,
+    pub(super) choice: Choice,
+    /// At most one row for each of those before.
+    single: bool,
+    /// The scan gives the rows of the query in the wanted order, descending or not.
+    pub(super) ordered: Option<bool>,
+}
+
+/// Makes nested loops of the query's join, if it is a short one; else gives the conditions back.
+pub fn place(
+    select: &mut Select,
+    source: &Source,
+    conditions: Vec<Expr>,
+    order: Option<&WantedOrder>,
+) -> Result<(), Vec<Expr>> {
+    let Some((tables, on)) = inner_tables(source) else { return Err(conditions) };
+    let all: Vec<Expr> = on.into_iter().chain(conditions.iter().cloned()).collect();
+    let (classes, rest) = Classes::of(all, &|column| column_type(&tables, column));
+    let parts = Parts { tables, classes, conditions: rest };
+    let limited = select.limit.is_some();
+    let mut search = Search { parts: &parts, order, limited, best: None, steps: Vec::new() };
+    search.extend(0.0, 1.0);
+    let Some((_, best)) = search.best.take() else { return Err(conditions) };
+    best.into_iter().for_each(|part| search.push(part));
+    let steps = search.steps;
+    renumber::apply(select, &parts, steps);
+    Ok(())
+}
+
+fn column_type(tables: &[Part], column: usize) -> Option<varve_engine::ColumnType> {
+    let part = tables.iter().find(|p| p.holds(column))?;
+    Some(part.table.columns[column - part.first].column_type)
+}
+
+/// The tables of inner joins and their conditions over the joined row.
+fn inner_tables(source: &Source) -> Option<(Vec<Part>, Vec<Expr>)> {
+    let (mut tables, mut conditions) = (Vec::new(), Vec::new());
+    collect(source, 0, &mut tables, &mut conditions)?;
+    (2..=TABLES_MAX).contains(&tables.len()).then_some((tables, conditions))
+}
+
+fn collect(source: &Source, first: usize, tables: &mut Vec<Part>, conditions: &mut Vec<Expr>) -> Option<()> {
+    match source {
+        Source::Table(t) => tables.push(Part { table: t.table.clone(), first }),
+        Source::Join(join) => {
+            let Join { kind: JoinKind::Inner, left, right, left_width, on } = join.as_ref() else {
+                return None;
+            };
+            collect(left, first, tables, conditions)?;
+            collect(right, first + left_width, tables, conditions)?;
+            conditions.extend(on.iter().cloned().map(|c| shifted(c, first)));
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// The condition of a join that begins at this ordinal.
+fn shifted(mut condition: Expr, first: usize) -> Expr {
+    condition.walk_mut(&mut |e| {
+        if let Expr::Column(n) = e {
+            *n += first;
+        }
+    });
+    condition
+}
+
+/// Tries the tables in every order.
+struct Search<'p> {
+    parts: &'p Parts,
+    order: Option<&'p WantedOrder>,
+    limited: bool,
+    /// The cheapest order so far.
+    best: Option<(f64, Vec<usize>)>,
+    /// The steps of the order that is tried.
+    steps: Vec<Chosen>,
+}
+
+impl Search<'_> {
+    /// Tries each table that may come next. `cost`: rows read so far; `rows`: how many the steps so far give.
+    fn extend(&mut self, cost: f64, rows: f64) {
+        if self.best.as_ref().is_some_and(|(least, _)| cost >= *least) {
+            return;
+        }
+        if self.steps.len() == self.parts.tables.len() {
+            self.best = Some((cost, self.steps.iter().map(|s| s.part).collect()));
+            return;
+        }
+        for part in 0..self.parts.tables.len() {
+            if self.steps.iter().any(|s| s.part == part) {
+                continue;
+            }
+            let Some((step, found)) = self.step(part) else { continue };
+            self.steps.push(step);
+            self.extend(cost + rows * found, rows * found);
+            self.steps.pop();
+        }
+    }
+
+    fn push(&mut self, part: usize) {
+        self.steps.extend(self.step(part).map(|(step, _)| step));
+    }
+
+    /// The way into a table behind the steps so far, and how many rows it may find; `None` if there is no short one.
+    fn step(&self, part: usize) -> Option<(Chosen, f64)> {
+        let before: Vec<usize> = self.steps.iter().map(|s| s.part).collect();
+        let conditions = self.parts.conditions_at(&before, part);
+        let order = self.order_at(&before, part);
+        let table = &self.parts.tables[part].table;
+        let choice = access::choose(table, &conditions, order.as_ref(), self.limited);
+        let known = known(table, &choice.access)?;
+        let leftover = conditions.iter().zip(&choice.covered).any(|(c, covered)| !covered && links(c));
+        if leftover && !known.unique {
+            return None;
+        }
+        let single = known.unique && known.ranges == 1;
+        let ordered = order.filter(|_| choice.ordered).map(|o| o.descending);
+        Some((Chosen { part, conditions, choice, single, ordered }, known.rows()))
+    }
+
+    /// The wanted order as this table's columns, if those before it give one row at most.
+    fn order_at(&self, before: &[usize], part: usize) -> Option<WantedOrder> {
+        let wanted = self.order?;
+        if !self.steps.iter().all(|s| s.single) {
+            return None;
+        }
+        let tables = &self.parts.tables;
+        let mut columns = Vec::new();
+        for column in &wanted.columns {
+            if tables[part].holds(*column) {
+                columns.push(column - tables[part].first);
+            } else if !before.iter().any(|b| tables[*b].holds(*column)) {
+                return None;
+            }
+        }
+        Some(WantedOrder { columns, descending: wanted.descending })
+    }
+}
+
+impl Parts {
+    /// The conditions to check when a table joins those before it.
+    fn conditions_at(&self, before: &[usize], part: usize) -> Vec<Expr> {
+        let known = |c: usize| before.iter().any(|b| self.tables[*b].holds(c));
+        let table = &self.tables[part];
+        let last = before.len() + 1 == self.tables.len();
+        let mut out = self.classes.conditions(&|c| table.holds(c), &known);
+        for condition in &self.conditions {
+            let (mut own, mut complete, mut plain) = (false, true, true);
+            condition.walk(&mut |e| {
+                if let Expr::Column(c) = e {
+                    plain = false;
+                    own |= table.holds(*c);
+                    complete &= table.holds(*c) || known(*c);
+                }
+            });
+            let due =
+                if condition.is_volatile() { last } else { complete && (own || plain && before.is_empty()) };
+            if due {
+                out.push(condition.clone());
+            }
+        }
+        out.iter_mut().for_each(|c| self.localize(c, part));
+        out
+    }
+
+    fn localize(&self, condition: &mut Expr, part: usize) {
+        let table = &self.tables[part];
+        condition.walk_mut(&mut |e| {
+            if let Expr::Column(c) = e {
+                *e = if table.holds(*c) { Expr::Column(*c - table.first) } else { Expr::Slot(*c) };
+            }
+        });
+    }
+}
+
+/// Whether a condition is an equality between the table of the step and one before it.
+fn links(condition: &Expr) -> bool {
+    let Expr::Compare(CmpOp::Eq, _) = condition else { return false };
+    let (mut own, mut other) = (false, false);
+    condition.walk(&mut |e| match e {
+        Expr::Column(_) => own = true,
+        Expr::Slot(_) => other = true,
+        _ => {}
+    });
+    own && other
+}
+
+/// How much of a key an access path knows.
+struct Known {
+    unique: bool,
+    ranges: usize,
+    /// Columns of the key that nothing is said about.
+    open: usize,
+    /// The column behind the known ones has bounds at both ends.
+    closed: bool,
+}
+
+/// `None` for a path that reads the table, or one half of it.
+fn known(table: &TableDef, access: &Access) -> Option<Known> {
+    let (index, columns, ranges) = match access {
+        Access::Full => return None,
+        Access::Point(_) => return Some(Known { unique: true, ranges: 1, open: 0, closed: false }),
+        Access::Ranges { index, columns, ranges } => (index, columns, ranges),
+    };
+    let closed = |r: &KeyRange| r.lower.is_some() && r.upper.is_some();
+    let equal = ranges.iter().map(|r| r.equal.len()).min()?;
+    if equal == 0 && !ranges.iter().all(closed) {
+        return None;
+    }
+    let is_unique = match index {
+        varve_engine::ScanIndex::Primary => true,
+        varve_engine::ScanIndex::Secondary(id) => table.index(*id).is_some_and(|i| i.unique),
+    };
+    let open = columns.len().saturating_sub(equal);
+    let unique = is_unique && open == 0;
+    Some(Known { unique, ranges: ranges.len(), open, closed: ranges.iter().all(closed) })
+}
+
+impl Known {
+    /// A guess, good enough to tell a key from a prefix and a long prefix from a short one.
+    fn rows(&self) -> f64 {
+        let each = if self.unique { 1.0 } else { 10.0 * 30f64.powi(self.open as i32) };
+        self.ranges as f64 * if self.closed { each / 10.0 } else { each }
+    }
+}
