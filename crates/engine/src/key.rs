@@ -7,8 +7,11 @@
 //! | 0 | 0x01 a value follows, 0x02 NULL (nothing follows) |
 //! | integers | 8 bytes big endian, sign bit flipped (all three widths alike) |
 //! | boolean | 1 byte |
-//! | date / timestamps | 4 / 8 bytes big endian, sign bit flipped |
-//! | double precision | 8 bytes big endian; positive: sign bit set, negative: all bits flipped; NaN above all |
+//! | date / timestamps, time | 4 / 8 bytes big endian, sign bit flipped |
+//! | double precision, real | 8 / 4 bytes big endian; positive: sign bit set, negative: all bits flipped; NaN above all |
+//! | interval | its length in microseconds (a month is 30 days), 16 bytes big endian, sign bit flipped |
+//! | uuid | its 16 bytes |
+//! | array | its elements one after the other as columns, 0x00 |
 //! | text, bytea | bytes, 0x00 written as 0x00 0xFF, ended by 0x00 0x00; char(n) without trailing blanks |
 //! | numeric | class byte, exponent u32 big endian, digit pairs + 1, 0x00; a negative number's bytes are flipped |
 //!
@@ -22,6 +25,7 @@
 use crate::numeric::NumericRef;
 use crate::types::{ColumnType, Datum};
 
+const ARRAY_END: u8 = 0x00;
 const TAG_VALUE: u8 = 0x01;
 const TAG_NULL: u8 = 0x02;
 const PREFIX_END: u8 = 0xFF;
@@ -62,6 +66,7 @@ fn push_other(key: &mut Vec<u8>, column: ColumnType, datum: &Datum<'_>) {
     key.push(TAG_VALUE);
     match *datum {
         Datum::Bool(v) => key.push(u8::from(v)),
+        Datum::Float4(v) => key.extend_from_slice(&small_float_bits(v).to_be_bytes()),
         Datum::Float8(v) => key.extend_from_slice(&float_bits(v).to_be_bytes()),
         Datum::Numeric(v) => push_numeric(key, v),
         Datum::Text(v) if matches!(column, ColumnType::Char(_)) => {
@@ -70,7 +75,17 @@ fn push_other(key: &mut Vec<u8>, column: ColumnType, datum: &Datum<'_>) {
         Datum::Text(v) => push_bytes(key, v.as_bytes()),
         Datum::Bytea(v) => push_bytes(key, v),
         Datum::Date(v) => key.extend_from_slice(&((v as u32) ^ (1 << 31)).to_be_bytes()),
-        Datum::Timestamp(v) | Datum::TimestampTz(v) => key.extend_from_slice(&flip_sign(v).to_be_bytes()),
+        Datum::Timestamp(v) | Datum::TimestampTz(v) | Datum::Time(v) => {
+            key.extend_from_slice(&flip_sign(v).to_be_bytes());
+        }
+        Datum::Interval(v) => {
+            key.extend_from_slice(&((v.length_us() as u128) ^ (1 << 127)).to_be_bytes());
+        }
+        Datum::Uuid(v) => key.extend_from_slice(&v),
+        Datum::Array(v) => {
+            v.iter().for_each(|element| push(key, v.element(), &element));
+            key.push(ARRAY_END);
+        }
         Datum::Null | Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) => {
             unreachable!("handled by push")
         }
@@ -85,6 +100,12 @@ fn float_bits(value: f64) -> u64 {
     let value = if value == 0.0 { 0.0 } else { value };
     let bits = if value.is_nan() { f64::NAN.to_bits() & !(1 << 63) } else { value.to_bits() };
     if bits >> 63 == 1 { !bits } else { bits | (1 << 63) }
+}
+
+fn small_float_bits(value: f32) -> u32 {
+    let value = if value == 0.0 { 0.0 } else { value };
+    let bits = if value.is_nan() { f32::NAN.to_bits() & !(1 << 31) } else { value.to_bits() };
+    if bits >> 31 == 1 { !bits } else { bits | (1 << 31) }
 }
 
 fn push_bytes(key: &mut Vec<u8>, bytes: &[u8]) {

@@ -6,6 +6,7 @@
 //!
 //! Does not know: SQL text, sockets.
 
+mod array;
 pub mod catalog;
 mod check;
 mod context;
@@ -18,6 +19,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod ids;
+mod interval;
 mod io;
 pub mod key;
 pub mod node;
@@ -44,6 +46,7 @@ mod undo;
 mod versions;
 mod waits;
 
+pub use array::{Array, ArrayRef, Elements};
 pub use catalog::{
     About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Catalog, Check, ColumnDef, Comment, ForeignKey, Grant,
     HashPart, HashPartitions, Identity, IndexDef, IndexId, Membership, Named, NewIndex, NewSequence,
@@ -53,6 +56,7 @@ pub use catalog::{
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
 pub use error::{Error, ObjectKind, Result};
+pub use interval::Interval;
 pub use io::IoRow;
 pub use numeric::{Numeric, NumericError, NumericRef};
 pub use options::Options;

@@ -21,6 +21,7 @@
 
 use thiserror::Error;
 
+use crate::interval::Interval;
 use crate::numeric::NumericRef;
 use crate::types::{ColumnType, Datum};
 
@@ -178,15 +179,26 @@ fn encode_fixed(datum: &Datum<'_>, out: &mut [u8]) {
         Datum::Bool(v) => out[0] = u8::from(v),
         Datum::Int2(v) => out[..2].copy_from_slice(&v.to_le_bytes()),
         Datum::Int4(v) | Datum::Date(v) => out[..4].copy_from_slice(&v.to_le_bytes()),
-        Datum::Int8(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) => {
+        Datum::Float4(v) => out[..4].copy_from_slice(&v.to_le_bytes()),
+        Datum::Int8(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) | Datum::Time(v) => {
             out[..8].copy_from_slice(&v.to_le_bytes());
         }
         Datum::Float8(v) => out[..8].copy_from_slice(&v.to_le_bytes()),
-        Datum::Null | Datum::Numeric(_) | Datum::Text(_) | Datum::Bytea(_) => {}
+        Datum::Interval(v) => out[..16].copy_from_slice(&v.to_bytes()),
+        Datum::Uuid(v) => out[..16].copy_from_slice(&v),
+        Datum::Null | Datum::Numeric(_) | Datum::Text(_) | Datum::Bytea(_) | Datum::Array(_) => {}
     }
 }
 
-fn variable_bytes<'a>(datum: &Datum<'a>) -> Option<&'a [u8]> {
+/// The bytes of a value of fixed width, at the beginning of the room of the widest.
+pub(crate) fn fixed_bytes(datum: &Datum<'_>) -> [u8; 16] {
+    let mut out = [0; 16];
+    encode_fixed(datum, &mut out);
+    out
+}
+
+/// The bytes of a value of varying width.
+pub(crate) fn variable_bytes<'a>(datum: &Datum<'a>) -> Option<&'a [u8]> {
     match *datum {
         Datum::Numeric(v) => Some(v.as_bytes()),
         Datum::Text(v) => Some(v.as_bytes()),
@@ -317,8 +329,9 @@ fn take<const N: usize>(bytes: &[u8]) -> [u8; N] {
     out
 }
 
+/// Reads a value of fixed width.
 #[inline]
-fn fixed<'a>(column: ColumnType, bytes: &[u8]) -> Datum<'a> {
+pub(crate) fn fixed<'a>(column: ColumnType, bytes: &[u8]) -> Datum<'a> {
     match column {
         ColumnType::Bool => Datum::Bool(bytes[0] != 0),
         ColumnType::Int2 => Datum::Int2(i16::from_le_bytes(take(bytes))),
@@ -328,12 +341,17 @@ fn fixed<'a>(column: ColumnType, bytes: &[u8]) -> Datum<'a> {
         ColumnType::Date => Datum::Date(i32::from_le_bytes(take(bytes))),
         ColumnType::Timestamp => Datum::Timestamp(i64::from_le_bytes(take(bytes))),
         ColumnType::TimestampTz => Datum::TimestampTz(i64::from_le_bytes(take(bytes))),
+        ColumnType::Float4 => Datum::Float4(f32::from_le_bytes(take(bytes))),
+        ColumnType::Time => Datum::Time(i64::from_le_bytes(take(bytes))),
+        ColumnType::Interval => Datum::Interval(Interval::from_bytes(take(bytes))),
+        ColumnType::Uuid => Datum::Uuid(take(bytes)),
         _ => unreachable!("variable columns have no fixed place"),
     }
 }
 
+/// Reads a value of varying width.
 #[inline]
-fn variable(column: ColumnType, bytes: &[u8]) -> Datum<'_> {
+pub(crate) fn variable(column: ColumnType, bytes: &[u8]) -> Datum<'_> {
     match column {
         ColumnType::Bytea => Datum::Bytea(bytes),
         ColumnType::Numeric { .. } => match NumericRef::from_bytes(bytes) {

@@ -9,6 +9,8 @@
 
 use std::cmp::Ordering;
 
+use crate::array::{Array, ArrayRef};
+use crate::interval::Interval;
 use crate::numeric::{Numeric, NumericRef};
 
 /// The type of a column.
@@ -22,6 +24,8 @@ pub enum ColumnType {
     Int4,
     /// bigint
     Int8,
+    /// real
+    Float4,
     /// double precision
     Float8,
     /// numeric, with (precision, scale) in decimal digits if declared
@@ -43,6 +47,14 @@ pub enum ColumnType {
     Timestamp,
     /// timestamp with time zone
     TimestampTz,
+    /// time without time zone
+    Time,
+    /// interval
+    Interval,
+    /// uuid
+    Uuid,
+    /// json: its text as it was written
+    Json,
 }
 
 impl ColumnType {
@@ -51,9 +63,11 @@ impl ColumnType {
         match self {
             Self::Bool => Some(1),
             Self::Int2 => Some(2),
-            Self::Int4 | Self::Date => Some(4),
-            Self::Int8 | Self::Float8 | Self::Timestamp | Self::TimestampTz => Some(8),
-            Self::Numeric { .. } | Self::Char(_) | Self::Varchar(_) | Self::Text | Self::Bytea => None,
+            Self::Int4 | Self::Float4 | Self::Date => Some(4),
+            Self::Int8 | Self::Float8 | Self::Timestamp | Self::TimestampTz | Self::Time => Some(8),
+            Self::Interval | Self::Uuid => Some(16),
+            Self::Numeric { .. } => None,
+            Self::Char(_) | Self::Varchar(_) | Self::Text | Self::Json | Self::Bytea => None,
         }
     }
 
@@ -66,13 +80,17 @@ impl ColumnType {
                 | (Self::Int2, Datum::Int2(_))
                 | (Self::Int4, Datum::Int4(_))
                 | (Self::Int8, Datum::Int8(_))
+                | (Self::Float4, Datum::Float4(_))
                 | (Self::Float8, Datum::Float8(_))
                 | (Self::Numeric { .. }, Datum::Numeric(_))
-                | (Self::Char(_) | Self::Varchar(_) | Self::Text, Datum::Text(_))
+                | (Self::Char(_) | Self::Varchar(_) | Self::Text | Self::Json, Datum::Text(_))
                 | (Self::Bytea, Datum::Bytea(_))
                 | (Self::Date, Datum::Date(_))
                 | (Self::Timestamp, Datum::Timestamp(_))
                 | (Self::TimestampTz, Datum::TimestampTz(_))
+                | (Self::Time, Datum::Time(_))
+                | (Self::Interval, Datum::Interval(_))
+                | (Self::Uuid, Datum::Uuid(_))
         )
     }
 }
@@ -90,11 +108,13 @@ pub enum Datum<'a> {
     Int4(i32),
     /// bigint
     Int8(i64),
+    /// real
+    Float4(f32),
     /// double precision
     Float8(f64),
     /// numeric, as stored
     Numeric(NumericRef<'a>),
-    /// char, varchar and text
+    /// char, varchar, text and json
     Text(&'a str),
     /// bytea
     Bytea(&'a [u8]),
@@ -104,6 +124,14 @@ pub enum Datum<'a> {
     Timestamp(i64),
     /// Microseconds since 2000-01-01 00:00:00 UTC.
     TimestampTz(i64),
+    /// Microseconds since midnight, 0..=86,400,000,000.
+    Time(i64),
+    /// interval
+    Interval(Interval),
+    /// uuid
+    Uuid([u8; 16]),
+    /// A list of values of one type. No column holds one.
+    Array(ArrayRef<'a>),
 }
 
 /// An owned value.
@@ -119,11 +147,13 @@ pub enum Value {
     Int4(i32),
     /// bigint
     Int8(i64),
+    /// real
+    Float4(f32),
     /// double precision
     Float8(f64),
     /// numeric
     Numeric(Numeric),
-    /// char, varchar and text
+    /// char, varchar, text and json
     Text(String),
     /// bytea
     Bytea(Vec<u8>),
@@ -133,6 +163,14 @@ pub enum Value {
     Timestamp(i64),
     /// Microseconds since 2000-01-01 00:00:00 UTC.
     TimestampTz(i64),
+    /// Microseconds since midnight, 0..=86,400,000,000.
+    Time(i64),
+    /// interval
+    Interval(Interval),
+    /// uuid
+    Uuid([u8; 16]),
+    /// A list of values of one type. No column holds one.
+    Array(Array),
 }
 
 impl Value {
@@ -144,6 +182,7 @@ impl Value {
             Self::Int2(v) => Datum::Int2(*v),
             Self::Int4(v) => Datum::Int4(*v),
             Self::Int8(v) => Datum::Int8(*v),
+            Self::Float4(v) => Datum::Float4(*v),
             Self::Float8(v) => Datum::Float8(*v),
             Self::Numeric(v) => Datum::Numeric(v.as_ref()),
             Self::Text(v) => Datum::Text(v),
@@ -151,6 +190,10 @@ impl Value {
             Self::Date(v) => Datum::Date(*v),
             Self::Timestamp(v) => Datum::Timestamp(*v),
             Self::TimestampTz(v) => Datum::TimestampTz(*v),
+            Self::Time(v) => Datum::Time(*v),
+            Self::Interval(v) => Datum::Interval(*v),
+            Self::Uuid(v) => Datum::Uuid(*v),
+            Self::Array(v) => Datum::Array(v.as_ref()),
         }
     }
 
@@ -169,6 +212,7 @@ impl Datum<'_> {
             Self::Int2(v) => Value::Int2(v),
             Self::Int4(v) => Value::Int4(v),
             Self::Int8(v) => Value::Int8(v),
+            Self::Float4(v) => Value::Float4(v),
             Self::Float8(v) => Value::Float8(v),
             Self::Numeric(v) => Value::Numeric(v.to_owned()),
             Self::Text(v) => Value::Text(v.to_owned()),
@@ -176,6 +220,10 @@ impl Datum<'_> {
             Self::Date(v) => Value::Date(v),
             Self::Timestamp(v) => Value::Timestamp(v),
             Self::TimestampTz(v) => Value::TimestampTz(v),
+            Self::Time(v) => Value::Time(v),
+            Self::Interval(v) => Value::Interval(v),
+            Self::Uuid(v) => Value::Uuid(v),
+            Self::Array(v) => Value::Array(v.to_owned()),
         }
     }
 
@@ -205,6 +253,7 @@ impl Datum<'_> {
             (Self::Null, _) => Ordering::Greater,
             (_, Self::Null) => Ordering::Less,
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
+            (Self::Float4(a), Self::Float4(b)) => order_floats(f64::from(*a), f64::from(*b)),
             (Self::Float8(a), Self::Float8(b)) => order_floats(*a, *b),
             (Self::Numeric(a), Self::Numeric(b)) => a.order(*b),
             (Self::Text(a), Self::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
@@ -213,6 +262,10 @@ impl Datum<'_> {
             (Self::Timestamp(a), Self::Timestamp(b)) | (Self::TimestampTz(a), Self::TimestampTz(b)) => {
                 a.cmp(b)
             }
+            (Self::Time(a), Self::Time(b)) => a.cmp(b),
+            (Self::Interval(a), Self::Interval(b)) => a.order(*b),
+            (Self::Uuid(a), Self::Uuid(b)) => a.cmp(b),
+            (Self::Array(a), Self::Array(b)) => a.order(*b),
             _ => panic!("values of different types compared: {self:?} and {other:?}"),
         }
     }

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use proptest::prelude::*;
-use varve_engine::{ColumnType, Datum, Numeric, Value, key};
+use varve_engine::{Array, ColumnType, Datum, Interval, Numeric, Value, key};
 
 fn any_numeric() -> impl Strategy<Value = Numeric> {
     prop_oneof![
@@ -13,6 +13,15 @@ fn any_numeric() -> impl Strategy<Value = Numeric> {
         8 => (-2000i64..2000, 0u16..4).prop_map(|(digits, scale)| Numeric::from_unscaled(digits, scale)),
         4 => "-?[0-9]{1,60}(\\.[0-9]{1,60})?".prop_map(|text| text.parse().unwrap()),
     ]
+}
+
+/// Small ones often have one length: 30 days and a month.
+fn any_interval() -> impl Strategy<Value = Interval> {
+    prop_oneof![
+        (any::<i32>(), any::<i32>(), any::<i64>()),
+        (-2i32..2, prop_oneof![Just(-30), Just(0), Just(30)], -1i64..1)
+    ]
+    .prop_map(|(months, days, micros)| Interval { months, days, micros })
 }
 
 fn any_value(column: ColumnType) -> BoxedStrategy<Value> {
@@ -25,6 +34,16 @@ fn any_value(column: ColumnType) -> BoxedStrategy<Value> {
             prop_oneof![any::<f64>(), Just(0.0), Just(-0.0), Just(f64::NAN), Just(f64::INFINITY)]
                 .prop_map(Value::Float8)
                 .boxed()
+        }
+        ColumnType::Float4 => {
+            prop_oneof![any::<f32>(), Just(0.0), Just(-0.0), Just(f32::NAN), Just(f32::INFINITY)]
+                .prop_map(Value::Float4)
+                .boxed()
+        }
+        ColumnType::Time => (0i64..=86_400_000_000).prop_map(Value::Time).boxed(),
+        ColumnType::Interval => any_interval().prop_map(Value::Interval).boxed(),
+        ColumnType::Uuid => {
+            prop::array::uniform16(prop_oneof![Just(0u8), any::<u8>()]).prop_map(Value::Uuid).boxed()
         }
         ColumnType::Numeric { .. } => any_numeric().prop_map(Value::Numeric).boxed(),
         ColumnType::Bytea => prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 0..6)
@@ -51,6 +70,11 @@ fn any_column() -> impl Strategy<Value = ColumnType> {
         ColumnType::Date,
         ColumnType::Timestamp,
         ColumnType::TimestampTz,
+        ColumnType::Float4,
+        ColumnType::Time,
+        ColumnType::Interval,
+        ColumnType::Uuid,
+        ColumnType::Json,
     ])
 }
 
@@ -114,7 +138,7 @@ fn scale_and_trailing_blanks_do_not_count() {
 /// The layout of the table in `key.rs`; stored indexes depend on it.
 #[test]
 fn layout_snapshot() {
-    let cases: [(Value, &[u8]); 9] = [
+    let cases: [(Value, &[u8]); 13] = [
         (Value::Null, &[2]),
         (Value::Bool(true), &[1, 1]),
         (Value::Int4(1), &[1, 0x80, 0, 0, 0, 0, 0, 0, 1]),
@@ -124,8 +148,31 @@ fn layout_snapshot() {
         (Value::Numeric("12.5".parse().unwrap()), &[1, 0xC0, 0x80, 0, 0, 2, 13, 51, 0]),
         (Value::Numeric("-12.5".parse().unwrap()), &[1, 0x40, 0x7F, 0xFF, 0xFF, 0xFD, 242, 204, 0xFF]),
         (Value::Text("a".into()), &[1, b'a', 0, 0]),
+        (Value::Float4(-1.0), &[1, 0x40, 0x7F, 0xFF, 0xFF]),
+        (Value::Time(1), &[1, 0x80, 0, 0, 0, 0, 0, 0, 1]),
+        (
+            Value::Interval(Interval { months: 0, days: 0, micros: -1 }),
+            &[1, 0x7F, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255],
+        ),
+        (Value::Uuid([9; 16]), &[1, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9]),
     ];
     for (value, expected) in cases {
         assert_eq!(encode(&[ColumnType::Text], std::slice::from_ref(&value)), expected, "{value:?}");
+    }
+}
+
+#[test]
+fn arrays_sort_by_their_elements_then_by_their_length() {
+    let array = |elements: &[Option<i32>]| {
+        let mut array = Array::new(ColumnType::Int4);
+        elements.iter().for_each(|e| array.push(e.map_or(Datum::Null, Datum::Int4)));
+        Value::Array(array)
+    };
+    let sorted = [&[][..], &[Some(-1), None], &[Some(3)], &[Some(3), Some(1)], &[Some(3), None], &[None]];
+    let values: Vec<Value> = sorted.iter().map(|elements| array(elements)).collect();
+    for pair in values.windows(2) {
+        let (low, high) = (&pair[0..1], &pair[1..2]);
+        assert_eq!(order(low, high), Ordering::Less, "{pair:?}");
+        assert!(encode(&[ColumnType::Text], low) < encode(&[ColumnType::Text], high), "{pair:?}");
     }
 }

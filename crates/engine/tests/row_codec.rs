@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
-use varve_engine::{ColumnType, Datum, Numeric, RowError, RowImage, RowRef, RowSchema, Value};
+use varve_engine::{ColumnType, Datum, Interval, Numeric, RowError, RowImage, RowRef, RowSchema, Value};
 
-const ALL: [ColumnType; 13] = [
+const ALL: [ColumnType; 18] = [
     ColumnType::Bool,
     ColumnType::Text,
     ColumnType::Int2,
@@ -18,6 +18,11 @@ const ALL: [ColumnType; 13] = [
     ColumnType::Date,
     ColumnType::Timestamp,
     ColumnType::TimestampTz,
+    ColumnType::Float4,
+    ColumnType::Time,
+    ColumnType::Interval,
+    ColumnType::Uuid,
+    ColumnType::Json,
 ];
 
 fn value_of(column: ColumnType) -> BoxedStrategy<Value> {
@@ -27,6 +32,12 @@ fn value_of(column: ColumnType) -> BoxedStrategy<Value> {
         ColumnType::Int4 => any::<i32>().prop_map(Value::Int4).boxed(),
         ColumnType::Int8 => any::<i64>().prop_map(Value::Int8).boxed(),
         ColumnType::Float8 => any::<f64>().prop_map(Value::Float8).boxed(),
+        ColumnType::Float4 => any::<f32>().prop_map(Value::Float4).boxed(),
+        ColumnType::Time => any::<i64>().prop_map(Value::Time).boxed(),
+        ColumnType::Interval => (any::<i32>(), any::<i32>(), any::<i64>())
+            .prop_map(|(months, days, micros)| Value::Interval(Interval { months, days, micros }))
+            .boxed(),
+        ColumnType::Uuid => any::<[u8; 16]>().prop_map(Value::Uuid).boxed(),
         ColumnType::Numeric { .. } => (any::<i64>(), 0u16..9)
             .prop_map(|(digits, scale)| Value::Numeric(Numeric::from_unscaled(digits, scale)))
             .boxed(),

@@ -94,7 +94,7 @@ impl<'a> Input<'a> {
 
     /// A column type.
     pub fn column_type(&mut self) -> ColumnType {
-        match self.byte() % 16 {
+        match self.byte() % 21 {
             0 => ColumnType::Bool,
             1 => ColumnType::Int2,
             2 => ColumnType::Int4,
@@ -109,6 +109,11 @@ impl<'a> Input<'a> {
             11 => ColumnType::Bytea,
             12 => ColumnType::Date,
             13 => ColumnType::Timestamp,
+            16 => ColumnType::Float4,
+            17 => ColumnType::Time,
+            18 => ColumnType::Interval,
+            19 => ColumnType::Uuid,
+            20 => ColumnType::Json,
             _ => ColumnType::TimestampTz,
         }
     }

@@ -48,7 +48,17 @@ pub(crate) fn value(input: &mut Input<'_>, column: ColumnType) -> Value {
         ColumnType::Int2 => Value::Int2(input.u16() as i16),
         ColumnType::Int4 => Value::Int4(input.u32() as i32),
         ColumnType::Int8 => Value::Int8(input.u64() as i64),
+        ColumnType::Float4 => Value::Float4(f32::from_bits(input.u32())),
         ColumnType::Float8 => Value::Float8(f64::from_bits(input.u64())),
+        ColumnType::Time => Value::Time(input.u64() as i64),
+        ColumnType::Interval => Value::Interval(varve_engine::Interval {
+            months: input.u32() as i32,
+            days: input.u32() as i32,
+            micros: input.u64() as i64,
+        }),
+        ColumnType::Uuid => {
+            Value::Uuid((u128::from(input.u64()) << 64 | u128::from(input.u64())).to_be_bytes())
+        }
         ColumnType::Date => Value::Date(input.u32() as i32),
         ColumnType::Timestamp => Value::Timestamp(input.u64() as i64),
         ColumnType::TimestampTz => Value::TimestampTz(input.u64() as i64),
@@ -57,7 +67,7 @@ pub(crate) fn value(input: &mut Input<'_>, column: ColumnType) -> Value {
             let read = varve_engine::NumericRef::from_bytes(input.piece());
             read.map_or(Value::Null, |number| Value::Numeric(number.to_owned()))
         }
-        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text => {
+        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text | ColumnType::Json => {
             Value::Text(String::from_utf8_lossy(input.piece()).into_owned())
         }
     }

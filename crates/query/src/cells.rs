@@ -4,13 +4,15 @@
 //! |---|---|---|
 //! | boolean | Boolean | |
 //! | smallint, integer, bigint | Int16, Int32, Int64 | |
-//! | double precision | Float64 | |
+//! | real, double precision | Float32, Float64 | |
 //! | date | Int32 | days since 2000-01-01 |
 //! | timestamp, timestamptz | Int64 | microseconds since 2000-01-01 |
-//! | char, varchar, text, name | Utf8View | without the blanks of char(n) |
+//! | time | Int64 | microseconds since midnight |
+//! | oid | Int64 | |
+//! | char, varchar, text, name, "char", json | Utf8View | without the blanks of char(n) |
 //! | bytea | BinaryView | |
 //! | numeric | BinaryView | the engine's bytes, any precision |
-//! | interval | BinaryView | the executor's 16 bytes |
+//! | interval, uuid, arrays | BinaryView | the engine's bytes |
 //!
 //! Invariants
 //! 1. A value that goes in comes out the same; Arrow's own dates, decimals and intervals are not used, so none of their
@@ -22,12 +24,12 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewArray, BinaryViewBuilder, BooleanArray, BooleanBuilder, Float64Array,
-    Float64Builder, Int16Array, Int16Builder, Int32Array, Int32Builder, Int64Array, Int64Builder,
-    StringViewArray, StringViewBuilder,
+    Array, ArrayRef, AsArray, BinaryViewArray, BinaryViewBuilder, BooleanArray, BooleanBuilder, Float32Array,
+    Float32Builder, Float64Array, Float64Builder, Int16Array, Int16Builder, Int32Array, Int32Builder,
+    Int64Array, Int64Builder, StringViewArray, StringViewBuilder,
 };
-use datafusion::arrow::datatypes::{DataType, Float64Type, Int16Type, Int32Type, Int64Type};
-use varve_engine::{Datum, NumericRef};
+use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type};
+use varve_engine::{ArrayRef, Datum, Interval, NumericRef};
 use varve_sql::general::Ty;
 
 /// The array that holds values of the type.
@@ -36,17 +38,19 @@ pub fn data_type(ty: Ty) -> DataType {
         Ty::Bool => DataType::Boolean,
         Ty::Int2 => DataType::Int16,
         Ty::Int4 | Ty::Date => DataType::Int32,
-        Ty::Int8 | Ty::Timestamp | Ty::TimestampTz => DataType::Int64,
+        Ty::Int8 | Ty::Oid | Ty::Timestamp | Ty::TimestampTz | Ty::Time => DataType::Int64,
+        Ty::Float4 => DataType::Float32,
         Ty::Float8 => DataType::Float64,
-        Ty::Numeric | Ty::Bytea | Ty::Interval => DataType::BinaryView,
+        Ty::Numeric | Ty::Bytea | Ty::Interval | Ty::Uuid => DataType::BinaryView,
+        Ty::Array(_) | Ty::Int2Vector | Ty::OidVector => DataType::BinaryView,
         _ => DataType::Utf8View,
     }
 }
 
 /// Whether Arrow compares values of the type as PostgreSQL does. Not so: numeric (1.0 and 1.00 are equal), double
-/// precision (0 and -0 are equal), interval (a month is 30 days).
+/// precision and real (0 and -0 are equal), interval (a month is 30 days), arrays.
 pub fn is_native(ty: Ty) -> bool {
-    !matches!(ty, Ty::Float8 | Ty::Numeric | Ty::Interval)
+    !matches!(ty, Ty::Float4 | Ty::Float8 | Ty::Numeric | Ty::Interval) && ty.element().is_none()
 }
 
 /// A column to read.
@@ -59,20 +63,30 @@ pub enum Cells<'a> {
     Int4(&'a Int32Array),
     /// bigint
     Int8(&'a Int64Array),
+    /// real
+    Float4(&'a Float32Array),
     /// double precision
     Float8(&'a Float64Array),
     /// numeric
     Numeric(&'a BinaryViewArray),
     /// All strings.
     Text(&'a StringViewArray),
-    /// bytea, interval
+    /// bytea
     Bytea(&'a BinaryViewArray),
+    /// interval
+    Interval(&'a BinaryViewArray),
+    /// uuid
+    Uuid(&'a BinaryViewArray),
+    /// Arrays and vectors.
+    List(&'a BinaryViewArray),
     /// date
     Date(&'a Int32Array),
     /// timestamp
     Timestamp(&'a Int64Array),
     /// timestamptz
     TimestampTz(&'a Int64Array),
+    /// time
+    Time(&'a Int64Array),
 }
 
 impl<'a> Cells<'a> {
@@ -82,13 +96,18 @@ impl<'a> Cells<'a> {
             Ty::Bool => Cells::Bool(array.as_boolean()),
             Ty::Int2 => Cells::Int2(array.as_primitive::<Int16Type>()),
             Ty::Int4 => Cells::Int4(array.as_primitive::<Int32Type>()),
-            Ty::Int8 => Cells::Int8(array.as_primitive::<Int64Type>()),
+            Ty::Int8 | Ty::Oid => Cells::Int8(array.as_primitive::<Int64Type>()),
+            Ty::Float4 => Cells::Float4(array.as_primitive::<Float32Type>()),
             Ty::Float8 => Cells::Float8(array.as_primitive::<Float64Type>()),
             Ty::Date => Cells::Date(array.as_primitive::<Int32Type>()),
             Ty::Timestamp => Cells::Timestamp(array.as_primitive::<Int64Type>()),
             Ty::TimestampTz => Cells::TimestampTz(array.as_primitive::<Int64Type>()),
             Ty::Numeric => Cells::Numeric(array.as_binary_view()),
-            Ty::Bytea | Ty::Interval => Cells::Bytea(array.as_binary_view()),
+            Ty::Time => Cells::Time(array.as_primitive::<Int64Type>()),
+            Ty::Bytea => Cells::Bytea(array.as_binary_view()),
+            Ty::Interval => Cells::Interval(array.as_binary_view()),
+            Ty::Uuid => Cells::Uuid(array.as_binary_view()),
+            Ty::Array(_) | Ty::Int2Vector | Ty::OidVector => Cells::List(array.as_binary_view()),
             _ => Cells::Text(array.as_string_view()),
         }
     }
@@ -98,9 +117,11 @@ impl<'a> Cells<'a> {
             Cells::Bool(a) => *a,
             Cells::Int2(a) => *a,
             Cells::Int4(a) | Cells::Date(a) => *a,
-            Cells::Int8(a) | Cells::Timestamp(a) | Cells::TimestampTz(a) => *a,
+            Cells::Int8(a) | Cells::Timestamp(a) | Cells::TimestampTz(a) | Cells::Time(a) => *a,
+            Cells::Float4(a) => *a,
             Cells::Float8(a) => *a,
             Cells::Numeric(a) | Cells::Bytea(a) => *a,
+            Cells::Interval(a) | Cells::Uuid(a) | Cells::List(a) => *a,
             Cells::Text(a) => *a,
         }
     }
@@ -115,10 +136,17 @@ impl<'a> Cells<'a> {
             Cells::Int2(a) => Datum::Int2(a.value(n)),
             Cells::Int4(a) => Datum::Int4(a.value(n)),
             Cells::Int8(a) => Datum::Int8(a.value(n)),
+            Cells::Float4(a) => Datum::Float4(a.value(n)),
             Cells::Float8(a) => Datum::Float8(a.value(n)),
             Cells::Date(a) => Datum::Date(a.value(n)),
             Cells::Timestamp(a) => Datum::Timestamp(a.value(n)),
             Cells::TimestampTz(a) => Datum::TimestampTz(a.value(n)),
+            Cells::Time(a) => Datum::Time(a.value(n)),
+            Cells::Interval(a) => {
+                a.value(n).try_into().map_or(Datum::Null, |raw| Datum::Interval(Interval::from_bytes(raw)))
+            }
+            Cells::Uuid(a) => a.value(n).try_into().map_or(Datum::Null, Datum::Uuid),
+            Cells::List(a) => ArrayRef::from_bytes(a.value(n)).map_or(Datum::Null, Datum::Array),
             Cells::Text(a) => Datum::Text(a.value(n)),
             Cells::Bytea(a) => Datum::Bytea(a.value(n)),
             Cells::Numeric(a) => NumericRef::from_bytes(a.value(n)).map_or(Datum::Null, Datum::Numeric),
@@ -134,13 +162,15 @@ pub enum CellsBuilder {
     Int2(Int16Builder),
     /// integer, date
     Int4(Int32Builder),
-    /// bigint, timestamps
+    /// bigint, oid, timestamps, time
     Int8(Int64Builder),
+    /// real
+    Float4(Float32Builder),
     /// double precision
     Float8(Float64Builder),
     /// All strings.
     Text(StringViewBuilder),
-    /// bytea, numeric, interval
+    /// bytea, numeric, interval, uuid, arrays
     Bytes(BinaryViewBuilder),
 }
 
@@ -152,6 +182,7 @@ impl CellsBuilder {
             DataType::Int16 => CellsBuilder::Int2(Int16Builder::new()),
             DataType::Int32 => CellsBuilder::Int4(Int32Builder::new()),
             DataType::Int64 => CellsBuilder::Int8(Int64Builder::new()),
+            DataType::Float32 => CellsBuilder::Float4(Float32Builder::new()),
             DataType::Float64 => CellsBuilder::Float8(Float64Builder::new()),
             DataType::BinaryView => CellsBuilder::Bytes(BinaryViewBuilder::new()),
             _ => CellsBuilder::Text(StringViewBuilder::new()),
@@ -164,13 +195,18 @@ impl CellsBuilder {
             (CellsBuilder::Bool(b), Datum::Bool(v)) => b.append_value(v),
             (CellsBuilder::Int2(b), Datum::Int2(v)) => b.append_value(v),
             (CellsBuilder::Int4(b), Datum::Int4(v) | Datum::Date(v)) => b.append_value(v),
-            (CellsBuilder::Int8(b), Datum::Int8(v) | Datum::Timestamp(v) | Datum::TimestampTz(v)) => {
-                b.append_value(v)
-            }
+            (
+                CellsBuilder::Int8(b),
+                Datum::Int8(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) | Datum::Time(v),
+            ) => b.append_value(v),
+            (CellsBuilder::Float4(b), Datum::Float4(v)) => b.append_value(v),
             (CellsBuilder::Float8(b), Datum::Float8(v)) => b.append_value(v),
             (CellsBuilder::Text(b), Datum::Text(v)) => b.append_value(v),
             (CellsBuilder::Bytes(b), Datum::Bytea(v)) => b.append_value(v),
             (CellsBuilder::Bytes(b), Datum::Numeric(v)) => b.append_value(v.as_bytes()),
+            (CellsBuilder::Bytes(b), Datum::Interval(v)) => b.append_value(v.to_bytes()),
+            (CellsBuilder::Bytes(b), Datum::Uuid(v)) => b.append_value(v),
+            (CellsBuilder::Bytes(b), Datum::Array(v)) => b.append_value(v.as_bytes()),
             (builder, Datum::Null) => builder.push_null(),
             (_, value) => panic!("a value of another type: {value:?}"),
         }
@@ -182,6 +218,7 @@ impl CellsBuilder {
             CellsBuilder::Int2(b) => b.append_null(),
             CellsBuilder::Int4(b) => b.append_null(),
             CellsBuilder::Int8(b) => b.append_null(),
+            CellsBuilder::Float4(b) => b.append_null(),
             CellsBuilder::Float8(b) => b.append_null(),
             CellsBuilder::Text(b) => b.append_null(),
             CellsBuilder::Bytes(b) => b.append_null(),
@@ -195,6 +232,7 @@ impl CellsBuilder {
             CellsBuilder::Int2(b) => Arc::new(b.finish()),
             CellsBuilder::Int4(b) => Arc::new(b.finish()),
             CellsBuilder::Int8(b) => Arc::new(b.finish()),
+            CellsBuilder::Float4(b) => Arc::new(b.finish()),
             CellsBuilder::Float8(b) => Arc::new(b.finish()),
             CellsBuilder::Text(b) => Arc::new(b.finish()),
             CellsBuilder::Bytes(b) => Arc::new(b.finish()),

@@ -82,7 +82,8 @@ impl General for Queries {
     }
 
     fn explain(&self, query: Query<'_>) -> varve_sql::Result<Vec<String>> {
-        let plan = stacker::grow(STACK_BYTES, || runtime()?.block_on(self.physical(query)).map_err(unwrapped))?;
+        let plan =
+            stacker::grow(STACK_BYTES, || runtime()?.block_on(self.physical(query)).map_err(unwrapped))?;
         let shown = displayable(plan.as_ref()).indent(false).to_string();
         Ok(shown.lines().map(str::to_owned).collect())
     }

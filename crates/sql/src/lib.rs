@@ -3,6 +3,7 @@
 //! Entry points: [`SqlDatabase`] (shared), [`Session`] (one client), [`Sink`] (where results go).
 
 mod access;
+pub mod array;
 mod bind;
 mod cache;
 mod error;
@@ -13,6 +14,7 @@ mod explain;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod general;
+mod json;
 mod lexeme;
 mod loops;
 pub mod oid;

@@ -16,19 +16,27 @@ pub const UNSPECIFIED: Oid = 0;
 pub const BOOL: Oid = 16;
 /// bytea
 pub const BYTEA: Oid = 17;
+/// "char", one byte
+pub const CHAR: Oid = 18;
 /// name
 pub const NAME: Oid = 19;
 /// bigint
 pub const INT8: Oid = 20;
 /// smallint
 pub const INT2: Oid = 21;
+/// int2vector
+pub const INT2VECTOR: Oid = 22;
 /// integer
 pub const INT4: Oid = 23;
 /// text
 pub const TEXT: Oid = 25;
 /// oid
 pub const OID: Oid = 26;
-/// real; only parameters have it, and become double precision
+/// oidvector
+pub const OIDVECTOR: Oid = 30;
+/// json
+pub const JSON: Oid = 114;
+/// real
 pub const FLOAT4: Oid = 700;
 /// double precision
 pub const FLOAT8: Oid = 701;
@@ -40,6 +48,8 @@ pub const BPCHAR: Oid = 1042;
 pub const VARCHAR: Oid = 1043;
 /// date
 pub const DATE: Oid = 1082;
+/// time without time zone
+pub const TIME: Oid = 1083;
 /// timestamp without time zone
 pub const TIMESTAMP: Oid = 1114;
 /// timestamp with time zone
@@ -50,6 +60,50 @@ pub const INTERVAL: Oid = 1186;
 pub const NUMERIC: Oid = 1700;
 /// void
 pub const VOID: Oid = 2278;
+/// uuid
+pub const UUID: Oid = 2950;
+
+/// Types of elements and of their arrays; the vectors are arrays with a text form of their own.
+const ARRAYS: [(Oid, Oid); 23] = [
+    (BOOL, 1000),
+    (BYTEA, 1001),
+    (CHAR, 1002),
+    (NAME, 1003),
+    (INT2, 1005),
+    (INT4, 1007),
+    (TEXT, 1009),
+    (BPCHAR, 1014),
+    (VARCHAR, 1015),
+    (INT8, 1016),
+    (FLOAT4, 1021),
+    (FLOAT8, 1022),
+    (OID, 1028),
+    (TIMESTAMP, 1115),
+    (DATE, 1182),
+    (TIME, 1183),
+    (TIMESTAMPTZ, 1185),
+    (INTERVAL, 1187),
+    (NUMERIC, 1231),
+    (UUID, 2951),
+    (JSON, 199),
+    (INT2, INT2VECTOR),
+    (OID, OIDVECTOR),
+];
+
+/// The type of the elements of an array type or vector; `None` for other types.
+pub fn element(array: Oid) -> Option<Oid> {
+    ARRAYS.iter().find(|(_, of)| *of == array).map(|(element, _)| *element)
+}
+
+/// The type of arrays of this type; `None` if there is none.
+pub fn array_of(element: Oid) -> Option<Oid> {
+    ARRAYS.iter().find(|(of, _)| *of == element).map(|(_, array)| *array)
+}
+
+/// Whether the type is one of the two vectors.
+pub fn is_vector(oid: Oid) -> bool {
+    matches!(oid, INT2VECTOR | OIDVECTOR)
+}
 
 /// The OID and type modifier that a client sees for a column of this type.
 pub fn of_column(t: &ColumnType) -> (Oid, i32) {
@@ -67,6 +121,11 @@ pub fn of_column(t: &ColumnType) -> (Oid, i32) {
         ColumnType::Date => (DATE, -1),
         ColumnType::Timestamp => (TIMESTAMP, -1),
         ColumnType::TimestampTz => (TIMESTAMPTZ, -1),
+        ColumnType::Float4 => (FLOAT4, -1),
+        ColumnType::Time => (TIME, -1),
+        ColumnType::Interval => (INTERVAL, -1),
+        ColumnType::Uuid => (UUID, -1),
+        ColumnType::Json => (JSON, -1),
     }
 }
 
@@ -74,22 +133,27 @@ fn numeric_typmod(precision: Option<(u16, i16)>) -> i32 {
     precision.map_or(-1, |(p, s)| ((i32::from(p) << 16) | (i32::from(s) & 0x7ff)) + 4)
 }
 
-/// The column type that holds values of the type `oid`, without modifier; `None` if Varve has no such type.
-/// `name` and `unknown` are text.
+/// The column type that holds values of the type `oid`, without modifier; `None` if Varve has no such type, and for arrays.
+/// `name`, `"char"` and `unknown` are text, an `oid` is a bigint.
 pub fn column_type(oid: Oid) -> Option<ColumnType> {
     Some(match oid {
         BOOL => ColumnType::Bool,
         BYTEA => ColumnType::Bytea,
-        INT8 => ColumnType::Int8,
+        INT8 | OID => ColumnType::Int8,
         INT2 => ColumnType::Int2,
         INT4 => ColumnType::Int4,
-        TEXT | NAME | UNKNOWN => ColumnType::Text,
-        FLOAT4 | FLOAT8 => ColumnType::Float8,
+        TEXT | NAME | CHAR | UNKNOWN => ColumnType::Text,
+        FLOAT4 => ColumnType::Float4,
+        FLOAT8 => ColumnType::Float8,
         BPCHAR | VARCHAR => ColumnType::Varchar(None),
         DATE => ColumnType::Date,
         TIMESTAMP => ColumnType::Timestamp,
         TIMESTAMPTZ => ColumnType::TimestampTz,
         NUMERIC => ColumnType::Numeric { precision: None },
+        TIME => ColumnType::Time,
+        INTERVAL => ColumnType::Interval,
+        UUID => ColumnType::Uuid,
+        JSON => ColumnType::Json,
         _ => return None,
     })
 }
@@ -97,11 +161,11 @@ pub fn column_type(oid: Oid) -> Option<ColumnType> {
 /// `pg_type.typlen`: bytes of a fixed-size value, -1 for varying.
 pub fn type_len(oid: Oid) -> i16 {
     match oid {
-        BOOL => 1,
+        BOOL | CHAR => 1,
         INT2 => 2,
         INT4 | FLOAT4 | DATE | OID | VOID => 4,
-        INT8 | FLOAT8 | TIMESTAMP | TIMESTAMPTZ => 8,
-        INTERVAL => 16,
+        INT8 | FLOAT8 | TIMESTAMP | TIMESTAMPTZ | TIME => 8,
+        INTERVAL | UUID => 16,
         NAME => 64,
         UNKNOWN => -2,
         _ => -1,

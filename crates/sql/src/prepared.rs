@@ -54,15 +54,6 @@ pub struct Prepared {
     pub(crate) successor: OnceLock<Arc<Prepared>>,
 }
 
-/// The types to tell the client, who may have declared one that is read as another.
-fn parameter_oids(declared: &[Oid], types: &[Ty]) -> Box<[Oid]> {
-    let told = |(index, ty): (usize, &Ty)| match declared.get(index) {
-        Some(&oid::FLOAT4) => oid::FLOAT4,
-        _ => ty.oid(),
-    };
-    types.iter().enumerate().map(told).collect()
-}
-
 impl Prepared {
     pub(crate) fn new(
         sql: &str,
@@ -75,7 +66,7 @@ impl Prepared {
         Prepared {
             sql: sql.into(),
             declared: declared.into(),
-            param_oids: parameter_oids(declared, &param_types),
+            param_oids: param_types.iter().map(|ty| ty.oid()).collect(),
             trims: param_types.contains(&Ty::Char),
             param_types: param_types.into(),
             columns: columns.map(Into::into),
@@ -90,7 +81,7 @@ impl Prepared {
         &self.param_oids
     }
 
-    /// The column type to decode parameter `index` (from 0) as; text for anything without its own type.
+    /// The column type to decode parameter `index` (from 0) as; text for anything without its own type, arrays among them.
     pub fn param_column_type(&self, index: usize) -> ColumnType {
         self.param_oids.get(index).and_then(|o| oid::column_type(*o)).unwrap_or(ColumnType::Text)
     }
@@ -112,7 +103,7 @@ impl Prepared {
 
     /// A parameter given as text, as a value of its type.
     pub(crate) fn parse_param(&self, index: usize, text: &str, zone: &crate::time::Zone) -> Result<Value> {
-        text::parse_in_zone(text, &self.param_column_type(index), zone)
+        text::parse_as(text, self.param_oids.get(index).copied().unwrap_or(oid::TEXT), zone)
     }
 }
 

@@ -11,8 +11,12 @@ use std::io::Write;
 use varve_engine::{ColumnType, Datum, Numeric, NumericError, Value};
 
 use crate::error::{Result, SqlError, SqlState};
+use crate::oid::{self, Oid};
 use crate::time::{self, Zone};
 use crate::ty::Ty;
+use crate::{array, json};
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Reads the text form of a value of type `t`, in UTC.
 pub fn parse_text(text: &str, t: &ColumnType) -> Result<Value> {
@@ -26,7 +30,8 @@ pub fn parse_in_zone(text: &str, t: &ColumnType, zone: &Zone) -> Result<Value> {
         ColumnType::Int2 => Value::Int2(parse_int(text, Ty::Int2)? as i16),
         ColumnType::Int4 => Value::Int4(parse_int(text, Ty::Int4)? as i32),
         ColumnType::Int8 => Value::Int8(parse_int(text, Ty::Int8)?),
-        ColumnType::Float8 => Value::Float8(parse_float(text)?),
+        ColumnType::Float4 => Value::Float4(parse_float4(text)?),
+        ColumnType::Float8 => Value::Float8(parse_float(text, Ty::Float8)?),
         ColumnType::Numeric { precision } => Value::Numeric(fit(parse_numeric(text)?, precision)?),
         ColumnType::Char(n) => Value::Text(fit_char(text, n as usize)?.to_owned()),
         ColumnType::Varchar(Some(n)) => Value::Text(fit_varchar(text, n as usize)?.to_owned()),
@@ -35,10 +40,73 @@ pub fn parse_in_zone(text: &str, t: &ColumnType, zone: &Zone) -> Result<Value> {
         ColumnType::Date => Value::Date(time::parse_date(text)?),
         ColumnType::Timestamp => Value::Timestamp(time::parse_timestamp(text)?),
         ColumnType::TimestampTz => Value::TimestampTz(time::parse_timestamptz(text, zone)?),
+        ColumnType::Time => Value::Time(time::parse_time(text)?),
+        ColumnType::Interval => Value::Interval(time::parse_interval(text)?),
+        ColumnType::Uuid => Value::Uuid(parse_uuid(text)?),
+        ColumnType::Json => Value::Text(json::checked(text)?.to_owned()),
     })
 }
 
-/// The value, if PostgreSQL has it: 22008 for a date or a timestamp outside its range. For values that come as bytes.
+/// Reads the text form of a value of the type `oid`, of which there need not be columns: arrays, oid, "char", name.
+pub fn parse_as(text: &str, oid: Oid, zone: &Zone) -> Result<Value> {
+    match oid {
+        oid::OID => parse_oid(text).map(|oid| Value::Int8(i64::from(oid))),
+        oid::CHAR => Ok(Value::Text(first_byte(text).to_owned())),
+        oid::NAME => Ok(Value::Text(text[..text.floor_char_boundary(63)].to_owned())),
+        oid::INT2VECTOR | oid::OIDVECTOR => array::parse_vector(text, oid).map(Value::Array),
+        _ => match oid::element(oid) {
+            Some(element) => array::parse(text, element, zone).map(Value::Array),
+            None => parse_in_zone(text, &oid::column_type(oid).unwrap_or(ColumnType::Text), zone),
+        },
+    }
+}
+
+/// What a "char" keeps of a text: one byte; nothing of a longer character.
+pub fn first_byte(text: &str) -> &str {
+    text.get(..1).unwrap_or_default()
+}
+
+/// Reads an oid: a whole number of 32 bits, which may be written as a negative one.
+pub fn parse_oid(text: &str) -> Result<u32> {
+    let trimmed = text.trim();
+    let digits = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(invalid("oid", text));
+    }
+    let value =
+        trimmed.parse::<i64>().ok().filter(|n| (i64::from(i32::MIN)..=i64::from(u32::MAX)).contains(n));
+    value.map(|n| n as u32).ok_or_else(|| {
+        let message = format!("value \"{text}\" is out of range for type oid");
+        SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message)
+    })
+}
+
+/// Reads 32 hexadecimal digits; a hyphen may stand behind each group of four, braces around them all.
+fn parse_uuid(text: &str) -> Result<[u8; 16]> {
+    let bare = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(text);
+    let mut digits = [0; 32];
+    let mut count = 0;
+    let mut after_hyphen = true;
+    for c in bare.chars() {
+        match c.to_digit(16) {
+            Some(digit) if count < 32 => {
+                digits[count] = digit as u8;
+                count += 1;
+                after_hyphen = false;
+            }
+            None if c == '-' && !after_hyphen && count % 4 == 0 && count < 32 => after_hyphen = true,
+            _ => return Err(invalid("uuid", text)),
+        }
+    }
+    if count < 32 {
+        return Err(invalid("uuid", text));
+    }
+    let mut out = [0; 16];
+    out.iter_mut().zip(digits.chunks(2)).for_each(|(byte, pair)| *byte = pair[0] << 4 | pair[1]);
+    Ok(out)
+}
+
+/// The value, if PostgreSQL has it: 22008 for a date, a time or a timestamp outside its range. For values that come as bytes.
 pub fn check_range(value: Value) -> Result<Value> {
     match value {
         Value::Date(days) if !matches!(days, i32::MIN | i32::MAX) => {
@@ -46,6 +114,9 @@ pub fn check_range(value: Value) -> Result<Value> {
         }
         Value::Timestamp(us) | Value::TimestampTz(us) if !time::is_infinite(us) => {
             time::check_timestamp(us).map(|_| value).ok_or_else(time::timestamp_range)
+        }
+        Value::Time(us) if !(0..=time::DAY_US).contains(&us) => {
+            Err(SqlError::new(SqlState::DATETIME_OVERFLOW, "time out of range"))
         }
         other => Ok(other),
     }
@@ -64,6 +135,7 @@ pub fn write_in_zone(datum: Datum<'_>, zone: &Zone, out: &mut Vec<u8>) {
         Datum::Int2(n) => write_int(i64::from(n), out),
         Datum::Int4(n) => write_int(i64::from(n), out),
         Datum::Int8(n) => write_int(n, out),
+        Datum::Float4(f) => write_float4(f, out),
         Datum::Float8(f) => write_float(f, out),
         Datum::Numeric(n) => {
             // A Vec takes all that is written to it.
@@ -74,6 +146,10 @@ pub fn write_in_zone(datum: Datum<'_>, zone: &Zone, out: &mut Vec<u8>) {
         Datum::Date(d) => time::write_date(d, out),
         Datum::Timestamp(t) => time::write_timestamp(t, None, out),
         Datum::TimestampTz(t) => time::write_timestamp(t, Some(zone), out),
+        Datum::Time(t) => time::write_time(t, out),
+        Datum::Interval(iv) => time::write_interval(iv, out),
+        Datum::Uuid(u) => write_uuid(u, out),
+        Datum::Array(a) => array::write(a, zone, out),
     }
 }
 
@@ -116,7 +192,22 @@ fn parse_int(text: &str, ty: Ty) -> Result<i64> {
     })
 }
 
-fn parse_float(text: &str) -> Result<f64> {
+fn parse_float4(text: &str) -> Result<f32> {
+    let wide = parse_float(text, Ty::Float4)?;
+    // Digits are rounded once, to the nearest real, not to a double first.
+    let narrow = text.trim().parse::<f32>().unwrap_or(wide as f32);
+    if (narrow.is_infinite() && wide.is_finite()) || (narrow == 0.0 && wide != 0.0) {
+        return Err(float_range(text.trim(), Ty::Float4));
+    }
+    Ok(narrow)
+}
+
+fn float_range(text: &str, ty: Ty) -> SqlError {
+    let message = format!("\"{text}\" is out of range for type {}", ty.name());
+    SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message)
+}
+
+fn parse_float(text: &str, ty: Ty) -> Result<f64> {
     let trimmed = text.trim();
     match trimmed.to_ascii_lowercase().as_str() {
         "nan" => return Ok(f64::NAN),
@@ -126,22 +217,16 @@ fn parse_float(text: &str) -> Result<f64> {
     }
     let shaped = trimmed.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
     let value = if shaped { trimmed.parse::<f64>().ok() } else { None };
-    let value = value.ok_or_else(|| invalid("double precision", text))?;
+    let value = value.ok_or_else(|| invalid(ty.name(), text))?;
     let lost = value.is_infinite() || (value == 0.0 && mantissa_is_not_zero(trimmed));
     if lost {
-        let message = format!("\"{trimmed}\" is out of range for type double precision");
-        return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
+        return Err(float_range(trimmed, ty));
     }
     Ok(value)
 }
 
 fn mantissa_is_not_zero(text: &str) -> bool {
     text.bytes().take_while(|b| !matches!(b, b'e' | b'E')).any(|b| (b'1'..=b'9').contains(&b))
-}
-
-/// Months, days and microseconds of an interval in its text form.
-pub fn interval_parts(text: &str) -> Result<(i32, i32, i64)> {
-    time::parse_interval(text).map(|iv| (iv.months, iv.days, iv.micros))
 }
 
 /// Reads a numeric of any precision.
@@ -254,28 +339,61 @@ pub(crate) fn parse_escaped(text: &str) -> Result<Vec<u8>> {
 }
 
 fn write_bytea(bytes: &[u8], out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     out.extend_from_slice(b"\\x");
     out.extend(bytes.iter().flat_map(|b| [HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]));
 }
 
+fn write_uuid(bytes: [u8; 16], out: &mut Vec<u8>) {
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            out.push(b'-');
+        }
+        out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+    }
+}
+
 /// Appends the shortest decimal that reads back as the same double, in PostgreSQL's notation.
 pub fn write_float(f: f64, out: &mut Vec<u8>) {
+    write_shortest(f, &format!("{f:e}"), 15, out);
+}
+
+/// The same for a real.
+pub fn write_float4(f: f32, out: &mut Vec<u8>) {
+    write_shortest(f64::from(f), &format!("{f:e}"), 6, out);
+}
+
+/// Writes `shortest`, a number in exponent form, without exponent if that is in -4..`exponent_end`.
+fn write_shortest(f: f64, shortest: &str, exponent_end: i32, out: &mut Vec<u8>) {
     if f.is_nan() {
         return out.extend_from_slice(b"NaN");
     }
     if f.is_infinite() {
         return out.extend_from_slice(if f > 0.0 { b"Infinity" } else { b"-Infinity" });
     }
-    let shortest = format!("{f:e}");
-    let (mantissa, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
+    let (mantissa, exponent) = shortest.split_once('e').unwrap_or((shortest, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..15).contains(&exponent) {
-        // A Vec takes all that is written to it.
-        let _ = write!(out, "{f}");
-    } else {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        let _ = write!(out, "{mantissa}e{sign}{:02}", exponent.unsigned_abs());
+    if (-4..exponent_end).contains(&exponent) {
+        return write_plain(mantissa, exponent, out);
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    // A Vec takes all that is written to it.
+    let _ = write!(out, "{mantissa}e{sign}{:02}", exponent.unsigned_abs());
+}
+
+/// Moves the point of `d.ddd` by `exponent` places.
+fn write_plain(mantissa: &str, exponent: i32, out: &mut Vec<u8>) {
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let digits = mantissa.replace('.', "");
+    out.extend_from_slice(sign.as_bytes());
+    let Ok(whole) = usize::try_from(exponent + 1) else {
+        let zeros = exponent.unsigned_abs() as usize - 1;
+        return out.extend_from_slice(format!("0.{}{digits}", "0".repeat(zeros)).as_bytes());
+    };
+    match digits.split_at_checked(whole) {
+        Some((head, "")) => out.extend_from_slice(head.as_bytes()),
+        Some(("", tail)) => out.extend_from_slice(format!("0.{tail}").as_bytes()),
+        Some((head, tail)) => out.extend_from_slice(format!("{head}.{tail}").as_bytes()),
+        None => out.extend_from_slice(format!("{digits:0<whole$}").as_bytes()),
     }
 }
 
@@ -339,6 +457,46 @@ mod tests {
             ColumnType::Date,
             &[("2024-02-30", "22008"), ("1/8/1999", "1999-01-08"), ("infinity", "infinity")],
         );
+        check(
+            ColumnType::Float4,
+            &[
+                ("1e6", "1e+06"),
+                ("123456.7", "123456.7"),
+                ("0.1", "0.1"),
+                ("16777217", "1.6777216e+07"),
+                ("0.00012", "0.00012"),
+                ("-0.00001", "-1e-05"),
+                ("1e39", "22003"),
+                ("1e-60", "22003"),
+                ("x", "22P02"),
+            ],
+        );
+        check(
+            ColumnType::Time,
+            &[
+                ("04:05:06.789", "04:05:06.789"),
+                ("040506", "04:05:06"),
+                ("0405", "04:05:00"),
+                ("04:05 PM", "16:05:00"),
+                ("12:05 am", "00:05:00"),
+                ("24:00:00", "24:00:00"),
+                ("24:00:01", "22008"),
+                ("2001-02-03 04:05:06", "04:05:06"),
+                ("04:05:06+02", "04:05:06"),
+                ("noon", "22007"),
+            ],
+        );
+        check(
+            ColumnType::Uuid,
+            &[
+                ("A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+                ("{a0eebc999c0b4ef8bb6d6bb9bd380a11}", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+                ("a0ee-bc99-9c0b-4ef8-bb6d-6bb9-bd38-0a11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+                ("a0eebc999c0b4ef8bb6d6bb9bd380a1", "22P02"),
+                ("a-0eebc999c0b4ef8bb6d6bb9bd380a11", "22P02"),
+            ],
+        );
+        check(ColumnType::Interval, &[("1 mon -2 days", "1 mon -2 days"), ("30 days", "30 days")]);
         check(ColumnType::TimestampTz, &[("2024-01-01 12:00:00+02", "2024-01-01 10:00:00+00")]);
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Does not know: values; how a cast is computed (`cast`).
 
-use sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
+use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
 use varve_engine::ColumnType;
 
 use crate::error::{Result, SqlError, SqlState};
@@ -26,6 +26,8 @@ pub enum Ty {
     Int4,
     /// bigint
     Int8,
+    /// real
+    Float4,
     /// double precision
     Float8,
     /// numeric
@@ -38,8 +40,8 @@ pub enum Ty {
     Text,
     /// name
     Name,
-    /// name[], shown as text
-    NameArray,
+    /// "char": a string of one byte, or none
+    Char1,
     /// bytea
     Bytea,
     /// date
@@ -48,12 +50,92 @@ pub enum Ty {
     Timestamp,
     /// timestamp with time zone
     TimestampTz,
-    /// interval; inside the executor 16 bytes (`time::Interval`)
+    /// time without time zone
+    Time,
+    /// interval
     Interval,
+    /// uuid
+    Uuid,
+    /// json, held as text
+    Json,
+    /// oid, held as bigint
+    Oid,
     /// regclass, held as the relation's name
     Regclass,
+    /// An array.
+    Array(Elem),
+    /// int2vector, held as an array
+    Int2Vector,
+    /// oidvector, held as an array
+    OidVector,
     /// void
     Void,
+}
+
+/// The types that elements of arrays may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each is the `Ty` of the same name")]
+pub enum Elem {
+    Bool,
+    Int2,
+    Int4,
+    Int8,
+    Float4,
+    Float8,
+    Numeric,
+    Char,
+    Varchar,
+    Text,
+    Name,
+    Char1,
+    Bytea,
+    Date,
+    Timestamp,
+    TimestampTz,
+    Time,
+    Interval,
+    Uuid,
+    Json,
+    Oid,
+}
+
+/// Each type of elements with the name of its arrays.
+const ELEMENTS: [(Elem, Ty, &str); 21] = [
+    (Elem::Bool, Ty::Bool, "boolean[]"),
+    (Elem::Int2, Ty::Int2, "smallint[]"),
+    (Elem::Int4, Ty::Int4, "integer[]"),
+    (Elem::Int8, Ty::Int8, "bigint[]"),
+    (Elem::Float4, Ty::Float4, "real[]"),
+    (Elem::Float8, Ty::Float8, "double precision[]"),
+    (Elem::Numeric, Ty::Numeric, "numeric[]"),
+    (Elem::Char, Ty::Char, "character[]"),
+    (Elem::Varchar, Ty::Varchar, "character varying[]"),
+    (Elem::Text, Ty::Text, "text[]"),
+    (Elem::Name, Ty::Name, "name[]"),
+    (Elem::Char1, Ty::Char1, "\"char\"[]"),
+    (Elem::Bytea, Ty::Bytea, "bytea[]"),
+    (Elem::Date, Ty::Date, "date[]"),
+    (Elem::Timestamp, Ty::Timestamp, "timestamp without time zone[]"),
+    (Elem::TimestampTz, Ty::TimestampTz, "timestamp with time zone[]"),
+    (Elem::Time, Ty::Time, "time without time zone[]"),
+    (Elem::Interval, Ty::Interval, "interval[]"),
+    (Elem::Uuid, Ty::Uuid, "uuid[]"),
+    (Elem::Json, Ty::Json, "json[]"),
+    (Elem::Oid, Ty::Oid, "oid[]"),
+];
+
+impl Elem {
+    fn row(self) -> &'static (Elem, Ty, &'static str) {
+        match ELEMENTS.iter().find(|(elem, ..)| *elem == self) {
+            Some(row) => row,
+            None => unreachable!("every element type is in the table"),
+        }
+    }
+
+    /// The type.
+    pub fn ty(self) -> Ty {
+        self.row().1
+    }
 }
 
 /// A type with its modifier.
@@ -85,19 +167,27 @@ impl Ty {
             Ty::Int2 => "smallint",
             Ty::Int4 => "integer",
             Ty::Int8 => "bigint",
+            Ty::Float4 => "real",
             Ty::Float8 => "double precision",
             Ty::Numeric => "numeric",
             Ty::Char => "character",
             Ty::Varchar => "character varying",
             Ty::Text => "text",
             Ty::Name => "name",
-            Ty::NameArray => "name[]",
+            Ty::Char1 => "\"char\"",
             Ty::Bytea => "bytea",
             Ty::Date => "date",
             Ty::Timestamp => "timestamp without time zone",
             Ty::TimestampTz => "timestamp with time zone",
             Ty::Interval => "interval",
+            Ty::Time => "time without time zone",
+            Ty::Uuid => "uuid",
+            Ty::Json => "json",
+            Ty::Oid => "oid",
             Ty::Regclass => "regclass",
+            Ty::Array(elem) => elem.row().2,
+            Ty::Int2Vector => "int2vector",
+            Ty::OidVector => "oidvector",
             Ty::Void => "void",
         }
     }
@@ -105,21 +195,30 @@ impl Ty {
     /// The type's OID as clients see it.
     pub fn oid(self) -> Oid {
         match self {
-            Ty::Unknown | Ty::Text | Ty::Regclass | Ty::NameArray => oid::TEXT,
+            Ty::Unknown | Ty::Text | Ty::Regclass => oid::TEXT,
             Ty::Bool => oid::BOOL,
             Ty::Int2 => oid::INT2,
             Ty::Int4 => oid::INT4,
             Ty::Int8 => oid::INT8,
+            Ty::Float4 => oid::FLOAT4,
             Ty::Float8 => oid::FLOAT8,
             Ty::Numeric => oid::NUMERIC,
             Ty::Char => oid::BPCHAR,
             Ty::Varchar => oid::VARCHAR,
             Ty::Name => oid::NAME,
+            Ty::Char1 => oid::CHAR,
             Ty::Bytea => oid::BYTEA,
             Ty::Date => oid::DATE,
             Ty::Timestamp => oid::TIMESTAMP,
             Ty::TimestampTz => oid::TIMESTAMPTZ,
+            Ty::Time => oid::TIME,
             Ty::Interval => oid::INTERVAL,
+            Ty::Uuid => oid::UUID,
+            Ty::Json => oid::JSON,
+            Ty::Oid => oid::OID,
+            Ty::Array(elem) => oid::array_of(elem.ty().oid()).unwrap_or(oid::TEXT),
+            Ty::Int2Vector => oid::INT2VECTOR,
+            Ty::OidVector => oid::OIDVECTOR,
             Ty::Void => oid::VOID,
         }
     }
@@ -127,13 +226,13 @@ impl Ty {
     /// The type with this OID, if expressions can have it; `Unknown` for 0 and 705.
     pub fn of_oid(oid: Oid) -> Option<Ty> {
         Some(match oid {
-            // An interval parameter is read as text and takes its type from where it stands.
-            oid::UNSPECIFIED | oid::UNKNOWN | oid::INTERVAL => Ty::Unknown,
+            oid::UNSPECIFIED | oid::UNKNOWN => Ty::Unknown,
             oid::BOOL => Ty::Bool,
             oid::INT2 => Ty::Int2,
             oid::INT4 => Ty::Int4,
             oid::INT8 => Ty::Int8,
-            oid::FLOAT4 | oid::FLOAT8 => Ty::Float8,
+            oid::FLOAT4 => Ty::Float4,
+            oid::FLOAT8 => Ty::Float8,
             oid::NUMERIC => Ty::Numeric,
             oid::BPCHAR => Ty::Char,
             oid::VARCHAR => Ty::Varchar,
@@ -143,13 +242,41 @@ impl Ty {
             oid::DATE => Ty::Date,
             oid::TIMESTAMP => Ty::Timestamp,
             oid::TIMESTAMPTZ => Ty::TimestampTz,
-            _ => return None,
+            oid::TIME => Ty::Time,
+            oid::INTERVAL => Ty::Interval,
+            oid::UUID => Ty::Uuid,
+            oid::JSON => Ty::Json,
+            oid::CHAR => Ty::Char1,
+            oid::OID => Ty::Oid,
+            oid::INT2VECTOR => Ty::Int2Vector,
+            oid::OIDVECTOR => Ty::OidVector,
+            array => return Ty::of_oid(oid::element(array)?)?.array(),
         })
+    }
+
+    /// The type of arrays of this one.
+    pub fn array(self) -> Option<Ty> {
+        ELEMENTS.iter().find(|(_, ty, _)| *ty == self).map(|(elem, ..)| Ty::Array(*elem))
+    }
+
+    /// The type of the elements; `None` for what is no array.
+    pub fn element(self) -> Option<Ty> {
+        match self {
+            Ty::Array(elem) => Some(elem.ty()),
+            Ty::Int2Vector => Some(Ty::Int2),
+            Ty::OidVector => Some(Ty::Oid),
+            _ => None,
+        }
     }
 
     /// Whether values are character strings.
     pub fn is_text(self) -> bool {
-        matches!(self, Ty::Char | Ty::Varchar | Ty::Text | Ty::Name | Ty::Regclass | Ty::NameArray)
+        matches!(self, Ty::Char | Ty::Varchar | Ty::Text | Ty::Name | Ty::Char1 | Ty::Regclass)
+    }
+
+    /// Whether every text is a value as it is: neither "char" nor name, which are cut.
+    pub fn keeps_text(self) -> bool {
+        self.is_text() && !matches!(self, Ty::Char1 | Ty::Name)
     }
 
     /// Whether values are numbers.
@@ -169,7 +296,8 @@ impl Ty {
             Ty::Int4 => 1,
             Ty::Int8 => 2,
             Ty::Numeric => 3,
-            Ty::Float8 => 4,
+            Ty::Float4 => 4,
+            Ty::Float8 => 5,
             _ => return None,
         })
     }
@@ -183,7 +311,7 @@ impl Ty {
     pub fn preferred(self) -> Ty {
         match self {
             t if t.is_text() => Ty::Text,
-            t if t.is_number() => Ty::Float8,
+            t if t.is_number() || t == Ty::Oid => Ty::Float8,
             t if t.is_moment() => Ty::TimestampTz,
             t => t,
         }
@@ -194,22 +322,29 @@ impl Ty {
         self.preferred() == other.preferred()
     }
 
-    /// The column type that stores values of this type, for expressions' storage and text input.
+    /// The column type that stores values of this type, for expressions' storage and text input; bytea for arrays, whose
+    /// text is read by `text::parse_as`.
     pub fn column_type(self) -> ColumnType {
         match self {
             Ty::Bool => ColumnType::Bool,
             Ty::Int2 => ColumnType::Int2,
             Ty::Int4 => ColumnType::Int4,
-            Ty::Int8 => ColumnType::Int8,
+            Ty::Int8 | Ty::Oid => ColumnType::Int8,
+            Ty::Float4 => ColumnType::Float4,
             Ty::Float8 => ColumnType::Float8,
             Ty::Numeric => ColumnType::Numeric { precision: None },
-            Ty::Bytea | Ty::Interval => ColumnType::Bytea,
+            Ty::Bytea => ColumnType::Bytea,
             Ty::Date => ColumnType::Date,
             Ty::Timestamp => ColumnType::Timestamp,
             Ty::TimestampTz => ColumnType::TimestampTz,
+            Ty::Time => ColumnType::Time,
+            Ty::Interval => ColumnType::Interval,
+            Ty::Uuid => ColumnType::Uuid,
+            Ty::Json => ColumnType::Json,
             Ty::Char => ColumnType::Char(1),
             Ty::Varchar => ColumnType::Varchar(None),
-            Ty::Unknown | Ty::Text | Ty::Name | Ty::NameArray | Ty::Regclass | Ty::Void => ColumnType::Text,
+            Ty::Array(_) | Ty::Int2Vector | Ty::OidVector => ColumnType::Bytea,
+            Ty::Unknown | Ty::Text | Ty::Name | Ty::Char1 | Ty::Regclass | Ty::Void => ColumnType::Text,
         }
     }
 }
@@ -250,7 +385,10 @@ impl Typed {
             Ty::Numeric => ColumnType::Numeric { precision: self.precision() },
             Ty::Char => ColumnType::Char(self.length().unwrap_or(1) as u32),
             Ty::Varchar => ColumnType::Varchar(self.length().map(|n| n as u32)),
-            Ty::Unknown | Ty::Name | Ty::NameArray | Ty::Interval | Ty::Regclass | Ty::Void => {
+            Ty::Unknown | Ty::Name | Ty::Char1 | Ty::Oid | Ty::Regclass | Ty::Void => {
+                return Err(SqlError::unsupported(format!("a column of type {}", self.ty.name())));
+            }
+            Ty::Array(_) | Ty::Int2Vector | Ty::OidVector => {
                 return Err(SqlError::unsupported(format!("a column of type {}", self.ty.name())));
             }
             t => t.column_type(),
@@ -269,6 +407,12 @@ pub fn cast_level(from: Ty, to: Ty) -> Option<CastLevel> {
     }
     Some(match (from, to) {
         (a, b) if a.is_text() && b.is_text() => text_cast_level(b),
+        (a, Ty::Oid) if a.is_integer() => Implicit,
+        (Ty::Oid, Ty::Int4 | Ty::Int8) => Assignment,
+        (Ty::Int2Vector, Ty::Array(Elem::Int2)) | (Ty::OidVector, Ty::Array(Elem::Oid)) => Implicit,
+        (Ty::Array(a), Ty::Array(b)) => return cast_level(a.ty(), b.ty()),
+        (Ty::Time, Ty::Interval) => Implicit,
+        (Ty::Interval, Ty::Time) | (Ty::Timestamp | Ty::TimestampTz, Ty::Time) => Assignment,
         (Ty::Date, Ty::Timestamp | Ty::TimestampTz) | (Ty::Timestamp, Ty::TimestampTz) => Implicit,
         (Ty::Timestamp | Ty::TimestampTz, Ty::Date) | (Ty::TimestampTz, Ty::Timestamp) => Assignment,
         (Ty::Int4, Ty::Bool) | (Ty::Bool, Ty::Int4) => Explicit,
@@ -282,6 +426,7 @@ pub fn cast_level(from: Ty, to: Ty) -> Option<CastLevel> {
 fn text_cast_level(to: Ty) -> CastLevel {
     match to {
         Ty::Text | Ty::Varchar | Ty::Char | Ty::Name => CastLevel::Implicit,
+        Ty::Char1 => CastLevel::Assignment,
         _ => CastLevel::Explicit,
     }
 }
@@ -312,6 +457,11 @@ pub fn of_ast(t: &DataType) -> Result<Typed> {
         DataType::BigInt(None) | DataType::Int8(None) => Ty::Int8,
         DataType::Float8 | DataType::DoublePrecision | DataType::Float(ExactNumberInfo::None) => Ty::Float8,
         DataType::Float(ExactNumberInfo::Precision(25..=53)) => Ty::Float8,
+        DataType::Float4 | DataType::Real | DataType::Float(ExactNumberInfo::Precision(1..=24)) => Ty::Float4,
+        DataType::Uuid => Ty::Uuid,
+        DataType::JSON => Ty::Json,
+        DataType::Time(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Ty::Time,
+        DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => return array_of(element),
         DataType::Text => Ty::Text,
         DataType::Bytea => Ty::Bytea,
         DataType::Date => Ty::Date,
@@ -327,12 +477,18 @@ pub fn of_ast(t: &DataType) -> Result<Typed> {
             return string_of(Ty::Varchar, n, None);
         }
         DataType::Custom(name, arguments) => return custom_of(&name.to_string(), arguments),
-        DataType::Float4 | DataType::Real | DataType::Float(_) => {
-            return Err(SqlError::unsupported("type real").with_hint("Use double precision."));
-        }
         other => return Err(SqlError::unsupported(format!("type {}", other.to_string().to_lowercase()))),
     };
     Ok(Typed::plain(ty))
+}
+
+/// Arrays of arrays are arrays, as in PostgreSQL; the modifier is not kept.
+fn array_of(element: &DataType) -> Result<Typed> {
+    let element = of_ast(element)?.ty;
+    let array = if element.element().is_some() { Some(element) } else { element.array() };
+    array
+        .map(Typed::plain)
+        .ok_or_else(|| SqlError::unsupported(format!("an array of type {}", element.name())))
 }
 
 fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
@@ -346,11 +502,21 @@ fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
         "int2" => Ty::Int2,
         "int4" | "int" | "integer" => Ty::Int4,
         "int8" | "bigint" => Ty::Int8,
+        "float4" => Ty::Float4,
         "float8" => Ty::Float8,
+        "time" => Ty::Time,
+        "timestamp" => Ty::Timestamp,
+        "interval" => Ty::Interval,
+        "uuid" => Ty::Uuid,
+        "json" => Ty::Json,
+        "bytea" => Ty::Bytea,
+        "oid" => Ty::Oid,
+        "char" => Ty::Char1,
+        "int2vector" => Ty::Int2Vector,
+        "oidvector" => Ty::OidVector,
         "numeric" => Ty::Numeric,
         "text" => Ty::Text,
         "varchar" => return string_of(Ty::Varchar, &length_of(arguments), None),
-        "char" => return Err(SqlError::unsupported("type \"char\"").with_hint("Use char(n) or text.")),
         "date" => Ty::Date,
         "bpchar" if !arguments.is_empty() => {
             return string_of(Ty::Char, &length_of(arguments), None);
@@ -378,8 +544,7 @@ fn length_of(arguments: &[String]) -> Option<CharacterLength> {
 }
 
 /// Types that PostgreSQL has and Varve has not, as far as the parser leaves their names to us.
-const KNOWN_FOREIGN_TYPES: [&str; 24] = [
-    "oid",
+const KNOWN_FOREIGN_TYPES: [&str; 22] = [
     "xid",
     "cid",
     "tid",
@@ -402,7 +567,6 @@ const KNOWN_FOREIGN_TYPES: [&str; 24] = [
     "regrole",
     "regnamespace",
     "timetz",
-    "float4",
 ];
 
 fn numeric_of(info: ExactNumberInfo) -> Result<Typed> {
@@ -463,5 +627,17 @@ mod tests {
         assert_eq!(common(Ty::Varchar, Ty::Char), Some(Ty::Varchar));
         assert_eq!(common(Ty::Char, Ty::Varchar), Some(Ty::Char));
         assert_eq!(common(Ty::Bool, Ty::Int4), None);
+        assert_eq!(common(Ty::Oid, Ty::Int4), Some(Ty::Oid));
+        assert_eq!(common(Ty::Numeric, Ty::Float4), Some(Ty::Float4));
+    }
+
+    #[test]
+    fn array_types_are_found_by_oid() {
+        for (elem, ty, name) in ELEMENTS {
+            assert_eq!(Ty::of_oid(Ty::Array(elem).oid()), Some(Ty::Array(elem)), "{name}");
+            assert_eq!(Ty::Array(elem).name(), format!("{}[]", ty.name()));
+        }
+        assert_eq!(Ty::of_oid(oid::INT2VECTOR), Some(Ty::Int2Vector));
+        assert_eq!(Ty::of_oid(2205), None);
     }
 }

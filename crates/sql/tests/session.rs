@@ -328,11 +328,11 @@ fn discard_all_forgets_what_the_session_knew() {
 
 /// Drivers' setFloat was refused: "parameter $1 of the type with OID 700 is not supported".
 #[test]
-fn a_parameter_declared_as_real_is_a_double() {
+fn a_parameter_declared_as_real_is_one() {
     let db = database();
     let mut s = session(&db);
     let statement = s.prepare("select $1 + 1.5::double precision", &[oid::FLOAT4]).unwrap();
     assert_eq!(statement.param_types(), [oid::FLOAT4], "the client's own type is described");
-    assert_eq!(statement.param_column_type(0), ColumnType::Float8);
+    assert_eq!(statement.param_column_type(0), ColumnType::Float4);
     assert_eq!(statement.columns().unwrap()[0].type_oid, oid::FLOAT8);
 }

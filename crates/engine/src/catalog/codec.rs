@@ -211,6 +211,11 @@ impl Writer {
             ColumnType::Date => self.byte(13),
             ColumnType::Timestamp => self.byte(14),
             ColumnType::TimestampTz => self.byte(15),
+            ColumnType::Float4 => self.byte(16),
+            ColumnType::Time => self.byte(17),
+            ColumnType::Interval => self.byte(18),
+            ColumnType::Uuid => self.byte(19),
+            ColumnType::Json => self.byte(20),
         }
     }
 
@@ -353,6 +358,11 @@ impl Reader<'_> {
             13 => ColumnType::Date,
             14 => ColumnType::Timestamp,
             15 => ColumnType::TimestampTz,
+            16 => ColumnType::Float4,
+            17 => ColumnType::Time,
+            18 => ColumnType::Interval,
+            19 => ColumnType::Uuid,
+            20 => ColumnType::Json,
             _ => return None,
         })
     }

@@ -189,10 +189,18 @@ fn shown(datum: Datum<'_>) -> String {
         Datum::Bool(v) => if v { "t" } else { "f" }.into(),
         Datum::Int2(v) => v.to_string(),
         Datum::Int4(v) | Datum::Date(v) => v.to_string(),
-        Datum::Int8(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) => v.to_string(),
+        Datum::Int8(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) | Datum::Time(v) => v.to_string(),
+        Datum::Float4(v) => v.to_string(),
         Datum::Float8(v) => v.to_string(),
+        Datum::Interval(v) => format!("{} months {} days {} us", v.months, v.days, v.micros),
+        Datum::Uuid(v) => hex(&v),
         Datum::Numeric(v) => v.to_owned().to_string(),
         Datum::Text(v) => v.to_owned(),
-        Datum::Bytea(v) => format!("\\x{}", v.iter().map(|b| format!("{b:02x}")).collect::<String>()),
+        Datum::Bytea(v) => format!("\\x{}", hex(v)),
+        Datum::Array(v) => format!("{{{}}}", v.iter().map(shown).collect::<Vec<_>>().join(",")),
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

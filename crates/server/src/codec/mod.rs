@@ -4,12 +4,16 @@
 //! |---|---|
 //! | boolean | one byte, 0 or 1 |
 //! | smallint, integer, bigint, oid | 2, 4, 8, 4 bytes |
-//! | double precision | IEEE 754, 8 bytes |
+//! | real, double precision | IEEE 754, 4 and 8 bytes |
 //! | numeric | `numeric.rs` |
-//! | text, varchar, char, name | UTF-8 |
+//! | text, varchar, char, name, json | UTF-8 |
+//! | "char" | one byte, 0 for the empty one |
 //! | bytea | the bytes |
 //! | date | i32 days since 2000-01-01 |
-//! | interval (results only) | i64 microseconds, i32 days, i32 months |
+//! | interval | i64 microseconds, i32 days, i32 months |
+//! | time | i64 microseconds since midnight |
+//! | uuid | the 16 bytes |
+//! | arrays, int2vector, oidvector | `array.rs` |
 //! | timestamp, timestamptz | i64 microseconds since 2000-01-01 (UTC) |
 //!
 //! Invariants
@@ -18,15 +22,15 @@
 //!
 //! What this file doesn't know: messages; the text forms (`varve_sql::text`).
 
+mod array;
 mod numeric;
 #[cfg(test)]
 mod round_trip;
 
-use varve_engine::{ColumnType, Datum, Value};
+use varve_engine::{ColumnType, Datum, Interval, Value};
 use varve_sql::Zone;
 use varve_sql::oid::{self, Oid};
 use varve_sql::text;
-use varve_sql::{SqlError, SqlState};
 
 use crate::error::WireError;
 use crate::message::{Format, utf8};
@@ -52,24 +56,10 @@ pub fn read(
     let Wanted { oid, column_type, zone } = wanted;
     match (raw, format) {
         (None, _) => Ok(Value::Null),
-        (Some(raw), Format::Text) if oid == oid::FLOAT4 => {
-            let value = text::parse_in_zone(utf8(raw)?, &column_type, zone)?;
-            Ok(text::check_range(value).and_then(narrowed)?)
-        }
-        (Some(raw), Format::Text) => Ok(text::parse_in_zone(utf8(raw)?, &column_type, zone)?),
+        (Some(raw), Format::Text) => Ok(text::parse_as(utf8(raw)?, oid, zone)?),
+        (Some(raw), Format::Binary) if oid::element(oid).is_some() => array::read(raw, oid, zone, number),
         (Some(raw), Format::Binary) => read_binary(raw, oid, column_type, number),
     }
-}
-
-/// A double as the nearest float4, which is what the client meant by its digits.
-fn narrowed(value: Value) -> Result<Value, SqlError> {
-    let Value::Float8(wide) = value else { return Ok(value) };
-    let narrow = wide as f32;
-    if (narrow.is_infinite() && wide.is_finite()) || (narrow == 0.0 && wide != 0.0) {
-        let message = format!("\"{wide}\" is out of range for type real");
-        return Err(SqlError::new(SqlState("22003"), message));
-    }
-    Ok(Value::Float8(f64::from(narrow)))
 }
 
 fn read_binary(raw: &[u8], oid: Oid, column_type: ColumnType, number: usize) -> Result<Value, WireError> {
@@ -77,17 +67,21 @@ fn read_binary(raw: &[u8], oid: Oid, column_type: ColumnType, number: usize) -> 
         ColumnType::Bool => fixed(raw).map(|[byte]: [u8; 1]| Value::Bool(byte != 0)),
         ColumnType::Int2 => fixed(raw).map(|raw| Value::Int2(i16::from_be_bytes(raw))),
         ColumnType::Int4 => fixed(raw).map(|raw| Value::Int4(i32::from_be_bytes(raw))),
-        ColumnType::Int8 => fixed(raw).map(|raw| Value::Int8(i64::from_be_bytes(raw))),
-        ColumnType::Float8 if oid == oid::FLOAT4 => {
-            fixed(raw).map(|raw| Value::Float8(f64::from(f32::from_be_bytes(raw))))
+        ColumnType::Int8 if oid == oid::OID => {
+            fixed(raw).map(|raw| Value::Int8(i64::from(u32::from_be_bytes(raw))))
         }
+        ColumnType::Int8 => fixed(raw).map(|raw| Value::Int8(i64::from_be_bytes(raw))),
+        ColumnType::Float4 => fixed(raw).map(|raw| Value::Float4(f32::from_be_bytes(raw))),
         ColumnType::Float8 => fixed(raw).map(|raw| Value::Float8(f64::from_be_bytes(raw))),
         ColumnType::Date => fixed(raw).map(|raw| Value::Date(i32::from_be_bytes(raw))),
         ColumnType::Timestamp => fixed(raw).map(|raw| Value::Timestamp(i64::from_be_bytes(raw))),
         ColumnType::TimestampTz => fixed(raw).map(|raw| Value::TimestampTz(i64::from_be_bytes(raw))),
         ColumnType::Numeric { .. } => numeric::read(raw).map(Value::Numeric),
         ColumnType::Bytea => Some(Value::Bytea(raw.to_vec())),
-        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text => {
+        ColumnType::Time => fixed(raw).map(|raw| Value::Time(i64::from_be_bytes(raw))),
+        ColumnType::Interval => fixed(raw).map(|raw| Value::Interval(read_interval(raw))),
+        ColumnType::Uuid => fixed(raw).map(Value::Uuid),
+        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text | ColumnType::Json => {
             return read_text_like(raw, oid, number);
         }
     };
@@ -95,22 +89,26 @@ fn read_binary(raw: &[u8], oid: Oid, column_type: ColumnType, number: usize) -> 
     Ok(text::check_range(value)?)
 }
 
-/// Types that the engine holds as text, though their binary form may not be text.
+/// Types that the engine holds as text.
 fn read_text_like(raw: &[u8], oid: Oid, number: usize) -> Result<Value, WireError> {
-    match oid {
-        oid::OID => {
-            let value = fixed(raw).map(|raw| Value::Text(u32::from_be_bytes(raw).to_string()));
-            value.ok_or_else(|| bad_binary(number))
-        }
-        oid::INTERVAL => Err(no_binary_form(oid)),
-        _ => {
-            let text = utf8(raw)?;
-            if text.contains('\0') {
-                return Err(WireError::error("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"));
-            }
-            Ok(Value::Text(text.to_owned()))
-        }
+    if oid == oid::CHAR {
+        return match raw {
+            [0] => Ok(Value::Text(String::new())),
+            [byte @ 1..0x80] => Ok(Value::Text(char::from(*byte).to_string())),
+            _ => Err(bad_binary(number)),
+        };
     }
+    let text = utf8(raw)?;
+    if text.contains('\0') {
+        return Err(WireError::error("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"));
+    }
+    Ok(text::parse_as(text, if oid == oid::JSON { oid } else { oid::TEXT }, &Zone::UTC)?)
+}
+
+/// Microseconds, days, months.
+fn read_interval(raw: [u8; 16]) -> Interval {
+    let all = u128::from_be_bytes(raw);
+    Interval { micros: (all >> 64) as i64, days: (all >> 32) as i32, months: all as i32 }
 }
 
 fn fixed<const N: usize>(raw: &[u8]) -> Option<[u8; N]> {
@@ -136,9 +134,8 @@ pub fn write(
     out: &mut Vec<u8>,
 ) -> Result<(), WireError> {
     match (format, datum) {
-        (_, Datum::Text(text)) if oid != oid::INTERVAL || format == Format::Text => {
-            out.extend_from_slice(text.as_bytes());
-        }
+        (Format::Binary, Datum::Text("")) if oid == oid::CHAR => out.push(0),
+        (_, Datum::Text(text)) => out.extend_from_slice(text.as_bytes()),
         (Format::Text, datum) => text::write_in_zone(datum, zone, out),
         (Format::Binary, datum) => write_binary(datum, oid, out)?,
     }
@@ -152,17 +149,21 @@ fn write_binary(datum: Datum<'_>, oid: Oid, out: &mut Vec<u8>) -> Result<(), Wir
     match datum {
         Datum::Null => {}
         Datum::Bool(value) => out.push(u8::from(value)),
+        Datum::Float4(value) => out.extend_from_slice(&value.to_be_bytes()),
         Datum::Float8(value) => out.extend_from_slice(&value.to_be_bytes()),
         Datum::Numeric(number) => numeric::write(number, out),
         Datum::Bytea(bytes) => out.extend_from_slice(bytes),
         Datum::Date(days) => out.extend_from_slice(&days.to_be_bytes()),
         Datum::Timestamp(us) | Datum::TimestampTz(us) => out.extend_from_slice(&us.to_be_bytes()),
-        Datum::Text(text) => {
-            let (months, days, micros) = text::interval_parts(text)?;
-            out.extend_from_slice(&micros.to_be_bytes());
-            out.extend_from_slice(&days.to_be_bytes());
-            out.extend_from_slice(&months.to_be_bytes());
+        Datum::Time(us) => out.extend_from_slice(&us.to_be_bytes()),
+        Datum::Interval(span) => {
+            out.extend_from_slice(&span.micros.to_be_bytes());
+            out.extend_from_slice(&span.days.to_be_bytes());
+            out.extend_from_slice(&span.months.to_be_bytes());
         }
+        Datum::Uuid(bytes) => out.extend_from_slice(&bytes),
+        Datum::Array(array) => array::write(array, oid, out)?,
+        Datum::Text(text) => out.extend_from_slice(text.as_bytes()),
         Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) => unreachable!("integers were written above"),
     }
     Ok(())
@@ -229,26 +230,69 @@ mod tests {
         assert_eq!(raw.escape_ascii().to_string(), "2000-01-01 02:00:00+02");
     }
 
-    /// Read from PostgreSQL 15 with `select interval_send(...)`.
+    /// Read from PostgreSQL 15 with `select interval_send(...)`, `array_send(...)` and so on.
     #[test]
-    fn an_interval_has_postgresqls_binary_form() {
-        let mut raw = Vec::new();
-        let shown = Datum::Text("1 year 2 mons -3 days +04:05:06.7");
-        write(shown, Format::Binary, oid::INTERVAL, &Zone::UTC, &mut raw).unwrap();
-        let mut expected = 14_706_700_000_i64.to_be_bytes().to_vec();
-        expected.extend((-3_i32).to_be_bytes());
-        expected.extend(14_i32.to_be_bytes());
-        assert_eq!(raw, expected);
+    fn binary_forms_are_those_of_postgresql() {
+        for (text, oid, expected) in [
+            ("1 year 2 mons -3 days +04:05:06.7", oid::INTERVAL, "000000036c966ee0fffffffd0000000e"),
+            ("04:05:06.7", oid::TIME, "000000036c966ee0"),
+            ("1.5", oid::FLOAT4, "3fc00000"),
+            ("4294967295", oid::OID, "ffffffff"),
+            ("r", oid::CHAR, "72"),
+            ("", oid::CHAR, "00"),
+            ("{\"a\": 1}", oid::JSON, "7b2261223a20317d"),
+            ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", oid::UUID, "a0eebc999c0b4ef8bb6d6bb9bd380a11"),
+            (
+                "{1,NULL,3}",
+                1007,
+                "00000001000000010000001700000003000000010000000400000001ffffffff0000000400000003",
+            ),
+            ("{}", 1009, "000000000000000000000019"),
+            ("{a,\"b c\"}", 1009, "00000001000000000000001900000002000000010000000161000000036220 63"),
+            ("1 2", oid::INT2VECTOR, "00000001000000000000001500000002000000000000000200010000000 20002"),
+            ("7", oid::OIDVECTOR, "00000001000000000000001a00000001000000000000000400000007"),
+        ] {
+            let column_type = oid::column_type(oid).unwrap_or(ColumnType::Text);
+            let wanted = Wanted { oid, column_type, zone: &Zone::UTC };
+            let value = read(Some(text.as_bytes()), Format::Text, wanted, 1).unwrap();
+            let mut raw = Vec::new();
+            write(value.as_datum(), Format::Binary, oid, &Zone::UTC, &mut raw).unwrap();
+            let hex: String = raw.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, expected.replace(' ', ""), "{text}");
+            let back = read(Some(&raw), Format::Binary, wanted, 1).unwrap();
+            assert!(back.as_datum().order(&value.as_datum()).is_eq(), "{text}: {back:?}");
+            let mut shown = Vec::new();
+            write(back.as_datum(), Format::Text, oid, &Zone::UTC, &mut shown).unwrap();
+            assert_eq!(String::from_utf8_lossy(&shown), text);
+        }
+    }
+
+    #[test]
+    fn binary_arrays_are_checked() {
+        let wanted = Wanted { oid: 1007, column_type: ColumnType::Text, zone: &Zone::UTC };
+        let array = |words: &[i32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_be_bytes()).collect() };
+        for (words, state) in [
+            (&[1, 0, 23, 1, 1, 4, 9, 0][..], "22P03"),
+            (&[1, 0, 23, 2, 1, 4, 9], "22P03"),
+            (&[1, 0, 23, i32::MAX, 1], "22P03"),
+            (&[1, 0, 23, -1, 1], "22P03"),
+            (&[1, 0, 23, 1, 1, -2], "22P03"),
+            (&[1, 0, 25, 0, 1], "42804"),
+            (&[2, 0, 23, 1, 1, 1, 1, 4, 9], "0A000"),
+            (&[], "22P03"),
+        ] {
+            let error = read(Some(&array(words)), Format::Binary, wanted, 1).unwrap_err();
+            assert_eq!(error.sqlstate, state, "{words:?}");
+        }
     }
 
     /// Drivers' setFloat was refused: "parameter $1 of the type with OID 700 is not supported".
     #[test]
-    fn a_float4_is_read_as_the_double_of_the_same_value() {
-        let wanted = Wanted { oid: oid::FLOAT4, column_type: ColumnType::Float8, zone: &Zone::UTC };
-        let expect = f64::from(0.1_f32);
+    fn a_float4_is_read_in_both_formats() {
+        let wanted = Wanted { oid: oid::FLOAT4, column_type: ColumnType::Float4, zone: &Zone::UTC };
         for (raw, format) in [(&b"0.1"[..], Format::Text), (&0.1_f32.to_be_bytes(), Format::Binary)] {
             let value = read(Some(raw), format, wanted, 1).unwrap();
-            assert!(matches!(value, Value::Float8(value) if value == expect), "{value:?}");
+            assert!(matches!(value, Value::Float4(0.1)), "{value:?}");
         }
         for (raw, state) in [(&b"1e39"[..], "22003"), (b"1e-60", "22003"), (b"a", "22P02")] {
             assert_eq!(read(Some(raw), Format::Text, wanted, 1).unwrap_err().sqlstate, state);

@@ -1,7 +1,7 @@
 //! Random values of every type through both forms of the wire, and back.
 
 use proptest::prelude::*;
-use varve_engine::{ColumnType, Numeric, Value};
+use varve_engine::{Array, ColumnType, Interval, Numeric, Value};
 use varve_sql::Zone;
 use varve_sql::oid::{self, Oid};
 
@@ -30,6 +30,22 @@ fn numeric() -> impl Strategy<Value = Numeric> {
     text.prop_map(|text| text.parse().expect("a numeric"))
 }
 
+fn interval() -> impl Strategy<Value = Interval> {
+    (any::<i32>(), any::<i32>(), -(1_i64 << 52)..(1 << 52)).prop_map(|(months, days, micros)| Interval {
+        months,
+        days,
+        micros,
+    })
+}
+
+fn list(element: ColumnType, values: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
+    prop::collection::vec(prop_oneof![1 => Just(Value::Null), 5 => values], 0..5).prop_map(move |values| {
+        let mut array = Array::new(element);
+        values.iter().for_each(|value| array.push(value.as_datum()));
+        Value::Array(array)
+    })
+}
+
 fn value() -> impl Strategy<Value = (Value, Oid, ColumnType)> {
     let text = "[^\0]{0,40}";
     prop_oneof![
@@ -46,6 +62,19 @@ fn value() -> impl Strategy<Value = (Value, Oid, ColumnType)> {
         date().prop_map(|v| (Value::Date(v), oid::DATE, ColumnType::Date)),
         moment().prop_map(|v| (Value::Timestamp(v), oid::TIMESTAMP, ColumnType::Timestamp)),
         moment().prop_map(|v| (Value::TimestampTz(v), oid::TIMESTAMPTZ, ColumnType::TimestampTz)),
+        any::<u32>().prop_map(|v| (Value::Float4(f32::from_bits(v)), oid::FLOAT4, ColumnType::Float4)),
+        (-1e6_f32..1e6).prop_map(|v| (Value::Float4(v), oid::FLOAT4, ColumnType::Float4)),
+        (0..=86_400_000_000_i64).prop_map(|v| (Value::Time(v), oid::TIME, ColumnType::Time)),
+        any::<[u8; 16]>().prop_map(|v| (Value::Uuid(v), oid::UUID, ColumnType::Uuid)),
+        interval().prop_map(|v| (Value::Interval(v), oid::INTERVAL, ColumnType::Interval)),
+        any::<u32>().prop_map(|v| (Value::Int8(i64::from(v)), oid::OID, ColumnType::Int8)),
+        list(ColumnType::Int4, any::<i32>().prop_map(Value::Int4)).prop_map(|v| (v, 1007, ColumnType::Text)),
+        list(ColumnType::Text, text.prop_map(Value::Text)).prop_map(|v| (v, 1009, ColumnType::Text)),
+        list(ColumnType::TimestampTz, moment().prop_map(Value::TimestampTz)).prop_map(|v| (
+            v,
+            1185,
+            ColumnType::Text
+        )),
     ]
 }
 

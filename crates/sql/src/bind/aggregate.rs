@@ -88,10 +88,15 @@ impl AggKind {
             (AggKind::Sum, Ty::Int2 | Ty::Int4) => (t, Ty::Int8),
             (AggKind::Sum, Ty::Int8 | Ty::Numeric)
             | (AggKind::Avg, Ty::Int2 | Ty::Int4 | Ty::Int8 | Ty::Numeric) => (t, Ty::Numeric),
-            (AggKind::Sum | AggKind::Avg, Ty::Float8) => (t, Ty::Float8),
+            (AggKind::Sum | AggKind::Avg, Ty::Float8 | Ty::Interval) | (AggKind::Sum, Ty::Float4) => (t, t),
+            (AggKind::Avg, Ty::Float4) => (t, Ty::Float8),
             (AggKind::BoolAnd | AggKind::BoolOr, Ty::Bool | Ty::Unknown) => (Ty::Bool, Ty::Bool),
-            (AggKind::Min | AggKind::Max, Ty::Unknown | Ty::Varchar | Ty::Name) => (Ty::Text, Ty::Text),
-            (AggKind::Min | AggKind::Max, Ty::Bool | Ty::Bytea | Ty::Interval | Ty::Void) => return None,
+            (AggKind::Min | AggKind::Max, Ty::Unknown | Ty::Varchar | Ty::Name | Ty::Char1) => {
+                (Ty::Text, Ty::Text)
+            }
+            (AggKind::Min | AggKind::Max, Ty::Bool | Ty::Bytea | Ty::Uuid | Ty::Json | Ty::Void) => {
+                return None;
+            }
             (AggKind::Min | AggKind::Max, t) => (t, t),
             _ => return None,
         })

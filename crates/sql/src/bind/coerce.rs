@@ -12,6 +12,7 @@ use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::text;
+use crate::time::Zone;
 use crate::ty::{CastLevel, Ty, Typed, cast_level};
 
 impl Binder<'_> {
@@ -94,7 +95,7 @@ impl Binder<'_> {
             Expr::Const(Value::Text(ref literal))
                 if !to.ty.is_text() && !depends_on_session(Ty::Unknown, to.ty) =>
             {
-                let value = text::parse_text(literal, &to.ty.column_type()).map_err(|e| e.at(b.at))?;
+                let value = text::parse_as(literal, to.ty.oid(), &Zone::UTC).map_err(|e| e.at(b.at))?;
                 Ok(Bound { expr: Expr::Const(value), t, at: b.at })
             }
             _ => Ok(Bound { t: Typed::plain(Ty::Text), ..b }),
@@ -133,7 +134,7 @@ impl Binder<'_> {
 /// The type a parameter takes where a value of type `ty` is wanted.
 fn param_type(ty: Ty) -> Ty {
     match ty {
-        Ty::Regclass | Ty::NameArray | Ty::Void | Ty::Unknown | Ty::Interval => Ty::Text,
+        Ty::Regclass | Ty::Void | Ty::Unknown => Ty::Text,
         t => t,
     }
 }
@@ -144,7 +145,8 @@ fn needs_cast(from: Typed, to: Typed) -> bool {
     }
     match (from.ty, to.ty) {
         (a, b) if a == b => to.typmod >= 0,
-        (a, Ty::Text | Ty::Regclass | Ty::NameArray) if a.is_text() => false,
+        (a, Ty::Text | Ty::Regclass) if a.is_text() => false,
+        (Ty::Int2Vector | Ty::OidVector, Ty::Array(_)) => true,
         (a, Ty::Varchar) if a.is_text() => to.typmod >= 0,
         _ => true,
     }
@@ -155,8 +157,9 @@ fn depends_on_session(from: Ty, to: Ty) -> bool {
     let zoned = |t: Ty| t == Ty::TimestampTz;
     zoned(from)
         || zoned(to)
-        || to == Ty::Interval
-        || (to.is_moment() && (from.is_text() || from == Ty::Unknown))
+        || from.element().is_some_and(|element| depends_on_session(element, to.element().unwrap_or(to)))
+        || to.element().is_some_and(|element| depends_on_session(from, element))
+        || ((to.is_moment() || to == Ty::Time) && (from.is_text() || from == Ty::Unknown))
 }
 
 /// Evaluates an expression of constants.

@@ -100,8 +100,7 @@ impl Binder<'_> {
             .map_err(|_| SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in NULLIF").at(at))?;
         // Numbers of different kinds are compared as the wider kind, and so is the result.
         let both = |is: fn(Ty) -> bool| is(a.t.ty) && is(b.t.ty);
-        let widens =
-            both(|t| t.is_integer() || matches!(t, Ty::Numeric | Ty::Float8)) && !both(Ty::is_integer);
+        let widens = both(Ty::is_number) && !both(Ty::is_integer);
         let a = match ty::common(a.t.ty, b.t.ty).filter(|wide| widens && *wide != a.t.ty) {
             Some(wide) => self.cast(a, Typed::plain(wide), false)?,
             None => a,

@@ -213,12 +213,17 @@ fn named(e: &Ast) -> (String, u8) {
 
 fn type_name(t: &ast::DataType) -> String {
     let Ok(t) = crate::ty::of_ast(t) else { return "?column?".to_owned() };
-    match t.ty {
+    // An array is named after the type of its elements.
+    let ty = if let Ty::Array(elem) = t.ty { elem.ty() } else { t.ty };
+    match ty {
         Ty::Bool => "bool",
         Ty::Int2 => "int2",
         Ty::Int4 => "int4",
         Ty::Int8 => "int8",
+        Ty::Float4 => "float4",
         Ty::Float8 => "float8",
+        Ty::Time => "time",
+        Ty::Char1 => "char",
         Ty::Char => "bpchar",
         Ty::Varchar => "varchar",
         Ty::Timestamp => "timestamp",

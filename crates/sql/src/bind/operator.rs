@@ -101,7 +101,8 @@ impl Binder<'_> {
         at: Option<u32>,
     ) -> Result<(Expr, Expr)> {
         let (l, r) = (left.t.ty, right.t.ty);
-        if l.is_integer() && r.is_integer() {
+        let whole = |t: Ty| t.is_integer() || t == Ty::Oid;
+        if whole(l) && whole(r) {
             return Ok((left.expr, right.expr));
         }
         // char(n) beside text compares as text, which an index in the order of char(n) does not serve.
@@ -115,9 +116,10 @@ impl Binder<'_> {
         let (left, right) = (shield(left, r), shield(right, l));
         let ty = match (l, r) {
             (Ty::Unknown, Ty::Unknown) => Ty::Text,
-            (Ty::Interval | Ty::Void, _) | (_, Ty::Interval | Ty::Void) => {
-                return Err(SqlError::unsupported("comparison of intervals").at(at));
-            }
+            (Ty::Void | Ty::Json, _) | (_, Ty::Void | Ty::Json) => return Err(no_operator(symbol, l, r, at)),
+            // A real is a double beside every number but a real.
+            (Ty::Float4, Ty::Float4 | Ty::Unknown) | (Ty::Unknown, Ty::Float4) => Ty::Float4,
+            (Ty::Float4, n) | (n, Ty::Float4) if n.is_number() => Ty::Float8,
             // A literal beside a varchar is text; beside char(n) it is char.
             (Ty::Varchar | Ty::Name | Ty::Regclass, Ty::Unknown)
             | (Ty::Unknown, Ty::Varchar | Ty::Name | Ty::Regclass) => Ty::Text,
@@ -140,7 +142,9 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let symbol = op.to_string();
         // 1 + date and interval + timestamp are the same the other way round.
+        let late = |t: Ty| t.is_moment() || t == Ty::Time;
         let swap = (arith == ArithOp::Add && right.t.ty.is_moment() && !left.t.ty.is_moment())
+            || (arith == ArithOp::Add && right.t.ty == Ty::Time && !late(left.t.ty))
             || (arith == ArithOp::Multiply && right.t.ty == Ty::Interval && left.t.ty.is_number());
         let (left, right) = if swap { (right, left) } else { (left, right) };
         let (l, r) = match (left.t.ty, right.t.ty) {
@@ -249,6 +253,7 @@ fn negated(value: &Value) -> Option<Value> {
         Value::Int8(n) if *n == -i64::from(i32::MIN) => Value::Int4(i32::MIN),
         Value::Int8(n) => Value::Int8(n.checked_neg()?),
         Value::Numeric(n) if n.to_string() == "9223372036854775808" => Value::Int8(i64::MIN),
+        Value::Float4(f) => Value::Float4(-f),
         Value::Float8(f) => Value::Float8(-f),
         _ => return None,
     })
@@ -259,6 +264,7 @@ fn class_of(ty: Ty) -> Option<Class> {
         Ty::Int2 => Class::Int2,
         Ty::Int4 => Class::Int4,
         Ty::Int8 => Class::Int8,
+        Ty::Float4 => Class::Float4,
         Ty::Float8 => Class::Float8,
         Ty::Numeric => Class::Numeric,
         _ => return None,
@@ -269,7 +275,7 @@ fn class_of(ty: Ty) -> Option<Class> {
 fn unknown_beside(op: ArithOp, known: Ty) -> Ty {
     match known {
         Ty::Date if op == ArithOp::Add => Ty::Int4,
-        Ty::Timestamp | Ty::TimestampTz if op == ArithOp::Add => Ty::Interval,
+        Ty::Timestamp | Ty::TimestampTz | Ty::Time if op == ArithOp::Add => Ty::Interval,
         Ty::Interval if matches!(op, ArithOp::Multiply | ArithOp::Divide) => Ty::Float8,
         t => t,
     }
@@ -283,7 +289,10 @@ fn signature(op: ArithOp, l: Ty, r: Ty) -> Option<Signature> {
         return None;
     }
     if let (Some(a), Some(b)) = (l.number_rank(), r.number_rank()) {
-        return number_signature(op, if a >= b { l } else { r }, l);
+        let wide = if a >= b { l } else { r };
+        // A real is a double beside every number but a real.
+        let wide = if wide == Ty::Float4 && l != r { Ty::Float8 } else { wide };
+        return number_signature(op, wide, l);
     }
     let adds = op == ArithOp::Add;
     let sums = adds || op == ArithOp::Subtract;
@@ -299,6 +308,9 @@ fn signature(op: ArithOp, l: Ty, r: Ty) -> Option<Signature> {
             let ty = crate::ty::common(l, r)?;
             (Class::Moments, (ty, ty), Ty::Interval)
         }
+        (Ty::Date, Ty::Time) if adds => (Class::DateTime, (l, r), Ty::Timestamp),
+        (Ty::Time, Ty::Interval) if sums => (Class::TimeInterval, (l, r), Ty::Time),
+        (Ty::Time, Ty::Time) if op == ArithOp::Subtract => (Class::Times, (l, r), Ty::Interval),
         (Ty::Interval, Ty::Interval) if sums => (Class::Intervals, (l, r), Ty::Interval),
         (Ty::Interval, n) if scales && n.is_number() => {
             (Class::IntervalFactor, (l, Ty::Float8), Ty::Interval)
@@ -314,7 +326,7 @@ fn number_signature(op: ArithOp, wide: Ty, left: Ty) -> Option<Signature> {
             Some((class_of(left)?, (left, Ty::Int4), left))
         }
         ArithOp::ShiftLeft | ArithOp::ShiftRight => None,
-        ArithOp::Remainder if wide == Ty::Float8 => None,
+        ArithOp::Remainder if matches!(wide, Ty::Float4 | Ty::Float8) => None,
         _ if is_bits && !wide.is_integer() => None,
         _ => Some((class_of(wide)?, (wide, wide), wide)),
     }

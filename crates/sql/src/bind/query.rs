@@ -294,12 +294,20 @@ fn wanted_order(select: &Select) -> Option<WantedOrder> {
     Some(WantedOrder { columns, descending: first.descending })
 }
 
-/// 0A000 for values that are not held in their order.
+/// 42883 for values without an order, as PostgreSQL says it for its clause.
 pub(super) fn orderable(t: Typed, clause: &str) -> Result<()> {
-    match t.ty {
-        Ty::Interval => Err(SqlError::unsupported(format!("{clause} of intervals"))),
-        _ => Ok(()),
+    if t.ty != Ty::Json {
+        return Ok(());
     }
+    let (what, hint) = match clause {
+        "ORDER BY" | "GREATEST" | "LEAST" => {
+            ("an ordering operator", "Use an explicit ordering operator or modify the query.")
+        }
+        _ => ("an equality operator", ""),
+    };
+    let message = format!("could not identify {what} for type {}", t.ty.name());
+    let error = SqlError::new(SqlState::UNDEFINED_FUNCTION, message);
+    Err(if hint.is_empty() { error } else { error.with_hint(hint) })
 }
 
 /// Gives the aggregates their final slots, behind the keys.

@@ -46,6 +46,8 @@ pub enum Class {
     Int4,
     /// bigint
     Int8,
+    /// real
+    Float4,
     /// double precision
     Float8,
     /// numeric
@@ -62,6 +64,12 @@ pub enum Class {
     Intervals,
     /// interval and a double
     IntervalFactor,
+    /// time of day and interval
+    TimeInterval,
+    /// two times of day: interval
+    Times,
+    /// date and time of day: timestamp
+    DateTime,
 }
 
 /// left op right
@@ -78,6 +86,7 @@ pub fn apply<'a>(
     match (class, left, right) {
         (Class::Int2 | Class::Int4 | Class::Int8, a, b) => integers(op, class, a, b),
         (Class::Float8, Datum::Float8(a), Datum::Float8(b)) => floats(op, a, b).map(Datum::Float8),
+        (Class::Float4, Datum::Float4(a), Datum::Float4(b)) => small_floats(op, a, b).map(Datum::Float4),
         (Class::Numeric, Datum::Numeric(a), Datum::Numeric(b)) => {
             let result = match op {
                 ArithOp::Add => number::add(a, b),
@@ -164,6 +173,18 @@ fn floats(op: ArithOp, a: f64, b: f64) -> Result<f64> {
     )
 }
 
+/// As for doubles, but what a real cannot hold is out of range.
+fn small_floats(op: ArithOp, a: f32, b: f32) -> Result<f32> {
+    let wide = floats(op, f64::from(a), f64::from(b))?;
+    narrow_float(wide)
+}
+
+/// The nearest real, or 22003.
+pub fn narrow_float(wide: f64) -> Result<f32> {
+    let narrow = wide as f32;
+    check_float(f64::from(narrow), wide.is_infinite(), wide == 0.0).map(|_| narrow)
+}
+
 /// 22003 for an infinity out of finite operands, or a zero where none was due.
 pub fn check_float(result: f64, may_be_infinite: bool, may_be_zero: bool) -> Result<f64> {
     if result.is_infinite() && !may_be_infinite {
@@ -175,29 +196,16 @@ pub fn check_float(result: f64, may_be_infinite: bool, may_be_zero: bool) -> Res
     Ok(result)
 }
 
-/// Packs an interval for travel through expressions.
-pub fn pack_interval<'a>(iv: Interval, cx: &Cx<'a>) -> Datum<'a> {
-    let mut raw = [0; 16];
-    raw[..8].copy_from_slice(&iv.micros.to_le_bytes());
-    raw[8..12].copy_from_slice(&iv.days.to_le_bytes());
-    raw[12..].copy_from_slice(&iv.months.to_le_bytes());
-    Datum::Bytea(cx.bytes(&raw))
-}
-
-/// The reverse of `pack_interval`.
-pub fn unpack_interval(datum: Datum<'_>) -> Result<Interval> {
-    let raw: Option<[u8; 16]> = match datum {
-        Datum::Bytea(b) => b.try_into().ok(),
-        _ => None,
-    };
-    let raw = raw.ok_or_else(|| SqlError::internal("an interval of the wrong shape"))?;
-    let word = |at: usize| i32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
-    let micros = i64::from(word(0) as u32) | i64::from(word(4)) << 32;
-    Ok(Interval { micros, days: word(8), months: word(12) })
+/// The interval of a value that is one.
+pub fn interval_of(datum: Datum<'_>) -> Result<Interval> {
+    match datum {
+        Datum::Interval(iv) => Ok(iv),
+        _ => Err(SqlError::internal("an interval was expected")),
+    }
 }
 
 fn signed(op: ArithOp, iv: Interval) -> Result<Interval> {
-    if op == ArithOp::Subtract { iv.negate() } else { Ok(iv) }
+    if op == ArithOp::Subtract { time::negate_interval(iv) } else { Ok(iv) }
 }
 
 fn moments<'a>(
@@ -213,20 +221,32 @@ fn moments<'a>(
             narrow(Class::Int4, Some(i64::from(a) - i64::from(b)))?
         }
         (Class::MomentInterval, Datum::Timestamp(t), iv) => {
-            Datum::Timestamp(time::add_interval(t, signed(op, unpack_interval(iv)?)?)?)
+            Datum::Timestamp(time::add_interval(t, signed(op, interval_of(iv)?)?)?)
         }
         (Class::MomentInterval, Datum::TimestampTz(t), iv) => {
-            let iv = signed(op, unpack_interval(iv)?)?;
+            let iv = signed(op, interval_of(iv)?)?;
             Datum::TimestampTz(time::add_interval_in(t, iv, cx.env.zone)?)
         }
         (Class::Moments, Datum::Timestamp(a), Datum::Timestamp(b))
-        | (Class::Moments, Datum::TimestampTz(a), Datum::TimestampTz(b)) => pack_interval(between(a, b)?, cx),
+        | (Class::Moments, Datum::TimestampTz(a), Datum::TimestampTz(b)) => Datum::Interval(between(a, b)?),
         (Class::Intervals, a, b) => {
-            pack_interval(unpack_interval(a)?.plus(signed(op, unpack_interval(b)?)?)?, cx)
+            Datum::Interval(time::add_intervals(interval_of(a)?, signed(op, interval_of(b)?)?)?)
         }
-        (Class::IntervalFactor, iv, Datum::Float8(by)) => {
-            pack_interval(scale(unpack_interval(iv)?, op, by)?, cx)
+        (Class::IntervalFactor, iv, Datum::Float8(by)) => Datum::Interval(scale(interval_of(iv)?, op, by)?),
+        (Class::TimeInterval, Datum::Time(t), iv) => {
+            let iv = signed(op, interval_of(iv)?)?;
+            Datum::Time((i128::from(t) + i128::from(iv.micros)).rem_euclid(i128::from(DAY_US)) as i64)
         }
+        (Class::Times, Datum::Time(a), Datum::Time(b)) => {
+            Datum::Interval(Interval { micros: a - b, ..Interval::default() })
+        }
+        (Class::DateTime, Datum::Date(d), Datum::Time(t)) => match time::date_to_timestamp(d)? {
+            infinite if time::is_infinite(infinite) => Datum::Timestamp(infinite),
+            midnight => {
+                let moved = midnight.checked_add(t).and_then(time::check_timestamp);
+                Datum::Timestamp(moved.ok_or_else(time::timestamp_range)?)
+            }
+        },
         _ => return Err(SqlError::internal("arithmetic on values of the wrong class")),
     })
 }
@@ -260,9 +280,10 @@ fn scale(iv: Interval, op: ArithOp, by: f64) -> Result<Interval> {
 pub fn negate<'a>(class: Class, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(match (class, value) {
         (_, Datum::Null) => Datum::Null,
+        (Class::Float4, Datum::Float4(f)) => Datum::Float4(-f),
         (Class::Float8, Datum::Float8(f)) => Datum::Float8(-f),
         (Class::Numeric, Datum::Numeric(n)) => numeric(&number::negate(n)?, cx),
-        (Class::Intervals, iv) => pack_interval(unpack_interval(iv)?.negate()?, cx),
+        (Class::Intervals, iv) => Datum::Interval(time::negate_interval(interval_of(iv)?)?),
         (class, value) => narrow(class, value.as_integer().and_then(i64::checked_neg))?,
     })
 }

@@ -7,7 +7,7 @@
 //!
 //! Does not know: which casts are allowed where (`ty::cast_level`).
 
-use varve_engine::{Datum, Numeric};
+use varve_engine::{Datum, Interval, Numeric, Value};
 
 use super::arith::{self, Class};
 use super::{Cx, number};
@@ -23,26 +23,75 @@ pub fn apply<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<
     }
     match to.ty {
         Ty::Int2 | Ty::Int4 | Ty::Int8 => to_integer(value, to, cx),
-        Ty::Float8 => to_float(value, cx),
+        Ty::Float4 => match to_float(value, Ty::Float4, cx)? {
+            Datum::Float8(wide) => arith::narrow_float(wide).map(Datum::Float4),
+            same => Ok(same),
+        },
+        Ty::Float8 => to_float(value, Ty::Float8, cx),
         Ty::Numeric => to_numeric(value, to, cx),
         Ty::Date | Ty::Timestamp | Ty::TimestampTz => to_moment(value, to, cx),
         Ty::Interval => match value {
-            Datum::Text(t) => Ok(arith::pack_interval(time::parse_interval(t)?, cx)),
-            other => Ok(other),
+            Datum::Time(micros) => Ok(Datum::Interval(Interval { micros, ..Interval::default() })),
+            other => from_text(other, to, cx),
         },
+        Ty::Time => to_time(value, cx),
+        Ty::Oid => to_oid(value, to, cx),
+        Ty::Array(_) | Ty::Int2Vector | Ty::OidVector => to_array(value, from, to, explicit, cx),
         Ty::Bool => match value {
             Datum::Int4(n) => Ok(Datum::Bool(n != 0)),
             other => from_text(other, to, cx),
         },
-        Ty::Bytea => from_text(value, to, cx),
-        _ => to_string(value, from, to, explicit, cx),
+        Ty::Bytea | Ty::Uuid | Ty::Json => from_text(value, to, cx),
+        _ => to_string(value, to, explicit, cx),
     }
 }
 
 /// Values that are no text pass; text is read as the target.
 fn from_text<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Datum::Text(t) = value else { return Ok(value) };
-    Ok(cx.keep_value(text::parse_in_zone(t, &to.ty.column_type(), cx.env.zone)?))
+    Ok(cx.keep_value(text::parse_as(t, to.ty.oid(), cx.env.zone)?))
+}
+
+fn to_time<'a>(value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let of_day = |local: i64| match time::is_infinite(local) {
+        true => Datum::Null,
+        false => Datum::Time(local.rem_euclid(DAY_US)),
+    };
+    Ok(match value {
+        Datum::Interval(iv) => Datum::Time(iv.micros.rem_euclid(DAY_US)),
+        Datum::Timestamp(t) => of_day(t),
+        Datum::TimestampTz(t) => of_day(cx.env.zone.to_local(t)?),
+        Datum::Text(t) => match special_moment(t) {
+            Some((0, true)) => of_day(cx.env.zone.to_local(cx.env.now_us())?),
+            _ => return from_text(value, Typed::plain(Ty::Time), cx),
+        },
+        same => same,
+    })
+}
+
+/// An integer is taken by its 32 bits, so a negative one is a large oid.
+fn to_oid<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let oid = match value {
+        Datum::Int2(n) => i64::from(i32::from(n) as u32),
+        Datum::Int4(n) => i64::from(n as u32),
+        Datum::Int8(n) if u32::try_from(n).is_ok() => n,
+        Datum::Int8(_) => return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "OID out of range")),
+        other => return from_text(other, to, cx),
+    };
+    Ok(Datum::Int8(oid))
+}
+
+/// Element by element; text is read as an array.
+fn to_array<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let (Datum::Array(array), Some(target)) = (value, to.ty.element()) else {
+        return from_text(value, to, cx);
+    };
+    let source = from.element().unwrap_or(target);
+    let mut out = crate::array::of(target.oid());
+    for element in array.iter() {
+        out.push(apply(element, source, Typed { ty: target, ..to }, explicit, cx)?);
+    }
+    Ok(cx.keep_value(Value::Array(out)))
 }
 
 fn class_of(ty: Ty) -> Class {
@@ -59,6 +108,7 @@ fn to_integer<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>>
         Datum::Int4(n) => Some(i64::from(n)),
         Datum::Int8(n) => Some(n),
         Datum::Bool(b) => Some(i64::from(b)),
+        Datum::Float4(f) => float_to_i64(f64::from(f)),
         Datum::Float8(f) => float_to_i64(f),
         Datum::Numeric(n) if n.is_nan() => {
             return Err(SqlError::new(
@@ -79,11 +129,17 @@ fn float_to_i64(f: f64) -> Option<i64> {
     in_range.then_some(rounded as i64)
 }
 
-fn to_float<'a>(value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+/// A double; for a real also what is one already, and what is read from text.
+fn to_float<'a>(value: Datum<'a>, ty: Ty, cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(match value {
-        Datum::Float8(f) => Datum::Float8(f),
+        Datum::Float4(f) if ty == Ty::Float8 => Datum::Float8(f64::from(f)),
+        Datum::Float4(_) | Datum::Float8(_) => value,
+        // Digits are rounded once, to the nearest real, not to a double first.
+        Datum::Numeric(n) if ty == Ty::Float4 => {
+            cx.keep_value(text::parse_as(&n.to_string(), ty.oid(), cx.env.zone)?)
+        }
         Datum::Numeric(n) => Datum::Float8(number::to_float(n)?),
-        Datum::Text(_) => return from_text(value, Typed::plain(Ty::Float8), cx),
+        Datum::Text(_) => return from_text(value, Typed::plain(ty), cx),
         other => Datum::Float8(other.as_integer().unwrap_or(0) as f64),
     })
 }
@@ -92,13 +148,18 @@ fn to_numeric<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>>
     let n = match value {
         Datum::Numeric(_) if to.precision().is_none() => return Ok(value),
         Datum::Numeric(n) => n.to_owned(),
-        Datum::Float8(f) => Numeric::from_f64(f).map_err(|_| {
-            SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot convert infinity to numeric")
-        })?,
+        // The six digits that a real has for certain.
+        Datum::Float4(f) => float_to_numeric(format!("{f:.5e}").parse().unwrap_or(f64::from(f)))?,
+        Datum::Float8(f) => float_to_numeric(f)?,
         Datum::Text(t) => text::parse_numeric(t)?,
         other => Numeric::from_i64(other.as_integer().unwrap_or(0)),
     };
     Ok(arith::numeric(&text::fit(n, to.precision())?, cx))
+}
+
+fn float_to_numeric(f: f64) -> Result<Numeric> {
+    Numeric::from_f64(f)
+        .map_err(|_| SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot convert infinity to numeric"))
 }
 
 fn to_moment<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> {
@@ -140,7 +201,7 @@ fn special_value<'a>(ty: Ty, (days, with_time): (i32, bool), cx: &Cx<'a>) -> Res
     })
 }
 
-fn to_string<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
+fn to_string<'a>(value: Datum<'a>, to: Typed, explicit: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let text = match value {
         Datum::Text(t) => t,
         Datum::Bool(b) => {
@@ -150,7 +211,7 @@ fn to_string<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<
                 "false"
             }
         }
-        other => shown(other, from, cx)?,
+        other => shown(other, cx)?,
     };
     let fitted = match (to.ty, to.length()) {
         (Ty::Char, Some(n)) if explicit => truncated(text, n).trim_end_matches(' '),
@@ -159,22 +220,19 @@ fn to_string<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<
         (Ty::Varchar, Some(n)) => text::fit_varchar(text, n)?,
         (Ty::Char, None) => text.trim_end_matches(' '),
         (Ty::Name, _) => truncated_bytes(text, 63),
+        (Ty::Char1, _) => text::first_byte(text),
         _ => text,
     };
     Ok(Datum::Text(fitted))
 }
 
 /// A value's text in the arena, as its output function shows it.
-pub fn shown<'a>(value: Datum<'a>, from: Ty, cx: &Cx<'a>) -> Result<&'a str> {
+pub fn shown<'a>(value: Datum<'a>, cx: &Cx<'a>) -> Result<&'a str> {
     if let Datum::Text(t) = value {
         return Ok(t);
     }
     let mut out = Vec::with_capacity(32);
-    if from == Ty::Interval {
-        time::write_interval(arith::unpack_interval(value)?, &mut out);
-    } else {
-        text::write_in_zone(value, cx.env.zone, &mut out);
-    }
+    text::write_in_zone(value, cx.env.zone, &mut out);
     let made = String::from_utf8(out).map_err(|_| SqlError::internal("text output is not UTF-8"))?;
     Ok(cx.arena.alloc_str(&made))
 }

@@ -21,7 +21,7 @@ use std::cmp::Ordering;
 
 use bumpalo::Bump;
 use smallvec::SmallVec;
-use varve_engine::{Datum, NumericRef, RowRef, Value};
+use varve_engine::{ArrayRef, Datum, NumericRef, RowRef, Value};
 
 pub use env::{Env, NoSequences, Sequences};
 pub use types::type_of;
@@ -229,10 +229,23 @@ pub fn keep_in<'a>(arena: &'a Bump, datum: Datum<'_>) -> Datum<'a> {
         Datum::Int2(v) => Datum::Int2(v),
         Datum::Int4(v) => Datum::Int4(v),
         Datum::Int8(v) => Datum::Int8(v),
+        Datum::Float4(v) => Datum::Float4(v),
         Datum::Float8(v) => Datum::Float8(v),
         Datum::Date(v) => Datum::Date(v),
         Datum::Timestamp(v) => Datum::Timestamp(v),
         Datum::TimestampTz(v) => Datum::TimestampTz(v),
+        Datum::Time(v) => Datum::Time(v),
+        Datum::Interval(v) => Datum::Interval(v),
+        Datum::Uuid(v) => Datum::Uuid(v),
+        Datum::Array(v) => Datum::Array(stored_array(arena.alloc_slice_copy(v.as_bytes()))),
+    }
+}
+
+/// The array that these bytes, copied from another array, are.
+fn stored_array(bytes: &[u8]) -> ArrayRef<'_> {
+    match ArrayRef::from_bytes(bytes) {
+        Some(array) => array,
+        None => unreachable!("bytes of an array are an array"),
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! Does not know: how types were chosen (`bind`); an expression keeps no more of them than evaluation needs.
 
-use varve_engine::Value;
+use varve_engine::{ArrayRef, Value};
 
 use super::Expr;
 use super::arith::Class;
-use crate::ty::Ty;
+use crate::ty::{Ty, Typed};
 
 impl Expr {
     /// The type, given those of columns (or slots) and parameters; `None` where it can't be told: an untyped NULL, a value
@@ -49,6 +49,7 @@ pub fn type_of(value: &Value) -> Option<Ty> {
         Value::Int2(_) => Ty::Int2,
         Value::Int4(_) => Ty::Int4,
         Value::Int8(_) => Ty::Int8,
+        Value::Float4(_) => Ty::Float4,
         Value::Float8(_) => Ty::Float8,
         Value::Numeric(_) => Ty::Numeric,
         Value::Text(_) => Ty::Text,
@@ -56,7 +57,20 @@ pub fn type_of(value: &Value) -> Option<Ty> {
         Value::Date(_) => Ty::Date,
         Value::Timestamp(_) => Ty::Timestamp,
         Value::TimestampTz(_) => Ty::TimestampTz,
+        Value::Time(_) => Ty::Time,
+        Value::Interval(_) => Ty::Interval,
+        Value::Uuid(_) => Ty::Uuid,
+        Value::Array(array) => return array_type(array.as_ref()),
     })
+}
+
+/// The type of an array, by the form of its elements.
+fn array_type(array: ArrayRef<'_>) -> Option<Ty> {
+    match Typed::of_column(array.element()).ty {
+        Ty::Int2 if array.is_vector() => Some(Ty::Int2Vector),
+        _ if array.is_vector() => Some(Ty::OidVector),
+        element => element.array(),
+    }
 }
 
 fn result_of(class: Class) -> Ty {
@@ -64,10 +78,12 @@ fn result_of(class: Class) -> Ty {
         Class::Int2 => Ty::Int2,
         Class::Int4 | Class::DateDate => Ty::Int4,
         Class::Int8 => Ty::Int8,
+        Class::Float4 => Ty::Float4,
         Class::Float8 => Ty::Float8,
         Class::Numeric => Ty::Numeric,
         Class::DateDays => Ty::Date,
-        Class::MomentInterval => Ty::Timestamp,
-        Class::Moments | Class::Intervals | Class::IntervalFactor => Ty::Interval,
+        Class::MomentInterval | Class::DateTime => Ty::Timestamp,
+        Class::TimeInterval => Ty::Time,
+        Class::Moments | Class::Intervals | Class::IntervalFactor | Class::Times => Ty::Interval,
     }
 }

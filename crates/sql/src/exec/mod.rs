@@ -208,21 +208,18 @@ pub fn project<'a>(outputs: &'a [Output], row: &Input<'a>, cx: &Cx<'a>) -> Resul
     let mut out = Row::new();
     for output in outputs {
         let value = output.expr.eval(row, cx)?;
-        out.push(shown(output, value, cx)?);
+        out.push(shown(output, value, cx));
     }
     Ok(out)
 }
 
-/// One value as clients see it: char(n) padded, intervals as text.
+/// One value as clients see it: char(n) padded.
 #[inline]
-pub fn shown<'a>(output: &Output, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    if let Some(width) = output.pad {
-        return Ok(eval::pad(value, width, cx.arena));
+pub fn shown<'a>(output: &Output, value: Datum<'a>, cx: &Cx<'a>) -> Datum<'a> {
+    match output.pad {
+        Some(width) => eval::pad(value, width, cx.arena),
+        None => value,
     }
-    if output.t.ty == crate::ty::Ty::Interval && !value.is_null() {
-        return eval::cast::shown(value, output.t.ty, cx).map(Datum::Text);
-    }
-    Ok(value)
 }
 
 /// Carries an error of ours out through a callback of the engine.

@@ -113,9 +113,10 @@ fn prefix(value: Datum<'_>) -> u64 {
         Datum::Bytea(b) => bytes_prefix(b),
         Datum::Int2(n) => signed(i64::from(n)),
         Datum::Int4(n) | Datum::Date(n) => signed(i64::from(n)),
-        Datum::Int8(n) | Datum::Timestamp(n) | Datum::TimestampTz(n) => signed(n),
+        Datum::Int8(n) | Datum::Timestamp(n) | Datum::TimestampTz(n) | Datum::Time(n) => signed(n),
         Datum::Bool(b) => u64::from(b),
-        Datum::Float8(_) | Datum::Numeric(_) => 0,
+        Datum::Uuid(u) => bytes_prefix(&u),
+        Datum::Float4(_) | Datum::Float8(_) | Datum::Numeric(_) | Datum::Interval(_) | Datum::Array(_) => 0,
     }
 }
 

@@ -8,11 +8,12 @@
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;
-use varve_engine::{Datum, Numeric, Value};
+use varve_engine::{Datum, Interval, Numeric, Value};
 
 use crate::error::{Result, SqlError};
 use crate::eval::arith::{self, Class};
 use crate::eval::number;
+use crate::time;
 use crate::ty::Ty;
 
 /// A sum.
@@ -24,8 +25,10 @@ pub enum Sum {
     Scaled(i128, u16),
     /// Of numeric that has left the machine words.
     Big(BigDecimal),
-    /// Of double precision.
+    /// Of double precision and real.
     Float(f64),
+    /// Of intervals.
+    Span(Interval),
     /// Of numeric, one of them NaN.
     NotANumber,
 }
@@ -34,7 +37,8 @@ impl Sum {
     /// The sum of no values of this type.
     pub fn of(input: Ty) -> Sum {
         match input {
-            Ty::Float8 => Sum::Float(0.0),
+            Ty::Float8 | Ty::Float4 => Sum::Float(0.0),
+            Ty::Interval => Sum::Span(Interval::default()),
             Ty::Numeric => Sum::Scaled(0, 0),
             _ => Sum::Whole(0),
         }
@@ -45,6 +49,8 @@ impl Sum {
         match (&mut *self, value) {
             (Sum::Whole(total), v) => *total += i128::from(v.as_integer().unwrap_or(0)),
             (Sum::Float(total), Datum::Float8(f)) => *total = added_floats(*total, f)?,
+            (Sum::Float(total), Datum::Float4(f)) => *total = added_floats(*total, f64::from(f))?,
+            (Sum::Span(total), Datum::Interval(iv)) => *total = time::add_intervals(*total, iv)?,
             (Sum::NotANumber, _) => {}
             (_, Datum::Numeric(n)) if n.is_nan() => *self = Sum::NotANumber,
             (Sum::Scaled(total, scale), Datum::Numeric(n)) => {
@@ -67,6 +73,7 @@ impl Sum {
         *self = match (self.clone(), other) {
             (Sum::Whole(a), Sum::Whole(b)) => Sum::Whole(a + b),
             (Sum::Float(a), Sum::Float(b)) => Sum::Float(added_floats(a, b)?),
+            (Sum::Span(a), Sum::Span(b)) => Sum::Span(time::add_intervals(a, b)?),
             (Sum::NotANumber, _) | (_, Sum::NotANumber) => Sum::NotANumber,
             (Sum::Scaled(a, s), Sum::Scaled(b, t)) => match add_scaled((a, s), (b, t)) {
                 Some((total, scale)) => Sum::Scaled(total, scale),
@@ -82,7 +89,8 @@ impl Sum {
     /// Type of `state` for values of this type.
     pub fn state_type(input: Ty) -> Ty {
         match input {
-            Ty::Float8 | Ty::Numeric => input,
+            Ty::Float4 => Ty::Float8,
+            Ty::Float8 | Ty::Numeric | Ty::Interval => input,
             _ => Ty::Bytea,
         }
     }
@@ -95,6 +103,7 @@ impl Sum {
             Sum::Big(total) => Value::Numeric(number::pack(total)?),
             Sum::NotANumber => Value::Numeric(Numeric::nan()),
             Sum::Float(total) => Value::Float8(*total),
+            Sum::Span(total) => Value::Interval(*total),
         })
     }
 
@@ -112,6 +121,13 @@ impl Sum {
     /// The sum (or average, of `count` values) as a value of its type.
     pub fn total(self, input: Ty, average: bool, count: u64) -> Result<Value> {
         let total = match self {
+            Sum::Float(f) if input == Ty::Float4 && !average => {
+                return arith::narrow_float(f).map(Value::Float4);
+            }
+            Sum::Span(iv) if average => {
+                return time::scale_interval(iv, count as f64, true).map(Value::Interval);
+            }
+            Sum::Span(iv) => return Ok(Value::Interval(iv)),
             Sum::Float(f) => return Ok(Value::Float8(if average { f / count as f64 } else { f })),
             Sum::Whole(total) if !average && input != Ty::Int8 => {
                 return arith::narrow(Class::Int8, i64::try_from(total).ok()).map(|d| d.to_value());

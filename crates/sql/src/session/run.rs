@@ -340,7 +340,7 @@ fn literal_values<'a>(
             (Literal::Int(n), Ty::Int8) => Datum::Int8(n),
             (Literal::Int(n), _) => parse(itoa::Buffer::new().format(n))?,
             (Literal::Number(text), _) => parse(text)?,
-            (Literal::Text(text), t) if t.is_text() && !text.contains('\0') => Datum::Text(text),
+            (Literal::Text(text), t) if t.keeps_text() && !text.contains('\0') => Datum::Text(text),
             (Literal::Text(text), _) => parse(text)?,
             (Literal::Doubled(text), _) => parse(&text.replace("''", "'"))?,
         });

@@ -3,7 +3,9 @@
 //! Invariants
 //! 1. Months, days and microseconds are never converted into each other by addition.
 //!
-//! Does not know: how expressions carry an interval (`eval::arith`).
+//! Does not know: how an interval is kept (engine, `interval.rs`).
+
+use varve_engine::Interval;
 
 use super::read::{parse_seconds, syntax};
 use super::show::write_clock;
@@ -12,41 +14,14 @@ use super::{
 };
 use crate::error::Result;
 
-/// A span of months, days and microseconds, kept apart as in PostgreSQL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Interval {
-    /// Months.
-    pub months: i32,
-    /// Days.
-    pub days: i32,
-    /// Microseconds.
-    pub micros: i64,
+/// The opposite span, or 22008.
+pub fn negate_interval(iv: Interval) -> Result<Interval> {
+    iv.negate().ok_or_else(interval_range)
 }
 
-impl Interval {
-    /// The opposite span, or 22008.
-    pub fn negate(self) -> Result<Interval> {
-        let opposite = || {
-            Some(Interval {
-                months: self.months.checked_neg()?,
-                days: self.days.checked_neg()?,
-                micros: self.micros.checked_neg()?,
-            })
-        };
-        opposite().ok_or_else(interval_range)
-    }
-
-    /// The sum, or 22008.
-    pub fn plus(self, other: Interval) -> Result<Interval> {
-        let sum = || {
-            Some(Interval {
-                months: self.months.checked_add(other.months)?,
-                days: self.days.checked_add(other.days)?,
-                micros: self.micros.checked_add(other.micros)?,
-            })
-        };
-        sum().ok_or_else(interval_range)
-    }
+/// The sum, or 22008.
+pub fn add_intervals(a: Interval, b: Interval) -> Result<Interval> {
+    a.plus(b).ok_or_else(interval_range)
 }
 
 /// `timestamp + interval`: months first (clamped to the month's end), then days, then time.
@@ -134,7 +109,7 @@ pub fn parse_interval(original: &str) -> Result<Interval> {
         None => {
             let body = lower.strip_prefix('@').unwrap_or(&lower).trim_start();
             match body.strip_suffix("ago") {
-                Some(past) => parse_spans(past.trim_end()).and_then(|iv| iv.negate().ok()),
+                Some(past) => parse_spans(past.trim_end()).and_then(Interval::negate),
                 None => parse_spans(body),
             }
         }

@@ -14,9 +14,13 @@ mod read;
 mod show;
 mod zone;
 
-pub use interval::{Interval, add_interval, add_interval_in, parse_interval, scale_interval, write_interval};
-pub use read::{parse_date, parse_timestamp, parse_timestamptz};
-pub use show::{write_date, write_timestamp};
+pub use interval::{
+    add_interval, add_interval_in, add_intervals, negate_interval, parse_interval, scale_interval,
+    write_interval,
+};
+pub use read::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
+pub use show::{write_date, write_time, write_timestamp};
+pub use varve_engine::Interval;
 pub use zone::Zone;
 
 use crate::error::{Result, SqlError, SqlState};

@@ -62,6 +62,53 @@ pub fn parse_timestamptz(text: &str, default_zone: &Zone) -> Result<i64> {
     utc.and_then(check_timestamp).ok_or_else(|| out_of_range(text))
 }
 
+/// Reads a time of day; a date before it and a zone behind it are checked and dropped, as in PostgreSQL.
+pub fn parse_time(original: &str) -> Result<i64> {
+    let lower = original.trim().to_ascii_lowercase();
+    if lower == "allballs" {
+        return Ok(0);
+    }
+    let (text, afternoon) = match (lower.strip_suffix("am"), lower.strip_suffix("pm")) {
+        (Some(rest), _) => (rest.trim_end(), Some(false)),
+        (_, Some(rest)) => (rest.trim_end(), Some(true)),
+        _ => (lower.as_str(), None),
+    };
+    if text
+        .split(['t', ' '])
+        .next()
+        .is_some_and(|date| date.contains('-') && parse_day(date, false).is_some())
+    {
+        return parse(original, "time").map(|p| p.time_us);
+    }
+    let (clock, zone) = split_zone(text);
+    let spelled = match clock.len() {
+        4 | 6 if !clock.contains([':', '.']) => &colons(clock),
+        _ => clock,
+    };
+    if !zone.is_empty() {
+        parse_zone(zone, "time", original)?;
+    }
+    if !spelled.contains(':') {
+        return Err(syntax("time", original));
+    }
+    let us = parse_clock(spelled).ok_or_else(|| syntax("time", original))?;
+    us.and_then(|us| half_day(us, afternoon)).ok_or_else(|| field_range(original))
+}
+
+/// `hhmm` and `hhmmss` as a clock shows them.
+fn colons(digits: &str) -> String {
+    let pairs: Vec<&str> = (0..digits.len()).step_by(2).filter_map(|at| digits.get(at..at + 2)).collect();
+    pairs.join(":")
+}
+
+/// AM and PM count from 12 to 12.
+fn half_day(us: i64, afternoon: Option<bool>) -> Option<i64> {
+    const HOUR_US: i64 = 3_600_000_000;
+    let Some(afternoon) = afternoon else { return Some(us) };
+    let within = us.checked_sub(12 * HOUR_US).filter(|us| (0..HOUR_US).contains(us)).unwrap_or(us);
+    (within < 12 * HOUR_US).then_some(if afternoon { within + 12 * HOUR_US } else { within })
+}
+
 fn local(p: &Parsed, text: &str) -> Result<i64> {
     let day = match p.days {
         Moment::Infinity => return Ok(i64::MAX),

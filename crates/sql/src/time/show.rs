@@ -42,6 +42,11 @@ fn two(out: &mut Vec<u8>, n: u32) {
     out.push(b'0' + (n % 10) as u8);
 }
 
+/// Appends a time of day.
+pub fn write_time(us: i64, out: &mut Vec<u8>) {
+    write_clock(us.unsigned_abs(), out);
+}
+
 /// Appends `hh:mm:ss[.ffffff]`, trailing zeros of the fraction cut.
 pub(super) fn write_clock(us: u64, out: &mut Vec<u8>) {
     let seconds = us / 1_000_000;

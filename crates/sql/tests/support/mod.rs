@@ -93,7 +93,7 @@ impl Recorder {
     ) -> Result<CommandTag> {
         let prepared = session.prepare(sql, &[])?;
         let value = |(i, p): (usize, &Option<String>)| match p {
-            Some(text) => text::parse_text(text, &prepared.param_column_type(i)),
+            Some(text) => text::parse_as(text, prepared.param_types()[i], &Zone::UTC),
             None => Ok(Value::Null),
         };
         let values: Vec<Value> =

@@ -12,12 +12,16 @@ use super::{Builtin, Run, float, int, strict, volatile};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::arith::{self, ArithOp, Class, check_float};
 use crate::eval::{Cx, number};
-use crate::ty::Ty::{Float8, Int2, Int4, Int8, Numeric};
+use crate::ty::Ty::{Float4, Float8, Int2, Int4, Int8, Numeric};
 
 pub(super) const TABLE: &[Builtin] = &[
     strict("abs", &[Int2], Int2, |a, _| arith::narrow(Class::Int2, int(a, 0).checked_abs())),
     strict("abs", &[Int4], Int4, |a, _| arith::narrow(Class::Int4, int(a, 0).checked_abs())),
     strict("abs", &[Int8], Int8, |a, _| arith::narrow(Class::Int8, int(a, 0).checked_abs())),
+    strict("abs", &[Float4], Float4, |a, _| match a[0] {
+        Datum::Float4(f) => Ok(Datum::Float4(f.abs())),
+        other => Ok(other),
+    }),
     strict("abs", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).abs()))),
     strict("abs", &[Numeric], Numeric, |a, cx| match a[0] {
         Datum::Numeric(n) if n.to_big().is_some_and(|b| b.sign() == bigdecimal::num_bigint::Sign::Minus) => {

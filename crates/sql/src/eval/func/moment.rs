@@ -11,7 +11,7 @@ use varve_engine::Datum;
 
 use super::{Builtin, Run, float, int, strict, text, volatile};
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::arith::{self, unpack_interval};
+use crate::eval::arith::{self, interval_of};
 use crate::eval::{Cx, number};
 use crate::time::{self, DAY_US, UNIX_SHIFT_US, Zone};
 use crate::ty::Ty::{Date, Float8, Int4, Interval, Numeric, Text, Timestamp, TimestampTz};
@@ -101,7 +101,7 @@ fn at_zone<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
 }
 
 fn at_offset<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
-    let iv = unpack_interval(a[0])?;
+    let iv = interval_of(a[0])?;
     let seconds = i32::try_from(iv.micros / 1_000_000).ok().filter(|_| iv.months == 0 && iv.days == 0);
     let seconds = seconds.ok_or_else(|| {
         let message = "an interval that is a time zone must not include months or days";
@@ -190,8 +190,8 @@ fn part_float<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
 
 fn field(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<Field> {
     let unit = text(a, 0).to_ascii_lowercase();
-    if matches!(a[1], Datum::Bytea(_)) {
-        return interval_field(&unit, unpack_interval(a[1])?);
+    if matches!(a[1], Datum::Interval(_)) {
+        return interval_field(&unit, interval_of(a[1])?);
     }
     let local = local_of(a[1], cx)?;
     if time::is_infinite(local) {

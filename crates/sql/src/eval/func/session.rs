@@ -8,12 +8,13 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use varve_engine::Datum;
+use varve_engine::{Datum, Value};
 
 use super::{Builtin, float, int, strict, text, volatile};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
-use crate::ty::Ty::{Bool, Float8, Int4, Int8, Name, NameArray, Text, Void};
+use crate::ty::Elem;
+use crate::ty::Ty::{Array, Bool, Float8, Int4, Int8, Name, Text, Void};
 
 /// What `version()` says.
 pub const VERSION: &str = concat!("PostgreSQL 15.0 (Varve ", env!("CARGO_PKG_VERSION"), ")");
@@ -23,9 +24,13 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("current_database", &[], Name, |_, cx| Ok(cx.text(cx.env.database))),
     strict("current_catalog", &[], Name, |_, cx| Ok(cx.text(cx.env.database))),
     strict("current_schema", &[], Name, |_, _| Ok(Datum::Text("public"))),
-    strict("current_schemas", &[Bool], NameArray, |a, _| match a[0] {
-        Datum::Bool(true) => Ok(Datum::Text("{pg_catalog,public}")),
-        _ => Ok(Datum::Text("{public}")),
+    strict("current_schemas", &[Bool], Array(Elem::Name), |a, cx| {
+        let mut names = crate::array::of(crate::oid::NAME);
+        if matches!(a[0], Datum::Bool(true)) {
+            names.push(Datum::Text("pg_catalog"));
+        }
+        names.push(Datum::Text("public"));
+        Ok(cx.keep_value(Value::Array(names)))
     }),
     strict("current_user", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),
     strict("session_user", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),

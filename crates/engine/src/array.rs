@@ -1,0 +1,267 @@
+//! Arrays: lists of values of one type, NULLs among them, for the executor. Of one dimension.
+//!
+//! Form (little endian)
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | type of the elements (`element_code`), bit 7 set for a vector |
+//! | 4 | number of elements, u32 |
+//! | 4 + n each | length of the element in bytes, u32, all ones for NULL; the element as in a row |
+//!
+//! A vector is what PostgreSQL calls int2vector and oidvector: it counts from 0 and its text form has blanks only.
+//!
+//! Invariants
+//! 1. An array is well formed: `ArrayRef::from_bytes` checks it, everything else builds it.
+//!
+//! Does not know: text forms, type names; oid and its relatives are held as bigint.
+
+use std::cmp::Ordering;
+
+use crate::numeric::NumericRef;
+use crate::row::{fixed, fixed_bytes, variable, variable_bytes};
+use crate::types::{ColumnType, Datum};
+
+const VECTOR: u8 = 0x80;
+const HEAD_BYTES: usize = 5;
+const NULL: u32 = u32::MAX;
+
+/// An owned array.
+#[derive(Clone, Debug)]
+pub struct Array(Vec<u8>);
+
+/// A borrowed array.
+#[derive(Clone, Copy, Debug)]
+pub struct ArrayRef<'a>(&'a [u8]);
+
+/// The elements of an array.
+#[derive(Clone, Debug)]
+pub struct Elements<'a> {
+    element: ColumnType,
+    rest: &'a [u8],
+}
+
+impl Array {
+    /// No elements yet. `element` loses its modifier.
+    pub fn new(element: ColumnType) -> Self {
+        Self(vec![element_code(element), 0, 0, 0, 0])
+    }
+
+    /// No elements yet, of a vector.
+    pub fn vector(element: ColumnType) -> Self {
+        Self(vec![element_code(element) | VECTOR, 0, 0, 0, 0])
+    }
+
+    /// Appends an element. Panics if it is not of the array's type: the caller has coerced it.
+    pub fn push(&mut self, value: Datum<'_>) {
+        let element = self.as_ref().element();
+        assert!(element.holds(&value), "an array of {element:?} given {value:?}");
+        let count = self.as_ref().len() as u32 + 1;
+        self.0[1..HEAD_BYTES].copy_from_slice(&count.to_le_bytes());
+        if value.is_null() {
+            return self.0.extend_from_slice(&NULL.to_le_bytes());
+        }
+        let fixed = fixed_bytes(&value);
+        let bytes = variable_bytes(&value).unwrap_or(&fixed[..element.fixed_width_bytes().unwrap_or(0)]);
+        self.0.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// The same array, borrowed.
+    pub fn as_ref(&self) -> ArrayRef<'_> {
+        ArrayRef(&self.0)
+    }
+}
+
+impl<'a> ArrayRef<'a> {
+    /// Reads the form above; `None` if these bytes are no array.
+    pub fn from_bytes(bytes: &'a [u8]) -> Option<Self> {
+        let (head, mut rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
+        let element = element_of(head[0])?;
+        for _ in 0..Self(bytes).len() {
+            let (value, next) = split(rest)?;
+            if let Some(value) = value {
+                is_sound(element, value).then_some(())?;
+            }
+            rest = next;
+        }
+        rest.is_empty().then_some(Self(bytes))
+    }
+
+    /// The form above.
+    pub const fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The same array, owned.
+    pub fn to_owned(self) -> Array {
+        Array(self.0.to_vec())
+    }
+
+    /// The type of the elements, without modifier.
+    pub fn element(self) -> ColumnType {
+        match element_of(self.0[0]) {
+            Some(element) => element,
+            None => unreachable!("an array of no type"),
+        }
+    }
+
+    /// Whether it counts from 0.
+    pub fn is_vector(self) -> bool {
+        self.0[0] & VECTOR != 0
+    }
+
+    /// The subscript of its first element.
+    pub fn lower_bound(self) -> i32 {
+        i32::from(!self.is_vector())
+    }
+
+    /// Number of elements.
+    pub fn len(self) -> usize {
+        u32::from_le_bytes([self.0[1], self.0[2], self.0[3], self.0[4]]) as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements, in order.
+    pub fn iter(self) -> Elements<'a> {
+        Elements { element: self.element(), rest: &self.0[HEAD_BYTES..] }
+    }
+
+    /// The element with this subscript; `None` beyond the bounds.
+    pub fn get(self, subscript: i64) -> Option<Datum<'a>> {
+        let at = usize::try_from(subscript - i64::from(self.lower_bound())).ok()?;
+        self.iter().nth(at)
+    }
+
+    /// By the first elements that differ (NULL last), then by number of elements.
+    pub fn order(self, other: ArrayRef<'_>) -> Ordering {
+        let pairs = self.iter().zip(other.iter());
+        let differing = pairs.map(|(a, b)| a.order(&b)).find(|order| order.is_ne());
+        differing.unwrap_or_else(|| self.len().cmp(&other.len()))
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Datum<'a>;
+
+    fn next(&mut self) -> Option<Datum<'a>> {
+        let (value, rest) = split(self.rest)?;
+        self.rest = rest;
+        Some(match value {
+            None => Datum::Null,
+            Some(bytes) if self.element.fixed_width_bytes().is_some() => fixed(self.element, bytes),
+            Some(bytes) => variable(self.element, bytes),
+        })
+    }
+}
+
+/// The first element (inner `None` for NULL) and what follows.
+fn split(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    match u32::from_le_bytes(*length) {
+        NULL => Some((None, rest)),
+        length => rest.split_at_checked(length as usize).map(|(value, rest)| (Some(value), rest)),
+    }
+}
+
+fn is_sound(element: ColumnType, bytes: &[u8]) -> bool {
+    match element {
+        ColumnType::Numeric { .. } => NumericRef::from_bytes(bytes).is_some(),
+        ColumnType::Bytea => true,
+        _ => match element.fixed_width_bytes() {
+            Some(width) => bytes.len() == width,
+            None => std::str::from_utf8(bytes).is_ok(),
+        },
+    }
+}
+
+/// Types of elements by their code.
+const ELEMENTS: [ColumnType; 17] = [
+    ColumnType::Bool,
+    ColumnType::Int2,
+    ColumnType::Int4,
+    ColumnType::Int8,
+    ColumnType::Float4,
+    ColumnType::Float8,
+    ColumnType::Numeric { precision: None },
+    ColumnType::Char(1),
+    ColumnType::Varchar(None),
+    ColumnType::Text,
+    ColumnType::Bytea,
+    ColumnType::Date,
+    ColumnType::Timestamp,
+    ColumnType::TimestampTz,
+    ColumnType::Time,
+    ColumnType::Interval,
+    ColumnType::Uuid,
+];
+
+fn element_of(code: u8) -> Option<ColumnType> {
+    ELEMENTS.get(usize::from(code & !VECTOR)).copied()
+}
+
+fn element_code(element: ColumnType) -> u8 {
+    let same = |e: &ColumnType| std::mem::discriminant(e) == std::mem::discriminant(&element);
+    // Json is text here.
+    let text = ELEMENTS.iter().position(|e| *e == ColumnType::Text);
+    ELEMENTS.iter().position(same).or(text).map_or(0, |code| code as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Value;
+
+    fn array(values: &[Value]) -> Array {
+        let mut array = Array::new(ColumnType::Int4);
+        values.iter().for_each(|value| array.push(value.as_datum()));
+        array
+    }
+
+    #[test]
+    fn elements_come_back_and_damage_is_noticed() {
+        let made = array(&[Value::Int4(7), Value::Null, Value::Int4(-1)]);
+        let bytes = made.as_ref().as_bytes();
+        assert_eq!(bytes[..10], [2, 3, 0, 0, 0, 4, 0, 0, 0, 7]);
+        let back = ArrayRef::from_bytes(bytes).unwrap();
+        let shown: Vec<String> = back.iter().map(|datum| format!("{datum:?}")).collect();
+        assert_eq!(shown, ["Int4(7)", "Null", "Int4(-1)"]);
+        assert!(
+            matches!(back.get(3), Some(Datum::Int4(-1))) && back.get(0).is_none() && back.get(4).is_none()
+        );
+        for cut in 0..bytes.len() {
+            assert!(ArrayRef::from_bytes(&bytes[..cut]).is_none(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_vector_counts_from_zero() {
+        let mut vector = Array::vector(ColumnType::Int2);
+        vector.push(Datum::Int2(5));
+        assert!(matches!(vector.as_ref().get(0), Some(Datum::Int2(5))));
+        assert_eq!(vector.as_ref().element(), ColumnType::Int2);
+    }
+
+    #[test]
+    fn every_type_that_elements_may_have_has_its_code() {
+        for (code, element) in ELEMENTS.iter().enumerate() {
+            assert_eq!(usize::from(element_code(*element)), code);
+        }
+        assert_eq!(Array::new(ColumnType::Varchar(Some(3))).as_ref().element(), ColumnType::Varchar(None));
+        assert_eq!(Array::new(ColumnType::Json).as_ref().element(), ColumnType::Text);
+    }
+
+    #[test]
+    fn the_first_difference_decides_then_the_length() {
+        let order = |a: &[i32], b: &[i32]| {
+            let made = |n: &[i32]| array(&n.iter().map(|n| Value::Int4(*n)).collect::<Vec<_>>());
+            made(a).as_ref().order(made(b).as_ref())
+        };
+        assert_eq!(order(&[1, 9], &[2]), Ordering::Less);
+        assert_eq!(order(&[1], &[1, 0]), Ordering::Less);
+        assert_eq!(order(&[], &[]), Ordering::Equal);
+    }
+}

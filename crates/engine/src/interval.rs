@@ -1,0 +1,69 @@
+//! A span of time as PostgreSQL keeps it.
+//!
+//! Invariants
+//! 1. Months, days and microseconds are never converted into each other, but for the order: there a month is 30 days and a
+//!    day 24 hours, so different spans may be equal.
+//!
+//! Does not know: text forms, calendars.
+
+use std::cmp::Ordering;
+
+/// A span of months, days and microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Interval {
+    /// Months.
+    pub months: i32,
+    /// Days.
+    pub days: i32,
+    /// Microseconds.
+    pub micros: i64,
+}
+
+const DAY_US: i128 = 86_400_000_000;
+
+impl Interval {
+    /// The stored form: microseconds (i64), days (i32), months (i32), little endian.
+    pub fn to_bytes(self) -> [u8; 16] {
+        let mut raw = [0; 16];
+        raw[..8].copy_from_slice(&self.micros.to_le_bytes());
+        raw[8..12].copy_from_slice(&self.days.to_le_bytes());
+        raw[12..].copy_from_slice(&self.months.to_le_bytes());
+        raw
+    }
+
+    /// The reverse of `to_bytes`.
+    pub fn from_bytes(raw: [u8; 16]) -> Self {
+        let word = |at: usize| i32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+        let micros = i64::from(word(0) as u32) | i64::from(word(4)) << 32;
+        Self { micros, days: word(8), months: word(12) }
+    }
+
+    /// The length in microseconds by which spans are ordered.
+    pub fn length_us(self) -> i128 {
+        let days = i128::from(self.months) * 30 + i128::from(self.days);
+        days * DAY_US + i128::from(self.micros)
+    }
+
+    /// By length.
+    pub fn order(self, other: Self) -> Ordering {
+        self.length_us().cmp(&other.length_us())
+    }
+
+    /// The opposite span; `None` if a part has none.
+    pub fn negate(self) -> Option<Self> {
+        Some(Self {
+            months: self.months.checked_neg()?,
+            days: self.days.checked_neg()?,
+            micros: self.micros.checked_neg()?,
+        })
+    }
+
+    /// The sum; `None` if a part overflows.
+    pub fn plus(self, other: Self) -> Option<Self> {
+        Some(Self {
+            months: self.months.checked_add(other.months)?,
+            days: self.days.checked_add(other.days)?,
+            micros: self.micros.checked_add(other.micros)?,
+        })
+    }
+}

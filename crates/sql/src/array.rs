@@ -1,0 +1,221 @@
+//! The text form of arrays: `{1,NULL,"a b"}`, and of vectors: `1 2`.
+//!
+//! Invariants
+//! 1. What is written here is read back by `parse` as the same array.
+//!
+//! Does not know: arrays of more than one dimension, which are refused (0A000).
+
+use varve_engine::{Array, ArrayRef, ColumnType, Datum, Value};
+
+use crate::error::{Result, SqlError, SqlState};
+use crate::oid::{self, Oid};
+use crate::text;
+use crate::time::Zone;
+
+/// No elements yet, for elements of this type.
+pub fn of(element: Oid) -> Array {
+    Array::new(oid::column_type(element).unwrap_or(ColumnType::Text))
+}
+
+/// Reads an array with elements of the type `element`.
+pub fn parse(text: &str, element: Oid, zone: &Zone) -> Result<Array> {
+    let malformed = |detail: &str| malformed(text, detail);
+    let mut reader = Reader { rest: text.trim(), text };
+    if !reader.skip('{') {
+        return Err(malformed("Array value must start with \"{\" or dimension information."));
+    }
+    let mut array = of(element);
+    if reader.skip('}') {
+        return reader.end().map(|()| array);
+    }
+    loop {
+        let value = match reader.element()? {
+            Some(item) => text::parse_as(&item, element, zone)?,
+            None => Value::Null,
+        };
+        array.push(value.as_datum());
+        if reader.skip('}') {
+            return reader.end().map(|()| array);
+        }
+        if !reader.skip(',') {
+            return Err(malformed(if reader.rest.is_empty() {
+                "Unexpected end of input."
+            } else {
+                "Unexpected array element."
+            }));
+        }
+    }
+}
+
+/// Reads a vector: whole numbers with blanks between them.
+pub fn parse_vector(text: &str, vector: Oid) -> Result<Array> {
+    let element = oid::element(vector).unwrap_or(oid::OID);
+    let mut array = Array::vector(oid::column_type(element).unwrap_or(ColumnType::Int8));
+    for word in text.split_whitespace() {
+        array.push(text::parse_as(word, element, &Zone::UTC)?.as_datum());
+    }
+    Ok(array)
+}
+
+fn malformed(text: &str, detail: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_TEXT, format!("malformed array literal: \"{text}\"")).with_detail(detail)
+}
+
+struct Reader<'t> {
+    rest: &'t str,
+    text: &'t str,
+}
+
+impl Reader<'_> {
+    /// Steps over blanks and this character, if it comes next.
+    fn skip(&mut self, wanted: char) -> bool {
+        self.rest = self.rest.trim_start();
+        match self.rest.strip_prefix(wanted) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if self.rest.trim().is_empty() {
+            return Ok(());
+        }
+        Err(malformed(self.text, "Junk after closing right brace."))
+    }
+
+    /// The next element's text; `None` for NULL.
+    fn element(&mut self) -> Result<Option<String>> {
+        if self.skip('"') {
+            return self.quoted().map(Some);
+        }
+        let mut item = String::new();
+        let mut escaped = false;
+        loop {
+            let mut chars = self.rest.chars();
+            match chars.next() {
+                None => return Err(malformed(self.text, "Unexpected end of input.")),
+                Some('{') if item.is_empty() => {
+                    return Err(SqlError::unsupported("an array of more than one dimension"));
+                }
+                Some(c @ ('{' | '"')) => {
+                    let detail = if c == '"' {
+                        "Unexpected array element.".to_owned()
+                    } else {
+                        format!("Unexpected \"{c}\" character.")
+                    };
+                    return Err(malformed(self.text, &detail));
+                }
+                Some(',' | '}') => break,
+                Some('\\') => {
+                    escaped = true;
+                    item.extend(chars.next());
+                }
+                Some(c) => item.push(c),
+            }
+            self.rest = chars.as_str();
+        }
+        let bare = item.trim_end();
+        if bare.is_empty() && !escaped {
+            let next = self.rest.chars().next().unwrap_or(',');
+            return Err(malformed(self.text, &format!("Unexpected \"{next}\" character.")));
+        }
+        Ok(if bare.eq_ignore_ascii_case("null") && !escaped { None } else { Some(bare.to_owned()) })
+    }
+
+    fn quoted(&mut self) -> Result<String> {
+        let mut item = String::new();
+        loop {
+            let mut chars = self.rest.chars();
+            match chars.next() {
+                None => return Err(malformed(self.text, "Unexpected end of input.")),
+                Some('"') => {
+                    self.rest = chars.as_str();
+                    return Ok(item);
+                }
+                Some('\\') => item.extend(chars.next()),
+                Some(c) => item.push(c),
+            }
+            self.rest = chars.as_str();
+        }
+    }
+}
+
+/// Appends the text form.
+pub fn write(array: ArrayRef<'_>, zone: &Zone, out: &mut Vec<u8>) {
+    let vector = array.is_vector();
+    if !vector {
+        out.push(b'{');
+    }
+    for (n, element) in array.iter().enumerate() {
+        if n > 0 {
+            out.push(if vector { b' ' } else { b',' });
+        }
+        write_element(element, zone, out);
+    }
+    if !vector {
+        out.push(b'}');
+    }
+}
+
+fn write_element(element: Datum<'_>, zone: &Zone, out: &mut Vec<u8>) {
+    if element.is_null() {
+        return out.extend_from_slice(b"NULL");
+    }
+    let start = out.len();
+    text::write_in_zone(element, zone, out);
+    if needs_quotes(&out[start..]) {
+        let bare = out.split_off(start);
+        out.push(b'"');
+        for byte in bare {
+            if matches!(byte, b'"' | b'\\') {
+                out.push(b'\\');
+            }
+            out.push(byte);
+        }
+        out.push(b'"');
+    }
+}
+
+fn needs_quotes(bare: &[u8]) -> bool {
+    let special = |b: &u8| matches!(b, b'"' | b'\\' | b'{' | b'}' | b',') || b" \t\n\r\x0b\x0c".contains(b);
+    bare.is_empty() || bare.eq_ignore_ascii_case(b"null") || bare.iter().any(special)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, element: Oid) -> String {
+        match parse(text, element, &Zone::UTC) {
+            Ok(array) => {
+                let mut out = Vec::new();
+                write(array.as_ref(), &Zone::UTC, &mut out);
+                String::from_utf8(out).unwrap()
+            }
+            Err(e) => format!("{} {}", e.sqlstate, e.detail.as_deref().unwrap_or(&e.message)),
+        }
+    }
+
+    /// Answers of PostgreSQL 15.
+    #[test]
+    fn arrays_read_and_show_as_in_postgresql() {
+        for (text, element, expected) in [
+            (" { 1 , 2,NULL } ", oid::INT4, "{1,2,NULL}"),
+            ("{}", oid::INT4, "{}"),
+            (r#"{"a b",c,"","null",null,"q\"t",\,}"#, oid::TEXT, r#"{"a b",c,"","null",NULL,"q\"t",","}"#),
+            ("{2020-01-01}", oid::DATE, "{2020-01-01}"),
+            ("{t,f}", oid::BOOL, "{t,f}"),
+            ("1", oid::INT4, "22P02 Array value must start with \"{\" or dimension information."),
+            ("{1,", oid::INT4, "22P02 Unexpected end of input."),
+            ("{1,}", oid::INT4, "22P02 Unexpected \"}\" character."),
+            ("{1} 2", oid::INT4, "22P02 Junk after closing right brace."),
+            ("{a}", oid::INT4, "22P02 invalid input syntax for type integer: \"a\""),
+            ("{{1},{2}}", oid::INT4, "0A000 an array of more than one dimension is not supported"),
+        ] {
+            assert_eq!(shown(text, element), expected, "{text}");
+        }
+    }
+}
