@@ -125,6 +125,18 @@ impl Ranges {
         Ok(())
     }
 
+    /// The range of one whole key, whose parts are constants.
+    pub fn prepare_point<'a>(&mut self, table: &TableDef, parts: &'a [Expr], cx: &Cx<'a>) -> Result<()> {
+        self.spans.clear();
+        if point_key(&mut self.bytes, table, parts, &Input::None, cx)? {
+            let end = self.bytes.len();
+            self.bytes.extend_from_within(..end);
+            key::prefix_end(&mut self.bytes);
+            self.spans.push((0, end, self.bytes.len()));
+        }
+        Ok(())
+    }
+
     fn append<'a>(
         &mut self,
         table: &TableDef,

@@ -10,15 +10,16 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use varve_engine::{Change, Datum, Outcome, RowRef, Table, Value};
+use bumpalo::Bump;
+use varve_engine::{Change, Outcome, RowRef, Table};
 
-use super::keys::{KeyList, Landed, key_of};
+use super::keys::{KeyList, Landed, key_of, point_key};
 use super::select::{Emit, Window, prepare_ranges, scan};
 use super::sort::{Held, Sorter};
 use super::{Exec, Failure, Row, Scratch, project};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input, NoSequences, keep_in};
-use crate::plan::{LockWait, RowLock, Select, Source, TableAccess};
+use crate::plan::{Access, LockWait, RowLock, Select, Source};
 
 /// A SELECT ... FOR UPDATE and how far it has come.
 struct Locking<'p> {
@@ -43,16 +44,12 @@ impl Exec<'_> {
         window: Window,
         emit: &mut Emit<'_>,
     ) -> Result<u64> {
-        let Source::Table(target) = &plan.source else {
-            return Err(SqlError::internal("a lock without a table"));
-        };
-        let keys_plan = Select { limit: None, offset: None, ..select_of_keys(plan, target) };
         let landed = Landed::default();
         let mut progress = Locking { plan, table, lock, window, count: 0, next: 0, landed };
         if lock.wait != LockWait::Wait {
             self.txn.set_lock_timeout(Some(Duration::ZERO));
         }
-        let result = self.find_and_lock(&keys_plan, &mut progress, emit);
+        let result = self.find_and_lock(&mut progress, emit);
         if lock.wait != LockWait::Wait {
             self.txn.set_lock_timeout(self.facts.lock_timeout);
         }
@@ -62,46 +59,42 @@ impl Exec<'_> {
     /// Rows that are gone or no longer match when they are locked do not count against LIMIT: if the first keys were not
     /// enough, the scan is repeated to its end. Where a repeated scan (of the same snapshot) could give other rows or
     /// another order, all keys are fetched at once.
-    fn find_and_lock(
-        &mut self,
-        keys_plan: &Select,
-        progress: &mut Locking<'_>,
-        emit: &mut Emit<'_>,
-    ) -> Result<u64> {
-        let is_volatile = keys_plan.filter.as_ref().is_some_and(Expr::is_volatile);
-        let is_whole = is_volatile || !keys_plan.order.is_empty();
+    fn find_and_lock(&mut self, progress: &mut Locking<'_>, emit: &mut Emit<'_>) -> Result<u64> {
+        let Locking { plan, table, .. } = *progress;
+        let is_volatile = plan.filter.as_ref().is_some_and(Expr::is_volatile);
+        let is_whole = is_volatile || !plan.order.is_empty();
         let cap = progress.window.reach().filter(|_| !is_whole);
-        let mut keys = KeyList::default();
-        self.keys_in_order(keys_plan, progress.table, cap, &mut keys)?;
+        let mut keys = std::mem::take(&mut self.scratch.found);
+        self.keys_in_order(plan, table, cap, &mut keys)?;
         self.lock_rows(progress, &keys, emit)?;
         if progress.count < progress.window.take && Some(keys.len()) == cap {
-            keys.clear();
-            self.keys_in_order(keys_plan, progress.table, None, &mut keys)?;
+            self.keys_in_order(plan, table, None, &mut keys)?;
             self.lock_rows(progress, &keys, emit)?;
         }
+        self.scratch.found = keys;
         Ok(progress.count)
     }
 
     fn lock_rows(&mut self, progress: &mut Locking<'_>, keys: &KeyList, emit: &mut Emit<'_>) -> Result<()> {
         let Locking { plan, table, lock, .. } = *progress;
         let env = self.facts.env(&NoSequences);
-        let Scratch { row_arena, .. } = &mut *self.scratch;
-        let mut at = Vec::new();
+        let Scratch { row_arena, result_arena, key: at, .. } = &mut *self.scratch;
         while progress.next < keys.len() && progress.count < progress.window.take {
             self.facts.check_cancel()?;
             let n = progress.next;
             progress.next += 1;
             let mut failure = Failure::default();
-            let mut locked: Vec<Value> = Vec::new();
+            result_arena.reset();
+            let mut locked = Row::new();
             let params = self.params;
             let landed = &progress.landed;
             let outcome = self.txn.modify(table, keys.get(n), &mut |row| {
-                if landed.holds(table.def(), &row, &mut at) {
+                if landed.holds(table.def(), &row, at) {
                     return Ok(Change::Skip);
                 }
                 let cx = Cx { params, arena: row_arena, env: &env };
-                let decided = decide_lock(plan, &row, &cx, &mut locked);
-                key_of(table.def(), |column| row.get(column), &mut at);
+                let decided = decide_lock(plan, &row, &cx, result_arena, &mut locked);
+                key_of(table.def(), |column| row.get(column), at);
                 row_arena.reset();
                 Ok(failure.catch(decided, Change::Skip))
             });
@@ -111,19 +104,37 @@ impl Exec<'_> {
                 Err(e) if lock.wait == LockWait::Skip && is_held(&e) => continue,
                 Err(e) => return Err(not_at_once(e, lock, table)),
             }
-            progress.landed.note(keys.get(n), &at);
+            progress.landed.note(keys.get(n), at);
             if progress.window.skip > 0 {
                 progress.window.skip -= 1;
                 continue;
             }
-            let row: Row<'_> = locked.iter().map(Value::as_datum).collect();
-            emit(&row)?;
+            emit(&locked)?;
             progress.count += 1;
         }
         Ok(())
     }
 
-    /// Keys of the rows that a plan of keys gives, in its order; as many as `cap` if they come in it.
+    /// The key of the one row that may be meant, if the snapshot has it.
+    fn key_found(&mut self, plan: &Select, parts: &[Expr], table: &Table, out: &mut KeyList) -> Result<()> {
+        let env = self.facts.env(&NoSequences);
+        let Scratch { row_arena, key, .. } = &mut *self.scratch;
+        let cx = Cx { params: self.params, arena: row_arena, env: &env };
+        if !point_key(key, table.def(), parts, &Input::None, &cx)? {
+            return Ok(());
+        }
+        let mut passes = Ok(false);
+        self.txn.get(table, key, &mut |row| {
+            passes = plan.filter.as_ref().map_or(Ok(true), |f| f.is_true(&Input::Row(row), &cx));
+        })?;
+        if passes? {
+            out.push(key);
+        }
+        row_arena.reset();
+        Ok(())
+    }
+
+    /// Keys of the rows that the plan finds, in its order; as many as `cap` if they come in it.
     fn keys_in_order(
         &mut self,
         plan: &Select,
@@ -131,7 +142,13 @@ impl Exec<'_> {
         cap: Option<usize>,
         out: &mut KeyList,
     ) -> Result<()> {
-        let Source::Table(target) = &plan.source else { return Ok(()) };
+        out.clear();
+        let Source::Table(target) = &plan.source else {
+            return Err(SqlError::internal("a lock without a table"));
+        };
+        if let Access::Point(parts) = &target.access {
+            return self.key_found(plan, parts, table, out);
+        }
         let env = self.facts.env(&NoSequences);
         let Scratch { row_arena, result_arena, ranges, .. } = &mut *self.scratch;
         prepare_ranges(ranges, table, &target.access, self.params, row_arena, &env)?;
@@ -189,11 +206,12 @@ fn not_at_once(e: SqlError, lock: &RowLock, table: &Table) -> SqlError {
 }
 
 /// Condition and outputs on the version to be locked.
-fn decide_lock<'a>(
+fn decide_lock<'a, 's>(
     plan: &'a Select,
     row: &RowRef<'a>,
     cx: &Cx<'a>,
-    locked: &mut Vec<Value>,
+    arena: &'s Bump,
+    locked: &mut Row<'s>,
 ) -> Result<Change> {
     locked.clear();
     let input = Input::Row(*row);
@@ -203,26 +221,6 @@ fn decide_lock<'a>(
         return Ok(Change::Skip);
     }
     let values = project(&plan.outputs[..plan.visible], &input, cx)?;
-    locked.extend(values.iter().map(Datum::to_value));
+    locked.extend(values.iter().map(|v| keep_in(arena, *v)));
     Ok(Change::LockOnly)
-}
-
-/// The same rows in the same order, without what the client sees.
-fn select_of_keys(plan: &Select, target: &TableAccess) -> Select {
-    Select {
-        source: Source::Table(TableAccess {
-            table: target.table.clone(),
-            access: target.access.clone(),
-            reverse: target.reverse,
-        }),
-        filter: plan.filter.clone(),
-        aggregate: None,
-        outputs: plan.outputs.clone(),
-        visible: plan.visible,
-        distinct: false,
-        order: plan.order.clone(),
-        limit: None,
-        offset: None,
-        lock: None,
-    }
 }

@@ -344,16 +344,7 @@ pub(super) fn prepare_ranges(
     let cx = Cx { params, arena, env };
     match access {
         Access::Full => {}
-        Access::Point(parts) => {
-            let range = crate::plan::KeyRange { equal: parts.to_vec(), ..Default::default() };
-            ranges.prepare(
-                table.def(),
-                table.def().key_columns(),
-                std::slice::from_ref(&range),
-                &Input::None,
-                &cx,
-            )?;
-        }
+        Access::Point(parts) => ranges.prepare_point(table.def(), parts, &cx)?,
         Access::Ranges { columns, ranges: wanted, .. } => {
             ranges.prepare(table.def(), columns, wanted, &Input::None, &cx)?
         }
