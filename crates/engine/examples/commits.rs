@@ -62,7 +62,7 @@ fn create(database: &Arc<Database>) -> varve_engine::Result<Arc<TableDef>> {
         vec![column("id", ColumnType::Int8), column("v", ColumnType::Int8), column("pad", ColumnType::Text)];
     let primary_key = Some(PrimaryKey { name: "t_pkey".into(), columns: vec![0] });
     let mut txn = database.begin(Isolation::ReadCommitted);
-    let name = "t".into();
+    let name = "t";
     let def = txn.create_table(NewTable { primary_key, ..NewTable::new("public", name, columns) })?;
     let table = txn.table(&def)?;
     let pad = "p".repeat(80);

@@ -25,7 +25,7 @@ use crate::tree::{Tree, TreeKind};
 use crate::undo::Kind;
 
 /// Most columns of a table or of a key.
-const COLUMNS_MAX: usize = 1600;
+pub(crate) const COLUMNS_MAX: usize = 1600;
 const KEY_COLUMNS_MAX: usize = 32;
 
 impl Transaction {
@@ -190,30 +190,8 @@ impl Transaction {
             let mut def = TableDef::clone(&old);
             key.columns.iter().for_each(|column| def.columns[*column].not_null = true);
             def.primary_key = Some(key);
-            txn.rebuild(&old, def)
+            txn.rebuild(&old, def, None)
         })
-    }
-
-    fn rebuild(&mut self, old: &Arc<TableDef>, mut def: TableDef) -> Result<Arc<TableDef>> {
-        let table = self.open_own(old)?;
-        let owner = self.new_segment()?;
-        let tree = paged(&table)?.rebuild(&mut self.cx, &def, owner)?;
-        def.place = TreePlace { root: tree.root().no().0, owner };
-        self.cx.core.catalog.trees.note_rewriter(owner, self.cx.id);
-        self.give_up(old.place)?;
-        let bare = TableDef { indexes: Vec::new(), ..TableDef::clone(&def) };
-        let rebuilt = PagedStore::open(&self.cx.core, &Arc::new(bare));
-        for index in &mut def.indexes {
-            self.give_up(index.place)?;
-            let owner = self.new_segment()?;
-            let tree = rebuilt.build_index(
-                &mut self.cx,
-                &IndexDef { place: TreePlace { root: 0, owner }, ..IndexDef::clone(index) },
-            )?;
-            let place = TreePlace { root: tree.root().no().0, owner };
-            *index = Arc::new(IndexDef { place, ..IndexDef::clone(index) });
-        }
-        self.store_table(def, false)
     }
 
     /// Replaces default expression and NOT NULL of a column; 23502 if a row stands in the way.
@@ -272,7 +250,7 @@ impl Transaction {
         self.whole(|txn| txn.remove_sequence(&def))
     }
 
-    fn remove_sequence(&mut self, def: &SequenceDef) -> Result<()> {
+    pub(crate) fn remove_sequence(&mut self, def: &SequenceDef) -> Result<()> {
         store::remove_name_of(&mut self.cx, &def.schema, &def.name, def.id.0)?;
         store::remove_sequence(&mut self.cx, def.id.0)?;
         store::remove_object(&mut self.cx, def.id.0)?;
@@ -321,13 +299,13 @@ impl Transaction {
         self.catalog().table_by_id(table).ok_or_else(missing)
     }
 
-    fn open_own(&mut self, def: &TableDef) -> Result<Arc<Table>> {
+    pub(crate) fn open_own(&mut self, def: &TableDef) -> Result<Arc<Table>> {
         let missing = || Error::StaleDefinition { table: def.name.clone() };
         self.catalog().open_table(def.id).cloned().ok_or_else(missing)
     }
 
     /// A new segment, which rollback drops.
-    fn new_segment(&mut self) -> Result<u32> {
+    pub(crate) fn new_segment(&mut self) -> Result<u32> {
         let owner = self.cx.core.pager.create_segment(SpaceId::DATA)?;
         self.cx.append_plain(Kind::NewSegment, owner, |_| Ok(None))?;
         Ok(owner)
@@ -340,7 +318,7 @@ impl Transaction {
     }
 
     /// Purge drops the segment once this transaction is committed and no older snapshot is left.
-    fn give_up(&mut self, place: TreePlace) -> Result<()> {
+    pub(crate) fn give_up(&mut self, place: TreePlace) -> Result<()> {
         self.cx.append_plain(Kind::DropSegment, place.owner, |_| Ok(None)).map(|_| ())
     }
 
@@ -373,14 +351,14 @@ impl Catalog {
     }
 }
 
-fn paged(table: &Table) -> Result<&PagedStore> {
+pub(crate) fn paged(table: &Table) -> Result<&PagedStore> {
     table
         .store
         .as_paged()
         .ok_or_else(|| Error::Unsupported { what: format!("this on engine {}", table.def().engine) })
 }
 
-fn invalid<T>(what: String) -> Result<T> {
+pub(crate) fn invalid<T>(what: String) -> Result<T> {
     Err(Error::InvalidDefinition { what })
 }
 

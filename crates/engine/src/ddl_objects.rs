@@ -209,7 +209,7 @@ impl Transaction {
     }
 
     /// Replaces a definition that no lock protects.
-    fn exchange(&mut self, id: ObjectId, old: Definition, new: Definition) -> Result<()> {
+    pub(crate) fn exchange(&mut self, id: ObjectId, old: Definition, new: Definition) -> Result<()> {
         store::exchange_object(&mut self.cx, id.0, &old, &new)?;
         let change = store::opened(&self.cx.core, new);
         self.note_change(change);

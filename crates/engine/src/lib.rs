@@ -13,6 +13,7 @@ mod context;
 mod core;
 mod database;
 mod ddl;
+mod ddl_columns;
 mod ddl_objects;
 mod error;
 #[cfg(feature = "fuzzing")]
@@ -55,6 +56,7 @@ pub use catalog::{
 };
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
+pub use ddl_columns::ColumnSource;
 pub use error::{Error, ObjectKind, Result};
 pub use interval::Interval;
 pub use io::IoRow;

@@ -54,7 +54,9 @@ states! {
     BAD_COPY = "22P04", "COPY data has the wrong shape.";
     CHARACTER_NOT_IN_REPERTOIRE = "22021", "Bytes are not valid in the encoding.";
     NOT_NULL_VIOLATION = "23502", "NULL in a NOT NULL column.";
+    FOREIGN_KEY_VIOLATION = "23503", "A row refers to one that is not there.";
     UNIQUE_VIOLATION = "23505", "A key exists already.";
+    CHECK_VIOLATION = "23514", "A row does not fulfil a condition of its table.";
     NO_ACTIVE_TRANSACTION = "25P01", "There is no transaction in progress.";
     IN_FAILED_TRANSACTION = "25P02", "The transaction failed; only ROLLBACK helps.";
     ACTIVE_TRANSACTION = "25001", "The statement must come outside a transaction, or first in one.";
@@ -74,6 +76,8 @@ states! {
     GROUPING_ERROR = "42803", "A column is neither grouped nor aggregated.";
     DATATYPE_MISMATCH = "42804", "An expression has the wrong type.";
     CANNOT_COERCE = "42846", "No cast between the two types.";
+    GENERATED_ALWAYS = "428C9", "A value was given for a column that makes its own.";
+    INVALID_FOREIGN_KEY = "42830", "A foreign key refers to columns that are no key.";
     WRONG_OBJECT_TYPE = "42809", "The object is of another kind.";
     INVALID_TABLE_DEFINITION = "42P16", "The table definition contradicts itself.";
     UNDEFINED_FUNCTION = "42883", "No function or operator takes these arguments.";

@@ -219,11 +219,20 @@ pub enum OnConflict {
     Nothing(Option<String>),
 }
 
+/// What new rows of a table must fulfil beside NOT NULL, which its definition says.
+#[derive(Debug, Default)]
+pub struct Rules {
+    /// CHECK constraints in the order of their names, over the table's row.
+    pub checks: Box<[(Box<str>, Expr)]>,
+}
+
 /// INSERT.
 #[derive(Debug)]
 pub struct Insert {
     /// The table.
     pub table: Arc<TableDef>,
+    /// What each new row must fulfil.
+    pub rules: Rules,
     /// The new rows.
     pub source: InsertSource,
     /// What the client gets back of each row.
@@ -250,6 +259,8 @@ pub struct Update {
     pub filter: Option<Expr>,
     /// The whole condition, for the version that is changed.
     pub recheck: Option<Expr>,
+    /// What each new row must fulfil.
+    pub rules: Rules,
     /// New values by column ordinal, over the old row.
     pub assignments: Box<[(usize, Expr)]>,
     /// What the client gets back of each new row.

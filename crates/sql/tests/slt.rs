@@ -13,6 +13,7 @@
 //! | `! STATE text` | it fails with this SQLSTATE; text, if any, is the message |
 //! | `~ text` | a notice or warning |
 //! | `? text` | the context of the error |
+//! | `& text` | the detail of the error |
 //! | anything else | a row, columns joined by `\|`, NULL as `NULL` |
 //!
 //! Rows must be exactly those listed. A query without any expectation must only succeed.
@@ -74,13 +75,13 @@ fn matches(expected: &[String], actual: &[String]) -> bool {
     let wanted = |lines: &[String], kind: &dyn Fn(&str) -> bool| {
         lines.iter().filter(|l| kind(l)).cloned().collect::<Vec<_>>()
     };
-    let is_row = |l: &str| !["= ", "! ", "~ ", "? "].iter().any(|p| l.starts_with(p));
+    let is_row = |l: &str| !["= ", "! ", "~ ", "? ", "& "].iter().any(|p| l.starts_with(p));
     // Tags and notices are checked only where they are written down; rows and errors always.
     let (er, ar) = (wanted(expected, &is_row), wanted(actual, &is_row));
     let (ee, ae) = (wanted(expected, &|l| l.starts_with("! ")), wanted(actual, &|l| l.starts_with("! ")));
     let noted = expected
         .iter()
-        .filter(|l| ["= ", "~ ", "? "].iter().any(|p| l.starts_with(p)))
+        .filter(|l| ["= ", "~ ", "? ", "& "].iter().any(|p| l.starts_with(p)))
         .all(|l| actual.contains(l));
     let rows_fit = er == ar || (er == ["*"] && !ar.is_empty());
     rows_fit && ee.len() == ae.len() && ee.iter().zip(&ae).all(|(e, a)| same(e, a)) && noted

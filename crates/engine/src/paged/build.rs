@@ -1,4 +1,4 @@
-//! What DDL does with the rows of a table: CREATE INDEX on a filled table, ADD PRIMARY KEY, SET NOT NULL.
+//! What DDL does with the rows of a table: CREATE INDEX on a filled table, new keys and columns, SET NOT NULL.
 //!
 //! Invariants
 //! 1. The caller holds the table's exclusive lock: no row changes meanwhile but by purge.
@@ -8,6 +8,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use varve_pager::{Lsn, SpaceId};
 
@@ -15,12 +16,15 @@ use super::{KEY_LENGTH_BYTES, PagedIndex, PagedStore, split_entry_key};
 use crate::catalog::{IndexDef, TableDef};
 use crate::context::Context;
 use crate::core::{Core, Sight, View};
+use crate::ddl_columns::ColumnSource;
 use crate::error::{Error, Result};
 use crate::ids::TxnId;
 use crate::node::{FLAG_DELETED, Stamp};
 use crate::overflow;
+use crate::row::{RowImage, RowRef};
 use crate::sort::{Sorted, Sorter};
 use crate::tree::{BulkError, Direction, Scan, Tree, TreeKind, bulk_build};
+use crate::types::Datum;
 use crate::versions::Version;
 
 /// Key, stamp and payload of an entry of a clustered leaf.
@@ -153,14 +157,21 @@ impl PagedStore {
     }
 
     /// Builds the clustered tree of this table's rows in the order of `def`'s primary key, in the (noted, empty) segment
-    /// `owner`. Rows keep their writers; older versions are left behind, so 40001 if the own snapshot needs them.
-    pub(crate) fn rebuild(&self, cx: &mut Context, def: &TableDef, owner: u32) -> Result<Tree> {
+    /// `owner`; `columns` says where each column of `def` comes from, if they are not the same ones. Rows keep their
+    /// writers; older versions are left behind, so 40001 if the own snapshot needs them.
+    pub(crate) fn rebuild(
+        &self,
+        cx: &mut Context,
+        def: &TableDef,
+        owner: u32,
+        columns: Option<&[ColumnSource]>,
+    ) -> Result<Tree> {
         let core = Arc::clone(&cx.core);
         let target = PagedStore {
-            schema: Arc::clone(&self.schema),
+            schema: Arc::clone(&def.row_schema),
             tree: Tree::open(self.tree.root(), owner, TreeKind::Clustered),
             indexes: Vec::new(),
-            next_row_id: Arc::default(),
+            next_row_id: Arc::new(AtomicU64::new(1)),
             def: Arc::new(def.clone()),
         };
         let mut sorter = Sorter::new(&core.temporary);
@@ -173,14 +184,27 @@ impl PagedStore {
             if version.is_deleted() {
                 return Ok(());
             }
-            let row = self.whole_row(&core, &version.payload, &mut spare)?;
-            target.primary_key_of(self.row(row), &mut key)?;
+            let mut row = self.whole_row(&core, &version.payload, &mut spare)?;
+            let reshaped;
+            if let Some(columns) = columns {
+                reshaped = self.reshaped(row, columns, &target)?;
+                row = reshaped.as_bytes();
+            }
+            if !target.primary_key_of(target.row(row), &mut key)? {
+                target.new_row_id(&core, &mut key)?;
+            }
             sorter.push(&key, &[&version.stamp.txn.to_le_bytes()[..], row].concat())
         })?;
         let mut sorted = sorter.finish()?;
         let mut last = None;
         let entries = std::iter::from_fn(|| target.next_row(cx, &mut sorted, &mut last).transpose());
         bulk_build(&core.pager, SpaceId::DATA, owner, TreeKind::Clustered, entries).map_err(bulk_error)
+    }
+
+    fn reshaped(&self, row: &[u8], columns: &[ColumnSource], target: &PagedStore) -> Result<RowImage> {
+        let row = self.row(row);
+        let data: Vec<_> = columns.iter().map(|source| value_of(source, row)).collect();
+        Ok(RowImage::encode(&target.schema, &data)?)
     }
 
     fn next_row(
@@ -212,7 +236,7 @@ impl PagedStore {
         &self,
         core: &Core,
         key: &[u8],
-        edit: impl FnOnce(crate::row::RowRef<'_>) -> Result<(T, crate::row::RowImage)>,
+        edit: impl FnOnce(RowRef<'_>) -> Result<(T, RowImage)>,
     ) -> Result<Option<(T, Lsn)>> {
         let mut mtr = core.pager.begin()?;
         let mut at = self.tree.locate_x(&core.pager, &mut mtr, key)?;
@@ -226,6 +250,13 @@ impl PagedStore {
         let put = self.tree.put(&mut mtr, &mut at, key, stamp, image.as_bytes());
         assert_eq!(put, crate::tree::Put::Done, "a row of the same size needs no room");
         Ok(Some((given, mtr.commit())))
+    }
+}
+
+fn value_of<'a>(source: &'a ColumnSource, row: RowRef<'a>) -> Datum<'a> {
+    match source {
+        ColumnSource::Column(ordinal) => row.get(*ordinal),
+        ColumnSource::Value(value) => value.as_datum(),
     }
 }
 

@@ -153,6 +153,12 @@ fn check_characteristics(c: Option<&ast::ConstraintCharacteristics>) -> Result<(
     ])
 }
 
+/// CHECK.
+pub(super) fn check_check(c: &ast::CheckConstraint) -> Result<()> {
+    let ast::CheckConstraint { name: _, expr: _, no_inherit, enforced } = c;
+    refuse(&[(*no_inherit, "NO INHERIT"), (*enforced == Some(false), "NOT ENFORCED")])
+}
+
 /// ALTER TABLE.
 pub fn check_alter_table(a: &ast::AlterTable) -> Result<()> {
     let ast::AlterTable {

@@ -1,18 +1,22 @@
 //! Definitions of tables and indexes.
 //!
 //! Invariants
-//! 1. A constraint that Varve cannot keep (CHECK, FOREIGN KEY, EXCLUDE) is refused, never dropped silently.
+//! 1. A constraint that Varve cannot keep (FOREIGN KEY, EXCLUDE) is refused, never dropped silently.
 //! 2. Names of keys and sequences that the client leaves out are PostgreSQL's.
 //!
 //! Does not know: how objects are made (`exec::definition`).
 
 use sqlparser::ast::{
-    self, AlterTableOperation, ColumnOption, CreateTableOptions, Expr as Ast, GeneratedAs, IndexColumn,
+    self, ColumnOption, CreateTableOptions, Expr as Ast, GeneratedAs, IndexColumn, SequenceOptions,
     SqlOption, TableConstraint,
 };
-use varve_engine::{ColumnDef, NewIndex, NewSequence, NewTable, PrimaryKey, TableDef};
+use varve_engine::{
+    Check, ColumnDef, Identity, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey, TableDef,
+};
 
+use super::rules::{Condition, constraint_exists};
 use super::scope::Scope;
+use super::sequence::{identity, serial_type};
 use super::{Binder, clauses_ddl, fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::ty;
@@ -32,23 +36,17 @@ pub struct TableSpec {
     pub if_not_exists: bool,
 }
 
-/// What ALTER TABLE does, one action each.
-pub enum Alteration {
-    /// ADD PRIMARY KEY
-    PrimaryKey(PrimaryKey),
-    /// ADD UNIQUE
-    Unique(String, Vec<usize>),
-    /// SET / DROP DEFAULT, SET / DROP NOT NULL: column, its default and whether NULL is refused, afterwards.
-    Column(usize, Option<String>, bool),
-}
-
 /// Columns and constraints while they are collected.
 #[derive(Default)]
-struct Parts {
-    columns: Vec<ColumnDef>,
-    primary_key: Option<(Option<String>, Vec<usize>)>,
-    uniques: Vec<(Option<String>, Vec<usize>)>,
-    serial: Vec<usize>,
+pub(super) struct Parts {
+    /// Name of the table.
+    pub table: String,
+    pub columns: Vec<ColumnDef>,
+    pub primary_key: Option<(Option<String>, Vec<usize>)>,
+    pub uniques: Vec<(Option<String>, Vec<usize>)>,
+    /// Columns that take their values from a sequence, with its options.
+    pub serial: Vec<(usize, Vec<SequenceOptions>)>,
+    pub checks: Vec<(Option<String>, Ast)>,
 }
 
 impl Binder<'_> {
@@ -60,7 +58,7 @@ impl Binder<'_> {
         if !self.catalog.has_schema(&schema) {
             return Err(no_schema(&schema).at(self.at(&t.name)));
         }
-        let mut parts = Parts::default();
+        let mut parts = Parts { table: name.clone(), ..Parts::default() };
         for column in &t.columns {
             self.column_definition(column, &mut parts).map_err(|e| match e.sqlstate {
                 SqlState::INVALID_TABLE_DEFINITION => two_primary_keys(&name),
@@ -84,20 +82,41 @@ impl Binder<'_> {
             taken.push(made.clone());
             uniques.push((made, columns));
         }
-        let mut sequences = Vec::new();
-        for ordinal in parts.serial {
-            let column = &mut parts.columns[ordinal];
-            let sequence = self.free_name(&schema, &made_name(&name, &column.name, "seq"));
-            column.default = Some(format!("nextval('{}'::regclass)", sequence_text(&schema, &sequence)));
-            let mut new = NewSequence::ascending(schema.clone(), sequence);
-            new.max = serial_max(column);
-            sequences.push((ordinal, new));
-        }
-        let table = NewTable { primary_key, ..NewTable::new(schema, name, parts.columns) };
+        let sequences = self.sequences(&schema, &name, &parts.serial, &mut parts.columns)?;
+        let checks = self.checks(parts.checks, (&schema, &name), &parts.columns, &mut taken)?;
+        let is_unlogged = t.unlogged;
+        let table =
+            NewTable { primary_key, checks, is_unlogged, ..NewTable::new(schema, name, parts.columns) };
         Ok(TableSpec { table, sequences, uniques, if_not_exists: t.if_not_exists })
     }
 
-    fn free_name(&self, schema: &str, wanted: &str) -> String {
+    /// CHECK constraints as they are kept, with names that are not among `taken`.
+    pub(super) fn checks(
+        &mut self,
+        checks: Vec<(Option<String>, Ast)>,
+        (schema, table): (&str, &str),
+        columns: &[ColumnDef],
+        taken: &mut Vec<String>,
+    ) -> Result<Vec<Check>> {
+        let mut made = Vec::with_capacity(checks.len());
+        for (given, condition) in checks {
+            let Condition { text, columns: named } = self.check_condition(&condition, table, columns)?;
+            let name = match (given, named.as_slice()) {
+                (Some(given), _) if taken.contains(&given) => {
+                    let exists = self.catalog.table(schema, table).is_some();
+                    return Err(constraint_exists(&given, table, exists));
+                }
+                (Some(given), _) => given,
+                (None, [column]) => unique_name(table, columns, &[*column], "check", taken),
+                (None, _) => unique_name(table, columns, &[], "check", taken),
+            };
+            taken.push(name.clone());
+            made.push(Check { id: ObjectId(0), name, text, columns: named });
+        }
+        Ok(made)
+    }
+
+    pub(super) fn free_name(&self, schema: &str, wanted: &str) -> String {
         let numbered = |n: u32| if n == 0 { wanted.to_owned() } else { format!("{wanted}{n}") };
         (0..)
             .map(numbered)
@@ -105,7 +124,7 @@ impl Binder<'_> {
             .unwrap_or_else(|| wanted.to_owned())
     }
 
-    fn column_definition(&mut self, c: &ast::ColumnDef, parts: &mut Parts) -> Result<()> {
+    pub(super) fn column_definition(&mut self, c: &ast::ColumnDef, parts: &mut Parts) -> Result<()> {
         let name = fold(&c.name);
         if parts.columns.iter().any(|p| p.name == name) {
             let message = format!("column \"{name}\" specified more than once");
@@ -114,7 +133,7 @@ impl Binder<'_> {
         let ordinal = parts.columns.len();
         let column_type = match serial_type(&c.data_type) {
             Some(t) => {
-                parts.serial.push(ordinal);
+                parts.serial.push((ordinal, Vec::new()));
                 t
             }
             None => {
@@ -122,7 +141,7 @@ impl Binder<'_> {
                 ty::of_ast(&c.data_type).and_then(ty::Typed::storage).map_err(|e| e.at(at))?
             }
         };
-        let not_null = parts.serial.contains(&ordinal);
+        let not_null = parts.serial.iter().any(|(serial, _)| *serial == ordinal);
         parts.columns.push(ColumnDef { not_null, ..ColumnDef::new(name, column_type) });
         for option in &c.options {
             self.column_option(option, ordinal, parts)?;
@@ -148,23 +167,28 @@ impl Binder<'_> {
                 parts.uniques.push((name, vec![ordinal]));
             }
             ColumnOption::Generated {
-                generated_as: GeneratedAs::ByDefault,
+                generated_as: kind @ (GeneratedAs::ByDefault | GeneratedAs::Always),
                 generation_expr: None,
                 sequence_options,
-                ..
-            } if sequence_options.as_ref().is_none_or(Vec::is_empty) => {
-                parts.serial.push(ordinal);
-                parts.columns[ordinal].not_null = true;
+                generation_expr_mode: None,
+                generated_keyword: true,
+            } => {
+                let kind = if *kind == GeneratedAs::Always { Identity::Always } else { Identity::ByDefault };
+                identity(&parts.table, &mut parts.columns[ordinal], kind)?;
+                parts.serial.push((ordinal, sequence_options.clone().unwrap_or_default()));
             }
             ColumnOption::ForeignKey(_) => return Err(no_foreign_key()),
-            ColumnOption::Check(_) => return Err(no_check()),
+            ColumnOption::Check(c) => {
+                clauses_ddl::check_check(c)?;
+                parts.checks.push((name.or_else(|| c.name.as_ref().map(fold)), (*c.expr).clone()));
+            }
             other => return Err(SqlError::unsupported(format!("the column option {other}"))),
         }
         Ok(())
     }
 
     /// A default must be an expression of no columns that can be stored in the column.
-    fn check_default(&mut self, e: &Ast, column: &ColumnDef) -> Result<()> {
+    pub(super) fn check_default(&mut self, e: &Ast, column: &ColumnDef) -> Result<()> {
         let mut scope = Scope { no_aggregates: Some("DEFAULT expressions"), ..Scope::default() };
         let bound = self.expression(e, &mut scope).map_err(|e| match e.sqlstate {
             SqlState::UNDEFINED_COLUMN => {
@@ -209,70 +233,10 @@ impl Binder<'_> {
         };
         columns.iter().map(ordinal).collect()
     }
-
-    /// ALTER TABLE
-    pub fn alter_table(&mut self, table: &TableDef, operation: &AlterTableOperation) -> Result<Alteration> {
-        match operation {
-            AlterTableOperation::AddConstraint { constraint, .. } => {
-                let mut parts = Parts { columns: table.columns.clone(), ..Parts::default() };
-                table_constraint(constraint, &table.name, &mut parts)?;
-                if let Some((given, columns)) = parts.primary_key {
-                    if table.primary_key.is_some() {
-                        return Err(two_primary_keys(&table.name));
-                    }
-                    let name = given.unwrap_or_else(|| made_name(&table.name, "", "pkey"));
-                    return Ok(Alteration::PrimaryKey(PrimaryKey { name, columns }));
-                }
-                let taken: Vec<String> = table.indexes.iter().map(|x| x.name.clone()).collect();
-                let Some((given, columns)) = parts.uniques.pop() else {
-                    return Err(SqlError::unsupported("this constraint"));
-                };
-                let made = given
-                    .unwrap_or_else(|| unique_name(&table.name, &table.columns, &columns, "key", &taken));
-                Ok(Alteration::Unique(made, columns))
-            }
-            AlterTableOperation::AlterColumn { column_name, op } => {
-                self.alter_column(table, &fold(column_name), op)
-            }
-            other => {
-                let shown = other.to_string();
-                let verb: Vec<&str> = shown.split_whitespace().take(2).collect();
-                Err(SqlError::unsupported(format!("ALTER TABLE ... {}", verb.join(" "))))
-            }
-        }
-    }
-
-    fn alter_column(
-        &mut self,
-        table: &TableDef,
-        name: &str,
-        op: &ast::AlterColumnOperation,
-    ) -> Result<Alteration> {
-        let ordinal = table.column(name).ok_or_else(|| {
-            let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
-            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
-        })?;
-        let column = &table.columns[ordinal];
-        let (default, not_null) = match op {
-            ast::AlterColumnOperation::SetNotNull => (column.default.clone(), true),
-            ast::AlterColumnOperation::DropNotNull if table.key_columns().contains(&ordinal) => {
-                let message = format!("column \"{name}\" is in a primary key");
-                return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
-            }
-            ast::AlterColumnOperation::DropNotNull => (column.default.clone(), false),
-            ast::AlterColumnOperation::SetDefault { value } => {
-                self.check_default(value, column)?;
-                (Some(printed_default(value)?), column.not_null)
-            }
-            ast::AlterColumnOperation::DropDefault => (None, column.not_null),
-            other => return Err(SqlError::unsupported(format!("ALTER COLUMN ... {other}"))),
-        };
-        Ok(Alteration::Column(ordinal, default, not_null))
-    }
 }
 
 /// A default as the text that is kept of it; refused if that text would be read as something else.
-fn printed_default(e: &Ast) -> Result<String> {
+pub(super) fn printed_default(e: &Ast) -> Result<String> {
     let text = e.to_string();
     match crate::parse::expression(&text) {
         Ok(again) if again == *e => Ok(text),
@@ -281,37 +245,8 @@ fn printed_default(e: &Ast) -> Result<String> {
     }
 }
 
-fn serial_type(t: &ast::DataType) -> Option<varve_engine::ColumnType> {
-    let ast::DataType::Custom(name, arguments) = t else { return None };
-    if !arguments.is_empty() {
-        return None;
-    }
-    Some(match name.to_string().to_ascii_lowercase().as_str() {
-        "smallserial" | "serial2" => varve_engine::ColumnType::Int2,
-        "serial" | "serial4" => varve_engine::ColumnType::Int4,
-        "bigserial" | "serial8" => varve_engine::ColumnType::Int8,
-        _ => return None,
-    })
-}
-
-fn serial_max(column: &ColumnDef) -> i64 {
-    match column.column_type {
-        varve_engine::ColumnType::Int2 => i64::from(i16::MAX),
-        varve_engine::ColumnType::Int4 => i64::from(i32::MAX),
-        _ => i64::MAX,
-    }
-}
-
-/// A sequence's name as it stands in `nextval('...')`.
-fn sequence_text(schema: &str, name: &str) -> String {
-    let plain = |n: &str| n.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
-    let quoted = |n: &str| if plain(n) { n.to_owned() } else { format!("\"{}\"", n.replace('"', "\"\"")) };
-    let name = if schema == "public" { quoted(name) } else { format!("{}.{}", quoted(schema), quoted(name)) };
-    name.replace('\'', "''")
-}
-
 /// `table_column_label`, shortened as PostgreSQL does.
-fn made_name(table: &str, column: &str, label: &str) -> String {
+pub(super) fn made_name(table: &str, column: &str, label: &str) -> String {
     let column_len = if column.is_empty() { 0 } else { column.len() + 1 };
     let room = NAME_BYTES_MAX - label.len() - 1;
     let table = &table[..table.floor_char_boundary(room.saturating_sub(column_len).max(room / 2))];
@@ -320,7 +255,13 @@ fn made_name(table: &str, column: &str, label: &str) -> String {
     if column.is_empty() { format!("{table}_{label}") } else { format!("{table}_{column}_{label}") }
 }
 
-fn unique_name(table: &str, columns: &[ColumnDef], key: &[usize], label: &str, taken: &[String]) -> String {
+pub(super) fn unique_name(
+    table: &str,
+    columns: &[ColumnDef],
+    key: &[usize],
+    label: &str,
+    taken: &[String],
+) -> String {
     let joined: Vec<&str> = key.iter().map(|c| columns[*c].name.as_str()).collect();
     let base = made_name(table, &joined.join("_"), label);
     let numbered = |n: u32| if n == 0 { base.clone() } else { format!("{base}{n}") };
@@ -338,12 +279,12 @@ fn set_primary_key(parts: &mut Parts, name: Option<String>, columns: Vec<usize>)
     Ok(())
 }
 
-fn two_primary_keys(table: &str) -> SqlError {
+pub(super) fn two_primary_keys(table: &str) -> SqlError {
     let message = format!("multiple primary keys for table \"{table}\" are not allowed");
     SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
 }
 
-fn table_constraint(c: &TableConstraint, table: &str, parts: &mut Parts) -> Result<()> {
+pub(super) fn table_constraint(c: &TableConstraint, table: &str, parts: &mut Parts) -> Result<()> {
     match c {
         TableConstraint::PrimaryKey(k) => {
             clauses_ddl::check_primary_key(k)?;
@@ -357,7 +298,11 @@ fn table_constraint(c: &TableConstraint, table: &str, parts: &mut Parts) -> Resu
             Ok(())
         }
         TableConstraint::ForeignKey(_) => Err(no_foreign_key()),
-        TableConstraint::Check(_) => Err(no_check()),
+        TableConstraint::Check(c) => {
+            clauses_ddl::check_check(c)?;
+            parts.checks.push((c.name.as_ref().map(fold), (*c.expr).clone()));
+            Ok(())
+        }
         other => Err(SqlError::unsupported(format!("the constraint {other}"))),
     }
 }
@@ -400,11 +345,6 @@ fn check_operator_class(c: &IndexColumn) -> Result<()> {
 fn no_foreign_key() -> SqlError {
     SqlError::unsupported("FOREIGN KEY")
         .with_hint("Varve does not check references yet; leave the constraint out.")
-}
-
-fn no_check() -> SqlError {
-    SqlError::unsupported("CHECK")
-        .with_hint("Varve does not check conditions on rows yet; leave the constraint out.")
 }
 
 /// 3F000

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{self, AssignmentTarget, Expr as Ast, FromTable, SetExpr, TableFactor, TableObject};
-use varve_engine::TableDef;
+use varve_engine::{ColumnDef, Identity, TableDef};
 
 use super::from::relation_of;
 use super::query::Returned;
@@ -18,6 +18,7 @@ use super::{Binder, Bound, clauses, fold};
 use crate::access;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
+use crate::parse::Overriding;
 use crate::plan::{Delete, Insert, InsertSource, OnConflict, Output, Plan, Select, TableAccess, Update};
 use crate::sink::Column;
 
@@ -39,7 +40,12 @@ impl Binder<'_> {
         let table = self.table(name)?;
         let targets = self.insert_columns(&table, &i.columns)?;
         let explicit = !i.columns.is_empty();
+        self.overriding = match table.columns.iter().any(|c| c.identity.is_some()) {
+            true => crate::parse::overriding(self.source)?,
+            false => None,
+        };
         let source = self.insert_source(i.source.as_deref(), &table, &targets, explicit)?;
+        let rules = self.rules(&table)?;
         let alias = i.table_alias.as_ref().map(|a| fold(&a.alias));
         let mut relation = relation_of(&table, None)?;
         if let Some(alias) = alias {
@@ -48,7 +54,7 @@ impl Binder<'_> {
         let returned = self.returning(i.returning.as_deref(), &mut Scope::of(relation))?;
         let on_conflict = self.on_conflict(i.on.as_ref(), &table)?;
         let (returning, columns) = unzip(returned);
-        Ok(BoundDml { plan: Plan::Insert(Insert { table, source, returning, on_conflict }), columns })
+        Ok(BoundDml { plan: Plan::Insert(Insert { table, rules, source, returning, on_conflict }), columns })
     }
 
     /// Ordinals of the columns that values are given for.
@@ -137,7 +143,10 @@ impl Binder<'_> {
         let mut row: Vec<Option<Expr>> = vec![None; table.columns.len()];
         for (ordinal, value) in targets.iter().zip(given) {
             let column = &table.columns[*ordinal];
-            if let Some(value) = value {
+            if let Some(value) = value.filter(|_| !self.takes_own_value(column)) {
+                if column.identity == Some(Identity::Always) && self.overriding.is_none() {
+                    return Err(always_generated(&column.name));
+                }
                 row[*ordinal] = Some(self.assign(value, &column.name, column.column_type)?);
             }
         }
@@ -148,15 +157,14 @@ impl Binder<'_> {
         row.into_iter().enumerate().map(fill).collect()
     }
 
+    /// OVERRIDING USER VALUE: an identity column takes the next value of its sequence, whatever is given.
+    fn takes_own_value(&self, column: &ColumnDef) -> bool {
+        column.identity.is_some() && self.overriding == Some(Overriding::User)
+    }
+
     /// A column's default as an expression of its type.
     fn default_of(&mut self, table: &TableDef, ordinal: usize) -> Result<Expr> {
-        let column = &table.columns[ordinal];
-        let Some(text) = &column.default else { return Ok(Expr::NULL) };
-        let parsed = crate::parse::expression(text)?;
-        let mut inner = Binder::new(self.catalog, text, &[])?;
-        let bound =
-            inner.expression(&parsed, &mut Scope { no_aggregates: Some("DEFAULT"), ..Scope::default() })?;
-        inner.assign(bound, &column.name, column.column_type)
+        self.bound_default(&table.columns[ordinal])
     }
 
     fn on_conflict(&mut self, on: Option<&ast::OnInsert>, table: &TableDef) -> Result<OnConflict> {
@@ -220,6 +228,12 @@ impl Binder<'_> {
                 let message = format!("multiple assignments to same column \"{}\"", column.name);
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(self.at(name)));
             }
+            if column.identity == Some(Identity::Always) && !is_default(&assignment.value) {
+                let message = format!("column \"{}\" can only be updated to DEFAULT", column.name);
+                return Err(
+                    SqlError::new(SqlState::GENERATED_ALWAYS, message).with_detail(always(&column.name))
+                );
+            }
             let value = if is_default(&assignment.value) {
                 self.default_of(&table, ordinal)?
             } else {
@@ -230,11 +244,12 @@ impl Binder<'_> {
             };
             assignments.push((ordinal, value));
         }
+        let rules = self.rules(&table)?;
         let (target, filter, recheck) = self.rows(table, u.selection.as_ref(), &mut scope)?;
         let (returning, columns) = unzip(self.returning(u.returning.as_deref(), &mut scope)?);
         let assignments = assignments.into();
         Ok(BoundDml {
-            plan: Plan::Update(Update { target, filter, recheck, assignments, returning }),
+            plan: Plan::Update(Update { target, filter, recheck, rules, assignments, returning }),
             columns,
         })
     }
@@ -306,6 +321,18 @@ fn unzip(returned: Option<Returned>) -> (Option<Box<[Output]>>, Option<Vec<Colum
         Some((outputs, columns)) => (Some(outputs), Some(columns)),
         None => (None, None),
     }
+}
+
+/// 428C9
+fn always_generated(column: &str) -> SqlError {
+    let message = format!("cannot insert a non-DEFAULT value into column \"{column}\"");
+    SqlError::new(SqlState::GENERATED_ALWAYS, message)
+        .with_detail(always(column))
+        .with_hint("Use OVERRIDING SYSTEM VALUE to override.")
+}
+
+fn always(column: &str) -> String {
+    format!("Column \"{column}\" is an identity column defined as GENERATED ALWAYS.")
 }
 
 /// Values that go into another table keep char(n) without blanks.

@@ -10,6 +10,7 @@
 //! Does not know: rows, transactions. It reads the catalog.
 
 pub mod aggregate;
+pub mod alter;
 pub mod clauses;
 pub mod clauses_ddl;
 mod coerce;
@@ -23,7 +24,9 @@ mod lock;
 mod operator;
 mod predicate;
 pub mod query;
+mod rules;
 mod scope;
+pub mod sequence;
 
 use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::{Location, Span};
@@ -72,6 +75,8 @@ pub struct Binder<'c> {
     met_aggregate: bool,
     /// A query in FROM is bound: it keeps its conditions and its order, for whoever runs it chooses access paths itself.
     in_from: bool,
+    /// OVERRIDING ... VALUE of the INSERT that is bound.
+    overriding: Option<crate::parse::Overriding>,
 }
 
 impl<'c> Binder<'c> {
@@ -98,6 +103,7 @@ impl<'c> Binder<'c> {
             keep_unknown: false,
             met_aggregate: false,
             in_from: false,
+            overriding: None,
         })
     }
 

@@ -12,7 +12,7 @@
 use varve_engine::{Change, Datum, Outcome, RowImage, RowRef, Table, TableDef, Value};
 
 use super::keys::{Landed, key_of, point_key};
-use super::{Exec, Failure, Row, Scratch, check_not_null, project};
+use super::{Exec, Failure, Row, Scratch, project};
 use crate::error::Result;
 use crate::eval::{Cx, Expr, Input, NoSequences};
 use crate::plan::{Access, Delete, Output, TableAccess, Update};
@@ -154,7 +154,7 @@ fn new_version(
     for (column, e) in &plan.assignments {
         values[*column] = e.eval(&input, cx)?;
     }
-    check_not_null(def, &values)?;
+    plan.rules.hold(def, &values, cx)?;
     let image = RowImage::encode(def.row_schema(), &values).map_err(varve_engine::Error::from)?;
     give_back(plan.returning.as_deref(), &Input::Slots(&values), cx, &mut made.returned)?;
     key_of(def, |column| values[column], &mut made.key);

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use varve_engine::{ColumnType, Datum, Table, TableDef, Value};
 
 use super::sequence::InTransaction;
-use super::{Exec, Row, Scratch, check_not_null, violated};
+use super::{Exec, Row, Scratch, violated};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input};
+use crate::plan::Rules;
 use crate::sink::{CommandTag, CopyIn, Sink};
 use crate::text;
 use crate::utility::CopyFrom;
@@ -32,6 +33,8 @@ pub struct CopyPlan {
     pub targets: Vec<usize>,
     /// Defaults of the others.
     pub defaults: Vec<(usize, Expr)>,
+    /// What each new row must fulfil.
+    pub rules: Rules,
     /// Format.
     pub format: CopyFrom,
 }
@@ -141,7 +144,7 @@ impl Exec<'_> {
             start = *end;
         }
         feed.at = None;
-        check_not_null(&plan.table, &values)?;
+        plan.rules.hold(&plan.table, &values, &cx)?;
         let inserted = sequences.with(|txn| txn.insert(table, &values));
         inserted.map_err(|e| violated(e.into(), &plan.table))?;
         drop(values);
@@ -187,7 +190,7 @@ fn in_line(mut e: SqlError, plan: &CopyPlan, feed: &Feed, line: &[u8]) -> SqlErr
         (Some((column, value)), _) => {
             format!("{place}, column {}: \"{}\"", plan.table.columns[*column].name, excerpt(value))
         }
-        (None, SqlState::BAD_COPY | SqlState::NOT_NULL_VIOLATION) => {
+        (None, SqlState::BAD_COPY | SqlState::NOT_NULL_VIOLATION | SqlState::CHECK_VIOLATION) => {
             format!("{place}: \"{}\"", excerpt(line))
         }
         _ => place,

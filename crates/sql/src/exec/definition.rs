@@ -10,10 +10,13 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{self, ObjectType, SequenceOptions, Statement};
-use varve_engine::{Catalog, Error as EngineError, NewIndex, NewSequence, TableDef, Transaction};
+use varve_engine::{Catalog, Error as EngineError, NewIndex, TableDef, Transaction};
 
-use crate::bind::ddl::{Alteration, no_schema};
-use crate::bind::{Binder, clauses_ddl, fold, object_name, undefined_table};
+use super::Facts;
+use super::drop::{self, Drop};
+use crate::bind::ddl::no_schema;
+use crate::bind::sequence::sequence_of;
+use crate::bind::{Binder, fold, object_name, undefined_table};
 use crate::error::{SqlError, SqlState};
 use crate::sink::{CommandTag, Severity};
 
@@ -25,7 +28,7 @@ pub enum Failed {
     Error(SqlError),
 }
 
-type Result<T, E = Failed> = std::result::Result<T, E>;
+pub(super) type Result<T, E = Failed> = std::result::Result<T, E>;
 
 impl From<SqlError> for Failed {
     fn from(e: SqlError) -> Self {
@@ -50,6 +53,7 @@ pub fn run(
     statement: &Statement,
     source: &str,
     txn: &mut Transaction,
+    facts: &Facts,
     notices: &mut Notices,
 ) -> Result<Option<CommandTag>> {
     let catalog = txn.catalog();
@@ -57,7 +61,10 @@ pub fn run(
     let tag = match statement {
         Statement::CreateTable(t) => create_table(&mut b, t, txn, notices)?,
         Statement::CreateIndex(i) => create_index(&mut b, i, txn, notices)?,
-        Statement::AlterTable(a) => alter_table(&mut b, a, txn, notices)?,
+        Statement::AlterTable(a) => super::alter::alter_table(a, source, txn, facts, notices)?,
+        Statement::Comment { object_type, object_name, comment, if_exists: false } => {
+            super::comment::comment(&catalog, object_type, object_name, comment.as_deref(), txn)?
+        }
         Statement::Truncate(t) => truncate(&mut b, t, txn)?,
         Statement::CreateSequence {
             temporary: false,
@@ -91,14 +98,20 @@ pub fn run(
             purge: false,
             temporary: false,
             table: None,
-        } => drop_objects(&catalog, *object_type, *if_exists, names, *cascade, txn, notices)?,
+        } => {
+            let d = Drop { kind: *object_type, if_exists: *if_exists, names, cascade: *cascade };
+            match object_type {
+                ObjectType::Schema => drop::drop_schema(&catalog, &d, txn, notices)?,
+                _ => drop::drop_objects(&catalog, &d, txn, notices)?,
+            }
+        }
         Statement::Drop { .. } => return Err(SqlError::unsupported("this form of DROP").into()),
         _ => return Ok(None),
     };
     Ok(Some(CommandTag::Plain(tag)))
 }
 
-fn notice(notices: &mut Notices, state: &'static str, message: String) {
+pub(super) fn notice(notices: &mut Notices, state: &'static str, message: String) {
     notices.push((Severity::Notice, SqlError::new(SqlState(state), message)));
 }
 
@@ -150,7 +163,7 @@ fn create_index(
 }
 
 /// PostgreSQL's words for a duplicate met while an index is built.
-fn duplicate_in_build(e: EngineError, name: &str, table: &TableDef) -> Failed {
+pub(super) fn duplicate_in_build(e: EngineError, name: &str, table: &TableDef) -> Failed {
     let out = match Failed::from(e) {
         Failed::Error(e) if e.sqlstate == SqlState::UNIQUE_VIOLATION => e,
         other => return other,
@@ -159,67 +172,6 @@ fn duplicate_in_build(e: EngineError, name: &str, table: &TableDef) -> Failed {
     let message = format!("could not create unique index \"{name}\"").into();
     let error = SqlError { message, detail: detail.map(Into::into), ..out };
     error.of_table(&table.schema, &table.name).into()
-}
-
-fn alter_table(
-    b: &mut Binder<'_>,
-    a: &ast::AlterTable,
-    txn: &mut Transaction,
-    notices: &mut Notices,
-) -> Result<&'static str> {
-    clauses_ddl::check_alter_table(a)?;
-    let table = match b.existing_table(&a.name) {
-        Err(e) if a.if_exists && e.sqlstate == SqlState::UNDEFINED_TABLE => {
-            notice(notices, "00000", format!("{}, skipping", e.message));
-            return Ok("ALTER TABLE");
-        }
-        found => found?,
-    };
-    for operation in &a.operations {
-        match b.alter_table(&table, operation)? {
-            Alteration::PrimaryKey(key) => {
-                for column in &key.columns {
-                    check_no_nulls(&table, *column, txn)?;
-                }
-                let name = key.name.clone();
-                txn.add_primary_key(table.id, key).map_err(|e| duplicate_in_build(e, &name, &table))?;
-            }
-            Alteration::Unique(name, columns) => {
-                let new =
-                    NewIndex { table: table.id, name: name.clone(), columns, unique: true, constraint: true };
-                txn.create_index(new).map_err(|e| duplicate_in_build(e, &name, &table))?;
-            }
-            Alteration::Column(ordinal, default, not_null) => {
-                if not_null && !table.columns[ordinal].not_null {
-                    check_no_nulls(&table, ordinal, txn)?;
-                }
-                txn.alter_column(table.id, ordinal, default, not_null)?;
-            }
-        }
-    }
-    Ok("ALTER TABLE")
-}
-
-/// 23502 if a row has NULL in the column.
-fn check_no_nulls(table: &TableDef, column: usize, txn: &mut Transaction) -> Result<()> {
-    if table.columns[column].not_null {
-        return Ok(());
-    }
-    let opened = txn.table(table)?;
-    let mut found = false;
-    txn.scan(&opened, &varve_engine::ScanSpec::ALL, &mut |_, row| {
-        found = row.get(column).is_null();
-        Ok(if found { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) })
-    })?;
-    if !found {
-        return Ok(());
-    }
-    let message = format!(
-        "column \"{}\" of relation \"{}\" contains null values",
-        table.columns[column].name, table.name
-    );
-    let error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message);
-    Err(error.of_table(&table.schema, &table.name).of_column(&table.columns[column].name).into())
 }
 
 fn truncate(b: &mut Binder<'_>, t: &ast::Truncate, txn: &mut Transaction) -> Result<&'static str> {
@@ -283,167 +235,13 @@ fn create_sequence(
     if !catalog.has_schema(&schema) {
         return Err(no_schema(&schema).into());
     }
-    txn.create_sequence(sequence_of(schema, name, options)?)?;
+    txn.create_sequence(sequence_of(schema, name, options, i64::MAX)?)?;
     Ok("CREATE SEQUENCE")
-}
-
-fn sequence_of(schema: String, name: String, options: &[SequenceOptions]) -> Result<NewSequence, SqlError> {
-    let mut new = NewSequence::ascending(schema, name);
-    let (mut start, mut min, mut max) = (None, None, None);
-    for option in options {
-        match option {
-            SequenceOptions::IncrementBy(e, _) => new.increment = integer(e)?,
-            SequenceOptions::StartWith(e, _) => start = Some(integer(e)?),
-            SequenceOptions::MinValue(e) => min = e.as_ref().map(integer).transpose()?,
-            SequenceOptions::MaxValue(e) => max = e.as_ref().map(integer).transpose()?,
-            SequenceOptions::Cycle(no) => new.cycle = !no,
-            SequenceOptions::Cache(_) => {}
-        }
-    }
-    if new.increment == 0 {
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "INCREMENT must not be zero"));
-    }
-    let up = new.increment > 0;
-    new.min = min.unwrap_or(if up { 1 } else { i64::MIN });
-    new.max = max.unwrap_or(if up { i64::MAX } else { -1 });
-    new.start = start.unwrap_or(if up { new.min } else { new.max });
-    if new.min >= new.max {
-        let message = format!("MINVALUE ({}) must be less than MAXVALUE ({})", new.min, new.max);
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    }
-    if new.start < new.min || new.start > new.max {
-        let message = format!("START value ({}) is outside MINVALUE and MAXVALUE", new.start);
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    }
-    Ok(new)
-}
-
-fn integer(e: &ast::Expr) -> Result<i64, SqlError> {
-    e.to_string()
-        .replace(' ', "")
-        .parse()
-        .map_err(|_| SqlError::new(SqlState::SYNTAX_ERROR, format!("an integer was expected, not {e}")))
-}
-
-fn drop_objects(
-    catalog: &Catalog,
-    kind: ObjectType,
-    if_exists: bool,
-    names: &[ast::ObjectName],
-    cascade: bool,
-    txn: &mut Transaction,
-    notices: &mut Notices,
-) -> Result<&'static str> {
-    for name in names {
-        let dropped = match kind {
-            ObjectType::Table => drop_table(catalog, name, txn)?,
-            ObjectType::Index => drop_index(catalog, name, txn)?,
-            ObjectType::Sequence => drop_sequence(catalog, name, cascade, txn)?,
-            ObjectType::Schema => drop_schema(catalog, name, txn)?,
-            other => return Err(SqlError::unsupported(format!("DROP {other}")).into()),
-        };
-        if dropped {
-            continue;
-        }
-        let error = missing(kind, name)?;
-        if !if_exists {
-            return Err(error.into());
-        }
-        notice(notices, "00000", format!("{}, skipping", error.message));
-    }
-    Ok(match kind {
-        ObjectType::Table => "DROP TABLE",
-        ObjectType::Index => "DROP INDEX",
-        ObjectType::Sequence => "DROP SEQUENCE",
-        _ => "DROP SCHEMA",
-    })
-}
-
-fn missing(kind: ObjectType, name: &ast::ObjectName) -> Result<SqlError, SqlError> {
-    let (_, last) = object_name(name)?;
-    let (state, word) = match kind {
-        ObjectType::Table => (SqlState::UNDEFINED_TABLE, "table"),
-        ObjectType::Index => (SqlState::UNDEFINED_OBJECT, "index"),
-        ObjectType::Sequence => (SqlState::UNDEFINED_TABLE, "sequence"),
-        _ => (SqlState::INVALID_SCHEMA, "schema"),
-    };
-    Ok(SqlError::new(state, format!("{word} \"{last}\" does not exist")))
-}
-
-fn drop_table(catalog: &Catalog, name: &ast::ObjectName, txn: &mut Transaction) -> Result<bool> {
-    let (schema, last) = object_name(name)?;
-    match catalog.table(&schema, &last) {
-        Some(table) => txn.drop_table(table.id)?,
-        None if catalog.resolve(&schema, &last).is_some() => {
-            let message = format!("\"{last}\" is not a table");
-            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
-        }
-        None => return Ok(false),
-    }
-    Ok(true)
-}
-
-fn drop_index(catalog: &Catalog, name: &ast::ObjectName, txn: &mut Transaction) -> Result<bool> {
-    let (schema, last) = object_name(name)?;
-    let Some((table, index)) = catalog.index(&schema, &last) else {
-        return match catalog.resolve(&schema, &last) {
-            Some(_) => {
-                let message = format!("\"{last}\" is not an index");
-                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into())
-            }
-            None => Ok(false),
-        };
-    };
-    if index.constraint {
-        let message =
-            format!("cannot drop index {last} because constraint {last} on table {} requires it", table.name);
-        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).into());
-    }
-    txn.drop_index(table.id, index.id)?;
-    Ok(true)
-}
-
-fn drop_sequence(
-    catalog: &Catalog,
-    name: &ast::ObjectName,
-    cascade: bool,
-    txn: &mut Transaction,
-) -> Result<bool> {
-    let (schema, last) = object_name(name)?;
-    let Some(sequence) = catalog.sequence(&schema, &last) else { return Ok(false) };
-    if let Some((table, _)) = sequence.owned_by {
-        let owner = catalog.table_by_id(table).map_or_else(String::new, |t| t.name.clone());
-        if cascade {
-            return Err(
-                SqlError::unsupported("DROP SEQUENCE ... CASCADE of a serial column's sequence").into()
-            );
-        }
-        let message = format!("cannot drop sequence {last} because other objects depend on it");
-        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
-            .with_detail(format!("default value of a column of table {owner} depends on sequence {last}"))
-            .into());
-    }
-    txn.drop_sequence(sequence.id)?;
-    Ok(true)
-}
-
-fn drop_schema(catalog: &Catalog, name: &ast::ObjectName, txn: &mut Transaction) -> Result<bool> {
-    let name = name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
-    if !catalog.has_schema(&name) {
-        return Ok(false);
-    }
-    let used = catalog.tables().any(|t| t.schema == name) || catalog.sequences().any(|s| s.schema == name);
-    if used {
-        let message = format!("cannot drop schema {name} because other objects depend on it");
-        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).into());
-    }
-    txn.drop_schema(&name)?;
-    Ok(true)
 }
 
 impl Binder<'_> {
     /// A table that a command names.
-    fn existing_table(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>, SqlError> {
+    pub(super) fn existing_table(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>, SqlError> {
         let (schema, last) = object_name(name)?;
         match self.catalog.table(&schema, &last) {
             Some(table) => Ok(table),

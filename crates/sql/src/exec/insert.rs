@@ -14,7 +14,7 @@ use varve_engine::{Datum, Table, TableDef};
 
 use super::sequence::InTransaction;
 use super::series::Series;
-use super::{Exec, Facts, Opened, Row, Scratch, check_not_null, project};
+use super::{Exec, Facts, Opened, Row, Scratch, project};
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Expr, Input};
 use crate::plan::{Insert, InsertSource, OnConflict, Output, Select, Source};
@@ -155,7 +155,7 @@ impl Writer<'_> {
         for e in row {
             values.push(e.eval(input, &cx)?);
         }
-        check_not_null(self.table.def(), &values)?;
+        self.plan.rules.hold(self.table.def(), &values, &cx)?;
         let table = self.table;
         match self.sequences.with(|txn| txn.insert(table, &values)) {
             Ok(()) => self.count += 1,

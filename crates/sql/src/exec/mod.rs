@@ -7,14 +7,18 @@
 //!
 //! Does not know: transaction blocks, caches.
 
+mod alter;
 mod change;
+mod comment;
 pub mod copy;
 pub mod definition;
+mod drop;
 pub mod group;
 mod insert;
 pub mod keys;
 mod lock;
 mod loops;
+mod rules;
 pub mod select;
 mod sequence;
 mod series;
@@ -275,44 +279,5 @@ fn violated(e: SqlError, table: &TableDef) -> SqlError {
     match e.sqlstate {
         SqlState::UNIQUE_VIOLATION => e.of_table(&table.schema, &table.name),
         _ => e,
-    }
-}
-
-/// 23502 for a row.
-fn not_null_violation(table: &TableDef, column: usize, row: &[Datum<'_>]) -> SqlError {
-    let name = &table.columns[column].name;
-    let message = format!(
-        "null value in column \"{name}\" of relation \"{}\" violates not-null constraint",
-        table.name
-    );
-    let mut shown = Vec::new();
-    for (i, (value, def)) in row.iter().zip(&table.columns).enumerate() {
-        if i > 0 {
-            shown.extend_from_slice(b", ");
-        }
-        match value {
-            Datum::Null => shown.extend_from_slice(b"null"),
-            value => {
-                let arena = Bump::new();
-                let width = crate::ty::Typed::of_column(def.column_type).length();
-                let is_char = matches!(def.column_type, varve_engine::ColumnType::Char(_));
-                let value = if is_char { eval::pad(*value, width.unwrap_or(0), &arena) } else { *value };
-                crate::text::write_text(value, &mut shown);
-            }
-        }
-    }
-    let detail = format!("Failing row contains ({}).", String::from_utf8_lossy(&shown));
-    SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
-        .with_detail(detail)
-        .of_table(&table.schema, &table.name)
-        .of_column(name)
-}
-
-/// Checks the NOT NULL columns of a new row.
-pub fn check_not_null(table: &TableDef, row: &[Datum<'_>]) -> Result<()> {
-    let broken = |(value, def): (&Datum<'_>, &varve_engine::ColumnDef)| value.is_null() && def.not_null;
-    match row.iter().zip(&table.columns).position(broken) {
-        None => Ok(()),
-        Some(column) => Err(not_null_violation(table, column, row)),
     }
 }

@@ -8,7 +8,7 @@
 mod literal;
 mod rewrite;
 
-pub use rewrite::symmetric_bound;
+pub use rewrite::{Overriding, symmetric_bound};
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;
@@ -84,6 +84,16 @@ pub fn expression(text: &str) -> Result<ast::Expr> {
     let e = parser.parse_expr().map_err(|e| syntax_error(text, &e))?;
     let rest = parser.peek_token();
     if rest.token == Token::EOF { Ok(e) } else { Err(near(text, &rest)) }
+}
+
+/// The tokens of a text that was parsed before, blanks among them.
+pub fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
+    tokenize(text)
+}
+
+/// Whether an INSERT says OVERRIDING SYSTEM VALUE or OVERRIDING USER VALUE, which the syntax tree has no room for.
+pub fn overriding(sql: &str) -> Result<Option<Overriding>> {
+    Ok(rewrite::overriding(&tokenize(sql)?).map(|(kind, _)| kind))
 }
 
 fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {

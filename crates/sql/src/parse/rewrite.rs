@@ -13,7 +13,7 @@ use super::is_blank;
 
 /// All rewrites of a statement.
 pub(super) fn statement(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let tokens = expression(without_storage_clause(tokens));
+    let tokens = expression(without_overriding(without_storage_clause(tokens)));
     let tokens = with_written_out_table(with_ordered_options(tokens));
     with_printable_literals(with_plain_locks(tokens))
 }
@@ -83,6 +83,39 @@ fn without_storage_clause(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> 
     tokens
 }
 
+/// Whose values an identity column takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overriding {
+    /// OVERRIDING SYSTEM VALUE: those of the statement.
+    System,
+    /// OVERRIDING USER VALUE: those of the sequence.
+    User,
+}
+
+/// OVERRIDING ... VALUE of an INSERT, and where its three words stand.
+pub(super) fn overriding(tokens: &[TokenWithSpan]) -> Option<(Overriding, [usize; 3])> {
+    let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
+    let word = |at: usize| lower_word(&tokens[at]);
+    if word(*words.first()?) != "insert" {
+        return None;
+    }
+    let places = words.windows(3).find(|w| word(w[0]) == "overriding" && word(w[2]) == "value")?;
+    let kind = match word(places[1]).as_str() {
+        "system" => Overriding::System,
+        "user" => Overriding::User,
+        _ => return None,
+    };
+    Some((kind, [places[0], places[1], places[2]]))
+}
+
+/// The parser does not know OVERRIDING; the binder asks `overriding` again.
+fn without_overriding(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if let Some((_, [first, _, last])) = overriding(&tokens) {
+        tokens.drain(first..=last);
+    }
+    tokens
+}
+
 fn lower_word(t: &TokenWithSpan) -> String {
     match &t.token {
         Token::Word(w) if w.quote_style.is_none() => w.value.to_lowercase(),
@@ -136,14 +169,34 @@ fn with_plain_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// The parser wants the options of CREATE SEQUENCE in one order; PostgreSQL takes any.
-fn with_ordered_options(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    const ORDER: [&str; 7] = ["increment", "minvalue", "maxvalue", "start", "cache", "cycle", "owned"];
+/// The parser wants the options of CREATE SEQUENCE and of identity columns in one order; PostgreSQL takes any.
+fn with_ordered_options(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
-    let is = |n: usize, word: &str| words.get(n).is_some_and(|i| lower_word(&tokens[*i]) == word);
-    if !is(0, "create") || !is(1, "sequence") {
-        return tokens;
+    let word = |n: usize| words.get(n).map(|i| lower_word(&tokens[*i])).unwrap_or_default();
+    match (word(0).as_str(), word(1).as_str()) {
+        ("create", "sequence") => return with_options_in_order(tokens, &words, 3..words.len()),
+        ("create" | "alter", _) => {}
+        _ => return tokens,
     }
+    let is_list = |n: &usize| word(*n) == "identity" && tokens[words[*n + 1]].token == Token::LParen;
+    let lists: Vec<usize> = (0..words.len().saturating_sub(1)).filter(is_list).collect();
+    for list in lists.into_iter().rev() {
+        let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
+        let ends = (list + 2..words.len()).find(|n| tokens[words[*n]].token == Token::RParen);
+        let Some(end) = ends else { return tokens };
+        tokens = with_options_in_order(tokens, &words, list + 2..end);
+    }
+    tokens
+}
+
+/// Puts the options that stand among these words into the parser's order.
+fn with_options_in_order(
+    tokens: Vec<TokenWithSpan>,
+    words: &[usize],
+    range: std::ops::Range<usize>,
+) -> Vec<TokenWithSpan> {
+    const ORDER: [&str; 7] = ["increment", "minvalue", "maxvalue", "start", "cache", "cycle", "owned"];
+    let is = |n: usize, word: &str| words.get(n).is_some_and(|i| lower_word(&tokens[*i]) == word);
     let rank = |n: usize| {
         ORDER
             .iter()
@@ -151,8 +204,8 @@ fn with_ordered_options(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             .or_else(|| is(n, "no").then(|| ORDER.iter().position(|o| is(n + 1, o)))?)
     };
     let mut starts: Vec<(usize, usize)> = Vec::new();
-    let mut n = 3;
-    while n < words.len() {
+    let mut n = range.start;
+    while n < range.end {
         if let Some(rank) = rank(n) {
             starts.push((rank, n));
             n += usize::from(is(n, "no"));
@@ -160,7 +213,8 @@ fn with_ordered_options(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         n += 1;
     }
     let Some((_, first)) = starts.first().copied() else { return tokens };
-    let end_of = |k: usize| starts.get(k + 1).map_or(tokens.len(), |(_, n)| words[*n]);
+    let end = words.get(range.end).copied().unwrap_or(tokens.len());
+    let end_of = |k: usize| starts.get(k + 1).map_or(end, |(_, n)| words[*n]);
     let mut parts: Vec<(usize, &[TokenWithSpan])> =
         starts.iter().enumerate().map(|(k, (rank, n))| (*rank, &tokens[words[*n]..end_of(k)])).collect();
     parts.sort_by_key(|(rank, _)| *rank);
@@ -169,6 +223,7 @@ fn with_ordered_options(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         out.extend_from_slice(part);
         out.push(TokenWithSpan::wrap(Token::Whitespace(Whitespace::Space)));
     }
+    out.extend_from_slice(&tokens[end..]);
     out
 }
 

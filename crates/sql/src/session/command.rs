@@ -316,7 +316,8 @@ impl Session {
         }
         let mut b = Binder::new(&catalog, "", &[])?;
         let (table, targets, defaults) = insert_targets(&mut b, &copy.table, &copy.columns)?;
-        let plan = CopyPlan { table, targets, defaults, format: copy.clone() };
+        let rules = b.rules(&table)?;
+        let plan = CopyPlan { table, targets, defaults, rules, format: copy.clone() };
         self.begin_engine();
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();

@@ -171,6 +171,7 @@ fn defines(statement: &Statement) -> bool {
         Statement::CreateTable(_)
             | Statement::CreateIndex(_)
             | Statement::AlterTable(_)
+            | Statement::Comment { .. }
             | Statement::Truncate(_)
             | Statement::CreateSequence { .. }
             | Statement::CreateSchema { .. }

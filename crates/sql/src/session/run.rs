@@ -16,7 +16,7 @@ use super::{Block, Session};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::keep_in;
 use crate::exec::definition::{self, Failed};
-use crate::exec::{Exec, Opened};
+use crate::exec::{Exec, Facts, Opened};
 use crate::parse;
 use crate::plan::Plan;
 use crate::prepared::{Body, PendingRows, Portal, Prepared, trimmed};
@@ -283,7 +283,7 @@ impl Session {
         }
         let mut notices = std::mem::take(&mut self.notices);
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
-        let defined = define_current(sql, statement, txn, &mut notices);
+        let defined = define_current(sql, statement, txn, &self.facts, &mut notices);
         self.notices = notices;
         self.catalog = None;
         if !std::mem::replace(&mut self.defines, true) {
@@ -298,13 +298,14 @@ fn define_current(
     sql: &str,
     statement: &sqlparser::ast::Statement,
     txn: &mut Transaction,
+    facts: &Facts,
     notices: &mut definition::Notices,
 ) -> Result<Option<CommandTag>> {
     let noticed = notices.len();
     loop {
         txn.start_statement();
         let start = txn.savepoint();
-        let defined = definition::run(statement, sql, txn, notices);
+        let defined = definition::run(statement, sql, txn, facts, notices);
         if matches!(defined, Err(Failed::Stale)) {
             notices.truncate(noticed);
             txn.rollback_to(start)?;

@@ -62,6 +62,9 @@ pub fn shown(row: &[Datum<'_>], zone: &Zone) -> String {
 impl Recorder {
     fn error(&mut self, e: &SqlError) {
         self.lines.push(format!("! {} {}", e.sqlstate, e.message));
+        if let Some(detail) = &e.detail {
+            self.lines.push(format!("& {}", detail.replace('\n', " / ")));
+        }
         if let Some(context) = &e.context {
             self.lines.push(format!("? {context}"));
         }

@@ -1,0 +1,253 @@
+//! DDL of columns and names: columns come and go by a rewrite of the table; names change in place.
+//!
+//! Invariants
+//! 1. A rewrite refuses what needs a column that goes: the caller drops it first, by its own rules.
+//! 2. Ordinals in definitions that stay are those of the new columns.
+//!
+//! Does not know: SQL; what a default or a condition means.
+
+use std::sync::Arc;
+
+use crate::catalog::{
+    Check, ColumnDef, Definition, ForeignKey, HashPartitions, IndexDef, ObjectChange, PrimaryKey,
+    SequenceDef, TableDef, TableId, TreePlace, Use, ViewDef, store,
+};
+use crate::ddl::{COLUMNS_MAX, invalid, paged};
+use crate::error::{Error, ObjectKind, Result};
+use crate::paged::PagedStore;
+use crate::row::RowSchema;
+use crate::transaction::Transaction;
+use crate::types::Value;
+
+/// Where a column of a rewritten table comes from.
+#[derive(Clone, Debug)]
+pub enum ColumnSource {
+    /// The column of this ordinal, before.
+    Column(usize),
+    /// The same value in every row.
+    Value(Value),
+}
+
+impl Transaction {
+    /// Renames a table.
+    pub fn rename_table(&mut self, table: TableId, name: &str) -> Result<Arc<TableDef>> {
+        self.alter(table, |txn, def| {
+            store::remove_name(&mut txn.cx, &def.schema, &def.name)?;
+            store::add_name(&mut txn.cx, ObjectKind::Table, &def.schema, name, table.0)?;
+            def.name = name.to_owned();
+            Ok(())
+        })
+    }
+
+    /// Renames a column; `checks` are the texts of the CHECK constraints with the new name, in their order.
+    pub fn rename_column(
+        &mut self,
+        table: TableId,
+        column: usize,
+        name: &str,
+        checks: Vec<String>,
+    ) -> Result<Arc<TableDef>> {
+        self.alter(table, |_, def| {
+            if def.column(name).is_some() {
+                return Err(Error::Duplicate { kind: ObjectKind::Column, name: name.to_owned() });
+            }
+            assert_eq!(checks.len(), def.checks.len(), "a text for each CHECK");
+            for (check, text) in def.checks.iter_mut().zip(checks) {
+                *check = Arc::new(Check { text, ..Check::clone(check) });
+            }
+            def.columns[column].name = name.to_owned();
+            Ok(())
+        })
+    }
+
+    /// Renames a constraint of any kind.
+    pub fn rename_constraint(&mut self, table: TableId, from: &str, to: &str) -> Result<Arc<TableDef>> {
+        self.alter(table, |txn, def| {
+            if def.has_constraint(to) {
+                return Err(Error::Duplicate { kind: ObjectKind::Constraint, name: to.to_owned() });
+            }
+            let named = to.to_owned();
+            if let Some(check) = def.checks.iter_mut().find(|c| c.name == from) {
+                *check = Arc::new(Check { name: named, ..Check::clone(check) });
+            } else if let Some(key) = def.foreign_keys.iter_mut().find(|k| k.name == from) {
+                *key = Arc::new(ForeignKey { name: named, ..ForeignKey::clone(key) });
+            } else if let Some(key) = def.primary_key.as_mut().filter(|k| k.name == from) {
+                key.name = named;
+                txn.rename_index(&def.schema, from, to, table.0)?;
+            } else if let Some(index) = def.indexes.iter_mut().find(|i| i.constraint && i.name == from) {
+                *index = Arc::new(IndexDef { name: named, ..IndexDef::clone(index) });
+                txn.rename_index(&def.schema, from, to, index.id.0)?;
+            } else {
+                return Err(Error::Undefined { kind: ObjectKind::Constraint, name: from.to_owned() });
+            }
+            Ok(())
+        })
+    }
+
+    fn rename_index(&mut self, schema: &str, from: &str, to: &str, id: u32) -> Result<()> {
+        store::remove_name(&mut self.cx, schema, from)?;
+        store::add_name(&mut self.cx, ObjectKind::Index, schema, to, id)
+    }
+
+    /// Drops the primary key: the rows are kept in the order that they had, under row ids.
+    pub fn drop_primary_key(&mut self, table: TableId) -> Result<Arc<TableDef>> {
+        let old = self.exclusive(table)?;
+        let missing = || Error::StaleDefinition { table: old.name.clone() };
+        let key = old.primary_key.clone().ok_or_else(missing)?;
+        self.whole(|txn| {
+            store::remove_name(&mut txn.cx, &old.schema, &key.name)?;
+            let def = TableDef { primary_key: None, ..TableDef::clone(&old) };
+            txn.rebuild(&old, def, None)
+        })
+    }
+
+    /// Puts the rows of a table into new trees with these columns. A column that is not among the sources goes; whatever
+    /// still needs it (a key, an index, a constraint, the partition key, a view) makes this fail.
+    pub fn rewrite_columns(
+        &mut self,
+        table: TableId,
+        columns: Vec<(ColumnDef, ColumnSource)>,
+    ) -> Result<Arc<TableDef>> {
+        let old = self.exclusive(table)?;
+        if columns.is_empty() || columns.len() > COLUMNS_MAX {
+            return invalid(format!("tables can have from 1 to {COLUMNS_MAX} columns"));
+        }
+        let (columns, sources): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
+        let place =
+            |old: usize| sources.iter().position(|s| matches!(s, ColumnSource::Column(from) if *from == old));
+        self.whole(|txn| {
+            let def = reshape(&old, columns, &place)?;
+            txn.move_what_names_columns(&old, &place)?;
+            txn.rebuild(&old, def, Some(&sources))
+        })
+    }
+
+    /// Ordinals of the table's columns that stand in other definitions.
+    fn move_what_names_columns(
+        &mut self,
+        table: &TableDef,
+        place: &dyn Fn(usize) -> Option<usize>,
+    ) -> Result<()> {
+        let catalog = self.catalog();
+        for sequence in catalog.sequences() {
+            if let Some((owner, column)) = sequence.owned_by
+                && owner == table.id
+            {
+                match place(column) {
+                    Some(column) => self.set_sequence_owner(sequence, (owner, column))?,
+                    None => self.remove_sequence(sequence)?,
+                }
+            }
+        }
+        for view in catalog.views() {
+            let mut moved = ViewDef::clone(view);
+            for Use { columns, .. } in moved.uses.iter_mut().filter(|u| u.object == table.id.into()) {
+                *columns = moved_all(columns, place).ok_or_else(|| needed(table, &view.name))?;
+            }
+            if moved != **view {
+                let old = Definition::View(ViewDef::clone(view));
+                self.exchange(view.id, old, Definition::View(moved))?;
+            }
+        }
+        for (child, _) in catalog.children(table.id).filter(|(child, _)| child.id != table.id) {
+            self.alter(child.id, |_, def| {
+                for key in def.foreign_keys.iter_mut().filter(|k| k.parent == table.id) {
+                    let columns = moved_all(&key.parent_columns, place);
+                    let parent_columns = columns.ok_or_else(|| needed(table, &key.name))?;
+                    *key = Arc::new(ForeignKey { parent_columns, ..ForeignKey::clone(key) });
+                }
+                Ok(())
+            })?;
+        }
+        if catalog.about(table.id).is_some_and(|about| about.comments.iter().any(|c| c.column.is_some())) {
+            self.set_about(table.id, |about| {
+                about.comments.retain_mut(|comment| match comment.column {
+                    None => true,
+                    Some(column) => {
+                        comment.column = place(column);
+                        comment.column.is_some()
+                    }
+                });
+            })?;
+        }
+        Ok(())
+    }
+
+    fn set_sequence_owner(&mut self, sequence: &SequenceDef, owner: (TableId, usize)) -> Result<()> {
+        let new = Definition::Sequence(SequenceDef { owned_by: Some(owner), ..sequence.clone() });
+        store::set_object(&mut self.cx, sequence.id.0, &new)?;
+        let change: ObjectChange = store::opened(&self.cx.core, new);
+        self.note_change(change);
+        Ok(())
+    }
+
+    /// Puts the rows of a table, which is locked, into new trees; `columns` says where each column comes from.
+    pub(crate) fn rebuild(
+        &mut self,
+        old: &Arc<TableDef>,
+        mut def: TableDef,
+        columns: Option<&[ColumnSource]>,
+    ) -> Result<Arc<TableDef>> {
+        let table = self.open_own(old)?;
+        let owner = self.new_segment()?;
+        let tree = paged(&table)?.rebuild(&mut self.cx, &def, owner, columns)?;
+        def.place = TreePlace { root: tree.root().no().0, owner };
+        self.cx.core.catalog.trees.note_rewriter(owner, self.cx.id);
+        self.give_up(old.place)?;
+        let bare = TableDef { indexes: Vec::new(), ..TableDef::clone(&def) };
+        let rebuilt = PagedStore::open(&self.cx.core, &Arc::new(bare));
+        for index in &mut def.indexes {
+            self.give_up(index.place)?;
+            let owner = self.new_segment()?;
+            let tree = rebuilt.build_index(
+                &mut self.cx,
+                &IndexDef { place: TreePlace { root: 0, owner }, ..IndexDef::clone(index) },
+            )?;
+            let place = TreePlace { root: tree.root().no().0, owner };
+            *index = Arc::new(IndexDef { place, ..IndexDef::clone(index) });
+        }
+        self.store_table(def, false)
+    }
+}
+
+fn needed(table: &TableDef, by: &str) -> Error {
+    Error::Dependent { what: format!("a column of table {}", table.name), because: format!("{by} needs it") }
+}
+
+fn moved_all(columns: &[usize], place: &dyn Fn(usize) -> Option<usize>) -> Option<Vec<usize>> {
+    columns.iter().map(|column| place(*column)).collect()
+}
+
+/// The definition with other columns; its trees are still the old ones.
+fn reshape(
+    old: &TableDef,
+    columns: Vec<ColumnDef>,
+    place: &dyn Fn(usize) -> Option<usize>,
+) -> Result<TableDef> {
+    let moved = |columns: &[usize], by: &str| moved_all(columns, place).ok_or_else(|| needed(old, by));
+    let types: Vec<_> = columns.iter().map(|c| c.column_type).collect();
+    let mut def = TableDef { columns, row_schema: Arc::new(RowSchema::new(&types)), ..TableDef::clone(old) };
+    if let Some(PrimaryKey { name, columns }) = &mut def.primary_key {
+        *columns = moved(columns, name)?;
+    }
+    if let Some(HashPartitions { columns, .. }) = &mut def.partitions {
+        *columns = moved(columns, "the partition key")?;
+    }
+    for index in &mut def.indexes {
+        let columns = moved(&index.columns, &index.name)?;
+        *index = Arc::new(IndexDef { columns, ..IndexDef::clone(index) });
+    }
+    for check in &mut def.checks {
+        let columns = moved(&check.columns, &check.name)?;
+        *check = Arc::new(Check { columns, ..Check::clone(check) });
+    }
+    for key in &mut def.foreign_keys {
+        let columns = moved(&key.columns, &key.name)?;
+        let parent_columns = match key.parent == old.id {
+            true => moved(&key.parent_columns, &key.name)?,
+            false => key.parent_columns.clone(),
+        };
+        *key = Arc::new(ForeignKey { columns, parent_columns, ..ForeignKey::clone(key) });
+    }
+    Ok(def)
+}

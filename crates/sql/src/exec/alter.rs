@@ -1,0 +1,342 @@
+//! ALTER TABLE.
+//!
+//! Invariants
+//! 1. Each action sees the table as the ones before it have left it.
+//! 2. Rows are looked at after the table is locked and changed; a row that stands in the way undoes the statement.
+//!
+//! Does not know: what the actions are called (`bind::alter`).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bumpalo::Bump;
+use sqlparser::ast;
+use varve_engine::{
+    Change, Check, ColumnSource, Datum, Error as EngineError, NewIndex, ObjectId, Outcome, PrimaryKey,
+    RowImage, ScanSpec, TableDef, Transaction, Value,
+};
+
+use super::definition::{Notices, Result, duplicate_in_build, notice};
+use super::sequence::InTransaction;
+use super::{Facts, Failure, SequenceMemory};
+use crate::bind::alter::{Alteration, NewColumn};
+use crate::bind::{Binder, clauses_ddl};
+use crate::error::{SqlError, SqlState};
+use crate::eval::{Cx, Expr, Input, NoSequences};
+
+/// Runs ALTER TABLE.
+pub(super) fn alter_table(
+    a: &ast::AlterTable,
+    source: &str,
+    txn: &mut Transaction,
+    facts: &Facts,
+    notices: &mut Notices,
+) -> Result<&'static str> {
+    clauses_ddl::check_alter_table(a)?;
+    for operation in &a.operations {
+        let catalog = txn.catalog();
+        let mut b = Binder::new(&catalog, source, &[])?;
+        let table = match b.existing_table(&a.name) {
+            Err(e) if a.if_exists && e.sqlstate == SqlState::UNDEFINED_TABLE => {
+                notice(notices, "00000", format!("{}, skipping", e.message));
+                break;
+            }
+            found => found?,
+        };
+        let alteration = b.alter_table(&table, operation)?;
+        Alter { txn, facts, notices }.apply(table, alteration)?;
+    }
+    Ok("ALTER TABLE")
+}
+
+struct Alter<'x> {
+    txn: &'x mut Transaction,
+    facts: &'x Facts,
+    notices: &'x mut Notices,
+}
+
+impl Alter<'_> {
+    fn apply(&mut self, table: Arc<TableDef>, alteration: Alteration) -> Result<()> {
+        match alteration {
+            Alteration::PrimaryKey(key) => self.add_primary_key(&table, key),
+            Alteration::Unique(name, columns) => {
+                let new =
+                    NewIndex { table: table.id, name: name.clone(), columns, unique: true, constraint: true };
+                self.txn.create_index(new).map_err(|e| duplicate_in_build(e, &name, &table))?;
+                Ok(())
+            }
+            Alteration::Check(check) => self.add_check(&table, check),
+            Alteration::Column(ordinal, default, not_null) => {
+                if not_null && !table.columns[ordinal].not_null {
+                    self.check_no_nulls(&table, ordinal)?;
+                }
+                self.txn.alter_column(table.id, ordinal, default, not_null)?;
+                Ok(())
+            }
+            Alteration::AddColumn(new) => self.add_column(&table, *new),
+            Alteration::DropColumns(columns, cascade) => self.drop_columns(table, &columns, cascade),
+            Alteration::RenameColumn(ordinal, name, checks) => {
+                self.refuse_views(&table, Some(ordinal), "RENAME COLUMN")?;
+                self.txn.rename_column(table.id, ordinal, &name, checks)?;
+                Ok(())
+            }
+            Alteration::Rename(name) => {
+                self.refuse_views(&table, None, "RENAME")?;
+                self.txn.rename_table(table.id, &name)?;
+                Ok(())
+            }
+            Alteration::RenameConstraint(from, to) => {
+                let renamed = self.txn.rename_constraint(table.id, &from, &to);
+                renamed.map(|_| ()).map_err(|e| match e {
+                    EngineError::Duplicate { kind: varve_engine::ObjectKind::Constraint, name } => {
+                        let message =
+                            format!("constraint \"{name}\" for relation \"{}\" already exists", table.name);
+                        SqlError::new(SqlState::DUPLICATE_OBJECT, message).into()
+                    }
+                    e => e.into(),
+                })
+            }
+            Alteration::DropConstraint(name, cascade) => self.drop_constraint(&table, &name, cascade),
+            Alteration::Nothing(message) => {
+                notice(self.notices, "00000", message);
+                Ok(())
+            }
+        }
+    }
+
+    fn add_primary_key(&mut self, table: &TableDef, key: PrimaryKey) -> Result<()> {
+        for column in &key.columns {
+            self.check_no_nulls(table, *column)?;
+        }
+        let name = key.name.clone();
+        self.txn.add_primary_key(table.id, key).map_err(|e| duplicate_in_build(e, &name, table))?;
+        Ok(())
+    }
+
+    /// 23502 if a row has NULL in the column.
+    fn check_no_nulls(&mut self, table: &TableDef, column: usize) -> Result<()> {
+        if table.columns[column].not_null {
+            return Ok(());
+        }
+        let opened = self.txn.table(table)?;
+        let mut found = false;
+        self.txn.scan(&opened, &ScanSpec::ALL, &mut |_, row| {
+            found = row.get(column).is_null();
+            Ok(if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        if found { Err(contains_nulls(table, column).into()) } else { Ok(()) }
+    }
+
+    /// Adds the constraint, then looks at the rows: nobody can add any now.
+    fn add_check(&mut self, table: &TableDef, check: Check) -> Result<()> {
+        let name = check.name.clone();
+        let def = self.txn.add_check(table.id, check)?;
+        let catalog = self.txn.catalog();
+        let rules = Binder::new(&catalog, "", &[])?.rules(&def)?;
+        let opened = self.txn.table(&def)?;
+        let (mut failure, mut arena, mut is_broken) = (Failure::default(), Bump::new(), false);
+        let env = self.facts.env(&NoSequences);
+        let facts = self.facts;
+        let scanned = self.txn.scan(&opened, &ScanSpec::ALL, &mut |_, row| {
+            let cx = Cx { params: &[], arena: &arena, env: &env };
+            let looked = facts.check_cancel().and_then(|()| rules.broken(&Input::Row(row), &cx));
+            is_broken = failure.catch(looked.map(|broken| broken == Some(&*name)), true);
+            arena.reset();
+            Ok(if is_broken { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        });
+        failure.resolve(scanned)?;
+        if !is_broken {
+            return Ok(());
+        }
+        let message =
+            format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
+        let error = SqlError::new(SqlState::CHECK_VIOLATION, message);
+        Err(error.of_table(&table.schema, &table.name).of_constraint(&name).into())
+    }
+
+    fn add_column(&mut self, table: &TableDef, new: NewColumn) -> Result<()> {
+        let NewColumn { mut column, default, sequence, constraints } = new;
+        let ordinal = table.columns.len();
+        let each_row = sequence.is_some() || default.is_volatile();
+        let value = if each_row { Value::Null } else { self.value_of(&default)? };
+        let not_null = std::mem::take(&mut column.not_null);
+        let kept =
+            |(at, column): (usize, &varve_engine::ColumnDef)| (column.clone(), ColumnSource::Column(at));
+        let mut columns: Vec<_> = table.columns.iter().enumerate().map(kept).collect();
+        columns.push((column, ColumnSource::Value(value)));
+        let mut def = self.txn.rewrite_columns(table.id, columns)?;
+        if let Some(mut sequence) = sequence {
+            sequence.owned_by = Some((def.id, ordinal));
+            self.txn.create_sequence(sequence)?;
+        }
+        if each_row {
+            self.fill(&def, ordinal)?;
+        }
+        if not_null {
+            self.check_no_nulls(&def, ordinal)?;
+            def = self.txn.alter_column(def.id, ordinal, def.columns[ordinal].default.clone(), true)?;
+        }
+        for constraint in constraints {
+            let catalog = self.txn.catalog();
+            let stale = || EngineError::StaleDefinition { table: def.name.clone() };
+            let table = catalog.table_by_id(def.id).ok_or_else(stale)?;
+            self.apply(table, constraint)?;
+        }
+        Ok(())
+    }
+
+    fn value_of(&self, e: &Expr) -> Result<Value> {
+        let arena = Bump::new();
+        let env = self.facts.env(&NoSequences);
+        let cx = Cx { params: &[], arena: &arena, env: &env };
+        Ok(e.eval(&Input::None, &cx)?.to_value())
+    }
+
+    /// Gives every row its own default in a new column.
+    fn fill(&mut self, table: &TableDef, column: usize) -> Result<()> {
+        let mut catalog = Some(self.txn.catalog());
+        let default = match &catalog {
+            Some(catalog) => Binder::new(catalog, "", &[])?.bound_default(&table.columns[column])?,
+            None => Expr::NULL,
+        };
+        let opened = self.txn.table(table)?;
+        let mut keys = Vec::new();
+        self.txn.scan(&opened, &ScanSpec::ALL, &mut |key, _| {
+            keys.push(key.to_vec());
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let (memory, mut arena) = (SequenceMemory::default(), Bump::new());
+        for key in keys {
+            self.facts.check_cancel()?;
+            let value = {
+                let sequences = InTransaction::new(self.txn, &mut catalog, &memory);
+                let env = self.facts.env(&sequences);
+                let cx = Cx { params: &[], arena: &arena, env: &env };
+                default.eval(&Input::None, &cx)?.to_value()
+            };
+            arena.reset();
+            let changed = self.txn.modify(&opened, &key, &mut |row| {
+                let mut values: Vec<Datum<'_>> = (0..table.columns.len()).map(|c| row.get(c)).collect();
+                values[column] = value.as_datum();
+                Ok(Change::Replace(RowImage::encode(row.schema(), &values)?))
+            })?;
+            assert_eq!(changed, Outcome::Changed, "a row of a locked table is there");
+        }
+        Ok(())
+    }
+
+    fn drop_columns(&mut self, table: Arc<TableDef>, columns: &[usize], cascade: bool) -> Result<()> {
+        let gone = |of: &[usize]| of.iter().any(|c| columns.contains(c));
+        let first = columns.first().copied().unwrap_or_default();
+        let of = format!("column {} of table {}", table.columns[first].name, table.name);
+        let catalog = self.txn.catalog();
+        let views = catalog.views().filter(|view| {
+            view.uses.iter().any(|used| used.object == table.id.into() && gone(&used.columns))
+        });
+        let views: Vec<_> = views.map(|view| (view.id, view.name.clone())).collect();
+        self.drop_views(&of, views, cascade)?;
+        for check in table.checks.iter().filter(|c| gone(&c.columns)) {
+            self.txn.drop_constraint(table.id, check.id)?;
+        }
+        for key in table.foreign_keys.iter().filter(|k| gone(&k.columns)) {
+            self.txn.drop_constraint(table.id, key.id)?;
+        }
+        let children = catalog.children(table.id).filter(|(_, key)| gone(&key.parent_columns));
+        let children: Vec<_> = children.filter(|(t, k)| t.id != table.id || !gone(&k.columns)).collect();
+        self.drop_children(&of, children.into_iter().map(|(t, k)| (&**t, k.id, &*k.name)), cascade)?;
+        for index in table.indexes.iter().filter(|i| gone(&i.columns)) {
+            self.txn.drop_index(table.id, index.id)?;
+        }
+        if gone(table.key_columns()) {
+            self.txn.drop_primary_key(table.id)?;
+        }
+        let kept = (0..table.columns.len()).filter(|c| !columns.contains(c));
+        let kept = kept.map(|c| (table.columns[c].clone(), ColumnSource::Column(c)));
+        // SET NOT NULL by a primary key outlives the key.
+        self.txn.rewrite_columns(table.id, kept.collect())?;
+        Ok(())
+    }
+
+    fn drop_constraint(&mut self, table: &TableDef, name: &str, cascade: bool) -> Result<()> {
+        let id = |id: Option<ObjectId>| id;
+        let check = table.checks.iter().find(|c| c.name == name).map(|c| c.id);
+        let key = table.foreign_keys.iter().find(|k| k.name == name).map(|k| k.id);
+        if let Some(constraint) = id(check.or(key)) {
+            self.txn.drop_constraint(table.id, constraint)?;
+            return Ok(());
+        }
+        let index = table.indexes.iter().find(|i| i.constraint && i.name == name).cloned();
+        let columns = index.as_ref().map_or(table.key_columns(), |i| &i.columns).to_vec();
+        let catalog = self.txn.catalog();
+        let same = |of: &[usize]| of.len() == columns.len() && of.iter().all(|c| columns.contains(c));
+        let children = catalog.children(table.id).filter(|(_, key)| same(&key.parent_columns));
+        let of = format!("constraint {name} on table {}", table.name);
+        self.drop_children(&of, children.map(|(t, k)| (&**t, k.id, &*k.name)), cascade)?;
+        match index {
+            Some(index) => self.txn.drop_index(table.id, index.id)?,
+            None => drop(self.txn.drop_primary_key(table.id)?),
+        }
+        Ok(())
+    }
+
+    /// Drops the foreign keys that need what goes, or (without CASCADE) says 2BP01.
+    fn drop_children<'c>(
+        &mut self,
+        of: &str,
+        children: impl Iterator<Item = (&'c TableDef, ObjectId, &'c str)>,
+        cascade: bool,
+    ) -> Result<()> {
+        for (child, key, name) in children {
+            let what = format!("constraint {name} on table {}", child.name);
+            if !cascade {
+                return Err(depends(of, &what).into());
+            }
+            self.txn.drop_constraint(child.id, key)?;
+            notice(self.notices, "00000", format!("drop cascades to {what}"));
+        }
+        Ok(())
+    }
+
+    fn drop_views(&mut self, of: &str, views: Vec<(ObjectId, String)>, cascade: bool) -> Result<()> {
+        for (view, name) in views {
+            if !cascade {
+                return Err(depends(of, &format!("view {name}")).into());
+            }
+            self.txn.drop_view(view)?;
+            notice(self.notices, "00000", format!("drop cascades to view {name}"));
+        }
+        Ok(())
+    }
+
+    /// Views are kept as text, which names the table and its columns.
+    fn refuse_views(&mut self, table: &TableDef, column: Option<usize>, action: &str) -> Result<()> {
+        let catalog = self.txn.catalog();
+        let used = catalog.views().find(|view| {
+            let names = |c: usize| move |used: &varve_engine::Use| used.columns.contains(&c);
+            let mut uses = view.uses.iter().filter(|used| used.object == table.id.into());
+            uses.any(|used| column.is_none_or(|c| names(c)(used)))
+        });
+        let Some(view) = used else { return Ok(()) };
+        Err(SqlError::unsupported(format!("{action} of what view \"{}\" names", view.name))
+            .with_hint("Drop the view, rename, and create it again.")
+            .into())
+    }
+}
+
+/// 23502 about rows that are there.
+fn contains_nulls(table: &TableDef, column: usize) -> SqlError {
+    let message = format!(
+        "column \"{}\" of relation \"{}\" contains null values",
+        table.columns[column].name, table.name
+    );
+    let error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message);
+    error.of_table(&table.schema, &table.name).of_column(&table.columns[column].name)
+}
+
+/// 2BP01
+pub(super) fn depends(of: &str, what: &str) -> SqlError {
+    let message = format!("cannot drop {of} because other objects depend on it");
+    SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
+        .with_detail(format!("{what} depends on {of}"))
+        .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}

@@ -1,0 +1,99 @@
+//! COMMENT ON.
+//!
+//! Does not know: who reads comments.
+
+use sqlparser::ast::{self, CommentObject};
+use varve_engine::{Catalog, Named, ObjectId, Transaction};
+
+use super::definition::Result;
+use crate::bind::{fold, object_name, undefined_table};
+use crate::error::{SqlError, SqlState};
+
+/// Sets or (NULL, or an empty text) removes a comment.
+pub(super) fn comment(
+    catalog: &Catalog,
+    kind: &CommentObject,
+    name: &ast::ObjectName,
+    text: Option<&str>,
+    txn: &mut Transaction,
+) -> Result<&'static str> {
+    let (object, column) = commented(catalog, kind, name)?;
+    let text = text.filter(|t| !t.is_empty()).map(str::to_owned);
+    txn.set_about(object, |about| about.set_comment(column, text))?;
+    Ok("COMMENT")
+}
+
+/// The object, and the ordinal of its column if the comment is on that.
+fn commented(
+    catalog: &Catalog,
+    kind: &CommentObject,
+    name: &ast::ObjectName,
+) -> Result<(ObjectId, Option<usize>), SqlError> {
+    let last = name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
+    let whole = |id: ObjectId| (id, None);
+    match kind {
+        CommentObject::Column => column(catalog, name),
+        CommentObject::Schema => {
+            let missing =
+                || SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{last}\" does not exist"));
+            catalog.schemas().iter().find(|s| s.name == last).map(|s| whole(s.id)).ok_or_else(missing)
+        }
+        CommentObject::Role | CommentObject::User => {
+            let missing =
+                || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{last}\" does not exist"));
+            catalog.role(&last).map(|r| whole(r.id)).ok_or_else(missing)
+        }
+        CommentObject::Table => relation(catalog, name, "a table", |named| match named {
+            Named::Table(id) => Some(id.into()),
+            Named::Part(_, id) => Some(id),
+            _ => None,
+        }),
+        CommentObject::View => relation(catalog, name, "a view", |named| match named {
+            Named::View(id) => Some(id),
+            _ => None,
+        }),
+        CommentObject::Index => relation(catalog, name, "an index", |named| match named {
+            Named::Index(_, id) => Some(id.into()),
+            _ => None,
+        }),
+        CommentObject::Sequence => relation(catalog, name, "a sequence", |named| match named {
+            Named::Sequence(id) => Some(id.into()),
+            _ => None,
+        }),
+        other => Err(SqlError::unsupported(format!("COMMENT ON {other}"))),
+    }
+}
+
+fn relation(
+    catalog: &Catalog,
+    name: &ast::ObjectName,
+    wanted: &str,
+    pick: impl FnOnce(Named) -> Option<ObjectId>,
+) -> Result<(ObjectId, Option<usize>), SqlError> {
+    let (schema, last) = object_name(name)?;
+    let named = catalog.resolve(&schema, &last).ok_or_else(|| undefined_table(name))?;
+    let other = || SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{last}\" is not {wanted}"));
+    pick(named).map(|id| (id, None)).ok_or_else(other)
+}
+
+/// `[schema.]table.column`
+fn column(catalog: &Catalog, name: &ast::ObjectName) -> Result<(ObjectId, Option<usize>), SqlError> {
+    let Some((ast::ObjectNamePart::Identifier(column), of)) = name.0.split_last() else {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "column name must be qualified"));
+    };
+    if of.is_empty() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "column name must be qualified"));
+    }
+    let (of, column) = (ast::ObjectName(of.to_vec()), fold(column));
+    let (schema, table) = object_name(&of)?;
+    let (object, found) = match (catalog.table(&schema, &table), catalog.view(&schema, &table)) {
+        (Some(table), _) => (ObjectId::from(table.id), table.column(&column)),
+        (None, Some(view)) => (view.id, view.columns.iter().position(|c| c.name == column)),
+        (None, None) => return Err(undefined_table(&of)),
+    };
+    let missing = || {
+        let message = format!("column \"{column}\" of relation \"{table}\" does not exist");
+        SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+    };
+    Ok((object, Some(found.ok_or_else(missing)?)))
+}

@@ -1,0 +1,340 @@
+//! DROP, and what depends on what is dropped.
+//!
+//! Invariants
+//! 1. Without CASCADE nothing goes that was not named: 2BP01 names what stands in the way.
+//! 2. Whatever is named together may depend on each other.
+//!
+//! Does not know: how objects are unmade (the engine).
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self, ObjectType};
+use varve_engine::{Catalog, ObjectId, SequenceId, TableDef, TableId, Transaction};
+
+use super::definition::{Notices, Result, notice};
+use crate::bind::{fold, object_name};
+use crate::error::{SqlError, SqlState};
+use crate::sink::Severity;
+
+/// What DROP says.
+pub(super) struct Drop<'d> {
+    pub kind: ObjectType,
+    pub if_exists: bool,
+    pub names: &'d [ast::ObjectName],
+    pub cascade: bool,
+}
+
+/// Something that goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Gone {
+    Table(TableId),
+    View(ObjectId),
+    Sequence(SequenceId),
+    /// A foreign key of this table.
+    Key(TableId, ObjectId),
+}
+
+/// What goes although it was not named, and what it depends on.
+struct Dependent {
+    gone: Gone,
+    what: String,
+    on: String,
+}
+
+/// Runs DROP.
+pub(super) fn drop_objects(
+    catalog: &Catalog,
+    d: &Drop<'_>,
+    txn: &mut Transaction,
+    notices: &mut Notices,
+) -> Result<&'static str> {
+    let mut named = Vec::new();
+    for name in d.names {
+        match d.find(catalog, name, txn)? {
+            Some(gone) => named.extend(gone),
+            None if d.if_exists => {
+                notice(notices, "00000", format!("{}, skipping", missing(&d.kind, name)?.message));
+            }
+            None => return Err(missing(&d.kind, name)?.into()),
+        }
+    }
+    let of = if d.names.len() == 1 { described(catalog, &d.kind, &named) } else { None };
+    drop_all(catalog, of.as_deref(), named, d.cascade, txn, notices)?;
+    Ok(match d.kind {
+        ObjectType::Table => "DROP TABLE",
+        ObjectType::View => "DROP VIEW",
+        ObjectType::Index => "DROP INDEX",
+        ObjectType::Sequence => "DROP SEQUENCE",
+        _ => "DROP SCHEMA",
+    })
+}
+
+impl Drop<'_> {
+    /// What a name stands for; indexes are dropped at once, nothing depends on them.
+    fn find(
+        &self,
+        catalog: &Catalog,
+        name: &ast::ObjectName,
+        txn: &mut Transaction,
+    ) -> Result<Option<Vec<Gone>>> {
+        let (schema, last) = object_name(name)?;
+        let found = match self.kind {
+            ObjectType::Table => catalog.table(&schema, &last).map(|t| Gone::Table(t.id)),
+            ObjectType::View => catalog.view(&schema, &last).map(|v| Gone::View(v.id)),
+            ObjectType::Sequence => match catalog.sequence(&schema, &last) {
+                Some(sequence) => {
+                    refuse_owned(catalog, &sequence)?;
+                    Some(Gone::Sequence(sequence.id))
+                }
+                None => None,
+            },
+            ObjectType::Index => return drop_index(catalog, &schema, &last, txn),
+            other => return Err(SqlError::unsupported(format!("DROP {other}")).into()),
+        };
+        if found.is_none() && catalog.resolve(&schema, &last).is_some() {
+            let (article, word) = match self.kind {
+                ObjectType::Sequence => ("a", "sequence"),
+                ObjectType::View => ("a", "view"),
+                _ => ("a", "table"),
+            };
+            let message = format!("\"{last}\" is not {article} {word}");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
+        }
+        Ok(found.map(|gone| vec![gone]))
+    }
+}
+
+/// Runs DROP SCHEMA.
+pub(super) fn drop_schema(
+    catalog: &Catalog,
+    d: &Drop<'_>,
+    txn: &mut Transaction,
+    notices: &mut Notices,
+) -> Result<&'static str> {
+    for name in d.names {
+        let last = name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
+        if !catalog.has_schema(&last) {
+            let message = format!("schema \"{last}\" does not exist");
+            match d.if_exists {
+                true => notice(notices, "00000", format!("{message}, skipping")),
+                false => return Err(SqlError::new(SqlState::INVALID_SCHEMA, message).into()),
+            }
+            continue;
+        }
+        let of = format!("schema {last}");
+        let mut inside = Vec::new();
+        let ids = |id: ObjectId, gone: Gone, what: String| (id, Dependent { gone, what, on: of.clone() });
+        for t in catalog.tables().filter(|t| t.schema == last) {
+            inside.push(ids(t.id.into(), Gone::Table(t.id), format!("table {}", shown(&t.schema, &t.name))));
+        }
+        for v in catalog.views().filter(|v| v.schema == last) {
+            inside.push(ids(v.id, Gone::View(v.id), format!("view {}", shown(&v.schema, &v.name))));
+        }
+        for s in catalog.sequences().filter(|s| s.schema == last && s.owned_by.is_none()) {
+            let what = format!("sequence {}", shown(&s.schema, &s.name));
+            inside.push(ids(s.id.into(), Gone::Sequence(s.id), what));
+        }
+        inside.sort_by_key(|(id, _)| *id);
+        let mut dependents: Vec<Dependent> = inside.into_iter().map(|(_, d)| d).collect();
+        add_dependents(catalog, &[], &mut dependents);
+        settle(Some(&of), &dependents, d.cascade, notices)?;
+        remove(catalog, dependents.into_iter().map(|d| d.gone).collect(), txn)?;
+        txn.drop_schema(&last)?;
+    }
+    Ok("DROP SCHEMA")
+}
+
+/// Drops these objects and, with CASCADE, what depends on them. `of` is how one object is called that was named alone.
+fn drop_all(
+    catalog: &Catalog,
+    of: Option<&str>,
+    named: Vec<Gone>,
+    cascade: bool,
+    txn: &mut Transaction,
+    notices: &mut Notices,
+) -> Result<()> {
+    let mut dependents = Vec::new();
+    add_dependents(catalog, &named, &mut dependents);
+    settle(of, &dependents, cascade, notices)?;
+    let mut gone: Vec<Gone> = dependents.into_iter().map(|d| d.gone).collect();
+    gone.extend(named);
+    remove(catalog, gone, txn)
+}
+
+/// Adds what depends on what goes, and what depends on that.
+fn add_dependents(catalog: &Catalog, named: &[Gone], dependents: &mut Vec<Dependent>) {
+    let mut todo: Vec<Gone> =
+        named.iter().cloned().chain(dependents.iter().map(|d| d.gone.clone())).collect();
+    while !todo.is_empty() {
+        let mut found: Vec<(ObjectId, Dependent)> = Vec::new();
+        for gone in &todo {
+            found.extend(direct(catalog, gone));
+        }
+        found.sort_by_key(|(id, _)| *id);
+        todo.clear();
+        for (_, dependent) in found {
+            let is_known = named.contains(&dependent.gone)
+                || dependents.iter().any(|d| d.gone == dependent.gone)
+                || matches!(&dependent.gone, Gone::Key(child, _) if named.contains(&Gone::Table(*child)));
+            if !is_known {
+                todo.push(dependent.gone.clone());
+                dependents.push(dependent);
+            }
+        }
+    }
+}
+
+/// What depends on one object, by the id that decides the order of telling.
+fn direct(catalog: &Catalog, gone: &Gone) -> Vec<(ObjectId, Dependent)> {
+    let (object, on) = match gone {
+        Gone::Table(id) => match catalog.table_by_id(*id) {
+            Some(t) => (ObjectId::from(*id), format!("table {}", shown(&t.schema, &t.name))),
+            None => return Vec::new(),
+        },
+        Gone::View(id) => match catalog.view_by_id(*id) {
+            Some(v) => (*id, format!("view {}", shown(&v.schema, &v.name))),
+            None => return Vec::new(),
+        },
+        Gone::Sequence(_) | Gone::Key(..) => return Vec::new(),
+    };
+    let mut out = Vec::new();
+    if let Gone::Table(id) = gone {
+        for (child, key) in catalog.children(*id).filter(|(child, _)| child.id != *id) {
+            let what = format!("constraint {} on table {}", key.name, shown(&child.schema, &child.name));
+            out.push((key.id, Dependent { gone: Gone::Key(child.id, key.id), what, on: on.clone() }));
+        }
+    }
+    for view in catalog.views().filter(|v| v.uses.iter().any(|used| used.object == object)) {
+        let what = format!("view {}", shown(&view.schema, &view.name));
+        out.push((view.id, Dependent { gone: Gone::View(view.id), what, on: on.clone() }));
+    }
+    out
+}
+
+/// 2BP01 without CASCADE; a notice with it.
+fn settle(of: Option<&str>, dependents: &[Dependent], cascade: bool, notices: &mut Notices) -> Result<()> {
+    let Some(first) = dependents.first() else { return Ok(()) };
+    if !cascade {
+        let message = match of {
+            Some(of) => format!("cannot drop {of} because other objects depend on it"),
+            None => "cannot drop desired object(s) because other objects depend on them".to_owned(),
+        };
+        let lines: Vec<String> =
+            dependents.iter().map(|d| format!("{} depends on {}", d.what, d.on)).collect();
+        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
+            .with_detail(lines.join("\n"))
+            .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+            .into());
+    }
+    if dependents.len() == 1 {
+        notice(notices, "00000", format!("drop cascades to {}", first.what));
+        return Ok(());
+    }
+    let lines: Vec<String> = dependents.iter().map(|d| format!("drop cascades to {}", d.what)).collect();
+    let message = format!("drop cascades to {} other objects", dependents.len());
+    let told = SqlError::new(SqlState("00000"), message).with_detail(lines.join("\n"));
+    notices.push((Severity::Notice, told));
+    Ok(())
+}
+
+/// Drops objects, those first that others are needed by.
+fn remove(catalog: &Catalog, gone: Vec<Gone>, txn: &mut Transaction) -> Result<()> {
+    for one in &gone {
+        match one {
+            Gone::Key(child, key) => drop(txn.drop_constraint(*child, *key)?),
+            Gone::View(view) => txn.drop_view(*view)?,
+            Gone::Table(_) | Gone::Sequence(_) => {}
+        }
+    }
+    let tables: Vec<TableId> = gone.iter().filter_map(Gone::table).collect();
+    // Tables that go together may refer to each other.
+    for table in &tables {
+        let children: Vec<_> = catalog.children(*table).map(|(child, key)| (child.id, key.id)).collect();
+        for (child, key) in children {
+            if child != *table && tables.contains(&child) && has_key(txn, child, key) {
+                txn.drop_constraint(child, key)?;
+            }
+        }
+    }
+    tables.into_iter().try_for_each(|table| txn.drop_table(table))?;
+    for one in gone {
+        if let Gone::Sequence(sequence) = one {
+            txn.drop_sequence(sequence)?;
+        }
+    }
+    Ok(())
+}
+
+fn has_key(txn: &mut Transaction, table: TableId, key: ObjectId) -> bool {
+    let def = txn.catalog().table_by_id(table);
+    def.is_some_and(|t: Arc<TableDef>| t.foreign_keys.iter().any(|k| k.id == key))
+}
+
+impl Gone {
+    fn table(&self) -> Option<TableId> {
+        match self {
+            Gone::Table(id) => Some(*id),
+            _ => None,
+        }
+    }
+}
+
+fn described(catalog: &Catalog, kind: &ObjectType, named: &[Gone]) -> Option<String> {
+    let name = match named.first()? {
+        Gone::Table(id) => catalog.table_by_id(*id).map(|t| shown(&t.schema, &t.name))?,
+        Gone::View(id) => catalog.view_by_id(*id).map(|v| shown(&v.schema, &v.name))?,
+        Gone::Sequence(_) | Gone::Key(..) => return None,
+    };
+    Some(format!("{} {name}", kind.to_string().to_lowercase()))
+}
+
+/// A name as it is shown: with its schema unless that is the one where names are looked for.
+pub(super) fn shown(schema: &str, name: &str) -> String {
+    if schema == varve_engine::catalog::PUBLIC { name.to_owned() } else { format!("{schema}.{name}") }
+}
+
+fn missing(kind: &ObjectType, name: &ast::ObjectName) -> Result<SqlError, SqlError> {
+    let (_, last) = object_name(name)?;
+    let (state, word) = match kind {
+        ObjectType::Table => (SqlState::UNDEFINED_TABLE, "table"),
+        ObjectType::View => (SqlState::UNDEFINED_TABLE, "view"),
+        ObjectType::Index => (SqlState::UNDEFINED_OBJECT, "index"),
+        _ => (SqlState::UNDEFINED_TABLE, "sequence"),
+    };
+    Ok(SqlError::new(state, format!("{word} \"{last}\" does not exist")))
+}
+
+fn drop_index(
+    catalog: &Catalog,
+    schema: &str,
+    last: &str,
+    txn: &mut Transaction,
+) -> Result<Option<Vec<Gone>>> {
+    let Some((table, index)) = catalog.index(schema, last) else {
+        return match catalog.resolve(schema, last) {
+            Some(_) => {
+                let message = format!("\"{last}\" is not an index");
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into())
+            }
+            None => Ok(None),
+        };
+    };
+    if index.constraint {
+        let message =
+            format!("cannot drop index {last} because constraint {last} on table {} requires it", table.name);
+        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).into());
+    }
+    txn.drop_index(table.id, index.id)?;
+    Ok(Some(Vec::new()))
+}
+
+/// A serial column's default needs its sequence.
+fn refuse_owned(catalog: &Catalog, sequence: &varve_engine::SequenceDef) -> Result<()> {
+    let Some((table, _)) = sequence.owned_by else { return Ok(()) };
+    let owner = catalog.table_by_id(table).map_or_else(String::new, |t| t.name.clone());
+    let last = &sequence.name;
+    let message = format!("cannot drop sequence {last} because other objects depend on it");
+    Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
+        .with_detail(format!("default value of a column of table {owner} depends on sequence {last}"))
+        .into())
+}

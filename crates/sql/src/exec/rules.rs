@@ -1,0 +1,100 @@
+//! What new rows must fulfil: NOT NULL and CHECK.
+//!
+//! Invariants
+//! 1. A row is looked at before it is written, NOT NULL first, then the conditions in the order of their names.
+//!
+//! Does not know: keys and references.
+
+use bumpalo::Bump;
+use varve_engine::{ColumnType, Datum, TableDef};
+
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::{self, Cx, Input};
+use crate::plan::Rules;
+
+/// Longest value that the detail of an error shows, in bytes, as in PostgreSQL.
+const SHOWN_BYTES_MAX: usize = 64;
+
+impl Rules {
+    /// Whether a new row may be written: 23502 or 23514 if not.
+    pub fn hold<'a>(&'a self, table: &TableDef, row: &'a [Datum<'a>], cx: &Cx<'a>) -> Result<()> {
+        check_not_null(table, row)?;
+        match self.broken(&Input::Slots(row), cx)? {
+            None => Ok(()),
+            Some(name) => Err(check_violation(table, name, row)),
+        }
+    }
+
+    /// The first condition that a row does not fulfil; one that is neither true nor false is fulfilled.
+    pub fn broken<'a>(&'a self, row: &Input<'a>, cx: &Cx<'a>) -> Result<Option<&'a str>> {
+        for (name, condition) in &self.checks {
+            if matches!(condition.eval(row, cx)?, Datum::Bool(false)) {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Checks the NOT NULL columns of a new row.
+fn check_not_null(table: &TableDef, row: &[Datum<'_>]) -> Result<()> {
+    let broken = |(value, def): (&Datum<'_>, &varve_engine::ColumnDef)| value.is_null() && def.not_null;
+    match row.iter().zip(&table.columns).position(broken) {
+        None => Ok(()),
+        Some(column) => Err(not_null_violation(table, column, row)),
+    }
+}
+
+/// 23502 for a row.
+fn not_null_violation(table: &TableDef, column: usize, row: &[Datum<'_>]) -> SqlError {
+    let name = &table.columns[column].name;
+    let message = format!(
+        "null value in column \"{name}\" of relation \"{}\" violates not-null constraint",
+        table.name
+    );
+    SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
+        .with_detail(failing_row(table, row))
+        .of_table(&table.schema, &table.name)
+        .of_column(name)
+}
+
+/// 23514 for a row.
+fn check_violation(table: &TableDef, name: &str, row: &[Datum<'_>]) -> SqlError {
+    let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
+    SqlError::new(SqlState::CHECK_VIOLATION, message)
+        .with_detail(failing_row(table, row))
+        .of_table(&table.schema, &table.name)
+        .of_constraint(name)
+}
+
+/// PostgreSQL's detail line about a row that is refused.
+fn failing_row(table: &TableDef, row: &[Datum<'_>]) -> String {
+    let mut shown = String::new();
+    for (i, (value, def)) in row.iter().zip(&table.columns).enumerate() {
+        if i > 0 {
+            shown.push_str(", ");
+        }
+        let text = shown_value(*value, def.column_type);
+        match text.len() > SHOWN_BYTES_MAX {
+            true => {
+                shown.push_str(&text[..text.floor_char_boundary(SHOWN_BYTES_MAX)]);
+                shown.push_str("...");
+            }
+            false => shown.push_str(&text),
+        }
+    }
+    format!("Failing row contains ({shown}).")
+}
+
+/// A value as the details of errors show it.
+pub(super) fn shown_value(value: Datum<'_>, t: ColumnType) -> String {
+    let arena = Bump::new();
+    let value = match (value, t) {
+        (Datum::Null, _) => return "null".to_owned(),
+        (value, ColumnType::Char(width)) => eval::pad(value, width as usize, &arena),
+        (value, _) => value,
+    };
+    let mut shown = Vec::new();
+    crate::text::write_text(value, &mut shown);
+    String::from_utf8_lossy(&shown).into_owned()
+}
