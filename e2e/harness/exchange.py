@@ -4,6 +4,7 @@ The simple protocol asks for text, the extended one for binary results, so that 
 what a right answer is nor which server it talks to.
 """
 
+import re
 import struct
 from dataclasses import dataclass, field
 
@@ -44,21 +45,27 @@ class Session(wire.Connection):
         parse = wire.message(b"P", b"\0" + wire.cstring(sql) + struct.pack("!h", 0))
         describe = wire.message(b"D", b"S\0") if parameters else b""
         run = wire.message(b"D", b"P\0") + wire.message(b"E", b"\0" + struct.pack("!i", 0))
-        self.send(parse + describe + bind(parameters, binary) + run + wire.message(b"S"))
-        return self._gather(copy_in, wire.message(b"S"))
+        # A Sync before COPY's data might be passed over or not, so there it comes after the data.
+        sync, copies = wire.message(b"S"), re.match(r"\s*copy\b.*\bfrom\s+stdin\b", sql, re.I | re.S)
+        self.send(parse + describe + bind(parameters, binary) + run + (wire.message(b"H") if copies else sync))
+        return self._gather(copy_in, sync if copies else b"")
 
     def _gather(self, copy_in, sync):
-        """Reads to ReadyForQuery, answering a COPY FROM STDIN with `copy_in` on the way; a Sync sent before that was passed over."""
+        """Reads to ReadyForQuery, answering a COPY FROM STDIN with `copy_in`; `sync` goes out when the data or the statement is over."""
         outcome = Outcome()
         while True:
             kind, body = self.receive()
             if kind == b"G":
                 self.send(copy_data(copy_in) + sync)
+                sync = b""
             elif kind == b"Z":
                 outcome.status = body.decode()
                 return outcome
             else:
                 take(outcome, kind, body)
+            if sync and kind in b"CE":
+                self.send(sync)
+                sync = b""
 
 
 def bind(parameters, binary):
