@@ -8,7 +8,7 @@
 //! | date | Int32 | days since 2000-01-01 |
 //! | timestamp, timestamptz | Int64 | microseconds since 2000-01-01 |
 //! | time | Int64 | microseconds since midnight |
-//! | oid | Int64 | |
+//! | oid, regclass and its relatives | Int64 | |
 //! | char, varchar, text, name, "char", json | Utf8View | without the blanks of char(n) |
 //! | bytea | BinaryView | |
 //! | numeric | BinaryView | the engine's bytes, any precision |
@@ -38,7 +38,7 @@ pub fn data_type(ty: Ty) -> DataType {
         Ty::Bool => DataType::Boolean,
         Ty::Int2 => DataType::Int16,
         Ty::Int4 | Ty::Date => DataType::Int32,
-        Ty::Int8 | Ty::Oid | Ty::Timestamp | Ty::TimestampTz | Ty::Time => DataType::Int64,
+        Ty::Int8 | Ty::Oid | Ty::Reg(_) | Ty::Timestamp | Ty::TimestampTz | Ty::Time => DataType::Int64,
         Ty::Float4 => DataType::Float32,
         Ty::Float8 => DataType::Float64,
         Ty::Numeric | Ty::Bytea | Ty::Interval | Ty::Uuid => DataType::BinaryView,
@@ -96,7 +96,7 @@ impl<'a> Cells<'a> {
             Ty::Bool => Cells::Bool(array.as_boolean()),
             Ty::Int2 => Cells::Int2(array.as_primitive::<Int16Type>()),
             Ty::Int4 => Cells::Int4(array.as_primitive::<Int32Type>()),
-            Ty::Int8 | Ty::Oid => Cells::Int8(array.as_primitive::<Int64Type>()),
+            Ty::Int8 | Ty::Oid | Ty::Reg(_) => Cells::Int8(array.as_primitive::<Int64Type>()),
             Ty::Float4 => Cells::Float4(array.as_primitive::<Float32Type>()),
             Ty::Float8 => Cells::Float8(array.as_primitive::<Float64Type>()),
             Ty::Date => Cells::Date(array.as_primitive::<Int32Type>()),

@@ -11,6 +11,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::catalog::MemTable;
 use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::common::{Column, JoinType, Result, TableReference};
 use datafusion::logical_expr::expr::{AggregateFunction, Sort};
@@ -19,11 +22,11 @@ use parking_lot::Mutex;
 use varve_engine::{Reader, Table};
 use varve_sql::general::{
     AggCall, Aggregate, Around, CmpOp, Expr, Join, JoinKind, Output, Query, Select, SortKey, Source,
-    SqlError, Ty, joined,
+    SqlError, SystemTable, Ty, joined,
 };
 
 use crate::aggregate::{Fold, function};
-use crate::cells::is_native;
+use crate::cells::{CellsBuilder, data_type, is_native};
 use crate::computed::{Computed, comparable};
 use crate::error::wrapped;
 use crate::table::{SnapshotTable, column_name, column_types};
@@ -87,6 +90,7 @@ impl Translator<'_> {
             Source::Table(_) => self.table(),
             Source::Join(join) => self.join(join),
             Source::Query(select) => self.select(select),
+            Source::System(table) => self.system(table),
             _ => Err(wrapped(SqlError::unsupported("a join with what is no table"))),
         }
     }
@@ -101,6 +105,24 @@ impl Translator<'_> {
         let plan = LogicalPlanBuilder::scan(relation.as_str(), source, None)?;
         let column = |(n, t): (usize, Ty)| (Column::new(Some(relation.as_str()), column_name(n)), t);
         Ok(Part { plan, columns: column_types(table).into_iter().enumerate().map(column).collect() })
+    }
+
+    /// A system table, whose rows are made now.
+    fn system(&mut self, table: &SystemTable) -> Result<Part> {
+        let relation = self.name();
+        let types = || table.columns.iter().map(|(_, ty, _)| *ty);
+        let mut cells: Vec<CellsBuilder> = types().map(CellsBuilder::new).collect();
+        for row in self.around.system_rows(table).map_err(wrapped)? {
+            cells.iter_mut().zip(&row).for_each(|(column, value)| column.push(value.as_datum()));
+        }
+        let fields = types().enumerate().map(|(n, t)| Field::new(column_name(n), data_type(t), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let arrays = cells.iter_mut().map(CellsBuilder::finish).collect();
+        let batch = RecordBatch::try_new(schema.clone(), arrays)?;
+        let source = provider_as_source(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?));
+        let plan = LogicalPlanBuilder::scan(relation.as_str(), source, None)?;
+        let column = |(n, t): (usize, Ty)| (Column::new(Some(relation.as_str()), column_name(n)), t);
+        Ok(Part { plan, columns: types().enumerate().map(column).collect() })
     }
 
     fn join(&mut self, join: &Join) -> Result<Part> {

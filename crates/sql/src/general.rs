@@ -21,6 +21,7 @@ use crate::eval::{Cx, Env, Input, NoSequences};
 use crate::exec::keys::Ranges;
 use crate::exec::select::Window;
 use crate::exec::{self, Facts, Row};
+use crate::system::World;
 use crate::time::Zone;
 
 pub use crate::access::{Choice, choose, conjuncts, joined};
@@ -30,6 +31,7 @@ pub use crate::eval::arith::Class;
 pub use crate::eval::{CmpOp, Expr};
 pub use crate::exec::sum::Sum;
 pub use crate::plan::{Access, Aggregate, Join, JoinKind, Output, Select, SortKey, Source, TableAccess};
+pub use crate::system::SystemTable;
 pub use crate::ty::{Ty, Typed};
 
 /// Receives result rows.
@@ -67,6 +69,7 @@ pub struct Around {
     process_id: i32,
     random: AtomicU64,
     cancel: Arc<AtomicBool>,
+    world: Option<Arc<World>>,
 }
 
 impl Around {
@@ -81,12 +84,19 @@ impl Around {
             process_id: facts.process_id,
             random: AtomicU64::new(facts.env(&NoSequences).next_random()),
             cancel: facts.cancel.clone(),
+            world: facts.world.clone(),
         }
     }
 
     /// The type of a parameter's value; `None` for NULL.
     pub fn param_type(&self, n: usize) -> Option<Ty> {
         self.params.get(n).and_then(crate::eval::type_of)
+    }
+
+    /// The rows of a system table, each with all its columns.
+    pub fn system_rows(&self, table: &SystemTable) -> Result<Vec<Box<[Value]>>> {
+        let world = self.with(|_, env| env.world().map(|world| table.rows(world)))?;
+        Ok(world)
     }
 
     /// 57014 if the statement is to end.
@@ -110,6 +120,7 @@ impl Around {
             process_id: self.process_id,
             random: &random,
             cancel: &self.cancel,
+            world: self.world.as_deref(),
             sequences: &NoSequences,
         };
         let result = f(&params, &env);

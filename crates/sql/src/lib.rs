@@ -25,6 +25,7 @@ mod scan;
 mod session;
 mod settings;
 mod sink;
+mod system;
 pub mod text;
 mod time;
 mod ty;

@@ -32,6 +32,16 @@ pub const INT4: Oid = 23;
 pub const TEXT: Oid = 25;
 /// oid
 pub const OID: Oid = 26;
+/// regproc
+pub const REGPROC: Oid = 24;
+/// regclass
+pub const REGCLASS: Oid = 2205;
+/// regtype
+pub const REGTYPE: Oid = 2206;
+/// regnamespace
+pub const REGNAMESPACE: Oid = 4089;
+/// regrole
+pub const REGROLE: Oid = 4096;
 /// oidvector
 pub const OIDVECTOR: Oid = 30;
 /// json
@@ -139,7 +149,7 @@ pub fn column_type(oid: Oid) -> Option<ColumnType> {
     Some(match oid {
         BOOL => ColumnType::Bool,
         BYTEA => ColumnType::Bytea,
-        INT8 | OID => ColumnType::Int8,
+        INT8 | OID | REGPROC | REGCLASS | REGTYPE | REGNAMESPACE | REGROLE => ColumnType::Int8,
         INT2 => ColumnType::Int2,
         INT4 => ColumnType::Int4,
         TEXT | NAME | CHAR | UNKNOWN => ColumnType::Text,
@@ -164,6 +174,7 @@ pub fn type_len(oid: Oid) -> i16 {
         BOOL | CHAR => 1,
         INT2 => 2,
         INT4 | FLOAT4 | DATE | OID | VOID => 4,
+        REGPROC | REGCLASS | REGTYPE | REGNAMESPACE | REGROLE => 4,
         INT8 | FLOAT8 | TIMESTAMP | TIMESTAMPTZ | TIME => 8,
         INTERVAL | UUID => 16,
         NAME => 64,

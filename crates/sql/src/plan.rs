@@ -14,6 +14,7 @@ use varve_engine::{ScanIndex, TableDef};
 use crate::bind::aggregate::AggCall;
 use crate::eval::Expr;
 use crate::sink::Column;
+use crate::system::SystemTable;
 use crate::ty::{Ty, Typed};
 
 /// A statement that runs on rows.
@@ -84,6 +85,8 @@ pub enum Source {
     Join(Box<Join>),
     /// Rows of a query in FROM.
     Query(Box<Select>),
+    /// A system table.
+    System(&'static SystemTable),
     /// Rows of tables that are read one within the other.
     Loops(Box<[Step]>),
 }
@@ -352,7 +355,7 @@ impl Source {
                 join.right.each_table(f);
             }
             Source::Query(select) => select.source.each_table(f),
-            Source::Nothing | Source::Series(..) | Source::Values(_) => {}
+            Source::Nothing | Source::Series(..) | Source::Values(_) | Source::System(_) => {}
         }
     }
 }

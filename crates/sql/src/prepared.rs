@@ -48,6 +48,8 @@ pub struct Prepared {
     pub(crate) body: Body,
     /// A parameter is char(n), whose trailing blanks have to go.
     pub(crate) trims: bool,
+    /// It asks for the catalog when it runs.
+    pub(crate) reads_world: bool,
     /// Version of the catalog that it was planned under.
     pub(crate) catalog_version: u64,
     /// The same statement planned under a later catalog.
@@ -68,6 +70,7 @@ impl Prepared {
             declared: declared.into(),
             param_oids: param_types.iter().map(|ty| ty.oid()).collect(),
             trims: param_types.contains(&Ty::Char),
+            reads_world: false,
             param_types: param_types.into(),
             columns: columns.map(Into::into),
             body,

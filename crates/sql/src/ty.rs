@@ -60,8 +60,8 @@ pub enum Ty {
     Json,
     /// oid, held as bigint
     Oid,
-    /// regclass, held as the relation's name
-    Regclass,
+    /// regclass and its relatives, held as oid
+    Reg(Reg),
     /// An array.
     Array(Elem),
     /// int2vector, held as an array
@@ -70,6 +70,21 @@ pub enum Ty {
     OidVector,
     /// void
     Void,
+}
+
+/// Kinds of objects whose OIDs are shown as names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reg {
+    /// regclass
+    Class,
+    /// regtype
+    Type,
+    /// regproc
+    Proc,
+    /// regnamespace
+    Namespace,
+    /// regrole
+    Role,
 }
 
 /// The types that elements of arrays may have.
@@ -184,7 +199,11 @@ impl Ty {
             Ty::Uuid => "uuid",
             Ty::Json => "json",
             Ty::Oid => "oid",
-            Ty::Regclass => "regclass",
+            Ty::Reg(Reg::Class) => "regclass",
+            Ty::Reg(Reg::Type) => "regtype",
+            Ty::Reg(Reg::Proc) => "regproc",
+            Ty::Reg(Reg::Namespace) => "regnamespace",
+            Ty::Reg(Reg::Role) => "regrole",
             Ty::Array(elem) => elem.row().2,
             Ty::Int2Vector => "int2vector",
             Ty::OidVector => "oidvector",
@@ -195,7 +214,7 @@ impl Ty {
     /// The type's OID as clients see it.
     pub fn oid(self) -> Oid {
         match self {
-            Ty::Unknown | Ty::Text | Ty::Regclass => oid::TEXT,
+            Ty::Unknown | Ty::Text => oid::TEXT,
             Ty::Bool => oid::BOOL,
             Ty::Int2 => oid::INT2,
             Ty::Int4 => oid::INT4,
@@ -216,6 +235,11 @@ impl Ty {
             Ty::Uuid => oid::UUID,
             Ty::Json => oid::JSON,
             Ty::Oid => oid::OID,
+            Ty::Reg(Reg::Class) => oid::REGCLASS,
+            Ty::Reg(Reg::Type) => oid::REGTYPE,
+            Ty::Reg(Reg::Proc) => oid::REGPROC,
+            Ty::Reg(Reg::Namespace) => oid::REGNAMESPACE,
+            Ty::Reg(Reg::Role) => oid::REGROLE,
             Ty::Array(elem) => oid::array_of(elem.ty().oid()).unwrap_or(oid::TEXT),
             Ty::Int2Vector => oid::INT2VECTOR,
             Ty::OidVector => oid::OIDVECTOR,
@@ -248,6 +272,11 @@ impl Ty {
             oid::JSON => Ty::Json,
             oid::CHAR => Ty::Char1,
             oid::OID => Ty::Oid,
+            oid::REGCLASS => Ty::Reg(Reg::Class),
+            oid::REGTYPE => Ty::Reg(Reg::Type),
+            oid::REGPROC => Ty::Reg(Reg::Proc),
+            oid::REGNAMESPACE => Ty::Reg(Reg::Namespace),
+            oid::REGROLE => Ty::Reg(Reg::Role),
             oid::INT2VECTOR => Ty::Int2Vector,
             oid::OIDVECTOR => Ty::OidVector,
             array => return Ty::of_oid(oid::element(array)?)?.array(),
@@ -271,12 +300,17 @@ impl Ty {
 
     /// Whether values are character strings.
     pub fn is_text(self) -> bool {
-        matches!(self, Ty::Char | Ty::Varchar | Ty::Text | Ty::Name | Ty::Char1 | Ty::Regclass)
+        matches!(self, Ty::Char | Ty::Varchar | Ty::Text | Ty::Name | Ty::Char1)
     }
 
     /// Whether every text is a value as it is: neither "char" nor name, which are cut.
     pub fn keeps_text(self) -> bool {
         self.is_text() && !matches!(self, Ty::Char1 | Ty::Name)
+    }
+
+    /// Whether values are OIDs.
+    pub fn is_oid(self) -> bool {
+        matches!(self, Ty::Oid | Ty::Reg(_))
     }
 
     /// Whether values are numbers.
@@ -311,7 +345,7 @@ impl Ty {
     pub fn preferred(self) -> Ty {
         match self {
             t if t.is_text() => Ty::Text,
-            t if t.is_number() || t == Ty::Oid => Ty::Float8,
+            t if t.is_number() || t.is_oid() => Ty::Float8,
             t if t.is_moment() => Ty::TimestampTz,
             t => t,
         }
@@ -329,7 +363,7 @@ impl Ty {
             Ty::Bool => ColumnType::Bool,
             Ty::Int2 => ColumnType::Int2,
             Ty::Int4 => ColumnType::Int4,
-            Ty::Int8 | Ty::Oid => ColumnType::Int8,
+            Ty::Int8 | Ty::Oid | Ty::Reg(_) => ColumnType::Int8,
             Ty::Float4 => ColumnType::Float4,
             Ty::Float8 => ColumnType::Float8,
             Ty::Numeric => ColumnType::Numeric { precision: None },
@@ -344,7 +378,7 @@ impl Ty {
             Ty::Char => ColumnType::Char(1),
             Ty::Varchar => ColumnType::Varchar(None),
             Ty::Array(_) | Ty::Int2Vector | Ty::OidVector => ColumnType::Bytea,
-            Ty::Unknown | Ty::Text | Ty::Name | Ty::Char1 | Ty::Regclass | Ty::Void => ColumnType::Text,
+            Ty::Unknown | Ty::Text | Ty::Name | Ty::Char1 | Ty::Void => ColumnType::Text,
         }
     }
 }
@@ -385,7 +419,7 @@ impl Typed {
             Ty::Numeric => ColumnType::Numeric { precision: self.precision() },
             Ty::Char => ColumnType::Char(self.length().unwrap_or(1) as u32),
             Ty::Varchar => ColumnType::Varchar(self.length().map(|n| n as u32)),
-            Ty::Unknown | Ty::Name | Ty::Char1 | Ty::Oid | Ty::Regclass | Ty::Void => {
+            Ty::Unknown | Ty::Name | Ty::Char1 | Ty::Oid | Ty::Reg(_) | Ty::Void => {
                 return Err(SqlError::unsupported(format!("a column of type {}", self.ty.name())));
             }
             Ty::Array(_) | Ty::Int2Vector | Ty::OidVector => {
@@ -407,8 +441,9 @@ pub fn cast_level(from: Ty, to: Ty) -> Option<CastLevel> {
     }
     Some(match (from, to) {
         (a, b) if a.is_text() && b.is_text() => text_cast_level(b),
-        (a, Ty::Oid) if a.is_integer() => Implicit,
-        (Ty::Oid, Ty::Int4 | Ty::Int8) => Assignment,
+        (a, b) if b.is_oid() && (a.is_integer() || a.is_oid()) => Implicit,
+        (a, Ty::Int4 | Ty::Int8) if a.is_oid() => Assignment,
+        (Ty::Text | Ty::Varchar, Ty::Reg(Reg::Class)) => Implicit,
         (Ty::Int2Vector, Ty::Array(Elem::Int2)) | (Ty::OidVector, Ty::Array(Elem::Oid)) => Implicit,
         (Ty::Array(a), Ty::Array(b)) => return cast_level(a.ty(), b.ty()),
         (Ty::Time, Ty::Interval) => Implicit,
@@ -465,7 +500,7 @@ pub fn of_ast(t: &DataType) -> Result<Typed> {
         DataType::Text => Ty::Text,
         DataType::Bytea => Ty::Bytea,
         DataType::Date => Ty::Date,
-        DataType::Regclass => Ty::Regclass,
+        DataType::Regclass => Ty::Reg(Reg::Class),
         DataType::Interval { fields: None, precision: None } => Ty::Interval,
         DataType::Timestamp(None | Some(6), zone) => match zone {
             TimezoneInfo::None | TimezoneInfo::WithoutTimeZone => Ty::Timestamp,
@@ -511,6 +546,11 @@ fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
         "json" => Ty::Json,
         "bytea" => Ty::Bytea,
         "oid" => Ty::Oid,
+        "regclass" => Ty::Reg(Reg::Class),
+        "regtype" => Ty::Reg(Reg::Type),
+        "regproc" => Ty::Reg(Reg::Proc),
+        "regnamespace" => Ty::Reg(Reg::Namespace),
+        "regrole" => Ty::Reg(Reg::Role),
         "char" => Ty::Char1,
         "int2vector" => Ty::Int2Vector,
         "oidvector" => Ty::OidVector,
@@ -544,29 +584,9 @@ fn length_of(arguments: &[String]) -> Option<CharacterLength> {
 }
 
 /// Types that PostgreSQL has and Varve has not, as far as the parser leaves their names to us.
-const KNOWN_FOREIGN_TYPES: [&str; 22] = [
-    "xid",
-    "cid",
-    "tid",
-    "money",
-    "inet",
-    "cidr",
-    "macaddr",
-    "point",
-    "line",
-    "lseg",
-    "box",
-    "path",
-    "polygon",
-    "circle",
-    "tsvector",
-    "tsquery",
-    "xml",
-    "regproc",
-    "regtype",
-    "regrole",
-    "regnamespace",
-    "timetz",
+const KNOWN_FOREIGN_TYPES: [&str; 18] = [
+    "xid", "cid", "tid", "money", "inet", "cidr", "macaddr", "point", "line", "lseg", "box", "path",
+    "polygon", "circle", "tsvector", "tsquery", "xml", "timetz",
 ];
 
 fn numeric_of(info: ExactNumberInfo) -> Result<Typed> {
@@ -638,6 +658,7 @@ mod tests {
             assert_eq!(Ty::Array(elem).name(), format!("{}[]", ty.name()));
         }
         assert_eq!(Ty::of_oid(oid::INT2VECTOR), Some(Ty::Int2Vector));
-        assert_eq!(Ty::of_oid(2205), None);
+        assert_eq!(Ty::of_oid(2205), Some(Ty::Reg(Reg::Class)));
+        assert_eq!(Ty::of_oid(600), None);
     }
 }

@@ -10,7 +10,7 @@ use varve_engine::{ColumnType, Value};
 
 use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::Expr;
+use crate::eval::{Expr, reg};
 use crate::text;
 use crate::time::Zone;
 use crate::ty::{CastLevel, Ty, Typed, cast_level};
@@ -50,25 +50,17 @@ impl Binder<'_> {
             let message = format!("cannot cast type {} to {}", b.t.ty.name(), to.ty.name());
             return Err(SqlError::new(SqlState::CANNOT_COERCE, message).at(b.at));
         }
-        if let (Ty::Regclass, Expr::Const(Value::Text(name))) = (to.ty, &b.expr) {
-            self.check_relation(name).map_err(|e| e.at(b.at))?;
+        if let (Ty::Reg(kind), Expr::Const(Value::Text(name))) = (to.ty, &b.expr) {
+            reg::find(kind, name, self.catalog).map_err(|e| e.at(b.at))?;
         }
         self.cast(b, to, true)
-    }
-
-    /// 42P01 unless a relation has the name that is written in a regclass.
-    fn check_relation(&self, name: &str) -> Result<()> {
-        let (schema, relation) = crate::exec::split_name(name);
-        if self.catalog.resolve(&schema, &relation).is_some() {
-            return Ok(());
-        }
-        Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))
     }
 
     /// Casts without asking whether that is allowed.
     pub fn cast(&mut self, b: Bound, to: Typed, explicit: bool) -> Result<Bound> {
         let at = b.at;
         let b = if b.t.ty == Ty::Unknown { self.settle(b, to)? } else { b };
+        self.reads_world |= matches!(b.t.ty, Ty::Reg(_)) || matches!(to.ty, Ty::Reg(_));
         if !needs_cast(b.t, to) {
             let typmod = if to.typmod >= 0 || b.t.ty != to.ty { to.typmod } else { b.t.typmod };
             return Ok(Bound { t: Typed { ty: to.ty, typmod }, ..b });
@@ -83,10 +75,6 @@ impl Binder<'_> {
     fn settle(&mut self, b: Bound, to: Typed) -> Result<Bound> {
         let t = Typed::plain(to.ty);
         match b.expr {
-            Expr::Param(_) if to.ty == Ty::Regclass => {
-                Err(SqlError::unsupported("a parameter of type regclass")
-                    .with_hint("Write the relation's name as a literal."))
-            }
             Expr::Param(n) => {
                 self.params[n] = param_type(to.ty);
                 Ok(Bound { expr: Expr::Param(n), t: Typed::plain(self.params[n]), at: b.at })
@@ -134,7 +122,7 @@ impl Binder<'_> {
 /// The type a parameter takes where a value of type `ty` is wanted.
 fn param_type(ty: Ty) -> Ty {
     match ty {
-        Ty::Regclass | Ty::Void | Ty::Unknown => Ty::Text,
+        Ty::Reg(_) | Ty::Void | Ty::Unknown => Ty::Text,
         t => t,
     }
 }
@@ -145,7 +133,8 @@ fn needs_cast(from: Typed, to: Typed) -> bool {
     }
     match (from.ty, to.ty) {
         (a, b) if a == b => to.typmod >= 0,
-        (a, Ty::Text | Ty::Regclass) if a.is_text() => false,
+        (a, Ty::Text) if a.is_text() => false,
+        (a, b) if a.is_oid() && b.is_oid() => false,
         (Ty::Int2Vector | Ty::OidVector, Ty::Array(_)) => true,
         (a, Ty::Varchar) if a.is_text() => to.typmod >= 0,
         _ => true,
@@ -155,8 +144,11 @@ fn needs_cast(from: Typed, to: Typed) -> bool {
 /// Whether the cast needs the clock or the time zone.
 fn depends_on_session(from: Ty, to: Ty) -> bool {
     let zoned = |t: Ty| t == Ty::TimestampTz;
+    let named = |t: Ty| matches!(t, Ty::Reg(_));
     zoned(from)
         || zoned(to)
+        || named(from)
+        || named(to)
         || from.element().is_some_and(|element| depends_on_session(element, to.element().unwrap_or(to)))
         || to.element().is_some_and(|element| depends_on_session(from, element))
         || ((to.is_moment() || to == Ty::Time) && (from.is_text() || from == Ty::Unknown))
@@ -177,6 +169,7 @@ fn fold(expr: Expr) -> Result<Expr> {
         process_id: 0,
         random: &random,
         cancel: &cancel,
+        world: None,
         sequences: &NoSequences,
     };
     let cx = Cx { params: &[], arena: &arena, env: &env };

@@ -115,6 +115,13 @@ impl Binder<'_> {
             Ast::AtTimeZone { timestamp, time_zone } => {
                 self.call_with("timezone", &[time_zone.as_ref(), timestamp.as_ref()], e, scope)
             }
+            Ast::Array(array) => self.array(array, scope),
+            Ast::AnyOp { left, compare_op, right, .. } => {
+                self.quantified(left, compare_op, right, false, scope)
+            }
+            Ast::AllOp { left, compare_op, right } => self.quantified(left, compare_op, right, true, scope),
+            Ast::CompoundFieldAccess { root, access_chain } => self.subscript(root, access_chain, scope),
+            Ast::Collate { expr, collation } => self.collate(expr, collation, scope),
             Ast::Subquery(_) | Ast::Exists { .. } | Ast::InSubquery { .. } => {
                 Err(SqlError::unsupported("a subquery in an expression").at(self.at(e)))
             }
@@ -298,7 +305,13 @@ impl Binder<'_> {
                 if matches!(kind, ast::CastKind::TryCast | ast::CastKind::SafeCast) {
                     return Err(SqlError::unsupported("TRY_CAST").at(at));
                 }
-                (self.expression(expr, scope)?, ty::of_ast(data_type).map_err(|e| e.at(at))?)
+                let to = ty::of_ast(data_type).map_err(|e| e.at(at))?;
+                if let Ast::Array(array) = expr.as_ref()
+                    && let Some(bound) = self.typed_array(array, to.ty, scope)?
+                {
+                    return Ok(bound);
+                }
+                (self.expression(expr, scope)?, to)
             }
             Ast::TypedString(s) => {
                 (self.literal(&s.value.value, at)?, ty::of_ast(&s.data_type).map_err(|e| e.at(at))?)

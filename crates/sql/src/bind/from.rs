@@ -13,6 +13,7 @@ use crate::access;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Access, Join, JoinKind, Source, TableAccess};
+use crate::system::{self, SystemTable};
 use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
@@ -65,6 +66,11 @@ impl Binder<'_> {
         match factor {
             TableFactor::Table { name, alias, args: Some(args), .. } => {
                 self.table_function(name, args, alias.as_ref())
+            }
+            TableFactor::Table { name, alias, args: None, .. } if system_table(name).is_some() => {
+                let table = system_table(name).ok_or_else(|| SqlError::internal("no system table"))?;
+                self.reads_world = true;
+                Ok((Source::System(table), system_relation(table, alias.as_ref())?))
             }
             TableFactor::Table { name, alias, args: None, .. } => {
                 let table = self.table(name)?;
@@ -182,11 +188,34 @@ impl Binder<'_> {
     }
 }
 
+/// The system table that a name stands for: those of pg_catalog come before all others.
+fn system_table(name: &ast::ObjectName) -> Option<&'static SystemTable> {
+    let parts: Option<Vec<String>> = name.0.iter().map(|p| p.as_ident().map(fold)).collect();
+    match parts.as_deref()? {
+        [table] => system::table("pg_catalog", table),
+        [.., schema, table] => system::table(schema, table),
+        [] => None,
+    }
+}
+
+fn system_relation(table: &SystemTable, alias: Option<&ast::TableAlias>) -> Result<Relation> {
+    let columns = table.columns.iter().map(|(name, ty, _)| ((*name).to_owned(), Typed::plain(*ty)));
+    named(table.name, columns.collect(), &[], alias)
+}
+
 /// The relation that a table is under its alias.
 pub(super) fn relation_of(table: &TableDef, alias: Option<&ast::TableAlias>) -> Result<Relation> {
-    let mut columns: Vec<(String, Typed)> =
-        table.columns.iter().map(|c| (c.name.clone(), Typed::of_column(c.column_type))).collect();
-    let mut name = table.name.clone();
+    let columns = table.columns.iter().map(|c| (c.name.clone(), Typed::of_column(c.column_type)));
+    named(&table.name, columns.collect(), table.key_columns(), alias)
+}
+
+fn named(
+    table: &str,
+    mut columns: Vec<(String, Typed)>,
+    key: &[usize],
+    alias: Option<&ast::TableAlias>,
+) -> Result<Relation> {
+    let mut name = table.to_owned();
     let mut hidden = None;
     if let Some(alias) = alias {
         check_alias(alias, columns.len())?;
@@ -195,7 +224,7 @@ pub(super) fn relation_of(table: &TableDef, alias: Option<&ast::TableAlias>) -> 
             column.0 = fold(&renamed.name);
         }
     }
-    Ok(Relation { alias: name, hidden, columns, key: table.key_columns().to_vec(), first: 0 })
+    Ok(Relation { alias: name, hidden, columns, key: key.to_vec(), first: 0 })
 }
 
 /// Both sides' rows in all pairs; a condition may be added. 42712 if a name is used twice.

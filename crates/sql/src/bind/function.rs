@@ -50,6 +50,9 @@ impl Binder<'_> {
             return self.aggregate(kind, f, at, scope);
         }
         let arguments = self.arguments(f, scope)?;
+        if let Some(bound) = self.array_function(&name, &arguments, at) {
+            return bound;
+        }
         if f.filter.is_some() || is_distinct(f) {
             let message = format!("{name} is not an aggregate function");
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).at(at));
@@ -75,7 +78,14 @@ impl Binder<'_> {
             FunctionArguments::Subquery(_) => return Err(SqlError::unsupported("a subquery as an argument")),
             FunctionArguments::List(list) => list,
         };
-        list.args.iter().map(|a| self.expression(plain_argument(a)?, scope)).collect()
+        let sequences = matches!(function_name(f).as_deref(), Ok("nextval" | "currval" | "setval"));
+        let written = |a: &FunctionArg| -> Result<Bound> {
+            let argument = plain_argument(a)?;
+            // The name in nextval('s'::regclass) is looked up by the function itself.
+            let argument = if sequences { named_sequence(argument) } else { argument };
+            self.expression(argument, scope)
+        };
+        list.args.iter().map(written).collect()
     }
 
     fn several(
@@ -144,6 +154,7 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let types: Vec<Ty> = arguments.iter().map(|a| a.t.ty).collect();
         let chosen = choose(name, &types).map_err(|e| e.at(at))?;
+        self.reads_world |= chosen.world;
         let mut exprs = Vec::with_capacity(arguments.len());
         for (i, argument) in arguments.into_iter().enumerate() {
             let wanted = argument_type(chosen, i);
@@ -156,6 +167,14 @@ impl Binder<'_> {
             exprs.push(cast.expr);
         }
         Ok(Bound { expr: Expr::Call(chosen, exprs.into()), t: Typed::plain(chosen.result), at })
+    }
+}
+
+/// The name in `'name'::regclass`.
+fn named_sequence(argument: &Ast) -> &Ast {
+    match argument {
+        Ast::Cast { expr, data_type: ast::DataType::Regclass, .. } if matches!(**expr, Ast::Value(_)) => expr,
+        other => other,
     }
 }
 

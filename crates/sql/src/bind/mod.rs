@@ -11,6 +11,7 @@
 
 pub mod aggregate;
 pub mod alter;
+mod array;
 pub mod clauses;
 pub mod clauses_ddl;
 mod coerce;
@@ -73,6 +74,8 @@ pub struct Binder<'c> {
     keep_unknown: bool,
     /// An aggregate was met in a query that was not bound as grouped.
     met_aggregate: bool,
+    /// The statement asks for the catalog when it runs: system tables, catalog functions, OIDs with names.
+    pub reads_world: bool,
     /// A query in FROM is bound: it keeps its conditions and its order, for whoever runs it chooses access paths itself.
     in_from: bool,
     /// OVERRIDING ... VALUE of the INSERT that is bound.
@@ -102,6 +105,7 @@ impl<'c> Binder<'c> {
             depth: 0,
             keep_unknown: false,
             met_aggregate: false,
+            reads_world: false,
             in_from: false,
             overriding: None,
         })

@@ -44,7 +44,60 @@ fn arithmetic(op: &BinaryOperator) -> Option<ArithOp> {
     })
 }
 
+/// The operator of `OPERATOR(pg_catalog.name)`.
+fn named_operator(name: &[String]) -> Option<BinaryOperator> {
+    let symbol = match name {
+        [symbol] => symbol,
+        [schema, symbol] if schema == "pg_catalog" => symbol,
+        _ => return None,
+    };
+    Some(match symbol.as_str() {
+        "=" => BinaryOperator::Eq,
+        "<>" => BinaryOperator::NotEq,
+        "<" => BinaryOperator::Lt,
+        "<=" => BinaryOperator::LtEq,
+        ">" => BinaryOperator::Gt,
+        ">=" => BinaryOperator::GtEq,
+        "+" => BinaryOperator::Plus,
+        "-" => BinaryOperator::Minus,
+        "*" => BinaryOperator::Multiply,
+        "/" => BinaryOperator::Divide,
+        "%" => BinaryOperator::Modulo,
+        "||" => BinaryOperator::StringConcat,
+        "~" => BinaryOperator::PGRegexMatch,
+        "~*" => BinaryOperator::PGRegexIMatch,
+        "!~" => BinaryOperator::PGRegexNotMatch,
+        "!~*" => BinaryOperator::PGRegexNotIMatch,
+        "~~" => BinaryOperator::PGLikeMatch,
+        "!~~" => BinaryOperator::PGNotLikeMatch,
+        "~~*" => BinaryOperator::PGILikeMatch,
+        "!~~*" => BinaryOperator::PGNotILikeMatch,
+        _ => return None,
+    })
+}
+
 impl Binder<'_> {
+    /// `~` and its relatives.
+    fn regex(
+        &mut self,
+        left: Bound,
+        right: Bound,
+        fold_case: bool,
+        negated: bool,
+        at: Option<u32>,
+    ) -> Result<Bound> {
+        for side in [&left, &right] {
+            if !side.t.ty.is_text() && side.t.ty != Ty::Unknown {
+                let symbol = if fold_case { "~*" } else { "~" };
+                return Err(no_operator(symbol, left.t.ty, right.t.ty, at));
+            }
+        }
+        let name = if fold_case { "texticregexeq" } else { "textregexeq" };
+        let found = self.call_function(name, vec![left, right], at)?;
+        let expr = if negated { Expr::Not(Box::new(found.expr)) } else { found.expr };
+        Ok(Bound { expr, ..found })
+    }
+
     /// Any binary operator but AND and OR.
     pub(super) fn binary(
         &mut self,
@@ -77,6 +130,17 @@ impl Binder<'_> {
                 let arguments = vec![left, right];
                 self.call_function("power", arguments, at)
             }
+            BinaryOperator::PGRegexMatch => self.regex(left, right, false, false, at),
+            BinaryOperator::PGRegexIMatch => self.regex(left, right, true, false, at),
+            BinaryOperator::PGRegexNotMatch => self.regex(left, right, false, true, at),
+            BinaryOperator::PGRegexNotIMatch => self.regex(left, right, true, true, at),
+            BinaryOperator::PGCustomBinaryOperator(name) => {
+                let plain = named_operator(name).ok_or_else(|| {
+                    let message = format!("operator does not exist: {}", name.join("."));
+                    SqlError::new(SqlState::UNDEFINED_FUNCTION, message).at(at)
+                })?;
+                self.binary(&plain, left, right, at)
+            }
             BinaryOperator::PGLikeMatch => self.like(left, right, Some('\\'), false, false),
             BinaryOperator::PGNotLikeMatch => self.like(left, right, Some('\\'), true, false),
             BinaryOperator::PGILikeMatch => self.like(left, right, Some('\\'), false, true),
@@ -101,7 +165,7 @@ impl Binder<'_> {
         at: Option<u32>,
     ) -> Result<(Expr, Expr)> {
         let (l, r) = (left.t.ty, right.t.ty);
-        let whole = |t: Ty| t.is_integer() || t == Ty::Oid;
+        let whole = |t: Ty| t.is_integer() || t.is_oid();
         if whole(l) && whole(r) {
             return Ok((left.expr, right.expr));
         }
@@ -121,8 +185,7 @@ impl Binder<'_> {
             (Ty::Float4, Ty::Float4 | Ty::Unknown) | (Ty::Unknown, Ty::Float4) => Ty::Float4,
             (Ty::Float4, n) | (n, Ty::Float4) if n.is_number() => Ty::Float8,
             // A literal beside a varchar is text; beside char(n) it is char.
-            (Ty::Varchar | Ty::Name | Ty::Regclass, Ty::Unknown)
-            | (Ty::Unknown, Ty::Varchar | Ty::Name | Ty::Regclass) => Ty::Text,
+            (Ty::Varchar | Ty::Name, Ty::Unknown) | (Ty::Unknown, Ty::Varchar | Ty::Name) => Ty::Text,
             (Ty::Char, Ty::Char | Ty::Varchar) | (Ty::Varchar, Ty::Char) => Ty::Char,
             (a, b) if a.is_text() && b.is_text() => Ty::Text,
             (a, b) => crate::ty::common(a, b).ok_or_else(|| no_operator(symbol, l, r, at))?,

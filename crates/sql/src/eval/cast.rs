@@ -10,7 +10,7 @@
 use varve_engine::{Datum, Interval, Numeric, Value};
 
 use super::arith::{self, Class};
-use super::{Cx, number};
+use super::{Cx, number, reg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::text;
 use crate::time::{self, DAY_US};
@@ -36,13 +36,20 @@ pub fn apply<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<
         },
         Ty::Time => to_time(value, cx),
         Ty::Oid => to_oid(value, to, cx),
+        Ty::Reg(kind) => match value {
+            Datum::Text(name) => reg::read(kind, name, cx),
+            number => to_oid(number, to, cx),
+        },
         Ty::Array(_) | Ty::Int2Vector | Ty::OidVector => to_array(value, from, to, explicit, cx),
         Ty::Bool => match value {
             Datum::Int4(n) => Ok(Datum::Bool(n != 0)),
             other => from_text(other, to, cx),
         },
         Ty::Bytea | Ty::Uuid | Ty::Json => from_text(value, to, cx),
-        _ => to_string(value, to, explicit, cx),
+        _ => match from {
+            Ty::Reg(kind) => to_string(reg::shown(kind, value, cx)?, to, explicit, cx),
+            _ => to_string(value, to, explicit, cx),
+        },
     }
 }
 

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 
 use crate::error::{Result, SqlError};
+use crate::system::World;
 use crate::time::Zone;
 
 /// Sequence functions of the running transaction.
@@ -64,11 +65,18 @@ pub struct Env<'a> {
     pub random: &'a Cell<u64>,
     /// Set when the statement is to end with 57014.
     pub cancel: &'a std::sync::atomic::AtomicBool,
+    /// What catalog functions ask; only for statements that were bound with one.
+    pub world: Option<&'a World>,
     /// Sequence functions.
     pub sequences: &'a dyn Sequences,
 }
 
-impl Env<'_> {
+impl<'a> Env<'a> {
+    /// What catalog functions ask.
+    pub fn world(&self) -> Result<&'a World> {
+        self.world.ok_or_else(|| SqlError::internal("a statement that reads the catalog runs without it"))
+    }
+
     /// Start of the transaction, microseconds since 2000-01-01 UTC.
     pub fn now_us(&self) -> i64 {
         let now = self.now_us.get().unwrap_or_else(super::func::clock_us);

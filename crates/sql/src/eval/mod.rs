@@ -14,6 +14,8 @@ mod env;
 pub mod func;
 pub mod number;
 pub mod pattern;
+pub mod reg;
+mod regex;
 mod types;
 mod walk;
 
@@ -136,6 +138,10 @@ pub enum Expr {
     Cast(Box<Expr>, Ty, Typed, bool),
     /// char(n) padded with blanks to n characters.
     Pad(Box<Expr>, usize),
+    /// ARRAY[...]: (type of the elements, the elements)
+    Array(Ty, Box<[Expr]>),
+    /// value op ANY (array), or ALL if the flag is set.
+    Quantified(CmpOp, bool, Box<(Expr, Expr)>),
 }
 
 /// Operands of LIKE.
@@ -309,6 +315,16 @@ impl Expr {
                 _ => return Err(SqlError::internal("a held value without its frame")),
             },
             Expr::Concat(sides) => concat(sides.0.eval(row, cx)?, sides.1.eval(row, cx)?, cx)?,
+            Expr::Array(element, items) => {
+                let mut array = crate::array::of(element.oid());
+                for item in items {
+                    array.push(item.eval(row, cx)?);
+                }
+                cx.keep_value(Value::Array(array))
+            }
+            Expr::Quantified(op, all, sides) => {
+                quantified(*op, *all, sides.0.eval(row, cx)?, sides.1.eval(row, cx)?)
+            }
             Expr::Pad(inner, width) => pad(inner.eval(row, cx)?, *width, cx.arena),
             _ => return Err(SqlError::internal("an expression was not evaluated")),
         })
@@ -380,6 +396,20 @@ fn in_list<'a>(
         }
     }
     Ok(if unknown { Datum::Null } else { Datum::Bool(negated) })
+}
+
+/// ANY is true if one comparison is, ALL if none is false; NULL if that hangs on a NULL.
+fn quantified<'a>(op: CmpOp, all: bool, left: Datum<'a>, right: Datum<'a>) -> Datum<'a> {
+    let Datum::Array(array) = right else { return Datum::Null };
+    let mut unknown = false;
+    for element in array.iter() {
+        if left.is_null() || element.is_null() {
+            unknown = true;
+        } else if op.holds(left.order(&element)) != all {
+            return Datum::Bool(!all);
+        }
+    }
+    if unknown { Datum::Null } else { Datum::Bool(all) }
 }
 
 fn case<'a>(

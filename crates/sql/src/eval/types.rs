@@ -27,7 +27,9 @@ impl Expr {
             | Expr::Compare(..)
             | Expr::Distinct(..)
             | Expr::InList(..)
+            | Expr::Quantified(..)
             | Expr::Like(_) => Some(Ty::Bool),
+            Expr::Array(element, _) => element.array(),
             Expr::Case(branches, otherwise) => {
                 branches.iter().find_map(|(_, result)| of(result)).or_else(|| of(otherwise))
             }

@@ -21,6 +21,7 @@ impl Expr {
             | Expr::Or(list)
             | Expr::Coalesce(list)
             | Expr::Extreme(list, _)
+            | Expr::Array(_, list)
             | Expr::Call(_, list) => {
                 list.iter().for_each(each);
             }
@@ -29,6 +30,7 @@ impl Expr {
             Expr::Compare(_, sides)
             | Expr::Distinct(sides, _)
             | Expr::Arith(_, _, sides)
+            | Expr::Quantified(_, _, sides)
             | Expr::Concat(sides) => {
                 each(&sides.0);
                 each(&sides.1);
@@ -64,6 +66,7 @@ impl Expr {
             | Expr::Or(list)
             | Expr::Coalesce(list)
             | Expr::Extreme(list, _)
+            | Expr::Array(_, list)
             | Expr::Call(_, list) => {
                 list.iter_mut().for_each(each);
             }
@@ -72,6 +75,7 @@ impl Expr {
             Expr::Compare(_, sides)
             | Expr::Distinct(sides, _)
             | Expr::Arith(_, _, sides)
+            | Expr::Quantified(_, _, sides)
             | Expr::Concat(sides) => {
                 each(&mut sides.0);
                 each(&mut sides.1);

@@ -39,6 +39,8 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{self, Cx, Env, Input, NoSequences, Sequences};
 use crate::plan::{Output, Plan};
 use crate::sink::{CommandTag, Sink};
+use crate::system::World;
+use crate::ty::Ty;
 
 /// What a session lends to its statements.
 #[derive(Default)]
@@ -99,6 +101,8 @@ pub struct Facts {
     pub random: Cell<u64>,
     /// Set by another thread to end the statement.
     pub cancel: Arc<AtomicBool>,
+    /// What catalog functions and system tables ask, while a statement that was bound with one runs.
+    pub world: Option<Arc<World>>,
 }
 
 /// Everything a plan runs with.
@@ -160,6 +164,7 @@ impl Facts {
             process_id: self.process_id,
             random: &self.random,
             cancel: &self.cancel,
+            world: self.world.as_deref(),
             sequences,
         }
     }
@@ -212,17 +217,20 @@ pub fn project<'a>(outputs: &'a [Output], row: &Input<'a>, cx: &Cx<'a>) -> Resul
     let mut out = Row::new();
     for output in outputs {
         let value = output.expr.eval(row, cx)?;
-        out.push(shown(output, value, cx));
+        out.push(shown(output, value, cx)?);
     }
     Ok(out)
 }
 
-/// One value as clients see it: char(n) padded.
+/// One value as clients see it: char(n) padded, OIDs with names as these.
 #[inline]
-pub fn shown<'a>(output: &Output, value: Datum<'a>, cx: &Cx<'a>) -> Datum<'a> {
-    match output.pad {
-        Some(width) => eval::pad(value, width, cx.arena),
-        None => value,
+pub fn shown<'a>(output: &Output, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    if let Some(width) = output.pad {
+        return Ok(eval::pad(value, width, cx.arena));
+    }
+    match output.t.ty {
+        Ty::Reg(kind) => eval::reg::shown(kind, value, cx),
+        _ => Ok(value),
     }
 }
 

@@ -21,6 +21,7 @@ use super::{Exec, Failure, Row, Scratch, project, shown};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Env, Expr, Input, NoSequences, keep_in};
 use crate::plan::{Access, Select, Source, TableAccess};
+use crate::system::SystemTable;
 
 /// Receives shown rows.
 pub type Emit<'f> = dyn FnMut(&[Datum<'_>]) -> Result<()> + 'f;
@@ -101,6 +102,28 @@ impl<'s, 'f> Pipeline<'s, 'f> {
         Ok(())
     }
 
+    /// All rows of a system table.
+    fn system(
+        &mut self,
+        plan: &Select,
+        table: &SystemTable,
+        params: &[Datum<'_>],
+        arena: &mut Bump,
+        env: &Env<'_>,
+    ) -> Result<()> {
+        for row in table.rows(env.world()?) {
+            let cx = Cx { params, arena, env };
+            let slots: Row<'_> = row.iter().map(Value::as_datum).collect();
+            let flow = self.push(plan, &Input::Slots(&slots), &cx)?;
+            drop(slots);
+            arena.reset();
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether each row of the source becomes one of the result.
     fn streams(&self, plan: &Select) -> bool {
         self.groups.is_none() && self.sorter.is_none() && plan.filter.is_none()
@@ -170,7 +193,7 @@ impl<'s, 'f> Pipeline<'s, 'f> {
                 let cx = Cx { params, arena: row_arena, env };
                 let mut values = Row::new();
                 for (output, value) in plan.outputs[..plan.visible].iter().zip(held.row) {
-                    values.push(shown(output, *value, &cx));
+                    values.push(shown(output, *value, &cx)?);
                 }
                 (self.emit)(&values)?;
                 self.count += 1;
@@ -273,6 +296,7 @@ impl Exec<'_> {
                 let _ = pipeline.push(plan, &Input::None, &cx)?;
             }
             Source::Values(rows) => pipeline.values(plan, rows, self.params, row_arena, &env)?,
+            Source::System(system) => pipeline.system(plan, system, self.params, row_arena, &env)?,
             Source::Join(_) | Source::Query(_) => return Err(not_ours()),
             Source::Series(bounds, ty) => {
                 let series = Series::new(bounds, *ty, self.params, row_arena, &env)?;

@@ -96,6 +96,14 @@ pub fn overriding(sql: &str) -> Result<Option<Overriding>> {
     Ok(rewrite::overriding(&tokenize(sql)?).map(|(kind, _)| kind))
 }
 
+/// Reads the name of a type, as a cast would have it.
+pub fn type_name(text: &str) -> Option<crate::ty::Typed> {
+    let mut parser = parser(tokenize(text).ok()?);
+    let name = parser.parse_data_type().ok()?;
+    let is_whole = parser.peek_token().token == Token::EOF;
+    crate::ty::of_ast(&name).ok().filter(|_| is_whole)
+}
+
 fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
     static DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
     Parser::new(&DIALECT).with_recursion_limit(RECURSION_MAX).with_tokens_with_locations(tokens)

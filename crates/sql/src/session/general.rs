@@ -65,7 +65,7 @@ impl Session {
         let count = general.run(query, &mut |row| {
             let cx = Cx { params, arena: &arena, env: &env };
             let outputs = select.outputs.iter().zip(row);
-            let values: Row<'_> = outputs.map(|(o, value)| shown(o, *value, &cx)).collect();
+            let values = outputs.map(|(o, value)| shown(o, *value, &cx)).collect::<Result<Row<'_>>>()?;
             sink.row(&values)?;
             drop(values);
             arena.reset();

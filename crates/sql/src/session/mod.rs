@@ -176,6 +176,7 @@ impl Session {
             lock_timeout: block::defaults(&settings).lock_timeout,
             random: Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             cancel: Arc::default(),
+            world: None,
         };
         Ok(Session {
             shared,

@@ -23,8 +23,8 @@ use crate::sink::Column;
 use crate::ty::Ty;
 use crate::utility::Utility;
 
-/// What binding a statement gives.
-type BoundParts = (Vec<Ty>, Option<Vec<Column>>, Body);
+/// What binding a statement gives: types of parameters, columns, the plan, and whether it asks for the catalog when it runs.
+type BoundParts = (Vec<Ty>, Option<Vec<Column>>, Body, bool);
 
 impl Session {
     /// A statement for the extended protocol: an entry of a cache that was planned under the current catalog.
@@ -116,8 +116,10 @@ impl Session {
             return Ok(Prepared::new(sql, types, Vec::new(), None, Body::Definition(statement), 0));
         }
         let catalog = self.current_catalog();
-        let (params, columns, body) = bind(&catalog, sql, types, &statement)?;
-        Ok(Prepared::new(sql, types, params, columns, body, catalog.version()))
+        let (params, columns, body, reads_world) = bind(&catalog, sql, types, &statement)?;
+        let mut prepared = Prepared::new(sql, types, params, columns, body, catalog.version());
+        prepared.reads_world = reads_world;
+        Ok(prepared)
     }
 
     fn command_columns(&mut self, command: &Utility) -> Result<Option<Vec<Column>>> {
@@ -198,7 +200,7 @@ pub(super) fn bind(catalog: &Catalog, sql: &str, types: &[Oid], statement: &Stat
         Statement::Delete(d) => parts(b.delete(d)?),
         other => return Err(unsupported(other)),
     };
-    Ok((b.param_types()?, columns, Body::Plan(plan)))
+    Ok((b.param_types()?, columns, Body::Plan(plan), b.reads_world))
 }
 
 fn parts(bound: crate::bind::dml::BoundDml) -> (Plan, Option<Vec<Column>>) {

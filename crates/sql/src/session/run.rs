@@ -22,6 +22,7 @@ use crate::plan::Plan;
 use crate::prepared::{Body, PendingRows, Portal, Prepared, trimmed};
 use crate::scan::{Extent, Lifted, Literal, next_statement};
 use crate::sink::{Column, CommandTag, CopyIn, Progress, Severity, Sink};
+use crate::system::World;
 use crate::ty::Ty;
 
 /// How a run ended.
@@ -203,6 +204,28 @@ impl Session {
 
     /// Runs a statement. `groups` is more than 1 only for an INSERT whose rows were collapsed.
     pub(super) fn run(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: &[Datum<'_>],
+        groups: usize,
+        announce: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<Ran> {
+        if prepared.reads_world && !self.is_failed() {
+            self.facts.world = Some(Arc::new(self.world()));
+        }
+        let ran = self.run_body(prepared, params, groups, announce, sink);
+        self.facts.world = None;
+        ran
+    }
+
+    /// What catalog functions and system tables are computed from.
+    fn world(&mut self) -> World {
+        let catalog = self.current_catalog();
+        World { catalog, database: self.facts.database.clone(), settings: self.settings.all() }
+    }
+
+    fn run_body(
         &mut self,
         prepared: &Arc<Prepared>,
         params: &[Datum<'_>],

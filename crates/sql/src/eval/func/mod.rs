@@ -7,9 +7,12 @@
 //!
 //! Does not know: how overloads are chosen (`bind::function`).
 
+mod array;
 mod encoding;
 mod math;
 mod moment;
+mod objects;
+mod regular;
 mod session;
 pub mod string;
 
@@ -22,6 +25,7 @@ use super::{Cx, Expr, Input};
 use crate::error::Result;
 use crate::ty::Ty;
 
+pub use array::no_subscript;
 pub use moment::clock_us;
 
 /// The code of a function.
@@ -39,6 +43,8 @@ pub struct Builtin {
     pub result: Ty,
     /// NULL for NULL without a call.
     pub strict: bool,
+    /// It asks for the catalog.
+    pub world: bool,
     /// The result may differ from call to call, or the call has effects.
     pub volatile: bool,
     /// The code.
@@ -53,22 +59,40 @@ impl std::fmt::Debug for Builtin {
 
 /// A strict function of fixed arguments.
 const fn strict(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
-    Builtin { name, arguments, variadic: false, result, strict: true, volatile: false, run }
+    Builtin { name, arguments, variadic: false, result, strict: true, world: false, volatile: false, run }
 }
 
 /// A strict function that must be called each time.
 const fn volatile(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
-    Builtin { name, arguments, variadic: false, result, strict: true, volatile: true, run }
+    Builtin { name, arguments, variadic: false, result, strict: true, world: false, volatile: true, run }
 }
 
 /// A function of any arguments that handles NULL itself.
 const fn any(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
-    Builtin { name, arguments, variadic: true, result, strict: false, volatile: false, run }
+    Builtin { name, arguments, variadic: true, result, strict: false, world: false, volatile: false, run }
+}
+
+/// A function of fixed arguments that handles NULL itself.
+const fn loose(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
+    Builtin { strict: false, ..strict(name, arguments, result, run) }
+}
+
+/// A strict function that asks for the catalog, and may give another result once that has changed.
+const fn catalog(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
+    Builtin { world: true, ..strict(name, arguments, result, run) }
 }
 
 /// All overloads of a name.
 pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
-    let tables = [string::TABLE, math::TABLE, moment::TABLE, session::TABLE];
+    let tables = [
+        string::TABLE,
+        math::TABLE,
+        moment::TABLE,
+        session::TABLE,
+        objects::TABLE,
+        array::TABLE,
+        regular::TABLE,
+    ];
     let name = name.to_owned();
     tables.into_iter().flatten().filter(move |b| b.name == name)
 }

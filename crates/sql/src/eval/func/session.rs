@@ -12,9 +12,9 @@ use varve_engine::{Datum, Value};
 
 use super::{Builtin, float, int, strict, text, volatile};
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::Cx;
-use crate::ty::Elem;
-use crate::ty::Ty::{Array, Bool, Float8, Int4, Int8, Name, Text, Void};
+use crate::eval::{Cx, reg};
+use crate::ty::Ty::{self, Array, Bool, Float8, Int4, Int8, Name, Text, Void};
+use crate::ty::{Elem, Reg};
 
 /// What `version()` says.
 pub const VERSION: &str = concat!("PostgreSQL 15.0 (Varve ", env!("CARGO_PKG_VERSION"), ")");
@@ -40,6 +40,7 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("pg_is_in_recovery", &[], Bool, |_, _| Ok(Datum::Bool(false))),
     volatile("pg_sleep", &[Float8], Void, |a, cx| sleep(float(a, 0), cx)),
     volatile("nextval", &[Text], Int8, |a, cx| cx.env.sequences.next(text(a, 0)).map(Datum::Int8)),
+    NEXT_OF_CLASS,
     volatile("currval", &[Text], Int8, |a, cx| cx.env.sequences.current(text(a, 0)).map(Datum::Int8)),
     volatile("lastval", &[], Int8, |_, cx| cx.env.sequences.last().map(Datum::Int8)),
     volatile("setval", &[Text, Int8], Int8, |a, cx| {
@@ -50,6 +51,15 @@ pub(super) const TABLE: &[Builtin] = &[
         cx.env.sequences.set(text(a, 0), int(a, 1), called).map(Datum::Int8)
     }),
 ];
+
+/// nextval of a sequence by OID.
+const NEXT_OF_CLASS: Builtin = Builtin {
+    world: true,
+    ..volatile("nextval", &[Ty::Reg(Reg::Class)], Int8, |a, cx| {
+        let Datum::Text(name) = reg::shown(Reg::Class, a[0], cx)? else { return Ok(Datum::Null) };
+        cx.env.sequences.next(name).map(Datum::Int8)
+    })
+};
 
 /// Sleeps in short steps, so that a cancel is seen soon.
 fn sleep<'a>(seconds: f64, cx: &Cx<'a>) -> Result<Datum<'a>> {

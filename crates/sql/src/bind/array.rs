@@ -1,0 +1,204 @@
+//! Arrays in expressions: ARRAY[...], subscripts, ANY and ALL, and functions whose types follow the elements'.
+//!
+//! Does not know: ARRAY and ANY over queries.
+
+use sqlparser::ast::{self, AccessExpr, BinaryOperator, Expr as Ast, Subscript};
+
+use super::operator::{comparison, no_operator};
+use super::scope::Scope;
+use super::{Binder, Bound};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Expr;
+use crate::eval::func::{self, no_subscript};
+use crate::ty::{Ty, Typed};
+
+impl Binder<'_> {
+    /// ARRAY[a, b]
+    pub(super) fn array(&mut self, array: &ast::Array, scope: &mut Scope) -> Result<Bound> {
+        if !array.named {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"[\""));
+        }
+        let items = array.elem.iter().map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
+        let at = items.first().and_then(|item| item.at);
+        if items.is_empty() {
+            let message = "cannot determine type of empty array";
+            return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message)
+                .with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[]."));
+        }
+        let (items, t) = self.unify(items, "ARRAY")?;
+        self.array_of(items, t.ty, at)
+    }
+
+    fn array_of(&mut self, items: Vec<Expr>, element: Ty, at: Option<u32>) -> Result<Bound> {
+        let array = element
+            .array()
+            .ok_or_else(|| SqlError::unsupported(format!("an array of type {}", element.name())).at(at))?;
+        Ok(Bound { expr: Expr::Array(element, items.into()), t: Typed::plain(array), at })
+    }
+
+    /// ARRAY[...]::type[], whose elements are cast one by one.
+    pub(super) fn typed_array(
+        &mut self,
+        array: &ast::Array,
+        to: Ty,
+        scope: &mut Scope,
+    ) -> Result<Option<Bound>> {
+        let Some(element) = to.element().filter(|_| array.named) else { return Ok(None) };
+        let mut items = Vec::with_capacity(array.elem.len());
+        for e in &array.elem {
+            let item = self.expression(e, scope)?;
+            items.push(self.explicit(item, Typed::plain(element))?.expr);
+        }
+        self.array_of(items, element, None).map(Some)
+    }
+
+    /// value op ANY (array)
+    pub(super) fn quantified(
+        &mut self,
+        left: &Ast,
+        op: &BinaryOperator,
+        right: &Ast,
+        all: bool,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let right = super::expression::unwrap_nested(right);
+        // A list that is written out is IN, which finds rows by index.
+        if let (Ast::Array(list), BinaryOperator::Eq, false) = (right, op, all)
+            && !list.elem.is_empty()
+        {
+            let inside =
+                Ast::InList { expr: Box::new(left.clone()), list: list.elem.clone(), negated: false };
+            return self.expression(&inside, scope);
+        }
+        let left = self.expression(left, scope)?;
+        let right = self.expression(right, scope)?;
+        let at = left.at;
+        let Some(cmp) = comparison(op) else {
+            return Err(SqlError::unsupported(format!("operator {op} with ANY or ALL")).at(at));
+        };
+        let right = match right.t.ty {
+            Ty::Unknown => {
+                let element = if left.t.ty == Ty::Unknown { Ty::Text } else { left.t.ty };
+                let array =
+                    element.array().ok_or_else(|| no_operator(cmp.symbol(), left.t.ty, right.t.ty, at))?;
+                self.cast(right, Typed::plain(array), false)?
+            }
+            _ => right,
+        };
+        let Some(element) = right.t.ty.element() else {
+            let message = "op ANY/ALL (array) requires array on right side";
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).at(at));
+        };
+        // What a comparison of the two would cast, is cast here: the value, and the array as a whole.
+        let sample = Bound { expr: Expr::Held(usize::MAX), t: Typed::plain(element), at };
+        let (left, sample) = self.comparable(cmp.symbol(), left, sample, at)?;
+        let right = match sample {
+            Expr::Cast(_, _, to, _) => {
+                let array = to.ty.array().ok_or_else(|| no_operator(cmp.symbol(), to.ty, element, at))?;
+                self.cast(right, Typed::plain(array), false)?
+            }
+            _ => right,
+        };
+        let expr = Expr::Quantified(cmp, all, Box::new((left, right.expr)));
+        Ok(Bound { expr, t: Typed::plain(Ty::Bool), at })
+    }
+
+    /// array[n]
+    pub(super) fn subscript(&mut self, root: &Ast, chain: &[AccessExpr], scope: &mut Scope) -> Result<Bound> {
+        // t.column[n] comes as fields of t.
+        let fields = chain.iter().take_while(|link| matches!(link, AccessExpr::Dot(_))).count();
+        let mut names = match root {
+            Ast::Identifier(ident) => vec![ident.clone()],
+            Ast::CompoundIdentifier(parts) => parts.clone(),
+            _ => Vec::new(),
+        };
+        let (dotted, rest) = chain.split_at(fields);
+        names.extend(dotted.iter().filter_map(|link| match link {
+            AccessExpr::Dot(Ast::Identifier(ident)) => Some(ident.clone()),
+            _ => None,
+        }));
+        let mut bound = match (fields, names.as_slice()) {
+            (0, _) => self.expression(root, scope)?,
+            (_, []) => return Err(SqlError::unsupported("a field of an expression")),
+            _ => self.expression(&Ast::CompoundIdentifier(names), scope)?,
+        };
+        for link in rest {
+            let AccessExpr::Subscript(Subscript::Index { index }) = link else {
+                return Err(SqlError::unsupported("a slice of an array").at(bound.at));
+            };
+            let Some(element) = bound.t.ty.element() else {
+                return Err(no_subscript(bound.t.ty.name()).at(bound.at));
+            };
+            let index = self.expression(index, scope)?;
+            let index = self.implicit(index, Ty::Int4, "array subscript")?;
+            let at = bound.at;
+            let expr = self.array_call("array_subscript", vec![bound.expr, index.expr])?;
+            bound = Bound { expr, t: Typed::plain(element), at };
+        }
+        Ok(bound)
+    }
+
+    fn array_call(&self, name: &str, arguments: Vec<Expr>) -> Result<Expr> {
+        let found = func::overloads(name).find(|f| f.arguments.len() == arguments.len());
+        let function = found.ok_or_else(|| SqlError::internal("an array function that is none"))?;
+        Ok(Expr::Call(function, arguments.into()))
+    }
+
+    /// A function of arrays; `None` if the call is of something else.
+    pub(super) fn array_function(
+        &mut self,
+        name: &str,
+        arguments: &[Bound],
+        at: Option<u32>,
+    ) -> Option<Result<Bound>> {
+        let types: Vec<Ty> = arguments.iter().map(|a| a.t.ty).collect();
+        let of_array = match (name, types.as_slice()) {
+            ("array_length" | "array_upper" | "array_lower", [array, _])
+            | ("array_ndims" | "cardinality", [array])
+            | ("array_to_string", [array, _] | [array, _, _])
+            | ("array_position" | "array_append" | "array_remove" | "array_cat", [array, _])
+            | ("array_prepend", [_, array]) => *array,
+            _ => return None,
+        };
+        let element = of_array.element()?;
+        Some(self.bound_array_call(name, arguments.to_vec(), (of_array, element), at))
+    }
+
+    fn bound_array_call(
+        &mut self,
+        name: &str,
+        arguments: Vec<Bound>,
+        (array, element): (Ty, Ty),
+        at: Option<u32>,
+    ) -> Result<Bound> {
+        let (wanted, result): (Vec<Ty>, Ty) = match name {
+            "array_length" | "array_upper" | "array_lower" => (vec![array, Ty::Int4], Ty::Int4),
+            "array_ndims" | "cardinality" => (vec![array], Ty::Int4),
+            "array_to_string" => (vec![array, Ty::Text, Ty::Text], Ty::Text),
+            "array_position" => (vec![array, element], Ty::Int4),
+            "array_cat" => (vec![array, array], array),
+            "array_prepend" => (vec![element, array], array),
+            _ => (vec![array, element], array),
+        };
+        let cast = |(argument, ty): (Bound, Ty)| Ok(self.implicit(argument, ty, name)?.expr);
+        let exprs = arguments.into_iter().zip(wanted).map(cast).collect::<Result<Vec<_>>>()?;
+        Ok(Bound { expr: self.array_call(name, exprs)?, t: Typed::plain(result), at })
+    }
+
+    /// COLLATE: all strings are in the order of the collation "C".
+    pub(super) fn collate(
+        &mut self,
+        e: &Ast,
+        collation: &ast::ObjectName,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let name = collation.0.last().and_then(|part| part.as_ident()).map(super::fold).unwrap_or_default();
+        let bound = self.expression(e, scope)?;
+        match name.as_str() {
+            "default" | "c" | "C" | "posix" | "POSIX" | "ucs_basic" => Ok(bound),
+            _ => Err(SqlError::unsupported(format!("collation {collation}"))
+                .with_hint("Strings are in the order of the collation \"C\".")
+                .at(bound.at)),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Functions of arrays. The binder chooses them by hand (`bind::array`), because their types follow those of the elements.
+//!
+//! Invariants
+//! 1. Elements arrive with the type of the array's elements.
+//!
+//! Does not know: types of results.
+
+use varve_engine::{Array, ArrayRef, Datum, Value};
+
+use super::{Builtin, int, loose, strict, text};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Cx;
+use crate::text::write_in_zone;
+use crate::ty::Elem;
+use crate::ty::Ty::{Array as ArrayTy, Int4, Text, Unknown};
+
+pub(super) const TABLE: &[Builtin] = &[
+    strict("array_length", &[Unknown, Int4], Int4, |a, _| bound(a, |array| array.len() as i32)),
+    strict("array_upper", &[Unknown, Int4], Int4, |a, _| {
+        bound(a, |array| array.len() as i32 - 1 + array.lower_bound())
+    }),
+    strict("array_lower", &[Unknown, Int4], Int4, |a, _| bound(a, ArrayRef::lower_bound)),
+    strict("array_ndims", &[Unknown], Int4, |a, _| {
+        Ok(array(a, 0).filter(|array| !array.is_empty()).map_or(Datum::Null, |_| Datum::Int4(1)))
+    }),
+    strict("cardinality", &[Unknown], Int4, |a, _| {
+        Ok(array(a, 0).map_or(Datum::Null, |array| Datum::Int4(array.len() as i32)))
+    }),
+    strict("array_subscript", &[Unknown, Int4], Unknown, |a, _| {
+        Ok(array(a, 0).and_then(|array| array.get(int(a, 1))).unwrap_or(Datum::Null))
+    }),
+    loose("array_position", &[Unknown, Unknown], Int4, |a, _| Ok(position(a))),
+    loose("array_append", &[Unknown, Unknown], Unknown, |a, cx| joined(a[0], Datum::Null, &[a[1]], cx)),
+    loose("array_prepend", &[Unknown, Unknown], Unknown, |a, cx| {
+        let Datum::Array(after) = a[1] else { return Ok(Datum::Null) };
+        let mut out = Array::new(after.element());
+        std::iter::once(a[0]).chain(after.iter()).for_each(|element| out.push(element));
+        Ok(cx.keep_value(Value::Array(out)))
+    }),
+    loose("array_cat", &[Unknown, Unknown], Unknown, |a, cx| joined(a[0], a[1], &[], cx)),
+    loose("array_remove", &[Unknown, Unknown], Unknown, |a, cx| {
+        let Datum::Array(from) = a[0] else { return Ok(Datum::Null) };
+        let mut out = Array::new(from.element());
+        from.iter().filter(|element| element.order(&a[1]).is_ne()).for_each(|element| out.push(element));
+        Ok(cx.keep_value(Value::Array(out)))
+    }),
+    loose("array_to_string", &[Unknown, Text], Text, to_string),
+    loose("array_to_string", &[Unknown, Text, Text], Text, to_string),
+    loose("string_to_array", &[Text, Text], ArrayTy(Elem::Text), split),
+    loose("string_to_array", &[Text, Text, Text], ArrayTy(Elem::Text), split),
+];
+
+fn array<'a>(arguments: &[Datum<'a>], n: usize) -> Option<ArrayRef<'a>> {
+    match arguments.get(n) {
+        Some(Datum::Array(array)) => Some(*array),
+        _ => None,
+    }
+}
+
+/// A fact about the first dimension; NULL for others, and of an empty array.
+fn bound<'a>(a: &[Datum<'a>], of: impl Fn(ArrayRef<'a>) -> i32) -> Result<Datum<'a>> {
+    let has_it = |array: &ArrayRef<'_>| int(a, 1) == 1 && !array.is_empty();
+    Ok(array(a, 0).filter(has_it).map_or(Datum::Null, |array| Datum::Int4(of(array))))
+}
+
+fn position<'a>(a: &[Datum<'a>]) -> Datum<'a> {
+    let Some(array) = array(a, 0) else { return Datum::Null };
+    let found = array.iter().position(|element| element.order(&a[1]).is_eq());
+    found.map_or(Datum::Null, |at| Datum::Int4(at as i32 + array.lower_bound()))
+}
+
+/// The elements of both, then some more; a NULL counts as an empty array unless both are.
+fn joined<'a>(first: Datum<'a>, second: Datum<'a>, more: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let arrays = [first, second].into_iter().filter_map(|datum| match datum {
+        Datum::Array(array) => Some(array),
+        _ => None,
+    });
+    let arrays: Vec<ArrayRef<'_>> = arrays.collect();
+    let Some(element) = arrays.first().map(|array| array.element()) else {
+        return match more {
+            [] => Ok(Datum::Null),
+            _ => Err(SqlError::unsupported("appending to a NULL array")),
+        };
+    };
+    let mut out = Array::new(element);
+    arrays.iter().flat_map(|array| array.iter()).for_each(|value| out.push(value));
+    more.iter().for_each(|value| out.push(*value));
+    Ok(cx.keep_value(Value::Array(out)))
+}
+
+/// Elements with a separator between them; NULLs are left out unless something stands for them.
+fn to_string<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let (Some(array), Some(Datum::Text(separator))) = (array(a, 0), a.get(1)) else { return Ok(Datum::Null) };
+    let for_null = match a.get(2) {
+        Some(Datum::Text(word)) => Some(*word),
+        _ => None,
+    };
+    let mut out = Vec::new();
+    let mut first = true;
+    for element in array.iter() {
+        if element.is_null() && for_null.is_none() {
+            continue;
+        }
+        if !std::mem::take(&mut first) {
+            out.extend_from_slice(separator.as_bytes());
+        }
+        match for_null.filter(|_| element.is_null()) {
+            Some(word) => out.extend_from_slice(word.as_bytes()),
+            None => write_in_zone(element, cx.env.zone, &mut out),
+        }
+    }
+    super::check_size(out.len())?;
+    let made = String::from_utf8(out).map_err(|_| SqlError::internal("text output is not UTF-8"))?;
+    Ok(cx.text(&made))
+}
+
+/// The pieces between separators; between all characters if the separator is NULL.
+fn split<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let Datum::Text(whole) = a[0] else { return Ok(Datum::Null) };
+    let as_null = matches!(a.get(2), Some(Datum::Text(_))).then(|| text(a, 2));
+    let mut out = crate::array::of(crate::oid::TEXT);
+    let mut push = |piece: &str| match Some(piece) == as_null {
+        true => out.push(Datum::Null),
+        false => out.push(Datum::Text(piece)),
+    };
+    match a[1] {
+        _ if whole.is_empty() => {}
+        Datum::Text("") => push(whole),
+        Datum::Text(separator) => whole.split(separator).for_each(push),
+        _ => whole.chars().for_each(|c| push(c.encode_utf8(&mut [0; 4]))),
+    }
+    Ok(cx.keep_value(Value::Array(out)))
+}
+
+/// 2202E for a subscript that is none.
+pub fn no_subscript(ty: &str) -> SqlError {
+    SqlError::new(
+        SqlState::DATATYPE_MISMATCH,
+        format!("cannot subscript type {ty} because it does not support subscripting"),
+    )
+}

@@ -1,0 +1,249 @@
+//! Functions about catalog objects: definitions as text, names behind OIDs, visibility, rights, comments, settings.
+//!
+//! Invariants
+//! 1. An OID that nothing has gives NULL, as in PostgreSQL; a name that nothing has is an error.
+//! 2. Sizes are not kept: those functions give NULL.
+//!
+//! Does not know: how definitions are written (`system::show`).
+
+use varve_engine::{Datum, TableId};
+
+use super::{Builtin, catalog, int, loose, strict, text};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::{Cx, reg};
+use crate::exec::split_name;
+use crate::system::{self, Relation, constraints, ids, names, show};
+use crate::ty::Reg;
+use crate::ty::Ty::{self, Bool, Int2, Int4, Int8, Name, Numeric, Oid, Text};
+
+const CLASS: Ty = Ty::Reg(Reg::Class);
+
+pub(super) const TABLE: &[Builtin] = &[
+    loose("format_type", &[Oid, Int4], Text, format_type),
+    strict("pg_get_expr", &[Text, Oid], Text, |a, _| Ok(a[0])),
+    strict("pg_get_expr", &[Text, Oid, Bool], Text, |a, _| Ok(a[0])),
+    catalog("pg_get_indexdef", &[Oid], Text, |a, cx| index_definition(a, 0, cx)),
+    catalog("pg_get_indexdef", &[Oid, Int4, Bool], Text, |a, cx| index_definition(a, int(a, 1), cx)),
+    catalog("pg_get_constraintdef", &[Oid], Text, constraint_definition),
+    catalog("pg_get_constraintdef", &[Oid, Bool], Text, constraint_definition),
+    catalog("pg_get_viewdef", &[Oid], Text, view_definition),
+    catalog("pg_get_viewdef", &[Oid, Bool], Text, view_definition),
+    catalog("pg_get_partkeydef", &[Oid], Text, |a, cx| {
+        let table = cx.env.world()?.catalog.table_by_id(TableId(oid(a, 0)));
+        Ok(optional(table.and_then(|t| show::partition_key(&t)), cx))
+    }),
+    catalog("pg_get_userbyid", &[Oid], Name, |a, cx| {
+        Ok(cx.text(&show::role_name(&cx.env.world()?.catalog, oid(a, 0))))
+    }),
+    catalog("pg_get_serial_sequence", &[Text, Text], Text, serial_sequence),
+    catalog("pg_table_is_visible", &[Oid], Bool, |a, cx| {
+        Ok(of_relation(a, cx)?.map_or(Datum::Null, |r| Datum::Bool(names::is_visible(r.schema))))
+    }),
+    strict("pg_type_is_visible", &[Oid], Bool, |a, _| {
+        Ok(system::type_row(oid(a, 0)).map_or(Datum::Null, |_| Datum::Bool(true)))
+    }),
+    strict("pg_function_is_visible", &[Oid], Bool, |_, _| Ok(Datum::Bool(true))),
+    strict("pg_opclass_is_visible", &[Oid], Bool, |_, _| Ok(Datum::Bool(true))),
+    strict("pg_collation_is_visible", &[Oid], Bool, |_, _| Ok(Datum::Bool(true))),
+    strict("pg_statistics_obj_is_visible", &[Oid], Bool, |_, _| Ok(Datum::Bool(true))),
+    strict("pg_encoding_to_char", &[Int4], Name, |a, _| {
+        Ok(Datum::Text(match int(a, 0) {
+            0 => "SQL_ASCII",
+            6 => "UTF8",
+            8 => "LATIN1",
+            _ => "",
+        }))
+    }),
+    catalog("obj_description", &[Oid], Text, |a, cx| comment(a, None, cx)),
+    catalog("obj_description", &[Oid, Name], Text, described),
+    catalog("col_description", &[Oid, Int4], Text, |a, cx| match usize::try_from(int(a, 1) - 1) {
+        Ok(column) => comment(a, Some(column), cx),
+        Err(_) => Ok(Datum::Null),
+    }),
+    strict("shobj_description", &[Oid, Name], Text, |_, _| Ok(Datum::Null)),
+    strict("pg_table_size", &[CLASS], Int8, UNKNOWN),
+    strict("pg_relation_size", &[CLASS], Int8, UNKNOWN),
+    strict("pg_relation_size", &[CLASS, Text], Int8, UNKNOWN),
+    strict("pg_total_relation_size", &[CLASS], Int8, UNKNOWN),
+    strict("pg_indexes_size", &[CLASS], Int8, UNKNOWN),
+    strict("pg_database_size", &[Name], Int8, UNKNOWN),
+    strict("pg_database_size", &[Oid], Int8, UNKNOWN),
+    strict("pg_tablespace_size", &[Name], Int8, UNKNOWN),
+    strict("pg_tablespace_size", &[Oid], Int8, UNKNOWN),
+    strict("pg_size_pretty", &[Int8], Text, |a, cx| Ok(cx.text(&size_pretty(int(a, 0))))),
+    strict("pg_size_pretty", &[Numeric], Text, |a, cx| match a[0] {
+        Datum::Numeric(n) => Ok(n.to_i64().map_or(Datum::Null, |bytes| cx.text(&size_pretty(bytes)))),
+        other => Ok(other),
+    }),
+    strict("pg_get_function_result", &[Oid], Text, UNKNOWN),
+    strict("pg_get_function_arguments", &[Oid], Text, UNKNOWN),
+    strict("pg_get_function_identity_arguments", &[Oid], Text, UNKNOWN),
+    strict("pg_get_functiondef", &[Oid], Text, UNKNOWN),
+    strict("pg_get_ruledef", &[Oid], Text, UNKNOWN),
+    strict("pg_get_ruledef", &[Oid, Bool], Text, UNKNOWN),
+    strict("pg_get_triggerdef", &[Oid], Text, UNKNOWN),
+    strict("pg_get_triggerdef", &[Oid, Bool], Text, UNKNOWN),
+    strict("pg_get_statisticsobjdef", &[Oid], Text, UNKNOWN),
+    strict("pg_get_statisticsobjdef_columns", &[Oid], Text, UNKNOWN),
+    strict("pg_get_partition_constraintdef", &[Oid], Text, UNKNOWN),
+    strict("pg_tablespace_location", &[Oid], Text, |_, _| Ok(Datum::Text(""))),
+    strict("pg_relation_is_publishable", &[CLASS], Bool, |_, _| Ok(Datum::Bool(false))),
+    strict("pg_relation_is_updatable", &[CLASS, Bool], Int4, |_, _| Ok(Datum::Int4(28))),
+    strict("pg_my_temp_schema", &[], Oid, |_, _| Ok(Datum::Int8(0))),
+    strict("pg_is_other_temp_schema", &[Oid], Bool, |_, _| Ok(Datum::Bool(false))),
+    catalog("to_regclass", &[Text], CLASS, |a, cx| named(Reg::Class, a, cx)),
+    catalog("to_regtype", &[Text], Ty::Reg(Reg::Type), |a, cx| named(Reg::Type, a, cx)),
+    catalog("to_regproc", &[Text], Ty::Reg(Reg::Proc), |a, cx| named(Reg::Proc, a, cx)),
+    catalog("to_regnamespace", &[Text], Ty::Reg(Reg::Namespace), |a, cx| named(Reg::Namespace, a, cx)),
+    catalog("to_regrole", &[Text], Ty::Reg(Reg::Role), |a, cx| named(Reg::Role, a, cx)),
+    catalog("current_setting", &[Text], Text, |a, cx| setting(a, false, cx)),
+    catalog("current_setting", &[Text, Bool], Text, |a, cx| {
+        setting(a, matches!(a[1], Datum::Bool(true)), cx)
+    }),
+    catalog("pg_column_is_updatable", &[CLASS, Int2, Bool], Bool, |a, cx| {
+        Ok(of_relation(a, cx)?.map_or(Datum::Null, |r| Datum::Bool(r.kind() != 'v')))
+    }),
+];
+
+/// What is not kept, or what nothing here has.
+const UNKNOWN: super::Run = |_, _| Ok(Datum::Null);
+
+/// The OID of argument `n`.
+fn oid(arguments: &[Datum<'_>], n: usize) -> u32 {
+    u32::try_from(int(arguments, n)).unwrap_or(0)
+}
+
+fn optional<'a>(made: Option<String>, cx: &Cx<'a>) -> Datum<'a> {
+    made.map_or(Datum::Null, |made| cx.text(&made))
+}
+
+/// The relation that the first argument numbers.
+fn of_relation<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Option<Relation<'a>>> {
+    Ok(system::relation(&cx.env.world()?.catalog, oid(a, 0)))
+}
+
+fn format_type<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    if a[0].is_null() {
+        return Ok(Datum::Null);
+    }
+    let name = match a[1].as_integer() {
+        Some(typmod) => show::type_name(oid(a, 0), typmod as i32),
+        // Without a modifier, `character` is what the word alone means.
+        None if oid(a, 0) == crate::oid::BPCHAR => "character".to_owned(),
+        None => show::type_name(oid(a, 0), -1),
+    };
+    Ok(cx.text(&name))
+}
+
+fn index_definition<'a>(a: &[Datum<'a>], column: i64, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let Some(r) = of_relation(a, cx)? else { return Ok(Datum::Null) };
+    let system::What::Index(index) = r.what else { return Ok(Datum::Null) };
+    let Ok(column) = usize::try_from(column) else { return Ok(Datum::Text("")) };
+    if column == 0 {
+        return Ok(cx.text(&show::index_definition(&r, &index)));
+    }
+    let name = index.columns.get(column - 1).and_then(|c| index.table.columns.get(*c));
+    Ok(name.map_or(Datum::Text(""), |c| cx.text(&names::quoted(&c.name))))
+}
+
+fn constraint_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    Ok(optional(constraints::definition(&cx.env.world()?.catalog, oid(a, 0)), cx))
+}
+
+fn view_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let view = cx.env.world()?.catalog.view_by_id(varve_engine::ObjectId(oid(a, 0)));
+    Ok(optional(view.map(show::view_definition), cx))
+}
+
+/// The sequence that a column owns, with its schema.
+fn serial_sequence<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let catalog = &cx.env.world()?.catalog;
+    let (schema, name) = split_name(text(a, 0));
+    let table = catalog.table(&schema, &name).ok_or_else(|| {
+        SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", text(a, 0)))
+    })?;
+    let column = table.column(text(a, 1)).ok_or_else(|| {
+        let message = format!("column \"{}\" of relation \"{name}\" does not exist", text(a, 1));
+        SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+    })?;
+    let owned = catalog.sequences().find(|s| s.owned_by == Some((table.id, column)));
+    let shown = owned.map(|s| format!("{}.{}", names::quoted(&s.schema), names::quoted(&s.name)));
+    Ok(optional(shown, cx))
+}
+
+fn comment<'a>(a: &[Datum<'a>], column: Option<usize>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    Ok(optional(show::relation_comment(&cx.env.world()?.catalog, oid(a, 0), column), cx))
+}
+
+/// The comment on an object of the catalog that the second argument names.
+fn described<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let catalog = &cx.env.world()?.catalog;
+    let object = match text(a, 1) {
+        "pg_class" => return comment(a, None, cx),
+        "pg_namespace" if oid(a, 0) == ids::PUBLIC => {
+            catalog.schemas().iter().find(|s| s.name == "public").map(|s| s.id)
+        }
+        "pg_namespace" | "pg_constraint" => Some(varve_engine::ObjectId(oid(a, 0))),
+        _ => None,
+    };
+    let about = object.and_then(|object| catalog.about(object));
+    Ok(optional(about.and_then(|about| about.comment(None)).map(str::to_owned), cx))
+}
+
+fn named<'a>(kind: Reg, a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let found = reg::lookup(kind, text(a, 0), &cx.env.world()?.catalog);
+    Ok(found.map_or(Datum::Null, |oid| Datum::Int8(i64::from(oid))))
+}
+
+fn setting<'a>(a: &[Datum<'a>], missing_ok: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let name = text(a, 0);
+    let settings = &cx.env.world()?.settings;
+    match settings.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        Some((_, value)) => Ok(Datum::Text(value)),
+        None if missing_ok => Ok(Datum::Null),
+        None => {
+            let message = format!("unrecognized configuration parameter \"{name}\"");
+            Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+        }
+    }
+}
+
+/// A number of bytes in the largest unit that leaves at least ten of it, rounded.
+fn size_pretty(bytes: i64) -> String {
+    const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
+    let mut size = i128::from(bytes);
+    // Half units are kept until the last step, so that it alone rounds.
+    let mut halved = false;
+    for unit in UNITS {
+        let limit = if halved { 20 * 1024 - 1 } else { 10 * 1024 };
+        if size.abs() < limit || unit == "PB" {
+            let rounded = if halved { (size + if size < 0 { -1 } else { 1 }) / 2 } else { size };
+            return format!("{rounded} {unit}");
+        }
+        size >>= if halved { 10 } else { 9 };
+        halved = true;
+    }
+    String::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size_pretty;
+
+    /// Answers of PostgreSQL 15.
+    #[test]
+    fn sizes_are_rounded_as_in_postgresql() {
+        for (bytes, expected) in [
+            (0, "0 bytes"),
+            (10_239, "10239 bytes"),
+            (10_240, "10 kB"),
+            (10_752, "11 kB"),
+            (10_485_247, "10239 kB"),
+            (10_485_248, "10 MB"),
+            (1 << 40, "1024 GB"),
+            (-20_480, "-20 kB"),
+        ] {
+            assert_eq!(size_pretty(bytes), expected, "{bytes}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! OIDs with names: regclass, regtype, regproc, regnamespace, regrole.
+//!
+//! Invariants
+//! 1. 0 is shown as `-`, an OID that nothing has as its number; both are read back.
+//!
+//! Does not know: how the catalog numbers things (`system`).
+
+use varve_engine::{Catalog, Datum, Named, TableId};
+
+use super::Cx;
+use crate::error::{Result, SqlError, SqlState};
+use crate::exec::split_name;
+use crate::system::{self, World, ids, names, show, types};
+use crate::text;
+use crate::ty::Reg;
+
+/// The name behind an OID.
+pub fn shown<'a>(kind: Reg, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let Some(oid) = value.as_integer().and_then(|n| u32::try_from(n).ok()) else { return Ok(value) };
+    if oid == 0 {
+        return Ok(Datum::Text("-"));
+    }
+    let name = name_of(kind, oid, cx.env.world()?);
+    Ok(cx.text(&name.unwrap_or_else(|| oid.to_string())))
+}
+
+fn name_of(kind: Reg, oid: u32, world: &World) -> Option<String> {
+    let catalog = &*world.catalog;
+    match kind {
+        Reg::Class => show::relation_name(catalog, oid),
+        Reg::Type if oid == crate::oid::BPCHAR => Some("character".to_owned()),
+        Reg::Type => Some(show::type_name(oid, -1)).filter(|name| name != "???"),
+        Reg::Namespace => show::namespace_name(catalog, oid).map(|name| names::quoted(&name)),
+        Reg::Role => {
+            let role = catalog.role_by_id(varve_engine::ObjectId(oid))?;
+            Some(names::quoted(&role.name))
+        }
+        Reg::Proc => {
+            let functions = types().iter().flat_map(|t| t.functions);
+            functions.into_iter().find(|(id, _)| *id == oid).map(|(_, name)| name.to_owned())
+        }
+    }
+}
+
+/// The OID that a text stands for.
+pub fn read<'a>(kind: Reg, written: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    find(kind, written, &cx.env.world()?.catalog).map(|oid| Datum::Int8(i64::from(oid)))
+}
+
+/// The OID that a text stands for: a number, `-`, or a name; 42P01 and its relatives if there is no such object.
+pub fn find(kind: Reg, written: &str, catalog: &Catalog) -> Result<u32> {
+    if written == "-" {
+        return Ok(0);
+    }
+    if !written.is_empty() && written.bytes().all(|b| b.is_ascii_digit()) {
+        return text::parse_oid(written);
+    }
+    lookup(kind, written, catalog).ok_or_else(|| missing(kind, written))
+}
+
+/// The OID of the object of this name.
+pub fn lookup(kind: Reg, written: &str, catalog: &Catalog) -> Option<u32> {
+    match kind {
+        Reg::Class => relation_oid(written, catalog),
+        Reg::Type => type_oid(written),
+        Reg::Namespace => {
+            let (_, name) = split_name(written);
+            Some(system::namespace(catalog, &name)).filter(|oid| *oid != 0)
+        }
+        Reg::Role => catalog.role(&split_name(written).1).map(|role| role.id.0),
+        Reg::Proc => {
+            let name = written.strip_prefix("pg_catalog.").unwrap_or(written);
+            let functions = types().iter().flat_map(|t| t.functions);
+            functions.into_iter().find(|(id, known)| *known == name && *id != 0).map(|(id, _)| id)
+        }
+    }
+}
+
+fn relation_oid(written: &str, catalog: &Catalog) -> Option<u32> {
+    let (schema, name) = split_name(written);
+    let system_schema = if written.contains('.') { schema.as_str() } else { "pg_catalog" };
+    if let Some(table) = system::table(system_schema, &name) {
+        return Some(table.oid);
+    }
+    Some(match catalog.resolve(&schema, &name)? {
+        Named::Table(TableId(id)) => id,
+        Named::Index(_, index) => index.0,
+        Named::PrimaryKey(table) => ids::key_index(table),
+        Named::Sequence(sequence) => sequence.0,
+        Named::View(id) | Named::Part(_, id) => id.0,
+    })
+}
+
+fn type_oid(written: &str) -> Option<u32> {
+    crate::parse::type_name(written).map(|t| t.ty.oid()).or_else(|| {
+        let name = written.strip_prefix("pg_catalog.").unwrap_or(written);
+        system::type_named(&name.to_ascii_lowercase()).map(|t| t.oid)
+    })
+}
+
+fn missing(kind: Reg, written: &str) -> SqlError {
+    let (state, message) = match kind {
+        Reg::Class => (SqlState::UNDEFINED_TABLE, format!("relation \"{written}\" does not exist")),
+        Reg::Type => (SqlState::UNDEFINED_OBJECT, format!("type \"{written}\" does not exist")),
+        Reg::Proc => (SqlState::UNDEFINED_FUNCTION, format!("function \"{written}\" does not exist")),
+        Reg::Namespace => (SqlState::INVALID_SCHEMA, format!("schema \"{written}\" does not exist")),
+        Reg::Role => (SqlState::UNDEFINED_OBJECT, format!("role \"{written}\" does not exist")),
+    };
+    SqlError::new(state, message)
+}

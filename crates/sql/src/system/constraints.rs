@@ -1,0 +1,184 @@
+//! Constraints, whatever keeps them, and `pg_constraint`.
+//!
+//! Does not know: their text (`show`).
+
+use std::sync::Arc;
+
+use varve_engine::{Action, Catalog, Check, ColumnType, Datum, ForeignKey, TableDef, TableId, Value};
+
+use super::{Fill, Rows, World, attnum, char1, ids, list, oid, relations, show, text};
+
+/// A constraint.
+pub struct Constraint<'c> {
+    /// Its OID.
+    pub oid: u32,
+    /// Its name.
+    pub name: &'c str,
+    /// Its table.
+    pub table: &'c Arc<TableDef>,
+    /// Ordinals of its columns.
+    pub columns: &'c [usize],
+    /// What it demands.
+    pub what: Demand<'c>,
+}
+
+/// What a constraint demands.
+#[derive(Clone, Copy)]
+pub enum Demand<'c> {
+    /// PRIMARY KEY, by this index.
+    Key(u32),
+    /// UNIQUE, by this index.
+    Unique(u32),
+    /// CHECK
+    Check(&'c Check),
+    /// FOREIGN KEY
+    Foreign(&'c ForeignKey),
+}
+
+/// All constraints, table by table in the order of their OIDs.
+pub fn all(catalog: &Catalog) -> Vec<Constraint<'_>> {
+    let mut tables: Vec<_> = catalog.tables().collect();
+    tables.sort_by_key(|t| t.id);
+    tables.into_iter().flat_map(of_table).collect()
+}
+
+/// The constraint with this OID.
+pub fn constraint(catalog: &Catalog, oid: u32) -> Option<Constraint<'_>> {
+    all(catalog).into_iter().find(|c| c.oid == oid)
+}
+
+fn of_table(table: &Arc<TableDef>) -> Vec<Constraint<'_>> {
+    let mut out = Vec::new();
+    if let Some(key) = &table.primary_key {
+        let index = ids::key_index(table.id);
+        let oid = ids::constraint_of_index(index);
+        out.push(Constraint { oid, name: &key.name, table, columns: &key.columns, what: Demand::Key(index) });
+    }
+    for index in table.indexes.iter().filter(|i| i.constraint) {
+        let oid = ids::constraint_of_index(index.id.0);
+        let what = Demand::Unique(index.id.0);
+        out.push(Constraint { oid, name: &index.name, table, columns: &index.columns, what });
+    }
+    for check in &table.checks {
+        let what = Demand::Check(check);
+        out.push(Constraint { oid: check.id.0, name: &check.name, table, columns: &check.columns, what });
+    }
+    for key in &table.foreign_keys {
+        let what = Demand::Foreign(key);
+        out.push(Constraint { oid: key.id.0, name: &key.name, table, columns: &key.columns, what });
+    }
+    out
+}
+
+/// The code for the tables of this file.
+pub fn fill(name: &str) -> Option<Fill> {
+    match name {
+        "pg_constraint" => Some(pg_constraint),
+        _ => None,
+    }
+}
+
+fn action(action: Action) -> char {
+    match action {
+        Action::NoAction => 'a',
+        Action::Restrict => 'r',
+        Action::Cascade => 'c',
+        Action::SetNull => 'n',
+        Action::SetDefault => 'd',
+    }
+}
+
+fn numbers(columns: &[usize]) -> Value {
+    list(ColumnType::Int2, columns.iter().map(|c| Datum::Int2(attnum(*c))))
+}
+
+/// The index of the parent that a foreign key refers to: the primary key's, or one over the same columns.
+fn parent_index(catalog: &Catalog, key: &ForeignKey) -> u32 {
+    let Some(parent) = catalog.table_by_id(key.parent) else { return 0 };
+    let sorted = |columns: &[usize]| {
+        let mut columns = columns.to_vec();
+        columns.sort_unstable();
+        columns
+    };
+    let wanted = sorted(&key.parent_columns);
+    if sorted(parent.key_columns()) == wanted {
+        return ids::key_index(TableId(parent.id.0));
+    }
+    let index = parent.indexes.iter().find(|i| i.unique && sorted(&i.columns) == wanted);
+    index.map_or(0, |i| i.id.0)
+}
+
+fn pg_constraint(world: &World, rows: &mut Rows<'_>) {
+    let catalog = &*world.catalog;
+    for c in all(catalog) {
+        let mut row = vec![
+            ("oid", oid(c.oid)),
+            ("conname", text(c.name)),
+            ("connamespace", oid(relations::namespace(catalog, &c.table.schema))),
+            ("convalidated", Value::Bool(true)),
+            ("conrelid", oid(c.table.id.0)),
+            ("conislocal", Value::Bool(true)),
+            ("connoinherit", Value::Bool(!matches!(c.what, Demand::Check(_)))),
+            ("confupdtype", text(" ")),
+            ("confdeltype", text(" ")),
+            ("confmatchtype", text(" ")),
+            ("conkey", numbers(c.columns)),
+        ];
+        match c.what {
+            Demand::Key(index) => row.extend([("contype", char1('p')), ("conindid", oid(index))]),
+            Demand::Unique(index) => row.extend([("contype", char1('u')), ("conindid", oid(index))]),
+            Demand::Check(check) => row.extend([("contype", char1('c')), ("conbin", text(&check.text))]),
+            Demand::Foreign(key) => row.extend([
+                ("contype", char1('f')),
+                ("condeferrable", Value::Bool(key.deferrable)),
+                ("condeferred", Value::Bool(key.initially_deferred)),
+                ("conindid", oid(parent_index(catalog, key))),
+                ("confrelid", oid(key.parent.0)),
+                ("confupdtype", char1(action(key.on_update))),
+                ("confdeltype", char1(action(key.on_delete))),
+                ("confmatchtype", char1('s')),
+                ("confkey", numbers(&key.parent_columns)),
+            ]),
+        }
+        rows.add(row);
+    }
+}
+
+/// The words that an action has in a definition; nothing for the one that goes without saying.
+pub fn action_words(action: Action) -> &'static str {
+    match action {
+        Action::NoAction => "",
+        Action::Restrict => "RESTRICT",
+        Action::Cascade => "CASCADE",
+        Action::SetNull => "SET NULL",
+        Action::SetDefault => "SET DEFAULT",
+    }
+}
+
+/// The name of an action in information_schema.
+pub fn rule(action: Action) -> &'static str {
+    match action_words(action) {
+        "" => "NO ACTION",
+        words => words,
+    }
+}
+
+/// What a constraint is in information_schema.
+pub fn kind_words(what: Demand<'_>) -> &'static str {
+    match what {
+        Demand::Key(_) => "PRIMARY KEY",
+        Demand::Unique(_) => "UNIQUE",
+        Demand::Check(_) => "CHECK",
+        Demand::Foreign(_) => "FOREIGN KEY",
+    }
+}
+
+/// The constraint that a foreign key refers to.
+pub fn referred<'c>(catalog: &'c Catalog, key: &ForeignKey) -> Option<Constraint<'c>> {
+    constraint(catalog, ids::constraint_of_index(parent_index(catalog, key)))
+}
+
+/// The text of a constraint.
+pub fn definition(catalog: &Catalog, oid: u32) -> Option<String> {
+    constraint(catalog, oid).map(|c| show::constraint_definition(catalog, &c))
+}

@@ -1,0 +1,47 @@
+//! OIDs of what has no identity of its own in the catalog.
+//!
+//! Invariants
+//! 1. Identities that the catalog gives out begin at 16384 and are far below `KEY_INDEX`; derived ones lie above and do
+//!    not meet.
+//!
+//! Does not know: names.
+
+use varve_engine::TableId;
+
+/// `pg_catalog`
+pub const PG_CATALOG: u32 = 11;
+/// `public`
+pub const PUBLIC: u32 = 2200;
+/// `information_schema`
+pub const INFORMATION_SCHEMA: u32 = 13_000;
+/// The one database.
+pub const DATABASE: u32 = 5;
+/// The tablespace `pg_default`.
+pub const DEFAULT_TABLESPACE: u32 = 1663;
+/// The access method of tables.
+pub const HEAP: u32 = 2;
+/// The access method of indexes.
+pub const BTREE: u32 = 403;
+/// The collation `default`.
+pub const DEFAULT_COLLATION: u32 = 100;
+/// The collation `C`, which names have.
+pub const C_COLLATION: u32 = 950;
+
+const KEY_INDEX: u32 = 1 << 29;
+const CONSTRAINT: u32 = 1 << 30;
+const DEFAULT: u32 = 1 << 31;
+
+/// The index of a table's primary key.
+pub fn key_index(table: TableId) -> u32 {
+    KEY_INDEX | table.0
+}
+
+/// The constraint that an index stands for: PRIMARY KEY, UNIQUE.
+pub fn constraint_of_index(index: u32) -> u32 {
+    CONSTRAINT | index
+}
+
+/// The default of a table's column. Tables and columns beyond what 31 bits tell apart share one.
+pub fn default(table: TableId, ordinal: usize) -> u32 {
+    DEFAULT | (table.0.wrapping_mul(2048).wrapping_add(ordinal as u32) & !DEFAULT)
+}

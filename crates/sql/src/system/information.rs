@@ -1,0 +1,311 @@
+//! information_schema: the same facts under the names of the SQL standard. System tables are left out of it.
+//!
+//! Does not know: rights; whoever asks sees everything.
+
+use std::sync::Arc;
+
+use varve_engine::{TableDef, Value};
+
+use super::constraints::{self, Constraint, Demand};
+use super::relations::{Attribute, Relation, What, relations, sequence_type};
+use super::{Fill, Rows, World, attnum, show, text, type_row, yes};
+use crate::ty::{Ty, Typed};
+
+/// The code for the tables of this file.
+pub fn fill(name: &str) -> Option<Fill> {
+    Some(match name {
+        "schemata" => schemata,
+        "tables" => tables,
+        "columns" => columns,
+        "views" => views,
+        "sequences" => sequences,
+        "table_constraints" => table_constraints,
+        "key_column_usage" => key_column_usage,
+        "constraint_column_usage" => constraint_column_usage,
+        "referential_constraints" => referential_constraints,
+        "check_constraints" => check_constraints,
+        _ => return None,
+    })
+}
+
+/// The relations that rows are about: tables, parts and views.
+fn shown(world: &World) -> impl Iterator<Item = Relation<'_>> {
+    let is_shown = |r: &Relation<'_>| matches!(r.what, What::Table(_) | What::Part(..) | What::View(_));
+    relations(&world.catalog).into_iter().filter(is_shown)
+}
+
+fn schemata(world: &World, rows: &mut Rows<'_>) {
+    let names = world.catalog.schemas().iter().map(|s| s.name.as_str());
+    for name in names.chain(["pg_catalog", "information_schema"]) {
+        let schema = world.catalog.schemas().iter().find(|s| s.name == name);
+        let owner = schema.map_or(varve_engine::BOOTSTRAP_ROLE, |s| world.catalog.owner(s.id));
+        rows.add([
+            ("catalog_name", text(&world.database)),
+            ("schema_name", text(name)),
+            ("schema_owner", text(show::role_name(&world.catalog, owner.0))),
+        ]);
+    }
+}
+
+fn tables(world: &World, rows: &mut Rows<'_>) {
+    for r in shown(world) {
+        let is_view = matches!(r.what, What::View(_));
+        rows.add([
+            ("table_catalog", text(&world.database)),
+            ("table_schema", text(r.schema)),
+            ("table_name", text(r.name)),
+            ("table_type", text(if is_view { "VIEW" } else { "BASE TABLE" })),
+            ("is_insertable_into", yes(!is_view)),
+            ("is_typed", yes(false)),
+        ]);
+    }
+}
+
+/// The precision of numbers: digits, their base, and digits behind the point.
+fn number(t: Typed) -> Option<(Option<i32>, i32, Option<i32>)> {
+    Some(match t.ty {
+        Ty::Int2 => (Some(16), 2, Some(0)),
+        Ty::Int4 => (Some(32), 2, Some(0)),
+        Ty::Int8 => (Some(64), 2, Some(0)),
+        Ty::Float4 => (Some(24), 2, None),
+        Ty::Float8 => (Some(53), 2, None),
+        Ty::Numeric => match t.precision() {
+            Some((precision, scale)) => (Some(i32::from(precision)), 10, Some(i32::from(scale))),
+            None => (None, 10, None),
+        },
+        _ => return None,
+    })
+}
+
+fn columns(world: &World, rows: &mut Rows<'_>) {
+    for r in shown(world) {
+        for (ordinal, a) in r.attributes().iter().enumerate() {
+            let mut row = vec![
+                ("table_catalog", text(&world.database)),
+                ("table_schema", text(r.schema)),
+                ("table_name", text(r.name)),
+                ("column_name", text(a.name)),
+                ("ordinal_position", Value::Int4(i32::from(attnum(ordinal)))),
+                ("column_default", a.default.map_or(Value::Null, text)),
+                ("is_nullable", yes(!a.not_null)),
+                ("is_self_referencing", yes(false)),
+                ("is_generated", text("NEVER")),
+                ("is_updatable", yes(!matches!(r.what, What::View(_)))),
+                ("dtd_identifier", text((ordinal + 1).to_string())),
+            ];
+            row.extend(type_cells(world, a.t));
+            row.extend(identity_cells(world, &r, ordinal, a));
+            rows.add(row);
+        }
+    }
+}
+
+fn type_cells(world: &World, t: Typed) -> Vec<(&'static str, Value)> {
+    let int = |n: Option<i32>| n.map_or(Value::Null, Value::Int4);
+    let is_array = t.ty.element().is_some() && matches!(t.ty, Ty::Array(_));
+    let octets = match t.ty {
+        Ty::Text | Ty::Varchar | Ty::Char => Some(t.length().map_or(1 << 30, |n| n as i32 * 4)),
+        _ => None,
+    };
+    let digits = match t.ty {
+        Ty::Date => Some(0),
+        Ty::Timestamp | Ty::TimestampTz | Ty::Time | Ty::Interval => Some(6),
+        _ => None,
+    };
+    let (precision, radix, scale) = number(t).map_or((None, None, None), |(p, r, s)| (p, Some(r), s));
+    vec![
+        ("data_type", text(if is_array { "ARRAY" } else { t.ty.name() })),
+        ("character_maximum_length", int(t.length().map(|n| n as i32))),
+        ("character_octet_length", int(octets)),
+        ("numeric_precision", int(precision)),
+        ("numeric_precision_radix", int(radix)),
+        ("numeric_scale", int(scale)),
+        ("datetime_precision", int(digits)),
+        ("udt_catalog", text(&world.database)),
+        ("udt_schema", text("pg_catalog")),
+        ("udt_name", text(type_row(t.ty.oid()).map_or("", |row| row.name))),
+    ]
+}
+
+fn identity_cells(
+    world: &World,
+    r: &Relation<'_>,
+    ordinal: usize,
+    a: &Attribute<'_>,
+) -> Vec<(&'static str, Value)> {
+    let (What::Table(table), Some(identity)) = (r.what, a.identity) else {
+        return vec![("is_identity", yes(false)), ("identity_cycle", yes(false))];
+    };
+    let always = identity == varve_engine::Identity::Always;
+    let mut row = vec![
+        ("is_identity", yes(true)),
+        ("identity_generation", text(if always { "ALWAYS" } else { "BY DEFAULT" })),
+    ];
+    let sequence = world.catalog.sequences().find(|s| s.owned_by == Some((table.id, ordinal)));
+    if let Some(s) = sequence {
+        row.extend([
+            ("identity_start", text(s.start.to_string())),
+            ("identity_increment", text(s.increment.to_string())),
+            ("identity_maximum", text(s.max.to_string())),
+            ("identity_minimum", text(s.min.to_string())),
+            ("identity_cycle", yes(s.cycle)),
+        ]);
+    }
+    row
+}
+
+fn views(world: &World, rows: &mut Rows<'_>) {
+    for r in shown(world) {
+        let What::View(view) = r.what else { continue };
+        rows.add([
+            ("table_catalog", text(&world.database)),
+            ("table_schema", text(r.schema)),
+            ("table_name", text(r.name)),
+            ("view_definition", text(show::view_definition(view))),
+            ("check_option", text("NONE")),
+            ("is_updatable", yes(false)),
+            ("is_insertable_into", yes(false)),
+            ("is_trigger_updatable", yes(false)),
+            ("is_trigger_deletable", yes(false)),
+            ("is_trigger_insertable_into", yes(false)),
+        ]);
+    }
+}
+
+/// Sequences of identity columns are part of their columns.
+fn is_of_identity(world: &World, s: &varve_engine::SequenceDef) -> bool {
+    let Some((table, column)) = s.owned_by else { return false };
+    let table = world.catalog.table_by_id(table);
+    table.is_some_and(|t| t.columns.get(column).is_some_and(|c| c.identity.is_some()))
+}
+
+fn sequences(world: &World, rows: &mut Rows<'_>) {
+    for r in relations(&world.catalog) {
+        let What::Sequence(s) = r.what else { continue };
+        if is_of_identity(world, s) {
+            continue;
+        }
+        let ty = sequence_type(s);
+        let bits = number(Typed::plain(ty)).and_then(|(bits, ..)| bits);
+        rows.add([
+            ("sequence_catalog", text(&world.database)),
+            ("sequence_schema", text(r.schema)),
+            ("sequence_name", text(r.name)),
+            ("data_type", text(ty.name())),
+            ("numeric_precision", bits.map_or(Value::Null, Value::Int4)),
+            ("numeric_precision_radix", Value::Int4(2)),
+            ("numeric_scale", Value::Int4(0)),
+            ("start_value", text(s.start.to_string())),
+            ("minimum_value", text(s.min.to_string())),
+            ("maximum_value", text(s.max.to_string())),
+            ("increment", text(s.increment.to_string())),
+            ("cycle_option", yes(s.cycle)),
+        ]);
+    }
+}
+
+/// What names a constraint.
+fn constraint_cells(world: &World, c: &Constraint<'_>) -> [(&'static str, Value); 3] {
+    [
+        ("constraint_catalog", text(&world.database)),
+        ("constraint_schema", text(&c.table.schema)),
+        ("constraint_name", text(c.name)),
+    ]
+}
+
+/// What names a table.
+fn table_cells(world: &World, table: &Arc<TableDef>) -> [(&'static str, Value); 3] {
+    [
+        ("table_catalog", text(&world.database)),
+        ("table_schema", text(&table.schema)),
+        ("table_name", text(&table.name)),
+    ]
+}
+
+fn table_constraints(world: &World, rows: &mut Rows<'_>) {
+    for c in constraints::all(&world.catalog) {
+        let (deferrable, deferred) = match c.what {
+            Demand::Foreign(key) => (key.deferrable, key.initially_deferred),
+            _ => (false, false),
+        };
+        let nulls = if matches!(c.what, Demand::Unique(_)) { text("YES") } else { Value::Null };
+        let own = [
+            ("constraint_type", text(constraints::kind_words(c.what))),
+            ("is_deferrable", yes(deferrable)),
+            ("initially_deferred", yes(deferred)),
+            ("enforced", yes(true)),
+            ("nulls_distinct", nulls),
+        ];
+        rows.add(constraint_cells(world, &c).into_iter().chain(table_cells(world, c.table)).chain(own));
+    }
+}
+
+fn column_name(table: &TableDef, ordinal: usize) -> Value {
+    table.columns.get(ordinal).map_or(Value::Null, |c| text(&c.name))
+}
+
+fn key_column_usage(world: &World, rows: &mut Rows<'_>) {
+    for c in constraints::all(&world.catalog) {
+        if matches!(c.what, Demand::Check(_)) {
+            continue;
+        }
+        for (n, ordinal) in c.columns.iter().enumerate() {
+            let place = match c.what {
+                Demand::Foreign(key) => constraints::referred(&world.catalog, key).and_then(|parent| {
+                    parent.columns.iter().position(|p| Some(p) == key.parent_columns.get(n))
+                }),
+                _ => None,
+            };
+            let own = [
+                ("column_name", column_name(c.table, *ordinal)),
+                ("ordinal_position", Value::Int4(n as i32 + 1)),
+                ("position_in_unique_constraint", place.map_or(Value::Null, |p| Value::Int4(p as i32 + 1))),
+            ];
+            rows.add(constraint_cells(world, &c).into_iter().chain(table_cells(world, c.table)).chain(own));
+        }
+    }
+}
+
+fn constraint_column_usage(world: &World, rows: &mut Rows<'_>) {
+    for c in constraints::all(&world.catalog) {
+        let (table, columns) = match c.what {
+            Demand::Foreign(key) => match world.catalog.table_by_id(key.parent) {
+                Some(parent) => (parent, key.parent_columns.as_slice()),
+                None => continue,
+            },
+            _ => (c.table.clone(), c.columns),
+        };
+        for ordinal in columns {
+            let own = [("column_name", column_name(&table, *ordinal))];
+            rows.add(table_cells(world, &table).into_iter().chain(own).chain(constraint_cells(world, &c)));
+        }
+    }
+}
+
+fn referential_constraints(world: &World, rows: &mut Rows<'_>) {
+    for c in constraints::all(&world.catalog) {
+        let Demand::Foreign(key) = c.what else { continue };
+        let mut row = constraint_cells(world, &c).to_vec();
+        if let Some(parent) = constraints::referred(&world.catalog, key) {
+            row.extend([
+                ("unique_constraint_catalog", text(&world.database)),
+                ("unique_constraint_schema", text(&parent.table.schema)),
+                ("unique_constraint_name", text(parent.name)),
+            ]);
+        }
+        row.extend([
+            ("match_option", text("NONE")),
+            ("update_rule", text(constraints::rule(key.on_update))),
+            ("delete_rule", text(constraints::rule(key.on_delete))),
+        ]);
+        rows.add(row);
+    }
+}
+
+fn check_constraints(world: &World, rows: &mut Rows<'_>) {
+    for c in constraints::all(&world.catalog) {
+        let Demand::Check(check) = c.what else { continue };
+        let own = [("check_clause", text(format!("(({}))", check.text)))];
+        rows.add(constraint_cells(world, &c).into_iter().chain(own));
+    }
+}

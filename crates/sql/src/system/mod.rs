@@ -1,0 +1,241 @@
+//! System tables: `pg_catalog` and `information_schema`, whose rows are computed from the catalog when they are read.
+//!
+//! | file | what |
+//! |---|---|
+//! | `shapes.txt` | names, OIDs, kinds and columns of all system tables, as PostgreSQL 15 has them |
+//! | `types.txt` | PostgreSQL's `pg_type` for the types that Varve knows |
+//! | `relations.rs` | relations of a database, and the tables about them (pg_class, pg_attribute, pg_index, ...) |
+//! | `constraints.rs` | pg_constraint |
+//! | `others.rs` | roles, schemas, types, comments, settings |
+//! | `information.rs` | information_schema |
+//! | `show.rs` | definitions as text (`pg_get_indexdef` and its relatives), names behind OIDs |
+//!
+//! Invariants
+//! 1. A system table has the columns and types of PostgreSQL's, in their order, but for types that Varve lacks: aclitem and
+//!    pg_node_tree are text, xid is oid.
+//! 2. OIDs are those of catalog objects; what has none there (the index of a primary key, a default) gets one that is
+//!    derived from its owner and always the same (`ids`).
+//! 3. What Varve has none of (triggers, policies, publications) is a table without rows.
+//!
+//! Does not know: expressions, how rows are filtered or joined.
+
+pub mod constraints;
+pub mod ids;
+mod information;
+pub mod names;
+mod others;
+mod relations;
+pub mod show;
+mod types;
+
+use std::sync::{Arc, LazyLock};
+
+use varve_engine::{Array, Catalog, ColumnType, Datum, Value};
+
+use crate::ty::{Elem, Reg, Ty};
+
+pub use relations::{Relation, What, namespace, relation};
+pub use types::{type_named, type_row, types};
+
+/// What system tables and catalog functions are computed from.
+pub struct World {
+    /// The catalog that the statement sees.
+    pub catalog: Arc<Catalog>,
+    /// Name of the database.
+    pub database: String,
+    /// Settings by name with their values.
+    pub settings: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "World of catalog version {}", self.catalog.version())
+    }
+}
+
+/// A system table.
+pub struct SystemTable {
+    /// `pg_catalog` or `information_schema`.
+    pub schema: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// Its OID in `pg_class`.
+    pub oid: u32,
+    /// It is a view in PostgreSQL.
+    pub is_view: bool,
+    /// Names and types of its columns, and whether they are NOT NULL.
+    pub columns: Vec<(&'static str, Ty, bool)>,
+    fill: Fill,
+}
+
+/// The code that computes rows.
+type Fill = fn(&World, &mut Rows<'_>);
+
+impl std::fmt::Debug for SystemTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.schema, self.name)
+    }
+}
+
+impl SystemTable {
+    /// All its rows.
+    pub fn rows(&self, world: &World) -> Vec<Box<[Value]>> {
+        let blank = self.columns.iter().map(|(_, ty, not_null)| blank(*ty, *not_null)).collect();
+        let mut rows = Rows { table: self, blank, rows: Vec::new() };
+        (self.fill)(world, &mut rows);
+        rows.rows
+    }
+}
+
+/// What a column says unless something else is known.
+fn blank(ty: Ty, not_null: bool) -> Value {
+    if !not_null {
+        return Value::Null;
+    }
+    match ty {
+        Ty::Bool => Value::Bool(false),
+        Ty::Int2 => Value::Int2(0),
+        Ty::Int4 => Value::Int4(0),
+        Ty::Int8 | Ty::Oid | Ty::Reg(_) => Value::Int8(0),
+        Ty::Float4 => Value::Float4(0.0),
+        Ty::Int2Vector => Value::Array(Array::vector(ColumnType::Int2)),
+        Ty::OidVector => Value::Array(Array::vector(ColumnType::Int8)),
+        _ => Value::Text(String::new()),
+    }
+}
+
+/// Rows being made.
+pub struct Rows<'t> {
+    table: &'t SystemTable,
+    blank: Box<[Value]>,
+    rows: Vec<Box<[Value]>>,
+}
+
+impl Rows<'_> {
+    /// Adds a row; columns that are not named keep their blank value.
+    pub fn add(&mut self, cells: impl IntoIterator<Item = (&'static str, Value)>) {
+        let mut row = self.blank.clone();
+        for (name, value) in cells {
+            let at = self.table.columns.iter().position(|(column, ..)| *column == name);
+            match at.and_then(|at| row.get_mut(at)) {
+                Some(cell) => *cell = value,
+                None => debug_assert!(false, "{:?} has no column {name}", self.table),
+            }
+        }
+        self.rows.push(row);
+    }
+}
+
+/// A text cell.
+fn text(value: impl Into<String>) -> Value {
+    Value::Text(value.into())
+}
+
+/// An oid cell.
+fn oid(value: u32) -> Value {
+    Value::Int8(i64::from(value))
+}
+
+/// A "char" cell.
+fn char1(value: char) -> Value {
+    Value::Text(value.to_string())
+}
+
+/// A YES or NO of information_schema.
+fn yes(value: bool) -> Value {
+    text(if value { "YES" } else { "NO" })
+}
+
+/// An array cell.
+fn list<'v>(element: ColumnType, values: impl IntoIterator<Item = Datum<'v>>) -> Value {
+    let mut array = Array::new(element);
+    values.into_iter().for_each(|value| array.push(value));
+    Value::Array(array)
+}
+
+/// A vector cell.
+fn vector<'v>(element: ColumnType, values: impl IntoIterator<Item = Datum<'v>>) -> Value {
+    let mut array = Array::vector(element);
+    values.into_iter().for_each(|value| array.push(value));
+    Value::Array(array)
+}
+
+/// The number that a column has in PostgreSQL.
+fn attnum(ordinal: usize) -> i16 {
+    i16::try_from(ordinal + 1).unwrap_or(i16::MAX)
+}
+
+/// All system tables.
+pub fn tables() -> &'static [SystemTable] {
+    static TABLES: LazyLock<Vec<SystemTable>> = LazyLock::new(read_shapes);
+    &TABLES
+}
+
+/// The system table of this name.
+pub fn table(schema: &str, name: &str) -> Option<&'static SystemTable> {
+    tables().iter().find(|t| t.name == name && t.schema == schema)
+}
+
+/// Reads `shapes.txt`: a line `schema.name oid kind`, then indented lines of `column:type`, `!` behind those NOT NULL.
+fn read_shapes() -> Vec<SystemTable> {
+    let mut tables: Vec<SystemTable> = Vec::new();
+    for line in include_str!("shapes.txt").lines() {
+        let mut words = line.split_whitespace();
+        if line.starts_with(' ') {
+            if let Some(table) = tables.last_mut() {
+                table.columns.extend(words.filter_map(column));
+            }
+        } else if let (Some(name), Some(oid), Some(kind)) = (words.next(), words.next(), words.next())
+            && let Some((schema, name)) = name.split_once('.')
+            && let Ok(oid) = oid.parse()
+        {
+            let fill = fill_of(schema, name);
+            tables.push(SystemTable { schema, name, oid, is_view: kind == "v", columns: Vec::new(), fill });
+        }
+    }
+    tables
+}
+
+fn column(written: &'static str) -> Option<(&'static str, Ty, bool)> {
+    let (name, ty) = written.split_once(':')?;
+    let bare = ty.trim_end_matches('!');
+    Some((name, shape_type(bare)?, bare.len() < ty.len()))
+}
+
+/// A type as `shapes.txt` writes it.
+fn shape_type(name: &str) -> Option<Ty> {
+    Some(match name {
+        "_text" => Ty::Array(Elem::Text),
+        "_name" => Ty::Array(Elem::Name),
+        "_oid" => Ty::Array(Elem::Oid),
+        "_int2" => Ty::Array(Elem::Int2),
+        "_char" => Ty::Array(Elem::Char1),
+        "regproc" => Ty::Reg(Reg::Proc),
+        "regtype" => Ty::Reg(Reg::Type),
+        name => Ty::of_oid(type_named(name)?.oid)?,
+    })
+}
+
+fn fill_of(schema: &str, name: &str) -> Fill {
+    let found = match schema {
+        "pg_catalog" => {
+            relations::fill(name).or_else(|| constraints::fill(name)).or_else(|| others::fill(name))
+        }
+        _ => information::fill(name),
+    };
+    found.unwrap_or(|_, _| {})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_shapes_is_read() {
+        let text = include_str!("shapes.txt");
+        let columns = text.lines().filter(|l| l.starts_with(' ')).flat_map(str::split_whitespace).count();
+        assert_eq!(tables().iter().map(|t| t.columns.len()).sum::<usize>(), columns);
+        assert_eq!(tables().len(), text.lines().filter(|l| !l.starts_with(' ')).count());
+        assert!(table("pg_catalog", "pg_class").is_some_and(|t| t.oid == 1259 && t.columns.len() == 33));
+    }
+}

@@ -1,0 +1,261 @@
+//! System tables about what is no relation: schemas, roles, types, access methods, comments, settings.
+//!
+//! Does not know: relations and their columns.
+
+use varve_engine::{BOOTSTRAP_ROLE, RoleDef, Value};
+
+use super::constraints::Constraint;
+use super::relations::{object_of, relations};
+use super::{Fill, Rows, World, char1, constraints, ids, oid, show, text, types};
+
+/// `pg_encoding_to_char(6)` is UTF8.
+const UTF8: i32 = 6;
+
+/// The code for the tables of this file.
+pub fn fill(name: &str) -> Option<Fill> {
+    Some(match name {
+        "pg_namespace" => pg_namespace,
+        "pg_database" => pg_database,
+        "pg_tablespace" => pg_tablespace,
+        "pg_am" => pg_am,
+        "pg_opclass" => pg_opclass,
+        "pg_collation" => pg_collation,
+        "pg_type" => pg_type,
+        "pg_language" => pg_language,
+        "pg_authid" => pg_authid,
+        "pg_roles" => pg_roles,
+        "pg_user" => pg_user,
+        "pg_auth_members" => pg_auth_members,
+        "pg_description" => pg_description,
+        "pg_settings" => pg_settings,
+        _ => return None,
+    })
+}
+
+fn owner() -> Value {
+    oid(BOOTSTRAP_ROLE.0)
+}
+
+fn pg_namespace(world: &World, rows: &mut Rows<'_>) {
+    let mut add = |id: u32, name: &str, owner: Value, acl: Value| {
+        rows.add([("oid", oid(id)), ("nspname", text(name)), ("nspowner", owner), ("nspacl", acl)]);
+    };
+    add(ids::PG_CATALOG, "pg_catalog", owner(), Value::Null);
+    add(ids::INFORMATION_SCHEMA, "information_schema", owner(), Value::Null);
+    for schema in world.catalog.schemas() {
+        let id = if schema.name == "public" { ids::PUBLIC } else { schema.id.0 };
+        let acl = show::acl(&world.catalog, schema.id);
+        add(id, &schema.name, oid(world.catalog.owner(schema.id).0), acl);
+    }
+}
+
+fn pg_database(world: &World, rows: &mut Rows<'_>) {
+    rows.add([
+        ("oid", oid(ids::DATABASE)),
+        ("datname", text(&world.database)),
+        ("datdba", owner()),
+        ("encoding", Value::Int4(UTF8)),
+        ("datlocprovider", char1('c')),
+        ("datallowconn", Value::Bool(true)),
+        ("datconnlimit", Value::Int4(-1)),
+        ("dattablespace", oid(ids::DEFAULT_TABLESPACE)),
+        ("datcollate", text("C")),
+        ("datctype", text("C.UTF-8")),
+    ]);
+}
+
+fn pg_tablespace(_: &World, rows: &mut Rows<'_>) {
+    for (id, name) in [(ids::DEFAULT_TABLESPACE, "pg_default"), (1664, "pg_global")] {
+        rows.add([("oid", oid(id)), ("spcname", text(name)), ("spcowner", owner())]);
+    }
+}
+
+fn pg_am(_: &World, rows: &mut Rows<'_>) {
+    for (id, name, kind) in [(ids::HEAP, "heap", 't'), (ids::BTREE, "btree", 'i')] {
+        rows.add([("oid", oid(id)), ("amname", text(name)), ("amtype", char1(kind))]);
+    }
+}
+
+fn pg_opclass(_: &World, rows: &mut Rows<'_>) {
+    for (id, ty, name, family) in show::OPERATOR_CLASSES {
+        rows.add([
+            ("oid", oid(id)),
+            ("opcmethod", oid(ids::BTREE)),
+            ("opcname", text(name)),
+            ("opcnamespace", oid(ids::PG_CATALOG)),
+            ("opcowner", owner()),
+            ("opcfamily", oid(family)),
+            ("opcintype", oid(ty.oid())),
+            ("opcdefault", Value::Bool(true)),
+        ]);
+    }
+}
+
+fn pg_collation(_: &World, rows: &mut Rows<'_>) {
+    for (id, name, provider) in [(ids::DEFAULT_COLLATION, "default", 'd'), (ids::C_COLLATION, "C", 'c')] {
+        let locale = if provider == 'c' { text(name) } else { Value::Null };
+        rows.add([
+            ("oid", oid(id)),
+            ("collname", text(name)),
+            ("collnamespace", oid(ids::PG_CATALOG)),
+            ("collowner", owner()),
+            ("collprovider", char1(provider)),
+            ("collisdeterministic", Value::Bool(true)),
+            ("collencoding", Value::Int4(-1)),
+            ("collcollate", locale.clone()),
+            ("collctype", locale),
+        ]);
+    }
+}
+
+fn pg_type(_: &World, rows: &mut Rows<'_>) {
+    for t in types() {
+        let [input, output, receive, send] = t.functions.map(|(id, _)| oid(id));
+        rows.add([
+            ("oid", oid(t.oid)),
+            ("typname", text(t.name)),
+            ("typnamespace", oid(ids::PG_CATALOG)),
+            ("typowner", owner()),
+            ("typlen", Value::Int2(t.len)),
+            ("typbyval", Value::Bool(t.by_value)),
+            ("typtype", char1(t.kind)),
+            ("typcategory", char1(t.category)),
+            ("typispreferred", Value::Bool(t.is_preferred)),
+            ("typisdefined", Value::Bool(true)),
+            ("typdelim", char1(',')),
+            ("typelem", oid(t.element)),
+            ("typarray", oid(t.array)),
+            ("typinput", input),
+            ("typoutput", output),
+            ("typreceive", receive),
+            ("typsend", send),
+            ("typalign", char1(t.align)),
+            ("typstorage", char1(t.storage)),
+            ("typtypmod", Value::Int4(-1)),
+            ("typcollation", oid(t.collation)),
+        ]);
+    }
+}
+
+fn pg_language(_: &World, rows: &mut Rows<'_>) {
+    for (id, name) in [(12, "internal"), (14, "sql")] {
+        rows.add([("oid", oid(id)), ("lanname", text(name)), ("lanowner", owner())]);
+    }
+}
+
+/// Roles by OID.
+fn roles(world: &World) -> Vec<&RoleDef> {
+    let mut roles: Vec<&RoleDef> = world.catalog.roles().map(|role| &**role).collect();
+    roles.sort_by_key(|role| role.id);
+    roles
+}
+
+fn until(role: &RoleDef) -> Value {
+    role.valid_until_us.map_or(Value::Null, Value::TimestampTz)
+}
+
+fn pg_authid(world: &World, rows: &mut Rows<'_>) {
+    for role in roles(world) {
+        rows.add(
+            attributes(role)
+                .into_iter()
+                .chain([("rolpassword", role.password.as_deref().map_or(Value::Null, text))]),
+        );
+    }
+}
+
+fn pg_roles(world: &World, rows: &mut Rows<'_>) {
+    for role in roles(world) {
+        rows.add(attributes(role).into_iter().chain([("rolpassword", text("********"))]));
+    }
+}
+
+fn attributes(role: &RoleDef) -> [(&'static str, Value); 11] {
+    [
+        ("oid", oid(role.id.0)),
+        ("rolname", text(&role.name)),
+        ("rolsuper", Value::Bool(role.is_superuser)),
+        ("rolinherit", Value::Bool(role.inherits)),
+        ("rolcreaterole", Value::Bool(role.makes_roles)),
+        ("rolcreatedb", Value::Bool(role.makes_databases)),
+        ("rolcanlogin", Value::Bool(role.may_log_in)),
+        ("rolreplication", Value::Bool(role.replicates)),
+        ("rolbypassrls", Value::Bool(role.bypasses_row_security)),
+        ("rolconnlimit", Value::Int4(role.connection_limit)),
+        ("rolvaliduntil", until(role)),
+    ]
+}
+
+fn pg_user(world: &World, rows: &mut Rows<'_>) {
+    for role in roles(world).into_iter().filter(|role| role.may_log_in) {
+        rows.add([
+            ("usename", text(&role.name)),
+            ("usesysid", oid(role.id.0)),
+            ("usecreatedb", Value::Bool(role.makes_databases)),
+            ("usesuper", Value::Bool(role.is_superuser)),
+            ("userepl", Value::Bool(role.replicates)),
+            ("usebypassrls", Value::Bool(role.bypasses_row_security)),
+            ("passwd", text("********")),
+            ("valuntil", until(role)),
+        ]);
+    }
+}
+
+fn pg_auth_members(world: &World, rows: &mut Rows<'_>) {
+    for role in roles(world) {
+        for membership in &role.member_of {
+            rows.add([
+                ("roleid", oid(membership.role.0)),
+                ("member", oid(role.id.0)),
+                ("grantor", owner()),
+                ("admin_option", Value::Bool(membership.is_admin)),
+            ]);
+        }
+    }
+}
+
+fn pg_description(world: &World, rows: &mut Rows<'_>) {
+    const CLASS: u32 = 1259;
+    const CONSTRAINT: u32 = 2606;
+    const NAMESPACE: u32 = 2615;
+    let catalog = &*world.catalog;
+    let mut add = |object: u32, class: u32, column: Option<usize>, comment: &str| {
+        let number = column.map_or(0, |c| c as i32 + 1);
+        rows.add([
+            ("objoid", oid(object)),
+            ("classoid", oid(class)),
+            ("objsubid", Value::Int4(number)),
+            ("description", text(comment)),
+        ]);
+    };
+    for r in relations(catalog) {
+        let about = object_of(&r).and_then(|object| catalog.about(object));
+        let comments = about.iter().flat_map(|about| &about.comments);
+        comments.for_each(|c| add(r.oid, CLASS, c.column, &c.text));
+    }
+    for Constraint { oid, .. } in constraints::all(catalog) {
+        let about = catalog.about(varve_engine::ObjectId(oid));
+        about.iter().flat_map(|about| &about.comments).for_each(|c| add(oid, CONSTRAINT, None, &c.text));
+    }
+    for schema in catalog.schemas() {
+        let id = if schema.name == "public" { ids::PUBLIC } else { schema.id.0 };
+        let about = catalog.about(schema.id);
+        about.iter().flat_map(|about| &about.comments).for_each(|c| add(id, NAMESPACE, None, &c.text));
+    }
+}
+
+fn pg_settings(world: &World, rows: &mut Rows<'_>) {
+    for (name, value) in &world.settings {
+        rows.add([
+            ("name", text(name)),
+            ("setting", text(value)),
+            ("category", text("Varve")),
+            ("context", text("user")),
+            ("vartype", text("string")),
+            ("source", text("default")),
+            ("boot_val", text(value)),
+            ("reset_val", text(value)),
+            ("pending_restart", Value::Bool(false)),
+        ]);
+    }
+}

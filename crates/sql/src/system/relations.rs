@@ -1,0 +1,536 @@
+//! The relations of a database, whatever they are, and the system tables about them.
+//!
+//! Invariants
+//! 1. Relations come in the order of their OIDs.
+//! 2. A part of a partitioned table shows the columns of its table, and no indexes: those are the table's.
+//!
+//! Does not know: constraints, text of definitions.
+
+use std::sync::Arc;
+
+use varve_engine::{
+    BOOTSTRAP_ROLE, Catalog, ColumnType, Datum, HashPart, IndexDef, ObjectId, SequenceDef, TableDef, Value,
+    ViewDef,
+};
+
+use super::{
+    Fill, Rows, SystemTable, World, attnum, char1, constraints, ids, oid, show, tables, text, type_row,
+    vector,
+};
+use crate::ty::{Ty, Typed};
+
+/// A relation.
+pub struct Relation<'c> {
+    /// Its OID.
+    pub oid: u32,
+    /// Name of its schema.
+    pub schema: &'c str,
+    /// Its name.
+    pub name: &'c str,
+    /// What it is.
+    pub what: What<'c>,
+}
+
+/// Kinds of relations.
+#[derive(Clone, Copy)]
+pub enum What<'c> {
+    /// A table.
+    Table(&'c Arc<TableDef>),
+    /// A part of a partitioned table.
+    Part(&'c Arc<TableDef>, &'c HashPart),
+    /// An index.
+    Index(IndexOf<'c>),
+    /// A sequence.
+    Sequence(&'c Arc<SequenceDef>),
+    /// A view.
+    View(&'c Arc<ViewDef>),
+    /// A system table.
+    System(&'static SystemTable),
+}
+
+/// An index, that of a primary key too.
+#[derive(Clone, Copy)]
+pub struct IndexOf<'c> {
+    /// Its table.
+    pub table: &'c Arc<TableDef>,
+    /// Ordinals of its columns.
+    pub columns: &'c [usize],
+    /// Refuses duplicates.
+    pub unique: bool,
+    /// It is the primary key's.
+    pub primary: bool,
+    /// It stands for a constraint.
+    pub constraint: bool,
+}
+
+/// One column of a relation.
+pub struct Attribute<'c> {
+    /// Name.
+    pub name: &'c str,
+    /// Type and modifier.
+    pub t: Typed,
+    /// NOT NULL
+    pub not_null: bool,
+    /// Text of the default.
+    pub default: Option<&'c str>,
+    /// `attidentity`
+    pub identity: Option<varve_engine::Identity>,
+}
+
+impl<'c> Relation<'c> {
+    /// `relkind`
+    pub fn kind(&self) -> char {
+        match self.what {
+            What::Table(t) if t.partitions.is_some() => 'p',
+            What::Index(i) if i.table.partitions.is_some() => 'I',
+            What::Table(_) | What::Part(..) => 'r',
+            What::Index(_) => 'i',
+            What::Sequence(_) => 'S',
+            What::View(_) => 'v',
+            What::System(t) => {
+                if t.is_view {
+                    'v'
+                } else {
+                    'r'
+                }
+            }
+        }
+    }
+
+    /// Whose it is: an index and a part belong to the owner of their table.
+    pub fn owner(&self, catalog: &Catalog) -> u32 {
+        let owner = match self.what {
+            What::Table(t) | What::Part(t, _) | What::Index(IndexOf { table: t, .. }) => catalog.owner(t.id),
+            What::Sequence(s) => catalog.owner(s.id),
+            What::View(v) => catalog.owner(v.id),
+            What::System(_) => BOOTSTRAP_ROLE,
+        };
+        owner.0
+    }
+
+    /// Its columns.
+    pub fn attributes(&self) -> Vec<Attribute<'c>> {
+        match self.what {
+            What::Table(t) | What::Part(t, _) => t.columns.iter().map(of_table).collect(),
+            What::Index(i) => {
+                let columns = i.columns.iter().filter_map(|c| i.table.columns.get(*c));
+                columns.map(|c| plain(&c.name, Typed::of_column(c.column_type), false)).collect()
+            }
+            What::Sequence(_) => [("last_value", Ty::Int8), ("log_cnt", Ty::Int8), ("is_called", Ty::Bool)]
+                .into_iter()
+                .map(|(name, ty)| plain(name, Typed::plain(ty), true))
+                .collect(),
+            What::View(v) => {
+                let typed = |c: &varve_engine::ViewColumn| Typed {
+                    ty: Ty::of_oid(c.type_id).unwrap_or(Ty::Text),
+                    typmod: c.modifier,
+                };
+                v.columns.iter().map(|c| plain(&c.name, typed(c), false)).collect()
+            }
+            What::System(t) => t
+                .columns
+                .iter()
+                .map(|(name, ty, not_null)| plain(name, Typed::plain(*ty), *not_null))
+                .collect(),
+        }
+    }
+}
+
+fn plain(name: &str, t: Typed, not_null: bool) -> Attribute<'_> {
+    Attribute { name, t, not_null, default: None, identity: None }
+}
+
+fn of_table(column: &varve_engine::ColumnDef) -> Attribute<'_> {
+    Attribute {
+        name: &column.name,
+        t: Typed::of_column(column.column_type),
+        not_null: column.not_null,
+        default: column.default.as_deref().filter(|_| column.identity.is_none()),
+        identity: column.identity,
+    }
+}
+
+/// All relations.
+pub fn relations(catalog: &Catalog) -> Vec<Relation<'_>> {
+    let mut out: Vec<Relation<'_>> = Vec::new();
+    catalog.tables().for_each(|table| push_table(table, &mut out));
+    out.extend(catalog.sequences().map(|s| Relation {
+        oid: s.id.0,
+        schema: &s.schema,
+        name: &s.name,
+        what: What::Sequence(s),
+    }));
+    out.extend(catalog.views().map(|v| Relation {
+        oid: v.id.0,
+        schema: &v.schema,
+        name: &v.name,
+        what: What::View(v),
+    }));
+    out.extend(tables().iter().map(|t| Relation {
+        oid: t.oid,
+        schema: t.schema,
+        name: t.name,
+        what: What::System(t),
+    }));
+    out.sort_by_key(|r| r.oid);
+    out
+}
+
+fn push_table<'c>(table: &'c Arc<TableDef>, out: &mut Vec<Relation<'c>>) {
+    let schema = table.schema.as_str();
+    out.push(Relation { oid: table.id.0, schema, name: &table.name, what: What::Table(table) });
+    if let Some(key) = &table.primary_key {
+        let what = IndexOf { table, columns: &key.columns, unique: true, primary: true, constraint: true };
+        let oid = ids::key_index(table.id);
+        out.push(Relation { oid, schema, name: &key.name, what: What::Index(what) });
+    }
+    for index in &table.indexes {
+        let IndexDef { id, name, columns, unique, constraint, .. } = &**index;
+        let what = IndexOf { table, columns, unique: *unique, primary: false, constraint: *constraint };
+        out.push(Relation { oid: id.0, schema, name, what: What::Index(what) });
+    }
+    for part in table.partitions.iter().flat_map(|p| &p.parts) {
+        let what = What::Part(table, part);
+        out.push(Relation { oid: part.id.0, schema: &part.schema, name: &part.name, what });
+    }
+}
+
+/// The relation with this OID.
+pub fn relation(catalog: &Catalog, oid: u32) -> Option<Relation<'_>> {
+    relations(catalog).into_iter().find(|r| r.oid == oid)
+}
+
+/// The OID of a schema.
+pub fn namespace(catalog: &Catalog, schema: &str) -> u32 {
+    match schema {
+        "pg_catalog" => ids::PG_CATALOG,
+        "information_schema" => ids::INFORMATION_SCHEMA,
+        "public" => ids::PUBLIC,
+        other => catalog.schemas().iter().find(|s| s.name == other).map_or(0, |s| s.id.0),
+    }
+}
+
+/// The code for the tables of this file.
+pub fn fill(name: &str) -> Option<Fill> {
+    Some(match name {
+        "pg_class" => pg_class,
+        "pg_attribute" => pg_attribute,
+        "pg_attrdef" => pg_attrdef,
+        "pg_index" => pg_index,
+        "pg_indexes" => pg_indexes,
+        "pg_inherits" => pg_inherits,
+        "pg_partitioned_table" => pg_partitioned_table,
+        "pg_sequence" => pg_sequence,
+        "pg_sequences" => pg_sequences,
+        "pg_tables" => pg_tables,
+        "pg_views" => pg_views,
+        "pg_rewrite" => pg_rewrite,
+        "pg_depend" => pg_depend,
+        _ => return None,
+    })
+}
+
+fn pg_class(world: &World, rows: &mut Rows<'_>) {
+    let catalog = &*world.catalog;
+    for r in relations(catalog) {
+        let kind = r.kind();
+        let table = if let What::Table(t) = r.what { Some(t) } else { None };
+        let has_index = table.is_some_and(|t| t.primary_key.is_some() || !t.indexes.is_empty());
+        let unlogged = match r.what {
+            What::Table(t) | What::Part(t, _) | What::Index(IndexOf { table: t, .. }) => t.is_unlogged,
+            _ => false,
+        };
+        let method = match r.what {
+            What::Table(t) if t.partitions.is_some() => 0,
+            What::Table(_) | What::Part(..) => ids::HEAP,
+            What::System(t) if !t.is_view => ids::HEAP,
+            What::Index(_) => ids::BTREE,
+            _ => 0,
+        };
+        let bound = match r.what {
+            What::Part(_, part) => text(show::partition_bound(part)),
+            _ => Value::Null,
+        };
+        let has_parents = catalog.children(varve_engine::TableId(r.oid)).next().is_some();
+        rows.add([
+            ("oid", oid(r.oid)),
+            ("relname", text(r.name)),
+            ("relnamespace", oid(namespace(catalog, r.schema))),
+            ("relowner", oid(r.owner(catalog))),
+            ("relam", oid(method)),
+            ("relfilenode", oid(if matches!(kind, 'v' | 'p' | 'I') { 0 } else { r.oid })),
+            ("reltuples", Value::Float4(-1.0)),
+            ("relhasindex", Value::Bool(has_index)),
+            ("relpersistence", char1(if unlogged { 'u' } else { 'p' })),
+            ("relkind", char1(kind)),
+            ("relnatts", Value::Int2(r.attributes().len() as i16)),
+            ("relchecks", Value::Int2(table.map_or(0, |t| t.checks.len() as i16))),
+            ("relhasrules", Value::Bool(kind == 'v')),
+            ("relhastriggers", Value::Bool(has_parents || table.is_some_and(|t| !t.foreign_keys.is_empty()))),
+            ("relhassubclass", Value::Bool(matches!(kind, 'p' | 'I'))),
+            ("relispopulated", Value::Bool(true)),
+            ("relreplident", char1(if matches!(kind, 'r' | 'p') { 'd' } else { 'n' })),
+            ("relispartition", Value::Bool(matches!(r.what, What::Part(..)))),
+            ("relacl", show::grants(catalog, &r)),
+            ("relpartbound", bound),
+        ]);
+    }
+}
+
+fn pg_attribute(world: &World, rows: &mut Rows<'_>) {
+    for r in relations(&world.catalog) {
+        for (ordinal, a) in r.attributes().iter().enumerate() {
+            let type_oid = a.t.ty.oid();
+            let row = type_row(type_oid);
+            let identity = match a.identity {
+                Some(varve_engine::Identity::Always) => text("a"),
+                Some(varve_engine::Identity::ByDefault) => text("d"),
+                None => text(""),
+            };
+            rows.add([
+                ("attrelid", oid(r.oid)),
+                ("attname", text(a.name)),
+                ("atttypid", oid(type_oid)),
+                ("attstattarget", Value::Int4(-1)),
+                ("attlen", Value::Int2(row.map_or(-1, |t| t.len))),
+                ("attnum", Value::Int2(attnum(ordinal))),
+                ("attcacheoff", Value::Int4(-1)),
+                ("atttypmod", Value::Int4(a.t.typmod)),
+                ("attndims", Value::Int4(i32::from(matches!(a.t.ty, Ty::Array(_))))),
+                ("attbyval", Value::Bool(row.is_some_and(|t| t.by_value))),
+                ("attalign", char1(row.map_or('i', |t| t.align))),
+                ("attstorage", char1(row.map_or('x', |t| t.storage))),
+                ("attnotnull", Value::Bool(a.not_null)),
+                ("atthasdef", Value::Bool(a.default.is_some())),
+                ("attidentity", identity),
+                ("attislocal", Value::Bool(!matches!(r.what, What::Part(..)))),
+                ("attinhcount", Value::Int4(i32::from(matches!(r.what, What::Part(..))))),
+                ("attcollation", oid(row.map_or(0, |t| t.collation))),
+            ]);
+        }
+    }
+}
+
+fn pg_attrdef(world: &World, rows: &mut Rows<'_>) {
+    for r in relations(&world.catalog) {
+        let What::Table(table) = r.what else { continue };
+        for (ordinal, a) in r.attributes().iter().enumerate() {
+            let Some(default) = a.default else { continue };
+            rows.add([
+                ("oid", oid(ids::default(table.id, ordinal))),
+                ("adrelid", oid(r.oid)),
+                ("adnum", Value::Int2(attnum(ordinal))),
+                ("adbin", text(default)),
+            ]);
+        }
+    }
+}
+
+fn pg_index(world: &World, rows: &mut Rows<'_>) {
+    for r in relations(&world.catalog) {
+        let What::Index(index) = r.what else { continue };
+        let count = Value::Int2(index.columns.len() as i16);
+        let columns = || index.columns.iter().filter_map(|c| index.table.columns.get(*c));
+        let type_of = |c: &varve_engine::ColumnDef| type_row(Typed::of_column(c.column_type).ty.oid());
+        let collations = columns().map(|c| Datum::Int8(type_of(c).map_or(0, |t| i64::from(t.collation))));
+        let classes = columns().map(|c| Datum::Int8(i64::from(show::operator_class(c.column_type))));
+        rows.add([
+            ("indexrelid", oid(r.oid)),
+            ("indrelid", oid(index.table.id.0)),
+            ("indnatts", count.clone()),
+            ("indnkeyatts", count),
+            ("indisunique", Value::Bool(index.unique)),
+            ("indisprimary", Value::Bool(index.primary)),
+            ("indimmediate", Value::Bool(true)),
+            ("indisvalid", Value::Bool(true)),
+            ("indisready", Value::Bool(true)),
+            ("indislive", Value::Bool(true)),
+            ("indkey", numbers(index.columns)),
+            ("indcollation", vector(ColumnType::Int8, collations)),
+            ("indclass", vector(ColumnType::Int8, classes)),
+            ("indoption", vector(ColumnType::Int2, columns().map(|_| Datum::Int2(0)))),
+        ]);
+    }
+}
+
+/// Columns as a vector of their numbers.
+fn numbers(columns: &[usize]) -> Value {
+    vector(ColumnType::Int2, columns.iter().map(|c| Datum::Int2(attnum(*c))))
+}
+
+fn pg_indexes(world: &World, rows: &mut Rows<'_>) {
+    for r in relations(&world.catalog) {
+        let What::Index(index) = r.what else { continue };
+        rows.add([
+            ("schemaname", text(r.schema)),
+            ("tablename", text(&index.table.name)),
+            ("indexname", text(r.name)),
+            ("indexdef", text(show::index_definition(&r, &index))),
+        ]);
+    }
+}
+
+fn pg_inherits(world: &World, rows: &mut Rows<'_>) {
+    for r in relations(&world.catalog) {
+        let What::Part(table, _) = r.what else { continue };
+        rows.add([("inhrelid", oid(r.oid)), ("inhparent", oid(table.id.0)), ("inhseqno", Value::Int4(1))]);
+    }
+}
+
+fn pg_partitioned_table(world: &World, rows: &mut Rows<'_>) {
+    for table in world.catalog.tables() {
+        let Some(partitions) = &table.partitions else { continue };
+        rows.add([
+            ("partrelid", oid(table.id.0)),
+            ("partstrat", char1('h')),
+            ("partnatts", Value::Int2(partitions.columns.len() as i16)),
+            ("partattrs", numbers(&partitions.columns)),
+        ]);
+    }
+}
+
+/// The type of a sequence's values, told from its bounds.
+pub fn sequence_type(sequence: &SequenceDef) -> Ty {
+    let bound = if sequence.increment < 0 {
+        sequence.min.checked_neg().unwrap_or(i64::MAX) - 1
+    } else {
+        sequence.max
+    };
+    match bound {
+        32_767 => Ty::Int2,
+        2_147_483_647 => Ty::Int4,
+        _ => Ty::Int8,
+    }
+}
+
+fn pg_sequence(world: &World, rows: &mut Rows<'_>) {
+    let mut sequences: Vec<_> = world.catalog.sequences().collect();
+    sequences.sort_by_key(|s| s.id);
+    for s in sequences {
+        rows.add([
+            ("seqrelid", oid(s.id.0)),
+            ("seqtypid", oid(sequence_type(s).oid())),
+            ("seqstart", Value::Int8(s.start)),
+            ("seqincrement", Value::Int8(s.increment)),
+            ("seqmax", Value::Int8(s.max)),
+            ("seqmin", Value::Int8(s.min)),
+            ("seqcache", Value::Int8(1)),
+            ("seqcycle", Value::Bool(s.cycle)),
+        ]);
+    }
+}
+
+fn pg_sequences(world: &World, rows: &mut Rows<'_>) {
+    for r in relations(&world.catalog) {
+        let What::Sequence(s) = r.what else { continue };
+        rows.add([
+            ("schemaname", text(r.schema)),
+            ("sequencename", text(r.name)),
+            ("sequenceowner", text(show::role_name(&world.catalog, r.owner(&world.catalog)))),
+            ("data_type", oid(sequence_type(s).oid())),
+            ("start_value", Value::Int8(s.start)),
+            ("min_value", Value::Int8(s.min)),
+            ("max_value", Value::Int8(s.max)),
+            ("increment_by", Value::Int8(s.increment)),
+            ("cycle", Value::Bool(s.cycle)),
+            ("cache_size", Value::Int8(1)),
+        ]);
+    }
+}
+
+fn pg_tables(world: &World, rows: &mut Rows<'_>) {
+    for r in relations(&world.catalog) {
+        if !matches!(r.kind(), 'r' | 'p') {
+            continue;
+        }
+        let has_index = matches!(r.what, What::Table(t) if t.primary_key.is_some() || !t.indexes.is_empty());
+        rows.add([
+            ("schemaname", text(r.schema)),
+            ("tablename", text(r.name)),
+            ("tableowner", text(show::role_name(&world.catalog, r.owner(&world.catalog)))),
+            ("hasindexes", Value::Bool(has_index)),
+            ("hasrules", Value::Bool(false)),
+            ("hastriggers", Value::Bool(matches!(r.what, What::Table(t) if !t.foreign_keys.is_empty()))),
+            ("rowsecurity", Value::Bool(false)),
+        ]);
+    }
+}
+
+fn pg_views(world: &World, rows: &mut Rows<'_>) {
+    for r in relations(&world.catalog) {
+        let What::View(view) = r.what else { continue };
+        rows.add([
+            ("schemaname", text(r.schema)),
+            ("viewname", text(r.name)),
+            ("viewowner", text(show::role_name(&world.catalog, r.owner(&world.catalog)))),
+            ("definition", text(show::view_definition(view))),
+        ]);
+    }
+}
+
+/// The rule that a view is in PostgreSQL.
+fn pg_rewrite(world: &World, rows: &mut Rows<'_>) {
+    for view in world.catalog.views() {
+        rows.add([
+            ("oid", oid(ids::constraint_of_index(view.id.0))),
+            ("rulename", text("_RETURN")),
+            ("ev_class", oid(view.id.0)),
+            ("ev_type", char1('1')),
+            ("ev_enabled", char1('O')),
+            ("is_instead", Value::Bool(true)),
+        ]);
+    }
+}
+
+/// What goes away with what: sequences with their columns, indexes with the constraints that they stand for.
+fn pg_depend(world: &World, rows: &mut Rows<'_>) {
+    const CLASS: u32 = 1259;
+    const CONSTRAINT: u32 = 2606;
+    let mut add = |object: (u32, u32), on: (u32, u32, i16), kind| {
+        rows.add([
+            ("classid", oid(object.0)),
+            ("objid", oid(object.1)),
+            ("refclassid", oid(on.0)),
+            ("refobjid", oid(on.1)),
+            ("refobjsubid", Value::Int4(i32::from(on.2))),
+            ("deptype", char1(kind)),
+        ]);
+    };
+    for r in relations(&world.catalog) {
+        match r.what {
+            What::Sequence(s) => {
+                let Some((table, column)) = s.owned_by else { continue };
+                let column_def = world.catalog.table_by_id(table);
+                let identity =
+                    column_def.is_some_and(|t| t.columns.get(column).is_some_and(|c| c.identity.is_some()));
+                let kind = if identity { 'i' } else { 'a' };
+                add((CLASS, r.oid), (CLASS, table.0, attnum(column)), kind);
+            }
+            What::Index(index) if index.constraint => {
+                add((CLASS, r.oid), (CONSTRAINT, ids::constraint_of_index(r.oid), 0), 'i');
+            }
+            What::Index(index) => {
+                let columns = index.columns.iter();
+                columns.for_each(|c| add((CLASS, r.oid), (CLASS, index.table.id.0, attnum(*c)), 'a'));
+            }
+            _ => {}
+        }
+    }
+    for constraint in constraints::all(&world.catalog) {
+        let columns = constraint.columns.iter();
+        columns.for_each(|c| {
+            add((CONSTRAINT, constraint.oid), (CLASS, constraint.table.id.0, attnum(*c)), 'a');
+        });
+    }
+}
+
+/// An object's identity in the catalog, if it has one there.
+pub fn object_of(r: &Relation<'_>) -> Option<ObjectId> {
+    match r.what {
+        What::Table(t) => Some(t.id.into()),
+        What::Sequence(s) => Some(s.id.into()),
+        What::View(v) => Some(v.id),
+        What::Part(_, part) => Some(part.id),
+        What::Index(_) | What::System(_) => Some(ObjectId(r.oid)),
+    }
+}

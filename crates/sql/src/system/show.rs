@@ -1,0 +1,234 @@
+//! Definitions and names as text, as PostgreSQL's `pg_get_...` functions write them.
+//!
+//! Does not know: system tables.
+
+use std::sync::Arc;
+
+use varve_engine::{
+    About, Catalog, ColumnType, Datum, Grant, HashPart, ObjectId, Rights, TableDef, Value, ViewDef,
+};
+
+use super::constraints::{Constraint, Demand, action_words};
+use super::names::{qualified, quoted};
+use super::relations::{IndexOf, Relation, What, object_of, relation};
+use super::{ids, list, type_row};
+use crate::ty::{Ty, Typed};
+
+/// `CREATE [UNIQUE] INDEX ...`
+pub fn index_definition(r: &Relation<'_>, index: &IndexOf<'_>) -> String {
+    let unique = if index.unique { "UNIQUE " } else { "" };
+    let only = if index.table.partitions.is_some() { "ONLY " } else { "" };
+    // PostgreSQL names the schema here, whatever the search path.
+    let table = format!("{}.{}", quoted(&index.table.schema), quoted(&index.table.name));
+    let columns = columns(index.table, index.columns);
+    format!("CREATE {unique}INDEX {} ON {only}{table} USING btree ({columns})", quoted(r.name))
+}
+
+/// Names of columns with commas between them.
+fn columns(table: &TableDef, ordinals: &[usize]) -> String {
+    let names = ordinals.iter().filter_map(|c| table.columns.get(*c)).map(|c| quoted(&c.name));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// The text behind CONSTRAINT name.
+pub fn constraint_definition(catalog: &Catalog, c: &Constraint<'_>) -> String {
+    let own = columns(c.table, c.columns);
+    match c.what {
+        Demand::Key(_) => format!("PRIMARY KEY ({own})"),
+        Demand::Unique(_) => format!("UNIQUE ({own})"),
+        Demand::Check(check) => format!("CHECK (({}))", check.text),
+        Demand::Foreign(key) => {
+            let (parent, parent_columns) = match catalog.table_by_id(key.parent) {
+                Some(parent) => {
+                    (qualified(&parent.schema, &parent.name), columns(&parent, &key.parent_columns))
+                }
+                None => (key.parent.0.to_string(), String::new()),
+            };
+            let mut out = format!("FOREIGN KEY ({own}) REFERENCES {parent}({parent_columns})");
+            for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
+                if !action_words(action).is_empty() {
+                    out.push_str(&format!(" ON {event} {}", action_words(action)));
+                }
+            }
+            out.push_str(if key.deferrable { " DEFERRABLE" } else { "" });
+            out.push_str(if key.initially_deferred { " INITIALLY DEFERRED" } else { "" });
+            out
+        }
+    }
+}
+
+/// The query of a view.
+pub fn view_definition(view: &Arc<ViewDef>) -> String {
+    format!(" {};", view.text.trim().trim_end_matches(';'))
+}
+
+/// `FOR VALUES WITH (modulus m, remainder r)`
+pub fn partition_bound(part: &HashPart) -> String {
+    format!("FOR VALUES WITH (modulus {}, remainder {})", part.modulus, part.remainder)
+}
+
+/// What `pg_get_partkeydef` says.
+pub fn partition_key(table: &TableDef) -> Option<String> {
+    let partitions = table.partitions.as_ref()?;
+    Some(format!("HASH ({})", columns(table, &partitions.columns)))
+}
+
+/// A role by OID, as `pg_get_userbyid` names it.
+pub fn role_name(catalog: &Catalog, oid: u32) -> String {
+    let role = catalog.role_by_id(ObjectId(oid));
+    role.map_or_else(|| format!("unknown (OID={oid})"), |role| role.name.clone())
+}
+
+/// A relation as regclass shows it.
+pub fn relation_name(catalog: &Catalog, oid: u32) -> Option<String> {
+    let r = relation(catalog, oid)?;
+    Some(qualified(r.schema, r.name))
+}
+
+/// A schema's name.
+pub fn namespace_name(catalog: &Catalog, oid: u32) -> Option<String> {
+    Some(match oid {
+        ids::PG_CATALOG => "pg_catalog".to_owned(),
+        ids::PUBLIC => "public".to_owned(),
+        ids::INFORMATION_SCHEMA => "information_schema".to_owned(),
+        other => catalog.schemas().iter().find(|s| s.id.0 == other)?.name.clone(),
+    })
+}
+
+/// A type with its modifier, as `format_type` writes it; `???` for what is no type.
+pub fn type_name(oid: u32, typmod: i32) -> String {
+    if oid == 0 {
+        return "-".to_owned();
+    }
+    let Some(ty) = Ty::of_oid(oid).filter(|ty| *ty != Ty::Unknown) else {
+        return match type_row(oid) {
+            Some(row) if row.name.starts_with('_') => format!("{}[]", type_name(row.element, typmod)),
+            Some(row) => row.name.to_owned(),
+            None => "???".to_owned(),
+        };
+    };
+    if let (Ty::Array(_), Some(element)) = (ty, ty.element()) {
+        return format!("{}[]", type_name(element.oid(), typmod));
+    }
+    let t = Typed { ty, typmod };
+    match (t.length(), t.precision()) {
+        (Some(length), _) => format!("{}({length})", ty.name()),
+        (_, Some((precision, scale))) => format!("{}({precision},{scale})", ty.name()),
+        // A char without length is not what the word `character` alone means.
+        _ if ty == Ty::Char && typmod < 0 => "bpchar".to_owned(),
+        _ => ty.name().to_owned(),
+    }
+}
+
+/// The B-tree operator class that an index on this type has.
+pub fn operator_class(t: ColumnType) -> u32 {
+    OPERATOR_CLASSES.iter().find(|(_, ty, ..)| *ty == class_type(t)).map_or(0, |(oid, ..)| *oid)
+}
+
+fn class_type(t: ColumnType) -> Ty {
+    match Typed::of_column(t).ty {
+        Ty::Varchar => Ty::Text,
+        ty => ty,
+    }
+}
+
+/// B-tree operator classes that are defaults: OID, type, name, OID of their family.
+pub const OPERATOR_CLASSES: [(u32, Ty, &str, u32); 17] = [
+    (10_004, Ty::Char, "bpchar_ops", 426),
+    (10_006, Ty::Bytea, "bytea_ops", 428),
+    (10_003, Ty::Bool, "bool_ops", 424),
+    (3128, Ty::Timestamp, "timestamp_ops", 434),
+    (3122, Ty::Date, "date_ops", 434),
+    (10_012, Ty::Float4, "float4_ops", 1970),
+    (3123, Ty::Float8, "float8_ops", 1970),
+    (1979, Ty::Int2, "int2_ops", 1976),
+    (1978, Ty::Int4, "int4_ops", 1976),
+    (3124, Ty::Int8, "int8_ops", 1976),
+    (10_022, Ty::Interval, "interval_ops", 1982),
+    (3125, Ty::Numeric, "numeric_ops", 1988),
+    (3126, Ty::Text, "text_ops", 1994),
+    (10_038, Ty::Time, "time_ops", 1996),
+    (3127, Ty::TimestampTz, "timestamptz_ops", 434),
+    (10_065, Ty::Uuid, "uuid_ops", 2968),
+    (1981, Ty::Oid, "oid_ops", 1989),
+];
+
+/// The comment on a relation or one of its columns.
+pub fn relation_comment(catalog: &Catalog, oid: u32, column: Option<usize>) -> Option<String> {
+    let r = relation(catalog, oid)?;
+    catalog.about(object_of(&r)?)?.comment(column).map(str::to_owned)
+}
+
+/// `relacl`: NULL as long as nobody granted anything.
+pub fn grants(catalog: &Catalog, r: &Relation<'_>) -> Value {
+    match r.what {
+        What::Index(_) | What::System(_) => Value::Null,
+        _ => object_of(r).map_or(Value::Null, |object| acl(catalog, object)),
+    }
+}
+
+/// The access list of an object.
+pub fn acl(catalog: &Catalog, object: ObjectId) -> Value {
+    let Some(grants) = catalog.about(object).and_then(|about: &Arc<About>| about.grants.as_ref()) else {
+        return Value::Null;
+    };
+    let shown: Vec<String> = grants.iter().map(|grant| acl_item(catalog, grant)).collect();
+    list(ColumnType::Text, shown.iter().map(|item| Datum::Text(item)))
+}
+
+/// The letters of rights, in PostgreSQL's order.
+const LETTERS: [(Rights, char); 12] = [
+    (Rights::INSERT, 'a'),
+    (Rights::SELECT, 'r'),
+    (Rights::UPDATE, 'w'),
+    (Rights::DELETE, 'd'),
+    (Rights::TRUNCATE, 'D'),
+    (Rights::REFERENCES, 'x'),
+    (Rights::TRIGGER, 't'),
+    (Rights::EXECUTE, 'X'),
+    (Rights::USAGE, 'U'),
+    (Rights::CREATE, 'C'),
+    (Rights::TEMPORARY, 'T'),
+    (Rights::CONNECT, 'c'),
+];
+
+fn acl_item(catalog: &Catalog, grant: &Grant) -> String {
+    let grantee = grant.grantee.map(|role| quoted(&role_name(catalog, role.0))).unwrap_or_default();
+    let mut rights = String::new();
+    for (right, letter) in LETTERS.iter().filter(|(right, _)| grant.rights.has(*right)) {
+        rights.push(*letter);
+        if grant.grantable.has(*right) {
+            rights.push('*');
+        }
+    }
+    format!("{grantee}={rights}/{}", quoted(&role_name(catalog, grant.grantor.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oid;
+
+    /// Answers of PostgreSQL 15.
+    #[test]
+    fn types_are_named_as_format_type_does() {
+        for (type_oid, typmod, expected) in [
+            (oid::INT4, -1, "integer"),
+            (oid::VARCHAR, 14, "character varying(10)"),
+            (oid::VARCHAR, -1, "character varying"),
+            (oid::BPCHAR, 7, "character(3)"),
+            (oid::BPCHAR, -1, "bpchar"),
+            (oid::NUMERIC, 655_366, "numeric(10,2)"),
+            (1015, 14, "character varying(10)[]"),
+            (1007, -1, "integer[]"),
+            (oid::CHAR, -1, "\"char\""),
+            (oid::INT2VECTOR, -1, "int2vector"),
+            (oid::TIMESTAMPTZ, -1, "timestamp with time zone"),
+            (2205, -1, "regclass"),
+            (0, -1, "-"),
+            (99_999, -1, "???"),
+        ] {
+            assert_eq!(type_name(type_oid, typmod), expected);
+        }
+    }
+}
