@@ -29,7 +29,7 @@ use datafusion::arrow::array::{
     Int64Array, Int64Builder, StringViewArray, StringViewBuilder,
 };
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type};
-use varve_engine::{ArrayRef, Datum, Interval, NumericRef};
+use varve_engine::{Datum, Interval, NumericRef};
 use varve_sql::general::Ty;
 
 /// The array that holds values of the type.
@@ -146,7 +146,9 @@ impl<'a> Cells<'a> {
                 a.value(n).try_into().map_or(Datum::Null, |raw| Datum::Interval(Interval::from_bytes(raw)))
             }
             Cells::Uuid(a) => a.value(n).try_into().map_or(Datum::Null, Datum::Uuid),
-            Cells::List(a) => ArrayRef::from_bytes(a.value(n)).map_or(Datum::Null, Datum::Array),
+            Cells::List(a) => {
+                varve_engine::ArrayRef::from_bytes(a.value(n)).map_or(Datum::Null, Datum::Array)
+            }
             Cells::Text(a) => Datum::Text(a.value(n)),
             Cells::Bytea(a) => Datum::Bytea(a.value(n)),
             Cells::Numeric(a) => NumericRef::from_bytes(a.value(n)).map_or(Datum::Null, Datum::Numeric),

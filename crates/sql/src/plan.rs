@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use varve_engine::{ScanIndex, TableDef};
+use varve_engine::{HashPart, ScanIndex, TableDef};
 
 use crate::bind::aggregate::AggCall;
 use crate::eval::Expr;
@@ -227,6 +227,8 @@ pub enum OnConflict {
 pub struct Rules {
     /// CHECK constraints in the order of their names, over the table's row.
     pub checks: Box<[(Box<str>, Expr)]>,
+    /// The part by whose name the table was named.
+    pub part: Option<HashPart>,
 }
 
 /// INSERT.

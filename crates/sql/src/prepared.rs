@@ -52,6 +52,8 @@ pub struct Prepared {
     pub(crate) reads_world: bool,
     /// Version of the catalog that it was planned under.
     pub(crate) catalog_version: u64,
+    /// It reads views, whose texts no lock protects: it holds for that version only.
+    pub(crate) reads_views: bool,
     /// The same statement planned under a later catalog.
     pub(crate) successor: OnceLock<Arc<Prepared>>,
 }
@@ -75,6 +77,7 @@ impl Prepared {
             columns: columns.map(Into::into),
             body,
             catalog_version,
+            reads_views: false,
             successor: OnceLock::new(),
         }
     }

@@ -5,7 +5,10 @@
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation, DropBehavior, RenameTableNameKind};
 use varve_engine::{Check, ColumnDef, NewSequence, PrimaryKey, TableDef};
 
-use super::ddl::{Parts, made_name, printed_default, table_constraint, two_primary_keys, unique_name};
+use super::ddl::{
+    Parts, keys_of, made_name, printed_default, table_constraint, two_primary_keys, unique_name,
+};
+use super::part::{check_unique_key, partition_by};
 use super::{Binder, Scope, fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
@@ -101,6 +104,9 @@ impl Binder<'_> {
     /// The constraints of `parts` as additions to a table.
     fn constraints(&mut self, table: &TableDef, parts: Parts) -> Result<Vec<Alteration>> {
         let mut added = Vec::new();
+        for (kind, key) in keys_of(&parts) {
+            check_unique_key(kind, &table.name, partition_by(table), &parts.columns, key)?;
+        }
         if let Some((given, columns)) = parts.primary_key {
             if table.primary_key.is_some() {
                 return Err(two_primary_keys(&table.name));

@@ -15,7 +15,7 @@ pub(super) fn check_create_table(t: &ast::CreateTable) -> Result<()> {
         or_replace, temporary, unlogged: _, external, dynamic, global, if_not_exists: _, transient, volatile,
         iceberg, snapshot, name: _, columns: _, constraints: _, hive_distribution, hive_formats, table_options: _,
         file_format, location, query, without_rowid, like, clone, version, comment, on_commit, on_cluster,
-        primary_key, order_by, partition_by, cluster_by, clustered_by, inherits, partition_of, for_values, strict,
+        primary_key, order_by, partition_by: _, cluster_by, clustered_by, inherits, partition_of: _, for_values: _, strict,
         copy_grants, enable_schema_evolution, change_tracking, data_retention_time_in_days,
         max_data_extension_time_in_days, default_ddl_collation, with_aggregation_policy, with_row_access_policy,
         with_storage_lifecycle_policy, with_tags, external_volume, with_connection, base_location, catalog,
@@ -53,15 +53,61 @@ pub(super) fn check_create_table(t: &ast::CreateTable) -> Result<()> {
         (on_cluster.is_some(), "ON CLUSTER"),
         (primary_key.is_some(), "PRIMARY KEY behind the columns"),
         (order_by.is_some(), "ORDER BY"),
-        (partition_by.is_some(), "a partitioned table"),
         (cluster_by.is_some(), "CLUSTER BY"),
         (clustered_by.is_some(), "CLUSTERED BY"),
         (inherits.is_some(), "INHERITS"),
-        (partition_of.is_some(), "a partitioned table"),
-        (for_values.is_some(), "a partitioned table"),
         (*strict, "STRICT"),
         (!matches!(hive_distribution, ast::HiveDistributionStyle::NONE), "a distribution of a table"),
         (warehouse_clause, "a clause of data warehouses"),
+    ])
+}
+
+/// Clauses of CREATE TABLE ... PARTITION OF.
+pub(super) fn check_create_part(t: &ast::CreateTable) -> Result<()> {
+    check_create_table(t)?;
+    let own = !t.columns.is_empty() || !t.constraints.is_empty();
+    refuse(&[
+        (own, "a column or constraint of a partition alone"),
+        (t.partition_by.is_some(), "a partition that is partitioned"),
+    ])
+}
+
+/// Clauses of CREATE VIEW.
+pub(super) fn check_create_view(v: &ast::CreateView) -> Result<()> {
+    let ast::CreateView {
+        or_alter,
+        or_replace: _,
+        materialized,
+        secure,
+        name: _,
+        name_before_not_exists,
+        columns,
+        query: _,
+        options,
+        cluster_by,
+        comment,
+        with_no_schema_binding,
+        if_not_exists,
+        temporary,
+        copy_grants,
+        to,
+        params,
+    } = v;
+    let typed = columns.iter().any(|c| c.data_type.is_some() || c.options.is_some());
+    refuse(&[
+        (*or_alter, "OR ALTER"),
+        (*materialized, "a materialized view"),
+        (*secure, "a secure view"),
+        (*name_before_not_exists || *if_not_exists, "IF NOT EXISTS of a view"),
+        (typed, "a type or an option of a view's column"),
+        (!matches!(options, ast::CreateTableOptions::None), "an option of a view"),
+        (!cluster_by.is_empty(), "CLUSTER BY"),
+        (comment.is_some(), "COMMENT"),
+        (*with_no_schema_binding, "WITH NO SCHEMA BINDING"),
+        (*temporary, "a temporary view"),
+        (*copy_grants, "COPY GRANTS"),
+        (to.is_some(), "TO of a view"),
+        (params.is_some(), "a parameter of a view"),
     ])
 }
 

@@ -14,6 +14,7 @@ use varve_engine::{
     Check, ColumnDef, Identity, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey, TableDef,
 };
 
+use super::part::{check_unique_key, partition_by, partition_key};
 use super::rules::{Condition, constraint_exists};
 use super::scope::Scope;
 use super::sequence::{identity, serial_type};
@@ -68,6 +69,11 @@ impl Binder<'_> {
         for constraint in &t.constraints {
             table_constraint(constraint, &name, &mut parts)?;
         }
+        let partition_by = t.partition_by.as_ref();
+        let partition_by = partition_by.map(|by| partition_key(by, &parts.columns)).transpose()?;
+        for (kind, key) in keys_of(&parts) {
+            check_unique_key(kind, &name, partition_by.as_deref(), &parts.columns, key)?;
+        }
         let primary_key = parts.primary_key.map(|(given, columns)| PrimaryKey {
             name: given.unwrap_or_else(|| made_name(&name, "", "pkey")),
             columns,
@@ -85,8 +91,13 @@ impl Binder<'_> {
         let sequences = self.sequences(&schema, &name, &parts.serial, &mut parts.columns)?;
         let checks = self.checks(parts.checks, (&schema, &name), &parts.columns, &mut taken)?;
         let is_unlogged = t.unlogged;
-        let table =
-            NewTable { primary_key, checks, is_unlogged, ..NewTable::new(schema, name, parts.columns) };
+        let table = NewTable {
+            primary_key,
+            checks,
+            partition_by,
+            is_unlogged,
+            ..NewTable::new(schema, name, parts.columns)
+        };
         Ok(TableSpec { table, sequences, uniques, if_not_exists: t.if_not_exists })
     }
 
@@ -209,6 +220,9 @@ impl Binder<'_> {
         clauses_ddl::check_create_index(i)?;
         let table = self.table(&i.table_name)?;
         let columns = self.index_columns(&table, &i.columns)?;
+        if i.unique {
+            check_unique_key("UNIQUE", &table.name, partition_by(&table), &table.columns, &columns)?;
+        }
         let name = match &i.name {
             Some(name) => object_name(name)?.1,
             None => {
@@ -266,6 +280,12 @@ pub(super) fn unique_name(
     let base = made_name(table, &joined.join("_"), label);
     let numbered = |n: u32| if n == 0 { base.clone() } else { format!("{base}{n}") };
     (0..).map(numbered).find(|n| !taken.contains(n)).unwrap_or(base.clone())
+}
+
+/// The unique keys among the constraints.
+pub(super) fn keys_of(parts: &Parts) -> impl Iterator<Item = (&'static str, &[usize])> {
+    let primary = parts.primary_key.iter().map(|(_, columns)| ("PRIMARY KEY", columns.as_slice()));
+    primary.chain(parts.uniques.iter().map(|(_, columns)| ("UNIQUE", columns.as_slice())))
 }
 
 fn set_primary_key(parts: &mut Parts, name: Option<String>, columns: Vec<usize>) -> Result<()> {
@@ -353,7 +373,7 @@ pub fn no_schema(name: &str) -> SqlError {
 }
 
 /// `fillfactor` and autovacuum settings mean nothing here; anything else is refused.
-fn check_options(options: &CreateTableOptions) -> Result<()> {
+pub(super) fn check_options(options: &CreateTableOptions) -> Result<()> {
     let list = match options {
         CreateTableOptions::None => return Ok(()),
         CreateTableOptions::With(list) => list,

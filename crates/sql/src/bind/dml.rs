@@ -11,7 +11,6 @@ use std::sync::Arc;
 use sqlparser::ast::{self, AssignmentTarget, Expr as Ast, FromTable, SetExpr, TableFactor, TableObject};
 use varve_engine::{ColumnDef, Identity, TableDef};
 
-use super::from::relation_of;
 use super::query::Returned;
 use super::scope::Scope;
 use super::{Binder, Bound, clauses, fold};
@@ -37,7 +36,10 @@ impl Binder<'_> {
         let TableObject::TableName(name) = &i.table else {
             return Err(SqlError::unsupported("INSERT into this"));
         };
-        let table = self.table(name)?;
+        let table = self.table_or_part(name)?;
+        let relation = self.named_relation(&table, None)?;
+        let rules = self.rules(&table)?;
+        self.part = None;
         let targets = self.insert_columns(&table, &i.columns)?;
         let explicit = !i.columns.is_empty();
         self.overriding = match table.columns.iter().any(|c| c.identity.is_some()) {
@@ -45,9 +47,8 @@ impl Binder<'_> {
             false => None,
         };
         let source = self.insert_source(i.source.as_deref(), &table, &targets, explicit)?;
-        let rules = self.rules(&table)?;
         let alias = i.table_alias.as_ref().map(|a| fold(&a.alias));
-        let mut relation = relation_of(&table, None)?;
+        let mut relation = relation;
         if let Some(alias) = alias {
             relation.alias = alias;
         }
@@ -273,8 +274,8 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("a join in a change"));
         }
         clauses::check_table(&from.relation)?;
-        let table = self.table(name)?;
-        let relation = relation_of(&table, alias.as_ref())?;
+        let table = self.table_or_part(name)?;
+        let relation = self.named_relation(&table, alias.as_ref())?;
         Ok((table, Scope::of(relation)))
     }
 
@@ -303,7 +304,7 @@ pub fn insert_targets(
     name: &ast::ObjectName,
     columns: &[ast::Ident],
 ) -> Result<CopyTargets> {
-    let table = b.table(name)?;
+    let table = b.table_or_part(name)?;
     let named: Vec<ast::ObjectName> =
         columns.iter().map(|c| ast::ObjectName::from(vec![c.clone()])).collect();
     let targets = b.insert_columns(&table, &named)?;

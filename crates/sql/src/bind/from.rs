@@ -73,8 +73,12 @@ impl Binder<'_> {
                 Ok((Source::System(table), system_relation(table, alias.as_ref())?))
             }
             TableFactor::Table { name, alias, args: None, .. } => {
-                let table = self.table(name)?;
-                let relation = relation_of(&table, alias.as_ref())?;
+                let (schema, last) = object_name(name)?;
+                if let Some(view) = self.catalog.view(&schema, &last).cloned() {
+                    return self.view(&view, alias.as_ref());
+                }
+                let table = self.table_or_part(name)?;
+                let relation = self.named_relation(&table, alias.as_ref())?;
                 let access = TableAccess { table, access: Access::Full, reverse: false };
                 Ok((Source::Table(access), relation))
             }
@@ -112,12 +116,41 @@ impl Binder<'_> {
         Ok((Source::Query(Box::new(select)), relation))
     }
 
+    /// A table by name, or by the name of one of its parts, whose condition is then due (`part_condition`).
+    pub(super) fn table_or_part(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
+        let (schema, last) = object_name(name)?;
+        let Some((table, part)) = self.catalog.part(&schema, &last) else { return self.table(name) };
+        self.met_tables.push(table.clone());
+        self.part = Some(part);
+        Ok(table)
+    }
+
+    /// The relation that a table, or its part that was named, is under its alias.
+    pub(super) fn named_relation(
+        &self,
+        table: &TableDef,
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<Relation> {
+        let mut relation = relation_of(table, alias)?;
+        if let Some(part) = &self.part {
+            match &mut relation.hidden {
+                Some(hidden) => hidden.clone_from(&part.name),
+                None => relation.alias.clone_from(&part.name),
+            }
+        }
+        Ok(relation)
+    }
+
     /// A table by name; 42P01 with its position.
     pub(super) fn table(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
         let at = self.at(name);
         let (schema, table) = object_name(name).map_err(|e| e.at(at))?;
         if let Some(found) = self.catalog.table(&schema, &table) {
+            self.met_tables.push(found.clone());
             return Ok(found);
+        }
+        if self.catalog.view(&schema, &table).is_some() {
+            return Err(SqlError::unsupported(format!("changing view \"{table}\"")).at(at));
         }
         if schema != "public"
             && schema != "pg_catalog"
@@ -126,6 +159,11 @@ impl Binder<'_> {
         {
             // PostgreSQL, too, speaks of the relation here.
             return Err(undefined_table(name).at(at));
+        }
+        if self.catalog.part(&schema, &table).is_some() {
+            return Err(SqlError::unsupported("this of a partition by its own name")
+                .with_hint("Name the partitioned table.")
+                .at(at));
         }
         if self.catalog.sequence(&schema, &table).is_some() || self.catalog.index(&schema, &table).is_some() {
             let message = format!("\"{table}\" is not a table");
@@ -268,7 +306,7 @@ fn no_series() -> SqlError {
 }
 
 /// An alias may rename columns from the first on, and nothing more.
-fn check_alias(alias: &ast::TableAlias, column_count: usize) -> Result<()> {
+pub(super) fn check_alias(alias: &ast::TableAlias, column_count: usize) -> Result<()> {
     let ast::TableAlias { explicit: _, name, columns, at } = alias;
     alias_of(name)?;
     if at.is_some() {

@@ -23,15 +23,19 @@ mod function;
 mod items;
 mod lock;
 mod operator;
+pub mod part;
 mod predicate;
 pub mod query;
 mod rules;
 mod scope;
 pub mod sequence;
+pub mod view;
+
+use std::sync::Arc;
 
 use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::{Location, Span};
-use varve_engine::Catalog;
+use varve_engine::{Catalog, HashPart, ObjectId, TableDef};
 
 pub use scope::Scope;
 
@@ -78,6 +82,12 @@ pub struct Binder<'c> {
     pub reads_world: bool,
     /// A query in FROM is bound: it keeps its conditions and its order, for whoever runs it chooses access paths itself.
     in_from: bool,
+    /// Tables that were named so far.
+    met_tables: Vec<Arc<TableDef>>,
+    /// The part by whose name a table was named, until its condition is taken.
+    part: Option<HashPart>,
+    /// Views that were named so far: what is bound holds for this version of the catalog only.
+    met_views: Vec<ObjectId>,
     /// OVERRIDING ... VALUE of the INSERT that is bound.
     overriding: Option<crate::parse::Overriding>,
 }
@@ -107,6 +117,9 @@ impl<'c> Binder<'c> {
             met_aggregate: false,
             reads_world: false,
             in_from: false,
+            met_tables: Vec::new(),
+            part: None,
+            met_views: Vec::new(),
             overriding: None,
         })
     }
@@ -121,6 +134,11 @@ impl<'c> Binder<'c> {
             t => Ok(*t),
         };
         self.params.iter().enumerate().map(settle).collect()
+    }
+
+    /// Whether a view was named.
+    pub fn reads_views(&self) -> bool {
+        !self.met_views.is_empty()
     }
 
     /// Character position of a place in the statement.

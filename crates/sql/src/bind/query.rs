@@ -118,11 +118,14 @@ impl Binder<'_> {
 
     /// WHERE, without aggregates.
     pub(super) fn filter(&mut self, selection: Option<&Ast>, scope: &mut Scope) -> Result<Vec<Expr>> {
-        let Some(selection) = selection else { return Ok(Vec::new()) };
+        let part = self.part_condition(scope)?;
+        let Some(selection) = selection else { return Ok(part.into_iter().collect()) };
         scope.no_aggregates = Some("WHERE");
         let bound = self.expression(selection, scope);
         scope.no_aggregates = None;
-        Ok(access::conjuncts(self.condition(bound?, "WHERE")?))
+        let mut conditions = access::conjuncts(self.condition(bound?, "WHERE")?);
+        conditions.extend(part);
+        Ok(conditions)
     }
 
     fn values(&mut self, v: &ast::Values, q: &ast::Query) -> Result<BoundQuery> {

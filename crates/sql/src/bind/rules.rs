@@ -42,7 +42,7 @@ impl Binder<'_> {
         }
         // PostgreSQL looks at them in this order.
         checks.sort_by(|a: &(Box<str>, Expr), b| a.0.cmp(&b.0));
-        Ok(Rules { checks: checks.into() })
+        Ok(Rules { checks: checks.into(), part: self.part.clone() })
     }
 
     fn stored_condition(&mut self, text: &str, relation: Relation) -> Result<Expr> {

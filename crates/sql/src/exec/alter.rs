@@ -12,11 +12,12 @@ use std::sync::Arc;
 use bumpalo::Bump;
 use sqlparser::ast;
 use varve_engine::{
-    Change, Check, ColumnSource, Datum, Error as EngineError, NewIndex, ObjectId, Outcome, PrimaryKey,
-    RowImage, ScanSpec, TableDef, Transaction, Value,
+    Change, Check, ColumnSource, Datum, Error as EngineError, NewIndex, Outcome, PrimaryKey, RowImage,
+    ScanSpec, TableDef, Transaction, Value,
 };
 
 use super::definition::{Notices, Result, duplicate_in_build, notice};
+use super::drop::{Dependent, drop_dependents};
 use super::sequence::InTransaction;
 use super::{Facts, Failure, SequenceMemory};
 use crate::bind::alter::{Alteration, NewColumn};
@@ -233,17 +234,17 @@ impl Alter<'_> {
         let views = catalog.views().filter(|view| {
             view.uses.iter().any(|used| used.object == table.id.into() && gone(&used.columns))
         });
-        let views: Vec<_> = views.map(|view| (view.id, view.name.clone())).collect();
-        self.drop_views(&of, views, cascade)?;
+        let children = catalog.children(table.id).filter(|(_, key)| gone(&key.parent_columns));
+        let children = children.filter(|(t, k)| t.id != table.id || !gone(&k.columns));
+        let mut direct: Vec<Dependent> = children.map(|(t, k)| Dependent::key(t, k, &of)).collect();
+        direct.extend(views.map(|view| Dependent::view(view, &of)));
+        drop_dependents(&catalog, &of, direct, cascade, self.txn, self.notices)?;
         for check in table.checks.iter().filter(|c| gone(&c.columns)) {
             self.txn.drop_constraint(table.id, check.id)?;
         }
         for key in table.foreign_keys.iter().filter(|k| gone(&k.columns)) {
             self.txn.drop_constraint(table.id, key.id)?;
         }
-        let children = catalog.children(table.id).filter(|(_, key)| gone(&key.parent_columns));
-        let children: Vec<_> = children.filter(|(t, k)| t.id != table.id || !gone(&k.columns)).collect();
-        self.drop_children(&of, children.into_iter().map(|(t, k)| (&**t, k.id, &*k.name)), cascade)?;
         for index in table.indexes.iter().filter(|i| gone(&i.columns)) {
             self.txn.drop_index(table.id, index.id)?;
         }
@@ -258,10 +259,9 @@ impl Alter<'_> {
     }
 
     fn drop_constraint(&mut self, table: &TableDef, name: &str, cascade: bool) -> Result<()> {
-        let id = |id: Option<ObjectId>| id;
         let check = table.checks.iter().find(|c| c.name == name).map(|c| c.id);
         let key = table.foreign_keys.iter().find(|k| k.name == name).map(|k| k.id);
-        if let Some(constraint) = id(check.or(key)) {
+        if let Some(constraint) = check.or(key) {
             self.txn.drop_constraint(table.id, constraint)?;
             return Ok(());
         }
@@ -271,39 +271,11 @@ impl Alter<'_> {
         let same = |of: &[usize]| of.len() == columns.len() && of.iter().all(|c| columns.contains(c));
         let children = catalog.children(table.id).filter(|(_, key)| same(&key.parent_columns));
         let of = format!("constraint {name} on table {}", table.name);
-        self.drop_children(&of, children.map(|(t, k)| (&**t, k.id, &*k.name)), cascade)?;
+        let direct = children.map(|(t, k)| Dependent::key(t, k, &of)).collect();
+        drop_dependents(&catalog, &of, direct, cascade, self.txn, self.notices)?;
         match index {
             Some(index) => self.txn.drop_index(table.id, index.id)?,
             None => drop(self.txn.drop_primary_key(table.id)?),
-        }
-        Ok(())
-    }
-
-    /// Drops the foreign keys that need what goes, or (without CASCADE) says 2BP01.
-    fn drop_children<'c>(
-        &mut self,
-        of: &str,
-        children: impl Iterator<Item = (&'c TableDef, ObjectId, &'c str)>,
-        cascade: bool,
-    ) -> Result<()> {
-        for (child, key, name) in children {
-            let what = format!("constraint {name} on table {}", child.name);
-            if !cascade {
-                return Err(depends(of, &what).into());
-            }
-            self.txn.drop_constraint(child.id, key)?;
-            notice(self.notices, "00000", format!("drop cascades to {what}"));
-        }
-        Ok(())
-    }
-
-    fn drop_views(&mut self, of: &str, views: Vec<(ObjectId, String)>, cascade: bool) -> Result<()> {
-        for (view, name) in views {
-            if !cascade {
-                return Err(depends(of, &format!("view {name}")).into());
-            }
-            self.txn.drop_view(view)?;
-            notice(self.notices, "00000", format!("drop cascades to view {name}"));
         }
         Ok(())
     }
@@ -331,12 +303,4 @@ fn contains_nulls(table: &TableDef, column: usize) -> SqlError {
     );
     let error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message);
     error.of_table(&table.schema, &table.name).of_column(&table.columns[column].name)
-}
-
-/// 2BP01
-pub(super) fn depends(of: &str, what: &str) -> SqlError {
-    let message = format!("cannot drop {of} because other objects depend on it");
-    SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
-        .with_detail(format!("{what} depends on {of}"))
-        .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }

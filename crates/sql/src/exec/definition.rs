@@ -89,6 +89,7 @@ pub fn run(
         Statement::CreateSchema { .. } => {
             return Err(SqlError::unsupported("this form of CREATE SCHEMA").into());
         }
+        Statement::CreateView(v) => super::view::create_view(&mut b, v, txn)?,
         Statement::Drop {
             object_type,
             if_exists,
@@ -121,6 +122,9 @@ fn create_table(
     txn: &mut Transaction,
     notices: &mut Notices,
 ) -> Result<&'static str> {
+    if let Some(of) = &t.partition_of {
+        return create_part(b, t, of, txn, notices);
+    }
     let spec = b.create_table(t)?;
     if b.catalog.resolve(&spec.table.schema, &spec.table.name).is_some() {
         let message = format!("relation \"{}\" already exists", spec.table.name);
@@ -138,6 +142,26 @@ fn create_table(
     for (name, columns) in spec.uniques {
         txn.create_index(NewIndex { table: table.id, name, columns, unique: true, constraint: true })?;
     }
+    Ok("CREATE TABLE")
+}
+
+fn create_part(
+    b: &mut Binder<'_>,
+    t: &ast::CreateTable,
+    of: &ast::ObjectName,
+    txn: &mut Transaction,
+    notices: &mut Notices,
+) -> Result<&'static str> {
+    let (table, part) = b.create_part(t, of)?;
+    if b.catalog.resolve(&part.schema, &part.name).is_some() {
+        let message = format!("relation \"{}\" already exists", part.name);
+        if t.if_not_exists {
+            notice(notices, SqlState::DUPLICATE_TABLE.0, format!("{message}, skipping"));
+            return Ok("CREATE TABLE");
+        }
+        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
+    }
+    txn.add_part(table, part)?;
     Ok("CREATE TABLE")
 }
 
@@ -245,6 +269,10 @@ impl Binder<'_> {
         let (schema, last) = object_name(name)?;
         match self.catalog.table(&schema, &last) {
             Some(table) => Ok(table),
+            None if self.catalog.part(&schema, &last).is_some() => {
+                Err(SqlError::unsupported("this of a partition by its own name")
+                    .with_hint("Name the partitioned table."))
+            }
             None if self.catalog.resolve(&schema, &last).is_some() => {
                 Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{last}\" is not a table")))
             }

@@ -6,14 +6,19 @@
 //!
 //! Does not know: how objects are unmade (the engine).
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sqlparser::ast::{self, ObjectType};
-use varve_engine::{Catalog, ObjectId, SequenceId, TableDef, TableId, Transaction};
+use varve_engine::{
+    Catalog, Change, Error as EngineError, ForeignKey, ObjectId, ScanSpec, SequenceId, TableDef, TableId,
+    Transaction, ViewDef,
+};
 
 use super::definition::{Notices, Result, notice};
 use crate::bind::{fold, object_name};
 use crate::error::{SqlError, SqlState};
+use crate::eval::func::hash::key_hash;
 use crate::sink::Severity;
 
 /// What DROP says.
@@ -32,10 +37,12 @@ enum Gone {
     Sequence(SequenceId),
     /// A foreign key of this table.
     Key(TableId, ObjectId),
+    /// A part of this table, with its rows.
+    Part(TableId, ObjectId),
 }
 
 /// What goes although it was not named, and what it depends on.
-struct Dependent {
+pub(super) struct Dependent {
     gone: Gone,
     what: String,
     on: String,
@@ -79,7 +86,10 @@ impl Drop<'_> {
     ) -> Result<Option<Vec<Gone>>> {
         let (schema, last) = object_name(name)?;
         let found = match self.kind {
-            ObjectType::Table => catalog.table(&schema, &last).map(|t| Gone::Table(t.id)),
+            ObjectType::Table => match catalog.part(&schema, &last) {
+                Some((table, part)) => Some(Gone::Part(table.id, part.id)),
+                None => catalog.table(&schema, &last).map(|t| Gone::Table(t.id)),
+            },
             ObjectType::View => catalog.view(&schema, &last).map(|v| Gone::View(v.id)),
             ObjectType::Sequence => match catalog.sequence(&schema, &last) {
                 Some(sequence) => {
@@ -161,6 +171,33 @@ fn drop_all(
     remove(catalog, gone, txn)
 }
 
+impl Dependent {
+    pub(super) fn view(view: &ViewDef, on: &str) -> Dependent {
+        let what = format!("view {}", shown(&view.schema, &view.name));
+        Dependent { gone: Gone::View(view.id), what, on: on.to_owned() }
+    }
+
+    pub(super) fn key(child: &TableDef, key: &ForeignKey, on: &str) -> Dependent {
+        let what = format!("constraint {} on table {}", key.name, shown(&child.schema, &child.name));
+        Dependent { gone: Gone::Key(child.id, key.id), what, on: on.to_owned() }
+    }
+}
+
+/// Something else than a whole object goes: with CASCADE what depends on it goes too.
+pub(super) fn drop_dependents(
+    catalog: &Catalog,
+    of: &str,
+    direct: Vec<Dependent>,
+    cascade: bool,
+    txn: &mut Transaction,
+    notices: &mut Notices,
+) -> Result<()> {
+    let mut dependents = direct;
+    add_dependents(catalog, &[], &mut dependents);
+    settle(Some(of), &dependents, cascade, notices)?;
+    remove(catalog, dependents.into_iter().map(|d| d.gone).collect(), txn)
+}
+
 /// Adds what depends on what goes, and what depends on that.
 fn add_dependents(catalog: &Catalog, named: &[Gone], dependents: &mut Vec<Dependent>) {
     let mut todo: Vec<Gone> =
@@ -195,18 +232,16 @@ fn direct(catalog: &Catalog, gone: &Gone) -> Vec<(ObjectId, Dependent)> {
             Some(v) => (*id, format!("view {}", shown(&v.schema, &v.name))),
             None => return Vec::new(),
         },
-        Gone::Sequence(_) | Gone::Key(..) => return Vec::new(),
+        Gone::Sequence(_) | Gone::Key(..) | Gone::Part(..) => return Vec::new(),
     };
     let mut out = Vec::new();
     if let Gone::Table(id) = gone {
         for (child, key) in catalog.children(*id).filter(|(child, _)| child.id != *id) {
-            let what = format!("constraint {} on table {}", key.name, shown(&child.schema, &child.name));
-            out.push((key.id, Dependent { gone: Gone::Key(child.id, key.id), what, on: on.clone() }));
+            out.push((key.id, Dependent::key(child, key, &on)));
         }
     }
     for view in catalog.views().filter(|v| v.uses.iter().any(|used| used.object == object)) {
-        let what = format!("view {}", shown(&view.schema, &view.name));
-        out.push((view.id, Dependent { gone: Gone::View(view.id), what, on: on.clone() }));
+        out.push((view.id, Dependent::view(view, &on)));
     }
     out
 }
@@ -243,7 +278,8 @@ fn remove(catalog: &Catalog, gone: Vec<Gone>, txn: &mut Transaction) -> Result<(
         match one {
             Gone::Key(child, key) => drop(txn.drop_constraint(*child, *key)?),
             Gone::View(view) => txn.drop_view(*view)?,
-            Gone::Table(_) | Gone::Sequence(_) => {}
+            Gone::Part(table, part) if !gone.contains(&Gone::Table(*table)) => drop_part(*table, *part, txn)?,
+            Gone::Table(_) | Gone::Sequence(_) | Gone::Part(..) => {}
         }
     }
     let tables: Vec<TableId> = gone.iter().filter_map(Gone::table).collect();
@@ -261,6 +297,31 @@ fn remove(catalog: &Catalog, gone: Vec<Gone>, txn: &mut Transaction) -> Result<(
         if let Gone::Sequence(sequence) = one {
             txn.drop_sequence(sequence)?;
         }
+    }
+    Ok(())
+}
+
+/// A part goes with its rows; the table is locked by nobody else meanwhile.
+fn drop_part(table: TableId, part: ObjectId, txn: &mut Transaction) -> Result<()> {
+    let stale = || EngineError::StaleDefinition { table: format!("table {}", table.0) };
+    let def = txn.catalog().table_by_id(table).ok_or_else(stale)?;
+    if txn.catalog().children(table).next().is_some() {
+        return Err(SqlError::unsupported("DROP TABLE of a partition that a foreign key may refer to").into());
+    }
+    let partitions = def.partitions.clone().ok_or_else(stale)?;
+    let gone = partitions.parts.iter().find(|p| p.id == part).ok_or_else(stale)?;
+    let def = txn.drop_part(table, part)?;
+    let opened = txn.table(&def)?;
+    let mut keys = Vec::new();
+    txn.scan(&opened, &ScanSpec::ALL, &mut |key, row| {
+        let hash = key_hash(partitions.columns.iter().map(|c| row.get(*c)));
+        if hash % u64::from(gone.modulus) == u64::from(gone.remainder) {
+            keys.push(key.to_vec());
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for key in keys {
+        txn.modify(&opened, &key, &mut |_| Ok(Change::Delete))?;
     }
     Ok(())
 }
@@ -283,7 +344,7 @@ fn described(catalog: &Catalog, kind: &ObjectType, named: &[Gone]) -> Option<Str
     let name = match named.first()? {
         Gone::Table(id) => catalog.table_by_id(*id).map(|t| shown(&t.schema, &t.name))?,
         Gone::View(id) => catalog.view_by_id(*id).map(|v| shown(&v.schema, &v.name))?,
-        Gone::Sequence(_) | Gone::Key(..) => return None,
+        Gone::Sequence(_) | Gone::Key(..) | Gone::Part(..) => return None,
     };
     Some(format!("{} {name}", kind.to_string().to_lowercase()))
 }

@@ -24,6 +24,7 @@ mod sequence;
 mod series;
 mod sort;
 pub mod sum;
+mod view;
 
 use std::cell::Cell;
 use std::sync::Arc;

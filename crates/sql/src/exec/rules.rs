@@ -6,9 +6,10 @@
 //! Does not know: keys and references.
 
 use bumpalo::Bump;
-use varve_engine::{ColumnType, Datum, TableDef};
+use varve_engine::{ColumnType, Datum, HashPart, HashPartitions, TableDef};
 
 use crate::error::{Result, SqlError, SqlState};
+use crate::eval::func::hash::key_hash;
 use crate::eval::{self, Cx, Input};
 use crate::plan::Rules;
 
@@ -18,10 +19,30 @@ const SHOWN_BYTES_MAX: usize = 64;
 impl Rules {
     /// Whether a new row may be written: 23502 or 23514 if not.
     pub fn hold<'a>(&'a self, table: &TableDef, row: &'a [Datum<'a>], cx: &Cx<'a>) -> Result<()> {
+        if let Some(partitions) = &table.partitions {
+            self.check_part(table, partitions, row)?;
+        }
         check_not_null(table, row)?;
         match self.broken(&Input::Slots(row), cx)? {
             None => Ok(()),
             Some(name) => Err(check_violation(table, name, row)),
+        }
+    }
+
+    /// 23514 for a row that no part takes, or not the one that was named.
+    fn check_part(&self, table: &TableDef, partitions: &HashPartitions, row: &[Datum<'_>]) -> Result<()> {
+        let hash = key_hash(partitions.columns.iter().map(|c| row[*c]));
+        let is_in = |part: &HashPart| hash % u64::from(part.modulus) == u64::from(part.remainder);
+        match &self.part {
+            Some(part) if is_in(part) => Ok(()),
+            Some(part) => {
+                let message = format!("new row for relation \"{}\" violates partition constraint", part.name);
+                Err(SqlError::new(SqlState::CHECK_VIOLATION, message)
+                    .with_detail(failing_row(table, row))
+                    .of_table(&part.schema, &part.name))
+            }
+            None if partitions.parts.iter().any(is_in) => Ok(()),
+            None => Err(no_part(table, partitions, row)),
         }
     }
 
@@ -65,6 +86,20 @@ fn check_violation(table: &TableDef, name: &str, row: &[Datum<'_>]) -> SqlError 
         .with_detail(failing_row(table, row))
         .of_table(&table.schema, &table.name)
         .of_constraint(name)
+}
+
+/// 23514
+fn no_part(table: &TableDef, partitions: &HashPartitions, row: &[Datum<'_>]) -> SqlError {
+    let names: Vec<&str> = partitions.columns.iter().map(|c| &*table.columns[*c].name).collect();
+    let values = partitions.columns.iter().map(|c| shown_value(row[*c], table.columns[*c].column_type));
+    let values: Vec<String> = values.collect();
+    let message = format!("no partition of relation \"{}\" found for row", table.name);
+    let detail = format!(
+        "Partition key of the failing row contains ({}) = ({}).",
+        names.join(", "),
+        values.join(", ")
+    );
+    SqlError::new(SqlState::CHECK_VIOLATION, message).with_detail(detail).of_table(&table.schema, &table.name)
 }
 
 /// PostgreSQL's detail line about a row that is refused.

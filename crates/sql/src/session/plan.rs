@@ -23,8 +23,16 @@ use crate::sink::Column;
 use crate::ty::Ty;
 use crate::utility::Utility;
 
-/// What binding a statement gives: types of parameters, columns, the plan, and whether it asks for the catalog when it runs.
-type BoundParts = (Vec<Ty>, Option<Vec<Column>>, Body, bool);
+/// What binding a statement gives: types of parameters, columns, the plan, and what it depends on.
+type BoundParts = (Vec<Ty>, Option<Vec<Column>>, Body, Reads);
+
+/// What a plan depends on beside the tables that it opens.
+pub(super) struct Reads {
+    /// It asks for the catalog when it runs.
+    world: bool,
+    /// It was made of the texts of views.
+    views: bool,
+}
 
 impl Session {
     /// A statement for the extended protocol: an entry of a cache that was planned under the current catalog.
@@ -116,9 +124,9 @@ impl Session {
             return Ok(Prepared::new(sql, types, Vec::new(), None, Body::Definition(statement), 0));
         }
         let catalog = self.current_catalog();
-        let (params, columns, body, reads_world) = bind(&catalog, sql, types, &statement)?;
+        let (params, columns, body, reads) = bind(&catalog, sql, types, &statement)?;
         let mut prepared = Prepared::new(sql, types, params, columns, body, catalog.version());
-        prepared.reads_world = reads_world;
+        (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
         Ok(prepared)
     }
 
@@ -174,6 +182,7 @@ fn defines(statement: &Statement) -> bool {
             | Statement::CreateIndex(_)
             | Statement::AlterTable(_)
             | Statement::Comment { .. }
+            | Statement::CreateView(_)
             | Statement::Truncate(_)
             | Statement::CreateSequence { .. }
             | Statement::CreateSchema { .. }
@@ -200,7 +209,8 @@ pub(super) fn bind(catalog: &Catalog, sql: &str, types: &[Oid], statement: &Stat
         Statement::Delete(d) => parts(b.delete(d)?),
         other => return Err(unsupported(other)),
     };
-    Ok((b.param_types()?, columns, Body::Plan(plan), b.reads_world))
+    let reads = Reads { world: b.reads_world, views: b.reads_views() };
+    Ok((b.param_types()?, columns, Body::Plan(plan), reads))
 }
 
 fn parts(bound: crate::bind::dml::BoundDml) -> (Plan, Option<Vec<Column>>) {

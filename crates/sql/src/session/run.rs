@@ -260,6 +260,9 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
+        if prepared.reads_views && self.begin_engine().catalog().version() != prepared.catalog_version {
+            return Ok(Ran::Stale);
+        }
         self.begin_engine();
         if self.read_only && plan.writes() {
             return Err(read_only(verb(plan)));

@@ -9,6 +9,7 @@
 
 mod array;
 mod encoding;
+pub mod hash;
 mod math;
 mod moment;
 mod objects;
