@@ -63,6 +63,11 @@ states! {
     READ_ONLY_TRANSACTION = "25006", "A write in a READ ONLY transaction.";
     INVALID_STATEMENT_NAME = "26000", "No prepared statement has this name.";
     DEPENDENT_OBJECTS = "2BP01", "Other objects depend on the one to be dropped.";
+    INVALID_AUTHORIZATION = "28000", "The role may not log in, or not like this.";
+    INVALID_GRANT_OPERATION = "0LP01", "A right or membership that cannot be granted.";
+    OBJECT_IN_USE = "55006", "The object is in use.";
+    INSUFFICIENT_PRIVILEGE = "42501", "A right is missing.";
+    RESERVED_NAME = "42939", "A name that may not be given.";
     INVALID_SAVEPOINT = "3B001", "No savepoint has this name.";
     INVALID_SCHEMA = "3F000", "No schema has this name.";
     SERIALIZATION_FAILURE = "40001", "A concurrent transaction got in first; retry.";

@@ -25,6 +25,8 @@ enum Kind {
     Fixed(&'static [&'static str]),
     /// Cannot be set.
     ReadOnly,
+    /// A role; the session checks it.
+    Role,
     /// A time, in milliseconds unless it has a unit; kept as milliseconds.
     Duration,
     /// Only zero.
@@ -67,7 +69,7 @@ const SETTINGS: &[Setting] = &[
     reported("is_superuser", "on", Kind::ReadOnly),
     reported("server_encoding", "UTF8", Kind::ReadOnly),
     reported("server_version", "15.0", Kind::ReadOnly),
-    reported("session_authorization", "", Kind::ReadOnly),
+    reported("session_authorization", "", Kind::Role),
     reported("standard_conforming_strings", "on", Kind::Fixed(&["on", "true", "yes", "1"])),
     reported("timezone", "UTC", Kind::Zone),
     setting("bytea_output", "hex", Kind::Fixed(&["hex"])),
@@ -97,6 +99,7 @@ const SETTINGS: &[Setting] = &[
     setting("transaction_read_only", "off", Kind::ReadOnly),
     setting("default_table_access_method", "paged", Kind::OneOf(&["paged", "heap"])),
     setting("default_tablespace", "", Kind::Fixed(&[""])),
+    setting("role", "none", Kind::Role),
     setting("row_security", "on", Kind::Bool),
     setting("backslash_quote", "safe_encoding", Kind::Free),
     setting("check_function_bodies", "on", Kind::Bool),
@@ -227,7 +230,10 @@ impl Settings {
     pub fn reset_all(&mut self) {
         self.before.get_or_insert_with(|| self.values.clone());
         self.changed = true;
-        self.values = self.initial.clone();
+        let old = std::mem::replace(&mut self.values, self.initial.clone());
+        // Who the session is stays as it is.
+        let roles = old.into_iter().filter(|(name, _)| is_role(name));
+        self.values.extend(roles);
     }
 
     /// The transaction committed: SET LOCAL ends.
@@ -293,6 +299,11 @@ impl Settings {
     }
 }
 
+/// Whether a setting says who the session is.
+pub fn is_role(name: &str) -> bool {
+    matches!(find(name).map(|s| s.kind), Some(Kind::Role))
+}
+
 /// Name in lower case and the value as it is kept.
 fn checked(name: &str, value: &str) -> Result<(String, String)> {
     let lower = name.to_ascii_lowercase();
@@ -303,7 +314,7 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
         return Err(unknown(name));
     };
     let kept = match s.kind {
-        Kind::Free => value.to_owned(),
+        Kind::Free | Kind::Role => value.to_owned(),
         Kind::Bool => boolean(value).ok_or_else(|| not_boolean(name))?.to_owned(),
         Kind::OneOf(allowed) => one_of(s, allowed, value)?,
         Kind::Fixed(allowed) if allowed.iter().any(|a| a.eq_ignore_ascii_case(value.trim())) => {

@@ -6,6 +6,7 @@
 //! Does not know: what the commands do (`session`).
 
 mod copy;
+pub mod role;
 
 use sqlparser::ast;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -102,6 +103,12 @@ pub enum Utility {
     Explain(String),
     /// COPY FROM STDIN
     Copy(Box<CopyFrom>),
+    /// CREATE ROLE, GRANT and their kin
+    Role(Box<role::RoleCommand>),
+    /// SET [LOCAL] ROLE, `None` is NONE; whether LOCAL
+    SetRole(Option<String>, bool),
+    /// SET [LOCAL] SESSION AUTHORIZATION, `None` is DEFAULT; whether LOCAL
+    SetAuthorization(Option<String>, bool),
 }
 
 /// Reads a utility command; `None` if the first word belongs to none.
@@ -138,7 +145,10 @@ pub fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<Utility>> {
         "checkpoint" => Utility::Checkpoint,
         "explain" => explain(&mut c)?,
         "copy" => copy::read(&mut c)?,
-        _ => return Ok(None),
+        verb => match role::read(&mut c, verb)? {
+            Some(command) => command,
+            None => return Ok(None),
+        },
     };
     c.end()?;
     Ok(Some(command))
@@ -341,8 +351,18 @@ fn set(c: &mut Cursor<'_>) -> Result<Utility> {
             return Ok(Utility::SetCharacteristics(modes(c)?));
         }
         if c.eat("authorization") {
-            return Err(SqlError::unsupported("SET SESSION AUTHORIZATION"));
+            return Ok(Utility::SetAuthorization(role::role_or_none(c, "default")?, false));
         }
+    }
+    if local && c.eat("session") {
+        c.expect("authorization")?;
+        return Ok(Utility::SetAuthorization(role::role_or_none(c, "default")?, true));
+    }
+    if c.eat("role") {
+        if !c.eat_token(&Token::Eq) {
+            c.eat("to");
+        }
+        return Ok(Utility::SetRole(role::role_or_none(c, "none")?, local));
     }
     if c.eat("transaction") {
         return Ok(Utility::SetTransaction(modes(c)?));

@@ -165,6 +165,7 @@ fn fold(expr: Expr) -> Result<Expr> {
         now_us: &now_us,
         zone: &crate::time::Zone::UTC,
         user: "",
+        session_user: "",
         database: "",
         process_id: 0,
         random: &random,

@@ -57,6 +57,8 @@ pub struct Env<'a> {
     pub zone: &'a Zone,
     /// `current_user`
     pub user: &'a str,
+    /// `session_user`
+    pub session_user: &'a str,
     /// `current_database()`
     pub database: &'a str,
     /// `pg_backend_pid()`

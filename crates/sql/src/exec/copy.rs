@@ -126,7 +126,7 @@ impl Exec<'_> {
         feed.split(line, &plan.format)?;
         check_field_count(plan, feed)?;
         let facts = self.facts;
-        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences);
+        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who);
         let env = facts.env(&sequences);
         let Scratch { row_arena, .. } = &mut *self.scratch;
         let cx = Cx { params: &[], arena: row_arena, env: &env };

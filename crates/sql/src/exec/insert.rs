@@ -51,7 +51,8 @@ impl Exec<'_> {
         sink: &mut dyn Sink,
     ) -> Result<u64> {
         let facts = self.facts;
-        let mut writer = writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences));
+        let mut writer =
+            writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who));
         let arena = &mut self.scratch.row_arena;
         let width = self.params.len() / self.group_count.max(1);
         for group in 0..self.group_count {
@@ -78,7 +79,8 @@ impl Exec<'_> {
         };
         let facts = self.facts;
         let params = self.params;
-        let mut writer = writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences));
+        let mut writer =
+            writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who));
         let arena = &mut self.scratch.row_arena;
         let series = Series::new(bounds, *ty, params, arena, &facts.env(&super::NoSequences))?;
         for value in series {
@@ -114,7 +116,8 @@ impl Exec<'_> {
         })?;
         let facts = self.facts;
         let params = self.params;
-        let mut writer = writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences));
+        let mut writer =
+            writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who));
         let Scratch { row_arena, .. } = &mut *self.scratch;
         for values in rows {
             writer.write(row, &Input::Slots(values), params, row_arena, facts, sink)?;

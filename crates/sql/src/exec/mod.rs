@@ -39,6 +39,7 @@ pub use sequence::{SequenceMemory, split_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{self, Cx, Env, Input, NoSequences, Sequences};
 use crate::plan::{Output, Plan};
+use crate::rights::Who;
 use crate::sink::{CommandTag, Sink};
 use crate::system::World;
 use crate::ty::Ty;
@@ -86,8 +87,14 @@ impl Scratch {
 
 /// Facts about the session that expressions may ask for.
 pub struct Facts {
-    /// Role.
+    /// Name of the role that the session acts as.
     pub user: String,
+    /// Name of the role that it speaks for.
+    pub session_user: String,
+    /// The role of `user`.
+    pub who: Who,
+    /// The role of `session_user`.
+    pub session_who: Who,
     /// Database.
     pub database: String,
     /// Process id of the cancel key.
@@ -161,6 +168,7 @@ impl Facts {
             now_us: &self.now_us,
             zone: &self.zone,
             user: &self.user,
+            session_user: &self.session_user,
             database: &self.database,
             process_id: self.process_id,
             random: &self.random,

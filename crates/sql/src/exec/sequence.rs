@@ -9,11 +9,12 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use varve_engine::{Catalog, SequenceDef, SequenceId, Transaction};
+use varve_engine::{Catalog, Rights, SequenceDef, SequenceId, Transaction};
 
 use crate::bind::clipped;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Sequences;
+use crate::rights::{Holder, Kind, Object, Who};
 
 /// What a session has drawn from sequences.
 #[derive(Default)]
@@ -40,16 +41,18 @@ pub struct InTransaction<'x> {
     txn: RefCell<&'x mut Transaction>,
     catalog: RefCell<&'x mut Option<Arc<Catalog>>>,
     memory: &'x SequenceMemory,
+    who: Who,
 }
 
 impl<'x> InTransaction<'x> {
-    /// Borrows the transaction.
+    /// Borrows the transaction; `who` draws.
     pub fn new(
         txn: &'x mut Transaction,
         catalog: &'x mut Option<Arc<Catalog>>,
         memory: &'x SequenceMemory,
+        who: Who,
     ) -> InTransaction<'x> {
-        InTransaction { txn: RefCell::new(txn), catalog: RefCell::new(catalog), memory }
+        InTransaction { txn: RefCell::new(txn), catalog: RefCell::new(catalog), memory, who }
     }
 
     /// Lends the transaction to something else between two evaluations.
@@ -57,7 +60,20 @@ impl<'x> InTransaction<'x> {
         f(&mut self.txn.borrow_mut())
     }
 
-    fn find(&self, name: &str) -> Result<Arc<SequenceDef>> {
+    /// The sequence of this name; 42501 unless there is one of these rights on it.
+    fn find(&self, name: &str, rights: &[Rights]) -> Result<Arc<SequenceDef>> {
+        let found = self.named(name)?;
+        if self.who.is_some() {
+            let catalog = self.txn.borrow_mut().catalog();
+            let object = Object::new(found.id, Kind::Sequence, &found.name);
+            if !Holder::of(&catalog, self.who).may_any(&catalog, &object, rights) {
+                return Err(object.denied());
+            }
+        }
+        Ok(found)
+    }
+
+    fn named(&self, name: &str) -> Result<Arc<SequenceDef>> {
         let (schema, sequence) = split_name(name);
         let mut catalog = self.catalog.borrow_mut();
         let catalog = catalog.get_or_insert_with(|| self.txn.borrow_mut().catalog());
@@ -106,14 +122,14 @@ pub fn split_name(text: &str) -> (String, String) {
 
 impl Sequences for InTransaction<'_> {
     fn next(&self, name: &str) -> Result<i64> {
-        let sequence = self.find(name)?;
+        let sequence = self.find(name, &[Rights::USAGE, Rights::UPDATE])?;
         let value = self.txn.borrow_mut().next_value(sequence.id).map_err(|e| at_limit(e, &sequence))?;
         self.memory.note(sequence.id, value);
         Ok(value)
     }
 
     fn current(&self, name: &str) -> Result<i64> {
-        let sequence = self.find(name)?;
+        let sequence = self.find(name, &[Rights::USAGE, Rights::SELECT])?;
         self.memory.values.borrow().get(&sequence.id.0).copied().ok_or_else(|| {
             let message =
                 format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name);
@@ -129,7 +145,7 @@ impl Sequences for InTransaction<'_> {
     }
 
     fn set(&self, name: &str, value: i64, called: bool) -> Result<i64> {
-        let sequence = self.find(name)?;
+        let sequence = self.find(name, &[Rights::UPDATE])?;
         if value < sequence.min || value > sequence.max {
             let message = format!(
                 "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",

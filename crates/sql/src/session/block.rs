@@ -165,6 +165,7 @@ impl Session {
             self.facts.zone = self.settings.zone();
             self.defaults = defaults(&self.settings);
             self.facts.lock_timeout = self.defaults.lock_timeout;
+            self.follow_identity();
             // Also for the transaction that is running: SET, RESET and the end of SET LOCAL.
             if let Some(txn) = &mut self.txn {
                 txn.set_lock_timeout(self.defaults.lock_timeout);

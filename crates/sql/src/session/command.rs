@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use sqlparser::ast;
-use varve_engine::{Datum, Value};
+use varve_engine::{Datum, Rights, Value};
 
 use super::plan::in_failed_transaction;
 use super::run::{Ran, read_only};
@@ -61,6 +61,10 @@ impl Session {
             Utility::Set { name, value, local } => self.set(name, value.as_deref(), *local)?,
             Utility::Reset(name) => {
                 match name {
+                    Some(name) if name == "role" => return self.set_role(None, false).map(|_| reset()),
+                    Some(name) if name == "session_authorization" => {
+                        return self.set_session_authorization(None, false).map(|_| reset());
+                    }
                     Some(name) => self.settings.set(name, None, false)?,
                     None => self.settings.reset_all(),
                 }
@@ -111,11 +115,19 @@ impl Session {
             }
             Utility::Maintain(tables, tag) => self.maintain(tables, tag)?,
             Utility::Checkpoint => {
+                self.authorize_superuser(
+                    "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
+                )?;
                 self.shared.engine.checkpoint()?;
                 "CHECKPOINT"
             }
             Utility::Explain(text) => return self.explain(text, announce, sink),
             Utility::Copy(copy) => return self.copy(copy, sink),
+            Utility::Role(command) => self.role_command(command)?,
+            Utility::SetRole(name, local) => self.set_role(name.as_deref(), *local)?,
+            Utility::SetAuthorization(name, local) => {
+                self.set_session_authorization(name.as_deref(), *local)?
+            }
             _ => return Err(SqlError::internal("a command that is not run")),
         };
         Ok(CommandTag::Plain(tag))
@@ -141,6 +153,11 @@ impl Session {
         if local && !self.in_block() {
             self.warn(SqlState::NO_ACTIVE_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
             return Ok("SET");
+        }
+        match name {
+            "role" => return self.set_role(value.filter(|v| *v != "none"), local),
+            "session_authorization" => return self.set_session_authorization(value, local),
+            _ => {}
         }
         self.settings.set(name, value, local)?;
         self.after_settings();
@@ -299,6 +316,7 @@ impl Session {
             let column = Column { name: "QUERY PLAN".into(), type_oid: oid::TEXT, typmod: -1 };
             sink.columns(&[column])?;
         }
+        self.authorize(plan)?;
         let lines = match plan {
             Plan::Select(select) if select.is_general() => self.explain_general(select)?,
             plan => explain::lines(plan),
@@ -316,6 +334,7 @@ impl Session {
         }
         let mut b = Binder::new(&catalog, "", &[])?;
         let (table, targets, defaults) = insert_targets(&mut b, &copy.table, &copy.columns)?;
+        self.authorize_table(&table, Rights::INSERT)?;
         let rules = b.rules(&table)?;
         let plan = CopyPlan { table, targets, defaults, rules, format: copy.clone() };
         self.begin_engine();
@@ -333,6 +352,10 @@ impl Session {
         };
         exec.copy(&plan, &Arc::clone(&table), sink)
     }
+}
+
+fn reset() -> CommandTag {
+    CommandTag::Plain("RESET")
 }
 
 /// The columns of SHOW.

@@ -19,10 +19,13 @@
 //!
 //! Does not know: sockets, message formats.
 
+mod authorize;
 mod block;
 mod command;
 mod general;
+mod identity;
 mod plan;
+mod roles;
 mod run;
 mod statistics;
 mod watchdog;
@@ -35,7 +38,7 @@ use std::time::Duration;
 use bumpalo::Bump;
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
-use varve_engine::{Catalog, Database, Datum, SavepointId, Transaction};
+use varve_engine::{Catalog, Database, Datum, Isolation, SavepointId, Transaction};
 
 use crate::cache::PlanCache;
 use crate::error::{Result, SqlError, SqlState};
@@ -43,10 +46,12 @@ use crate::exec::{Facts, Scratch, SequenceMemory};
 use crate::general::General;
 use crate::oid::Oid;
 use crate::prepared::{Portal, Prepared};
-use crate::settings::Settings;
+use crate::rights::Holder;
+use crate::settings::{Settings, is_role};
 use crate::sink::{Progress, Severity, Sink};
 use crate::time::Zone;
 use crate::utility::Level;
+use identity::Identity;
 use watchdog::Watchdog;
 
 /// Statements that all sessions share.
@@ -145,6 +150,7 @@ pub struct Session {
     settings_changed: bool,
     defaults: Defaults,
     facts: Facts,
+    identity: Identity,
     scratch: Scratch,
     /// Values of lifted literals.
     literal_arena: Bump,
@@ -159,16 +165,28 @@ pub struct Session {
 impl Session {
     /// Starts a session. Fails (42704, 22023, 0A000) for a start-up setting that cannot be.
     pub fn new(shared: Arc<SqlDatabase>, params: SessionParams) -> Result<Session> {
+        let catalog = shared.engine.begin(Isolation::ReadCommitted).catalog();
+        let identity = Identity::of_login(&catalog, &params.user)?;
+        let who = identity.who(&params.user);
         let mut settings = Settings::default();
         settings.set_fact("session_authorization", &params.user);
+        if !Holder::of(&catalog, who).is_superuser() {
+            settings.set_fact("is_superuser", "off");
+        }
         for (name, value) in &params.settings {
+            if is_role(&name.to_ascii_lowercase()) {
+                return Err(SqlError::unsupported(format!("{name} in a start-up packet")));
+            }
             settings.set_initial(name, value)?;
         }
         let seed = std::process::id() as u64
             ^ crate::eval::func::clock_us() as u64
             ^ (params.process_id as u64) << 32;
         let facts = Facts {
+            session_user: params.user.clone(),
             user: params.user,
+            who,
+            session_who: who,
             database: params.database,
             process_id: params.process_id,
             now_us: Cell::new(None),
@@ -191,6 +209,7 @@ impl Session {
             settings,
             settings_changed: true,
             facts,
+            identity,
             scratch: Scratch::default(),
             literal_arena: Bump::new(),
             sequences: SequenceMemory::default(),

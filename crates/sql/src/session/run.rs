@@ -11,6 +11,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use varve_engine::{Datum, Error as EngineError, Transaction, Value};
 
+use super::authorize::own_what_is_new;
 use super::plan::in_failed_transaction;
 use super::{Block, Session};
 use crate::error::{Result, SqlError, SqlState};
@@ -269,11 +270,13 @@ impl Session {
         }
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();
+        self.authorize(plan)?;
         if let Plan::Select(select) = plan
             && select.is_general()
         {
             return self.run_general(prepared, select, params, announce, sink);
         }
+        let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         let opened = match Opened::open(plan, txn) {
             Ok(opened) => opened,
             Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => {
@@ -307,14 +310,18 @@ impl Session {
         if self.read_only {
             return Err(read_only("this command"));
         }
+        self.authorize_definition(statement)?;
         let mut notices = std::mem::take(&mut self.notices);
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
+        let before = txn.catalog();
         let defined = define_current(sql, statement, txn, &self.facts, &mut notices);
+        let owned = defined.is_ok().then(|| own_what_is_new(&before, txn, self.facts.who));
         self.notices = notices;
         self.catalog = None;
         if !std::mem::replace(&mut self.defines, true) {
             self.plans.clear();
         }
+        owned.unwrap_or(Ok(()))?;
         defined?.ok_or_else(|| SqlError::internal("a definition that is none"))
     }
 }

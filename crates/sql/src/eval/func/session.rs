@@ -33,7 +33,7 @@ pub(super) const TABLE: &[Builtin] = &[
         Ok(cx.keep_value(Value::Array(names)))
     }),
     strict("current_user", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),
-    strict("session_user", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),
+    strict("session_user", &[], Name, |_, cx| Ok(cx.text(cx.env.session_user))),
     strict("user", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),
     strict("current_role", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),
     strict("pg_backend_pid", &[], Int4, |_, cx| Ok(Datum::Int4(cx.env.process_id))),

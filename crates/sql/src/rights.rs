@@ -1,0 +1,222 @@
+//! Who may do what: roles, what they are members of, owners, and rights on objects.
+//!
+//! Invariants
+//! 1. A superuser may do everything; so may a name that is no role, which only a server lets in that asks nobody for a
+//!    password and listens on a loopback address.
+//! 2. Rights are looked up in the catalog of the running transaction, each time: GRANT and REVOKE act at once.
+//! 3. What nobody has granted or revoked anything on has PostgreSQL's defaults: everything for its owner, USAGE of the schema
+//!    public for everybody.
+//!
+//! Does not know: sessions; where checks are made (`session/authorize.rs`, `exec/sequence.rs`).
+
+use smallvec::SmallVec;
+use varve_engine::{Catalog, Grant, ObjectId, Rights, RoleDef, SchemaDef};
+
+use crate::error::{SqlError, SqlState};
+
+/// A role; `None` is a name that is none.
+pub type Who = Option<ObjectId>;
+
+/// What rights are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A table.
+    Table,
+    /// A view.
+    View,
+    /// A sequence.
+    Sequence,
+    /// A schema.
+    Schema,
+    /// An index, which only has an owner: its table's.
+    Index,
+}
+
+impl Kind {
+    /// As errors call it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Table => "table",
+            Kind::View => "view",
+            Kind::Sequence => "sequence",
+            Kind::Schema => "schema",
+            Kind::Index => "index",
+        }
+    }
+
+    /// All rights that there are on one.
+    pub fn all(self) -> Rights {
+        match self {
+            Kind::Table | Kind::View => Rights(0b111_1111),
+            Kind::Sequence => Rights::SELECT.with(Rights::UPDATE).with(Rights::USAGE),
+            Kind::Schema => Rights::USAGE.with(Rights::CREATE),
+            Kind::Index => Rights::default(),
+        }
+    }
+}
+
+/// An object that rights are about.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// Which.
+    pub id: ObjectId,
+    /// Of which kind.
+    pub kind: Kind,
+    /// Its name, for errors.
+    pub name: String,
+}
+
+impl Object {
+    /// An object.
+    pub fn new(id: impl Into<ObjectId>, kind: Kind, name: &str) -> Object {
+        Object { id: id.into(), kind, name: name.to_owned() }
+    }
+
+    /// A schema.
+    pub fn schema(def: &SchemaDef) -> Object {
+        Object::new(def.id, Kind::Schema, &def.name)
+    }
+
+    /// The rights on it, those included that nobody had to grant.
+    pub fn grants(&self, catalog: &Catalog) -> Vec<Grant> {
+        let owner = catalog.owner(self.id);
+        let granted = catalog.about(self.id).and_then(|about| about.grants.clone());
+        granted.unwrap_or_else(|| self.defaults(owner))
+    }
+
+    fn defaults(&self, owner: ObjectId) -> Vec<Grant> {
+        let grant = |grantee, rights| Grant { grantee, grantor: owner, rights, grantable: Rights::default() };
+        let mut grants = vec![grant(Some(owner), self.kind.all())];
+        if self.kind == Kind::Schema && self.name == "public" {
+            grants.push(grant(None, Rights::USAGE));
+        }
+        grants
+    }
+
+    /// 42501: a right is missing.
+    pub fn denied(&self) -> SqlError {
+        denied(format!("permission denied for {} {}", self.kind.word(), self.name))
+    }
+
+    /// 42501: it belongs to somebody else.
+    pub fn not_owned(&self) -> SqlError {
+        denied(format!("must be owner of {} {}", self.kind.word(), self.name))
+    }
+}
+
+/// 42501
+pub fn denied(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+}
+
+/// A role with everything that it may act as.
+pub struct Holder {
+    roles: SmallVec<[ObjectId; 4]>,
+    is_superuser: bool,
+}
+
+impl Holder {
+    /// Who this is, by the catalog; a role that is gone may do nothing.
+    pub fn of(catalog: &Catalog, who: Who) -> Holder {
+        let Some(id) = who else { return Holder { roles: SmallVec::new(), is_superuser: true } };
+        let is_superuser = catalog.role_by_id(id).is_some_and(|role| role.is_superuser);
+        Holder { roles: memberships(catalog, id, &|role| role.inherits), is_superuser }
+    }
+
+    /// Whether nothing is denied.
+    pub fn is_superuser(&self) -> bool {
+        self.is_superuser
+    }
+
+    /// Whether it acts as this role.
+    pub fn is(&self, role: ObjectId) -> bool {
+        self.is_superuser || self.roles.contains(&role)
+    }
+
+    /// Whether the object is its own.
+    pub fn owns(&self, catalog: &Catalog, object: &Object) -> bool {
+        self.is(catalog.owner(object.id))
+    }
+
+    /// Whether it has any of these rights.
+    pub fn may_any(&self, catalog: &Catalog, object: &Object, rights: &[Rights]) -> bool {
+        self.is_superuser || {
+            let held = self.rights_on(catalog, object);
+            rights.iter().any(|r| held.has(*r))
+        }
+    }
+
+    fn rights_on(&self, catalog: &Catalog, object: &Object) -> Rights {
+        let mine = |g: &Grant| g.grantee.is_none_or(|grantee| self.roles.contains(&grantee));
+        let grants = object.grants(catalog);
+        grants.iter().filter(|g| mine(g)).fold(Rights::default(), |all, g| all.with(g.rights))
+    }
+
+    /// Which of the rights it may hand on, and as whom: owners as themselves, others as who has the grant option.
+    pub fn grantable(&self, catalog: &Catalog, object: &Object, wanted: Rights) -> (ObjectId, Rights) {
+        let owner = catalog.owner(object.id);
+        if self.is(owner) {
+            return (owner, wanted);
+        }
+        let grants = object.grants(catalog);
+        let mine = |g: &&Grant| g.grantee.is_some_and(|grantee| self.roles.contains(&grantee));
+        let offered = |g: &Grant| Rights(g.grantable.0 & wanted.0);
+        let best = grants.iter().filter(mine).max_by_key(|g| offered(g).0.count_ones());
+        best.map_or((owner, Rights::default()), |g| (g.grantee.unwrap_or(owner), offered(g)))
+    }
+}
+
+/// The role and all that it is a member of, as far as `through` lets memberships be used.
+pub fn memberships(
+    catalog: &Catalog,
+    role: ObjectId,
+    through: &dyn Fn(&RoleDef) -> bool,
+) -> SmallVec<[ObjectId; 4]> {
+    let mut roles: SmallVec<[ObjectId; 4]> = smallvec::smallvec![role];
+    let mut next = 0;
+    while let Some(id) = roles.get(next).copied() {
+        next += 1;
+        let Some(def) = catalog.role_by_id(id).filter(|def| through(def)) else { continue };
+        for membership in &def.member_of {
+            if !roles.contains(&membership.role) {
+                roles.push(membership.role);
+            }
+        }
+    }
+    roles
+}
+
+/// Gives rights; what the grantor has given before is added to.
+pub fn grant(grants: &mut Vec<Grant>, new: Grant) {
+    let same = |g: &&mut Grant| g.grantee == new.grantee && g.grantor == new.grantor;
+    match grants.iter_mut().find(same) {
+        Some(old) => {
+            old.rights = old.rights.with(new.rights);
+            old.grantable = old.grantable.with(new.grantable);
+        }
+        None => grants.push(new),
+    }
+}
+
+/// Takes back what `gone` says (its `rights`, and with or without them its `grantable`). False if others were given rights on
+/// the strength of it and `cascade` does not allow to take those, too.
+pub fn revoke(grants: &mut Vec<Grant>, gone: Grant, cascade: bool) -> bool {
+    let Some(at) = grants.iter().position(|g| g.grantee == gone.grantee && g.grantor == gone.grantor) else {
+        return true;
+    };
+    grants[at].rights = grants[at].rights.without(gone.rights);
+    grants[at].grantable = grants[at].grantable.without(gone.grantable);
+    grants.retain(|g| g.rights != Rights::default());
+    let Some(grantee) = gone.grantee else { return true };
+    let still = grants.iter().filter(|g| g.grantee == Some(grantee));
+    let lost = still.fold(gone.grantable, |lost, g| lost.without(g.grantable));
+    let handed_on =
+        |g: &&Grant| g.grantor == grantee && g.rights.0 & lost.0 != 0 && g.grantee != gone.grantee;
+    while let Some(dependent) = grants.iter().find(handed_on).copied() {
+        if !cascade {
+            return false;
+        }
+        revoke(grants, Grant { rights: lost, grantable: lost, ..dependent }, true);
+    }
+    true
+}

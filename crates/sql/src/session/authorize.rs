@@ -1,0 +1,236 @@
+//! Whether the session's role may do what a statement asks for.
+//!
+//! Invariants
+//! 1. It is asked before a table is opened for a statement, each time the statement runs.
+//! 2. What is not known to need a right only superusers may do.
+//!
+//! Does not know: what roles and rights are (`crate::rights`).
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self, ObjectType, Statement};
+use varve_engine::{Catalog, Named, ObjectId, Rights, TableDef, Transaction};
+
+use super::Session;
+use crate::bind::object_name;
+use crate::error::{Result, SqlError};
+use crate::eval::Expr;
+use crate::plan::{Output, Plan, Select, Source};
+use crate::rights::{Holder, Kind, Object, Who, denied};
+
+impl Session {
+    /// The role as its rights stand now; `None` if it may do everything.
+    fn holder(&mut self) -> Option<(Arc<Catalog>, Holder)> {
+        self.facts.who?;
+        self.begin_engine();
+        let catalog = self.txn.as_mut()?.catalog();
+        let holder = Holder::of(&catalog, self.facts.who);
+        (!holder.is_superuser()).then_some((catalog, holder))
+    }
+
+    /// 42501 unless the role may run the plan.
+    pub(super) fn authorize(&mut self, plan: &Plan) -> Result<()> {
+        if self.facts.who.is_none() {
+            return Ok(());
+        }
+        match self.holder() {
+            Some((catalog, holder)) => Check { catalog: &catalog, holder }.plan(plan),
+            None => Ok(()),
+        }
+    }
+
+    /// 42501 unless the role has this right on a table.
+    pub(super) fn authorize_table(&mut self, table: &TableDef, right: Rights) -> Result<()> {
+        match self.holder() {
+            Some((catalog, holder)) => Check { catalog: &catalog, holder }.table(table, right),
+            None => Ok(()),
+        }
+    }
+
+    /// 42501 unless the role may define, alter or drop what the statement says.
+    pub(super) fn authorize_definition(&mut self, statement: &Statement) -> Result<()> {
+        match self.holder() {
+            Some((catalog, holder)) => Check { catalog: &catalog, holder }.definition(statement),
+            None => Ok(()),
+        }
+    }
+
+    /// 42501 unless the role is a superuser.
+    pub(super) fn authorize_superuser(&mut self, message: &'static str) -> Result<()> {
+        if self.holder().is_some() { Err(denied(message)) } else { Ok(()) }
+    }
+}
+
+/// Makes what a definition has added to the catalog belong to who ran it.
+pub(super) fn own_what_is_new(
+    before: &Catalog,
+    txn: &mut Transaction,
+    who: Who,
+) -> Result<(), varve_engine::Error> {
+    let Some(role) = who else { return Ok(()) };
+    let after = txn.catalog();
+    let mut new: Vec<ObjectId> = Vec::new();
+    new.extend(after.tables().filter(|t| before.table_by_id(t.id).is_none()).map(|t| ObjectId::from(t.id)));
+    new.extend(after.views().filter(|v| before.view_by_id(v.id).is_none()).map(|v| v.id));
+    let known: Vec<_> = before.sequences().map(|s| s.id).collect();
+    new.extend(after.sequences().filter(|s| !known.contains(&s.id)).map(|s| ObjectId::from(s.id)));
+    let known: Vec<_> = before.schemas().iter().map(|s| s.id).collect();
+    new.extend(after.schemas().iter().filter(|s| !known.contains(&s.id)).map(|s| s.id));
+    new.into_iter().try_for_each(|object| txn.set_about(object, |about| about.owner = role))
+}
+
+struct Check<'c> {
+    catalog: &'c Catalog,
+    holder: Holder,
+}
+
+impl Check<'_> {
+    fn plan(&self, plan: &Plan) -> Result<()> {
+        match plan {
+            Plan::Select(select) => self.query(select),
+            Plan::Insert(insert) => {
+                self.table(&insert.table, Rights::INSERT)?;
+                self.reads(&insert.table, insert.returning.iter().flatten().map(expression))?;
+                plan.query().map_or(Ok(()), |query| self.query(query))
+            }
+            Plan::Update(update) => {
+                self.table(&update.target.table, Rights::UPDATE)?;
+                let assigned = update.assignments.iter().map(|(_, e)| e);
+                let returned = update.returning.iter().flatten().map(expression);
+                self.reads(&update.target.table, update.recheck.iter().chain(assigned).chain(returned))
+            }
+            Plan::Delete(delete) => {
+                self.table(&delete.target.table, Rights::DELETE)?;
+                let returned = delete.returning.iter().flatten().map(expression);
+                self.reads(&delete.target.table, delete.recheck.iter().chain(returned))
+            }
+        }
+    }
+
+    fn query(&self, select: &Select) -> Result<()> {
+        if shows_passwords(&select.source) {
+            return Err(denied("permission denied for table pg_authid"));
+        }
+        for table in select.tables() {
+            self.table(table, Rights::SELECT)?;
+            if select.lock.is_some() {
+                let object = table_object(table);
+                let rights = [Rights::UPDATE, Rights::DELETE];
+                self.need_any(&object, &rights)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A change that looks at columns needs SELECT, too.
+    fn reads<'e>(&self, table: &TableDef, mut expressions: impl Iterator<Item = &'e Expr>) -> Result<()> {
+        let reads = |e: &Expr| {
+            let mut reads = false;
+            e.walk(&mut |part| reads |= matches!(part, Expr::Column(_)));
+            reads
+        };
+        if expressions.any(reads) { self.table(table, Rights::SELECT) } else { Ok(()) }
+    }
+
+    fn table(&self, table: &TableDef, right: Rights) -> Result<()> {
+        self.schema(&table.schema, Rights::USAGE)?;
+        self.need_any(&table_object(table), &[right])
+    }
+
+    fn schema(&self, name: &str, right: Rights) -> Result<()> {
+        match self.catalog.schemas().iter().find(|s| s.name == name) {
+            Some(schema) => self.need_any(&Object::schema(schema), &[right]),
+            None => Ok(()),
+        }
+    }
+
+    fn need_any(&self, object: &Object, rights: &[Rights]) -> Result<()> {
+        if self.holder.may_any(self.catalog, object, rights) { Ok(()) } else { Err(object.denied()) }
+    }
+
+    /// A name that stands for nothing is reported by who runs the statement.
+    fn definition(&self, statement: &Statement) -> Result<()> {
+        match statement {
+            Statement::CreateTable(t) => self.creates(&t.name),
+            Statement::CreateView(v) => self.creates(&v.name),
+            Statement::CreateSequence { name, .. } => self.creates(name),
+            Statement::CreateIndex(i) => self.owner_of(&i.table_name),
+            Statement::AlterTable(a) => self.owner_of(&a.name),
+            Statement::Comment { object_type: ast::CommentObject::Table, object_name, .. } => {
+                self.owner_of(object_name)
+            }
+            Statement::Truncate(t) => t.table_names.iter().try_for_each(|t| {
+                let (schema, name) = object_name(&t.name)?;
+                let table = self.catalog.table(&schema, &name);
+                table.map_or(Ok(()), |table| self.table(&table, Rights::TRUNCATE))
+            }),
+            Statement::CreateSchema { .. } => Err(denied("permission denied for database postgres")),
+            Statement::Drop { object_type: ObjectType::Schema, names, .. } => {
+                names.iter().try_for_each(|name| self.owner_of_schema(name))
+            }
+            Statement::Drop { names, .. } => names.iter().try_for_each(|name| self.owner_of(name)),
+            _ => Err(denied("permission denied: only superusers may run this statement")),
+        }
+    }
+
+    fn creates(&self, name: &ast::ObjectName) -> Result<()> {
+        self.schema(&object_name(name)?.0, Rights::CREATE)
+    }
+
+    fn owner_of(&self, name: &ast::ObjectName) -> Result<()> {
+        let (schema, name) = object_name(name)?;
+        let Some((object, asked)) = named(self.catalog, &schema, &name) else { return Ok(()) };
+        let in_own_schema = self.catalog.schemas().iter().find(|s| s.name == schema);
+        let owns_schema = in_own_schema.is_some_and(|s| self.holder.owns(self.catalog, &Object::schema(s)));
+        if owns_schema || self.holder.owns(self.catalog, &object) {
+            return Ok(());
+        }
+        Err(Object { kind: asked, name, ..object }.not_owned())
+    }
+
+    fn owner_of_schema(&self, name: &ast::ObjectName) -> Result<()> {
+        let wanted = object_name(name)?.1;
+        let Some(schema) = self.catalog.schemas().iter().find(|s| s.name == wanted) else { return Ok(()) };
+        let object = Object::schema(schema);
+        if self.holder.owns(self.catalog, &object) { Ok(()) } else { Err(object.not_owned()) }
+    }
+}
+
+/// Whether `pg_authid` is among what is read, which only superusers may see.
+fn shows_passwords(source: &Source) -> bool {
+    match source {
+        Source::System(table) => table.name == "pg_authid",
+        Source::Join(join) => shows_passwords(&join.left) || shows_passwords(&join.right),
+        Source::Query(select) => shows_passwords(&select.source),
+        Source::Nothing | Source::Table(_) | Source::Series(..) | Source::Values(_) | Source::Loops(_) => {
+            false
+        }
+    }
+}
+
+fn expression(output: &Output) -> &Expr {
+    &output.expr
+}
+
+fn table_object(table: &TableDef) -> Object {
+    Object::new(table.id, Kind::Table, &table.name)
+}
+
+/// What decides about a name, and of which kind the name itself is: an index belongs to whom its table belongs to.
+fn named(catalog: &Catalog, schema: &str, name: &str) -> Option<(Object, Kind)> {
+    Some(match catalog.resolve(schema, name)? {
+        Named::Table(id) | Named::Part(id, _) => (Object::new(id, Kind::Table, name), Kind::Table),
+        Named::Index(id, _) | Named::PrimaryKey(id) => (Object::new(id, Kind::Table, name), Kind::Index),
+        Named::Sequence(id) => (Object::new(id, Kind::Sequence, name), Kind::Sequence),
+        Named::View(id) => (Object::new(id, Kind::View, name), Kind::View),
+    })
+}
+
+/// A table, view or sequence by name, as GRANT names it.
+pub(super) fn grantable(catalog: &Catalog, name: &ast::ObjectName) -> Result<Object, SqlError> {
+    let (schema, plain) = object_name(name)?;
+    match named(catalog, &schema, &plain) {
+        Some((object, kind)) if kind != Kind::Index => Ok(object),
+        _ => Err(crate::bind::undefined_table(name)),
+    }
+}

@@ -1,0 +1,108 @@
+//! Who a session is: the role that it logged in as, the one it speaks for (SET SESSION AUTHORIZATION), the one it acts as
+//! (SET ROLE).
+//!
+//! Invariants
+//! 1. A name becomes a role once, when it is set; later the role is known by its id, whatever becomes of its name.
+//! 2. The settings `session_authorization` and `role` say who it is, so a rollback takes these commands back.
+//!
+//! Does not know: what a role may do (`crate::rights`).
+
+use varve_engine::Catalog;
+
+use super::Session;
+use crate::error::{Result, SqlError, SqlState};
+use crate::rights::{Holder, Who, denied, memberships};
+
+/// The roles that this session has been.
+pub(super) struct Identity {
+    /// The name it logged in by.
+    authenticated: String,
+    known: Vec<(String, Who)>,
+}
+
+impl Identity {
+    /// Who logs in: 28000 if the role may not. A name that is no role is let in.
+    pub(super) fn of_login(catalog: &Catalog, name: &str) -> Result<Identity> {
+        let role = catalog.role(name);
+        if role.is_some_and(|r| !r.may_log_in) {
+            let message = format!("role \"{name}\" is not permitted to log in");
+            return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, message));
+        }
+        let who = role.map(|r| r.id);
+        Ok(Identity { authenticated: name.to_owned(), known: vec![(name.to_owned(), who)] })
+    }
+
+    /// Who somebody is whose name was set.
+    pub(super) fn who(&self, name: &str) -> Who {
+        let found = self.known.iter().rev().find(|(n, _)| n == name);
+        // A name that was never set can't be asked for; were it, it may do nothing.
+        found.map_or(Some(varve_engine::ObjectId(0)), |(_, who)| *who)
+    }
+}
+
+impl Session {
+    /// Facts follow the settings.
+    pub(super) fn follow_identity(&mut self) {
+        let session = self.settings.get("session_authorization").unwrap_or_default();
+        let role = self.settings.get("role").unwrap_or_default();
+        self.facts.session_who = self.identity.who(&session);
+        (self.facts.user, self.facts.who) = match role.as_str() {
+            "none" => (session.clone(), self.facts.session_who),
+            _ => (role.clone(), self.identity.who(&role)),
+        };
+        self.facts.session_user = session;
+    }
+
+    /// SET ROLE; `None` is NONE.
+    pub(super) fn set_role(&mut self, name: Option<&str>, local: bool) -> Result<&'static str> {
+        if let Some(name) = name {
+            let catalog = self.current_catalog();
+            let role = catalog.role(name).ok_or_else(|| no_such_value(name))?.id;
+            let allowed = match self.facts.session_who {
+                None => true,
+                Some(who) => {
+                    Holder::of(&catalog, Some(who)).is_superuser()
+                        || memberships(&catalog, who, &|_| true).contains(&role)
+                }
+            };
+            if !allowed {
+                return Err(denied(format!("permission denied to set role \"{name}\"")));
+            }
+            self.identity.known.push((name.to_owned(), Some(role)));
+        }
+        self.settings.set("role", Some(name.unwrap_or("none")), local)?;
+        self.after_settings();
+        Ok("SET")
+    }
+
+    /// SET SESSION AUTHORIZATION; `None` is DEFAULT. It ends SET ROLE.
+    pub(super) fn set_session_authorization(
+        &mut self,
+        name: Option<&str>,
+        local: bool,
+    ) -> Result<&'static str> {
+        let authenticated = self.identity.authenticated.clone();
+        if let Some(name) = name.filter(|n| *n != authenticated) {
+            let catalog = self.current_catalog();
+            let role = catalog.role(name).ok_or_else(|| no_such_value(name))?.id;
+            if !Holder::of(&catalog, self.identity.known[0].1).is_superuser() {
+                return Err(denied("permission denied to set session authorization"));
+            }
+            self.identity.known.push((name.to_owned(), Some(role)));
+        }
+        self.settings.set("session_authorization", Some(name.unwrap_or(&authenticated)), local)?;
+        self.settings.set("role", Some("none"), local)?;
+        self.after_settings();
+        Ok("SET")
+    }
+}
+
+/// 22023, as it is the value of a setting.
+fn no_such_value(name: &str) -> SqlError {
+    SqlError { sqlstate: SqlState::INVALID_PARAMETER_VALUE, ..no_role(name) }
+}
+
+/// 42704
+pub(super) fn no_role(name: &str) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
+}
