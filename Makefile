@@ -4,12 +4,14 @@ CARGO ?= cargo
 DATA  ?= varve-data
 LISTEN ?= 127.0.0.1:5433
 
-.PHONY: help run test test-rust test-e2e fmt lint bench fuzz fuzz-targets crash faults models clean-data
+.PHONY: help run test test-rust test-e2e fmt lint bench slt tools fuzz fuzz-targets crash faults models clean-data
 
 help:
 	@echo 'make run     build, start a server on ./$(DATA) and say how to connect'
 	@echo 'make test    everything: format, lints, tidy, unit, crash and end-to-end tests (about 15 minutes)'
 	@echo 'make bench   compare with PostgreSQL on this machine (about 45 minutes; ROUNDS=1 SECONDS=5 for a look)'
+	@echo 'make slt     thousands of statements on Varve and PostgreSQL 15 in the same run; FILES=word for some of them'
+	@echo 'make tools   psql, pgbench, psycopg, SQLAlchemy, go-tpc, go-ycsb, and kill -9 under TPC-C (needs Go)'
 	@echo 'make fuzz    throw damaged messages at a server for SECONDS (600)'
 	@echo 'make models  search schedules of the concurrent code under model checkers (EXECUTIONS=200000 of each model)'
 	@echo 'make fuzz-targets  search every format and input with libFuzzer for SECONDS (600); see fuzz/README.md'
@@ -48,6 +50,17 @@ bench:
 	@scripts/setup bench
 	$(CARGO) build --release -p varve
 	bench/compare-postgres --rounds $(or $(ROUNDS),5) --seconds $(or $(SECONDS),30)
+
+slt:
+	@scripts/setup test
+	$(CARGO) build -p varve
+	e2e/slt $(FILES)
+
+tools:
+	@scripts/setup test
+	$(CARGO) build --release -p varve
+	VARVE_BIN=target/release/varve e2e/tools psql pgbench psycopg sqlalchemy go-tpc go-ycsb
+	VARVE_BIN=target/release/varve e2e/tpcc-kill9 --rounds $(or $(ROUNDS),10)
 
 fuzz:
 	@scripts/setup test

@@ -12,7 +12,7 @@ class LoadFailed(Exception):
     pass
 
 
-def _environment(server):
+def environment(server):
     keep = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     return {**keep, "PGHOST": "127.0.0.1", "PGPORT": str(server.port), "PGUSER": "postgres", "PGDATABASE": "postgres"}
 
@@ -20,7 +20,7 @@ def _environment(server):
 def psql(server, sql, *options):
     """Runs SQL through psql with ON_ERROR_STOP; returns its standard output."""
     command = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", *options]
-    done = subprocess.run(command, input=sql, capture_output=True, text=True, env=_environment(server), timeout=600)
+    done = subprocess.run(command, input=sql, capture_output=True, text=True, env=environment(server), timeout=600)
     if done.returncode != 0:
         raise LoadFailed(f"psql ended with {done.returncode}: {done.stderr.strip()}")
     return done.stdout
@@ -29,7 +29,7 @@ def psql(server, sql, *options):
 def start_pgbench(server, *options):
     """pgbench as a running process."""
     return subprocess.Popen(
-        ["pgbench", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_environment(server)
+        ["pgbench", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(server)
     )
 
 
