@@ -102,6 +102,7 @@ states! {
     CANT_CHANGE_RUNTIME_PARAM = "55P02", "The setting cannot change now.";
     LOCK_NOT_AVAILABLE = "55P03", "A lock could not be had in time.";
     QUERY_CANCELED = "57014", "The statement was cancelled.";
+    NULL_NOT_ALLOWED = "22004", "A NULL where there must be a value.";
     INVALID_REGULAR_EXPRESSION = "2201B", "A regular expression does not read.";
     SEQUENCE_LIMIT = "2200H", "The sequence is at its end.";
     INTERNAL_ERROR = "XX000", "A bug in Varve.";

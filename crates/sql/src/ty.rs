@@ -247,6 +247,11 @@ impl Ty {
         }
     }
 
+    /// The type's OID, also of what is not known.
+    pub fn told_oid(self) -> Oid {
+        if self == Ty::Unknown { oid::UNKNOWN } else { self.oid() }
+    }
+
     /// The type with this OID, if expressions can have it; `Unknown` for 0 and 705.
     pub fn of_oid(oid: Oid) -> Option<Ty> {
         Some(match oid {

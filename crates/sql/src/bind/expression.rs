@@ -69,33 +69,8 @@ impl Binder<'_> {
             Ast::IsNotUnknown(inner) => self.is_null(inner, true, scope),
             Ast::IsDistinctFrom(l, r) => self.distinct(l, r, false, scope),
             Ast::IsNotDistinctFrom(l, r) => self.distinct(l, r, true, scope),
-            Ast::Substring { expr, substring_from, substring_for, .. } => {
-                let arguments: Vec<&Ast> = if substring_from.is_none() && substring_for.is_some() {
-                    return Err(SqlError::unsupported("substring(... for ...) without from"));
-                } else {
-                    [Some(expr), substring_from.as_ref(), substring_for.as_ref()]
-                        .into_iter()
-                        .flatten()
-                        .map(AsRef::as_ref)
-                        .collect()
-                };
-                self.call_with("substring", &arguments, e, scope)
-            }
-            Ast::Trim { expr, trim_where, trim_what, trim_characters } => {
-                if trim_characters.is_some() {
-                    return Err(SqlError::unsupported("TRIM with a character list after FROM"));
-                }
-                let name = match trim_where {
-                    Some(ast::TrimWhereField::Leading) => "ltrim",
-                    Some(ast::TrimWhereField::Trailing) => "rtrim",
-                    _ => "btrim",
-                };
-                let mut arguments = vec![expr.as_ref()];
-                arguments.extend(trim_what.as_deref());
-                self.call_with(name, &arguments, e, scope)
-            }
-            Ast::Position { expr, r#in } => {
-                self.call_with("strpos", &[r#in.as_ref(), expr.as_ref()], e, scope)
+            Ast::Substring { .. } | Ast::Trim { .. } | Ast::Overlay { .. } | Ast::Position { .. } => {
+                self.string_function(e, scope)
             }
             Ast::Ceil { field, .. } | Ast::Floor { field, .. } if !is_plain(field) => {
                 Err(SqlError::unsupported("CEIL or FLOOR with a second argument").at(self.at(e)))
@@ -126,6 +101,46 @@ impl Binder<'_> {
                 Err(SqlError::unsupported("a subquery in an expression").at(self.at(e)))
             }
             Ast::Tuple(_) => Err(SqlError::unsupported("a row value here").at(self.at(e))),
+            other => Err(SqlError::unsupported(format!("the expression {other}")).at(self.at(e))),
+        }
+    }
+
+    /// Functions of strings whose arguments have words between them.
+    fn string_function(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
+        match e {
+            Ast::Substring { expr, substring_from, substring_for, .. } => {
+                let arguments: Vec<&Ast> = if substring_from.is_none() && substring_for.is_some() {
+                    return Err(SqlError::unsupported("substring(... for ...) without from"));
+                } else {
+                    [Some(expr), substring_from.as_ref(), substring_for.as_ref()]
+                        .into_iter()
+                        .flatten()
+                        .map(AsRef::as_ref)
+                        .collect()
+                };
+                self.call_with("substring", &arguments, e, scope)
+            }
+            Ast::Trim { expr, trim_where, trim_what, trim_characters } => {
+                if trim_characters.is_some() {
+                    return Err(SqlError::unsupported("TRIM with a character list after FROM"));
+                }
+                let name = match trim_where {
+                    Some(ast::TrimWhereField::Leading) => "ltrim",
+                    Some(ast::TrimWhereField::Trailing) => "rtrim",
+                    _ => "btrim",
+                };
+                let mut arguments = vec![expr.as_ref()];
+                arguments.extend(trim_what.as_deref());
+                self.call_with(name, &arguments, e, scope)
+            }
+            Ast::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+                let mut arguments = vec![expr.as_ref(), overlay_what.as_ref(), overlay_from.as_ref()];
+                arguments.extend(overlay_for.as_deref());
+                self.call_with("overlay", &arguments, e, scope)
+            }
+            Ast::Position { expr, r#in } => {
+                self.call_with("strpos", &[r#in.as_ref(), expr.as_ref()], e, scope)
+            }
             other => Err(SqlError::unsupported(format!("the expression {other}")).at(self.at(e))),
         }
     }
@@ -214,7 +229,7 @@ impl Binder<'_> {
         let at = self.span_at(ident.span);
         let (ordinal, t) = match scope.find(qualifier, &name) {
             Found::Column(ordinal, t) => (ordinal, t),
-            Found::Nothing => return self.no_column(qualifier, &name, ident, at),
+            Found::Nothing => return self.no_column(qualifier, &name, ident, at, scope),
             Found::Several => {
                 let message = format!("column reference \"{name}\" is ambiguous");
                 return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message).at(at));
@@ -241,12 +256,19 @@ impl Binder<'_> {
         name: &str,
         ident: &ast::Ident,
         at: Option<u32>,
+        scope: &Scope,
     ) -> Result<Bound> {
         let bare = qualifier.is_none() && ident.quote_style.is_none();
         if bare
             && matches!(name, "current_user" | "session_user" | "user" | "current_catalog" | "current_role")
         {
             return self.call_function(name, Vec::new(), at);
+        }
+        if name == "tableoid"
+            && let Some(oid) = system_oid(qualifier, scope)
+        {
+            let expr = Expr::Const(Value::Int8(i64::from(oid)));
+            return Ok(Bound { expr, t: Typed::plain(Ty::Oid), at });
         }
         let shown = match qualifier {
             Some(q) => format!("column {q}.{name} does not exist"),
@@ -331,6 +353,16 @@ impl Binder<'_> {
         };
         self.explicit(inner, to)
     }
+}
+
+/// The OID of the system table that a qualifier (or the only relation) stands for.
+fn system_oid(qualifier: Option<&str>, scope: &Scope) -> Option<u32> {
+    let relation = match qualifier {
+        Some(alias) => scope.relation(alias)?,
+        None => scope.relations.first()?,
+    };
+    let name = relation.hidden.as_deref().unwrap_or(&relation.alias);
+    crate::system::table("pg_catalog", name).map(|table| table.oid)
 }
 
 /// A number as PostgreSQL types it: integer, bigint, else numeric.

@@ -14,10 +14,10 @@ use super::{Binder, Bound, clauses, fold};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, Builtin};
 use crate::eval::{CmpOp, Expr};
-use crate::ty::{self, CastLevel, Ty, Typed, cast_level};
+use crate::ty::{self, CastLevel, Reg, Ty, Typed, cast_level};
 
 /// Functions that PostgreSQL has and Varve does not run yet: 0A000 rather than 42883.
-const FOREIGN: [&str; 20] = [
+const FOREIGN: [&str; 17] = [
     "to_char",
     "to_date",
     "to_number",
@@ -33,10 +33,7 @@ const FOREIGN: [&str; 20] = [
     "first_value",
     "last_value",
     "unnest",
-    "regexp_replace",
     "regexp_matches",
-    "format",
-    "age",
     "stddev",
 ];
 
@@ -62,6 +59,12 @@ impl Binder<'_> {
             "greatest" => self.several(arguments, "GREATEST", |e| Expr::Extreme(e, true), at),
             "least" => self.several(arguments, "LEAST", |e| Expr::Extreme(e, false), at),
             "nullif" => self.null_if(arguments, at),
+            "pg_typeof" if arguments.len() == 1 => {
+                self.reads_world = true;
+                let oid = i64::from(arguments[0].t.ty.told_oid());
+                let expr = Expr::Const(varve_engine::Value::Int8(oid));
+                Ok(Bound { expr, t: Typed::plain(Ty::Reg(Reg::Type)), at })
+            }
             "current_timestamp" => self.clock(Ty::TimestampTz, arguments, at),
             "localtimestamp" => self.clock(Ty::Timestamp, arguments, at),
             "current_date" => self.clock(Ty::Date, arguments, at),

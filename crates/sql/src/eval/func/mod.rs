@@ -9,12 +9,15 @@
 
 mod array;
 mod encoding;
+mod format;
 pub mod hash;
 mod math;
 mod moment;
+mod more_math;
 mod objects;
 mod regular;
 mod session;
+mod span;
 pub mod string;
 
 pub(super) use string::check_size;
@@ -92,6 +95,9 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
         session::TABLE,
         objects::TABLE,
         array::TABLE,
+        format::TABLE,
+        span::TABLE,
+        more_math::TABLE,
         regular::TABLE,
     ];
     let name = name.to_owned();

@@ -14,15 +14,15 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::arith::{self, interval_of};
 use crate::eval::{Cx, number};
 use crate::time::{self, DAY_US, UNIX_SHIFT_US, Zone};
-use crate::ty::Ty::{Date, Float8, Int4, Interval, Numeric, Text, Timestamp, TimestampTz};
+use crate::ty::Ty::{Date, Float8, Int4, Interval, Numeric, Text, Time, Timestamp, TimestampTz};
 
 pub(super) const TABLE: &[Builtin] = &[
     strict("now", &[], TimestampTz, NOW),
     strict("transaction_timestamp", &[], TimestampTz, NOW),
     strict("statement_timestamp", &[], TimestampTz, NOW),
     volatile("clock_timestamp", &[], TimestampTz, |_, _| Ok(Datum::TimestampTz(clock_us()))),
-    strict("date_trunc", &[Text, Timestamp], Timestamp, truncated),
-    strict("date_trunc", &[Text, TimestampTz], TimestampTz, truncated),
+    strict("date_trunc", &[Text, Timestamp], Timestamp, |a, cx| truncated(a, cx.env.zone, cx)),
+    strict("date_trunc", &[Text, TimestampTz], TimestampTz, |a, cx| truncated(a, cx.env.zone, cx)),
     strict("date_part", &[Text, Timestamp], Float8, part_float),
     strict("date_part", &[Text, TimestampTz], Float8, part_float),
     strict("date_part", &[Text, Date], Float8, part_float),
@@ -31,6 +31,13 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("extract", &[Text, TimestampTz], Numeric, extract),
     strict("extract", &[Text, Date], Numeric, extract),
     strict("extract", &[Text, Interval], Numeric, extract),
+    strict("extract", &[Text, Time], Numeric, extract),
+    strict("date_part", &[Text, Time], Float8, part_float),
+    strict("date_trunc", &[Text, Interval], Interval, |a, _| truncated_span(text(a, 0), interval_of(a[1])?)),
+    strict("date_trunc", &[Text, TimestampTz, Text], TimestampTz, |a, cx| {
+        let zone = zone_named(text(a, 2))?;
+        truncated(&a[..2], &zone, cx)
+    }),
     strict("timezone", &[Text, TimestampTz], Timestamp, at_zone),
     strict("timezone", &[Text, Timestamp], TimestampTz, at_zone),
     strict("timezone", &[Interval, TimestampTz], Timestamp, at_offset),
@@ -93,11 +100,13 @@ fn local_of(value: Datum<'_>, cx: &Cx<'_>) -> Result<i64> {
 
 /// `value AT TIME ZONE zone`: what clocks there show, or the moment at which they show it.
 fn at_zone<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
-    let name = text(a, 0);
-    let zone = Zone::of_expression(name).ok_or_else(|| {
+    moved_to(&zone_named(text(a, 0))?, a[1])
+}
+
+fn zone_named(name: &str) -> Result<Zone> {
+    Zone::of_expression(name).ok_or_else(|| {
         SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
-    })?;
-    moved_to(&zone, a[1])
+    })
 }
 
 fn at_offset<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
@@ -118,8 +127,34 @@ fn moved_to<'a>(zone: &Zone, value: Datum<'a>) -> Result<Datum<'a>> {
     }
 }
 
-fn truncated<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let local = local_of(a[1], cx)?;
+/// A span without what is below a unit.
+fn truncated_span<'a>(unit: &str, iv: time::Interval) -> Result<Datum<'a>> {
+    let time::Interval { months, days, micros } = iv;
+    let whole = |months: i32, days, micros| Ok(Datum::Interval(time::Interval { months, days, micros }));
+    let floor = |us: i64| whole(months, days, micros / us * us);
+    match unit.to_ascii_lowercase().as_str() {
+        "microsecond" | "microseconds" => whole(months, days, micros),
+        "millisecond" | "milliseconds" => floor(1000),
+        "second" => floor(1_000_000),
+        "minute" => floor(60_000_000),
+        "hour" => floor(3_600_000_000),
+        "day" => whole(months, days, 0),
+        "month" => whole(months, 0, 0),
+        "quarter" => whole(months / 3 * 3, 0, 0),
+        "year" => whole(months / 12 * 12, 0, 0),
+        "decade" => whole(months / 120 * 120, 0, 0),
+        "century" => whole(months / 1200 * 1200, 0, 0),
+        "millennium" => whole(months / 12_000 * 12_000, 0, 0),
+        _ => Err(unknown_unit(unit, "interval")),
+    }
+}
+
+fn truncated<'a>(a: &[Datum<'a>], zone: &Zone, _: &Cx<'a>) -> Result<Datum<'a>> {
+    let local = match a[1] {
+        Datum::TimestampTz(t) => zone.to_local(t)?,
+        Datum::Timestamp(t) => t,
+        _ => 0,
+    };
     if time::is_infinite(local) {
         return Ok(a[1]);
     }
@@ -129,7 +164,7 @@ fn truncated<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(match a[1] {
         // Units below a day keep the offset, so that an hour that occurs twice stays the one it is.
         Datum::TimestampTz(t) if within_day(text(a, 0)) => Datum::TimestampTz(t - (local - result)),
-        Datum::TimestampTz(_) => Datum::TimestampTz(cx.env.zone.to_utc(result)?),
+        Datum::TimestampTz(_) => Datum::TimestampTz(zone.to_utc(result)?),
         _ => Datum::Timestamp(result),
     })
 }
@@ -192,6 +227,17 @@ fn field(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<Field> {
     let unit = text(a, 0).to_ascii_lowercase();
     if matches!(a[1], Datum::Interval(_)) {
         return interval_field(&unit, interval_of(a[1])?);
+    }
+    if let Datum::Time(us) = a[1] {
+        let found = clock_field(&unit, us).or((unit == "epoch").then_some((i128::from(us), 6)));
+        return found.ok_or_else(|| match day_field(&unit, 0) {
+            Some(_) => {
+                let message =
+                    format!("unit \"{}\" not supported for type time without time zone", text(a, 0));
+                SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+            }
+            None => unknown_unit(text(a, 0), "time without time zone"),
+        });
     }
     let local = local_of(a[1], cx)?;
     if time::is_infinite(local) {

@@ -54,6 +54,15 @@ pub(super) const TABLE: &[Builtin] = &[
             _ => "",
         }))
     }),
+    strict("pg_char_to_encoding", &[Name], Int4, |a, _| {
+        Ok(Datum::Int4(match text(a, 0).to_ascii_lowercase().replace(['-', '_'], "").as_str() {
+            "sqlascii" => 0,
+            "utf8" | "unicode" => 6,
+            "latin1" | "iso88591" => 8,
+            _ => -1,
+        }))
+    }),
+    strict("getdatabaseencoding", &[], Name, |_, _| Ok(Datum::Text("UTF8"))),
     catalog("obj_description", &[Oid], Text, |a, cx| comment(a, None, cx)),
     catalog("obj_description", &[Oid, Name], Text, described),
     catalog("col_description", &[Oid, Int4], Text, |a, cx| match usize::try_from(int(a, 1) - 1) {
