@@ -17,9 +17,7 @@ use crate::eval::{CmpOp, Expr};
 use crate::ty::{self, CastLevel, Reg, Ty, Typed, cast_level};
 
 /// Functions that PostgreSQL has and Varve does not run yet: 0A000 rather than 42883.
-const FOREIGN: [&str; 17] = [
-    "to_char",
-    "to_date",
+const FOREIGN: [&str; 15] = [
     "to_number",
     "string_agg",
     "array_agg",

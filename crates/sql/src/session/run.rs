@@ -223,7 +223,12 @@ impl Session {
     /// What catalog functions and system tables are computed from.
     fn world(&mut self) -> World {
         let catalog = self.current_catalog();
-        World { catalog, database: self.facts.database.clone(), settings: self.settings.all() }
+        World {
+            catalog,
+            database: self.facts.database.clone(),
+            settings: self.settings.all(),
+            who: self.facts.who,
+        }
     }
 
     fn run_body(

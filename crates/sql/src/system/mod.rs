@@ -32,6 +32,7 @@ use std::sync::{Arc, LazyLock};
 
 use varve_engine::{Array, Catalog, ColumnType, Datum, Value};
 
+use crate::rights::Who;
 use crate::ty::{Elem, Reg, Ty};
 
 pub use relations::{Relation, What, namespace, relation};
@@ -45,6 +46,8 @@ pub struct World {
     pub database: String,
     /// Settings by name with their values.
     pub settings: Vec<(String, String)>,
+    /// The role that asks.
+    pub who: Who,
 }
 
 impl std::fmt::Debug for World {

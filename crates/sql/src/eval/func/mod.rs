@@ -15,6 +15,8 @@ mod math;
 mod moment;
 mod more_math;
 mod objects;
+mod picture;
+mod privilege;
 mod regular;
 mod session;
 mod span;
@@ -98,6 +100,14 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
         format::TABLE,
         span::TABLE,
         more_math::TABLE,
+        picture::TABLE,
+        privilege::COLUMNS,
+        &privilege::TABLES,
+        &privilege::ANY_COLUMNS,
+        &privilege::SEQUENCES,
+        &privilege::SCHEMAS,
+        &privilege::DATABASES,
+        &privilege::ROLES,
         regular::TABLE,
     ];
     let name = name.to_owned();

@@ -1,0 +1,547 @@
+//! `to_char`, `to_date` and `to_timestamp`: dates and times by a template.
+//!
+//! Invariants
+//! 1. Patterns are found longest first, as in PostgreSQL; letters that are no pattern stand for themselves, and what is in
+//!    double quotes does.
+//! 2. A pattern that is known to PostgreSQL and not here is refused (0A000), never copied.
+//!
+//! Does not know: templates of numbers (`to_char(number, ...)`), which are refused.
+
+use varve_engine::{Datum, Interval};
+
+use super::{Builtin, strict, text};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Cx;
+use crate::time::{self, DAY_US};
+use crate::ty::Ty::{self, Date, Text, Timestamp, TimestampTz};
+
+pub(super) const TABLE: &[Builtin] = &[
+    strict("to_char", &[Timestamp, Text], Text, |a, cx| match a[0] {
+        Datum::Timestamp(t) if !time::is_infinite(t) => shown(Moment::of(t, None), text(a, 1), cx),
+        _ => Ok(Datum::Null),
+    }),
+    strict("to_char", &[TimestampTz, Text], Text, |a, cx| match a[0] {
+        Datum::TimestampTz(t) if !time::is_infinite(t) => {
+            shown(Moment::of(cx.env.zone.to_local(t)?, Some(cx.env.zone.offset_at(t))), text(a, 1), cx)
+        }
+        _ => Ok(Datum::Null),
+    }),
+    strict("to_char", &[Ty::Interval, Text], Text, |a, cx| match a[0] {
+        Datum::Interval(iv) => shown(Moment::of_span(iv), text(a, 1), cx),
+        _ => Ok(Datum::Null),
+    }),
+    strict("to_date", &[Text, Text], Date, |a, _| {
+        let (days, _) = read(text(a, 0), text(a, 1))?.moment()?;
+        time::check_date(days).map(Datum::Date).ok_or_else(time::date_range)
+    }),
+    strict("to_timestamp", &[Text, Text], TimestampTz, |a, cx| {
+        let (days, us) = read(text(a, 0), text(a, 1))?.moment()?;
+        let local = days.checked_mul(DAY_US).and_then(|d| d.checked_add(us));
+        let local = local.and_then(time::check_timestamp).ok_or_else(time::timestamp_range)?;
+        cx.env.zone.to_utc(local).map(Datum::TimestampTz)
+    }),
+];
+
+/// All patterns, longer ones before those that they begin with.
+const PATTERNS: [&str; 62] = [
+    "SSSSS", "SSSS", "HH24", "HH12", "MONTH", "Month", "month", "IYYY", "Y,YYY", "YYYY", "A.M.", "P.M.",
+    "a.m.", "p.m.", "B.C.", "A.D.", "b.c.", "a.d.", "IDDD", "DDD", "DAY", "Day", "day", "MON", "Mon", "mon",
+    "IYY", "YYY", "TZH", "TZM", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "HH", "MI", "SS", "MS", "US", "AM",
+    "PM", "am", "pm", "BC", "AD", "bc", "ad", "DY", "Dy", "dy", "DD", "ID", "IW", "WW", "MM", "YY", "CC",
+    "OF", "TZ", "tz",
+];
+const LETTERS: [&str; 8] = ["RM", "rm", "D", "W", "J", "Q", "Y", "I"];
+
+/// One part of a template.
+enum Part<'t> {
+    /// A pattern, whether it is bare of padding (FM), and its ordinal suffix (TH, th).
+    Field(&'static str, bool, &'t str),
+    /// Text as it is.
+    Literal(&'t str),
+}
+
+fn parts(template: &str) -> Vec<Part<'_>> {
+    let mut out = Vec::new();
+    let mut rest = template;
+    let mut bare = false;
+    while let Some(first) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
+            (bare, rest) = (true, after);
+            continue;
+        }
+        if let Some(after) = rest.strip_prefix('"') {
+            let end = after.find('"').unwrap_or(after.len());
+            out.push(Part::Literal(&after[..end]));
+            rest = after.get(end + 1..).unwrap_or_default();
+            continue;
+        }
+        let pattern = PATTERNS.iter().chain(&LETTERS).find(|p| fits(rest, p));
+        if let Some(pattern) = pattern {
+            rest = &rest[pattern.len()..];
+            let suffix =
+                ["TH", "th"].into_iter().find(|s| rest.starts_with(s)).map_or("", |s| &rest[..s.len()]);
+            rest = &rest[suffix.len()..];
+            out.push(Part::Field(pattern, bare, suffix));
+            bare = false;
+        } else {
+            let (literal, after) = rest.split_at(first.len_utf8());
+            out.push(Part::Literal(literal));
+            rest = after;
+        }
+    }
+    out
+}
+
+/// Words are patterns in three spellings, which are listed; all others in upper and lower case.
+fn fits(rest: &str, pattern: &str) -> bool {
+    const SPELLED: [&str; 7] = ["MONTH", "MON", "DAY", "DY", "A.M.", "AM", "RM"];
+    let spelled = SPELLED.iter().any(|word| word.eq_ignore_ascii_case(pattern))
+        || pattern.chars().any(|c| c.is_ascii_lowercase());
+    let head = rest.get(..pattern.len());
+    head.is_some_and(|head| head == pattern || (!spelled && head.eq_ignore_ascii_case(pattern)))
+}
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const ROMAN: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
+
+/// The fields of a moment or a span.
+struct Moment {
+    year: i64,
+    month: u32,
+    day: u32,
+    us: i64,
+    /// Days since 2000-01-01; `None` for a span.
+    days: Option<i64>,
+    /// Seconds east of UTC.
+    offset: Option<i32>,
+}
+
+impl Moment {
+    fn of(local: i64, offset: Option<i32>) -> Moment {
+        let days = local.div_euclid(DAY_US);
+        let (year, month, day) = time::civil_of(days);
+        Moment { year, month, day, us: local.rem_euclid(DAY_US), days: Some(days), offset }
+    }
+
+    fn of_span(iv: Interval) -> Moment {
+        Moment {
+            year: i64::from(iv.months / 12),
+            month: (iv.months % 12).unsigned_abs(),
+            day: iv.days.unsigned_abs(),
+            us: iv.micros,
+            days: None,
+            offset: None,
+        }
+    }
+
+    fn hour(&self) -> i64 {
+        self.us / 3_600_000_000
+    }
+
+    fn day_of_year(&self) -> i64 {
+        self.days.map_or(0, |days| days - time::days_of(self.year, 1, 1) + 1)
+    }
+
+    /// Sunday is 0.
+    fn weekday(&self) -> usize {
+        // 2000-01-01 was a Saturday.
+        self.days.map_or(0, |days| (days + 6).rem_euclid(7) as usize)
+    }
+
+    /// Year and week by ISO 8601.
+    fn iso_week(&self) -> (i64, i64) {
+        let days = self.days.unwrap_or(0);
+        let thursday = days + 4 - iso_day(self.weekday());
+        let (year, _, _) = time::civil_of(thursday);
+        (year, (thursday - time::days_of(year, 1, 1)) / 7 + 1)
+    }
+
+    /// Years count without 0: 1 BC is -1.
+    fn shown_year(&self) -> i64 {
+        if self.days.is_some() && self.year <= 0 { 1 - self.year } else { self.year }
+    }
+}
+
+/// Monday is 1, Sunday 7.
+fn iso_day(weekday: usize) -> i64 {
+    if weekday == 0 { 7 } else { weekday as i64 }
+}
+
+fn shown<'a>(moment: Moment, template: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let mut out = String::new();
+    for part in parts(template) {
+        match part {
+            Part::Literal(literal) => out.push_str(literal),
+            Part::Field(pattern, bare, suffix) => {
+                let shown = field(&moment, pattern, bare, cx)?;
+                out.push_str(&shown);
+                if !suffix.is_empty() {
+                    let ordinal = ordinal(&shown);
+                    out.push_str(&if suffix == "TH" {
+                        ordinal.to_ascii_uppercase()
+                    } else {
+                        ordinal.to_owned()
+                    });
+                }
+            }
+        }
+    }
+    super::check_size(out.len())?;
+    Ok(cx.text(&out))
+}
+
+fn ordinal(number: &str) -> &'static str {
+    let digits: Vec<u8> = number.bytes().filter(u8::is_ascii_digit).collect();
+    let teen = digits.len() > 1 && digits[digits.len() - 2] == b'1';
+    match digits.last() {
+        Some(b'1') if !teen => "st",
+        Some(b'2') if !teen => "nd",
+        Some(b'3') if !teen => "rd",
+        _ => "th",
+    }
+}
+
+/// A word in the case of its pattern, filled up to nine characters if that is wanted.
+fn word(name: &str, pattern: &str, width: usize) -> String {
+    let mut chars = pattern.chars();
+    let cased = match (chars.next(), chars.next()) {
+        (Some(first), Some(second)) if first.is_uppercase() && second.is_uppercase() => name.to_uppercase(),
+        (Some(first), _) if first.is_uppercase() => name.to_owned(),
+        _ => name.to_lowercase(),
+    };
+    format!("{cased:<width$}")
+}
+
+/// Patterns that a span has a value for.
+const OF_SPANS: [&str; 18] = [
+    "HH", "HH12", "HH24", "MI", "SS", "MS", "US", "DD", "MM", "YYYY", "YYY", "YY", "Y", "SSSS", "SSSSS",
+    "AM", "PM", "am",
+];
+
+fn field(m: &Moment, pattern: &'static str, bare: bool, cx: &Cx<'_>) -> Result<String> {
+    if m.days.is_none() && !OF_SPANS.contains(&pattern) {
+        return Err(SqlError::unsupported(format!("the pattern {pattern} for an interval")));
+    }
+    let found = clock_field(m, pattern, bare).or_else(|| calendar_field(m, pattern, bare));
+    found
+        .or_else(|| zone_field(m, pattern, cx))
+        .ok_or_else(|| SqlError::unsupported(format!("the pattern {pattern}")))
+}
+
+/// A number with zeros before it, unless it is to be bare.
+fn padded(n: i64, width: usize, bare: bool) -> String {
+    match (bare, n < 0) {
+        (true, _) => n.to_string(),
+        (false, true) => format!("-{:0width$}", -n),
+        (false, false) => format!("{n:0width$}"),
+    }
+}
+
+fn clock_field(m: &Moment, pattern: &str, bare: bool) -> Option<String> {
+    let number = |n: i64| padded(n, 2, bare);
+    let fraction = |digits: u32| padded((m.us % 1_000_000) / 10_i64.pow(6 - digits), digits as usize, false);
+    let morning = m.hour() % 24 < 12;
+    Some(match pattern {
+        "HH24" => number(m.hour()),
+        "HH" | "HH12" => number(if m.hour() % 12 == 0 { 12 } else { m.hour() % 12 }),
+        "MI" => number(m.us / 60_000_000 % 60),
+        "SS" => number(m.us / 1_000_000 % 60),
+        "MS" | "FF3" => fraction(3),
+        "US" | "FF6" => fraction(6),
+        "FF1" => fraction(1),
+        "FF2" => fraction(2),
+        "FF4" => fraction(4),
+        "FF5" => fraction(5),
+        "SSSS" | "SSSSS" => (m.us / 1_000_000).to_string(),
+        "AM" | "PM" => if morning { "AM" } else { "PM" }.to_owned(),
+        "am" | "pm" => if morning { "am" } else { "pm" }.to_owned(),
+        "A.M." | "P.M." => if morning { "A.M." } else { "P.M." }.to_owned(),
+        "a.m." | "p.m." => if morning { "a.m." } else { "p.m." }.to_owned(),
+        _ => return None,
+    })
+}
+
+fn calendar_field(m: &Moment, pattern: &str, bare: bool) -> Option<String> {
+    let number = |n: i64, width: usize| padded(n, width, bare);
+    let year = m.shown_year();
+    let month = MONTHS[(m.month.clamp(1, 12) - 1) as usize];
+    let roman = ROMAN[(m.month.clamp(1, 12) - 1) as usize];
+    let day = DAYS[m.weekday()];
+    let (name_width, roman_width) = if bare { (0, 0) } else { (9, 4) };
+    let century = if m.year > 0 { (m.year - 1) / 100 + 1 } else { m.year / 100 - 1 };
+    Some(match pattern {
+        "YYYY" => number(year, 4),
+        "YYY" => number(year % 1000, 3),
+        "YY" => number(year % 100, 2),
+        "Y" => number(year % 10, 1),
+        "Y,YYY" => format!("{},{:03}", year / 1000, year % 1000),
+        "IYYY" => number(m.iso_week().0, 4),
+        "IYY" => number(m.iso_week().0 % 1000, 3),
+        "I" => number(m.iso_week().0 % 10, 1),
+        "BC" | "AD" => if m.year <= 0 { "BC" } else { "AD" }.to_owned(),
+        "bc" | "ad" => if m.year <= 0 { "bc" } else { "ad" }.to_owned(),
+        "B.C." | "A.D." => if m.year <= 0 { "B.C." } else { "A.D." }.to_owned(),
+        "b.c." | "a.d." => if m.year <= 0 { "b.c." } else { "a.d." }.to_owned(),
+        "MONTH" | "Month" | "month" => word(month, pattern, name_width),
+        "MON" | "Mon" | "mon" => word(&month[..3], pattern, 0),
+        "MM" => number(i64::from(m.month), 2),
+        "RM" => format!("{roman:<roman_width$}"),
+        "rm" => format!("{:<roman_width$}", roman.to_lowercase()),
+        "DAY" | "Day" | "day" => word(day, pattern, name_width),
+        "DY" | "Dy" | "dy" => word(&day[..3], pattern, 0),
+        "DDD" => number(m.day_of_year(), 3),
+        "DD" => number(i64::from(m.day), 2),
+        "D" => (m.weekday() + 1).to_string(),
+        "ID" => iso_day(m.weekday()).to_string(),
+        "W" => (i64::from(m.day - 1) / 7 + 1).to_string(),
+        "WW" => number((m.day_of_year() - 1) / 7 + 1, 2),
+        "IW" => number(m.iso_week().1, 2),
+        "Q" => ((m.month - 1) / 3 + 1).to_string(),
+        "CC" => number(century, 2),
+        "J" => (m.days.unwrap_or(0) + 2_451_545).to_string(),
+        _ => return None,
+    })
+}
+
+fn zone_field(m: &Moment, pattern: &str, cx: &Cx<'_>) -> Option<String> {
+    let seconds = m.offset.unwrap_or(0);
+    Some(match pattern {
+        "OF" => offset(seconds, false),
+        "TZH" => offset(seconds, true),
+        "TZM" => format!("{:02}", seconds.abs() / 60 % 60),
+        "TZ" | "tz" => zone_name(m, pattern, cx),
+        _ => return None,
+    })
+}
+
+fn offset(seconds: i32, hours_only: bool) -> String {
+    let sign = if seconds < 0 { '-' } else { '+' };
+    let minutes = seconds.unsigned_abs() / 60;
+    match minutes % 60 {
+        rest if rest > 0 && !hours_only => format!("{sign}{:02}:{rest:02}", minutes / 60),
+        _ => format!("{sign}{:02}", minutes / 60),
+    }
+}
+
+/// UTC by its name, other zones by their offset; nothing without a zone.
+fn zone_name(m: &Moment, pattern: &str, _: &Cx<'_>) -> String {
+    let name = match m.offset {
+        None => return String::new(),
+        Some(0) => "UTC".to_owned(),
+        Some(seconds) => offset(seconds, false),
+    };
+    if pattern == "tz" { name.to_lowercase() } else { name }
+}
+
+/// What was read by a template.
+#[derive(Default)]
+struct Fields {
+    year: Option<i64>,
+    month: Option<i64>,
+    day: Option<i64>,
+    day_of_year: Option<i64>,
+    hour: i64,
+    minute: i64,
+    second: i64,
+    us: i64,
+    afternoon: Option<bool>,
+    before_christ: bool,
+}
+
+fn invalid(state: SqlState, message: String) -> SqlError {
+    SqlError::new(state, message)
+}
+
+/// Reads a text by a template, with PostgreSQL's leniency: a blank or a separator in either is any number of these in the
+/// other, and a number takes as many digits as there are unless another number follows at once.
+fn read(original: &str, template: &str) -> Result<Fields> {
+    let mut fields = Fields::default();
+    let parts = parts(template);
+    let mut rest = original;
+    for (n, part) in parts.iter().enumerate() {
+        match part {
+            Part::Literal(literal) if literal.chars().all(is_separator) => {
+                rest = rest.trim_start_matches(is_separator);
+            }
+            Part::Literal(literal) => {
+                rest = rest.get(literal.len().min(rest.len())..).unwrap_or_default();
+            }
+            Part::Field(pattern, bare, suffix) => {
+                rest = rest.trim_start();
+                let exact = !bare && matches!(parts.get(n + 1), Some(Part::Field(..)));
+                rest = fields.take(pattern, rest, exact)?;
+                rest = rest.get(suffix.len().min(rest.len())..).unwrap_or_default();
+            }
+        }
+    }
+    Ok(fields)
+}
+
+fn is_separator(c: char) -> bool {
+    c.is_ascii() && !c.is_ascii_alphanumeric()
+}
+
+impl Fields {
+    /// Reads one pattern; what is left of the text.
+    fn take<'t>(&mut self, pattern: &'static str, text: &'t str, exact: bool) -> Result<&'t str> {
+        let number = |width: usize| digits(text, pattern, if exact { width } else { usize::MAX });
+        let set = |field: &mut Option<i64>, width: usize| {
+            let (value, rest) = number(width)?;
+            *field = Some(value);
+            Ok(rest)
+        };
+        match pattern {
+            "YYYY" => set(&mut self.year, 4),
+            "YY" => {
+                let (value, rest) = number(2)?;
+                self.year = Some(match value {
+                    0..70 => value + 2000,
+                    70..100 => value + 1900,
+                    whole => whole,
+                });
+                Ok(rest)
+            }
+            "MM" => set(&mut self.month, 2),
+            "DD" => set(&mut self.day, 2),
+            "DDD" => set(&mut self.day_of_year, 3),
+            "HH24" | "HH" | "HH12" => {
+                let (value, rest) = number(2)?;
+                let most = if pattern == "HH24" { 24 } else { 12 };
+                if value > most || (most == 12 && value < 1) {
+                    let message = format!("hour \"{value}\" is invalid for the 12-hour clock");
+                    return Err(match most {
+                        12 => invalid(SqlState::INVALID_DATETIME, message)
+                            .with_hint("Use the 24-hour clock, or give an hour between 1 and 12."),
+                        _ => out_of_range(text),
+                    });
+                }
+                self.hour = value;
+                Ok(rest)
+            }
+            "MI" => {
+                let (value, rest) = number(2)?;
+                self.minute = value;
+                Ok(rest)
+            }
+            "SS" => {
+                let (value, rest) = number(2)?;
+                self.second = value;
+                Ok(rest)
+            }
+            "MS" | "US" | "FF1" | "FF2" | "FF3" | "FF4" | "FF5" | "FF6" => {
+                let width = match pattern {
+                    "MS" => 3,
+                    "US" => 6,
+                    other => other[2..].parse().unwrap_or(6),
+                };
+                let end = text.bytes().take(width).take_while(u8::is_ascii_digit).count();
+                let padded = format!("{:0<6}", &text[..end]);
+                self.us = padded.parse().map_err(|_| no_number(text, pattern))?;
+                Ok(&text[end..])
+            }
+            _ => self.take_word(pattern, text),
+        }
+    }
+
+    fn take_word<'t>(&mut self, pattern: &'static str, text: &'t str) -> Result<&'t str> {
+        let lower = text.to_lowercase();
+        let starts = |words: &[&str]| words.iter().position(|word| lower.starts_with(&word.to_lowercase()));
+        let upper = pattern.to_ascii_uppercase();
+        match upper.as_str() {
+            "AM" | "PM" | "A.M." | "P.M." => {
+                let word = if upper.len() == 2 { ["am", "pm"] } else { ["a.m.", "p.m."] };
+                let found = starts(&word).ok_or_else(|| no_word(text, pattern))?;
+                self.afternoon = Some(found == 1);
+                Ok(&text[word[0].len()..])
+            }
+            "BC" | "AD" => {
+                let found = starts(&["bc", "ad"]).ok_or_else(|| no_word(text, pattern))?;
+                self.before_christ = found == 0;
+                Ok(&text[2..])
+            }
+            "MONTH" | "MON" => {
+                let short: Vec<&str> = MONTHS.iter().map(|name| &name[..3]).collect();
+                let whole = starts(&MONTHS).filter(|_| upper == "MONTH");
+                let length = whole.map_or(3, |n| MONTHS[n].len());
+                let found = whole.or_else(|| starts(&short)).ok_or_else(|| no_word(text, pattern))?;
+                self.month = Some(found as i64 + 1);
+                Ok(&text[length..])
+            }
+            "DAY" | "DY" => {
+                let short: Vec<&str> = DAYS.iter().map(|name| &name[..3]).collect();
+                let whole = starts(&DAYS).filter(|_| upper == "DAY");
+                let length = whole.map_or(3, |n| DAYS[n].len());
+                whole.or_else(|| starts(&short)).ok_or_else(|| no_word(text, pattern))?;
+                Ok(&text[length..])
+            }
+            _ => Err(SqlError::unsupported(format!("reading the pattern {pattern}"))),
+        }
+    }
+
+    /// Days since 2000-01-01 and microseconds of the day; what was not read is the first of its kind.
+    fn moment(&self) -> Result<(i64, i64)> {
+        // A template without a year means 1 BC, as in PostgreSQL.
+        let year = match self.year {
+            Some(year) if self.before_christ => 1 - year,
+            Some(year) => year,
+            None => 0,
+        };
+        let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
+        let hour = match self.afternoon {
+            Some(true) if self.hour < 12 => self.hour + 12,
+            Some(false) if self.hour == 12 => 0,
+            _ => self.hour,
+        };
+        let shown = || format!("{year:04}-{month:02}-{day:02}");
+        if !(1..=12).contains(&month) || day < 1 || day > i64::from(time::month_len(year, month as u32)) {
+            return Err(out_of_range(&shown()));
+        }
+        if self.minute > 59 || self.second > 59 {
+            return Err(out_of_range(&shown()));
+        }
+        let days = match self.day_of_year {
+            Some(day) => time::days_of(year, 1, 1) + day - 1,
+            None => time::days_of(year, month as u32, day as u32),
+        };
+        Ok((days, ((hour * 60 + self.minute) * 60 + self.second) * 1_000_000 + self.us))
+    }
+}
+
+/// Up to `width` digits as a number, a sign before it.
+fn digits<'t>(text: &'t str, pattern: &str, width: usize) -> Result<(i64, &'t str)> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let sign = text.len() - unsigned.len();
+    let count = unsigned.bytes().take(width).take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at(sign + count);
+    number.parse().map(|number| (number, rest)).map_err(|_| no_number(text, pattern))
+}
+
+fn no_number(text: &str, pattern: &str) -> SqlError {
+    let piece: String = text.chars().take(pattern.len()).collect();
+    invalid(SqlState::INVALID_DATETIME, format!("invalid value \"{piece}\" for \"{pattern}\""))
+        .with_detail("Value must be an integer.")
+}
+
+fn no_word(text: &str, pattern: &str) -> SqlError {
+    let piece: String = text.chars().take_while(|c| !is_separator(*c)).collect();
+    invalid(SqlState::INVALID_DATETIME, format!("invalid value \"{piece}\" for \"{pattern}\""))
+        .with_detail("The given value did not match any of the allowed values for this field.")
+}
+
+fn out_of_range(text: &str) -> SqlError {
+    invalid(SqlState::DATETIME_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
+}
