@@ -38,6 +38,8 @@ pub struct Context {
     pub(crate) timeout: Option<Duration>,
     pub(crate) cancel: Option<Arc<AtomicBool>>,
     pub(crate) exclusive: Vec<Arc<TableLock>>,
+    /// Hashes of rows that this transaction relies on (`share.rs`).
+    pub(crate) shared: Vec<u64>,
     has_waited: bool,
     /// Taking back a call or a statement failed: what is there is half of it.
     broken: Option<Error>,
@@ -79,6 +81,7 @@ impl Context {
             timeout,
             cancel: None,
             exclusive: Vec::new(),
+            shared: Vec::new(),
             has_waited: false,
             broken: None,
             durable_by: Lsn::ZERO,
@@ -100,6 +103,7 @@ impl Context {
             timeout: None,
             cancel: None,
             exclusive: loser.exclusive,
+            shared: Vec::new(),
             has_waited: false,
             broken: None,
             durable_by: Lsn::ZERO,
@@ -117,9 +121,22 @@ impl Context {
         reader
     }
 
+    /// The context of a reader of what is committed now and of this transaction's own changes.
+    pub(crate) fn for_newest(&mut self) -> Self {
+        let mut reader = Self::new(Arc::clone(&self.core), Isolation::ReadCommitted, self.timeout);
+        reader.id = self.id;
+        reader.cancel.clone_from(&self.cancel);
+        reader.take_snapshot();
+        reader
+    }
+
     /// What is left of a transaction whose rollback or commit failed; `None` if it has ended.
     pub(crate) fn take_unfinished(&mut self) -> Option<Loser> {
         let segment = self.segment.take()?;
+        // Its rows will never be committed: nobody has to keep what they refer to.
+        for hash in self.shared.drain(..) {
+            self.core.shares.remove(hash, self.owner);
+        }
         self.core.registry.drop_snapshot(self.owner);
         self.core.registry.place(self.owner.slot).mark_loser();
         let exclusive = std::mem::take(&mut self.exclusive);
@@ -372,6 +389,9 @@ impl Context {
     /// Ends the transaction for everybody else: locks, snapshot, waiters.
     pub(crate) fn leave(&mut self) {
         let core = &self.core;
+        for hash in self.shared.drain(..) {
+            core.shares.remove(hash, self.owner);
+        }
         for lock in self.exclusive.drain(..) {
             lock.unlock_exclusive();
         }

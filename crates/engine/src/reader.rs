@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crate::catalog::Table;
+use crate::catalog::{IndexId, Table};
 use crate::context::Context;
 use crate::error::Result;
 use crate::row::RowRef;
@@ -30,6 +30,21 @@ impl Transaction {
 }
 
 impl Reader {
+    pub(crate) fn of(cx: Context, open: &Arc<()>) -> Reader {
+        Reader { cx, open: Arc::clone(open) }
+    }
+
+    /// The visible row whose unique index `index` has exactly this key, as `Transaction::get_by_unique`.
+    pub fn get_by_unique(
+        &mut self,
+        table: &Table,
+        index: IndexId,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8], RowRef<'_>),
+    ) -> Result<bool> {
+        table.store.get_by_unique(&mut self.cx, index, key, found)
+    }
+
     /// The visible row with this primary key.
     pub fn get(&mut self, table: &Table, key: &[u8], found: &mut dyn FnMut(RowRef<'_>)) -> Result<bool> {
         table.store.get(&mut self.cx, key, found)

@@ -22,6 +22,7 @@ use crate::paged::{PagedEngine, roll_back};
 use crate::purge::{Bell, Finished, PurgeState};
 use crate::registry::Registry;
 use crate::root::{Root, RootInfo};
+use crate::share::Shares;
 use crate::sort;
 use crate::status::StatusTable;
 use crate::transaction::{Isolation, end_undone};
@@ -108,6 +109,7 @@ fn assemble(
         status,
         registry,
         waits: Waits::default(),
+        shares: Shares::default(),
         segments,
         purge: PurgeState::new(finished, rollback_limit_bytes),
         catalog: CatalogState::new(),

@@ -229,6 +229,10 @@ pub struct Rules {
     pub checks: Box<[(Box<str>, Expr)]>,
     /// The part by whose name the table was named.
     pub part: Option<HashPart>,
+    /// The statement gives values to columns of foreign keys.
+    pub refers: bool,
+    /// The statement changes columns that foreign keys refer to.
+    pub is_referred: bool,
 }
 
 /// INSERT.
@@ -275,6 +279,8 @@ pub struct Update {
 /// DELETE.
 #[derive(Debug)]
 pub struct Delete {
+    /// Foreign keys refer to the table.
+    pub is_referred: bool,
     /// The table and the way to its rows.
     pub target: TableAccess,
     /// Condition on rows found by the access path.

@@ -83,6 +83,8 @@ pub enum Utility {
     SetTransaction(Modes),
     /// SET SESSION CHARACTERISTICS
     SetCharacteristics(Modes),
+    /// SET CONSTRAINTS: names, ALL is `None`; DEFERRED (true) or IMMEDIATE
+    SetConstraints(Option<Vec<ast::ObjectName>>, bool),
     /// SHOW name
     Show(String),
     /// RESET name, ALL is `None`
@@ -364,6 +366,9 @@ fn set(c: &mut Cursor<'_>) -> Result<Utility> {
         }
         return Ok(Utility::SetRole(role::role_or_none(c, "none")?, local));
     }
+    if c.eat("constraints") {
+        return set_constraints(c);
+    }
     if c.eat("transaction") {
         return Ok(Utility::SetTransaction(modes(c)?));
     }
@@ -389,6 +394,22 @@ fn set(c: &mut Cursor<'_>) -> Result<Utility> {
         values.push(set_value(c)?);
     }
     Ok(Utility::Set { name, value: Some(values.join(", ")), local })
+}
+
+fn set_constraints(c: &mut Cursor<'_>) -> Result<Utility> {
+    let mut names = None;
+    if !c.eat("all") {
+        let mut list = vec![c.object_name()?];
+        while c.eat_token(&Token::Comma) {
+            list.push(c.object_name()?);
+        }
+        names = Some(list);
+    }
+    if c.eat("deferred") {
+        return Ok(Utility::SetConstraints(names, true));
+    }
+    c.expect("immediate")?;
+    Ok(Utility::SetConstraints(names, false))
 }
 
 fn is_to(t: &TokenWithSpan) -> bool {

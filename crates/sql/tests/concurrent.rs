@@ -3,48 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod support;
+mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use support::{Recorder, database, session};
+use support::{database, session};
 use varve_sql::{Session, SqlDatabase};
-
-/// Runs a text; its rows and errors, without tags.
-fn ask(s: &mut Session, sql: &str) -> Vec<String> {
-    let mut sink = Recorder::default();
-    sink.simple(s, sql);
-    sink.lines.into_iter().filter(|l| !l.starts_with("= ")).collect()
-}
-
-fn run(s: &mut Session, sql: &str) {
-    assert_eq!(ask(s, sql), Vec::<String>::new(), "{sql}");
-}
-
-/// Begins a text in a session of its own and waits until it has had time to get stuck.
-fn stuck(db: &Arc<SqlDatabase>, texts: &[&str]) -> JoinHandle<Vec<String>> {
-    let mut s = session(db);
-    let (last, before) = texts.split_last().unwrap();
-    before.iter().for_each(|sql| drop(ask(&mut s, sql)));
-    let (db, last) = (db.clone(), (*last).to_owned());
-    let (started, wait) = channel();
-    let waits = db.engine().stats().lock_waits;
-    let handle = std::thread::spawn(move || {
-        started.send(()).unwrap();
-        ask(&mut s, &last)
-    });
-    wait.recv().unwrap();
-    for _ in 0..500 {
-        if handle.is_finished() || db.engine().stats().lock_waits > waits {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    handle
-}
+use waiting::{ask, run, stuck};
 
 fn accounts(extra: &str) -> (Arc<SqlDatabase>, Session) {
     let db = database();

@@ -152,7 +152,12 @@ impl PagedStore {
     }
 
     /// The row's content, fetched from its chain if it is not in the leaf.
-    fn whole_row<'a>(&self, core: &Core, payload: &'a [u8], spare: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    pub(crate) fn whole_row<'a>(
+        &self,
+        core: &Core,
+        payload: &'a [u8],
+        spare: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8]> {
         if payload.is_empty() || !overflow::is_stub(payload) {
             return Ok(payload);
         }

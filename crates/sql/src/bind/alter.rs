@@ -21,6 +21,8 @@ pub enum Alteration {
     Unique(String, Vec<usize>),
     /// ADD CHECK
     Check(Check),
+    /// ADD FOREIGN KEY, to be bound when the table has the columns.
+    Foreign(Box<ast::ForeignKeyConstraint>),
     /// SET / DROP DEFAULT, SET / DROP NOT NULL: column, its default and whether NULL is refused, afterwards.
     Column(usize, Option<String>, bool),
     /// ADD COLUMN
@@ -125,6 +127,7 @@ impl Binder<'_> {
         }
         let checks = self.checks(parts.checks, (&table.schema, &table.name), &parts.columns, &mut taken)?;
         added.extend(checks.into_iter().map(Alteration::Check));
+        added.extend(parts.foreign_keys.into_iter().map(|k| Alteration::Foreign(Box::new(k))));
         Ok(added)
     }
 

@@ -199,6 +199,27 @@ fn check_characteristics(c: Option<&ast::ConstraintCharacteristics>) -> Result<(
     ])
 }
 
+/// FOREIGN KEY.
+pub(super) fn check_foreign_key(c: &ast::ForeignKeyConstraint) -> Result<()> {
+    let ast::ForeignKeyConstraint {
+        name: _,
+        index_name,
+        columns: _,
+        foreign_table: _,
+        referred_columns: _,
+        on_delete: _,
+        on_update: _,
+        match_kind,
+        characteristics,
+    } = c;
+    let enforced = characteristics.as_ref().is_none_or(|c| c.enforced != Some(false));
+    refuse(&[
+        (index_name.is_some(), "a name of the index beside the constraint's"),
+        (!super::foreign::is_simple(*match_kind), "MATCH other than SIMPLE"),
+        (!enforced, "NOT ENFORCED"),
+    ])
+}
+
 /// CHECK.
 pub(super) fn check_check(c: &ast::CheckConstraint) -> Result<()> {
     let ast::CheckConstraint { name: _, expr: _, no_inherit, enforced } = c;

@@ -1,7 +1,7 @@
 //! Definitions of tables and indexes.
 //!
 //! Invariants
-//! 1. A constraint that Varve cannot keep (FOREIGN KEY, EXCLUDE) is refused, never dropped silently.
+//! 1. A constraint that Varve cannot keep (EXCLUDE) is refused, never dropped silently.
 //! 2. Names of keys and sequences that the client leaves out are PostgreSQL's.
 //!
 //! Does not know: how objects are made (`exec::definition`).
@@ -33,6 +33,8 @@ pub struct TableSpec {
     pub sequences: Vec<(usize, NewSequence)>,
     /// UNIQUE constraints: name and columns.
     pub uniques: Vec<(String, Vec<usize>)>,
+    /// FOREIGN KEY constraints, to be bound once the table exists: they may refer to it.
+    pub foreign_keys: Vec<ast::ForeignKeyConstraint>,
     /// IF NOT EXISTS
     pub if_not_exists: bool,
 }
@@ -48,6 +50,7 @@ pub(super) struct Parts {
     /// Columns that take their values from a sequence, with its options.
     pub serial: Vec<(usize, Vec<SequenceOptions>)>,
     pub checks: Vec<(Option<String>, Ast)>,
+    pub foreign_keys: Vec<ast::ForeignKeyConstraint>,
 }
 
 impl Binder<'_> {
@@ -98,7 +101,8 @@ impl Binder<'_> {
             is_unlogged,
             ..NewTable::new(schema, name, parts.columns)
         };
-        Ok(TableSpec { table, sequences, uniques, if_not_exists: t.if_not_exists })
+        let foreign_keys = parts.foreign_keys;
+        Ok(TableSpec { table, sequences, uniques, foreign_keys, if_not_exists: t.if_not_exists })
     }
 
     /// CHECK constraints as they are kept, with names that are not among `taken`.
@@ -188,7 +192,11 @@ impl Binder<'_> {
                 identity(&parts.table, &mut parts.columns[ordinal], kind)?;
                 parts.serial.push((ordinal, sequence_options.clone().unwrap_or_default()));
             }
-            ColumnOption::ForeignKey(_) => return Err(no_foreign_key()),
+            ColumnOption::ForeignKey(k) => {
+                let columns = vec![ast::Ident::with_quote('"', &parts.columns[ordinal].name)];
+                let name = o.name.clone().or_else(|| k.name.clone());
+                parts.foreign_keys.push(ast::ForeignKeyConstraint { name, columns, ..k.clone() });
+            }
             ColumnOption::Check(c) => {
                 clauses_ddl::check_check(c)?;
                 parts.checks.push((name.or_else(|| c.name.as_ref().map(fold)), (*c.expr).clone()));
@@ -317,7 +325,10 @@ pub(super) fn table_constraint(c: &TableConstraint, table: &str, parts: &mut Par
             parts.uniques.push((u.name.as_ref().map(fold), columns));
             Ok(())
         }
-        TableConstraint::ForeignKey(_) => Err(no_foreign_key()),
+        TableConstraint::ForeignKey(k) => {
+            parts.foreign_keys.push(k.clone());
+            Ok(())
+        }
         TableConstraint::Check(c) => {
             clauses_ddl::check_check(c)?;
             parts.checks.push((c.name.as_ref().map(fold), (*c.expr).clone()));
@@ -360,11 +371,6 @@ fn check_operator_class(c: &IndexColumn) -> Result<()> {
         | "int8_ops" => Ok(()),
         other => Err(SqlError::unsupported(format!("operator class {other}"))),
     }
-}
-
-fn no_foreign_key() -> SqlError {
-    SqlError::unsupported("FOREIGN KEY")
-        .with_hint("Varve does not check references yet; leave the constraint out.")
 }
 
 /// 3F000

@@ -245,7 +245,8 @@ impl Binder<'_> {
             };
             assignments.push((ordinal, value));
         }
-        let rules = self.rules(&table)?;
+        let assigned: Vec<usize> = assignments.iter().map(|(ordinal, _)| *ordinal).collect();
+        let rules = self.rules_of_update(&table, &assigned)?;
         let (target, filter, recheck) = self.rows(table, u.selection.as_ref(), &mut scope)?;
         let (returning, columns) = unzip(self.returning(u.returning.as_deref(), &mut scope)?);
         let assignments = assignments.into();
@@ -261,9 +262,13 @@ impl Binder<'_> {
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &d.from;
         let [from] = from.as_slice() else { return Err(SqlError::unsupported("DELETE from several tables")) };
         let (table, mut scope) = self.target(from)?;
+        let is_referred = self.catalog.children(table.id).next().is_some();
         let (target, filter, recheck) = self.rows(table, d.selection.as_ref(), &mut scope)?;
         let (returning, columns) = unzip(self.returning(d.returning.as_deref(), &mut scope)?);
-        Ok(BoundDml { plan: Plan::Delete(Delete { target, filter, recheck, returning }), columns })
+        Ok(BoundDml {
+            plan: Plan::Delete(Delete { is_referred, target, filter, recheck, returning }),
+            columns,
+        })
     }
 
     fn target(&mut self, from: &ast::TableWithJoins) -> Result<(Arc<TableDef>, Scope)> {

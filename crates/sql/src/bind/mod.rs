@@ -18,6 +18,7 @@ mod coerce;
 pub mod ddl;
 pub mod dml;
 mod expression;
+pub mod foreign;
 mod from;
 mod function;
 mod items;

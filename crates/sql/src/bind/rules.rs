@@ -42,7 +42,18 @@ impl Binder<'_> {
         }
         // PostgreSQL looks at them in this order.
         checks.sort_by(|a: &(Box<str>, Expr), b| a.0.cmp(&b.0));
-        Ok(Rules { checks: checks.into(), part: self.part.clone() })
+        let refers = !table.foreign_keys.is_empty();
+        Ok(Rules { checks: checks.into(), part: self.part.clone(), refers, is_referred: false })
+    }
+
+    /// The same for UPDATE of these columns.
+    pub(super) fn rules_of_update(&mut self, table: &TableDef, assigned: &[usize]) -> Result<Rules> {
+        let touches = |columns: &[usize]| columns.iter().any(|c| assigned.contains(c));
+        Ok(Rules {
+            refers: table.foreign_keys.iter().any(|k| touches(&k.columns)),
+            is_referred: self.catalog.children(table.id).any(|(_, k)| touches(&k.parent_columns)),
+            ..self.rules(table)?
+        })
     }
 
     fn stored_condition(&mut self, text: &str, relation: Relation) -> Result<Expr> {

@@ -18,6 +18,7 @@ use varve_engine::{
 
 use super::definition::{Notices, Result, duplicate_in_build, notice};
 use super::drop::{Dependent, drop_dependents};
+use super::reference;
 use super::sequence::InTransaction;
 use super::{Facts, Failure, SequenceMemory};
 use crate::bind::alter::{Alteration, NewColumn};
@@ -67,6 +68,11 @@ impl Alter<'_> {
                 Ok(())
             }
             Alteration::Check(check) => self.add_check(&table, check),
+            Alteration::Foreign(key) => {
+                let catalog = self.txn.catalog();
+                let key = Binder::new(&catalog, "", &[])?.foreign_key(&table, &key)?;
+                reference::add_foreign_key(&table, key, self.txn, self.facts)
+            }
             Alteration::Column(ordinal, default, not_null) => {
                 if not_null && !table.columns[ordinal].not_null {
                     self.check_no_nulls(&table, ordinal)?;
@@ -271,7 +277,8 @@ impl Alter<'_> {
         let same = |of: &[usize]| of.len() == columns.len() && of.iter().all(|c| columns.contains(c));
         let children = catalog.children(table.id).filter(|(_, key)| same(&key.parent_columns));
         let of = format!("constraint {name} on table {}", table.name);
-        let direct = children.map(|(t, k)| Dependent::key(t, k, &of)).collect();
+        let on = format!("index {name}");
+        let direct = children.map(|(t, k)| Dependent::key(t, k, &on)).collect();
         drop_dependents(&catalog, &of, direct, cascade, self.txn, self.notices)?;
         match index {
             Some(index) => self.txn.drop_index(table.id, index.id)?,

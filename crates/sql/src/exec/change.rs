@@ -12,6 +12,7 @@
 use varve_engine::{Change, Datum, Outcome, RowImage, RowRef, Table, TableDef, Value};
 
 use super::keys::{Landed, key_of, point_key};
+use super::reference::await_holders;
 use super::{Exec, Failure, Row, Scratch, project};
 use crate::error::Result;
 use crate::eval::{Cx, Expr, Input, NoSequences};
@@ -28,6 +29,8 @@ struct Made {
     returned: Vec<Value>,
     /// The row's key after the change.
     key: Vec<u8>,
+    /// The row before and after, if foreign keys are about it.
+    linked: Option<(Vec<Value>, Option<Vec<Value>>)>,
 }
 
 impl Exec<'_> {
@@ -43,11 +46,15 @@ impl Exec<'_> {
     pub(super) fn delete(&mut self, plan: &Delete, table: &Table, sink: &mut dyn Sink) -> Result<u64> {
         let decide = |row: &RowRef<'_>, cx: &Cx<'_>, made: &mut Made| {
             made.returned.clear();
+            made.linked = None;
             let input = Input::Row(*row);
             if !passes(plan.recheck.as_ref(), &input, cx)? {
                 return Ok(Change::Skip);
             }
             give_back(plan.returning.as_deref(), &input, cx, &mut made.returned)?;
+            if plan.is_referred {
+                made.linked = Some((whole(row, table.def()), None));
+            }
             Ok(Change::Delete)
         };
         let returns = plan.returning.is_some();
@@ -75,6 +82,9 @@ impl Exec<'_> {
             }
             let key = std::mem::take(&mut self.scratch.key);
             let changed = self.change_one(table, &key, decide, &Landed::default(), &mut made);
+            if matches!(changed, Ok(true)) {
+                self.note_links(table, &key, &mut made)?;
+            }
             self.scratch.key = key;
             return self.count_one(changed?, returns, &made.returned, sink);
         }
@@ -88,11 +98,32 @@ impl Exec<'_> {
             let changed = self.change_one(table, key, decide, &landed, &mut made)?;
             if changed {
                 landed.note(key, &made.key);
+                self.note_links(table, key, &mut made)?;
             }
             count += self.count_one(changed, returns, &made.returned, sink)?;
         }
         self.scratch.found = found;
         Ok(count)
+    }
+
+    /// Notes what foreign keys are about in a row that was changed.
+    fn note_links(&mut self, table: &Table, key: &[u8], made: &mut Made) -> Result<()> {
+        let Some((old, new)) = made.linked.take() else { return Ok(()) };
+        let def = table.def();
+        if let Some(new) = &new {
+            let row: Row<'_> = new.iter().map(Value::as_datum).collect();
+            self.pending.wrote(def, &row, Some(&old));
+        }
+        let catalog = self.txn.catalog();
+        let differs = |column: &usize| match &new {
+            None => true,
+            Some(new) => !super::reference::same_value(&old[*column], &new[*column]),
+        };
+        if catalog.children(def.id).any(|(_, k)| k.parent_columns.iter().any(differs)) {
+            await_holders(self.txn, table, key, &old)?;
+            self.pending.took(def, old, new);
+        }
+        Ok(())
     }
 
     fn count_one(
@@ -146,6 +177,7 @@ fn new_version(
     made: &mut Made,
 ) -> Result<Change> {
     made.returned.clear();
+    made.linked = None;
     let input = Input::Row(*row);
     if !passes(plan.recheck.as_ref(), &input, cx)? {
         return Ok(Change::Skip);
@@ -158,7 +190,14 @@ fn new_version(
     let image = RowImage::encode(def.row_schema(), &values).map_err(varve_engine::Error::from)?;
     give_back(plan.returning.as_deref(), &Input::Slots(&values), cx, &mut made.returned)?;
     key_of(def, |column| values[column], &mut made.key);
+    if plan.rules.refers || plan.rules.is_referred {
+        made.linked = Some((whole(row, def), Some(values.iter().map(Datum::to_value).collect())));
+    }
     Ok(Change::Replace(image))
+}
+
+fn whole(row: &RowRef<'_>, def: &TableDef) -> Vec<Value> {
+    (0..def.columns.len()).map(|c| row.get(c).to_value()).collect()
 }
 
 /// RETURNING, kept until the change has happened.

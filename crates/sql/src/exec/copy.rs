@@ -93,6 +93,7 @@ impl Exec<'_> {
             feed.searched = feed.pending.len() - 1;
             self.take_lines(plan, table, &mut feed)?;
         }
+        self.settle()?;
         Ok(CommandTag::Copy(feed.rows))
     }
 
@@ -147,6 +148,9 @@ impl Exec<'_> {
         plan.rules.hold(&plan.table, &values, &cx)?;
         let inserted = sequences.with(|txn| txn.insert(table, &values));
         inserted.map_err(|e| violated(e.into(), &plan.table))?;
+        if plan.rules.refers {
+            self.pending.wrote(&plan.table, &values, None);
+        }
         drop(values);
         row_arena.reset();
         Ok(())

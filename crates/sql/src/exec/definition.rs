@@ -65,7 +65,7 @@ pub fn run(
         Statement::Comment { object_type, object_name, comment, if_exists: false } => {
             super::comment::comment(&catalog, object_type, object_name, comment.as_deref(), txn)?
         }
-        Statement::Truncate(t) => truncate(&mut b, t, txn)?,
+        Statement::Truncate(t) => truncate(&mut b, t, txn, notices)?,
         Statement::CreateSequence {
             temporary: false,
             if_not_exists,
@@ -142,6 +142,13 @@ fn create_table(
     for (name, columns) in spec.uniques {
         txn.create_index(NewIndex { table: table.id, name, columns, unique: true, constraint: true })?;
     }
+    for key in &spec.foreign_keys {
+        let catalog = txn.catalog();
+        let stale = || EngineError::StaleDefinition { table: table.name.clone() };
+        let table = catalog.table_by_id(table.id).ok_or_else(stale)?;
+        let key = Binder::new(&catalog, "", &[])?.foreign_key(&table, key)?;
+        txn.add_foreign_key(table.id, key)?;
+    }
     Ok("CREATE TABLE")
 }
 
@@ -198,7 +205,45 @@ pub(super) fn duplicate_in_build(e: EngineError, name: &str, table: &TableDef) -
     error.of_table(&table.schema, &table.name).into()
 }
 
-fn truncate(b: &mut Binder<'_>, t: &ast::Truncate, txn: &mut Transaction) -> Result<&'static str> {
+/// Tables that refer to those that are emptied: refused, or (with CASCADE) emptied too.
+fn add_children(
+    catalog: &Catalog,
+    tables: &mut Vec<Arc<TableDef>>,
+    cascade: bool,
+    notices: &mut Notices,
+) -> Result<()> {
+    let mut at = 0;
+    while let Some(table) = tables.get(at).cloned() {
+        let mut children: Vec<_> = catalog.children(table.id).map(|(child, _)| Arc::clone(child)).collect();
+        children.sort_by_key(|child| child.id);
+        for child in children {
+            if tables.iter().any(|t| t.id == child.id) {
+                continue;
+            }
+            if !cascade {
+                let message = "cannot truncate a table referenced in a foreign key constraint";
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                    .with_detail(format!("Table \"{}\" references \"{}\".", child.name, table.name))
+                    .with_hint(format!(
+                        "Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.",
+                        child.name
+                    ))
+                    .into());
+            }
+            notice(notices, "00000", format!("truncate cascades to table \"{}\"", child.name));
+            tables.push(child);
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+fn truncate(
+    b: &mut Binder<'_>,
+    t: &ast::Truncate,
+    txn: &mut Transaction,
+    notices: &mut Notices,
+) -> Result<&'static str> {
     if t.partitions.is_some() || t.on_cluster.is_some() || t.if_exists {
         return Err(SqlError::unsupported("this form of TRUNCATE").into());
     }
@@ -209,6 +254,7 @@ fn truncate(b: &mut Binder<'_>, t: &ast::Truncate, txn: &mut Transaction) -> Res
             tables.push(table);
         }
     }
+    add_children(b.catalog, &mut tables, matches!(t.cascade, Some(ast::CascadeOption::Cascade)), notices)?;
     for table in &tables {
         txn.truncate(table.id)?;
         if matches!(t.identity, Some(ast::TruncateIdentityOption::Restart)) {

@@ -16,6 +16,7 @@ use varve_engine::{
 };
 
 use super::definition::{Notices, Result, notice};
+use crate::bind::foreign::same_columns;
 use crate::bind::{fold, object_name};
 use crate::error::{SqlError, SqlState};
 use crate::eval::func::hash::key_hash;
@@ -384,6 +385,18 @@ fn drop_index(
         let message =
             format!("cannot drop index {last} because constraint {last} on table {} requires it", table.name);
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).into());
+    }
+    let needs = |key: &ForeignKey| {
+        same_columns(&key.parent_columns, &index.columns)
+            && !same_columns(&index.columns, table.key_columns())
+    };
+    if let Some((child, key)) = catalog.children(table.id).find(|(_, key)| index.unique && needs(key)) {
+        let message = format!("cannot drop index {last} because other objects depend on it");
+        let what = format!("constraint {} on table {}", key.name, shown(&child.schema, &child.name));
+        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
+            .with_detail(format!("{what} depends on index {last}"))
+            .with_hint("Drop the constraint first.")
+            .into());
     }
     txn.drop_index(table.id, index.id)?;
     Ok(Some(Vec::new()))

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bumpalo::Bump;
 use varve_engine::{Datum, Table, TableDef};
 
+use super::reference::Pending;
 use super::sequence::InTransaction;
 use super::series::Series;
 use super::{Exec, Facts, Opened, Row, Scratch, project};
@@ -25,6 +26,7 @@ struct Writer<'w> {
     table: &'w Table,
     plan: &'w Insert,
     sequences: InTransaction<'w>,
+    pending: &'w mut Pending,
     count: u64,
 }
 
@@ -51,8 +53,8 @@ impl Exec<'_> {
         sink: &mut dyn Sink,
     ) -> Result<u64> {
         let facts = self.facts;
-        let mut writer =
-            writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who));
+        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who);
+        let mut writer = writer(table, plan, sequences, &mut self.pending);
         let arena = &mut self.scratch.row_arena;
         let width = self.params.len() / self.group_count.max(1);
         for group in 0..self.group_count {
@@ -79,8 +81,8 @@ impl Exec<'_> {
         };
         let facts = self.facts;
         let params = self.params;
-        let mut writer =
-            writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who));
+        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who);
+        let mut writer = writer(table, plan, sequences, &mut self.pending);
         let arena = &mut self.scratch.row_arena;
         let series = Series::new(bounds, *ty, params, arena, &facts.env(&super::NoSequences))?;
         for value in series {
@@ -116,8 +118,8 @@ impl Exec<'_> {
         })?;
         let facts = self.facts;
         let params = self.params;
-        let mut writer =
-            writer(table, plan, InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who));
+        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who);
+        let mut writer = writer(table, plan, sequences, &mut self.pending);
         let Scratch { row_arena, .. } = &mut *self.scratch;
         for values in rows {
             writer.write(row, &Input::Slots(values), params, row_arena, facts, sink)?;
@@ -137,8 +139,13 @@ fn streams(q: &Select) -> bool {
         && q.offset.is_none()
 }
 
-fn writer<'w>(table: &'w Table, plan: &'w Insert, sequences: InTransaction<'w>) -> Writer<'w> {
-    Writer { table, plan, sequences, count: 0 }
+fn writer<'w>(
+    table: &'w Table,
+    plan: &'w Insert,
+    sequences: InTransaction<'w>,
+    pending: &'w mut Pending,
+) -> Writer<'w> {
+    Writer { table, plan, sequences, pending, count: 0 }
 }
 
 impl Writer<'_> {
@@ -164,6 +171,9 @@ impl Writer<'_> {
             Ok(()) => self.count += 1,
             Err(e) if self.is_ignored(&e) => return Ok(()),
             Err(e) => return Err(e.into()),
+        }
+        if self.plan.rules.refers {
+            self.pending.wrote(self.table.def(), &values, None);
         }
         match &self.plan.returning {
             Some(outputs) => give_back(outputs, self.table.def(), &values, &cx, sink),

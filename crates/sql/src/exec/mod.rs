@@ -18,11 +18,13 @@ mod insert;
 pub mod keys;
 mod lock;
 mod loops;
+pub mod reference;
 mod rules;
 pub mod select;
 mod sequence;
 mod series;
 mod sort;
+mod sought;
 pub mod sum;
 mod view;
 
@@ -35,6 +37,8 @@ use smallvec::SmallVec;
 use varve_engine::{Catalog, Datum, Table, TableDef, Transaction};
 
 pub use sequence::{SequenceMemory, split_name};
+
+use reference::{Checker, Deferred, Pending};
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{self, Cx, Env, Input, NoSequences, Sequences};
@@ -129,6 +133,10 @@ pub struct Exec<'x> {
     pub params: &'x [Datum<'x>],
     /// How many times an INSERT of one row is to run, with successive parameters.
     pub group_count: usize,
+    /// Foreign keys to look at when the statement ends.
+    pub pending: Pending,
+    /// Those to look at when the transaction ends.
+    pub deferred: &'x mut Deferred,
 }
 
 /// Up to this many columns live on the stack.
@@ -195,8 +203,19 @@ impl Exec<'_> {
             Some(table) => violated(e, table),
             None => e,
         })?;
+        self.settle()?;
         self.scratch.end_statement();
         Ok(tag)
+    }
+
+    /// The end of a statement: what it has done to foreign keys.
+    fn settle(&mut self) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let pending = std::mem::take(&mut self.pending);
+        let (txn, facts, deferred) = (&mut *self.txn, self.facts, &mut *self.deferred);
+        Checker { txn, facts, deferred, is_commit: false }.settle(pending)
     }
 
     fn run_kind(&mut self, plan: &Plan, opened: &Opened, sink: &mut dyn Sink) -> Result<CommandTag> {

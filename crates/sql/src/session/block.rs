@@ -10,6 +10,7 @@ use varve_engine::{Isolation, Transaction};
 
 use super::{Block, Defaults, Session};
 use crate::error::{Result, SqlError, SqlState};
+use crate::exec::reference::Checker;
 use crate::settings::{self, Settings};
 use crate::utility::{Level, Modes};
 
@@ -116,11 +117,24 @@ impl Session {
         Ok(())
     }
 
+    /// Looks at the foreign keys that are no longer put off.
+    pub(super) fn check_deferred(&mut self, is_commit: bool) -> Result<()> {
+        let Some(txn) = self.txn.as_mut().filter(|_| !self.deferred.is_empty()) else { return Ok(()) };
+        txn.start_statement();
+        let due = self.deferred.take_due(&txn.catalog(), is_commit);
+        Checker { txn, facts: &self.facts, deferred: &mut self.deferred, is_commit }.settle(due)
+    }
+
     /// Commits what is open; the session is idle afterwards, also on an error.
     pub(super) fn commit(&mut self) -> Result<()> {
-        let result = match self.txn.take() {
-            Some(txn) => txn.commit().map_err(SqlError::from),
-            None => Ok(()),
+        let result = match (self.check_deferred(true), self.txn.take()) {
+            (Ok(()), Some(txn)) => txn.commit().map_err(SqlError::from),
+            (Err(e), Some(txn)) => {
+                // The violation is what the client has to know; what a rollback may add is in the engine's health.
+                let _ = txn.rollback();
+                Err(e)
+            }
+            (checked, None) => checked,
         };
         self.block = Block::Idle;
         self.forget();
@@ -151,6 +165,7 @@ impl Session {
 
     fn forget(&mut self) {
         self.catalog = None;
+        self.deferred.clear();
         if !self.savepoints.is_empty() {
             self.savepoints.clear();
         }

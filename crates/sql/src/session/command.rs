@@ -18,6 +18,7 @@ use crate::bind::{Binder, Scope, undefined_table};
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::Exec;
 use crate::exec::copy::CopyPlan;
+use crate::exec::reference::Pending;
 use crate::explain;
 use crate::oid::{self, Oid};
 use crate::plan::Plan;
@@ -89,6 +90,10 @@ impl Session {
                 }
                 "SET"
             }
+            Utility::SetConstraints(names, put_off) => {
+                self.set_constraints(names.as_deref(), *put_off)?;
+                "SET CONSTRAINTS"
+            }
             Utility::SetCharacteristics(modes) => {
                 if let Some(level) = modes.level {
                     self.settings.set("default_transaction_isolation", Some(level_name(level)), false)?;
@@ -131,6 +136,33 @@ impl Session {
             _ => return Err(SqlError::internal("a command that is not run")),
         };
         Ok(CommandTag::Plain(tag))
+    }
+
+    /// SET CONSTRAINTS
+    fn set_constraints(&mut self, names: Option<&[ast::ObjectName]>, put_off: bool) -> Result<()> {
+        if !self.in_block() {
+            let message = "SET CONSTRAINTS can only be used in transaction blocks";
+            self.warn(SqlState::NO_ACTIVE_TRANSACTION, message);
+            return Ok(());
+        }
+        let catalog = self.current_catalog();
+        let mut keys = Vec::new();
+        for name in names.unwrap_or_default() {
+            let (_, last) = crate::bind::object_name(name)?;
+            let named = catalog.tables().flat_map(|t| &t.foreign_keys).filter(|k| k.name == last);
+            let named: Vec<_> = named.collect();
+            if named.is_empty() {
+                let message = format!("constraint \"{last}\" does not exist");
+                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+            }
+            if named.iter().any(|k| !k.deferrable) {
+                let message = format!("constraint \"{last}\" is not deferrable");
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+            }
+            keys.extend(named.iter().map(|k| k.id));
+        }
+        self.deferred.set(names.map(|_| &keys[..]), put_off);
+        if put_off { Ok(()) } else { self.check_deferred(false) }
     }
 
     /// COMMIT and ROLLBACK.
@@ -349,6 +381,8 @@ impl Session {
             sequences: &self.sequences,
             params: &[],
             group_count: 1,
+            pending: Pending::default(),
+            deferred: &mut self.deferred,
         };
         exec.copy(&plan, &Arc::clone(&table), sink)
     }

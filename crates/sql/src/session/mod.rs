@@ -42,6 +42,7 @@ use varve_engine::{Catalog, Database, Datum, Isolation, SavepointId, Transaction
 
 use crate::cache::PlanCache;
 use crate::error::{Result, SqlError, SqlState};
+use crate::exec::reference::Deferred;
 use crate::exec::{Facts, Scratch, SequenceMemory};
 use crate::general::General;
 use crate::oid::Oid;
@@ -141,6 +142,8 @@ pub struct Session {
     txn: Option<Transaction>,
     /// The catalog that this transaction sees, once asked for.
     catalog: Option<Arc<Catalog>>,
+    /// Foreign keys that COMMIT looks at.
+    deferred: Deferred,
     savepoints: Vec<(String, SavepointId)>,
     level: Level,
     read_only: bool,
@@ -201,6 +204,7 @@ impl Session {
             block: Block::Idle,
             txn: None,
             catalog: None,
+            deferred: Deferred::default(),
             savepoints: Vec::new(),
             level: Level::ReadCommitted,
             read_only: false,

@@ -17,6 +17,7 @@ use super::{Block, Session};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::keep_in;
 use crate::exec::definition::{self, Failed};
+use crate::exec::reference::Pending;
 use crate::exec::{Exec, Facts, Opened};
 use crate::parse;
 use crate::plan::Plan;
@@ -300,6 +301,8 @@ impl Session {
             sequences: &self.sequences,
             params,
             group_count: groups,
+            pending: Pending::default(),
+            deferred: &mut self.deferred,
         };
         let tag = exec.run(plan, &opened, sink)?;
         if self.block == Block::Open

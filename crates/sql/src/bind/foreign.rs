@@ -1,0 +1,168 @@
+//! FOREIGN KEY, as CREATE TABLE and ALTER TABLE ask for it.
+//!
+//! Invariants
+//! 1. The columns that are referred to are those of one unique key, and of types whose values are comparable as they are.
+//!
+//! Does not know: when references are checked (`exec::reference`).
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self, ConstraintReferenceMatchKind, DeferrableInitial, Ident, ReferentialAction};
+use varve_engine::{Action, ColumnType, ForeignKey, ObjectId, TableDef};
+
+use super::ddl::unique_name;
+use super::rules::constraint_exists;
+use super::{Binder, clauses_ddl, fold, object_name, undefined_table};
+use crate::error::{Result, SqlError, SqlState};
+use crate::ty::Typed;
+
+impl Binder<'_> {
+    /// A foreign key of a table that exists; its id is the engine's to give.
+    pub fn foreign_key(
+        &mut self,
+        table: &Arc<TableDef>,
+        c: &ast::ForeignKeyConstraint,
+    ) -> Result<ForeignKey> {
+        clauses_ddl::check_foreign_key(c)?;
+        let columns = ordinals(&c.columns, table)?;
+        let parent = self.parent(table, &c.foreign_table)?;
+        let parent_columns = match c.referred_columns.is_empty() {
+            false => ordinals(&c.referred_columns, &parent)?,
+            true if parent.primary_key.is_none() => {
+                let message = format!("there is no primary key for referenced table \"{}\"", parent.name);
+                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+            }
+            true => parent.key_columns().to_vec(),
+        };
+        if !is_unique_key(&parent, &parent_columns) {
+            let message = format!(
+                "there is no unique constraint matching given keys for referenced table \"{}\"",
+                parent.name
+            );
+            return Err(SqlError::new(SqlState::INVALID_FOREIGN_KEY, message));
+        }
+        if parent_columns.len() != columns.len() {
+            let message = "number of referencing and referenced columns for foreign key disagree";
+            return Err(SqlError::new(SqlState::INVALID_FOREIGN_KEY, message));
+        }
+        let name = self.foreign_key_name(table, c.name.as_ref(), &columns)?;
+        for (own, theirs) in columns.iter().zip(&parent_columns) {
+            check_types(&name, (table, *own), (&parent, *theirs))?;
+        }
+        let (deferrable, initially_deferred) = deferral(c.characteristics.as_ref());
+        Ok(ForeignKey {
+            id: ObjectId(0),
+            name,
+            columns,
+            parent: parent.id,
+            parent_columns,
+            on_delete: action(c.on_delete),
+            on_update: action(c.on_update),
+            deferrable,
+            initially_deferred,
+        })
+    }
+
+    fn parent(&mut self, table: &Arc<TableDef>, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
+        let (schema, last) = object_name(name)?;
+        if (&schema, &last) == (&table.schema, &table.name) {
+            return Ok(Arc::clone(table));
+        }
+        if self.catalog.view(&schema, &last).is_some() || self.catalog.sequence(&schema, &last).is_some() {
+            let message = format!("referenced relation \"{last}\" is not a table");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
+        if self.catalog.part(&schema, &last).is_some() {
+            return Err(SqlError::unsupported("a foreign key to a partition by its own name"));
+        }
+        self.catalog.table(&schema, &last).ok_or_else(|| undefined_table(name))
+    }
+
+    fn foreign_key_name(&self, table: &TableDef, given: Option<&Ident>, columns: &[usize]) -> Result<String> {
+        if let Some(given) = given.map(fold) {
+            return match table.has_constraint(&given) {
+                true => Err(constraint_exists(&given, &table.name, true)),
+                false => Ok(given),
+            };
+        }
+        let checks = table.checks.iter().map(|c| c.name.clone());
+        let keys = table.foreign_keys.iter().map(|k| k.name.clone());
+        let taken: Vec<String> = checks.chain(keys).collect();
+        Ok(unique_name(&table.name, &table.columns, columns, "fkey", &taken))
+    }
+}
+
+fn ordinals(names: &[Ident], table: &TableDef) -> Result<Vec<usize>> {
+    let ordinal = |name: &Ident| {
+        let name = fold(name);
+        table.column(&name).ok_or_else(|| {
+            let message = format!("column \"{name}\" referenced in foreign key constraint does not exist");
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+        })
+    };
+    names.iter().map(ordinal).collect()
+}
+
+/// Whether these are the columns of the primary key or of a unique index, in any order.
+pub fn is_unique_key(table: &TableDef, columns: &[usize]) -> bool {
+    same_columns(table.key_columns(), columns)
+        || table.indexes.iter().any(|i| i.unique && same_columns(&i.columns, columns))
+}
+
+/// Whether two keys have the same columns, in any order.
+pub fn same_columns(a: &[usize], b: &[usize]) -> bool {
+    a.len() == b.len() && a.iter().all(|c| b.contains(c)) && b.iter().all(|c| a.contains(c))
+}
+
+/// 42804 if the values of two columns cannot be compared; 0A000 if they can, but not here.
+fn check_types(name: &str, own: (&TableDef, usize), theirs: (&TableDef, usize)) -> Result<()> {
+    let (a, b) = (&own.0.columns[own.1], &theirs.0.columns[theirs.1]);
+    if class(a.column_type) == class(b.column_type) {
+        return Ok(());
+    }
+    let (of, to) = (Typed::of_column(a.column_type).ty, Typed::of_column(b.column_type).ty);
+    if (of.is_number() && to.is_number()) || (of.is_text() && to.is_text()) {
+        return Err(SqlError::unsupported(format!("a foreign key from {} to {}", of.name(), to.name()))
+            .with_hint("Give both columns the same type."));
+    }
+    let detail = format!(
+        "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
+        a.name,
+        b.name,
+        of.name(),
+        to.name()
+    );
+    let message = format!("foreign key constraint \"{name}\" cannot be implemented");
+    Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_detail(detail))
+}
+
+/// Types of one class hold values that are equal if they look equal.
+fn class(t: ColumnType) -> std::mem::Discriminant<ColumnType> {
+    std::mem::discriminant(&match t {
+        ColumnType::Int2 | ColumnType::Int4 => ColumnType::Int8,
+        ColumnType::Varchar(_) => ColumnType::Text,
+        other => other,
+    })
+}
+
+fn action(given: Option<ReferentialAction>) -> Action {
+    match given {
+        None | Some(ReferentialAction::NoAction) => Action::NoAction,
+        Some(ReferentialAction::Restrict) => Action::Restrict,
+        Some(ReferentialAction::Cascade) => Action::Cascade,
+        Some(ReferentialAction::SetNull) => Action::SetNull,
+        Some(ReferentialAction::SetDefault) => Action::SetDefault,
+    }
+}
+
+/// Whether the check can be put off, and whether it is.
+fn deferral(c: Option<&ast::ConstraintCharacteristics>) -> (bool, bool) {
+    let Some(c) = c else { return (false, false) };
+    let deferred = c.initially == Some(DeferrableInitial::Deferred);
+    (c.deferrable.unwrap_or(deferred), deferred)
+}
+
+/// MATCH SIMPLE, which is what is done.
+pub(super) fn is_simple(kind: Option<ConstraintReferenceMatchKind>) -> bool {
+    matches!(kind, None | Some(ConstraintReferenceMatchKind::Simple))
+}
