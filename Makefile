@@ -49,7 +49,7 @@ test-e2e:
 bench:
 	@scripts/setup bench
 	$(CARGO) build --release -p varve
-	bench/compare-postgres --rounds $(or $(ROUNDS),5) --seconds $(or $(SECONDS),30)
+	bench/compare --rounds $(or $(ROUNDS),5) --seconds $(or $(SECONDS),30)
 
 slt:
 	@scripts/setup test

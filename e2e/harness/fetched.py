@@ -63,8 +63,7 @@ def go_tool(name):
 
 def start_go_tpc(target, *arguments):
     """go-tpc as a running process."""
-    connection = ["-d", "postgres", "-H", "127.0.0.1", "-P", str(target.port), "-U", "postgres", "-D", "postgres", "--conn-params", "sslmode=disable"]
-    return subprocess.Popen([go_tool("go-tpc"), *arguments, *connection], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen([go_tool("go-tpc"), *arguments, *target.go_tpc_options()], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def go_tpc(target, *arguments, timeout_s=900):
@@ -80,6 +79,12 @@ def go_tpc(target, *arguments, timeout_s=900):
 def tpm(said):
     found = re.search(r"tpmC: ([\d.]+)", said)
     return float(found.group(1)) if found else None
+
+
+def new_order_ms(said):
+    """The average of a new order, in ms."""
+    found = re.findall(r"NEW_ORDER - .*?Avg\(ms\): ([\d.]+)", said)
+    return float(found[-1]) if found else 0.0
 
 
 def go_ycsb(target, command, workload, *properties, timeout_s=600):

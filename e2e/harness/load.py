@@ -69,10 +69,8 @@ def pgbench(server, script, seconds, clients=16, protocol="prepared", extra=()):
 
 def start_sysbench(server, script, command, *options):
     """sysbench as a running process."""
-    connection = ["--db-driver=pgsql", "--pgsql-host=127.0.0.1", f"--pgsql-port={server.port}"]
-    connection += ["--pgsql-user=postgres", "--pgsql-db=postgres"]
     return subprocess.Popen(
-        ["sysbench", script, *connection, *options, command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ["sysbench", script, *server.sysbench_options(), *options, command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 

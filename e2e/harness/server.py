@@ -47,6 +47,7 @@ class Server:
         self.pool_mib = pool_mib
         self.port = free_port()
         self.process = None
+        self.memory_group = None
         self.log_path = os.path.join(os.path.dirname(directory), f"{self.name}-{os.path.basename(directory)}.log")
 
     def command(self):
@@ -55,14 +56,10 @@ class Server:
     def start(self, wait_s=60):
         """Starts the process and returns the seconds until it answered a query."""
         began = time.monotonic()
-        log = open(self.log_path, "ab")
-        self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self.identity())
-        log.close()
+        self.launch()
         while True:
             try:
-                probe = wire.Connection(self.port, timeout_s=wait_s)
-                probe.query("SELECT 1")
-                probe.close()
+                self.probe(wait_s)
                 return time.monotonic() - began
             except (wire.ConnectionLost, wire.ServerError) as error:
                 if self.process.poll() is not None:
@@ -71,10 +68,38 @@ class Server:
                     raise RuntimeError(f"{self.name} did not answer in {wait_s} s ({error}):\n{self.log_tail()}") from error
                 time.sleep(0.02)
 
+    def launch(self):
+        """Starts the process, in its memory group if it has one."""
+        command, identity = self.command(), self.identity()
+        if self.memory_group:
+            command, identity = self.memory_group.wrap(command, identity), {}
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **identity)
+
+    def probe(self, wait_s):
+        """One query; raises while the server doesn't answer."""
+        probe = wire.Connection(self.port, timeout_s=wait_s)
+        probe.query("SELECT 1")
+        probe.close()
+
+    def sysbench_options(self):
+        return ["--db-driver=pgsql", "--pgsql-host=127.0.0.1", f"--pgsql-port={self.port}", "--pgsql-user=postgres", "--pgsql-db=postgres"]
+
+    def go_tpc_options(self):
+        return ["-d", "postgres", "-H", "127.0.0.1", "-P", str(self.port), "-U", "postgres", "-D", "postgres", "--conn-params", "sslmode=disable"]
+
+    def settle(self, tables):
+        """After a load: statistics, and everything on disk."""
+        connection = self.connect(timeout_s=600)
+        for table in tables:
+            connection.query(f"VACUUM ANALYZE {table}")
+        connection.query("ANALYZE")
+        connection.query("CHECKPOINT")
+        connection.close()
+
     def start_and_kill(self, delay_s):
         """Starts the process and kills it after `delay_s`, wherever it is. It must not have ended by itself."""
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self.identity())
+        self.launch()
         time.sleep(delay_s)
         ended = self.process.poll()
         self.kill9()
@@ -223,4 +248,6 @@ class Postgres(Server):
 
 def make(kind, directory, pool_mib=256):
     """A server by its name on the command line."""
-    return {"varve": Varve, "postgres": Postgres}[kind](directory, pool_mib)
+    from .mariadb import MariaDb
+
+    return {"varve": Varve, "postgres": Postgres, "mariadb": MariaDb}[kind](directory, pool_mib)

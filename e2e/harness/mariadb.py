@@ -1,0 +1,91 @@
+"""MariaDB with durable settings, as a peer in comparisons; see bench/README.md for the reasons."""
+
+import os
+import pwd
+import signal
+import socket
+import subprocess
+
+from . import wire
+from .server import Server
+
+
+class MariaDb(Server):
+    """`mariadbd` on one directory, InnoDB only."""
+
+    name = "mariadb"
+    stop_signal = signal.SIGTERM
+    DATABASE = "bench"
+
+    SETTINGS = {
+        "innodb_flush_log_at_trx_commit": "1",
+        "innodb_doublewrite": "ON",
+        "innodb_flush_method": "O_DIRECT",
+        "innodb_page_size": "8k",
+        "innodb_log_file_size": "4G",
+        "innodb_buffer_pool_dump_at_shutdown": "OFF",
+        "innodb_buffer_pool_load_at_startup": "OFF",
+        "max_connections": "400",
+        "max_prepared_stmt_count": "100000",
+    }
+
+    def identity(self):
+        """It refuses to run as root. Only Debian's package with the service makes a user of its own."""
+        if os.geteuid() != 0:
+            return {}
+        try:
+            entry = pwd.getpwnam("mysql")
+        except KeyError:
+            entry = pwd.getpwnam("nobody")
+        return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+    def initialise(self):
+        os.makedirs(self.directory, exist_ok=True)
+        identity = self.identity()
+        if identity:
+            os.chown(self.directory, identity["user"], identity["group"])
+        command = ["mariadb-install-db", "--no-defaults", f"--datadir={self.directory}", "--auth-root-authentication-method=normal", "--skip-test-db", "--innodb_page_size=8k"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, cwd="/", **identity)
+
+    def command(self):
+        settings = [f"--{name.replace('_', '-')}={value}" for name, value in self.SETTINGS.items()]
+        place = [f"--datadir={self.directory}", f"--socket={self.directory}/socket", f"--port={self.port}", "--bind-address=127.0.0.1"]
+        return ["/usr/sbin/mariadbd", "--no-defaults", *place, f"--innodb-buffer-pool-size={self.pool_mib}M", "--skip-log-bin", "--skip-name-resolve", *settings]
+
+    def start(self, wait_s=60):
+        if not os.path.exists(os.path.join(self.directory, "ibdata1")):
+            self.initialise()
+        waited = super().start(wait_s)
+        self.sql(f"CREATE DATABASE IF NOT EXISTS {self.DATABASE}", database="mysql")
+        return waited
+
+    def probe(self, wait_s):
+        """It greets whoever connects, once it is up."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=wait_s) as probe:
+                if not probe.recv(5):
+                    raise wire.ConnectionLost("no greeting")
+        except OSError as error:
+            raise wire.ConnectionLost(str(error)) from error
+
+    def sql(self, text, database=DATABASE):
+        """Runs SQL through Debian's client; returns what it prints."""
+        command = ["mariadb", "--no-defaults", "-h", "127.0.0.1", "-P", str(self.port), "-u", "root", "-N", database, "-e", text]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout
+
+    def sysbench_options(self):
+        return ["--db-driver=mysql", "--mysql-host=127.0.0.1", f"--mysql-port={self.port}", "--mysql-user=root", f"--mysql-db={self.DATABASE}"]
+
+    def go_tpc_options(self):
+        return ["-d", "mysql", "-H", "127.0.0.1", "-P", str(self.port), "-U", "root", "-D", self.DATABASE]
+
+    def settle(self, tables):
+        for table in tables:
+            self.sql(f"ANALYZE TABLE {table}")
+        self.sql("FLUSH TABLES")
+
+    def version(self):
+        return subprocess.run(["/usr/sbin/mariadbd", "--version"], capture_output=True, text=True).stdout.strip()
+
+    def check(self):
+        return 0, "(no check for MariaDB)"
