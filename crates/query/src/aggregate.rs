@@ -31,6 +31,8 @@ pub enum Fold {
     },
     /// The first one.
     First,
+    /// The one whose key, the second argument, is the least; of equal keys the first.
+    Least,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -51,11 +53,14 @@ impl std::hash::Hash for Fold {
 
 /// The function from values of type `input` to one of type `output`.
 pub fn function(fold: Fold, input: Ty, output: Ty) -> Arc<AggregateUDF> {
-    let signature = Signature::exact(vec![data_type(input)], Volatility::Immutable);
+    let mut arguments = vec![data_type(input)];
+    arguments.extend((fold == Fold::Least).then_some(DataType::BinaryView));
+    let signature = Signature::exact(arguments, Volatility::Immutable);
     let name = match fold {
         Fold::Call { kind, distinct: true } => format!("{kind:?} of distinct"),
         Fold::Call { kind, distinct: false } => format!("{kind:?}"),
         Fold::First => "First".to_owned(),
+        Fold::Least => "Least".to_owned(),
     };
     Arc::new(AggregateUDF::new_from_impl(Folding { name, fold, input, output, signature }))
 }
@@ -90,7 +95,7 @@ impl AggregateUDFImpl for Folding {
         Ok(vec![
             field("count", DataType::Int64),
             field("value", data_type(self.held())),
-            field("seen", DataType::Binary),
+            field("least", DataType::Binary),
         ])
     }
 }
@@ -115,7 +120,9 @@ struct Folded {
     count: i64,
     sum: Sum,
     value: Value,
-    /// Keys of the values seen, each behind its length.
+    /// The least key so far.
+    least: Vec<u8>,
+    /// Keys of the values seen.
     seen: std::collections::BTreeSet<Box<[u8]>>,
     seen_bytes: usize,
     key: Vec<u8>,
@@ -131,6 +138,7 @@ impl Folded {
             count: 0,
             sum: Sum::of(folding.input),
             value: Value::Null,
+            least: Vec::new(),
             seen: Default::default(),
             seen_bytes: 0,
             key: Vec::new(),
@@ -139,6 +147,7 @@ impl Folded {
 
     fn add(&mut self, value: Datum<'_>) -> varve_sql::Result<()> {
         let Fold::Call { kind, distinct } = self.fold else {
+            debug_assert_eq!(self.fold, Fold::First, "a value without its key");
             if self.count == 0 {
                 self.value = value.to_value();
             }
@@ -150,6 +159,15 @@ impl Folded {
         }
         self.count += 1;
         self.fold_in(kind, value)
+    }
+
+    /// Takes in a value with its key.
+    fn add_keyed(&mut self, value: Datum<'_>, key: &[u8]) {
+        if self.count == 0 || key < self.least.as_slice() {
+            self.value = value.to_value();
+            self.least = key.to_vec();
+        }
+        self.count += 1;
     }
 
     fn is_new(&mut self, value: &Datum<'_>) -> bool {
@@ -188,7 +206,7 @@ impl Folded {
 
     fn result(&self) -> varve_sql::Result<Value> {
         let kind = match self.fold {
-            Fold::First => return Ok(self.value.clone()),
+            Fold::First | Fold::Least => return Ok(self.value.clone()),
             Fold::Call { kind, .. } => kind,
         };
         match kind {
@@ -209,6 +227,11 @@ impl Folded {
 impl Accumulator for Folded {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let cells = Cells::of(self.input, &values[0]);
+        if self.fold == Fold::Least {
+            let keys = values[1].as_binary_view();
+            (0..keys.len()).for_each(|n| self.add_keyed(cells.get(n), keys.value(n)));
+            return Ok(());
+        }
         (0..values[0].len()).try_for_each(|n| self.add(cells.get(n))).map_err(wrapped)
     }
 
@@ -222,7 +245,11 @@ impl Accumulator for Folded {
             Value::Bytea(b) => b.len(),
             _ => 0,
         };
-        size_of::<Self>() + value + self.seen_bytes + self.seen.len() * 2 * size_of::<Box<[u8]>>()
+        size_of::<Self>()
+            + value
+            + self.least.len()
+            + self.seen_bytes
+            + self.seen.len() * 2 * size_of::<Box<[u8]>>()
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
@@ -231,15 +258,21 @@ impl Accumulator for Folded {
             return Err(wrapped(SqlError::unsupported("an aggregate of DISTINCT values in parts")));
         }
         let value = if self.adds() { self.sum.state().map_err(wrapped)? } else { self.value.clone() };
-        Ok(vec![ScalarValue::Int64(Some(self.count)), scalar(self.held, &value)?, ScalarValue::Binary(None)])
+        let least = ScalarValue::Binary(Some(self.least.clone()));
+        Ok(vec![ScalarValue::Int64(Some(self.count)), scalar(self.held, &value)?, least])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let counts = states[0].as_primitive::<datafusion::arrow::datatypes::Int64Type>();
         let values = Cells::of(self.held, &states[1]);
+        let keys = states[2].as_binary::<i32>();
         for n in 0..counts.len() {
             let (count, value) = (counts.value(n), values.get(n));
             if count == 0 {
+                continue;
+            }
+            if self.fold == Fold::Least {
+                self.add_keyed(value, keys.value(n));
                 continue;
             }
             self.merge(value).map_err(wrapped)?;
@@ -253,7 +286,7 @@ impl Folded {
     fn merge(&mut self, value: Datum<'_>) -> varve_sql::Result<()> {
         match self.fold {
             Fold::First if self.count == 0 => self.value = value.to_value(),
-            Fold::First => {}
+            Fold::First | Fold::Least => {}
             Fold::Call { .. } if self.adds() => self.sum.merge(Sum::of_state(self.input, value)?)?,
             Fold::Call { kind, .. } => self.fold_in(kind, value)?,
         }

@@ -17,6 +17,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr as Logical, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use varve_engine::Datum;
 use varve_sql::general::{Around, Expr, Ty, push_key};
 
 use crate::cells::{Cells, CellsBuilder, data_type, is_native};
@@ -34,13 +35,19 @@ pub struct Computed {
 }
 
 impl Computed {
-    /// The call that computes `expr`, whose slots are `arguments`.
-    pub fn call(expr: Expr, result: Ty, arguments: Vec<(Logical, Ty)>, around: &Arc<Around>) -> Logical {
+    /// The call that computes `expr`, whose slots are `arguments`; `varies` if its value may be another one in another run.
+    pub fn call(
+        expr: Expr,
+        result: Ty,
+        arguments: Vec<(Logical, Ty)>,
+        varies: bool,
+        around: &Arc<Around>,
+    ) -> Logical {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (columns, types): (Vec<Logical>, Vec<Ty>) = arguments.into_iter().unzip();
         let computed = Computed {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            signature: signature(&types, volatility(&expr)),
+            signature: signature(&types, if varies { Volatility::Volatile } else { volatility(&expr) }),
             expr,
             arguments: types,
             result,
@@ -178,5 +185,75 @@ impl ScalarUDFImpl for KeyOf {
             out.append_value(&key);
         }
         returned(Arc::new(out.finish()), &call.args)
+    }
+}
+
+/// Several values as bytes that are ordered as an ORDER BY of them orders rows.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OrderOf {
+    types: Vec<Ty>,
+    directions: Vec<Direction>,
+    signature: Signature,
+}
+
+/// How ORDER BY takes a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Direction {
+    /// DESC
+    pub descending: bool,
+    /// NULLS FIRST
+    pub nulls_first: bool,
+}
+
+/// The place of a row in the order of these values.
+pub fn order_of(values: Vec<(Logical, Ty, Direction)>) -> Logical {
+    let types: Vec<Ty> = values.iter().map(|(_, t, _)| *t).collect();
+    let directions = values.iter().map(|(_, _, d)| *d).collect();
+    let signature = signature(&types, Volatility::Immutable);
+    let order = OrderOf { types, directions, signature };
+    ScalarUDF::new_from_impl(order).call(values.into_iter().map(|(e, ..)| e).collect())
+}
+
+impl ScalarUDFImpl for OrderOf {
+    fn name(&self) -> &str {
+        "order"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::BinaryView)
+    }
+
+    fn invoke_with_args(&self, call: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&call.args)?;
+        let columns: Vec<Cells<'_>> = self.types.iter().zip(&arrays).map(|(t, a)| Cells::of(*t, a)).collect();
+        let rows = arrays.first().map_or(call.number_rows, |a| a.len());
+        let (mut out, mut key) = (BinaryViewBuilder::new(), Vec::new());
+        for n in 0..rows {
+            key.clear();
+            for (column, direction) in columns.iter().zip(&self.directions) {
+                push_directed(&mut key, &column.get(n), *direction);
+            }
+            out.append_value(&key);
+        }
+        returned(Arc::new(out.finish()), &call.args)
+    }
+}
+
+/// A byte that puts NULL before or behind the others, then the value's key, turned round for DESC. (No key is the beginning of
+/// another one, so turned round they are ordered the other way.)
+fn push_directed(out: &mut Vec<u8>, value: &Datum<'_>, direction: Direction) {
+    if value.is_null() {
+        out.push(if direction.nulls_first { 0 } else { 2 });
+        return;
+    }
+    out.push(1);
+    let begin = out.len();
+    push_key(out, value);
+    if direction.descending {
+        out[begin..].iter_mut().for_each(|b| *b = !*b);
     }
 }

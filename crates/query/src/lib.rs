@@ -7,11 +7,13 @@
 //! Entry point: [`Queries`], which a database gets by `SqlDatabase::with_general`.
 
 mod aggregate;
+mod apply;
 mod cells;
 mod computed;
 mod error;
 mod partition;
 mod pushed;
+mod rows;
 mod run;
 mod scan;
 mod table;

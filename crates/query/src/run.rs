@@ -11,19 +11,25 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::catalog::Session;
 use datafusion::common::DataFusionError;
+use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
 use varve_engine::Datum;
 use varve_sql::general::{Around, Emit, General, Query, Select, SqlError, SqlState, Ty};
 
+use crate::apply::ApplyPlanner;
 use crate::cells::Cells;
 use crate::error::{unwrapped, wrapped};
 use crate::translate;
@@ -60,7 +66,11 @@ impl Queries {
         let config =
             SessionConfig::new().with_target_partitions(options.partitions).with_collect_statistics(false);
         let runtime = Arc::new(resources(options).map_err(unwrapped)?);
-        let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).build();
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(runtime)
+            .with_query_planner(Arc::new(Planner))
+            .build();
         Ok(Queries { state })
     }
 }
@@ -74,6 +84,22 @@ fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
         .with_memory_pool(Arc::new(FairSpillPool::new(options.memory_bytes)))
         .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(disk))
         .build()
+}
+
+/// DataFusion's planner, and the nodes of ours.
+#[derive(Debug)]
+struct Planner;
+
+#[async_trait]
+impl QueryPlanner for Planner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(ApplyPlanner)]);
+        planner.create_physical_plan(plan, session).await
+    }
 }
 
 impl General for Queries {

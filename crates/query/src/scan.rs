@@ -22,8 +22,8 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use parking_lot::Mutex;
-use varve_engine::{Reader, ScanIndex, ScanSpec, Table, place_in};
-use varve_sql::general::{Around, Expr, KeyBytes, Ty};
+use varve_engine::{Datum, Reader, ScanIndex, ScanSpec, Table, place_in};
+use varve_sql::general::{Access, Around, Expr, KeyBytes, Ty};
 
 use crate::cells::{CellsBuilder, is_native};
 use crate::error::wrapped;
@@ -39,11 +39,11 @@ pub struct Scan {
     pub table: Arc<Table>,
     /// The tree that is followed.
     pub index: ScanIndex,
-    /// Ranges of its keys, in order.
-    pub ranges: Vec<KeyBytes>,
+    /// The ranges of its keys.
+    pub access: Access,
     /// What rows have to satisfy beyond that.
     pub filter: Option<Expr>,
-    /// Ordinals of the columns wanted.
+    /// Ordinals of the columns wanted; the one behind the last is the row's key.
     pub columns: Vec<usize>,
     /// Their types.
     pub types: Vec<Ty>,
@@ -55,20 +55,36 @@ pub struct Scan {
     pub around: Arc<Around>,
 }
 
+impl Scan {
+    /// The ranges as bytes, in order.
+    fn ranges(&self) -> varve_sql::Result<Vec<KeyBytes>> {
+        self.around.ranges(self.table.def(), &self.access)
+    }
+
+    fn range_count(&self) -> usize {
+        match &self.access {
+            Access::Full | Access::Point(_) => 1,
+            Access::Ranges { ranges, .. } => ranges.len(),
+        }
+    }
+}
+
 /// A scan as a physical plan.
 pub struct ScanPlan {
     scan: Scan,
-    partitions: Vec<Vec<KeyBytes>>,
+    /// The ranges of each partition; `None`: there is one, whose ranges are evaluated when it is executed, because they may
+    /// hang on what a subquery is given.
+    partitions: Option<Vec<Vec<KeyBytes>>>,
     properties: Arc<PlanProperties>,
 }
 
 impl ScanPlan {
     /// The plan for this scan in up to `partitions` partitions.
     pub fn new(scan: Scan, schema: SchemaRef, partitions: usize) -> varve_sql::Result<ScanPlan> {
-        let partitions = dealt(&scan, partitions)?;
+        let partitions = if partitions > 1 { Some(dealt(&scan, partitions)?) } else { None };
         let properties = PlanProperties::new(
             ordered_by_key(&scan, schema),
-            Partitioning::UnknownPartitioning(partitions.len()),
+            Partitioning::UnknownPartitioning(partitions.as_ref().map_or(1, Vec::len)),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
@@ -78,16 +94,17 @@ impl ScanPlan {
 
 /// The ranges dealt out in runs of about equal number; a range that is alone is cut.
 fn dealt(scan: &Scan, partitions: usize) -> varve_sql::Result<Vec<Vec<KeyBytes>>> {
-    match scan.ranges.as_slice() {
+    let ranges = scan.ranges()?;
+    match ranges.as_slice() {
         [] => Ok(vec![Vec::new()]),
-        [only] if partitions > 1 && scan.limit.is_none() => {
+        [only] if scan.limit.is_none() => {
             let (Some(first), Some(last)) = (edge(scan, only, false)?, edge(scan, only, true)?) else {
                 return Ok(vec![Vec::new()]);
             };
             Ok(partition::parts(only, &first, &last, partitions).into_iter().map(|part| vec![part]).collect())
         }
         ranges => {
-            let each = ranges.len().div_ceil(partitions.max(1));
+            let each = ranges.len().div_ceil(partitions);
             Ok(ranges.chunks(each).map(<[KeyBytes]>::to_vec).collect())
         }
     }
@@ -136,13 +153,13 @@ impl fmt::Debug for ScanPlan {
 
 impl DisplayAs for ScanPlan {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scan { table, index, ranges, filter, columns, limit, .. } = &self.scan;
+        let Scan { table, index, filter, columns, limit, .. } = &self.scan;
         write!(
             f,
             "ScanPlan: {} by {index:?}, {} ranges in {} partitions, columns {columns:?}, filtered {}, limit {limit:?}",
             table.def().name,
-            ranges.len(),
-            self.partitions.len(),
+            self.scan.range_count(),
+            self.partitions.as_ref().map_or(1, Vec::len),
             filter.is_some(),
         )
     }
@@ -176,7 +193,10 @@ impl ExecutionPlan for ScanPlan {
         let reader = self.scan.reader.lock().fork();
         let schema = self.schema();
         let batches = Batches {
-            ranges: self.partitions[partition].clone(),
+            ranges: match &self.partitions {
+                Some(partitions) => partitions[partition].clone(),
+                None => self.scan.ranges().map_err(wrapped)?,
+            },
             at: 0,
             resume: None,
             left: self.scan.limit.unwrap_or(usize::MAX),
@@ -240,12 +260,14 @@ impl Batches {
         }
         let spec = range.spec(scan.index, Some(wanted));
         let (mut rows, mut stopped) = (0, None);
+        let width = scan.table.def().columns.len();
         scan.around.filtered(
             scan.filter.as_ref(),
             |on_row| reader.scan(&scan.table, &spec, on_row),
             |key, row| {
                 for (column, builder) in scan.columns.iter().zip(builders.iter_mut()) {
-                    builder.push(row.get(*column));
+                    // Behind the table's columns there is only the key of the row.
+                    builder.push(if *column < width { row.get(*column) } else { Datum::Bytea(key) });
                 }
                 rows += 1;
                 if rows < wanted {

@@ -49,11 +49,18 @@ pub struct SnapshotTable {
 }
 
 impl SnapshotTable {
-    /// The table as this reader sees it.
-    pub fn new(table: Arc<Table>, reader: Arc<Mutex<Reader>>, around: Arc<Around>) -> SnapshotTable {
-        let types = column_types(&table);
+    /// The table as this reader sees it; `keyed` adds the row's key, as bytes, behind the columns.
+    pub fn new(
+        table: Arc<Table>,
+        keyed: bool,
+        reader: Arc<Mutex<Reader>>,
+        around: Arc<Around>,
+    ) -> SnapshotTable {
+        let mut types = column_types(&table);
+        types.extend(keyed.then_some(Ty::Bytea));
         let field = |(n, t): (usize, &Ty)| {
-            Field::new(column_name(n), data_type(*t), !table.def().columns[n].not_null)
+            let not_null = table.def().columns.get(n).is_none_or(|c| c.not_null);
+            Field::new(column_name(n), data_type(*t), !not_null)
         };
         let fields: Vec<Field> = types.iter().enumerate().map(field).collect();
         SnapshotTable { schema: Arc::new(Schema::new(fields)), table, types, reader, around }
@@ -93,16 +100,15 @@ impl TableProvider for SnapshotTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let conditions: Vec<_> = filters.iter().filter_map(pushed::condition).flat_map(conjuncts).collect();
         let choice = choose(self.table.def(), &conditions, None, limit.is_some());
-        let ranges = self.around.ranges(self.table.def(), &choice.access).map_err(wrapped)?;
         let left = conditions.into_iter().zip(&choice.covered).filter(|(_, covered)| !**covered);
         let columns = projection.cloned().unwrap_or_else(|| (0..self.types.len()).collect());
         let scan = Scan {
             table: self.table.clone(),
-            index: match choice.access {
-                Access::Ranges { index, .. } => index,
+            index: match &choice.access {
+                Access::Ranges { index, .. } => *index,
                 Access::Full | Access::Point(_) => ScanIndex::Primary,
             },
-            ranges,
+            access: choice.access,
             filter: joined(left.map(|(condition, _)| condition).collect()),
             types: columns.iter().map(|c| self.types[*c]).collect(),
             columns,

@@ -6,20 +6,23 @@
 //! 3. A condition that may fail is not looked at for a row for which a condition written before it, over the same tables
 //!    or fewer, does not hold. (PostgreSQL promises as much: conditions of one table are checked in their order.)
 //!
-//! Does not know: how plans run.
+//! Does not know: how plans run; subqueries (`subqueries`), set operations (`sets`).
+
+mod sets;
+mod subqueries;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::catalog::MemTable;
 use datafusion::catalog::default_table_source::provider_as_source;
+use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::{Column, JoinType, Result, TableReference};
 use datafusion::logical_expr::expr::{AggregateFunction, Sort};
 use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder, lit};
 use parking_lot::Mutex;
-use varve_engine::{Reader, Table};
+use varve_engine::{Reader, Table, TableDef};
 use varve_sql::general::{
     AggCall, Aggregate, Around, CmpOp, Expr, Join, JoinKind, Output, Query, Select, SortKey, Source,
     SqlError, SystemTable, Ty, joined,
@@ -27,14 +30,16 @@ use varve_sql::general::{
 
 use crate::aggregate::{Fold, function};
 use crate::cells::{CellsBuilder, data_type, is_native};
-use crate::computed::{Computed, comparable};
+use crate::computed::{Computed, Direction, comparable, order_of};
 use crate::error::wrapped;
+use crate::rows::{Rows, RowsTable};
 use crate::table::{SnapshotTable, column_name, column_types};
 
 /// A column of an input and its type.
 type Typing = (Column, Ty);
 
 /// Part of a plan, with its columns in the binder's order.
+#[derive(Clone)]
 struct Part {
     plan: LogicalPlanBuilder,
     columns: Vec<Typing>,
@@ -42,7 +47,7 @@ struct Part {
 
 /// Makes one plan.
 pub struct Translator<'q> {
-    tables: std::slice::Iter<'q, Arc<Table>>,
+    tables: &'q [Arc<Table>],
     reader: Arc<Mutex<Reader>>,
     around: Arc<Around>,
     names: usize,
@@ -50,8 +55,8 @@ pub struct Translator<'q> {
 
 /// The plan of a query.
 pub fn plan(query: &Query<'_>, reader: Arc<Mutex<Reader>>) -> Result<LogicalPlan> {
-    let mut translator =
-        Translator { tables: query.tables.iter(), reader, around: query.around.clone(), names: 0 };
+    let around = query.around.clone();
+    let mut translator = Translator { tables: &query.tables, reader, around, names: 0 };
     translator.select(query.select)?.plan.build()
 }
 
@@ -77,6 +82,9 @@ impl Translator<'_> {
         if select.distinct {
             part = self.distinct(part)?;
         }
+        if !select.distinct_on.is_empty() {
+            part = self.first_of_each(part, &select.distinct_on, &select.order)?;
+        }
         part = sorted(part, &select.order)?;
         let (skip, take) = self.around.window(select).map_err(wrapped)?;
         if skip > 0 || take.is_some() {
@@ -87,29 +95,78 @@ impl Translator<'_> {
 
     fn source(&mut self, source: &Source) -> Result<Part> {
         match source {
-            Source::Table(_) => self.table(),
+            Source::Nothing => Ok(Part { plan: LogicalPlanBuilder::empty(true), columns: Vec::new() }),
+            Source::Table(access) => self.table(&access.table, false),
+            Source::Target(table) => self.table(table, true),
+            Source::Loops(_) => Err(wrapped(SqlError::internal("nested loops are the executor's"))),
             Source::Join(join) => self.join(join),
             Source::Query(select) => self.select(select),
             Source::System(table) => self.system(table),
-            _ => Err(wrapped(SqlError::unsupported("a join with what is no table"))),
+            Source::Set(set) => self.set_operation(set),
+            Source::Values(rows) => {
+                let rows: Vec<Vec<Expr>> = rows.iter().map(|row| self.owned(row)).collect();
+                let types = self.types_of(&rows);
+                self.rows(Rows::Values(rows), types)
+            }
+            Source::Series(bounds, ty) => {
+                let bounds = self.owned(bounds.as_slice()).try_into();
+                let bounds =
+                    bounds.map_err(|_| wrapped(SqlError::internal("generate_series has three bounds")))?;
+                self.rows(Rows::Series(Box::new(bounds), *ty), vec![*ty])
+            }
         }
     }
 
-    fn table(&mut self) -> Result<Part> {
-        let Some(table) = self.tables.next() else {
-            return Err(wrapped(SqlError::internal("a query with more tables than were opened")));
+    fn table(&mut self, def: &TableDef, keyed: bool) -> Result<Part> {
+        let Some(table) = self.tables.iter().find(|t| t.def().id == def.id) else {
+            return Err(wrapped(SqlError::internal("a query with a table that was not opened")));
         };
+        let provider = SnapshotTable::new(table.clone(), keyed, self.reader.clone(), self.around.clone());
+        let mut types = column_types(table);
+        types.extend(keyed.then_some(Ty::Bytea));
+        self.scanned(Arc::new(provider), types)
+    }
+
+    fn rows(&mut self, rows: Rows, types: Vec<Ty>) -> Result<Part> {
+        let table = RowsTable::new(rows, types.clone(), self.around.clone());
+        self.scanned(Arc::new(table), types)
+    }
+
+    fn scanned(&mut self, provider: Arc<dyn TableProvider>, types: Vec<Ty>) -> Result<Part> {
         let relation = self.name();
-        let provider = SnapshotTable::new(table.clone(), self.reader.clone(), self.around.clone());
-        let source = provider_as_source(Arc::new(provider));
-        let plan = LogicalPlanBuilder::scan(relation.as_str(), source, None)?;
+        let plan = LogicalPlanBuilder::scan(relation.as_str(), provider_as_source(provider), None)?;
         let column = |(n, t): (usize, Ty)| (Column::new(Some(relation.as_str()), column_name(n)), t);
-        Ok(Part { plan, columns: column_types(table).into_iter().enumerate().map(column).collect() })
+        Ok(Part { plan, columns: types.into_iter().enumerate().map(column).collect() })
+    }
+
+    /// Types of columns that are given by their values.
+    fn types_of(&self, rows: &[Vec<Expr>]) -> Vec<Ty> {
+        let width = rows.first().map_or(0, Vec::len);
+        let of = |column: usize| {
+            let mut values = rows.iter().map(|row| &row[column]);
+            values.find_map(|e| e.type_in(&|_| Ty::Text, &|n| self.around.param_type(n))).unwrap_or(Ty::Text)
+        };
+        (0..width).map(of).collect()
+    }
+
+    /// An expression with what this subquery is given as parameters.
+    fn own(&self, expr: &Expr) -> Expr {
+        let first = self.around.statement_params();
+        let mut expr = expr.clone();
+        expr.walk_mut(&mut |e| {
+            if let Expr::Outer(n) = e {
+                *e = Expr::Param(first + *n);
+            }
+        });
+        expr
+    }
+
+    fn owned(&self, exprs: &[Expr]) -> Vec<Expr> {
+        exprs.iter().map(|e| self.own(e)).collect()
     }
 
     /// A system table, whose rows are made now.
     fn system(&mut self, table: &SystemTable) -> Result<Part> {
-        let relation = self.name();
         let types = || table.columns.iter().map(|(_, ty, _)| *ty);
         let mut cells: Vec<CellsBuilder> = types().map(CellsBuilder::new).collect();
         for row in self.around.system_rows(table).map_err(wrapped)? {
@@ -119,20 +176,28 @@ impl Translator<'_> {
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let arrays = cells.iter_mut().map(CellsBuilder::finish).collect();
         let batch = RecordBatch::try_new(schema.clone(), arrays)?;
-        let source = provider_as_source(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?));
-        let plan = LogicalPlanBuilder::scan(relation.as_str(), source, None)?;
-        let column = |(n, t): (usize, Ty)| (Column::new(Some(relation.as_str()), column_name(n)), t);
-        Ok(Part { plan, columns: types().enumerate().map(column).collect() })
+        let table = MemTable::try_new(schema, vec![vec![batch]])?;
+        self.scanned(Arc::new(table), types().collect())
     }
 
     fn join(&mut self, join: &Join) -> Result<Part> {
         let left = self.source(&join.left)?;
+        if let Some(lateral) = &join.lateral {
+            return self.lateral(left, join, lateral);
+        }
         let right = self.source(&join.right)?;
+        let (queries, on) = self.owned(&join.on).into_iter().partition(Expr::has_subquery);
+        let joined = self.joined(join.kind, left, right, on)?;
+        // The binder admits subqueries in the conditions of inner joins only.
+        self.filtered(joined, queries)
+    }
+
+    fn joined(&mut self, kind: JoinKind, left: Part, right: Part, on: Vec<Expr>) -> Result<Part> {
         let mut columns = left.columns;
         columns.extend(right.columns);
         let right = right.plan.build()?;
-        let kind = match join.kind {
-            JoinKind::Inner if join.on.is_empty() => {
+        let kind = match kind {
+            JoinKind::Inner if on.is_empty() => {
                 return Ok(Part { plan: left.plan.cross_join(right)?, columns });
             }
             JoinKind::Inner => JoinType::Inner,
@@ -140,11 +205,27 @@ impl Translator<'_> {
             JoinKind::Right => JoinType::Right,
             JoinKind::Full => JoinType::Full,
         };
-        let on = self.conditions(join.on.clone(), &columns);
+        let on = self.conditions(on, &columns);
         Ok(Part { plan: left.plan.join_on(right, kind, on)?, columns })
     }
 
+    /// Keeps the rows for which all conditions hold: first those without subqueries, then those that joins can check.
     fn filtered(&mut self, part: Part, conditions: Vec<Expr>) -> Result<Part> {
+        let conditions = self.owned(&conditions);
+        let (queries, plain): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(Expr::has_subquery);
+        let mut part = self.kept(part, plain)?;
+        let mut left = Vec::new();
+        for condition in queries {
+            match self.member(&part, &condition)? {
+                Some(joined) => part = joined,
+                None => left.push(condition),
+            }
+        }
+        part = self.applied(part, &mut left)?;
+        self.kept(part, left)
+    }
+
+    fn kept(&mut self, part: Part, conditions: Vec<Expr>) -> Result<Part> {
         let mut plan = part.plan;
         for condition in self.conditions(conditions, &part.columns) {
             plan = plan.filter(condition)?;
@@ -208,18 +289,37 @@ impl Translator<'_> {
             }
         });
         let argument = |n: &usize| (Logical::Column(columns[*n].0.clone()), columns[*n].1);
-        Computed::call(expr, result, read.iter().map(argument).collect(), &self.around)
+        // What a subquery is given differs from run to run, so it must not be computed once for the plan.
+        let varies = read.is_empty() && self.is_given(&expr);
+        Computed::call(expr, result, read.iter().map(argument).collect(), varies, &self.around)
+    }
+
+    /// Whether the expression reads what this subquery is given.
+    fn is_given(&self, expr: &Expr) -> bool {
+        let first = self.around.statement_params();
+        let mut given = false;
+        expr.walk(&mut |e| given |= matches!(e, Expr::Param(n) if *n >= first));
+        given
     }
 
     /// Groups: their keys, then their aggregates.
     fn aggregated(&mut self, part: Part, aggregate: &Aggregate) -> Result<Part> {
-        let keys = aggregate.keys.iter().zip(&aggregate.key_types);
+        let mut keys = self.owned(&aggregate.keys);
+        let mut calls = aggregate.calls.to_vec();
+        let mut part = self.applied(part, &mut keys)?;
+        for call in &mut calls {
+            for e in call.argument.iter_mut().chain(&mut call.filter) {
+                *e = self.own(e);
+                part = self.applied(part, std::slice::from_mut(e))?;
+            }
+        }
+        let keys = keys.into_iter().zip(&aggregate.key_types);
         let keys: Vec<(Logical, Ty)> =
-            keys.map(|(e, t)| (self.computed(e.clone(), t.ty, &part.columns), t.ty)).collect();
-        let calls = aggregate.calls.iter().map(|call| self.call(call, &part.columns)).collect();
+            keys.map(|(e, t)| (self.computed(e, t.ty, &part.columns), t.ty)).collect();
+        let calls = calls.iter().map(|call| self.call(call, &part.columns)).collect();
         let part = self.grouped(part.plan, keys, calls)?;
         match &aggregate.having {
-            Some(having) => self.filtered(part, vec![having.clone()]),
+            Some(having) => self.filtered(part, varve_sql::general::conjuncts(having.clone())),
             None => Ok(part),
         }
     }
@@ -261,13 +361,44 @@ impl Translator<'_> {
     }
 
     fn projected(&mut self, part: Part, outputs: &[Output]) -> Result<Part> {
+        let mut values: Vec<Expr> = outputs.iter().map(|o| self.own(&o.expr)).collect();
+        let part = self.applied(part, &mut values)?;
+        let values = values.into_iter().zip(outputs).map(|(e, o)| (e, o.t.ty)).collect();
+        self.computed_columns(part, values)
+    }
+
+    /// These values of each row, and nothing else.
+    fn computed_columns(&mut self, part: Part, values: Vec<(Expr, Ty)>) -> Result<Part> {
         let (mut exprs, mut columns) = (Vec::new(), Vec::new());
-        for output in outputs {
+        for (value, ty) in values {
             let name = self.name();
-            exprs.push(self.computed(output.expr.clone(), output.t.ty, &part.columns).alias(&name));
-            columns.push((Column::new_unqualified(name), output.t.ty));
+            exprs.push(self.computed(value, ty, &part.columns).alias(&name));
+            columns.push((Column::new_unqualified(name), ty));
         }
         Ok(Part { plan: part.plan.project(exprs)?, columns })
+    }
+
+    /// Of rows that are equal in the columns `on`, the first in this order.
+    fn first_of_each(&mut self, part: Part, on: &[usize], order: &[SortKey]) -> Result<Part> {
+        let place = self.name();
+        let column = |n: usize| Logical::Column(part.columns[n].0.clone());
+        let by = order.iter().map(|k| {
+            let direction = Direction { descending: k.descending, nulls_first: k.nulls_first };
+            (column(k.output), part.columns[k.output].1, direction)
+        });
+        let whole = (0..part.columns.len()).map(column).chain([order_of(by.collect()).alias(&place)]);
+        let plan = part.plan.clone().project(whole.collect::<Vec<_>>())?;
+        let keys: Vec<Logical> =
+            on.iter().map(|n| comparable(column(*n), part.columns[*n].1).alias(self.name())).collect();
+        let (mut folds, mut columns) = (Vec::new(), Vec::new());
+        for (column, ty) in &part.columns {
+            let name = self.name();
+            let arguments =
+                vec![Logical::Column(column.clone()), Logical::Column(Column::new_unqualified(&place))];
+            folds.push(aggregate_of(Fold::Least, arguments, *ty, *ty, None).alias(&name));
+            columns.push((Column::new_unqualified(name), *ty));
+        }
+        Ok(Part { plan: plan.aggregate(keys, folds)?, columns })
     }
 
     fn distinct(&mut self, part: Part) -> Result<Part> {
@@ -277,10 +408,20 @@ impl Translator<'_> {
 }
 
 fn aggregate(fold: Fold, argument: Logical, input: Ty, output: Ty, filter: Option<Box<Logical>>) -> Logical {
+    aggregate_of(fold, vec![argument], input, output, filter)
+}
+
+fn aggregate_of(
+    fold: Fold,
+    arguments: Vec<Logical>,
+    input: Ty,
+    output: Ty,
+    filter: Option<Box<Logical>>,
+) -> Logical {
     let function = function(fold, input, output);
     Logical::AggregateFunction(AggregateFunction::new_udf(
         function,
-        vec![argument],
+        arguments,
         false,
         filter,
         Vec::new(),
@@ -303,20 +444,27 @@ fn sorted(part: Part, order: &[SortKey]) -> Result<Part> {
     if order.is_empty() {
         return Ok(part);
     }
-    let key = |k: &SortKey| {
-        let (column, ty) = &part.columns[k.output];
-        Sort::new(comparable(Logical::Column(column.clone()), *ty), !k.descending, k.nulls_first)
-    };
-    let keys: Vec<Sort> = order.iter().map(key).collect();
+    let keys = sort_keys(&part.columns, order);
     Ok(Part { plan: part.plan.sort(keys)?, ..part })
 }
 
-/// Leaves out the columns that served ORDER BY only.
+fn sort_keys(columns: &[Typing], order: &[SortKey]) -> Vec<Sort> {
+    let key = |k: &SortKey| {
+        let (column, ty) = &columns[k.output];
+        Sort::new(comparable(Logical::Column(column.clone()), *ty), !k.descending, k.nulls_first)
+    };
+    order.iter().map(key).collect()
+}
+
+/// The columns that are shown and nothing else: not those that served ORDER BY only, nor the keys of groups.
 fn shown(mut part: Part, visible: usize) -> Result<Part> {
-    if visible == part.columns.len() {
+    part.columns.truncate(visible);
+    let schema = part.plan.schema();
+    let same = schema.fields().len() == visible
+        && part.columns.iter().zip(schema.columns()).all(|((wanted, _), there)| *wanted == there);
+    if same {
         return Ok(part);
     }
-    part.columns.truncate(visible);
     let columns: Vec<Logical> = part.columns.iter().map(|(c, _)| Logical::Column(c.clone())).collect();
     Ok(Part { plan: part.plan.project(columns)?, ..part })
 }
@@ -352,6 +500,7 @@ fn may_fail(expr: &Expr) -> bool {
                 | Expr::Cast(..)
                 | Expr::Like(_)
                 | Expr::Concat(_)
+                | Expr::Subquery(..)
         );
     });
     fails

@@ -74,7 +74,9 @@ fn select(s: &Select, mut depth: usize, out: &mut Vec<String>) {
         Source::Values(_) => line(depth, "Values Scan".into(), out),
         Source::System(table) => line(depth, format!("Seq Scan on {}", table.name), out),
         Source::Loops(steps) => loops(steps, depth, out),
-        Source::Join(_) | Source::Query(_) => line(depth, "General".into(), out),
+        Source::Join(_) | Source::Query(_) | Source::Set(_) | Source::Target(_) => {
+            line(depth, "General".into(), out)
+        }
         Source::Series(..) => line(depth, "Function Scan on generate_series".into(), out),
     }
 }

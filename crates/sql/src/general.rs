@@ -14,12 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bumpalo::Bump;
+use parking_lot::RwLock;
 use varve_engine::{Datum, RowRef, ScanIndex, ScanSpec, Table, TableDef, Transaction, Value};
 
 use crate::error::Result;
 use crate::eval::{Cx, Env, Input, NoSequences};
 use crate::exec::keys::Ranges;
 use crate::exec::select::Window;
+pub use crate::exec::series::Series;
 use crate::exec::{self, Facts, Row};
 use crate::system::World;
 use crate::time::Zone;
@@ -27,10 +29,13 @@ use crate::time::Zone;
 pub use crate::access::{Choice, choose, conjuncts, joined};
 pub use crate::bind::aggregate::{AggCall, AggKind};
 pub use crate::error::{SqlError, SqlState};
-pub use crate::eval::arith::Class;
+pub use crate::eval::arith::{ArithOp, Class};
 pub use crate::eval::{CmpOp, Expr};
 pub use crate::exec::sum::Sum;
-pub use crate::plan::{Access, Aggregate, Join, JoinKind, Output, Select, SortKey, Source, TableAccess};
+pub use crate::plan::{
+    Access, Aggregate, Join, JoinKind, Lateral, Output, Select, SetKind, SetOperation, SortKey, Source,
+    Subquery, SubqueryKind, TableAccess,
+};
 pub use crate::system::SystemTable;
 pub use crate::ty::{Ty, Typed};
 
@@ -50,7 +55,7 @@ pub trait General: Send + Sync {
 pub struct Query<'q> {
     /// What to compute.
     pub select: &'q Select,
-    /// Its tables, opened, in the order of [`Select::tables`].
+    /// Its tables, opened: those of [`Select::tables`].
     pub tables: Vec<Arc<Table>>,
     /// Gives readers; nothing else may be done with it.
     pub txn: &'q mut Transaction,
@@ -61,7 +66,10 @@ pub struct Query<'q> {
 /// What expressions may ask for besides their row, for any thread: parameters, clock, session.
 #[derive(Debug)]
 pub struct Around {
-    params: Box<[Value]>,
+    /// Those of the statement, then what a subquery is given.
+    params: RwLock<Vec<Value>>,
+    /// Types of what a subquery is given.
+    given: Box<[Ty]>,
     now_us: i64,
     zone: Zone,
     user: String,
@@ -77,7 +85,8 @@ impl Around {
     /// The surroundings of one execution.
     pub(crate) fn new(facts: &Facts, params: &[Datum<'_>]) -> Around {
         Around {
-            params: params.iter().map(Datum::to_value).collect(),
+            params: RwLock::new(params.iter().map(Datum::to_value).collect()),
+            given: Box::default(),
             now_us: facts.env(&NoSequences).now_us(),
             zone: facts.zone.clone(),
             user: facts.user.clone(),
@@ -90,9 +99,46 @@ impl Around {
         }
     }
 
+    /// The surroundings of a subquery that is given values of these types: parameters behind those of the statement. All are
+    /// NULL so far.
+    pub fn within(&self, types: impl Iterator<Item = Ty>) -> Around {
+        let given: Box<[Ty]> = types.collect();
+        let mut params = self.params.read()[..self.statement_params()].to_vec();
+        params.resize(params.len() + given.len(), Value::Null);
+        Around {
+            params: RwLock::new(params),
+            given,
+            now_us: self.now_us,
+            zone: self.zone.clone(),
+            user: self.user.clone(),
+            session_user: self.session_user.clone(),
+            database: self.database.clone(),
+            process_id: self.process_id,
+            random: AtomicU64::new(self.random.fetch_add(1, Ordering::Relaxed) + 1),
+            cancel: self.cancel.clone(),
+            world: self.world.clone(),
+        }
+    }
+
+    /// How many parameters the statement has: those behind them are what a subquery is given.
+    pub fn statement_params(&self) -> usize {
+        self.params.read().len() - self.given.len()
+    }
+
+    /// Gives a subquery its values for the next run.
+    pub fn give(&self, values: &[Value]) {
+        assert_eq!(values.len(), self.given.len(), "a value for each that the subquery takes");
+        let mut params = self.params.write();
+        let first = params.len() - values.len();
+        params[first..].clone_from_slice(values);
+    }
+
     /// The type of a parameter's value; `None` for NULL.
     pub fn param_type(&self, n: usize) -> Option<Ty> {
-        self.params.get(n).and_then(crate::eval::type_of)
+        match n.checked_sub(self.statement_params()) {
+            Some(given) => self.given.get(given).copied(),
+            None => self.params.read().get(n).and_then(crate::eval::type_of),
+        }
     }
 
     /// The rows of a system table, each with all its columns.
@@ -112,7 +158,8 @@ impl Around {
 
     /// Calls `f` with parameters and environment in the executor's form.
     fn with<R>(&self, f: impl FnOnce(&[Datum<'_>], &Env<'_>) -> R) -> R {
-        let params: Row<'_> = self.params.iter().map(Value::as_datum).collect();
+        let values = self.params.read();
+        let params: Row<'_> = values.iter().map(Value::as_datum).collect();
         let (now_us, random) = (Cell::new(Some(self.now_us)), Cell::new(self.random.load(Ordering::Relaxed)));
         let env = Env {
             now_us: &now_us,
@@ -166,6 +213,27 @@ impl Around {
         };
         let window = Window::of(value(&select.limit)?, value(&select.offset)?)?;
         Ok((window.skip, (window.take != u64::MAX).then_some(window.take)))
+    }
+
+    /// The rows of VALUES.
+    pub fn values(&self, rows: &[Vec<Expr>], out: &mut dyn FnMut(&[Datum<'_>])) -> Result<()> {
+        let mut arena = Bump::new();
+        self.with(|params, env| {
+            for row in rows {
+                let cx = Cx { params, arena: &arena, env };
+                let values = row.iter().map(|e| e.eval(&Input::None, &cx)).collect::<Result<Row<'_>>>()?;
+                out(&values);
+                drop(values);
+                arena.reset();
+            }
+            Ok(())
+        })
+    }
+
+    /// The values of generate_series.
+    pub fn series(&self, bounds: &[Expr; 3], ty: Ty) -> Result<Series> {
+        let arena = Bump::new();
+        self.with(|params, env| Series::new(bounds, ty, params, &arena, env))
     }
 
     /// The byte ranges of an access path, in key order; one without bounds for the whole table.

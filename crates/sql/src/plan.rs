@@ -77,6 +77,8 @@ pub enum Source {
     Nothing,
     /// A table.
     Table(TableAccess),
+    /// A table whose rows a statement is to change: behind its columns, the row's key as bytes.
+    Target(Arc<TableDef>),
     /// generate_series(start, stop, step); one column.
     Series(Box<[Expr; 3]>, Ty),
     /// Rows of expressions.
@@ -87,6 +89,8 @@ pub enum Source {
     Query(Box<Select>),
     /// A system table.
     System(&'static SystemTable),
+    /// Rows of UNION, INTERSECT or EXCEPT; its row is that of either side.
+    Set(Box<SetOperation>),
     /// Rows of tables that are read one within the other.
     Loops(Box<[Step]>),
 }
@@ -101,6 +105,65 @@ pub struct Step {
     pub columns: Box<[usize]>,
     /// Rows to keep.
     pub filter: Option<Expr>,
+}
+
+/// What a set operation makes of two queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetKind {
+    /// UNION
+    Union,
+    /// INTERSECT
+    Intersect,
+    /// EXCEPT
+    Except,
+}
+
+impl SetKind {
+    /// As written.
+    pub fn name(self) -> &'static str {
+        match self {
+            SetKind::Union => "UNION",
+            SetKind::Intersect => "INTERSECT",
+            SetKind::Except => "EXCEPT",
+        }
+    }
+}
+
+/// UNION, INTERSECT or EXCEPT of two queries whose outputs have the same types.
+#[derive(Debug)]
+pub struct SetOperation {
+    /// Which.
+    pub kind: SetKind,
+    /// ALL: rows are counted, not only there or not.
+    pub all: bool,
+    /// Left side.
+    pub left: Select,
+    /// Right side.
+    pub right: Select,
+}
+
+/// A query in an expression. What it reads of the query around are its `Expr::Outer` values.
+#[derive(Debug)]
+pub struct Subquery {
+    /// What becomes of its rows.
+    pub kind: SubqueryKind,
+    /// The query.
+    pub select: Select,
+    /// Types of what it is given.
+    pub given: Box<[Typed]>,
+}
+
+/// What a subquery in an expression is to it.
+#[derive(Debug)]
+pub enum SubqueryKind {
+    /// EXISTS: whether there is a row.
+    Exists,
+    /// The only value of its only row; NULL without a row, 21000 if there are more.
+    Scalar,
+    /// IN, op ANY: whether the test holds for a row. The test is over the subquery's row.
+    Any(Expr),
+    /// op ALL: whether the test holds for all rows.
+    All(Expr),
 }
 
 /// Which rows without a partner stay in a join, beside NULLs.
@@ -129,6 +192,17 @@ pub struct Join {
     pub left_width: usize,
     /// Conditions over the joined row, all of which must hold.
     pub on: Vec<Expr>,
+    /// LATERAL: the right side is run for each row of the left one, which gives it these values of itself.
+    pub lateral: Option<Lateral>,
+}
+
+/// What the right side of a lateral join is given of each row on the left: its `Expr::Outer` values.
+#[derive(Debug)]
+pub struct Lateral {
+    /// The values, over the left row.
+    pub given: Box<[Expr]>,
+    /// Their types.
+    pub types: Box<[Typed]>,
 }
 
 /// One computed column of a result.
@@ -203,6 +277,8 @@ pub struct Select {
     pub visible: usize,
     /// DISTINCT
     pub distinct: bool,
+    /// DISTINCT ON: of rows that are equal in these outputs, the first in the order of ORDER BY stays.
+    pub distinct_on: Box<[usize]>,
     /// ORDER BY, empty if the access path delivers the order.
     pub order: Box<[SortKey]>,
     /// LIMIT
@@ -211,6 +287,8 @@ pub struct Select {
     pub offset: Option<Expr>,
     /// FOR UPDATE, FOR SHARE
     pub lock: Option<RowLock>,
+    /// Only a runner of general queries runs it; its conditions and its order are as written.
+    pub general: bool,
 }
 
 /// What INSERT does with a row whose key exists.
@@ -274,6 +352,18 @@ pub struct Update {
     pub assignments: Box<[(usize, Expr)]>,
     /// What the client gets back of each new row.
     pub returning: Option<Box<[Output]>>,
+    /// What finds the rows, if a general query does.
+    pub found: Option<Box<Found>>,
+}
+
+/// A general query that finds rows to change. Expressions about such a row are over: the columns of the other relations, those of
+/// the target, and the values of subqueries.
+#[derive(Debug)]
+pub struct Found {
+    /// Its outputs: the row's key as bytes, the columns of the other relations, the values of subqueries.
+    pub query: Select,
+    /// How many columns the other relations have.
+    pub others: usize,
 }
 
 /// DELETE.
@@ -289,6 +379,8 @@ pub struct Delete {
     pub recheck: Option<Expr>,
     /// What the client gets back of each old row.
     pub returning: Option<Box<[Output]>>,
+    /// What finds the rows, if a general query does.
+    pub found: Option<Box<Found>>,
 }
 
 impl Output {
@@ -324,6 +416,19 @@ impl Plan {
         }
     }
 
+    /// The general query that it runs or that finds its rows, if there is one.
+    pub fn general(&self) -> Option<&Select> {
+        match self {
+            Plan::Select(select) => Some(select).filter(|s| s.general),
+            Plan::Insert(Insert { source: InsertSource::Query(query, _), .. }) => {
+                Some(query.as_ref()).filter(|q| q.general)
+            }
+            Plan::Insert(_) => None,
+            Plan::Update(u) => u.found.as_ref().map(|f| &f.query),
+            Plan::Delete(d) => d.found.as_ref().map(|f| &f.query),
+        }
+    }
+
     /// Whether a READ ONLY transaction refuses it.
     pub fn writes(&self) -> bool {
         !matches!(self, Plan::Select(Select { lock: None, .. }))
@@ -331,6 +436,24 @@ impl Plan {
 }
 
 impl Select {
+    /// One row of no columns, for a runner of general queries.
+    pub fn nothing() -> Select {
+        Select {
+            source: Source::Nothing,
+            filter: None,
+            aggregate: None,
+            outputs: Box::default(),
+            visible: 0,
+            distinct: false,
+            distinct_on: Box::default(),
+            order: Box::default(),
+            limit: None,
+            offset: None,
+            lock: None,
+            general: true,
+        }
+    }
+
     /// The table read from, if the executor of this crate reads one.
     pub fn table(&self) -> Option<&Arc<TableDef>> {
         match &self.source {
@@ -339,16 +462,85 @@ impl Select {
         }
     }
 
-    /// Whether it takes a runner of general queries.
+    /// Whether only a runner of general queries runs it.
     pub fn is_general(&self) -> bool {
-        matches!(self.source, Source::Join(_) | Source::Query(_))
+        self.general
     }
 
-    /// All tables read from, in the order of the query.
-    pub fn tables(&self) -> Vec<&Arc<TableDef>> {
-        let mut out = Vec::new();
-        self.source.each_table(&mut |t| out.push(t));
+    /// Whether it has a part that the executor of this crate does not run, whatever access paths there are.
+    pub fn needs_runner(&self) -> bool {
+        let general_source = matches!(self.source, Source::Query(_) | Source::Set(_) | Source::Target(_));
+        let mut queries = false;
+        self.walk(&mut |e| queries |= matches!(e, Expr::Subquery(..)));
+        general_source || !self.distinct_on.is_empty() || queries
+    }
+
+    /// The expressions of its clauses, those of its source excepted, but rows of VALUES included.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let rows = match &self.source {
+            Source::Values(rows) => rows.as_slice(),
+            _ => &[],
+        };
+        let calls = self.aggregate.iter().flat_map(|a| a.calls.iter());
+        let keys = self.aggregate.iter().flat_map(|a| a.keys.iter().chain(&a.having));
+        let outputs = self.outputs.iter().map(|o| &o.expr);
+        let called = calls.flat_map(|c| c.argument.iter().chain(&c.filter));
+        rows.iter().flatten().chain(&self.filter).chain(keys).chain(called).chain(outputs)
+    }
+
+    /// Calls `visit` for each expression of the query and its source, but not for those inside subqueries, whose `Outer` values
+    /// are their own.
+    pub fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
+        self.source.walk(visit);
+        self.expressions().for_each(|e| e.walk(visit));
+    }
+
+    /// Whether it takes values from the query around.
+    pub fn reads_outer(&self) -> bool {
+        let mut found = false;
+        self.walk(&mut |e| found |= matches!(e, Expr::Outer(_)));
+        found
+    }
+
+    /// All tables read from or changed, those of subqueries included, each once.
+    pub fn tables(&self) -> Vec<Arc<TableDef>> {
+        let mut out: Vec<Arc<TableDef>> = Vec::new();
+        let mut add = |table: &Arc<TableDef>| {
+            if !out.iter().any(|seen| Arc::ptr_eq(seen, table)) {
+                out.push(table.clone());
+            }
+        };
+        self.each_source(&mut |source| match source {
+            Source::Table(t) => add(&t.table),
+            Source::Target(table) => add(table),
+            Source::Loops(steps) => steps.iter().for_each(|s| add(&s.target.table)),
+            _ => {}
+        });
         out
+    }
+
+    /// Calls `visit` for each source, those of subqueries included.
+    pub fn each_source(&self, visit: &mut dyn FnMut(&Source)) {
+        self.source.each(visit);
+        self.expressions().for_each(|e| each_source_in(e, visit));
+    }
+}
+
+fn each_source_in(e: &Expr, visit: &mut dyn FnMut(&Source)) {
+    e.walk(&mut |e| {
+        if let Expr::Subquery(_, subquery) = e {
+            subquery.select.each_source(visit);
+        }
+    });
+}
+
+impl Subquery {
+    /// The type of its result.
+    pub fn result(&self) -> Typed {
+        match self.kind {
+            SubqueryKind::Scalar => self.select.outputs[0].t,
+            SubqueryKind::Exists | SubqueryKind::Any(_) | SubqueryKind::All(_) => Typed::plain(Ty::Bool),
+        }
     }
 }
 
@@ -363,7 +555,57 @@ impl Source {
                 join.right.each_table(f);
             }
             Source::Query(select) => select.source.each_table(f),
+            Source::Set(set) => {
+                set.left.source.each_table(f);
+                set.right.source.each_table(f);
+            }
+            Source::Target(t) => f(t),
             Source::Nothing | Source::Series(..) | Source::Values(_) | Source::System(_) => {}
+        }
+    }
+
+    /// Calls `visit` for each expression in it; see [`Select::walk`].
+    pub fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
+        match self {
+            Source::Nothing | Source::Table(_) | Source::Target(_) | Source::System(_) => {}
+            Source::Loops(steps) => {
+                for step in steps {
+                    step.filter.iter().for_each(|e| e.walk(visit));
+                }
+            }
+            Source::Series(bounds, _) => bounds.iter().for_each(|e| e.walk(visit)),
+            Source::Values(rows) => rows.iter().flatten().for_each(|e| e.walk(visit)),
+            Source::Query(select) => select.walk(visit),
+            Source::Set(set) => {
+                set.left.walk(visit);
+                set.right.walk(visit);
+            }
+            Source::Join(join) => {
+                join.left.walk(visit);
+                join.on.iter().for_each(|e| e.walk(visit));
+                match &join.lateral {
+                    // What the right side reads of this join's left side is not what it reads of the query around.
+                    Some(lateral) => lateral.given.iter().for_each(|e| e.walk(visit)),
+                    None => join.right.walk(visit),
+                }
+            }
+        }
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&Source)) {
+        visit(self);
+        match self {
+            Source::Join(join) => {
+                join.left.each(visit);
+                join.right.each(visit);
+                join.on.iter().for_each(|e| each_source_in(e, visit));
+            }
+            Source::Query(select) => select.each_source(visit),
+            Source::Set(set) => {
+                set.left.each_source(visit);
+                set.right.each_source(visit);
+            }
+            _ => {}
         }
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn refuse(clauses: &[(bool, &str)]) -> Result<()> {
 /// Whether a query is its body and nothing else.
 pub(super) fn is_bare(q: &ast::Query) -> bool {
     check_query(q).is_ok()
+        && q.with.is_none()
         && q.order_by.is_none()
         && q.limit_clause.is_none()
         && q.fetch.is_none()
@@ -30,7 +31,7 @@ pub(super) fn is_bare(q: &ast::Query) -> bool {
 /// Clauses around a query's body.
 pub fn check_query(q: &ast::Query) -> Result<()> {
     let ast::Query {
-        with,
+        with: _,
         body: _,
         order_by: _,
         limit_clause: _,
@@ -42,7 +43,6 @@ pub fn check_query(q: &ast::Query) -> Result<()> {
         pipe_operators,
     } = q;
     refuse(&[
-        (with.is_some(), "WITH"),
         (for_clause.is_some(), "FOR XML, JSON or BROWSE"),
         (settings.is_some(), "SETTINGS"),
         (format_clause.is_some(), "FORMAT"),
@@ -54,7 +54,10 @@ pub fn check_query(q: &ast::Query) -> Result<()> {
 pub fn check_wrapped_change(q: &ast::Query) -> Result<()> {
     check_query(q)?;
     let around = !is_bare(q);
-    refuse(&[(around, "ORDER BY, LIMIT or FOR UPDATE of a statement that changes rows")])
+    refuse(&[
+        (q.with.is_some(), "WITH before a statement that changes rows"),
+        (around, "ORDER BY, LIMIT or FOR UPDATE of a statement that changes rows"),
+    ])
 }
 
 /// `(inner) ORDER BY ... LIMIT ... FOR UPDATE`: PostgreSQL reads the clauses as the inner query's own, and so do we.
@@ -239,7 +242,7 @@ pub(super) fn check_update(u: &ast::Update) -> Result<()> {
         optimizer_hints: _,
         table: _,
         assignments: _,
-        from,
+        from: _,
         selection: _,
         returning: _,
         output,
@@ -248,7 +251,6 @@ pub(super) fn check_update(u: &ast::Update) -> Result<()> {
         limit,
     } = u;
     refuse(&[
-        (from.is_some(), "UPDATE with FROM"),
         (output.is_some(), "OUTPUT"),
         (or.is_some(), "UPDATE OR"),
         (!order_by.is_empty(), "UPDATE with ORDER BY"),
@@ -263,7 +265,7 @@ pub(super) fn check_delete(d: &ast::Delete) -> Result<()> {
         optimizer_hints: _,
         tables,
         from,
-        using,
+        using: _,
         selection: _,
         returning: _,
         output,
@@ -273,7 +275,6 @@ pub(super) fn check_delete(d: &ast::Delete) -> Result<()> {
     refuse(&[
         (!tables.is_empty(), "DELETE of several tables"),
         (matches!(from, ast::FromTable::WithoutKeyword(_)), "DELETE without FROM"),
-        (using.is_some(), "DELETE with USING"),
         (output.is_some(), "OUTPUT"),
         (!order_by.is_empty(), "DELETE with ORDER BY"),
         (limit.is_some(), "DELETE with LIMIT"),

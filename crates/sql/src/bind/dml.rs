@@ -12,14 +12,18 @@ use sqlparser::ast::{self, AssignmentTarget, Expr as Ast, FromTable, SetExpr, Ta
 use varve_engine::{ColumnDef, Identity, TableDef};
 
 use super::query::Returned;
-use super::scope::Scope;
+use super::scope::{Relation, Scope};
 use super::{Binder, Bound, clauses, fold};
 use crate::access;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::parse::Overriding;
-use crate::plan::{Delete, Insert, InsertSource, OnConflict, Output, Plan, Select, TableAccess, Update};
+use crate::plan::{
+    Access, Delete, Found, Insert, InsertSource, Join, JoinKind, OnConflict, Output, Plan, Select, Source,
+    TableAccess, Update,
+};
 use crate::sink::Column;
+use crate::ty::{Ty, Typed};
 
 /// A bound statement and the columns it returns, if any.
 pub struct BoundDml {
@@ -99,16 +103,23 @@ impl Binder<'_> {
             && clauses::is_bare(q)
         {
             clauses::check_values(values)?;
-            let rows = values.rows.iter().map(|row| self.insert_row(table, targets, &row.content, explicit));
-            return Ok(InsertSource::Values(rows.collect::<Result<_>>()?));
+            let mut rows = Vec::with_capacity(values.rows.len());
+            for row in &values.rows {
+                rows.push(self.given_row(targets, &row.content, explicit)?);
+            }
+            let queries = |row: &Vec<Option<Bound>>| row.iter().flatten().any(|b| b.expr.has_subquery());
+            if !rows.iter().any(queries) {
+                let rows = rows.into_iter().map(|row| self.row_of(table, targets, row));
+                return Ok(InsertSource::Values(rows.collect::<Result<_>>()?));
+            }
+            if let (1, Some(row)) = (rows.len(), rows.pop()) {
+                return self.insert_queried(table, targets, row);
+            }
         }
         self.keep_unknown = true;
         let bound = self.query(q);
         self.keep_unknown = false;
         let bound = bound?;
-        if bound.select.is_general() {
-            return Err(SqlError::unsupported("INSERT from a join"));
-        }
         let given = bound.select.visible;
         check_count(given, targets, explicit, None)?;
         let slot = |(i, o): (usize, &Output)| Bound { expr: Expr::Slot(i), t: o.t, at: None };
@@ -118,20 +129,34 @@ impl Binder<'_> {
         Ok(InsertSource::Query(Box::new(select), row))
     }
 
-    fn insert_row(
+    /// One row of values, subqueries among them: what a query without FROM gives.
+    fn insert_queried(
         &mut self,
-        table: &TableDef,
+        table: &Arc<TableDef>,
         targets: &[usize],
-        row: &[Ast],
-        explicit: bool,
-    ) -> Result<Box<[Expr]>> {
+        mut row: Vec<Option<Bound>>,
+    ) -> Result<InsertSource> {
+        let mut outputs = Vec::new();
+        for value in row.iter_mut().flatten() {
+            if !matches!(value.expr, Expr::Const(_) | Expr::Param(_)) {
+                let expr = std::mem::replace(&mut value.expr, Expr::Slot(outputs.len()));
+                outputs.push(Output { pad: None, ..Output::new(expr, value.t) });
+            }
+        }
+        let row = self.row_of(table, targets, row)?;
+        let select = Select { visible: outputs.len(), outputs: outputs.into(), ..Select::nothing() };
+        Ok(InsertSource::Query(Box::new(select), row))
+    }
+
+    /// The values of one row of VALUES; `None` for DEFAULT.
+    fn given_row(&mut self, targets: &[usize], row: &[Ast], explicit: bool) -> Result<Vec<Option<Bound>>> {
         let mut scope = Scope { no_aggregates: Some("VALUES"), ..Scope::default() };
         check_count(row.len(), targets, explicit, row.get(targets.len()).and_then(|e| self.at(e)))?;
         let mut given = Vec::with_capacity(row.len());
         for e in row {
             given.push(if is_default(e) { None } else { Some(self.expression(e, &mut scope)?) });
         }
-        self.row_of(table, targets, given)
+        Ok(given)
     }
 
     /// An expression for each column of the table.
@@ -217,12 +242,20 @@ impl Binder<'_> {
     /// UPDATE
     pub fn update(&mut self, u: &ast::Update) -> Result<BoundDml> {
         clauses::check_update(u)?;
-        let (table, mut scope) = self.target(&u.table)?;
+        let from = match &u.from {
+            Some(ast::UpdateTableFromKind::AfterSet(from)) => from.as_slice(),
+            Some(ast::UpdateTableFromKind::BeforeSet(_)) => {
+                return Err(SqlError::unsupported("UPDATE with FROM before SET"));
+            }
+            None => &[],
+        };
+        let mut target = self.target(&u.table, from)?;
         let mut assignments: Vec<(usize, Expr)> = Vec::new();
         for assignment in &u.assignments {
             let AssignmentTarget::ColumnName(name) = &assignment.target else {
                 return Err(SqlError::unsupported("assignment to several columns"));
             };
+            let table = target.table.clone();
             let ordinal = self.column_of(&table, name)?;
             let column = &table.columns[ordinal];
             if assignments.iter().any(|(o, _)| *o == ordinal) {
@@ -238,22 +271,22 @@ impl Binder<'_> {
             let value = if is_default(&assignment.value) {
                 self.default_of(&table, ordinal)?
             } else {
-                scope.no_aggregates = Some("UPDATE");
-                let bound = self.expression(&assignment.value, &mut scope)?;
-                scope.no_aggregates = None;
+                target.scope.no_aggregates = Some("UPDATE");
+                let bound = self.expression(&assignment.value, &mut target.scope)?;
+                target.scope.no_aggregates = None;
                 self.assign(bound, &column.name, column.column_type)?
             };
             assignments.push((ordinal, value));
         }
         let assigned: Vec<usize> = assignments.iter().map(|(ordinal, _)| *ordinal).collect();
-        let rules = self.rules_of_update(&table, &assigned)?;
-        let (target, filter, recheck) = self.rows(table, u.selection.as_ref(), &mut scope)?;
-        let (returning, columns) = unzip(self.returning(u.returning.as_deref(), &mut scope)?);
+        let rules = self.rules_of_update(&target.table, &assigned)?;
+        let conditions = self.filter(u.selection.as_ref(), &mut target.scope)?;
+        let (mut returning, columns) = unzip(self.returning(u.returning.as_deref(), &mut target.scope)?);
+        let values = assignments.iter_mut().map(|(_, e)| e).chain(outputs_mut(&mut returning));
+        let (target, filter, recheck, found) = target.rows(conditions, values);
         let assignments = assignments.into();
-        Ok(BoundDml {
-            plan: Plan::Update(Update { target, filter, recheck, rules, assignments, returning }),
-            columns,
-        })
+        let update = Update { target, filter, recheck, rules, assignments, returning, found };
+        Ok(BoundDml { plan: Plan::Update(update), columns })
     }
 
     /// DELETE
@@ -261,43 +294,122 @@ impl Binder<'_> {
         clauses::check_delete(d)?;
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &d.from;
         let [from] = from.as_slice() else { return Err(SqlError::unsupported("DELETE from several tables")) };
-        let (table, mut scope) = self.target(from)?;
-        let is_referred = self.catalog.children(table.id).next().is_some();
-        let (target, filter, recheck) = self.rows(table, d.selection.as_ref(), &mut scope)?;
-        let (returning, columns) = unzip(self.returning(d.returning.as_deref(), &mut scope)?);
-        Ok(BoundDml {
-            plan: Plan::Delete(Delete { is_referred, target, filter, recheck, returning }),
-            columns,
-        })
+        let mut target = self.target(from, d.using.as_deref().unwrap_or_default())?;
+        let is_referred = self.catalog.children(target.table.id).next().is_some();
+        let conditions = self.filter(d.selection.as_ref(), &mut target.scope)?;
+        let (mut returning, columns) = unzip(self.returning(d.returning.as_deref(), &mut target.scope)?);
+        let (target, filter, recheck, found) = target.rows(conditions, outputs_mut(&mut returning));
+        let delete = Delete { is_referred, target, filter, recheck, returning, found };
+        Ok(BoundDml { plan: Plan::Delete(delete), columns })
     }
 
-    fn target(&mut self, from: &ast::TableWithJoins) -> Result<(Arc<TableDef>, Scope)> {
-        let TableFactor::Table { name, alias, args: None, .. } = &from.relation else {
+    /// The table whose rows are changed, behind the relations that are joined with it.
+    fn target(&mut self, written: &ast::TableWithJoins, others: &[ast::TableWithJoins]) -> Result<Target> {
+        let TableFactor::Table { name, alias, args: None, .. } = &written.relation else {
             return Err(SqlError::unsupported("this target of a change"));
         };
-        if !from.joins.is_empty() {
+        if !written.joins.is_empty() {
             return Err(SqlError::unsupported("a join in a change"));
         }
-        clauses::check_table(&from.relation)?;
+        clauses::check_table(&written.relation)?;
+        let from = self.from(others)?;
         let table = self.table_or_part(name)?;
-        let relation = self.named_relation(&table, alias.as_ref())?;
-        Ok((table, Scope::of(relation)))
+        let width = from.width();
+        let relation = Relation { first: width, ..self.named_relation(&table, alias.as_ref())? };
+        if from.relations.iter().any(|r| r.alias == relation.alias) {
+            let message = format!("table name \"{}\" specified more than once", relation.alias);
+            return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
+        }
+        // What RETURNING * shows begins with the target.
+        let mut relations = vec![relation];
+        relations.extend(from.relations);
+        let scope = Scope { relations, merged: from.merged, ..Scope::default() };
+        Ok(Target { table, others: from.source, width, scope })
+    }
+}
+
+/// The table whose rows UPDATE or DELETE changes.
+struct Target {
+    table: Arc<TableDef>,
+    /// What is joined with it.
+    others: Source,
+    /// How many columns that has.
+    width: usize,
+    /// Names: columns of the others, then those of the table.
+    scope: Scope,
+}
+
+/// Access path, filter and recheck of UPDATE and DELETE, and what finds the rows if that is a general query.
+type TargetRows = (TableAccess, Option<Expr>, Option<Expr>, Option<Box<Found>>);
+
+impl Target {
+    /// How the rows are found that meet the conditions. `values` are the other expressions about such a row.
+    fn rows<'v>(self, conditions: Vec<Expr>, values: impl Iterator<Item = &'v mut Expr>) -> TargetRows {
+        let mut values: Vec<&mut Expr> = values.collect();
+        let queries = conditions.iter().any(Expr::has_subquery) || values.iter().any(|e| e.has_subquery());
+        if !queries && matches!(self.others, Source::Nothing) {
+            let choice = access::choose(&self.table, &conditions, None, false);
+            let kept = conditions.iter().zip(&choice.covered).filter(|(_, covered)| !**covered);
+            let filter = access::joined(kept.map(|(c, _)| c.clone()).collect());
+            let target = TableAccess { table: self.table, access: choice.access, reverse: false };
+            return (target, filter, access::joined(conditions), None);
+        }
+        let filter = access::joined(conditions.clone());
+        let first = self.width + self.table.columns.len();
+        let key = Output::new(Expr::Column(first), Typed::plain(Ty::Bytea));
+        let others = self.other_columns();
+        let mut outputs: Vec<Output> = std::iter::once(key).chain(others).collect();
+        let mut conditions = conditions;
+        for e in conditions.iter_mut().chain(values.iter_mut().map(|e| &mut **e)) {
+            take_subqueries(e, first, 1 + self.width, &mut outputs);
+        }
+        let table = self.table.clone();
+        let query = Select {
+            source: beside(self.others, self.width, &table),
+            filter,
+            visible: outputs.len(),
+            outputs: outputs.into(),
+            ..Select::nothing()
+        };
+        let target = TableAccess { table, access: Access::Full, reverse: false };
+        let found = Found { query, others: self.width };
+        (target, None, access::joined(conditions), Some(Box::new(found)))
     }
 
-    /// Access path, filter and recheck of UPDATE and DELETE.
-    fn rows(
-        &mut self,
-        table: Arc<TableDef>,
-        selection: Option<&Ast>,
-        scope: &mut Scope,
-    ) -> Result<(TableAccess, Option<Expr>, Option<Expr>)> {
-        let conditions = self.filter(selection, scope)?;
-        let choice = access::choose(&table, &conditions, None, false);
-        let kept = conditions.iter().zip(&choice.covered).filter(|(_, covered)| !**covered);
-        let filter = access::joined(kept.map(|(c, _)| c.clone()).collect());
-        let recheck = access::joined(conditions);
-        Ok((TableAccess { table, access: choice.access, reverse: false }, filter, recheck))
+    /// The columns of the other relations.
+    fn other_columns(&self) -> Vec<Output> {
+        let others = self.scope.relations.iter().filter(|r| r.first < self.width);
+        let mut columns: Vec<(usize, Typed)> =
+            others.flat_map(|r| r.columns.iter().enumerate().map(|(n, (_, t))| (r.first + n, *t))).collect();
+        columns.sort_by_key(|(n, _)| *n);
+        columns.into_iter().map(|(n, t)| Output::new(Expr::Column(n), t)).collect()
     }
+}
+
+/// The other relations joined with the table to change.
+fn beside(others: Source, width: usize, table: &Arc<TableDef>) -> Source {
+    let target = Source::Target(table.clone());
+    if matches!(others, Source::Nothing) {
+        return target;
+    }
+    let (kind, on) = (JoinKind::Inner, Vec::new());
+    let join = Join { kind, left: others, right: target, left_width: width, on, lateral: None };
+    Source::Join(Box::new(join))
+}
+
+/// Makes each subquery an output of the query that finds the rows; in its place stands a column behind the first `first`.
+fn take_subqueries(e: &mut Expr, first: usize, before: usize, outputs: &mut Vec<Output>) {
+    if let Expr::Subquery(_, subquery) = e {
+        let t = subquery.result();
+        let place = first + outputs.len() - before;
+        outputs.push(Output::new(std::mem::replace(e, Expr::Column(place)), t));
+        return;
+    }
+    e.children_mut(&mut |child| take_subqueries(child, first, before, outputs));
+}
+
+fn outputs_mut(returning: &mut Option<Box<[Output]>>) -> impl Iterator<Item = &mut Expr> {
+    returning.iter_mut().flatten().map(|o| &mut o.expr)
 }
 
 /// Table, ordinals of the columns named, and defaults of the others.

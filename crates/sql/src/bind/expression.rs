@@ -13,6 +13,7 @@ use super::scope::{Found, Scope};
 use super::{Binder, Bound, fold};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
+use crate::plan::SubqueryKind;
 use crate::text;
 use crate::ty::{self, Ty, Typed};
 
@@ -91,15 +92,15 @@ impl Binder<'_> {
                 self.call_with("timezone", &[time_zone.as_ref(), timestamp.as_ref()], e, scope)
             }
             Ast::Array(array) => self.array(array, scope),
-            Ast::AnyOp { left, compare_op, right, .. } => {
-                self.quantified(left, compare_op, right, false, scope)
-            }
-            Ast::AllOp { left, compare_op, right } => self.quantified(left, compare_op, right, true, scope),
             Ast::CompoundFieldAccess { root, access_chain } => self.subscript(root, access_chain, scope),
             Ast::Collate { expr, collation } => self.collate(expr, collation, scope),
-            Ast::Subquery(_) | Ast::Exists { .. } | Ast::InSubquery { .. } => {
-                Err(SqlError::unsupported("a subquery in an expression").at(self.at(e)))
+            Ast::Subquery(query) => self.scalar_subquery(query, scope),
+            Ast::Exists { subquery, negated } => self.exists(subquery, *negated, scope),
+            Ast::InSubquery { expr, subquery, negated } => self.in_subquery(expr, subquery, *negated, scope),
+            Ast::AnyOp { left, compare_op, right, .. } => {
+                self.any_or_all(left, compare_op, right, false, scope)
             }
+            Ast::AllOp { left, compare_op, right } => self.any_or_all(left, compare_op, right, true, scope),
             Ast::Tuple(_) => Err(SqlError::unsupported("a row value here").at(self.at(e))),
             other => Err(SqlError::unsupported(format!("the expression {other}")).at(self.at(e))),
         }
@@ -142,6 +143,22 @@ impl Binder<'_> {
                 self.call_with("strpos", &[r#in.as_ref(), expr.as_ref()], e, scope)
             }
             other => Err(SqlError::unsupported(format!("the expression {other}")).at(self.at(e))),
+        }
+    }
+
+    /// `x op ANY (...)`, `x op ALL (...)`: of a subquery or an array.
+    fn any_or_all(
+        &mut self,
+        left: &Ast,
+        op: &BinaryOperator,
+        right: &Ast,
+        all: bool,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let kind = if all { SubqueryKind::All } else { SubqueryKind::Any };
+        match (super::operator::comparison(op), unwrap_nested(right)) {
+            (Some(op), Ast::Subquery(query)) => self.compared_with_rows(left, op, query, kind, scope),
+            _ => self.quantified(left, op, right, all, scope),
         }
     }
 
@@ -226,24 +243,51 @@ impl Binder<'_> {
 
     fn column(&mut self, qualifier: Option<&str>, ident: &ast::Ident, scope: &mut Scope) -> Result<Bound> {
         let name = fold(ident);
+        let here = qualifier.is_some_and(|q| scope.relation(q).is_some());
+        if !here
+            && scope.find(qualifier, &name) == Found::Nothing
+            && let Some(outer) = self.outer_column(qualifier, &name, ident)?
+        {
+            return Ok(outer);
+        }
+        self.own_column(qualifier, &name, ident, scope)
+    }
+
+    /// A column of the relations in `scope`.
+    pub(super) fn own_column(
+        &mut self,
+        qualifier: Option<&str>,
+        name: &str,
+        ident: &ast::Ident,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
         let at = self.span_at(ident.span);
-        let (ordinal, t) = match scope.find(qualifier, &name) {
-            Found::Column(ordinal, t) => (ordinal, t),
-            Found::Nothing => return self.no_column(qualifier, &name, ident, at, scope),
+        let (expr, t) = match scope.find(qualifier, name) {
+            Found::Column(ordinal, t) => (Expr::Column(ordinal), t),
+            Found::Merged(n) => (scope.merged[n].expr.clone(), scope.merged[n].t),
+            Found::Nothing => return self.no_column(qualifier, name, ident, at, scope),
             Found::Several => {
                 let message = format!("column reference \"{name}\" is ambiguous");
                 return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message).at(at));
             }
         };
         let Some(grouping) = &mut scope.grouping else {
-            return Ok(Bound { expr: Expr::Column(ordinal), t, at });
+            return Ok(Bound { expr, t, at });
         };
-        match grouping.key_of_column(ordinal, t) {
+        let slot = match &expr {
+            Expr::Column(ordinal) => grouping.key_of_column(*ordinal, t),
+            _ => None,
+        };
+        match slot {
             Some(slot) => Ok(Bound { expr: Expr::Slot(slot), t, at }),
             None => {
-                let alias = scope.owner(ordinal).map_or("", |r| r.alias.as_str());
+                let owner = match &expr {
+                    Expr::Column(ordinal) => scope.owner(*ordinal).map(|r| format!("{}.", r.alias)),
+                    _ => None,
+                };
                 let message = format!(
-                    "column \"{alias}.{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
+                    "column \"{}{name}\" must appear in the GROUP BY clause or be used in an aggregate function",
+                    owner.unwrap_or_default()
                 );
                 Err(SqlError::new(SqlState::GROUPING_ERROR, message).at(at))
             }
@@ -282,7 +326,7 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "improper qualified name"));
         };
         let qualifier = fold(table);
-        if scope.relation(&qualifier).is_none() {
+        if scope.relation(&qualifier).is_none() && !self.is_outer_relation(&qualifier) {
             let hidden = scope.relations.iter().any(|r| r.hidden.as_ref() == Some(&qualifier));
             let what = if hidden { "invalid reference to" } else { "missing" };
             let message = format!("{what} FROM-clause entry for table \"{qualifier}\"");

@@ -7,113 +7,222 @@ use std::sync::Arc;
 use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 use varve_engine::{TableDef, Value};
 
-use super::scope::{Relation, Scope};
-use super::{Binder, Bound, alias_of, clauses, fold, object_name, undefined_table};
+use super::scope::{Found, Merged, Relation, Scope};
+use super::{Binder, Bound, SOURCES_MAX, alias_of, clauses, fold, object_name, undefined_table};
 use crate::access;
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::Expr;
-use crate::plan::{Access, Join, JoinKind, Source, TableAccess};
+use crate::eval::{CmpOp, Expr};
+use crate::plan::{Access, Join, JoinKind, Lateral, Source, TableAccess};
 use crate::system::{self, SystemTable};
 use crate::ty::{Ty, Typed};
 
-impl Binder<'_> {
-    /// FROM: where rows come from, and what their columns are called.
-    pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<(Source, Vec<Relation>)> {
-        let Some((first, rest)) = from.split_first() else { return Ok((Source::Nothing, Vec::new())) };
-        let (mut source, mut relations) = self.joined(first)?;
-        for item in rest {
-            let (right, more) = self.joined(item)?;
-            source = crossed(source, &mut relations, right, more)?;
-        }
-        Ok((source, relations))
+/// FROM, as far as it is bound.
+#[derive(Debug)]
+pub(super) struct From {
+    /// Where rows come from.
+    pub(super) source: Source,
+    /// What their columns are called.
+    pub(super) relations: Vec<Relation>,
+    /// Columns of USING.
+    pub(super) merged: Vec<Merged>,
+    /// What it takes of each row of the items before it: LATERAL.
+    given: Vec<Bound>,
+}
+
+impl From {
+    fn nothing() -> From {
+        From { source: Source::Nothing, relations: Vec::new(), merged: Vec::new(), given: Vec::new() }
     }
 
-    /// One item of FROM with the joins that are written behind it.
-    fn joined(&mut self, item: &ast::TableWithJoins) -> Result<(Source, Vec<Relation>)> {
-        let (mut source, relation) = self.factor(&item.relation)?;
-        let mut relations = vec![relation];
+    fn one(source: Source, relation: Relation) -> From {
+        From { source, relations: vec![relation], ..From::nothing() }
+    }
+
+    /// How many columns it has.
+    pub(super) fn width(&self) -> usize {
+        self.relations.iter().map(|r| r.columns.len()).sum()
+    }
+
+    fn scope(&self) -> Scope {
+        Scope { relations: self.relations.clone(), merged: self.merged.clone(), ..Scope::default() }
+    }
+}
+
+impl Binder<'_> {
+    /// FROM: where rows come from, and what their columns are called.
+    pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<From> {
+        let Some((first, rest)) = from.split_first() else { return Ok(From::nothing()) };
+        let mut all = self.joined(first, &From::nothing())?;
+        for item in rest {
+            let right = self.joined(item, &all)?;
+            all = crossed(all, right)?;
+        }
+        Ok(all)
+    }
+
+    /// One item of FROM with the joins that are written behind it; `before` are the items before it.
+    fn joined(&mut self, item: &ast::TableWithJoins, before: &From) -> Result<From> {
+        let mut left = self.factor(&item.relation, before)?;
+        if !left.given.is_empty() && !item.joins.is_empty() {
+            return Err(SqlError::unsupported("a join whose left side is LATERAL"));
+        }
         for join in &item.joins {
             if join.global {
                 return Err(SqlError::unsupported("GLOBAL JOIN"));
             }
             let (kind, constraint) = join_kind(&join.join_operator)?;
-            let (right, relation) = self.factor(&join.relation)?;
-            source = crossed(source, &mut relations, right, vec![relation])?;
-            let on = self.join_condition(constraint, &relations)?;
-            if let Source::Join(join) = &mut source {
-                (join.kind, join.on) = (kind, on);
-            }
+            let right = self.factor(&join.relation, &left)?;
+            left = self.join(kind, constraint, left, right)?;
         }
-        Ok((source, relations))
+        Ok(left)
     }
 
-    fn join_condition(&mut self, constraint: &JoinConstraint, relations: &[Relation]) -> Result<Vec<Expr>> {
-        match constraint {
-            JoinConstraint::None => Ok(Vec::new()),
-            JoinConstraint::Using(_) => Err(SqlError::unsupported("JOIN ... USING")),
-            JoinConstraint::Natural => Err(SqlError::unsupported("NATURAL JOIN")),
-            JoinConstraint::On(on) => {
-                let mut scope = Scope { relations: relations.to_vec(), ..Scope::default() };
-                scope.no_aggregates = Some("JOIN conditions");
-                let bound = self.expression(on, &mut scope)?;
-                Ok(access::conjuncts(self.condition(bound, "JOIN/ON")?))
-            }
+    fn join(&mut self, kind: JoinKind, constraint: &JoinConstraint, left: From, right: From) -> Result<From> {
+        if !right.given.is_empty() && matches!(kind, JoinKind::Right | JoinKind::Full) {
+            let message = "the combining JOIN type must be INNER or LEFT for a LATERAL reference";
+            return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
         }
+        let names = match constraint {
+            JoinConstraint::Using(names) => using_names(names)?,
+            JoinConstraint::Natural => common_names(&left, &right),
+            JoinConstraint::None | JoinConstraint::On(_) => Vec::new(),
+        };
+        let left_scope = left.scope();
+        let width = left.width();
+        let mut all = crossed(left, right)?;
+        let mut right_scope = all.scope();
+        right_scope.relations.retain(|r| r.first >= width);
+        right_scope.merged.retain(|m| m.first >= width);
+        let mut on = match constraint {
+            JoinConstraint::On(on) => self.join_condition(on, kind, &all)?,
+            _ => Vec::new(),
+        };
+        for (n, name) in names.iter().enumerate() {
+            let (condition, merged) = self.merge(name, kind, &left_scope, &right_scope)?;
+            on.push(condition);
+            all.merged.retain(|m| !merged.replaces(m));
+            all.merged.insert(n, merged);
+        }
+        if let Source::Join(join) = &mut all.source {
+            (join.kind, join.on) = (kind, on);
+        }
+        Ok(all)
     }
 
-    fn factor(&mut self, factor: &TableFactor) -> Result<(Source, Relation)> {
+    fn join_condition(&mut self, on: &ast::Expr, kind: JoinKind, all: &From) -> Result<Vec<Expr>> {
+        let mut scope = all.scope();
+        scope.no_aggregates = Some("JOIN conditions");
+        let bound = self.expression(on, &mut scope)?;
+        let condition = self.condition(bound, "JOIN/ON")?;
+        if kind != JoinKind::Inner && condition.has_subquery() {
+            return Err(SqlError::unsupported("a subquery in the condition of an outer join"));
+        }
+        Ok(access::conjuncts(condition))
+    }
+
+    /// One column of USING: the condition, and the column that both become.
+    fn merge(&mut self, name: &str, kind: JoinKind, left: &Scope, right: &Scope) -> Result<(Expr, Merged)> {
+        let (l, mut hides) = using_column(name, left, "left")?;
+        let (r, more) = using_column(name, right, "right")?;
+        hides.extend(more);
+        let condition = self.compare(CmpOp::Eq, l.clone(), r.clone(), None)?.expr;
+        let (sides, t) = self.unify(vec![l, r], "JOIN/USING")?;
+        let [l, r] = <[Expr; 2]>::try_from(sides).map_err(|_| SqlError::internal("USING has two sides"))?;
+        let expr = match kind {
+            JoinKind::Inner | JoinKind::Left => l,
+            JoinKind::Right => r,
+            JoinKind::Full => Expr::Coalesce([l, r].into()),
+        };
+        let first = left.relations.iter().map(|r| r.first).min().unwrap_or(0);
+        Ok((condition, Merged { name: name.to_owned(), expr, t, hides, first }))
+    }
+
+    fn factor(&mut self, factor: &TableFactor, before: &From) -> Result<From> {
         clauses::check_table(factor)?;
+        self.sources += 1;
+        if self.sources > SOURCES_MAX {
+            let message = format!("a statement may read {SOURCES_MAX} relations");
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message)
+                .with_hint("A query of WITH counts as often as it is used."));
+        }
         match factor {
-            TableFactor::Table { name, alias, args: Some(args), .. } => {
-                self.table_function(name, args, alias.as_ref())
+            TableFactor::Table { args: Some(args), .. } if args.settings.is_some() => {
+                Err(SqlError::unsupported("SETTINGS of a function in FROM"))
             }
-            TableFactor::Table { name, alias, args: None, .. } if system_table(name).is_some() => {
-                let table = system_table(name).ok_or_else(|| SqlError::internal("no system table"))?;
-                self.reads_world = true;
-                Ok((Source::System(table), system_relation(table, alias.as_ref())?))
+            TableFactor::Table { name, alias, args: Some(args), .. } => {
+                self.beside(before, |b| b.table_function(name, &args.args, alias.as_ref()))
+            }
+            TableFactor::Function { name, args, alias, with_ordinality: false, lateral: _ } => {
+                self.beside(before, |b| b.table_function(name, args, alias.as_ref()))
             }
             TableFactor::Table { name, alias, args: None, .. } => {
+                if let Some(found) = self.named_query(name, alias.as_ref())? {
+                    return Ok(found);
+                }
+                if let Some(table) = system_table(name) {
+                    self.reads_world = true;
+                    return Ok(From::one(Source::System(table), system_relation(table, alias.as_ref())?));
+                }
                 let (schema, last) = object_name(name)?;
                 if let Some(view) = self.catalog.view(&schema, &last).cloned() {
-                    return self.view(&view, alias.as_ref());
+                    let (source, relation) = self.view(&view, alias.as_ref())?;
+                    return Ok(From::one(source, relation));
                 }
                 let table = self.table_or_part(name)?;
                 let relation = self.named_relation(&table, alias.as_ref())?;
                 let access = TableAccess { table, access: Access::Full, reverse: false };
-                Ok((Source::Table(access), relation))
+                Ok(From::one(Source::Table(access), relation))
             }
-            TableFactor::Derived { lateral: true, .. } => Err(SqlError::unsupported("LATERAL")),
             TableFactor::Derived { sample: Some(_), .. } => Err(SqlError::unsupported("TABLESAMPLE")),
-            TableFactor::Derived { subquery, alias, .. } => self.derived(subquery, alias.as_ref()),
+            TableFactor::Derived { lateral: true, subquery, alias, .. } => {
+                self.beside(before, |b| b.derived(subquery, alias.as_ref()))
+            }
+            TableFactor::Derived { subquery, alias, .. } => {
+                self.deeper(|b| b.derived(subquery, alias.as_ref()))
+            }
+            TableFactor::NestedJoin { table_with_joins, alias: None } => {
+                self.deeper(|b| b.joined(table_with_joins, &From::nothing()))
+            }
+            TableFactor::NestedJoin { .. } => Err(SqlError::unsupported("an alias of a join")),
             _ => Err(SqlError::unsupported("this kind of FROM item")),
         }
     }
 
+    /// Binds an item that may read those before it.
+    fn beside(&mut self, before: &From, bind: impl FnOnce(&mut Self) -> Result<From>) -> Result<From> {
+        if before.relations.is_empty() {
+            return self.deeper(bind);
+        }
+        let (found, given) = self.inside(&mut before.scope(), bind)?;
+        Ok(From { given, ..found })
+    }
+
     /// A query in FROM.
-    fn derived(&mut self, query: &ast::Query, alias: Option<&ast::TableAlias>) -> Result<(Source, Relation)> {
+    fn derived(&mut self, query: &ast::Query, alias: Option<&ast::TableAlias>) -> Result<From> {
         let Some(alias) = alias else {
             let message = "subquery in FROM must have an alias";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message)
                 .with_hint("For example, FROM (SELECT ...) [AS] foo.")
                 .at(self.at(query)));
         };
-        let keeps = std::mem::replace(&mut self.keep_unknown, false);
-        let was_in_from = std::mem::replace(&mut self.in_from, true);
-        let bound = self.deeper(|b| b.query(query));
-        (self.keep_unknown, self.in_from) = (keeps, was_in_from);
-        let super::query::BoundQuery { select, columns } = bound?;
-        if select.lock.is_some() {
-            return Err(SqlError::unsupported("FOR UPDATE in a subquery"));
-        }
-        let named = columns.iter().zip(&select.outputs).map(|(c, o)| (c.name.to_string(), o.t));
-        let mut columns: Vec<(String, Typed)> = named.collect();
-        check_alias(alias, columns.len())?;
-        for (column, renamed) in columns.iter_mut().zip(&alias.columns) {
-            column.0 = fold(&renamed.name);
-        }
-        let relation =
-            Relation { alias: fold(&alias.name), hidden: None, columns, key: Vec::new(), first: 0 };
-        Ok((Source::Query(Box::new(select)), relation))
+        let bound = self.inner_query(query)?;
+        query_relation(bound, &[], fold(&alias.name), Some(alias))
+    }
+
+    /// A query that WITH has named; `None` if the name means none.
+    fn named_query(
+        &mut self,
+        name: &ast::ObjectName,
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<Option<From>> {
+        let [part] = name.0.as_slice() else { return Ok(None) };
+        let Some(place) = part.as_ident().map(fold).and_then(|n| self.find_named(&n)) else {
+            return Ok(None);
+        };
+        let bound = self.named_body(place)?;
+        let named = self.named[place].clone();
+        let shown = alias.map_or(named.name, |a| fold(&a.name));
+        query_relation(bound, &named.columns, shown, alias).map(Some)
     }
 
     /// A table by name, or by the name of one of its parts, whose condition is then due (`part_condition`).
@@ -175,12 +284,9 @@ impl Binder<'_> {
     fn table_function(
         &mut self,
         name: &ast::ObjectName,
-        args: &ast::TableFunctionArgs,
+        args: &[ast::FunctionArg],
         alias: Option<&ast::TableAlias>,
-    ) -> Result<(Source, Relation)> {
-        if args.settings.is_some() {
-            return Err(SqlError::unsupported("SETTINGS of a function in FROM"));
-        }
+    ) -> Result<From> {
         let (_, function) = object_name(name)?;
         if function != "generate_series" {
             return Err(SqlError::unsupported(format!("function {function} in FROM")).at(self.at(name)));
@@ -188,7 +294,7 @@ impl Binder<'_> {
         let at = self.at(name);
         let mut scope = Scope { no_aggregates: Some("functions in FROM"), ..Scope::default() };
         let mut bounds = Vec::new();
-        for argument in &args.args {
+        for argument in args {
             bounds.push(self.expression(super::function::plain_argument(argument)?, &mut scope)?);
         }
         if !(2..=3).contains(&bounds.len()) {
@@ -222,7 +328,7 @@ impl Binder<'_> {
             key: Vec::new(),
             first: 0,
         };
-        Ok((Source::Series(bounds, ty), relation))
+        Ok(From::one(Source::Series(bounds, ty), relation))
     }
 }
 
@@ -265,24 +371,101 @@ fn named(
     Ok(Relation { alias: name, hidden, columns, key: key.to_vec(), first: 0 })
 }
 
+/// The relation that a query is, its columns renamed by WITH, then by its alias.
+fn query_relation(
+    bound: super::query::BoundQuery,
+    names: &[String],
+    shown: String,
+    alias: Option<&ast::TableAlias>,
+) -> Result<From> {
+    let super::query::BoundQuery { select, columns } = bound;
+    let named = columns.iter().zip(&select.outputs).map(|(c, o)| (c.name.to_string(), o.t));
+    let mut columns: Vec<(String, Typed)> = named.collect();
+    columns.iter_mut().zip(names).for_each(|(column, name)| column.0.clone_from(name));
+    if let Some(alias) = alias {
+        check_alias(alias, columns.len())?;
+        for (column, renamed) in columns.iter_mut().zip(&alias.columns) {
+            column.0 = fold(&renamed.name);
+        }
+    }
+    let relation = Relation { alias: shown, columns, ..Relation::unnamed() };
+    Ok(From::one(Source::Query(Box::new(select)), relation))
+}
+
 /// Both sides' rows in all pairs; a condition may be added. 42712 if a name is used twice.
-fn crossed(
-    left: Source,
-    relations: &mut Vec<Relation>,
-    right: Source,
-    more: Vec<Relation>,
-) -> Result<Source> {
-    let left_width = relations.iter().map(|r| r.columns.len()).sum();
-    for mut relation in more {
-        if relations.iter().any(|r| r.alias == relation.alias) {
+fn crossed(mut left: From, right: From) -> Result<From> {
+    let left_width = left.width();
+    for mut relation in right.relations {
+        if left.relations.iter().any(|r| r.alias == relation.alias) {
             let message = format!("table name \"{}\" specified more than once", relation.alias);
             return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
         }
         relation.first += left_width;
-        relations.push(relation);
+        left.relations.push(relation);
     }
-    let join = Join { kind: JoinKind::Inner, left, right, left_width, on: Vec::new() };
-    Ok(Source::Join(Box::new(join)))
+    left.merged.extend(right.merged.into_iter().map(|m| m.moved(left_width)));
+    let lateral = (!right.given.is_empty()).then(|| {
+        let (given, types): (Vec<Expr>, Vec<Typed>) = right.given.into_iter().map(|b| (b.expr, b.t)).unzip();
+        Lateral { given: given.into(), types: types.into() }
+    });
+    let (kind, on) = (JoinKind::Inner, Vec::new());
+    let join = Join { kind, left: left.source, right: right.source, left_width, on, lateral };
+    Ok(From { source: Source::Join(Box::new(join)), ..left })
+}
+
+fn using_names(names: &[ast::ObjectName]) -> Result<Vec<String>> {
+    let name = |n: &ast::ObjectName| match n.0.as_slice() {
+        [part] => Ok(part.as_ident().map(fold).unwrap_or_default()),
+        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in USING")),
+    };
+    let names: Vec<String> = names.iter().map(name).collect::<Result<_>>()?;
+    for (n, twice) in names.iter().enumerate() {
+        if names[..n].contains(twice) {
+            let message = format!("column name \"{twice}\" appears more than once in USING clause");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+    }
+    Ok(names)
+}
+
+/// Names that both sides of a NATURAL JOIN have, in the order of the left one.
+fn common_names(left: &From, right: &From) -> Vec<String> {
+    let names = |from: &From| -> Vec<String> {
+        let scope = from.scope();
+        let merged = scope.merged.iter().map(|m| m.name.clone());
+        let columns = scope.relations.iter().flat_map(|r| r.columns.iter().zip(r.first..));
+        let plain = columns.filter(|(_, n)| !scope.is_merged(*n)).map(|((name, _), _)| name.clone());
+        merged.chain(plain).collect()
+    };
+    let right = names(right);
+    let mut common: Vec<String> = Vec::new();
+    for name in names(left) {
+        if right.contains(&name) && !common.contains(&name) {
+            common.push(name);
+        }
+    }
+    common
+}
+
+/// A column of USING on one side, and the ordinals that it stands for.
+fn using_column(name: &str, scope: &Scope, side: &str) -> Result<(Bound, Vec<usize>)> {
+    let bound = |expr, t| Bound { expr, t, at: None };
+    match scope.find(None, name) {
+        Found::Column(ordinal, t) => Ok((bound(Expr::Column(ordinal), t), vec![ordinal])),
+        Found::Merged(n) => {
+            let merged = &scope.merged[n];
+            Ok((bound(merged.expr.clone(), merged.t), merged.hides.clone()))
+        }
+        Found::Nothing => {
+            let message =
+                format!("column \"{name}\" specified in USING clause does not exist in {side} table");
+            Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message))
+        }
+        Found::Several => {
+            let message = format!("common column name \"{name}\" appears more than once in {side} table");
+            Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message))
+        }
+    }
 }
 
 fn join_kind(operator: &JoinOperator) -> Result<(JoinKind, &JoinConstraint)> {

@@ -85,10 +85,25 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
         }
         for relation in relations {
-            for (name, _) in relation.columns {
+            if table.is_none() {
+                self.merged_columns(relation.first, scope, items)?;
+            }
+            for (n, (name, _)) in relation.columns.into_iter().enumerate() {
+                if table.is_none() && scope.is_merged(relation.first + n) {
+                    continue;
+                }
                 let parts = [relation.alias.clone(), name.clone()].map(|n| ast::Ident::with_quote('"', n));
                 self.item(&Ast::CompoundIdentifier(parts.into()), name, scope, items)?;
             }
+        }
+        Ok(())
+    }
+
+    /// The columns of USING of a join that begins at this ordinal: `*` shows them first.
+    fn merged_columns(&mut self, first: usize, scope: &mut Scope, items: &mut Items) -> Result<()> {
+        let names = scope.merged.iter().filter(|m| m.first == first).map(|m| m.name.clone());
+        for name in names.collect::<Vec<_>>() {
+            self.item(&Ast::Identifier(ast::Ident::with_quote('"', &name)), name, scope, items)?;
         }
         Ok(())
     }
@@ -130,6 +145,37 @@ impl Binder<'_> {
             });
         }
         Ok(keys)
+    }
+
+    /// Ordinals of the outputs that DISTINCT ON means, and ORDER BY with those of them behind it that it lacks.
+    pub(super) fn distinct_on(
+        &mut self,
+        written: &[Ast],
+        order: &mut Vec<SortKey>,
+        visible: usize,
+        items: &mut Items,
+        scope: &mut Scope,
+    ) -> Result<Box<[usize]>> {
+        let mut on = Vec::with_capacity(written.len());
+        for e in written {
+            let output = self.order_item(e, visible, items, scope)?;
+            orderable(items.outputs[output].t, "DISTINCT ON")?;
+            on.push(output);
+        }
+        let leading = order.iter().take_while(|k| on.contains(&k.output)).count();
+        let missing = |o: &&usize| !order[..leading].iter().any(|k| k.output == **o);
+        let missing: Vec<usize> = on.iter().filter(missing).copied().collect();
+        if leading < order.len() && !missing.is_empty() {
+            let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+            return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message)
+                .at(written.first().and_then(|e| self.at(e))));
+        }
+        order.extend(missing.into_iter().map(|output| SortKey {
+            output,
+            descending: false,
+            nulls_first: false,
+        }));
+        Ok(on.into())
     }
 
     /// Ordinal of the output that an ORDER BY item means: a number, an output's name, or an expression.
@@ -196,6 +242,11 @@ fn named(e: &Ast) -> (String, u8) {
             Some((name, 2)) => (name, 2),
             _ => ("case".to_owned(), 1),
         },
+        Ast::Subquery(query) => match query.body.as_ref() {
+            ast::SetExpr::Select(s) => first_name(&s.projection),
+            _ => ("?column?".to_owned(), 0),
+        },
+        Ast::Exists { .. } => strong("exists"),
         Ast::Extract { .. } => strong("extract"),
         Ast::Substring { shorthand: true, .. } => strong("substr"),
         Ast::Substring { .. } => strong("substring"),
@@ -207,6 +258,15 @@ fn named(e: &Ast) -> (String, u8) {
             Some(ast::TrimWhereField::Trailing) => strong("rtrim"),
             _ => strong("btrim"),
         },
+        _ => ("?column?".to_owned(), 0),
+    }
+}
+
+/// A subquery is called as its only output.
+fn first_name(projection: &[SelectItem]) -> (String, u8) {
+    match projection.first() {
+        Some(SelectItem::UnnamedExpr(e)) => named(e),
+        Some(SelectItem::ExprWithAlias { alias, .. }) => (fold(alias), 2),
         _ => ("?column?".to_owned(), 0),
     }
 }

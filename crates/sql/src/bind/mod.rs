@@ -30,7 +30,10 @@ pub mod query;
 mod rules;
 mod scope;
 pub mod sequence;
+mod set;
+mod subquery;
 pub mod view;
+mod with;
 
 use std::sync::Arc;
 
@@ -47,6 +50,9 @@ use crate::ty::{Ty, Typed};
 
 /// How deep expressions may nest.
 const DEPTH_MAX: usize = 256;
+
+/// Most items of FROM, named queries counted as often as they are used: whoever runs queries walks them by recursion.
+const SOURCES_MAX: usize = 500;
 
 /// Most parameters of one statement, as in PostgreSQL's protocol.
 const PARAM_MAX: usize = 65_535;
@@ -91,6 +97,16 @@ pub struct Binder<'c> {
     met_views: Vec<ObjectId>,
     /// OVERRIDING ... VALUE of the INSERT that is bound.
     overriding: Option<crate::parse::Overriding>,
+    /// Queries that both a runner and this crate's executor run are for the runner: tests compare the two.
+    forced: bool,
+    /// The queries around the one that is bound, outermost first.
+    levels: Vec<subquery::Level>,
+    /// Queries that WITH has named, innermost last.
+    named: Vec<with::Named>,
+    /// Those of them whose bodies are being bound.
+    recursing: Vec<usize>,
+    /// Items of FROM so far.
+    sources: usize,
 }
 
 impl<'c> Binder<'c> {
@@ -122,7 +138,17 @@ impl<'c> Binder<'c> {
             part: None,
             met_views: Vec::new(),
             overriding: None,
+            forced: false,
+            levels: Vec::new(),
+            named: Vec::new(),
+            recursing: Vec::new(),
+            sources: 0,
         })
+    }
+
+    /// Gives to a runner of general queries all that it can run.
+    pub fn force_general(&mut self) {
+        self.forced = true;
     }
 
     /// The parameter types at the end; 42P18 if one was never settled by its use.

@@ -1,7 +1,7 @@
 //! SELECT and VALUES.
 //!
 //! Invariants
-//! 1. Rows come from tables, generate_series, joins of these, or VALUES. Subqueries and set operations are 0A000.
+//! 1. What the executor of this crate does not run is marked `general`, and keeps its conditions and its order as written.
 //! 2. Outputs that serve ORDER BY only come after those that the client sees.
 //! 3. A row is locked only if the whole WHERE clause holds for the version that is locked, because another transaction may
 //!    have changed it, its keys too, since it was found.
@@ -11,7 +11,8 @@
 use sqlparser::ast::{self, Expr as Ast, GroupByExpr, LimitClause, SelectItem, SetExpr};
 
 use super::items::{Items, literal_position};
-use super::scope::{Found, Grouping, Scope};
+use super::scope::{Found, Grouping, Relation, Scope};
+use super::set::Written;
 use super::{Binder, Bound, clauses, fold, lock};
 use crate::access::{self, WantedOrder};
 use crate::error::{Result, SqlError, SqlState};
@@ -36,11 +37,21 @@ impl Binder<'_> {
     /// Binds a whole query.
     pub fn query(&mut self, q: &ast::Query) -> Result<BoundQuery> {
         clauses::check_query(q)?;
+        match &q.with {
+            Some(with) => self.with_named(with, |b| b.query_body(q)),
+            None => self.query_body(q),
+        }
+    }
+
+    fn query_body(&mut self, q: &ast::Query) -> Result<BoundQuery> {
         match q.body.as_ref() {
             SetExpr::Select(s) => self.select(s, q),
             SetExpr::Values(v) => self.values(v, q),
             SetExpr::Query(inner) => self.query(&clauses::without_parentheses(q, inner)?),
-            SetExpr::SetOperation { op, .. } => Err(SqlError::unsupported(op.to_string())),
+            SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                let written = Written { op: *op, quantifier: *set_quantifier, left, right };
+                self.set_operation(&written, q)
+            }
             _ => Err(SqlError::unsupported("this form of query")),
         }
     }
@@ -60,8 +71,9 @@ impl Binder<'_> {
     }
 
     fn select_as(&mut self, grouped: bool, s: &ast::Select, q: &ast::Query) -> Result<BoundQuery> {
-        let (source, relations) = self.from(&s.from)?;
-        let mut scope = Scope { relations, ..Scope::default() };
+        let from = self.from(&s.from)?;
+        let source = from.source;
+        let mut scope = Scope { relations: from.relations, merged: from.merged, ..Scope::default() };
         let filter = self.filter(s.selection.as_ref(), &mut scope)?;
         if grouped {
             self.grouping(s, &mut scope)?;
@@ -74,32 +86,36 @@ impl Binder<'_> {
             }
             None => None,
         };
-        let distinct = match &s.distinct {
-            None | Some(ast::Distinct::All) => false,
-            Some(ast::Distinct::Distinct) => true,
-            Some(ast::Distinct::On(_)) => return Err(SqlError::unsupported("DISTINCT ON")),
-        };
+        let distinct = matches!(s.distinct, Some(ast::Distinct::Distinct));
         if distinct {
             items.outputs.iter().try_for_each(|o| orderable(o.t, "DISTINCT"))?;
         }
         let visible = items.outputs.len();
-        let order = self.order_by(q, &mut items, &mut scope, distinct)?;
+        let mut order = self.order_by(q, &mut items, &mut scope, distinct)?;
+        let distinct_on = match &s.distinct {
+            Some(ast::Distinct::On(on)) => {
+                self.distinct_on(on, &mut order, visible, &mut items, &mut scope)?
+            }
+            _ => Box::default(),
+        };
         let (limit, offset) = self.limits(q)?;
         let lock = lock::row_lock(q, s, grouped, &scope.relations)?;
         if lock.is_some() && matches!(source, Source::Query(_)) {
             return Err(SqlError::unsupported("FOR UPDATE of a subquery"));
         }
         let mut select = Select {
-            source: Source::Nothing,
-            filter: None,
+            source,
+            filter: access::joined(filter),
             aggregate: None,
             outputs: Box::default(),
             visible,
             distinct,
+            distinct_on,
             order: order.into(),
             limit,
             offset,
             lock,
+            general: false,
         };
         if grouped {
             let grouping = scope.grouping.take().unwrap_or_default();
@@ -108,12 +124,26 @@ impl Binder<'_> {
         let columns =
             items.names.iter().zip(&items.outputs).take(visible).map(|(n, o)| o.column(n)).collect();
         select.outputs = items.outputs.into();
-        if self.in_from {
-            (select.source, select.filter) = (source, access::joined(filter));
-        } else {
-            place_filter(&mut select, source, filter);
-        }
+        self.placed(&mut select)?;
         Ok(BoundQuery { select, columns })
+    }
+
+    /// Decides who runs it; the executor of this crate needs an access path.
+    fn placed(&mut self, select: &mut Select) -> Result<()> {
+        select.general = self.in_from || select.needs_runner() || self.is_forced(select);
+        if !select.general {
+            place_filter(select);
+            // A join that is none of the short ones.
+            select.general = matches!(select.source, Source::Join(_));
+        } else if select.lock.is_some() && !self.in_from {
+            return Err(SqlError::unsupported("FOR UPDATE in a query with subqueries"));
+        }
+        Ok(())
+    }
+
+    /// Sequences and locks are the executor's.
+    fn is_forced(&self, select: &Select) -> bool {
+        self.forced && select.lock.is_none() && !select.expressions().any(Expr::is_volatile)
     }
 
     /// WHERE, without aggregates.
@@ -129,29 +159,37 @@ impl Binder<'_> {
     }
 
     fn values(&mut self, v: &ast::Values, q: &ast::Query) -> Result<BoundQuery> {
-        if q.order_by.is_some() {
-            return Err(SqlError::unsupported("ORDER BY on VALUES"));
-        }
         lock::refuse_on_values(q)?;
         clauses::check_values(v)?;
         let (rows, types) = self.value_rows(&v.rows)?;
+        let mut items = Items::default();
+        let mut relation = Relation::unnamed();
+        for (i, t) in types.iter().enumerate() {
+            let name = format!("column{}", i + 1);
+            items.outputs.push(Output::new(Expr::Slot(i), *t));
+            items.written.push(None);
+            items.names.push(name.clone());
+            relation.columns.push((name, *t));
+        }
+        let order = self.order_by(q, &mut items, &mut Scope::of(relation), false)?;
         let (limit, offset) = self.limits(q)?;
-        let output = |(i, t): (usize, &Typed)| Output::new(Expr::Slot(i), *t);
-        let outputs: Box<[Output]> = types.iter().enumerate().map(output).collect();
-        let columns =
-            outputs.iter().enumerate().map(|(i, o)| o.column(&format!("column{}", i + 1))).collect();
-        let select = Select {
+        let columns = items.names.iter().zip(&items.outputs).take(types.len());
+        let columns = columns.map(|(n, o)| o.column(n)).collect();
+        let mut select = Select {
             source: Source::Values(rows),
             filter: None,
             aggregate: None,
-            visible: outputs.len(),
-            outputs,
+            visible: types.len(),
+            outputs: items.outputs.into(),
             distinct: false,
-            order: Box::default(),
+            distinct_on: Box::default(),
+            order: order.into(),
             limit,
             offset,
             lock: None,
+            general: false,
         };
+        self.placed(&mut select)?;
         Ok(BoundQuery { select, columns })
     }
 
@@ -207,7 +245,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn limits(&mut self, q: &ast::Query) -> Result<(Option<Expr>, Option<Expr>)> {
+    pub(super) fn limits(&mut self, q: &ast::Query) -> Result<(Option<Expr>, Option<Expr>)> {
         let (mut limit, mut offset) = (None, None);
         match &q.limit_clause {
             None => {}
@@ -255,16 +293,20 @@ impl Binder<'_> {
 }
 
 /// Puts the filter into the access path as far as it goes, and drops ORDER BY if the path delivers it.
-fn place_filter(select: &mut Select, source: Source, conditions: Vec<Expr>) {
+fn place_filter(select: &mut Select) {
+    let conditions = select.filter.take().map(access::conjuncts).unwrap_or_default();
     let order = wanted_order(select);
-    let Source::Table(target) = source else {
-        // What is no table has no rows to lock.
-        select.lock = None;
-        if let Err(conditions) = loops::place(select, &source, conditions, order.as_ref()) {
-            select.source = source;
-            select.filter = access::joined(conditions);
+    let target = match std::mem::replace(&mut select.source, Source::Nothing) {
+        Source::Table(target) => target,
+        source => {
+            // What is no table has no rows to lock.
+            select.lock = None;
+            if let Err(conditions) = loops::place(select, &source, conditions, order.as_ref()) {
+                select.source = source;
+                select.filter = access::joined(conditions);
+            }
+            return;
         }
-        return;
     };
     let choice = access::choose(&target.table, &conditions, order.as_ref(), select.limit.is_some());
     if let Some(lock) = &mut select.lock {

@@ -28,6 +28,21 @@ pub struct Relation {
     pub first: usize,
 }
 
+/// A column of USING or NATURAL: one for one on each side.
+#[derive(Debug, Clone)]
+pub struct Merged {
+    /// Its name.
+    pub name: String,
+    /// Its value over the joined row.
+    pub expr: Expr,
+    /// Its type.
+    pub t: Typed,
+    /// Ordinals of the columns that it stands for.
+    pub hides: Vec<usize>,
+    /// Ordinal of the first column of the join that it belongs to.
+    pub first: usize,
+}
+
 /// What a column's name fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
@@ -35,6 +50,8 @@ pub enum Found {
     Nothing,
     /// One: its ordinal in the input row, and its type.
     Column(usize, Typed),
+    /// One of the merged columns, by ordinal among these.
+    Merged(usize),
     /// Columns of several relations.
     Several,
 }
@@ -55,6 +72,8 @@ pub struct Grouping {
 pub struct Scope {
     /// The relations of FROM, in the order of their columns.
     pub relations: Vec<Relation>,
+    /// Columns of USING, those of the outermost join first.
+    pub merged: Vec<Merged>,
     /// Set while the items of a grouped query are bound.
     pub grouping: Option<Grouping>,
     /// Where aggregates may not stand: the clause's name for the error.
@@ -70,12 +89,18 @@ impl Scope {
     /// The column of this name, among all relations or in the one that `qualifier` names.
     pub fn find(&self, qualifier: Option<&str>, name: &str) -> Found {
         let asked = self.relations.iter().filter(|r| qualifier.is_none_or(|q| q == r.alias));
-        let mut fits = asked.filter_map(|r| r.column(name));
-        match (fits.next(), fits.next()) {
-            (None, _) => Found::Nothing,
-            (Some((ordinal, t)), None) => Found::Column(ordinal, t),
-            (Some(_), Some(_)) => Found::Several,
+        let columns = asked.filter_map(|r| r.column(name));
+        if qualifier.is_some() {
+            return only(columns.map(|(ordinal, t)| Found::Column(ordinal, t)));
         }
+        let merged = self.merged.iter().enumerate().filter(|(_, m)| m.name == name);
+        let plain = columns.filter(|(ordinal, _)| !self.is_merged(*ordinal));
+        only(merged.map(|(n, _)| Found::Merged(n)).chain(plain.map(|(ordinal, t)| Found::Column(ordinal, t))))
+    }
+
+    /// Whether a column of USING stands for this one.
+    pub fn is_merged(&self, ordinal: usize) -> bool {
+        self.merged.iter().any(|m| m.hides.contains(&ordinal))
     }
 
     /// The relation of this name.
@@ -89,7 +114,39 @@ impl Scope {
     }
 }
 
+impl Merged {
+    /// The same behind `width` columns more.
+    pub fn moved(mut self, width: usize) -> Merged {
+        self.first += width;
+        self.hides.iter_mut().for_each(|n| *n += width);
+        self.expr.walk_mut(&mut |e| {
+            if let Expr::Column(n) = e {
+                *n += width;
+            }
+        });
+        self
+    }
+
+    /// Whether it is a join's column over another join's one of the same name.
+    pub fn replaces(&self, other: &Merged) -> bool {
+        self.name == other.name && other.hides.iter().all(|n| self.hides.contains(n))
+    }
+}
+
+fn only(mut fits: impl Iterator<Item = Found>) -> Found {
+    match (fits.next(), fits.next()) {
+        (None, _) => Found::Nothing,
+        (Some(one), None) => one,
+        (Some(_), Some(_)) => Found::Several,
+    }
+}
+
 impl Relation {
+    /// A relation that has no name and, so far, no columns.
+    pub fn unnamed() -> Relation {
+        Relation { alias: String::new(), hidden: None, columns: Vec::new(), key: Vec::new(), first: 0 }
+    }
+
     /// Ordinal in the input row and type of the column of this name.
     fn column(&self, name: &str) -> Option<(usize, Typed)> {
         let at = self.columns.iter().position(|(n, _)| n == name)?;

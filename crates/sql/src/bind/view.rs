@@ -119,7 +119,7 @@ impl Binder<'_> {
                 let is_star =
                     |i: &SelectItem| matches!(i, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
                 if select.projection.iter().any(is_star) {
-                    let (_, relations) = self.from(&select.from)?;
+                    let relations = self.from(&select.from)?.relations;
                     let items = std::mem::take(&mut select.projection);
                     select.projection = items.into_iter().flat_map(|i| written_out(i, &relations)).collect();
                 }

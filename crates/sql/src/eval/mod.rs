@@ -20,6 +20,7 @@ mod types;
 mod walk;
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use bumpalo::Bump;
 use smallvec::SmallVec;
@@ -29,6 +30,7 @@ pub use env::{Env, NoSequences, Sequences};
 pub use types::type_of;
 
 use crate::error::{Result, SqlError};
+use crate::plan::Subquery;
 use crate::ty::{Ty, Typed};
 use arith::{ArithOp, Class};
 use func::Builtin;
@@ -98,6 +100,11 @@ pub enum Expr {
     Column(usize),
     /// A value computed before this step (group key, aggregate) by ordinal.
     Slot(usize),
+    /// A value that the query around gives to the subquery in which this stands, by ordinal; it stays the same while the
+    /// subquery runs.
+    Outer(usize),
+    /// The result of a subquery: what it is given of this row (its `Outer` values), and what it is.
+    Subquery(Box<[Expr]>, Arc<Subquery>),
     /// Values that are computed once, and an expression that has them as `Held`.
     Let(Box<[Expr]>, Box<Expr>),
     /// A value of the `Let` around, by ordinal.
@@ -326,6 +333,7 @@ impl Expr {
                 quantified(*op, *all, sides.0.eval(row, cx)?, sides.1.eval(row, cx)?)
             }
             Expr::Pad(inner, width) => pad(inner.eval(row, cx)?, *width, cx.arena),
+            Expr::Outer(_) | Expr::Subquery(..) => return Err(SqlError::unsupported("a subquery here")),
             _ => return Err(SqlError::internal("an expression was not evaluated")),
         })
     }

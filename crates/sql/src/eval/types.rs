@@ -17,7 +17,8 @@ impl Expr {
             Expr::Const(value) => type_of(value),
             Expr::Param(n) => param(*n),
             Expr::Column(n) | Expr::Slot(n) => Some(column(*n)),
-            Expr::Held(_) => None,
+            Expr::Held(_) | Expr::Outer(_) => None,
+            Expr::Subquery(_, subquery) => Some(subquery.result().ty),
             Expr::Let(_, body) => of(body),
             Expr::And(_)
             | Expr::Or(_)

@@ -16,13 +16,19 @@ impl Expr {
 
     fn children(&self, each: &mut dyn FnMut(&Expr)) {
         match self {
-            Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Slot(_) | Expr::Held(_) => {}
+            Expr::Const(_)
+            | Expr::Param(_)
+            | Expr::Column(_)
+            | Expr::Slot(_)
+            | Expr::Outer(_)
+            | Expr::Held(_) => {}
             Expr::And(list)
             | Expr::Or(list)
             | Expr::Coalesce(list)
             | Expr::Extreme(list, _)
             | Expr::Array(_, list)
-            | Expr::Call(_, list) => {
+            | Expr::Call(_, list)
+            | Expr::Subquery(list, _) => {
                 list.iter().for_each(each);
             }
             Expr::Not(e) | Expr::IsNull(e, _) | Expr::IsBool(e, ..) | Expr::Negate(_, e) => each(e),
@@ -59,15 +65,22 @@ impl Expr {
         self.children_mut(&mut |child| child.walk_mut(change));
     }
 
-    fn children_mut(&mut self, each: &mut dyn FnMut(&mut Expr)) {
+    /// Calls `each` for what stands directly below.
+    pub fn children_mut(&mut self, each: &mut dyn FnMut(&mut Expr)) {
         match self {
-            Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Slot(_) | Expr::Held(_) => {}
+            Expr::Const(_)
+            | Expr::Param(_)
+            | Expr::Column(_)
+            | Expr::Slot(_)
+            | Expr::Outer(_)
+            | Expr::Held(_) => {}
             Expr::And(list)
             | Expr::Or(list)
             | Expr::Coalesce(list)
             | Expr::Extreme(list, _)
             | Expr::Array(_, list)
-            | Expr::Call(_, list) => {
+            | Expr::Call(_, list)
+            | Expr::Subquery(list, _) => {
                 list.iter_mut().for_each(each);
             }
             Expr::Not(e) | Expr::IsNull(e, _) | Expr::IsBool(e, ..) | Expr::Negate(_, e) => each(e),
@@ -109,11 +122,18 @@ impl Expr {
     pub fn is_fixed(&self) -> bool {
         let mut fixed = true;
         self.walk(&mut |e| match e {
-            Expr::Column(_) | Expr::Held(_) => fixed = false,
+            Expr::Column(_) | Expr::Held(_) | Expr::Subquery(..) => fixed = false,
             Expr::Call(f, _) if f.volatile => fixed = false,
             _ => {}
         });
         fixed
+    }
+
+    /// Whether a subquery stands in it.
+    pub fn has_subquery(&self) -> bool {
+        let mut found = false;
+        self.walk(&mut |e| found |= matches!(e, Expr::Subquery(..)));
+        found
     }
 
     /// How many values of the `Let` around it asks for.
@@ -140,6 +160,7 @@ impl Expr {
     pub fn is_cheap(&self) -> bool {
         let mut nodes = 0;
         self.walk(&mut |_| nodes += 1);
-        nodes == 1 && !matches!(self, Expr::Call(..)) || nodes <= COPIED_NODES_MAX && self.is_constant()
+        nodes == 1 && !matches!(self, Expr::Call(..) | Expr::Subquery(..))
+            || nodes <= COPIED_NODES_MAX && self.is_constant()
     }
 }

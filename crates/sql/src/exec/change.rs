@@ -6,8 +6,12 @@
 //! 2. Condition and new values are evaluated on the version that is changed, again after each wait.
 //! 3. One statement changes no row twice: a row that it has put or followed somewhere is known there.
 //! 4. RETURNING shows a row only after it has been changed.
+//! 5. What a general query found beside a row (other relations, subqueries) is as of the statement's snapshot; the row itself is
+//!    the version that is changed.
 //!
 //! Does not know: locks, versions.
+
+use std::collections::HashSet;
 
 use varve_engine::{Change, Datum, Outcome, RowImage, RowRef, Table, TableDef, Value};
 
@@ -19,8 +23,12 @@ use crate::eval::{Cx, Expr, Input, NoSequences};
 use crate::plan::{Access, Delete, Output, TableAccess, Update};
 use crate::sink::Sink;
 
-/// What to do with the newest version of a row.
-type Decide<'d> = dyn for<'a> Fn(&RowRef<'a>, &Cx<'a>, &mut Made) -> Result<Change> + 'd;
+/// What to do with the newest version of a row. The values are those of a row found by a general query: the columns of the other
+/// relations stand before those of the row, the values of subqueries behind.
+type Decide<'d> = dyn for<'a> Fn(&RowRef<'a>, &'a [Datum<'a>], &Cx<'a>, &mut Made) -> Result<Change> + 'd;
+
+/// A row that a general query has found: its key, and what it gave beside.
+pub type FoundRow = (Box<[u8]>, Box<[Value]>);
 
 /// What a decision leaves besides the change.
 #[derive(Default)]
@@ -37,28 +45,81 @@ impl Exec<'_> {
     /// Runs an UPDATE; the number of rows changed.
     pub(super) fn update(&mut self, plan: &Update, table: &Table, sink: &mut dyn Sink) -> Result<u64> {
         let def = table.def().clone();
-        let decide = |row: &RowRef<'_>, cx: &Cx<'_>, made: &mut Made| new_version(plan, &def, row, cx, made);
+        let decide = |row: &RowRef<'_>, _: &[Datum<'_>], cx: &Cx<'_>, made: &mut Made| {
+            new_version(plan, &def, row, &Input::Row(*row), cx, made)
+        };
         let returns = plan.returning.is_some();
         self.change(table, &plan.target, plan.filter.as_ref(), &decide, returns, sink)
     }
 
     /// Runs a DELETE; the number of rows deleted.
     pub(super) fn delete(&mut self, plan: &Delete, table: &Table, sink: &mut dyn Sink) -> Result<u64> {
-        let decide = |row: &RowRef<'_>, cx: &Cx<'_>, made: &mut Made| {
-            made.returned.clear();
-            made.linked = None;
-            let input = Input::Row(*row);
-            if !passes(plan.recheck.as_ref(), &input, cx)? {
-                return Ok(Change::Skip);
-            }
-            give_back(plan.returning.as_deref(), &input, cx, &mut made.returned)?;
-            if plan.is_referred {
-                made.linked = Some((whole(row, table.def()), None));
-            }
-            Ok(Change::Delete)
+        let decide = |row: &RowRef<'_>, _: &[Datum<'_>], cx: &Cx<'_>, made: &mut Made| {
+            removed(plan, table.def(), row, &Input::Row(*row), cx, made)
         };
         let returns = plan.returning.is_some();
         self.change(table, &plan.target, plan.filter.as_ref(), &decide, returns, sink)
+    }
+
+    /// Runs an UPDATE of rows that a general query has found.
+    pub fn update_found(
+        &mut self,
+        plan: &Update,
+        others: usize,
+        table: &Table,
+        rows: &[FoundRow],
+        sink: &mut dyn Sink,
+    ) -> Result<u64> {
+        let def = table.def().clone();
+        let decide = |row: &RowRef<'_>, given: &[Datum<'_>], cx: &Cx<'_>, made: &mut Made| {
+            let values = beside(&def, row, given, others);
+            new_version(plan, &def, row, &Input::Slots(&values), cx, made)
+        };
+        self.change_found(table, rows, &decide, plan.returning.is_some(), sink)
+    }
+
+    /// Runs a DELETE of rows that a general query has found.
+    pub fn delete_found(
+        &mut self,
+        plan: &Delete,
+        others: usize,
+        table: &Table,
+        rows: &[FoundRow],
+        sink: &mut dyn Sink,
+    ) -> Result<u64> {
+        let def = table.def().clone();
+        let decide = |row: &RowRef<'_>, given: &[Datum<'_>], cx: &Cx<'_>, made: &mut Made| {
+            let values = beside(&def, row, given, others);
+            removed(plan, &def, row, &Input::Slots(&values), cx, made)
+        };
+        self.change_found(table, rows, &decide, plan.returning.is_some(), sink)
+    }
+
+    /// Of several rows with one key the first that is changed counts.
+    fn change_found(
+        &mut self,
+        table: &Table,
+        rows: &[FoundRow],
+        decide: &Decide<'_>,
+        returns: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<u64> {
+        let (mut made, mut landed, mut done) = (Made::default(), Landed::default(), HashSet::new());
+        let mut count = 0;
+        for (key, given) in rows {
+            self.facts.check_cancel()?;
+            if done.contains(key) {
+                continue;
+            }
+            let given: Row<'_> = given.iter().map(Value::as_datum).collect();
+            if self.change_one(table, key, &given, decide, &landed, &mut made)? {
+                landed.note(key, &made.key);
+                self.note_links(table, key, &mut made)?;
+                done.insert(key);
+                count += self.count_one(true, returns, &made.returned, sink)?;
+            }
+        }
+        Ok(count)
     }
 
     fn change(
@@ -81,7 +142,7 @@ impl Exec<'_> {
                 return Ok(0);
             }
             let key = std::mem::take(&mut self.scratch.key);
-            let changed = self.change_one(table, &key, decide, &Landed::default(), &mut made);
+            let changed = self.change_one(table, &key, &[], decide, &Landed::default(), &mut made);
             if matches!(changed, Ok(true)) {
                 self.note_links(table, &key, &mut made)?;
             }
@@ -95,7 +156,7 @@ impl Exec<'_> {
         for n in 0..found.len() {
             self.facts.check_cancel()?;
             let key = found.get(n);
-            let changed = self.change_one(table, key, decide, &landed, &mut made)?;
+            let changed = self.change_one(table, key, &[], decide, &landed, &mut made)?;
             if changed {
                 landed.note(key, &made.key);
                 self.note_links(table, key, &mut made)?;
@@ -144,6 +205,7 @@ impl Exec<'_> {
         &mut self,
         table: &Table,
         key: &[u8],
+        given: &[Datum<'_>],
         decide: &Decide<'_>,
         landed: &Landed,
         made: &mut Made,
@@ -157,7 +219,7 @@ impl Exec<'_> {
                 return Ok(Change::Skip);
             }
             let cx = Cx { params, arena: row_arena, env: &env };
-            let decided = decide(&row, &cx, made);
+            let decided = decide(&row, given, &cx, made);
             row_arena.reset();
             Ok(failure.catch(decided, Change::Skip))
         });
@@ -173,22 +235,22 @@ fn new_version(
     plan: &Update,
     def: &TableDef,
     row: &RowRef<'_>,
+    input: &Input<'_>,
     cx: &Cx<'_>,
     made: &mut Made,
 ) -> Result<Change> {
     made.returned.clear();
     made.linked = None;
-    let input = Input::Row(*row);
-    if !passes(plan.recheck.as_ref(), &input, cx)? {
+    if !passes(plan.recheck.as_ref(), input, cx)? {
         return Ok(Change::Skip);
     }
     let mut values: Row<'_> = (0..def.columns.len()).map(|c| row.get(c)).collect();
     for (column, e) in &plan.assignments {
-        values[*column] = e.eval(&input, cx)?;
+        values[*column] = e.eval(input, cx)?;
     }
     plan.rules.hold(def, &values, cx)?;
     let image = RowImage::encode(def.row_schema(), &values).map_err(varve_engine::Error::from)?;
-    give_back(plan.returning.as_deref(), &Input::Slots(&values), cx, &mut made.returned)?;
+    returned_new(plan, &values, input, cx, &mut made.returned)?;
     key_of(def, |column| values[column], &mut made.key);
     if plan.rules.refers || plan.rules.is_referred {
         made.linked = Some((whole(row, def), Some(values.iter().map(Datum::to_value).collect())));
@@ -196,8 +258,51 @@ fn new_version(
     Ok(Change::Replace(image))
 }
 
+/// What DELETE does with a row.
+fn removed(
+    plan: &Delete,
+    def: &TableDef,
+    row: &RowRef<'_>,
+    input: &Input<'_>,
+    cx: &Cx<'_>,
+    made: &mut Made,
+) -> Result<Change> {
+    made.returned.clear();
+    made.linked = None;
+    if !passes(plan.recheck.as_ref(), input, cx)? {
+        return Ok(Change::Skip);
+    }
+    give_back(plan.returning.as_deref(), input, cx, &mut made.returned)?;
+    if plan.is_referred {
+        made.linked = Some((whole(row, def), None));
+    }
+    Ok(Change::Delete)
+}
+
 fn whole(row: &RowRef<'_>, def: &TableDef) -> Vec<Value> {
     (0..def.columns.len()).map(|c| row.get(c).to_value()).collect()
+}
+
+/// The row as expressions of a statement with other relations see it.
+fn beside<'a>(def: &TableDef, row: &RowRef<'a>, given: &'a [Datum<'a>], others: usize) -> Row<'a> {
+    let own = (0..def.columns.len()).map(|c| row.get(c));
+    given[..others].iter().copied().chain(own).chain(given[others..].iter().copied()).collect()
+}
+
+/// RETURNING of an UPDATE: the new row in the place of the old one.
+fn returned_new<'a>(
+    plan: &'a Update,
+    new: &'a [Datum<'a>],
+    old: &Input<'a>,
+    cx: &Cx<'a>,
+    returned: &mut Vec<Value>,
+) -> Result<()> {
+    let (Input::Slots(seen), Some(found)) = (old, &plan.found) else {
+        return give_back(plan.returning.as_deref(), &Input::Slots(new), cx, returned);
+    };
+    let mut values: Row<'_> = seen.iter().copied().collect();
+    values[found.others..][..new.len()].copy_from_slice(new);
+    give_back(plan.returning.as_deref(), &Input::Slots(cx.arena.alloc_slice_copy(&values)), cx, returned)
 }
 
 /// RETURNING, kept until the change has happened.

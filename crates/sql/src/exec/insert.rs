@@ -129,6 +129,33 @@ impl Exec<'_> {
     }
 }
 
+impl Exec<'_> {
+    /// Writes rows that a general query has given; the number written.
+    pub fn insert_found(
+        &mut self,
+        plan: &Insert,
+        table: &Table,
+        rows: &[Box<[varve_engine::Value]>],
+        sink: &mut dyn Sink,
+    ) -> Result<u64> {
+        let InsertSource::Query(_, row) = &plan.source else {
+            return Err(SqlError::internal("an INSERT of rows that no query gives"));
+        };
+        let facts = self.facts;
+        let params = self.params;
+        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, facts.who);
+        let mut writer = writer(table, plan, sequences, &mut self.pending);
+        let Scratch { row_arena, .. } = &mut *self.scratch;
+        for values in rows {
+            facts.check_cancel()?;
+            let values: Row<'_> = values.iter().map(varve_engine::Value::as_datum).collect();
+            writer.write(row, &Input::Slots(&values), params, row_arena, facts, sink)?;
+            row_arena.reset();
+        }
+        Ok(writer.count)
+    }
+}
+
 /// Whether the query is generate_series alone, so that its rows may be written as they come.
 fn streams(q: &Select) -> bool {
     matches!(q.source, Source::Series(..))
@@ -137,6 +164,7 @@ fn streams(q: &Select) -> bool {
         && q.order.is_empty()
         && q.limit.is_none()
         && q.offset.is_none()
+        && !q.general
 }
 
 fn writer<'w>(

@@ -22,7 +22,7 @@ pub mod reference;
 mod rules;
 pub mod select;
 mod sequence;
-mod series;
+pub mod series;
 mod sort;
 mod sought;
 pub mod sum;
@@ -218,6 +218,32 @@ impl Exec<'_> {
         Checker { txn, facts, deferred, is_commit: false }.settle(pending)
     }
 
+    /// Runs a change of rows that a general query has given or found.
+    pub fn run_found(
+        &mut self,
+        plan: &Plan,
+        table: &Table,
+        rows: Vec<Box<[varve_engine::Value]>>,
+        sink: &mut dyn Sink,
+    ) -> Result<CommandTag> {
+        let tag = match plan {
+            Plan::Insert(i) => self.insert_found(i, table, &rows, sink).map(CommandTag::Insert),
+            Plan::Update(u) => {
+                let others = u.found.as_ref().map_or(0, |f| f.others);
+                self.update_found(u, others, table, &keyed(rows)?, sink).map(CommandTag::Update)
+            }
+            Plan::Delete(d) => {
+                let others = d.found.as_ref().map_or(0, |f| f.others);
+                self.delete_found(d, others, table, &keyed(rows)?, sink).map(CommandTag::Delete)
+            }
+            Plan::Select(_) => Err(SqlError::internal("a query that changes rows")),
+        };
+        let tag = tag.map_err(|e| violated(e, table.def()))?;
+        self.settle()?;
+        self.scratch.end_statement();
+        Ok(tag)
+    }
+
     fn run_kind(&mut self, plan: &Plan, opened: &Opened, sink: &mut dyn Sink) -> Result<CommandTag> {
         Ok(match plan {
             Plan::Select(s) => {
@@ -238,6 +264,18 @@ impl Exec<'_> {
         self.scratch.row_arena.reset();
         Ok(value)
     }
+}
+
+/// Rows with their first value, the key, apart.
+fn keyed(rows: Vec<Box<[varve_engine::Value]>>) -> Result<Vec<change::FoundRow>> {
+    let split = |row: Box<[varve_engine::Value]>| {
+        let mut values = row.into_vec().into_iter();
+        match values.next() {
+            Some(varve_engine::Value::Bytea(key)) => Ok((key.into(), values.collect())),
+            _ => Err(SqlError::internal("a row to change without its key")),
+        }
+    };
+    rows.into_iter().map(split).collect()
 }
 
 /// Evaluates outputs, padded as clients see them.

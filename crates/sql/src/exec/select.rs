@@ -302,7 +302,7 @@ impl Exec<'_> {
             }
             Source::Values(rows) => pipeline.values(plan, rows, self.params, row_arena, &env)?,
             Source::System(system) => pipeline.system(plan, system, self.params, row_arena, &env)?,
-            Source::Join(_) | Source::Query(_) => return Err(not_ours()),
+            Source::Join(_) | Source::Query(_) | Source::Set(_) | Source::Target(_) => return Err(not_ours()),
             Source::Series(bounds, ty) => {
                 let series = Series::new(bounds, *ty, self.params, row_arena, &env)?;
                 for value in series {

@@ -96,7 +96,8 @@ fn collect(source: &Source, first: usize, tables: &mut Vec<Part>, conditions: &m
     match source {
         Source::Table(t) => tables.push(Part { table: t.table.clone(), first }),
         Source::Join(join) => {
-            let Join { kind: JoinKind::Inner, left, right, left_width, on } = join.as_ref() else {
+            let Join { kind: JoinKind::Inner, left, right, left_width, on, lateral: None } = join.as_ref()
+            else {
                 return None;
             };
             collect(left, first, tables, conditions)?;

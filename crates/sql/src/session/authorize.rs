@@ -15,7 +15,7 @@ use super::Session;
 use crate::bind::object_name;
 use crate::error::{Result, SqlError};
 use crate::eval::Expr;
-use crate::plan::{Output, Plan, Select, Source};
+use crate::plan::{Found, Output, Plan, Select, Source};
 use crate::rights::{Holder, Kind, Object, Who, denied};
 
 impl Session {
@@ -95,12 +95,14 @@ impl Check<'_> {
             }
             Plan::Update(update) => {
                 self.table(&update.target.table, Rights::UPDATE)?;
+                self.found(update.found.as_deref(), &update.target.table)?;
                 let assigned = update.assignments.iter().map(|(_, e)| e);
                 let returned = update.returning.iter().flatten().map(expression);
                 self.reads(&update.target.table, update.recheck.iter().chain(assigned).chain(returned))
             }
             Plan::Delete(delete) => {
                 self.table(&delete.target.table, Rights::DELETE)?;
+                self.found(delete.found.as_deref(), &delete.target.table)?;
                 let returned = delete.returning.iter().flatten().map(expression);
                 self.reads(&delete.target.table, delete.recheck.iter().chain(returned))
             }
@@ -108,10 +110,15 @@ impl Check<'_> {
     }
 
     fn query(&self, select: &Select) -> Result<()> {
-        if shows_passwords(&select.source) {
+        self.query_beside(select, None)
+    }
+
+    /// A query that finds rows of `target` to change: the change itself says what it needs there.
+    fn query_beside(&self, select: &Select, target: Option<&Arc<TableDef>>) -> Result<()> {
+        if shows_passwords(select) {
             return Err(denied("permission denied for table pg_authid"));
         }
-        for table in select.tables() {
+        for table in select.tables().iter().filter(|t| target.is_none_or(|target| !Arc::ptr_eq(t, target))) {
             self.table(table, Rights::SELECT)?;
             if select.lock.is_some() {
                 let object = table_object(table);
@@ -120,6 +127,10 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    fn found(&self, found: Option<&Found>, target: &Arc<TableDef>) -> Result<()> {
+        found.map_or(Ok(()), |found| self.query_beside(&found.query, Some(target)))
     }
 
     /// A change that looks at columns needs SELECT, too.
@@ -197,15 +208,10 @@ impl Check<'_> {
 }
 
 /// Whether `pg_authid` is among what is read, which only superusers may see.
-fn shows_passwords(source: &Source) -> bool {
-    match source {
-        Source::System(table) => table.name == "pg_authid",
-        Source::Join(join) => shows_passwords(&join.left) || shows_passwords(&join.right),
-        Source::Query(select) => shows_passwords(&select.source),
-        Source::Nothing | Source::Table(_) | Source::Series(..) | Source::Values(_) | Source::Loops(_) => {
-            false
-        }
-    }
+fn shows_passwords(select: &Select) -> bool {
+    let mut shows = false;
+    select.each_source(&mut |s| shows |= matches!(s, Source::System(table) if table.name == "pg_authid"));
+    shows
 }
 
 fn expression(output: &Output) -> &Expr {

@@ -65,17 +65,24 @@ pub struct SqlDatabase {
     engine: Arc<Database>,
     plans: RwLock<PlanCache>,
     general: Option<Arc<dyn General>>,
+    forced_general: bool,
 }
 
 impl SqlDatabase {
     /// Wraps an open engine.
     pub fn new(engine: Arc<Database>) -> SqlDatabase {
-        SqlDatabase { engine, plans: RwLock::new(PlanCache::new(SHARED_PLANS)), general: None }
+        let plans = RwLock::new(PlanCache::new(SHARED_PLANS));
+        SqlDatabase { engine, plans, general: None, forced_general: false }
     }
 
     /// The same with somebody who runs general queries; without, they are refused (0A000).
     pub fn with_general(self, general: Arc<dyn General>) -> SqlDatabase {
         SqlDatabase { general: Some(general), ..self }
+    }
+
+    /// The same, but the runner of general queries gets all that it can run: for tests that compare the two paths.
+    pub fn with_forced_general(self, general: Arc<dyn General>) -> SqlDatabase {
+        SqlDatabase { forced_general: true, ..self.with_general(general) }
     }
 
     /// The engine below.

@@ -124,7 +124,8 @@ impl Session {
             return Ok(Prepared::new(sql, types, Vec::new(), None, Body::Definition(statement), 0));
         }
         let catalog = self.current_catalog();
-        let (params, columns, body, reads) = bind(&catalog, sql, types, &statement)?;
+        let forced = self.shared.forced_general;
+        let (params, columns, body, reads) = bind(&catalog, sql, types, &statement, forced)?;
         let mut prepared = Prepared::new(sql, types, params, columns, body, catalog.version());
         (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
         Ok(prepared)
@@ -190,16 +191,25 @@ fn defines(statement: &Statement) -> bool {
     )
 }
 
-/// Binds a statement on rows.
-pub(super) fn bind(catalog: &Catalog, sql: &str, types: &[Oid], statement: &Statement) -> Result<BoundParts> {
+/// Binds a statement on rows; `forced` gives to a runner of general queries all that it can run.
+pub(super) fn bind(
+    catalog: &Catalog,
+    sql: &str,
+    types: &[Oid],
+    statement: &Statement,
+    forced: bool,
+) -> Result<BoundParts> {
     let mut b = Binder::new(catalog, sql, types)?;
+    if forced {
+        b.force_general();
+    }
     let (plan, columns) = match statement {
         Statement::Query(q) => {
             if let ast::SetExpr::Insert(s) | ast::SetExpr::Update(s) | ast::SetExpr::Delete(s) =
                 q.body.as_ref()
             {
                 crate::bind::clauses::check_wrapped_change(q)?;
-                return bind(catalog, sql, types, s);
+                return bind(catalog, sql, types, s, forced);
             }
             let bound = b.query(q)?;
             (Plan::Select(bound.select), Some(bound.columns))

@@ -277,10 +277,14 @@ impl Session {
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();
         self.authorize(plan)?;
-        if let Plan::Select(select) = plan
-            && select.is_general()
-        {
-            return self.run_general(prepared, select, params, announce, sink);
+        match (plan, plan.general()) {
+            (Plan::Select(select), Some(_)) => {
+                return self.run_general(prepared, select, params, announce, sink);
+            }
+            (plan, Some(query)) => {
+                return self.run_general_change(prepared, plan, query, params, announce, sink);
+            }
+            (_, None) => {}
         }
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         let opened = match Opened::open(plan, txn) {

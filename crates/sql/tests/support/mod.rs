@@ -3,6 +3,8 @@
 //! Does not know: what is tested.
 #![allow(dead_code, clippy::unwrap_used, reason = "helpers of tests; each test file uses a part")]
 
+pub mod slt;
+
 use std::sync::Arc;
 
 use varve_device::MemoryDirectory;

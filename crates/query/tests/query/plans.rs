@@ -1,11 +1,8 @@
 //! What goes down to the scans, how large queries are held in bounds, and how they end early.
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{database, database_with, lines, session};
+use super::support::{database, database_with, lines, session};
 use varve_query::QueryOptions;
 
 const TABLES: &str = "create table p (id int primary key, v int);

@@ -1,7 +1,6 @@
 //! What the tests of this crate share: a database in memory with a runner of general queries, results as lines.
 //!
 //! Does not know: what is tested.
-#![allow(dead_code, clippy::unwrap_used, reason = "helpers of tests; each test file uses a part")]
 
 use std::sync::Arc;
 
@@ -26,6 +25,18 @@ pub fn database_with(options: &QueryOptions) -> Arc<SqlDatabase> {
     let queries = Queries::new(options).unwrap();
     let sql = SqlDatabase::new(Database::open(Options::new(pager)).unwrap());
     Arc::new(sql.with_general(Arc::new(queries)))
+}
+
+/// A database whose runner gets all that it can run.
+pub fn forced() -> Arc<SqlDatabase> {
+    let mut pager = PagerConfig::new(MemoryDirectory::new());
+    pager.pool_bytes = 16 << 20;
+    pager.log_segment_bytes = 1 << 20;
+    pager.log_capacity_bytes = 16 << 20;
+    pager.background = false;
+    let queries = Queries::new(&QueryOptions { memory_bytes: 64 << 20, ..QueryOptions::default() }).unwrap();
+    let sql = SqlDatabase::new(Database::open(Options::new(pager)).unwrap());
+    Arc::new(sql.with_forced_general(Arc::new(queries)))
 }
 
 pub fn session(db: &Arc<SqlDatabase>) -> Session {

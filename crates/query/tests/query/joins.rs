@@ -1,9 +1,6 @@
 //! General queries through a session: joins with aggregates, on both sides' types, with their errors.
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-mod support;
-
-use support::{database, lines, session};
+use super::support::{database, lines, session};
 
 const SETUP: &str = "
     create table customer (id int primary key, name varchar(20) not null, code char(4), rate numeric(6,3));

@@ -1,0 +1,238 @@
+//! Queries within queries: subqueries in expressions, and what they read of the queries around them.
+//!
+//! Invariants
+//! 1. A subquery reads the queries around it through its `Expr::Outer` values only. A name that is found several queries
+//!    further out is handed down through all those between.
+//! 2. The nearest query that knows a name, or the relation before the dot, decides what it means.
+//!
+//! Does not know: how a subquery runs.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self, Expr as Ast};
+
+use super::expression::unwrap_nested;
+use super::scope::{Found, Scope};
+use super::{Binder, Bound};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::{CmpOp, Expr};
+use crate::plan::{Select, Subquery, SubqueryKind};
+use crate::ty::{Ty, Typed};
+
+/// A query around the one that is bound, and what it gives to it.
+#[derive(Debug)]
+pub(super) struct Level {
+    /// What names mean there.
+    scope: Scope,
+    /// The values given, over its rows.
+    given: Vec<Bound>,
+    /// It is around the place where a query of WITH is used, not where that is written.
+    pub(super) hidden: bool,
+}
+
+impl Level {
+    /// The value as the query within gets it.
+    fn give(&mut self, value: Bound) -> Bound {
+        let same = |b: &Bound| match (&b.expr, &value.expr) {
+            (Expr::Column(m), Expr::Column(n))
+            | (Expr::Slot(m), Expr::Slot(n))
+            | (Expr::Outer(m), Expr::Outer(n)) => m == n,
+            _ => false,
+        };
+        let (t, at) = (value.t, value.at);
+        let place = self.given.iter().position(same).unwrap_or_else(|| {
+            self.given.push(value);
+            self.given.len() - 1
+        });
+        Bound { expr: Expr::Outer(place), t, at }
+    }
+}
+
+impl Binder<'_> {
+    /// Binds with `scope` as the innermost of the queries around; gives back what is taken from it as well.
+    pub(super) fn inside<T>(
+        &mut self,
+        scope: &mut Scope,
+        bind: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<(T, Vec<Bound>)> {
+        self.levels.push(Level { scope: std::mem::take(scope), given: Vec::new(), hidden: false });
+        let bound = self.deeper(bind);
+        let given = match self.levels.pop() {
+            Some(level) => {
+                *scope = level.scope;
+                level.given
+            }
+            None => return Err(SqlError::internal("a query around was lost")),
+        };
+        Ok((bound?, given))
+    }
+
+    /// A query that is part of another one: it keeps its conditions and its order, and its literals get types.
+    pub(super) fn inner_query(&mut self, query: &ast::Query) -> Result<super::query::BoundQuery> {
+        let keeps = std::mem::replace(&mut self.keep_unknown, false);
+        let was_in_from = std::mem::replace(&mut self.in_from, true);
+        let part = self.part.take();
+        let bound = self.query(query);
+        (self.keep_unknown, self.in_from, self.part) = (keeps, was_in_from, part);
+        let bound = bound?;
+        if bound.select.lock.is_some() {
+            return Err(SqlError::unsupported("FOR UPDATE in a subquery"));
+        }
+        Ok(bound)
+    }
+
+    /// A column of a query around; `None` if none knows it.
+    pub(super) fn outer_column(
+        &mut self,
+        qualifier: Option<&str>,
+        name: &str,
+        ident: &ast::Ident,
+    ) -> Result<Option<Bound>> {
+        let knows = |scope: &Scope| match qualifier {
+            Some(q) => scope.relation(q).is_some(),
+            None => scope.find(None, name) != Found::Nothing,
+        };
+        let Some(owner) = self.levels.iter().rposition(|l| !l.hidden && knows(&l.scope)) else {
+            return Ok(None);
+        };
+        let mut scope = std::mem::take(&mut self.levels[owner].scope);
+        let found = self.own_column(qualifier, name, ident, &mut scope);
+        self.levels[owner].scope = scope;
+        let mut bound = found.map_err(of_outer_query)?;
+        for level in &mut self.levels[owner..] {
+            bound = level.give(bound);
+        }
+        Ok(Some(bound))
+    }
+
+    /// Whether a query around has a relation of this name.
+    pub(super) fn is_outer_relation(&self, name: &str) -> bool {
+        self.levels.iter().any(|l| !l.hidden && l.scope.relation(name).is_some())
+    }
+
+    /// A subquery as written, with what it takes.
+    fn subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<(Select, Vec<Bound>)> {
+        let (bound, given) = self.inside(scope, |b| b.inner_query(query))?;
+        Ok((bound.select, given))
+    }
+
+    /// `(SELECT ...)` as a value.
+    pub(super) fn scalar_subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<Bound> {
+        let at = self.at(query);
+        let (select, given) = self.subquery(query, scope)?;
+        if select.visible != 1 {
+            let message = "subquery must return only one column";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(at));
+        }
+        Ok(bound_subquery(SubqueryKind::Scalar, select, given, at))
+    }
+
+    /// `EXISTS (SELECT ...)`
+    pub(super) fn exists(&mut self, query: &ast::Query, negated: bool, scope: &mut Scope) -> Result<Bound> {
+        let at = self.at(query);
+        let (select, given) = self.subquery(query, scope)?;
+        Ok(inverted(bound_subquery(SubqueryKind::Exists, select, given, at), negated))
+    }
+
+    /// `x [NOT] IN (SELECT ...)`, `(x, y) IN (SELECT ...)`
+    pub(super) fn in_subquery(
+        &mut self,
+        operand: &Ast,
+        query: &ast::Query,
+        negated: bool,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let found = self.compared_with_rows(operand, CmpOp::Eq, query, SubqueryKind::Any, scope)?;
+        Ok(inverted(found, negated))
+    }
+
+    /// `x op ANY (SELECT ...)`, `x op ALL (SELECT ...)`: which, `kind` says.
+    pub(super) fn compared_with_rows(
+        &mut self,
+        operand: &Ast,
+        op: CmpOp,
+        query: &ast::Query,
+        kind: fn(Expr) -> SubqueryKind,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let operands: &[Ast] = match unwrap_nested(operand) {
+            Ast::Tuple(row) => row,
+            other => std::slice::from_ref(other),
+        };
+        let left = operands.iter().map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
+        let at = left.first().and_then(|l| l.at);
+        let (select, mut given) = self.subquery(query, scope)?;
+        let test = self.row_test(op, left, &select, &mut given).map_err(|e| match e.position {
+            Some(_) => e,
+            None => e.at(at),
+        })?;
+        Ok(bound_subquery(kind(test), select, given, at))
+    }
+
+    /// The comparison of the operands with a row of the subquery.
+    fn row_test(
+        &mut self,
+        op: CmpOp,
+        left: Vec<Bound>,
+        select: &Select,
+        given: &mut Vec<Bound>,
+    ) -> Result<Expr> {
+        let wrong_count =
+            |how| SqlError::new(SqlState::SYNTAX_ERROR, format!("subquery has too {how} columns"));
+        match select.visible.cmp(&left.len()) {
+            std::cmp::Ordering::Greater => return Err(wrong_count("many")),
+            std::cmp::Ordering::Less => return Err(wrong_count("few")),
+            std::cmp::Ordering::Equal => {}
+        }
+        if left.len() > 1 && !matches!(op, CmpOp::Eq | CmpOp::Ne) {
+            return Err(SqlError::unsupported(format!("comparison of rows by {}", op.symbol())));
+        }
+        let negated = left.len() > 1 && op == CmpOp::Ne;
+        let op = if negated { CmpOp::Eq } else { op };
+        let mut tests = Vec::with_capacity(left.len());
+        for (slot, (operand, output)) in left.into_iter().zip(&select.outputs).enumerate() {
+            let at = operand.at;
+            let right = Bound { expr: Expr::Slot(slot), t: output.t, at };
+            let operand = if is_fixed(&operand.expr) {
+                operand
+            } else {
+                given.push(operand.clone());
+                Bound { expr: Expr::Outer(given.len() - 1), ..operand }
+            };
+            tests.push(self.compare(op, operand, right, at)?.expr);
+        }
+        let test = crate::access::joined(tests).unwrap_or(Expr::NULL);
+        Ok(if negated { Expr::Not(Box::new(test)) } else { test })
+    }
+}
+
+/// A literal or a parameter, which the subquery sees as well.
+fn is_fixed(e: &Expr) -> bool {
+    matches!(e, Expr::Const(_) | Expr::Param(_))
+}
+
+fn bound_subquery(kind: SubqueryKind, select: Select, given: Vec<Bound>, at: Option<u32>) -> Bound {
+    let (exprs, types): (Vec<Expr>, Vec<Typed>) = given.into_iter().map(|b| (b.expr, b.t)).unzip();
+    let subquery = Subquery { kind, select, given: types.into() };
+    let t = subquery.result();
+    Bound { expr: Expr::Subquery(exprs.into(), Arc::new(subquery)), t, at }
+}
+
+fn inverted(b: Bound, negated: bool) -> Bound {
+    if !negated {
+        return b;
+    }
+    Bound { expr: Expr::Not(Box::new(b.expr)), t: Typed::plain(Ty::Bool), at: b.at }
+}
+
+/// An error about a column as the subquery that uses it sees it.
+fn of_outer_query(e: SqlError) -> SqlError {
+    let ungrouped = " must appear in the GROUP BY clause or be used in an aggregate function";
+    match e.message.strip_suffix(ungrouped) {
+        Some(column) => {
+            let message = format!("subquery uses ungrouped {column} from outer query");
+            SqlError { message: message.into(), ..e }
+        }
+        None => e,
+    }
+}
