@@ -108,6 +108,7 @@ impl Translator<'_> {
                 let types = self.types_of(&rows);
                 self.rows(Rows::Values(rows), types)
             }
+            Source::Unnest(_) => Err(wrapped(SqlError::unsupported("unnest beside something else in FROM"))),
             Source::Series(bounds, ty) => {
                 let bounds = self.owned(bounds.as_slice()).try_into();
                 let bounds =

@@ -77,6 +77,7 @@ fn select(s: &Select, mut depth: usize, out: &mut Vec<String>) {
         Source::Join(_) | Source::Query(_) | Source::Set(_) | Source::Target(_) => {
             line(depth, "General".into(), out)
         }
+        Source::Unnest(..) => line(depth, "Function Scan on unnest".into(), out),
         Source::Series(..) => line(depth, "Function Scan on generate_series".into(), out),
     }
 }

@@ -81,6 +81,8 @@ pub enum Source {
     Target(Arc<TableDef>),
     /// generate_series(start, stop, step); one column.
     Series(Box<[Expr; 3]>, Ty),
+    /// unnest(a, b, ...)
+    Unnest(Box<Unnest>),
     /// Rows of expressions.
     Values(Vec<Vec<Expr>>),
     /// Rows of two sources beside each other.
@@ -164,6 +166,17 @@ pub enum SubqueryKind {
     Any(Expr),
     /// op ALL: whether the test holds for all rows.
     All(Expr),
+}
+
+/// Arrays whose elements stand side by side as rows; shorter ones go on with NULL.
+#[derive(Debug, Clone)]
+pub struct Unnest {
+    /// The arrays.
+    pub arrays: Box<[Expr]>,
+    /// WITH ORDINALITY: behind the elements, the number of the row.
+    pub numbered: bool,
+    /// Types of all columns.
+    pub types: Box<[Ty]>,
 }
 
 /// Which rows without a partner stay in a join, beside NULLs.
@@ -560,7 +573,11 @@ impl Source {
                 set.right.source.each_table(f);
             }
             Source::Target(t) => f(t),
-            Source::Nothing | Source::Series(..) | Source::Values(_) | Source::System(_) => {}
+            Source::Nothing
+            | Source::Series(..)
+            | Source::Unnest(_)
+            | Source::Values(_)
+            | Source::System(_) => {}
         }
     }
 
@@ -574,6 +591,7 @@ impl Source {
                 }
             }
             Source::Series(bounds, _) => bounds.iter().for_each(|e| e.walk(visit)),
+            Source::Unnest(unnest) => unnest.arrays.iter().for_each(|e| e.walk(visit)),
             Source::Values(rows) => rows.iter().flatten().for_each(|e| e.walk(visit)),
             Source::Query(select) => select.walk(visit),
             Source::Set(set) => {

@@ -34,7 +34,7 @@ impl From {
         From { source: Source::Nothing, relations: Vec::new(), merged: Vec::new(), given: Vec::new() }
     }
 
-    fn one(source: Source, relation: Relation) -> From {
+    pub(super) fn one(source: Source, relation: Relation) -> From {
         From { source, relations: vec![relation], ..From::nothing() }
     }
 
@@ -173,6 +173,9 @@ impl Binder<'_> {
                 let access = TableAccess { table, access: Access::Full, reverse: false };
                 Ok(From::one(Source::Table(access), relation))
             }
+            TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. } => {
+                self.beside(before, |b| b.unnest(array_exprs, *with_ordinality, alias.as_ref()))
+            }
             TableFactor::Derived { sample: Some(_), .. } => Err(SqlError::unsupported("TABLESAMPLE")),
             TableFactor::Derived { lateral: true, subquery, alias, .. } => {
                 self.beside(before, |b| b.derived(subquery, alias.as_ref()))
@@ -288,7 +291,7 @@ impl Binder<'_> {
         alias: Option<&ast::TableAlias>,
     ) -> Result<From> {
         let (_, function) = object_name(name)?;
-        if function != "generate_series" {
+        if !matches!(function.as_str(), "generate_series" | "generate_subscripts") {
             return Err(SqlError::unsupported(format!("function {function} in FROM")).at(self.at(name)));
         }
         let at = self.at(name);
@@ -296,6 +299,9 @@ impl Binder<'_> {
         let mut bounds = Vec::new();
         for argument in args {
             bounds.push(self.expression(super::function::plain_argument(argument)?, &mut scope)?);
+        }
+        if function == "generate_subscripts" {
+            bounds = self.subscripts(bounds, at)?;
         }
         if !(2..=3).contains(&bounds.len()) {
             return Err(no_series().at(at));
@@ -353,7 +359,8 @@ pub(super) fn relation_of(table: &TableDef, alias: Option<&ast::TableAlias>) -> 
     named(&table.name, columns.collect(), table.key_columns(), alias)
 }
 
-fn named(
+/// A relation of these columns under its alias.
+pub(super) fn named(
     table: &str,
     mut columns: Vec<(String, Typed)>,
     key: &[usize],

@@ -32,6 +32,7 @@ mod scope;
 pub mod sequence;
 mod set;
 mod subquery;
+mod unnest;
 pub mod view;
 mod with;
 

@@ -26,6 +26,7 @@ pub mod series;
 mod sort;
 mod sought;
 pub mod sum;
+mod unnest;
 mod view;
 
 use std::cell::Cell;

@@ -17,10 +17,10 @@ use super::keys::{Ranges, point_key};
 use super::loops::{Level, Loops};
 use super::series::Series;
 use super::sort::{Held, Sorter};
-use super::{Exec, Failure, Row, Scratch, project, shown};
+use super::{Exec, Facts, Failure, Row, Scratch, project, shown};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Env, Expr, Input, NoSequences, keep_in};
-use crate::plan::{Access, Select, Source, TableAccess};
+use crate::plan::{Access, Select, Source, TableAccess, Unnest};
 use crate::system::SystemTable;
 
 /// Receives shown rows.
@@ -114,6 +114,51 @@ impl<'s, 'f> Pipeline<'s, 'f> {
         for row in table.rows(env.world()?) {
             let cx = Cx { params, arena, env };
             let slots: Row<'_> = row.iter().map(Value::as_datum).collect();
+            let flow = self.push(plan, &Input::Slots(&slots), &cx)?;
+            drop(slots);
+            arena.reset();
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The values of a series.
+    fn series(
+        &mut self,
+        plan: &Select,
+        series: Series,
+        params: &[Datum<'_>],
+        arena: &mut Bump,
+        facts: &Facts,
+    ) -> Result<()> {
+        let env = facts.env(&NoSequences);
+        for value in series {
+            let cx = Cx { params, arena, env: &env };
+            let flow = self.push(plan, &Input::Slots(&[value]), &cx)?;
+            arena.reset();
+            if flow.is_break() {
+                break;
+            }
+            facts.check_cancel()?;
+        }
+        Ok(())
+    }
+
+    /// The elements of arrays side by side; shorter arrays go on with NULL.
+    fn unnest(
+        &mut self,
+        plan: &Select,
+        unnest: &Unnest,
+        params: &[Datum<'_>],
+        arena: &mut Bump,
+        env: &Env<'_>,
+    ) -> Result<()> {
+        let held = Bump::new();
+        for row in unnest.rows(&Cx { params, arena: &held, env })? {
+            let cx = Cx { params, arena, env };
+            let slots: Row<'_> = row.into();
             let flow = self.push(plan, &Input::Slots(&slots), &cx)?;
             drop(slots);
             arena.reset();
@@ -303,17 +348,10 @@ impl Exec<'_> {
             Source::Values(rows) => pipeline.values(plan, rows, self.params, row_arena, &env)?,
             Source::System(system) => pipeline.system(plan, system, self.params, row_arena, &env)?,
             Source::Join(_) | Source::Query(_) | Source::Set(_) | Source::Target(_) => return Err(not_ours()),
+            Source::Unnest(unnest) => pipeline.unnest(plan, unnest, self.params, row_arena, &env)?,
             Source::Series(bounds, ty) => {
                 let series = Series::new(bounds, *ty, self.params, row_arena, &env)?;
-                for value in series {
-                    let cx = Cx { params: self.params, arena: row_arena, env: &env };
-                    let flow = pipeline.push(plan, &Input::Slots(&[value]), &cx)?;
-                    row_arena.reset();
-                    if flow.is_break() {
-                        break;
-                    }
-                    facts.check_cancel()?;
-                }
+                pipeline.series(plan, series, self.params, row_arena, facts)?;
             }
         }
         pipeline.finish(plan, row_arena, self.params, &env)

@@ -42,10 +42,17 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("pg_type_is_visible", &[Oid], Bool, |a, _| {
         Ok(system::type_row(oid(a, 0)).map_or(Datum::Null, |_| Datum::Bool(true)))
     }),
-    strict("pg_function_is_visible", &[Oid], Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("pg_opclass_is_visible", &[Oid], Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("pg_collation_is_visible", &[Oid], Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("pg_statistics_obj_is_visible", &[Oid], Bool, |_, _| Ok(Datum::Bool(true))),
+    strict("pg_function_is_visible", &[Oid], Bool, VISIBLE),
+    strict("pg_opclass_is_visible", &[Oid], Bool, VISIBLE),
+    strict("pg_opfamily_is_visible", &[Oid], Bool, VISIBLE),
+    strict("pg_operator_is_visible", &[Oid], Bool, VISIBLE),
+    strict("pg_collation_is_visible", &[Oid], Bool, VISIBLE),
+    strict("pg_conversion_is_visible", &[Oid], Bool, VISIBLE),
+    strict("pg_statistics_obj_is_visible", &[Oid], Bool, VISIBLE),
+    strict("pg_ts_config_is_visible", &[Oid], Bool, VISIBLE),
+    strict("pg_ts_dict_is_visible", &[Oid], Bool, VISIBLE),
+    strict("pg_ts_parser_is_visible", &[Oid], Bool, VISIBLE),
+    strict("pg_ts_template_is_visible", &[Oid], Bool, VISIBLE),
     strict("pg_encoding_to_char", &[Int4], Name, |a, _| {
         Ok(Datum::Text(match int(a, 0) {
             0 => "SQL_ASCII",
@@ -113,6 +120,9 @@ pub(super) const TABLE: &[Builtin] = &[
         Ok(of_relation(a, cx)?.map_or(Datum::Null, |r| Datum::Bool(r.kind() != 'v')))
     }),
 ];
+
+/// Of what there is only in pg_catalog.
+const VISIBLE: super::Run = |_, _| Ok(Datum::Bool(true));
 
 /// What is not kept, or what nothing here has.
 const UNKNOWN: super::Run = |_, _| Ok(Datum::Null);

@@ -1,0 +1,58 @@
+//! Functions in FROM that take arrays apart.
+//!
+//! Does not know: arrays that hang on other items of FROM (LATERAL); these functions in a select list.
+
+use sqlparser::ast;
+
+use super::from::{From, named};
+use super::scope::Scope;
+use super::{Binder, Bound, fold};
+use crate::error::{Result, SqlError, SqlState};
+use crate::plan::{Source, Unnest};
+use crate::ty::{Ty, Typed};
+
+impl Binder<'_> {
+    /// unnest(a, b, ...) in FROM.
+    pub(super) fn unnest(
+        &mut self,
+        arrays: &[ast::Expr],
+        numbered: bool,
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<From> {
+        let mut scope = Scope { no_aggregates: Some("functions in FROM"), ..Scope::default() };
+        let mut exprs = Vec::with_capacity(arrays.len());
+        let mut columns: Vec<(String, Typed)> = Vec::with_capacity(arrays.len() + 1);
+        let only = alias.filter(|_| arrays.len() == 1).map_or("unnest".to_owned(), |a| fold(&a.name));
+        for written in arrays {
+            let array = self.expression(written, &mut scope)?;
+            let element = array.t.ty.element().ok_or_else(|| {
+                let message = format!("function unnest({}) does not exist", array.t.ty.name());
+                SqlError::new(SqlState::UNDEFINED_FUNCTION, message).at(array.at)
+            })?;
+            exprs.push(array.expr);
+            columns.push((only.clone(), Typed::plain(element)));
+        }
+        if numbered {
+            columns.push(("ordinality".to_owned(), Typed::plain(Ty::Int8)));
+        }
+        let types = columns.iter().map(|(_, t)| t.ty).collect();
+        let source = Source::Unnest(Box::new(Unnest { arrays: exprs.into(), numbered, types }));
+        Ok(From::one(source, named("unnest", columns, &[], alias)?))
+    }
+
+    /// generate_subscripts(array, dimension) in FROM: a series.
+    pub(super) fn subscripts(&mut self, bounds: Vec<Bound>, at: Option<u32>) -> Result<Vec<Bound>> {
+        let [array, dimension] = <[Bound; 2]>::try_from(bounds)
+            .map_err(|_| SqlError::unsupported("generate_subscripts with these arguments").at(at))?;
+        let mut edge = |name: &str| {
+            let arguments = [array.clone(), dimension.clone()];
+            let call = self.array_function(name, &arguments, at);
+            call.unwrap_or_else(|| {
+                let message =
+                    format!("function generate_subscripts({}, integer) does not exist", array.t.ty.name());
+                Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message).at(at))
+            })
+        };
+        Ok(vec![edge("array_lower")?, edge("array_upper")?])
+    }
+}

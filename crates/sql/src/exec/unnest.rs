@@ -1,0 +1,27 @@
+//! unnest in FROM.
+//!
+//! Does not know: where its rows go.
+
+use varve_engine::Datum;
+
+use crate::error::Result;
+use crate::eval::{Cx, Input};
+use crate::plan::Unnest;
+
+impl Unnest {
+    /// Its rows; what they borrow is in the arena.
+    pub fn rows<'a>(&self, cx: &Cx<'a>) -> Result<Vec<Vec<Datum<'a>>>> {
+        let mut columns: Vec<Vec<Datum<'a>>> = Vec::with_capacity(self.arrays.len());
+        for array in &self.arrays {
+            columns.push(match array.eval(&Input::None, cx)? {
+                Datum::Array(array) => array.iter().map(|element| cx.keep(element)).collect(),
+                _ => Vec::new(),
+            });
+        }
+        let row = |n: usize| {
+            let elements = columns.iter().map(|c| c.get(n).copied().unwrap_or(Datum::Null));
+            elements.chain(self.numbered.then_some(Datum::Int8(n as i64 + 1))).collect()
+        };
+        Ok((0..columns.iter().map(Vec::len).max().unwrap_or(0)).map(row).collect())
+    }
+}
