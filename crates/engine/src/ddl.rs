@@ -325,7 +325,7 @@ impl Transaction {
     pub(crate) fn store_new(&mut self, id: u32, definition: Definition) -> Result<()> {
         store::add_object(&mut self.cx, id, &definition)?;
         let change = store::opened(&self.cx.core, definition);
-        self.note_change(change);
+        self.note_made(change);
         Ok(())
     }
 

@@ -16,7 +16,9 @@ use smallvec::SmallVec;
 use varve_device::planted;
 use varve_pager::PagerError;
 
-use crate::catalog::{Catalog, IndexId, ObjectChange, SequenceDef, SequenceId, Table, TableDef, TableId};
+use crate::catalog::{
+    Catalog, IndexId, ObjectChange, ObjectId, SequenceDef, SequenceId, Table, TableDef, TableId,
+};
 use crate::context::Context;
 use crate::database::Database;
 use crate::error::{Error, ObjectKind, Result};
@@ -111,6 +113,8 @@ pub struct Transaction {
     savepoints: Vec<u64>,
     /// DDL so far, each with the number of undo records after it.
     pub(crate) changes: Vec<(u64, ObjectChange)>,
+    /// Tables, views, sequences and schemas that it has made, each with the number of undo records after it.
+    made: Vec<(u64, ObjectId)>,
     /// The catalog with `changes`, and the committed one it is based on.
     own: Option<(Arc<Catalog>, Arc<Catalog>)>,
     /// Shared with the readers of the running statement, once it has had one.
@@ -128,6 +132,7 @@ impl Transaction {
             statement: 0,
             savepoints: Vec::new(),
             changes: Vec::new(),
+            made: Vec::new(),
             own: None,
             readers: None,
             is_over: false,
@@ -235,6 +240,7 @@ impl Transaction {
     fn forget_changes(&mut self, mark: u64) {
         let before = self.changes.len();
         self.changes.retain(|(at, _)| *at <= mark);
+        self.made.retain(|(at, _)| *at <= mark);
         if self.changes.len() != before {
             self.own = None;
         }
@@ -323,6 +329,23 @@ impl Transaction {
         let own = Arc::new(self.cx.core.catalog.derive(&current, changes));
         self.own = Some((current, Arc::clone(&own)));
         own
+    }
+
+    /// The tables, views, sequences and schemas that this transaction has made and not undone, in that order.
+    pub fn made(&self) -> impl ExactSizeIterator<Item = ObjectId> + '_ {
+        self.made.iter().map(|(_, id)| *id)
+    }
+
+    /// Notes an object that is new.
+    pub(crate) fn note_made(&mut self, change: ObjectChange) {
+        let id = match &change {
+            ObjectChange::Schema(id, _) | ObjectChange::View(id, _) => Some(*id),
+            ObjectChange::Table(id, _) => Some(ObjectId::from(*id)),
+            ObjectChange::Sequence(id, _) => Some(ObjectId::from(*id)),
+            ObjectChange::Role(..) | ObjectChange::About(..) => None,
+        };
+        self.made.extend(id.map(|id| (self.cx.record_count, id)));
+        self.note_change(change);
     }
 
     /// Notes DDL that has just been done.

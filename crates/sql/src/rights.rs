@@ -198,6 +198,22 @@ pub fn grant(grants: &mut Vec<Grant>, new: Grant) {
     }
 }
 
+/// Whether a grant option would hold itself: the grantor has it only because the grantee has it.
+pub fn is_circular(grants: &[Grant], new: &Grant, owner: ObjectId) -> bool {
+    let Some(grantee) = new.grantee.filter(|_| new.grantable != Rights::default()) else { return false };
+    if new.grantor == owner {
+        return false;
+    }
+    let mut without = grants.to_vec();
+    while let Some(gone) = without.iter().find(|g| g.grantee == Some(grantee)).copied() {
+        let all = Grant { grantable: gone.rights.with(gone.grantable), ..gone };
+        revoke(&mut without, all, true);
+    }
+    let mine = without.iter().filter(|g| g.grantee == Some(new.grantor));
+    let left = mine.fold(Rights::default(), |all, g| all.with(g.grantable));
+    new.grantable.without(left) != Rights::default()
+}
+
 /// Takes back what `gone` says (its `rights`, and with or without them its `grantable`). False if others were given rights on
 /// the strength of it and `cascade` does not allow to take those, too.
 pub fn revoke(grants: &mut Vec<Grant>, gone: Grant, cascade: bool) -> bool {

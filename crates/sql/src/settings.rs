@@ -219,6 +219,22 @@ impl Settings {
         Ok(())
     }
 
+    /// SET ROLE and SET SESSION AUTHORIZATION: the name with the role's number, so that both are undone together.
+    pub fn set_role(&mut self, name: &str, value: &str, id: Option<u32>, local: bool) -> Result<()> {
+        self.set(name, Some(value), local)?;
+        let key = number_of(name);
+        if local {
+            self.hidden.push((key.clone(), self.values.get(&key).cloned()));
+        }
+        self.put(key, id.map(|id| id.to_string()));
+        Ok(())
+    }
+
+    /// The number that came with a role's name.
+    pub fn role_number(&self, name: &str) -> Option<u32> {
+        self.values.get(&number_of(name))?.parse().ok()
+    }
+
     fn put(&mut self, name: String, value: Option<String>) {
         match value {
             Some(value) => self.values.insert(name, value),
@@ -232,7 +248,7 @@ impl Settings {
         self.changed = true;
         let old = std::mem::replace(&mut self.values, self.initial.clone());
         // Who the session is stays as it is.
-        let roles = old.into_iter().filter(|(name, _)| is_role(name));
+        let roles = old.into_iter().filter(|(name, _)| is_role(name.trim_end_matches(NUMBER)));
         self.values.extend(roles);
     }
 
@@ -302,6 +318,13 @@ impl Settings {
 /// Whether a setting says who the session is.
 pub fn is_role(name: &str) -> bool {
     matches!(find(name).map(|s| s.kind), Some(Kind::Role))
+}
+
+/// What marks the number of a role among the values; no setting has such a name.
+const NUMBER: &str = " number";
+
+fn number_of(name: &str) -> String {
+    format!("{name}{NUMBER}")
 }
 
 /// Name in lower case and the value as it is kept.

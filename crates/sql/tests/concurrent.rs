@@ -399,3 +399,37 @@ fn every_statement_changes_every_row_once_while_rows_exchange_their_keys() {
     let damages = db.engine().check().unwrap().damages;
     assert!(damages.is_empty(), "{damages:?}");
 }
+
+/// Review of session 5: what another session made while a role's definition ran belonged to that role.
+#[test]
+fn a_definition_owns_only_what_it_has_made_itself() {
+    let (db, mut a) = accounts("create role bob; grant create on schema public to bob");
+    run(&mut a, "set role bob; create table mine (id int primary key, v int); set role none");
+    run(&mut a, "begin; insert into mine values (1, 1); create table held (x int)");
+    let waits = stuck(&db, &["set role bob", "create index on mine (v, id)"]);
+    let mut other = session(&db);
+    run(&mut other, "create table secret (x int); create schema hidden; create sequence hidden.s");
+    run(&mut a, "commit");
+    assert_eq!(waits.join().unwrap(), Vec::<String>::new());
+    run(&mut a, "set role bob");
+    assert_eq!(ask(&mut a, "select * from secret"), ["! 42501 permission denied for table secret"]);
+    assert_eq!(ask(&mut a, "drop schema hidden"), ["! 42501 must be owner of schema hidden"]);
+}
+
+/// Review of session 5: the second one was refused.
+#[test]
+fn two_grants_at_once_both_count() {
+    let (db, mut a) = accounts("create role bob; create role carl");
+    run(&mut a, "begin; grant select on a to bob");
+    let waits = stuck(&db, &["grant update on a to bob, carl"]);
+    run(&mut a, "commit");
+    assert_eq!(waits.join().unwrap(), Vec::<String>::new());
+    run(&mut a, "set role bob; update a set v = 11 where id = 1");
+    assert_eq!(ask(&mut a, "select v from a where id = 1"), ["11"]);
+    run(&mut a, "set role none; begin; alter role bob createrole");
+    let waits = stuck(&db, &["alter role bob createdb"]);
+    run(&mut a, "commit");
+    assert_eq!(waits.join().unwrap(), Vec::<String>::new());
+    let flags = ask(&mut a, "select rolcreaterole, rolcreatedb from pg_roles where rolname = 'bob'");
+    assert_eq!(flags, ["t|t"]);
+}

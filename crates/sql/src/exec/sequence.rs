@@ -16,6 +16,9 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Sequences;
 use crate::rights::{Holder, Kind, Object, Who};
 
+/// One of these lets a role draw the next value.
+const NEXT: &[Rights] = &[Rights::USAGE, Rights::UPDATE];
+
 /// What a session has drawn from sequences.
 #[derive(Default)]
 pub struct SequenceMemory {
@@ -42,6 +45,8 @@ pub struct InTransaction<'x> {
     catalog: RefCell<&'x mut Option<Arc<Catalog>>>,
     memory: &'x SequenceMemory,
     who: Who,
+    /// The last sequence that it was found to have the right on.
+    allowed: Cell<Option<(SequenceId, Rights)>>,
 }
 
 impl<'x> InTransaction<'x> {
@@ -52,7 +57,13 @@ impl<'x> InTransaction<'x> {
         memory: &'x SequenceMemory,
         who: Who,
     ) -> InTransaction<'x> {
-        InTransaction { txn: RefCell::new(txn), catalog: RefCell::new(catalog), memory, who }
+        InTransaction {
+            txn: RefCell::new(txn),
+            catalog: RefCell::new(catalog),
+            memory,
+            who,
+            allowed: Cell::new(None),
+        }
     }
 
     /// Lends the transaction to something else between two evaluations.
@@ -63,12 +74,16 @@ impl<'x> InTransaction<'x> {
     /// The sequence of this name; 42501 unless there is one of these rights on it.
     fn find(&self, name: &str, rights: &[Rights]) -> Result<Arc<SequenceDef>> {
         let found = self.named(name)?;
-        if self.who.is_some() {
+        let asked = rights.iter().fold(Rights::default(), |all, r| all.with(*r));
+        if self.who.is_some() && self.allowed.get() != Some((found.id, asked)) {
             let catalog = self.txn.borrow_mut().catalog();
+            let holder = Holder::of(&catalog, self.who);
             let object = Object::new(found.id, Kind::Sequence, &found.name);
-            if !Holder::of(&catalog, self.who).may_any(&catalog, &object, rights) {
+            let draws = rights == NEXT && fills_identity(&catalog, &holder, &found);
+            if !draws && !holder.may_any(&catalog, &object, rights) {
                 return Err(object.denied());
             }
+            self.allowed.set(Some((found.id, asked)));
         }
         Ok(found)
     }
@@ -87,6 +102,15 @@ impl<'x> InTransaction<'x> {
             SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
         })
     }
+}
+
+/// Whether the sequence is that of an identity column, whose table the role may insert into: that is enough to draw.
+fn fills_identity(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> bool {
+    let Some((table, ordinal)) = sequence.owned_by else { return false };
+    let Some(table) = catalog.table_by_id(table) else { return false };
+    let is_identity = table.columns.get(ordinal).is_some_and(|c| c.identity.is_some());
+    let object = Object::new(table.id, Kind::Table, &table.name);
+    is_identity && holder.may_any(catalog, &object, &[Rights::INSERT])
 }
 
 /// PostgreSQL's words for a sequence at its end.
@@ -122,7 +146,7 @@ pub fn split_name(text: &str) -> (String, String) {
 
 impl Sequences for InTransaction<'_> {
     fn next(&self, name: &str) -> Result<i64> {
-        let sequence = self.find(name, &[Rights::USAGE, Rights::UPDATE])?;
+        let sequence = self.find(name, NEXT)?;
         let value = self.txn.borrow_mut().next_value(sequence.id).map_err(|e| at_limit(e, &sequence))?;
         self.memory.note(sequence.id, value);
         Ok(value)

@@ -61,21 +61,21 @@ impl Session {
     }
 }
 
-/// Makes what a definition has added to the catalog belong to who ran it.
+/// 42501 unless the role may still do what the statement says: its names may have come to stand for other objects.
+pub(super) fn authorize_again(statement: &Statement, txn: &mut Transaction, who: Who) -> Result<()> {
+    let catalog = txn.catalog();
+    let holder = Holder::of(&catalog, who);
+    if holder.is_superuser() { Ok(()) } else { Check { catalog: &catalog, holder }.definition(statement) }
+}
+
+/// Makes what the transaction has made, but for the first `before` objects, belong to who made it.
 pub(super) fn own_what_is_new(
-    before: &Catalog,
+    before: usize,
     txn: &mut Transaction,
     who: Who,
 ) -> Result<(), varve_engine::Error> {
     let Some(role) = who else { return Ok(()) };
-    let after = txn.catalog();
-    let mut new: Vec<ObjectId> = Vec::new();
-    new.extend(after.tables().filter(|t| before.table_by_id(t.id).is_none()).map(|t| ObjectId::from(t.id)));
-    new.extend(after.views().filter(|v| before.view_by_id(v.id).is_none()).map(|v| v.id));
-    let known: Vec<_> = before.sequences().map(|s| s.id).collect();
-    new.extend(after.sequences().filter(|s| !known.contains(&s.id)).map(|s| ObjectId::from(s.id)));
-    let known: Vec<_> = before.schemas().iter().map(|s| s.id).collect();
-    new.extend(after.schemas().iter().filter(|s| !known.contains(&s.id)).map(|s| s.id));
+    let new: Vec<ObjectId> = txn.made().skip(before).collect();
     new.into_iter().try_for_each(|object| txn.set_about(object, |about| about.owner = role))
 }
 
@@ -162,7 +162,10 @@ impl Check<'_> {
     /// A name that stands for nothing is reported by who runs the statement.
     fn definition(&self, statement: &Statement) -> Result<()> {
         match statement {
-            Statement::CreateTable(t) => self.creates(&t.name),
+            Statement::CreateTable(t) => {
+                self.creates(&t.name)?;
+                t.partition_of.as_ref().map_or(Ok(()), |parent| self.owner_of(parent))
+            }
             Statement::CreateView(v) => self.creates(&v.name),
             Statement::CreateSequence { name, .. } => self.creates(name),
             Statement::CreateIndex(i) => self.owner_of(&i.table_name),
@@ -235,6 +238,10 @@ fn named(catalog: &Catalog, schema: &str, name: &str) -> Option<(Object, Kind)> 
 /// A table, view or sequence by name, as GRANT names it.
 pub(super) fn grantable(catalog: &Catalog, name: &ast::ObjectName) -> Result<Object, SqlError> {
     let (schema, plain) = object_name(name)?;
+    if matches!(catalog.resolve(&schema, &plain), Some(Named::Part(..))) {
+        return Err(SqlError::unsupported("rights on a partition")
+            .with_hint("Rights are those of the partitioned table."));
+    }
     match named(catalog, &schema, &plain) {
         Some((object, kind)) if kind != Kind::Index => Ok(object),
         _ => Err(crate::bind::undefined_table(name)),

@@ -202,6 +202,7 @@ impl Session {
             return Ok("DISCARD");
         }
         self.forbid_block("DISCARD ALL")?;
+        self.set_session_authorization(None, false)?;
         self.settings.reset_all();
         self.after_settings();
         self.statements.clear();

@@ -7,17 +7,17 @@
 //!
 //! Does not know: what a role may do (`crate::rights`).
 
-use varve_engine::Catalog;
+use varve_engine::{Catalog, ObjectId};
 
 use super::Session;
 use crate::error::{Result, SqlError, SqlState};
 use crate::rights::{Holder, Who, denied, memberships};
 
-/// The roles that this session has been.
+/// Who has logged in.
 pub(super) struct Identity {
     /// The name it logged in by.
-    authenticated: String,
-    known: Vec<(String, Who)>,
+    name: String,
+    who: Who,
 }
 
 impl Identity {
@@ -28,15 +28,12 @@ impl Identity {
             let message = format!("role \"{name}\" is not permitted to log in");
             return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, message));
         }
-        let who = role.map(|r| r.id);
-        Ok(Identity { authenticated: name.to_owned(), known: vec![(name.to_owned(), who)] })
+        Ok(Identity { name: name.to_owned(), who: role.map(|r| r.id) })
     }
 
-    /// Who somebody is whose name was set.
-    pub(super) fn who(&self, name: &str) -> Who {
-        let found = self.known.iter().rev().find(|(n, _)| n == name);
-        // A name that was never set can't be asked for; were it, it may do nothing.
-        found.map_or(Some(varve_engine::ObjectId(0)), |(_, who)| *who)
+    /// The role of the login.
+    pub(super) fn who(&self) -> Who {
+        self.who
     }
 }
 
@@ -45,16 +42,19 @@ impl Session {
     pub(super) fn follow_identity(&mut self) {
         let session = self.settings.get("session_authorization").unwrap_or_default();
         let role = self.settings.get("role").unwrap_or_default();
-        self.facts.session_who = self.identity.who(&session);
-        (self.facts.user, self.facts.who) = match role.as_str() {
-            "none" => (session.clone(), self.facts.session_who),
-            _ => (role.clone(), self.identity.who(&role)),
+        let number = |setting| self.settings.role_number(setting).map(ObjectId);
+        // Without a number it is the login's own: who is no role can't be set.
+        self.facts.session_who = number("session_authorization").or(self.identity.who);
+        (self.facts.user, self.facts.who) = match number("role") {
+            None => (session.clone(), self.facts.session_who),
+            set => (role, set),
         };
         self.facts.session_user = session;
     }
 
     /// SET ROLE; `None` is NONE.
     pub(super) fn set_role(&mut self, name: Option<&str>, local: bool) -> Result<&'static str> {
+        let mut number = None;
         if let Some(name) = name {
             let catalog = self.current_catalog();
             let role = catalog.role(name).ok_or_else(|| no_such_value(name))?.id;
@@ -68,9 +68,9 @@ impl Session {
             if !allowed {
                 return Err(denied(format!("permission denied to set role \"{name}\"")));
             }
-            self.identity.known.push((name.to_owned(), Some(role)));
+            number = Some(role.0);
         }
-        self.settings.set("role", Some(name.unwrap_or("none")), local)?;
+        self.settings.set_role("role", name.unwrap_or("none"), number, local)?;
         self.after_settings();
         Ok("SET")
     }
@@ -81,17 +81,19 @@ impl Session {
         name: Option<&str>,
         local: bool,
     ) -> Result<&'static str> {
-        let authenticated = self.identity.authenticated.clone();
+        let authenticated = self.identity.name.clone();
+        let mut number = None;
         if let Some(name) = name.filter(|n| *n != authenticated) {
             let catalog = self.current_catalog();
             let role = catalog.role(name).ok_or_else(|| no_such_value(name))?.id;
-            if !Holder::of(&catalog, self.identity.known[0].1).is_superuser() {
+            if !Holder::of(&catalog, self.identity.who).is_superuser() {
                 return Err(denied("permission denied to set session authorization"));
             }
-            self.identity.known.push((name.to_owned(), Some(role)));
+            number = Some(role.0);
         }
-        self.settings.set("session_authorization", Some(name.unwrap_or(&authenticated)), local)?;
-        self.settings.set("role", Some("none"), local)?;
+        let name = name.unwrap_or(&authenticated).to_owned();
+        self.settings.set_role("session_authorization", &name, number, local)?;
+        self.settings.set_role("role", "none", None, local)?;
         self.after_settings();
         Ok("SET")
     }

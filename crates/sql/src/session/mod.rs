@@ -177,7 +177,7 @@ impl Session {
     pub fn new(shared: Arc<SqlDatabase>, params: SessionParams) -> Result<Session> {
         let catalog = shared.engine.begin(Isolation::ReadCommitted).catalog();
         let identity = Identity::of_login(&catalog, &params.user)?;
-        let who = identity.who(&params.user);
+        let who = identity.who();
         let mut settings = Settings::default();
         settings.set_fact("session_authorization", &params.user);
         if !Holder::of(&catalog, who).is_superuser() {

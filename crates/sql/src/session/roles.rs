@@ -17,20 +17,48 @@ use super::authorize::grantable;
 use super::identity::no_role;
 use super::run::read_only;
 use crate::error::{Result, SqlError, SqlState};
-use crate::rights::{Holder, Kind, Object, denied, grant, memberships, revoke};
+use crate::exec::definition::Failed;
+use crate::rights::{Holder, Kind, Object, denied, grant, is_circular, memberships, revoke};
 use crate::scram::Verifier;
 use crate::sink::Severity;
 use crate::utility::role::{GrantObjects, Objects, RoleCommand, RoleName, RoleOption};
 
+/// What a command about roles says, or that it is to be done again.
+type Done<T> = Result<T, Failed>;
+
 impl Session {
-    /// Runs a command about roles.
+    /// Runs a command about roles; again from its start, if somebody else has changed what it changes.
     pub(super) fn role_command(&mut self, command: &RoleCommand) -> Result<&'static str> {
         if self.read_only {
             return Err(read_only("this command"));
         }
-        self.begin_engine().start_statement();
-        self.catalog = None;
-        let done = match command {
+        self.begin_engine();
+        let noticed = self.notices.len();
+        loop {
+            self.facts.check_cancel()?;
+            let start = {
+                let txn = self.transaction()?;
+                txn.start_statement();
+                txn.savepoint()
+            };
+            self.catalog = None;
+            let done = self.changed_roles(command);
+            self.catalog = None;
+            let txn = self.transaction()?;
+            if matches!(done, Err(Failed::Stale)) {
+                txn.rollback_to(start)?;
+            }
+            txn.release(start)?;
+            match done {
+                Ok(tag) => return Ok(tag),
+                Err(Failed::Error(e)) => return Err(e),
+                Err(Failed::Stale) => self.notices.truncate(noticed),
+            }
+        }
+    }
+
+    fn changed_roles(&mut self, command: &RoleCommand) -> Done<&'static str> {
+        match command {
             RoleCommand::Create(name, options) => self.create_role(name, options),
             RoleCommand::Alter(role, options) => self.alter_role(role, options),
             RoleCommand::Rename(from, to) => self.rename_role(from, to),
@@ -39,9 +67,7 @@ impl Session {
             RoleCommand::Membership { grants, roles, members, option } => {
                 self.change_members(*grants, roles, members, *option)
             }
-        };
-        self.catalog = None;
-        done
+        }
     }
 
     fn rights(&mut self) -> Result<(Arc<Catalog>, Holder)> {
@@ -60,20 +86,21 @@ impl Session {
         holder.is_superuser() || own.is_some_and(|role| role.makes_roles)
     }
 
-    fn create_role(&mut self, name: &str, options: &[RoleOption]) -> Result<&'static str> {
+    fn create_role(&mut self, name: &str, options: &[RoleOption]) -> Done<&'static str> {
         let (catalog, holder) = self.rights()?;
         if !self.makes_roles(&catalog, &holder) {
-            return Err(denied("permission denied to create role"));
+            return Err(denied("permission denied to create role").into());
         }
         if !holder.is_superuser()
             && let Some(what) = options.iter().find_map(superusers_only)
         {
-            return Err(denied(format!("must be superuser to create {what}")));
+            return Err(denied(format!("must be superuser to create {what}")).into());
         }
         if catalog.role(name).is_some() {
             let message = format!("role \"{name}\" already exists");
-            return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
+            return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message).into());
         }
+        self.check_groups(&catalog, &holder, options)?;
         let mut role = RoleDef::new(name);
         self.apply_options(&mut role, options)?;
         let id = self.transaction()?.create_role(role)?;
@@ -93,7 +120,18 @@ impl Session {
         Ok("CREATE ROLE")
     }
 
-    fn alter_role(&mut self, role: &RoleName, options: &[RoleOption]) -> Result<&'static str> {
+    /// IN ROLE makes a member, as GRANT does.
+    fn check_groups(&mut self, catalog: &Catalog, holder: &Holder, options: &[RoleOption]) -> Result<()> {
+        for option in options {
+            let RoleOption::MemberOf(groups) = option else { continue };
+            for group in self.roles_named(groups)? {
+                self.check_admin(catalog, holder, role_of(catalog, group)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn alter_role(&mut self, role: &RoleName, options: &[RoleOption]) -> Done<&'static str> {
         let id = self.role_named(role)?;
         let (catalog, holder) = self.rights()?;
         let old = role_of(&catalog, id)?;
@@ -101,14 +139,15 @@ impl Session {
             if old.is_superuser || options.iter().any(|o| matches!(o, RoleOption::Superuser(_))) {
                 return Err(denied(
                     "must be superuser to alter superuser roles or change superuser attribute",
-                ));
+                )
+                .into());
             }
             if let Some(what) = options.iter().find_map(superusers_only) {
-                return Err(denied(format!("must be superuser to alter {what}")));
+                return Err(denied(format!("must be superuser to alter {what}")).into());
             }
             let own_password = matches!(options, [RoleOption::Password(_)]) && self.facts.who == Some(id);
             if !own_password && !self.makes_roles(&catalog, &holder) {
-                return Err(denied("permission denied"));
+                return Err(denied("permission denied").into());
             }
         }
         let mut new = RoleDef::clone(old);
@@ -117,45 +156,46 @@ impl Session {
         Ok("ALTER ROLE")
     }
 
-    fn rename_role(&mut self, from: &str, to: &str) -> Result<&'static str> {
+    fn rename_role(&mut self, from: &str, to: &str) -> Done<&'static str> {
         let (catalog, holder) = self.rights()?;
         let role = catalog.role(from).ok_or_else(|| no_role(from))?;
         if Some(role.id) == self.facts.session_who {
-            return Err(SqlError::unsupported("renaming the session user"));
+            return Err(SqlError::unsupported("renaming the session user").into());
         }
         if role.is_superuser && !holder.is_superuser() {
-            return Err(denied("must be superuser to rename superusers"));
+            return Err(denied("must be superuser to rename superusers").into());
         }
         if !self.makes_roles(&catalog, &holder) {
-            return Err(denied("permission denied to rename role"));
+            return Err(denied("permission denied to rename role").into());
         }
         if catalog.role(to).is_some() {
             let message = format!("role \"{to}\" already exists");
-            return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
+            return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message).into());
         }
         let id = role.id;
         self.transaction()?.alter_role(id, |role| role.name = to.to_owned())?;
         Ok("ALTER ROLE")
     }
 
-    fn drop_roles(&mut self, names: &[RoleName], if_exists: bool) -> Result<&'static str> {
+    fn drop_roles(&mut self, names: &[RoleName], if_exists: bool) -> Done<&'static str> {
         let (catalog, holder) = self.rights()?;
         if !self.makes_roles(&catalog, &holder) {
-            return Err(denied("permission denied to drop role"));
+            return Err(denied("permission denied to drop role").into());
         }
         let mut gone = Vec::new();
         for name in names {
             let RoleName::Named(name) = name else {
                 let message = "cannot use special role specifier in DROP ROLE";
-                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into());
             };
-            match catalog.role(name) {
+            let left = catalog.role(name).filter(|role| !gone.iter().any(|g: &Arc<RoleDef>| g.id == role.id));
+            match left {
                 Some(role) => gone.push(role.clone()),
                 None if if_exists => {
                     let message = format!("role \"{name}\" does not exist, skipping");
                     self.notices.push((Severity::Notice, SqlError::new(SqlState("00000"), message)));
                 }
-                None => return Err(no_role(name)),
+                None => return Err(no_role(name).into()),
             }
         }
         for role in &gone {
@@ -200,7 +240,7 @@ impl Session {
     }
 
     /// Nobody is a member of a role that goes.
-    fn leave_all(&mut self, catalog: &Catalog, gone: ObjectId) -> Result<()> {
+    fn leave_all(&mut self, catalog: &Catalog, gone: ObjectId) -> Done<()> {
         let is_in = |role: &&Arc<RoleDef>| role.member_of.iter().any(|m| m.role == gone);
         for member in catalog.roles().filter(is_in) {
             self.transaction()?.alter_role(member.id, |role| role.member_of.retain(|m| m.role != gone))?;
@@ -279,7 +319,7 @@ impl Session {
         roles: &[String],
         members: &[RoleName],
         option: bool,
-    ) -> Result<&'static str> {
+    ) -> Done<&'static str> {
         let (catalog, holder) = self.rights()?;
         let mut groups = Vec::new();
         for name in roles {
@@ -314,14 +354,14 @@ impl Session {
         Err(denied(format!("must have admin option on role \"{}\"", role.name)))
     }
 
-    fn join(&mut self, groups: &[ObjectId], members: &[ObjectId], is_admin: bool) -> Result<()> {
+    fn join(&mut self, groups: &[ObjectId], members: &[ObjectId], is_admin: bool) -> Done<()> {
         for (group, member) in groups.iter().flat_map(|g| members.iter().map(move |m| (*g, *m))) {
             let (catalog, _) = self.rights()?;
             let (group_def, member_def) = (role_of(&catalog, group)?, role_of(&catalog, member)?);
             if memberships(&catalog, group, &|_| true).contains(&member) {
                 let message =
                     format!("role \"{}\" is a member of role \"{}\"", group_def.name, member_def.name);
-                return Err(SqlError::new(SqlState::INVALID_GRANT_OPERATION, message));
+                return Err(SqlError::new(SqlState::INVALID_GRANT_OPERATION, message).into());
             }
             let there = member_def.member_of.iter().find(|m| m.role == group);
             if there.is_some_and(|m| m.is_admin || !is_admin) {
@@ -340,7 +380,7 @@ impl Session {
         Ok(())
     }
 
-    fn leave(&mut self, group: ObjectId, member: ObjectId, only_admin: bool) -> Result<()> {
+    fn leave(&mut self, group: ObjectId, member: ObjectId, only_admin: bool) -> Done<()> {
         let (catalog, _) = self.rights()?;
         let (group_def, member_def) = (role_of(&catalog, group)?, role_of(&catalog, member)?);
         if !member_def.member_of.iter().any(|m| m.role == group) {
@@ -357,14 +397,14 @@ impl Session {
     }
 
     /// GRANT and REVOKE of rights on objects.
-    fn grant_objects(&mut self, command: &GrantObjects) -> Result<&'static str> {
+    fn grant_objects(&mut self, command: &GrantObjects) -> Done<&'static str> {
         let (catalog, holder) = self.rights()?;
         let mut grantees = Vec::new();
         for name in &command.grantees {
             grantees.push(match name {
                 RoleName::Public if command.option && command.grants => {
                     let message = "grant options can only be granted to roles";
-                    return Err(SqlError::new(SqlState::INVALID_GRANT_OPERATION, message));
+                    return Err(SqlError::new(SqlState::INVALID_GRANT_OPERATION, message).into());
                 }
                 RoleName::Public => None,
                 name => Some(self.role_named(name)?),
@@ -404,6 +444,10 @@ impl Session {
             let rights = if only_option { Rights::default() } else { rights };
             let entry = Grant { grantee, grantor, rights, grantable };
             if command.grants {
+                if is_circular(&grants, &entry, catalog.owner(object.id)) {
+                    let message = "grant options cannot be granted back to your own grantor";
+                    return Err(SqlError::new(SqlState::INVALID_GRANT_OPERATION, message));
+                }
                 grant(&mut grants, entry);
             } else if !revoke(&mut grants, entry, command.cascade) {
                 return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, "dependent privileges exist")

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use varve_engine::{Datum, Error as EngineError, Transaction, Value};
 
-use super::authorize::own_what_is_new;
+use super::authorize::{authorize_again, own_what_is_new};
 use super::plan::in_failed_transaction;
 use super::{Block, Session};
 use crate::error::{Result, SqlError, SqlState};
@@ -325,9 +325,9 @@ impl Session {
         self.authorize_definition(statement)?;
         let mut notices = std::mem::take(&mut self.notices);
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
-        let before = txn.catalog();
+        let before = txn.made().len();
         let defined = define_current(sql, statement, txn, &self.facts, &mut notices);
-        let owned = defined.is_ok().then(|| own_what_is_new(&before, txn, self.facts.who));
+        let owned = defined.is_ok().then(|| own_what_is_new(before, txn, self.facts.who));
         self.notices = notices;
         self.catalog = None;
         if !std::mem::replace(&mut self.defines, true) {
@@ -359,7 +359,7 @@ fn define_current(
         match defined {
             Ok(tag) => return Ok(tag),
             Err(Failed::Error(e)) => return Err(e),
-            Err(Failed::Stale) => {}
+            Err(Failed::Stale) => authorize_again(statement, txn, facts.who)?,
         }
     }
 }
