@@ -4,7 +4,7 @@ CARGO ?= cargo
 DATA  ?= varve-data
 LISTEN ?= 127.0.0.1:5433
 
-.PHONY: help run test test-rust test-e2e fmt lint bench slt tools fuzz fuzz-targets crash faults models clean-data
+.PHONY: help run debug-build test test-rust test-e2e fmt lint bench slt tools fuzz fuzz-targets crash faults models clean-data
 
 help:
 	@echo 'make run     build, start a server on ./$(DATA) and say how to connect'
@@ -40,10 +40,14 @@ fmt:
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-# Short slices of the end-to-end tests, on the build that has its assertions on.
-test-e2e:
+# The program with its assertions on, by the selection of packages that the tests are built with: another one compiles DataFusion
+# once more (docs/decisions, 0806).
+debug-build:
+	$(CARGO) test --workspace --no-run --test serve
+
+# Short slices of the end-to-end tests.
+test-e2e: debug-build
 	@scripts/setup test
-	$(CARGO) build -p varve
 	e2e/run
 
 bench:
@@ -51,9 +55,8 @@ bench:
 	$(CARGO) build --release -p varve
 	bench/compare --rounds $(or $(ROUNDS),5) --seconds $(or $(SECONDS),30)
 
-slt:
+slt: debug-build
 	@scripts/setup test
-	$(CARGO) build -p varve
 	e2e/slt $(FILES)
 
 tools:
@@ -62,11 +65,11 @@ tools:
 	VARVE_BIN=target/release/varve e2e/tools psql pgbench psycopg sqlalchemy go-tpc go-ycsb
 	VARVE_BIN=target/release/varve e2e/tpcc-kill9 --rounds $(or $(ROUNDS),10)
 
-fuzz:
+fuzz: debug-build
 	@scripts/setup test
-	$(CARGO) build -p varve
+	$(CARGO) test --workspace --no-run --example wire_fuzz
 	e2e/fuzz --seconds $(or $(SECONDS),600)
-	$(CARGO) run -p varve --example wire_fuzz -- --seconds $(or $(SECONDS),600)
+	target/debug/examples/wire_fuzz --seconds $(or $(SECONDS),600)
 
 models:
 	VARVE_MODELS_EXECUTIONS=$(or $(EXECUTIONS),200000) $(CARGO) test --release -p varve-models -- --nocapture
