@@ -305,12 +305,29 @@ pub struct Select {
 }
 
 /// What INSERT does with a row whose key exists.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum OnConflict {
     /// 23505
     Fail,
     /// Leave the row out, whatever constraint it violates (`None`) or only this one.
     Nothing(Option<String>),
+    /// Change the row that is there.
+    Update(Box<Upsert>),
+}
+
+/// ON CONFLICT ... DO UPDATE. Expressions are over the row that is there, then the row that was to be inserted.
+#[derive(Debug)]
+pub struct Upsert {
+    /// The constraint or index whose violation is met so.
+    pub constraint: String,
+    /// Its columns.
+    pub key: Box<[usize]>,
+    /// What the changed row must fulfil.
+    pub rules: Rules,
+    /// New values by column ordinal.
+    pub assignments: Box<[(usize, Expr)]>,
+    /// Whether to change the row at all.
+    pub filter: Option<Expr>,
 }
 
 /// What new rows of a table must fulfil beside NOT NULL, which its definition says.

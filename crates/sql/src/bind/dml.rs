@@ -19,8 +19,8 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::parse::Overriding;
 use crate::plan::{
-    Access, Delete, Found, Insert, InsertSource, Join, JoinKind, OnConflict, Output, Plan, Select, Source,
-    TableAccess, Update,
+    Access, Delete, Found, Insert, InsertSource, Join, JoinKind, Output, Plan, Select, Source, TableAccess,
+    Update,
 };
 use crate::sink::Column;
 use crate::ty::{Ty, Typed};
@@ -56,8 +56,8 @@ impl Binder<'_> {
         if let Some(alias) = alias {
             relation.alias = alias;
         }
+        let on_conflict = self.on_conflict(i.on.as_ref(), &table, &relation)?;
         let returned = self.returning(i.returning.as_deref(), &mut Scope::of(relation))?;
-        let on_conflict = self.on_conflict(i.on.as_ref(), &table)?;
         let (returning, columns) = unzip(returned);
         Ok(BoundDml { plan: Plan::Insert(Insert { table, rules, source, returning, on_conflict }), columns })
     }
@@ -80,7 +80,7 @@ impl Binder<'_> {
         Ok(targets)
     }
 
-    fn column_of(&mut self, table: &TableDef, name: &ast::ObjectName) -> Result<usize> {
+    pub(super) fn column_of(&mut self, table: &TableDef, name: &ast::ObjectName) -> Result<usize> {
         let ident = name.0.last().and_then(|p| p.as_ident());
         let column = ident.map(fold).unwrap_or_default();
         table.column(&column).filter(|_| name.0.len() == 1).ok_or_else(|| {
@@ -193,52 +193,6 @@ impl Binder<'_> {
         self.bound_default(&table.columns[ordinal])
     }
 
-    fn on_conflict(&mut self, on: Option<&ast::OnInsert>, table: &TableDef) -> Result<OnConflict> {
-        let conflict = match on {
-            None => return Ok(OnConflict::Fail),
-            Some(ast::OnInsert::OnConflict(c)) => c,
-            Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
-        };
-        if !matches!(conflict.action, ast::OnConflictAction::DoNothing) {
-            return Err(SqlError::unsupported("ON CONFLICT DO UPDATE"));
-        }
-        match &conflict.conflict_target {
-            None => Ok(OnConflict::Nothing(None)),
-            Some(ast::ConflictTarget::OnConstraint(name)) => {
-                let (_, name) = super::object_name(name)?;
-                let known = table.primary_key.as_ref().is_some_and(|k| k.name == name)
-                    || table.indexes.iter().any(|i| i.unique && i.constraint && i.name == name);
-                if known {
-                    return Ok(OnConflict::Nothing(Some(name)));
-                }
-                let message = format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
-                Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
-            }
-            Some(ast::ConflictTarget::Columns(columns)) => self.conflict_columns(columns, table),
-        }
-    }
-
-    fn conflict_columns(&mut self, columns: &[ast::Ident], table: &TableDef) -> Result<OnConflict> {
-        let mut wanted = Vec::with_capacity(columns.len());
-        for column in columns {
-            wanted.push(self.column_of(table, &ast::ObjectName::from(vec![column.clone()]))?);
-        }
-        wanted.sort_unstable();
-        let same = |key: &[usize]| {
-            let mut key = key.to_vec();
-            key.sort_unstable();
-            key == wanted
-        };
-        if let Some(key) = table.primary_key.as_ref().filter(|k| same(&k.columns)) {
-            return Ok(OnConflict::Nothing(Some(key.name.clone())));
-        }
-        if let Some(index) = table.indexes.iter().find(|i| i.unique && same(&i.columns)) {
-            return Ok(OnConflict::Nothing(Some(index.name.clone())));
-        }
-        let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
-        Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message))
-    }
-
     /// UPDATE
     pub fn update(&mut self, u: &ast::Update) -> Result<BoundDml> {
         clauses::check_update(u)?;
@@ -250,13 +204,32 @@ impl Binder<'_> {
             None => &[],
         };
         let mut target = self.target(&u.table, from)?;
+        let table = target.table.clone();
+        let mut assignments = self.assignments(&table, &u.assignments, &mut target.scope)?;
+        let assigned: Vec<usize> = assignments.iter().map(|(ordinal, _)| *ordinal).collect();
+        let rules = self.rules_of_update(&target.table, &assigned)?;
+        let conditions = self.filter(u.selection.as_ref(), &mut target.scope)?;
+        let (mut returning, columns) = unzip(self.returning(u.returning.as_deref(), &mut target.scope)?);
+        let values = assignments.iter_mut().map(|(_, e)| e).chain(outputs_mut(&mut returning));
+        let (target, filter, recheck, found) = target.rows(conditions, values);
+        let assignments = assignments.into();
+        let update = Update { target, filter, recheck, rules, assignments, returning, found };
+        Ok(BoundDml { plan: Plan::Update(update), columns })
+    }
+
+    /// SET of UPDATE and of ON CONFLICT DO UPDATE.
+    pub(super) fn assignments(
+        &mut self,
+        table: &TableDef,
+        written: &[ast::Assignment],
+        scope: &mut Scope,
+    ) -> Result<Vec<(usize, Expr)>> {
         let mut assignments: Vec<(usize, Expr)> = Vec::new();
-        for assignment in &u.assignments {
+        for assignment in written {
             let AssignmentTarget::ColumnName(name) = &assignment.target else {
                 return Err(SqlError::unsupported("assignment to several columns"));
             };
-            let table = target.table.clone();
-            let ordinal = self.column_of(&table, name)?;
+            let ordinal = self.column_of(table, name)?;
             let column = &table.columns[ordinal];
             if assignments.iter().any(|(o, _)| *o == ordinal) {
                 let message = format!("multiple assignments to same column \"{}\"", column.name);
@@ -269,24 +242,16 @@ impl Binder<'_> {
                 );
             }
             let value = if is_default(&assignment.value) {
-                self.default_of(&table, ordinal)?
+                self.default_of(table, ordinal)?
             } else {
-                target.scope.no_aggregates = Some("UPDATE");
-                let bound = self.expression(&assignment.value, &mut target.scope)?;
-                target.scope.no_aggregates = None;
+                scope.no_aggregates = Some("UPDATE");
+                let bound = self.expression(&assignment.value, scope)?;
+                scope.no_aggregates = None;
                 self.assign(bound, &column.name, column.column_type)?
             };
             assignments.push((ordinal, value));
         }
-        let assigned: Vec<usize> = assignments.iter().map(|(ordinal, _)| *ordinal).collect();
-        let rules = self.rules_of_update(&target.table, &assigned)?;
-        let conditions = self.filter(u.selection.as_ref(), &mut target.scope)?;
-        let (mut returning, columns) = unzip(self.returning(u.returning.as_deref(), &mut target.scope)?);
-        let values = assignments.iter_mut().map(|(_, e)| e).chain(outputs_mut(&mut returning));
-        let (target, filter, recheck, found) = target.rows(conditions, values);
-        let assignments = assignments.into();
-        let update = Update { target, filter, recheck, rules, assignments, returning, found };
-        Ok(BoundDml { plan: Plan::Update(update), columns })
+        Ok(assignments)
     }
 
     /// DELETE

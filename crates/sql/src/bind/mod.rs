@@ -15,6 +15,7 @@ mod array;
 pub mod clauses;
 pub mod clauses_ddl;
 mod coerce;
+mod conflict;
 pub mod ddl;
 pub mod dml;
 mod expression;

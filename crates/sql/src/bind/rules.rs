@@ -64,6 +64,10 @@ impl Binder<'_> {
     fn bound_condition(&mut self, e: &Ast, relation: Relation) -> Result<Expr> {
         let mut scope = Scope { no_aggregates: Some("check constraints"), ..Scope::of(relation) };
         let bound = self.expression(e, &mut scope)?;
+        if has_subquery(&bound.expr) {
+            let message = "cannot use subquery in check constraint";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
         self.condition(bound, "CHECK")
     }
 
@@ -112,6 +116,13 @@ impl Binder<'_> {
         Err(SqlError::unsupported(format!("the condition {text}"))
             .with_hint("Varve cannot keep this expression as text; write it in another way."))
     }
+}
+
+/// Whether an expression asks for rows of its own.
+pub(super) fn has_subquery(e: &Expr) -> bool {
+    let mut found = false;
+    e.walk(&mut |node| found |= matches!(node, Expr::Subquery(..)));
+    found
 }
 
 /// Ordinals of the columns of an expression over a table's row.

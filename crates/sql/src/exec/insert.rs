@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A row is evaluated completely before it is written; rows of a query that reads a table are all read before the first
 //!    is written.
-//! 2. ON CONFLICT DO NOTHING swallows 23505 of the constraint it names and nothing else.
+//! 2. ON CONFLICT DO NOTHING swallows 23505 of the constraint it names and nothing else; DO UPDATE is in `upsert`.
 //!
 //! Does not know: defaults (they are in the plan).
 
@@ -15,10 +15,11 @@ use varve_engine::{Datum, Table, TableDef};
 use super::reference::Pending;
 use super::sequence::InTransaction;
 use super::series::Series;
+use super::upsert::{Touched, Upserted, upsert};
 use super::{Exec, Facts, Opened, Row, Scratch, project};
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Expr, Input};
-use crate::plan::{Insert, InsertSource, OnConflict, Output, Select, Source};
+use crate::plan::{Insert, InsertSource, OnConflict, Select, Source};
 use crate::sink::Sink;
 
 /// What writing the rows needs besides their values.
@@ -27,6 +28,7 @@ struct Writer<'w> {
     plan: &'w Insert,
     sequences: InTransaction<'w>,
     pending: &'w mut Pending,
+    touched: Touched,
     count: u64,
 }
 
@@ -173,7 +175,7 @@ fn writer<'w>(
     sequences: InTransaction<'w>,
     pending: &'w mut Pending,
 ) -> Writer<'w> {
-    Writer { table, plan, sequences, pending, count: 0 }
+    Writer { table, plan, sequences, pending, touched: Touched::default(), count: 0 }
 }
 
 impl Writer<'_> {
@@ -195,6 +197,27 @@ impl Writer<'_> {
         }
         self.plan.rules.hold(self.table.def(), &values, &cx)?;
         let table = self.table;
+        if let OnConflict::Update(plan) = &self.plan.on_conflict {
+            let (sequences, pending) = (&self.sequences, &mut *self.pending);
+            let done = upsert(plan, table, &values, &mut self.touched, sequences, pending, &cx)?;
+            let changed;
+            let row = match &done {
+                Upserted::Left => return Ok(()),
+                Upserted::Inserted => {
+                    if self.plan.rules.refers {
+                        self.pending.wrote(table.def(), &values, None);
+                    }
+                    &values
+                }
+                Upserted::Changed(row) => {
+                    let kept = row.iter().map(|v| crate::eval::keep_in(arena, v.as_datum()));
+                    changed = kept.collect::<Row<'_>>();
+                    &changed
+                }
+            };
+            self.count += 1;
+            return returned(self.plan, table.def(), row, &cx, sink);
+        }
         match self.sequences.with(|txn| txn.insert(table, &values)) {
             Ok(()) => self.count += 1,
             Err(e) if self.is_ignored(&e) => return Ok(()),
@@ -203,10 +226,7 @@ impl Writer<'_> {
         if self.plan.rules.refers {
             self.pending.wrote(self.table.def(), &values, None);
         }
-        match &self.plan.returning {
-            Some(outputs) => give_back(outputs, self.table.def(), &values, &cx, sink),
-            None => Ok(()),
-        }
+        returned(self.plan, table.def(), &values, &cx, sink)
     }
 
     fn is_ignored(&self, e: &varve_engine::Error) -> bool {
@@ -221,13 +241,14 @@ impl Writer<'_> {
 }
 
 /// RETURNING of a row that is given by its values.
-fn give_back<'a>(
-    outputs: &'a [Output],
+fn returned<'a>(
+    plan: &'a Insert,
     table: &TableDef,
     values: &'a [Datum<'a>],
     cx: &Cx<'a>,
     sink: &mut dyn Sink,
 ) -> Result<()> {
+    let Some(outputs) = &plan.returning else { return Ok(()) };
     assert_eq!(values.len(), table.columns.len(), "a value for each column");
     let shown = project(outputs, &Input::Slots(values), cx)?;
     sink.row(&shown)

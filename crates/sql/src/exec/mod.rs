@@ -27,6 +27,7 @@ mod sort;
 mod sought;
 pub mod sum;
 mod unnest;
+mod upsert;
 mod view;
 
 use std::cell::Cell;

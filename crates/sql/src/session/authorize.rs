@@ -15,7 +15,7 @@ use super::Session;
 use crate::bind::object_name;
 use crate::error::{Result, SqlError};
 use crate::eval::Expr;
-use crate::plan::{Found, Output, Plan, Select, Source};
+use crate::plan::{Found, OnConflict, Output, Plan, Select, Source};
 use crate::rights::{Holder, Kind, Object, Who, denied};
 
 impl Session {
@@ -90,6 +90,10 @@ impl Check<'_> {
             Plan::Select(select) => self.query(select),
             Plan::Insert(insert) => {
                 self.table(&insert.table, Rights::INSERT)?;
+                if let OnConflict::Update(_) = &insert.on_conflict {
+                    self.table(&insert.table, Rights::UPDATE)?;
+                    self.table(&insert.table, Rights::SELECT)?;
+                }
                 self.reads(&insert.table, insert.returning.iter().flatten().map(expression))?;
                 plan.query().map_or(Ok(()), |query| self.query(query))
             }

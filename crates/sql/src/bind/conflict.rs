@@ -1,0 +1,108 @@
+//! ON CONFLICT.
+//!
+//! Invariants
+//! 1. DO UPDATE sees the row that is there, then the row that was to be inserted (`excluded`), as one row.
+//!
+//! Does not know: how conflicts are met (`exec::upsert`).
+
+use sqlparser::ast::{self, ConflictTarget, OnConflictAction, OnInsert};
+use varve_engine::TableDef;
+
+use super::foreign::same_columns;
+use super::rules::has_subquery;
+use super::scope::{Relation, Scope};
+use super::{Binder, object_name};
+use crate::error::{Result, SqlError, SqlState};
+use crate::plan::{OnConflict, Upsert};
+
+/// A unique key that decides what a conflict is: the constraint's or index's name, and its columns.
+type Arbiter = (String, Vec<usize>);
+
+impl Binder<'_> {
+    /// ON CONFLICT; `relation` is the table under its name in the statement.
+    pub(super) fn on_conflict(
+        &mut self,
+        on: Option<&OnInsert>,
+        table: &TableDef,
+        relation: &Relation,
+    ) -> Result<OnConflict> {
+        let conflict = match on {
+            None => return Ok(OnConflict::Fail),
+            Some(OnInsert::OnConflict(c)) => c,
+            Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
+        };
+        let arbiter = match &conflict.conflict_target {
+            None => None,
+            Some(target) => Some(self.arbiter(target, table)?),
+        };
+        match (&conflict.action, arbiter) {
+            (OnConflictAction::DoNothing, arbiter) => Ok(OnConflict::Nothing(arbiter.map(|(name, _)| name))),
+            (OnConflictAction::DoUpdate(update), Some(arbiter)) => {
+                self.upsert(update, arbiter, table, relation).map(|u| OnConflict::Update(Box::new(u)))
+            }
+            (OnConflictAction::DoUpdate(_), None) => {
+                let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
+                Err(SqlError::new(SqlState::SYNTAX_ERROR, message)
+                    .with_hint("For example, ON CONFLICT (column_name)."))
+            }
+        }
+    }
+
+    fn upsert(
+        &mut self,
+        update: &ast::DoUpdate,
+        (constraint, key): Arbiter,
+        table: &TableDef,
+        relation: &Relation,
+    ) -> Result<Upsert> {
+        let excluded = Relation {
+            alias: "excluded".to_owned(),
+            hidden: None,
+            first: relation.columns.len(),
+            key: Vec::new(),
+            ..relation.clone()
+        };
+        let mut scope = Scope { relations: vec![relation.clone(), excluded], ..Scope::default() };
+        let assignments = self.assignments(table, &update.assignments, &mut scope)?;
+        let assigned: Vec<usize> = assignments.iter().map(|(ordinal, _)| *ordinal).collect();
+        let filter = crate::access::joined(self.filter(update.selection.as_ref(), &mut scope)?);
+        let rules = self.rules_of_update(table, &assigned)?;
+        if assignments.iter().map(|(_, e)| e).chain(&filter).any(has_subquery) {
+            return Err(SqlError::unsupported("a subquery in ON CONFLICT DO UPDATE"));
+        }
+        Ok(Upsert { constraint, key: key.into(), rules, assignments: assignments.into(), filter })
+    }
+
+    fn arbiter(&mut self, target: &ConflictTarget, table: &TableDef) -> Result<Arbiter> {
+        match target {
+            ConflictTarget::OnConstraint(name) => {
+                let (_, name) = object_name(name)?;
+                let primary = table.primary_key.iter().map(|k| (&k.name, &k.columns));
+                let unique = table.indexes.iter().filter(|i| i.unique && i.constraint);
+                let mut keys = primary.chain(unique.map(|i| (&i.name, &i.columns)));
+                let missing = || {
+                    let message =
+                        format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
+                    SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+                };
+                keys.find(|(n, _)| **n == name).map(|(n, c)| (n.clone(), c.clone())).ok_or_else(missing)
+            }
+            ConflictTarget::Columns(columns) => self.arbiter_of(columns, table),
+        }
+    }
+
+    fn arbiter_of(&mut self, columns: &[ast::Ident], table: &TableDef) -> Result<Arbiter> {
+        let mut wanted = Vec::with_capacity(columns.len());
+        for column in columns {
+            wanted.push(self.column_of(table, &ast::ObjectName::from(vec![column.clone()]))?);
+        }
+        if let Some(key) = table.primary_key.as_ref().filter(|k| same_columns(&k.columns, &wanted)) {
+            return Ok((key.name.clone(), key.columns.clone()));
+        }
+        if let Some(index) = table.indexes.iter().find(|i| i.unique && same_columns(&i.columns, &wanted)) {
+            return Ok((index.name.clone(), index.columns.clone()));
+        }
+        let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+        Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message))
+    }
+}
