@@ -177,6 +177,12 @@ class Varve(Server):
     def version(self):
         return subprocess.run([self.binary, "--version"], capture_output=True, text=True).stdout.strip()
 
+    def add_postgres(self):
+        """Makes the role as which the tests connect, so that it owns what they make, as on PostgreSQL."""
+        first = wire.Connection(self.port, user="varve")
+        first.query("CREATE ROLE postgres SUPERUSER LOGIN")
+        first.close()
+
     def check(self):
         """Runs `varve check`; returns (exit code, output)."""
         done = subprocess.run([self.binary, "check", self.directory], capture_output=True, text=True, timeout=600)
@@ -187,6 +193,7 @@ class Postgres(Server):
     """PostgreSQL with durable settings; see bench/README.md for the reasons."""
 
     name = "postgres"
+    locale = "C"
     stop_signal = signal.SIGINT
 
     def __init__(self, directory, pool_mib=256):
@@ -220,7 +227,7 @@ class Postgres(Server):
         if self.identity():
             entry = pwd.getpwnam("postgres")
             os.chown(self.directory, entry.pw_uid, entry.pw_gid)
-        command = [f"{self.bin}/initdb", "-k", "-U", "postgres", "-A", "trust", "--no-locale", "-E", "UTF8", "-D", self.directory]
+        command = [f"{self.bin}/initdb", "-k", "-U", "postgres", "-A", "trust", f"--locale={self.locale}", "-E", "UTF8", "-D", self.directory]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/", **self.identity())
 
     def settings(self):
