@@ -256,8 +256,9 @@ impl<'a, S: Session> Talk<'a, S> {
         }
     }
 
-    /// Reports an error. Extended-protocol messages are skipped then until Sync; the others are
-    /// whole conversations and end here.
+    /// Reports an error. Extended-protocol messages are skipped then until Sync, and the report leaves
+    /// at once: a client may ask with Flush and decide by the answer when to send its Sync. The others
+    /// are whole conversations and end here.
     fn fail(&mut self, kind: u8, error: &WireError) -> Result<(), FrameEnd> {
         self.out.error(error);
         self.session.fail();
@@ -265,7 +266,7 @@ impl<'a, S: Session> Talk<'a, S> {
             b'Q' | b'F' | b'S' => self.ready(),
             _ => {
                 self.skipping = true;
-                Ok(self.out.flush_if_full()?)
+                Ok(self.out.flush()?)
             }
         }
     }

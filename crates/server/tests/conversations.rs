@@ -212,3 +212,17 @@ fn many_rows_leave_before_the_end() {
     assert_eq!(client.next(), "Z[I]");
     server.stop(Duration::from_secs(5));
 }
+
+/// e2e/slt found that a client which sends Parse, Bind, Execute and Flush waited for ever: the error
+/// stayed in the buffer until the Sync that the client would send after it.
+#[test]
+fn an_error_arrives_before_the_sync() {
+    let server = server();
+    let mut client = Client::connect(server.address());
+    client.send(
+        &[parse("", "fail", &[]), bind("", "", &[], &[], &[]), execute("", 0), message(b'H', b"")].concat(),
+    );
+    assert_eq!(client.until(|shown| shown.starts_with("E[")), "1 2 E[ERROR 22012 division by zero]");
+    assert_eq!(client.ask(&sync()), "Z[I]");
+    server.stop(Duration::from_secs(5));
+}
