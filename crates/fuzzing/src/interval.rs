@@ -2,7 +2,7 @@
 //!
 //! Input: an offset of a zone in quarters of an hour i8, a factor f64, a timestamp i64, then two texts with a `|` between.
 
-use varve_engine::Datum;
+use varve_engine::{ColumnType, Datum, Interval, Value};
 use varve_server::fuzzing;
 use varve_sql::{Zone, oid, text};
 
@@ -20,21 +20,30 @@ pub fn interval(bytes: &[u8]) {
     let timestamp = (input.u64() as i64).clamp(TIMESTAMP_US.start, TIMESTAMP_US.end);
     let Ok(texts) = std::str::from_utf8(input.rest()) else { return };
     let (first, second) = texts.split_once('|').unwrap_or((texts, "1 mon -1 day"));
-    let Ok(first) = text::interval_parts(first) else { return };
+    let Some(first) = read(first) else { return };
     round_trip(first);
-    let Ok(second) = text::interval_parts(second) else { return };
+    let Some(second) = read(second) else { return };
     round_trip(second);
     varve_sql::fuzzing::interval_arithmetic(first, second, by, timestamp, &zone);
 }
 
+/// Months, days and microseconds of a text.
+fn read(shown: &str) -> Option<(i32, i32, i64)> {
+    match text::parse_text(shown, &ColumnType::Interval) {
+        Ok(Value::Interval(Interval { months, days, micros })) => Some((months, days, micros)),
+        _ => None,
+    }
+}
+
 fn round_trip(parts: (i32, i32, i64)) {
     let shown = varve_sql::fuzzing::show_interval(parts);
-    let back = text::interval_parts(&shown);
-    assert_eq!(back.as_ref().ok(), Some(&parts), "{shown:?} is read as {back:?}");
+    let back = read(&shown);
+    assert_eq!(back, Some(parts), "{shown:?} is read as {back:?}");
     let mut raw = Vec::new();
-    let written = fuzzing::write_binary(Datum::Text(&shown), oid::INTERVAL, &mut raw);
-    assert!(written.is_ok(), "{shown:?}: {written:?}");
     let (months, days, micros) = parts;
+    let value = Datum::Interval(Interval { months, days, micros });
+    let written = fuzzing::write_binary(value, oid::INTERVAL, &mut raw);
+    assert!(written.is_ok(), "{shown:?}: {written:?}");
     let expected = [&micros.to_be_bytes()[..], &days.to_be_bytes(), &months.to_be_bytes()].concat();
     assert_eq!(raw, expected, "the binary form of {shown:?}");
 }

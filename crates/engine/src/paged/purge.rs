@@ -14,6 +14,7 @@ use crate::core::{Core, hash_key};
 use crate::error::Result;
 use crate::ids::RollPointer;
 use crate::overflow;
+use crate::row::RowRef;
 use crate::undo::{Kind, RecordRef, page};
 use crate::versions::Version;
 
@@ -42,7 +43,8 @@ impl PagedStore {
             return Ok(());
         }
         let (mut spare, mut entry) = (Vec::new(), Vec::new());
-        let row = self.row(self.whole_row(core, payload, &mut spare)?);
+        // A fuzzer's page of undo, damaged under a right checksum, held a row that ended outside of itself.
+        let row = RowRef::checked(&self.schema, self.whole_row(core, payload, &mut spare)?)?;
         for index in &self.indexes {
             index.entry_key(&self.def, row, record.key, &mut entry);
             index.remove_entry(core, &entry, |is_deleted| {
