@@ -53,6 +53,8 @@ pub enum Answer {
     Exists,
     /// The value of the only one, of this type; NULL if there is none, 21000 if there are more.
     Only(Ty),
+    /// The values of all, which are of this type, as an array.
+    List(Ty),
     /// Whether one is true; NULL if none is, but one is NULL.
     Any,
     /// Whether all are true; NULL if none is false, but one is NULL.
@@ -70,6 +72,7 @@ impl Answer {
         match self {
             Answer::Exists | Answer::Any | Answer::All => Some(Ty::Bool),
             Answer::Only(ty) => Some(ty),
+            Answer::List(element) => element.array(),
             Answer::Rows { .. } => None,
         }
     }
@@ -409,6 +412,7 @@ impl Running {
     async fn answer(&mut self, values: &[Value], answer: Answer) -> Result<Value> {
         let mut stream = self.run(values)?;
         let (mut rows, mut only, mut unknown) = (0, Value::Null, false);
+        let mut list = varve_sql::array::of(if let Answer::List(ty) = answer { ty.oid() } else { 0 });
         while let Some(batch) = stream.next().await {
             let batch = batch?;
             rows += batch.num_rows();
@@ -417,6 +421,10 @@ impl Running {
                 Answer::Only(_) if rows > 1 => return Err(wrapped(several_rows())),
                 Answer::Only(ty) if batch.num_rows() == 1 => {
                     only = Cells::of(ty, batch.column(0)).get(0).to_value();
+                }
+                Answer::List(ty) => {
+                    let cells = Cells::of(ty, batch.column(0));
+                    (0..batch.num_rows()).for_each(|n| list.push(cells.get(n)));
                 }
                 Answer::Any | Answer::All => {
                     let decisive = answer == Answer::Any;
@@ -431,6 +439,7 @@ impl Running {
         }
         Ok(match answer {
             Answer::Only(_) => only,
+            Answer::List(_) => Value::Array(list),
             _ if unknown => Value::Null,
             _ => Value::Bool(answer == Answer::All),
         })
@@ -486,6 +495,7 @@ fn text_bytes(value: &Value) -> usize {
     match value {
         Value::Text(t) => t.len(),
         Value::Bytea(b) => b.len(),
+        Value::Array(a) => a.as_ref().as_bytes().len(),
         _ => 0,
     }
 }

@@ -1,4 +1,4 @@
-//! Rows that are computed rather than read: VALUES and generate_series, as DataFusion's `TableProvider`.
+//! Rows that are computed rather than read: VALUES, generate_series and unnest, as DataFusion's `TableProvider`.
 //!
 //! Invariants
 //! 1. They are computed while the stream is polled, so that what a subquery is given is read at each of its runs.
@@ -21,7 +21,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use varve_engine::Datum;
-use varve_sql::general::{Around, Expr, Series, Ty};
+use varve_sql::general::{Around, Expr, Series, Ty, Unnest};
 
 use crate::cells::{CellsBuilder, data_type};
 use crate::error::wrapped;
@@ -37,6 +37,8 @@ pub enum Rows {
     Values(Vec<Vec<Expr>>),
     /// generate_series of these bounds.
     Series(Box<[Expr; 3]>, Ty),
+    /// unnest of these arrays, in one batch.
+    Unnest(Unnest),
 }
 
 /// Computed rows as a table.
@@ -62,6 +64,7 @@ impl fmt::Debug for RowsTable {
         match self.rows.as_ref() {
             Rows::Values(rows) => write!(f, "{} rows of values", rows.len()),
             Rows::Series(..) => write!(f, "generate_series"),
+            Rows::Unnest(_) => write!(f, "unnest"),
         }
     }
 }
@@ -160,7 +163,7 @@ struct Batches {
     around: Arc<Around>,
     columns: Vec<usize>,
     schema: SchemaRef,
-    /// Rows of VALUES given so far.
+    /// Rows of VALUES given so far; 1 once unnest has given its.
     at: usize,
     /// Where generate_series is, once it has begun.
     series: Option<Series>,
@@ -207,6 +210,11 @@ impl Batches {
                     None => self.series.insert(self.around.series(bounds, *ty)?),
                 };
                 series.take(BATCH_ROWS).for_each(|value| push(&[value]));
+            }
+            Rows::Unnest(unnest) => {
+                if std::mem::replace(&mut self.at, 1) == 0 {
+                    self.around.unnested(unnest, push)?;
+                }
             }
         }
         Ok(count)

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use varve_engine::{Reader, Table, TableDef};
 use varve_sql::general::{
     AggCall, Aggregate, Around, CmpOp, Expr, Join, JoinKind, Output, Query, Select, SortKey, Source,
-    SqlError, SystemTable, Ty, joined,
+    SqlError, SystemTable, Ty, Unnest, joined,
 };
 
 use crate::aggregate::{Fold, function};
@@ -108,7 +108,11 @@ impl Translator<'_> {
                 let types = self.types_of(&rows);
                 self.rows(Rows::Values(rows), types)
             }
-            Source::Unnest(_) => Err(wrapped(SqlError::unsupported("unnest beside something else in FROM"))),
+            Source::Unnest(unnest) => {
+                let arrays = self.owned(&unnest.arrays).into();
+                let types = unnest.types.to_vec();
+                self.rows(Rows::Unnest(Unnest { arrays, ..(**unnest).clone() }), types)
+            }
             Source::Series(bounds, ty) => {
                 let bounds = self.owned(bounds.as_slice()).try_into();
                 let bounds =

@@ -34,7 +34,7 @@ pub use crate::eval::{CmpOp, Expr};
 pub use crate::exec::sum::Sum;
 pub use crate::plan::{
     Access, Aggregate, Join, JoinKind, Lateral, Output, Select, SetKind, SetOperation, SortKey, Source,
-    Subquery, SubqueryKind, TableAccess,
+    Subquery, SubqueryKind, TableAccess, Unnest,
 };
 pub use crate::system::SystemTable;
 pub use crate::ty::{Ty, Typed};
@@ -226,6 +226,16 @@ impl Around {
                 drop(values);
                 arena.reset();
             }
+            Ok(())
+        })
+    }
+
+    /// The rows of unnest.
+    pub fn unnested(&self, unnest: &Unnest, mut out: impl FnMut(&[Datum<'_>])) -> Result<()> {
+        let arena = Bump::new();
+        self.with(|params, env| {
+            let rows = unnest.rows(&Cx { params, arena: &arena, env })?;
+            rows.iter().for_each(|row| out(row));
             Ok(())
         })
     }

@@ -162,6 +162,8 @@ pub enum SubqueryKind {
     Exists,
     /// The only value of its only row; NULL without a row, 21000 if there are more.
     Scalar,
+    /// ARRAY(SELECT ...): the values of all rows, in their order.
+    List,
     /// IN, op ANY: whether the test holds for a row. The test is over the subquery's row.
     Any(Expr),
     /// op ALL: whether the test holds for all rows.
@@ -569,6 +571,10 @@ impl Subquery {
     pub fn result(&self) -> Typed {
         match self.kind {
             SubqueryKind::Scalar => self.select.outputs[0].t,
+            SubqueryKind::List => {
+                let element = self.select.outputs[0].t.ty;
+                Typed::plain(element.array().unwrap_or(element))
+            }
             SubqueryKind::Exists | SubqueryKind::Any(_) | SubqueryKind::All(_) => Typed::plain(Ty::Bool),
         }
     }

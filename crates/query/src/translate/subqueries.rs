@@ -85,6 +85,7 @@ impl Translator<'_> {
                 (Answer::Exists, Part { plan, columns: Vec::new() })
             }
             SubqueryKind::Scalar => (Answer::Only(subquery.result().ty), rows),
+            SubqueryKind::List => (Answer::List(subquery.select.outputs[0].t.ty), rows),
             SubqueryKind::Any(test) => (Answer::Any, inner.tested(rows, test)?),
             SubqueryKind::All(test) => (Answer::All, inner.tested(rows, test)?),
         };
@@ -128,7 +129,7 @@ impl Translator<'_> {
             other => (false, other),
         };
         let Expr::Subquery(given, subquery) = subquery else { return Ok(None) };
-        if matches!(subquery.kind, SubqueryKind::Scalar | SubqueryKind::All(_)) {
+        if matches!(subquery.kind, SubqueryKind::Scalar | SubqueryKind::List | SubqueryKind::All(_)) {
             return Ok(None);
         }
         if given.iter().any(Expr::has_subquery) {

@@ -44,6 +44,9 @@ impl Binder<'_> {
         if let Some(kind) = AggKind::of(&name) {
             return self.aggregate(kind, f, at, scope);
         }
+        if let (FunctionArguments::Subquery(query), "array") = (&f.args, name.as_str()) {
+            return self.array_subquery(query, scope);
+        }
         let arguments = self.arguments(f, scope)?;
         if let Some(bound) = self.array_function(&name, &arguments, at) {
             return bound;

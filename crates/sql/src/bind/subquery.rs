@@ -127,6 +127,21 @@ impl Binder<'_> {
         Ok(bound_subquery(SubqueryKind::Scalar, select, given, at))
     }
 
+    /// `ARRAY(SELECT ...)`
+    pub(super) fn array_subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<Bound> {
+        let at = self.at(query);
+        let (select, given) = self.subquery(query, scope)?;
+        if select.visible != 1 {
+            let message = "subquery must return only one column";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(at));
+        }
+        let element = select.outputs[0].t.ty;
+        if element.array().is_none() {
+            return Err(SqlError::unsupported(format!("an array of type {}", element.name())).at(at));
+        }
+        Ok(bound_subquery(SubqueryKind::List, select, given, at))
+    }
+
     /// `EXISTS (SELECT ...)`
     pub(super) fn exists(&mut self, query: &ast::Query, negated: bool, scope: &mut Scope) -> Result<Bound> {
         let at = self.at(query);
