@@ -20,6 +20,7 @@ use crate::catalog::{
 use crate::error::{Error, ObjectKind, Result};
 use crate::paged::PagedStore;
 use crate::row::RowSchema;
+use crate::table_lock::TableLock;
 use crate::transaction::Transaction;
 use crate::tree::{Tree, TreeKind};
 use crate::undo::Kind;
@@ -29,6 +30,14 @@ pub(crate) const COLUMNS_MAX: usize = 1600;
 const KEY_COLUMNS_MAX: usize = 32;
 
 impl Transaction {
+    /// Binds the running statement to the catalog as it is now, and tells that catalog's version. Names, columns and dependents are
+    /// looked up before anything is locked: from here to the statement's end a call that gets an exclusive lock fails with
+    /// `StaleDefinition` if another transaction's definition has been committed since. The lock is kept, so a statement
+    /// that starts over gets on.
+    pub fn bind_definitions(&mut self) -> u64 {
+        *self.bound.insert(self.cx.core.catalog.current().version())
+    }
+
     /// Makes a schema.
     pub fn create_schema(&mut self, name: &str) -> Result<()> {
         self.whole(|txn| {
@@ -291,12 +300,24 @@ impl Transaction {
         let name = open.map_or_else(|| format!("table {}", table.0), |t| t.def().name.clone());
         let missing = || Error::StaleDefinition { table: name.clone() };
         let lock = Arc::clone(&open.ok_or_else(missing)?.lock);
-        crate::recovery::wait_for_losers(&mut self.cx)?;
-        if lock.lock_exclusive(self.cx.waiting())? {
-            self.cx.exclusive.push(lock);
-            self.cx.renew_snapshot();
-        }
+        self.lock_alone(lock, &name)?;
         self.catalog().table_by_id(table).ok_or_else(missing)
+    }
+
+    /// Takes an exclusive lock; `StaleDefinition` if the statement was bound to another catalog than the one that is there now.
+    pub(crate) fn lock_alone(&mut self, lock: Arc<TableLock>, name: &str) -> Result<()> {
+        crate::recovery::wait_for_losers(&mut self.cx)?;
+        if !lock.lock_exclusive(self.cx.waiting())? {
+            return Ok(());
+        }
+        self.cx.exclusive.push(lock);
+        self.cx.renew_snapshot();
+        match self.bound {
+            Some(version) if version != self.cx.core.catalog.current().version() => {
+                Err(Error::StaleDefinition { table: name.to_owned() })
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn open_own(&mut self, def: &TableDef) -> Result<Arc<Table>> {

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. A change of a table's constraints or parts is made under the table's exclusive lock; a foreign key's also under that of
 //!    the table it refers to, whose statements have to be planned again: they check what refers to them.
-//! 2. What no lock protects is replaced only if it is still what the transaction saw; else `StaleDefinition`.
+//! 2. A view is locked shared by who makes something that reads it, exclusively by who drops or replaces it.
+//! 3. What no lock protects is replaced only if it is still what the transaction saw; else `StaleDefinition`.
 //!
 //! Does not know: SQL; whether the rows that are there fulfil a constraint (the SQL layer looks, under the lock).
 
@@ -93,9 +94,29 @@ impl Transaction {
         })
     }
 
+    /// Keeps a view as it is until the transaction ends, for something that is to read it. `StaleDefinition` if it is
+    /// not what it was any more.
+    pub fn hold_view(&mut self, view: &ViewDef) -> Result<()> {
+        let (id, lock) = (TableId(view.id.0), self.cx.core.catalog.lock_of_view(view.id));
+        if !self.locked.contains(&id) {
+            lock.lock_shared(self.cx.waiting())?;
+            self.locked.push(id);
+        }
+        match *self.view(view.id)? == *view {
+            true => Ok(()),
+            false => Err(Error::StaleDefinition { table: view.name.clone() }),
+        }
+    }
+
+    fn exclusive_view(&mut self, view: ObjectId) -> Result<Arc<ViewDef>> {
+        let name = self.view(view)?.name.clone();
+        self.lock_alone(self.cx.core.catalog.lock_of_view(view), &name)?;
+        self.view(view)
+    }
+
     /// Replaces the query and the columns of a view, or (with another name) renames it.
     pub fn replace_view(&mut self, view: ObjectId, new: NewView) -> Result<()> {
-        let old = self.view(view)?;
+        let old = self.exclusive_view(view)?;
         self.whole(|txn| {
             if (&old.schema, &old.name) != (&new.schema, &new.name) {
                 store::remove_name_of(&mut txn.cx, &old.schema, &old.name, view.0)?;
@@ -108,7 +129,7 @@ impl Transaction {
 
     /// Drops a view.
     pub fn drop_view(&mut self, view: ObjectId) -> Result<()> {
-        let old = self.view(view)?;
+        let old = self.exclusive_view(view)?;
         self.whole(|txn| {
             store::remove_name_of(&mut txn.cx, &old.schema, &old.name, view.0)?;
             store::remove_object(&mut txn.cx, view.0)?;

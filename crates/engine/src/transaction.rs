@@ -108,7 +108,7 @@ pub struct Transaction {
     database: Arc<Database>,
     pub(crate) cx: Context,
     /// Tables locked so far.
-    locked: SmallVec<[TableId; 8]>,
+    pub(crate) locked: SmallVec<[TableId; 8]>,
     statement: u64,
     savepoints: Vec<u64>,
     /// DDL so far, each with the number of undo records after it.
@@ -117,6 +117,8 @@ pub struct Transaction {
     made: Vec<(u64, ObjectId)>,
     /// The catalog with `changes`, and the committed one it is based on.
     own: Option<(Arc<Catalog>, Arc<Catalog>)>,
+    /// The committed catalog that the running definition is bound to.
+    pub(crate) bound: Option<u64>,
     /// Shared with the readers of the running statement, once it has had one.
     pub(crate) readers: Option<Arc<()>>,
     is_over: bool,
@@ -134,6 +136,7 @@ impl Transaction {
             changes: Vec::new(),
             made: Vec::new(),
             own: None,
+            bound: None,
             readers: None,
             is_over: false,
         }
@@ -171,6 +174,7 @@ impl Transaction {
         self.assert_no_readers();
         self.cx.take_snapshot();
         self.statement = self.cx.record_count;
+        self.bound = None;
     }
 
     /// Ends a statement: READ COMMITTED holds no old versions back while the session is idle. Optional.

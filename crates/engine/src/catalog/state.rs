@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use varve_pager::{PageId, PageNo, SpaceId};
 
 use super::defs::{SequenceId, TableDef, TableId, TreePlace};
-use super::{Catalog, ObjectChange, Table};
+use super::{Catalog, ObjectChange, ObjectId, Table};
 use crate::core::Core;
 use crate::error::Result;
 use crate::ids::TxnId;
@@ -99,6 +99,11 @@ impl CatalogState {
     /// At start: the catalog as it was loaded.
     pub(crate) fn install(&self, catalog: Catalog) {
         *self.current.write() = Arc::new(catalog);
+    }
+
+    /// The lock of a view: ids of tables and views come from one sequence.
+    pub(crate) fn lock_of_view(&self, view: ObjectId) -> Arc<TableLock> {
+        self.lock_of(TableId(view.0))
     }
 
     fn lock_of(&self, table: TableId) -> Arc<TableLock> {

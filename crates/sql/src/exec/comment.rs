@@ -3,7 +3,7 @@
 //! Does not know: who reads comments.
 
 use sqlparser::ast::{self, CommentObject};
-use varve_engine::{Catalog, Named, ObjectId, Transaction};
+use varve_engine::{Catalog, Named, ObjectId, TableId, Transaction};
 
 use super::definition::Result;
 use crate::bind::{fold, object_name, undefined_table};
@@ -18,6 +18,13 @@ pub(super) fn comment(
     txn: &mut Transaction,
 ) -> Result<&'static str> {
     let (object, column) = commented(catalog, kind, name)?;
+    // Ordinals move when another session drops a column: nobody may do that meanwhile.
+    if column.is_some() {
+        match catalog.view_by_id(object) {
+            Some(view) => txn.hold_view(view)?,
+            None => drop(catalog.table_by_id(TableId(object.0)).map(|t| txn.table(&t)).transpose()?),
+        }
+    }
     let text = text.filter(|t| !t.is_empty()).map(str::to_owned);
     txn.set_about(object, |about| about.set_comment(column, text))?;
     Ok("COMMENT")

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, ObjectType};
 use varve_engine::{
-    Catalog, Change, Error as EngineError, ForeignKey, ObjectId, ScanSpec, SequenceId, TableDef, TableId,
-    Transaction, ViewDef,
+    Catalog, Change, Error as EngineError, ForeignKey, IndexId, ObjectId, ScanSpec, SequenceId, TableDef,
+    TableId, Transaction, ViewDef,
 };
 
 use super::definition::{Notices, Result, notice};
@@ -36,6 +36,7 @@ enum Gone {
     Table(TableId),
     View(ObjectId),
     Sequence(SequenceId),
+    Index(TableId, IndexId),
     /// A foreign key of this table.
     Key(TableId, ObjectId),
     /// A part of this table, with its rows.
@@ -58,8 +59,10 @@ pub(super) fn drop_objects(
 ) -> Result<&'static str> {
     let mut named = Vec::new();
     for name in d.names {
-        match d.find(catalog, name, txn)? {
-            Some(gone) => named.extend(gone),
+        match d.find(catalog, name)? {
+            // A name may be given twice.
+            Some(gone) if named.contains(&gone) => {}
+            Some(gone) => named.push(gone),
             None if d.if_exists => {
                 notice(notices, "00000", format!("{}, skipping", missing(&d.kind, name)?.message));
             }
@@ -78,13 +81,8 @@ pub(super) fn drop_objects(
 }
 
 impl Drop<'_> {
-    /// What a name stands for; indexes are dropped at once, nothing depends on them.
-    fn find(
-        &self,
-        catalog: &Catalog,
-        name: &ast::ObjectName,
-        txn: &mut Transaction,
-    ) -> Result<Option<Vec<Gone>>> {
+    /// What a name stands for.
+    fn find(&self, catalog: &Catalog, name: &ast::ObjectName) -> Result<Option<Gone>> {
         let (schema, last) = object_name(name)?;
         let found = match self.kind {
             ObjectType::Table => match catalog.part(&schema, &last) {
@@ -99,7 +97,7 @@ impl Drop<'_> {
                 }
                 None => None,
             },
-            ObjectType::Index => return drop_index(catalog, &schema, &last, txn),
+            ObjectType::Index => return index(catalog, &schema, &last),
             other => return Err(SqlError::unsupported(format!("DROP {other}")).into()),
         };
         if found.is_none() && catalog.resolve(&schema, &last).is_some() {
@@ -111,7 +109,7 @@ impl Drop<'_> {
             let message = format!("\"{last}\" is not {article} {word}");
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
         }
-        Ok(found.map(|gone| vec![gone]))
+        Ok(found)
     }
 }
 
@@ -122,6 +120,7 @@ pub(super) fn drop_schema(
     txn: &mut Transaction,
     notices: &mut Notices,
 ) -> Result<&'static str> {
+    let mut schemas: Vec<String> = Vec::new();
     for name in d.names {
         let last = name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
         if !catalog.has_schema(&last) {
@@ -130,29 +129,38 @@ pub(super) fn drop_schema(
                 true => notice(notices, "00000", format!("{message}, skipping")),
                 false => return Err(SqlError::new(SqlState::INVALID_SCHEMA, message).into()),
             }
-            continue;
+        } else if !schemas.contains(&last) {
+            schemas.push(last);
         }
-        let of = format!("schema {last}");
-        let mut inside = Vec::new();
-        let ids = |id: ObjectId, gone: Gone, what: String| (id, Dependent { gone, what, on: of.clone() });
-        for t in catalog.tables().filter(|t| t.schema == last) {
-            inside.push(ids(t.id.into(), Gone::Table(t.id), format!("table {}", shown(&t.schema, &t.name))));
-        }
-        for v in catalog.views().filter(|v| v.schema == last) {
-            inside.push(ids(v.id, Gone::View(v.id), format!("view {}", shown(&v.schema, &v.name))));
-        }
-        for s in catalog.sequences().filter(|s| s.schema == last && s.owned_by.is_none()) {
-            let what = format!("sequence {}", shown(&s.schema, &s.name));
-            inside.push(ids(s.id.into(), Gone::Sequence(s.id), what));
-        }
-        inside.sort_by_key(|(id, _)| *id);
-        let mut dependents: Vec<Dependent> = inside.into_iter().map(|(_, d)| d).collect();
-        add_dependents(catalog, &[], &mut dependents);
-        settle(Some(&of), &dependents, d.cascade, notices)?;
-        remove(catalog, dependents.into_iter().map(|d| d.gone).collect(), txn)?;
-        txn.drop_schema(&last)?;
     }
+    let mut found = Found { catalog, seen: Vec::new(), dependents: Vec::new() };
+    schemas.iter().for_each(|schema| found.add_all(inside(catalog, schema)));
+    let dependents = found.told();
+    let of = (d.names.len() == 1).then(|| schemas.first().map(|schema| format!("schema {schema}"))).flatten();
+    settle(of.as_deref(), &dependents, d.cascade, notices)?;
+    remove(catalog, dependents.into_iter().map(|d| d.gone).collect(), txn)?;
+    schemas.iter().try_for_each(|schema| txn.drop_schema(schema))?;
     Ok("DROP SCHEMA")
+}
+
+/// What is in a schema.
+fn inside(catalog: &Catalog, schema: &str) -> Vec<(ObjectId, Dependent)> {
+    let on = format!("schema {schema}");
+    let mut found: Vec<(ObjectId, Dependent)> = Vec::new();
+    let mut add = |id: ObjectId, gone: Gone, kind: &str, name: &str| {
+        let what = format!("{kind} {}", shown(schema, name));
+        found.push((id, Dependent { gone, what, on: on.clone() }));
+    };
+    for t in catalog.tables().filter(|t| t.schema == schema) {
+        add(t.id.into(), Gone::Table(t.id), "table", &t.name);
+    }
+    for v in catalog.views().filter(|v| v.schema == schema) {
+        add(v.id, Gone::View(v.id), "view", &v.name);
+    }
+    for s in catalog.sequences().filter(|s| s.schema == schema && s.owned_by.is_none()) {
+        add(s.id.into(), Gone::Sequence(s.id), "sequence", &s.name);
+    }
+    found
 }
 
 /// Drops these objects and, with CASCADE, what depends on them. `of` is how one object is called that was named alone.
@@ -164,8 +172,7 @@ fn drop_all(
     txn: &mut Transaction,
     notices: &mut Notices,
 ) -> Result<()> {
-    let mut dependents = Vec::new();
-    add_dependents(catalog, &named, &mut dependents);
+    let dependents = dependents_of(catalog, &named);
     settle(of, &dependents, cascade, notices)?;
     let mut gone: Vec<Gone> = dependents.into_iter().map(|d| d.gone).collect();
     gone.extend(named);
@@ -193,37 +200,53 @@ pub(super) fn drop_dependents(
     txn: &mut Transaction,
     notices: &mut Notices,
 ) -> Result<()> {
-    let mut dependents = direct;
-    add_dependents(catalog, &[], &mut dependents);
+    let mut found = Found { catalog, seen: Vec::new(), dependents: Vec::new() };
+    found.add_all(direct.into_iter().map(|d| (d.gone.id(), d)).collect());
+    let dependents = found.told();
     settle(Some(of), &dependents, cascade, notices)?;
     remove(catalog, dependents.into_iter().map(|d| d.gone).collect(), txn)
 }
 
-/// Adds what depends on what goes, and what depends on that.
-fn add_dependents(catalog: &Catalog, named: &[Gone], dependents: &mut Vec<Dependent>) {
-    let mut todo: Vec<Gone> =
-        named.iter().cloned().chain(dependents.iter().map(|d| d.gone.clone())).collect();
-    while !todo.is_empty() {
-        let mut found: Vec<(ObjectId, Dependent)> = Vec::new();
-        for gone in &todo {
-            found.extend(direct(catalog, gone));
-        }
-        found.sort_by_key(|(id, _)| *id);
-        todo.clear();
-        for (_, dependent) in found {
-            let is_known = named.contains(&dependent.gone)
-                || dependents.iter().any(|d| d.gone == dependent.gone)
-                || matches!(&dependent.gone, Gone::Key(child, _) if named.contains(&Gone::Table(*child)));
-            if !is_known {
-                todo.push(dependent.gone.clone());
-                dependents.push(dependent);
+/// What goes with objects, in the order in which PostgreSQL tells it: each behind what it depends on, older ones first, and what
+/// the last one named takes along before what the first one does.
+struct Found<'c> {
+    catalog: &'c Catalog,
+    seen: Vec<Gone>,
+    /// The other way round.
+    dependents: Vec<Dependent>,
+}
+
+impl Found<'_> {
+    fn add_all(&mut self, mut direct: Vec<(ObjectId, Dependent)>) {
+        direct.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
+        for (_, dependent) in direct {
+            if !self.seen.contains(&dependent.gone) {
+                self.seen.push(dependent.gone.clone());
+                self.add_all(direct_of(self.catalog, &dependent.gone));
+                self.dependents.push(dependent);
             }
         }
     }
+
+    fn told(mut self) -> Vec<Dependent> {
+        // A key goes with its own table without a word.
+        let seen = &self.seen;
+        let goes_anyway = |gone: &Gone| matches!(gone, Gone::Key(t, _) if seen.contains(&Gone::Table(*t)));
+        self.dependents.retain(|d| !goes_anyway(&d.gone));
+        self.dependents.reverse();
+        self.dependents
+    }
+}
+
+/// What depends on objects that are named, and what depends on that.
+fn dependents_of(catalog: &Catalog, named: &[Gone]) -> Vec<Dependent> {
+    let mut found = Found { catalog, seen: named.to_vec(), dependents: Vec::new() };
+    named.iter().for_each(|gone| found.add_all(direct_of(catalog, gone)));
+    found.told()
 }
 
 /// What depends on one object, by the id that decides the order of telling.
-fn direct(catalog: &Catalog, gone: &Gone) -> Vec<(ObjectId, Dependent)> {
+fn direct_of(catalog: &Catalog, gone: &Gone) -> Vec<(ObjectId, Dependent)> {
     let (object, on) = match gone {
         Gone::Table(id) => match catalog.table_by_id(*id) {
             Some(t) => (ObjectId::from(*id), format!("table {}", shown(&t.schema, &t.name))),
@@ -233,7 +256,7 @@ fn direct(catalog: &Catalog, gone: &Gone) -> Vec<(ObjectId, Dependent)> {
             Some(v) => (*id, format!("view {}", shown(&v.schema, &v.name))),
             None => return Vec::new(),
         },
-        Gone::Sequence(_) | Gone::Key(..) | Gone::Part(..) => return Vec::new(),
+        Gone::Sequence(_) | Gone::Index(..) | Gone::Key(..) | Gone::Part(..) => return Vec::new(),
     };
     let mut out = Vec::new();
     if let Gone::Table(id) = gone {
@@ -279,6 +302,7 @@ fn remove(catalog: &Catalog, gone: Vec<Gone>, txn: &mut Transaction) -> Result<(
         match one {
             Gone::Key(child, key) => drop(txn.drop_constraint(*child, *key)?),
             Gone::View(view) => txn.drop_view(*view)?,
+            Gone::Index(table, index) => txn.drop_index(*table, *index)?,
             Gone::Part(table, part) if !gone.contains(&Gone::Table(*table)) => drop_part(*table, *part, txn)?,
             Gone::Table(_) | Gone::Sequence(_) | Gone::Part(..) => {}
         }
@@ -305,17 +329,18 @@ fn remove(catalog: &Catalog, gone: Vec<Gone>, txn: &mut Transaction) -> Result<(
 /// A part goes with its rows; the table is locked by nobody else meanwhile.
 fn drop_part(table: TableId, part: ObjectId, txn: &mut Transaction) -> Result<()> {
     let stale = || EngineError::StaleDefinition { table: format!("table {}", table.0) };
-    let def = txn.catalog().table_by_id(table).ok_or_else(stale)?;
+    let before = txn.catalog().table_by_id(table).ok_or_else(stale)?;
     if txn.catalog().children(table).next().is_some() {
         return Err(SqlError::unsupported("DROP TABLE of a partition that a foreign key may refer to").into());
     }
-    let partitions = def.partitions.clone().ok_or_else(stale)?;
+    let partitions = before.partitions.as_ref().ok_or_else(stale)?;
     let gone = partitions.parts.iter().find(|p| p.id == part).ok_or_else(stale)?;
     let def = txn.drop_part(table, part)?;
+    let columns = def.partitions.as_ref().map(|p| &p.columns).ok_or_else(stale)?;
     let opened = txn.table(&def)?;
     let mut keys = Vec::new();
     txn.scan(&opened, &ScanSpec::ALL, &mut |key, row| {
-        let hash = key_hash(partitions.columns.iter().map(|c| row.get(*c)));
+        let hash = key_hash(columns.iter().map(|c| row.get(*c)));
         if hash % u64::from(gone.modulus) == u64::from(gone.remainder) {
             keys.push(key.to_vec());
         }
@@ -333,6 +358,15 @@ fn has_key(txn: &mut Transaction, table: TableId, key: ObjectId) -> bool {
 }
 
 impl Gone {
+    fn id(&self) -> ObjectId {
+        match self {
+            Gone::Table(id) => (*id).into(),
+            Gone::Sequence(id) => (*id).into(),
+            Gone::Index(_, id) => (*id).into(),
+            Gone::View(id) | Gone::Key(_, id) | Gone::Part(_, id) => *id,
+        }
+    }
+
     fn table(&self) -> Option<TableId> {
         match self {
             Gone::Table(id) => Some(*id),
@@ -345,7 +379,7 @@ fn described(catalog: &Catalog, kind: &ObjectType, named: &[Gone]) -> Option<Str
     let name = match named.first()? {
         Gone::Table(id) => catalog.table_by_id(*id).map(|t| shown(&t.schema, &t.name))?,
         Gone::View(id) => catalog.view_by_id(*id).map(|v| shown(&v.schema, &v.name))?,
-        Gone::Sequence(_) | Gone::Key(..) | Gone::Part(..) => return None,
+        Gone::Sequence(_) | Gone::Index(..) | Gone::Key(..) | Gone::Part(..) => return None,
     };
     Some(format!("{} {name}", kind.to_string().to_lowercase()))
 }
@@ -366,12 +400,7 @@ fn missing(kind: &ObjectType, name: &ast::ObjectName) -> Result<SqlError, SqlErr
     Ok(SqlError::new(state, format!("{word} \"{last}\" does not exist")))
 }
 
-fn drop_index(
-    catalog: &Catalog,
-    schema: &str,
-    last: &str,
-    txn: &mut Transaction,
-) -> Result<Option<Vec<Gone>>> {
+fn index(catalog: &Catalog, schema: &str, last: &str) -> Result<Option<Gone>> {
     let Some((table, index)) = catalog.index(schema, last) else {
         return match catalog.resolve(schema, last) {
             Some(_) => {
@@ -398,8 +427,7 @@ fn drop_index(
             .with_hint("Drop the constraint first.")
             .into());
     }
-    txn.drop_index(table.id, index.id)?;
-    Ok(Some(Vec::new()))
+    Ok(Some(Gone::Index(table.id, index.id)))
 }
 
 /// A serial column's default needs its sequence.

@@ -25,6 +25,9 @@ pub(super) fn create_view(
         txn.table(table)?;
     }
     let new = spec.view;
+    for view in new.uses.iter().filter_map(|used| b.catalog.view_by_id(used.object)) {
+        txn.hold_view(view)?;
+    }
     match b.catalog.view(&new.schema, &new.name).cloned() {
         Some(old) if spec.or_replace => {
             check_replaced(&old, &new.columns)?;

@@ -47,22 +47,14 @@ impl Session {
         }
     }
 
-    /// 42501 unless the role may define, alter or drop what the statement says.
-    pub(super) fn authorize_definition(&mut self, statement: &Statement) -> Result<()> {
-        match self.holder() {
-            Some((catalog, holder)) => Check { catalog: &catalog, holder }.definition(statement),
-            None => Ok(()),
-        }
-    }
-
     /// 42501 unless the role is a superuser.
     pub(super) fn authorize_superuser(&mut self, message: &'static str) -> Result<()> {
         if self.holder().is_some() { Err(denied(message)) } else { Ok(()) }
     }
 }
 
-/// 42501 unless the role may still do what the statement says: its names may have come to stand for other objects.
-pub(super) fn authorize_again(statement: &Statement, txn: &mut Transaction, who: Who) -> Result<()> {
+/// 42501 unless the role may define, alter or drop what the statement says, as its names are understood now.
+pub(super) fn authorize_definition(statement: &Statement, txn: &mut Transaction, who: Who) -> Result<()> {
     let catalog = txn.catalog();
     let holder = Holder::of(&catalog, who);
     if holder.is_superuser() { Ok(()) } else { Check { catalog: &catalog, holder }.definition(statement) }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use varve_engine::{Datum, Error as EngineError, Transaction, Value};
 
-use super::authorize::{authorize_again, own_what_is_new};
+use super::authorize::{authorize_definition, own_what_is_new};
 use super::plan::in_failed_transaction;
 use super::{Block, Session};
 use crate::error::{Result, SqlError, SqlState};
@@ -322,7 +322,6 @@ impl Session {
         if self.read_only {
             return Err(read_only("this command"));
         }
-        self.authorize_definition(statement)?;
         let mut notices = std::mem::take(&mut self.notices);
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         let before = txn.made().len();
@@ -338,7 +337,7 @@ impl Session {
     }
 }
 
-/// Runs a definition; again from its start, if what it names has become another object while it waited.
+/// Runs a definition; again from its start, rights included, if others have defined something while it waited.
 fn define_current(
     sql: &str,
     statement: &sqlparser::ast::Statement,
@@ -346,11 +345,15 @@ fn define_current(
     facts: &Facts,
     notices: &mut definition::Notices,
 ) -> Result<Option<CommandTag>> {
-    let noticed = notices.len();
+    let (noticed, mut seen, mut turns) = (notices.len(), 0, 0);
     loop {
         txn.start_statement();
         let start = txn.savepoint();
-        let defined = definition::run(statement, sql, txn, facts, notices);
+        let version = txn.bind_definitions();
+        let defined = match authorize_definition(statement, txn, facts.who) {
+            Ok(()) => definition::run(statement, sql, txn, facts, notices),
+            Err(e) => Err(Failed::Error(e)),
+        };
         if matches!(defined, Err(Failed::Stale)) {
             notices.truncate(noticed);
             txn.rollback_to(start)?;
@@ -359,9 +362,25 @@ fn define_current(
         match defined {
             Ok(tag) => return Ok(tag),
             Err(Failed::Error(e)) => return Err(e),
-            Err(Failed::Stale) => authorize_again(statement, txn, facts.who)?,
+            Err(Failed::Stale) => facts.check_cancel()?,
         }
+        turns = if seen == version { turns + 1 } else { 0 };
+        seen = version;
+        pause(turns)?;
     }
+}
+
+/// After so many turns in which a definition was out of date and nobody had defined anything: others' commits may be
+/// about to show, so wait a little; but not for ever.
+fn pause(turns: u32) -> Result<()> {
+    const TURNS_MAX: u32 = 2000;
+    if turns > TURNS_MAX {
+        return Err(SqlError::internal("a definition finds itself out of date although nothing has changed"));
+    }
+    if turns > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Values of the lifted literals as the parameters want them; `None` if one does not fit, so that the original text is
