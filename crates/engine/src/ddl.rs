@@ -259,6 +259,29 @@ impl Transaction {
         self.whole(|txn| txn.remove_sequence(&def))
     }
 
+    /// Begins a sequence anew, as a change of this transaction: another one takes its place, with all that is kept about it.
+    pub fn restart_sequence(&mut self, sequence: SequenceId) -> Result<()> {
+        let missing = || Error::StaleDefinition { table: format!("sequence {}", sequence.0) };
+        let old = self.catalog().sequence_by_id(sequence).ok_or_else(missing)?;
+        let about = self.catalog().about(sequence).cloned();
+        self.whole(|txn| {
+            txn.remove_sequence(&old)?;
+            let id = txn.new_object_id()?;
+            store::add_name(&mut txn.cx, ObjectKind::Sequence, &old.schema, &old.name, id)?;
+            store::add_sequence(&mut txn.cx, id, old.start)?;
+            let new = Definition::Sequence(SequenceDef { id: SequenceId(id), ..SequenceDef::clone(&old) });
+            store::add_object(&mut txn.cx, id, &new)?;
+            let change = store::opened(&txn.cx.core, new);
+            txn.note_change(change);
+            let Some(about) = about else { return Ok(()) };
+            txn.set_about(ObjectId(id), |now| {
+                now.owner = about.owner;
+                now.grants.clone_from(&about.grants);
+                now.comments.clone_from(&about.comments);
+            })
+        })
+    }
+
     pub(crate) fn remove_sequence(&mut self, def: &SequenceDef) -> Result<()> {
         store::remove_name_of(&mut self.cx, &def.schema, &def.name, def.id.0)?;
         store::remove_sequence(&mut self.cx, def.id.0)?;

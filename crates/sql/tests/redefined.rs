@@ -110,3 +110,21 @@ fn a_dropped_part_takes_its_own_rows_along() {
     assert_eq!(left[0], left[1]);
     assert_ne!(left[0], "0");
 }
+
+#[test]
+fn a_new_constraint_looks_at_rows_that_are_newer_than_the_snapshot() {
+    for (constraint, error) in [
+        (
+            "add check (a > 0)",
+            "! 23514 check constraint \"t_a_check\" of relation \"t\" is violated by some row",
+        ),
+        ("alter a set not null", "! 23502 column \"a\" of relation \"t\" contains null values"),
+    ] {
+        let db = database();
+        let (mut s, mut other) = (session(&db), session(&db));
+        run(&mut s, "create table t (a int)");
+        assert_eq!(ask(&mut s, "begin isolation level repeatable read; select count(*) from t"), ["0"]);
+        run(&mut other, "insert into t values (-1), (null)");
+        assert_eq!(ask(&mut s, &format!("alter table t {constraint}")), [error]);
+    }
+}

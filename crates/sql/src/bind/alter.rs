@@ -201,7 +201,9 @@ impl Binder<'_> {
         let mut inner = Binder::new(self.catalog, text, &[])?;
         let mut scope = Scope { no_aggregates: Some("DEFAULT"), ..Scope::default() };
         let bound = inner.expression(&parsed, &mut scope)?;
-        inner.assign(bound, &column.name, column.column_type)
+        let bound = inner.assign(bound, &column.name, column.column_type)?;
+        self.reads_world |= inner.reads_world;
+        Ok(bound)
     }
 
     fn rename_column(&mut self, table: &TableDef, from: &str, to: String) -> Result<Alteration> {

@@ -58,7 +58,9 @@ impl Binder<'_> {
 
     fn stored_condition(&mut self, text: &str, relation: Relation) -> Result<Expr> {
         let mut inner = Binder::new(self.catalog, text, &[])?;
-        inner.bound_condition(&parse::expression(text)?, relation)
+        let bound = inner.bound_condition(&parse::expression(text)?, relation)?;
+        self.reads_world |= inner.reads_world;
+        Ok(bound)
     }
 
     fn bound_condition(&mut self, e: &Ast, relation: Relation) -> Result<Expr> {

@@ -17,7 +17,7 @@ use varve_engine::{
 };
 
 use super::definition::{Notices, Result, duplicate_in_build, notice};
-use super::drop::{Dependent, drop_dependents};
+use super::drop::{Dependent, defaults_of_owned, drop_dependents};
 use super::reference;
 use super::sequence::InTransaction;
 use super::{Facts, Failure, SequenceMemory};
@@ -127,7 +127,7 @@ impl Alter<'_> {
         }
         let opened = self.txn.table(table)?;
         let mut found = false;
-        self.txn.scan(&opened, &ScanSpec::ALL, &mut |_, row| {
+        self.txn.newest_reader().scan(&opened, &ScanSpec::ALL, &mut |_, row| {
             found = row.get(column).is_null();
             Ok(if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
@@ -139,12 +139,14 @@ impl Alter<'_> {
         let name = check.name.clone();
         let def = self.txn.add_check(table.id, check)?;
         let catalog = self.txn.catalog();
-        let rules = Binder::new(&catalog, "", &[])?.rules(&def)?;
+        // Rows need not fulfil the older ones any more: time passes.
+        let mut rules = Binder::new(&catalog, "", &[])?.rules(&def)?;
+        rules.checks = rules.checks.into_vec().into_iter().filter(|(n, _)| **n == *name).collect();
         let opened = self.txn.table(&def)?;
         let (mut failure, mut arena, mut is_broken) = (Failure::default(), Bump::new(), false);
         let env = self.facts.env(&NoSequences);
         let facts = self.facts;
-        let scanned = self.txn.scan(&opened, &ScanSpec::ALL, &mut |_, row| {
+        let scanned = self.txn.newest_reader().scan(&opened, &ScanSpec::ALL, &mut |_, row| {
             let cx = Cx { params: &[], arena: &arena, env: &env };
             let looked = facts.check_cancel().and_then(|()| rules.broken(&Input::Row(row), &cx));
             is_broken = failure.catch(looked.map(|broken| broken == Some(&*name)), true);
@@ -244,6 +246,8 @@ impl Alter<'_> {
         let children = children.filter(|(t, k)| t.id != table.id || !gone(&k.columns));
         let mut direct: Vec<Dependent> = children.map(|(t, k)| Dependent::key(t, k, &of)).collect();
         direct.extend(views.map(|view| Dependent::view(view, &of)));
+        let defaults = defaults_of_owned(&catalog, table.id, |c| columns.contains(&c));
+        direct.extend(defaults.into_iter().map(|(_, d)| d));
         drop_dependents(&catalog, &of, direct, cascade, self.txn, self.notices)?;
         for check in table.checks.iter().filter(|c| gone(&c.columns)) {
             self.txn.drop_constraint(table.id, check.id)?;

@@ -262,7 +262,7 @@ fn truncate(
                 |s: &&Arc<varve_engine::SequenceDef>| s.owned_by.is_some_and(|(id, _)| id == table.id);
             let sequences: Vec<_> = b.catalog.sequences().filter(owned).cloned().collect();
             for sequence in sequences {
-                txn.set_value(sequence.id, sequence.start, false)?;
+                txn.restart_sequence(sequence.id)?;
             }
         }
     }

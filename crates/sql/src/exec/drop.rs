@@ -10,16 +10,19 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sqlparser::ast::{self, ObjectType};
+use sqlparser::tokenizer::Token;
 use varve_engine::{
-    Catalog, Change, Error as EngineError, ForeignKey, IndexId, ObjectId, ScanSpec, SequenceId, TableDef,
-    TableId, Transaction, ViewDef,
+    Catalog, Change, Error as EngineError, ForeignKey, IndexId, ObjectId, ScanSpec, SequenceDef, SequenceId,
+    TableDef, TableId, Transaction, ViewDef,
 };
 
 use super::definition::{Notices, Result, notice};
+use super::sequence::split_name;
 use crate::bind::foreign::same_columns;
 use crate::bind::{fold, object_name};
 use crate::error::{SqlError, SqlState};
 use crate::eval::func::hash::key_hash;
+use crate::parse;
 use crate::sink::Severity;
 
 /// What DROP says.
@@ -39,6 +42,8 @@ enum Gone {
     Index(TableId, IndexId),
     /// A foreign key of this table.
     Key(TableId, ObjectId),
+    /// The default of a column of this table.
+    Default(TableId, usize),
     /// A part of this table, with its rows.
     Part(TableId, ObjectId),
 }
@@ -92,7 +97,7 @@ impl Drop<'_> {
             ObjectType::View => catalog.view(&schema, &last).map(|v| Gone::View(v.id)),
             ObjectType::Sequence => match catalog.sequence(&schema, &last) {
                 Some(sequence) => {
-                    refuse_owned(catalog, &sequence)?;
+                    refuse_identity(catalog, &sequence)?;
                     Some(Gone::Sequence(sequence.id))
                 }
                 None => None,
@@ -229,9 +234,12 @@ impl Found<'_> {
     }
 
     fn told(mut self) -> Vec<Dependent> {
-        // A key goes with its own table without a word.
+        // What is part of a table goes with it without a word.
         let seen = &self.seen;
-        let goes_anyway = |gone: &Gone| matches!(gone, Gone::Key(t, _) if seen.contains(&Gone::Table(*t)));
+        let goes_anyway = |gone: &Gone| match gone {
+            Gone::Key(table, _) | Gone::Default(table, _) => seen.contains(&Gone::Table(*table)),
+            _ => false,
+        };
         self.dependents.retain(|d| !goes_anyway(&d.gone));
         self.dependents.reverse();
         self.dependents
@@ -256,13 +264,17 @@ fn direct_of(catalog: &Catalog, gone: &Gone) -> Vec<(ObjectId, Dependent)> {
             Some(v) => (*id, format!("view {}", shown(&v.schema, &v.name))),
             None => return Vec::new(),
         },
-        Gone::Sequence(_) | Gone::Index(..) | Gone::Key(..) | Gone::Part(..) => return Vec::new(),
+        Gone::Sequence(id) => {
+            return catalog.sequence_by_id(*id).map_or_else(Vec::new, |s| defaults_of(catalog, &s));
+        }
+        Gone::Index(..) | Gone::Key(..) | Gone::Default(..) | Gone::Part(..) => return Vec::new(),
     };
     let mut out = Vec::new();
     if let Gone::Table(id) = gone {
         for (child, key) in catalog.children(*id).filter(|(child, _)| child.id != *id) {
             out.push((key.id, Dependent::key(child, key, &on)));
         }
+        out.extend(defaults_of_owned(catalog, *id, |_| true));
     }
     for view in catalog.views().filter(|v| v.uses.iter().any(|used| used.object == object)) {
         out.push((view.id, Dependent::view(view, &on)));
@@ -303,8 +315,13 @@ fn remove(catalog: &Catalog, gone: Vec<Gone>, txn: &mut Transaction) -> Result<(
             Gone::Key(child, key) => drop(txn.drop_constraint(*child, *key)?),
             Gone::View(view) => txn.drop_view(*view)?,
             Gone::Index(table, index) => txn.drop_index(*table, *index)?,
+            Gone::Default(table, column) if !gone.contains(&Gone::Table(*table)) => {
+                let stale = || EngineError::StaleDefinition { table: format!("table {}", table.0) };
+                let def = txn.catalog().table_by_id(*table).ok_or_else(stale)?;
+                txn.alter_column(*table, *column, None, def.columns[*column].not_null)?;
+            }
             Gone::Part(table, part) if !gone.contains(&Gone::Table(*table)) => drop_part(*table, *part, txn)?,
-            Gone::Table(_) | Gone::Sequence(_) | Gone::Part(..) => {}
+            Gone::Table(_) | Gone::Sequence(_) | Gone::Default(..) | Gone::Part(..) => {}
         }
     }
     let tables: Vec<TableId> = gone.iter().filter_map(Gone::table).collect();
@@ -339,7 +356,7 @@ fn drop_part(table: TableId, part: ObjectId, txn: &mut Transaction) -> Result<()
     let columns = def.partitions.as_ref().map(|p| &p.columns).ok_or_else(stale)?;
     let opened = txn.table(&def)?;
     let mut keys = Vec::new();
-    txn.scan(&opened, &ScanSpec::ALL, &mut |key, row| {
+    txn.newest_reader().scan(&opened, &ScanSpec::ALL, &mut |key, row| {
         let hash = key_hash(columns.iter().map(|c| row.get(*c)));
         if hash % u64::from(gone.modulus) == u64::from(gone.remainder) {
             keys.push(key.to_vec());
@@ -360,7 +377,7 @@ fn has_key(txn: &mut Transaction, table: TableId, key: ObjectId) -> bool {
 impl Gone {
     fn id(&self) -> ObjectId {
         match self {
-            Gone::Table(id) => (*id).into(),
+            Gone::Table(id) | Gone::Default(id, _) => (*id).into(),
             Gone::Sequence(id) => (*id).into(),
             Gone::Index(_, id) => (*id).into(),
             Gone::View(id) | Gone::Key(_, id) | Gone::Part(_, id) => *id,
@@ -379,7 +396,8 @@ fn described(catalog: &Catalog, kind: &ObjectType, named: &[Gone]) -> Option<Str
     let name = match named.first()? {
         Gone::Table(id) => catalog.table_by_id(*id).map(|t| shown(&t.schema, &t.name))?,
         Gone::View(id) => catalog.view_by_id(*id).map(|v| shown(&v.schema, &v.name))?,
-        Gone::Sequence(_) | Gone::Index(..) | Gone::Key(..) | Gone::Part(..) => return None,
+        Gone::Sequence(id) => catalog.sequence_by_id(*id).map(|s| shown(&s.schema, &s.name))?,
+        Gone::Index(..) | Gone::Key(..) | Gone::Default(..) | Gone::Part(..) => return None,
     };
     Some(format!("{} {name}", kind.to_string().to_lowercase()))
 }
@@ -430,13 +448,62 @@ fn index(catalog: &Catalog, schema: &str, last: &str) -> Result<Option<Gone>> {
     Ok(Some(Gone::Index(table.id, index.id)))
 }
 
-/// A serial column's default needs its sequence.
-fn refuse_owned(catalog: &Catalog, sequence: &varve_engine::SequenceDef) -> Result<()> {
-    let Some((table, _)) = sequence.owned_by else { return Ok(()) };
-    let owner = catalog.table_by_id(table).map_or_else(String::new, |t| t.name.clone());
-    let last = &sequence.name;
-    let message = format!("cannot drop sequence {last} because other objects depend on it");
-    Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
-        .with_detail(format!("default value of a column of table {owner} depends on sequence {last}"))
-        .into())
+/// An identity column is not without its sequence.
+fn refuse_identity(catalog: &Catalog, sequence: &SequenceDef) -> Result<()> {
+    let Some((table, ordinal)) = sequence.owned_by else { return Ok(()) };
+    let Some(table) = catalog.table_by_id(table).filter(|t| t.columns[ordinal].identity.is_some()) else {
+        return Ok(());
+    };
+    let column =
+        format!("column {} of table {}", table.columns[ordinal].name, shown(&table.schema, &table.name));
+    let name = shown(&sequence.schema, &sequence.name);
+    let message = format!("cannot drop sequence {name} because {column} requires it");
+    let error = SqlError::new(SqlState::DEPENDENT_OBJECTS, message);
+    Err(error.with_hint(format!("You can drop {column} instead.")).into())
+}
+
+/// Defaults that draw from sequences which go with these columns of a table, but for those of the columns themselves.
+pub(super) fn defaults_of_owned(
+    catalog: &Catalog,
+    table: TableId,
+    is_gone: impl Fn(usize) -> bool,
+) -> Vec<(ObjectId, Dependent)> {
+    let owned = catalog.sequences().filter(|s| s.owned_by.is_some_and(|(t, c)| t == table && is_gone(c)));
+    let mut found: Vec<_> = owned.flat_map(|s| defaults_of(catalog, s)).collect();
+    found.retain(|(_, d)| !matches!(d.gone, Gone::Default(t, c) if t == table && is_gone(c)));
+    found
+}
+
+/// Defaults that draw from a sequence.
+fn defaults_of(catalog: &Catalog, sequence: &SequenceDef) -> Vec<(ObjectId, Dependent)> {
+    let on = format!("sequence {}", shown(&sequence.schema, &sequence.name));
+    let mut found = Vec::new();
+    for table in catalog.tables() {
+        for (ordinal, column) in table.columns.iter().enumerate().filter(|(_, c)| c.identity.is_none()) {
+            if column.default.as_deref().is_some_and(|text| draws_from(text, sequence)) {
+                let of = shown(&table.schema, &table.name);
+                let what = format!("default value for column {} of table {of}", column.name);
+                let gone = Gone::Default(table.id, ordinal);
+                found.push((table.id.into(), Dependent { gone, what, on: on.clone() }));
+            }
+        }
+    }
+    found
+}
+
+/// Whether a default names a sequence as PostgreSQL keeps it by OID: `nextval('name')`, not `nextval('name'::text)`.
+fn draws_from(default: &str, sequence: &SequenceDef) -> bool {
+    let Ok(tokens) = parse::tokens(default) else { return false };
+    let solid: Vec<&Token> = tokens.iter().map(|t| &t.token).filter(|t| !parse::is_blank(t)).collect();
+    let is_word = |at: usize, wanted: &str| matches!(solid.get(at), Some(Token::Word(w)) if w.value.eq_ignore_ascii_case(wanted));
+    (0..solid.len()).any(|at| match solid.get(at + 2) {
+        Some(Token::SingleQuotedString(name)) => {
+            let is_text = solid.get(at + 3) == Some(&&Token::DoubleColon) && is_word(at + 4, "text");
+            is_word(at, "nextval")
+                && *solid[at + 1] == Token::LParen
+                && !is_text
+                && split_name(name) == (sequence.schema.clone(), sequence.name.clone())
+        }
+        _ => false,
+    })
 }

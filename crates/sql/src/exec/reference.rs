@@ -412,7 +412,7 @@ pub(super) fn add_foreign_key(
     let def = txn.add_foreign_key(table.id, key)?;
     let opened = txn.table(&def)?;
     let mut pending = Pending::default();
-    txn.scan(&opened, &ScanSpec::ALL, &mut |_, row| {
+    txn.newest_reader().scan(&opened, &ScanSpec::ALL, &mut |_, row| {
         let values: Row<'_> = (0..def.columns.len()).map(|c| row.get(c)).collect();
         pending.wrote(&def, &values, None);
         Ok(ControlFlow::Continue(()))

@@ -26,6 +26,7 @@ use crate::scan::{Extent, Lifted, Literal, next_statement};
 use crate::sink::{Column, CommandTag, CopyIn, Progress, Severity, Sink};
 use crate::system::World;
 use crate::ty::Ty;
+use crate::utility::Utility;
 
 /// How a run ended.
 pub(super) enum Ran {
@@ -213,7 +214,12 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
-        if prepared.reads_world && !self.is_failed() {
+        // Defaults and conditions of tables that these name are bound only while they run.
+        let may_read_world = matches!(
+            &prepared.body,
+            Body::Definition(_) | Body::Utility(Utility::Copy(_) | Utility::Execute(..))
+        );
+        if (prepared.reads_world || may_read_world) && !self.is_failed() {
             self.facts.world = Some(Arc::new(self.world()));
         }
         let ran = self.run_body(prepared, params, groups, announce, sink);
