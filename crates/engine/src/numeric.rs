@@ -268,7 +268,7 @@ impl FromStr for Numeric {
     type Err = NumericError;
 
     fn from_str(text: &str) -> Result<Self, NumericError> {
-        let text = text.trim();
+        let text = text.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
         if text.eq_ignore_ascii_case("nan") {
             return Ok(Self::nan());
         }

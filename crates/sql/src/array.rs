@@ -20,7 +20,7 @@ pub fn of(element: Oid) -> Array {
 /// Reads an array with elements of the type `element`.
 pub fn parse(text: &str, element: Oid, zone: &Zone) -> Result<Array> {
     let malformed = |detail: &str| malformed(text, detail);
-    let mut reader = Reader { rest: text.trim(), text };
+    let mut reader = Reader { rest: text::trimmed(text), text };
     if !reader.skip('{') {
         return Err(malformed("Array value must start with \"{\" or dimension information."));
     }
@@ -51,7 +51,7 @@ pub fn parse(text: &str, element: Oid, zone: &Zone) -> Result<Array> {
 pub fn parse_vector(text: &str, vector: Oid) -> Result<Array> {
     let element = oid::element(vector).unwrap_or(oid::OID);
     let mut array = Array::vector(oid::column_type(element).unwrap_or(ColumnType::Int8));
-    for word in text.split_whitespace() {
+    for word in text.split(text::BLANKS).filter(|word| !word.is_empty()) {
         array.push(text::parse_as(word, element, &Zone::UTC)?.as_datum());
     }
     Ok(array)
@@ -69,7 +69,7 @@ struct Reader<'t> {
 impl Reader<'_> {
     /// Steps over blanks and this character, if it comes next.
     fn skip(&mut self, wanted: char) -> bool {
-        self.rest = self.rest.trim_start();
+        self.rest = self.rest.trim_start_matches(text::BLANKS);
         match self.rest.strip_prefix(wanted) {
             Some(rest) => {
                 self.rest = rest;
@@ -80,7 +80,7 @@ impl Reader<'_> {
     }
 
     fn end(&mut self) -> Result<()> {
-        if self.rest.trim().is_empty() {
+        if text::trimmed(self.rest).is_empty() {
             return Ok(());
         }
         Err(malformed(self.text, "Junk after closing right brace."))
@@ -117,7 +117,7 @@ impl Reader<'_> {
             }
             self.rest = chars.as_str();
         }
-        let bare = item.trim_end();
+        let bare = item.trim_end_matches(text::BLANKS);
         if bare.is_empty() && !escaped {
             let next = self.rest.chars().next().unwrap_or(',');
             return Err(malformed(self.text, &format!("Unexpected \"{next}\" character.")));
@@ -213,6 +213,9 @@ mod tests {
             ("{1,}", oid::INT4, "22P02 Unexpected \"}\" character."),
             ("{1} 2", oid::INT4, "22P02 Junk after closing right brace."),
             ("{a}", oid::INT4, "22P02 invalid input syntax for type integer: \"a\""),
+            // What is white space to Unicode alone is part of a text.
+            ("{\u{3000},\u{85} }", oid::TEXT, "{\u{3000},\u{85}}"),
+            ("\u{a0}{1}", oid::INT4, "22P02 Array value must start with \"{\" or dimension information."),
             ("{{1},{2}}", oid::INT4, "0A000 an array of more than one dimension is not supported"),
         ] {
             assert_eq!(shown(text, element), expected, "{text}");

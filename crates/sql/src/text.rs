@@ -66,9 +66,17 @@ pub fn first_byte(text: &str) -> &str {
     text.get(..1).unwrap_or_default()
 }
 
+/// What PostgreSQL takes for blank around a value, in every locale that Varve has.
+pub const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
+
+/// A text without blanks around it. Other white space of Unicode is no blank.
+pub fn trimmed(text: &str) -> &str {
+    text.trim_matches(BLANKS)
+}
+
 /// Reads an oid: a whole number of 32 bits, which may be written as a negative one.
 pub fn parse_oid(text: &str) -> Result<u32> {
-    let trimmed = text.trim();
+    let trimmed = trimmed(text);
     let digits = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(invalid("oid", text));
@@ -163,7 +171,7 @@ pub fn invalid(ty: &str, text: &str) -> SqlError {
 }
 
 fn parse_bool(text: &str) -> Result<bool> {
-    let lower = text.trim().to_ascii_lowercase();
+    let lower = trimmed(text).to_ascii_lowercase();
     let is_prefix = |word: &str, least: usize| lower.len() >= least && word.starts_with(&lower);
     if lower == "1" || is_prefix("true", 1) || is_prefix("yes", 1) || lower == "on" {
         Ok(true)
@@ -175,7 +183,7 @@ fn parse_bool(text: &str) -> Result<bool> {
 }
 
 fn parse_int(text: &str, ty: Ty) -> Result<i64> {
-    let trimmed = text.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
+    let trimmed = trimmed(text);
     let digits = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(invalid(ty.name(), text));
@@ -195,9 +203,9 @@ fn parse_int(text: &str, ty: Ty) -> Result<i64> {
 fn parse_float4(text: &str) -> Result<f32> {
     let wide = parse_float(text, Ty::Float4)?;
     // Digits are rounded once, to the nearest real, not to a double first.
-    let narrow = text.trim().parse::<f32>().unwrap_or(wide as f32);
+    let narrow = trimmed(text).parse::<f32>().unwrap_or(wide as f32);
     if (narrow.is_infinite() && wide.is_finite()) || (narrow == 0.0 && wide != 0.0) {
-        return Err(float_range(text.trim(), Ty::Float4));
+        return Err(float_range(trimmed(text), Ty::Float4));
     }
     Ok(narrow)
 }
@@ -208,7 +216,7 @@ fn float_range(text: &str, ty: Ty) -> SqlError {
 }
 
 fn parse_float(text: &str, ty: Ty) -> Result<f64> {
-    let trimmed = text.trim();
+    let trimmed = trimmed(text);
     match trimmed.to_ascii_lowercase().as_str() {
         "nan" => return Ok(f64::NAN),
         "infinity" | "inf" | "+infinity" | "+inf" => return Ok(f64::INFINITY),
@@ -239,7 +247,7 @@ pub fn parse_numeric(text: &str) -> Result<Numeric> {
 }
 
 fn is_infinity(text: &str) -> bool {
-    let bare = text.trim().trim_start_matches(['+', '-']);
+    let bare = trimmed(text).trim_start_matches(['+', '-']);
     bare.eq_ignore_ascii_case("inf") || bare.eq_ignore_ascii_case("infinity")
 }
 

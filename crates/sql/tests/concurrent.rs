@@ -433,3 +433,13 @@ fn two_grants_at_once_both_count() {
     let flags = ask(&mut a, "select rolcreaterole, rolcreatedb from pg_roles where rolname = 'bob'");
     assert_eq!(flags, ["t|t"]);
 }
+
+/// Review of session 5: it was refused, where a statement of another kind is planned again.
+#[test]
+fn copy_goes_on_with_the_table_that_another_session_has_altered() {
+    let (db, mut a) = accounts("");
+    run(&mut a, "begin; alter table a add column w int");
+    let waits = stuck(&db, &["copy a from stdin"]);
+    run(&mut a, "commit");
+    assert_eq!(waits.join().unwrap(), Vec::<String>::new());
+}

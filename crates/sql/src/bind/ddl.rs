@@ -11,7 +11,7 @@ use sqlparser::ast::{
     SqlOption, TableConstraint,
 };
 use varve_engine::{
-    Check, ColumnDef, Identity, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey, TableDef,
+    Check, ColumnDef, ColumnType, Identity, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey, TableDef,
 };
 
 use super::part::{check_unique_key, partition_by, partition_key};
@@ -20,7 +20,7 @@ use super::scope::Scope;
 use super::sequence::{identity, serial_type};
 use super::{Binder, clauses_ddl, fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
-use crate::ty;
+use crate::ty::{self, Ty, Typed};
 
 /// Longest name, as in PostgreSQL.
 const NAME_BYTES_MAX: usize = 63;
@@ -175,10 +175,12 @@ impl Binder<'_> {
             }
             ColumnOption::PrimaryKey(k) => {
                 clauses_ddl::check_primary_key(k)?;
+                check_orderable(parts.columns[ordinal].column_type)?;
                 set_primary_key(parts, name, vec![ordinal])?;
             }
             ColumnOption::Unique(u) => {
                 clauses_ddl::check_unique(u)?;
+                check_orderable(parts.columns[ordinal].column_type)?;
                 parts.uniques.push((name, vec![ordinal]));
             }
             ColumnOption::Generated {
@@ -248,10 +250,12 @@ impl Binder<'_> {
                 return Err(SqlError::unsupported("an index on an expression"));
             };
             check_operator_class(c)?;
-            table.column(&fold(ident)).ok_or_else(|| {
+            let ordinal = table.column(&fold(ident)).ok_or_else(|| {
                 let message = format!("column \"{}\" does not exist", fold(ident));
                 SqlError::new(SqlState::UNDEFINED_COLUMN, message)
-            })
+            })?;
+            check_orderable(table.columns[ordinal].column_type)?;
+            Ok(ordinal)
         };
         columns.iter().map(ordinal).collect()
     }
@@ -349,6 +353,7 @@ fn constraint_columns(columns: &[IndexColumn], parts: &Parts) -> Result<Vec<usiz
             let message = format!("column \"{name}\" named in key does not exist");
             SqlError::new(SqlState::UNDEFINED_COLUMN, message)
         })?;
+        check_orderable(parts.columns[ordinal].column_type)?;
         if out.contains(&ordinal) {
             let message = format!("column \"{name}\" appears twice in key constraint");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
@@ -356,6 +361,18 @@ fn constraint_columns(columns: &[IndexColumn], parts: &Parts) -> Result<Vec<usiz
         out.push(ordinal);
     }
     Ok(out)
+}
+
+/// 42704 for a type without an order.
+fn check_orderable(column_type: ColumnType) -> Result<()> {
+    let ty = Typed::of_column(column_type).ty;
+    if ty != Ty::Json {
+        return Ok(());
+    }
+    let message =
+        format!("data type {} has no default operator class for access method \"btree\"", ty.name());
+    let hint = "You must specify an operator class for the index or define a default operator class for the data type.";
+    Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message).with_hint(hint))
 }
 
 fn check_operator_class(c: &IndexColumn) -> Result<()> {

@@ -22,6 +22,10 @@ pub fn apply<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<
         return Ok(Datum::Null);
     }
     match to.ty {
+        // An oid is taken by its 32 bits.
+        Ty::Int4 if matches!(from, Ty::Oid | Ty::Reg(_)) => {
+            Ok(Datum::Int4(value.as_integer().unwrap_or(0) as u32 as i32))
+        }
         Ty::Int2 | Ty::Int4 | Ty::Int8 => to_integer(value, to, cx),
         Ty::Float4 => match to_float(value, Ty::Float4, cx)? {
             Datum::Float8(wide) => arith::narrow_float(wide).map(Datum::Float4),
@@ -147,6 +151,8 @@ fn to_float<'a>(value: Datum<'a>, ty: Ty, cx: &Cx<'a>) -> Result<Datum<'a>> {
         }
         Datum::Numeric(n) => Datum::Float8(number::to_float(n)?),
         Datum::Text(_) => return from_text(value, Typed::plain(ty), cx),
+        // A whole number is rounded once, too.
+        other if ty == Ty::Float4 => Datum::Float4(other.as_integer().unwrap_or(0) as f32),
         other => Datum::Float8(other.as_integer().unwrap_or(0) as f64),
     })
 }
@@ -188,7 +194,7 @@ fn to_moment<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> 
 
 /// `now`, `today` and neighbours: days to add, and whether the time of day stays.
 fn special_moment(text: &str) -> Option<(i32, bool)> {
-    match text.trim() {
+    match text::trimmed(text) {
         "now" => Some((0, true)),
         "today" => Some((0, false)),
         "tomorrow" => Some((1, false)),

@@ -7,6 +7,7 @@
 //!
 //! Does not know: why the tables are read in this order (`crate::loops`); what becomes of the rows.
 
+use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -79,7 +80,7 @@ impl Loops<'_> {
         else {
             return Err(SqlError::internal("a nested loop without its table"));
         };
-        let mut one = OneStep { step, table, outer, cap: BATCH_ROWS_FIRST };
+        let mut one = OneStep { step, table, outer, cap: BATCH_ROWS_FIRST, bytes: Cell::new(0) };
         if !self.begin(&one, level)? {
             return Ok(ControlFlow::Continue(()));
         }
@@ -87,6 +88,7 @@ impl Loops<'_> {
             self.facts.check_cancel()?;
             let Level { rows, temporary, ranges, key, range, place, spare } = &mut *level;
             rows.reset();
+            one.bytes.set(0);
             let mut batch = BumpVec::new_in(&*rows);
             let more = if matches!(step.target.access, Access::Point(_)) {
                 self.point(&one, key, temporary, &mut batch)?;
@@ -165,7 +167,7 @@ impl Loops<'_> {
                 if failure.catch(taken.map(|()| false), true) {
                     return Ok(ControlFlow::Break(()));
                 }
-                if batch.len() < one.cap && batch.bump().allocated_bytes() < BATCH_BYTES_MAX {
+                if batch.len() < one.cap && one.bytes.get() < BATCH_BYTES_MAX {
                     return Ok(ControlFlow::Continue(()));
                 }
                 full = true;
@@ -194,6 +196,8 @@ struct OneStep<'o> {
     outer: &'o [Datum<'o>],
     /// Rows of the next batch.
     cap: usize,
+    /// Bytes of the batch. (The arena keeps its largest chunk, so what it has allocated says nothing about this batch.)
+    bytes: Cell<usize>,
 }
 
 impl OneStep<'_> {
@@ -211,10 +215,24 @@ impl OneStep<'_> {
             return Ok(());
         }
         let arena = batch.bump();
-        let own = values[self.outer.len()..].iter().map(|v| keep_in(arena, *v));
+        let added = &values[self.outer.len()..];
+        let row_bytes = size_of_val(values.as_slice()) + added.iter().map(kept_bytes).sum::<usize>();
+        self.bytes.set(self.bytes.get() + row_bytes);
+        let own = added.iter().map(|v| keep_in(arena, *v));
         let kept: Row<'s> = self.outer.iter().copied().chain(own).collect();
         batch.push(arena.alloc_slice_copy(&kept));
         Ok(())
+    }
+}
+
+/// What a value takes beside its place in the row, in bytes.
+fn kept_bytes(value: &Datum<'_>) -> usize {
+    match value {
+        Datum::Text(t) => t.len(),
+        Datum::Bytea(b) => b.len(),
+        Datum::Numeric(n) => n.as_bytes().len(),
+        Datum::Array(a) => a.as_bytes().len(),
+        _ => 0,
     }
 }
 

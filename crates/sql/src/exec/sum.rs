@@ -25,8 +25,10 @@ pub enum Sum {
     Scaled(i128, u16),
     /// Of numeric that has left the machine words.
     Big(BigDecimal),
-    /// Of double precision and real.
+    /// Of double precision.
     Float(f64),
+    /// Of real: as `sum` adds them, in real, and as `avg` does.
+    Real(f32, f64),
     /// Of intervals.
     Span(Interval),
     /// Of numeric, one of them NaN.
@@ -37,7 +39,8 @@ impl Sum {
     /// The sum of no values of this type.
     pub fn of(input: Ty) -> Sum {
         match input {
-            Ty::Float8 | Ty::Float4 => Sum::Float(0.0),
+            Ty::Float8 => Sum::Float(0.0),
+            Ty::Float4 => Sum::Real(0.0, 0.0),
             Ty::Interval => Sum::Span(Interval::default()),
             Ty::Numeric => Sum::Scaled(0, 0),
             _ => Sum::Whole(0),
@@ -49,7 +52,10 @@ impl Sum {
         match (&mut *self, value) {
             (Sum::Whole(total), v) => *total += i128::from(v.as_integer().unwrap_or(0)),
             (Sum::Float(total), Datum::Float8(f)) => *total = added_floats(*total, f)?,
-            (Sum::Float(total), Datum::Float4(f)) => *total = added_floats(*total, f64::from(f))?,
+            (Sum::Real(single, double), Datum::Float4(f)) => {
+                *single += f;
+                *double += f64::from(f);
+            }
             (Sum::Span(total), Datum::Interval(iv)) => *total = time::add_intervals(*total, iv)?,
             (Sum::NotANumber, _) => {}
             (_, Datum::Numeric(n)) if n.is_nan() => *self = Sum::NotANumber,
@@ -73,6 +79,7 @@ impl Sum {
         *self = match (self.clone(), other) {
             (Sum::Whole(a), Sum::Whole(b)) => Sum::Whole(a + b),
             (Sum::Float(a), Sum::Float(b)) => Sum::Float(added_floats(a, b)?),
+            (Sum::Real(a, c), Sum::Real(b, d)) => Sum::Real(a + b, c + d),
             (Sum::Span(a), Sum::Span(b)) => Sum::Span(time::add_intervals(a, b)?),
             (Sum::NotANumber, _) | (_, Sum::NotANumber) => Sum::NotANumber,
             (Sum::Scaled(a, s), Sum::Scaled(b, t)) => match add_scaled((a, s), (b, t)) {
@@ -89,13 +96,13 @@ impl Sum {
     /// Type of `state` for values of this type.
     pub fn state_type(input: Ty) -> Ty {
         match input {
-            Ty::Float4 => Ty::Float8,
             Ty::Float8 | Ty::Numeric | Ty::Interval => input,
             _ => Ty::Bytea,
         }
     }
 
-    /// The sum so far as one value: whole numbers as the 16 bytes of an `i128`, others as what they are.
+    /// The sum so far as one value: whole numbers as the 16 bytes of an `i128`, both sums of reals as 12, others as what
+    /// they are.
     pub fn state(&self) -> Result<Value> {
         Ok(match self {
             Sum::Whole(total) => Value::Bytea(total.to_le_bytes().into()),
@@ -103,6 +110,9 @@ impl Sum {
             Sum::Big(total) => Value::Numeric(number::pack(total)?),
             Sum::NotANumber => Value::Numeric(Numeric::nan()),
             Sum::Float(total) => Value::Float8(*total),
+            Sum::Real(single, double) => {
+                Value::Bytea([&single.to_le_bytes()[..], &double.to_le_bytes()].concat())
+            }
             Sum::Span(total) => Value::Interval(*total),
         })
     }
@@ -110,6 +120,11 @@ impl Sum {
     /// The sum that `state` gave.
     pub fn of_state(input: Ty, state: Datum<'_>) -> Result<Sum> {
         if let Datum::Bytea(bytes) = state {
+            if let Some((single, double)) = bytes.split_first_chunk::<4>()
+                && let Ok(double) = double.try_into()
+            {
+                return Ok(Sum::Real(f32::from_le_bytes(*single), f64::from_le_bytes(double)));
+            }
             let bytes = bytes.try_into().map_err(|_| SqlError::internal("a sum of the wrong length"))?;
             return Ok(Sum::Whole(i128::from_le_bytes(bytes)));
         }
@@ -121,9 +136,11 @@ impl Sum {
     /// The sum (or average, of `count` values) as a value of its type.
     pub fn total(self, input: Ty, average: bool, count: u64) -> Result<Value> {
         let total = match self {
-            Sum::Float(f) if input == Ty::Float4 && !average => {
-                return arith::narrow_float(f).map(Value::Float4);
+            Sum::Real(single, double) if !average => {
+                return arith::check_float(f64::from(single), double.is_infinite(), true)
+                    .map(|_| Value::Float4(single));
             }
+            Sum::Real(_, double) => return Ok(Value::Float8(double / count as f64)),
             Sum::Span(iv) if average => {
                 return time::scale_interval(iv, count as f64, true).map(Value::Interval);
             }

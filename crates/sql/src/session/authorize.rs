@@ -109,12 +109,16 @@ impl Check<'_> {
         self.query_beside(select, None)
     }
 
-    /// A query that finds rows of `target` to change: the change itself says what it needs there.
+    /// A query that finds rows of a target to change: the change itself says what it needs there. Where the query reads that
+    /// table besides, it needs what everybody needs.
     fn query_beside(&self, select: &Select, target: Option<&Arc<TableDef>>) -> Result<()> {
         if shows_passwords(select) {
             return Err(denied("permission denied for table pg_authid"));
         }
-        for table in select.tables().iter().filter(|t| target.is_none_or(|target| !Arc::ptr_eq(t, target))) {
+        let reads_target = |target| reads_besides(select, target);
+        let is_needed =
+            |t: &&Arc<TableDef>| target.is_none_or(|target| !Arc::ptr_eq(t, target) || reads_target(target));
+        for table in select.tables().iter().filter(is_needed) {
             self.table(table, Rights::SELECT)?;
             if select.lock.is_some() {
                 let object = table_object(table);
@@ -211,6 +215,19 @@ fn shows_passwords(select: &Select) -> bool {
     let mut shows = false;
     select.each_source(&mut |s| shows |= matches!(s, Source::System(table) if table.name == "pg_authid"));
     shows
+}
+
+/// Whether a query that finds rows of a table reads that table in another place, too.
+fn reads_besides(select: &Select, target: &Arc<TableDef>) -> bool {
+    let mut reads = false;
+    select.each_source(&mut |source| {
+        reads |= match source {
+            Source::Table(t) => Arc::ptr_eq(&t.table, target),
+            Source::Loops(steps) => steps.iter().any(|s| Arc::ptr_eq(&s.target.table, target)),
+            _ => false,
+        }
+    });
+    reads
 }
 
 fn expression(output: &Output) -> &Expr {

@@ -5,10 +5,8 @@
 //!
 //! Does not know: plans' insides.
 
-use std::sync::Arc;
-
 use sqlparser::ast;
-use varve_engine::{Datum, Rights, Value};
+use varve_engine::{Datum, Error as EngineError, Rights, Value};
 
 use super::plan::in_failed_transaction;
 use super::run::{Ran, read_only};
@@ -360,11 +358,23 @@ impl Session {
         Ok(CommandTag::Plain("EXPLAIN"))
     }
 
+    /// COPY; bound again, if its table has been changed while it waited.
     fn copy(&mut self, copy: &CopyFrom, sink: &mut dyn Sink) -> Result<CommandTag> {
-        let catalog = self.current_catalog();
         if self.read_only {
             return Err(read_only("COPY FROM"));
         }
+        loop {
+            self.facts.check_cancel()?;
+            match self.copy_current(copy, sink)? {
+                Some(tag) => return Ok(tag),
+                None => self.catalog = None,
+            }
+        }
+    }
+
+    /// `None` if the table's definition is out of date.
+    fn copy_current(&mut self, copy: &CopyFrom, sink: &mut dyn Sink) -> Result<Option<CommandTag>> {
+        let catalog = self.current_catalog();
         let mut b = Binder::new(&catalog, "", &[])?;
         let (table, targets, defaults) = insert_targets(&mut b, &copy.table, &copy.columns)?;
         self.authorize_table(&table, Rights::INSERT)?;
@@ -373,7 +383,11 @@ impl Session {
         self.begin_engine();
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();
-        let table = txn.table(&plan.table)?;
+        let table = match txn.table(&plan.table) {
+            Ok(table) => table,
+            Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
         let mut exec = Exec {
             txn,
             catalog: &mut self.catalog,
@@ -385,7 +399,7 @@ impl Session {
             pending: Pending::default(),
             deferred: &mut self.deferred,
         };
-        exec.copy(&plan, &Arc::clone(&table), sink)
+        exec.copy(&plan, &table, sink).map(Some)
     }
 }
 

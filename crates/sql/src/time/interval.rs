@@ -103,7 +103,7 @@ pub fn write_interval(iv: Interval, out: &mut Vec<u8>) {
 
 /// Reads an interval: `n unit` pairs, a clock time, `years-months`, `ago`, or ISO 8601 (`P1Y2M3DT4H5M6S`).
 pub fn parse_interval(original: &str) -> Result<Interval> {
-    let lower = original.trim().to_ascii_lowercase();
+    let lower = crate::text::trimmed(original).to_ascii_lowercase();
     let read = match lower.strip_prefix('p') {
         Some(iso) => parse_iso(iso),
         None => {
@@ -119,30 +119,113 @@ pub fn parse_interval(original: &str) -> Result<Interval> {
 
 fn parse_spans(body: &str) -> Option<Interval> {
     let spaced = space_units(body);
-    let mut words = spaced.split_whitespace().peekable();
+    let mut words = spaced.split(crate::text::BLANKS).filter(|word| !word.is_empty()).peekable();
     let mut iv = Interval::default();
+    // A unit may come once.
+    let mut seen = 0;
+    let mut note = |fields: u16| (seen & fields == 0).then(|| seen |= fields);
     words.peek()?;
     while let Some(word) = words.next() {
         if word.contains(':') {
             let (sign, clock) = signed(word);
-            iv.micros = iv.micros.checked_add(sign * span_clock(clock)?)?;
+            note(CLOCK)?;
+            iv.micros = iv.micros.checked_add(sign.checked_mul(span_clock(clock)?)?)?;
         } else if let Some(months) = years_and_months(word) {
+            note(Unit::of("month")?.field())?;
             iv.months = iv.months.checked_add(months)?;
         } else {
-            let amount = amount_of(word)?;
+            let amount = Amount::of(word)?;
             // `1 2:03` is a day and a time.
             let unit =
                 if words.peek().is_some_and(|next| next.contains(':')) { Some("day") } else { words.next() };
-            add_span(&mut iv, amount, unit.unwrap_or("second"))?;
+            let unit = Unit::of(unit.unwrap_or("second"))?;
+            // A second with a fraction has said all that there is below it.
+            let below =
+                if matches!(unit, Unit::Micros(1_000_000)) && amount.fraction != 0.0 { SECOND } else { 0 };
+            note(unit.field() | below)?;
+            add_span(&mut iv, amount, unit)?;
         }
     }
     Some(iv)
 }
 
-/// A plain number: no exponent, nothing that only floating point knows.
-fn amount_of(word: &str) -> Option<f64> {
-    let is_plain = signed(word).1.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    if is_plain { word.parse().ok() } else { None }
+/// A plain number, no exponent, whole part and fraction apart so that no digit of the first is lost.
+#[derive(Clone, Copy)]
+struct Amount {
+    whole: i64,
+    fraction: f64,
+}
+
+impl Amount {
+    fn of(word: &str) -> Option<Amount> {
+        let (sign, bare) = signed(word);
+        let (whole, fraction) = bare.split_once('.').unwrap_or((bare, ""));
+        let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+        if !digits(whole) || !digits(fraction) || (whole.is_empty() && fraction.is_empty()) {
+            return None;
+        }
+        let minus = if sign < 0 { "-" } else { "" };
+        Some(Amount {
+            whole: if whole.is_empty() { 0 } else { format!("{minus}{whole}").parse().ok()? },
+            fraction: format!("{minus}0.{fraction}0").parse().ok()?,
+        })
+    }
+}
+
+/// What an amount counts.
+#[derive(Clone, Copy)]
+enum Unit {
+    /// So many months: a fraction is rounded to whole months, but that of a single month goes to days.
+    Months(i64),
+    /// So many days.
+    Days(i64),
+    /// So many microseconds.
+    Micros(i64),
+}
+
+/// Fields of a clock time.
+const CLOCK: u16 = 0b1_1111;
+/// A second and what is below it.
+const SECOND: u16 = 0b111;
+
+impl Unit {
+    fn of(name: &str) -> Option<Unit> {
+        let name = name.trim_end_matches(',');
+        let name = if name.len() > 2 { name.strip_suffix('s').unwrap_or(name) } else { name };
+        Some(match name {
+            "millennium" | "millennia" | "mil" => Unit::Months(12_000),
+            "century" | "centurie" | "c" | "cent" => Unit::Months(1200),
+            "decade" | "dec" => Unit::Months(120),
+            "year" | "y" | "yr" => Unit::Months(12),
+            "month" | "mon" => Unit::Months(1),
+            "week" | "w" => Unit::Days(7),
+            "day" | "d" => Unit::Days(1),
+            "hour" | "h" | "hr" => Unit::Micros(3_600_000_000),
+            "minute" | "m" | "min" => Unit::Micros(60_000_000),
+            "second" | "s" | "sec" => Unit::Micros(1_000_000),
+            "millisecond" | "ms" | "msec" => Unit::Micros(1000),
+            "microsecond" | "us" | "usec" => Unit::Micros(1),
+            _ => return None,
+        })
+    }
+
+    /// One bit for each unit.
+    fn field(self) -> u16 {
+        1 << match self {
+            Unit::Micros(1) => 0,
+            Unit::Micros(1000) => 1,
+            Unit::Micros(1_000_000) => 2,
+            Unit::Micros(60_000_000) => 3,
+            Unit::Micros(_) => 4,
+            Unit::Days(1) => 5,
+            Unit::Days(_) => 6,
+            Unit::Months(1) => 7,
+            Unit::Months(12) => 8,
+            Unit::Months(120) => 9,
+            Unit::Months(1200) => 10,
+            Unit::Months(_) => 11,
+        }
+    }
 }
 
 fn signed(word: &str) -> (i64, &str) {
@@ -208,7 +291,7 @@ fn add_designated(iv: &mut Interval, text: &str, unit: impl Fn(char) -> Option<&
     let mut rest = text;
     while let Some(at) = rest.find(|c: char| c.is_ascii_alphabetic()) {
         let designator = rest[at..].chars().next()?;
-        add_span(iv, amount_of(&rest[..at])?, unit(designator)?)?;
+        add_span(iv, Amount::of(&rest[..at])?, Unit::of(unit(designator)?)?)?;
         rest = &rest[at + 1..];
     }
     rest.is_empty().then_some(())
@@ -242,37 +325,35 @@ fn span_clock(text: &str) -> Option<i64> {
     hour.checked_mul(3600)?.checked_add(minute * 60)?.checked_mul(1_000_000)?.checked_add(second_us)
 }
 
-fn add_span(iv: &mut Interval, amount: f64, unit: &str) -> Option<()> {
-    let unit = unit.trim_end_matches(',');
-    let unit = if unit.len() > 2 { unit.strip_suffix('s').unwrap_or(unit) } else { unit };
-    let months = match unit {
-        "millennium" | "millennia" | "mil" => 12_000.0,
-        "century" | "centurie" | "c" | "cent" => 1200.0,
-        "decade" | "dec" => 120.0,
-        "year" | "y" | "yr" => 12.0,
-        "month" | "mon" => 1.0,
-        _ => 0.0,
-    };
-    if months > 0.0 {
-        let total = amount * months;
-        iv.months = iv.months.checked_add(whole(total)?)?;
-        return add_days(iv, total.fract() * 30.0);
+fn add_span(iv: &mut Interval, amount: Amount, unit: Unit) -> Option<()> {
+    let Amount { whole: count, fraction } = amount;
+    let times = |unit: i64| i32::try_from(count.checked_mul(unit)?).ok();
+    match unit {
+        Unit::Months(1) => {
+            iv.months = iv.months.checked_add(times(1)?)?;
+            add_days(iv, fraction * 30.0)
+        }
+        Unit::Months(months) => {
+            iv.months = iv.months.checked_add(times(months)?)?;
+            iv.months = iv.months.checked_add(whole((fraction * months as f64).round_ties_even())?)?;
+            Some(())
+        }
+        Unit::Days(days) => {
+            iv.days = iv.days.checked_add(times(days)?)?;
+            add_days(iv, fraction * days as f64)
+        }
+        Unit::Micros(micros) => {
+            iv.micros = iv.micros.checked_add(count.checked_mul(micros)?)?;
+            add_micros(iv, fraction * micros as f64)
+        }
     }
-    let us = match unit {
-        "week" | "w" => return add_days(iv, amount * 7.0),
-        "day" | "d" => return add_days(iv, amount),
-        "hour" | "h" | "hr" => 3.6e9,
-        "minute" | "m" | "min" => 6e7,
-        "second" | "s" | "sec" => 1e6,
-        "millisecond" | "ms" | "msec" => 1e3,
-        "microsecond" | "us" | "usec" => 1.0,
-        _ => return None,
-    };
-    let micros = (amount * us).round();
-    if micros.is_nan() || micros.abs() >= i64::MAX as f64 {
-        return None;
-    }
-    iv.micros = iv.micros.checked_add(micros as i64)?;
+}
+
+/// Half a microsecond is dropped, more is rounded up, as in PostgreSQL.
+fn add_micros(iv: &mut Interval, micros: f64) -> Option<()> {
+    let rest = micros.fract();
+    let up = if rest.abs() > 0.5 { rest.signum() } else { 0.0 };
+    iv.micros = iv.micros.checked_add((micros.trunc() + up) as i64)?;
     Some(())
 }
 
@@ -284,6 +365,5 @@ fn whole(amount: f64) -> Option<i32> {
 
 fn add_days(iv: &mut Interval, days: f64) -> Option<()> {
     iv.days = iv.days.checked_add(whole(days)?)?;
-    iv.micros = iv.micros.checked_add((days.fract() * DAY_US as f64).round() as i64)?;
-    Some(())
+    add_micros(iv, days.fract() * DAY_US as f64)
 }

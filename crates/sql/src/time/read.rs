@@ -40,7 +40,10 @@ pub fn parse_date(text: &str) -> Result<i32> {
         Moment::Infinity => Ok(i32::MAX),
         Moment::MinusInfinity => Ok(i32::MIN),
         Moment::Day(d) => check_date(d).ok_or_else(|| {
-            SqlError::new(SqlState::DATETIME_OVERFLOW, format!("date out of range: \"{}\"", text.trim()))
+            SqlError::new(
+                SqlState::DATETIME_OVERFLOW,
+                format!("date out of range: \"{}\"", crate::text::trimmed(text)),
+            )
         }),
     }
 }
@@ -64,7 +67,7 @@ pub fn parse_timestamptz(text: &str, default_zone: &Zone) -> Result<i64> {
 
 /// Reads a time of day; a date before it and a zone behind it are checked and dropped, as in PostgreSQL.
 pub fn parse_time(original: &str) -> Result<i64> {
-    let lower = original.trim().to_ascii_lowercase();
+    let lower = crate::text::trimmed(original).to_ascii_lowercase();
     if lower == "allballs" {
         return Ok(0);
     }
@@ -120,11 +123,14 @@ fn local(p: &Parsed, text: &str) -> Result<i64> {
 }
 
 fn out_of_range(text: &str) -> SqlError {
-    SqlError::new(SqlState::DATETIME_OVERFLOW, format!("timestamp out of range: \"{}\"", text.trim()))
+    SqlError::new(
+        SqlState::DATETIME_OVERFLOW,
+        format!("timestamp out of range: \"{}\"", crate::text::trimmed(text)),
+    )
 }
 
 fn parse(original: &str, kind: &str) -> Result<Parsed> {
-    let text = original.trim();
+    let text = crate::text::trimmed(original);
     let fixed = |days| Ok(Parsed { days, time_us: 0, zone: None });
     match text.to_ascii_lowercase().as_str() {
         "infinity" => return fixed(Moment::Infinity),
@@ -195,7 +201,7 @@ fn valid_day(year: i64, month: i64, day: i64, written_year: i64) -> Option<i64> 
 /// The time of day and the zone behind it.
 fn split_zone(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == ':' || c == '.')).unwrap_or(text.len());
-    (&text[..end], text[end..].trim())
+    (&text[..end], crate::text::trimmed(&text[end..]))
 }
 
 /// What looks like a name but is none is 22023, as in PostgreSQL; other rubbish is 22007.

@@ -31,11 +31,11 @@ pub(super) const TABLE: &[Builtin] = &[
         _ => Ok(Datum::Null),
     }),
     strict("to_date", &[Text, Text], Date, |a, _| {
-        let (days, _) = read(text(a, 0), text(a, 1))?.moment()?;
+        let (days, _) = read(text(a, 0), text(a, 1))?.moment(text(a, 0))?;
         time::check_date(days).map(Datum::Date).ok_or_else(time::date_range)
     }),
     strict("to_timestamp", &[Text, Text], TimestampTz, |a, cx| {
-        let (days, us) = read(text(a, 0), text(a, 1))?.moment()?;
+        let (days, us) = read(text(a, 0), text(a, 1))?.moment(text(a, 0))?;
         let local = days.checked_mul(DAY_US).and_then(|d| d.checked_add(us));
         let local = local.and_then(time::check_timestamp).ok_or_else(time::timestamp_range)?;
         cx.env.zone.to_utc(local).map(Datum::TimestampTz)
@@ -121,8 +121,8 @@ const ROMAN: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX
 /// The fields of a moment or a span.
 struct Moment {
     year: i64,
-    month: u32,
-    day: u32,
+    month: i32,
+    day: i32,
     us: i64,
     /// Days since 2000-01-01; `None` for a span.
     days: Option<i64>,
@@ -134,14 +134,15 @@ impl Moment {
     fn of(local: i64, offset: Option<i32>) -> Moment {
         let days = local.div_euclid(DAY_US);
         let (year, month, day) = time::civil_of(days);
+        let (month, day) = (month as i32, day as i32);
         Moment { year, month, day, us: local.rem_euclid(DAY_US), days: Some(days), offset }
     }
 
     fn of_span(iv: Interval) -> Moment {
         Moment {
             year: i64::from(iv.months / 12),
-            month: (iv.months % 12).unsigned_abs(),
-            day: iv.days.unsigned_abs(),
+            month: iv.months % 12,
+            day: iv.days,
             us: iv.micros,
             days: None,
             offset: None,
@@ -304,7 +305,14 @@ fn calendar_field(m: &Moment, pattern: &str, bare: bool) -> Option<String> {
         "DAY" | "Day" | "day" => word(day, pattern, name_width),
         "DY" | "Dy" | "dy" => word(&day[..3], pattern, 0),
         "DDD" => number(m.day_of_year(), 3),
-        "DD" => number(i64::from(m.day), 2),
+        // The sign counts as a digit here.
+        "DD" => {
+            if bare {
+                m.day.to_string()
+            } else {
+                format!("{:02}", m.day)
+            }
+        }
         "D" => (m.weekday() + 1).to_string(),
         "ID" => iso_day(m.weekday()).to_string(),
         "W" => (i64::from(m.day - 1) / 7 + 1).to_string(),
@@ -355,6 +363,8 @@ struct Fields {
     day: Option<i64>,
     day_of_year: Option<i64>,
     hour: i64,
+    /// The hour is one of the 12-hour clock.
+    half_day: bool,
     minute: i64,
     second: i64,
     us: i64,
@@ -430,6 +440,7 @@ impl Fields {
                     });
                 }
                 self.hour = value;
+                self.half_day = most == 12;
                 Ok(rest)
             }
             "MI" => {
@@ -449,6 +460,9 @@ impl Fields {
                     other => other[2..].parse().unwrap_or(6),
                 };
                 let end = text.bytes().take(width).take_while(u8::is_ascii_digit).count();
+                if end == 0 {
+                    return Err(no_number(text, pattern));
+                }
                 let padded = format!("{:0<6}", &text[..end]);
                 self.us = padded.parse().map_err(|_| no_number(text, pattern))?;
                 Ok(&text[end..])
@@ -458,8 +472,14 @@ impl Fields {
     }
 
     fn take_word<'t>(&mut self, pattern: &'static str, text: &'t str) -> Result<&'t str> {
-        let lower = text.to_lowercase();
-        let starts = |words: &[&str]| words.iter().position(|word| lower.starts_with(&word.to_lowercase()));
+        // Bytes are compared: what folds to a letter of ASCII may be longer or shorter than it.
+        let starts = |words: &[&str]| {
+            let begins = |word: &&str| {
+                let head = text.as_bytes().get(..word.len());
+                head.is_some_and(|head| head.eq_ignore_ascii_case(word.as_bytes()))
+            };
+            words.iter().position(begins)
+        };
         let upper = pattern.to_ascii_uppercase();
         match upper.as_str() {
             "AM" | "PM" | "A.M." | "P.M." => {
@@ -493,7 +513,7 @@ impl Fields {
     }
 
     /// Days since 2000-01-01 and microseconds of the day; what was not read is the first of its kind.
-    fn moment(&self) -> Result<(i64, i64)> {
+    fn moment(&self, original: &str) -> Result<(i64, i64)> {
         // A template without a year means 1 BC, as in PostgreSQL.
         let year = match self.year {
             Some(year) if self.before_christ => 1 - year,
@@ -503,17 +523,19 @@ impl Fields {
         let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
         let hour = match self.afternoon {
             Some(true) if self.hour < 12 => self.hour + 12,
-            Some(false) if self.hour == 12 => 0,
+            Some(false) | None if self.hour == 12 && (self.half_day || self.afternoon.is_some()) => 0,
             _ => self.hour,
         };
-        let shown = || format!("{year:04}-{month:02}-{day:02}");
         if !(1..=12).contains(&month) || day < 1 || day > i64::from(time::month_len(year, month as u32)) {
-            return Err(out_of_range(&shown()));
+            return Err(out_of_range(original));
         }
         if self.minute > 59 || self.second > 59 {
-            return Err(out_of_range(&shown()));
+            return Err(out_of_range(original));
         }
         let days = match self.day_of_year {
+            Some(day) if day < 1 || day > time::days_of(year + 1, 1, 1) - time::days_of(year, 1, 1) => {
+                return Err(out_of_range(original));
+            }
             Some(day) => time::days_of(year, 1, 1) + day - 1,
             None => time::days_of(year, month as u32, day as u32),
         };
@@ -527,13 +549,23 @@ fn digits<'t>(text: &'t str, pattern: &str, width: usize) -> Result<(i64, &'t st
     let sign = text.len() - unsigned.len();
     let count = unsigned.bytes().take(width).take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(sign + count);
-    number.parse().map(|number| (number, rest)).map_err(|_| no_number(text, pattern))
+    if count == 0 {
+        return Err(no_number(text, pattern));
+    }
+    let value: i32 = number.parse().map_err(|_| too_large(pattern))?;
+    Ok((i64::from(value), rest))
 }
 
 fn no_number(text: &str, pattern: &str) -> SqlError {
     let piece: String = text.chars().take(pattern.len()).collect();
     invalid(SqlState::INVALID_DATETIME, format!("invalid value \"{piece}\" for \"{pattern}\""))
         .with_detail("Value must be an integer.")
+}
+
+fn too_large(pattern: &str) -> SqlError {
+    let message = format!("value for \"{pattern}\" in source string is out of range");
+    invalid(SqlState::DATETIME_OVERFLOW, message)
+        .with_detail("Value must be in the range -2147483648 to 2147483647.")
 }
 
 fn no_word(text: &str, pattern: &str) -> SqlError {
