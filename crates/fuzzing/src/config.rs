@@ -5,8 +5,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use varve::config::{ConfigError, DeviceSettings, MAIN_DEVICE, Settings};
+use varve::config::{ConfigError, DeviceSettings, MAIN_DEVICE, Settings, TlsSettings};
 use varve_pager::{ProtectionKind, Replacement};
+use varve_server::Proof;
 
 const SECTIONS: [&str; 6] = ["devices", "spaces", "pool", "log", "protection", "server"];
 
@@ -86,6 +87,14 @@ fn written(settings: &Settings) -> String {
          [server]\nlisten = '{}'\nmax_connections = {}\n",
         log.segment_bytes, log.capacity_bytes, server.listen, server.max_connections
     );
+    if server.authentication != Proof::Nothing {
+        out.push_str("authentication = 'scram-sha-256'\n");
+    }
+    if let Some(TlsSettings { certificate, key, required }) = &server.tls {
+        let [certificate, key] = [certificate, key].map(|p| quoted(p.to_str().unwrap_or_default()));
+        let wish = if *required { "required" } else { "offered" };
+        let _ = writeln!(out, "tls_certificate = {certificate}\ntls_key = {key}\ntls = '{wish}'");
+    }
     out
 }
 

@@ -17,7 +17,7 @@
 //!
 //! What this file doesn't know: SQL, the encoding of values.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,9 +26,11 @@ use pgwire::messages::startup::{Authentication, BackendKeyData, ParameterStatus,
 use varve_sql::oid::Oid;
 use varve_sql::{SessionParams, SqlError};
 
+use crate::auth::prove;
 use crate::error::{Severity, WireError};
 use crate::frame::{Frame, FrameEnd, FrameReader};
 use crate::message::{Message, decode};
+use crate::options::{Encryption, Options, Proof};
 use crate::out::Out;
 use crate::portal::Portals;
 use crate::registry::{Place, Seat};
@@ -37,8 +39,6 @@ use crate::session::{Backend, Session};
 use crate::startup::{Opening, StartUp, open};
 use crate::stream::Stream;
 
-/// How long a client may take to say what it wants (PostgreSQL's `authentication_timeout`).
-pub const STARTUP_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a client may be silent before the server stops waiting for it to take the reason of its end.
 const LINGER_SILENCE: Duration = Duration::from_millis(500);
 /// How long and how much the server listens to a client that goes on sending instead: the rest of a message of
@@ -48,10 +48,10 @@ const LINGER_BYTES: usize = 1 << 30;
 const TEXT_KEEP_BYTES: usize = 16 << 10;
 
 /// Serves a connection until it ends.
-pub fn serve<B: Backend>(stream: Stream, place: &Place, backend: &Arc<B>) {
+pub fn serve<B: Backend>(stream: Stream, place: &Place, backend: &Arc<B>, options: &Options) {
     let mut reader = FrameReader::new(stream.clone());
     let mut out = Out::new(stream.clone());
-    let end = match opening(place, backend, &mut reader, &mut out) {
+    let end = match opening(place, backend, options, &mut reader, &mut out) {
         Ok(Some((session, seat))) => {
             let mut talk = Talk::new(session, &mut out);
             let end = talk.run(&mut reader, place);
@@ -61,11 +61,19 @@ pub fn serve<B: Backend>(stream: Stream, place: &Place, backend: &Arc<B>) {
             end
         }
         Ok(None) => return,
+        Err(FrameEnd::Io(error)) if is_timeout(&error) => {
+            FrameEnd::Broken(WireError::fatal("57014", "canceling authentication due to timeout"))
+        }
         Err(end) => end,
     };
     if farewell(end, place, &mut out) {
         linger(&stream);
     }
+}
+
+/// Whether a read ended at its deadline.
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }
 
 type Opened<S> = Option<(S, Seat)>;
@@ -74,11 +82,12 @@ type Opened<S> = Option<(S, Seat)>;
 fn opening<B: Backend>(
     place: &Place,
     backend: &Arc<B>,
+    options: &Options,
     reader: &mut FrameReader<Stream>,
     out: &mut Out<Stream>,
 ) -> Result<Opened<B::Session>, FrameEnd> {
-    reader.source_mut().set_deadline(Some(Instant::now() + STARTUP_PATIENCE))?;
-    let start = match open(reader, out)? {
+    reader.source_mut().set_deadline(Some(Instant::now() + options.patience))?;
+    let start = match encrypted_open(options, reader, out)? {
         Opening::Session(start) => start,
         Opening::Cancel(key) => {
             place.registry().cancel(key);
@@ -92,12 +101,36 @@ fn opening<B: Backend>(
         ));
         return Err(FrameEnd::Broken(error));
     };
+    if options.proof == Proof::Password {
+        prove(&start.user, &backend.verifier(&start.user), reader, out)?;
+    }
     let opened = backend.open(params(start, place));
     let session = opened.map_err(|error| FrameEnd::Broken(WireError::from(error).into_fatal()))?;
     place.set_cancel_token(session.cancel_token());
     reader.source_mut().set_deadline(None)?;
     out.message(&Authentication::Ok);
     Ok(Some((greet(session, place, out)?, seat)))
+}
+
+/// Reads what the client wants, encrypting where both sides wish; FATAL 28000 for a session that should be and is not.
+fn encrypted_open(
+    options: &Options,
+    reader: &mut FrameReader<Stream>,
+    out: &mut Out<Stream>,
+) -> Result<Opening, FrameEnd> {
+    let opening = match &options.encryption {
+        Encryption::Off => open(reader, out, None)?,
+        Encryption::Offered(tls) | Encryption::Required(tls) => {
+            open(reader, out, Some(&|stream: &mut Stream| stream.encrypt(tls)))?
+        }
+    };
+    let must = matches!(options.encryption, Encryption::Required(_));
+    if must && matches!(opening, Opening::Session(_)) && !reader.source_mut().is_encrypted() {
+        let error = WireError::fatal("28000", "connection without encryption refused")
+            .hint("This server takes sessions over TLS only: connect with sslmode=require.");
+        return Err(FrameEnd::Broken(error));
+    }
+    Ok(opening)
 }
 
 fn params(start: StartUp, place: &Place) -> SessionParams {
@@ -145,6 +178,7 @@ fn farewell(end: FrameEnd, place: &Place, out: &mut Out<Stream>) -> bool {
 /// Reads on for a moment: closing a socket with unread input resets the connection, and the reset
 /// can overtake the error message.
 fn linger(stream: &Stream) {
+    stream.finish();
     let _ = stream.socket.shutdown(Shutdown::Write);
     let _ = stream.socket.set_read_timeout(Some(LINGER_SILENCE));
     let deadline = Instant::now() + LINGER;

@@ -140,15 +140,23 @@ pub enum ServerError {
     },
     /// The address can be reached from other machines, and nobody would be asked who they are.
     #[error(
-        "Varve doesn't listen on {address}: other machines can reach that address, and this \
-         version lets in every user name without a password. Listen on a loopback address \
-         (127.0.0.1:{port} or [::1]:{port}) and reach it through an SSH tunnel, for example \
-         `ssh -L {port}:127.0.0.1:{port} HOST`.",
+        "Varve doesn't listen on {address}: other machines can reach that address, and every user name \
+         would be let in without a password. Give the roles passwords and set authentication = \"scram-sha-256\" \
+         in section [server] of varve.toml, or listen on a loopback address (127.0.0.1:{port} or [::1]:{port}) \
+         and reach it through an SSH tunnel, for example `ssh -L {port}:127.0.0.1:{port} HOST`.",
         port = address.port()
     )]
     NotLoopback {
         /// The address asked for.
         address: SocketAddr,
+    },
+    /// A certificate or its key can't be used.
+    #[error("TLS can't use {}: {problem}. See tls_certificate and tls_key in section [server] of varve.toml.", path.display())]
+    Tls {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        problem: String,
     },
     /// Listening failed for another reason.
     #[error("Cannot listen on {address}: {error}.")]

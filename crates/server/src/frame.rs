@@ -29,6 +29,9 @@ pub const SMALL_BYTES_MAX: usize = 10_000;
 /// a sixteenth of that still leaves room for a statement of many values.
 pub const LARGE_BYTES_MAX: usize = 64 << 20;
 
+/// The longest message of a proof (`PG_MAX_SASL_MESSAGE_LENGTH`).
+const AUTHENTICATION_BYTES_MAX: usize = 1024;
+const AUTHENTICATION_KIND: u8 = b'p';
 const HEADER_BYTES: usize = 5;
 const BUFFER_FIRST_BYTES: usize = 4 << 10;
 const BUFFER_KEEP_BYTES: usize = 32 << 10;
@@ -104,6 +107,24 @@ impl<R: Read> FrameReader<R> {
         self.fill_at_least(1 + length, Missing::Body { kind, length })?;
         let body = self.take(1 + length);
         Ok(Frame { kind, body: &self.buffer[body.start + HEADER_BYTES..body.end] })
+    }
+
+    /// The body of the client's next message in a proof of its password.
+    pub fn authentication(&mut self) -> Result<&[u8], FrameEnd> {
+        self.fill_at_least(1, Missing::Between)?;
+        let kind = self.buffer[self.unread.start];
+        if kind != AUTHENTICATION_KIND {
+            let message = format!("expected SASL response, got message type {}", show(kind));
+            return Err(FrameEnd::Broken(WireError::fatal("08P01", message)));
+        }
+        self.fill_at_least(HEADER_BYTES, Missing::Header(kind))?;
+        let length = self.u32_at(1);
+        if !(4..=AUTHENTICATION_BYTES_MAX).contains(&length) {
+            return Err(FrameEnd::Broken(bad_length(kind, length, AUTHENTICATION_BYTES_MAX)));
+        }
+        self.fill_at_least(1 + length, Missing::Body { kind, length })?;
+        let body = self.take(1 + length);
+        Ok(&self.buffer[body.start + HEADER_BYTES..body.end])
     }
 
     /// The kind of the next message, which stays unread. Any byte may come out.

@@ -19,7 +19,7 @@ use crate::startup;
 pub fn startup<R: Read>(source: R) -> (Vec<u8>, bool) {
     let mut answered = Vec::new();
     let mut out = Out::new(&mut answered);
-    let opened = startup::open(&mut FrameReader::new(source), &mut out).is_ok();
+    let opened = startup::open(&mut FrameReader::new(source), &mut out, None).is_ok();
     // A Vec takes all that is written to it.
     let _ = out.flush();
     drop(out);

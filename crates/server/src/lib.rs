@@ -8,6 +8,7 @@
 //! the answers (`out`), which leave with one write at each Sync. docs/decisions/0701 has the
 //! measurements that led here.
 
+mod auth;
 mod codec;
 mod connection;
 pub mod error;
@@ -17,6 +18,7 @@ pub mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod message;
+pub mod options;
 mod out;
 mod portal;
 mod refusal;
@@ -28,4 +30,5 @@ mod startup;
 mod stream;
 
 pub use error::{ServerError, Severity, WireError};
+pub use options::{Encryption, Options, Proof};
 pub use server::{Listener, Server};

@@ -218,6 +218,11 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
+    /// All that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
     fn u16(&mut self) -> Result<u16, WireError> {
         let raw = self.bytes(2)?;
         Ok(u16::from_be_bytes([raw[0], raw[1]]))

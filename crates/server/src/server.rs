@@ -1,7 +1,7 @@
 //! The listener: one thread accepts, one thread serves each connection.
 //!
 //! Invariants
-//! 1. The address is a loopback address as long as nobody is asked for a password.
+//! 1. The address is a loopback address unless clients are asked for their passwords.
 //! 2. A panic in a connection ends that connection and nothing else.
 //! 3. After `stop` returned, no connection runs statements any more.
 //!
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crate::connection::serve;
 use crate::error::{ServerError, WireError};
+use crate::options::Options;
 use crate::out::Out;
 use crate::refusal::{Refusals, refuse};
 use crate::registry::{Place, Registry};
@@ -42,11 +43,14 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Takes an address; port 0 is any free one.
+    /// Takes a loopback address; port 0 is any free one.
     pub fn open(address: SocketAddr) -> Result<Listener, ServerError> {
-        if !address.ip().is_loopback() {
-            return Err(ServerError::NotLoopback { address });
-        }
+        Listener::open_for(address, &Options::new(0))
+    }
+
+    /// Takes an address for a server with these options.
+    pub fn open_for(address: SocketAddr, options: &Options) -> Result<Listener, ServerError> {
+        options.check(address)?;
         let fail = |error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => ServerError::AddressInUse { address },
             _ => ServerError::Listen { address, error },
@@ -58,16 +62,27 @@ impl Listener {
 }
 
 impl Server {
-    /// Serves on a listener from now on, at most `sessions_max` sessions at a time.
+    /// Serves everybody on this machine, at most `sessions_max` sessions at a time.
     pub fn start<B: Backend>(
         listener: Listener,
         sessions_max: usize,
         backend: Arc<B>,
     ) -> Result<Server, ServerError> {
+        Server::start_with(listener, Options::new(sessions_max), backend)
+    }
+
+    /// Serves on a listener from now on.
+    pub fn start_with<B: Backend>(
+        listener: Listener,
+        options: Options,
+        backend: Arc<B>,
+    ) -> Result<Server, ServerError> {
         let Listener { listener, address } = listener;
-        let registry = Registry::new(sessions_max);
+        options.check(address)?;
+        let registry = Registry::new(options.sessions_max);
         let refusals = Refusals::start(registry.clone())?;
-        let acceptor = Acceptor { listener, registry: registry.clone(), refusals, backend };
+        let options = Arc::new(options);
+        let acceptor = Acceptor { listener, registry: registry.clone(), refusals, backend, options };
         let acceptor = thread::Builder::new()
             .name("accept".to_owned())
             .spawn(move || acceptor.run())
@@ -102,6 +117,7 @@ struct Acceptor<B> {
     registry: Arc<Registry>,
     refusals: Refusals,
     backend: Arc<B>,
+    options: Arc<Options>,
 }
 
 impl<B: Backend> Acceptor<B> {
@@ -123,9 +139,11 @@ impl<B: Backend> Acceptor<B> {
             return self.refusals.take(&socket);
         }
         let Some(place) = self.registry.enter(&socket, random()) else { return };
-        let (stream, backend) = (Stream::new(socket.clone()), self.backend.clone());
+        let (stream, backend, options) =
+            (Stream::new(socket.clone()), self.backend.clone(), self.options.clone());
         let thread = thread::Builder::new().name(format!("client {}", place.key().process));
-        let spawned = thread.stack_size(STACK_BYTES).spawn(move || guarded(stream, place, &backend));
+        let spawned =
+            thread.stack_size(STACK_BYTES).spawn(move || guarded(stream, place, &backend, &options));
         if spawned.is_err() {
             refuse(&socket);
         }
@@ -133,8 +151,8 @@ impl<B: Backend> Acceptor<B> {
 }
 
 /// Serves, and survives a panic of the code that serves.
-fn guarded<B: Backend>(stream: Stream, place: Place, backend: &Arc<B>) {
-    let served = catch_unwind(AssertUnwindSafe(|| serve(stream.clone(), &place, backend)));
+fn guarded<B: Backend>(stream: Stream, place: Place, backend: &Arc<B>, options: &Options) {
+    let served = catch_unwind(AssertUnwindSafe(|| serve(stream.clone(), &place, backend, options)));
     if served.is_err() {
         let error = WireError::fatal("XX000", "internal error: the thread of this connection failed").hint(
             "This is a bug in Varve; the server's log has the place. Other connections go on; connect again.",

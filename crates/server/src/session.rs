@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use varve_engine::{ColumnType, Datum};
 use varve_sql::oid::Oid;
+use varve_sql::scram::Verifier;
 use varve_sql::{
     CancelToken, Column, Prepared, Progress, SessionParams, Severity, Sink, SqlDatabase, SqlError, SqlState,
 };
@@ -20,6 +21,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Starts a session for a client that said this.
     fn open(self: &Arc<Self>, params: SessionParams) -> Result<Self::Session, SqlError>;
+
+    /// What the password of a role is checked with; also for one that does not exist, and then no password is right.
+    fn verifier(&self, user: &str) -> Verifier;
 }
 
 /// A prepared statement.
@@ -70,6 +74,10 @@ impl Backend for SqlDatabase {
             return Err(SqlError::new(SqlState("3D000"), message).with_hint(hint));
         }
         varve_sql::Session::new(self.clone(), params)
+    }
+
+    fn verifier(&self, user: &str) -> Verifier {
+        self.verifier(user)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The opening of a connection: encryption requests, cancel requests, start-up parameters.
 //!
 //! ```text
-//! packet() -- SSLRequest, GSSENCRequest --> answer 'N', packet() again (each once)
+//! packet() -- SSLRequest -----------------> answer 'S' and encrypt, or 'N'; packet() again (once)
+//!          -- GSSENCRequest --------------> answer 'N', packet() again (once)
 //!          -- CancelRequest -------------> Opening::Cancel
 //!          -- protocol 3.x --------------> Opening::Session
 //!          -- anything else -------------> FATAL
@@ -13,7 +14,7 @@
 //!
 //! What this file doesn't know: which users, databases and settings exist.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 
 use pgwire::messages::startup::NegotiateProtocolVersion;
 
@@ -56,8 +57,15 @@ pub struct StartUp {
     pub settings: Vec<(String, String)>,
 }
 
-/// Reads packets until the client has said what it wants.
-pub fn open<R: Read, W: Write>(reader: &mut FrameReader<R>, out: &mut Out<W>) -> Result<Opening, FrameEnd> {
+/// Begins to encrypt what a reader reads.
+pub type Encrypt<'e, R> = dyn Fn(&mut R) -> io::Result<()> + 'e;
+
+/// Reads packets until the client has said what it wants. `encrypt` is there if encryption is offered.
+pub fn open<R: Read, W: Write>(
+    reader: &mut FrameReader<R>,
+    out: &mut Out<W>,
+    encrypt: Option<&Encrypt<'_, R>>,
+) -> Result<Opening, FrameEnd> {
     let (mut ssl_asked, mut gss_asked) = (false, false);
     loop {
         let mut packet = Fields::new(reader.startup()?);
@@ -68,18 +76,23 @@ pub fn open<R: Read, W: Write>(reader: &mut FrameReader<R>, out: &mut Out<W>) ->
             CANCEL_REQUEST => return cancel_key(packet).map(Opening::Cancel).map_err(fatal),
             _ => return session(code, packet, out).map(Opening::Session).map_err(fatal),
         }
-        refuse_encryption(reader, out)?;
+        answer_encryption(reader, out, encrypt.filter(|_| code == SSL_REQUEST))?;
     }
 }
 
-fn refuse_encryption<R: Read, W: Write>(reader: &FrameReader<R>, out: &mut Out<W>) -> Result<(), FrameEnd> {
+fn answer_encryption<R: Read, W: Write>(
+    reader: &mut FrameReader<R>,
+    out: &mut Out<W>,
+    encrypt: Option<&Encrypt<'_, R>>,
+) -> Result<(), FrameEnd> {
     if reader.has_unread() {
         let error = WireError::fatal("08P01", "received unencrypted data after an encryption request")
             .detail("This could be a client bug, or a sign of an attack on the connection.");
         return Err(FrameEnd::Broken(error));
     }
-    out.buffer().push(b'N');
-    Ok(out.flush()?)
+    out.buffer().push(if encrypt.is_some() { b'S' } else { b'N' });
+    out.flush()?;
+    Ok(encrypt.map_or(Ok(()), |encrypt| encrypt(reader.source_mut()))?)
 }
 
 fn cancel_key(mut packet: Fields<'_>) -> Result<CancelKey, WireError> {

@@ -1,12 +1,16 @@
-//! A socket shared by its connection's thread and the registry, on one descriptor.
+//! A socket shared by its connection's thread and the registry, on one descriptor; encrypted once both sides agree to it.
 //!
 //! Invariants
 //! 1. With a deadline, no number of small reads goes beyond it.
+//! 2. Once encryption has begun, every clone of the stream reads and writes through it.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+
+use parking_lot::Mutex;
+use rustls::{ServerConfig, ServerConnection};
 
 /// Reads and writes a shared socket.
 #[derive(Debug, Clone)]
@@ -15,12 +19,39 @@ pub struct Stream {
     pub socket: Arc<TcpStream>,
     /// Reads fail from then on.
     deadline: Option<Instant>,
+    encryption: Arc<OnceLock<Mutex<ServerConnection>>>,
 }
 
 impl Stream {
     /// A stream that waits for its peer as long as it takes.
     pub fn new(socket: Arc<TcpStream>) -> Stream {
-        Stream { socket, deadline: None }
+        Stream { socket, deadline: None, encryption: Arc::default() }
+    }
+
+    /// Whether TLS is spoken.
+    pub fn is_encrypted(&self) -> bool {
+        self.encryption.get().is_some()
+    }
+
+    /// Speaks TLS from now on; the client has been told to begin.
+    pub fn encrypt(&self, config: &Arc<ServerConfig>) -> io::Result<()> {
+        let mut connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut Plain(self))?;
+        }
+        // Asked for once only, so it is not there yet.
+        let _ = self.encryption.set(Mutex::new(connection));
+        Ok(())
+    }
+
+    /// Tells the peer that nothing more comes.
+    pub fn finish(&self) {
+        if let Some(connection) = self.encryption.get() {
+            let mut connection = connection.lock();
+            connection.send_close_notify();
+            // Who is gone doesn't need to know.
+            let _ = connection.complete_io(&mut Plain(self));
+        }
     }
 
     /// Sets or lifts the time by which all reads must be done.
@@ -30,26 +61,58 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+/// The bytes on the socket, encrypted or not.
+struct Plain<'s>(&'s Stream);
+
+impl Read for Plain<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if let Some(deadline) = self.deadline {
+        let Stream { socket, deadline, .. } = self.0;
+        if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            self.socket.set_read_timeout(Some(left))?;
+            socket.set_read_timeout(Some(left))?;
         }
-        (&*self.socket).read(buf)
+        (&**socket).read(buf)
+    }
+}
+
+impl Write for Plain<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&*self.0.socket).write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let Some(connection) = self.encryption.get() else { return Plain(self).read(buf) };
+        let read = rustls::Stream::new(&mut *connection.lock(), &mut Plain(self)).read(buf);
+        match read {
+            // Clients may close without saying so; a message that is cut is noticed by its length.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+            read => read,
+        }
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        (&*self.socket).write(buf)
+        match self.encryption.get() {
+            None => Plain(self).write(buf),
+            Some(connection) => rustls::Stream::new(&mut *connection.lock(), &mut Plain(self)).write(buf),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self.encryption.get() {
+            None => Ok(()),
+            Some(connection) => rustls::Stream::new(&mut *connection.lock(), &mut Plain(self)).flush(),
+        }
     }
 }
 

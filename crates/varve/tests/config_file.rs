@@ -40,6 +40,10 @@ kind = "none"
 [server]
 listen = "[::1]:6000"
 max_connections = 17
+authentication = "scram-sha-256"
+tls_certificate = "server.crt"
+tls_key = "/etc/varve/server.key"
+tls = "required"
 "#;
 
 #[test]
@@ -63,6 +67,10 @@ fn every_key_is_read() {
     assert_eq!((settings.log.segment_bytes, settings.log.capacity_bytes), (16 << 20, 256 << 20));
     assert_eq!(settings.protection, varve::pager::ProtectionKind::None);
     assert_eq!((settings.server.listen.port(), settings.server.max_connections), (6000, 17));
+    assert_eq!(settings.server.authentication, varve_server::Proof::Password);
+    let tls = settings.server.tls.unwrap();
+    assert!(tls.required && tls.certificate.ends_with("server.crt"), "{tls:?}");
+    assert_eq!(tls.key, Path::new("/etc/varve/server.key"));
 }
 
 #[test]
@@ -73,6 +81,18 @@ fn mistakes_are_named() {
     let limit = "line 2: server.max_connections must be between 1 and 32768";
     check("[server]\nmax_connections = 32769", limit);
     check("[server]\nmax_connections = 0", limit);
+    check(
+        "[server]\nauthentication = \"md5\"",
+        "line 2: server.authentication = \"md5\" is unknown; choose one of: trust, scram-sha-256",
+    );
+    check(
+        "[server]\ntls = \"required\"",
+        "line 2: server.tls_certificate is missing: the file of the certificate, PEM",
+    );
+    check(
+        "[server]\ntls_certificate = \"a\"",
+        "line 1: server.tls_key is missing: the file of the certificate's key, PEM",
+    );
     check(
         "[pool]\ncolour = 1",
         "line 2: pool.colour is unknown; known here: size, replacement, page_writers, page_size",

@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use varve_engine::{ColumnType, Datum, Value};
 use varve_server::session::{Backend, Session, Statement};
-use varve_server::{Listener, Server};
+use varve_server::{Listener, Options, Server};
 use varve_sql::oid::{self, Oid};
+use varve_sql::scram::Verifier;
 use varve_sql::{
     CancelToken, Column, CommandTag, CopyIn, Progress, SessionParams, Severity, Sink, SqlError, SqlState,
 };
@@ -34,7 +35,13 @@ type Result<T> = std::result::Result<T, SqlError>;
 
 /// A server over the sessions of this file, for at most five of them.
 pub fn server() -> Server {
-    Server::start(Listener::open(([127, 0, 0, 1], 0).into()).unwrap(), 5, Arc::new(Mock)).unwrap()
+    server_with(Options::new(5))
+}
+
+/// The same with other options.
+pub fn server_with(options: Options) -> Server {
+    let listener = Listener::open_for(([127, 0, 0, 1], 0).into(), &options).unwrap();
+    Server::start_with(listener, options, Arc::new(Mock)).unwrap()
 }
 
 pub struct Mock;
@@ -54,6 +61,14 @@ impl Backend for Mock {
             cancel: CancelToken::default(),
             settings: params.settings,
         })
+    }
+
+    /// Everybody's password is `secret`, but that of `nobody`.
+    fn verifier(&self, user: &str) -> Verifier {
+        match user {
+            "nobody" => Verifier::of_nobody(user, b"secret"),
+            _ => Verifier::new("secret", b"salt".to_vec(), 4096),
+        }
     }
 }
 

@@ -48,6 +48,7 @@ use crate::general::General;
 use crate::oid::Oid;
 use crate::prepared::{Portal, Prepared};
 use crate::rights::Holder;
+use crate::scram::Verifier;
 use crate::settings::{Settings, is_role};
 use crate::sink::{Progress, Severity, Sink};
 use crate::time::Zone;
@@ -66,13 +67,18 @@ pub struct SqlDatabase {
     plans: RwLock<PlanCache>,
     general: Option<Arc<dyn General>>,
     forced_general: bool,
+    /// Makes up verifiers of roles that do not exist.
+    secret: [u8; 32],
 }
 
 impl SqlDatabase {
     /// Wraps an open engine.
     pub fn new(engine: Arc<Database>) -> SqlDatabase {
+        let mut secret = [0; 32];
+        let filled = getrandom::fill(&mut secret);
+        assert!(filled.is_ok(), "the system gives no random bits: {filled:?}");
         let plans = RwLock::new(PlanCache::new(SHARED_PLANS));
-        SqlDatabase { engine, plans, general: None, forced_general: false }
+        SqlDatabase { engine, plans, general: None, forced_general: false, secret }
     }
 
     /// The same with somebody who runs general queries; without, they are refused (0A000).
@@ -83,6 +89,17 @@ impl SqlDatabase {
     /// The same, but the runner of general queries gets all that it can run: for tests that compare the two paths.
     pub fn with_forced_general(self, general: Arc<dyn General>) -> SqlDatabase {
         SqlDatabase { forced_general: true, ..self.with_general(general) }
+    }
+
+    /// What the password of a role is checked with. A role that does not exist, has no password or one that has expired gets
+    /// one that no password fits.
+    pub fn verifier(&self, user: &str) -> Verifier {
+        let catalog = self.engine.begin(Isolation::ReadCommitted).catalog();
+        let role = catalog.role(user);
+        let now = crate::eval::func::clock_us();
+        let valid = role.filter(|r| r.valid_until_us.is_none_or(|until| now < until));
+        let kept = valid.and_then(|r| Verifier::parse(r.password.as_deref()?));
+        kept.unwrap_or_else(|| Verifier::of_nobody(user, &self.secret))
     }
 
     /// The engine below.

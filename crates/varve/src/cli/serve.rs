@@ -10,11 +10,11 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use varve_pager::ProtectionKind;
-use varve_server::{Listener, Server};
+use varve_server::{Encryption, Listener, Options, Proof, Server};
 
 use super::{CommandError, ServeArgs, say};
 use crate::Embedded;
-use crate::config::{Settings, show_bytes};
+use crate::config::{ServerSettings, Settings, show_bytes};
 use crate::home::State;
 use crate::memory::default_pool_bytes;
 
@@ -31,15 +31,28 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     raise_descriptor_limit(settings.server.max_connections as u64);
     let state = place.state()?;
     // The address comes first: recovery can take minutes, and would be for nothing without it.
-    let listener = Listener::open(settings.server.listen)?;
+    let options = options(&settings.server)?;
+    let listener = Listener::open_for(settings.server.listen, &options)?;
     let database = Embedded::open_with(&place.directory, &settings)?;
     introduce(&database, &settings, state);
-    let server = Server::start(listener, settings.server.max_connections, database.sql().clone())?;
+    let server = Server::start_with(listener, options, database.sql().clone())?;
     announce(&server);
     // The iterator ends only when it is closed, which nobody does.
     let _ = signals.forever().next();
     say("stopping: ending sessions, writing a checkpoint");
     stop(server, database)
+}
+
+/// How the server is to serve.
+fn options(settings: &ServerSettings) -> Result<Options, CommandError> {
+    let encryption = match &settings.tls {
+        None => Encryption::Off,
+        Some(tls) => {
+            let config = varve_server::options::tls(&tls.certificate, &tls.key)?;
+            if tls.required { Encryption::Required(config) } else { Encryption::Offered(config) }
+        }
+    };
+    Ok(Options { proof: settings.authentication, encryption, ..Options::new(settings.max_connections) })
 }
 
 /// The first SIGINT or SIGTERM is read from the result; the second ends the process.
@@ -92,6 +105,16 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
         },
         settings.server.max_connections
     ));
+    let proof = match settings.server.authentication {
+        Proof::Nothing => "every user name is let in without a password",
+        Proof::Password => "roles prove their passwords (SCRAM-SHA-256)",
+    };
+    let tls = match &settings.server.tls {
+        None => "no TLS",
+        Some(tls) if tls.required => "TLS required",
+        Some(_) => "TLS offered",
+    };
+    say(format!("clients: {proof}, {tls}"));
 }
 
 fn announce(server: &Server) {

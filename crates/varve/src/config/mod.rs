@@ -28,6 +28,10 @@
 //! [server]
 //! listen = "127.0.0.1:5433"
 //! max_connections = 1000
+//! authentication = "trust"  # or "scram-sha-256": roles prove their passwords
+//! tls_certificate = "server.crt" # PEM; relative paths start at the file's directory
+//! tls_key = "server.key"
+//! tls = "offered"           # or "required", "off"; default: offered if there is a certificate
 //! ```
 //!
 //! Invariants
@@ -46,6 +50,7 @@ use std::path::{Path, PathBuf};
 
 use varve_device::Profile;
 use varve_pager::{ProtectionKind, Replacement};
+use varve_server::Proof;
 
 pub use reader::ConfigError;
 use reader::Reader;
@@ -134,6 +139,21 @@ pub struct ServerSettings {
     pub listen: SocketAddr,
     /// How many sessions there may be.
     pub max_connections: usize,
+    /// What clients must show.
+    pub authentication: Proof,
+    /// Encryption; `None` without.
+    pub tls: Option<TlsSettings>,
+}
+
+/// Encryption of connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// File of the certificate.
+    pub certificate: PathBuf,
+    /// File of its key.
+    pub key: PathBuf,
+    /// Whether sessions without it are refused.
+    pub required: bool,
 }
 
 impl Default for Settings {
@@ -153,6 +173,8 @@ impl Default for Settings {
             server: ServerSettings {
                 listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
                 max_connections: 1000,
+                authentication: Proof::Nothing,
+                tls: None,
             },
         }
     }
@@ -168,7 +190,7 @@ impl Settings {
         settings.pool(file.section("pool")?)?;
         settings.log(file.section("log")?)?;
         settings.protection(file.section("protection")?)?;
-        settings.server(file.section("server")?)?;
+        settings.server(file.section("server")?, home)?;
         file.finish()?;
         Ok(settings)
     }
@@ -228,7 +250,7 @@ impl Settings {
         section.finish()
     }
 
-    fn server(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+    fn server(&mut self, mut section: Reader<'_>, home: &Path) -> Result<(), ConfigError> {
         let at = section.position("listen");
         if let Some(address) = section.text("listen")? {
             self.server.listen =
@@ -236,7 +258,33 @@ impl Settings {
         }
         let count = section.count("max_connections", 1..=CONNECTIONS_MAX)?;
         self.server.max_connections = count.unwrap_or(self.server.max_connections);
+        let proofs = [("trust", Proof::Nothing), ("scram-sha-256", Proof::Password)];
+        let proof = section.choice("authentication", &proofs)?;
+        self.server.authentication = proof.unwrap_or(self.server.authentication);
+        self.server.tls = tls(&mut section, home)?;
         section.finish()
+    }
+}
+
+/// The keys about TLS.
+fn tls(section: &mut Reader<'_>, home: &Path) -> Result<Option<TlsSettings>, ConfigError> {
+    let at = section.position("tls");
+    let certificate = section.text("tls_certificate")?.map(|path| home.join(path));
+    let key = section.text("tls_key")?.map(|path| home.join(path));
+    let given =
+        section.choice("tls", &[("off", None), ("offered", Some(false)), ("required", Some(true))])?;
+    match (certificate, key, given) {
+        (_, _, Some(None)) | (None, None, None) => Ok(None),
+        (Some(certificate), Some(key), wish) => {
+            let required = wish.flatten().unwrap_or(false);
+            Ok(Some(TlsSettings { certificate, key, required }))
+        }
+        (None, _, _) => {
+            Err(section.error("tls_certificate", at, "is missing: the file of the certificate, PEM"))
+        }
+        (_, None, _) => {
+            Err(section.error("tls_key", at, "is missing: the file of the certificate's key, PEM"))
+        }
     }
 }
 

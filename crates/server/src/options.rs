@@ -1,0 +1,87 @@
+//! How a server serves: whom it asks for a password, what it encrypts, how long it waits.
+//!
+//! What this file doesn't know: how these are configured (`varve.toml`).
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::error::ServerError;
+
+/// How long a client may take to say who it is and prove it (PostgreSQL's `authentication_timeout`).
+pub const AUTHENTICATION_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a client must show to be let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// Nothing: every name is let in. For loopback addresses only.
+    Nothing,
+    /// The password of its role, by SCRAM-SHA-256.
+    Password,
+}
+
+/// Encryption of connections by TLS.
+#[derive(Debug, Clone)]
+pub enum Encryption {
+    /// There is none; clients that ask for it are told so.
+    Off,
+    /// Clients may ask for it.
+    Offered(Arc<ServerConfig>),
+    /// Sessions without it are refused.
+    Required(Arc<ServerConfig>),
+}
+
+/// How a server serves.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many sessions there may be.
+    pub sessions_max: usize,
+    /// What clients must show.
+    pub proof: Proof,
+    /// Encryption.
+    pub encryption: Encryption,
+    /// How long a client may take until it is let in.
+    pub patience: Duration,
+}
+
+impl Options {
+    /// Everybody on this machine is let in, nothing is encrypted.
+    pub fn new(sessions_max: usize) -> Options {
+        Options {
+            sessions_max,
+            proof: Proof::Nothing,
+            encryption: Encryption::Off,
+            patience: AUTHENTICATION_PATIENCE,
+        }
+    }
+
+    /// Whether such a server may listen on an address.
+    pub(crate) fn check(&self, address: SocketAddr) -> Result<(), ServerError> {
+        match self.proof {
+            Proof::Nothing if !address.ip().is_loopback() => Err(ServerError::NotLoopback { address }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What TLS needs, from a file with the certificate (and those between it and its authority) and one with its key, both
+/// PEM.
+pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ServerError> {
+    let fail = |path: &Path, problem: String| ServerError::Tls { path: path.to_owned(), problem };
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.map_err(|e| fail(certificate, e.to_string()))?;
+    if chain.is_empty() {
+        return Err(fail(certificate, "it holds no certificate".to_owned()));
+    }
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| fail(key, e.to_string()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret));
+    config.map(Arc::new).map_err(|e| fail(certificate, format!("it can't be used with its key: {e}")))
+}
