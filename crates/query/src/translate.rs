@@ -103,11 +103,7 @@ impl Translator<'_> {
             Source::Query(select) => self.select(select),
             Source::System(table) => self.system(table),
             Source::Set(set) => self.set_operation(set),
-            Source::Values(rows) => {
-                let rows: Vec<Vec<Expr>> = rows.iter().map(|row| self.owned(row)).collect();
-                let types = self.types_of(&rows);
-                self.rows(Rows::Values(rows), types)
-            }
+            Source::Values(rows, types) => self.values(rows, types),
             Source::Unnest(unnest) => {
                 let arrays = self.owned(&unnest.arrays).into();
                 let types = unnest.types.to_vec();
@@ -144,14 +140,29 @@ impl Translator<'_> {
         Ok(Part { plan, columns: types.into_iter().enumerate().map(column).collect() })
     }
 
-    /// Types of columns that are given by their values.
-    fn types_of(&self, rows: &[Vec<Expr>]) -> Vec<Ty> {
-        let width = rows.first().map_or(0, Vec::len);
-        let of = |column: usize| {
-            let mut values = rows.iter().map(|row| &row[column]);
-            values.find_map(|e| e.type_in(&|_| Ty::Text, &|n| self.around.param_type(n))).unwrap_or(Ty::Text)
-        };
-        (0..width).map(of).collect()
+    /// Rows of VALUES. One with a subquery becomes a query of its own.
+    fn values(&mut self, rows: &[Vec<Expr>], types: &[Ty]) -> Result<Part> {
+        let queries = |row: &Vec<Expr>| row.iter().any(Expr::has_subquery);
+        let mut parts = Vec::new();
+        for run in rows.chunk_by(|a, b| !queries(a) && !queries(b)) {
+            match run {
+                [row] if queries(row) => {
+                    let mut values = self.owned(row);
+                    let nothing = self.source(&Source::Nothing)?;
+                    let part = self.applied(nothing, &mut values)?;
+                    let typed = values.into_iter().zip(types.iter().copied()).collect();
+                    parts.push(self.computed_columns(part, typed)?);
+                }
+                plain => {
+                    let rows = plain.iter().map(|row| self.owned(row)).collect();
+                    parts.push(self.rows(Rows::Values(rows), types.to_vec())?);
+                }
+            }
+        }
+        match parts.len() {
+            1 => Ok(parts.remove(0)),
+            _ => self.all_of(parts.into_iter().map(|part| (part, Vec::new())).collect()),
+        }
     }
 
     /// An expression with what this subquery is given as parameters.

@@ -41,7 +41,7 @@ fn insert(i: &Insert, out: &mut Vec<String>) {
     match &i.source {
         InsertSource::Values(rows) if rows.len() == 1 => line(1, "Result".into(), out),
         InsertSource::Values(_) => line(1, "Values Scan".into(), out),
-        InsertSource::Query(q, _) => select(q, 1, out),
+        InsertSource::Query(q, _) | InsertSource::Queried(q, _) => select(q, 1, out),
     }
 }
 
@@ -71,7 +71,7 @@ fn select(s: &Select, mut depth: usize, out: &mut Vec<String>) {
     match &s.source {
         Source::Table(t) => scan(t, filtered, depth, out),
         Source::Nothing => line(depth, "Result".into(), out),
-        Source::Values(_) => line(depth, "Values Scan".into(), out),
+        Source::Values(..) => line(depth, "Values Scan".into(), out),
         Source::System(table) => line(depth, format!("Seq Scan on {}", table.name), out),
         Source::Loops(steps) => loops(steps, depth, out),
         Source::Join(_) | Source::Query(_) | Source::Set(_) | Source::Target(_) => {

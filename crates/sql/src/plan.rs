@@ -83,8 +83,8 @@ pub enum Source {
     Series(Box<[Expr; 3]>, Ty),
     /// unnest(a, b, ...)
     Unnest(Box<Unnest>),
-    /// Rows of expressions.
-    Values(Vec<Vec<Expr>>),
+    /// Rows of expressions, and the types of their columns.
+    Values(Vec<Vec<Expr>>, Box<[Ty]>),
     /// Rows of two sources beside each other.
     Join(Box<Join>),
     /// Rows of a query in FROM.
@@ -367,6 +367,19 @@ pub enum InsertSource {
     Values(Vec<Box<[Expr]>>),
     /// Rows of a query, and for each table column an expression over them.
     Query(Box<Select>, Box<[Expr]>),
+    /// Rows of VALUES with subqueries: a query gives the values of these. Its first output is the ordinal of the row that they
+    /// are for; the row has for each table column an expression over the query's outputs.
+    Queried(Box<Select>, Vec<Box<[Expr]>>),
+}
+
+impl InsertSource {
+    /// The query that gives the rows, or values of them.
+    pub fn query(&self) -> Option<&Select> {
+        match self {
+            InsertSource::Values(_) => None,
+            InsertSource::Query(query, _) | InsertSource::Queried(query, _) => Some(query),
+        }
+    }
 }
 
 /// UPDATE.
@@ -429,6 +442,11 @@ impl Output {
 }
 
 impl Plan {
+    /// Whether it is an INSERT that may be run several times, with a row's parameters each time.
+    pub fn repeats(&self) -> bool {
+        matches!(self, Plan::Insert(Insert { source: InsertSource::Values(_), .. }))
+    }
+
     /// The table that the plan changes, if any.
     pub fn changed_table(&self) -> Option<&Arc<TableDef>> {
         match self {
@@ -443,7 +461,7 @@ impl Plan {
     pub fn query(&self) -> Option<&Select> {
         match self {
             Plan::Select(select) => Some(select),
-            Plan::Insert(Insert { source: InsertSource::Query(query, _), .. }) => Some(query),
+            Plan::Insert(i) => i.source.query(),
             _ => None,
         }
     }
@@ -452,10 +470,7 @@ impl Plan {
     pub fn general(&self) -> Option<&Select> {
         match self {
             Plan::Select(select) => Some(select).filter(|s| s.general),
-            Plan::Insert(Insert { source: InsertSource::Query(query, _), .. }) => {
-                Some(query.as_ref()).filter(|q| q.general)
-            }
-            Plan::Insert(_) => None,
+            Plan::Insert(i) => i.source.query().filter(|q| q.general),
             Plan::Update(u) => u.found.as_ref().map(|f| &f.query),
             Plan::Delete(d) => d.found.as_ref().map(|f| &f.query),
         }
@@ -510,7 +525,7 @@ impl Select {
     /// The expressions of its clauses, those of its source excepted, but rows of VALUES included.
     pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let rows = match &self.source {
-            Source::Values(rows) => rows.as_slice(),
+            Source::Values(rows, _) => rows.as_slice(),
             _ => &[],
         };
         let calls = self.aggregate.iter().flat_map(|a| a.calls.iter());
@@ -599,7 +614,7 @@ impl Source {
             Source::Nothing
             | Source::Series(..)
             | Source::Unnest(_)
-            | Source::Values(_)
+            | Source::Values(..)
             | Source::System(_) => {}
         }
     }
@@ -615,7 +630,7 @@ impl Source {
             }
             Source::Series(bounds, _) => bounds.iter().for_each(|e| e.walk(visit)),
             Source::Unnest(unnest) => unnest.arrays.iter().for_each(|e| e.walk(visit)),
-            Source::Values(rows) => rows.iter().flatten().for_each(|e| e.walk(visit)),
+            Source::Values(rows, _) => rows.iter().flatten().for_each(|e| e.walk(visit)),
             Source::Query(select) => select.walk(visit),
             Source::Set(set) => {
                 set.left.walk(visit);

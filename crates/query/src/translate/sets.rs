@@ -5,8 +5,10 @@
 //!
 //! Does not know: types; the binder has brought both sides to the same ones.
 
-use datafusion::common::Result;
-use datafusion::logical_expr::{Expr as Logical, lit};
+use std::sync::Arc;
+
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder, Union, lit};
 use varve_engine::Value;
 use varve_sql::general::{
     AggKind, ArithOp, Class, CmpOp, Expr, Join, JoinKind, Lateral, SetKind, SetOperation, Source, Ty, Typed,
@@ -20,7 +22,7 @@ impl Translator<'_> {
     pub(super) fn set_operation(&mut self, set: &SetOperation) -> Result<Part> {
         let (left, right) = (self.select(&set.left)?, self.select(&set.right)?);
         if set.kind == SetKind::Union {
-            let all = self.union(left, right, Vec::new())?;
+            let all = self.all_of(vec![(left, Vec::new()), (right, Vec::new())])?;
             return if set.all { Ok(all) } else { self.distinct(all) };
         }
         let width = left.columns.len();
@@ -36,20 +38,22 @@ impl Translator<'_> {
         Ok(Part { plan: part.plan.project(columns)?, columns: part.columns })
     }
 
-    /// The rows of both sides, each with the values that `marks` has for its side.
-    fn union(&mut self, left: Part, right: Part, marks: Vec<(Logical, Logical)>) -> Result<Part> {
-        let names: Vec<String> = left.columns.iter().map(|_| self.name()).collect();
-        let mark_names: Vec<String> = marks.iter().map(|_| self.name()).collect();
-        let (left_marks, right_marks): (Vec<Logical>, Vec<Logical>) = marks.into_iter().unzip();
-        let named = |part: &Part, marks: Vec<Logical>| -> Vec<Logical> {
-            let columns = part.columns.iter().map(|(c, _)| Logical::Column(c.clone()));
-            columns.chain(marks).zip(names.iter().chain(&mark_names)).map(|(e, n)| e.alias(n)).collect()
+    /// The rows of all parts, each with the marks of its part behind it.
+    pub(super) fn all_of(&mut self, parts: Vec<(Part, Vec<Logical>)>) -> Result<Part> {
+        let (types, marks) = match parts.first() {
+            Some((part, marks)) => (part.columns.iter().map(|(_, t)| *t).collect::<Vec<Ty>>(), marks.len()),
+            None => (Vec::new(), 0),
         };
-        let (on_left, on_right) = (named(&left, left_marks), named(&right, right_marks));
-        let plan = left.plan.project(on_left)?.union(right.plan.project(on_right)?.build()?)?;
-        let types = left.columns.iter().map(|(_, t)| *t).chain(mark_names.iter().map(|_| Ty::Int8));
-        let column = datafusion::common::Column::new_unqualified;
-        let columns = names.iter().chain(&mark_names).map(column).zip(types).collect();
+        let types: Vec<Ty> = types.into_iter().chain(std::iter::repeat_n(Ty::Int8, marks)).collect();
+        let names: Vec<String> = types.iter().map(|_| self.name()).collect();
+        let mut inputs = Vec::with_capacity(parts.len());
+        for (part, marks) in parts {
+            let columns = part.columns.into_iter().map(|(c, _)| Logical::Column(c)).chain(marks);
+            let named: Vec<Logical> = columns.zip(&names).map(|(e, n)| e.alias(n)).collect();
+            inputs.push(Arc::new(part.plan.project(named)?.build()?));
+        }
+        let plan = LogicalPlanBuilder::from(LogicalPlan::Union(Union::try_new(inputs)?));
+        let columns = names.into_iter().map(Column::new_unqualified).zip(types).collect();
         Ok(Part { plan, columns })
     }
 
@@ -57,7 +61,7 @@ impl Translator<'_> {
     fn counted(&mut self, left: Part, right: Part) -> Result<Part> {
         let (one, none) = (lit(1i64), lit(datafusion::common::ScalarValue::Int64(None)));
         let width = left.columns.len();
-        let all = self.union(left, right, vec![(one.clone(), none.clone()), (none, one)])?;
+        let all = self.all_of(vec![(left, vec![one.clone(), none.clone()]), (right, vec![none, one])])?;
         let column = |n: usize| Logical::Column(all.columns[n].0.clone());
         let keys = (0..width).map(|n| (column(n), all.columns[n].1)).collect();
         let count = |n: usize| {

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{self, AssignmentTarget, Expr as Ast, FromTable, SetExpr, TableFactor, TableObject};
-use varve_engine::{ColumnDef, Identity, TableDef};
+use varve_engine::{ColumnDef, Identity, TableDef, Value};
 
 use super::query::Returned;
 use super::scope::{Relation, Scope};
@@ -19,8 +19,8 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::parse::Overriding;
 use crate::plan::{
-    Access, Delete, Found, Insert, InsertSource, Join, JoinKind, Output, Plan, Select, Source, TableAccess,
-    Update,
+    Access, Delete, Found, Insert, InsertSource, Join, JoinKind, Output, Plan, Select, SortKey, Source,
+    TableAccess, Update,
 };
 use crate::sink::Column;
 use crate::ty::{Ty, Typed};
@@ -107,14 +107,10 @@ impl Binder<'_> {
             for row in &values.rows {
                 rows.push(self.given_row(targets, &row.content, explicit)?);
             }
-            let queries = |row: &Vec<Option<Bound>>| row.iter().flatten().any(|b| b.expr.has_subquery());
-            if !rows.iter().any(queries) {
-                let rows = rows.into_iter().map(|row| self.row_of(table, targets, row));
-                return Ok(InsertSource::Values(rows.collect::<Result<_>>()?));
-            }
-            if let (1, Some(row)) = (rows.len(), rows.pop()) {
-                return self.insert_queried(table, targets, row);
-            }
+            let rows = rows.into_iter().map(|row| self.row_of(table, targets, row));
+            let rows = rows.collect::<Result<Vec<Box<[Expr]>>>>()?;
+            let queries = rows.iter().flatten().any(Expr::has_subquery);
+            return Ok(if queries { queried(rows) } else { InsertSource::Values(rows) });
         }
         self.keep_unknown = true;
         let bound = self.query(q);
@@ -125,26 +121,10 @@ impl Binder<'_> {
         let slot = |(i, o): (usize, &Output)| Bound { expr: Expr::Slot(i), t: o.t, at: None };
         let slots: Vec<Bound> = bound.select.outputs[..given].iter().enumerate().map(slot).collect();
         let row = self.row_of(table, targets, slots.into_iter().map(Some).collect())?;
-        let select = Select { outputs: unpadded(bound.select.outputs), ..bound.select };
-        Ok(InsertSource::Query(Box::new(select), row))
-    }
-
-    /// One row of values, subqueries among them: what a query without FROM gives.
-    fn insert_queried(
-        &mut self,
-        table: &Arc<TableDef>,
-        targets: &[usize],
-        mut row: Vec<Option<Bound>>,
-    ) -> Result<InsertSource> {
-        let mut outputs = Vec::new();
-        for value in row.iter_mut().flatten() {
-            if !matches!(value.expr, Expr::Const(_) | Expr::Param(_)) {
-                let expr = std::mem::replace(&mut value.expr, Expr::Slot(outputs.len()));
-                outputs.push(Output { pad: None, ..Output::new(expr, value.t) });
-            }
-        }
-        let row = self.row_of(table, targets, row)?;
-        let select = Select { visible: outputs.len(), outputs: outputs.into(), ..Select::nothing() };
+        let select = Select {
+            outputs: bound.select.outputs.into_vec().into_iter().map(unpadded).collect(),
+            ..bound.select
+        };
         Ok(InsertSource::Query(Box::new(select), row))
     }
 
@@ -293,6 +273,47 @@ impl Binder<'_> {
     }
 }
 
+/// Rows of VALUES, subqueries among them. Only these are left to a general query: sequences are the executor's.
+fn queried(mut rows: Vec<Box<[Expr]>>) -> InsertSource {
+    let ordinal = Typed::plain(Ty::Int8);
+    let (mut types, mut given) = (vec![ordinal], Vec::with_capacity(rows.len()));
+    for (n, row) in rows.iter_mut().enumerate() {
+        let mut values = vec![Some(Expr::Const(Value::Int8(n as i64)))];
+        row.iter_mut().for_each(|e| into_columns(e, &mut types, &mut values));
+        given.push(values);
+    }
+    let filled = |row: Vec<Option<Expr>>| {
+        let missing = std::iter::repeat_with(|| None);
+        row.into_iter().chain(missing).take(types.len()).map(|e| e.unwrap_or(Expr::NULL)).collect()
+    };
+    let source =
+        Source::Values(given.into_iter().map(filled).collect(), types.iter().map(|t| t.ty).collect());
+    let outputs: Box<[Output]> =
+        types.iter().enumerate().map(|(n, t)| Output::new(Expr::Slot(n), *t)).map(unpadded).collect();
+    // Rows are written as they are given, which is what gives them their numbers.
+    let order = [SortKey { output: 0, descending: false, nulls_first: false }];
+    let select = Select { source, visible: outputs.len(), outputs, order: order.into(), ..Select::nothing() };
+    InsertSource::Queried(Box::new(select), rows)
+}
+
+/// Moves each subquery of an expression into a column of its type that its row has not used so far.
+fn into_columns(e: &mut Expr, types: &mut Vec<Typed>, row: &mut Vec<Option<Expr>>) {
+    if let Expr::Subquery(_, subquery) = e {
+        let t = subquery.result();
+        let unused = |(n, other): &(usize, &Typed)| **other == t && !matches!(row.get(*n), Some(Some(_)));
+        let place = types.iter().enumerate().find(unused).map_or(types.len(), |(n, _)| n);
+        if place == types.len() {
+            types.push(t);
+        }
+        if row.len() <= place {
+            row.resize(place + 1, None);
+        }
+        row[place] = Some(std::mem::replace(e, Expr::Slot(place)));
+        return;
+    }
+    e.children_mut(&mut |child| into_columns(child, types, row));
+}
+
 /// The table whose rows UPDATE or DELETE changes.
 struct Target {
     table: Arc<TableDef>,
@@ -418,10 +439,9 @@ fn always(column: &str) -> String {
     format!("Column \"{column}\" is an identity column defined as GENERATED ALWAYS.")
 }
 
-/// Values that go into another table keep char(n) without blanks.
-fn unpadded(outputs: Box<[Output]>) -> Box<[Output]> {
-    let bare = |o: Output| Output { pad: None, ..o };
-    outputs.into_vec().into_iter().map(bare).collect()
+/// A value that goes into another table keeps char(n) without blanks.
+fn unpadded(output: Output) -> Output {
+    Output { pad: None, ..output }
 }
 
 fn is_default(e: &Ast) -> bool {

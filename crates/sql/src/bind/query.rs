@@ -176,7 +176,7 @@ impl Binder<'_> {
         let columns = items.names.iter().zip(&items.outputs).take(types.len());
         let columns = columns.map(|(n, o)| o.column(n)).collect();
         let mut select = Select {
-            source: Source::Values(rows),
+            source: Source::Values(rows, types.iter().map(|t| t.ty).collect()),
             filter: None,
             aggregate: None,
             visible: types.len(),

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use varve_engine::{Datum, Table, TableDef};
+use varve_engine::{Datum, Table, TableDef, Value};
 
 use super::reference::Pending;
 use super::sequence::InTransaction;
@@ -44,6 +44,7 @@ impl Exec<'_> {
             InsertSource::Query(query, row) => {
                 self.insert_query(plan, table, query, &opened.sources, row, sink)
             }
+            InsertSource::Queried(..) => Err(SqlError::internal("subqueries are a runner's")),
         }
     }
 
@@ -137,12 +138,9 @@ impl Exec<'_> {
         &mut self,
         plan: &Insert,
         table: &Table,
-        rows: &[Box<[varve_engine::Value]>],
+        rows: &[Box<[Value]>],
         sink: &mut dyn Sink,
     ) -> Result<u64> {
-        let InsertSource::Query(_, row) = &plan.source else {
-            return Err(SqlError::internal("an INSERT of rows that no query gives"));
-        };
         let facts = self.facts;
         let params = self.params;
         let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, facts.who);
@@ -150,12 +148,25 @@ impl Exec<'_> {
         let Scratch { row_arena, .. } = &mut *self.scratch;
         for values in rows {
             facts.check_cancel()?;
-            let values: Row<'_> = values.iter().map(varve_engine::Value::as_datum).collect();
+            let row = row_for(&plan.source, values)?;
+            let values: Row<'_> = values.iter().map(Value::as_datum).collect();
             writer.write(row, &Input::Slots(&values), params, row_arena, facts, sink)?;
             row_arena.reset();
         }
         Ok(writer.count)
     }
+}
+
+/// The new row that stands over these values of a query.
+fn row_for<'p>(source: &'p InsertSource, values: &[Value]) -> Result<&'p [Expr]> {
+    let row = match (source, values.first()) {
+        (InsertSource::Query(_, row), _) => Some(row),
+        (InsertSource::Queried(_, rows), Some(Value::Int8(n))) => {
+            usize::try_from(*n).ok().and_then(|n| rows.get(n))
+        }
+        _ => None,
+    };
+    row.map(AsRef::as_ref).ok_or_else(|| SqlError::internal("an INSERT of rows that no query gives"))
 }
 
 /// Whether the query is generate_series alone, so that its rows may be written as they come.

@@ -345,7 +345,7 @@ impl Exec<'_> {
                 let cx = Cx { params: self.params, arena: row_arena, env: &env };
                 let _ = pipeline.push(plan, &Input::None, &cx)?;
             }
-            Source::Values(rows) => pipeline.values(plan, rows, self.params, row_arena, &env)?,
+            Source::Values(rows, _) => pipeline.values(plan, rows, self.params, row_arena, &env)?,
             Source::System(system) => pipeline.system(plan, system, self.params, row_arena, &env)?,
             Source::Join(_) | Source::Query(_) | Source::Set(_) | Source::Target(_) => return Err(not_ours()),
             Source::Unnest(unnest) => pipeline.unnest(plan, unnest, self.params, row_arena, &env)?,

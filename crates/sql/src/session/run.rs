@@ -93,6 +93,10 @@ impl Session {
     /// Runs a statement through its lifted form; `None` if that form will not do.
     fn run_lifted(&mut self, lifted: &Lifted<'_>, sink: &mut dyn Sink) -> Result<Option<CommandTag>> {
         let Ok(mut prepared) = self.prepare_any(&lifted.text, &lifted.types) else { return Ok(None) };
+        let repeats = |p: &Prepared| matches!(&p.body, Body::Plan(plan) if plan.repeats());
+        if lifted.row_count > 1 && !repeats(&prepared) {
+            return Ok(None);
+        }
         let mut arena = std::mem::take(&mut self.literal_arena);
         let result = loop {
             let Some(params) = literal_values(&prepared, lifted, &self.facts.zone, &arena) else {
@@ -283,6 +287,9 @@ impl Session {
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();
         self.authorize(plan)?;
+        if groups != 1 && !plan.repeats() {
+            return Err(SqlError::internal("rows were collapsed whose plan runs once"));
+        }
         match (plan, plan.general()) {
             (Plan::Select(select), Some(_)) => {
                 return self.run_general(prepared, select, params, announce, sink);
