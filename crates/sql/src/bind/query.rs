@@ -237,10 +237,11 @@ impl Binder<'_> {
             grouping.keys.push((e, key));
         }
         scope.no_aggregates = None;
-        let key = if let [only] = scope.relations.as_slice() { only.key.as_slice() } else { &[] };
         let is_key =
-            |c: &usize| grouping.keys.iter().any(|(_, b)| matches!(b.expr, Expr::Column(n) if n == *c));
-        grouping.keyed = !key.is_empty() && key.iter().all(is_key);
+            |c: usize| grouping.keys.iter().any(|(_, b)| matches!(b.expr, Expr::Column(n) if n == c));
+        let is_keyed = |r: &&Relation| !r.key.is_empty() && r.key.iter().all(|c| is_key(r.first + c));
+        let keyed = scope.relations.iter().filter(is_keyed).map(|r| r.first..r.first + r.columns.len());
+        grouping.keyed = keyed.collect();
         scope.grouping = Some(grouping);
         Ok(())
     }

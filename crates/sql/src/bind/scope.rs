@@ -6,6 +6,8 @@
 //!
 //! Does not know: plans.
 
+use std::ops::Range;
+
 use sqlparser::ast;
 
 use super::Bound;
@@ -63,8 +65,8 @@ pub struct Grouping {
     pub keys: Vec<(ast::Expr, Bound)>,
     /// Aggregates in the order of their slots, which follow those of the keys.
     pub calls: Vec<AggCall>,
-    /// The keys determine the whole row: columns may be used freely.
-    pub keyed: bool,
+    /// Columns of the relations whose primary keys are among the keys: these may be used freely.
+    pub keyed: Vec<Range<usize>>,
 }
 
 /// Names in reach.
@@ -161,7 +163,7 @@ impl Grouping {
         if let Some(slot) = self.keys.iter().position(|(_, b)| is_it(b)) {
             return Some(slot);
         }
-        if !self.keyed {
+        if !self.keyed.iter().any(|r| r.contains(&column)) {
             return None;
         }
         let bound = Bound { expr: Expr::Column(column), t, at: None };
