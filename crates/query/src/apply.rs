@@ -5,7 +5,7 @@
 //! Invariants
 //! 1. The inner plan is made once. Its runs follow each other, and each begins with `reset_plan_states`: nothing of the run
 //!    before is left in it.
-//! 2. Equal values are answered once, as long as the answers fit into their memory.
+//! 2. Equal values are answered once, as long as the answers fit into their memory, unless the inner plan is volatile.
 //!
 //! Does not know: what the inner plan is.
 
@@ -37,8 +37,8 @@ use datafusion::physical_plan::{
 };
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use futures::StreamExt;
-use varve_engine::{Datum, Value};
-use varve_sql::general::{Around, SqlError, SqlState, Ty, push_key};
+use varve_engine::Value;
+use varve_sql::general::{Around, SqlError, SqlState, Ty, push_image};
 
 use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
@@ -89,6 +89,8 @@ pub struct Inner {
     pub given: Vec<Ty>,
     /// What becomes of its rows.
     pub answer: Answer,
+    /// It may give other rows at each run. (Where it is given nothing it runs once all the same, as in PostgreSQL.)
+    pub varies: bool,
 }
 
 /// Apply as a logical plan.
@@ -376,9 +378,8 @@ impl Running {
             let values = self.values(arrays, row);
             key.clear();
             for value in &values {
-                // A value and its equal may look different (1.0 and 1.00): the answer is kept for the value as it looks.
-                push_key(&mut key, &value.as_datum());
-                push_look(&mut key, value);
+                // A value and its equal may look different (1.0 and 1.00): the answer is kept for the value as it is.
+                push_image(&mut key, &value.as_datum());
             }
             if let Some(known) = self.memo.get(&key) {
                 out.push(known.as_datum());
@@ -395,7 +396,7 @@ impl Running {
 
     fn keep(&mut self, key: &[u8], answer: Value) {
         let bytes = key.len() + size_of::<Value>() + 64 + text_bytes(&answer);
-        if self.memo_bytes + bytes <= MEMO_BYTES_MAX {
+        if key.is_empty() || !self.inner.varies && self.memo_bytes + bytes <= MEMO_BYTES_MAX {
             self.memo_bytes += bytes;
             self.memo.insert(key.to_vec(), answer);
         }
@@ -498,16 +499,6 @@ fn text_bytes(value: &Value) -> usize {
         Value::Array(a) => a.as_ref().as_bytes().len(),
         _ => 0,
     }
-}
-
-/// Tells apart values that are equal but show differently.
-fn push_look(key: &mut Vec<u8>, value: &Value) {
-    match value {
-        Value::Numeric(n) => key.extend_from_slice(n.to_string().as_bytes()),
-        Value::Float8(f) => key.push(u8::from(f.is_sign_negative())),
-        _ => {}
-    }
-    key.push(u8::from(matches!(value.as_datum(), Datum::Null)));
 }
 
 fn several_rows() -> SqlError {

@@ -57,7 +57,14 @@ pub struct Translator<'q> {
 pub fn plan(query: &Query<'_>, reader: Arc<Mutex<Reader>>) -> Result<LogicalPlan> {
     let around = query.around.clone();
     let mut translator = Translator { tables: &query.tables, reader, around, names: 0 };
-    translator.select(query.select)?.plan.build()
+    let part = match &query.only {
+        Some(row) => {
+            let values = row.values.iter().cloned().map(Expr::Const).collect();
+            translator.rows(Rows::Values(vec![values]), row.types.clone())?
+        }
+        None => translator.source(&query.select.source)?,
+    };
+    translator.select_over(part, query.select)?.plan.build()
 }
 
 fn as_usize(n: u64) -> usize {
@@ -72,7 +79,12 @@ impl Translator<'_> {
     }
 
     fn select(&mut self, select: &Select) -> Result<Part> {
-        let mut part = self.source(&select.source)?;
+        let part = self.source(&select.source)?;
+        self.select_over(part, select)
+    }
+
+    /// The query over the rows of its source.
+    fn select_over(&mut self, mut part: Part, select: &Select) -> Result<Part> {
         let conditions = select.filter.iter().cloned().flat_map(varve_sql::general::conjuncts).collect();
         part = self.filtered(part, conditions)?;
         if let Some(aggregate) = &select.aggregate {

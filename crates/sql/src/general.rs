@@ -61,6 +61,16 @@ pub struct Query<'q> {
     pub txn: &'q mut Transaction,
     /// What expressions may ask for.
     pub around: Arc<Around>,
+    /// The only row to look at, in place of those of the query's source.
+    pub only: Option<OnlyRow>,
+}
+
+/// A row in place of those that the source of a query has.
+pub struct OnlyRow {
+    /// Its values.
+    pub values: Vec<Value>,
+    /// Their types.
+    pub types: Vec<Ty>,
 }
 
 /// What expressions may ask for besides their row, for any thread: parameters, clock, session.
@@ -328,4 +338,33 @@ impl KeyBytes {
 /// are ordered as values are, NULL last.
 pub fn push_key(out: &mut Vec<u8>, value: &Datum<'_>) {
     varve_engine::key::push(out, exec::group::key_type(*value), value);
+}
+
+/// Appends the value so that the bytes are the same only for values that nothing tells apart: not those of 1.0 and 1.00, nor of a
+/// month and 30 days.
+pub fn push_image(out: &mut Vec<u8>, value: &Datum<'_>) {
+    let (kind, fixed): (u8, &[u8]) = match value {
+        Datum::Null => (0, &[]),
+        Datum::Bool(v) => (1, &[u8::from(*v)]),
+        Datum::Int2(v) => (2, &v.to_le_bytes()),
+        Datum::Int4(v) => (3, &v.to_le_bytes()),
+        Datum::Int8(v) => (4, &v.to_le_bytes()),
+        Datum::Float4(v) => (5, &v.to_bits().to_le_bytes()),
+        Datum::Float8(v) => (6, &v.to_bits().to_le_bytes()),
+        Datum::Numeric(v) => (7, v.as_bytes()),
+        Datum::Text(v) => (8, v.as_bytes()),
+        Datum::Bytea(v) => (9, v),
+        Datum::Date(v) => (10, &v.to_le_bytes()),
+        Datum::Timestamp(v) => (11, &v.to_le_bytes()),
+        Datum::TimestampTz(v) => (12, &v.to_le_bytes()),
+        Datum::Time(v) => (13, &v.to_le_bytes()),
+        Datum::Interval(v) => (14, &v.to_bytes()),
+        Datum::Uuid(v) => (15, v),
+        Datum::Array(v) => (16, v.as_bytes()),
+    };
+    out.push(kind);
+    if matches!(value, Datum::Numeric(_) | Datum::Text(_) | Datum::Bytea(_) | Datum::Array(_)) {
+        out.extend_from_slice(&(fixed.len() as u64).to_le_bytes());
+    }
+    out.extend_from_slice(fixed);
 }

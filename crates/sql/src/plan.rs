@@ -405,10 +405,16 @@ pub struct Update {
 /// the target, and the values of subqueries.
 #[derive(Debug)]
 pub struct Found {
-    /// Its outputs: the row's key as bytes, the columns of the other relations, the values of subqueries.
+    /// Its outputs: the row's key as bytes, the columns of the other relations, the values of subqueries, and the columns of the
+    /// target in `seen`.
     pub query: Select,
     /// How many columns the other relations have.
     pub others: usize,
+    /// Columns of the target that subqueries, or conditions with subqueries, read. If the version that is changed has other values
+    /// there, what was found does not hold for it.
+    pub seen: Box<[usize]>,
+    /// Types of the row that the query looks at: other relations, target, key.
+    pub types: Box<[Ty]>,
 }
 
 /// DELETE.
@@ -476,6 +482,15 @@ impl Plan {
         }
     }
 
+    /// What finds the rows to change, if a general query does.
+    pub fn found(&self) -> Option<&Found> {
+        match self {
+            Plan::Update(u) => u.found.as_deref(),
+            Plan::Delete(d) => d.found.as_deref(),
+            Plan::Select(_) | Plan::Insert(_) => None,
+        }
+    }
+
     /// Whether a READ ONLY transaction refuses it.
     pub fn writes(&self) -> bool {
         !matches!(self, Plan::Select(Select { lock: None, .. }))
@@ -540,6 +555,35 @@ impl Select {
     pub fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
         self.source.walk(visit);
         self.expressions().for_each(|e| e.walk(visit));
+    }
+
+    /// Calls `visit` for each expression of the query, its source and the subqueries in it.
+    pub fn walk_all(&self, visit: &mut dyn FnMut(&Expr)) {
+        let mut inner = |e: &Expr| {
+            visit(e);
+            if let Expr::Subquery(_, subquery) = e {
+                if let SubqueryKind::Any(test) | SubqueryKind::All(test) = &subquery.kind {
+                    test.walk(visit);
+                }
+                subquery.select.walk_all(visit);
+            }
+        };
+        self.walk(&mut inner);
+        self.source.each(&mut |source| {
+            // What a lateral join runs for each row is not among what `walk` comes by.
+            if let Source::Join(join) = source
+                && join.lateral.is_some()
+            {
+                join.right.walk(&mut inner);
+            }
+        });
+    }
+
+    /// Whether it may give other rows at each run.
+    pub fn is_volatile(&self) -> bool {
+        let mut found = false;
+        self.walk_all(&mut |e| found |= matches!(e, Expr::Call(f, _) if f.volatile));
+        found
     }
 
     /// Whether it takes values from the query around.

@@ -90,7 +90,8 @@ impl Translator<'_> {
             SubqueryKind::All(test) => (Answer::All, inner.tested(rows, test)?),
         };
         let around = inner.around.clone();
-        let ran = Ran { plan: rows, around, types: &subquery.given, answer };
+        let varies = subquery.select.is_volatile();
+        let ran = Ran { plan: rows, around, types: &subquery.given, answer, varies };
         let part = self.apply(part, given, ran)?;
         let value = Expr::Column(part.columns.len() - 1);
         Ok((part, value))
@@ -114,8 +115,13 @@ impl Translator<'_> {
             None => ran.plan.columns.iter().map(|(_, t)| *t).collect(),
         };
         let names: Vec<String> = added.iter().map(|_| self.name()).collect();
-        let inner =
-            Inner { plan: ran.plan.plan.build()?, around: ran.around, given: types, answer: ran.answer };
+        let inner = Inner {
+            plan: ran.plan.plan.build()?,
+            around: ran.around,
+            given: types,
+            answer: ran.answer,
+            varies: ran.varies,
+        };
         let plan = Apply::plan(part.plan.build()?, values, inner, names.clone())?;
         let mut columns = part.columns;
         columns.extend(names.into_iter().map(Column::new_unqualified).zip(added));
@@ -278,7 +284,7 @@ impl Translator<'_> {
             rows = inner.filtered(rows, on.iter().map(|e| inside(e.clone(), width, first)).collect())?;
         }
         let around = inner.around.clone();
-        let ran = Ran { plan: rows, around, types: &types, answer: Answer::Rows { outer } };
+        let ran = Ran { plan: rows, around, types: &types, answer: Answer::Rows { outer }, varies: true };
         let part = self.apply(left, given, ran)?;
         if outer { Ok(part) } else { self.filtered(part, on) }
     }
@@ -290,6 +296,7 @@ struct Ran<'a> {
     around: Arc<varve_sql::general::Around>,
     types: &'a [Typed],
     answer: Answer,
+    varies: bool,
 }
 
 fn reads_outer(e: &Expr) -> bool {

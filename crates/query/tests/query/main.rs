@@ -11,3 +11,4 @@ mod plans;
 mod shared;
 mod slt;
 mod support;
+mod waits;

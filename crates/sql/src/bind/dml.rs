@@ -6,6 +6,7 @@
 //!
 //! Does not know: NOT NULL and uniqueness (checked when rows are written).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sqlparser::ast::{self, AssignmentTarget, Expr as Ast, FromTable, SetExpr, TableFactor, TableObject};
@@ -190,6 +191,10 @@ impl Binder<'_> {
         let rules = self.rules_of_update(&target.table, &assigned)?;
         let conditions = self.filter(u.selection.as_ref(), &mut target.scope)?;
         let (mut returning, columns) = unzip(self.returning(u.returning.as_deref(), &mut target.scope)?);
+        let changed = |n: usize| n.checked_sub(target.width).is_some_and(|n| assigned.contains(&n));
+        if returning.iter().flatten().any(|o| asks_about(&o.expr, &changed)) {
+            return Err(SqlError::unsupported("a subquery in RETURNING that reads a changed column"));
+        }
         let values = assignments.iter_mut().map(|(_, e)| e).chain(outputs_mut(&mut returning));
         let (target, filter, recheck, found) = target.rows(conditions, values);
         let assignments = assignments.into();
@@ -341,25 +346,34 @@ impl Target {
             return (target, filter, access::joined(conditions), None);
         }
         let filter = access::joined(conditions.clone());
-        let first = self.width + self.table.columns.len();
-        let key = Output::new(Expr::Column(first), Typed::plain(Ty::Bytea));
-        let others = self.other_columns();
-        let mut outputs: Vec<Output> = std::iter::once(key).chain(others).collect();
-        let mut conditions = conditions;
-        for e in conditions.iter_mut().chain(values.iter_mut().map(|e| &mut **e)) {
-            take_subqueries(e, first, 1 + self.width, &mut outputs);
-        }
+        let key = Output::new(Expr::Column(self.width + self.table.columns.len()), Typed::plain(Ty::Bytea));
+        let outputs = std::iter::once(key).chain(self.other_columns()).collect();
+        let mut taken =
+            Taken { width: self.width, columns: self.table.columns.len(), outputs, seen: BTreeSet::new() };
+        // A condition with a subquery holds for a found row as long as what it reads there is the same.
+        let (queries, plain): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(Expr::has_subquery);
+        queries.iter().for_each(|e| taken.note(e));
+        values.iter_mut().for_each(|e| taken.subqueries(e));
+        let Taken { mut outputs, seen, .. } = taken;
+        let column = |c: &usize| {
+            let t = Typed::of_column(self.table.columns[*c].column_type);
+            Output::new(Expr::Column(self.width + *c), t)
+        };
+        outputs.extend(seen.iter().map(column));
+        let others = outputs[1..=self.width].iter().map(|o| o.t.ty);
+        let own = self.table.columns.iter().map(|c| Typed::of_column(c.column_type).ty);
+        let types = others.chain(own).chain([Ty::Bytea]).collect();
         let table = self.table.clone();
         let query = Select {
             source: beside(self.others, self.width, &table),
             filter,
             visible: outputs.len(),
-            outputs: outputs.into(),
+            outputs: outputs.into_iter().map(unpadded).collect(),
             ..Select::nothing()
         };
         let target = TableAccess { table, access: Access::Full, reverse: false };
-        let found = Found { query, others: self.width };
-        (target, None, access::joined(conditions), Some(Box::new(found)))
+        let found = Found { query, others: self.width, seen: seen.into_iter().collect(), types };
+        (target, None, access::joined(plain), Some(Box::new(found)))
     }
 
     /// The columns of the other relations.
@@ -383,15 +397,55 @@ fn beside(others: Source, width: usize, table: &Arc<TableDef>) -> Source {
     Source::Join(Box::new(join))
 }
 
-/// Makes each subquery an output of the query that finds the rows; in its place stands a column behind the first `first`.
-fn take_subqueries(e: &mut Expr, first: usize, before: usize, outputs: &mut Vec<Output>) {
-    if let Expr::Subquery(_, subquery) = e {
-        let t = subquery.result();
-        let place = first + outputs.len() - before;
-        outputs.push(Output::new(std::mem::replace(e, Expr::Column(place)), t));
-        return;
+/// What the query that finds rows gives of each.
+struct Taken {
+    /// How many columns the other relations have, and the target.
+    width: usize,
+    columns: usize,
+    outputs: Vec<Output>,
+    /// Columns of the target that were read where a subquery is.
+    seen: BTreeSet<usize>,
+}
+
+impl Taken {
+    fn note(&mut self, e: &Expr) {
+        let own = self.width..self.width + self.columns;
+        e.walk(&mut |e| {
+            if let Expr::Column(n) = e
+                && own.contains(n)
+            {
+                self.seen.insert(*n - own.start);
+            }
+        });
     }
-    e.children_mut(&mut |child| take_subqueries(child, first, before, outputs));
+
+    /// Makes each subquery an output; in its place stands a column behind those of the row.
+    fn subqueries(&mut self, e: &mut Expr) {
+        if let Expr::Subquery(_, subquery) = e {
+            let t = subquery.result();
+            let place = self.columns + self.outputs.len() - 1;
+            let taken = std::mem::replace(e, Expr::Column(place));
+            self.note(&taken);
+            self.outputs.push(Output::new(taken, t));
+            return;
+        }
+        e.children_mut(&mut |child| self.subqueries(child));
+    }
+}
+
+/// Whether a subquery in it reads one of these columns.
+fn asks_about(e: &Expr, columns: &dyn Fn(usize) -> bool) -> bool {
+    let mut asks = false;
+    e.walk(&mut |e| {
+        if let Expr::Subquery(given, _) = e {
+            let reads = |e: &Expr| asks |= matches!(e, Expr::Column(n) if columns(*n));
+            given.iter().for_each({
+                let mut reads = reads;
+                move |e| e.walk(&mut reads)
+            });
+        }
+    });
+    asks
 }
 
 fn outputs_mut(returning: &mut Option<Box<[Output]>>) -> impl Iterator<Item = &mut Expr> {

@@ -271,6 +271,18 @@ impl Binder<'_> {
                 return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message).at(at));
             }
         };
+        self.column_value(expr, t, name, at, scope)
+    }
+
+    /// What a column's value is in a query: of a grouped one, that of a group.
+    pub(super) fn column_value(
+        &mut self,
+        expr: Expr,
+        t: Typed,
+        name: &str,
+        at: Option<u32>,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
         let Some(grouping) = &mut scope.grouping else {
             return Ok(Bound { expr, t, at });
         };

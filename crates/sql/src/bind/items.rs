@@ -88,12 +88,16 @@ impl Binder<'_> {
             if table.is_none() {
                 self.merged_columns(relation.first, scope, items)?;
             }
-            for (n, (name, _)) in relation.columns.into_iter().enumerate() {
-                if table.is_none() && scope.is_merged(relation.first + n) {
+            for ((name, t), ordinal) in relation.columns.iter().zip(relation.first..) {
+                if table.is_none() && scope.is_merged(ordinal) {
                     continue;
                 }
-                let parts = [relation.alias.clone(), name.clone()].map(|n| ast::Ident::with_quote('"', n));
-                self.item(&Ast::CompoundIdentifier(parts.into()), name, scope, items)?;
+                let b = self.column_value(Expr::Column(ordinal), *t, name, None, scope)?;
+                let parts = [&relation.alias, name].map(|n| ast::Ident::with_quote('"', n));
+                let written = Ast::CompoundIdentifier(parts.into());
+                items.outputs.push(Output::new(b.expr, b.t));
+                items.names.push(name.clone());
+                items.written.push((!relation.is_ambiguous(name)).then_some(written));
             }
         }
         Ok(())

@@ -54,7 +54,7 @@ pub enum Found {
     Column(usize, Typed),
     /// One of the merged columns, by ordinal among these.
     Merged(usize),
-    /// Columns of several relations.
+    /// Several columns.
     Several,
 }
 
@@ -91,7 +91,7 @@ impl Scope {
     /// The column of this name, among all relations or in the one that `qualifier` names.
     pub fn find(&self, qualifier: Option<&str>, name: &str) -> Found {
         let asked = self.relations.iter().filter(|r| qualifier.is_none_or(|q| q == r.alias));
-        let columns = asked.filter_map(|r| r.column(name));
+        let columns = asked.flat_map(|r| r.columns_of(name));
         if qualifier.is_some() {
             return only(columns.map(|(ordinal, t)| Found::Column(ordinal, t)));
         }
@@ -149,10 +149,15 @@ impl Relation {
         Relation { alias: String::new(), hidden: None, columns: Vec::new(), key: Vec::new(), first: 0 }
     }
 
-    /// Ordinal in the input row and type of the column of this name.
-    fn column(&self, name: &str) -> Option<(usize, Typed)> {
-        let at = self.columns.iter().position(|(n, _)| n == name)?;
-        Some((self.first + at, self.columns[at].1))
+    /// Ordinals in the input row and types of the columns of this name: a query in FROM may have several.
+    fn columns_of(&self, name: &str) -> impl Iterator<Item = (usize, Typed)> {
+        let columns = self.columns.iter().zip(self.first..);
+        columns.filter(move |((n, _), _)| n == name).map(|((_, t), ordinal)| (ordinal, *t))
+    }
+
+    /// Whether several of its columns have this name.
+    pub fn is_ambiguous(&self, name: &str) -> bool {
+        self.columns_of(name).nth(1).is_some()
     }
 }
 

@@ -7,20 +7,22 @@
 //! 3. One statement changes no row twice: a row that it has put or followed somewhere is known there.
 //! 4. RETURNING shows a row only after it has been changed.
 //! 5. What a general query found beside a row (other relations, subqueries) is as of the statement's snapshot; the row itself is
-//!    the version that is changed.
+//!    the version that is changed. Where that is not the version for which subqueries were run, they are run again for it,
+//!    behind its lock.
 //!
 //! Does not know: locks, versions.
 
 use std::collections::HashSet;
 
-use varve_engine::{Change, Datum, Outcome, RowImage, RowRef, Table, TableDef, Value};
+use varve_engine::{Change, Datum, Outcome, RowImage, RowRef, Table, TableDef, Transaction, Value};
 
 use super::keys::{Landed, key_of, point_key};
 use super::reference::await_holders;
 use super::{Exec, Failure, Row, Scratch, project};
 use crate::error::Result;
 use crate::eval::{Cx, Expr, Input, NoSequences};
-use crate::plan::{Access, Delete, Output, TableAccess, Update};
+use crate::general::push_image;
+use crate::plan::{Access, Delete, Found, Output, TableAccess, Update};
 use crate::sink::Sink;
 
 /// What to do with the newest version of a row. The values are those of a row found by a general query: the columns of the other
@@ -39,6 +41,22 @@ struct Made {
     key: Vec<u8>,
     /// The row before and after, if foreign keys are about it.
     linked: Option<(Vec<Value>, Option<Vec<Value>>)>,
+    /// The row that was locked because what was found does not hold for it.
+    newer: Option<Vec<Value>>,
+}
+
+/// Runs the query that found a row again for another version of it: other relations' columns, the row, its key. `None` if that
+/// version is not to be changed.
+pub type Again<'a> = dyn FnMut(&mut Transaction, Vec<Value>) -> Result<Option<Box<[Value]>>> + 'a;
+
+/// Rows that a general query has found.
+pub struct FoundRows<'f> {
+    /// What found them.
+    pub found: &'f Found,
+    /// The rows.
+    pub rows: Vec<FoundRow>,
+    /// Asks again.
+    pub again: &'f mut Again<'f>,
 }
 
 impl Exec<'_> {
@@ -65,61 +83,97 @@ impl Exec<'_> {
     pub fn update_found(
         &mut self,
         plan: &Update,
-        others: usize,
         table: &Table,
-        rows: &[FoundRow],
+        found: FoundRows<'_>,
         sink: &mut dyn Sink,
     ) -> Result<u64> {
-        let def = table.def().clone();
+        let (def, others) = (table.def().clone(), found.found.others);
         let decide = |row: &RowRef<'_>, given: &[Datum<'_>], cx: &Cx<'_>, made: &mut Made| {
             let values = beside(&def, row, given, others);
             new_version(plan, &def, row, &Input::Slots(&values), cx, made)
         };
-        self.change_found(table, rows, &decide, plan.returning.is_some(), sink)
+        self.change_found(table, found, &decide, plan.returning.is_some(), sink)
     }
 
     /// Runs a DELETE of rows that a general query has found.
     pub fn delete_found(
         &mut self,
         plan: &Delete,
-        others: usize,
         table: &Table,
-        rows: &[FoundRow],
+        found: FoundRows<'_>,
         sink: &mut dyn Sink,
     ) -> Result<u64> {
-        let def = table.def().clone();
+        let (def, others) = (table.def().clone(), found.found.others);
         let decide = |row: &RowRef<'_>, given: &[Datum<'_>], cx: &Cx<'_>, made: &mut Made| {
             let values = beside(&def, row, given, others);
             removed(plan, &def, row, &Input::Slots(&values), cx, made)
         };
-        self.change_found(table, rows, &decide, plan.returning.is_some(), sink)
+        self.change_found(table, found, &decide, plan.returning.is_some(), sink)
     }
 
     /// Of several rows with one key the first that is changed counts.
     fn change_found(
         &mut self,
         table: &Table,
-        rows: &[FoundRow],
+        found: FoundRows<'_>,
         decide: &Decide<'_>,
         returns: bool,
         sink: &mut dyn Sink,
     ) -> Result<u64> {
+        let FoundRows { found, rows, again } = found;
+        let def = table.def().clone();
+        let guarded = |row: &RowRef<'_>, given: &[Datum<'_>], cx: &Cx<'_>, made: &mut Made| {
+            if is_as_found(found, row, given) {
+                return decide(row, given, cx, made);
+            }
+            made.newer = Some(whole(row, &def));
+            key_of(&def, |column| row.get(column), &mut made.key);
+            Ok(Change::LockOnly)
+        };
         let (mut made, mut landed, mut done) = (Made::default(), Landed::default(), HashSet::new());
         let mut count = 0;
         for (key, given) in rows {
             self.facts.check_cancel()?;
-            if done.contains(key) {
+            if done.contains(&key) {
                 continue;
             }
-            let given: Row<'_> = given.iter().map(Value::as_datum).collect();
-            if self.change_one(table, key, &given, decide, &landed, &mut made)? {
-                landed.note(key, &made.key);
-                self.note_links(table, key, &mut made)?;
+            if self.change_newest(table, &key, given, &guarded, &landed, found, again, &mut made)? {
+                landed.note(&key, &made.key);
+                self.note_links(table, &key, &mut made)?;
                 done.insert(key);
                 count += self.count_one(true, returns, &made.returned, sink)?;
             }
         }
         Ok(count)
+    }
+
+    /// Changes one row that was found; asks again for as long as it is not the version that was asked about.
+    #[expect(clippy::too_many_arguments, reason = "what one row needs, and what it leaves")]
+    fn change_newest(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        mut given: Box<[Value]>,
+        decide: &Decide<'_>,
+        landed: &Landed,
+        found: &Found,
+        again: &mut Again<'_>,
+        made: &mut Made,
+    ) -> Result<bool> {
+        let mut key = key.to_vec();
+        loop {
+            let values: Row<'_> = given.iter().map(Value::as_datum).collect();
+            let changed = self.change_one(table, &key, &values, decide, landed, made)?;
+            drop(values);
+            let Some(newer) = made.newer.take() else { return Ok(changed) };
+            if !made.key.is_empty() {
+                key.clone_from(&made.key);
+            }
+            let others = given[..found.others].iter().cloned();
+            let row = others.chain(newer).chain([Value::Bytea(key.clone().into())]).collect();
+            let Some(next) = again(self.txn, row)? else { return Ok(false) };
+            given = next;
+        }
     }
 
     fn change(
@@ -281,6 +335,15 @@ fn removed(
 
 fn whole(row: &RowRef<'_>, def: &TableDef) -> Vec<Value> {
     (0..def.columns.len()).map(|c| row.get(c).to_value()).collect()
+}
+
+/// Whether the version has the values for which subqueries were run: they are the last of those given.
+fn is_as_found(found: &Found, row: &RowRef<'_>, given: &[Datum<'_>]) -> bool {
+    let values = &given[given.len() - found.seen.len()..];
+    let (mut now, mut then) = (Vec::new(), Vec::new());
+    found.seen.iter().for_each(|column| push_image(&mut now, &row.get(*column)));
+    values.iter().for_each(|value| push_image(&mut then, value));
+    now == then
 }
 
 /// The row as expressions of a statement with other relations see it.

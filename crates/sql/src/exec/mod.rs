@@ -40,6 +40,7 @@ use varve_engine::{Catalog, Datum, Table, TableDef, Transaction};
 
 pub use sequence::{SequenceMemory, split_name};
 
+use change::FoundRows;
 use reference::{Checker, Deferred, Pending};
 
 use crate::error::{Result, SqlError, SqlState};
@@ -226,19 +227,20 @@ impl Exec<'_> {
         plan: &Plan,
         table: &Table,
         rows: Vec<Box<[varve_engine::Value]>>,
+        again: &mut change::Again<'_>,
         sink: &mut dyn Sink,
     ) -> Result<CommandTag> {
-        let tag = match plan {
-            Plan::Insert(i) => self.insert_found(i, table, &rows, sink).map(CommandTag::Insert),
-            Plan::Update(u) => {
-                let others = u.found.as_ref().map_or(0, |f| f.others);
-                self.update_found(u, others, table, &keyed(rows)?, sink).map(CommandTag::Update)
+        let tag = match (plan, plan.found()) {
+            (Plan::Insert(i), _) => self.insert_found(i, table, &rows, sink).map(CommandTag::Insert),
+            (Plan::Update(u), Some(found)) => {
+                let found = FoundRows { found, rows: keyed(rows)?, again };
+                self.update_found(u, table, found, sink).map(CommandTag::Update)
             }
-            Plan::Delete(d) => {
-                let others = d.found.as_ref().map_or(0, |f| f.others);
-                self.delete_found(d, others, table, &keyed(rows)?, sink).map(CommandTag::Delete)
+            (Plan::Delete(d), Some(found)) => {
+                let found = FoundRows { found, rows: keyed(rows)?, again };
+                self.delete_found(d, table, found, sink).map(CommandTag::Delete)
             }
-            Plan::Select(_) => Err(SqlError::internal("a query that changes rows")),
+            _ => Err(SqlError::internal("a change whose rows no query finds")),
         };
         let tag = tag.map_err(|e| violated(e, table.def()))?;
         self.settle()?;

@@ -130,7 +130,11 @@ impl Check<'_> {
     }
 
     fn found(&self, found: Option<&Found>, target: &Arc<TableDef>) -> Result<()> {
-        found.map_or(Ok(()), |found| self.query_beside(&found.query, Some(target)))
+        let Some(found) = found else { return Ok(()) };
+        if !found.seen.is_empty() {
+            self.table(target, Rights::SELECT)?;
+        }
+        self.query_beside(&found.query, Some(target))
     }
 
     /// A change that looks at columns needs SELECT, too.

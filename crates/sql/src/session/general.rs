@@ -13,7 +13,7 @@ use crate::error::{Result, SqlError};
 use crate::eval::{Cx, NoSequences};
 use crate::exec::reference::Pending;
 use crate::exec::{Exec, Row, shown};
-use crate::general::{Around, General, Query};
+use crate::general::{Around, General, OnlyRow, Query};
 use crate::plan::{Plan, Select, Source};
 use crate::prepared::Prepared;
 use crate::sink::{CommandTag, Sink};
@@ -47,7 +47,7 @@ impl Session {
         let txn = self.begin_engine();
         txn.start_statement();
         let tables = opened(txn, select)?.ok_or_else(|| SqlError::internal("a plan that is out of date"))?;
-        general.explain(Query { select, tables, txn, around })
+        general.explain(Query { select, tables, txn, around, only: None })
     }
 
     /// Runs a statement that changes rows which a general query gives or finds; the statement has begun. All rows are found before
@@ -76,10 +76,24 @@ impl Session {
         }
         let around = Arc::new(Around::new(&self.facts, params));
         let mut rows: Vec<Box<[Value]>> = Vec::new();
-        general.run(Query { select: query, tables, txn, around }, &mut |row| {
+        let (opened, env) = (tables.clone(), around.clone());
+        let whole = Query { select: query, tables: opened, txn, around: env, only: None };
+        general.run(whole, &mut |row| {
             rows.push(row.iter().map(Datum::to_value).collect());
             Ok(())
         })?;
+        let types = plan.found().map_or(&[][..], |found| &found.types);
+        let mut again = |txn: &mut Transaction, values: Vec<Value>| {
+            let only = Some(OnlyRow { values, types: types.to_vec() });
+            let (tables, around) = (tables.clone(), around.clone());
+            let mut given = None;
+            general.run(Query { select: query, tables, txn, around, only }, &mut |row| {
+                // The key comes first.
+                given.get_or_insert_with(|| row[1..].iter().map(Datum::to_value).collect());
+                Ok(())
+            })?;
+            Ok(given)
+        };
         let mut exec = Exec {
             txn,
             catalog: &mut self.catalog,
@@ -91,7 +105,7 @@ impl Session {
             pending: Pending::default(),
             deferred: &mut self.deferred,
         };
-        let tag = exec.run_found(plan, &target, rows, sink)?;
+        let tag = exec.run_found(plan, &target, rows, &mut again, sink)?;
         if self.block == Block::Open
             && let Some(txn) = &mut self.txn
         {
@@ -116,7 +130,7 @@ impl Session {
             sink.columns(columns)?;
         }
         let around = Arc::new(Around::new(&self.facts, params));
-        let query = Query { select, tables, txn, around };
+        let query = Query { select, tables, txn, around, only: None };
         let env = self.facts.env(&NoSequences);
         let mut arena = Bump::new();
         let count = general.run(query, &mut |row| {
