@@ -6,8 +6,9 @@
 //! 3. A condition that may fail is not looked at for a row for which a condition written before it, over the same tables
 //!    or fewer, does not hold. (PostgreSQL promises as much: conditions of one table are checked in their order.)
 //!
-//! Does not know: how plans run; subqueries (`subqueries`), set operations (`sets`).
+//! Does not know: how plans run; subqueries (`subqueries`), set operations (`sets`), what follows from an OR (`factor`).
 
+mod factor;
 mod sets;
 mod subqueries;
 
@@ -266,7 +267,7 @@ impl Translator<'_> {
     fn conditions(&mut self, conditions: Vec<Expr>, columns: &[Typing]) -> Vec<Logical> {
         let mut before: Vec<Expr> = Vec::new();
         let mut out = Vec::new();
-        for condition in conditions {
+        for condition in factor::factored(conditions, &|e| relations(e, columns)) {
             let reads = relations(&condition, columns);
             let guards = before.iter().filter(|b| relations(b, columns).is_subset(&reads));
             let whole = if may_fail(&condition) && !is_join_key(&condition, columns) {

@@ -51,6 +51,22 @@ fn expressions_may_be_keys_of_joins() {
 }
 
 #[test]
+fn what_all_branches_of_an_or_ask_stands_alone() {
+    let mut session = session(&database());
+    lines(&mut session, TABLES);
+    lines(&mut session, ROWS);
+    // TPC-H's Q19 was a nested loop over all pairs.
+    let sql = "select count(*), sum(n.b) from p, n where (n.a = p.id and p.v = 1 and n.b < 2000)
+        or (n.a = p.id and p.v in (2, 3) and n.b > 4000)";
+    let plan = lines(&mut session, &format!("explain {sql}"));
+    assert!(plan.iter().any(|l| l.contains("HashJoinExec")), "{plan:?}");
+    assert!(plan.iter().all(|l| !l.contains("ScanPlan: p") || l.contains("filtered true")), "{plan:?}");
+    let joined = "select count(*), sum(n.b) from p join n on n.a = p.id
+        where case when p.v = 1 then n.b < 2000 when p.v in (2, 3) then n.b > 4000 else false end";
+    assert_eq!(lines(&mut session, sql), lines(&mut session, joined));
+}
+
+#[test]
 fn partitions_together_are_the_table() {
     let options = QueryOptions { partitions: 4, ..QueryOptions::default() };
     let mut session = session(&database_with(&options));
