@@ -222,14 +222,14 @@ impl Translator<'_> {
         let select = &subquery.select;
         let Some(aggregate) = &select.aggregate else { return Ok(None) };
         let opaque = |e: &Expr| e.has_subquery() || reads_outer(e);
-        let arguments = aggregate.calls.iter().flat_map(|c| c.argument.iter().chain(&c.filter));
+        let mut arguments = aggregate.calls.iter().flat_map(|c| c.argument.iter().chain(&c.filter));
         if !matches!(subquery.kind, SubqueryKind::Scalar)
             || !aggregate.single
             || aggregate.having.is_some()
             || select.limit.is_some()
             || select.offset.is_some()
             || select.outputs[0].expr.has_subquery()
-            || arguments.cloned().any(|e| opaque(&e))
+            || arguments.any(opaque)
         {
             return Ok(None);
         }

@@ -149,6 +149,7 @@ impl Exec<'_> {
 
     /// Changes one row that was found; asks again for as long as it is not the version that was asked about.
     #[expect(clippy::too_many_arguments, reason = "what one row needs, and what it leaves")]
+    #[expect(clippy::boxed_local, reason = "each turn replaces it by what `again` gives")]
     fn change_newest(
         &mut self,
         table: &Table,
@@ -170,7 +171,7 @@ impl Exec<'_> {
                 key.clone_from(&made.key);
             }
             let others = given[..found.others].iter().cloned();
-            let row = others.chain(newer).chain([Value::Bytea(key.clone().into())]).collect();
+            let row = others.chain(newer).chain([Value::Bytea(key.clone())]).collect();
             let Some(next) = again(self.txn, row)? else { return Ok(false) };
             given = next;
         }
