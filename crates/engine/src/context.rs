@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Owner, RollPointer, TxnId};
 use crate::node::Stamp;
 use crate::purge::Finished;
+use crate::share::Share;
 use crate::table_lock::{TableLock, Waiting};
 use crate::transaction::Isolation;
 use crate::tree::Scan;
@@ -38,8 +39,8 @@ pub struct Context {
     pub(crate) timeout: Option<Duration>,
     pub(crate) cancel: Option<Arc<AtomicBool>>,
     pub(crate) exclusive: Vec<Arc<TableLock>>,
-    /// Hashes of rows that this transaction relies on (`share.rs`).
-    pub(crate) shared: Vec<u64>,
+    /// Rows that this transaction shares (`share.rs`).
+    pub(crate) shared: Vec<Share>,
     has_waited: bool,
     /// Taking back a call or a statement failed: what is there is half of it.
     broken: Option<Error>,
@@ -134,13 +135,18 @@ impl Context {
     pub(crate) fn take_unfinished(&mut self) -> Option<Loser> {
         let segment = self.segment.take()?;
         // Its rows will never be committed: nobody has to keep what they refer to.
-        for hash in self.shared.drain(..) {
-            self.core.shares.remove(hash, self.owner);
-        }
+        self.give_back_shares(0);
         self.core.registry.drop_snapshot(self.owner);
         self.core.registry.place(self.owner.slot).mark_loser();
         let exclusive = std::mem::take(&mut self.exclusive);
         Some(Loser { owner: self.owner, id: self.id, segment, exclusive })
+    }
+
+    /// Gives up the shares but for the first ones. The caller wakes who waits.
+    pub(crate) fn give_back_shares(&mut self, keep: usize) {
+        for share in self.shared.drain(keep.min(self.shared.len())..) {
+            self.core.shares.remove(share, self.owner);
+        }
     }
 
     pub(crate) fn pager(&self) -> &Pager {
@@ -151,7 +157,7 @@ impl Context {
     #[inline]
     pub(crate) fn take_snapshot(&mut self) -> Lsn {
         match self.snapshot {
-            Some(snapshot) if self.isolation == Isolation::RepeatableRead => snapshot,
+            Some(snapshot) if self.isolation.keeps_snapshot() => snapshot,
             _ => {
                 let core = &self.core;
                 let snapshot = core.registry.take_snapshot(self.owner, || core.pager.durable_lsn());
@@ -171,14 +177,14 @@ impl Context {
     /// not looked at the table yet, gets a newer one.
     pub(crate) fn renew_unless_seen(&mut self, txn: TxnId) -> Result<()> {
         let Some(snapshot) = self.snapshot else { return Ok(()) };
-        match (self.core.sight(&self.core.view(snapshot, self.id), txn), self.isolation) {
-            (Sight::Seen, _) => Ok(()),
-            (_, Isolation::ReadCommitted) => {
-                self.renew_snapshot();
-                Ok(())
-            }
-            (_, Isolation::RepeatableRead) => Err(Error::SerializationFailure),
+        if self.core.sight(&self.core.view(snapshot, self.id), txn) == Sight::Seen {
+            return Ok(());
         }
+        if self.isolation.keeps_snapshot() {
+            return Err(Error::SerializationFailure);
+        }
+        self.renew_snapshot();
+        Ok(())
     }
 
     /// READ COMMITTED has waited: the statement goes on with what is committed now.
@@ -388,10 +394,8 @@ impl Context {
 
     /// Ends the transaction for everybody else: locks, snapshot, waiters.
     pub(crate) fn leave(&mut self) {
+        self.give_back_shares(0);
         let core = &self.core;
-        for hash in self.shared.drain(..) {
-            core.shares.remove(hash, self.owner);
-        }
         for lock in self.exclusive.drain(..) {
             lock.unlock_exclusive();
         }

@@ -1,150 +1,162 @@
-//! Key-share locks: who relies on rows that others may update, but not delete or give another key (decision 0508).
+//! Locks that several may have on one row: FOR SHARE, and FOR KEY SHARE, by which a child relies on its parent (decision 0508).
+//!
+//! A row's stamp is the lock of its one writer; who shares a row is noted here, in memory.
 //!
 //! Invariants
-//! 1. A share is noted under the latch of the row's leaf, after the row was found alive there; who deletes the row stamps it
-//!    under that latch first and looks here afterwards. So one of the two sees the other.
-//! 2. A transaction's shares go when it ends, after its commit is durable.
+//! 1. A share is noted under the latch of the row's leaf, where nobody's uncommitted change was in its way; a writer looks here
+//!    under that latch before it stamps the row. So one of the two sees the other.
+//! 2. A row that somebody relies on is alive with the same unique keys in all versions that a rollback may bring back.
+//! 3. A transaction's shares go when it ends, after its commit is durable, or with the savepoint behind which it took them.
 //!
 //! Does not know: why a row is relied on.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use varve_pager::PagerError;
 
 use crate::catalog::Table;
-use crate::context::Context;
-use crate::core::{Hold, hash_key};
-use crate::error::{Error, Result};
-use crate::ids::{Owner, TxnId};
-use crate::paged::PagedStore;
+use crate::error::Result;
+use crate::ids::Owner;
 use crate::reader::Reader;
 use crate::row::RowRef;
-use crate::transaction::Transaction;
+use crate::transaction::{Outcome, Transaction};
 
 const SHARDS: usize = 64;
 
-type Sharers = HashMap<u64, SmallVec<[Owner; 2]>>;
+/// How strongly a row is locked. Each keeps out whom the one before keeps out, and more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockStrength {
+    /// Keeps out `Update`: the row stays, and keeps its unique keys.
+    KeyShare,
+    /// Keeps out every change.
+    Share,
+    /// Keeps out changes and `Share`.
+    NoKeyUpdate,
+    /// Keeps out everybody.
+    Update,
+}
+
+impl LockStrength {
+    /// Whether several may have it at once.
+    pub(crate) const fn is_shared(self) -> bool {
+        matches!(self, Self::KeyShare | Self::Share)
+    }
+}
+
+/// A share of a row, by the hash of tree and key.
+pub(crate) type Share = (u64, LockStrength);
+
+type Sharers = HashMap<u64, SmallVec<[(Owner, LockStrength); 2]>>;
 
 /// Sharers by the hash of tree and key; two keys with one hash count as one.
-pub(crate) struct Shares(Box<[Mutex<Sharers>]>);
+pub(crate) struct Shares {
+    shards: Box<[Mutex<Sharers>]>,
+    /// Shares of either kind.
+    all: AtomicUsize,
+    /// `LockStrength::Share` alone: what a plain update asks for.
+    whole: Apart,
+}
+
+/// A counter that others' counting does not slow down.
+#[repr(align(128))]
+#[derive(Default)]
+struct Apart(AtomicUsize);
 
 impl Default for Shares {
     fn default() -> Self {
-        Self((0..SHARDS).map(|_| Mutex::default()).collect())
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, all: AtomicUsize::new(0), whole: Apart::default() }
     }
 }
 
 impl Shares {
     fn shard(&self, hash: u64) -> &Mutex<Sharers> {
-        &self.0[hash as usize % SHARDS]
+        &self.shards[hash as usize % SHARDS]
     }
 
     /// Notes a share; whether it is new.
-    fn add(&self, hash: u64, owner: Owner) -> bool {
+    pub(crate) fn add(&self, (hash, strength): Share, owner: Owner) -> bool {
         let mut shard = self.shard(hash).lock();
         let sharers = shard.entry(hash).or_default();
-        let is_new = !sharers.contains(&owner);
-        if is_new {
-            sharers.push(owner);
+        if sharers.iter().any(|(other, has)| *other == owner && *has >= strength) {
+            return false;
         }
-        is_new
+        sharers.push((owner, strength));
+        for count in self.counts(strength) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        true
     }
 
-    pub(crate) fn remove(&self, hash: u64, owner: Owner) {
+    pub(crate) fn remove(&self, (hash, strength): Share, owner: Owner) {
         let mut shard = self.shard(hash).lock();
-        if let Some(sharers) = shard.get_mut(&hash) {
-            sharers.retain(|sharer| *sharer != owner);
-            if sharers.is_empty() {
-                shard.remove(&hash);
-            }
+        let Some(sharers) = shard.get_mut(&hash) else { return };
+        let Some(at) = sharers.iter().position(|share| *share == (owner, strength)) else { return };
+        sharers.remove(at);
+        if sharers.is_empty() {
+            shard.remove(&hash);
+        }
+        for count in self.counts(strength) {
+            count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Somebody else who shares.
-    fn other(&self, hash: u64, me: Owner) -> Option<Owner> {
-        self.shard(hash).lock().get(&hash)?.iter().copied().find(|sharer| *sharer != me)
-    }
-}
-
-/// What was found in the place of a row that is to be shared.
-enum Found {
-    Shared,
-    Missing,
-    Wait(Owner),
-}
-
-impl PagedStore {
-    fn share(&self, cx: &mut Context, key: &[u8], is_it: &mut dyn FnMut(RowRef<'_>) -> bool) -> Result<bool> {
-        let hash = hash_key(self.tree.owner(), key);
-        loop {
-            match self.try_share(cx, key, hash, is_it)? {
-                Found::Wait(owner) => cx.wait_for(owner, self.tree.owner(), key)?,
-                found => {
-                    // Others who wait for the same end may share too.
-                    cx.pass_on();
-                    return Ok(matches!(found, Found::Shared));
-                }
-            }
-        }
+    fn counts(&self, strength: LockStrength) -> impl Iterator<Item = &AtomicUsize> {
+        let whole = (strength == LockStrength::Share).then_some(&self.whole.0);
+        whole.into_iter().chain([&self.all])
     }
 
-    /// One look under the leaf's latch.
-    fn try_share(
+    /// Somebody else whose share keeps `me` from a lock of this strength. Called under the latch of the row's leaf, which also
+    /// orders the counters.
+    #[inline]
+    pub(crate) fn in_the_way(
         &self,
-        cx: &mut Context,
-        key: &[u8],
-        hash: u64,
-        is_it: &mut dyn FnMut(RowRef<'_>) -> bool,
-    ) -> Result<Found> {
-        let core = std::sync::Arc::clone(&cx.core);
-        let found = self.tree.get(&core.pager, key, |entry| {
-            let held = core.hold(TxnId::new(entry.stamp().txn), cx.id);
-            let other = match held {
-                Hold::Busy(owner) => Found::Wait(owner),
-                Hold::Mine | Hold::Free(_) => Found::Missing,
-            };
-            if entry.is_deleted() {
-                return Ok(other);
-            }
-            let mut spare = Vec::new();
-            let row = self.whole_row(&core, entry.payload(), &mut spare)?;
-            if !is_it(self.row(row)) {
-                return Ok(other);
-            }
-            if core.shares.add(hash, cx.owner) {
-                cx.shared.push(hash);
-            }
-            Ok(Found::Shared)
-        });
-        found.map_err(Error::from)?.unwrap_or(Ok(Found::Missing))
+        strength: LockStrength,
+        me: Owner,
+        hash: impl FnOnce() -> u64,
+    ) -> Option<Owner> {
+        let count = match strength {
+            LockStrength::KeyShare | LockStrength::Share => return None,
+            LockStrength::NoKeyUpdate => &self.whole.0,
+            LockStrength::Update => &self.all,
+        };
+        if count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let least = match strength {
+            LockStrength::Update => LockStrength::KeyShare,
+            _ => LockStrength::Share,
+        };
+        let hash = hash();
+        let shard = self.shard(hash).lock();
+        shard.get(&hash)?.iter().find(|(owner, has)| *owner != me && *has >= least).map(|(owner, _)| *owner)
     }
 }
 
 impl Transaction {
-    /// Relies on a row until the end: nobody else deletes it or changes its key meanwhile. Waits for who has done so and
-    /// not ended. False if the newest row is gone, or `is_it` does not know it again.
+    /// Relies on a row until the end: nobody else deletes it or changes its unique keys meanwhile. Waits for who has done so, or
+    /// has locked it FOR UPDATE, and not ended. Looks at the newest row, whatever the isolation level; false if it is gone, or if
+    /// `is_it` does not know it again.
     pub fn share_row(
         &mut self,
         table: &Table,
         key: &[u8],
         is_it: &mut dyn FnMut(RowRef<'_>) -> bool,
     ) -> Result<bool> {
-        paged(table)?.share(&mut self.cx, key, is_it)
+        crate::ddl::paged(table)?.rely_on(&mut self.cx, key, is_it)
     }
 
-    /// After a row was deleted, or what others refer to in it was changed: waits until nobody else relies on it.
-    pub fn await_sharers(&mut self, table: &Table, key: &[u8]) -> Result<()> {
-        let tree = paged(table)?.tree.owner();
-        let hash = hash_key(tree, key);
-        while let Some(sharer) = self.cx.core.shares.other(hash, self.cx.owner) {
-            self.cx.wait_for(sharer, tree, key)?;
-            self.cx.has_taken();
-            // One that ended without leaving: its commit is not durable, or its rollback goes on in the background.
-            self.cx.core.pager.log().check().map_err(PagerError::from)?;
-        }
-        Ok(())
+    /// Locks the newest version of a row that `decide` wants, as `modify` would; `Changed` if it is locked.
+    pub fn lock_row(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        strength: LockStrength,
+        decide: &mut dyn FnMut(RowRef<'_>) -> Result<bool>,
+    ) -> Result<Outcome> {
+        table.store.lock(&mut self.cx, key, strength, decide)
     }
 
     /// A reader of what is committed now, and of the own changes, whatever the isolation level.
@@ -153,23 +165,28 @@ impl Transaction {
     }
 }
 
-fn paged(table: &Table) -> Result<&PagedStore> {
-    crate::ddl::paged(table)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_counted_once_and_seen_by_others_only() {
+    fn shares_are_counted_once_and_are_in_the_way_of_others_only() {
+        use LockStrength::{KeyShare, NoKeyUpdate, Share, Update};
         let shares = Shares::default();
         let (a, b) = (Owner { slot: 1, serial: 1 }, Owner { slot: 2, serial: 1 });
-        assert!(shares.add(7, a) && !shares.add(7, a) && shares.add(7, b));
-        assert_eq!((shares.other(7, a), shares.other(7, b), shares.other(8, a)), (Some(b), Some(a), None));
-        shares.remove(7, b);
-        assert_eq!((shares.other(7, a), shares.other(7, b)), (None, Some(a)));
-        shares.remove(7, a);
+        assert!(
+            shares.add((7, KeyShare), a) && !shares.add((7, KeyShare), a) && shares.add((7, KeyShare), b)
+        );
+        let in_the_way = |strength, me, hash| shares.in_the_way(strength, me, || hash);
+        assert_eq!((in_the_way(Update, a, 7), in_the_way(Update, b, 7)), (Some(b), Some(a)));
+        assert_eq!((in_the_way(Update, a, 8), in_the_way(NoKeyUpdate, a, 7)), (None, None));
+        assert!(shares.add((7, Share), b) && !shares.add((7, KeyShare), b));
+        assert_eq!((in_the_way(NoKeyUpdate, a, 7), in_the_way(NoKeyUpdate, b, 7)), (Some(b), None));
+        shares.remove((7, Share), b);
+        shares.remove((7, KeyShare), b);
+        assert_eq!((in_the_way(Update, a, 7), in_the_way(Update, b, 7)), (None, Some(a)));
+        shares.remove((7, KeyShare), a);
         assert!(shares.shard(7).lock().is_empty());
+        assert_eq!((shares.all.into_inner(), shares.whole.0.into_inner()), (0, 0));
     }
 }

@@ -15,6 +15,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::paged::PagedStore;
 use crate::row::RowRef;
+use crate::share::LockStrength;
 use crate::transaction::{Change, OnRow, Outcome, ScanSpec};
 use crate::types::Datum;
 
@@ -56,6 +57,15 @@ pub trait TableStore: Send + Sync {
         cx: &mut Context,
         key: &[u8],
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
+    ) -> Result<Outcome>;
+
+    /// Locks the newest version of a row if `decide` wants it.
+    fn lock(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        strength: LockStrength,
+        decide: &mut dyn FnMut(RowRef<'_>) -> Result<bool>,
     ) -> Result<Outcome>;
 
     /// The paged store, if it is one: DDL, undo and purge of paged tables go past the seam.

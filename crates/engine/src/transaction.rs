@@ -25,6 +25,7 @@ use crate::error::{Error, ObjectKind, Result};
 use crate::ids::TxnId;
 use crate::paged::undo_newest;
 use crate::row::{RowImage, RowRef};
+use crate::share::LockStrength;
 use crate::types::Datum;
 
 /// Isolation level of a transaction.
@@ -34,6 +35,14 @@ pub enum Isolation {
     ReadCommitted,
     /// All statements see what was committed when the first one began; the first updater of a row wins.
     RepeatableRead,
+}
+
+impl Isolation {
+    /// Whether all statements see the same snapshot.
+    #[inline]
+    pub const fn keeps_snapshot(self) -> bool {
+        !matches!(self, Isolation::ReadCommitted)
+    }
 }
 
 /// A point in a transaction to roll back to.
@@ -85,8 +94,8 @@ pub enum Change {
     Replace(RowImage),
     /// The row is deleted.
     Delete,
-    /// The row is locked (SELECT ... FOR UPDATE).
-    LockOnly,
+    /// The row is locked.
+    Lock(LockStrength),
 }
 
 /// What [`Transaction::modify`] did.
@@ -103,6 +112,13 @@ pub enum Outcome {
 /// Receives the rows of a scan: the row's key (what `get` and `modify` take) and the row. Must not call the database.
 pub type OnRow<'f> = dyn FnMut(&[u8], RowRef<'_>) -> Result<ControlFlow<()>> + 'f;
 
+/// How far a transaction has come.
+#[derive(Clone, Copy)]
+struct Mark {
+    records: u64,
+    shares: usize,
+}
+
 /// A transaction.
 pub struct Transaction {
     database: Arc<Database>,
@@ -110,7 +126,7 @@ pub struct Transaction {
     /// Tables locked so far.
     pub(crate) locked: SmallVec<[TableId; 8]>,
     statement: u64,
-    savepoints: Vec<u64>,
+    savepoints: Vec<Mark>,
     /// DDL so far, each with the number of undo records after it.
     pub(crate) changes: Vec<(u64, ObjectChange)>,
     /// Tables, views, sequences and schemas that it has made, each with the number of undo records after it.
@@ -196,7 +212,7 @@ impl Transaction {
 
     /// Marks a point to roll back to.
     pub fn savepoint(&mut self) -> SavepointId {
-        self.savepoints.push(self.cx.record_count);
+        self.savepoints.push(Mark { records: self.cx.record_count, shares: self.cx.shared.len() });
         SavepointId(self.savepoints.len() as u64 - 1)
     }
 
@@ -204,7 +220,9 @@ impl Transaction {
     pub fn rollback_to(&mut self, savepoint: SavepointId) -> Result<()> {
         let at = self.savepoint_at(savepoint)?;
         self.savepoints.truncate(at + 1);
-        self.undo_to(self.savepoints[at])
+        let mark = self.savepoints[at];
+        self.cx.give_back_shares(mark.shares);
+        self.undo_to(mark.records)
     }
 
     /// Forgets a savepoint and later ones.

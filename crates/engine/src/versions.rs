@@ -30,6 +30,9 @@ pub(crate) const FLAG_MOVED: u8 = 0x04;
 /// Flag of an entry: an older version, which a snapshot may still need to pass by, has FLAG_MOVED.
 pub(crate) const FLAG_VACATED: u8 = 0x08;
 
+/// Flag of an entry: its newest transaction locked it FOR UPDATE, which keeps out also who only relies on the row's keys.
+pub(crate) const FLAG_KEY: u8 = 0x10;
+
 /// Times that a version may be stale and the row unchanged.
 const SAME_STAMP_MAX: u32 = 100;
 /// Times that an undo page may be unreadable and the row unchanged.
@@ -46,7 +49,7 @@ pub(crate) struct Version {
 
 /// Where following the pointers ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(crate) enum Step {
     /// The version was replaced by the one before.
     Older,
     /// There was nothing before.
@@ -69,7 +72,7 @@ impl Version {
 
     /// Replaces this version by the one before it. A stale pointer may lead to a page that is free and can't be read: who
     /// gets an error reads the row again before reporting it.
-    fn step_back(&mut self, core: &Core, tree: u32, key: &[u8]) -> Result<Step> {
+    pub(crate) fn step_back(&mut self, core: &Core, tree: u32, key: &[u8]) -> Result<Step> {
         let pointer = RollPointer::from_raw(self.stamp.roll);
         let txn = TxnId::new(self.stamp.txn);
         if pointer.is_none() {

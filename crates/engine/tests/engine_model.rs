@@ -225,7 +225,7 @@ impl Run {
             before = Some(check_row(row).1);
             Ok(match what {
                 0 => Change::Delete,
-                1 => Change::LockOnly,
+                1 => Change::Lock(varve_engine::LockStrength::Update),
                 _ => {
                     let text = note(id, v);
                     let data = [Datum::Int4(id), Datum::Int4(v), Datum::Text(&text)];

@@ -76,7 +76,8 @@ fn a_lock_for_update_is_waited_for_but_is_no_change() {
     let mut late = begin(&database, RR);
     let mut locker = begin(&database, RC);
     let table = table(&mut locker, &def);
-    let lock = &mut |_: varve_engine::RowRef<'_>| Ok(varve_engine::Change::LockOnly);
+    let lock =
+        &mut |_: varve_engine::RowRef<'_>| Ok(varve_engine::Change::Lock(varve_engine::LockStrength::Update));
     assert_eq!(locker.modify(&table, &pk(1), lock).unwrap(), Outcome::Changed);
     late.set_lock_timeout(Some(Duration::from_millis(10)));
     assert_eq!(state(update(&mut late, &def, 1, |v| v + 1)), "55P03");

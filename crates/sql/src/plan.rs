@@ -312,18 +312,25 @@ pub enum OnConflict {
     /// 23505
     Fail,
     /// Leave the row out, whatever constraint it violates (`None`) or only this one.
-    Nothing(Option<String>),
+    Nothing(Option<Arbiter>),
     /// Change the row that is there.
     Update(Box<Upsert>),
+}
+
+/// The unique key that decides what a conflict is.
+#[derive(Debug, Clone)]
+pub struct Arbiter {
+    /// Name of the constraint or index.
+    pub constraint: String,
+    /// Its columns.
+    pub key: Box<[usize]>,
 }
 
 /// ON CONFLICT ... DO UPDATE. Expressions are over the row that is there, then the row that was to be inserted.
 #[derive(Debug)]
 pub struct Upsert {
-    /// The constraint or index whose violation is met so.
-    pub constraint: String,
-    /// Its columns.
-    pub key: Box<[usize]>,
+    /// What is met so.
+    pub arbiter: Arbiter,
     /// What the changed row must fulfil.
     pub rules: Rules,
     /// New values by column ordinal.

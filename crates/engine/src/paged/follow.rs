@@ -50,7 +50,7 @@ impl PagedStore {
     /// Index entries, and the new place of a row whose key changed.
     pub(super) fn follow_up(&self, cx: &mut Context, key: &[u8], applied: Applied) -> Result<()> {
         match &applied.change {
-            Change::Skip | Change::LockOnly => Ok(()),
+            Change::Skip | Change::Lock(_) => Ok(()),
             Change::Replace(_) if applied.is_plain => Ok(()),
             Change::Delete => self.mark_entries(cx, key, &applied.old_row),
             Change::Replace(image) if applied.moves => {

@@ -16,6 +16,7 @@ mod check;
 mod earlier;
 mod follow;
 mod index;
+mod lock;
 mod moved;
 mod purge;
 mod read;
@@ -34,6 +35,7 @@ use crate::error::{Error, Result};
 use crate::key;
 use crate::overflow;
 use crate::row::{RowRef, RowSchema};
+use crate::share::LockStrength;
 use crate::table_engine::{CoreRef, TableEngine, TableStore};
 use crate::transaction::{Change, OnRow, Outcome, ScanSpec};
 use crate::tree::{Tree, TreeError};
@@ -226,6 +228,16 @@ impl TableStore for PagedStore {
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Outcome> {
         self.modify_row(cx, key, decide)
+    }
+
+    fn lock(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        strength: LockStrength,
+        decide: &mut dyn FnMut(RowRef<'_>) -> Result<bool>,
+    ) -> Result<Outcome> {
+        self.lock_row(cx, key, strength, decide)
     }
 
     fn as_paged(&self) -> Option<&PagedStore> {

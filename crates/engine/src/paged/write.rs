@@ -11,20 +11,22 @@ use std::sync::Arc;
 
 use varve_pager::{Lsn, Mtr};
 
+use super::lock::Beneath;
 use super::moved::{Arrival, inherited, may_have_left};
 use super::{PagedStore, undo};
 use crate::context::Context;
-use crate::core::{Core, Hold, Sight};
+use crate::core::{Core, Hold, Sight, hash_key};
 use crate::error::{Error, Result};
 use crate::ids::{Owner, TxnId};
 use crate::node::{EntryRef, FLAG_DELETED, Stamp};
 use crate::overflow;
 use crate::row::{RowImage, RowRef, encode_into};
+use crate::share::LockStrength;
 use crate::transaction::{Change, Isolation, Outcome};
 use crate::tree::{Position, Put};
 use crate::types::Datum;
 use crate::undo::{Before, Kind, RecordRef};
-use crate::versions::{FLAG_LOCK, FLAG_MOVED, Version};
+use crate::versions::{FLAG_KEY, FLAG_LOCK, FLAG_MOVED, Version};
 
 /// What became of one attempt under the leaf's latch.
 enum Attempt<T> {
@@ -37,6 +39,8 @@ enum Attempt<T> {
     NeedUndo,
     /// The newest change may be a mere lock, or another row may be in this one's place: look at what is below it.
     LookBelow(Version),
+    /// Somebody is changing a row that is only to be relied on: look what is committed beneath.
+    LookBeneath(Owner, Version),
     /// The new row belongs into an overflow chain: lock the old one and write the chain first.
     NeedChain(RowImage),
 }
@@ -50,6 +54,9 @@ struct Decided {
 /// What `modify` keeps between attempts.
 #[derive(Default)]
 struct Progress {
+    /// The lock that is all that is wanted.
+    lock: Option<LockStrength>,
+    beneath: Option<Beneath>,
     decided: Option<Decided>,
     /// Stamp of a version below which was looked: it does not stand in the way of this snapshot.
     harmless: Option<Stamp>,
@@ -195,7 +202,9 @@ impl PagedStore {
             Attempt::Wait(owner) => cx.wait_for(owner, self.tree.owner(), key),
             Attempt::NeedRoom(bytes) => Ok(self.tree.make_room(&cx.core.pager, key, bytes)?),
             Attempt::NeedUndo => cx.extend_undo(),
-            Attempt::Done(_) | Attempt::LookBelow(_) | Attempt::NeedChain(_) => Ok(()),
+            Attempt::Done(_) | Attempt::LookBelow(_) | Attempt::LookBeneath(..) | Attempt::NeedChain(_) => {
+                Ok(())
+            }
         }
     }
 
@@ -205,14 +214,29 @@ impl PagedStore {
         key: &[u8],
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Outcome> {
-        cx.begin_write()?;
+        self.modify_or_lock(cx, key, None, decide)
+    }
+
+    /// As `modify_row`; `lock` is what `decide` will ask for, if it asks for a lock.
+    pub(super) fn modify_or_lock(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        lock: Option<LockStrength>,
+        decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
+    ) -> Result<Outcome> {
+        // A share is nothing that is written.
+        let is_shared = lock.is_some_and(LockStrength::is_shared);
+        if !is_shared {
+            cx.begin_write()?;
+        }
         cx.snapshot();
         let mark = cx.record_count;
-        let outcome = self.modify_parts(cx, key, decide);
+        let outcome = self.modify_parts(cx, key, lock, decide);
         let outcome = self.take_back(cx, mark, outcome)?;
         match outcome {
-            Outcome::Changed => cx.has_taken(),
-            Outcome::Missing | Outcome::Skipped => cx.pass_on(),
+            Outcome::Changed if !is_shared => cx.has_taken(),
+            Outcome::Changed | Outcome::Missing | Outcome::Skipped => cx.pass_on(),
         }
         Ok(outcome)
     }
@@ -221,12 +245,13 @@ impl PagedStore {
         &self,
         cx: &mut Context,
         key: &[u8],
+        lock: Option<LockStrength>,
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Outcome> {
         let mut key = key.to_vec();
         let mut since = None;
         loop {
-            let mut progress = Progress { since, ..Progress::default() };
+            let mut progress = Progress { lock, since, ..Progress::default() };
             let done = self.modify_clustered(cx, &key, decide, &mut progress)?;
             match (done, progress.moved_to) {
                 (Ok(applied), _) => {
@@ -265,6 +290,12 @@ impl PagedStore {
                     }
                 }
                 Attempt::LookBelow(version) => progress.harmless = Some(self.look_below(cx, key, version)?),
+                Attempt::LookBeneath(owner, version) => {
+                    progress.beneath = self.beneath(cx, key, &version)?;
+                    if progress.beneath.is_none() {
+                        cx.wait_for(owner, self.tree.owner(), key)?;
+                    }
+                }
                 Attempt::NeedChain(image) => self.chain_first(cx, key, image, progress)?,
                 other => self.get_past(cx, key, other)?,
             }
@@ -290,6 +321,9 @@ impl PagedStore {
         // The floor, which says that all see a version, passes by snapshots that were given up. After the floor was read.
         core.purge.check_snapshot(cx.snapshot())?;
         match hold {
+            Hold::Busy(owner) if progress.lock == Some(LockStrength::KeyShare) => {
+                return self.share_beneath(cx, core, key, entry, (owner, progress), decide);
+            }
             Hold::Busy(owner) => return Ok(Attempt::Wait(owner)),
             Hold::Free(lsn) if is_too_new(cx, lsn) && progress.harmless != Some(stamp) => {
                 return newer_than_snapshot(entry);
@@ -314,10 +348,44 @@ impl PagedStore {
             Change::Replace(image) => (false, self.is_plain(old_row, image)),
             _ => (false, false),
         };
+        let strength = self.strength_of(old_row, &change, moves, is_plain);
+        let hash = || hash_key(self.tree.owner(), key);
+        if let Some(sharer) = core.shares.in_the_way(strength, cx.owner, hash) {
+            return Ok(Attempt::Wait(sharer));
+        }
         // Only indexes need the old row later.
         let old_row = if is_plain || self.indexes.is_empty() { Vec::new() } else { old_row.to_vec() };
         let applied = Applied { change, moves, is_plain, old_row };
         self.carry_out(cx, mtr, &mut at, key, stamp, applied, progress)
+    }
+
+    /// Relies on the committed row beneath an uncommitted change.
+    fn share_beneath<'p>(
+        &self,
+        cx: &mut Context,
+        core: &'p Core,
+        key: &[u8],
+        entry: EntryRef<'_>,
+        (owner, progress): (Owner, &mut Progress),
+        decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
+    ) -> Result<Attempt<std::result::Result<Applied, Outcome>>> {
+        let known = progress.beneath.as_ref().filter(|known| known.above == entry.stamp());
+        let Some(known) = known else {
+            let mut version = Version::default();
+            version.set(entry.stamp(), entry.payload());
+            return Ok(Attempt::LookBeneath(owner, version));
+        };
+        if let Hold::Free(lsn) = core.hold(known.txn, cx.id)
+            && is_too_new(cx, lsn)
+        {
+            return Err(Error::SerializationFailure);
+        }
+        let change = decide(self.row(&known.row))?;
+        if change == Change::Skip {
+            return Ok(Attempt::Done(Err(Outcome::Skipped)));
+        }
+        self.note_share(cx, key, LockStrength::KeyShare);
+        Ok(Attempt::Done(Ok(Applied { change, moves: false, is_plain: true, old_row: Vec::new() })))
     }
 
     /// A lock-only change is newer than the snapshot: whether the change below it is. Gives the lock's stamp if not.
@@ -350,8 +418,18 @@ impl PagedStore {
     ) -> Result<Attempt<std::result::Result<Applied, Outcome>>> {
         let attempt = match &applied.change {
             Change::Skip => return Ok(Attempt::Done(Err(Outcome::Skipped))),
-            Change::LockOnly if stamp.txn == cx.id.get() => Attempt::Done(()),
-            Change::LockOnly => self.restamp(cx, mtr, at, key, (Kind::Lock, stamp), FLAG_LOCK)?,
+            Change::Lock(strength) if strength.is_shared() => {
+                self.note_share(cx, key, *strength);
+                Attempt::Done(())
+            }
+            Change::Lock(LockStrength::Update) if stamp.txn == cx.id.get() && keeps_all_out(stamp) => {
+                Attempt::Done(())
+            }
+            Change::Lock(LockStrength::Update) => {
+                self.restamp(cx, mtr, at, key, (Kind::Lock, stamp), FLAG_LOCK | FLAG_KEY)?
+            }
+            Change::Lock(_) if stamp.txn == cx.id.get() => Attempt::Done(()),
+            Change::Lock(_) => self.restamp(cx, mtr, at, key, (Kind::Lock, stamp), FLAG_LOCK)?,
             Change::Delete => self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED)?,
             Change::Replace(_) if applied.moves => {
                 self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED | FLAG_MOVED)?
@@ -372,7 +450,9 @@ impl PagedStore {
                 progress.decided = Some(Decided { stamp, change: applied.change });
                 Ok(Attempt::NeedUndo)
             }
-            Attempt::Wait(_) | Attempt::LookBelow(_) => unreachable!("the row is free"),
+            Attempt::Wait(_) | Attempt::LookBelow(_) | Attempt::LookBeneath(..) => {
+                unreachable!("the row is free")
+            }
         }
     }
 
@@ -456,7 +536,7 @@ impl PagedStore {
         let mut stamp = Stamp::default();
         self.tree.get(&core.pager, key, |entry| stamp = entry.stamp())?;
         if stamp.txn != cx.id.get() {
-            let lock = &mut |_: RowRef<'_>| Ok(Change::LockOnly);
+            let lock = &mut |_: RowRef<'_>| Ok(Change::Lock(LockStrength::NoKeyUpdate));
             let mut locking = Progress { since: progress.since, ..Progress::default() };
             return self.modify_clustered(cx, key, lock, &mut locking).map(|_| ());
         }
@@ -480,7 +560,12 @@ fn look_below<T>(stamp: Stamp) -> Attempt<T> {
     Attempt::LookBelow(version)
 }
 
+/// Whether the stamp tells those who rely on the row to wait.
+fn keeps_all_out(stamp: Stamp) -> bool {
+    stamp.flags & (FLAG_KEY | FLAG_DELETED) != 0
+}
+
 /// Whether REPEATABLE READ must not change what was committed at `lsn`.
 fn is_too_new(cx: &mut Context, lsn: Lsn) -> bool {
-    cx.isolation == Isolation::RepeatableRead && lsn > cx.snapshot()
+    cx.isolation.keeps_snapshot() && lsn > cx.snapshot()
 }

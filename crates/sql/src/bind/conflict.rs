@@ -13,10 +13,7 @@ use super::rules::has_subquery;
 use super::scope::{Relation, Scope};
 use super::{Binder, object_name};
 use crate::error::{Result, SqlError, SqlState};
-use crate::plan::{OnConflict, Upsert};
-
-/// A unique key that decides what a conflict is: the constraint's or index's name, and its columns.
-type Arbiter = (String, Vec<usize>);
+use crate::plan::{Arbiter, OnConflict, Upsert};
 
 impl Binder<'_> {
     /// ON CONFLICT; `relation` is the table under its name in the statement.
@@ -36,7 +33,7 @@ impl Binder<'_> {
             Some(target) => Some(self.arbiter(target, table)?),
         };
         match (&conflict.action, arbiter) {
-            (OnConflictAction::DoNothing, arbiter) => Ok(OnConflict::Nothing(arbiter.map(|(name, _)| name))),
+            (OnConflictAction::DoNothing, arbiter) => Ok(OnConflict::Nothing(arbiter)),
             (OnConflictAction::DoUpdate(update), Some(arbiter)) => {
                 self.upsert(update, arbiter, table, relation).map(|u| OnConflict::Update(Box::new(u)))
             }
@@ -51,7 +48,7 @@ impl Binder<'_> {
     fn upsert(
         &mut self,
         update: &ast::DoUpdate,
-        (constraint, key): Arbiter,
+        arbiter: Arbiter,
         table: &TableDef,
         relation: &Relation,
     ) -> Result<Upsert> {
@@ -70,7 +67,7 @@ impl Binder<'_> {
         if assignments.iter().map(|(_, e)| e).chain(&filter).any(has_subquery) {
             return Err(SqlError::unsupported("a subquery in ON CONFLICT DO UPDATE"));
         }
-        Ok(Upsert { constraint, key: key.into(), rules, assignments: assignments.into(), filter })
+        Ok(Upsert { arbiter, rules, assignments: assignments.into(), filter })
     }
 
     fn arbiter(&mut self, target: &ConflictTarget, table: &TableDef) -> Result<Arbiter> {
@@ -85,7 +82,7 @@ impl Binder<'_> {
                         format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
                     SqlError::new(SqlState::UNDEFINED_OBJECT, message)
                 };
-                keys.find(|(n, _)| **n == name).map(|(n, c)| (n.clone(), c.clone())).ok_or_else(missing)
+                keys.find(|(n, _)| **n == name).map(|(n, c)| arbiter(n, c)).ok_or_else(missing)
             }
             ConflictTarget::Columns(columns) => self.arbiter_of(columns, table),
         }
@@ -97,12 +94,16 @@ impl Binder<'_> {
             wanted.push(self.column_of(table, &ast::ObjectName::from(vec![column.clone()]))?);
         }
         if let Some(key) = table.primary_key.as_ref().filter(|k| same_columns(&k.columns, &wanted)) {
-            return Ok((key.name.clone(), key.columns.clone()));
+            return Ok(arbiter(&key.name, &key.columns));
         }
         if let Some(index) = table.indexes.iter().find(|i| i.unique && same_columns(&i.columns, &wanted)) {
-            return Ok((index.name.clone(), index.columns.clone()));
+            return Ok(arbiter(&index.name, &index.columns));
         }
         let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
         Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message))
     }
+}
+
+fn arbiter(name: &str, columns: &[usize]) -> Arbiter {
+    Arbiter { constraint: name.to_owned(), key: columns.into() }
 }

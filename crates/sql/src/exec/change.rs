@@ -17,10 +17,10 @@ use std::collections::HashSet;
 use varve_engine::{Change, Datum, Outcome, RowImage, RowRef, Table, TableDef, Transaction, Value};
 
 use super::keys::{Landed, key_of, point_key};
-use super::reference::await_holders;
+use super::sequence::{Drawn, InTransaction};
 use super::{Exec, Failure, Row, Scratch, project};
 use crate::error::Result;
-use crate::eval::{Cx, Expr, Input, NoSequences};
+use crate::eval::{Cx, Expr, Input, NoSequences, Sequences};
 use crate::general::push_image;
 use crate::plan::{Access, Delete, Found, Output, TableAccess, Update};
 use crate::sink::Sink;
@@ -128,7 +128,7 @@ impl Exec<'_> {
             }
             made.newer = Some(whole(row, &def));
             key_of(&def, |column| row.get(column), &mut made.key);
-            Ok(Change::LockOnly)
+            Ok(Change::Lock(varve_engine::LockStrength::NoKeyUpdate))
         };
         let (mut made, mut landed, mut done) = (Made::default(), Landed::default(), HashSet::new());
         let mut count = 0;
@@ -139,7 +139,7 @@ impl Exec<'_> {
             }
             if self.change_newest(table, &key, given, &guarded, &landed, found, again, &mut made)? {
                 landed.note(&key, &made.key);
-                self.note_links(table, &key, &mut made)?;
+                self.note_links(table, &mut made);
                 done.insert(key);
                 count += self.count_one(true, returns, &made.returned, sink)?;
             }
@@ -199,7 +199,7 @@ impl Exec<'_> {
             let key = std::mem::take(&mut self.scratch.key);
             let changed = self.change_one(table, &key, &[], decide, &Landed::default(), &mut made);
             if matches!(changed, Ok(true)) {
-                self.note_links(table, &key, &mut made)?;
+                self.note_links(table, &mut made);
             }
             self.scratch.key = key;
             return self.count_one(changed?, returns, &made.returned, sink);
@@ -214,7 +214,7 @@ impl Exec<'_> {
             let changed = self.change_one(table, key, &[], decide, &landed, &mut made)?;
             if changed {
                 landed.note(key, &made.key);
-                self.note_links(table, key, &mut made)?;
+                self.note_links(table, &mut made);
             }
             count += self.count_one(changed, returns, &made.returned, sink)?;
         }
@@ -223,23 +223,14 @@ impl Exec<'_> {
     }
 
     /// Notes what foreign keys are about in a row that was changed.
-    fn note_links(&mut self, table: &Table, key: &[u8], made: &mut Made) -> Result<()> {
-        let Some((old, new)) = made.linked.take() else { return Ok(()) };
+    fn note_links(&mut self, table: &Table, made: &mut Made) {
+        let Some((old, new)) = made.linked.take() else { return };
         let def = table.def();
         if let Some(new) = &new {
             let row: Row<'_> = new.iter().map(Value::as_datum).collect();
             self.pending.wrote(def, &row, Some(&old));
         }
-        let catalog = self.txn.catalog();
-        let differs = |column: &usize| match &new {
-            None => true,
-            Some(new) => !super::reference::same_value(&old[*column], &new[*column]),
-        };
-        if catalog.children(def.id).any(|(_, k)| k.parent_columns.iter().any(differs)) {
-            await_holders(self.txn, table, key, &old)?;
-            self.pending.took(def, old, new);
-        }
-        Ok(())
+        self.pending.took(def.id, &old, new.as_deref(), || self.txn.catalog());
     }
 
     fn count_one(
@@ -265,7 +256,27 @@ impl Exec<'_> {
         landed: &Landed,
         made: &mut Made,
     ) -> Result<bool> {
-        let env = self.facts.env(&NoSequences);
+        let mut drawn = Drawn::default();
+        loop {
+            let outcome = self.try_change(table, key, given, decide, landed, made, &drawn);
+            let Some(name) = drawn.wanted() else { return Ok(outcome? == Outcome::Changed) };
+            let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who);
+            drawn.give(sequences.next(&name)?);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one step of change_one, cut out of it")]
+    fn try_change(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        given: &[Datum<'_>],
+        decide: &Decide<'_>,
+        landed: &Landed,
+        made: &mut Made,
+        drawn: &Drawn,
+    ) -> Result<Outcome> {
+        let env = self.facts.env(drawn);
         let params = self.params;
         let Scratch { row_arena, .. } = &mut *self.scratch;
         let mut failure = Failure::default();
@@ -273,12 +284,13 @@ impl Exec<'_> {
             if landed.holds(table.def(), &row, &mut made.key) {
                 return Ok(Change::Skip);
             }
+            drawn.start();
             let cx = Cx { params, arena: row_arena, env: &env };
             let decided = decide(&row, given, &cx, made);
             row_arena.reset();
             Ok(failure.catch(decided, Change::Skip))
         });
-        Ok(failure.resolve(outcome)? == Outcome::Changed)
+        failure.resolve(outcome)
     }
 }
 

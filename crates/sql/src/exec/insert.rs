@@ -15,11 +15,11 @@ use varve_engine::{Datum, Table, TableDef, Value};
 use super::reference::Pending;
 use super::sequence::InTransaction;
 use super::series::Series;
-use super::upsert::{Touched, Upserted, upsert};
+use super::upsert::{Touched, Upserted, check_seen, meets, upsert};
 use super::{Exec, Facts, Opened, Row, Scratch, project};
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Expr, Input};
-use crate::plan::{Insert, InsertSource, OnConflict, Select, Source};
+use crate::plan::{Arbiter, Insert, InsertSource, OnConflict, Select, Source};
 use crate::sink::Sink;
 
 /// What writing the rows needs besides their values.
@@ -231,7 +231,7 @@ impl Writer<'_> {
         }
         match self.sequences.with(|txn| txn.insert(table, &values)) {
             Ok(()) => self.count += 1,
-            Err(e) if self.is_ignored(&e) => return Ok(()),
+            Err(e) if self.is_ignored(&e, &values)? => return Ok(()),
             Err(e) => return Err(e.into()),
         }
         if self.plan.rules.refers {
@@ -240,15 +240,27 @@ impl Writer<'_> {
         returned(self.plan, table.def(), &values, &cx, sink)
     }
 
-    fn is_ignored(&self, e: &varve_engine::Error) -> bool {
-        match (&self.plan.on_conflict, e) {
-            (OnConflict::Nothing(None), varve_engine::Error::UniqueViolation { .. }) => true,
-            (OnConflict::Nothing(Some(wanted)), varve_engine::Error::UniqueViolation { constraint, .. }) => {
-                wanted == constraint
-            }
-            _ => false,
+    fn is_ignored(&self, e: &varve_engine::Error, values: &[Datum<'_>]) -> Result<bool> {
+        let OnConflict::Nothing(wanted) = &self.plan.on_conflict else { return Ok(false) };
+        let varve_engine::Error::UniqueViolation { constraint, .. } = e else { return Ok(false) };
+        let met = match wanted {
+            Some(arbiter) if !meets(e, arbiter, self.table, values, &self.sequences)? => return Ok(false),
+            Some(arbiter) => Some(arbiter.clone()),
+            None => key_named(self.table.def(), constraint),
+        };
+        if let Some(arbiter) = met {
+            check_seen(&arbiter, self.table, values, &self.sequences)?;
         }
+        Ok(true)
     }
+}
+
+/// A unique key of a table by its name.
+fn key_named(def: &TableDef, name: &str) -> Option<Arbiter> {
+    let primary = def.primary_key.as_ref().filter(|k| k.name == name).map(|k| k.columns.as_slice());
+    let unique = || def.indexes.iter().find(|i| i.name == name).map(|i| i.columns.as_slice());
+    let key = primary.or_else(unique)?;
+    Some(Arbiter { constraint: name.to_owned(), key: key.into() })
 }
 
 /// RETURNING of a row that is given by its values.

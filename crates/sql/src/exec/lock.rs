@@ -222,5 +222,5 @@ fn decide_lock<'a, 's>(
     }
     let values = project(&plan.outputs[..plan.visible], &input, cx)?;
     locked.extend(values.iter().map(|v| keep_in(arena, *v)));
-    Ok(Change::LockOnly)
+    Ok(Change::Lock(varve_engine::LockStrength::Update))
 }

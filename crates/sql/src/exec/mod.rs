@@ -218,7 +218,7 @@ impl Exec<'_> {
         }
         let pending = std::mem::take(&mut self.pending);
         let (txn, facts, deferred) = (&mut *self.txn, self.facts, &mut *self.deferred);
-        Checker { txn, facts, deferred, is_commit: false }.settle(pending)
+        Checker { txn, facts, deferred, is_commit: false, is_alone: false }.settle(pending)
     }
 
     /// Runs a change of rows that a general query has given or found.

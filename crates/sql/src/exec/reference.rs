@@ -14,11 +14,10 @@ use std::sync::Arc;
 
 use bumpalo::Bump;
 use varve_engine::{
-    Action, Catalog, Change, Datum, ForeignKey, ObjectId, Outcome, RowImage, ScanSpec, Table, TableDef,
-    TableId, Transaction, Value, key,
+    Action, Catalog, Change, Datum, ForeignKey, ObjectId, Outcome, RowImage, ScanSpec, TableDef, TableId,
+    Transaction, Value, key,
 };
 
-use super::keys::key_of;
 use super::rules::shown_value;
 use super::sought::{Sought, equal, fit_integer};
 use super::{Facts, Failure, Row, definition};
@@ -27,14 +26,33 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Input, NoSequences};
 
 /// One thing to look at.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Work {
     /// A row of this table has these values in the columns of a foreign key.
     Refers { table: TableId, key: ObjectId, values: Vec<Value> },
     /// A row of this table is gone, or is another one by now.
-    Gone { table: TableId, old: Vec<Value>, new: Option<Vec<Value>> },
+    Gone { table: TableId, old: Referred, new: Option<Referred> },
     /// Nobody may refer to these values any more, by this foreign key of this table.
     Referred { table: TableId, key: ObjectId, values: Vec<Value> },
+}
+
+/// The values of a row in the columns that foreign keys refer to.
+#[derive(Debug, Clone)]
+struct Referred {
+    columns: Arc<[usize]>,
+    values: Box<[Value]>,
+}
+
+impl Referred {
+    fn of(columns: &Arc<[usize]>, row: &[Value]) -> Referred {
+        let values = columns.iter().map(|c| row[*c].clone()).collect();
+        Referred { columns: Arc::clone(columns), values }
+    }
+
+    fn get(&self, column: usize) -> &Value {
+        let at = self.columns.iter().position(|c| *c == column);
+        at.map_or(&Value::Null, |at| &self.values[at])
+    }
 }
 
 /// What a statement has changed that foreign keys are about.
@@ -43,16 +61,35 @@ pub struct Pending {
     work: VecDeque<Work>,
     /// Foreign keys with the values that are to be looked at anyway.
     seen: HashSet<(ObjectId, Vec<u8>)>,
+    /// The columns of a table that others refer to.
+    referred: Option<(TableId, Arc<[usize]>)>,
 }
 
 /// Checks that wait for COMMIT, and what SET CONSTRAINTS said.
 #[derive(Debug, Default)]
 pub struct Deferred {
     work: Vec<Work>,
-    /// SET CONSTRAINTS ALL: whether checks are put off.
+    said: Said,
+    /// What `work` was before checks were taken out of it: a savepoint may bring them back.
+    past: Vec<Vec<Work>>,
+}
+
+/// What SET CONSTRAINTS said.
+#[derive(Debug, Default, Clone)]
+struct Said {
+    /// ALL: whether checks are put off.
     all: Option<bool>,
-    /// SET CONSTRAINTS by name, since then.
+    /// By name, since then.
     named: Vec<(ObjectId, bool)>,
+}
+
+/// What was deferred at a savepoint.
+#[derive(Debug)]
+pub struct DeferredMark {
+    /// How often checks had been taken out.
+    taken: usize,
+    work: usize,
+    said: Said,
 }
 
 impl Deferred {
@@ -63,45 +100,60 @@ impl Deferred {
 
     /// The transaction is over.
     pub fn clear(&mut self) {
-        if self.all.is_some() || !self.named.is_empty() || !self.work.is_empty() {
+        let is_used = !self.work.is_empty() || !self.past.is_empty();
+        if is_used || self.said.all.is_some() || !self.said.named.is_empty() {
             *self = Deferred::default();
         }
+    }
+
+    /// What a savepoint has to remember.
+    pub fn mark(&self) -> DeferredMark {
+        DeferredMark { taken: self.past.len(), work: self.work.len(), said: self.said.clone() }
+    }
+
+    /// ROLLBACK TO: all is as it was, also checks that were made since: what made them good may be gone.
+    pub fn restore(&mut self, mark: &DeferredMark) {
+        match self.past.get(mark.taken) {
+            None => self.work.truncate(mark.work),
+            Some(then) => self.work = then[..mark.work].to_vec(),
+        }
+        self.said = mark.said.clone();
     }
 
     /// SET CONSTRAINTS; `None` is ALL.
     pub fn set(&mut self, keys: Option<&[ObjectId]>, put_off: bool) {
         match keys {
-            None => {
-                self.all = Some(put_off);
-                self.named.clear();
-            }
+            None => self.said = Said { all: Some(put_off), named: Vec::new() },
             Some(keys) => {
-                self.named.retain(|(id, _)| !keys.contains(id));
-                self.named.extend(keys.iter().map(|id| (*id, put_off)));
+                self.said.named.retain(|(id, _)| !keys.contains(id));
+                self.said.named.extend(keys.iter().map(|id| (*id, put_off)));
             }
         }
     }
 
     fn puts_off(&self, key: &ForeignKey) -> bool {
-        let named = self.named.iter().find(|(id, _)| *id == key.id).map(|(_, put_off)| *put_off);
-        key.deferrable && named.or(self.all).unwrap_or(key.initially_deferred)
+        let said = self.said.named.iter().find(|(id, _)| *id == key.id).map(|(_, put_off)| *put_off);
+        key.deferrable && said.or(self.said.all).unwrap_or(key.initially_deferred)
     }
 
     /// Takes the checks that are no longer put off.
     pub fn take_due(&mut self, catalog: &Catalog, is_commit: bool) -> Pending {
         let (mut due, mut later) = (Pending::default(), Vec::new());
-        for work in std::mem::take(&mut self.work) {
-            let (Work::Refers { table, key, .. } | Work::Referred { table, key, .. }) = &work else {
+        for work in &self.work {
+            let (Work::Refers { table, key, .. } | Work::Referred { table, key, .. }) = work else {
                 continue;
             };
             let key = catalog.table_by_id(*table).and_then(|t| foreign_key(&t, *key));
             match key {
-                Some(key) if !is_commit && self.puts_off(&key) => later.push(work),
-                Some(_) => due.work.push_back(work),
+                Some(key) if !is_commit && self.puts_off(&key) => later.push(work.clone()),
+                Some(_) => due.work.push_back(work.clone()),
                 None => {}
             }
         }
-        self.work = later;
+        let all = std::mem::replace(&mut self.work, later);
+        if !is_commit {
+            self.past.push(all);
+        }
         due
     }
 }
@@ -114,25 +166,55 @@ impl Pending {
 
     /// A row was written; `old` is what it was before.
     pub fn wrote(&mut self, table: &TableDef, new: &[Datum<'_>], old: Option<&[Value]>) {
-        for key in &table.foreign_keys {
-            let has_null = key.columns.iter().any(|c| new[*c].is_null());
-            let is_same = |old: &[Value]| key.columns.iter().all(|c| equal(&old[*c].as_datum(), &new[*c]));
-            if has_null || old.is_some_and(is_same) {
-                continue;
-            }
-            let mut packed = Vec::new();
-            key.columns.iter().for_each(|c| table.push_key(&mut packed, *c, &new[*c]));
-            if self.seen.insert((key.id, packed)) {
-                let values = key.columns.iter().map(|c| new[*c].to_value()).collect();
-                self.work.push_back(Work::Refers { table: table.id, key: key.id, values });
-            }
+        table.foreign_keys.iter().for_each(|key| self.refers(table, key, new, old));
+    }
+
+    /// What a new row refers to by one of its foreign keys.
+    fn refers(&mut self, table: &TableDef, key: &ForeignKey, new: &[Datum<'_>], old: Option<&[Value]>) {
+        let has_null = key.columns.iter().any(|c| new[*c].is_null());
+        let is_same = |old: &[Value]| key.columns.iter().all(|c| equal(&old[*c].as_datum(), &new[*c]));
+        if has_null || old.is_some_and(is_same) {
+            return;
+        }
+        let mut packed = Vec::new();
+        key.columns.iter().for_each(|c| table.push_key(&mut packed, *c, &new[*c]));
+        if self.seen.insert((key.id, packed)) {
+            let values = key.columns.iter().map(|c| new[*c].to_value()).collect();
+            self.work.push_back(Work::Refers { table: table.id, key: key.id, values });
         }
     }
 
-    /// A row that others may refer to was deleted or changed.
-    pub fn took(&mut self, table: &TableDef, old: Vec<Value>, new: Option<Vec<Value>>) {
-        self.work.push_back(Work::Gone { table: table.id, old, new });
+    /// A row was deleted or changed: notes it if others may refer to what it was.
+    pub fn took(
+        &mut self,
+        table: TableId,
+        old: &[Value],
+        new: Option<&[Value]>,
+        catalog: impl FnOnce() -> Arc<Catalog>,
+    ) {
+        let columns = match &self.referred {
+            Some((of, columns)) if *of == table => Arc::clone(columns),
+            _ => {
+                let columns = referred_columns(&catalog(), table);
+                self.referred = Some((table, Arc::clone(&columns)));
+                columns
+            }
+        };
+        let is_same = |new: &[Value]| columns.iter().all(|c| same_value(&old[*c], &new[*c]));
+        if !columns.is_empty() && !new.is_some_and(is_same) {
+            let new = new.map(|new| Referred::of(&columns, new));
+            self.work.push_back(Work::Gone { table, old: Referred::of(&columns, old), new });
+        }
     }
+}
+
+/// The columns of a table that foreign keys refer to.
+fn referred_columns(catalog: &Catalog, table: TableId) -> Arc<[usize]> {
+    let mut columns: Vec<usize> =
+        catalog.children(table).flat_map(|(_, key)| key.parent_columns.iter().copied()).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    columns.into()
 }
 
 /// Runs checks.
@@ -142,6 +224,8 @@ pub struct Checker<'x> {
     pub deferred: &'x mut Deferred,
     /// Nothing can be put off any more.
     pub is_commit: bool,
+    /// Nobody else can change the tables.
+    pub is_alone: bool,
 }
 
 impl Checker<'_> {
@@ -159,7 +243,7 @@ impl Checker<'_> {
                     self.check_children(&catalog, table, key, &values)?
                 }
                 Work::Gone { table, old, new } => {
-                    self.follow(&catalog, table, &old, new.as_deref(), &mut pending)?;
+                    self.follow(&catalog, table, &old, new.as_ref(), &mut pending)?;
                 }
             }
         }
@@ -193,11 +277,19 @@ impl Checker<'_> {
     fn hold_parent(&mut self, parent: &TableDef, key: &ForeignKey, values: &[Value]) -> Result<bool> {
         let opened = self.txn.table(parent)?;
         let Some(sought) = Sought::of(parent, &key.parent_columns, values) else { return Ok(false) };
-        loop {
-            let Some(row_key) = sought.find(self.txn, &opened)? else { return Ok(false) };
-            if self.txn.share_row(&opened, &row_key, &mut |row| sought.is(&row))? {
+        // As in PostgreSQL: a parent that the transaction's snapshot does not see is none.
+        let keeps_snapshot = self.txn.isolation().keeps_snapshot();
+        if keeps_snapshot && sought.find(&mut self.txn.reader(), &opened)?.is_none() {
+            return Ok(false);
+        }
+        while let Some(row_key) = sought.find(&mut self.txn.newest_reader(), &opened)? {
+            if self.is_alone || self.txn.share_row(&opened, &row_key, &mut |row| sought.is(&row))? {
                 return Ok(true);
             }
+        }
+        match keeps_snapshot {
+            true => Err(varve_engine::Error::SerializationFailure.into()),
+            false => Ok(false),
         }
     }
 
@@ -213,10 +305,12 @@ impl Checker<'_> {
         let Some(parent) = catalog.table_by_id(key.parent) else { return Ok(()) };
         let opened = self.txn.table(&parent)?;
         let is_back = match Sought::of(&parent, &key.parent_columns, values) {
-            Some(sought) if key.on_delete != Action::Restrict => sought.find(self.txn, &opened)?.is_some(),
+            Some(sought) if key.on_delete != Action::Restrict => {
+                sought.find(&mut self.txn.newest_reader(), &opened)?.is_some()
+            }
             _ => false,
         };
-        if is_back || self.children(&child, &key, values, true)?.is_empty() {
+        if is_back || !self.has_child(&child, &key, values)? {
             return Ok(());
         }
         Err(still_referenced(&child, &key, &parent, values))
@@ -227,14 +321,15 @@ impl Checker<'_> {
         &mut self,
         catalog: &Catalog,
         table: TableId,
-        old: &[Value],
-        new: Option<&[Value]>,
+        old: &Referred,
+        new: Option<&Referred>,
         pending: &mut Pending,
     ) -> Result<()> {
         let children: Vec<_> = catalog.children(table).map(|(t, k)| (Arc::clone(t), Arc::clone(k))).collect();
         for (child, key) in children {
-            let values: Vec<Value> = key.parent_columns.iter().map(|c| old[*c].clone()).collect();
-            let same = |new: &[Value]| key.parent_columns.iter().all(|c| same_value(&old[*c], &new[*c]));
+            let values: Vec<Value> = key.parent_columns.iter().map(|c| old.get(*c).clone()).collect();
+            let same =
+                |new: &Referred| key.parent_columns.iter().all(|c| same_value(old.get(*c), new.get(*c)));
             if values.iter().any(|v| matches!(v, Value::Null)) || new.is_some_and(same) {
                 continue;
             }
@@ -246,7 +341,7 @@ impl Checker<'_> {
                 }
                 Action::NoAction => pending.work.push_back(work),
                 Action::Restrict => {
-                    if !self.children(&child, &key, &values, true)?.is_empty() {
+                    if self.has_child(&child, &key, &values)? {
                         let parent = catalog.table_by_id(table);
                         return Err(parent.map_or_else(
                             || SqlError::internal("a table that is gone"),
@@ -275,7 +370,7 @@ impl Checker<'_> {
         child: &TableDef,
         key: &ForeignKey,
         action: Action,
-        new: Option<&[Value]>,
+        new: Option<&Referred>,
     ) -> Result<Option<Vec<(usize, Value)>>> {
         let columns = key.columns.iter();
         Ok(match (action, new) {
@@ -284,7 +379,7 @@ impl Checker<'_> {
                 let mut given = Vec::with_capacity(key.columns.len());
                 for (own, theirs) in columns.zip(&key.parent_columns) {
                     let t = child.columns[*own].column_type;
-                    let fitted = fit_integer(&new[*theirs], t).ok_or_else(|| {
+                    let fitted = fit_integer(new.get(*theirs), t).ok_or_else(|| {
                         let message = format!("{} out of range", crate::ty::Typed::of_column(t).ty.name());
                         SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message)
                     })?;
@@ -320,7 +415,6 @@ impl Checker<'_> {
         let opened = self.txn.table(child)?;
         let rules = Binder::new(catalog, "", &[])?.rules(child)?;
         let Some(sought) = Sought::of(child, &key.columns, values) else { return Ok(()) };
-        let is_referred = catalog.children(child.id).next().is_some();
         let env = self.facts.env(&NoSequences);
         for row_key in rows {
             let (mut old, mut new): (Vec<Value>, Option<Vec<Value>>) = (Vec::new(), None);
@@ -348,12 +442,22 @@ impl Checker<'_> {
                 let row: Row<'_> = new.iter().map(Value::as_datum).collect();
                 pending.wrote(child, &row, Some(&old));
             }
-            if is_referred {
-                await_holders(self.txn, &opened, &row_key, &old)?;
-                pending.took(child, old, new);
-            }
+            pending.took(child.id, &old, new.as_deref(), || self.txn.catalog());
         }
         Ok(())
+    }
+
+    /// Whether a row refers to these values. Waits for who is about to delete it.
+    fn has_child(&mut self, child: &TableDef, key: &ForeignKey, values: &[Value]) -> Result<bool> {
+        let opened = self.txn.table(child)?;
+        let Some(sought) = Sought::of(child, &key.columns, values) else { return Ok(false) };
+        while let Some(row_key) = self.children(child, key, values, true)?.first() {
+            if self.txn.share_row(&opened, row_key, &mut |row| sought.is(&row))? {
+                return Ok(true);
+            }
+            self.facts.check_cancel()?;
+        }
+        Ok(false)
     }
 
     /// Keys of the rows that refer to these values; of one of them if that is enough.
@@ -389,18 +493,6 @@ impl Checker<'_> {
     }
 }
 
-/// A row was deleted or changed: waits until nobody else relies on it.
-pub fn await_holders(txn: &mut Transaction, table: &Table, found: &[u8], old: &[Value]) -> Result<()> {
-    let def = table.def();
-    if def.primary_key.is_none() {
-        return Ok(txn.await_sharers(table, found)?);
-    }
-    // The row may have been followed from the key where it was found.
-    let mut row_key = Vec::new();
-    key_of(def, |column| old[column].as_datum(), &mut row_key);
-    Ok(txn.await_sharers(table, &row_key)?)
-}
-
 /// ALTER TABLE ... ADD FOREIGN KEY: adds it, then looks at the rows.
 pub(super) fn add_foreign_key(
     table: &Arc<TableDef>,
@@ -410,18 +502,46 @@ pub(super) fn add_foreign_key(
 ) -> definition::Result<()> {
     let name = key.name.clone();
     let def = txn.add_foreign_key(table.id, key)?;
-    let opened = txn.table(&def)?;
-    let mut pending = Pending::default();
-    txn.newest_reader().scan(&opened, &ScanSpec::ALL, &mut |_, row| {
+    let Some(added) = def.foreign_keys.iter().find(|k| k.name == name) else {
+        return Err(SqlError::internal("a foreign key that was not added").into());
+    };
+    let mut from = None;
+    loop {
+        let (some, next) = some_referring(txn, &def, added, from.as_deref())?;
+        let mut deferred = Deferred::default();
+        let mut checker = Checker { txn, facts, deferred: &mut deferred, is_commit: true, is_alone: true };
+        checker.settle(some)?;
+        from = next;
+        if from.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Values that are looked at in one go.
+const VALUES_AT_ONCE: usize = 4096;
+
+/// What the next rows of a table refer to by a new key, and behind which row to go on.
+fn some_referring(
+    txn: &mut Transaction,
+    def: &TableDef,
+    added: &ForeignKey,
+    from: Option<&[u8]>,
+) -> definition::Result<(Pending, Option<Vec<u8>>)> {
+    let opened = txn.table(def)?;
+    let (mut pending, mut next) = (Pending::default(), None);
+    let lower = from.map_or(Bound::Unbounded, Bound::Excluded);
+    let spec = ScanSpec { lower, ..ScanSpec::ALL };
+    txn.newest_reader().scan(&opened, &spec, &mut |row_key, row| {
         let values: Row<'_> = (0..def.columns.len()).map(|c| row.get(c)).collect();
-        pending.wrote(&def, &values, None);
-        Ok(ControlFlow::Continue(()))
+        pending.refers(def, added, &values, None);
+        if pending.work.len() < VALUES_AT_ONCE {
+            return Ok(ControlFlow::Continue(()));
+        }
+        next = Some(row_key.to_vec());
+        Ok(ControlFlow::Break(()))
     })?;
-    let added = def.foreign_keys.iter().find(|k| k.name == name).map(|k| k.id);
-    pending.work.retain(|work| matches!(work, Work::Refers { key, .. } if Some(*key) == added));
-    let mut deferred = Deferred::default();
-    let mut checker = Checker { txn, facts, deferred: &mut deferred, is_commit: true };
-    Ok(checker.settle(pending)?)
+    Ok((pending, next))
 }
 
 fn foreign_key(table: &TableDef, id: ObjectId) -> Option<Arc<ForeignKey>> {

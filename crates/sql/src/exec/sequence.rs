@@ -13,7 +13,7 @@ use varve_engine::{Catalog, Rights, SequenceDef, SequenceId, Transaction};
 
 use crate::bind::clipped;
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::Sequences;
+use crate::eval::{NoSequences, Sequences};
 use crate::rights::{Holder, Kind, Object, Who};
 
 /// One of these lets a role draw the next value.
@@ -101,6 +101,54 @@ impl<'x> InTransaction<'x> {
             }
             SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
         })
+    }
+}
+
+/// `nextval` while a row is being changed, when the transaction is busy: the first evaluation says which sequence it wants and
+/// fails; its value is drawn, and the row is tried again with the values so far.
+#[derive(Default)]
+pub struct Drawn {
+    values: Vec<i64>,
+    next: Cell<usize>,
+    wanted: RefCell<Option<String>>,
+}
+
+impl Drawn {
+    /// Another evaluation begins.
+    pub fn start(&self) {
+        self.next.set(0);
+    }
+
+    /// The sequence for want of which the evaluation has failed.
+    pub fn wanted(&self) -> Option<String> {
+        self.wanted.borrow_mut().take()
+    }
+
+    /// Its value.
+    pub fn give(&mut self, value: i64) {
+        self.values.push(value);
+    }
+}
+
+impl Sequences for Drawn {
+    fn next(&self, name: &str) -> Result<i64> {
+        let at = self.next.replace(self.next.get() + 1);
+        self.values.get(at).copied().ok_or_else(|| {
+            *self.wanted.borrow_mut() = Some(name.to_owned());
+            SqlError::internal("a value of a sequence that was not drawn")
+        })
+    }
+
+    fn current(&self, name: &str) -> Result<i64> {
+        NoSequences.current(name)
+    }
+
+    fn last(&self) -> Result<i64> {
+        NoSequences.last()
+    }
+
+    fn set(&self, name: &str, value: i64, called: bool) -> Result<i64> {
+        NoSequences.set(name, value, called)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Does not know: why they are sought.
 
-use varve_engine::{ColumnType, Datum, RowRef, ScanIndex, Table, TableDef, Transaction, Value};
+use varve_engine::{ColumnType, Datum, Reader, RowRef, ScanIndex, Table, TableDef, Value};
 
 use crate::bind::foreign::same_columns;
 use crate::error::{Result, SqlError};
@@ -36,9 +36,8 @@ impl<'t> Sought<'t> {
         packed
     }
 
-    /// The row by its unique key, as it is committed now or of this transaction.
-    pub(super) fn find(&self, txn: &mut Transaction, opened: &Table) -> Result<Option<Vec<u8>>> {
-        let mut reader = txn.newest_reader();
+    /// The row by its unique key, as a reader sees it.
+    pub(super) fn find(&self, reader: &mut Reader, opened: &Table) -> Result<Option<Vec<u8>>> {
         if same_columns(self.table.key_columns(), self.columns) {
             let row_key = self.packed(self.table.key_columns());
             return Ok(reader.get(opened, &row_key, &mut |_| ())?.then_some(row_key));

@@ -10,13 +10,12 @@ use std::collections::HashSet;
 
 use varve_engine::{Change, Datum, Error as EngineError, Outcome, RowImage, Table, TableDef, Value};
 
-use super::reference::{await_holders, same_value};
-use super::sequence::InTransaction;
+use super::sequence::{Drawn, InTransaction};
 use super::sought::Sought;
 use super::{Failure, Pending, Row};
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::{Cx, Input};
-use crate::plan::Upsert;
+use crate::eval::{Cx, Env, Input, Sequences};
+use crate::plan::{Arbiter, Upsert};
 
 /// What became of a row.
 pub(super) enum Upserted {
@@ -51,15 +50,15 @@ pub(super) fn upsert(
     cx: &Cx<'_>,
 ) -> Result<Upserted> {
     let def = table.def();
-    let proposed: Vec<Value> = plan.key.iter().map(|c| values[*c].to_value()).collect();
-    let packed = Touched::packed(def, &plan.key, |c| values[c]);
+    let key = &plan.arbiter.key;
+    let packed = Touched::packed(def, key, |c| values[c]);
     loop {
         match sequences.with(|txn| txn.insert(table, values)) {
             Ok(()) => {
                 touched.0.insert(packed);
                 return Ok(Upserted::Inserted);
             }
-            Err(EngineError::UniqueViolation { constraint, .. }) if constraint == plan.constraint => {}
+            Err(e) if meets(&e, &plan.arbiter, table, values, sequences)? => {}
             Err(e) => return Err(e.into()),
         }
         if touched.0.contains(&packed) {
@@ -68,27 +67,85 @@ pub(super) fn upsert(
                 "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
             ));
         }
-        let Some(sought) = Sought::of(def, &plan.key, &proposed) else {
-            return Err(SqlError::internal("a row of other types than its table"));
+        let sought = sought_by(&plan.arbiter, def, values)?;
+        let Some(found) = sequences.with(|txn| sought.find(&mut txn.newest_reader(), table))? else {
+            continue;
         };
-        let Some(found) = sequences.with(|txn| sought.find(txn, table))? else { continue };
         let mut change = Attempt { plan, def, values, old: Vec::new(), new: Vec::new(), is_left: false };
-        let mut failure = Failure::default();
-        let outcome = sequences.with(|txn| {
-            txn.modify(table, &found, &mut |row| {
-                let is_it = sought.is(&row);
-                Ok(if is_it { failure.catch(change.decide(&row, cx), Change::Skip) } else { Change::Skip })
-            })
-        });
-        match failure.resolve(outcome)? {
+        let mut drawn = Drawn::default();
+        let outcome = loop {
+            let mut failure = Failure::default();
+            let env = Env { sequences: &drawn, ..*cx.env };
+            let cx = Cx { env: &env, ..*cx };
+            let outcome = sequences.with(|txn| {
+                txn.modify(table, &found, &mut |row| {
+                    drawn.start();
+                    let is_it = sought.is(&row);
+                    Ok(if is_it {
+                        failure.catch(change.decide(&row, &cx), Change::Skip)
+                    } else {
+                        Change::Skip
+                    })
+                })
+            });
+            match drawn.wanted() {
+                Some(name) => drawn.give(sequences.next(&name)?),
+                None => break failure.resolve(outcome)?,
+            }
+        };
+        match outcome {
             Outcome::Changed => {
-                touched.0.insert(Touched::packed(def, &plan.key, |c| change.new[c].as_datum()));
-                change.note(table, &found, sequences, pending)?;
+                touched.0.insert(Touched::packed(def, key, |c| change.new[c].as_datum()));
+                change.note(sequences, pending);
                 return Ok(Upserted::Changed(change.new));
             }
             Outcome::Skipped if change.is_left => return Ok(Upserted::Left),
             Outcome::Skipped | Outcome::Missing => {}
         }
+    }
+}
+
+fn sought_by<'t>(arbiter: &'t Arbiter, def: &'t TableDef, values: &[Datum<'_>]) -> Result<Sought<'t>> {
+    let proposed: Vec<Value> = arbiter.key.iter().map(|c| values[*c].to_value()).collect();
+    Sought::of(def, &arbiter.key, &proposed)
+        .ok_or_else(|| SqlError::internal("a row of other types than its table"))
+}
+
+/// Whether what kept a row from being inserted is the conflict that the statement provides for. The arbiter is asked first, as in
+/// PostgreSQL: a row that violates another key as well is in conflict.
+pub(super) fn meets(
+    e: &EngineError,
+    arbiter: &Arbiter,
+    table: &Table,
+    values: &[Datum<'_>],
+    sequences: &InTransaction<'_>,
+) -> Result<bool> {
+    let EngineError::UniqueViolation { constraint, .. } = e else { return Ok(false) };
+    if *constraint == arbiter.constraint {
+        return Ok(true);
+    }
+    if arbiter.key.iter().any(|c| values[*c].is_null()) {
+        return Ok(false);
+    }
+    let sought = sought_by(arbiter, table.def(), values)?;
+    Ok(sequences.with(|txn| sought.find(&mut txn.newest_reader(), table))?.is_some())
+}
+
+/// 40001 if the row that an INSERT leaves another one for is one that the transaction's snapshot does not see.
+pub(super) fn check_seen(
+    arbiter: &Arbiter,
+    table: &Table,
+    values: &[Datum<'_>],
+    sequences: &InTransaction<'_>,
+) -> Result<()> {
+    let keeps = sequences.with(|txn| txn.isolation().keeps_snapshot());
+    if !keeps {
+        return Ok(());
+    }
+    let sought = sought_by(arbiter, table.def(), values)?;
+    match sequences.with(|txn| sought.find(&mut txn.reader(), table))? {
+        Some(_) => Ok(()),
+        None => Err(EngineError::SerializationFailure.into()),
     }
 }
 
@@ -123,22 +180,13 @@ impl Attempt<'_> {
     }
 
     /// What foreign keys are about.
-    fn note(
-        &self,
-        table: &Table,
-        found: &[u8],
-        sequences: &InTransaction<'_>,
-        pending: &mut Pending,
-    ) -> Result<()> {
+    fn note(&self, sequences: &InTransaction<'_>, pending: &mut Pending) {
         if self.plan.rules.refers {
             let row: Row<'_> = self.new.iter().map(Value::as_datum).collect();
             pending.wrote(self.def, &row, Some(&self.old));
         }
-        let differs = self.old.iter().zip(&self.new).any(|(a, b)| !same_value(a, b));
-        if self.plan.rules.is_referred && differs {
-            sequences.with(|txn| await_holders(txn, table, found, &self.old))?;
-            pending.took(self.def, self.old.clone(), Some(self.new.clone()));
+        if self.plan.rules.is_referred {
+            sequences.with(|txn| pending.took(self.def.id, &self.old, Some(&self.new), || txn.catalog()));
         }
-        Ok(())
     }
 }

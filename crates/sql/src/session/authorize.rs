@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, ObjectType, Statement};
+use sqlparser::ast::{self, AlterTableOperation, ColumnOption, ObjectType, Statement, TableConstraint};
 use varve_engine::{Catalog, Named, ObjectId, Rights, TableDef, Transaction};
 
 use super::Session;
@@ -168,20 +168,29 @@ impl Check<'_> {
         match statement {
             Statement::CreateTable(t) => {
                 self.creates(&t.name)?;
+                t.columns.iter().try_for_each(|c| self.refers_to(options_of(c)))?;
+                self.refers_to(t.constraints.iter().filter_map(foreign_key))?;
                 t.partition_of.as_ref().map_or(Ok(()), |parent| self.owner_of(parent))
             }
             Statement::CreateView(v) => self.creates(&v.name),
             Statement::CreateSequence { name, .. } => self.creates(name),
             Statement::CreateIndex(i) => self.owner_of(&i.table_name),
-            Statement::AlterTable(a) => self.owner_of(&a.name),
+            Statement::AlterTable(a) => {
+                self.owner_of(&a.name)?;
+                a.operations.iter().try_for_each(|operation| match operation {
+                    AlterTableOperation::AddConstraint { constraint, .. } => {
+                        self.refers_to(foreign_key(constraint).into_iter())
+                    }
+                    AlterTableOperation::AddColumn { column_def, .. } => {
+                        self.refers_to(options_of(column_def))
+                    }
+                    _ => Ok(()),
+                })
+            }
             Statement::Comment { object_type: ast::CommentObject::Table, object_name, .. } => {
                 self.owner_of(object_name)
             }
-            Statement::Truncate(t) => t.table_names.iter().try_for_each(|t| {
-                let (schema, name) = object_name(&t.name)?;
-                let table = self.catalog.table(&schema, &name);
-                table.map_or(Ok(()), |table| self.table(&table, Rights::TRUNCATE))
-            }),
+            Statement::Truncate(t) => self.truncates(t),
             Statement::CreateSchema { .. } => Err(denied("permission denied for database postgres")),
             Statement::Drop { object_type: ObjectType::Schema, names, .. } => {
                 names.iter().try_for_each(|name| self.owner_of_schema(name))
@@ -189,6 +198,34 @@ impl Check<'_> {
             Statement::Drop { names, .. } => names.iter().try_for_each(|name| self.owner_of(name)),
             _ => Err(denied("permission denied: only superusers may run this statement")),
         }
+    }
+
+    /// TRUNCATE, with CASCADE also of the tables that refer to those named.
+    fn truncates(&self, t: &ast::Truncate) -> Result<()> {
+        let mut tables: Vec<Arc<TableDef>> = Vec::new();
+        for target in &t.table_names {
+            let (schema, name) = object_name(&target.name)?;
+            tables.extend(self.catalog.table(&schema, &name));
+        }
+        let cascades = matches!(t.cascade, Some(ast::CascadeOption::Cascade));
+        let mut at = 0;
+        while let Some(table) = tables.get(at).cloned() {
+            self.table(&table, Rights::TRUNCATE)?;
+            let children = self.catalog.children(table.id).filter(|_| cascades).map(|(child, _)| child);
+            let new: Vec<_> = children.filter(|c| tables.iter().all(|t| t.id != c.id)).cloned().collect();
+            tables.extend(new);
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Who refers to a table keeps its rows, and learns of their keys.
+    fn refers_to<'k>(&self, mut keys: impl Iterator<Item = &'k ast::ForeignKeyConstraint>) -> Result<()> {
+        keys.try_for_each(|key| {
+            let (schema, name) = object_name(&key.foreign_table)?;
+            let table = self.catalog.table(&schema, &name);
+            table.map_or(Ok(()), |table| self.table(&table, Rights::REFERENCES))
+        })
     }
 
     fn creates(&self, name: &ast::ObjectName) -> Result<()> {
@@ -212,6 +249,20 @@ impl Check<'_> {
         let object = Object::schema(schema);
         if self.holder.owns(self.catalog, &object) { Ok(()) } else { Err(object.not_owned()) }
     }
+}
+
+fn foreign_key(constraint: &TableConstraint) -> Option<&ast::ForeignKeyConstraint> {
+    match constraint {
+        TableConstraint::ForeignKey(key) => Some(key),
+        _ => None,
+    }
+}
+
+fn options_of(column: &ast::ColumnDef) -> impl Iterator<Item = &ast::ForeignKeyConstraint> {
+    column.options.iter().filter_map(|option| match &option.option {
+        ColumnOption::ForeignKey(key) => Some(key),
+        _ => None,
+    })
 }
 
 /// Whether `pg_authid` is among what is read, which only superusers may see.

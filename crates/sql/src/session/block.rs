@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use varve_engine::{Isolation, Transaction};
 
-use super::{Block, Defaults, Session};
+use super::{Block, Defaults, Savepoint, Session};
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::reference::Checker;
 use crate::settings::{self, Settings};
@@ -122,7 +122,8 @@ impl Session {
         let Some(txn) = self.txn.as_mut().filter(|_| !self.deferred.is_empty()) else { return Ok(()) };
         txn.start_statement();
         let due = self.deferred.take_due(&txn.catalog(), is_commit);
-        Checker { txn, facts: &self.facts, deferred: &mut self.deferred, is_commit }.settle(due)
+        let (facts, deferred) = (&self.facts, &mut self.deferred);
+        Checker { txn, facts, deferred, is_commit, is_alone: false }.settle(due)
     }
 
     /// Commits what is open; the session is idle afterwards, also on an error.
@@ -208,7 +209,10 @@ impl Session {
     fn undo_to_savepoint(&mut self) {
         self.catalog = None;
         let undone = match (&mut self.txn, self.savepoints.last()) {
-            (Some(txn), Some((_, id))) => txn.rollback_to(*id),
+            (Some(txn), Some(savepoint)) => {
+                self.deferred.restore(&savepoint.deferred);
+                txn.rollback_to(savepoint.id)
+            }
             _ => match self.txn.take() {
                 Some(txn) => txn.rollback(),
                 None => Ok(()),
@@ -221,7 +225,7 @@ impl Session {
     }
 
     fn savepoint_index(&self, name: &str) -> Result<usize> {
-        self.savepoints.iter().rposition(|(n, _)| n == name).ok_or_else(|| {
+        self.savepoints.iter().rposition(|s| s.name == name).ok_or_else(|| {
             SqlError::new(SqlState::INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist"))
         })
     }
@@ -238,7 +242,7 @@ impl Session {
     pub(super) fn savepoint(&mut self, name: String) -> Result<()> {
         self.require_block("SAVEPOINT")?;
         let id = self.begin_engine().savepoint();
-        self.savepoints.push((name, id));
+        self.savepoints.push(Savepoint { name, id, deferred: self.deferred.mark() });
         Ok(())
     }
 
@@ -246,7 +250,7 @@ impl Session {
     pub(super) fn release(&mut self, name: &str) -> Result<()> {
         self.require_block("RELEASE SAVEPOINT")?;
         let index = self.savepoint_index(name)?;
-        let id = self.savepoints[index].1;
+        let id = self.savepoints[index].id;
         self.begin_engine().release(id)?;
         self.savepoints.truncate(index);
         Ok(())
@@ -256,9 +260,10 @@ impl Session {
     pub(super) fn rollback_to(&mut self, name: &str) -> Result<()> {
         self.require_block("ROLLBACK TO SAVEPOINT")?;
         let index = self.savepoint_index(name)?;
-        let id = self.savepoints[index].1;
+        let id = self.savepoints[index].id;
         self.begin_engine().rollback_to(id)?;
         self.savepoints.truncate(index + 1);
+        self.deferred.restore(&self.savepoints[index].deferred);
         self.catalog = None;
         self.block = Block::Open;
         Ok(())

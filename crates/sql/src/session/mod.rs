@@ -42,7 +42,7 @@ use varve_engine::{Catalog, Database, Datum, Isolation, SavepointId, Transaction
 
 use crate::cache::PlanCache;
 use crate::error::{Result, SqlError, SqlState};
-use crate::exec::reference::Deferred;
+use crate::exec::reference::{Deferred, DeferredMark};
 use crate::exec::{Facts, Scratch, SequenceMemory};
 use crate::general::General;
 use crate::oid::Oid;
@@ -150,6 +150,13 @@ enum Block {
     Failed,
 }
 
+/// A savepoint of the block.
+struct Savepoint {
+    name: String,
+    id: SavepointId,
+    deferred: DeferredMark,
+}
+
 /// What new transactions take from the settings.
 #[derive(Debug, Clone, Copy)]
 struct Defaults {
@@ -168,7 +175,7 @@ pub struct Session {
     catalog: Option<Arc<Catalog>>,
     /// Foreign keys that COMMIT looks at.
     deferred: Deferred,
-    savepoints: Vec<(String, SavepointId)>,
+    savepoints: Vec<Savepoint>,
     level: Level,
     read_only: bool,
     /// The transaction has changed the catalog: its plans are its own.
