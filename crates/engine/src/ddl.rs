@@ -13,9 +13,8 @@ use std::sync::{Arc, OnceLock};
 use varve_pager::SpaceId;
 
 use crate::catalog::{
-    Catalog, Check, Definition, HashPartitions, IndexDef, IndexId, NewIndex, NewSequence, NewTable,
-    ObjectChange, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, Table, TableDef, TableId,
-    TreePlace, store,
+    Catalog, Check, Definition, IndexDef, IndexId, NewIndex, NewSequence, NewTable, ObjectChange, ObjectId,
+    Partitions, PrimaryKey, SchemaDef, SequenceDef, SequenceId, Table, TableDef, TableId, TreePlace, store,
 };
 use crate::error::{Error, ObjectKind, Result};
 use crate::paged::PagedStore;
@@ -462,7 +461,11 @@ fn table_def(new: NewTable, id: TableId, place: TreePlace) -> TableDef {
         indexes: Vec::new(),
         checks: new.checks.into_iter().map(Arc::new).collect(),
         foreign_keys: Vec::new(),
-        partitions: new.partition_by.map(|columns| HashPartitions { columns, parts: Vec::new() }),
+        partitions: new.partition_by.map(|(method, columns)| Partitions {
+            method,
+            columns,
+            parts: Vec::new(),
+        }),
         is_unlogged: new.is_unlogged,
         engine: "paged".into(),
         place,

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use crate::catalog::{
-    Check, ColumnDef, Definition, ForeignKey, HashPartitions, IndexDef, ObjectChange, PrimaryKey,
-    SequenceDef, TableDef, TableId, TreePlace, Use, ViewDef, store,
+    Check, ColumnDef, Definition, ForeignKey, IndexDef, ObjectChange, Partitions, PrimaryKey, SequenceDef,
+    TableDef, TableId, TreePlace, Use, ViewDef, store,
 };
 use crate::ddl::{COLUMNS_MAX, invalid, paged};
 use crate::error::{Error, ObjectKind, Result};
@@ -230,7 +230,7 @@ fn reshape(
     if let Some(PrimaryKey { name, columns }) = &mut def.primary_key {
         *columns = moved(columns, name)?;
     }
-    if let Some(HashPartitions { columns, .. }) = &mut def.partitions {
+    if let Some(Partitions { columns, .. }) = &mut def.partitions {
         *columns = moved(columns, "the partition key")?;
     }
     for index in &mut def.indexes {

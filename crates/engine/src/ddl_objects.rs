@@ -11,8 +11,8 @@
 use std::sync::Arc;
 
 use crate::catalog::{
-    About, Check, Definition, ForeignKey, HashPart, NewView, ObjectChange, ObjectId, RoleDef, TableDef,
-    TableId, ViewDef, store,
+    About, Check, Definition, ForeignKey, NewView, ObjectChange, ObjectId, Part, RoleDef, TableDef, TableId,
+    ViewDef, store,
 };
 use crate::error::{Error, ObjectKind, Result};
 use crate::transaction::Transaction;
@@ -60,12 +60,12 @@ impl Transaction {
     }
 
     /// Adds a part to a partitioned table; its id is given here.
-    pub fn add_part(&mut self, table: TableId, part: HashPart) -> Result<Arc<TableDef>> {
+    pub fn add_part(&mut self, table: TableId, part: Part) -> Result<Arc<TableDef>> {
         self.check_schema(&part.schema)?;
         self.alter(table, |txn, def| {
             let id = txn.new_object_id()?;
             store::add_name(&mut txn.cx, ObjectKind::Table, &part.schema, &part.name, id)?;
-            parts_of(def)?.push(HashPart { id: ObjectId(id), ..part });
+            parts_of(def)?.push(Part { id: ObjectId(id), ..part });
             Ok(())
         })
     }
@@ -276,7 +276,7 @@ fn refuse_taken(def: &TableDef, name: &str) -> Result<()> {
     }
 }
 
-fn parts_of(def: &mut TableDef) -> Result<&mut Vec<HashPart>> {
+fn parts_of(def: &mut TableDef) -> Result<&mut Vec<Part>> {
     let name = &def.name;
     let refused = || Error::InvalidDefinition { what: format!("\"{name}\" is not partitioned") };
     def.partitions.as_mut().map(|p| &mut p.parts).ok_or_else(refused)

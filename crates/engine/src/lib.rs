@@ -50,10 +50,10 @@ mod waits;
 
 pub use array::{Array, ArrayRef, Elements};
 pub use catalog::{
-    About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Catalog, Check, ColumnDef, Comment, ForeignKey, Grant,
-    HashPart, HashPartitions, Identity, IndexDef, IndexId, Membership, Named, NewIndex, NewSequence,
-    NewTable, NewView, ObjectId, PrimaryKey, Rights, RoleDef, SchemaDef, SequenceDef, SequenceId, Table,
-    TableDef, TableId, Use, ViewColumn, ViewDef,
+    About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Bound, Catalog, Check, ColumnDef, Comment, Edge,
+    ForeignKey, Grant, Identity, IndexDef, IndexId, Membership, Named, NewIndex, NewSequence, NewTable,
+    NewView, ObjectId, Part, PartitionMethod, Partitions, PrimaryKey, Rights, RoleDef, SchemaDef,
+    SequenceDef, SequenceId, Table, TableDef, TableId, Use, ViewColumn, ViewDef,
 };
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};

@@ -290,9 +290,7 @@ impl<'a> RowRef<'a> {
         let bytes = self.range(which as usize);
         let sound = match column {
             _ if self.is_null(index) => bytes.is_empty(),
-            ColumnType::Numeric { .. } => NumericRef::from_bytes(bytes).is_some(),
-            ColumnType::Bytea => true,
-            _ => std::str::from_utf8(bytes).is_ok(),
+            column => variable_checked(column, bytes).is_some(),
         };
         if sound { Ok(()) } else { Err(RowError::Damaged { what: "a value is not of its column's type" }) }
     }
@@ -346,6 +344,15 @@ pub(crate) fn fixed<'a>(column: ColumnType, bytes: &[u8]) -> Datum<'a> {
         ColumnType::Interval => Datum::Interval(Interval::from_bytes(take(bytes))),
         ColumnType::Uuid => Datum::Uuid(take(bytes)),
         _ => unreachable!("variable columns have no fixed place"),
+    }
+}
+
+/// Reads bytes that may be no value of varying width.
+pub(crate) fn variable_checked(column: ColumnType, bytes: &[u8]) -> Option<Datum<'_>> {
+    match column {
+        ColumnType::Bytea => Some(Datum::Bytea(bytes)),
+        ColumnType::Numeric { .. } => NumericRef::from_bytes(bytes).map(Datum::Numeric),
+        _ => std::str::from_utf8(bytes).ok().map(Datum::Text),
     }
 }
 

@@ -9,8 +9,8 @@ use std::thread;
 
 use database::*;
 use varve_engine::{
-    Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Check, ColumnType, Database, Error, ForeignKey, Grant, HashPart,
-    Named, NewTable, NewView, ObjectId, Rights, RoleDef, TableDef, Use, ViewColumn,
+    Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Bound, Check, ColumnType, Database, Error, ForeignKey, Grant,
+    Named, NewTable, NewView, ObjectId, Part, PartitionMethod, Rights, RoleDef, TableDef, Use, ViewColumn,
 };
 
 fn check(name: &str) -> Check {
@@ -101,17 +101,16 @@ fn parts_are_names_of_their_own() {
     let mut txn = begin(&database, RC);
     let columns = vec![column("aid", ColumnType::Int4)];
     let new = NewTable {
-        partition_by: Some(vec![0]),
+        partition_by: Some((PartitionMethod::Hash, vec![0])),
         is_unlogged: true,
         ..NewTable::new("public", "accounts", columns)
     };
     let table = txn.create_table(new).unwrap();
-    let part = |remainder: u32| HashPart {
+    let part = |remainder: u32| Part {
         id: ObjectId(0),
         schema: "public".into(),
         name: format!("accounts_{}", remainder + 1),
-        modulus: 2,
-        remainder,
+        bound: Bound::Hash { modulus: 2, remainder },
     };
     txn.add_part(table.id, part(0)).unwrap();
     txn.add_part(table.id, part(1)).unwrap();
@@ -120,7 +119,7 @@ fn parts_are_names_of_their_own() {
     let database = restarted(database, directory);
     let catalog = database.begin(RC).catalog();
     let (owner, second) = catalog.part("public", "accounts_2").unwrap();
-    assert_eq!((owner.id, second.modulus, second.remainder), (table.id, 2, 1));
+    assert_eq!((owner.id, &second.bound), (table.id, &Bound::Hash { modulus: 2, remainder: 1 }));
     assert_eq!(catalog.resolve("public", "accounts_2"), Some(Named::Part(table.id, second.id)));
     assert!(owner.is_unlogged && catalog.table("public", "accounts_2").is_none());
     let mut txn = begin(&database, RC);

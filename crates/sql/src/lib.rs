@@ -19,6 +19,7 @@ mod lexeme;
 mod loops;
 pub mod oid;
 mod parse;
+mod partition;
 mod plan;
 mod prepared;
 mod rights;

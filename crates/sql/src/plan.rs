@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use varve_engine::{HashPart, ScanIndex, TableDef};
+use varve_engine::{Part, ScanIndex, TableDef};
 
 use crate::bind::aggregate::AggCall;
 use crate::eval::Expr;
@@ -345,7 +345,7 @@ pub struct Rules {
     /// CHECK constraints in the order of their names, over the table's row.
     pub checks: Box<[(Box<str>, Expr)]>,
     /// The part by whose name the table was named.
-    pub part: Option<HashPart>,
+    pub part: Option<Part>,
     /// The statement gives values to columns of foreign keys.
     pub refers: bool,
     /// The statement changes columns that foreign keys refer to.

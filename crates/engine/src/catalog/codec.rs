@@ -22,8 +22,8 @@ use super::defs::{
     TableId, TreePlace,
 };
 use super::objects::{About, RoleDef, ViewDef};
-use crate::row::RowSchema;
-use crate::types::ColumnType;
+use crate::row::{self, RowSchema};
+use crate::types::{ColumnType, Value};
 
 const VERSION: u8 = 2;
 const SCHEMA: u8 = 1;
@@ -184,6 +184,21 @@ impl Writer {
         self.identity(def.identity);
     }
 
+    /// A value that is not NULL: its type, then its bytes as in a row, their number before them if it varies.
+    pub(super) fn value(&mut self, value: &Value) {
+        let column_type = type_of(value);
+        self.column_type(column_type);
+        let datum = value.as_datum();
+        match column_type.fixed_width_bytes() {
+            Some(width) => self.0.extend_from_slice(&row::fixed_bytes(&datum)[..width]),
+            None => {
+                let bytes = row::variable_bytes(&datum).unwrap_or_default();
+                self.word(bytes.len() as u32);
+                self.0.extend_from_slice(bytes);
+            }
+        }
+    }
+
     fn column_type(&mut self, value: ColumnType) {
         match value {
             ColumnType::Bool => self.byte(1),
@@ -240,6 +255,30 @@ impl Writer {
         if let Some((table, column)) = def.owned_by {
             self.word(table.0);
             self.short(column);
+        }
+    }
+}
+
+/// The type as which a value is kept: any that holds it.
+fn type_of(value: &Value) -> ColumnType {
+    match value {
+        Value::Bool(_) => ColumnType::Bool,
+        Value::Int2(_) => ColumnType::Int2,
+        Value::Int4(_) => ColumnType::Int4,
+        Value::Int8(_) => ColumnType::Int8,
+        Value::Float4(_) => ColumnType::Float4,
+        Value::Float8(_) => ColumnType::Float8,
+        Value::Numeric(_) => ColumnType::Numeric { precision: None },
+        Value::Text(_) => ColumnType::Text,
+        Value::Bytea(_) => ColumnType::Bytea,
+        Value::Date(_) => ColumnType::Date,
+        Value::Timestamp(_) => ColumnType::Timestamp,
+        Value::TimestampTz(_) => ColumnType::TimestampTz,
+        Value::Time(_) => ColumnType::Time,
+        Value::Interval(_) => ColumnType::Interval,
+        Value::Uuid(_) => ColumnType::Uuid,
+        Value::Null | Value::Array(_) => {
+            unreachable!("no bound is NULL or an array: the SQL layer refuses them")
         }
     }
 }
@@ -335,6 +374,22 @@ impl Reader<'_> {
         let default = if self.flag()? { Some(self.text()?) } else { None };
         let identity = self.identity()?;
         Some(ColumnDef { name, column_type, not_null, default, identity })
+    }
+
+    pub(super) fn value(&mut self) -> Option<Value> {
+        let column_type = self.column_type()?;
+        let is_fixed = column_type.fixed_width_bytes();
+        let bytes = match is_fixed {
+            Some(width) => width,
+            None => self.word()? as usize,
+        };
+        let (bytes, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        let datum = match is_fixed {
+            Some(_) => row::fixed(column_type, bytes),
+            None => row::variable_checked(column_type, bytes)?,
+        };
+        Some(datum.to_value())
     }
 
     fn column_type(&mut self) -> Option<ColumnType> {

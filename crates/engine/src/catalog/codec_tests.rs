@@ -8,11 +8,11 @@ use super::defs::{
     TableId, TreePlace,
 };
 use super::objects::{
-    About, Action, Check, Comment, ForeignKey, Grant, HashPart, HashPartitions, Identity, Membership, Rights,
-    RoleDef, Use, ViewColumn, ViewDef,
+    About, Action, Bound, Check, Comment, Edge, ForeignKey, Grant, Identity, Membership, Part,
+    PartitionMethod, Partitions, Rights, RoleDef, Use, ViewColumn, ViewDef,
 };
 use crate::row::RowSchema;
-use crate::types::ColumnType;
+use crate::types::{ColumnType, Value};
 
 fn table() -> TableDef {
     let columns = vec![
@@ -69,10 +69,16 @@ fn foreign_key() -> ForeignKey {
     }
 }
 
-fn partitions() -> HashPartitions {
-    let part =
-        HashPart { id: ObjectId(23), schema: "public".into(), name: "t_1".into(), modulus: 3, remainder: 2 };
-    HashPartitions { columns: vec![0], parts: vec![part] }
+fn partitions() -> Partitions {
+    let part = |bound| Part { id: ObjectId(23), schema: "public".into(), name: "t_1".into(), bound };
+    let number = Value::Numeric("-12.50".parse().unwrap());
+    let text = Value::Text("x".into());
+    let range = Bound::Range {
+        from: vec![Edge::Least, Edge::At(Value::Int4(-1)), Edge::At(text)],
+        to: vec![Edge::At(Value::Int4(5)), Edge::At(number), Edge::Greatest],
+    };
+    let bounds = [Bound::Hash { modulus: 3, remainder: 2 }, range, Bound::Default];
+    Partitions { method: PartitionMethod::Range, columns: vec![0], parts: bounds.map(part).into() }
 }
 
 fn view() -> ViewDef {

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::objects::{Check, ForeignKey, HashPartitions, Identity};
+use super::objects::{Check, ForeignKey, Identity, PartitionMethod, Partitions};
 use super::{Named, Table};
 use crate::key;
 use crate::row::RowSchema;
@@ -132,8 +132,8 @@ pub struct TableDef {
     pub checks: Vec<Arc<Check>>,
     /// FOREIGN KEY constraints, in the order they were made.
     pub foreign_keys: Vec<Arc<ForeignKey>>,
-    /// PARTITION BY HASH
-    pub partitions: Option<HashPartitions>,
+    /// PARTITION BY
+    pub partitions: Option<Partitions>,
     /// UNLOGGED was asked for. Its pages are logged like any others.
     pub is_unlogged: bool,
     /// Name of the table engine (`USING`).
@@ -183,7 +183,7 @@ pub struct NewTable {
     /// CHECK constraints; their ids are given by the engine.
     pub checks: Vec<Check>,
     /// Ordinals of the partition key of a table PARTITION BY HASH.
-    pub partition_by: Option<Vec<usize>>,
+    pub partition_by: Option<(PartitionMethod, Vec<usize>)>,
     /// UNLOGGED
     pub is_unlogged: bool,
 }

@@ -33,8 +33,8 @@ pub use defs::{
     SequenceDef, SequenceId, TableDef, TableId,
 };
 pub use objects::{
-    About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Check, Comment, ForeignKey, Grant, HashPart,
-    HashPartitions, Identity, Membership, NewView, Rights, RoleDef, Use, ViewColumn, ViewDef,
+    About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Bound, Check, Comment, Edge, ForeignKey, Grant, Identity,
+    Membership, NewView, Part, PartitionMethod, Partitions, Rights, RoleDef, Use, ViewColumn, ViewDef,
 };
 
 /// Name of the schema that exists from the start.
@@ -247,7 +247,7 @@ impl Catalog {
     }
 
     /// A part of a partitioned table by name, with the table.
-    pub fn part(&self, schema: &str, name: &str) -> Option<(Arc<TableDef>, HashPart)> {
+    pub fn part(&self, schema: &str, name: &str) -> Option<(Arc<TableDef>, Part)> {
         match self.resolve(schema, name)? {
             Named::Part(table, part) => {
                 let table = self.table_by_id(table)?;

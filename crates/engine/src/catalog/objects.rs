@@ -1,4 +1,4 @@
-//! Definitions of what stands beside tables: constraints, hash partitions, views, roles, and what is kept about any object.
+//! Definitions of what stands beside tables: constraints, partitions, views, roles, and what is kept about any object.
 //!
 //! Invariants
 //! 1. A definition is immutable; a change makes a new one with the same id.
@@ -6,7 +6,10 @@
 //!
 //! Does not know: who may do what, what a constraint means, how definitions are stored (`records.rs`).
 
+use std::mem::discriminant;
+
 use super::defs::{ObjectId, TableId};
+use crate::types::Value;
 
 /// The role that exists from the start; it owns whatever says nothing else.
 pub const BOOTSTRAP_ROLE: ObjectId = ObjectId(10);
@@ -65,30 +68,85 @@ pub struct ForeignKey {
     pub initially_deferred: bool,
 }
 
-/// How a partitioned table is cut: PARTITION BY HASH.
+/// How a partitioned table is cut: PARTITION BY.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HashPartitions {
+pub struct Partitions {
+    /// What decides between the parts.
+    pub method: PartitionMethod,
     /// Ordinals of the partition key.
     pub columns: Vec<usize>,
     /// Its parts, in the order they were made.
-    pub parts: Vec<HashPart>,
+    pub parts: Vec<Part>,
 }
 
-/// A part of a partitioned table: a name for those of its rows whose key's hash leaves this remainder. All parts lie in
-/// the tree of the table.
+/// What decides which part a row is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionMethod {
+    /// The hash of the key.
+    Hash,
+    /// Where the key is in the order of its values.
+    Range,
+}
+
+/// A part of a partitioned table: a name for those of its rows whose key is within its bound. All parts lie in the tree of
+/// the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HashPart {
+pub struct Part {
     /// Identity.
     pub id: ObjectId,
     /// Name of its schema.
     pub schema: String,
     /// Name.
     pub name: String,
-    /// MODULUS
-    pub modulus: u32,
-    /// REMAINDER
-    pub remainder: u32,
+    /// Which keys it takes.
+    pub bound: Bound,
 }
+
+/// Which keys a part takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Those whose hash, divided by the modulus, leaves the remainder.
+    Hash {
+        /// MODULUS
+        modulus: u32,
+        /// REMAINDER
+        remainder: u32,
+    },
+    /// Those from the first on and below the second; an edge for each column of the key.
+    Range {
+        /// FROM
+        from: Vec<Edge>,
+        /// TO
+        to: Vec<Edge>,
+    },
+    /// Those that no other part takes.
+    Default,
+}
+
+/// A column's share in the end of a range.
+#[derive(Clone, Debug)]
+pub enum Edge {
+    /// MINVALUE: below all values.
+    Least,
+    /// A value of the column's type.
+    At(Value),
+    /// MAXVALUE: above all values.
+    Greatest,
+}
+
+impl PartialEq for Edge {
+    fn eq(&self, other: &Edge) -> bool {
+        match (self, other) {
+            (Edge::Least, Edge::Least) | (Edge::Greatest, Edge::Greatest) => true,
+            (Edge::At(a), Edge::At(b)) => {
+                discriminant(a) == discriminant(b) && a.as_datum().order(&b.as_datum()).is_eq()
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Edge {}
 
 /// Whether an identity column takes values from INSERT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

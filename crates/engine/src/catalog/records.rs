@@ -5,8 +5,8 @@
 use super::codec::{Reader, Writer};
 use super::defs::{ObjectId, TableId};
 use super::objects::{
-    About, Action, Check, Comment, ForeignKey, Grant, HashPart, HashPartitions, Identity, Membership, Rights,
-    RoleDef, Use, ViewColumn, ViewDef,
+    About, Action, Bound, Check, Comment, Edge, ForeignKey, Grant, Identity, Membership, Part,
+    PartitionMethod, Partitions, Rights, RoleDef, Use, ViewColumn, ViewDef,
 };
 
 const ACTIONS: [Action; 5] =
@@ -41,15 +41,45 @@ impl Writer {
         self.byte(number as u8);
     }
 
-    pub(super) fn partitions(&mut self, def: &HashPartitions) {
+    pub(super) fn partitions(&mut self, def: &Partitions) {
+        self.byte(match def.method {
+            PartitionMethod::Hash => 1,
+            PartitionMethod::Range => 2,
+        });
         self.ordinals(&def.columns);
-        self.list(def.parts.iter(), |out, part: &HashPart| {
+        self.list(def.parts.iter(), |out, part: &Part| {
             out.id(part.id);
             out.text(&part.schema);
             out.text(&part.name);
-            out.word(part.modulus);
-            out.word(part.remainder);
+            out.bound(&part.bound);
         });
+    }
+
+    fn bound(&mut self, bound: &Bound) {
+        match bound {
+            Bound::Hash { modulus, remainder } => {
+                self.byte(1);
+                self.word(*modulus);
+                self.word(*remainder);
+            }
+            Bound::Range { from, to } => {
+                self.byte(2);
+                self.list(from.iter(), Self::edge);
+                self.list(to.iter(), Self::edge);
+            }
+            Bound::Default => self.byte(3),
+        }
+    }
+
+    fn edge(&mut self, edge: &Edge) {
+        match edge {
+            Edge::Least => self.byte(1),
+            Edge::At(value) => {
+                self.byte(2);
+                self.value(value);
+            }
+            Edge::Greatest => self.byte(3),
+        }
     }
 
     pub(super) fn identity(&mut self, identity: Option<Identity>) {
@@ -149,17 +179,34 @@ impl Reader<'_> {
         ACTIONS.get(usize::from(self.byte()?)).copied()
     }
 
-    pub(super) fn partitions(&mut self) -> Option<HashPartitions> {
-        Some(HashPartitions { columns: self.list(Self::short)?, parts: self.list(Self::part)? })
+    pub(super) fn partitions(&mut self) -> Option<Partitions> {
+        let method = match self.byte()? {
+            1 => PartitionMethod::Hash,
+            2 => PartitionMethod::Range,
+            _ => return None,
+        };
+        Some(Partitions { method, columns: self.list(Self::short)?, parts: self.list(Self::part)? })
     }
 
-    fn part(&mut self) -> Option<HashPart> {
-        Some(HashPart {
-            id: self.id()?,
-            schema: self.text()?,
-            name: self.text()?,
-            modulus: self.word()?,
-            remainder: self.word()?,
+    fn part(&mut self) -> Option<Part> {
+        Some(Part { id: self.id()?, schema: self.text()?, name: self.text()?, bound: self.bound()? })
+    }
+
+    fn bound(&mut self) -> Option<Bound> {
+        Some(match self.byte()? {
+            1 => Bound::Hash { modulus: self.word()?, remainder: self.word()? },
+            2 => Bound::Range { from: self.list(Self::edge)?, to: self.list(Self::edge)? },
+            3 => Bound::Default,
+            _ => return None,
+        })
+    }
+
+    fn edge(&mut self) -> Option<Edge> {
+        Some(match self.byte()? {
+            1 => Edge::Least,
+            2 => Edge::At(self.value()?),
+            3 => Edge::Greatest,
+            _ => return None,
         })
     }
 

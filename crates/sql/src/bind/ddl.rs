@@ -74,8 +74,9 @@ impl Binder<'_> {
         }
         let partition_by = t.partition_by.as_ref();
         let partition_by = partition_by.map(|by| partition_key(by, &parts.columns)).transpose()?;
+        let cut_by = partition_by.as_ref().map(|(_, columns)| columns.as_slice());
         for (kind, key) in keys_of(&parts) {
-            check_unique_key(kind, &name, partition_by.as_deref(), &parts.columns, key)?;
+            check_unique_key(kind, &name, cut_by, &parts.columns, key)?;
         }
         let primary_key = parts.primary_key.map(|(given, columns)| PrimaryKey {
             name: given.unwrap_or_else(|| made_name(&name, "", "pkey")),
@@ -364,7 +365,7 @@ fn constraint_columns(columns: &[IndexColumn], parts: &Parts) -> Result<Vec<usiz
 }
 
 /// 42704 for a type without an order.
-fn check_orderable(column_type: ColumnType) -> Result<()> {
+pub(super) fn check_orderable(column_type: ColumnType) -> Result<()> {
     let ty = Typed::of_column(column_type).ty;
     if ty != Ty::Json {
         return Ok(());

@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::{Location, Span};
-use varve_engine::{Catalog, HashPart, ObjectId, TableDef};
+use varve_engine::{Catalog, ObjectId, Part, TableDef};
 
 pub use scope::Scope;
 
@@ -94,7 +94,7 @@ pub struct Binder<'c> {
     /// Tables that were named so far.
     met_tables: Vec<Arc<TableDef>>,
     /// The part by whose name a table was named, until its condition is taken.
-    part: Option<HashPart>,
+    part: Option<Part>,
     /// Views that were named so far: what is bound holds for this version of the catalog only.
     met_views: Vec<ObjectId>,
     /// OVERRIDING ... VALUE of the INSERT that is bound.

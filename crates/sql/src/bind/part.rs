@@ -1,18 +1,32 @@
-//! Hash partitions: how a table is cut, its parts, and a part in the place of a table.
+//! Partitions: how a table is cut, its parts, and a part in the place of a table.
 //!
 //! Invariants
 //! 1. A part is the table with one more condition: reading and changing it need no other code.
 //!
-//! Does not know: which part a row is in (`eval::func::hash`).
+//! Does not know: which part a row is in (`partition`).
 
-use sqlparser::ast::{self, Expr as Ast, ForValues, FunctionArg, FunctionArgExpr, FunctionArguments};
-use varve_engine::{ColumnDef, HashPart, ObjectId, TableDef, TableId, Value};
+use std::sync::Arc;
 
+use sqlparser::ast::{
+    self, Expr as Ast, ForValues, FunctionArg, FunctionArgExpr, FunctionArguments, PartitionBoundValue,
+};
+use varve_engine::{
+    Bound, ColumnDef, Datum, Edge, ObjectId, Part, PartitionMethod, Partitions, TableDef, Value,
+};
+
+use super::ddl::check_orderable;
 use super::scope::Scope;
 use super::{Binder, clauses_ddl, fold, object_name, undefined_table};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::eval::func::hash::{IN_PART, is_hashable};
+use crate::eval::func::range::IN_RANGE;
+use crate::partition::{is_before, placed};
+use crate::system::show::edges;
+use crate::ty::Typed;
+
+/// Evaluates the expression of a bound.
+pub type ValueOf<'a> = &'a dyn Fn(&Expr) -> Result<Value>;
 
 const INVALID_OBJECT_DEFINITION: SqlState = SqlState("42P17");
 
@@ -28,15 +42,18 @@ impl Binder<'_> {
             .met_tables
             .iter()
             .find(|t| t.partitions.as_ref().is_some_and(|p| p.parts.iter().any(|other| other.id == part.id)));
-        let columns = table.and_then(|t| t.partitions.as_ref()).map_or(&[][..], |p| &p.columns);
-        let number = |n: u32| Expr::Const(Value::Int8(i64::from(n)));
-        let mut arguments = vec![number(part.modulus), number(part.remainder)];
-        arguments.extend(columns.iter().map(|c| Expr::Column(*c)));
-        Ok(Some(Expr::Call(&IN_PART, arguments.into())))
+        let partitions = table.and_then(|t| t.partitions.as_ref());
+        let Some(partitions) = partitions else { return Err(SqlError::internal("a part of no table")) };
+        Ok(Some(condition(partitions, &part.bound)))
     }
 
-    /// CREATE TABLE ... PARTITION OF: the table and its new part.
-    pub fn create_part(&mut self, t: &ast::CreateTable, of: &ast::ObjectName) -> Result<(TableId, HashPart)> {
+    /// CREATE TABLE ... PARTITION OF: the table and its new part, whose bound is not yet checked against the others.
+    pub fn create_part(
+        &mut self,
+        t: &ast::CreateTable,
+        of: &ast::ObjectName,
+        value_of: ValueOf<'_>,
+    ) -> Result<(Arc<TableDef>, Part)> {
         clauses_ddl::check_create_part(t)?;
         super::ddl::check_options(&t.table_options)?;
         let (schema, name) = object_name(&t.name)?;
@@ -46,20 +63,143 @@ impl Binder<'_> {
         }
         let table = self.catalog.table(&parent_schema, &parent).ok_or_else(|| undefined_table(of))?;
         let Some(partitions) = &table.partitions else { return Err(not_partitioned(&parent)) };
-        let Some(ForValues::With { modulus, remainder }) = &t.for_values else {
-            let message = "invalid bound specification for a hash partition";
-            return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+        let bound = match partitions.method {
+            PartitionMethod::Hash => hash_bound(t.for_values.as_ref())?,
+            PartitionMethod::Range => {
+                self.range_bound(&table, partitions, t.for_values.as_ref(), value_of)?
+            }
         };
-        let (Ok(modulus), Ok(remainder)) = (u32::try_from(*modulus), u32::try_from(*remainder)) else {
-            return Err(SqlError::new(
-                SqlState::NUMERIC_OUT_OF_RANGE,
-                "modulus or remainder is out of range",
-            ));
-        };
-        let part = HashPart { id: ObjectId(0), schema, name, modulus, remainder };
-        check_bounds(&partitions.parts, &part)?;
-        Ok((table.id, part))
+        let part = Part { id: ObjectId(0), schema, name, bound };
+        Ok((table, part))
     }
+
+    fn range_bound(
+        &mut self,
+        table: &TableDef,
+        partitions: &Partitions,
+        written: Option<&ForValues>,
+        value_of: ValueOf<'_>,
+    ) -> Result<Bound> {
+        let (from, to) = match written {
+            Some(ForValues::Default) => return Ok(Bound::Default),
+            Some(ForValues::From { from, to }) => (from, to),
+            _ => return Err(invalid("invalid bound specification for a range partition")),
+        };
+        for (side, edges) in [("FROM", from), ("TO", to)] {
+            if edges.len() != partitions.columns.len() {
+                let message = format!("{side} must specify exactly one value per partitioning column");
+                return Err(invalid(message));
+            }
+        }
+        let columns = || partitions.columns.iter().map(|c| &table.columns[*c]);
+        let mut side = |edges: &[PartitionBoundValue]| -> Result<Vec<Edge>> {
+            let edges = edges.iter().zip(columns());
+            let edges = edges.map(|(edge, column)| self.edge(edge, column, value_of));
+            edges.collect::<Result<Vec<Edge>>>().and_then(only_like_it)
+        };
+        Ok(Bound::Range { from: side(from)?, to: side(to)? })
+    }
+
+    fn edge(
+        &mut self,
+        edge: &PartitionBoundValue,
+        column: &ColumnDef,
+        value_of: ValueOf<'_>,
+    ) -> Result<Edge> {
+        let written = match edge {
+            PartitionBoundValue::MinValue => return Ok(Edge::Least),
+            PartitionBoundValue::MaxValue => return Ok(Edge::Greatest),
+            PartitionBoundValue::Expr(e) => e,
+        };
+        let mut scope = Scope { no_aggregates: Some("partition bound"), ..Scope::default() };
+        let bound = self.expression(written, &mut scope).map_err(|e| match e.sqlstate {
+            SqlState::UNDEFINED_COLUMN => SqlError {
+                sqlstate: SqlState::FEATURE_NOT_SUPPORTED,
+                message: "cannot use column reference in partition bound expression".into(),
+                ..e
+            },
+            _ => e,
+        })?;
+        let expr = self.assign(bound, &column.name, column.column_type).map_err(|e| match e.sqlstate {
+            SqlState::DATATYPE_MISMATCH => {
+                let type_name = Typed::of_column(column.column_type).ty.name();
+                let message = format!(
+                    "specified value cannot be cast to type {type_name} for column \"{}\"",
+                    column.name
+                );
+                SqlError { message: message.into(), hint: None, ..e }
+            }
+            _ => e,
+        })?;
+        match value_of(&expr)? {
+            Value::Null => {
+                Err(SqlError::new(INVALID_OBJECT_DEFINITION, "cannot specify NULL in range bound"))
+            }
+            value => Ok(Edge::At(value)),
+        }
+    }
+}
+
+/// The condition that a row is in a part.
+fn condition(partitions: &Partitions, bound: &Bound) -> Expr {
+    let number = |n: i64| Expr::Const(Value::Int8(n));
+    let columns = || partitions.columns.iter().map(|c| Expr::Column(*c));
+    match bound {
+        Bound::Hash { modulus, remainder } => {
+            let mut arguments = vec![number(i64::from(*modulus)), number(i64::from(*remainder))];
+            arguments.extend(columns());
+            Expr::Call(&IN_PART, arguments.into())
+        }
+        Bound::Range { from, to } => {
+            let ends = placed(from).zip(placed(to)).zip(columns());
+            let arguments = ends.flat_map(|(((low, first), (high, end)), column)| {
+                let value = |datum: Datum<'_>| Expr::Const(datum.to_value());
+                [number(low), value(first), number(high), value(end), column]
+            });
+            Expr::Call(&IN_RANGE, arguments.collect())
+        }
+        Bound::Default => {
+            let others = partitions.parts.iter().filter(|part| part.bound != Bound::Default);
+            let others = others.map(|part| Expr::Not(Box::new(condition(partitions, &part.bound))));
+            others.reduce(|a, b| Expr::And([a, b].into())).unwrap_or(Expr::Const(Value::Bool(true)))
+        }
+    }
+}
+
+fn hash_bound(written: Option<&ForValues>) -> Result<Bound> {
+    let (modulus, remainder) = match written {
+        Some(ForValues::With { modulus, remainder }) => (modulus, remainder),
+        Some(ForValues::Default) => {
+            return Err(invalid("a hash-partitioned table may not have a default partition"));
+        }
+        _ => return Err(invalid("invalid bound specification for a hash partition")),
+    };
+    match (u32::try_from(*modulus), u32::try_from(*remainder)) {
+        (Ok(modulus), Ok(remainder)) => Ok(Bound::Hash { modulus, remainder }),
+        _ => Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "modulus or remainder is out of range")),
+    }
+}
+
+/// 42804 if a value follows MINVALUE or MAXVALUE.
+fn only_like_it(edges: Vec<Edge>) -> Result<Vec<Edge>> {
+    let word = |edge: &Edge| match edge {
+        Edge::Least => Some("MINVALUE"),
+        Edge::Greatest => Some("MAXVALUE"),
+        Edge::At(_) => None,
+    };
+    let unlike = edges.windows(2).find(|pair| word(&pair[0]).is_some() && word(&pair[0]) != word(&pair[1]));
+    match unlike.and_then(|pair| word(&pair[0])) {
+        None => Ok(edges),
+        Some(word) => {
+            let message = format!("every bound following {word} must also be {word}");
+            Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message))
+        }
+    }
+}
+
+/// 42P16
+fn invalid(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
 }
 
 /// 42P17
@@ -67,21 +207,26 @@ fn not_partitioned(name: &str) -> SqlError {
     SqlError::new(INVALID_OBJECT_DEFINITION, format!("\"{name}\" is not partitioned"))
 }
 
-/// PARTITION BY HASH (columns)
-pub(super) fn partition_key(by: &Ast, columns: &[ColumnDef]) -> Result<Vec<usize>> {
+/// PARTITION BY HASH or RANGE (columns)
+pub(super) fn partition_key(by: &Ast, columns: &[ColumnDef]) -> Result<(PartitionMethod, Vec<usize>)> {
     let Ast::Function(f) = by else { return Err(SqlError::unsupported(format!("PARTITION BY {by}"))) };
     let (_, method) = object_name(&f.name)?;
     let FunctionArguments::List(list) = &f.args else {
         return Err(SqlError::unsupported(format!("PARTITION BY {by}")));
     };
-    if method != "hash" {
-        return Err(SqlError::unsupported(format!("PARTITION BY {}", method.to_uppercase()))
-            .with_hint("Varve has hash partitions."));
-    }
-    list.args.iter().map(|argument| key_column(argument, columns)).collect()
+    let method = match method.as_str() {
+        "hash" => PartitionMethod::Hash,
+        "range" => PartitionMethod::Range,
+        _ => {
+            return Err(SqlError::unsupported(format!("PARTITION BY {}", method.to_uppercase()))
+                .with_hint("Varve has hash and range partitions."));
+        }
+    };
+    let keys = list.args.iter().map(|argument| key_column(argument, columns, method));
+    Ok((method, keys.collect::<Result<_>>()?))
 }
 
-fn key_column(argument: &FunctionArg, columns: &[ColumnDef]) -> Result<usize> {
+fn key_column(argument: &FunctionArg, columns: &[ColumnDef], method: PartitionMethod) -> Result<usize> {
     let FunctionArg::Unnamed(FunctionArgExpr::Expr(Ast::Identifier(ident))) = argument else {
         return Err(SqlError::unsupported("an expression in a partition key"));
     };
@@ -90,9 +235,13 @@ fn key_column(argument: &FunctionArg, columns: &[ColumnDef]) -> Result<usize> {
         let message = format!("column \"{name}\" named in partition key does not exist");
         SqlError::new(SqlState::UNDEFINED_COLUMN, message)
     })?;
-    match is_hashable(columns[ordinal].column_type) {
-        true => Ok(ordinal),
-        false => Err(SqlError::unsupported(format!("a partition key of the type of column \"{name}\""))),
+    let column_type = columns[ordinal].column_type;
+    match method {
+        PartitionMethod::Hash if is_hashable(column_type) => Ok(ordinal),
+        PartitionMethod::Range => check_orderable(column_type).map(|()| ordinal),
+        PartitionMethod::Hash => {
+            Err(SqlError::unsupported(format!("a partition key of the type of column \"{name}\"")))
+        }
     }
 }
 
@@ -119,42 +268,78 @@ pub(super) fn partition_by(table: &TableDef) -> Option<&[usize]> {
     table.partitions.as_ref().map(|p| p.columns.as_slice())
 }
 
-/// The rules of PostgreSQL's hash bounds: each modulus divides the next larger one, no row fits two parts.
-fn check_bounds(parts: &[HashPart], new: &HashPart) -> Result<()> {
-    if new.modulus == 0 {
-        let message = "modulus for hash partition must be an integer value greater than zero";
-        return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
-    }
-    if new.remainder >= new.modulus {
-        let message = "remainder for hash partition must be less than modulus";
-        return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
-    }
-    let mut sorted: Vec<&HashPart> = parts.iter().collect();
-    sorted.sort_by_key(|p| (p.modulus, p.remainder));
-    sorted.iter().rev().try_for_each(|part| check_factor(part, new))?;
-    let overlaps = |p: &&&HashPart| {
-        let small = p.modulus.min(new.modulus);
-        p.remainder % small == new.remainder % small
-    };
-    match sorted.iter().find(overlaps) {
-        None => Ok(()),
-        Some(part) => {
-            let message = format!("partition \"{}\" would overlap partition \"{}\"", new.name, part.name);
-            Err(SqlError::new(INVALID_OBJECT_DEFINITION, message))
-        }
+/// A bound must take something, and nothing that another takes.
+pub fn check_bound(parts: &[Part], new: &Part) -> Result<()> {
+    match &new.bound {
+        Bound::Hash { modulus, remainder } => check_hash(parts, &new.name, (*modulus, *remainder)),
+        Bound::Range { from, to } => check_range(parts, &new.name, from, to),
+        Bound::Default => match parts.iter().find(|part| part.bound == Bound::Default) {
+            None => Ok(()),
+            Some(part) => {
+                let message = format!(
+                    "partition \"{}\" conflicts with existing default partition \"{}\"",
+                    new.name, part.name
+                );
+                Err(SqlError::new(INVALID_OBJECT_DEFINITION, message))
+            }
+        },
     }
 }
 
-fn check_factor(part: &HashPart, new: &HashPart) -> Result<()> {
-    let (small, large) = (part.modulus.min(new.modulus), part.modulus.max(new.modulus));
-    if large.is_multiple_of(small) {
+fn check_range(parts: &[Part], name: &str, from: &[Edge], to: &[Edge]) -> Result<()> {
+    if !is_before(from, to) {
+        let message = format!("empty range bound specified for partition \"{name}\"");
+        let detail = format!(
+            "Specified lower bound {} is greater than or equal to upper bound {}.",
+            edges(from),
+            edges(to)
+        );
+        return Err(SqlError::new(INVALID_OBJECT_DEFINITION, message).with_detail(detail));
+    }
+    let overlaps = |part: &&Part| match &part.bound {
+        Bound::Range { from: first, to: end } => is_before(from, end) && is_before(first, to),
+        _ => false,
+    };
+    parts.iter().find(overlaps).map_or(Ok(()), |part| Err(overlap(name, &part.name)))
+}
+
+fn overlap(new: &str, part: &str) -> SqlError {
+    SqlError::new(
+        INVALID_OBJECT_DEFINITION,
+        format!("partition \"{new}\" would overlap partition \"{part}\""),
+    )
+}
+
+/// The rules of PostgreSQL's hash bounds: each modulus divides the next larger one, no row fits two parts.
+fn check_hash(parts: &[Part], name: &str, (modulus, remainder): (u32, u32)) -> Result<()> {
+    if modulus == 0 {
+        return Err(invalid("modulus for hash partition must be an integer value greater than zero"));
+    }
+    if remainder >= modulus {
+        return Err(invalid("remainder for hash partition must be less than modulus"));
+    }
+    let of_part = |part: &Part| match part.bound {
+        Bound::Hash { modulus, remainder } => Some((modulus, remainder, part.name.clone())),
+        _ => None,
+    };
+    let mut sorted: Vec<(u32, u32, String)> = parts.iter().filter_map(of_part).collect();
+    sorted.sort();
+    sorted.iter().rev().try_for_each(|(old, _, part)| check_factor(*old, part, modulus))?;
+    let overlaps = |(old, left, _): &&(u32, u32, String)| {
+        let small = modulus.min(*old);
+        left % small == remainder % small
+    };
+    sorted.iter().find(overlaps).map_or(Ok(()), |(_, _, part)| Err(overlap(name, part)))
+}
+
+fn check_factor(old: u32, part: &str, new: u32) -> Result<()> {
+    if old.max(new).is_multiple_of(old.min(new)) {
         return Ok(());
     }
     let message = "every hash partition modulus must be a factor of the next larger modulus";
-    let relation = if new.modulus < part.modulus { "a factor of" } else { "divisible by" };
+    let relation = if new < old { "a factor of" } else { "divisible by" };
     let detail = format!(
-        "The new modulus {} is not {relation} {}, the modulus of existing partition \"{}\".",
-        new.modulus, part.modulus, part.name
+        "The new modulus {new} is not {relation} {old}, the modulus of existing partition \"{part}\"."
     );
     Err(SqlError::new(INVALID_OBJECT_DEFINITION, message).with_detail(detail))
 }

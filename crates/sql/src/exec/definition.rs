@@ -59,7 +59,7 @@ pub fn run(
     let catalog = txn.catalog();
     let mut b = Binder::new(&catalog, source, &[])?;
     let tag = match statement {
-        Statement::CreateTable(t) => create_table(&mut b, t, txn, notices)?,
+        Statement::CreateTable(t) => create_table(&mut b, t, txn, facts, notices)?,
         Statement::CreateIndex(i) => create_index(&mut b, i, txn, notices)?,
         Statement::AlterTable(a) => super::alter::alter_table(a, source, txn, facts, notices)?,
         Statement::Comment { object_type, object_name, comment, if_exists: false } => {
@@ -120,10 +120,11 @@ fn create_table(
     b: &mut Binder<'_>,
     t: &ast::CreateTable,
     txn: &mut Transaction,
+    facts: &Facts,
     notices: &mut Notices,
 ) -> Result<&'static str> {
     if let Some(of) = &t.partition_of {
-        return create_part(b, t, of, txn, notices);
+        return super::part::create_part(b, t, of, txn, facts, notices);
     }
     let spec = b.create_table(t)?;
     if b.catalog.resolve(&spec.table.schema, &spec.table.name).is_some() {
@@ -149,26 +150,6 @@ fn create_table(
         let key = Binder::new(&catalog, "", &[])?.foreign_key(&table, key)?;
         txn.add_foreign_key(table.id, key)?;
     }
-    Ok("CREATE TABLE")
-}
-
-fn create_part(
-    b: &mut Binder<'_>,
-    t: &ast::CreateTable,
-    of: &ast::ObjectName,
-    txn: &mut Transaction,
-    notices: &mut Notices,
-) -> Result<&'static str> {
-    let (table, part) = b.create_part(t, of)?;
-    if b.catalog.resolve(&part.schema, &part.name).is_some() {
-        let message = format!("relation \"{}\" already exists", part.name);
-        if t.if_not_exists {
-            notice(notices, SqlState::DUPLICATE_TABLE.0, format!("{message}, skipping"));
-            return Ok("CREATE TABLE");
-        }
-        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
-    }
-    txn.add_part(table, part)?;
     Ok("CREATE TABLE")
 }
 

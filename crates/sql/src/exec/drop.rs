@@ -6,14 +6,13 @@
 //!
 //! Does not know: how objects are unmade (the engine).
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sqlparser::ast::{self, ObjectType};
 use sqlparser::tokenizer::Token;
 use varve_engine::{
-    Catalog, Change, Error as EngineError, ForeignKey, IndexId, ObjectId, ScanSpec, SequenceDef, SequenceId,
-    TableDef, TableId, Transaction, ViewDef,
+    Catalog, Error as EngineError, ForeignKey, IndexId, ObjectId, SequenceDef, SequenceId, TableDef, TableId,
+    Transaction, ViewDef,
 };
 
 use super::definition::{Notices, Result, notice};
@@ -21,7 +20,6 @@ use super::sequence::split_name;
 use crate::bind::foreign::same_columns;
 use crate::bind::{fold, object_name};
 use crate::error::{SqlError, SqlState};
-use crate::eval::func::hash::key_hash;
 use crate::parse;
 use crate::sink::Severity;
 
@@ -320,7 +318,9 @@ fn remove(catalog: &Catalog, gone: Vec<Gone>, txn: &mut Transaction) -> Result<(
                 let def = txn.catalog().table_by_id(*table).ok_or_else(stale)?;
                 txn.alter_column(*table, *column, None, def.columns[*column].not_null)?;
             }
-            Gone::Part(table, part) if !gone.contains(&Gone::Table(*table)) => drop_part(*table, *part, txn)?,
+            Gone::Part(table, part) if !gone.contains(&Gone::Table(*table)) => {
+                super::part::drop_part(*table, *part, txn)?
+            }
             Gone::Table(_) | Gone::Sequence(_) | Gone::Default(..) | Gone::Part(..) => {}
         }
     }
@@ -339,32 +339,6 @@ fn remove(catalog: &Catalog, gone: Vec<Gone>, txn: &mut Transaction) -> Result<(
         if let Gone::Sequence(sequence) = one {
             txn.drop_sequence(sequence)?;
         }
-    }
-    Ok(())
-}
-
-/// A part goes with its rows; the table is locked by nobody else meanwhile.
-fn drop_part(table: TableId, part: ObjectId, txn: &mut Transaction) -> Result<()> {
-    let stale = || EngineError::StaleDefinition { table: format!("table {}", table.0) };
-    let before = txn.catalog().table_by_id(table).ok_or_else(stale)?;
-    if txn.catalog().children(table).next().is_some() {
-        return Err(SqlError::unsupported("DROP TABLE of a partition that a foreign key may refer to").into());
-    }
-    let partitions = before.partitions.as_ref().ok_or_else(stale)?;
-    let gone = partitions.parts.iter().find(|p| p.id == part).ok_or_else(stale)?;
-    let def = txn.drop_part(table, part)?;
-    let columns = def.partitions.as_ref().map(|p| &p.columns).ok_or_else(stale)?;
-    let opened = txn.table(&def)?;
-    let mut keys = Vec::new();
-    txn.newest_reader().scan(&opened, &ScanSpec::ALL, &mut |key, row| {
-        let hash = key_hash(columns.iter().map(|c| row.get(*c)));
-        if hash % u64::from(gone.modulus) == u64::from(gone.remainder) {
-            keys.push(key.to_vec());
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    for key in keys {
-        txn.modify(&opened, &key, &mut |_| Ok(Change::Delete))?;
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ mod insert;
 pub mod keys;
 mod lock;
 mod loops;
+mod part;
 pub mod reference;
 mod rules;
 pub mod select;

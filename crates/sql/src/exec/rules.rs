@@ -6,11 +6,11 @@
 //! Does not know: keys and references.
 
 use bumpalo::Bump;
-use varve_engine::{ColumnType, Datum, HashPart, HashPartitions, TableDef};
+use varve_engine::{ColumnType, Datum, Partitions, TableDef};
 
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::func::hash::key_hash;
 use crate::eval::{self, Cx, Input};
+use crate::partition;
 use crate::plan::Rules;
 
 /// Longest value that the detail of an error shows, in bytes, as in PostgreSQL.
@@ -30,18 +30,17 @@ impl Rules {
     }
 
     /// 23514 for a row that no part takes, or not the one that was named.
-    fn check_part(&self, table: &TableDef, partitions: &HashPartitions, row: &[Datum<'_>]) -> Result<()> {
-        let hash = key_hash(partitions.columns.iter().map(|c| row[*c]));
-        let is_in = |part: &HashPart| hash % u64::from(part.modulus) == u64::from(part.remainder);
+    fn check_part(&self, table: &TableDef, partitions: &Partitions, row: &[Datum<'_>]) -> Result<()> {
+        let found = partition::of_row(partitions, |c| row[c]);
         match &self.part {
-            Some(part) if is_in(part) => Ok(()),
+            Some(part) if found.is_some_and(|p| p.id == part.id) => Ok(()),
             Some(part) => {
                 let message = format!("new row for relation \"{}\" violates partition constraint", part.name);
                 Err(SqlError::new(SqlState::CHECK_VIOLATION, message)
                     .with_detail(failing_row(table, row))
                     .of_table(&part.schema, &part.name))
             }
-            None if partitions.parts.iter().any(is_in) => Ok(()),
+            None if found.is_some() => Ok(()),
             None => Err(no_part(table, partitions, row)),
         }
     }
@@ -89,7 +88,7 @@ fn check_violation(table: &TableDef, name: &str, row: &[Datum<'_>]) -> SqlError 
 }
 
 /// 23514
-fn no_part(table: &TableDef, partitions: &HashPartitions, row: &[Datum<'_>]) -> SqlError {
+fn no_part(table: &TableDef, partitions: &Partitions, row: &[Datum<'_>]) -> SqlError {
     let names: Vec<&str> = partitions.columns.iter().map(|c| &*table.columns[*c].name).collect();
     let values = partitions.columns.iter().map(|c| shown_value(row[*c], table.columns[*c].column_type));
     let values: Vec<String> = values.collect();

@@ -9,14 +9,15 @@
 use std::sync::Arc;
 
 use varve_engine::{
-    BOOTSTRAP_ROLE, Catalog, ColumnType, Datum, HashPart, IndexDef, ObjectId, SequenceDef, TableDef, Value,
-    ViewDef,
+    BOOTSTRAP_ROLE, Catalog, ColumnType, Datum, IndexDef, ObjectId, Part, PartitionMethod, SequenceDef,
+    TableDef, Value, ViewDef,
 };
 
 use super::{
     Fill, Rows, SystemTable, World, attnum, char1, constraints, ids, oid, show, tables, text, type_row,
     vector,
 };
+use crate::partition;
 use crate::ty::{Ty, Typed};
 
 /// A relation.
@@ -37,7 +38,7 @@ pub enum What<'c> {
     /// A table.
     Table(&'c Arc<TableDef>),
     /// A part of a partitioned table.
-    Part(&'c Arc<TableDef>, &'c HashPart),
+    Part(&'c Arc<TableDef>, &'c Part),
     /// An index.
     Index(IndexOf<'c>),
     /// A sequence.
@@ -380,10 +381,15 @@ fn pg_inherits(world: &World, rows: &mut Rows<'_>) {
 fn pg_partitioned_table(world: &World, rows: &mut Rows<'_>) {
     for table in world.catalog.tables() {
         let Some(partitions) = &table.partitions else { continue };
+        let strategy = match partitions.method {
+            PartitionMethod::Hash => 'h',
+            PartitionMethod::Range => 'r',
+        };
         rows.add([
             ("partrelid", oid(table.id.0)),
-            ("partstrat", char1('h')),
+            ("partstrat", char1(strategy)),
             ("partnatts", Value::Int2(partitions.columns.len() as i16)),
+            ("partdefid", oid(partition::default(partitions).map_or(0, |part| part.id.0))),
             ("partattrs", numbers(&partitions.columns)),
         ]);
     }

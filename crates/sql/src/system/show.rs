@@ -5,13 +5,15 @@
 use std::sync::Arc;
 
 use varve_engine::{
-    About, Catalog, ColumnType, Datum, Grant, HashPart, ObjectId, Rights, TableDef, Value, ViewDef,
+    About, Bound, Catalog, ColumnType, Datum, Edge, Grant, ObjectId, Part, PartitionMethod, Rights, TableDef,
+    Value, ViewDef,
 };
 
 use super::constraints::{Constraint, Demand, action_words};
 use super::names::{qualified, quoted};
 use super::relations::{IndexOf, Relation, What, object_of, relation};
 use super::{ids, list, type_row};
+use crate::eval::func::format::literal as quote_literal;
 use crate::ty::{Ty, Typed};
 
 /// `CREATE [UNIQUE] INDEX ...`
@@ -62,15 +64,48 @@ pub fn view_definition(view: &Arc<ViewDef>) -> String {
     format!(" {};", view.text.trim().trim_end_matches(';'))
 }
 
-/// `FOR VALUES WITH (modulus m, remainder r)`
-pub fn partition_bound(part: &HashPart) -> String {
-    format!("FOR VALUES WITH (modulus {}, remainder {})", part.modulus, part.remainder)
+/// `FOR VALUES WITH (modulus m, remainder r)` and the like
+pub fn partition_bound(part: &Part) -> String {
+    match &part.bound {
+        Bound::Hash { modulus, remainder } => {
+            format!("FOR VALUES WITH (modulus {modulus}, remainder {remainder})")
+        }
+        Bound::Range { from, to } => format!("FOR VALUES FROM {} TO {}", edges(from), edges(to)),
+        Bound::Default => "DEFAULT".to_owned(),
+    }
+}
+
+/// One end of a range part.
+pub fn edges(edges: &[Edge]) -> String {
+    let shown: Vec<String> = edges.iter().map(edge).collect();
+    format!("({})", shown.join(", "))
+}
+
+fn edge(edge: &Edge) -> String {
+    let value = match edge {
+        Edge::Least => return "MINVALUE".to_owned(),
+        Edge::Greatest => return "MAXVALUE".to_owned(),
+        Edge::At(value) => value,
+    };
+    let mut text = Vec::new();
+    crate::text::write_text(value.as_datum(), &mut text);
+    let text = String::from_utf8_lossy(&text);
+    match value {
+        Value::Bool(b) => b.to_string(),
+        Value::Int4(n) if *n >= 0 => text.into_owned(),
+        Value::Numeric(_) if text.contains('.') && !text.starts_with('-') => text.into_owned(),
+        _ => quote_literal(&text),
+    }
 }
 
 /// What `pg_get_partkeydef` says.
 pub fn partition_key(table: &TableDef) -> Option<String> {
     let partitions = table.partitions.as_ref()?;
-    Some(format!("HASH ({})", columns(table, &partitions.columns)))
+    let method = match partitions.method {
+        PartitionMethod::Hash => "HASH",
+        PartitionMethod::Range => "RANGE",
+    };
+    Some(format!("{method} ({})", columns(table, &partitions.columns)))
 }
 
 /// A role by OID, as `pg_get_userbyid` names it.

@@ -34,7 +34,7 @@ fn formatted_call<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
 }
 
 /// A string literal that reads back as this text.
-fn literal(value: &str) -> String {
+pub fn literal(value: &str) -> String {
     let doubled = value.replace('\'', "''");
     match doubled.contains('\\') {
         true => format!(" E'{}'", doubled.replace('\\', "\\\\")).trim_start().to_owned(),

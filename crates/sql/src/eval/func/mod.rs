@@ -9,7 +9,7 @@
 
 mod array;
 mod encoding;
-mod format;
+pub mod format;
 pub mod hash;
 mod math;
 mod moment;
@@ -17,6 +17,7 @@ mod more_math;
 mod objects;
 mod picture;
 mod privilege;
+pub mod range;
 mod regular;
 mod session;
 mod span;

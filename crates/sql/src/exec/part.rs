@@ -1,0 +1,100 @@
+//! CREATE TABLE ... PARTITION OF, and dropping a part.
+//!
+//! Does not know: which rows a part takes (`partition`).
+
+use std::ops::ControlFlow;
+
+use bumpalo::Bump;
+use sqlparser::ast;
+use varve_engine::{
+    Bound, Change, Error as EngineError, ObjectId, Part, Partitions, ScanSpec, TableDef, TableId, Transaction,
+};
+
+use super::Facts;
+use super::definition::{Notices, Result, notice};
+use crate::bind::Binder;
+use crate::bind::part::check_bound;
+use crate::error::{SqlError, SqlState};
+use crate::eval::{Cx, Expr, Input, NoSequences};
+use crate::partition;
+
+pub(super) fn create_part(
+    b: &mut Binder<'_>,
+    t: &ast::CreateTable,
+    of: &ast::ObjectName,
+    txn: &mut Transaction,
+    facts: &Facts,
+    notices: &mut Notices,
+) -> Result<&'static str> {
+    let value_of = |e: &Expr| {
+        let arena = Bump::new();
+        let env = facts.env(&NoSequences);
+        let cx = Cx { params: &[], arena: &arena, env: &env };
+        Ok(e.eval(&Input::None, &cx)?.to_value())
+    };
+    let (table, part) = b.create_part(t, of, &value_of)?;
+    if b.catalog.resolve(&part.schema, &part.name).is_some() {
+        let message = format!("relation \"{}\" already exists", part.name);
+        if t.if_not_exists {
+            notice(notices, SqlState::DUPLICATE_TABLE.0, format!("{message}, skipping"));
+            return Ok("CREATE TABLE");
+        }
+        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
+    }
+    check_bound(table.partitions.as_ref().map_or(&[], |p| &p.parts), &part)?;
+    let is_default = part.bound == Bound::Default;
+    let (schema, name) = (part.schema.clone(), part.name.clone());
+    let def = txn.add_part(table.id, part)?;
+    let Some(partitions) = &def.partitions else { return Ok("CREATE TABLE") };
+    let new = partitions.parts.iter().find(|p| p.schema == schema && p.name == name);
+    if let (Some(default), Some(new), false) = (partition::default(partitions), new, is_default) {
+        let keys = keys_of(&def, partitions, new.id, 1, txn)?;
+        return if keys.is_empty() { Ok("CREATE TABLE") } else { Err(taken_by_default(default).into()) };
+    }
+    Ok("CREATE TABLE")
+}
+
+/// 23514: a row that is in DEFAULT belongs into the new part.
+fn taken_by_default(default: &Part) -> SqlError {
+    let message = format!(
+        "updated partition constraint for default partition \"{}\" would be violated by some row",
+        default.name
+    );
+    SqlError::new(SqlState::CHECK_VIOLATION, message).of_table(&default.schema, &default.name)
+}
+
+/// A part goes with its rows; the table is locked by nobody else meanwhile.
+pub(super) fn drop_part(table: TableId, part: ObjectId, txn: &mut Transaction) -> Result<()> {
+    let stale = || EngineError::StaleDefinition { table: format!("table {}", table.0) };
+    let before = txn.catalog().table_by_id(table).ok_or_else(stale)?;
+    if txn.catalog().children(table).next().is_some() {
+        return Err(SqlError::unsupported("DROP TABLE of a partition that a foreign key may refer to").into());
+    }
+    let partitions = before.partitions.as_ref().ok_or_else(stale)?;
+    let def = txn.drop_part(table, part)?;
+    let keys = keys_of(&def, partitions, part, usize::MAX, txn)?;
+    let opened = txn.table(&def)?;
+    for key in keys {
+        txn.modify(&opened, &key, &mut |_| Ok(Change::Delete))?;
+    }
+    Ok(())
+}
+
+/// Keys of the rows that are in a part now, at most `count_max`.
+fn keys_of(
+    def: &TableDef,
+    partitions: &Partitions,
+    part: ObjectId,
+    count_max: usize,
+    txn: &mut Transaction,
+) -> Result<Vec<Vec<u8>>> {
+    let opened = txn.table(def)?;
+    let mut keys = Vec::new();
+    txn.newest_reader().scan(&opened, &ScanSpec::ALL, &mut |key, row| {
+        if partition::of_row(partitions, |c| row.get(c)).is_some_and(|p| p.id == part) {
+            keys.push(key.to_vec());
+        }
+        Ok(if keys.len() < count_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    Ok(keys)
+}

@@ -1,0 +1,55 @@
+//! Which part of a partitioned table a row is in, and how the bounds of parts lie to each other.
+//!
+//! Invariants
+//! 1. A row is in one part at most: no two bounds take the same key, and DEFAULT takes what is left.
+//!
+//! Does not know: statements.
+
+use std::cmp::Ordering;
+
+use varve_engine::{Bound, Datum, Edge, Part, Partitions};
+
+use crate::eval::func::hash::key_hash;
+use crate::eval::func::range;
+
+/// The part that takes a row, given its columns by ordinal.
+pub fn of_row<'p, 'a>(partitions: &'p Partitions, column: impl Fn(usize) -> Datum<'a>) -> Option<&'p Part> {
+    let key = || partitions.columns.iter().map(|c| column(*c));
+    let mut parts = partitions.parts.iter();
+    let found = parts.find(|part| match &part.bound {
+        Bound::Hash { modulus, remainder } => key_hash(key()) % u64::from(*modulus) == u64::from(*remainder),
+        Bound::Range { from, to } => {
+            key().all(|value| !value.is_null())
+                && range::order(placed(from), key()).is_le()
+                && range::order(placed(to), key()).is_gt()
+        }
+        Bound::Default => false,
+    });
+    found.or_else(|| default(partitions))
+}
+
+/// The part that takes what no other takes.
+pub fn default(partitions: &Partitions) -> Option<&Part> {
+    partitions.parts.iter().find(|part| part.bound == Bound::Default)
+}
+
+/// Edges as `range::order` takes them.
+pub fn placed(edges: &[Edge]) -> impl Iterator<Item = (i64, Datum<'_>)> {
+    edges.iter().map(|edge| match edge {
+        Edge::Least => (range::BELOW, Datum::Null),
+        Edge::At(value) => (range::AT, value.as_datum()),
+        Edge::Greatest => (range::ABOVE, Datum::Null),
+    })
+}
+
+/// Whether one end of a range is before another.
+pub fn is_before(a: &[Edge], b: &[Edge]) -> bool {
+    let orders = placed(a).zip(placed(b)).map(|((place, value), (other_place, other))| {
+        let order = place.cmp(&other_place);
+        // What follows MINVALUE and MAXVALUE says nothing more.
+        let decides = order.is_ne() || place != range::AT;
+        (order.then_with(|| if place == range::AT { value.order(&other) } else { Ordering::Equal }), decides)
+    });
+    let mut orders = orders.skip_while(|(order, decides)| order.is_eq() && !decides);
+    orders.next().is_some_and(|(order, _)| order.is_lt())
+}
