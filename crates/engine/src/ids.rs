@@ -16,6 +16,9 @@ use varve_pager::{PageId, PageNo, SpaceId};
 const SLOT_BITS: u32 = 12;
 const GENERATION_BITS: u32 = 20;
 
+/// Transaction ids are below this, which no database lives to see.
+const TXN_LIMIT: u64 = 1 << 48;
+
 /// Identity of a transaction that writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TxnId(u64);
@@ -24,15 +27,16 @@ impl TxnId {
     /// Not a transaction: reads only, or older than everything.
     pub const NONE: TxnId = TxnId(0);
 
-    /// From its number. Panics above 48 bits, which no database lives to see.
+    /// From its number. Panics above 48 bits.
     pub fn new(number: u64) -> Self {
-        assert!(number < 1 << 48, "transaction ids are used up");
+        assert!(number < TXN_LIMIT, "transaction ids are used up");
         Self(number)
     }
 
-    /// From what a page says; `None` if no transaction can have it.
+    /// From what a page says; `None` if no transaction can have it. Half of all ids is the limit here, so that those given out
+    /// after it can be as well.
     pub fn read(number: u64) -> Option<Self> {
-        (number < 1 << 47).then_some(Self(number))
+        (number < TXN_LIMIT / 2).then_some(Self(number))
     }
 
     /// The number.
@@ -111,6 +115,13 @@ pub struct Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A root page that named one made the opening panic.
+    #[test]
+    fn an_impossible_transaction_is_not_read() {
+        assert_eq!(TxnId::read(7), Some(TxnId::new(7)));
+        assert_eq!([1 << 47, 1 << 48, u64::MAX].map(TxnId::read), [None; 3]);
+    }
 
     #[test]
     fn a_roll_pointer_keeps_its_parts() {
