@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Owner, RollPointer, TxnId};
 use crate::node::Stamp;
 use crate::purge::Finished;
+use crate::serial::Serial;
 use crate::share::Share;
 use crate::table_lock::{TableLock, Waiting};
 use crate::transaction::Isolation;
@@ -31,6 +32,10 @@ pub struct Context {
     pub(crate) core: Arc<Core>,
     pub(crate) owner: Owner,
     pub(crate) isolation: Isolation,
+    /// What was read and written, under SERIALIZABLE.
+    pub(crate) serial: Option<Arc<Serial>>,
+    /// Trees that this transaction has made.
+    pub(crate) new_trees: Vec<u32>,
     pub(crate) id: TxnId,
     snapshot: Option<Lsn>,
     pub(crate) segment: Option<Segment>,
@@ -74,6 +79,8 @@ impl Context {
             core,
             owner,
             isolation,
+            serial: None,
+            new_trees: Vec::new(),
             id: TxnId::NONE,
             snapshot: None,
             segment: None,
@@ -96,6 +103,8 @@ impl Context {
             core,
             owner: loser.owner,
             isolation: Isolation::ReadCommitted,
+            serial: None,
+            new_trees: Vec::new(),
             id: loser.id,
             snapshot: None,
             segment: Some(loser.segment),
@@ -112,10 +121,17 @@ impl Context {
         }
     }
 
-    /// The context of a reader beside this transaction: its snapshot, which stays registered here, and its own changes.
+    pub(crate) fn set_isolation(&mut self, isolation: Isolation) {
+        self.isolation = isolation;
+        self.serial = (isolation == Isolation::Serializable).then(Arc::default);
+    }
+
+    /// The context of a reader beside this transaction: its snapshot, which stays registered here, and its own changes. What it
+    /// reads, this transaction has read.
     pub(crate) fn for_reader(&mut self) -> Self {
         let snapshot = self.snapshot();
         let mut reader = Self::new(Arc::clone(&self.core), self.isolation, self.timeout);
+        reader.serial.clone_from(&self.serial);
         reader.snapshot = Some(snapshot);
         reader.id = self.id;
         reader.cancel.clone_from(&self.cancel);
@@ -369,6 +385,25 @@ impl Context {
         let core = Arc::clone(&self.core);
         let Some(segment) = &mut self.segment else { return Ok(None) };
         segment.read_top(&core.pager, &mut self.record)
+    }
+
+    /// Notes that a row with this key was written, under SERIALIZABLE.
+    pub(crate) fn note_write(&self, tree: u32, key: &[u8]) {
+        if let Some(serial) = &self.serial {
+            serial.wrote(tree, key);
+        }
+    }
+
+    /// Logs the commit record; fails if what was read has been written by others since.
+    pub(crate) fn commit_checked(&mut self) -> Result<Lsn> {
+        let serial = self.serial.clone();
+        if serial.is_none() && self.new_trees.is_empty() {
+            return self.log_commit();
+        }
+        let (core, trees) = (Arc::clone(&self.core), std::mem::take(&mut self.new_trees));
+        let snapshot = self.snapshot.unwrap_or(Lsn::ZERO);
+        let oldest = || core.registry.oldest(core.pager.durable_lsn());
+        core.recent.commit(serial.as_ref().map(|s| (&**s, snapshot)), &trees, oldest, || self.log_commit())
     }
 
     /// Logs the commit record; inside the log's append section the transaction becomes committed.

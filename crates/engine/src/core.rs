@@ -21,6 +21,7 @@ use crate::ids::{Owner, TxnId};
 use crate::purge::PurgeState;
 use crate::registry::Registry;
 use crate::root::Root;
+use crate::serial::Recent;
 use crate::share::Shares;
 use crate::status::{Status, StatusTable};
 use crate::table_engine::TableEngine;
@@ -66,6 +67,7 @@ pub(crate) struct Core {
     pub(crate) registry: Registry,
     pub(crate) waits: Waits,
     pub(crate) shares: Shares,
+    pub(crate) recent: Recent,
     pub(crate) segments: SegmentPool,
     pub(crate) purge: PurgeState,
     pub(crate) catalog: CatalogState,

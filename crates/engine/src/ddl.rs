@@ -37,6 +37,11 @@ impl Transaction {
         *self.bound.insert(self.cx.core.catalog.current().version())
     }
 
+    /// Keeps everybody else from a table until the transaction ends (LOCK TABLE). `StaleDefinition` if it is gone.
+    pub fn lock_exclusive(&mut self, table: TableId) -> Result<()> {
+        self.exclusive(table).map(|_| ())
+    }
+
     /// Makes a schema.
     pub fn create_schema(&mut self, name: &str) -> Result<()> {
         self.whole(|txn| {
@@ -351,6 +356,7 @@ impl Transaction {
     pub(crate) fn new_segment(&mut self) -> Result<u32> {
         let owner = self.cx.core.pager.create_segment(SpaceId::DATA)?;
         self.cx.append_plain(Kind::NewSegment, owner, |_| Ok(None))?;
+        self.cx.new_trees.push(owner);
         Ok(owner)
     }
 

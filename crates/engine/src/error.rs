@@ -66,6 +66,9 @@ pub enum Error {
     /// REPEATABLE READ: the row was changed after the snapshot.
     #[error("could not serialize access due to concurrent update")]
     SerializationFailure,
+    /// SERIALIZABLE: something that was read has been written by another transaction since.
+    #[error("could not serialize access due to read/write dependencies among transactions")]
+    ReadWriteConflict,
     /// This transaction was chosen to break a cycle of waits.
     #[error("deadlock detected")]
     Deadlock,
@@ -173,7 +176,7 @@ impl Error {
     pub fn sqlstate(&self) -> &'static str {
         match self {
             Self::UniqueViolation { .. } => "23505",
-            Self::SerializationFailure => "40001",
+            Self::SerializationFailure | Self::ReadWriteConflict => "40001",
             Self::Deadlock => "40P01",
             Self::LockTimeout => "55P03",
             Self::Cancelled => "57014",
@@ -198,6 +201,17 @@ impl Error {
     pub fn detail(&self) -> Option<&str> {
         match self {
             Self::UniqueViolation { detail, .. } => Some(detail),
+            Self::ReadWriteConflict => {
+                Some("Reason code: Canceled on identification as a pivot, during commit attempt.")
+            }
+            _ => None,
+        }
+    }
+
+    /// The hint, where PostgreSQL has one.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::ReadWriteConflict => Some("The transaction might succeed if retried."),
             _ => None,
         }
     }

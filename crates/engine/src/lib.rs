@@ -36,6 +36,7 @@ mod registry;
 mod root;
 pub mod row;
 mod sequence;
+mod serial;
 pub(crate) mod share;
 mod sort;
 mod status;

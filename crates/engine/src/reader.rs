@@ -27,6 +27,13 @@ impl Transaction {
     pub fn reader(&mut self) -> Reader {
         Reader { cx: self.cx.for_reader(), open: Arc::clone(self.readers.get_or_insert_default()) }
     }
+
+    /// The same for constraints: what they look at nobody has read.
+    pub fn constraint_reader(&mut self) -> Reader {
+        let mut reader = self.reader();
+        reader.cx.serial = None;
+        reader
+    }
 }
 
 impl Reader {

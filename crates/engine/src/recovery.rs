@@ -22,6 +22,7 @@ use crate::paged::{PagedEngine, roll_back};
 use crate::purge::{Bell, Finished, PurgeState};
 use crate::registry::Registry;
 use crate::root::{Root, RootInfo};
+use crate::serial::Recent;
 use crate::share::Shares;
 use crate::sort;
 use crate::status::StatusTable;
@@ -110,6 +111,7 @@ fn assemble(
         registry,
         waits: Waits::default(),
         shares: Shares::default(),
+        recent: Recent::default(),
         segments,
         purge: PurgeState::new(finished, rollback_limit_bytes),
         catalog: CatalogState::new(),

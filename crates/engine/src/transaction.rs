@@ -35,6 +35,8 @@ pub enum Isolation {
     ReadCommitted,
     /// All statements see what was committed when the first one began; the first updater of a row wins.
     RepeatableRead,
+    /// As `RepeatableRead`, and a transaction that writes commits only if nothing that it has read was written since.
+    Serializable,
 }
 
 impl Isolation {
@@ -142,7 +144,8 @@ pub struct Transaction {
 
 impl Transaction {
     pub(crate) fn new(database: Arc<Database>, isolation: Isolation) -> Self {
-        let cx = Context::new(Arc::clone(database.core()), isolation, database.lock_timeout());
+        let mut cx = Context::new(Arc::clone(database.core()), isolation, database.lock_timeout());
+        cx.set_isolation(isolation);
         Self {
             database,
             cx,
@@ -170,7 +173,7 @@ impl Transaction {
 
     /// Changes the level; only before the first statement.
     pub fn set_isolation(&mut self, isolation: Isolation) {
-        self.cx.isolation = isolation;
+        self.cx.set_isolation(isolation);
     }
 
     /// Waits of this transaction end with 57014 soon after the flag is set.
@@ -281,7 +284,7 @@ impl Transaction {
 
     fn commit_changes(&mut self) -> Result<()> {
         let core = Arc::clone(&self.cx.core);
-        let lsn = match self.cx.log_commit() {
+        let lsn = match self.cx.commit_checked() {
             Ok(lsn) => lsn,
             Err(error) => {
                 self.undo_all()?;

@@ -71,7 +71,7 @@ impl Session {
     fn visible(&mut self, model: &Model) -> Rows {
         let mut rows = match self.isolation {
             Isolation::ReadCommitted => model.rows.clone(),
-            Isolation::RepeatableRead => {
+            Isolation::RepeatableRead | Isolation::Serializable => {
                 self.base.get_or_insert_with(|| (model.rows.clone(), model.commits)).0.clone()
             }
         };

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use varve_engine::{Part, ScanIndex, TableDef};
+use varve_engine::{LockStrength, Part, ScanIndex, TableDef};
 
 use crate::bind::aggregate::AggCall;
 use crate::eval::Expr;
@@ -273,6 +273,8 @@ pub enum LockWait {
 pub struct RowLock {
     /// Behaviour towards rows that are held by others.
     pub wait: LockWait,
+    /// Whom it keeps out.
+    pub strength: LockStrength,
     /// The whole condition, for the version that is locked.
     pub recheck: Option<Expr>,
 }

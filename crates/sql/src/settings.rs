@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::time::Zone;
+use crate::utility::{Level, Modes};
 
 /// What values a setting takes.
 #[derive(Clone, Copy)]
@@ -47,7 +48,7 @@ struct Setting {
     reported: bool,
 }
 
-const LEVELS: &[&str] = &["read committed", "repeatable read", "read uncommitted"];
+const LEVELS: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
 
 const fn setting(name: &'static str, default: &'static str, kind: Kind) -> Setting {
     Setting { name, default, kind, reported: false }
@@ -372,15 +373,35 @@ fn one_of(s: &Setting, allowed: &[&str], value: &str) -> Result<String> {
     if let Some(found) = allowed.iter().find(|a| a.eq_ignore_ascii_case(value.trim())) {
         return Ok((*found).to_owned());
     }
-    if s.name == "default_transaction_isolation" && value.trim().eq_ignore_ascii_case("serializable") {
-        return Err(no_serializable());
-    }
     Err(invalid(s.name, value))
 }
 
-/// 0A000 for SERIALIZABLE.
-pub fn no_serializable() -> SqlError {
-    SqlError::unsupported("isolation level SERIALIZABLE").with_hint("Use REPEATABLE READ.")
+/// What a SET of one of a transaction's own settings says.
+pub fn transaction_modes(name: &str, value: &str) -> Result<Option<Modes>> {
+    let flag = || {
+        let message = || format!("parameter \"{name}\" requires a Boolean value");
+        let flag = boolean(value).map(|v| v == "on");
+        flag.ok_or_else(|| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message()))
+    };
+    Ok(Some(match name {
+        "transaction_isolation" => {
+            let level = level_named(&value.trim().to_ascii_lowercase());
+            Modes { level: Some(level.ok_or_else(|| invalid(name, value))?), ..Modes::default() }
+        }
+        "transaction_read_only" => Modes { read_only: Some(flag()?), ..Modes::default() },
+        "transaction_deferrable" => Modes { deferrable: Some(flag()?), ..Modes::default() },
+        _ => return Ok(None),
+    }))
+}
+
+/// An isolation level by its name.
+pub fn level_named(name: &str) -> Option<Level> {
+    Some(match name {
+        "serializable" => Level::Serializable,
+        "repeatable read" => Level::RepeatableRead,
+        "read committed" | "read uncommitted" => Level::ReadCommitted,
+        _ => return None,
+    })
 }
 
 fn boolean(value: &str) -> Option<&'static str> {
@@ -460,7 +481,7 @@ mod tests {
             ("timezone", "Europe/Nowhere", "22023"),
             ("nonsense", "1", "42704"),
             ("server_version", "9", "55P02"),
-            ("default_transaction_isolation", "serializable", "0A000"),
+            ("default_transaction_isolation", "chaos", "22023"),
             ("row_security", "maybe", "22023"),
         ] {
             assert_eq!(s.set(name, Some(value), false).unwrap_err().sqlstate.0, state, "{name}");

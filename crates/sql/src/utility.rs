@@ -6,6 +6,7 @@
 //! Does not know: what the commands do (`session`).
 
 mod copy;
+pub mod lock;
 pub mod role;
 
 use sqlparser::ast;
@@ -32,6 +33,8 @@ pub struct Modes {
     pub level: Option<Level>,
     /// READ ONLY (true) or READ WRITE
     pub read_only: Option<bool>,
+    /// DEFERRABLE: any snapshot will do for a transaction that only reads, so nothing is waited for.
+    pub deferrable: Option<bool>,
 }
 
 /// COPY ... FROM STDIN.
@@ -99,6 +102,8 @@ pub enum Utility {
     Deallocate(Option<String>),
     /// VACUUM and ANALYZE: tables named; the tag
     Maintain(Vec<ast::ObjectName>, &'static str),
+    /// LOCK TABLE
+    Lock(lock::LockTable),
     /// CHECKPOINT
     Checkpoint,
     /// EXPLAIN of the rest
@@ -145,6 +150,7 @@ pub fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<Utility>> {
         "vacuum" => maintain(&mut c, "VACUUM")?,
         "analyze" | "analyse" => maintain(&mut c, "ANALYZE")?,
         "checkpoint" => Utility::Checkpoint,
+        "lock" => lock::read(&mut c)?,
         "explain" => explain(&mut c)?,
         "copy" => copy::read(&mut c)?,
         verb => match role::read(&mut c, verb)? {
@@ -279,8 +285,9 @@ fn modes(c: &mut Cursor<'_>) -> Result<Modes> {
                 false
             });
         } else {
-            c.eat("not");
+            let is_not = c.eat("not");
             c.expect("deferrable")?;
+            modes.deferrable = Some(!is_not);
         }
         if c.eat_token(&Token::Comma) && c.peek().is_none() {
             return Err(c.error());

@@ -443,3 +443,99 @@ fn copy_goes_on_with_the_table_that_another_session_has_altered() {
     run(&mut a, "commit");
     assert_eq!(waits.join().unwrap(), Vec::<String>::new());
 }
+
+/// What a second session gets at once when the first has done something in its block; the answers are PostgreSQL's.
+fn beside(first: &str, second: &str) -> Vec<String> {
+    let db = database();
+    let (mut a, mut b) = (session(&db), session(&db));
+    run(
+        &mut a,
+        "create table t (id int primary key, u int unique, n int); insert into t values (1, 1, 10), (2, 2, 20)",
+    );
+    run(&mut b, "set lock_timeout = 1");
+    run(&mut a, "begin");
+    drop(ask(&mut a, first));
+    ask(&mut b, second)
+}
+
+/// Each pair of strengths, and of strengths and changes: who keeps whom out.
+#[test]
+fn row_locks_are_as_strong_as_they_say() {
+    let clauses = ["for key share", "for share", "for no key update", "for update"];
+    let changes =
+        ["update t set n = 11 where id = 1", "update t set u = 9 where id = 1", "delete from t where id = 1"];
+    // Rows: who has it; columns: who asks.
+    let free = [
+        [true, true, true, false],
+        [true, true, false, false],
+        [true, false, false, false],
+        [false, false, false, false],
+    ];
+    let held = "! 55P03 could not obtain lock on row in relation \"t\"";
+    let as_strong = [2, 3, 3];
+    for (n, has) in clauses.iter().enumerate() {
+        let has = format!("select 1 from t where id = 1 {has}");
+        for (m, asks) in clauses.iter().enumerate() {
+            let asked = beside(&has, &format!("select n from t where id = 1 {asks} nowait"));
+            assert_eq!(asked, [if free[n][m] { "10" } else { held }], "{has}, then {asks}");
+            let rest = beside(&has, &format!("select id from t {asks} skip locked"));
+            assert_eq!(rest.len(), if free[n][m] { 2 } else { 1 }, "{has}, then {asks}");
+        }
+        for (change, strength) in changes.iter().zip(as_strong) {
+            let done = beside(&has, change);
+            assert_eq!(done.is_empty(), free[n][strength], "{has}, then {change}: {done:?}");
+            let asked = beside(change, &format!("select n from t where id = 1 {} nowait", clauses[n]));
+            assert_eq!(asked, [if free[strength][n] { "10" } else { held }], "{change}, then {}", clauses[n]);
+        }
+    }
+    // An update after FOR UPDATE, and FOR UPDATE after an update, keep out what FOR UPDATE does.
+    let both = "update t set n = 11 where id = 1; select 1 from t where id = 1 for update; update t set n = 12 where id = 1";
+    assert_eq!(beside(both, "select n from t where id = 1 for key share nowait"), [held]);
+    // What ROLLBACK TO gives back, and what it doesn't.
+    let back =
+        "savepoint s; select 1 from t for share; rollback to s; select 1 from t where id = 2 for key share";
+    assert_eq!(beside(back, "select id from t for no key update nowait"), ["1", "2"]);
+    assert_eq!(beside(back, "select id from t for update skip locked"), ["1"]);
+}
+
+/// Who only relies on a row's keys sees what is committed beneath an open change.
+#[test]
+fn key_share_passes_by_an_open_update() {
+    assert_eq!(
+        beside("update t set n = 11 where id = 1", "select n from t where n = 10 for key share"),
+        ["10"]
+    );
+    let wide = format!("update t set n = 11 where id = 1; update t set n = {}", "12");
+    assert_eq!(beside(&wide, "select n from t order by id for key share"), ["10", "20"]);
+}
+
+#[test]
+fn lock_table_keeps_out_whom_it_says() {
+    let denied = "! 55P03 could not obtain lock on relation \"t\"";
+    for (mode, keeps_writers) in
+        [("row exclusive", false), ("share", true), ("exclusive", true), ("access exclusive", true)]
+    {
+        let first = format!("lock table t in {mode} mode");
+        let done = beside(&first, "update t set n = 11 where id = 1");
+        assert_eq!(done.is_empty(), !keeps_writers, "{mode}: {done:?}");
+        let asked = beside(&first, "begin; lock table t in exclusive mode nowait");
+        assert_eq!(asked, [denied], "{mode}");
+    }
+    assert_eq!(
+        beside("lock t in access share mode", "begin; lock t in row exclusive mode nowait"),
+        Vec::<String>::new()
+    );
+    // The lock is taken before the snapshot.
+    let db = database();
+    let (mut a, mut b) = (session(&db), session(&db));
+    run(&mut a, "create table t (id int primary key)");
+    run(&mut a, "begin; insert into t values (1)");
+    run(&mut b, "begin isolation level repeatable read");
+    let waiting = std::thread::spawn(move || {
+        run(&mut b, "lock table t in exclusive mode");
+        ask(&mut b, "select * from t")
+    });
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    run(&mut a, "commit");
+    assert_eq!(waiting.join().unwrap(), ["1"]);
+}

@@ -116,8 +116,10 @@ fn on_newest<T>(
 ) -> Result<T> {
     let catalog = cx.core.catalog.current();
     let isolation = std::mem::replace(&mut cx.isolation, Isolation::ReadCommitted);
+    let serial = cx.serial.take();
     let outcome = step(cx, store(catalog.system(), which));
     cx.isolation = isolation;
+    cx.serial = serial;
     outcome
 }
 

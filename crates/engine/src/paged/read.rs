@@ -43,6 +43,9 @@ impl PagedStore {
         found: &mut dyn FnMut(RowRef<'_>),
     ) -> Result<bool> {
         let view = cx.view()?;
+        if let Some(serial) = &cx.serial {
+            serial.read_point(self.tree.owner(), key);
+        }
         let core = &*cx.core;
         let version = &mut cx.buffers.version;
         let first =
@@ -168,21 +171,48 @@ impl PagedStore {
             }
         };
         cx.buffers.scan = Some(scan);
-        outcome
+        if cx.serial.is_some() {
+            self.note_range(cx, spec, matches!(outcome, Ok(ControlFlow::Break(()))))?;
+        }
+        outcome.map(|_| ())
     }
 
-    fn scan_rows(&self, cx: &mut Context, scan: &mut Scan, on_row: &mut OnRow<'_>) -> Result<()> {
+    /// Notes what a scan has read, under SERIALIZABLE: up to the last row if it ended there.
+    #[cold]
+    fn note_range(&self, cx: &Context, spec: &ScanSpec<'_>, ended_early: bool) -> Result<()> {
+        let Some(serial) = &cx.serial else { return Ok(()) };
+        let (tree, last) = match spec.index {
+            ScanIndex::Primary => (self.tree.owner(), &cx.buffers.key),
+            ScanIndex::Secondary(id) => (self.index(id)?.tree.owner(), &cx.buffers.entry),
+        };
+        let (mut lower, mut upper) = (spec.lower, spec.upper);
+        match (ended_early, spec.reverse) {
+            (false, _) => {}
+            (true, false) => upper = Bound::Included(last),
+            (true, true) => lower = Bound::Included(last),
+        }
+        serial.read_range(tree, lower, upper);
+        Ok(())
+    }
+
+    /// `Break` if the callback ended the scan; the last key is in the buffers then.
+    fn scan_rows(
+        &self,
+        cx: &mut Context,
+        scan: &mut Scan,
+        on_row: &mut OnRow<'_>,
+    ) -> Result<ControlFlow<()>> {
         loop {
             cx.check_cancel()?;
             let view = cx.view()?;
             let has_more = self.tree.next_batch(&cx.core.pager, scan)?;
             cx.core.purge.check_snapshot(view.snapshot)?;
             if !has_more {
-                return Ok(());
+                return Ok(ControlFlow::Continue(()));
             }
             for at in 0..scan.len() {
                 if self.show_entry(cx, view, scan.entry(at), on_row)?.is_break() {
-                    return Ok(());
+                    return Ok(ControlFlow::Break(()));
                 }
             }
         }
@@ -220,7 +250,7 @@ impl PagedStore {
         index: &PagedIndex,
         scan: &mut Scan,
         on_row: &mut OnRow<'_>,
-    ) -> Result<()> {
+    ) -> Result<ControlFlow<()>> {
         let mut earlier = Earlier::default();
         loop {
             cx.check_cancel()?;
@@ -228,7 +258,7 @@ impl PagedStore {
             let has_more = index.tree.next_batch(&cx.core.pager, scan)?;
             cx.core.purge.check_snapshot(view.snapshot)?;
             if !has_more {
-                return Ok(());
+                return Ok(ControlFlow::Continue(()));
             }
             // All changes of this leaf are visible to everybody: its entries are as their rows say.
             let is_settled = TxnId::new(scan.newest_txn()) < view.floor;
@@ -238,7 +268,7 @@ impl PagedStore {
                     continue;
                 }
                 if self.show_indexed(cx, view, (index, &mut earlier), entry, on_row)?.is_break() {
-                    return Ok(());
+                    return Ok(ControlFlow::Break(()));
                 }
             }
         }

@@ -129,7 +129,35 @@ impl PagedStore {
             }
             false => self.insert_clustered(cx, key, payload, payload)?,
         }
-        self.add_entries(cx, key, payload)
+        self.add_entries(cx, key, payload)?;
+        self.note_row(cx, key, payload);
+        Ok(())
+    }
+
+    /// Notes a row that comes or goes, under SERIALIZABLE: where every index has it, since readers note where they look.
+    fn note_row(&self, cx: &Context, key: &[u8], row: &[u8]) {
+        if cx.serial.is_none() {
+            return;
+        }
+        cx.note_write(self.tree.owner(), key);
+        let mut entry = Vec::new();
+        for index in &self.indexes {
+            index.entry_key(&self.def, self.row(row), key, &mut entry);
+            cx.note_write(index.tree.owner(), &entry);
+        }
+    }
+
+    /// Notes what a change has taken away, and what it has put there under the same key.
+    fn note_change(&self, cx: &Context, key: &[u8], applied: &Applied) {
+        match &applied.change {
+            Change::Skip | Change::Lock(_) => {}
+            Change::Delete => self.note_row(cx, key, &applied.old_row),
+            Change::Replace(_) if applied.moves => self.note_row(cx, key, &applied.old_row),
+            Change::Replace(image) => {
+                self.note_row(cx, key, &applied.old_row);
+                self.note_row(cx, key, image.as_bytes());
+            }
+        }
     }
 
     fn insert_clustered(&self, cx: &mut Context, key: &[u8], payload: &[u8], row: &[u8]) -> Result<()> {
@@ -231,6 +259,9 @@ impl PagedStore {
             cx.begin_write()?;
         }
         cx.snapshot();
+        if let Some(serial) = &cx.serial {
+            serial.read_point(self.tree.owner(), key);
+        }
         let mark = cx.record_count;
         let outcome = self.modify_parts(cx, key, lock, decide);
         let outcome = self.take_back(cx, mark, outcome)?;
@@ -255,6 +286,9 @@ impl PagedStore {
             let done = self.modify_clustered(cx, &key, decide, &mut progress)?;
             match (done, progress.moved_to) {
                 (Ok(applied), _) => {
+                    if cx.serial.is_some() {
+                        self.note_change(cx, &key, &applied);
+                    }
                     self.follow_up(cx, &key, applied)?;
                     return Ok(Outcome::Changed);
                 }
@@ -354,7 +388,8 @@ impl PagedStore {
             return Ok(Attempt::Wait(sharer));
         }
         // Only indexes need the old row later.
-        let old_row = if is_plain || self.indexes.is_empty() { Vec::new() } else { old_row.to_vec() };
+        let is_unneeded = (is_plain && cx.serial.is_none()) || self.indexes.is_empty();
+        let old_row = if is_unneeded { Vec::new() } else { old_row.to_vec() };
         let applied = Applied { change, moves, is_plain, old_row };
         self.carry_out(cx, mtr, &mut at, key, stamp, applied, progress)
     }

@@ -33,7 +33,7 @@ impl Session {
     /// Begins a statement.
     pub(super) fn start(&mut self, committed: &Model) {
         self.txn.start_statement();
-        if self.txn.isolation() == Isolation::RepeatableRead && self.snapshot.is_none() {
+        if self.txn.isolation().keeps_snapshot() && self.snapshot.is_none() {
             self.snapshot = Some(committed.clone());
         }
     }

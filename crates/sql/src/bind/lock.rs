@@ -1,16 +1,17 @@
 //! FOR UPDATE and its kin.
 //!
 //! Invariants
-//! 1. FOR NO KEY UPDATE, FOR SHARE and FOR KEY SHARE lock as FOR UPDATE does: they keep out at least whom PostgreSQL keeps out.
-//!    (The parser is given FOR UPDATE and FOR SHARE only, see `parse/rewrite.rs`; so errors name those.)
+//! 1. The parser is given FOR UPDATE and FOR SHARE only; what else was written stands as a mark in OF (`parse/rewrite.rs`).
 //!
 //! Does not know: how rows are locked.
 
 use sqlparser::ast;
+use varve_engine::LockStrength;
 
 use super::fold;
 use super::scope::Relation;
 use crate::error::{Result, SqlError, SqlState};
+use crate::parse::LOCK_MARK;
 use crate::plan::{LockWait, RowLock};
 
 /// The locking clauses of a SELECT as one; the condition to check again is added with the access path.
@@ -33,7 +34,24 @@ pub(super) fn row_lock(
     if relations.len() > 1 {
         return Err(SqlError::unsupported(format!("{} over a join", name(first))));
     }
-    Ok(Some(RowLock { wait: strictest(&q.locks), recheck: None }))
+    let strength = q.locks.iter().map(strength).max().unwrap_or(LockStrength::Update);
+    Ok(Some(RowLock { wait: strictest(&q.locks), strength, recheck: None }))
+}
+
+/// The mark that the rewriting of tokens leaves, and the name behind it.
+fn written(lock: &ast::LockClause) -> (Option<&str>, &[ast::ObjectNamePart]) {
+    let parts = lock.of.as_ref().map_or(&[][..], |of| &of.0);
+    let mark = parts.first().and_then(|p| p.as_ident()).and_then(|i| i.value.strip_prefix(LOCK_MARK));
+    (mark, if mark.is_some() { &parts[1..] } else { parts })
+}
+
+fn strength(lock: &ast::LockClause) -> LockStrength {
+    match (lock.lock_type, written(lock).0) {
+        (ast::LockType::Update, None) => LockStrength::Update,
+        (ast::LockType::Update, Some(_)) => LockStrength::NoKeyUpdate,
+        (ast::LockType::Share, None) => LockStrength::Share,
+        (ast::LockType::Share, Some(_)) => LockStrength::KeyShare,
+    }
 }
 
 /// VALUES has no rows that could be locked.
@@ -62,9 +80,11 @@ fn refused(lock: &ast::LockClause, how: &str, what: &str) -> SqlError {
 
 /// `OF name` must name one of the query's relations.
 fn check_target(lock: &ast::LockClause, relations: &[Relation]) -> Result<()> {
-    let ast::LockClause { lock_type: _, of, nonblock: _ } = lock;
-    let Some(of) = of else { return Ok(()) };
-    let [part] = of.0.as_slice() else {
+    let (_, of) = written(lock);
+    if of.is_empty() {
+        return Ok(());
+    }
+    let [part] = of else {
         let message = format!("{} must specify unqualified relation names", name(lock));
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
     };
@@ -89,8 +109,15 @@ fn strictest(locks: &[ast::LockClause]) -> LockWait {
 }
 
 fn name(lock: &ast::LockClause) -> &'static str {
-    match lock.lock_type {
-        ast::LockType::Share => "FOR SHARE",
-        ast::LockType::Update => "FOR UPDATE",
+    clause(strength(lock))
+}
+
+/// A locking clause in words.
+pub fn clause(strength: LockStrength) -> &'static str {
+    match strength {
+        LockStrength::Update => "FOR UPDATE",
+        LockStrength::NoKeyUpdate => "FOR NO KEY UPDATE",
+        LockStrength::Share => "FOR SHARE",
+        LockStrength::KeyShare => "FOR KEY SHARE",
     }
 }

@@ -23,7 +23,7 @@ pub mod foreign;
 mod from;
 mod function;
 mod items;
-mod lock;
+pub mod lock;
 mod operator;
 pub mod part;
 mod predicate;

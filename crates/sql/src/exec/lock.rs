@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bumpalo::Bump;
-use varve_engine::{Change, Outcome, RowRef, Table};
+use varve_engine::{Outcome, RowRef, Table};
 
 use super::keys::{KeyList, Landed, key_of, point_key};
 use super::select::{Emit, Window, prepare_ranges, scan};
@@ -88,15 +88,15 @@ impl Exec<'_> {
             let mut locked = Row::new();
             let params = self.params;
             let landed = &progress.landed;
-            let outcome = self.txn.modify(table, keys.get(n), &mut |row| {
+            let outcome = self.txn.lock_row(table, keys.get(n), lock.strength, &mut |row| {
                 if landed.holds(table.def(), &row, at) {
-                    return Ok(Change::Skip);
+                    return Ok(false);
                 }
                 let cx = Cx { params, arena: row_arena, env: &env };
                 let decided = decide_lock(plan, &row, &cx, result_arena, &mut locked);
                 key_of(table.def(), |column| row.get(column), at);
                 row_arena.reset();
-                Ok(failure.catch(decided, Change::Skip))
+                Ok(failure.catch(decided, false))
             });
             match failure.resolve(outcome) {
                 Ok(Outcome::Changed) => {}
@@ -212,15 +212,15 @@ fn decide_lock<'a, 's>(
     cx: &Cx<'a>,
     arena: &'s Bump,
     locked: &mut Row<'s>,
-) -> Result<Change> {
+) -> Result<bool> {
     locked.clear();
     let input = Input::Row(*row);
     if let Some(recheck) = plan.lock.as_ref().and_then(|l| l.recheck.as_ref())
         && !recheck.is_true(&input, cx)?
     {
-        return Ok(Change::Skip);
+        return Ok(false);
     }
     let values = project(&plan.outputs[..plan.visible], &input, cx)?;
     locked.extend(values.iter().map(|v| keep_in(arena, *v)));
-    Ok(Change::Lock(varve_engine::LockStrength::Update))
+    Ok(true)
 }

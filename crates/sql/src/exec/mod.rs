@@ -346,6 +346,9 @@ impl From<varve_engine::Error> for SqlError {
         if let Some(detail) = e.detail() {
             out = out.with_detail(detail);
         }
+        if let Some(hint) = e.hint() {
+            out = out.with_hint(hint);
+        }
         if let varve_engine::Error::UniqueViolation { constraint, .. } = &e {
             out = out.of_constraint(constraint);
         }

@@ -279,7 +279,7 @@ impl Checker<'_> {
         let Some(sought) = Sought::of(parent, &key.parent_columns, values) else { return Ok(false) };
         // As in PostgreSQL: a parent that the transaction's snapshot does not see is none.
         let keeps_snapshot = self.txn.isolation().keeps_snapshot();
-        if keeps_snapshot && sought.find(&mut self.txn.reader(), &opened)?.is_none() {
+        if keeps_snapshot && sought.find(&mut self.txn.constraint_reader(), &opened)?.is_none() {
             return Ok(false);
         }
         while let Some(row_key) = sought.find(&mut self.txn.newest_reader(), &opened)? {

@@ -8,7 +8,7 @@
 mod literal;
 mod rewrite;
 
-pub use rewrite::{Overriding, symmetric_bound};
+pub use rewrite::{LOCK_MARK, Overriding, symmetric_bound};
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;

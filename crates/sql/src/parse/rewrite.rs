@@ -151,22 +151,88 @@ fn with_written_out_table(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> 
     tokens
 }
 
-/// `FOR NO KEY UPDATE` and `FOR KEY SHARE`, which the parser does not know, as the stronger `FOR UPDATE` and `FOR SHARE`.
-fn with_plain_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+/// What stands before the name of `OF` in a locking clause that the parser does not know: its first words. No name has them.
+pub const LOCK_MARK: &str = "\u{1}";
+
+/// A locking clause as it is written.
+struct Lock {
+    verb: &'static str,
+    mark: Option<&'static str>,
+    /// The names of OF.
+    tables: Vec<Vec<Token>>,
+    /// The word behind it.
+    end: usize,
+}
+
+/// FOR NO KEY UPDATE and FOR KEY SHARE, which the parser does not know: without their words, which become a mark before the table
+/// of OF. `OF a, b` becomes two clauses, since the parser takes one table.
+fn with_plain_locks(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
-    let at = |n: usize| words.get(n).map(|i| lower_word(&tokens[*i])).unwrap_or_default();
-    let mut dropped = Vec::new();
-    let locks = (0..words.len()).filter(|n| is_keyword(&tokens[words[*n]].token, Keyword::FOR));
-    for n in locks {
-        let following = [at(n), at(n + 1), at(n + 2), at(n + 3)];
-        match following.each_ref().map(String::as_str) {
-            ["for", "no", "key", "update"] => dropped.extend([words[n + 1], words[n + 2]]),
-            ["for", "key", "share", _] => dropped.push(words[n + 1]),
-            _ => {}
+    let mut out = Vec::with_capacity(tokens.len());
+    let (mut n, mut copied) = (0, 0);
+    while n < words.len() {
+        match lock_at(&tokens, &words, n) {
+            None => n += 1,
+            Some(lock) => {
+                out.extend_from_slice(&tokens[copied..words[n]]);
+                write_lock(&lock, &tokens[words[n]], &mut out);
+                (copied, n) = (words[lock.end - 1] + 1, lock.end);
+            }
         }
     }
-    dropped.into_iter().rev().for_each(|i| drop(tokens.remove(i)));
-    tokens
+    out.extend_from_slice(&tokens[copied..]);
+    out
+}
+
+fn lock_at(tokens: &[TokenWithSpan], words: &[usize], n: usize) -> Option<Lock> {
+    let at = |n: usize| words.get(n).map(|i| lower_word(&tokens[*i])).unwrap_or_default();
+    let is = |n: usize, token: &Token| words.get(n).is_some_and(|i| tokens[*i].token == *token);
+    if !is_keyword(&tokens[words[n]].token, Keyword::FOR) {
+        return None;
+    }
+    let (verb, mark, mut end) = match [at(n + 1), at(n + 2), at(n + 3)].each_ref().map(String::as_str) {
+        ["no", "key", "update"] => ("update", Some("no key"), n + 4),
+        ["key", "share", _] => ("share", Some("key"), n + 3),
+        ["update", "of", _] => ("update", None, n + 2),
+        ["share", "of", _] => ("share", None, n + 2),
+        _ => return None,
+    };
+    let mut tables = Vec::new();
+    if at(end) == "of" {
+        loop {
+            let start = end + 1;
+            end = start + 1;
+            while is(end, &Token::Period) {
+                end += 2;
+            }
+            let parts = words.get(start..end)?.iter().map(|i| tokens[*i].token.clone());
+            tables.push(parts.collect());
+            if !is(end, &Token::Comma) {
+                break;
+            }
+        }
+    }
+    Some(Lock { verb, mark, tables, end })
+}
+
+fn write_lock(lock: &Lock, at: &TokenWithSpan, out: &mut Vec<TokenWithSpan>) {
+    let mut put = |token: Token| {
+        out.push(TokenWithSpan { token, span: at.span });
+        out.push(TokenWithSpan { token: Token::Whitespace(Whitespace::Space), span: at.span });
+    };
+    let mark = lock.mark.map(|mark| Token::make_word(&format!("{LOCK_MARK}{mark}"), Some('"')));
+    let none = [Vec::new()];
+    let tables = if lock.tables.is_empty() { &none } else { lock.tables.as_slice() };
+    for table in tables {
+        [Token::make_word("for", None), Token::make_word(lock.verb, None), Token::make_word("of", None)]
+            .into_iter()
+            .for_each(&mut put);
+        mark.iter().cloned().for_each(&mut put);
+        if mark.is_some() && !table.is_empty() {
+            put(Token::Period);
+        }
+        table.iter().cloned().for_each(&mut put);
+    }
 }
 
 /// The parser wants the options of CREATE SEQUENCE and of identity columns in one order; PostgreSQL takes any.

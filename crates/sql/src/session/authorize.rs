@@ -47,6 +47,14 @@ impl Session {
         }
     }
 
+    /// 42501 unless the role has one of these rights on a table.
+    pub(super) fn authorize_any(&mut self, table: &TableDef, rights: &[Rights]) -> Result<()> {
+        let Some((catalog, holder)) = self.holder() else { return Ok(()) };
+        let check = Check { catalog: &catalog, holder };
+        check.schema(&table.schema, Rights::USAGE)?;
+        check.need_any(&table_object(table), rights)
+    }
+
     /// 42501 unless the role is a superuser.
     pub(super) fn authorize_superuser(&mut self, message: &'static str) -> Result<()> {
         if self.holder().is_some() { Err(denied(message)) } else { Ok(()) }

@@ -16,14 +16,14 @@ use crate::utility::{Level, Modes};
 
 /// What new transactions take from these settings.
 pub(super) fn defaults(settings: &Settings) -> Defaults {
-    let level = match settings.get("default_transaction_isolation").as_deref() {
-        Ok("repeatable read") => Level::RepeatableRead,
-        _ => Level::ReadCommitted,
-    };
+    let level =
+        settings.get("default_transaction_isolation").ok().and_then(|name| settings::level_named(&name));
+    let level = level.unwrap_or(Level::ReadCommitted);
     let duration = |name: &str| Some(settings.millis(name)).filter(|ms| *ms > 0).map(Duration::from_millis);
     Defaults {
         level,
         read_only: settings.is_on("default_transaction_read_only"),
+        deferrable: settings.is_on("default_transaction_deferrable"),
         lock_timeout: duration("lock_timeout"),
         statement_timeout: duration("statement_timeout"),
     }
@@ -56,7 +56,8 @@ impl Session {
         }
         let isolation = match self.level {
             Level::ReadCommitted => Isolation::ReadCommitted,
-            Level::RepeatableRead | Level::Serializable => Isolation::RepeatableRead,
+            Level::RepeatableRead => Isolation::RepeatableRead,
+            Level::Serializable => Isolation::Serializable,
         };
         let mut txn = self.shared.engine.begin(isolation);
         txn.set_cancel(Some(self.facts.cancel.clone()));
@@ -78,6 +79,7 @@ impl Session {
     fn take_defaults(&mut self) {
         self.level = self.defaults.level;
         self.read_only = self.defaults.read_only;
+        self.deferrable = self.defaults.deferrable;
     }
 
     /// BEGIN
@@ -98,8 +100,9 @@ impl Session {
     /// Isolation level and access of the current transaction.
     pub(super) fn set_modes(&mut self, modes: Modes) -> Result<()> {
         if let Some(level) = modes.level {
-            if level == Level::Serializable {
-                return Err(settings::no_serializable());
+            if !self.savepoints.is_empty() && level != self.level {
+                let message = "SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction";
+                return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
             }
             if self.txn.is_some() && level != self.level {
                 let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
@@ -113,6 +116,13 @@ impl Session {
                 return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
             }
             self.read_only = read_only;
+        }
+        if let Some(deferrable) = modes.deferrable {
+            if self.txn.is_some() {
+                let message = "SET TRANSACTION [NOT] DEFERRABLE must be called before any query";
+                return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
+            }
+            self.deferrable = deferrable;
         }
         Ok(())
     }
@@ -230,7 +240,7 @@ impl Session {
         })
     }
 
-    fn require_block(&self, command: &str) -> Result<()> {
+    pub(super) fn require_block(&self, command: &str) -> Result<()> {
         if self.in_block() {
             return Ok(());
         }

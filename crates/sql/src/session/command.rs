@@ -21,6 +21,7 @@ use crate::explain;
 use crate::oid::{self, Oid};
 use crate::plan::Plan;
 use crate::prepared::Body;
+use crate::settings;
 use crate::sink::{Column, CommandTag, Sink};
 use crate::ty::{self, Typed};
 use crate::utility::{CopyFrom, Level, Utility};
@@ -96,9 +97,13 @@ impl Session {
                 if let Some(level) = modes.level {
                     self.settings.set("default_transaction_isolation", Some(level_name(level)), false)?;
                 }
-                if let Some(read_only) = modes.read_only {
-                    let value = if read_only { "on" } else { "off" };
-                    self.settings.set("default_transaction_read_only", Some(value), false)?;
+                let flags = [
+                    ("default_transaction_read_only", modes.read_only),
+                    ("default_transaction_deferrable", modes.deferrable),
+                ];
+                for (name, flag) in flags {
+                    let value = flag.map(|flag| if flag { "on" } else { "off" });
+                    value.map_or(Ok(()), |value| self.settings.set(name, Some(value), false))?;
                 }
                 self.after_settings();
                 "SET"
@@ -124,6 +129,7 @@ impl Session {
                 self.shared.engine.checkpoint()?;
                 "CHECKPOINT"
             }
+            Utility::Lock(lock) => self.lock_tables(lock)?,
             Utility::Explain(text) => return self.explain(text, announce, sink),
             Utility::Copy(copy) => return self.copy(copy, sink),
             Utility::Role(command) => self.role_command(command)?,
@@ -177,8 +183,13 @@ impl Session {
     }
 
     fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<&'static str> {
-        if name == "transaction_isolation" || name == "transaction_read_only" {
-            return Err(SqlError::unsupported(format!("SET {name}")).with_hint("Use SET TRANSACTION."));
+        let default = || self.settings.get(&format!("default_{name}")).unwrap_or_default();
+        let given = value.map_or_else(default, str::to_owned);
+        if let Some(modes) = settings::transaction_modes(name, &given)? {
+            if self.in_block() {
+                self.set_modes(modes)?;
+            }
+            return Ok("SET");
         }
         if local && !self.in_block() {
             self.warn(SqlState::NO_ACTIVE_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
@@ -307,19 +318,24 @@ impl Session {
         if name == "varve.io" {
             return self.show_io(sink);
         }
-        let value = match name {
-            "transaction_isolation" => {
-                let level = if self.in_block() { self.level } else { self.defaults.level };
-                level_name(level).to_owned()
-            }
-            "transaction_read_only" if self.in_block() => {
-                if self.read_only { "on" } else { "off" }.to_owned()
-            }
-            "transaction_read_only" => self.settings.get("default_transaction_read_only")?,
-            name => self.settings.get(name)?,
+        let value = match self.transaction_setting(name) {
+            Some(value) => value.to_owned(),
+            None => self.settings.get(name)?,
         };
         sink.row(&[Datum::Text(&value)])?;
         Ok(CommandTag::Plain("SHOW"))
+    }
+
+    /// A setting that is the transaction's own.
+    pub(super) fn transaction_setting(&self, name: &str) -> Option<&'static str> {
+        let now = self.in_block();
+        let on_off = |flag| if flag { "on" } else { "off" };
+        Some(match name {
+            "transaction_isolation" => level_name(if now { self.level } else { self.defaults.level }),
+            "transaction_read_only" => on_off(if now { self.read_only } else { self.defaults.read_only }),
+            "transaction_deferrable" => on_off(if now { self.deferrable } else { self.defaults.deferrable }),
+            _ => return None,
+        })
     }
 
     /// What went to and from the devices since the start.

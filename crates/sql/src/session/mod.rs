@@ -24,6 +24,7 @@ mod block;
 mod command;
 mod general;
 mod identity;
+mod lock;
 mod plan;
 mod roles;
 mod run;
@@ -162,6 +163,7 @@ struct Savepoint {
 struct Defaults {
     level: Level,
     read_only: bool,
+    deferrable: bool,
     lock_timeout: Option<Duration>,
     statement_timeout: Option<Duration>,
 }
@@ -178,6 +180,7 @@ pub struct Session {
     savepoints: Vec<Savepoint>,
     level: Level,
     read_only: bool,
+    deferrable: bool,
     /// The transaction has changed the catalog: its plans are its own.
     defines: bool,
     settings: Settings,
@@ -239,6 +242,7 @@ impl Session {
             savepoints: Vec::new(),
             level: Level::ReadCommitted,
             read_only: false,
+            deferrable: false,
             defines: false,
             defaults: block::defaults(&settings),
             settings,

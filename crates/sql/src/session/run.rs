@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use varve_engine::{Datum, Error as EngineError, Transaction, Value};
+use varve_engine::{Datum, Error as EngineError, LockStrength, Transaction, Value};
 
 use super::authorize::{authorize_definition, own_what_is_new};
 use super::plan::in_failed_transaction;
@@ -234,12 +234,12 @@ impl Session {
     /// What catalog functions and system tables are computed from.
     fn world(&mut self) -> World {
         let catalog = self.current_catalog();
-        World {
-            catalog,
-            database: self.facts.database.clone(),
-            settings: self.settings.all(),
-            who: self.facts.who,
-        }
+        let own = |(name, value): (String, String)| {
+            let now = self.transaction_setting(&name).map(str::to_owned);
+            (name, now.unwrap_or(value))
+        };
+        let settings = self.settings.all().into_iter().map(own).collect();
+        World { catalog, database: self.facts.database.clone(), settings, who: self.facts.who }
     }
 
     fn run_body(
@@ -282,7 +282,7 @@ impl Session {
         }
         self.begin_engine();
         if self.read_only && plan.writes() {
-            return Err(read_only(verb(plan)));
+            return Err(read_only(&verb(plan)));
         }
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();
@@ -468,13 +468,17 @@ fn tag_of(prepared: &Prepared, count: u64) -> CommandTag {
     }
 }
 
-fn verb(plan: &Plan) -> &'static str {
-    match plan {
-        Plan::Select(_) => "SELECT FOR UPDATE",
+fn verb(plan: &Plan) -> String {
+    let verb = match plan {
+        Plan::Select(select) => {
+            let strength = select.lock.as_ref().map_or(LockStrength::Update, |lock| lock.strength);
+            return format!("SELECT {}", crate::bind::lock::clause(strength));
+        }
         Plan::Insert(_) => "INSERT",
         Plan::Update(_) => "UPDATE",
         Plan::Delete(_) => "DELETE",
-    }
+    };
+    verb.to_owned()
 }
 
 /// 25006

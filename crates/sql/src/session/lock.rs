@@ -1,0 +1,85 @@
+//! LOCK TABLE.
+//!
+//! The engine has two locks on a table: one that all who read or write it share, and one that keeps everybody out. The modes up to ROW
+//! EXCLUSIVE are the first, the others the second: they keep out whom PostgreSQL keeps out, and readers as well.
+//!
+//! Invariants
+//! 1. No snapshot is taken before the lock: what the first query of the block sees is what the lock has waited for.
+//!
+//! Does not know: rows.
+
+use std::time::Duration;
+
+use sqlparser::ast;
+use varve_engine::{Error as EngineError, Named, Rights, TableDef};
+
+use super::Session;
+use crate::bind::{object_name, undefined_table};
+use crate::error::{Result, SqlError, SqlState};
+use crate::utility::lock::{LockMode, LockTable};
+
+impl Session {
+    pub(super) fn lock_tables(&mut self, lock: &LockTable) -> Result<&'static str> {
+        self.require_block("LOCK TABLE")?;
+        let timeout = self.facts.lock_timeout;
+        for name in &lock.tables {
+            if lock.at_once {
+                self.begin_engine().set_lock_timeout(Some(Duration::ZERO));
+            }
+            let locked = self.lock_table(name, lock);
+            self.begin_engine().set_lock_timeout(timeout);
+            locked?;
+        }
+        self.catalog = None;
+        Ok("LOCK TABLE")
+    }
+
+    /// Locks what a name stands for, also if that is replaced meanwhile.
+    fn lock_table(&mut self, name: &ast::ObjectName, lock: &LockTable) -> Result<()> {
+        loop {
+            self.facts.check_cancel()?;
+            let table = self.lockable(name)?;
+            let rights = match lock.mode {
+                LockMode::AccessShare => {
+                    vec![Rights::SELECT, Rights::UPDATE, Rights::DELETE, Rights::TRUNCATE]
+                }
+                LockMode::RowShare | LockMode::RowExclusive => {
+                    vec![Rights::INSERT, Rights::UPDATE, Rights::DELETE, Rights::TRUNCATE]
+                }
+                _ => vec![Rights::UPDATE, Rights::DELETE, Rights::TRUNCATE],
+            };
+            self.authorize_any(&table, &rights)?;
+            let txn = self.begin_engine();
+            let locked = match lock.mode <= LockMode::RowExclusive {
+                true => txn.table(&table).map(|_| ()),
+                false => txn.lock_exclusive(table.id),
+            };
+            return match locked {
+                Ok(()) => Ok(()),
+                Err(EngineError::StaleDefinition { .. }) => continue,
+                Err(EngineError::LockTimeout | EngineError::Deadlock) if lock.at_once => {
+                    let message = format!("could not obtain lock on relation \"{}\"", table.name);
+                    Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message))
+                }
+                Err(e) => Err(e.into()),
+            };
+        }
+    }
+
+    fn lockable(&mut self, name: &ast::ObjectName) -> Result<std::sync::Arc<TableDef>> {
+        let (schema, last) = object_name(name)?;
+        let catalog = self.begin_engine().catalog();
+        let found = match catalog.resolve(&schema, &last) {
+            Some(Named::Table(id) | Named::Part(id, _)) => catalog.table_by_id(id),
+            Some(Named::View(_)) => return Err(SqlError::unsupported("LOCK TABLE of a view")),
+            Some(named) => {
+                let what = if matches!(named, Named::Sequence(_)) { "sequences" } else { "indexes" };
+                let message = format!("cannot lock relation \"{last}\"");
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                    .with_detail(format!("This operation is not supported for {what}.")));
+            }
+            None => None,
+        };
+        found.ok_or_else(|| undefined_table(name))
+    }
+}
