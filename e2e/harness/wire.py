@@ -1,10 +1,12 @@
 """A small PostgreSQL wire client on the standard library, for tests that must see every message.
 
-It speaks protocol 3.0 without TLS, text formats only. It does not know what server it talks to.
+It speaks protocol 3.0 without TLS, text formats only, and proves passwords by SCRAM-SHA-256. It does not know what server it talks to.
 """
 
 import socket
 import struct
+
+from . import scram
 
 
 class ServerError(Exception):
@@ -32,7 +34,8 @@ def cstring(text):
 class Connection:
     """One session. Not thread-safe."""
 
-    def __init__(self, port, user="postgres", database="postgres", host="127.0.0.1", timeout_s=60):
+    def __init__(self, port, user="postgres", database="postgres", host="127.0.0.1", timeout_s=60, password=None, settings=None):
+        self.proof = scram.Client(password) if password is not None else None
         try:
             self.sock = socket.create_connection((host, port), timeout=timeout_s)
         except OSError as error:
@@ -42,7 +45,7 @@ class Connection:
         self.parameters = {}
         self.key = None
         self.status = b"I"
-        pairs = cstring("user") + cstring(user) + cstring("database") + cstring(database)
+        pairs = b"".join(cstring(text) for pair in {"user": user, "database": database, **(settings or {})}.items() for text in pair)
         self.send(message(b"", struct.pack("!i", 196608) + pairs + b"\0"))
         self._until_ready()
 
@@ -90,13 +93,23 @@ class Connection:
                 self.parameters[name] = value
             elif kind == b"K":
                 self.key = struct.unpack("!ii", body)
-            elif kind == b"R" and struct.unpack("!i", body[:4])[0] != 0:
-                raise ConnectionLost("the server asks for a password")
+            elif kind == b"R":
+                self._authenticate(body)
             elif kind == b"Z":
                 self.status = body
                 if failure:
                     raise failure
                 return rows, tags
+
+    def _authenticate(self, body):
+        (step,) = struct.unpack("!i", body[:4])
+        if step != 0 and not self.proof:
+            raise ConnectionLost("the server asks for a password")
+        if step == 10:
+            first = self.proof.first()
+            self.send(message(b"p", b"SCRAM-SHA-256\0" + struct.pack("!i", len(first)) + first))
+        elif step == 11:
+            self.send(message(b"p", self.proof.last(body[4:])))
 
     def query(self, sql):
         """Simple protocol: all rows of all statements, as lists of text or None."""

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use pgwire::messages::startup::{Authentication, BackendKeyData, ParameterStatus, SecretKey};
 use varve_sql::oid::Oid;
-use varve_sql::{SessionParams, SqlError};
+use varve_sql::{Probing, SessionParams, SqlError};
 
 use crate::auth::prove;
 use crate::error::{Severity, WireError};
@@ -105,7 +105,9 @@ fn opening<B: Backend>(
         prove(&start.user, &backend.verifier(&start.user), reader, out)?;
     }
     let opened = backend.open(params(start, place));
-    let session = opened.map_err(|error| FrameEnd::Broken(WireError::from(error).into_fatal()))?;
+    let mut session = opened.map_err(|error| FrameEnd::Broken(WireError::from(error).into_fatal()))?;
+    session.set_fact("max_connections", &place.registry().sessions_max().to_string());
+    session.set_fact("authentication_timeout", &format!("{}s", options.patience.as_secs()));
     place.set_cancel_token(session.cancel_token());
     reader.source_mut().set_deadline(None)?;
     out.message(&Authentication::Ok);
@@ -161,6 +163,15 @@ fn report<S: Session>(session: &mut S, out: &mut Out<Stream>) {
     }
 }
 
+/// 57P05 or 25P03: the client was silent for longer than it may be.
+fn too_silent(in_block: bool) -> FrameEnd {
+    let (sqlstate, message) = match in_block {
+        false => ("57P05", "terminating connection due to idle-session timeout"),
+        true => ("25P03", "terminating connection due to idle-in-transaction timeout"),
+    };
+    FrameEnd::Broken(WireError::fatal(sqlstate, message))
+}
+
 /// Tells the client why the connection ends, where it may still listen. Returns whether it may.
 fn farewell(end: FrameEnd, place: &Place, out: &mut Out<Stream>) -> bool {
     let error = match end {
@@ -201,6 +212,10 @@ pub struct Talk<'a, S: Session> {
     /// Text of the Query at hand, or the portal's name of the Execute at hand.
     text: String,
     skipping: bool,
+    /// Everything is answered: what comes next, or does not come, is up to the client.
+    is_idle: bool,
+    /// How the network looks after the client.
+    probing: Option<Probing>,
 }
 
 /// Why a step didn't get through.
@@ -236,7 +251,16 @@ impl<'a, S: Session> Talk<'a, S> {
     /// A conversation that has just begun.
     pub fn new(session: S, out: &'a mut Out<Stream>) -> Self {
         let portals = Portals::default();
-        Self { session, out, portals, oids: Vec::new(), text: String::new(), skipping: false }
+        Self {
+            session,
+            out,
+            portals,
+            oids: Vec::new(),
+            text: String::new(),
+            skipping: false,
+            is_idle: true,
+            probing: None,
+        }
     }
 
     /// Answers messages until the connection ends.
@@ -249,6 +273,7 @@ impl<'a, S: Session> Talk<'a, S> {
     }
 
     fn step(&mut self, reader: &mut FrameReader<Stream>, place: &Place) -> Result<(), FrameEnd> {
+        self.wait(reader)?;
         let frame = reader.frame()?;
         if place.registry().is_stopping() {
             return Err(FrameEnd::Closed);
@@ -290,6 +315,27 @@ impl<'a, S: Session> Talk<'a, S> {
         }
     }
 
+    /// Waits for the next message as long as the client may be silent.
+    fn wait(&mut self, reader: &mut FrameReader<Stream>) -> Result<(), FrameEnd> {
+        if !std::mem::take(&mut self.is_idle) {
+            return Ok(());
+        }
+        let probing = self.session.probing();
+        if self.probing != Some(probing) {
+            self.probing = Some(probing);
+            reader.source().probe(probing);
+        }
+        let Some((limit, in_block)) = self.session.silence_limit() else { return Ok(()) };
+        reader.source_mut().set_deadline(Some(Instant::now() + limit))?;
+        let came = reader.peek_kind();
+        reader.source_mut().set_deadline(None)?;
+        match came {
+            Ok(_) => Ok(()),
+            Err(FrameEnd::Io(error)) if is_timeout(&error) => Err(too_silent(in_block)),
+            Err(end) => Err(end),
+        }
+    }
+
     /// Reports an error. Extended-protocol messages are skipped then until Sync, and the report leaves
     /// at once: a client may ask with Flush and decide by the answer when to send its Sync. The others
     /// are whole conversations and end here.
@@ -312,6 +358,7 @@ impl<'a, S: Session> Talk<'a, S> {
             self.portals.clear();
         }
         self.out.ready(status);
+        self.is_idle = true;
         Ok(self.out.flush()?)
     }
 

@@ -3,12 +3,14 @@
 //! What this file doesn't know: messages.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use varve_engine::{ColumnType, Datum};
 use varve_sql::oid::Oid;
 use varve_sql::scram::Verifier;
 use varve_sql::{
-    CancelToken, Column, Prepared, Progress, SessionParams, Severity, Sink, SqlDatabase, SqlError, SqlState,
+    CancelToken, Column, Prepared, Probing, Progress, SessionParams, Severity, Sink, SqlDatabase, SqlError,
+    SqlState,
 };
 
 /// The one database.
@@ -62,6 +64,13 @@ pub trait Session {
     fn take_notices(&mut self) -> Vec<(Severity, SqlError)>;
     fn cancel_token(&self) -> CancelToken;
     fn zone(&self) -> &varve_sql::Zone;
+    fn set_fact(&mut self, _name: &str, _value: &str) {}
+    fn silence_limit(&self) -> Option<(Duration, bool)> {
+        None
+    }
+    fn probing(&self) -> Probing {
+        Probing::default()
+    }
 }
 
 impl Backend for SqlDatabase {
@@ -156,5 +165,17 @@ impl Session for varve_sql::Session {
 
     fn zone(&self) -> &varve_sql::Zone {
         self.zone()
+    }
+
+    fn set_fact(&mut self, name: &str, value: &str) {
+        self.set_fact(name, value);
+    }
+
+    fn silence_limit(&self) -> Option<(Duration, bool)> {
+        self.silence_limit()
+    }
+
+    fn probing(&self) -> Probing {
+        self.probing()
     }
 }

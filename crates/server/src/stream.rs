@@ -7,10 +7,12 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
+use socket2::{SockRef, TcpKeepalive};
+use varve_sql::Probing;
 
 /// Reads and writes a shared socket.
 #[derive(Debug, Clone)]
@@ -54,10 +56,30 @@ impl Stream {
         }
     }
 
+    /// Has the network ask whether a silent peer is still there. What the system refuses stays as it was.
+    pub fn probe(&self, how: Probing) {
+        let socket = SockRef::from(&*self.socket);
+        let seconds = |n: u32| Duration::from_secs(u64::from(n));
+        let mut probes = TcpKeepalive::new();
+        if how.idle_s > 0 {
+            probes = probes.with_time(seconds(how.idle_s));
+        }
+        if how.interval_s > 0 {
+            probes = probes.with_interval(seconds(how.interval_s));
+        }
+        if how.count > 0 {
+            probes = probes.with_retries(how.count);
+        }
+        // It switches them on, too, as PostgreSQL does for every connection.
+        let _ = socket.set_tcp_keepalive(&probes);
+        let limit = Duration::from_millis(u64::from(how.unanswered_ms));
+        let _ = socket.set_tcp_user_timeout(Some(limit).filter(|limit| !limit.is_zero()));
+    }
+
     /// Sets or lifts the time by which all reads must be done.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.deadline = deadline;
-        if deadline.is_none() { self.socket.set_read_timeout(None) } else { Ok(()) }
+        let was = std::mem::replace(&mut self.deadline, deadline);
+        if deadline.is_none() && was.is_some() { self.socket.set_read_timeout(None) } else { Ok(()) }
     }
 }
 

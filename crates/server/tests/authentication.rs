@@ -4,10 +4,10 @@
 
 mod support;
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
@@ -16,6 +16,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use support::client::{message, packet, query, startup};
 use support::server_with;
+use tempfile::TempDir;
 use varve_server::{Encryption, Options, Proof, Server};
 
 const SSL_REQUEST: u32 = 80_877_103;
@@ -24,9 +25,28 @@ fn with_password() -> Options {
     Options { proof: Proof::Password, ..Options::new(5) }
 }
 
+/// A certificate for localhost, signed by itself, and its key, PEM; made for this run.
+fn identity() -> &'static (String, String) {
+    static MADE: OnceLock<(String, String)> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    })
+}
+
+/// The same as files.
+fn identity_files() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let (certificate, key) = identity();
+    fs::write(folder.path().join("certificate.pem"), certificate).unwrap();
+    fs::write(folder.path().join("key.pem"), key).unwrap();
+    folder
+}
+
 fn encryption() -> Arc<rustls::ServerConfig> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
-    varve_server::options::tls(&folder.join("certificate.pem"), &folder.join("key.pem")).unwrap()
+    let folder = identity_files();
+    let file = |name: &str| folder.path().join(name);
+    varve_server::options::tls(&file("certificate.pem"), &file("key.pem")).unwrap()
 }
 
 fn socket(server: &Server) -> TcpStream {
@@ -42,9 +62,8 @@ fn encrypted(server: &Server) -> StreamOwned<ClientConnection, TcpStream> {
     let mut answer = [0];
     socket.read_exact(&mut answer).unwrap();
     assert_eq!(answer, *b"S");
-    let certificate = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls/certificate.pem");
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(certificate).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_slice(identity().0.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = config.with_root_certificates(roots).with_no_client_auth();
@@ -238,9 +257,10 @@ fn a_handshake_that_is_none_ends_the_connection() {
 
 #[test]
 fn a_certificate_that_cannot_be_used_is_named() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
+    let folder = identity_files();
     let tls = |certificate: &str, key: &str| {
-        varve_server::options::tls(&folder.join(certificate), &folder.join(key)).unwrap_err().to_string()
+        let (certificate, key) = (folder.path().join(certificate), folder.path().join(key));
+        varve_server::options::tls(&certificate, &key).unwrap_err().to_string()
     };
     assert!(tls("missing.pem", "key.pem").contains("missing.pem"));
     assert!(tls("key.pem", "key.pem").contains("it holds no certificate"));

@@ -36,6 +36,6 @@ mod utility;
 
 pub use error::{Result, SqlError, SqlState, Subject};
 pub use prepared::{Portal, Prepared};
-pub use session::{CancelToken, Session, SessionParams, SqlDatabase};
+pub use session::{CancelToken, Probing, Session, SessionParams, SqlDatabase};
 pub use sink::{Column, CommandTag, CopyIn, Progress, Severity, Sink};
 pub use time::Zone;

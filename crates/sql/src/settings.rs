@@ -26,12 +26,16 @@ enum Kind {
     Fixed(&'static [&'static str]),
     /// Cannot be set.
     ReadOnly,
+    /// Set in the server's configuration, until it is started again.
+    Configured,
     /// A role; the session checks it.
     Role,
     /// A time, in milliseconds unless it has a unit; kept as milliseconds.
     Duration,
-    /// Only zero.
-    NoDuration,
+    /// A whole number from 0 on.
+    Count,
+    /// A time in whole seconds, shown as their number.
+    Seconds,
     /// A time zone.
     Zone,
     /// A list that has public in it.
@@ -82,7 +86,14 @@ const SETTINGS: &[Setting] = &[
     setting("default_transaction_deferrable", "off", Kind::Bool),
     setting("default_transaction_isolation", "read committed", Kind::OneOf(LEVELS)),
     setting("extra_float_digits", "1", Kind::FloatDigits),
-    setting("idle_in_transaction_session_timeout", "0", Kind::NoDuration),
+    setting("idle_in_transaction_session_timeout", "0", Kind::Duration),
+    setting("idle_session_timeout", "0", Kind::Duration),
+    setting("tcp_keepalives_count", "0", Kind::Count),
+    setting("tcp_keepalives_idle", "0", Kind::Seconds),
+    setting("tcp_keepalives_interval", "0", Kind::Seconds),
+    setting("tcp_user_timeout", "0", Kind::Duration),
+    setting("authentication_timeout", "1min", Kind::Configured),
+    setting("max_connections", "100", Kind::Configured),
     setting("lc_collate", "C", Kind::ReadOnly),
     setting("lc_ctype", "C.UTF-8", Kind::ReadOnly),
     setting("lc_messages", "C", Kind::Free),
@@ -350,10 +361,14 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
         Kind::Duration => millis(value).ok_or_else(|| invalid(name, value))?.to_string(),
-        Kind::NoDuration => match millis(value) {
-            Some(0) => "0".to_owned(),
-            Some(_) => return Err(SqlError::unsupported(s.name)),
-            None => return Err(invalid(name, value)),
+        Kind::Configured => {
+            let message = format!("parameter \"{name}\" cannot be changed without restarting the server");
+            return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
+        }
+        Kind::Count => count(value).ok_or_else(|| invalid(name, value))?.to_string(),
+        Kind::Seconds => match count(value) {
+            Some(seconds) => seconds.to_string(),
+            None => (millis(value).ok_or_else(|| invalid(name, value))? / 1000).to_string(),
         },
         Kind::Zone => match Zone::of_setting(value) {
             Some((_, spelled)) => spelled,
@@ -434,6 +449,22 @@ fn millis(value: &str) -> Option<u64> {
     (total <= f64::from(i32::MAX)).then_some(total as u64)
 }
 
+fn count(value: &str) -> Option<u32> {
+    value.trim().parse().ok().filter(|n| *n <= i32::MAX as u32)
+}
+
+/// A time as SHOW prints it.
+fn show_millis(millis: u64) -> String {
+    match millis {
+        0 => "0".to_owned(),
+        n if n % 86_400_000 == 0 => format!("{}d", n / 86_400_000),
+        n if n % 3_600_000 == 0 => format!("{}h", n / 3_600_000),
+        n if n % 60_000 == 0 => format!("{}min", n / 60_000),
+        n if n % 1000 == 0 => format!("{}s", n / 1000),
+        n => format!("{n}ms"),
+    }
+}
+
 fn search_path(value: &str) -> Result<String> {
     let known = |s: &str| matches!(s.trim().trim_matches('"'), "public" | "$user" | "pg_catalog");
     let has_public = value.split(',').any(|s| s.trim().trim_matches('"') == "public");
@@ -445,13 +476,10 @@ fn search_path(value: &str) -> Result<String> {
 }
 
 fn shown(name: &str, value: &str) -> String {
-    let duration = matches!(find(name).map(|s| s.kind), Some(Kind::Duration));
+    let is_duration = matches!(find(name).map(|s| s.kind), Some(Kind::Duration));
     match value.parse::<u64>() {
-        Ok(0) | Err(_) => value.to_owned(),
-        Ok(n) if duration && n % 60_000 == 0 => format!("{}min", n / 60_000),
-        Ok(n) if duration && n % 1000 == 0 => format!("{}s", n / 1000),
-        Ok(n) if duration => format!("{n}ms"),
-        Ok(_) => value.to_owned(),
+        Ok(millis) if is_duration => show_millis(millis),
+        _ => value.to_owned(),
     }
 }
 
@@ -474,6 +502,23 @@ mod tests {
     }
 
     #[test]
+    fn times_are_shown_in_their_largest_unit() {
+        let mut s = Settings::default();
+        for (name, value, expect) in [
+            ("idle_session_timeout", "90000", "90s"),
+            ("idle_session_timeout", "2h", "2h"),
+            ("idle_in_transaction_session_timeout", "1500ms", "1500ms"),
+            ("statement_timeout", "1d", "1d"),
+            ("tcp_keepalives_idle", "2min", "120"),
+            ("tcp_keepalives_interval", "7", "7"),
+            ("tcp_user_timeout", "3000", "3s"),
+        ] {
+            s.set(name, Some(value), false).unwrap();
+            assert_eq!(s.get(name).unwrap(), expect, "{name} = {value}");
+        }
+    }
+
+    #[test]
     fn what_would_change_results_is_refused() {
         let mut s = Settings::default();
         for (name, value, state) in [
@@ -483,6 +528,8 @@ mod tests {
             ("server_version", "9", "55P02"),
             ("default_transaction_isolation", "chaos", "22023"),
             ("row_security", "maybe", "22023"),
+            ("max_connections", "5", "55P02"),
+            ("tcp_keepalives_count", "-1", "22023"),
         ] {
             assert_eq!(s.set(name, Some(value), false).unwrap_err().sqlstate.0, state, "{name}");
         }

@@ -271,6 +271,14 @@ impl Session for MockSession {
         self.status
     }
 
+    /// From the start-up packet, in milliseconds.
+    fn silence_limit(&self) -> Option<(Duration, bool)> {
+        let in_block = self.status != b'I';
+        let name = if in_block { "idle_in_transaction_session_timeout" } else { "idle_session_timeout" };
+        let (_, millis) = self.settings.iter().find(|(n, _)| n == name)?;
+        Some((Duration::from_millis(millis.parse().unwrap()), in_block))
+    }
+
     fn take_reports(&mut self) -> Vec<(&'static str, String)> {
         std::mem::take(&mut self.reports)
     }

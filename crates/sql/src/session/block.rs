@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use varve_engine::{Isolation, Transaction};
 
-use super::{Block, Defaults, Savepoint, Session};
+use super::{Block, Defaults, Probing, Savepoint, Session};
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::reference::Checker;
 use crate::settings::{self, Settings};
@@ -26,6 +26,14 @@ pub(super) fn defaults(settings: &Settings) -> Defaults {
         deferrable: settings.is_on("default_transaction_deferrable"),
         lock_timeout: duration("lock_timeout"),
         statement_timeout: duration("statement_timeout"),
+        silence: duration("idle_session_timeout"),
+        silence_in_block: duration("idle_in_transaction_session_timeout"),
+        probing: Probing {
+            idle_s: settings.millis("tcp_keepalives_idle") as u32,
+            interval_s: settings.millis("tcp_keepalives_interval") as u32,
+            count: settings.millis("tcp_keepalives_count") as u32,
+            unanswered_ms: settings.millis("tcp_user_timeout") as u32,
+        },
     }
 }
 

@@ -166,6 +166,22 @@ struct Defaults {
     deferrable: bool,
     lock_timeout: Option<Duration>,
     statement_timeout: Option<Duration>,
+    silence: Option<Duration>,
+    silence_in_block: Option<Duration>,
+    probing: Probing,
+}
+
+/// How the network asks whether a silent client is still there; 0 is what the system does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Probing {
+    /// Seconds of silence until the first probe (`tcp_keepalives_idle`).
+    pub idle_s: u32,
+    /// Seconds between probes (`tcp_keepalives_interval`).
+    pub interval_s: u32,
+    /// Unanswered probes after which the client is gone (`tcp_keepalives_count`).
+    pub count: u32,
+    /// Milliseconds that sent data may stay unacknowledged (`tcp_user_timeout`).
+    pub unanswered_ms: u32,
 }
 
 /// One client's session. Dropping it rolls back what is open.
@@ -369,6 +385,23 @@ impl Session {
     /// Warnings from calls that had no sink (`prepare`, `sync`).
     pub fn take_notices(&mut self) -> Vec<(Severity, SqlError)> {
         std::mem::take(&mut self.notices)
+    }
+
+    /// Notes a fact about the server that SHOW tells and clients can't change.
+    pub fn set_fact(&mut self, name: &str, value: &str) {
+        self.settings.set_fact(name, value);
+    }
+
+    /// How long the client may be silent now, and whether it would leave a transaction open.
+    pub fn silence_limit(&self) -> Option<(Duration, bool)> {
+        let in_block = self.in_block();
+        let limit = if in_block { self.defaults.silence_in_block } else { self.defaults.silence };
+        limit.map(|limit| (limit, in_block))
+    }
+
+    /// How the network is to look after the client.
+    pub fn probing(&self) -> Probing {
+        self.defaults.probing
     }
 
     /// A handle by which another thread cancels the running statement.

@@ -60,6 +60,7 @@ is optional; this shows every key with its default:
     [server]
     listen = \"127.0.0.1:5433\"
     max_connections = 1000
+    authentication_timeout = 60        # seconds until a client must be let in
     authentication = \"trust\"  # or \"scram-sha-256\": roles prove passwords; first ALTER ROLE varve PASSWORD '...'
     tls_certificate = \"server.crt\"   # PEM; without it there is no TLS
     tls_key = \"server.key\"

@@ -52,7 +52,12 @@ fn options(settings: &ServerSettings) -> Result<Options, CommandError> {
             if tls.required { Encryption::Required(config) } else { Encryption::Offered(config) }
         }
     };
-    Ok(Options { proof: settings.authentication, encryption, ..Options::new(settings.max_connections) })
+    Ok(Options {
+        proof: settings.authentication,
+        encryption,
+        patience: settings.authentication_timeout,
+        ..Options::new(settings.max_connections)
+    })
 }
 
 /// The first SIGINT or SIGTERM is read from the result; the second ends the process.

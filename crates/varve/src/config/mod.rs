@@ -28,6 +28,7 @@
 //! [server]
 //! listen = "127.0.0.1:5433"
 //! max_connections = 1000
+//! authentication_timeout = 60 # seconds until a client must be let in
 //! authentication = "trust"  # or "scram-sha-256": roles prove their passwords
 //! tls_certificate = "server.crt" # PEM; relative paths start at the file's directory
 //! tls_key = "server.key"
@@ -47,10 +48,12 @@ mod units;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use varve_device::Profile;
 use varve_pager::{ProtectionKind, Replacement};
 use varve_server::Proof;
+use varve_server::options::AUTHENTICATION_PATIENCE;
 
 pub use reader::ConfigError;
 use reader::Reader;
@@ -68,6 +71,9 @@ const TIB: u64 = 1 << 40;
 
 /// Most sessions that may be asked for: each is a thread with a stack, and Linux gives a process this many.
 const CONNECTIONS_MAX: usize = 32_768;
+
+/// As in PostgreSQL.
+const AUTHENTICATION_SECONDS_MAX: usize = 600;
 
 /// Everything that a configuration says.
 #[derive(Debug, Clone, PartialEq)]
@@ -139,6 +145,8 @@ pub struct ServerSettings {
     pub listen: SocketAddr,
     /// How many sessions there may be.
     pub max_connections: usize,
+    /// How long a client may take until it is let in.
+    pub authentication_timeout: Duration,
     /// What clients must show.
     pub authentication: Proof,
     /// Encryption; `None` without.
@@ -173,6 +181,7 @@ impl Default for Settings {
             server: ServerSettings {
                 listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
                 max_connections: 1000,
+                authentication_timeout: AUTHENTICATION_PATIENCE,
                 authentication: Proof::Nothing,
                 tls: None,
             },
@@ -258,6 +267,9 @@ impl Settings {
         }
         let count = section.count("max_connections", 1..=CONNECTIONS_MAX)?;
         self.server.max_connections = count.unwrap_or(self.server.max_connections);
+        let seconds = section.count("authentication_timeout", 1..=AUTHENTICATION_SECONDS_MAX)?;
+        let timeout = seconds.map(|seconds| Duration::from_secs(seconds as u64));
+        self.server.authentication_timeout = timeout.unwrap_or(self.server.authentication_timeout);
         let proofs = [("trust", Proof::Nothing), ("scram-sha-256", Proof::Password)];
         let proof = section.choice("authentication", &proofs)?;
         self.server.authentication = proof.unwrap_or(self.server.authentication);
