@@ -32,6 +32,9 @@ pub(crate) struct Ranges {
     bytes: usize,
 }
 
+/// A range of a tree, and whether it was joined from two.
+type Joined = (u32, Vec<u8>, Option<Vec<u8>>, bool);
+
 fn cost(lower: &[u8], upper: Option<&[u8]>) -> usize {
     RANGE_BYTES + lower.len() + upper.map_or(0, <[u8]>::len)
 }
@@ -121,7 +124,7 @@ impl Ranges {
 
     /// Makes one range of every two neighbours in a tree.
     fn coarsen(&mut self) {
-        let mut last: Option<(u32, Vec<u8>, Option<Vec<u8>>, bool)> = None;
+        let mut last: Option<Joined> = None;
         self.bytes = 0;
         for ((tree, lower), upper) in std::mem::take(&mut self.map) {
             last = match last {
@@ -135,7 +138,7 @@ impl Ranges {
         self.put_last(last);
     }
 
-    fn put_last(&mut self, last: Option<(u32, Vec<u8>, Option<Vec<u8>>, bool)>) {
+    fn put_last(&mut self, last: Option<Joined>) {
         if let Some((tree, lower, upper, _)) = last {
             self.put(tree, lower, upper);
         }

@@ -49,6 +49,7 @@ pub fn session(shared: &Arc<SqlDatabase>) -> Session {
     let params = SessionParams {
         user: "postgres".into(),
         database: "postgres".into(),
+        proved: None,
         process_id: 7,
         settings: vec![
             ("statement_timeout".to_owned(), "1000".to_owned()),

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use pgwire::messages::startup::{Authentication, BackendKeyData, ParameterStatus, SecretKey};
 use varve_sql::oid::Oid;
+use varve_sql::scram::Verifier;
 use varve_sql::{Probing, SessionParams, SqlError};
 
 use crate::auth::prove;
@@ -94,6 +95,14 @@ fn opening<B: Backend>(
             return Ok(None);
         }
     };
+    // Who has proved nothing takes nobody's seat.
+    let proved = match options.proof {
+        Proof::Password => Some(backend.verifier(&start.user)),
+        Proof::Nothing => None,
+    };
+    if let Some(verifier) = &proved {
+        prove(&start.user, verifier, reader, out)?;
+    }
     let Some(seat) = place.registry().sit() else {
         let limit = place.registry().sessions_max();
         let error = WireError::fatal("53300", "sorry, too many clients already").hint(format!(
@@ -101,10 +110,7 @@ fn opening<B: Backend>(
         ));
         return Err(FrameEnd::Broken(error));
     };
-    if options.proof == Proof::Password {
-        prove(&start.user, &backend.verifier(&start.user), reader, out)?;
-    }
-    let opened = backend.open(params(start, place));
+    let opened = backend.open(params(start, proved, place));
     let mut session = opened.map_err(|error| FrameEnd::Broken(WireError::from(error).into_fatal()))?;
     session.set_fact("max_connections", &place.registry().sessions_max().to_string());
     session.set_fact("authentication_timeout", &format!("{}s", options.patience.as_secs()));
@@ -135,9 +141,10 @@ fn encrypted_open(
     Ok(opening)
 }
 
-fn params(start: StartUp, place: &Place) -> SessionParams {
+fn params(start: StartUp, proved: Option<Verifier>, place: &Place) -> SessionParams {
     SessionParams {
         user: start.user,
+        proved,
         database: start.database,
         process_id: place.key().process,
         settings: start.settings,

@@ -64,6 +64,7 @@ states! {
     INVALID_STATEMENT_NAME = "26000", "No prepared statement has this name.";
     DEPENDENT_OBJECTS = "2BP01", "Other objects depend on the one to be dropped.";
     INVALID_AUTHORIZATION = "28000", "The role may not log in, or not like this.";
+    INVALID_PASSWORD = "28P01", "The password is not that of the role.";
     INVALID_GRANT_OPERATION = "0LP01", "A right or membership that cannot be granted.";
     OBJECT_IN_USE = "55006", "The object is in use.";
     INSUFFICIENT_PRIVILEGE = "42501", "A right is missing.";

@@ -8,6 +8,7 @@
 //!
 //! Does not know: names of statements (`session`), transactions.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use sqlparser::ast;
@@ -21,6 +22,8 @@ use crate::sink::Column;
 use crate::text;
 use crate::ty::Ty;
 use crate::utility::Utility;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// What a statement does.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub(crate) enum Body {
 /// A prepared statement.
 #[derive(Debug)]
 pub struct Prepared {
+    /// No other one of this process has it.
+    pub(crate) id: u64,
     pub(crate) sql: Box<str>,
     /// Parameter types as declared by the client.
     pub(crate) declared: Box<[Oid]>,
@@ -68,6 +73,7 @@ impl Prepared {
         catalog_version: u64,
     ) -> Prepared {
         Prepared {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             sql: sql.into(),
             declared: declared.into(),
             param_oids: param_types.iter().map(|ty| ty.oid()).collect(),

@@ -276,6 +276,26 @@ fn the_start_up_packet_may_name_a_time_zone() {
     assert_eq!(refused.sqlstate.as_str(), "22023");
 }
 
+/// Found by a reader (review 8, A1): a role dropped or renamed while its client logged in became nobody, who may do everything.
+#[test]
+fn who_has_proved_a_password_must_still_be_that_role() {
+    let db = database();
+    let mut admin = session(&db);
+    let mut sink = Recorder::default();
+    let mut log_in_during = |change: &str| {
+        sink.simple(&mut admin, "drop role if exists bob, bob2; create role bob login password 'one'");
+        let proved = Some(db.verifier("bob"));
+        sink.simple(&mut admin, change);
+        let params = SessionParams { user: "bob".into(), proved, ..SessionParams::default() };
+        Session::new(db.clone(), params).map(|_| ()).map_err(|e| e.sqlstate.as_str())
+    };
+    assert_eq!(log_in_during("select 1"), Ok(()));
+    assert_eq!(log_in_during("drop role bob"), Err("28P01"));
+    assert_eq!(log_in_during("alter role bob rename to bob2"), Err("28P01"));
+    assert_eq!(log_in_during("alter role bob password 'one'"), Err("28P01"));
+    assert_eq!(log_in_during("alter role bob nologin"), Err("28000"));
+}
+
 #[test]
 fn an_interval_column_says_what_it_is() {
     let db = database();

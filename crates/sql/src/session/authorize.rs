@@ -3,22 +3,60 @@
 //! Invariants
 //! 1. It is asked before a table is opened for a statement, each time the statement runs.
 //! 2. What is not known to need a right only superusers may do.
+//! 3. What is remembered of an answer holds for one version of the catalog and one role; a version is never used twice.
 //!
 //! Does not know: what roles and rights are (`crate::rights`).
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
 use sqlparser::ast::{self, AlterTableOperation, ColumnOption, ObjectType, Statement, TableConstraint};
-use varve_engine::{Catalog, Named, ObjectId, Rights, TableDef, Transaction};
+use varve_engine::{Catalog, Named, ObjectId, Rights, SequenceDef, TableDef, Transaction};
 
 use super::Session;
 use crate::bind::object_name;
 use crate::error::{Result, SqlError};
 use crate::eval::Expr;
 use crate::plan::{Found, OnConflict, Output, Plan, Select, Source};
+use crate::prepared::Prepared;
 use crate::rights::{Holder, Kind, Object, Who, denied};
 
+/// How many statements are remembered at most.
+const REMEMBERED: usize = 1024;
+
+/// Statements that the role may run by this version of the catalog: rights are not looked up again for each execution.
+#[derive(Default)]
+pub(super) struct Allowed {
+    version: u64,
+    who: Who,
+    statements: FxHashSet<u64>,
+}
+
+impl Allowed {
+    /// Whether the statement is known to be allowed.
+    fn knows(&mut self, version: u64, who: Who, statement: u64) -> bool {
+        if self.version != version || self.who != who || self.statements.len() >= REMEMBERED {
+            self.statements.clear();
+            (self.version, self.who) = (version, who);
+        }
+        self.statements.contains(&statement)
+    }
+}
+
 impl Session {
+    /// 42501 unless the role may run the statement, whose plan this is.
+    pub(super) fn authorize_statement(&mut self, prepared: &Prepared, plan: &Plan) -> Result<()> {
+        let who = self.facts.who;
+        let Some(txn) = self.txn.as_mut().filter(|_| who.is_some()) else { return Ok(()) };
+        let version = txn.catalog().version();
+        if self.allowed.knows(version, who, prepared.id) {
+            return Ok(());
+        }
+        self.authorize(plan)?;
+        self.allowed.statements.insert(prepared.id);
+        Ok(())
+    }
+
     /// The role as its rights stand now; `None` if it may do everything.
     fn holder(&mut self) -> Option<(Arc<Catalog>, Holder)> {
         self.facts.who?;
@@ -90,9 +128,14 @@ impl Check<'_> {
             Plan::Select(select) => self.query(select),
             Plan::Insert(insert) => {
                 self.table(&insert.table, Rights::INSERT)?;
-                if let OnConflict::Update(_) = &insert.on_conflict {
-                    self.table(&insert.table, Rights::UPDATE)?;
-                    self.table(&insert.table, Rights::SELECT)?;
+                match &insert.on_conflict {
+                    OnConflict::Fail | OnConflict::Nothing(None) => {}
+                    // It tells whether a key is there.
+                    OnConflict::Nothing(Some(_)) => self.table(&insert.table, Rights::SELECT)?,
+                    OnConflict::Update(_) => {
+                        self.table(&insert.table, Rights::UPDATE)?;
+                        self.table(&insert.table, Rights::SELECT)?;
+                    }
                 }
                 self.reads(&insert.table, insert.returning.iter().flatten().map(expression))?;
                 plan.query().map_or(Ok(()), |query| self.query(query))
@@ -129,9 +172,7 @@ impl Check<'_> {
         for table in select.tables().iter().filter(is_needed) {
             self.table(table, Rights::SELECT)?;
             if select.lock.is_some() {
-                let object = table_object(table);
-                let rights = [Rights::UPDATE, Rights::DELETE];
-                self.need_any(&object, &rights)?;
+                self.need_any(&table_object(table), &[Rights::UPDATE])?;
             }
         }
         Ok(())
@@ -180,7 +221,10 @@ impl Check<'_> {
                 self.refers_to(t.constraints.iter().filter_map(foreign_key))?;
                 t.partition_of.as_ref().map_or(Ok(()), |parent| self.owner_of(parent))
             }
-            Statement::CreateView(v) => self.creates(&v.name),
+            Statement::CreateView(v) => {
+                self.creates(&v.name)?;
+                if v.or_replace { self.owner_of(&v.name) } else { Ok(()) }
+            }
             Statement::CreateSequence { name, .. } => self.creates(name),
             Statement::CreateIndex(i) => self.owner_of(&i.table_name),
             Statement::AlterTable(a) => {
@@ -219,12 +263,24 @@ impl Check<'_> {
         let mut at = 0;
         while let Some(table) = tables.get(at).cloned() {
             self.table(&table, Rights::TRUNCATE)?;
+            if matches!(t.identity, Some(ast::TruncateIdentityOption::Restart)) {
+                self.owns_sequences_of(&table)?;
+            }
             let children = self.catalog.children(table.id).filter(|_| cascades).map(|(child, _)| child);
             let new: Vec<_> = children.filter(|c| tables.iter().all(|t| t.id != c.id)).cloned().collect();
             tables.extend(new);
             at += 1;
         }
         Ok(())
+    }
+
+    /// RESTART IDENTITY sets sequences back: of their owners only.
+    fn owns_sequences_of(&self, table: &TableDef) -> Result<()> {
+        let is_its = |s: &&Arc<SequenceDef>| s.owned_by.is_some_and(|(owner, _)| owner == table.id);
+        self.catalog.sequences().filter(is_its).try_for_each(|s| {
+            let object = Object::new(s.id, Kind::Sequence, &s.name);
+            if self.holder.owns(self.catalog, &object) { Ok(()) } else { Err(object.not_owned()) }
+        })
     }
 
     /// Who refers to a table keeps its rows, and learns of their keys.

@@ -11,7 +11,9 @@ use varve_engine::{Catalog, ObjectId};
 
 use super::Session;
 use crate::error::{Result, SqlError, SqlState};
+use crate::eval::func::clock_us;
 use crate::rights::{Holder, Who, denied, memberships};
+use crate::scram::Verifier;
 
 /// Who has logged in.
 pub(super) struct Identity {
@@ -21,8 +23,15 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Who logs in: 28000 if the role may not. A name that is no role is let in.
-    pub(super) fn of_login(catalog: &Catalog, name: &str) -> Result<Identity> {
+    /// Who logs in: 28000 if the role may not. A name that is no role is let in where nobody has to prove anything; who has
+    /// proved a password must still be the role with this password (a proof takes as long as the client likes).
+    pub(super) fn of_login(catalog: &Catalog, name: &str, proved: Option<&Verifier>) -> Result<Identity> {
+        if proved.is_some() && verifier(catalog, name).as_ref() != proved {
+            let message = format!("password authentication failed for user \"{name}\"");
+            return Err(SqlError::new(SqlState::INVALID_PASSWORD, message).with_detail(
+                "The role was dropped, renamed or given another password while the client logged in.",
+            ));
+        }
         let role = catalog.role(name);
         if role.is_some_and(|r| !r.may_log_in) {
             let message = format!("role \"{name}\" is not permitted to log in");
@@ -35,6 +44,13 @@ impl Identity {
     pub(super) fn who(&self) -> Who {
         self.who
     }
+}
+
+/// What the password of a role is checked with now; `None` if there is no such role, or it has no valid password.
+pub(super) fn verifier(catalog: &Catalog, name: &str) -> Option<Verifier> {
+    let role = catalog.role(name)?;
+    let is_valid = role.valid_until_us.is_none_or(|until| clock_us() < until);
+    Verifier::parse(role.password.as_deref().filter(|_| is_valid)?)
 }
 
 impl Session {

@@ -54,6 +54,7 @@ use crate::settings::{Settings, is_role};
 use crate::sink::{Progress, Severity, Sink};
 use crate::time::Zone;
 use crate::utility::Level;
+use authorize::Allowed;
 use identity::Identity;
 use watchdog::Watchdog;
 
@@ -96,11 +97,7 @@ impl SqlDatabase {
     /// one that no password fits.
     pub fn verifier(&self, user: &str) -> Verifier {
         let catalog = self.engine.begin(Isolation::ReadCommitted).catalog();
-        let role = catalog.role(user);
-        let now = crate::eval::func::clock_us();
-        let valid = role.filter(|r| r.valid_until_us.is_none_or(|until| now < until));
-        let kept = valid.and_then(|r| Verifier::parse(r.password.as_deref()?));
-        kept.unwrap_or_else(|| Verifier::of_nobody(user, &self.secret))
+        identity::verifier(&catalog, user).unwrap_or_else(|| Verifier::of_nobody(user, &self.secret))
     }
 
     /// The engine below.
@@ -116,6 +113,8 @@ pub struct SessionParams {
     pub user: String,
     /// Database name.
     pub database: String,
+    /// The verifier that the client has proved its password by; `None` where nobody is asked for one.
+    pub proved: Option<Verifier>,
     /// What `pg_backend_pid()` answers; the cancel key's process id.
     pub process_id: i32,
     /// Other start-up parameters and `-c` options, as `name`, `value`; applied like SET.
@@ -204,6 +203,7 @@ pub struct Session {
     defaults: Defaults,
     facts: Facts,
     identity: Identity,
+    allowed: Allowed,
     scratch: Scratch,
     /// Values of lifted literals.
     literal_arena: Bump,
@@ -216,10 +216,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts a session. Fails (42704, 22023, 0A000) for a start-up setting that cannot be.
+    /// Starts a session. Fails for a role that may not log in (28000), or is no more what it proved to be (28P01), and for a
+    /// start-up setting that cannot be (42704, 22023, 0A000).
     pub fn new(shared: Arc<SqlDatabase>, params: SessionParams) -> Result<Session> {
         let catalog = shared.engine.begin(Isolation::ReadCommitted).catalog();
-        let identity = Identity::of_login(&catalog, &params.user)?;
+        let identity = Identity::of_login(&catalog, &params.user, params.proved.as_ref())?;
         let who = identity.who();
         let mut settings = Settings::default();
         settings.set_fact("session_authorization", &params.user);
@@ -265,6 +266,7 @@ impl Session {
             settings_changed: true,
             facts,
             identity,
+            allowed: Allowed::default(),
             scratch: Scratch::default(),
             literal_arena: Bump::new(),
             sequences: SequenceMemory::default(),

@@ -286,7 +286,7 @@ impl Session {
         }
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();
-        self.authorize(plan)?;
+        self.authorize_statement(prepared, plan)?;
         if groups != 1 && !plan.repeats() {
             return Err(SqlError::internal("rows were collapsed whose plan runs once"));
         }

@@ -153,6 +153,17 @@ pub(super) fn role_or_none(c: &mut Cursor<'_>, none: &str) -> Result<Option<Stri
 }
 
 fn create(c: &mut Cursor<'_>, logs_in: bool) -> Result<RoleCommand> {
+    let name = new_name(c)?;
+    c.eat("with");
+    let mut options = options(c, true)?;
+    if logs_in && !options.iter().any(|o| matches!(o, RoleOption::LogsIn(_))) {
+        options.push(RoleOption::LogsIn(true));
+    }
+    Ok(RoleCommand::Create(name, options))
+}
+
+/// A name that a role may get.
+fn new_name(c: &mut Cursor<'_>) -> Result<String> {
     let name = match role_name(c)? {
         RoleName::Named(name) => name,
         other => return Err(reserved(&other)),
@@ -162,12 +173,7 @@ fn create(c: &mut Cursor<'_>, logs_in: bool) -> Result<RoleCommand> {
         return Err(SqlError::new(SqlState::RESERVED_NAME, message)
             .with_detail("Role names starting with \"pg_\" are reserved."));
     }
-    c.eat("with");
-    let mut options = options(c, true)?;
-    if logs_in && !options.iter().any(|o| matches!(o, RoleOption::LogsIn(_))) {
-        options.push(RoleOption::LogsIn(true));
-    }
-    Ok(RoleCommand::Create(name, options))
+    Ok(name)
 }
 
 fn reserved(name: &RoleName) -> SqlError {
@@ -184,7 +190,7 @@ fn alter(c: &mut Cursor<'_>) -> Result<RoleCommand> {
     if c.eat("rename") {
         c.expect("to")?;
         let RoleName::Named(from) = role else { return Err(reserved(&role)) };
-        return Ok(RoleCommand::Rename(from, c.name()?));
+        return Ok(RoleCommand::Rename(from, new_name(c)?));
     }
     if c.eat("set") || c.eat("reset") || c.eat("in") {
         return Err(SqlError::unsupported("ALTER ROLE ... SET"));

@@ -43,6 +43,7 @@ pub fn session(db: &Arc<SqlDatabase>) -> Session {
     let params = SessionParams {
         user: "postgres".into(),
         database: "postgres".into(),
+        proved: None,
         process_id: 7,
         settings: Vec::new(),
     };
