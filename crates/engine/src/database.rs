@@ -20,6 +20,7 @@ use crate::io::{Accounts, IoRow};
 use crate::options::Options;
 use crate::purge::Bell;
 use crate::redo::EngineRedo;
+use crate::spool::Spool;
 use crate::transaction::{Isolation, Transaction};
 use crate::{purge, recovery};
 
@@ -102,6 +103,11 @@ impl Database {
     #[inline]
     pub fn begin(self: &Arc<Self>, isolation: Isolation) -> Transaction {
         Transaction::new(Arc::clone(self), isolation)
+    }
+
+    /// An empty list of rows that may grow beyond memory.
+    pub fn spool(&self) -> Spool {
+        Spool::new(&self.core.temporary)
     }
 
     /// Does the background work (rollback of losers, purge) in the caller's thread.

@@ -42,17 +42,22 @@ pub(crate) fn clean(temporary: &Arc<dyn Directory>) -> Result<()> {
 }
 
 /// A file of runs, removed when dropped.
-struct RunFile {
+pub(crate) struct RunFile {
     directory: Arc<dyn Directory>,
     name: String,
     file: Arc<dyn BlockFile>,
 }
 
 impl RunFile {
-    fn create(directory: &Arc<dyn Directory>) -> Result<Self> {
+    /// A new file.
+    pub(crate) fn create(directory: &Arc<dyn Directory>) -> Result<Self> {
         let name = format!("{PREFIX}{}", FILES.fetch_add(1, Ordering::Relaxed));
         let file = directory.open(&name, OpenHow::new_file(Space::Temporary)).map_err(PagerError::from)?;
         Ok(Self { directory: Arc::clone(directory), name, file })
+    }
+
+    pub(crate) fn file(&self) -> &dyn BlockFile {
+        &*self.file
     }
 }
 

@@ -8,7 +8,8 @@ use varve_device::{Directory, MemoryDirectory};
 use varve_engine::{Database, Datum, Options};
 use varve_pager::{PagerConfig, ProtectionKind};
 use varve_sql::{
-    Column, CommandTag, CopyIn, Result, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError, text,
+    Column, CommandTag, CopyShape, Result, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError,
+    text,
 };
 
 /// What the tables of every target are.
@@ -106,7 +107,7 @@ impl Sink for Shown<'_> {
 
     fn notice(&mut self, _: Severity, _: &SqlError) {}
 
-    fn copy_in(&mut self, _: CopyIn, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn copy_in(&mut self, _: CopyShape, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let (data, at_once) = self.copy;
         data.chunks(at_once.max(1)).try_for_each(feed)
     }

@@ -57,6 +57,10 @@ impl<S: Session> Talk<'_, S> {
                 describe_parameters(self.out, statement.parameter_oids());
                 describe_columns::<S>(self.out, &statement, &ColumnFormats::default());
             }
+            // DECLARE's cursors are portals too.
+            Target::Portal(name) if let Some((columns, is_binary)) = self.session.cursor_columns(name) => {
+                describe_row(self.out, columns, &ColumnFormats::all(is_binary, columns.len()));
+            }
             Target::Portal(name) => {
                 let portal = self.portals.get(name)?;
                 describe_columns::<S>(self.out, &portal.statement, &portal.formats);
@@ -79,7 +83,8 @@ impl<S: Session> Talk<'_, S> {
         let params: SmallVec<[Datum<'_>; 8]> = portal.values.iter().map(Value::as_datum).collect();
         let columns = portal.statement.columns().unwrap_or_default();
         let (formats, zone) = (&portal.formats, self.session.zone().clone());
-        let mut results = Results { out: self.out, reader, formats, columns, zone, broken: None };
+        let mut results =
+            Results { out: self.out, reader, formats, columns, zone, binary: None, broken: None };
         let done = self.session.execute(
             &portal.statement,
             &params,

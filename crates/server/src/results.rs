@@ -8,11 +8,11 @@
 //!
 //! What this file doesn't know: statements, portals, transaction states.
 
-use pgwire::messages::copy::CopyInResponse;
+use pgwire::messages::copy::{CopyInResponse, CopyOutResponse};
 use smallvec::SmallVec;
 use varve_engine::Datum;
 use varve_sql::oid;
-use varve_sql::{Column, CommandTag, CopyIn, Severity, Sink, SqlError, SqlState};
+use varve_sql::{Column, CommandTag, CopyShape, Severity, Sink, SqlError, SqlState};
 
 use crate::codec;
 use crate::error::WireError;
@@ -41,6 +41,12 @@ impl ColumnFormats {
         (0..column_count).map(|index| formats.get(index)).collect::<Result<_, _>>().map(Self)
     }
 
+    /// The same for all columns.
+    pub fn all(is_binary: bool, column_count: usize) -> Self {
+        let format = if is_binary { Format::Binary } else { Format::Text };
+        Self(std::iter::repeat_n(format, column_count).collect())
+    }
+
     #[inline]
     fn get(&self, index: usize) -> Format {
         self.0.get(index).copied().unwrap_or_default()
@@ -59,6 +65,8 @@ pub struct Results<'a> {
     pub columns: &'a [Column],
     /// Time zone of the session.
     pub zone: Zone,
+    /// The columns of a result that is all in binary, whatever `formats` says.
+    pub binary: Option<Vec<Column>>,
     /// Why the connection can't go on.
     pub broken: Option<FrameEnd>,
 }
@@ -70,9 +78,13 @@ impl Results<'_> {
             self.out.buffer().extend_from_slice(&(-1_i32).to_be_bytes());
             return Ok(());
         }
-        let oid = self.columns.get(index).map_or(oid::TEXT, |column| column.type_oid);
+        let (columns, format) = match &self.binary {
+            None => (self.columns, self.formats.get(index)),
+            Some(columns) => (&**columns, Format::Binary),
+        };
+        let oid = columns.get(index).map_or(oid::TEXT, |column| column.type_oid);
         let at = self.out.begin_value();
-        codec::write(datum, self.formats.get(index), oid, &self.zone, self.out.buffer())?;
+        codec::write(datum, format, oid, &self.zone, self.out.buffer())?;
         self.out.end_value(at);
         Ok(())
     }
@@ -143,8 +155,18 @@ impl Results<'_> {
 
 impl Sink for Results<'_> {
     fn columns(&mut self, columns: &[Column]) -> Result<()> {
-        describe_row(self.out, columns, self.formats);
+        match &mut self.binary {
+            None => describe_row(self.out, columns, self.formats),
+            Some(known) => {
+                *known = columns.to_vec();
+                describe_row(self.out, columns, &ColumnFormats::all(true, columns.len()));
+            }
+        }
         Ok(())
+    }
+
+    fn binary_columns(&mut self) {
+        self.binary = Some(Vec::new());
     }
 
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
@@ -165,6 +187,7 @@ impl Sink for Results<'_> {
     }
 
     fn complete(&mut self, tag: &CommandTag) -> Result<()> {
+        self.binary = None;
         complete(self.out, tag);
         self.flush_if_full()
     }
@@ -178,15 +201,40 @@ impl Sink for Results<'_> {
         tell(self.out, severity, notice.clone());
     }
 
-    fn copy_in(&mut self, shape: CopyIn, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let formats = vec![0; shape.column_count];
-        self.out.message(&CopyInResponse::new(0, formats.len() as i16, formats));
+    fn copy_in(&mut self, shape: CopyShape, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let (format, formats) = copy_formats(shape);
+        self.out.message(&CopyInResponse::new(format, formats.len() as i16, formats));
         self.out.flush().map_err(|error| self.lost(error.into()))?;
         while let Some(piece) = self.copy_piece()? {
             feed(piece)?;
         }
         Ok(())
     }
+
+    fn copy_out(&mut self, shape: CopyShape) -> Result<()> {
+        let (format, formats) = copy_formats(shape);
+        self.out.message(&CopyOutResponse::new(format, formats.len() as i16, formats));
+        Ok(())
+    }
+
+    fn copy_data(&mut self, piece: &[u8]) -> Result<()> {
+        // Before the piece, as for rows.
+        self.flush_if_full()?;
+        let message = self.out.begin(b'd');
+        self.out.buffer().extend_from_slice(piece);
+        self.out.end(message);
+        Ok(())
+    }
+
+    fn copy_done(&mut self) -> Result<()> {
+        self.out.bare(b'c');
+        Ok(())
+    }
+}
+
+/// The format of a COPY, and that of each column.
+fn copy_formats(shape: CopyShape) -> (i8, Vec<i16>) {
+    (i8::from(shape.is_binary), vec![i16::from(shape.is_binary); shape.column_count])
 }
 
 /// `RowDescription`.

@@ -57,6 +57,7 @@ pub trait Session {
         row_limit: usize,
         sink: &mut dyn Sink,
     ) -> Result<Progress, SqlError>;
+    fn cursor_columns(&self, name: &str) -> Option<(&[Column], bool)>;
     fn sync(&mut self) -> Result<(), SqlError>;
     fn fail(&mut self);
     fn transaction_status(&self) -> u8;
@@ -137,6 +138,10 @@ impl Session for varve_sql::Session {
         sink: &mut dyn Sink,
     ) -> Result<Progress, SqlError> {
         self.execute(statement, params, portal, row_limit, sink)
+    }
+
+    fn cursor_columns(&self, name: &str) -> Option<(&[Column], bool)> {
+        self.cursor_columns(name)
     }
 
     fn sync(&mut self) -> Result<(), SqlError> {

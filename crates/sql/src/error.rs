@@ -51,6 +51,7 @@ states! {
     INVALID_POWER = "2201F", "A power or root has no real result.";
     INVALID_LOG = "2201E", "A logarithm has no real result.";
     INVALID_TEXT = "22P02", "Text is not a value of the type.";
+    BAD_BINARY = "22P03", "Bytes are not the binary form of a value.";
     BAD_COPY = "22P04", "COPY data has the wrong shape.";
     CHARACTER_NOT_IN_REPERTOIRE = "22021", "Bytes are not valid in the encoding.";
     NOT_NULL_VIOLATION = "23502", "NULL in a NOT NULL column.";
@@ -91,6 +92,9 @@ states! {
     UNDEFINED_PARAMETER = "42P02", "No such parameter.";
     DUPLICATE_TABLE = "42P07", "The relation exists already.";
     DUPLICATE_OBJECT = "42710", "The object exists already.";
+    DUPLICATE_CURSOR = "42P03", "A cursor has this name already.";
+    INVALID_CURSOR_DEFINITION = "42P11", "The options of a cursor contradict each other.";
+    INVALID_CURSOR_NAME = "34000", "No cursor has this name.";
     DUPLICATE_PREPARED = "42P05", "A prepared statement has this name already.";
     INVALID_COLUMN_REFERENCE = "42P10", "An ORDER BY, GROUP BY or ON CONFLICT item refers to nothing usable.";
     DUPLICATE_ALIAS = "42712", "A table name is used twice.";
@@ -101,6 +105,10 @@ states! {
     STATEMENT_TOO_COMPLEX = "54001", "The statement nests too deeply.";
     NOT_IN_PREREQUISITE_STATE = "55000", "The object is not in the state that the call needs.";
     CANT_CHANGE_RUNTIME_PARAM = "55P02", "The setting cannot change now.";
+    INVALID_NAME = "42602", "A name that cannot be.";
+    DISK_FULL = "53100", "No room on the device.";
+    UNDEFINED_FILE = "58P01", "No file of this name.";
+    IO_ERROR = "58030", "A file could not be read or written.";
     LOCK_NOT_AVAILABLE = "55P03", "A lock could not be had in time.";
     QUERY_CANCELED = "57014", "The statement was cancelled.";
     NULL_NOT_ALLOWED = "22004", "A NULL where there must be a value.";

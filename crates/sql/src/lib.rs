@@ -4,8 +4,10 @@
 
 mod access;
 pub mod array;
+pub mod binary;
 mod bind;
 mod cache;
+mod copy;
 mod error;
 mod eval;
 mod exec;
@@ -15,6 +17,7 @@ mod explain;
 pub mod fuzzing;
 pub mod general;
 mod json;
+mod kept;
 mod lexeme;
 mod loops;
 pub mod oid;
@@ -37,5 +40,5 @@ mod utility;
 pub use error::{Result, SqlError, SqlState, Subject};
 pub use prepared::{Portal, Prepared};
 pub use session::{CancelToken, Probing, Session, SessionParams, SqlDatabase};
-pub use sink::{Column, CommandTag, CopyIn, Progress, Severity, Sink};
+pub use sink::{Column, CommandTag, CopyShape, Progress, Severity, Sink};
 pub use time::Zone;

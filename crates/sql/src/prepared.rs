@@ -15,6 +15,7 @@ use sqlparser::ast;
 use varve_engine::{ColumnType, Datum, Value};
 
 use crate::error::Result;
+use crate::kept::KeptRows;
 use crate::oid::{self, Oid};
 use crate::parse;
 use crate::plan::Plan;
@@ -153,5 +154,7 @@ pub struct Portal {
 /// Rows of a suspended portal: all computed at its first Execute, handed out in slices.
 #[derive(Debug)]
 pub(crate) struct PendingRows {
-    pub(crate) rows: std::vec::IntoIter<Box<[Value]>>,
+    pub(crate) rows: KeptRows,
+    /// The row that is next.
+    pub(crate) next: u64,
 }

@@ -1,4 +1,4 @@
-//! Where results go: columns, rows, tags, notices, and the way COPY data comes in.
+//! Where results go: columns, rows, tags, notices, and the way COPY data comes in and goes out.
 //!
 //! Invariants
 //! 1. For one statement the calls come as `columns? row* complete` or end with an error returned by the session.
@@ -35,6 +35,10 @@ pub enum CommandTag {
     Delete(u64),
     /// `COPY n`
     Copy(u64),
+    /// `FETCH n`
+    Fetch(u64),
+    /// `MOVE n`
+    Move(u64),
     /// A fixed tag such as `BEGIN`.
     Plain(&'static str),
     /// The text was empty: EmptyQueryResponse takes the place of a tag.
@@ -50,6 +54,8 @@ impl CommandTag {
             CommandTag::Update(n) => ("UPDATE ", n),
             CommandTag::Delete(n) => ("DELETE ", n),
             CommandTag::Copy(n) => ("COPY ", n),
+            CommandTag::Fetch(n) => ("FETCH ", n),
+            CommandTag::Move(n) => ("MOVE ", n),
             CommandTag::Plain(text) => return out.extend_from_slice(text.as_bytes()),
             CommandTag::Empty => return,
         };
@@ -84,11 +90,13 @@ pub enum Severity {
     Warning,
 }
 
-/// Shape of a COPY FROM STDIN that is about to start. All columns are in text format.
+/// Shape of a COPY that is about to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CopyIn {
-    /// How many columns CopyInResponse announces.
+pub struct CopyShape {
+    /// How many columns CopyInResponse or CopyOutResponse announces.
     pub column_count: usize,
+    /// Whether all of them are in binary format; else all in text.
+    pub is_binary: bool,
 }
 
 /// Receiver of one statement's results.
@@ -96,6 +104,8 @@ pub trait Sink {
     /// The result has these columns. Called by `Session::simple` only; with `execute` the caller has
     /// `Prepared::columns` already.
     fn columns(&mut self, columns: &[Column]) -> Result<()>;
+    /// The result whose columns come next is in binary format, as a BINARY cursor's is in the simple protocol.
+    fn binary_columns(&mut self) {}
     /// One row, in column order.
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()>;
     /// A statement of `Session::simple` is done (never called by `execute`, which returns the tag).
@@ -107,8 +117,22 @@ pub trait Sink {
     /// Runs the client's side of COPY FROM STDIN: announce it (CopyInResponse), then pass the payload of each CopyData
     /// to `feed` in order, until CopyDone (return `Ok`) or CopyFail (return its error, SQLSTATE 57014).
     /// If `feed` fails, stop feeding and return its error; the rest of the copy stream is the caller's to skip.
-    fn copy_in(&mut self, shape: CopyIn, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn copy_in(&mut self, shape: CopyShape, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let _ = (shape, feed);
         Err(SqlError::unsupported("COPY FROM STDIN on this connection"))
+    }
+    /// COPY TO STDOUT begins: announce it (CopyOutResponse).
+    fn copy_out(&mut self, shape: CopyShape) -> Result<()> {
+        let _ = shape;
+        Err(SqlError::unsupported("COPY TO STDOUT on this connection"))
+    }
+    /// The next piece of COPY TO STDOUT, one row (CopyData).
+    fn copy_data(&mut self, piece: &[u8]) -> Result<()> {
+        let _ = piece;
+        Err(SqlError::unsupported("COPY TO STDOUT on this connection"))
+    }
+    /// COPY TO STDOUT has no more pieces (CopyDone).
+    fn copy_done(&mut self) -> Result<()> {
+        Err(SqlError::unsupported("COPY TO STDOUT on this connection"))
     }
 }

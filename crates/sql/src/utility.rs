@@ -6,12 +6,14 @@
 //! Does not know: what the commands do (`session`).
 
 mod copy;
+pub mod cursor;
 pub mod lock;
 pub mod role;
 
 use sqlparser::ast;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use crate::copy::Copy;
 use crate::error::{Result, SqlError};
 use crate::parse;
 
@@ -35,27 +37,6 @@ pub struct Modes {
     pub read_only: Option<bool>,
     /// DEFERRABLE: any snapshot will do for a transaction that only reads, so nothing is waited for.
     pub deferrable: Option<bool>,
-}
-
-/// COPY ... FROM STDIN.
-#[derive(Debug, Clone)]
-pub struct CopyFrom {
-    /// The table.
-    pub table: ast::ObjectName,
-    /// Columns named, if any.
-    pub columns: Vec<ast::Ident>,
-    /// CSV rather than text.
-    pub csv: bool,
-    /// First line is a header.
-    pub header: bool,
-    /// Between columns.
-    pub delimiter: u8,
-    /// What stands for NULL.
-    pub null: String,
-    /// CSV quote.
-    pub quote: u8,
-    /// CSV escape within quotes.
-    pub escape: u8,
 }
 
 /// A utility command.
@@ -108,8 +89,21 @@ pub enum Utility {
     Checkpoint,
     /// EXPLAIN of the rest
     Explain(String),
-    /// COPY FROM STDIN
-    Copy(Box<CopyFrom>),
+    /// DECLARE ... CURSOR
+    Declare(Box<cursor::Declare>),
+    /// FETCH, MOVE
+    Fetch {
+        /// The cursor.
+        name: String,
+        /// Which rows.
+        direction: cursor::Direction,
+        /// MOVE: the rows are not given.
+        moves: bool,
+    },
+    /// CLOSE name, ALL is `None`
+    Close(Option<String>),
+    /// COPY
+    Copy(Box<Copy>),
     /// CREATE ROLE, GRANT and their kin
     Role(Box<role::RoleCommand>),
     /// SET [LOCAL] ROLE, `None` is NONE; whether LOCAL
@@ -153,6 +147,10 @@ pub fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<Utility>> {
         "lock" => lock::read(&mut c)?,
         "explain" => explain(&mut c)?,
         "copy" => copy::read(&mut c)?,
+        "declare" => cursor::declare(&mut c)?,
+        "fetch" => cursor::fetch(&mut c, false)?,
+        "move" => cursor::fetch(&mut c, true)?,
+        "close" => cursor::close(&mut c)?,
         verb => match role::read(&mut c, verb)? {
             Some(command) => command,
             None => return Ok(None),
@@ -241,6 +239,11 @@ impl Cursor<'_> {
         let ident = w.clone().into_ident(*span);
         self.at += 1;
         Ok(ident)
+    }
+
+    /// Where the next token is.
+    fn position(&self) -> Option<u32> {
+        self.tokens.get(self.at).map(|t| parse::offset(self.sql, t.span.start))
     }
 
     /// 42601 at the next token.

@@ -162,7 +162,9 @@ impl Sink for Gathered {
             | CommandTag::Insert(count)
             | CommandTag::Update(count)
             | CommandTag::Delete(count)
-            | CommandTag::Copy(count) => count,
+            | CommandTag::Copy(count)
+            | CommandTag::Fetch(count)
+            | CommandTag::Move(count) => count,
             CommandTag::Plain(_) | CommandTag::Empty => 0,
         };
         Ok(())

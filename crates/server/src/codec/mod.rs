@@ -1,36 +1,16 @@
-//! Values on the wire: parameters in, result columns out, in text and in binary.
-//!
-//! | type | binary form (big endian) |
-//! |---|---|
-//! | boolean | one byte, 0 or 1 |
-//! | smallint, integer, bigint, oid | 2, 4, 8, 4 bytes |
-//! | real, double precision | IEEE 754, 4 and 8 bytes |
-//! | numeric | `numeric.rs` |
-//! | text, varchar, char, name, json | UTF-8 |
-//! | "char" | one byte, 0 for the empty one |
-//! | bytea | the bytes |
-//! | date | i32 days since 2000-01-01 |
-//! | interval | i64 microseconds, i32 days, i32 months |
-//! | time | i64 microseconds since midnight |
-//! | uuid | the 16 bytes |
-//! | arrays, int2vector, oidvector | `array.rs` |
-//! | timestamp, timestamptz | i64 microseconds since 2000-01-01 (UTC) |
+//! Values on the wire: parameters in, result columns out, in text and in binary (`varve_sql::{text, binary}`).
 //!
 //! Invariants
-//! 1. A parameter is checked whole: bytes too few or too many are an error.
-//! 2. Integers are written as wide as the column's type says, whatever width the value came in.
+//! 1. What is wrong with a parameter says which one it is.
 //!
-//! What this file doesn't know: messages; the text forms (`varve_sql::text`).
+//! What this file doesn't know: messages; the forms.
 
-mod array;
-mod numeric;
 #[cfg(test)]
 mod round_trip;
 
-use varve_engine::{ColumnType, Datum, Interval, Value};
-use varve_sql::Zone;
+use varve_engine::{ColumnType, Datum, Value};
 use varve_sql::oid::{self, Oid};
-use varve_sql::text;
+use varve_sql::{SqlError, SqlState, Zone, binary, text};
 
 use crate::error::WireError;
 use crate::message::{Format, utf8};
@@ -57,71 +37,19 @@ pub fn read(
     match (raw, format) {
         (None, _) => Ok(Value::Null),
         (Some(raw), Format::Text) => Ok(text::parse_as(utf8(raw)?, oid, zone)?),
-        (Some(raw), Format::Binary) if oid::element(oid).is_some() => array::read(raw, oid, zone, number),
-        (Some(raw), Format::Binary) => read_binary(raw, oid, column_type, number),
-    }
-}
-
-fn read_binary(raw: &[u8], oid: Oid, column_type: ColumnType, number: usize) -> Result<Value, WireError> {
-    let value = match column_type {
-        ColumnType::Bool => fixed(raw).map(|[byte]: [u8; 1]| Value::Bool(byte != 0)),
-        ColumnType::Int2 => fixed(raw).map(|raw| Value::Int2(i16::from_be_bytes(raw))),
-        ColumnType::Int4 => fixed(raw).map(|raw| Value::Int4(i32::from_be_bytes(raw))),
-        ColumnType::Int8 if oid == oid::OID => {
-            fixed(raw).map(|raw| Value::Int8(i64::from(u32::from_be_bytes(raw))))
+        (Some(raw), Format::Binary) => {
+            Ok(binary::read(raw, oid, column_type).map_err(|e| in_parameter(e, number))?)
         }
-        ColumnType::Int8 => fixed(raw).map(|raw| Value::Int8(i64::from_be_bytes(raw))),
-        ColumnType::Float4 => fixed(raw).map(|raw| Value::Float4(f32::from_be_bytes(raw))),
-        ColumnType::Float8 => fixed(raw).map(|raw| Value::Float8(f64::from_be_bytes(raw))),
-        ColumnType::Date => fixed(raw).map(|raw| Value::Date(i32::from_be_bytes(raw))),
-        ColumnType::Timestamp => fixed(raw).map(|raw| Value::Timestamp(i64::from_be_bytes(raw))),
-        ColumnType::TimestampTz => fixed(raw).map(|raw| Value::TimestampTz(i64::from_be_bytes(raw))),
-        ColumnType::Numeric { .. } => numeric::read(raw).map(Value::Numeric),
-        ColumnType::Bytea => Some(Value::Bytea(raw.to_vec())),
-        ColumnType::Time => fixed(raw).map(|raw| Value::Time(i64::from_be_bytes(raw))),
-        ColumnType::Interval => fixed(raw).map(|raw| Value::Interval(read_interval(raw))),
-        ColumnType::Uuid => fixed(raw).map(Value::Uuid),
-        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text | ColumnType::Json => {
-            return read_text_like(raw, oid, number);
+    }
+}
+
+fn in_parameter(e: SqlError, number: usize) -> SqlError {
+    match e.sqlstate {
+        SqlState::BAD_BINARY => {
+            SqlError { message: format!("{} in bind parameter {number}", e.message).into_boxed_str(), ..e }
         }
-    };
-    let value = value.ok_or_else(|| bad_binary(number))?;
-    Ok(text::check_range(value)?)
-}
-
-/// Types that the engine holds as text.
-fn read_text_like(raw: &[u8], oid: Oid, number: usize) -> Result<Value, WireError> {
-    if oid == oid::CHAR {
-        return match raw {
-            [0] => Ok(Value::Text(String::new())),
-            [byte @ 1..0x80] => Ok(Value::Text(char::from(*byte).to_string())),
-            _ => Err(bad_binary(number)),
-        };
+        _ => e,
     }
-    let text = utf8(raw)?;
-    if text.contains('\0') {
-        return Err(WireError::error("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"));
-    }
-    Ok(text::parse_as(text, if oid == oid::JSON { oid } else { oid::TEXT }, &Zone::UTC)?)
-}
-
-/// Microseconds, days, months.
-fn read_interval(raw: [u8; 16]) -> Interval {
-    let all = u128::from_be_bytes(raw);
-    Interval { micros: (all >> 64) as i64, days: (all >> 32) as i32, months: all as i32 }
-}
-
-fn fixed<const N: usize>(raw: &[u8]) -> Option<[u8; N]> {
-    raw.try_into().ok()
-}
-
-fn bad_binary(number: usize) -> WireError {
-    WireError::error("22P03", format!("incorrect binary data format in bind parameter {number}"))
-}
-
-fn no_binary_form(oid: Oid) -> WireError {
-    WireError::error("0A000", format!("the type with OID {oid} has no binary form"))
-        .hint("Ask for this column, or send this parameter, in text format.")
 }
 
 /// Appends the bytes of a value that isn't NULL, without a length. `zone` is the session's.
@@ -134,55 +62,11 @@ pub fn write(
     out: &mut Vec<u8>,
 ) -> Result<(), WireError> {
     match (format, datum) {
-        (Format::Binary, Datum::Text("")) if oid == oid::CHAR => out.push(0),
-        (_, Datum::Text(text)) => out.extend_from_slice(text.as_bytes()),
+        (_, Datum::Text(text)) if oid != oid::CHAR => out.extend_from_slice(text.as_bytes()),
         (Format::Text, datum) => text::write_in_zone(datum, zone, out),
-        (Format::Binary, datum) => write_binary(datum, oid, out)?,
+        (Format::Binary, datum) => binary::write(datum, oid, out)?,
     }
     Ok(())
-}
-
-fn write_binary(datum: Datum<'_>, oid: Oid, out: &mut Vec<u8>) -> Result<(), WireError> {
-    if let Some(integer) = datum.as_integer() {
-        return write_binary_integer(integer, oid, out);
-    }
-    match datum {
-        Datum::Null => {}
-        Datum::Bool(value) => out.push(u8::from(value)),
-        Datum::Float4(value) => out.extend_from_slice(&value.to_be_bytes()),
-        Datum::Float8(value) => out.extend_from_slice(&value.to_be_bytes()),
-        Datum::Numeric(number) => numeric::write(number, out),
-        Datum::Bytea(bytes) => out.extend_from_slice(bytes),
-        Datum::Date(days) => out.extend_from_slice(&days.to_be_bytes()),
-        Datum::Timestamp(us) | Datum::TimestampTz(us) => out.extend_from_slice(&us.to_be_bytes()),
-        Datum::Time(us) => out.extend_from_slice(&us.to_be_bytes()),
-        Datum::Interval(span) => {
-            out.extend_from_slice(&span.micros.to_be_bytes());
-            out.extend_from_slice(&span.days.to_be_bytes());
-            out.extend_from_slice(&span.months.to_be_bytes());
-        }
-        Datum::Uuid(bytes) => out.extend_from_slice(&bytes),
-        Datum::Array(array) => array::write(array, oid, out)?,
-        Datum::Text(text) => out.extend_from_slice(text.as_bytes()),
-        Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) => unreachable!("integers were written above"),
-    }
-    Ok(())
-}
-
-fn write_binary_integer(integer: i64, oid: Oid, out: &mut Vec<u8>) -> Result<(), WireError> {
-    let fits = match oid {
-        oid::INT2 => i16::try_from(integer).map(|value| out.extend_from_slice(&value.to_be_bytes())).is_ok(),
-        oid::INT4 => i32::try_from(integer).map(|value| out.extend_from_slice(&value.to_be_bytes())).is_ok(),
-        oid::OID => u32::try_from(integer).map(|value| out.extend_from_slice(&value.to_be_bytes())).is_ok(),
-        oid::INT8 => {
-            out.extend_from_slice(&integer.to_be_bytes());
-            true
-        }
-        _ => return Err(no_binary_form(oid)),
-    };
-    let error =
-        || WireError::error("22003", format!("{integer} is out of range for the type with OID {oid}"));
-    if fits { Ok(()) } else { Err(error()) }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use varve_server::{Listener, Options, Server};
 use varve_sql::oid::{self, Oid};
 use varve_sql::scram::Verifier;
 use varve_sql::{
-    CancelToken, Column, CommandTag, CopyIn, Progress, SessionParams, Severity, Sink, SqlError, SqlState,
+    CancelToken, Column, CommandTag, CopyShape, Progress, SessionParams, Severity, Sink, SqlError, SqlState,
 };
 
 /// A fuzzer may ask for any number of rows.
@@ -151,7 +151,7 @@ impl MockSession {
 
 fn copy(sink: &mut dyn Sink) -> Result<CommandTag> {
     let mut lines = 0;
-    sink.copy_in(CopyIn { column_count: 2 }, &mut |piece| {
+    sink.copy_in(CopyShape { column_count: 2, is_binary: false }, &mut |piece| {
         if piece == b"bad\n" {
             return Err(SqlError::new(SqlState::BAD_COPY, "bad line"));
         }
@@ -255,6 +255,10 @@ impl Session for MockSession {
             }
             verb => self.run(verb, sink).map(Progress::Complete),
         }
+    }
+
+    fn cursor_columns(&self, _: &str) -> Option<(&[Column], bool)> {
+        None
     }
 
     fn sync(&mut self) -> Result<()> {

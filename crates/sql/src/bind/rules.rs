@@ -73,6 +73,19 @@ impl Binder<'_> {
         self.condition(bound, "CHECK")
     }
 
+    /// Which rows COPY FROM takes.
+    pub fn copy_filter(&mut self, e: &Ast, table: &TableDef) -> Result<Expr> {
+        const CLAUSE: &str = "COPY FROM WHERE conditions";
+        let relation = relation(&table.name, &table.columns);
+        let mut scope = Scope { no_aggregates: Some(CLAUSE), ..Scope::of(relation) };
+        let bound = self.expression(e, &mut scope)?;
+        if has_subquery(&bound.expr) {
+            let message = "cannot use subquery in COPY FROM WHERE condition";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
+        self.condition(bound, "WHERE")
+    }
+
     /// A CHECK condition of a table with these columns.
     pub(super) fn check_condition(
         &mut self,

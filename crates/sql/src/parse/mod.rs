@@ -197,7 +197,7 @@ fn nesting_of(tokens: &[TokenWithSpan]) -> usize {
 }
 
 /// Puts the parser's message into PostgreSQL's words.
-fn syntax_error(sql: &str, e: &ParserError) -> SqlError {
+pub fn syntax_error(sql: &str, e: &ParserError) -> SqlError {
     let text = match e {
         ParserError::RecursionLimitExceeded => return too_deep(),
         ParserError::ParserError(text) | ParserError::TokenizerError(text) => text,

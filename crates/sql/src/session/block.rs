@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use varve_engine::{Isolation, Transaction};
 
+use super::cursor::End;
 use super::{Block, Defaults, Probing, Savepoint, Session};
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::reference::Checker;
@@ -156,7 +157,7 @@ impl Session {
             (checked, None) => checked,
         };
         self.block = Block::Idle;
-        self.forget();
+        self.forget(&if result.is_ok() { End::Committed } else { End::RolledBack });
         match &result {
             Ok(()) => self.settings.commit(),
             Err(_) => self.undo_settings(),
@@ -172,7 +173,7 @@ impl Session {
             None => Ok(()),
         };
         self.block = Block::Idle;
-        self.forget();
+        self.forget(&End::RolledBack);
         self.undo_settings();
         self.after_settings();
         result
@@ -182,7 +183,10 @@ impl Session {
         self.settings.rollback();
     }
 
-    fn forget(&mut self) {
+    fn forget(&mut self, end: &End) {
+        if !self.cursors.is_empty() {
+            self.end_cursors(end);
+        }
         self.catalog = None;
         self.deferred.clear();
         if !self.savepoints.is_empty() {
@@ -271,6 +275,7 @@ impl Session {
         let id = self.savepoints[index].id;
         self.begin_engine().release(id)?;
         self.savepoints.truncate(index);
+        self.adopt_cursors(index);
         Ok(())
     }
 
@@ -282,6 +287,7 @@ impl Session {
         self.begin_engine().rollback_to(id)?;
         self.savepoints.truncate(index + 1);
         self.deferred.restore(&self.savepoints[index].deferred);
+        self.end_cursors(&End::ToSavepoint(index));
         self.catalog = None;
         self.block = Block::Open;
         Ok(())

@@ -6,17 +6,13 @@
 //! Does not know: plans' insides.
 
 use sqlparser::ast;
-use varve_engine::{Datum, Error as EngineError, Rights, Value};
+use varve_engine::{Datum, Value};
 
 use super::plan::in_failed_transaction;
-use super::run::{Ran, read_only};
+use super::run::Ran;
 use super::{Block, Session, statistics};
-use crate::bind::dml::insert_targets;
 use crate::bind::{Binder, Scope, undefined_table};
 use crate::error::{Result, SqlError, SqlState};
-use crate::exec::Exec;
-use crate::exec::copy::CopyPlan;
-use crate::exec::reference::Pending;
 use crate::explain;
 use crate::oid::{self, Oid};
 use crate::plan::Plan;
@@ -24,7 +20,7 @@ use crate::prepared::Body;
 use crate::settings;
 use crate::sink::{Column, CommandTag, Sink};
 use crate::ty::{self, Typed};
-use crate::utility::{CopyFrom, Level, Utility};
+use crate::utility::{Level, Utility};
 
 impl Session {
     /// Runs a utility command.
@@ -132,6 +128,10 @@ impl Session {
             Utility::Lock(lock) => self.lock_tables(lock)?,
             Utility::Explain(text) => return self.explain(text, announce, sink),
             Utility::Copy(copy) => return self.copy(copy, sink),
+            Utility::Fetch { name, direction, moves } => {
+                return self.fetch(name, *direction, *moves, announce, sink);
+            }
+            Utility::Close(name) => self.close_cursors(name.as_deref())?,
             Utility::Role(command) => self.role_command(command)?,
             Utility::SetRole(name, local) => self.set_role(name.as_deref(), *local)?,
             Utility::SetAuthorization(name, local) => {
@@ -214,6 +214,7 @@ impl Session {
         self.set_session_authorization(None, false)?;
         self.settings.reset_all();
         self.after_settings();
+        self.cursors.clear();
         self.statements.clear();
         self.sequences.clear();
         self.plans.clear();
@@ -372,50 +373,6 @@ impl Session {
             sink.row(&[Datum::Text(&line)])?;
         }
         Ok(CommandTag::Plain("EXPLAIN"))
-    }
-
-    /// COPY; bound again, if its table has been changed while it waited.
-    fn copy(&mut self, copy: &CopyFrom, sink: &mut dyn Sink) -> Result<CommandTag> {
-        if self.read_only {
-            return Err(read_only("COPY FROM"));
-        }
-        loop {
-            self.facts.check_cancel()?;
-            match self.copy_current(copy, sink)? {
-                Some(tag) => return Ok(tag),
-                None => self.catalog = None,
-            }
-        }
-    }
-
-    /// `None` if the table's definition is out of date.
-    fn copy_current(&mut self, copy: &CopyFrom, sink: &mut dyn Sink) -> Result<Option<CommandTag>> {
-        let catalog = self.current_catalog();
-        let mut b = Binder::new(&catalog, "", &[])?;
-        let (table, targets, defaults) = insert_targets(&mut b, &copy.table, &copy.columns)?;
-        self.authorize_table(&table, Rights::INSERT)?;
-        let rules = b.rules(&table)?;
-        let plan = CopyPlan { table, targets, defaults, rules, format: copy.clone() };
-        self.begin_engine();
-        let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
-        txn.start_statement();
-        let table = match txn.table(&plan.table) {
-            Ok(table) => table,
-            Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => return Ok(None),
-            Err(e) => return Err(e.into()),
-        };
-        let mut exec = Exec {
-            txn,
-            catalog: &mut self.catalog,
-            facts: &self.facts,
-            scratch: &mut self.scratch,
-            sequences: &self.sequences,
-            params: &[],
-            group_count: 1,
-            pending: Pending::default(),
-            deferred: &mut self.deferred,
-        };
-        exec.copy(&plan, &table, sink).map(Some)
     }
 }
 

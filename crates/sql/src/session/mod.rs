@@ -22,6 +22,8 @@
 mod authorize;
 mod block;
 mod command;
+mod copy;
+mod cursor;
 mod general;
 mod identity;
 mod lock;
@@ -208,6 +210,7 @@ pub struct Session {
     /// Values of lifted literals.
     literal_arena: Bump,
     sequences: SequenceMemory,
+    cursors: Vec<cursor::OpenCursor>,
     statements: FxHashMap<String, Arc<Prepared>>,
     plans: PlanCache,
     notices: Vec<(Severity, SqlError)>,
@@ -270,6 +273,7 @@ impl Session {
             scratch: Scratch::default(),
             literal_arena: Bump::new(),
             sequences: SequenceMemory::default(),
+            cursors: Vec::new(),
             statements: FxHashMap::default(),
             plans: PlanCache::new(OWN_PLANS),
             notices: Vec::new(),

@@ -114,6 +114,20 @@ impl Session {
         }
         let statement = match parsed {
             Parsed::Empty => return Ok(Prepared::new(sql, types, Vec::new(), None, Body::Empty, 0)),
+            Parsed::Utility(Utility::Declare(declare)) => {
+                let inner = self.build(&declare.query, types);
+                let inner =
+                    inner.map_err(|e| SqlError { position: e.position.map(|p| p + declare.before), ..e })?;
+                let params = inner.param_types.to_vec();
+                return Ok(Prepared::new(
+                    sql,
+                    types,
+                    params,
+                    None,
+                    Body::Utility(Utility::Declare(declare)),
+                    0,
+                ));
+            }
             Parsed::Utility(command) => {
                 let columns = self.command_columns(&command)?;
                 return Ok(Prepared::new(sql, types, Vec::new(), columns, Body::Utility(command), 0));
@@ -136,6 +150,10 @@ impl Session {
         Ok(match command {
             Utility::Show(name) => Some(super::command::show_columns(name)),
             Utility::Explain(_) => Some(vec![text("QUERY PLAN")]),
+            // Not our business to say that there is none.
+            Utility::Fetch { name, moves: false, .. } => {
+                self.cursor_columns(name).map(|(columns, _)| columns.to_vec())
+            }
             Utility::Execute(name, _) => self.statement(name)?.columns().map(<[Column]>::to_vec),
             _ => None,
         })

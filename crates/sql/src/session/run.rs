@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use varve_engine::{Datum, Error as EngineError, LockStrength, Transaction, Value};
+use varve_engine::{Datum, Error as EngineError, LockStrength, Transaction};
 
 use super::authorize::{authorize_definition, own_what_is_new};
 use super::plan::in_failed_transaction;
@@ -19,11 +19,12 @@ use crate::eval::keep_in;
 use crate::exec::definition::{self, Failed};
 use crate::exec::reference::Pending;
 use crate::exec::{Exec, Facts, Opened};
+use crate::kept::KeptRows;
 use crate::parse;
 use crate::plan::Plan;
 use crate::prepared::{Body, PendingRows, Portal, Prepared, trimmed};
 use crate::scan::{Extent, Lifted, Literal, next_statement};
-use crate::sink::{Column, CommandTag, CopyIn, Progress, Severity, Sink};
+use crate::sink::{CommandTag, Progress, Sink};
 use crate::system::World;
 use crate::ty::Ty;
 use crate::utility::Utility;
@@ -166,9 +167,9 @@ impl Session {
             return self.run_current(prepared, params, sink).map(Progress::Complete);
         }
         if portal.pending.is_none() {
-            let mut collected = Collect::default();
-            self.run_current(prepared, params, &mut collected)?;
-            portal.pending = Some(PendingRows { rows: collected.rows.into_iter() });
+            let mut rows = KeptRows::new(self.shared.engine());
+            self.run_current(prepared, params, &mut rows)?;
+            portal.pending = Some(PendingRows { rows, next: 0 });
         }
         hand_out(portal, max_rows, prepared, sink)
     }
@@ -258,6 +259,10 @@ impl Session {
             }
             Body::Plan(plan) => self.run_plan(prepared, plan, params, groups, announce, sink),
             Body::Empty => Ok(Ran::Done(CommandTag::Empty)),
+            Body::Utility(Utility::Declare(_)) if self.is_failed() => Err(in_failed_transaction()),
+            Body::Utility(Utility::Declare(declare)) => {
+                self.declare(declare, &prepared.param_oids, params).map(Ran::Done)
+            }
             Body::Utility(command) => {
                 parse::on_deep_stack(&prepared.sql, || self.command(command, announce, sink)).map(Ran::Done)
             }
@@ -448,12 +453,11 @@ fn hand_out(
     let limit = if max_rows == 0 { usize::MAX } else { max_rows };
     let mut given = 0;
     while given < limit {
-        let Some(row) = pending.rows.next() else {
+        if !pending.rows.give(pending.next, sink)? {
             portal.finished = true;
             return Ok(Progress::Complete(tag_of(prepared, given as u64)));
-        };
-        let shown: Params<'_> = row.iter().map(Value::as_datum).collect();
-        sink.row(&shown)?;
+        }
+        pending.next += 1;
         given += 1;
     }
     Ok(Progress::Suspended)
@@ -485,50 +489,4 @@ fn verb(plan: &Plan) -> String {
 pub(super) fn read_only(verb: &str) -> SqlError {
     let message = format!("cannot execute {verb} in a read-only transaction");
     SqlError::new(SqlState::READ_ONLY_TRANSACTION, message)
-}
-
-/// Largest result that is kept for a portal.
-const PORTAL_BYTES_MAX: usize = 256 << 20;
-
-/// Keeps all rows, for portals that are read in slices.
-#[derive(Default)]
-struct Collect {
-    rows: Vec<Box<[Value]>>,
-    bytes: usize,
-}
-
-impl Sink for Collect {
-    fn columns(&mut self, _: &[Column]) -> Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
-        let width = |d: &Datum<'_>| match d {
-            Datum::Text(t) => t.len(),
-            Datum::Bytea(b) => b.len(),
-            _ => 0,
-        };
-        self.bytes += row.iter().map(|d| width(d) + size_of::<Value>()).sum::<usize>();
-        if self.bytes > PORTAL_BYTES_MAX {
-            let message = "the result is too large for a portal that is read in slices";
-            return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message)
-                .with_hint("Execute without a row limit, or add LIMIT to the query."));
-        }
-        self.rows.push(row.iter().map(Datum::to_value).collect());
-        Ok(())
-    }
-
-    fn complete(&mut self, _: &CommandTag) -> Result<()> {
-        Ok(())
-    }
-
-    fn empty(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _: Severity, _: &SqlError) {}
-
-    fn copy_in(&mut self, _: CopyIn, _: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        Err(SqlError::internal("COPY gives no rows"))
-    }
 }

@@ -11,7 +11,7 @@ use varve_device::MemoryDirectory;
 use varve_engine::{Database, Datum, Options, Value};
 use varve_pager::PagerConfig;
 use varve_sql::{
-    Column, CommandTag, CopyIn, Portal, Progress, Result, Session, SessionParams, Severity, Sink,
+    Column, CommandTag, CopyShape, Portal, Progress, Result, Session, SessionParams, Severity, Sink,
     SqlDatabase, SqlError, Zone, text,
 };
 
@@ -137,7 +137,23 @@ impl Sink for Recorder {
         self.lines.push(format!("~ {severity:?} {}", notice.message));
     }
 
-    fn copy_in(&mut self, _: CopyIn, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn copy_out(&mut self, _: CopyShape) -> Result<()> {
+        Ok(())
+    }
+
+    fn copy_data(&mut self, piece: &[u8]) -> Result<()> {
+        let shown = |b: u8| matches!(b, b'\t' | b' '..=b'~');
+        let text = |b: &u8| if shown(*b) { char::from(*b).to_string() } else { format!("<{b:02x}>") };
+        let lines = piece.strip_suffix(b"\n").unwrap_or(piece).split(|b| *b == b'\n');
+        self.lines.extend(lines.map(|line| line.iter().map(text).collect()));
+        Ok(())
+    }
+
+    fn copy_done(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn copy_in(&mut self, _: CopyShape, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         // Small pieces, so that lines and fields are cut anywhere.
         for piece in self.copy.clone().chunks(7) {
             feed(piece)?;

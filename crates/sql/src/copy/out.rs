@@ -1,0 +1,218 @@
+//! Rows of a query put together as COPY's data, for a sink of rows that sends them on.
+//!
+//! Invariants
+//! 1. Each row is one piece of data; the header is one of its own, or comes with the first row in binary.
+//!
+//! Does not know: where the data goes.
+
+use varve_engine::Datum;
+
+use super::binary::SIGNATURE;
+use super::{Chosen, Format, Header, Kind};
+use crate::binary;
+use crate::error::{Result, SqlError, SqlState};
+use crate::sink::{Column, CommandTag, CopyShape, Severity, Sink};
+use crate::text;
+use crate::time::Zone;
+
+/// Writes rows as data.
+pub struct CopyOut<'s> {
+    sink: &'s mut dyn Sink,
+    format: &'s Format,
+    zone: Zone,
+    columns: Vec<Column>,
+    /// Columns that are quoted unless NULL.
+    forced: Vec<bool>,
+    piece: Vec<u8>,
+    value: Vec<u8>,
+    /// Rows so far.
+    pub rows: u64,
+}
+
+impl<'s> CopyOut<'s> {
+    /// Sends data of this format to `sink`.
+    pub fn new(sink: &'s mut dyn Sink, format: &'s Format, zone: Zone) -> CopyOut<'s> {
+        let (columns, forced) = (Vec::new(), Vec::new());
+        CopyOut { sink, format, zone, columns, forced, piece: Vec::new(), value: Vec::new(), rows: 0 }
+    }
+
+    /// What comes behind the last row.
+    pub fn finish(&mut self) -> Result<()> {
+        if self.format.kind == Kind::Binary {
+            self.piece.extend_from_slice(&(-1_i16).to_be_bytes());
+            self.send()?;
+        }
+        self.sink.copy_done()
+    }
+
+    fn send(&mut self) -> Result<()> {
+        let sent = self.sink.copy_data(&self.piece);
+        self.piece.clear();
+        sent
+    }
+
+    fn header(&mut self) -> Result<()> {
+        if self.format.kind == Kind::Binary {
+            self.piece.extend_from_slice(SIGNATURE);
+            self.piece.extend_from_slice(&[0; 8]);
+            return Ok(());
+        }
+        if self.format.header == Header::None {
+            return Ok(());
+        }
+        for n in 0..self.columns.len() {
+            self.delimit(n);
+            self.value.clear();
+            self.value.extend_from_slice(self.columns[n].name.as_bytes());
+            self.put(false);
+        }
+        self.piece.push(b'\n');
+        self.send()
+    }
+
+    fn delimit(&mut self, n: usize) {
+        if n > 0 {
+            self.piece.push(self.format.delimiter);
+        }
+    }
+
+    /// Appends the value at hand.
+    fn put(&mut self, forced: bool) {
+        match self.format.is_csv() {
+            true => self.put_csv(forced),
+            false => escape(&self.value, self.format.delimiter, &mut self.piece),
+        }
+    }
+
+    fn put_csv(&mut self, forced: bool) {
+        let Format { delimiter, quote, escape, ref null, .. } = *self.format;
+        let is_special = |b: &u8| *b == delimiter || *b == quote || matches!(b, b'\n' | b'\r');
+        let ends_data = self.columns.len() == 1 && self.value == b"\\.";
+        let quotes =
+            forced || self.value == null.as_bytes() || ends_data || self.value.iter().any(is_special);
+        if !quotes {
+            return self.piece.extend_from_slice(&self.value);
+        }
+        self.piece.push(quote);
+        for b in &self.value {
+            if *b == quote || *b == escape {
+                self.piece.push(escape);
+            }
+            self.piece.push(*b);
+        }
+        self.piece.push(quote);
+    }
+
+    fn put_binary(&mut self, n: usize, datum: Datum<'_>) -> Result<()> {
+        if datum.is_null() {
+            self.piece.extend_from_slice(&(-1_i32).to_be_bytes());
+            return Ok(());
+        }
+        self.value.clear();
+        binary::write(datum, self.columns[n].type_oid, &mut self.value)?;
+        self.piece.extend_from_slice(&(self.value.len() as u32).to_be_bytes());
+        self.piece.extend_from_slice(&self.value);
+        Ok(())
+    }
+
+    fn put_text(&mut self, n: usize, datum: Datum<'_>) {
+        self.delimit(n);
+        if datum.is_null() {
+            return self.piece.extend_from_slice(self.format.null.as_bytes());
+        }
+        self.value.clear();
+        text::write_in_zone(datum, &self.zone, &mut self.value);
+        self.put(self.forced[n]);
+    }
+}
+
+/// Which of the columns an option names; 42P10 for one that is not among them.
+pub fn chosen(
+    chosen: &Chosen,
+    columns: &[&str],
+    option: &str,
+    known: &dyn Fn(&str) -> Result<()>,
+) -> Result<Vec<bool>> {
+    let mut flags = vec![matches!(chosen, Chosen::All); columns.len()];
+    let Chosen::These(names) = chosen else { return Ok(flags) };
+    for name in names {
+        let name = crate::bind::fold(name);
+        let Some(n) = columns.iter().position(|column| **column == name) else {
+            known(&name)?;
+            let message = format!("{option} column \"{name}\" not referenced by COPY");
+            return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+        };
+        if std::mem::replace(&mut flags[n], true) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+    }
+    Ok(flags)
+}
+
+/// Appends text with backslashes for what would be read in another way.
+fn escape(value: &[u8], delimiter: u8, out: &mut Vec<u8>) {
+    for b in value {
+        let letter = match *b {
+            8 => b'b',
+            12 => b'f',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            11 => b'v',
+            b if b == b'\\' || b == delimiter => b,
+            b => {
+                out.push(b);
+                continue;
+            }
+        };
+        out.extend([b'\\', letter]);
+    }
+}
+
+impl Sink for CopyOut<'_> {
+    fn columns(&mut self, columns: &[Column]) -> Result<()> {
+        let names: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
+        let unknown = |name: &str| {
+            let message = format!("column \"{name}\" does not exist");
+            Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message))
+        };
+        self.forced = chosen(&self.format.force_quote, &names, "FORCE_QUOTE", &unknown)?;
+        self.columns = columns.to_vec();
+        self.sink.copy_out(CopyShape {
+            column_count: columns.len(),
+            is_binary: self.format.kind == Kind::Binary,
+        })?;
+        self.header()
+    }
+
+    fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
+        let is_binary = self.format.kind == Kind::Binary;
+        if is_binary {
+            self.piece.extend_from_slice(&(row.len() as u16).to_be_bytes());
+        }
+        for (n, datum) in row.iter().enumerate() {
+            match is_binary {
+                true => self.put_binary(n, *datum)?,
+                false => self.put_text(n, *datum),
+            }
+        }
+        if !is_binary {
+            self.piece.push(b'\n');
+        }
+        self.rows += 1;
+        self.send()
+    }
+
+    fn complete(&mut self, _: &CommandTag) -> Result<()> {
+        Ok(())
+    }
+
+    fn empty(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, severity: Severity, notice: &SqlError) {
+        self.sink.notice(severity, notice);
+    }
+}
