@@ -10,6 +10,7 @@ use thiserror::Error;
 use varve_pager::PagerError;
 
 use crate::row::RowError;
+use crate::types::{ColumnType, Value};
 
 /// Result of an engine operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -62,6 +63,8 @@ pub enum Error {
         constraint: String,
         /// PostgreSQL's detail line: `Key (a)=(1) already exists.`
         detail: String,
+        /// Name, type and value of each column of the key, for who shows values in another way.
+        key: Box<[(String, ColumnType, Value)]>,
     },
     /// REPEATABLE READ: the row was changed after the snapshot.
     #[error("could not serialize access due to concurrent update")]

@@ -54,7 +54,7 @@ pub use array::{Array, ArrayRef, Elements};
 pub use catalog::{
     About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Bound, Catalog, Check, ColumnDef, Comment, Edge,
     ForeignKey, Grant, Identity, IndexDef, IndexId, Membership, Named, NewIndex, NewSequence, NewTable,
-    NewView, ObjectId, Part, PartitionMethod, Partitions, PrimaryKey, Rights, RoleDef, SchemaDef,
+    NewView, ObjectId, Part, PartitionMethod, Partitions, PrimaryKey, Rights, RoleDef, SchemaDef, Secret,
     SequenceDef, SequenceId, Table, TableDef, TableId, Use, ViewColumn, ViewDef,
 };
 pub use check::CheckReport;

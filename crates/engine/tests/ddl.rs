@@ -67,7 +67,7 @@ fn a_unique_index_refuses_duplicates_that_are_there() {
     load(&database, &def, [(1, 5), (2, 6), (3, 5)]);
     let mut txn = begin(&database, RC);
     match txn.create_index(unique_on_v(def.id, "t_v")) {
-        Err(Error::UniqueViolation { constraint, detail }) => {
+        Err(Error::UniqueViolation { constraint, detail, .. }) => {
             assert_eq!((&constraint[..], &detail[..]), ("t_v", "Key (v)=(5) already exists."));
         }
         other => panic!("{other:?}"),

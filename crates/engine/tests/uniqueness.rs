@@ -19,7 +19,7 @@ fn the_error_names_constraint_and_key() {
     let mut txn = begin(&database, RC);
     for (id, v, name, key) in [(1, 11, "t_pkey", "Key (id)=(1)"), (2, 10, "t_v", "Key (v)=(10)")] {
         match put(&mut txn, &def, id, v) {
-            Err(Error::UniqueViolation { constraint, detail }) => {
+            Err(Error::UniqueViolation { constraint, detail, .. }) => {
                 assert_eq!((&constraint[..], &detail[..]), (name, &format!("{key} already exists.")[..]));
             }
             other => panic!("{other:?}"),

@@ -117,7 +117,7 @@ fn candidates(table: &TableDef) -> Vec<Candidate> {
 fn choice(candidate: Candidate, found: Match, ordered: bool) -> Choice {
     let whole_key = |r: &KeyRange| r.equal.len() == candidate.columns.len();
     let access =
-        if candidate.index == ScanIndex::Primary && found.ranges.len() == 1 && whole_key(&found.ranges[0]) {
+        if candidate.index == ScanIndex::Primary && is_single(&found.ranges) && whole_key(&found.ranges[0]) {
             Access::Point(found.ranges[0].equal.clone().into())
         } else {
             Access::Ranges {
@@ -150,7 +150,7 @@ fn whole_table(table: &TableDef, conditions: &[Expr], order: Option<&WantedOrder
 
 /// Whether scanning these ranges in key order delivers the wanted order.
 fn delivers(candidate: &Candidate, ranges: &[KeyRange], order: &WantedOrder) -> bool {
-    let fixed = if let [only] = ranges { only.equal.len() } else { 0 };
+    let fixed = if let [only] = ranges { only.each.unwrap_or(only.equal.len()) } else { 0 };
     let mut key = candidate.columns.iter().chain(&candidate.tail).enumerate();
     'wanted: for wanted in &order.columns {
         if candidate.columns[..fixed].contains(wanted) {
@@ -181,21 +181,28 @@ fn score(candidate: &Candidate, ranges: &[KeyRange]) -> u32 {
     let least_equal = ranges.iter().map(|r| r.equal.len()).min().unwrap_or(0);
     let closed = ranges.iter().all(|r| r.lower.is_some() && r.upper.is_some());
     if candidate.unique && least_equal == candidate.columns.len() {
-        return if ranges.len() == 1 { 1000 } else { 900 };
+        return if is_single(ranges) { 1000 } else { 900 };
     }
     let equal = least_equal.min(20) as u32;
     match (equal, closed) {
         (0, true) => 15,
         (0, false) => 8,
-        (n, _) if ranges.len() == 1 => 40 + n * 4 + u32::from(closed) * 2,
+        (n, _) if is_single(ranges) => 40 + n * 4 + u32::from(closed) * 2,
         (n, _) => 20 + n * 2,
     }
+}
+
+/// Whether there is one range, whatever values are given.
+fn is_single(ranges: &[KeyRange]) -> bool {
+    matches!(ranges, [only] if only.each.is_none())
 }
 
 /// A condition that bounds one column.
 enum Bounding<'e> {
     Equal(usize, &'e Expr),
     OneOf(usize, &'e [Expr]),
+    /// One of the elements of an array.
+    EachOf(usize, &'e Expr),
     Below(usize, &'e Expr, bool),
     Above(usize, &'e Expr, bool),
 }
@@ -209,6 +216,10 @@ fn bounding(e: &Expr) -> Option<Bounding<'_>> {
         },
         Expr::InList(operand, list, false) => match operand.as_ref() {
             Expr::Column(c) if list.iter().all(Expr::is_fixed) => Some(Bounding::OneOf(*c, list)),
+            _ => None,
+        },
+        Expr::Quantified(CmpOp::Eq, false, sides) => match (&sides.0, &sides.1) {
+            (Expr::Column(c), array) if array.is_fixed() => Some(Bounding::EachOf(*c, array)),
             _ => None,
         },
         _ => None,
@@ -259,6 +270,16 @@ fn extend_equal(
             }
             Some(Bounding::OneOf(c, list)) if c == column && ranges.len() * list.len() <= RANGES_MAX => {
                 *ranges = multiply(ranges, list);
+                covered[i] = true;
+                return true;
+            }
+            Some(Bounding::EachOf(c, array))
+                if c == column && ranges.iter().all(|range| range.each.is_none()) =>
+            {
+                for range in ranges.iter_mut() {
+                    range.each = Some(range.equal.len());
+                    range.equal.push(array.clone());
+                }
                 covered[i] = true;
                 return true;
             }
@@ -319,7 +340,9 @@ fn extend_branches(
             found.append(&mut more);
             true
         });
-        if !all || ranges.len() * found.len() > RANGES_MAX {
+        let has_each = |ranges: &[KeyRange]| ranges.iter().any(|range| range.each.is_some());
+        let two_arrays = has_each(ranges) && has_each(&found);
+        if !all || two_arrays || ranges.len() * found.len() > RANGES_MAX {
             continue;
         }
         *ranges = ranges.iter().flat_map(|head| found.iter().map(move |tail| chained(head, tail))).collect();
@@ -347,5 +370,6 @@ fn flatten<'e>(e: &'e Expr, out: &mut Vec<&'e Expr>) {
 
 fn chained(head: &KeyRange, tail: &KeyRange) -> KeyRange {
     let equal = head.equal.iter().chain(&tail.equal).cloned().collect();
-    KeyRange { equal, lower: tail.lower.clone(), upper: tail.upper.clone() }
+    let each = head.each.or(tail.each.map(|place| head.equal.len() + place));
+    KeyRange { equal, each, lower: tail.lower.clone(), upper: tail.upper.clone() }
 }

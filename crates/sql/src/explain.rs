@@ -105,8 +105,11 @@ fn scan(t: &TableAccess, filtered: bool, depth: usize, out: &mut Vec<String>) {
         }
         Access::Ranges { index, columns: key, ranges } => {
             line(depth, format!("Index Scan{back} using {} on {table}", index_name(&t.table, *index)), out);
-            let count =
-                if ranges.len() == 1 { "1 range".to_owned() } else { format!("{} ranges", ranges.len()) };
+            let count = match &**ranges {
+                ranges if ranges.iter().any(|r| r.each.is_some()) => "a range for each element".to_owned(),
+                [_] => "1 range".to_owned(),
+                ranges => format!("{} ranges", ranges.len()),
+            };
             note(depth, &format!("Index Cond: {count} of {}", columns(&t.table, key)), out);
         }
     }

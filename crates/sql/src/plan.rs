@@ -35,6 +35,8 @@ pub enum Plan {
 pub struct KeyRange {
     /// Values that the first columns equal.
     pub equal: Vec<Expr>,
+    /// The one of them that is an array, of which each element is meant: as many ranges as it has elements.
+    pub each: Option<usize>,
     /// Lower bound of the next column, and whether it is included.
     pub lower: Option<(Expr, bool)>,
     /// Upper bound of the next column, and whether it is included.

@@ -96,7 +96,7 @@ fn role() -> RoleDef {
     RoleDef {
         id: ObjectId(25),
         may_log_in: true,
-        password: Some("SCRAM-SHA-256$4096:a$b:c".into()),
+        password: Some("SCRAM-SHA-256$4096:a$b:c".to_owned().into()),
         valid_until_us: Some(-1),
         member_of: vec![Membership { role: ObjectId(10), is_admin: true }],
         ..RoleDef::new("r")

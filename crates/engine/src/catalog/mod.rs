@@ -34,7 +34,8 @@ pub use defs::{
 };
 pub use objects::{
     About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Bound, Check, Comment, Edge, ForeignKey, Grant, Identity,
-    Membership, NewView, Part, PartitionMethod, Partitions, Rights, RoleDef, Use, ViewColumn, ViewDef,
+    Membership, NewView, Part, PartitionMethod, Partitions, Rights, RoleDef, Secret, Use, ViewColumn,
+    ViewDef,
 };
 
 /// Name of the schema that exists from the start.
@@ -216,6 +217,16 @@ impl Catalog {
     /// A sequence by id.
     pub fn sequence_by_id(&self, id: SequenceId) -> Option<Arc<SequenceDef>> {
         self.sequences.get(&id).cloned()
+    }
+
+    /// A table by id, as long as the catalog is held.
+    pub fn table_ref(&self, id: TableId) -> Option<&Arc<TableDef>> {
+        self.tables.get(&id).map(|table| table.def())
+    }
+
+    /// A sequence by id, as long as the catalog is held.
+    pub fn sequence_ref(&self, id: SequenceId) -> Option<&Arc<SequenceDef>> {
+        self.sequences.get(&id)
     }
 
     /// All tables, in no order.

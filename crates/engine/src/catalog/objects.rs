@@ -209,6 +209,30 @@ pub struct NewView {
     pub uses: Vec<Use>,
 }
 
+/// A text that no log shows: a password, or what one is compared with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl From<String> for Secret {
+    fn from(text: String) -> Secret {
+        Secret(text)
+    }
+}
+
+impl std::ops::Deref for Secret {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
 /// A role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleDef {
@@ -233,7 +257,7 @@ pub struct RoleDef {
     /// CONNECTION LIMIT; -1 for none.
     pub connection_limit: i32,
     /// What a password is compared with, in PostgreSQL's form (`SCRAM-SHA-256$...`).
-    pub password: Option<String>,
+    pub password: Option<Secret>,
     /// VALID UNTIL, microseconds since 2000-01-01 UTC.
     pub valid_until_us: Option<i64>,
     /// Roles that it is a member of.

@@ -249,7 +249,7 @@ impl Reader<'_> {
             replicates: self.flag()?,
             bypasses_row_security: self.flag()?,
             connection_limit: self.small()?,
-            password: self.optional(Self::text)?,
+            password: self.optional(Self::text)?.map(Into::into),
             valid_until_us: self.optional(Self::long)?,
             member_of: self.list(|input| Some(Membership { role: input.id()?, is_admin: input.flag()? }))?,
         })

@@ -19,7 +19,7 @@ use crate::key;
 use crate::node::{FLAG_DELETED, Stamp};
 use crate::row::RowRef;
 use crate::tree::{Direction, Put, Scan};
-use crate::types::Datum;
+use crate::types::{ColumnType, Datum, Value};
 use crate::versions::Version;
 
 /// What stands in the way of a unique value.
@@ -171,6 +171,11 @@ impl PagedStore {
         Ok(if current == entry { Conflict::Duplicate } else { Conflict::None })
     }
 
+    fn key_part(&self, column: usize, row: RowRef<'_>) -> (String, ColumnType, Value) {
+        let def = &self.def.columns[column];
+        (def.name.clone(), def.column_type, row.get(column).to_value())
+    }
+
     /// 23505 in PostgreSQL's words.
     pub(super) fn duplicate(&self, constraint: &str, columns: &[usize], row: RowRef<'_>) -> Error {
         let names: Vec<_> = columns.iter().map(|c| self.def.columns[*c].name.as_str()).collect();
@@ -178,6 +183,7 @@ impl PagedStore {
         Error::UniqueViolation {
             constraint: constraint.to_owned(),
             detail: format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")),
+            key: columns.iter().map(|c| self.key_part(*c, row)).collect(),
         }
     }
 }

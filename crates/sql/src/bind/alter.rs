@@ -5,9 +5,7 @@
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation, DropBehavior, RenameTableNameKind};
 use varve_engine::{Check, ColumnDef, NewSequence, PrimaryKey, TableDef};
 
-use super::ddl::{
-    Parts, keys_of, made_name, printed_default, table_constraint, two_primary_keys, unique_name,
-};
+use super::ddl::{Parts, keys_of, printed_default, table_constraint, two_primary_keys};
 use super::part::{check_unique_key, partition_by};
 use super::{Binder, Scope, fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
@@ -113,14 +111,16 @@ impl Binder<'_> {
             if table.primary_key.is_some() {
                 return Err(two_primary_keys(&table.name));
             }
-            let name = given.unwrap_or_else(|| made_name(&table.name, "", "pkey"));
+            let made = || self.key_name(&table.schema, &table.name, &parts.columns, (&[], "pkey"), &[]);
+            let name = given.unwrap_or_else(made);
             added.push(Alteration::PrimaryKey(PrimaryKey { name, columns }));
         }
         let mut taken: Vec<String> = table.indexes.iter().map(|x| x.name.clone()).collect();
         taken.extend(table.checks.iter().map(|c| c.name.clone()));
         taken.extend(table.foreign_keys.iter().map(|k| k.name.clone()));
         for (given, columns) in parts.uniques {
-            let made = || unique_name(&table.name, &parts.columns, &columns, "key", &taken);
+            let key = (&*columns, "key");
+            let made = || self.key_name(&table.schema, &table.name, &parts.columns, key, &taken);
             let name = given.unwrap_or_else(made);
             taken.push(name.clone());
             added.push(Alteration::Unique(name, columns));

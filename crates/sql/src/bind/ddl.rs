@@ -79,7 +79,7 @@ impl Binder<'_> {
             check_unique_key(kind, &name, cut_by, &parts.columns, key)?;
         }
         let primary_key = parts.primary_key.map(|(given, columns)| PrimaryKey {
-            name: given.unwrap_or_else(|| made_name(&name, "", "pkey")),
+            name: given.unwrap_or_else(|| self.key_name(&schema, &name, &parts.columns, (&[], "pkey"), &[])),
             columns,
         });
         for column in primary_key.iter().flat_map(|k| &k.columns) {
@@ -88,7 +88,8 @@ impl Binder<'_> {
         let mut taken: Vec<String> = primary_key.iter().map(|k| k.name.clone()).collect();
         let mut uniques = Vec::new();
         for (given, columns) in parts.uniques {
-            let made = given.unwrap_or_else(|| unique_name(&name, &parts.columns, &columns, "key", &taken));
+            let made = given
+                .unwrap_or_else(|| self.key_name(&schema, &name, &parts.columns, (&columns, "key"), &taken));
             taken.push(made.clone());
             uniques.push((made, columns));
         }
@@ -132,6 +133,20 @@ impl Binder<'_> {
         Ok(made)
     }
 
+    /// A name for an index, which is a relation: none that another relation of the schema has, nor one of `taken`.
+    pub(super) fn key_name(
+        &self,
+        schema: &str,
+        table: &str,
+        columns: &[ColumnDef],
+        (key, label): (&[usize], &str),
+        taken: &[String],
+    ) -> String {
+        let is_free = |name: &str| self.catalog.resolve(schema, name).is_none();
+        free_among(table, columns, key, label, &|name| is_free(name) && !taken.iter().any(|t| t == name))
+    }
+
+    /// A name that no relation of the schema has: the wanted one, or that with a number.
     pub(super) fn free_name(&self, schema: &str, wanted: &str) -> String {
         let numbered = |n: u32| if n == 0 { wanted.to_owned() } else { format!("{wanted}{n}") };
         (0..)
@@ -238,7 +253,7 @@ impl Binder<'_> {
             Some(name) => object_name(name)?.1,
             None => {
                 let taken: Vec<String> = table.indexes.iter().map(|x| x.name.clone()).collect();
-                unique_name(&table.name, &table.columns, &columns, "idx", &taken)
+                self.key_name(&table.schema, &table.name, &table.columns, (&columns, "idx"), &taken)
             }
         };
         let new = NewIndex { table: table.id, name, columns, unique: i.unique, constraint: false };
@@ -282,6 +297,7 @@ pub(super) fn made_name(table: &str, column: &str, label: &str) -> String {
     if column.is_empty() { format!("{table}_{label}") } else { format!("{table}_{column}_{label}") }
 }
 
+/// A name for a constraint that is no relation.
 pub(super) fn unique_name(
     table: &str,
     columns: &[ColumnDef],
@@ -289,10 +305,20 @@ pub(super) fn unique_name(
     label: &str,
     taken: &[String],
 ) -> String {
+    free_among(table, columns, key, label, &|name| !taken.iter().any(|t| t == name))
+}
+
+fn free_among(
+    table: &str,
+    columns: &[ColumnDef],
+    key: &[usize],
+    label: &str,
+    is_free: &dyn Fn(&str) -> bool,
+) -> String {
     let joined: Vec<&str> = key.iter().map(|c| columns[*c].name.as_str()).collect();
     let base = made_name(table, &joined.join("_"), label);
     let numbered = |n: u32| if n == 0 { base.clone() } else { format!("{base}{n}") };
-    (0..).map(numbered).find(|n| !taken.contains(n)).unwrap_or(base.clone())
+    (0..).map(numbered).find(|n| is_free(n)).unwrap_or(base.clone())
 }
 
 /// The unique keys among the constraints.

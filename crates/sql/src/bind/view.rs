@@ -9,13 +9,13 @@
 use sqlparser::ast::{
     self, Expr as Ast, Ident, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement,
 };
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 use varve_engine::{NewView, ObjectId, TableDef, Use, ViewColumn, ViewDef};
 
 use super::from::check_alias;
 use super::query::BoundQuery;
 use super::scope::Relation;
-use super::{Binder, clauses_ddl, fold, object_name};
+use super::{Binder, clauses_ddl, clipped, fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::parse::{self, Parsed};
 use crate::plan::Source;
@@ -42,6 +42,9 @@ impl Binder<'_> {
         }
         let mut query = (*v.query).clone();
         let bound = self.viewed(&query)?;
+        if bound.select.lock.is_some() {
+            return Err(SqlError::unsupported("a view that locks the rows it shows"));
+        }
         if !self.params.is_empty() {
             let message = "there is no parameter $1";
             return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
@@ -50,7 +53,9 @@ impl Binder<'_> {
         let columns = view_columns(&bound, &v.columns)?;
         let text = query.to_string();
         let again = self.reread(&text)?;
-        if again.columns != bound.columns {
+        // Bound queries hold nothing that is not in their Debug form, positions least of all.
+        let same = format!("{:?}", again.select) == format!("{:?}", bound.select);
+        if again.columns != bound.columns || !same {
             return Err(SqlError::unsupported(format!("the query {text}"))
                 .with_hint("Varve cannot keep this query as text; write it in another way."));
         }
@@ -129,15 +134,17 @@ impl Binder<'_> {
         }
     }
 
-    /// What the query names. A column counts as used if a word of the text is its name: too many, never too few.
+    /// What the query names. A column counts as used if a word of the text is its name: too many, never too few. Where columns
+    /// are given other names (`t AS x(p)`), all are.
     fn uses(&mut self, text: &str) -> Result<Vec<Use>> {
         let tokens = parse::tokens(text)?;
+        let all = has_column_aliases(&tokens);
         let words: Vec<String> = tokens.iter().filter_map(|t| word(&t.token)).collect();
         let solid: Vec<&Token> = tokens.iter().map(|t| &t.token).filter(|t| !parse::is_blank(t)).collect();
         let stars = solid.windows(2).any(|pair| *pair[1] == Token::Mul && begins_item(pair[0]));
         let natural = words.iter().any(|w| w == "natural");
         let named = |names: &mut dyn Iterator<Item = &str>| {
-            let used = |(_, name): &(usize, &str)| stars || natural || words.iter().any(|w| w == name);
+            let used = |(_, name): &(usize, &str)| all || stars || natural || words.iter().any(|w| w == name);
             names.enumerate().filter(used).map(|(at, _)| at).collect::<Vec<usize>>()
         };
         let mut uses: Vec<Use> = Vec::new();
@@ -161,14 +168,71 @@ impl Binder<'_> {
     }
 }
 
+/// Whether an alias in the printed text of a query names columns, as `t AS x (p)` does: a word, a blank and a parenthesis.
+/// Calls are printed without the blank; of other words, those that can't be aliases are told apart.
+fn has_column_aliases(tokens: &[TokenWithSpan]) -> bool {
+    const NO_ALIASES: &[&str] = &[
+        "all",
+        "and",
+        "any",
+        "array",
+        "as",
+        "between",
+        "by",
+        "case",
+        "cast",
+        "distinct",
+        "else",
+        "except",
+        "exists",
+        "filter",
+        "from",
+        "group",
+        "having",
+        "ilike",
+        "in",
+        "intersect",
+        "join",
+        "lateral",
+        "like",
+        "limit",
+        "materialized",
+        "not",
+        "offset",
+        "on",
+        "or",
+        "order",
+        "over",
+        "partition",
+        "row",
+        "select",
+        "similar",
+        "some",
+        "then",
+        "to",
+        "union",
+        "using",
+        "values",
+        "when",
+        "where",
+        "within",
+    ];
+    tokens.windows(3).any(|three| match &three[0].token {
+        Token::Word(w) if parse::is_blank(&three[1].token) && three[2].token == Token::LParen => {
+            w.quote_style.is_some() || !NO_ALIASES.contains(&w.value.to_ascii_lowercase().as_str())
+        }
+        _ => false,
+    })
+}
+
 fn no_query(text: &str) -> SqlError {
     SqlError::internal(format!("the text of a view is no query: {text}"))
 }
 
 fn word(token: &Token) -> Option<String> {
     match token {
-        Token::Word(w) if w.quote_style.is_some() => Some(w.value.clone()),
-        Token::Word(w) => Some(w.value.to_ascii_lowercase()),
+        Token::Word(w) if w.quote_style.is_some() => Some(clipped(w.value.clone())),
+        Token::Word(w) => Some(clipped(w.value.to_ascii_lowercase())),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@
 
 use bumpalo::Bump;
 use rustc_hash::{FxHashMap, FxHashSet};
-use varve_engine::{Datum, key};
+use varve_engine::{Datum, Value, key};
 
 use super::sum::Sum;
 use crate::bind::aggregate::{AggCall, AggKind};
@@ -18,10 +18,11 @@ use crate::eval::{Cx, Input, keep_in};
 use crate::plan::Aggregate;
 
 /// State of one aggregate of one group.
-struct State<'s> {
+struct State {
     count: u64,
     sum: Sum,
-    extreme: Datum<'s>,
+    /// Owned, so that what is no longer the extreme gives its memory back.
+    extreme: Value,
     truth: bool,
     seen: FxHashSet<Box<[u8]>>,
 }
@@ -29,7 +30,7 @@ struct State<'s> {
 /// One group.
 struct Group<'s> {
     keys: Vec<Datum<'s>>,
-    states: Vec<State<'s>>,
+    states: Vec<State>,
 }
 
 /// All groups of a query.
@@ -67,7 +68,7 @@ impl<'s> Groups<'s> {
                 Some(argument) => argument.eval(row, cx)?,
             };
             if !value.is_null() {
-                add_value(call, state, value, self.arena, &mut self.key)?;
+                add_value(call, state, value, &mut self.key)?;
             }
         }
         Ok(())
@@ -117,20 +118,14 @@ fn new_group<'s>(plan: &Aggregate, keys: Vec<Datum<'s>>) -> Group<'s> {
     let state = |call: &AggCall| State {
         count: 0,
         sum: Sum::of(call.input),
-        extreme: Datum::Null,
+        extreme: Value::Null,
         truth: call.kind == AggKind::BoolAnd,
         seen: FxHashSet::default(),
     };
     Group { keys, states: plan.calls.iter().map(state).collect() }
 }
 
-fn add_value<'s>(
-    call: &AggCall,
-    state: &mut State<'s>,
-    value: Datum<'_>,
-    arena: &'s Bump,
-    scratch: &mut Vec<u8>,
-) -> Result<()> {
+fn add_value(call: &AggCall, state: &mut State, value: Datum<'_>, scratch: &mut Vec<u8>) -> Result<()> {
     if call.distinct {
         scratch.clear();
         key::push(scratch, key_type(value), &value);
@@ -145,10 +140,11 @@ fn add_value<'s>(
         AggKind::Sum | AggKind::Avg => state.sum.add(value)?,
         AggKind::Min | AggKind::Max => {
             // Of equal values the later one stays, as in PostgreSQL (1.0 and 1.00).
-            let order = value.order(&state.extreme);
+            let known = state.extreme.as_datum();
+            let order = value.order(&known);
             let wanted = if call.kind == AggKind::Max { order.is_ge() } else { order.is_le() };
-            if state.extreme.is_null() || wanted {
-                state.extreme = keep_in(arena, value);
+            if (known.is_null() || wanted) && !is_same(&value, &known) {
+                state.extreme = value.to_value();
             }
         }
         AggKind::BoolAnd => state.truth &= matches!(value, Datum::Bool(true)),
@@ -157,11 +153,20 @@ fn add_value<'s>(
     Ok(())
 }
 
-fn result<'s>(call: &AggCall, state: State<'s>, arena: &'s Bump) -> Result<Datum<'s>> {
+/// Whether two texts are the same, byte for byte: not worth a copy.
+fn is_same(a: &Datum<'_>, b: &Datum<'_>) -> bool {
+    match (a, b) {
+        (Datum::Text(a), Datum::Text(b)) => a == b,
+        (Datum::Bytea(a), Datum::Bytea(b)) => a == b,
+        _ => false,
+    }
+}
+
+fn result<'s>(call: &AggCall, state: State, arena: &'s Bump) -> Result<Datum<'s>> {
     match call.kind {
         AggKind::Count => return Ok(Datum::Int8(state.count as i64)),
         _ if state.count == 0 => return Ok(Datum::Null),
-        AggKind::Min | AggKind::Max => return Ok(state.extreme),
+        AggKind::Min | AggKind::Max => return Ok(keep_in(arena, state.extreme.as_datum())),
         AggKind::BoolAnd | AggKind::BoolOr => return Ok(Datum::Bool(state.truth)),
         AggKind::Sum | AggKind::Avg => {}
     }

@@ -111,12 +111,15 @@ impl Ranges {
         self.bytes.clear();
         self.spans.clear();
         for range in ranges {
-            let start = self.bytes.len();
-            match self.append(table, columns, range, row, cx)? {
-                Some(span) if self.bytes[span.0..span.1] < self.bytes[span.1..span.2] => {
-                    self.spans.push(span)
+            let Some(place) = range.each else {
+                self.add(table, columns, range, None, row, cx)?;
+                continue;
+            };
+            // An array that is NULL has no elements that anything could equal.
+            if let Datum::Array(array) = range.equal[place].eval(row, cx)? {
+                for element in array.iter() {
+                    self.add(table, columns, range, Some((place, element)), row, cx)?;
                 }
-                _ => self.bytes.truncate(start),
             }
         }
         if self.spans.len() > 1 {
@@ -137,17 +140,40 @@ impl Ranges {
         Ok(())
     }
 
+    /// Adds a range, unless it is empty. `element` is the value meant at a place of the key.
+    fn add<'a>(
+        &mut self,
+        table: &TableDef,
+        columns: &[usize],
+        range: &'a KeyRange,
+        element: Option<(usize, Datum<'_>)>,
+        row: &Input<'a>,
+        cx: &Cx<'a>,
+    ) -> Result<()> {
+        let start = self.bytes.len();
+        match self.append(table, columns, range, element, row, cx)? {
+            Some(span) if self.bytes[span.0..span.1] < self.bytes[span.1..span.2] => self.spans.push(span),
+            _ => self.bytes.truncate(start),
+        }
+        Ok(())
+    }
+
     fn append<'a>(
         &mut self,
         table: &TableDef,
         columns: &[usize],
         range: &'a KeyRange,
+        element: Option<(usize, Datum<'_>)>,
         row: &Input<'a>,
         cx: &Cx<'a>,
     ) -> Result<Option<(usize, usize, usize)>> {
         let lower = self.bytes.len();
-        for (e, column) in range.equal.iter().zip(columns) {
-            if !self.append_value(table, *column, e, row, cx)? {
+        for (n, (e, column)) in range.equal.iter().zip(columns).enumerate() {
+            let is_value = match element {
+                Some((place, value)) if place == n => self.append_datum(table, *column, &value),
+                _ => self.append_value(table, *column, e, row, cx)?,
+            };
+            if !is_value {
                 return Ok(None);
             }
         }
@@ -191,10 +217,15 @@ impl Ranges {
         cx: &Cx<'a>,
     ) -> Result<bool> {
         let value = e.eval(row, cx)?;
+        Ok(self.append_datum(table, column, &value))
+    }
+
+    /// False if the value is NULL.
+    fn append_datum(&mut self, table: &TableDef, column: usize, value: &Datum<'_>) -> bool {
         if !value.is_null() {
-            table.push_key(&mut self.bytes, column, &value);
+            table.push_key(&mut self.bytes, column, value);
         }
-        Ok(!value.is_null())
+        !value.is_null()
     }
 
     fn merge(&mut self) {

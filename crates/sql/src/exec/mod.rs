@@ -349,8 +349,12 @@ impl From<varve_engine::Error> for SqlError {
         if let Some(hint) = e.hint() {
             out = out.with_hint(hint);
         }
-        if let varve_engine::Error::UniqueViolation { constraint, .. } = &e {
-            out = out.of_constraint(constraint);
+        if let varve_engine::Error::UniqueViolation { constraint, key, .. } = &e {
+            let names: Vec<&str> = key.iter().map(|(name, ..)| name.as_str()).collect();
+            let values = key.iter().map(|(_, t, value)| rules::shown_value(value.as_datum(), *t));
+            let values: Vec<String> = values.collect();
+            let detail = format!("Key ({})=({}) already exists.", names.join(", "), values.join(", "));
+            out = out.of_constraint(constraint).with_detail(detail);
         }
         out
     }

@@ -56,6 +56,9 @@ impl Window {
     }
 }
 
+/// Rows of a system table between two looks whether the statement is cancelled.
+const SYSTEM_ROWS_BETWEEN_LOOKS: usize = 64;
+
 /// The steps behind the source.
 struct Pipeline<'s, 'f> {
     groups: Option<Groups<'s>>,
@@ -109,10 +112,14 @@ impl<'s, 'f> Pipeline<'s, 'f> {
         table: &SystemTable,
         params: &[Datum<'_>],
         arena: &mut Bump,
-        env: &Env<'_>,
+        facts: &Facts,
     ) -> Result<()> {
-        for row in table.rows(env.world()?) {
-            let cx = Cx { params, arena, env };
+        let env = facts.env(&NoSequences);
+        for (n, row) in table.rows(env.world()?).iter().enumerate() {
+            if n % SYSTEM_ROWS_BETWEEN_LOOKS == 0 {
+                facts.check_cancel()?;
+            }
+            let cx = Cx { params, arena, env: &env };
             let slots: Row<'_> = row.iter().map(Value::as_datum).collect();
             let flow = self.push(plan, &Input::Slots(&slots), &cx)?;
             drop(slots);
@@ -346,7 +353,7 @@ impl Exec<'_> {
                 let _ = pipeline.push(plan, &Input::None, &cx)?;
             }
             Source::Values(rows, _) => pipeline.values(plan, rows, self.params, row_arena, &env)?,
-            Source::System(system) => pipeline.system(plan, system, self.params, row_arena, &env)?,
+            Source::System(system) => pipeline.system(plan, system, self.params, row_arena, facts)?,
             Source::Join(_) | Source::Query(_) | Source::Set(_) | Source::Target(_) => return Err(not_ours()),
             Source::Unnest(unnest) => pipeline.unnest(plan, unnest, self.params, row_arena, &env)?,
             Source::Series(bounds, ty) => {

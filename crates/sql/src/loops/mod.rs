@@ -267,7 +267,9 @@ fn known(table: &TableDef, access: &Access) -> Option<Known> {
     };
     let open = columns.len().saturating_sub(equal);
     let unique = is_unique && open == 0;
-    Some(Known { unique, ranges: ranges.len(), open, closed: ranges.iter().all(closed) })
+    // An array has as many elements as it has; some.
+    let each = if ranges.iter().any(|r| r.each.is_some()) { 10 } else { 1 };
+    Some(Known { unique, ranges: ranges.len() * each, open, closed: ranges.iter().all(closed) })
 }
 
 impl Known {

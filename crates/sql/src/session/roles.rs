@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use varve_engine::{
-    BOOTSTRAP_ROLE, Catalog, Grant, Membership, ObjectId, Rights, RoleDef, Transaction, Value,
+    BOOTSTRAP_ROLE, Catalog, Grant, Membership, ObjectId, Rights, RoleDef, Secret, Transaction, Value,
 };
 
 use super::Session;
@@ -267,7 +267,7 @@ impl Session {
     }
 
     /// What is kept of a password. One that is a verifier already, as pg_dumpall writes it, is kept as it is.
-    fn verifier(&mut self, password: Option<&str>) -> Result<Option<String>> {
+    fn verifier(&mut self, password: Option<&str>) -> Result<Option<Secret>> {
         let Some(password) = password else { return Ok(None) };
         if password.is_empty() {
             let message = "empty string is not a valid password, clearing password";
@@ -275,7 +275,7 @@ impl Session {
             return Ok(None);
         }
         if Verifier::parse(password).is_some() {
-            return Ok(Some(password.to_owned()));
+            return Ok(Some(password.to_owned().into()));
         }
         let is_md5 = password
             .strip_prefix("md5")
@@ -284,7 +284,7 @@ impl Session {
             return Err(SqlError::unsupported("an MD5 password")
                 .with_hint("Give the password itself, or its SCRAM-SHA-256 verifier."));
         }
-        Ok(Some(Verifier::of_password(password)?.to_text()))
+        Ok(Some(Verifier::of_password(password)?.to_text().into()))
     }
 
     /// VALID UNTIL as microseconds; infinity is no end.

@@ -6,11 +6,12 @@
 //!
 //! Does not know: constraints, text of definitions.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use varve_engine::{
     BOOTSTRAP_ROLE, Catalog, ColumnType, Datum, IndexDef, ObjectId, Part, PartitionMethod, SequenceDef,
-    TableDef, Value, ViewDef,
+    SequenceId, TableDef, TableId, Value, ViewDef,
 };
 
 use super::{
@@ -196,9 +197,32 @@ fn push_table<'c>(table: &'c Arc<TableDef>, out: &mut Vec<Relation<'c>>) {
     }
 }
 
-/// The relation with this OID.
+/// The relation with this OID. It is asked for once a row by catalog functions: objects of the catalog are found by their
+/// identity, only other indexes and parts by looking at all of them.
 pub fn relation(catalog: &Catalog, oid: u32) -> Option<Relation<'_>> {
-    relations(catalog).into_iter().find(|r| r.oid == oid)
+    if let Some(table) = catalog.table_ref(TableId(oid)) {
+        return Some(Relation { oid, schema: &table.schema, name: &table.name, what: What::Table(table) });
+    }
+    if let Some(s) = catalog.sequence_ref(SequenceId(oid)) {
+        return Some(Relation { oid, schema: &s.schema, name: &s.name, what: What::Sequence(s) });
+    }
+    if let Some(v) = catalog.view_by_id(ObjectId(oid)) {
+        return Some(Relation { oid, schema: &v.schema, name: &v.name, what: What::View(v) });
+    }
+    if let Some(t) = tables().iter().find(|t| t.oid == oid) {
+        return Some(Relation { oid, schema: t.schema, name: t.name, what: What::System(t) });
+    }
+    let has = |table: &&Arc<TableDef>| {
+        table.indexes.iter().any(|i| i.id.0 == oid)
+            || table.partitions.iter().flat_map(|p| &p.parts).any(|part| part.id.0 == oid)
+    };
+    let table = match ids::table_of_key_index(oid) {
+        Some(table) => catalog.table_ref(table)?,
+        None => catalog.tables().find(has)?,
+    };
+    let mut of_table = Vec::new();
+    push_table(table, &mut of_table);
+    of_table.into_iter().find(|r| r.oid == oid)
 }
 
 /// The OID of a schema.
@@ -233,6 +257,8 @@ pub fn fill(name: &str) -> Option<Fill> {
 
 fn pg_class(world: &World, rows: &mut Rows<'_>) {
     let catalog = &*world.catalog;
+    let parents: HashSet<TableId> =
+        catalog.tables().flat_map(|t| &t.foreign_keys).map(|key| key.parent).collect();
     for r in relations(catalog) {
         let kind = r.kind();
         let table = if let What::Table(t) = r.what { Some(t) } else { None };
@@ -252,7 +278,7 @@ fn pg_class(world: &World, rows: &mut Rows<'_>) {
             What::Part(_, part) => text(show::partition_bound(part)),
             _ => Value::Null,
         };
-        let has_parents = catalog.children(varve_engine::TableId(r.oid)).next().is_some();
+        let has_parents = parents.contains(&TableId(r.oid));
         rows.add([
             ("oid", oid(r.oid)),
             ("relname", text(r.name)),

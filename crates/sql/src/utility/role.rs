@@ -4,7 +4,7 @@
 
 use sqlparser::ast;
 use sqlparser::tokenizer::Token;
-use varve_engine::Rights;
+use varve_engine::{Rights, Secret};
 
 use super::{Cursor, Utility};
 use crate::error::{Result, SqlError, SqlState};
@@ -40,7 +40,7 @@ pub enum RoleOption {
     /// [NO]BYPASSRLS
     BypassesRowSecurity(bool),
     /// PASSWORD; `None` takes it away.
-    Password(Option<String>),
+    Password(Option<Secret>),
     /// VALID UNTIL
     ValidUntil(String),
     /// IN ROLE
@@ -237,9 +237,9 @@ fn option(c: &mut Cursor<'_>, creates: bool) -> Result<Option<RoleOption>> {
         "bypassrls" => RoleOption::BypassesRowSecurity(on),
         "encrypted" if on => {
             c.expect("password")?;
-            RoleOption::Password(Some(c.string()?))
+            RoleOption::Password(Some(c.string()?.into()))
         }
-        "password" if on => RoleOption::Password(if c.eat("null") { None } else { Some(c.string()?) }),
+        "password" if on => RoleOption::Password(if c.eat("null") { None } else { Some(c.string()?.into()) }),
         "valid" if on => {
             c.expect("until")?;
             RoleOption::ValidUntil(c.string()?)

@@ -2,8 +2,6 @@
 //!
 //! Does not know: how patterns are compiled (`eval::regex`).
 
-use std::borrow::Cow;
-
 use varve_engine::{Datum, Value};
 
 use super::{Builtin, strict, text};
@@ -27,12 +25,13 @@ pub(super) const TABLE: &[Builtin] = &[
         let regex = compiled(text(a, 1), false)?;
         let whole = text(a, 0);
         let mut from = 0;
-        // What matches nothing at either end separates nothing.
-        for found in
-            regex.find_iter(whole).filter(|m| !m.is_empty() || (m.start() > 0 && m.end() < whole.len()))
-        {
-            parts.push(Datum::Text(&whole[from..found.start()]));
-            from = found.end();
+        for (start, end) in regex.matches(whole)? {
+            // What matches nothing at either end separates nothing.
+            if start == end && (start == 0 || end == whole.len()) {
+                continue;
+            }
+            parts.push(Datum::Text(&whole[from..start]));
+            from = end;
         }
         parts.push(Datum::Text(&whole[from..]));
         Ok(cx.keep_value(Value::Array(parts)))
@@ -69,35 +68,58 @@ fn flags(letters: &str) -> Result<Flags> {
 fn replaced<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let flags = flags(letters)?;
     let regex = compiled(text(a, 1), flags.fold_case)?;
-    let replacement = template(text(a, 2));
-    let replaced = match flags.all {
-        true => regex.replace_all(text(a, 0), replacement.as_ref()),
-        false => regex.replace(text(a, 0), replacement.as_ref()),
+    let (whole, pieces) = (text(a, 0), template(text(a, 2)));
+    let has_groups = pieces.iter().any(|piece| matches!(piece, Piece::Group(1..)));
+    let matches = match flags.all {
+        true => regex.matches(whole)?,
+        false => regex.find(whole, 0)?.into_iter().collect(),
     };
+    let mut replaced = String::with_capacity(whole.len());
+    let mut from = 0;
+    for (start, end) in matches {
+        let groups = if has_groups { regex.captures(whole, start)? } else { None };
+        replaced.push_str(&whole[from..start]);
+        for piece in &pieces {
+            replaced.push_str(match piece {
+                Piece::Text(text) => text,
+                Piece::Group(0) => &whole[start..end],
+                Piece::Group(n) => groups.as_ref().and_then(|g| g.get(*n)).map_or("", |g| g.as_str()),
+            });
+        }
+        super::check_size(replaced.len())?;
+        from = end;
+    }
+    replaced.push_str(&whole[from..]);
     super::check_size(replaced.len())?;
     Ok(cx.text(&replaced))
 }
 
-/// `\1` and `\&` as the crate writes them, its own `$` escaped.
-fn template(written: &str) -> Cow<'_, str> {
-    if !written.contains(['\\', '$']) {
-        return Cow::Borrowed(written);
+/// A part of a replacement.
+enum Piece<'t> {
+    Text(&'t str),
+    /// A group of the match, 0 for all of it.
+    Group(usize),
+}
+
+/// `\1` and `\&` in a replacement.
+fn template(written: &str) -> Vec<Piece<'_>> {
+    let mut out = Vec::new();
+    let mut rest = written;
+    while let Some(at) = rest.find('\\') {
+        out.push(Piece::Text(&rest[..at]));
+        let after = &rest[at + 1..];
+        let mut chars = after.chars();
+        let (piece, left) = match chars.next() {
+            Some(digit @ '1'..='9') => (Piece::Group(digit as usize - '0' as usize), chars.as_str()),
+            Some('&') => (Piece::Group(0), chars.as_str()),
+            Some('\\') => (Piece::Text("\\"), chars.as_str()),
+            _ => (Piece::Text("\\"), after),
+        };
+        out.push(piece);
+        rest = left;
     }
-    let mut out = String::with_capacity(written.len() + 8);
-    let mut chars = written.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '$' => out.push_str("$$"),
-            '\\' => match chars.next() {
-                Some(digit @ '1'..='9') => out.extend(['$', '{', digit, '}']),
-                Some('&') => out.push_str("${0}"),
-                Some('\\') | None => out.push('\\'),
-                Some(other) => out.extend(['\\', other]),
-            },
-            c => out.push(c),
-        }
-    }
-    Cow::Owned(out)
+    out.push(Piece::Text(rest));
+    out
 }
 
 /// The groups of the first match, or all of it if there are none; NULL if nothing fits.
@@ -109,7 +131,7 @@ fn groups<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> 
             .with_hint("Use the regexp_matches function instead."));
     }
     let regex = compiled(text(a, 1), flags.fold_case)?;
-    let Some(found) = regex.captures(text(a, 0)) else { return Ok(Datum::Null) };
+    let Some(found) = regex.captures(text(a, 0), 0)? else { return Ok(Datum::Null) };
     let mut array = crate::array::of(crate::oid::TEXT);
     for group in found.iter().skip(usize::from(found.len() > 1)) {
         array.push(group.map_or(Datum::Null, |group| Datum::Text(group.as_str())));
