@@ -5,7 +5,7 @@ after a), wr (b read a version that a made), rw (a read the version that b's app
 after the kinds of its edges (Adya 1999; for snapshot isolation also Cerone and Gotsman 2016):
 
 - G0 only ww; G1c ww and wr; G-single one rw among others; G-nonadjacent several rw, no two in a row. Two rw in a row are write skew,
-  which snapshot isolation allows.
+  which snapshot isolation allows: G2, named at SERIALIZABLE only, and only where there is no cycle of another name.
 
 What needs no cycle: a value that is twice in a list, that nobody appended, or that is lost; a transaction that is half there; lists of one key
 that are not prefixes of each other; a read of what was rolled back (G1a) or was not the last append of its transaction (G1b); a transaction that
@@ -19,7 +19,7 @@ from collections import defaultdict, deque
 
 from .history import APPEND, FAIL, INFO, OK, READ, UNDONE
 
-READ_COMMITTED, REPEATABLE_READ = "rc", "rr"
+READ_COMMITTED, REPEATABLE_READ, SERIALIZABLE = "rc", "rr", "ser"
 SNAPSHOT_ONLY = {"lost-update", "G-single", "G-nonadjacent", "non-repeatable"}
 WW, WR, RW = "ww", "wr", "rw"
 # Edges of one knot from which a shortest cycle is looked for.
@@ -41,6 +41,11 @@ def lost_updates(txns):
     return len(checker.found["lost-update"])
 
 
+def write_skews(txns):
+    """How many knots of dependencies only SERIALIZABLE forbids: says of a history at REPEATABLE READ whether the clients got in each other's way."""
+    return len(check(txns, SERIALIZABLE).get("G2", ()))
+
+
 class Checker:
     def __init__(self, txns, level, final):
         self.txns, self.level, self.final = txns, level, final
@@ -51,7 +56,7 @@ class Checker:
         self.committed = []
 
     def report(self, name, sentence):
-        if self.level == REPEATABLE_READ or name not in SNAPSHOT_ONLY:
+        if self.level != READ_COMMITTED or name not in SNAPSHOT_ONLY:
             self.found[name].append(sentence)
 
     def run(self):
@@ -250,11 +255,26 @@ class Graph:
 
     def anomalies(self, level):
         """(name, cycle) for one short cycle of each kind in each knot of the graph."""
+        named = set()
+        for name, cycle in self.named_cycles(level):
+            named.update(cycle)
+            yield name, cycle
+        if level == SERIALIZABLE:
+            for knot in knots(len(self.edges), lambda node: self.steps(node, {WW, WR, RW})):
+                if not knot & named:
+                    yield "G2", self.any_cycle(knot)
+
+    def named_cycles(self, level):
         yield from self.dependencies("G0", {WW}, WW)
         yield from self.dependencies("G1c", {WW, WR}, WR)
-        if level == REPEATABLE_READ:
+        if level != READ_COMMITTED:
             for knot in knots(len(self.edges), self.starts):
                 yield from self.snapshot_cycle(knot)
+
+    def any_cycle(self, knot):
+        closing = list(self.edges_of(knot, RW))[:TRIED_MAX]
+        best = shortest(self.path(other, one, {WW, WR, RW}) for one, other in closing if other in knot) or sorted(knot)
+        return [best[-1], *best]
 
     def dependencies(self, name, kinds, must):
         for knot in knots(len(self.edges), lambda node: self.steps(node, kinds)):

@@ -8,6 +8,7 @@ Text form, one history:
     final: yes                      the last transaction's reads are of everything that is left (default no)
     rc: G1a                         what must be found at READ COMMITTED, `none` for nothing
     rr: G1a internal                and at REPEATABLE READ
+    ser: G2                         and at SERIALIZABLE (default: what rr says)
     A ok @1-4: a x 1; r x 1,2; u y 3   a = append, r = read (`-` is the empty list), u = append that was rolled back to a savepoint
     B fail: a x 2                   ok, fail (known not to have happened) or info (the answer to its commit was lost)
 
@@ -81,9 +82,11 @@ def parse_planted(text):
             found.append(Planted(line[2:].strip(), {}, []))
         elif line.startswith("final:"):
             found[-1].final = line.split()[1] == "yes"
-        elif line.startswith(("rc:", "rr:")):
+        elif line.startswith(("rc:", "rr:", "ser:")):
             level, _, names = line.partition(":")
             found[-1].expected[level] = set(names.split()) - {"none"}
+            if level == "rr":
+                found[-1].expected.setdefault("ser", found[-1].expected["rr"])
         elif line:
             found[-1].txns.append(parse_txn(line))
     return found

@@ -10,6 +10,8 @@
 
 use std::sync::Arc;
 
+use varve_device::{planted, reached};
+
 use crate::catalog::{
     About, Check, Definition, ForeignKey, NewView, ObjectChange, ObjectId, Part, RoleDef, TableDef, TableId,
     ViewDef, store,
@@ -223,6 +225,10 @@ impl Transaction {
     pub(crate) fn forget_about(&mut self, object: impl Into<ObjectId>) -> Result<()> {
         let object = object.into();
         let Some(old) = self.catalog().about(object).cloned() else { return Ok(()) };
+        if planted("catalog: what is kept about an object stays when it goes") {
+            return Ok(());
+        }
+        reached("catalog: nothing is kept about an object any more");
         store::remove_name_of(&mut self.cx, store::ABOUT_NAMES, &object.0.to_string(), old.id.0)?;
         store::remove_object(&mut self.cx, old.id.0)?;
         self.note_change(ObjectChange::About(object, None));

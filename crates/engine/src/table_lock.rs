@@ -55,16 +55,18 @@ impl TableLock {
         Self { table, exclusive: AtomicU64::new(0) }
     }
 
-    /// Takes the shared lock; it goes away with the transaction's end.
+    /// Takes the shared lock; it goes away with the transaction's end. Whether it had to be waited for.
     #[inline]
-    pub(crate) fn lock_shared(&self, waiting: Waiting<'_>) -> Result<()> {
+    pub(crate) fn lock_shared(&self, waiting: Waiting<'_>) -> Result<bool> {
         let place = waiting.registry.place(waiting.me.slot);
+        let mut has_waited = false;
         loop {
             place.note_table(self.table);
             let exclusive = self.exclusive.load(SeqCst);
             if exclusive == 0 || exclusive == pack(waiting.me) {
-                return Ok(());
+                return Ok(has_waited);
             }
+            has_waited = true;
             place.forget_table(self.table);
             // The excluder may have seen the note and be waiting for its owner.
             waiting.waits.wake(waiting.registry, waiting.me);

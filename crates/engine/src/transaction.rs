@@ -386,7 +386,10 @@ impl Transaction {
     pub fn table(&mut self, def: &TableDef) -> Result<Arc<Table>> {
         let table = def.handle.get().and_then(Weak::upgrade).ok_or_else(|| stale(def))?;
         if !self.locked.contains(&def.id) {
-            table.lock.lock_shared(self.cx.waiting())?;
+            if table.lock.lock_shared(self.cx.waiting())? {
+                // The statement has read nothing of it yet: it sees what was waited for.
+                self.cx.renew_snapshot();
+            }
             self.locked.push(def.id);
         }
         if table.is_retired() || (!self.changes.is_empty() && !self.is_own(&table)) {

@@ -36,6 +36,8 @@ pub struct TableModel {
 pub struct Model {
     /// Tables by name.
     pub tables: BTreeMap<String, TableModel>,
+    /// What else the catalog says: a thing, and what it is. What belongs to a table begins with its name and `/`.
+    pub facts: BTreeMap<String, String>,
 }
 
 /// One change made by a transaction.
@@ -55,6 +57,8 @@ pub enum Effect {
     CreateIndex(String, String),
     /// An index of a table was dropped.
     DropIndex(String, String),
+    /// Something in the catalog is so, or (`None`) is not there.
+    Fact(String, Option<String>),
 }
 
 /// Hash of bytes (FNV-1a, then mixed).
@@ -87,7 +91,13 @@ impl Model {
     pub fn apply(&mut self, effect: &Effect) {
         match effect {
             Effect::CreateTable(table) => drop(self.tables.insert(table.clone(), TableModel::default())),
-            Effect::DropTable(table) => drop(self.tables.remove(table)),
+            Effect::DropTable(table) => {
+                self.tables.remove(table);
+                let own = format!("{table}/");
+                self.facts.retain(|thing, _| !thing.starts_with(&own));
+            }
+            Effect::Fact(thing, Some(so)) => drop(self.facts.insert(thing.clone(), so.clone())),
+            Effect::Fact(thing, None) => drop(self.facts.remove(thing)),
             Effect::Put(table, id, row) => {
                 let hash = hash_row(table, *id, row.group, row.balance, &row.body);
                 self.change(table, |table| drop(table.rows.insert(*id, (row.clone(), hash))));
@@ -116,6 +126,7 @@ impl Model {
             let indexes = table.indexes.iter().map(|index| hash_name("index", index));
             rows.chain(indexes).fold(hash_name("table", name), |sum, one| sum ^ one)
         };
-        self.tables.iter().map(of_table).fold(0, |sum, one| sum ^ one)
+        let facts = self.facts.iter().map(|(thing, so)| hash_name(thing, so));
+        self.tables.iter().map(of_table).chain(facts).fold(0, |sum, one| sum ^ one)
     }
 }

@@ -56,6 +56,10 @@ pub enum On {
     Engine,
     /// The engine with rows that do not fit a page.
     Large,
+    /// The engine with parents and children.
+    Family,
+    /// The engine with views, roles and constraints that come and go.
+    Catalog,
     /// Raw pages of segments that come and go.
     Drops,
     /// Raw pages with damage at rest.
@@ -149,6 +153,8 @@ impl Planted {
             (_, Wrong::Unprotected) => Box::new(Pages { configure: unprotected, ..Pages::new(commits) }),
             (On::Trees, _) => Box::new(Trees { commits }),
             (On::Large, _) => Box::new(Engine { load: Some(Load::Large), ..Engine::new(100) }),
+            (On::Family, _) => Box::new(Engine { load: Some(Load::Family), ..Engine::new(150) }),
+            (On::Catalog, _) => Box::new(Engine { load: Some(Load::Catalog), ..Engine::new(100) }),
             (On::AtRest, _) => {
                 Box::new(Pages { load: Some(pages::Load::Cleaning), ..Pages::new(commits.min(1500)) })
             }
@@ -230,6 +236,8 @@ const TREES: On = On::Trees;
 const ENGINE: On = On::Engine;
 const DROPS: On = On::Drops;
 const LARGE: On = On::Large;
+const FAMILY: On = On::Family;
+const CATALOG: On = On::Catalog;
 const AT_REST: On = On::AtRest;
 
 /// Switches in the code, by room: where searched for, name, what it breaks.
@@ -264,6 +272,9 @@ const CODE: &[(On, &str, &str)] = &[
     (ENGINE, "undo: a transaction's begin is not logged", "atomicity: losers stay"),
     (ENGINE, "commit: its mark is not logged", "acknowledged commits"),
     (ENGINE, "commit: definitions are not waited for", "acknowledged commits"),
+    (FAMILY, "shares: who deletes a row looks at nobody", "foreign keys"),
+    (CATALOG, "catalog: what is kept about an object stays when it goes", "the catalog"),
+    (CATALOG, "rewrite: the rows' new columns are not there", "rows of a rewritten table"),
     (ENGINE, "rollback: row and record in two steps", "losers undone exactly once"),
     (ENGINE, "rollback: a new table's pages stay", "allocated = reachable"),
     (ENGINE, "rollback: overflow chains stay", "allocated = reachable"),

@@ -12,8 +12,10 @@ const IMAGES: usize = 2000;
 const EACH_MS_MAX: f64 = 20.0;
 
 /// What the workloads must come by, or the images show less than they seem to.
-const EVENTS: [&str; 22] = [
+const EVENTS: [&str; 25] = [
+    "catalog: nothing is kept about an object any more",
     "checkpoint",
+    "ddl: table rewritten",
     "doublewrite: batch",
     "doublewrite: single page",
     "index: entry made",
@@ -29,6 +31,7 @@ const EVENTS: [&str; 22] = [
     "rollback: new table or index",
     "rollback: overflow chain",
     "rollback: row",
+    "shares: waited for",
     "space: extents dropped",
     "space: file lengthened",
     "tree: merge",

@@ -54,6 +54,16 @@ fn in_the_engine_with_large_rows() {
 }
 
 #[test]
+fn in_the_engine_with_parents_and_children() {
+    all_are_found(On::Family);
+}
+
+#[test]
+fn in_the_engine_with_a_catalog_that_changes() {
+    all_are_found(On::Catalog);
+}
+
+#[test]
 fn in_the_toys() {
     all_are_found(On::Toy);
 }

@@ -525,6 +525,14 @@ fn lock_table_keeps_out_whom_it_says() {
         beside("lock t in access share mode", "begin; lock t in row exclusive mode nowait"),
         Vec::<String>::new()
     );
+    // Who has waited for the lock sees what he has waited for.
+    let db = database();
+    let mut a = session(&db);
+    run(&mut a, "create table t (id int primary key)");
+    run(&mut a, "begin; lock table t");
+    let waiting = stuck(&db, &["select * from t"]);
+    run(&mut a, "insert into t values (7); commit");
+    assert_eq!(waiting.join().unwrap(), ["7"]);
     // The lock is taken before the snapshot.
     let db = database();
     let (mut a, mut b) = (session(&db), session(&db));

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use varve_device::reached;
 use varve_pager::{Lsn, Mtr};
 
 use super::lock::Beneath;
@@ -385,6 +386,7 @@ impl PagedStore {
         let strength = self.strength_of(old_row, &change, moves, is_plain);
         let hash = || hash_key(self.tree.owner(), key);
         if let Some(sharer) = core.shares.in_the_way(strength, cx.owner, hash) {
+            reached("shares: waited for");
             return Ok(Attempt::Wait(sharer));
         }
         // Only indexes need the old row later.

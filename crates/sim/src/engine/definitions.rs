@@ -8,7 +8,7 @@
 use varve_engine::{NewIndex, NewSequence, TableDef};
 
 use super::session::{Session, data, new_table, primary_key};
-use super::{Done, NUMBERED, NUMBERS, SCHEMA, SESSIONS, TABLES_MAX, Worker, text};
+use super::{Done, Load, NUMBERED, NUMBERS, SCHEMA, SESSIONS, TABLES_MAX, Worker, text};
 use crate::model::Effect;
 
 impl Worker<'_> {
@@ -31,7 +31,10 @@ impl Worker<'_> {
         }
         let mut session = self.begin();
         for _ in 0..1 + self.dice(2) {
-            self.define_one(&mut session)?;
+            match self.load == Load::Catalog && self.dice(3) > 0 {
+                true => self.describe_one(&mut session)?,
+                false => self.define_one(&mut session)?,
+            }
         }
         if self.dice(4) == 0 {
             return session.txn.rollback().map_err(text);
@@ -58,6 +61,7 @@ impl Worker<'_> {
                 Ok(())
             }
             (_, 7) => {
+                self.drop_views_of(session, &def)?;
                 session.txn.drop_table(def.id).map_err(text)?;
                 session.effects.push(Effect::DropTable(name));
                 Ok(())

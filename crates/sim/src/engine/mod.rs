@@ -8,7 +8,9 @@
 //!
 //! What it does not know: pages, the log.
 
+mod catalog;
 mod definitions;
+mod family;
 mod session;
 mod throng;
 
@@ -18,7 +20,7 @@ use std::time::Duration;
 use varve_engine::{Change, Database, Isolation, Options, Outcome, RowImage, ScanIndex, Table, TableDef};
 use varve_pager::PagerConfig;
 
-use self::session::{Session, data, key, scan, stored};
+use self::session::{Session, data, data_of, key, scan, stored};
 use crate::devices::Devices;
 use crate::model::{Effect, Model, Row, body, hash_name};
 use crate::pages::small_config;
@@ -50,9 +52,14 @@ pub enum Load {
     Definitions,
     /// Transfers between accounts, many rolled back.
     Bank,
+    /// Children that a foreign key keeps with their parents.
+    Family,
+    /// Views, roles, constraints and comments; tables that get and lose columns.
+    Catalog,
 }
 
-const LOADS: [Load; 5] = [Load::Mixed, Load::Growing, Load::Large, Load::Definitions, Load::Bank];
+const LOADS: [Load; 7] =
+    [Load::Mixed, Load::Growing, Load::Large, Load::Definitions, Load::Bank, Load::Family, Load::Catalog];
 
 /// A fault planted in the workload, which the harness has to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,8 +126,11 @@ impl Worker<'_> {
         if self.committed.tables.is_empty() {
             return self.make_numbered();
         }
-        let definitions = if self.load == Load::Definitions { 4 } else { 60 };
-        if self.committed.tables.len() < 2 || self.dice(definitions) == 0 {
+        if self.load == Load::Family && !self.committed.tables.contains_key(family::PARENTS) {
+            return self.make_family();
+        }
+        let definitions = if matches!(self.load, Load::Definitions | Load::Catalog) { 4 } else { 60 };
+        if self.plain_tables().count() == 0 || self.dice(definitions) == 0 {
             return self.define();
         }
         if self.dice(12) == 0 {
@@ -202,15 +212,22 @@ impl Worker<'_> {
         match (self.load, self.dice(10)) {
             (_, 0) => self.write_numbered(session)?,
             (Load::Bank, _) => self.transfer(session, slot)?,
+            (Load::Family, 1..=7) => self.write_family(session, slot)?,
             _ => self.write_row(session, slot)?,
         }
         session.txn.end_statement();
         self.read_back(session, slot)
     }
 
+    /// Tables that any row may be written to.
+    fn plain_tables(&self) -> impl Iterator<Item = &String> {
+        self.committed.tables.keys().filter(|name| name.starts_with('t'))
+    }
+
     fn some_table(&mut self) -> String {
-        let at = self.dice(self.committed.tables.len() as u64 - 1) as usize;
-        self.committed.tables.keys().filter(|name| *name != NUMBERED).nth(at).cloned().unwrap_or_default()
+        let count = self.plain_tables().count() as u64;
+        let at = self.dice(count) as usize;
+        self.plain_tables().nth(at).cloned().unwrap_or_default()
     }
 
     /// A key of this session; new ones ascend.
@@ -260,7 +277,7 @@ impl Worker<'_> {
         match (present, self.dice(3)) {
             (false, _) => {
                 if self.plant != Plant::LostRow || self.dice(100) > 0 {
-                    session.txn.insert(&table, &data(id, &row)).map_err(text)?;
+                    session.txn.insert(&table, &data_of(table.def(), id, &row)).map_err(text)?;
                 }
                 session.effects.push(Effect::Put(name, id, row));
             }
@@ -269,7 +286,7 @@ impl Worker<'_> {
                 session.effects.push(Effect::Remove(name, id));
             }
             (true, _) => {
-                let image = RowImage::encode(table.def().row_schema(), &data(id, &row)).map_err(text)?;
+                let image = image_of(table.def(), id, &row)?;
                 self.modify(session, &table, id, &mut |_| Change::Replace(image.clone()))?;
                 session.effects.push(Effect::Put(name, id, row));
             }
@@ -318,8 +335,7 @@ impl Worker<'_> {
         let table = session.table(&name)?;
         for (id, row, change) in [(from, payer, -amount), (to, payee, amount)] {
             let row = Row { balance: row.balance + change, ..row };
-            let schema = table.def().row_schema();
-            let image = RowImage::encode(schema, &data(id, &row)).map_err(text)?;
+            let image = image_of(table.def(), id, &row)?;
             self.modify(session, &table, id, &mut |_| Change::Replace(image.clone()))?;
             session.effects.push(Effect::Put(name.clone(), id, row));
         }
@@ -328,7 +344,10 @@ impl Worker<'_> {
 
     /// Reads one row of the session's own, or a whole table, and compares.
     fn read_back(&mut self, session: &mut Session, slot: usize) -> Done {
-        let name = self.some_table();
+        let name = match self.load == Load::Family && self.dice(2) == 0 {
+            true => [family::PARENTS, family::CHILDREN][self.dice(2) as usize].to_owned(),
+            false => self.some_table(),
+        };
         session.start(&self.committed);
         let table = session.table(&name)?;
         if self.dice(6) == 0 {
@@ -359,7 +378,11 @@ impl Worker<'_> {
     }
 }
 
-/// Digest of all tables; damages are indexes that disagree with their table.
+fn image_of(def: &TableDef, id: i64, row: &Row) -> Result<RowImage, String> {
+    RowImage::encode(def.row_schema(), &data_of(def, id, row)).map_err(text)
+}
+
+/// Digest of all tables and of what else the catalog says; damages are indexes that disagree with their table.
 fn digest(db: &Arc<Database>, damages: &mut Vec<String>) -> Result<u64, String> {
     let mut txn = db.begin(Isolation::ReadCommitted);
     txn.start_statement();
@@ -382,6 +405,10 @@ fn digest(db: &Arc<Database>, damages: &mut Vec<String>) -> Result<u64, String> 
             }
         }
     }
+    damages.extend(family::orphans(&mut txn)?);
+    let catalog = txn.catalog();
+    damages.extend(catalog::contradictions(&catalog));
+    digest ^= catalog::facts(&catalog).iter().fold(0, |sum, (thing, so)| sum ^ hash_name(thing, so));
     txn.commit().map_err(text)?;
     Ok(digest)
 }

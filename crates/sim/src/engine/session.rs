@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use varve_engine::{
-    ColumnDef, ColumnType, Datum, Isolation, NewTable, PrimaryKey, RowRef, ScanIndex, ScanSpec, Table,
-    TableDef, Transaction,
+    ColumnDef, ColumnType, Datum, NewTable, PrimaryKey, RowRef, ScanIndex, ScanSpec, Table, TableDef,
+    Transaction,
 };
 
 use super::{SCHEMA, text};
@@ -80,9 +80,18 @@ pub(super) fn key(def: &TableDef, id: i64) -> Vec<u8> {
     key
 }
 
+/// Columns of a test table as it is made.
+pub(super) const COLUMNS: usize = 4;
+
 /// The columns of a row.
-pub(super) fn data(id: i64, row: &Row) -> [Datum<'_>; 4] {
+pub(super) fn data(id: i64, row: &Row) -> [Datum<'_>; COLUMNS] {
     [Datum::Int8(id), Datum::Int4(row.group), Datum::Int8(row.balance), Datum::Text(&row.body)]
+}
+
+/// The columns of a row of a table that may have more of them.
+pub(super) fn data_of<'a>(def: &TableDef, id: i64, row: &'a Row) -> Vec<Datum<'a>> {
+    let more = def.columns.len().saturating_sub(COLUMNS);
+    data(id, row).into_iter().chain(std::iter::repeat_n(Datum::Null, more)).collect()
 }
 
 /// The id and row that are stored, or what is wrong with them.
