@@ -279,6 +279,23 @@ pub struct RowLock {
     pub strength: LockStrength,
     /// The whole condition, for the version that is locked.
     pub recheck: Option<Expr>,
+    /// The tables whose rows are locked beside a general query.
+    pub beside: Box<[LockedTable]>,
+    /// How many outputs the client sees of that query; behind them are columns of the tables.
+    pub shown: usize,
+    /// LIMIT and OFFSET, if they count rows that were locked and not rows that were found.
+    pub limit: (Option<Expr>, Option<Expr>),
+}
+
+/// A table whose rows are locked once a general query has found them.
+#[derive(Debug, Clone)]
+pub struct LockedTable {
+    /// The table.
+    pub table: Arc<TableDef>,
+    /// The output that its first column is; the others follow.
+    pub first: usize,
+    /// Whom the lock keeps out.
+    pub strength: LockStrength,
 }
 
 /// SELECT.

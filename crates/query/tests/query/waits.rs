@@ -78,3 +78,47 @@ fn repeatable_read_fails_instead() {
     let failed = ["! 40001 could not serialize access due to concurrent update", "1|50", "2|150"];
     assert_eq!(after(SPENT, &[begin, "select 1 from acc", set], ACC), failed);
 }
+
+/// FOR UPDATE over a join gives what is committed once its rows are locked: changed, no longer found, or gone.
+#[test]
+fn a_join_that_locks_sees_what_it_waited_for() {
+    let locked =
+        "select acc.id, bal, name from acc join lim on acc.bal >= lim.min order by 1, 3 for update of acc";
+    let nothing = "select 1 where false";
+    assert_eq!(
+        after(SPENT, &[locked], nothing),
+        ["1|50|fifty", "2|150|fifty", "2|150|hundred", "= SELECT 3"]
+    );
+    let rich = "select id from acc where bal > (select max(min) from lim) order by id for no key update";
+    assert_eq!(after(SPENT, &[rich], nothing), ["2", "= SELECT 1"]);
+    let moved = "update acc set id = 7 where id = 1";
+    let pairs = "select acc.id from acc, lim where lim.min = 50 order by acc.id for update";
+    assert_eq!(after(moved, &[pairs], nothing), ["2", "7", "= SELECT 2"]);
+    let begun = "begin isolation level repeatable read; select 1 from acc, lim limit 1";
+    let late = "! 40001 could not serialize access due to concurrent update";
+    assert_eq!(after(SPENT, &[begun, pairs], nothing), [late]);
+}
+
+/// NOWAIT and SKIP LOCKED over a join; rows that are passed by do not count for LIMIT.
+#[test]
+fn a_join_passes_by_what_others_hold() {
+    let db = database();
+    let (mut a, mut b) = (session(&db), session(&db));
+    lines(
+        &mut a,
+        "create table cu (id int primary key, name text); create table o (id int primary key, cu int)",
+    );
+    lines(
+        &mut a,
+        "insert into cu values (1, 'a'), (2, 'b'); insert into o values (10, 1), (11, 1), (12, 2), (13, 2)",
+    );
+    lines(&mut a, "begin; update cu set name = 'c' where id = 1");
+    let joined = "select o.id, name from o join cu on cu.id = o.cu order by o.id";
+    let mut ask = |tail: &str| lines(&mut b, &format!("{joined} {tail}"));
+    assert_eq!(ask("for update of cu nowait"), ["! 55P03 could not obtain lock on row in relation \"cu\""]);
+    assert_eq!(ask("for update of cu skip locked"), ["12|b", "13|b", "= SELECT 2"]);
+    assert_eq!(ask("limit 1 for update of cu skip locked"), ["12|b", "= SELECT 1"]);
+    assert_eq!(ask("limit 1 offset 1 for update skip locked"), ["13|b", "= SELECT 1"]);
+    assert_eq!(ask("limit 1 for key share of cu nowait"), ["10|a", "= SELECT 1"]);
+    assert_eq!(ask("limit 1 for update of o nowait"), ["10|a", "= SELECT 1"]);
+}

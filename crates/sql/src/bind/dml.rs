@@ -117,6 +117,9 @@ impl Binder<'_> {
         let bound = self.query(q);
         self.keep_unknown = false;
         let bound = bound?;
+        if bound.select.lock.as_ref().is_some_and(|lock| !lock.beside.is_empty()) {
+            return Err(SqlError::unsupported("FOR UPDATE in a general query that gives rows to a change"));
+        }
         let given = bound.select.visible;
         check_count(given, targets, explicit, None)?;
         let slot = |(i, o): (usize, &Output)| Bound { expr: Expr::Slot(i), t: o.t, at: None };

@@ -5,14 +5,18 @@
 //!
 //! Does not know: how rows are locked.
 
+use std::sync::Arc;
+
 use sqlparser::ast;
-use varve_engine::LockStrength;
+use varve_engine::{LockStrength, TableDef};
 
 use super::fold;
 use super::scope::Relation;
 use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Expr;
 use crate::parse::LOCK_MARK;
-use crate::plan::{LockWait, RowLock};
+use crate::plan::{JoinKind, LockWait, LockedTable, Output, RowLock, Select, Source};
+use crate::ty::Typed;
 
 /// The locking clauses of a SELECT as one; the condition to check again is added with the access path.
 pub(super) fn row_lock(
@@ -31,11 +35,87 @@ pub(super) fn row_lock(
     for lock in &q.locks {
         check_target(lock, relations)?;
     }
-    if relations.len() > 1 {
-        return Err(SqlError::unsupported(format!("{} over a join", name(first))));
-    }
     let strength = q.locks.iter().map(strength).max().unwrap_or(LockStrength::Update);
-    Ok(Some(RowLock { wait: strictest(&q.locks), strength, recheck: None }))
+    let wait = strictest(&q.locks);
+    Ok(Some(RowLock { wait, strength, recheck: None, beside: Box::default(), shown: 0, limit: (None, None) }))
+}
+
+/// Has a general query give what is needed to lock its rows: behind its outputs, the columns of each table that is locked.
+pub(super) fn give_locked(select: &mut Select, q: &ast::Query, relations: &[Relation]) -> Result<()> {
+    let mut found = Vec::new();
+    leaves(&select.source, 0, false, &mut found);
+    let mut outputs = std::mem::take(&mut select.outputs).into_vec();
+    let mut beside = Vec::new();
+    for leaf in found {
+        let alias = relations.iter().find(|r| r.first == leaf.first).map_or("", |r| r.alias.as_str());
+        let clauses = q.locks.iter().filter(|lock| names(lock, alias));
+        let Some(lock) = clauses.max_by_key(|lock| strength(lock)) else { continue };
+        let Some(table) = lockable(lock, &leaf)? else { continue };
+        beside.push(LockedTable { table: table.clone(), first: outputs.len(), strength: strength(lock) });
+        let columns = table.columns.iter().enumerate();
+        outputs.extend(columns.map(|(n, c)| Output {
+            pad: None,
+            ..Output::new(Expr::Column(leaf.first + n), Typed::of_column(c.column_type))
+        }));
+    }
+    if let Some(lock) = &mut select.lock {
+        (lock.beside, lock.shown) = (beside.into(), select.visible);
+        // Rows that are passed by do not count.
+        if lock.wait == LockWait::Skip {
+            lock.limit = (select.limit.take(), select.offset.take());
+        }
+    }
+    select.visible = outputs.len();
+    select.outputs = outputs.into();
+    Ok(())
+}
+
+/// Whether a clause is about the relation of this name.
+fn names(lock: &ast::LockClause, alias: &str) -> bool {
+    let (_, of) = written(lock);
+    of.is_empty() || of.first().and_then(|part| part.as_ident()).is_some_and(|ident| fold(ident) == alias)
+}
+
+/// A relation of FROM within a join.
+struct Leaf<'s> {
+    source: &'s Source,
+    first: usize,
+    /// A row of the join may have nothing of it.
+    may_be_missing: bool,
+}
+
+fn leaves<'s>(source: &'s Source, first: usize, may_be_missing: bool, out: &mut Vec<Leaf<'s>>) {
+    let Source::Join(join) = source else { return out.push(Leaf { source, first, may_be_missing }) };
+    let (left, right) = match join.kind {
+        JoinKind::Inner => (false, false),
+        JoinKind::Left => (false, true),
+        JoinKind::Right => (true, false),
+        JoinKind::Full => (true, true),
+    };
+    leaves(&join.left, first, may_be_missing || left, out);
+    leaves(&join.right, first + join.left_width, may_be_missing || right, out);
+}
+
+/// The table of a relation that a clause is about; `None` if it has no rows to lock and was not named.
+fn lockable<'s>(lock: &ast::LockClause, leaf: &Leaf<'s>) -> Result<Option<&'s Arc<TableDef>>> {
+    let refused = |what: &str| {
+        let message = format!("{} cannot be applied to {what}", name(lock));
+        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+    };
+    let is_named = !written(lock).1.is_empty();
+    match leaf.source {
+        Source::Table(_) if leaf.may_be_missing => refused("the nullable side of an outer join"),
+        Source::Table(t) if t.table.primary_key.is_none() => {
+            let what = format!("{} over a join, of a table without primary key", name(lock));
+            Err(SqlError::unsupported(what))
+        }
+        Source::Table(t) => Ok(Some(&t.table)),
+        Source::Query(_) | Source::Set(_) => {
+            Err(SqlError::unsupported(format!("{} of a subquery", name(lock))))
+        }
+        Source::Series(..) | Source::Unnest(_) if is_named => refused("a function"),
+        _ => Ok(None),
+    }
 }
 
 /// The mark that the rewriting of tokens leaves, and the name behind it.

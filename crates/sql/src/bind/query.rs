@@ -124,19 +124,23 @@ impl Binder<'_> {
         let columns =
             items.names.iter().zip(&items.outputs).take(visible).map(|(n, o)| o.column(n)).collect();
         select.outputs = items.outputs.into();
+        let is_beside = scope.relations.len() > 1 || select.needs_runner();
+        if select.lock.is_some() && is_beside && !self.in_from {
+            lock::give_locked(&mut select, q, &scope.relations)?;
+            select.lock.take_if(|lock| lock.beside.is_empty());
+        }
         self.placed(&mut select)?;
         Ok(BoundQuery { select, columns })
     }
 
     /// Decides who runs it; the executor of this crate needs an access path.
     fn placed(&mut self, select: &mut Select) -> Result<()> {
-        select.general = self.in_from || select.needs_runner() || self.is_forced(select);
+        let locks_beside = select.lock.as_ref().is_some_and(|lock| !lock.beside.is_empty());
+        select.general = self.in_from || select.needs_runner() || self.is_forced(select) || locks_beside;
         if !select.general {
             place_filter(select);
             // A join that is none of the short ones.
             select.general = matches!(select.source, Source::Join(_));
-        } else if select.lock.is_some() && !self.in_from {
-            return Err(SqlError::unsupported("FOR UPDATE in a query with subqueries"));
         }
         Ok(())
     }

@@ -102,7 +102,7 @@ impl Exec<'_> {
                 Ok(Outcome::Changed) => {}
                 Ok(Outcome::Missing | Outcome::Skipped) => continue,
                 Err(e) if lock.wait == LockWait::Skip && is_held(&e) => continue,
-                Err(e) => return Err(not_at_once(e, lock, table)),
+                Err(e) => return Err(not_at_once(e, lock.wait, table)),
             }
             progress.landed.note(keys.get(n), at);
             if progress.window.skip > 0 {
@@ -192,13 +192,13 @@ impl Exec<'_> {
 }
 
 /// Whether the row could not be had because somebody else holds it.
-fn is_held(e: &SqlError) -> bool {
+pub fn is_held(e: &SqlError) -> bool {
     matches!(e.sqlstate, SqlState::LOCK_NOT_AVAILABLE | SqlState::DEADLOCK)
 }
 
 /// The error of a lock that NOWAIT could not have, in PostgreSQL's words.
-fn not_at_once(e: SqlError, lock: &RowLock, table: &Table) -> SqlError {
-    if lock.wait != LockWait::Fail || !is_held(&e) {
+pub fn not_at_once(e: SqlError, wait: LockWait, table: &Table) -> SqlError {
+    if wait != LockWait::Fail || !is_held(&e) {
         return e;
     }
     let message = format!("could not obtain lock on row in relation \"{}\"", table.def().name);

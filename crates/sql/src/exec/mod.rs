@@ -16,7 +16,7 @@ mod drop;
 pub mod group;
 mod insert;
 pub mod keys;
-mod lock;
+pub mod lock;
 mod loops;
 mod part;
 pub mod reference;

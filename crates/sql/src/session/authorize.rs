@@ -17,7 +17,7 @@ use super::Session;
 use crate::bind::object_name;
 use crate::error::{Result, SqlError};
 use crate::eval::Expr;
-use crate::plan::{Found, OnConflict, Output, Plan, Select, Source};
+use crate::plan::{Found, OnConflict, Output, Plan, RowLock, Select, Source};
 use crate::prepared::Prepared;
 use crate::rights::{Holder, Kind, Object, Who, denied};
 
@@ -171,7 +171,9 @@ impl Check<'_> {
             |t: &&Arc<TableDef>| target.is_none_or(|target| !Arc::ptr_eq(t, target) || reads_target(target));
         for table in select.tables().iter().filter(is_needed) {
             self.table(table, Rights::SELECT)?;
-            if select.lock.is_some() {
+            let locks =
+                |lock: &RowLock| lock.beside.is_empty() || lock.beside.iter().any(|l| l.table.id == table.id);
+            if select.lock.as_ref().is_some_and(locks) {
                 self.need_any(&table_object(table), &[Rights::UPDATE])?;
             }
         }

@@ -3,18 +3,22 @@
 //! Does not know: how they run (`crate::general`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bumpalo::Bump;
-use varve_engine::{Datum, Error as EngineError, Table, Transaction, Value};
+use varve_engine::{Datum, Error as EngineError, Outcome, Table, Transaction, Value};
 
 use super::run::Ran;
 use super::{Block, Session};
 use crate::error::{Result, SqlError};
-use crate::eval::{Cx, NoSequences};
+use crate::eval::{Cx, Env, Expr, Input, NoSequences};
+use crate::exec::keys::key_of;
+use crate::exec::lock::{is_held, not_at_once};
 use crate::exec::reference::Pending;
+use crate::exec::select::Window;
 use crate::exec::{Exec, Row, shown};
 use crate::general::{Around, General, OnlyRow, Query};
-use crate::plan::{Plan, Select, Source};
+use crate::plan::{LockWait, Plan, RowLock, Select, Source};
 use crate::prepared::Prepared;
 use crate::sink::{CommandTag, Sink};
 
@@ -114,6 +118,53 @@ impl Session {
         Ok(Ran::Done(tag))
     }
 
+    /// Runs a general query whose rows are locked; the statement has begun. Rows are found first, then locked one by one. If one of them
+    /// has changed since, the query runs again and sees what is committed then: its rows are locked by now, so that comes to
+    /// an end.
+    fn run_general_locking(
+        &mut self,
+        select: &Select,
+        lock: &RowLock,
+        params: &[Datum<'_>],
+        sink: &mut dyn Sink,
+    ) -> Result<Option<u64>> {
+        let general = self.general(select)?;
+        let timeout = self.facts.lock_timeout;
+        loop {
+            self.facts.check_cancel()?;
+            let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
+            let Some(tables) = opened(txn, select)? else { return Ok(None) };
+            let around = Arc::new(Around::new(&self.facts, params));
+            let mut rows: Vec<Box<[Value]>> = Vec::new();
+            general.run(Query { select, tables, txn, around, only: None }, &mut |row| {
+                rows.push(row.iter().map(Datum::to_value).collect());
+                Ok(())
+            })?;
+            let window = limits(lock, params, &self.facts.env(&NoSequences))?;
+            if lock.wait != LockWait::Wait {
+                txn.set_lock_timeout(Some(Duration::ZERO));
+            }
+            let locked = lock_found(txn, lock, &window, rows);
+            txn.set_lock_timeout(timeout);
+            let Some(rows) = locked? else {
+                txn.start_statement();
+                continue;
+            };
+            let env = self.facts.env(&NoSequences);
+            let mut arena = Bump::new();
+            for row in &rows {
+                let cx = Cx { params, arena: &arena, env: &env };
+                let outputs = select.outputs.iter().zip(row.iter()).take(lock.shown);
+                let values =
+                    outputs.map(|(o, value)| shown(o, value.as_datum(), &cx)).collect::<Result<Row<'_>>>()?;
+                sink.row(&values)?;
+                drop(values);
+                arena.reset();
+            }
+            return Ok(Some(rows.len() as u64));
+        }
+    }
+
     /// Runs a general query; the statement has begun.
     pub(super) fn run_general(
         &mut self,
@@ -128,6 +179,11 @@ impl Session {
         let Some(tables) = opened(txn, select)? else { return Ok(Ran::Stale) };
         if announce && let Some(columns) = &prepared.columns {
             sink.columns(columns)?;
+        }
+        if let Some(lock) = &select.lock {
+            drop(tables);
+            let count = self.run_general_locking(select, lock, params, sink)?;
+            return Ok(count.map_or(Ran::Stale, |count| Ran::Done(CommandTag::Select(count))));
         }
         let around = Arc::new(Around::new(&self.facts, params));
         let query = Query { select, tables, txn, around, only: None };
@@ -149,4 +205,68 @@ impl Session {
         }
         Ok(Ran::Done(CommandTag::Select(count)))
     }
+}
+
+/// LIMIT and OFFSET of what is locked.
+fn limits(lock: &RowLock, params: &[Datum<'_>], env: &Env<'_>) -> Result<Window> {
+    let arena = Bump::new();
+    let cx = Cx { params, arena: &arena, env };
+    let value = |e: &Option<Expr>| -> Result<Option<Value>> {
+        e.as_ref().map(|e| Ok(e.eval(&Input::None, &cx)?.to_value())).transpose()
+    };
+    Window::of(value(&lock.limit.0)?, value(&lock.limit.1)?)
+}
+
+type Rows = Vec<Box<[Value]>>;
+
+/// Locks what the rows of a query were made of. `None` if a row was another one by then. Rows that SKIP LOCKED passes by are left
+/// out.
+fn lock_found(txn: &mut Transaction, lock: &RowLock, window: &Window, rows: Rows) -> Result<Option<Rows>> {
+    let (mut kept, mut left) = (Rows::new(), window.skip);
+    for row in rows {
+        if kept.len() as u64 >= window.take {
+            break;
+        }
+        match lock_row(txn, lock, &row)? {
+            Locked::Changed => return Ok(None),
+            Locked::Held => {}
+            Locked::Yes if left > 0 => left -= 1,
+            Locked::Yes => kept.push(row),
+        }
+    }
+    Ok(Some(kept))
+}
+
+enum Locked {
+    Yes,
+    /// By somebody else.
+    Held,
+    /// It is another row by now, or gone.
+    Changed,
+}
+
+fn lock_row(txn: &mut Transaction, lock: &RowLock, row: &[Value]) -> Result<Locked> {
+    let mut key = Vec::new();
+    for locked in &lock.beside {
+        let table = txn.table(&locked.table)?;
+        let seen = &row[locked.first..][..locked.table.columns.len()];
+        key_of(&locked.table, |column| seen[column].as_datum(), &mut key);
+        let mut is_same = true;
+        let outcome = txn.lock_row(&table, &key, locked.strength, &mut |newest| {
+            let same = |(n, value): (usize, &Value)| same_datum(&newest.get(n), &value.as_datum());
+            is_same = seen.iter().enumerate().all(same);
+            Ok(true)
+        });
+        match outcome.map_err(SqlError::from) {
+            Ok(Outcome::Changed) if is_same => {}
+            Ok(_) => return Ok(Locked::Changed),
+            Err(e) if lock.wait == LockWait::Skip && is_held(&e) => return Ok(Locked::Held),
+            Err(e) => return Err(not_at_once(e, lock.wait, &table)),
+        }
+    }
+    Ok(Locked::Yes)
+}
+
+fn same_datum(a: &Datum<'_>, b: &Datum<'_>) -> bool {
+    a.is_null() == b.is_null() && (a.is_null() || a.order(b).is_eq())
 }
