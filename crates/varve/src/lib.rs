@@ -40,6 +40,7 @@ mod embedded;
 mod error;
 pub mod home;
 mod memory;
+mod shell;
 
 pub use embedded::{Embedded, Row, SqlSession};
 pub use error::OpenError;

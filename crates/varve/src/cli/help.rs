@@ -84,6 +84,29 @@ Examples:
     varve init /srv/db
     varve init /srv/db --config my.toml";
 
+/// `varve help sql`
+pub const SQL: &str = "\
+A shell on the database in a directory, without a server: statements and commands at a terminal, from -c, \
+from files or from standard input. A directory that is missing or empty becomes a new database first. \
+One process at a time can have a database open: where a server runs, use psql.
+
+At a terminal, statements end with a semicolon and may have many lines; Ctrl-C cancels the one that runs. \
+\\? shows the commands: \\d and its relatives ask the catalog, \\copy loads a file and says how far it is.
+
+Results go to standard output, everything else to standard error. A text of -c is sent whole: several \
+statements in it are one transaction. A script ends at its first error.
+
+Exit codes: 0 everything ran, 1 a statement failed or the database did not open, 2 wrong usage, \
+130 Ctrl-C between two statements of a script.
+
+Examples:
+
+    varve sql                                              # ./varve-data, at the terminal
+    varve sql /srv/db -c 'select count(*) from item'
+    varve sql /srv/db --format json -c 'select * from item' > item.json
+    varve sql /srv/db -f schema.sql -f data.sql
+    varve sql /srv/db -c \"\\copy item from 'item.csv' with (format csv)\"";
+
 /// `varve help check`
 pub const CHECK: &str = "\
 Reads every page in use, tree, row, index entry and allocation of a database and compares them with \

@@ -4,6 +4,7 @@ mod check;
 mod help;
 mod init;
 mod serve;
+mod sql;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::config::{ConfigError, FILE_NAME, Settings, parse_address, parse_bytes};
 use crate::error::OpenError;
 use crate::home::{State, inspect};
+use crate::shell::Format;
 
 /// Why a command failed, as a paragraph for people.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +26,12 @@ pub enum CommandError {
     /// The server doesn't start.
     #[error(transparent)]
     Server(#[from] varve_server::ServerError),
+    /// There is no session for this user.
+    #[error("There is no session: {0}.")]
+    Session(String),
+    /// A statement or a command failed; it was said.
+    #[error("a statement failed")]
+    Said,
     /// The check found damage; it was printed.
     #[error("{0}")]
     Damaged(String),
@@ -59,6 +67,9 @@ enum Command {
     /// Read everything in a database and report damage
     #[command(long_about = help::CHECK)]
     Check(CheckArgs),
+    /// Run statements on a database in this process, without a server
+    #[command(long_about = help::SQL)]
+    Sql(SqlArgs),
     /// Measure: workloads in this process or over the wire
     #[command(long_about = help::BENCH)]
     Bench(varve_bench::cli::BenchArgs),
@@ -85,6 +96,24 @@ struct ServeArgs {
     /// Where to listen, as ADDRESS:PORT; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     listen: Option<std::net::SocketAddr>,
+}
+
+#[derive(Debug, Args)]
+struct SqlArgs {
+    #[command(flatten)]
+    place: Where,
+    /// Run these statements, or one command, and leave; may be given several times
+    #[arg(short, long = "command", value_name = "SQL")]
+    commands: Vec<String>,
+    /// Run the statements of a file, after those of -c, and leave; - is standard input
+    #[arg(short, long = "file", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How results are written
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+    /// The role of the session
+    #[arg(short = 'U', long, default_value = "postgres")]
+    user: String,
 }
 
 #[derive(Debug, Args)]
@@ -148,12 +177,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Sql(arguments) => sql::run(&arguments),
         Command::Bench(arguments) => {
             varve_bench::cli::run(&arguments, &mut std::io::stdout()).map_err(CommandError::from)
         }
     };
     match done {
         Ok(()) => 0,
+        Err(CommandError::Said) => 1,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "varve: {error}");
             1

@@ -1,0 +1,218 @@
+//! What begins with a backslash: questions to the catalog, loading a file, the shell's own settings.
+//!
+//! Invariants
+//! 1. A question about objects is a statement to the system catalog that any client could send.
+//!
+//! What this file doesn't know: how statements run.
+
+use std::path::PathBuf;
+
+use super::output::Format;
+
+/// A line that began with a backslash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Statements whose results are shown, each under its heading.
+    Ask(Vec<(&'static str, String)>),
+    /// Load a file: the COPY statement, and the file.
+    Load(String, PathBuf),
+    /// Save rows to a file: the COPY statement, and the file.
+    Save(String, PathBuf),
+    /// Run the statements of a file.
+    Include(PathBuf),
+    /// Show results like this.
+    Format(Format),
+    /// Say how long statements take, or don't.
+    Timing,
+    /// Show what there is to say.
+    Help,
+    /// Leave.
+    Quit,
+}
+
+/// `\?`
+pub const HELP: &str = "\
+\\d                     tables, views and sequences
+\\d NAME                columns, indexes and constraints of a table; columns and query of a view
+\\dt \\dv \\di \\ds \\dn \\du  tables, views, indexes, sequences, schemas, roles
+\\copy TABLE from 'FILE' [with (OPTIONS)]   load a file
+\\copy TABLE|(QUERY) to 'FILE' [with (OPTIONS)]   save rows
+\\i FILE                run the statements of a file
+\\format table|csv|json how results are shown
+\\timing                say how long each statement takes, or stop saying it
+\\q                     leave (so does Ctrl-D)
+
+A statement ends with a semicolon and may have many lines. Ctrl-C gives up what was begun and cancels what runs.
+";
+
+/// Reads a line that begins with a backslash; the error says what is wrong with it.
+pub fn read(line: &str) -> Result<Command, String> {
+    let line = line.trim().trim_end_matches(';').trim_end();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let rest = rest.trim();
+    match word {
+        "\\?" | "\\h" | "\\help" => Ok(Command::Help),
+        "\\q" | "\\quit" => Ok(Command::Quit),
+        "\\timing" => Ok(Command::Timing),
+        "\\i" if !rest.is_empty() => Ok(Command::Include(unquoted(rest).into())),
+        "\\i" => Err("\\i needs the name of a file".to_owned()),
+        "\\format" => match <Format as clap::ValueEnum>::from_str(rest, true) {
+            Ok(format) => Ok(Command::Format(format)),
+            Err(_) => Err("\\format needs table, csv or json".to_owned()),
+        },
+        "\\copy" => copy(rest),
+        "\\d" if !rest.is_empty() => Ok(Command::Ask(describe(rest))),
+        "\\d" => Ok(list(&["r", "p", "v", "S"])),
+        "\\dt" => Ok(list(&["r", "p"])),
+        "\\dv" => Ok(list(&["v"])),
+        "\\di" => Ok(list(&["i", "I"])),
+        "\\ds" => Ok(list(&["S"])),
+        "\\dn" => Ok(Command::Ask(vec![("", SCHEMAS.to_owned())])),
+        "\\du" | "\\dg" => Ok(Command::Ask(vec![("", ROLES.to_owned())])),
+        _ => Err(format!("{word} is no command; \\? shows those that there are")),
+    }
+}
+
+fn unquoted(text: &str) -> &str {
+    text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap_or(text)
+}
+
+/// `TABLE [(COLUMNS)] from 'FILE' [OPTIONS]`, or `to`, and then a query in parentheses may stand for the table. The name of the
+/// file is between quotes or has no blanks.
+fn copy(text: &str) -> Result<Command, String> {
+    let usage = || "write \\copy TABLE from 'FILE' [with (OPTIONS)], or to 'FILE'".to_owned();
+    // A query has words of its own: what decides stands behind it.
+    let behind = if text.starts_with('(') { end_of_query(text) } else { 0 };
+    let lower = text.to_ascii_lowercase();
+    let find = |word: &str| lower[behind..].find(word).map(|at| (behind + at, word.len()));
+    let (from, to) = (find(" from "), find(" to "));
+    let is_load = from.is_some_and(|(at, _)| to.is_none_or(|(other, _)| at < other));
+    let (at, length) = if is_load { from } else { to }.ok_or_else(usage)?;
+    let (what, rest) = (text[..at].trim(), text[at + length..].trim_start());
+    let (file, options) = match rest.strip_prefix('\'') {
+        Some(quoted) => quoted.split_once('\'').ok_or_else(usage)?,
+        None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+    };
+    if file.is_empty() || what.is_empty() {
+        return Err(usage());
+    }
+    let options = options.trim();
+    Ok(match is_load {
+        true => Command::Load(format!("COPY {what} FROM STDIN {options}"), file.into()),
+        false => Command::Save(format!("COPY {what} TO STDOUT {options}"), file.into()),
+    })
+}
+
+/// Bytes of a query in parentheses at the beginning of a text.
+fn end_of_query(text: &str) -> usize {
+    let mut depth = 0;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth == 1 => return at + 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+const SCHEMAS: &str = "SELECT nspname AS \"Name\", pg_get_userbyid(nspowner) AS \"Owner\" FROM pg_namespace \
+    WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' ORDER BY 1";
+
+const ROLES: &str = "SELECT rolname AS \"Name\", rolsuper AS \"Superuser\", rolcanlogin AS \"May log in\", \
+    rolcreaterole AS \"Makes roles\" FROM pg_roles WHERE rolname !~ '^pg_' ORDER BY 1";
+
+fn list(kinds: &[&str]) -> Command {
+    let kinds: Vec<String> = kinds.iter().map(|kind| format!("'{kind}'")).collect();
+    let sql = format!(
+        "SELECT n.nspname AS \"Schema\", c.relname AS \"Name\", \
+         CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view' \
+         WHEN 'i' THEN 'index' WHEN 'I' THEN 'partitioned index' WHEN 'S' THEN 'sequence' END AS \"Type\", \
+         pg_get_userbyid(c.relowner) AS \"Owner\" \
+         FROM pg_class c LEFT JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE c.relkind IN ({}) AND n.nspname <> 'pg_catalog' AND n.nspname !~ '^pg_toast' \
+         AND n.nspname <> 'information_schema' ORDER BY 1, 2",
+        kinds.join(",")
+    );
+    Command::Ask(vec![("", sql)])
+}
+
+/// The statements of `\d NAME`.
+fn describe(name: &str) -> Vec<(&'static str, String)> {
+    let table = format!("'{}'::regclass", name.replace('\'', "''"));
+    let ask = |heading, sql: String| (heading, sql);
+    vec![
+        ask(
+            "",
+            format!(
+                "SELECT a.attname AS \"Column\", format_type(a.atttypid, a.atttypmod) AS \"Type\", \
+                 CASE WHEN a.attnotnull THEN 'not null' ELSE '' END AS \"Nullable\", \
+                 CASE a.attidentity WHEN 'a' THEN 'generated always as identity' \
+                 WHEN 'd' THEN 'generated by default as identity' \
+                 ELSE coalesce(pg_get_expr(d.adbin, d.adrelid), '') END AS \"Default\" \
+                 FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
+                 WHERE a.attrelid = {table} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+            ),
+        ),
+        ask(
+            "Indexes",
+            format!(
+                "SELECT pg_get_indexdef(indexrelid) AS \"Index\" FROM pg_index WHERE indrelid = {table} ORDER BY 1"
+            ),
+        ),
+        ask(
+            "Constraints",
+            format!(
+                "SELECT conname AS \"Name\", pg_get_constraintdef(oid) AS \"Constraint\" FROM pg_constraint \
+                 WHERE conrelid = {table} AND contype IN ('c', 'f') ORDER BY 1"
+            ),
+        ),
+        ask(
+            "Referenced by",
+            format!(
+                "SELECT conrelid::regclass AS \"Table\", conname AS \"Name\", pg_get_constraintdef(oid) AS \"Constraint\" \
+                 FROM pg_constraint WHERE confrelid = {table} AND contype = 'f' ORDER BY 1, 2"
+            ),
+        ),
+        ask(
+            "Partitions",
+            format!(
+                "SELECT c.relname AS \"Name\", pg_get_expr(c.relpartbound, c.oid) AS \"Bound\" FROM pg_inherits i \
+                 JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = {table} ORDER BY 1"
+            ),
+        ),
+        ask(
+            "Query",
+            format!(
+                "SELECT pg_get_viewdef(oid) AS \"View\" FROM pg_class WHERE oid = {table} AND relkind = 'v'"
+            ),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_copy_are_found() {
+        let check = |text: &str, sql: &str, file: &str| {
+            assert_eq!(read(text), Ok(Command::Load(sql.to_owned(), file.into())), "{text}");
+        };
+        check("\\copy t from 'a b.csv' with (format csv)", "COPY t FROM STDIN with (format csv)", "a b.csv");
+        check("\\copy s.t (a, b) FROM /tmp/x.txt;", "COPY s.t (a, b) FROM STDIN ", "/tmp/x.txt");
+        let query = read("\\copy (select a from t) to 'x' csv");
+        assert_eq!(query, Ok(Command::Save("COPY (select a from t) TO STDOUT csv".to_owned(), "x".into())));
+        for wrong in ["\\copy t", "\\copy t from", "\\copy t from 'x", "\\copy (select a from t)"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_command_is_said() {
+        assert_eq!(read("\\nope x"), Err("\\nope is no command; \\? shows those that there are".to_owned()));
+        assert_eq!(read("\\format CSV"), Ok(Command::Format(Format::Csv)));
+        assert!(read("\\format xml").is_err());
+    }
+}

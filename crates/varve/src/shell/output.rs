@@ -1,0 +1,205 @@
+//! What results look like: a table, CSV or JSON.
+//!
+//! Invariants
+//! 1. A result of any size is written as it comes: at most `WIDTH_ROWS` rows are kept, to find the widths of a table.
+//! 2. CSV and JSON hold rows only, so that another program can read them; NULL is empty there, an empty text is not.
+//!
+//! What this file doesn't know: statements.
+
+use std::io::{self, Write};
+
+use unicode_width::UnicodeWidthStr;
+use varve_engine::Datum;
+use varve_sql::{Column, Zone, oid, text};
+
+/// Rows by which the widths of a table's columns are found.
+const WIDTH_ROWS: usize = 1000;
+
+/// How results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Columns in line, as psql shows them
+    Table,
+    /// Comma-separated values with a line of names
+    Csv,
+    /// An array of objects, one a line
+    Json,
+}
+
+/// Writes one result after the other.
+pub struct Printer {
+    format: Format,
+    columns: Vec<Column>,
+    /// Rows of a table that wait for the widths.
+    waiting: Vec<Vec<Option<String>>>,
+    widths: Vec<usize>,
+    row_count: u64,
+}
+
+impl Printer {
+    /// A printer that has no result yet.
+    pub fn new(format: Format) -> Printer {
+        Printer { format, columns: Vec::new(), waiting: Vec::new(), widths: Vec::new(), row_count: 0 }
+    }
+
+    /// Begins a result.
+    pub fn begin(&mut self, columns: &[Column], out: &mut dyn Write) -> io::Result<()> {
+        self.columns = columns.to_vec();
+        self.row_count = 0;
+        self.widths.clear();
+        match self.format {
+            Format::Table => Ok(()),
+            Format::Csv => csv_line(columns.iter().map(|c| Some(&*c.name)), out),
+            Format::Json => out.write_all(b"["),
+        }
+    }
+
+    /// Writes a row.
+    pub fn row(&mut self, row: &[Datum<'_>], zone: &Zone, out: &mut dyn Write) -> io::Result<()> {
+        let values: Vec<Option<String>> = row.iter().map(|value| shown(*value, zone)).collect();
+        self.row_count += 1;
+        match self.format {
+            Format::Csv => csv_line(values.iter().map(Option::as_deref), out),
+            Format::Json => self.json_row(row, &values, out),
+            Format::Table if self.widths.is_empty() => {
+                self.waiting.push(values);
+                if self.waiting.len() == WIDTH_ROWS { self.head(out) } else { Ok(()) }
+            }
+            Format::Table => self.table_row(&values, out),
+        }
+    }
+
+    /// Ends a result.
+    pub fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        match self.format {
+            Format::Csv => Ok(()),
+            Format::Json if self.row_count == 0 => out.write_all(b"]\n"),
+            Format::Json => out.write_all(b"\n]\n"),
+            Format::Table => {
+                if self.widths.is_empty() {
+                    self.head(out)?;
+                }
+                let s = if self.row_count == 1 { "" } else { "s" };
+                write!(out, "({} row{s})\n\n", self.row_count)
+            }
+        }
+    }
+
+    /// Gives up a result that an error ended; what was kept of it is written.
+    pub fn abandon(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        match self.format {
+            Format::Table if !self.waiting.is_empty() => self.head(out),
+            Format::Json if !self.columns.is_empty() => out.write_all(b"\n"),
+            _ => Ok(()),
+        }
+    }
+
+    fn head(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let widest = |i: usize| {
+            let cells = self.waiting.iter().filter_map(|row| row.get(i)?.as_deref());
+            let lines = cells.flat_map(|cell| cell.split('\n')).map(UnicodeWidthStr::width);
+            lines.max().unwrap_or(0).max(self.columns[i].name.width())
+        };
+        self.widths = (0..self.columns.len()).map(widest).collect();
+        for (i, (column, width)) in self.columns.iter().zip(&self.widths).enumerate() {
+            let room = width - column.name.width();
+            let (left, right) = (room / 2, room - room / 2);
+            let bar = if i == 0 { "" } else { "|" };
+            write!(out, "{bar} {:left$}{}{:right$} ", "", column.name, "")?;
+        }
+        out.write_all(b"\n")?;
+        let rules: Vec<String> = self.widths.iter().map(|width| "-".repeat(width + 2)).collect();
+        writeln!(out, "{}", rules.join("+"))?;
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.iter().try_for_each(|row| self.table_row(row, out))
+    }
+
+    /// A row, as many lines as its tallest cell has.
+    fn table_row(&self, row: &[Option<String>], out: &mut dyn Write) -> io::Result<()> {
+        let cells: Vec<Vec<&str>> =
+            row.iter().map(|c| c.as_deref().unwrap_or("").split('\n').collect()).collect();
+        let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+        for line in 0..height {
+            for (i, cell) in cells.iter().enumerate() {
+                self.table_cell(i, cell, line, out)?;
+            }
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    fn table_cell(&self, i: usize, cell: &[&str], line: usize, out: &mut dyn Write) -> io::Result<()> {
+        let text = cell.get(line).copied().unwrap_or("");
+        let room = self.widths[i].saturating_sub(text.width());
+        let goes_on = line + 1 < cell.len();
+        let is_last = i + 1 == self.widths.len();
+        out.write_all(if i == 0 { b" " } else { b"| " })?;
+        if is_number(self.columns[i].type_oid) {
+            write!(out, "{:room$}{text}", "")?;
+        } else if is_last && !goes_on {
+            write!(out, "{text}")?;
+        } else {
+            write!(out, "{text}{:room$}", "")?;
+        }
+        match (goes_on, is_last) {
+            (true, _) => out.write_all(b"+"),
+            (false, true) => Ok(()),
+            (false, false) => out.write_all(b" "),
+        }
+    }
+
+    fn json_row(&self, row: &[Datum<'_>], values: &[Option<String>], out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(if self.row_count == 1 { b"\n {" } else { b",\n {" })?;
+        for (i, column) in self.columns.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(out, "{comma}{}: ", json_text(&column.name))?;
+            match (&values[i], row[i]) {
+                (None, _) => out.write_all(b"null")?,
+                (Some(_), Datum::Bool(b)) => write!(out, "{b}")?,
+                (Some(text), _) if is_json_number(column.type_oid, text) => write!(out, "{text}")?,
+                (Some(text), _) if column.type_oid == oid::JSON => write!(out, "{text}")?,
+                (Some(text), _) => write!(out, "{}", json_text(text))?,
+            }
+        }
+        out.write_all(b"}")
+    }
+}
+
+/// A value as text; `None` for NULL.
+fn shown(value: Datum<'_>, zone: &Zone) -> Option<String> {
+    if value.is_null() {
+        return None;
+    }
+    let mut out = Vec::new();
+    text::write_in_zone(value, zone, &mut out);
+    Some(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+}
+
+fn is_number(type_oid: oid::Oid) -> bool {
+    [oid::INT2, oid::INT4, oid::INT8, oid::FLOAT4, oid::FLOAT8, oid::NUMERIC, oid::OID].contains(&type_oid)
+}
+
+/// Infinity and NaN are no numbers of JSON.
+fn is_json_number(type_oid: oid::Oid, text: &str) -> bool {
+    is_number(type_oid) && text.ends_with(|c: char| c.is_ascii_digit())
+}
+
+fn json_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn csv_line<'v>(values: impl Iterator<Item = Option<&'v str>>, out: &mut dyn Write) -> io::Result<()> {
+    for (i, value) in values.enumerate() {
+        if i > 0 {
+            out.write_all(b",")?;
+        }
+        match value {
+            None => {}
+            Some(text) if text.is_empty() || text.contains(['"', ',', '\n', '\r']) => {
+                write!(out, "\"{}\"", text.replace('"', "\"\""))?;
+            }
+            Some(text) => out.write_all(text.as_bytes())?,
+        }
+    }
+    out.write_all(b"\n")
+}
