@@ -94,11 +94,11 @@ impl Worker<'_> {
             }
             (Some(id), _) => {
                 session.effects.push(told);
-                session.txn.alter_role(id, |role| role.password = Some(words)).map_err(text)
+                session.txn.alter_role(id, |role| role.password = Some(words.into())).map_err(text)
             }
             (None, _) => {
                 session.effects.push(told);
-                let role = RoleDef { password: Some(words), ..RoleDef::new(name) };
+                let role = RoleDef { password: Some(words.into()), ..RoleDef::new(name) };
                 session.txn.create_role(role).map(|_| ()).map_err(text)
             }
         }
@@ -153,7 +153,8 @@ pub(super) fn facts(catalog: &Catalog) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     facts.extend(catalog.views().map(|view| (format!("view/{}", view.name), view.text.clone())));
     for role in catalog.roles().filter(|role| role.name != BOOTSTRAP_NAME) {
-        facts.push((format!("role/{}", role.name), role.password.clone().unwrap_or_default()));
+        let password = role.password.as_deref().unwrap_or_default();
+        facts.push((format!("role/{}", role.name), password.to_owned()));
     }
     for def in catalog.tables().filter(|def| def.schema == SCHEMA) {
         let own = |what: &str| format!("{}/{what}", def.name);
