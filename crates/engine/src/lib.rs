@@ -70,4 +70,5 @@ pub use row::{RowError, RowImage, RowRef, RowSchema};
 pub use share::LockStrength;
 pub use spool::Spool;
 pub use transaction::{Change, Isolation, OnRow, Outcome, SavepointId, ScanIndex, ScanSpec, Transaction};
+pub use tree::Estimate;
 pub use types::{ColumnType, Datum, Value};

@@ -14,6 +14,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::row::RowRef;
 use crate::transaction::{OnRow, ScanIndex, ScanSpec, Transaction};
+use crate::tree::Estimate;
 
 /// Reads at the snapshot of a statement.
 pub struct Reader {
@@ -55,6 +56,15 @@ impl Reader {
     /// The visible row with this primary key.
     pub fn get(&mut self, table: &Table, key: &[u8], found: &mut dyn FnMut(RowRef<'_>)) -> Result<bool> {
         table.store.get(&mut self.cx, key, found)
+    }
+
+    /// About how many rows a table has, and up to `places` primary keys spread evenly over them: lower bounds for scans that
+    /// take a sample.
+    pub fn estimate(&mut self, table: &Table, places: usize) -> Result<Estimate> {
+        match table.store.as_paged() {
+            Some(store) => Ok(store.tree.estimate(&self.cx.core.pager, places)?),
+            None => Ok(Estimate::default()),
+        }
     }
 
     /// Another reader of the same.

@@ -11,11 +11,14 @@ mod apply;
 mod cells;
 mod computed;
 mod error;
+mod estimate;
+mod join_order;
 mod partition;
 mod pushed;
 mod rows;
 mod run;
 mod scan;
+mod statistics;
 mod table;
 mod translate;
 

@@ -32,6 +32,7 @@ use varve_sql::general::{Around, Emit, General, Query, Select, SqlError, SqlStat
 use crate::apply::ApplyPlanner;
 use crate::cells::Cells;
 use crate::error::{unwrapped, wrapped};
+use crate::join_order;
 use crate::translate;
 
 /// Stack of a query that is planned or runs: DataFusion walks plans and expressions by recursion, and a stack that overflows
@@ -63,8 +64,10 @@ pub struct Queries {
 impl Queries {
     /// A runner for a database.
     pub fn new(options: &QueryOptions) -> varve_sql::Result<Queries> {
-        let config =
+        let mut config =
             SessionConfig::new().with_target_partitions(options.partitions).with_collect_statistics(false);
+        // The order and the sides of joins are ours (`join_order`).
+        config.options_mut().optimizer.join_reordering = false;
         let runtime = Arc::new(resources(options).map_err(unwrapped)?);
         let state = SessionStateBuilder::new()
             .with_config(config)
@@ -98,7 +101,8 @@ impl QueryPlanner for Planner {
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(ApplyPlanner)]);
-        planner.create_physical_plan(plan, session).await
+        let plan = join_order::ordered(plan.clone())?;
+        planner.create_physical_plan(&plan, session).await
     }
 }
 

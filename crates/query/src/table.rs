@@ -67,6 +67,23 @@ impl SnapshotTable {
     }
 }
 
+impl SnapshotTable {
+    /// The table.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Gives readers.
+    pub fn reader(&self) -> &Mutex<Reader> {
+        &self.reader
+    }
+
+    /// What its conditions may ask for.
+    pub fn around(&self) -> &Around {
+        &self.around
+    }
+}
+
 impl fmt::Debug for SnapshotTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SnapshotTable({})", self.table.def().name)

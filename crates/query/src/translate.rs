@@ -8,6 +8,7 @@
 //!
 //! Does not know: how plans run; subqueries (`subqueries`), set operations (`sets`), what follows from an OR (`factor`).
 
+mod constants;
 mod factor;
 mod sets;
 mod subqueries;
@@ -267,6 +268,7 @@ impl Translator<'_> {
     fn conditions(&mut self, conditions: Vec<Expr>, columns: &[Typing]) -> Vec<Logical> {
         let mut before: Vec<Expr> = Vec::new();
         let mut out = Vec::new();
+        let conditions = conditions.into_iter().map(|e| self.folded(e)).collect();
         for condition in factor::factored(conditions, &|e| relations(e, columns)) {
             let reads = relations(&condition, columns);
             let guards = before.iter().filter(|b| relations(b, columns).is_subset(&reads));
@@ -307,6 +309,7 @@ impl Translator<'_> {
         if let Expr::Column(n) | Expr::Slot(n) = &expr {
             return Logical::Column(columns[*n].0.clone());
         }
+        expr = self.folded(expr);
         let mut read: Vec<usize> = Vec::new();
         expr.walk_mut(&mut |e| {
             if let Expr::Column(n) | Expr::Slot(n) = e {

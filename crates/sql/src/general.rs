@@ -212,6 +212,15 @@ impl Around {
         })
     }
 
+    /// The value of a constant expression; `None` if it fails or is NULL, whose type would be lost.
+    pub fn constant(&self, expr: &Expr) -> Option<Value> {
+        let arena = Bump::new();
+        self.with(|params, env| {
+            let cx = Cx { params, arena: &arena, env };
+            expr.eval(&Input::None, &cx).ok().filter(|d| !d.is_null()).map(|d| d.to_value())
+        })
+    }
+
     /// OFFSET and LIMIT of a query.
     pub fn window(&self, select: &Select) -> Result<(u64, Option<u64>)> {
         let arena = Bump::new();

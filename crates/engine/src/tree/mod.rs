@@ -13,6 +13,7 @@
 mod bulk;
 mod check;
 mod descend;
+mod estimate;
 mod grow;
 mod scan;
 mod shrink;
@@ -30,6 +31,7 @@ use crate::redo::{self, NodeOp};
 
 pub use bulk::{BulkError, bulk_build};
 pub use check::Checker;
+pub use estimate::Estimate;
 pub use scan::{Direction, Scan};
 
 /// Page kind of tree nodes.

@@ -1,0 +1,171 @@
+//! What a table's rows are like, by a sample that is read when a query is planned: how many there are, how many pass a
+//! condition, how many values a column has.
+//!
+//! Nothing is stored, so nothing can be out of date, and any condition can be asked about: it is evaluated on the sample.
+//!
+//! Invariants
+//! 1. A sample reads at most `PLACES` leaves, spread evenly, twice; it never fails a query: what can't be read or evaluated is
+//!    guessed.
+//!
+//! Does not know: plans (`estimate`).
+
+use std::collections::HashMap;
+use std::ops::{Bound, ControlFlow};
+
+use datafusion::logical_expr::Expr as Logical;
+use varve_engine::{Reader, ScanIndex, ScanSpec};
+use varve_sql::general::{Access, Expr, choose, conjuncts, joined, push_key};
+
+use crate::pushed;
+use crate::table::SnapshotTable;
+
+/// Leaves that a sample reads.
+const PLACES: usize = 24;
+/// Rows of a sample.
+const ROWS: usize = 480;
+/// The part of the rows that passes a condition about which nothing is known.
+pub const GUESSED: f64 = 0.3;
+
+/// What is known about the rows of one scan.
+#[derive(Debug, Clone)]
+pub struct ScanFacts {
+    /// Rows of the whole table.
+    pub table_rows: f64,
+    /// Rows that pass the scan's conditions.
+    pub rows: f64,
+    /// Distinct values of the whole table's columns, by ordinal.
+    distinct: HashMap<usize, f64>,
+    /// Ordinals of unique keys.
+    unique: Vec<Vec<usize>>,
+}
+
+impl ScanFacts {
+    /// How many values these columns have together, in the whole table.
+    pub fn distinct(&self, columns: &[usize]) -> f64 {
+        if self.unique.iter().any(|key| key.iter().all(|c| columns.contains(c))) {
+            return self.table_rows;
+        }
+        let mut counts: Vec<f64> = columns.iter().filter_map(|c| self.distinct.get(c).copied()).collect();
+        counts.sort_by(|a, b| b.total_cmp(a));
+        // Columns are rarely independent: each further one counts by its root.
+        let product = counts.iter().enumerate().map(|(n, d)| d.powf(0.5f64.powi(n as i32))).product::<f64>();
+        product.clamp(1.0, self.table_rows.max(1.0))
+    }
+}
+
+/// Rows that were looked at.
+#[derive(Default)]
+struct Seen {
+    rows: usize,
+    /// How often each value of each wanted column came.
+    values: Vec<HashMap<Vec<u8>, u32>>,
+}
+
+impl SnapshotTable {
+    /// Reads a sample for a scan with these conditions, of which `columns` are of interest.
+    pub fn facts(&self, filters: &[Logical], columns: &[usize]) -> ScanFacts {
+        let mut reader = self.reader().lock().fork();
+        let estimate = reader.estimate(self.table(), PLACES).unwrap_or_default();
+        let table_rows = estimate.entries as f64;
+        let conditions: Vec<Expr> =
+            filters.iter().filter_map(pushed::condition).flat_map(conjuncts).collect();
+        let seen = self.seen(&mut reader, &estimate.places, columns).unwrap_or_default();
+        let rows = self.rows_by_key(&conditions).unwrap_or_else(|| {
+            table_rows * self.passing(&mut reader, &estimate.places, conditions, seen.rows)
+        });
+        let counts = columns.iter().zip(&seen.values).map(|(c, v)| (*c, distinct(v, seen.rows, table_rows)));
+        let def = self.table().def();
+        let mut unique: Vec<Vec<usize>> =
+            def.indexes.iter().filter(|i| i.unique).map(|i| i.columns.clone()).collect();
+        unique.extend(def.primary_key.iter().map(|k| k.columns.clone()));
+        ScanFacts { table_rows, rows, distinct: counts.collect(), unique }
+    }
+
+    /// The number of rows if conditions name them by a unique key.
+    fn rows_by_key(&self, conditions: &[Expr]) -> Option<f64> {
+        let def = self.table().def();
+        match choose(def, conditions, None, false).access {
+            Access::Point(_) => Some(1.0),
+            Access::Ranges { index: ScanIndex::Primary, columns, ranges } => {
+                ranges.iter().all(|r| r.equal.len() == columns.len()).then_some(ranges.len() as f64)
+            }
+            _ => None,
+        }
+    }
+
+    /// The part of the rows that passes.
+    fn passing(&self, reader: &mut Reader, places: &[Vec<u8>], conditions: Vec<Expr>, of: usize) -> f64 {
+        let Some(filter) = joined(conditions) else { return 1.0 };
+        let mut passed = 0usize;
+        for place in places {
+            let spec = from(place, places.len());
+            let mut left = spec.limit_hint.unwrap_or(0);
+            let counted = self.around().filtered(
+                Some(&filter),
+                |on_row| {
+                    reader.scan(self.table(), &spec, &mut |key, row| {
+                        left = left.saturating_sub(1);
+                        let flow = on_row(key, row)?;
+                        Ok(if left > 0 { flow } else { ControlFlow::Break(()) })
+                    })
+                },
+                |_, _| {
+                    passed += 1;
+                    ControlFlow::Continue(())
+                },
+            );
+            if counted.is_err() {
+                return GUESSED;
+            }
+        }
+        // None of the sample is less than one of it, and more than nothing.
+        (passed as f64).max(0.5) / of.max(1) as f64
+    }
+
+    fn seen(&self, reader: &mut Reader, places: &[Vec<u8>], columns: &[usize]) -> varve_sql::Result<Seen> {
+        let mut out = Seen { rows: 0, values: vec![HashMap::new(); columns.len()] };
+        let width = self.table().def().columns.len();
+        let mut key = Vec::new();
+        for place in places {
+            let spec = from(place, places.len());
+            let mut left = spec.limit_hint.unwrap_or(0);
+            reader.scan(self.table(), &spec, &mut |_, row| {
+                for (column, values) in columns.iter().zip(&mut out.values).filter(|(c, _)| **c < width) {
+                    key.clear();
+                    push_key(&mut key, &row.get(*column));
+                    match values.get_mut(&key) {
+                        Some(count) => *count += 1,
+                        None => _ = values.insert(key.clone(), 1),
+                    }
+                }
+                out.rows += 1;
+                left = left.saturating_sub(1);
+                Ok(if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            })?;
+        }
+        Ok(out)
+    }
+}
+
+/// A scan of some rows from this place on.
+fn from(place: &[u8], places: usize) -> ScanSpec<'_> {
+    ScanSpec {
+        index: ScanIndex::Primary,
+        lower: if place.is_empty() { Bound::Unbounded } else { Bound::Included(place) },
+        upper: Bound::Unbounded,
+        reverse: false,
+        limit_hint: Some(ROWS / places.max(1)),
+    }
+}
+
+/// Distinct values among `table_rows` by those of a sample of `rows`: the estimator Duj1 (Haas and others, "Sampling-based
+/// estimation of the number of distinct values of an attribute", 1995).
+fn distinct(values: &HashMap<Vec<u8>, u32>, rows: usize, table_rows: f64) -> f64 {
+    let (d, n) = (values.len() as f64, rows as f64);
+    if n >= table_rows {
+        return d;
+    }
+    let once = values.values().filter(|count| **count == 1).count() as f64;
+    let divisor = n - once + once * n / table_rows;
+    if divisor <= 0.0 { d } else { (n * d / divisor).clamp(d, table_rows) }
+}
