@@ -112,7 +112,7 @@ impl Folding {
 
 /// The state of one group.
 #[derive(Debug)]
-struct Folded {
+pub struct Folded {
     fold: Fold,
     input: Ty,
     output: Ty,
@@ -145,7 +145,15 @@ impl Folded {
         }
     }
 
-    fn add(&mut self, value: Datum<'_>) -> varve_sql::Result<()> {
+    /// No values yet.
+    pub fn of(kind: AggKind, input: Ty, output: Ty) -> Folded {
+        let fold = Fold::Call { kind, distinct: false };
+        let signature = Signature::any(1, Volatility::Immutable);
+        Folded::new(&Folding { name: String::new(), fold, input, output, signature })
+    }
+
+    /// Takes in a value.
+    pub fn add(&mut self, value: Datum<'_>) -> varve_sql::Result<()> {
         let Fold::Call { kind, distinct } = self.fold else {
             debug_assert_eq!(self.fold, Fold::First, "a value without its key");
             if self.count == 0 {
@@ -204,7 +212,8 @@ impl Folded {
         Ok(())
     }
 
-    fn result(&self) -> varve_sql::Result<Value> {
+    /// What the aggregate is of the values so far.
+    pub fn result(&self) -> varve_sql::Result<Value> {
         let kind = match self.fold {
             Fold::First | Fold::Least => return Ok(self.value.clone()),
             Fold::Call { kind, .. } => kind,

@@ -21,5 +21,6 @@ mod scan;
 mod statistics;
 mod table;
 mod translate;
+mod window;
 
 pub use run::{Queries, QueryOptions};

@@ -8,7 +8,7 @@
 //!
 //! Does not know: SQL.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -68,6 +68,9 @@ impl Queries {
             SessionConfig::new().with_target_partitions(options.partitions).with_collect_statistics(false);
         // The order and the sides of joins are ours (`join_order`).
         config.options_mut().optimizer.join_reordering = false;
+        // What a sort keeps back for merging; the default, 10 MiB, fails every sort of a small pool.
+        let reserved = &mut config.options_mut().execution.sort_spill_reservation_bytes;
+        *reserved = (*reserved).min(options.memory_bytes / 16);
         let runtime = Arc::new(resources(options).map_err(unwrapped)?);
         let state = SessionStateBuilder::new()
             .with_config(config)
@@ -80,13 +83,26 @@ impl Queries {
 
 fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
     let disk = match &options.spill {
-        Some(path) => DiskManagerMode::Directories(vec![path.clone()]),
+        Some(path) => {
+            emptied(path)?;
+            DiskManagerMode::Directories(vec![path.clone()])
+        }
         None => DiskManagerMode::Disabled,
     };
+    // How much there may be is for the device to say: 53100 when it is full.
+    let disk = DiskManagerBuilder::default().with_mode(disk).with_max_temp_directory_size(u64::MAX);
     RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(FairSpillPool::new(options.memory_bytes)))
-        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(disk))
+        .with_disk_manager_builder(disk)
         .build()
+}
+
+/// Makes the directory, without what a process that died has left in it.
+fn emptied(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
+        _ => std::fs::create_dir_all(path),
+    }
 }
 
 /// DataFusion's planner, and the nodes of ours.

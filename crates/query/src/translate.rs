@@ -12,6 +12,7 @@ mod constants;
 mod factor;
 mod sets;
 mod subqueries;
+mod windows;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -92,6 +93,7 @@ impl Translator<'_> {
         if let Some(aggregate) = &select.aggregate {
             part = self.aggregated(part, aggregate)?;
         }
+        part = self.windowed(part, &select.windows)?;
         part = self.projected(part, &select.outputs)?;
         if select.distinct {
             part = self.distinct(part)?;

@@ -85,6 +85,7 @@ states! {
     CANNOT_COERCE = "42846", "No cast between the two types.";
     GENERATED_ALWAYS = "428C9", "A value was given for a column that makes its own.";
     INVALID_FOREIGN_KEY = "42830", "A foreign key refers to columns that are no key.";
+    WINDOWING_ERROR = "42P20", "A window where none may be, or one that contradicts itself.";
     WRONG_OBJECT_TYPE = "42809", "The object is of another kind.";
     INVALID_TABLE_DEFINITION = "42P16", "The table definition contradicts itself.";
     UNDEFINED_FUNCTION = "42883", "No function or operator takes these arguments.";

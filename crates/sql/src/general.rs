@@ -28,6 +28,7 @@ use crate::time::Zone;
 
 pub use crate::access::{Choice, choose, conjuncts, joined};
 pub use crate::bind::aggregate::{AggCall, AggKind};
+pub use crate::bind::window::{Frame, FrameBound, FrameUnits, WinCall, WinFunction, WinOrder};
 pub use crate::error::{SqlError, SqlState};
 pub use crate::eval::arith::{ArithOp, Class};
 pub use crate::eval::{CmpOp, Expr};
@@ -212,13 +213,18 @@ impl Around {
         })
     }
 
-    /// The value of a constant expression; `None` if it fails or is NULL, whose type would be lost.
-    pub fn constant(&self, expr: &Expr) -> Option<Value> {
+    /// The value of a constant expression.
+    pub fn value(&self, expr: &Expr) -> Result<Value> {
         let arena = Bump::new();
         self.with(|params, env| {
             let cx = Cx { params, arena: &arena, env };
-            expr.eval(&Input::None, &cx).ok().filter(|d| !d.is_null()).map(|d| d.to_value())
+            expr.eval(&Input::None, &cx).map(|d| d.to_value())
         })
+    }
+
+    /// The value of a constant expression; `None` if it fails or is NULL, whose type would be lost.
+    pub fn constant(&self, expr: &Expr) -> Option<Value> {
+        self.value(expr).ok().filter(|value| !matches!(value, Value::Null))
     }
 
     /// OFFSET and LIMIT of a query.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use varve_engine::{LockStrength, Part, ScanIndex, TableDef};
 
 use crate::bind::aggregate::AggCall;
+use crate::bind::window::WinCall;
 use crate::eval::Expr;
 use crate::sink::Column;
 use crate::system::SystemTable;
@@ -307,6 +308,8 @@ pub struct Select {
     pub filter: Option<Expr>,
     /// Grouping.
     pub aggregate: Option<Aggregate>,
+    /// Window calls over the input row, or over the group's slots; what they give stands behind these.
+    pub windows: Box<[WinCall]>,
     /// Computed columns; those past `visible` serve ORDER BY only.
     pub outputs: Box<[Output]>,
     /// How many outputs the client sees.
@@ -532,6 +535,7 @@ impl Select {
             source: Source::Nothing,
             filter: None,
             aggregate: None,
+            windows: Box::default(),
             outputs: Box::default(),
             visible: 0,
             distinct: false,
@@ -562,7 +566,7 @@ impl Select {
         let general_source = matches!(self.source, Source::Query(_) | Source::Set(_) | Source::Target(_));
         let mut queries = false;
         self.walk(&mut |e| queries |= matches!(e, Expr::Subquery(..)));
-        general_source || !self.distinct_on.is_empty() || queries
+        general_source || !self.distinct_on.is_empty() || !self.windows.is_empty() || queries
     }
 
     /// The expressions of its clauses, those of its source excepted, but rows of VALUES included.
@@ -575,7 +579,8 @@ impl Select {
         let keys = self.aggregate.iter().flat_map(|a| a.keys.iter().chain(&a.having));
         let outputs = self.outputs.iter().map(|o| &o.expr);
         let called = calls.flat_map(|c| c.argument.iter().chain(&c.filter));
-        rows.iter().flatten().chain(&self.filter).chain(keys).chain(called).chain(outputs)
+        let windows = self.windows.iter().flat_map(WinCall::exprs);
+        rows.iter().flatten().chain(&self.filter).chain(keys).chain(called).chain(windows).chain(outputs)
     }
 
     /// Calls `visit` for each expression of the query and its source, but not for those inside subqueries, whose `Outer` values

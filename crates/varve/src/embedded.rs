@@ -16,6 +16,7 @@ use varve_sql::{Column, CommandTag, Session, SessionParams, Severity, Sink, SqlD
 use crate::config::Settings;
 use crate::error::OpenError;
 use crate::home::Home;
+use crate::memory::default_query_bytes;
 
 /// An open database.
 pub struct Embedded {
@@ -34,7 +35,13 @@ impl Embedded {
     pub fn open_with(directory: impl AsRef<Path>, settings: &Settings) -> Result<Self, OpenError> {
         let home = Home::open(directory.as_ref(), settings)?;
         let engine = Database::open(home.options(settings)?)?;
-        let queries = Queries::new(&QueryOptions::default()).map_err(OpenError::Queries)?;
+        let memory = settings.query.memory_bytes.unwrap_or_else(default_query_bytes);
+        let queries = QueryOptions {
+            memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
+            partitions: 1,
+            spill: home.spill(settings),
+        };
+        let queries = Queries::new(&queries).map_err(OpenError::Queries)?;
         let sql = Arc::new(SqlDatabase::new(engine.clone()).with_general(Arc::new(queries)));
         Ok(Self { engine, sql, home })
     }

@@ -34,6 +34,9 @@ pub enum State {
 /// Names that may stand in a directory without making it anybody's.
 const NOBODYS: &[&str] = &[FILE_NAME, "varve.lock", "control.new", "lost+found"];
 
+/// Where queries spill to; emptied at each start.
+const SPILL_DIRECTORY: &str = "spill";
+
 /// Looks at a directory without changing it.
 pub fn inspect(path: &Path) -> Result<State, OpenError> {
     let entries = match std::fs::read_dir(path) {
@@ -193,6 +196,12 @@ impl Home {
             Some(device) => device.directory.clone(),
             None => unreachable!("the configuration was checked: every space names a device ({name})"),
         }
+    }
+
+    /// The directory for what queries spill: on the device of the temporary space.
+    pub fn spill(&self, settings: &Settings) -> Option<PathBuf> {
+        let device = self.devices.iter().find(|d| d.name == settings.spaces.temporary);
+        device.or(self.devices.first()).map(|d| d.path.join(SPILL_DIRECTORY))
     }
 
     /// Gives the locks up. The database must be closed.

@@ -1,5 +1,7 @@
 //! How much memory there is for a buffer pool.
 
+const QUERY_BYTES_MIN: u64 = 256 * MIB;
+const QUERY_SHARE: u64 = 8;
 const SHARE: u64 = 4;
 const MIB: u64 = 1 << 20;
 const POOL_BYTES_MAX: u64 = 1 << 30;
@@ -14,6 +16,11 @@ pub fn default_pool_bytes() -> u64 {
     let pool =
         memory.map_or(POOL_BYTES_UNKNOWN, |bytes| (bytes / SHARE).clamp(POOL_BYTES_MIN, POOL_BYTES_MAX));
     pool / MIB * MIB
+}
+
+/// Memory of general queries where the configuration says nothing.
+pub fn default_query_bytes() -> u64 {
+    memory_bytes().map_or(QUERY_BYTES_MIN, |bytes| (bytes / QUERY_SHARE).max(QUERY_BYTES_MIN)) / MIB * MIB
 }
 
 /// Memory that this process can have at most, if that can be found out.

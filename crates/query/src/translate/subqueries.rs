@@ -182,6 +182,7 @@ impl Translator<'_> {
             return Ok(Some(Beside { part, tests: Vec::new(), outputs }));
         }
         if select.aggregate.is_some()
+            || !select.windows.is_empty()
             || select.limit.is_some()
             || select.offset.is_some()
             || !select.distinct_on.is_empty()
@@ -226,6 +227,7 @@ impl Translator<'_> {
         if !matches!(subquery.kind, SubqueryKind::Scalar)
             || !aggregate.single
             || aggregate.having.is_some()
+            || !select.windows.is_empty()
             || select.limit.is_some()
             || select.offset.is_some()
             || select.outputs[0].expr.has_subquery()

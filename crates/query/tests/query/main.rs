@@ -10,5 +10,6 @@ mod plans;
 #[path = "../../../sql/tests/support/mod.rs"]
 mod shared;
 mod slt;
+mod spilling;
 mod support;
 mod waits;

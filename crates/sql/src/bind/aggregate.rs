@@ -136,7 +136,7 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Slot(usize::MAX - index), t, at })
     }
 
-    fn aggregate_call(
+    pub(super) fn aggregate_call(
         &mut self,
         kind: AggKind,
         f: &ast::Function,

@@ -103,7 +103,7 @@ pub(super) fn check_select(s: &ast::Select) -> Result<()> {
         distribute_by,
         sort_by,
         having: _,
-        named_window,
+        named_window: _,
         qualify,
         window_before_qualify: _,
         value_table_mode,
@@ -111,7 +111,6 @@ pub(super) fn check_select(s: &ast::Select) -> Result<()> {
     } = s;
     refuse(&[
         (into.is_some(), "SELECT INTO"),
-        (!named_window.is_empty(), "WINDOW"),
         (select_modifiers.is_some(), "a modifier of SELECT"),
         (top.is_some(), "TOP"),
         (exclude.is_some(), "EXCLUDE"),
@@ -291,12 +290,11 @@ pub(super) fn check_call(f: &ast::Function) -> Result<()> {
         within_group,
         filter: _,
         null_treatment,
-        over,
+        over: _,
     } = f;
     let parametrised = !matches!(parameters, ast::FunctionArguments::None);
     let clauses = matches!(args, ast::FunctionArguments::List(l) if !l.clauses.is_empty());
     refuse(&[
-        (over.is_some(), "a window function"),
         (!within_group.is_empty(), "WITHIN GROUP"),
         (null_treatment.is_some(), "IGNORE NULLS"),
         (clauses, "ORDER BY in a call"),

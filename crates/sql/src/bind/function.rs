@@ -10,6 +10,7 @@ use sqlparser::ast::{self, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionAr
 
 use super::aggregate::AggKind;
 use super::scope::Scope;
+use super::window::WinFunction;
 use super::{Binder, Bound, clauses, fold};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, Builtin};
@@ -17,23 +18,8 @@ use crate::eval::{CmpOp, Expr};
 use crate::ty::{self, CastLevel, Reg, Ty, Typed, cast_level};
 
 /// Functions that PostgreSQL has and Varve does not run yet: 0A000 rather than 42883.
-const FOREIGN: [&str; 15] = [
-    "to_number",
-    "string_agg",
-    "array_agg",
-    "json_agg",
-    "jsonb_agg",
-    "row_number",
-    "rank",
-    "dense_rank",
-    "lag",
-    "lead",
-    "first_value",
-    "last_value",
-    "unnest",
-    "regexp_matches",
-    "stddev",
-];
+const FOREIGN: [&str; 8] =
+    ["to_number", "string_agg", "array_agg", "json_agg", "jsonb_agg", "unnest", "regexp_matches", "stddev"];
 
 impl Binder<'_> {
     /// A call as written.
@@ -41,6 +27,13 @@ impl Binder<'_> {
         let at = self.at(&f.name);
         let name = function_name(f).map_err(|e| e.at(at))?;
         clauses::check_call(f).map_err(|e| e.at(at))?;
+        if let Some(over) = &f.over {
+            return self.window_call(&name, f, over, at, scope);
+        }
+        if WinFunction::of(&name).is_some() {
+            let message = format!("window function {name} requires an OVER clause");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).at(at));
+        }
         if let Some(kind) = AggKind::of(&name) {
             return self.aggregate(kind, f, at, scope);
         }

@@ -35,6 +35,7 @@ mod set;
 mod subquery;
 mod unnest;
 pub mod view;
+pub mod window;
 mod with;
 
 use std::sync::Arc;

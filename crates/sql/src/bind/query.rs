@@ -13,6 +13,7 @@ use sqlparser::ast::{self, Expr as Ast, GroupByExpr, LimitClause, SelectItem, Se
 use super::items::{Items, literal_position};
 use super::scope::{Found, Grouping, Relation, Scope};
 use super::set::Written;
+use super::window::Windows;
 use super::{Binder, Bound, clauses, fold, lock};
 use crate::access::{self, WantedOrder};
 use crate::error::{Result, SqlError, SqlState};
@@ -78,10 +79,13 @@ impl Binder<'_> {
         if grouped {
             self.grouping(s, &mut scope)?;
         }
+        scope.windows = Some(self.named_windows(&s.named_window)?);
         let mut items = self.items(&s.projection, &mut scope)?;
         let having = match &s.having {
             Some(h) => {
+                scope.refuse_windows(Some("HAVING"));
                 let b = self.expression(h, &mut scope)?;
+                scope.refuse_windows(None);
                 Some(self.condition(b, "HAVING")?)
             }
             None => None,
@@ -107,6 +111,7 @@ impl Binder<'_> {
             source,
             filter: access::joined(filter),
             aggregate: None,
+            windows: Box::default(),
             outputs: Box::default(),
             visible,
             distinct,
@@ -117,10 +122,15 @@ impl Binder<'_> {
             lock,
             general: false,
         };
+        let mut windows = scope.windows.take().unwrap_or_default();
+        let mut width = scope.width();
         if grouped {
             let grouping = scope.grouping.take().unwrap_or_default();
-            select.aggregate = Some(renumbered(grouping, &mut items, having, group_count(&s.group_by) == 0));
+            width = grouping.keys.len() + grouping.calls.len();
+            let single = group_count(&s.group_by) == 0;
+            select.aggregate = Some(renumbered(grouping, &mut items, &mut windows, having, single));
         }
+        select.windows = windows.placed(width, &mut items.outputs);
         let columns =
             items.names.iter().zip(&items.outputs).take(visible).map(|(n, o)| o.column(n)).collect();
         select.outputs = items.outputs.into();
@@ -183,6 +193,7 @@ impl Binder<'_> {
             source: Source::Values(rows, types.iter().map(|t| t.ty).collect()),
             filter: None,
             aggregate: None,
+            windows: Box::default(),
             visible: types.len(),
             outputs: items.outputs.into(),
             distinct: false,
@@ -361,7 +372,13 @@ pub(super) fn orderable(t: Typed, clause: &str) -> Result<()> {
 }
 
 /// Gives the aggregates their final slots, behind the keys.
-fn renumbered(grouping: Grouping, items: &mut Items, mut having: Option<Expr>, single: bool) -> Aggregate {
+fn renumbered(
+    grouping: Grouping,
+    items: &mut Items,
+    windows: &mut Windows,
+    mut having: Option<Expr>,
+    single: bool,
+) -> Aggregate {
     let key_count = grouping.keys.len();
     let call_count = grouping.calls.len();
     let mut renumber = |e: &mut Expr| {
@@ -372,6 +389,7 @@ fn renumbered(grouping: Grouping, items: &mut Items, mut having: Option<Expr>, s
         }
     };
     items.outputs.iter_mut().for_each(|o| o.expr.walk_mut(&mut renumber));
+    windows.calls.iter_mut().for_each(|call| call.each_mut(&mut |e| e.walk_mut(&mut renumber)));
     if let Some(having) = &mut having {
         having.walk_mut(&mut renumber);
     }

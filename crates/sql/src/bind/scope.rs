@@ -12,6 +12,7 @@ use sqlparser::ast;
 
 use super::Bound;
 use super::aggregate::AggCall;
+use super::window::Windows;
 use crate::eval::Expr;
 use crate::ty::Typed;
 
@@ -80,6 +81,8 @@ pub struct Scope {
     pub grouping: Option<Grouping>,
     /// Where aggregates may not stand: the clause's name for the error.
     pub no_aggregates: Option<&'static str>,
+    /// Set while expressions are bound in which windows may stand.
+    pub windows: Option<Windows>,
 }
 
 impl Scope {
@@ -103,6 +106,18 @@ impl Scope {
     /// Whether a column of USING stands for this one.
     pub fn is_merged(&self, ordinal: usize) -> bool {
         self.merged.iter().any(|m| m.hides.contains(&ordinal))
+    }
+
+    /// How many columns the input row has.
+    pub fn width(&self) -> usize {
+        self.relations.iter().map(|r| r.first + r.columns.len()).max().unwrap_or(0)
+    }
+
+    /// Names the clause in which windows may not stand, as long as it is bound.
+    pub fn refuse_windows(&mut self, clause: Option<&'static str>) {
+        if let Some(windows) = &mut self.windows {
+            windows.refused = clause;
+        }
     }
 
     /// The relation of this name.

@@ -36,6 +36,7 @@ impl Session {
     fn general(&self, select: &Select) -> Result<Arc<dyn General>> {
         let what = match &select.source {
             _ if !select.distinct_on.is_empty() => "DISTINCT ON",
+            _ if !select.windows.is_empty() => "a window function",
             Source::Join(_) => "a join",
             Source::Query(_) => "a subquery in FROM",
             Source::Set(set) => set.kind.name(),

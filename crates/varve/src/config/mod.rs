@@ -18,6 +18,10 @@
 //! page_writers = 1
 //! page_size = "8KiB"        # fixed when the directory is initialised
 //!
+//! [query]
+//! memory = "1GiB"           # of all sorts, joins and groups of general queries together; sorts and groups beyond it go to the
+//!                           # temporary space. Default: an eighth of the memory, at least 256 MiB
+//!
 //! [log]
 //! segment = "64MiB"
 //! capacity = "1GiB"
@@ -84,6 +88,8 @@ pub struct Settings {
     pub spaces: SpaceSettings,
     /// The buffer pool.
     pub pool: PoolSettings,
+    /// General queries.
+    pub query: QuerySettings,
     /// The log.
     pub log: LogSettings,
     /// Protection against torn pages.
@@ -127,6 +133,13 @@ pub struct PoolSettings {
     pub page_writers: usize,
     /// Bytes of a page; `None`: the default for a new directory, whatever it is for an old one.
     pub page_size_bytes: Option<u64>,
+}
+
+/// General queries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuerySettings {
+    /// Bytes of memory for all of them; `None`: an eighth of what there is.
+    pub memory_bytes: Option<u64>,
 }
 
 /// The log.
@@ -176,6 +189,7 @@ impl Default for Settings {
                 page_writers: 1,
                 page_size_bytes: None,
             },
+            query: QuerySettings { memory_bytes: None },
             log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
             protection: ProtectionKind::DOUBLEWRITE,
             server: ServerSettings {
@@ -197,6 +211,7 @@ impl Settings {
         settings.devices = devices(file.section("devices")?, home)?;
         settings.spaces(file.section("spaces")?)?;
         settings.pool(file.section("pool")?)?;
+        settings.query(file.section("query")?)?;
         settings.log(file.section("log")?)?;
         settings.protection(file.section("protection")?)?;
         settings.server(file.section("server")?, home)?;
@@ -233,6 +248,11 @@ impl Settings {
         if pool.page_size_bytes.is_some_and(|bytes| !bytes.is_power_of_two()) {
             return Err(section.error("page_size", at, "must be a power of two"));
         }
+        section.finish()
+    }
+
+    fn query(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+        self.query.memory_bytes = section.bytes("memory", MIB..=TIB)?;
         section.finish()
     }
 

@@ -1,0 +1,217 @@
+//! Window calls of a query: the columns that their windows are ordered and cut by, and the calls over these.
+//!
+//! Does not know: how a call is computed (`window`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::common::{Column, Result, ScalarValue};
+use datafusion::logical_expr::expr::{Sort, WindowFunction};
+use datafusion::logical_expr::{
+    Expr as Logical, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
+};
+use varve_engine::Value;
+use varve_sql::general::{Expr, FrameBound, FrameUnits, SqlError, SqlState, Ty, WinCall, WinOrder};
+
+use super::{Part, Translator, Typing};
+use crate::computed::{Direction, comparable, order_of};
+use crate::error::wrapped;
+use crate::window::{End, Windowed};
+
+/// Columns of one window.
+#[derive(Clone)]
+struct Keys {
+    partition: Vec<Column>,
+    order: Column,
+}
+
+impl Translator<'_> {
+    /// Adds a column for each call.
+    pub(super) fn windowed(&mut self, mut part: Part, calls: &[WinCall]) -> Result<Part> {
+        // Windows that are written alike share their columns, so that rows are sorted once.
+        let mut known: HashMap<String, Keys> = HashMap::new();
+        let below = part.columns.len();
+        let mut calls = calls.to_vec();
+        for call in &mut calls {
+            part = self.owned_call(part, call)?;
+        }
+        let width = part.columns.len();
+        for call in &calls {
+            let over = part.columns[..width].to_vec();
+            let mut added: Vec<Logical> = Vec::new();
+            let written = format!("{:?} {:?}", call.partition, call.order);
+            let keys = match known.get(&written) {
+                Some(keys) => keys.clone(),
+                None => {
+                    let keys = self.window_keys(call, &over, &mut added);
+                    known.insert(written, keys.clone());
+                    keys
+                }
+            };
+            part = self.window(part, call, &over, &keys, added)?;
+        }
+        // The binder counts the calls from the width of what it knows, without answers of subqueries.
+        part.columns.drain(below..width);
+        Ok(part)
+    }
+
+    /// The call with what this subquery is given, and with the answers of subqueries in it.
+    fn owned_call(&mut self, mut part: Part, call: &mut WinCall) -> Result<Part> {
+        let mut state = Ok(());
+        call.each_mut(&mut |e| {
+            *e = self.own(e);
+            if state.is_ok() && e.has_subquery() {
+                match self.applied(part.clone(), std::slice::from_mut(e)) {
+                    Ok(applied) => part = applied,
+                    Err(error) => state = Err(error),
+                }
+            }
+        });
+        state.map(|()| part)
+    }
+
+    /// The columns by which a window is cut and ordered.
+    fn window_keys(&mut self, call: &WinCall, over: &[Typing], added: &mut Vec<Logical>) -> Keys {
+        let mut partition = Vec::new();
+        for (e, ty) in &call.partition {
+            let value = self.computed(e.clone(), *ty, over);
+            let name = self.name();
+            added.push(comparable(value, *ty).alias(&name));
+            partition.push(Column::new_unqualified(name));
+        }
+        let order = self.order_key(&call.order, None, over, added);
+        Keys { partition, order }
+    }
+
+    /// A column with the order's key; with `value` for the value of its only part, if that is given.
+    fn order_key(
+        &mut self,
+        order: &[WinOrder],
+        value: Option<&Expr>,
+        over: &[Typing],
+        added: &mut Vec<Logical>,
+    ) -> Column {
+        let name = self.name();
+        let parts: Vec<(Logical, Ty, Direction)> = order
+            .iter()
+            .map(|o| {
+                let direction = Direction { descending: o.descending, nulls_first: o.nulls_first };
+                (self.computed(value.unwrap_or(&o.expr).clone(), o.ty, over), o.ty, direction)
+            })
+            .collect();
+        let key = if parts.is_empty() {
+            self.computed(Expr::Const(Value::Bytea(Vec::new())), Ty::Bytea, over)
+        } else {
+            order_of(parts)
+        };
+        added.push(key.alias(&name));
+        Column::new_unqualified(name)
+    }
+
+    fn window(
+        &mut self,
+        part: Part,
+        call: &WinCall,
+        over: &[Typing],
+        keys: &Keys,
+        mut added: Vec<Logical>,
+    ) -> Result<Part> {
+        let mut arguments = vec![keys.order.clone()];
+        let mut types = vec![Ty::Bytea];
+        let mut ends = [End::Unbounded; 2];
+        for (end, (bound, name)) in
+            ends.iter_mut().zip([(&call.frame.start, "starting"), (&call.frame.end, "ending")])
+        {
+            *end = match bound {
+                FrameBound::Unbounded => End::Unbounded,
+                FrameBound::Current => End::Current,
+                FrameBound::Count(offset, before) => {
+                    let count = self.frame_offset(offset, name)?;
+                    End::Count(if *before { -count } else { count })
+                }
+                FrameBound::Value(offset, value) => {
+                    self.check_distance(offset, name)?;
+                    arguments.push(self.order_key(&call.order, Some(value), over, &mut added));
+                    types.push(Ty::Bytea);
+                    End::Key(arguments.len() - 1)
+                }
+            };
+        }
+        let filter = call.filter.iter().map(|f| (f.clone(), Ty::Bool));
+        let at = arguments.len();
+        for (e, ty) in filter.chain(call.arguments.iter().cloned()) {
+            let name = self.name();
+            added.push(self.computed(e, ty, over).alias(&name));
+            arguments.push(Column::new_unqualified(name));
+            types.push(ty);
+        }
+        let filter = call.filter.is_some().then_some(at);
+        let first = at + usize::from(filter.is_some());
+        let [start, end] = ends;
+        let units = match call.frame.units {
+            FrameUnits::Range if matches!(start, End::Count(_)) => FrameUnits::Groups,
+            units => units,
+        };
+        let function = Windowed::udf(call.function, units, (start, end), types, filter, first, call.output);
+        let plan = if added.is_empty() {
+            part.plan
+        } else {
+            let there = part.plan.schema().columns().into_iter().map(Logical::Column);
+            part.plan.clone().project(there.chain(added).collect::<Vec<_>>())?
+        };
+        let definition = WindowFunctionDefinition::WindowUDF(Arc::new(function));
+        let arguments = arguments.into_iter().map(Logical::Column).collect();
+        let mut expr = WindowFunction::new(definition, arguments);
+        expr.params.partition_by = keys.partition.iter().cloned().map(Logical::Column).collect();
+        expr.params.order_by = vec![Sort::new(Logical::Column(keys.order.clone()), true, false)];
+        expr.params.window_frame = whole_partition();
+        let name = self.name();
+        let plan = plan.window([Logical::WindowFunction(Box::new(expr)).alias(&name)])?;
+        let mut columns = part.columns;
+        columns.push((Column::new_unqualified(name), call.output));
+        Ok(Part { plan, columns })
+    }
+
+    /// How many rows or groups an end of a frame is away.
+    fn frame_offset(&self, offset: &Expr, which: &str) -> Result<i64> {
+        match self.around.value(offset).map_err(wrapped)? {
+            Value::Int8(n) if n >= 0 => Ok(n),
+            Value::Null => Err(null_offset(which)),
+            _ => Err(wrapped(SqlError::new(
+                SqlState("22013"),
+                format!("frame {which} offset must not be negative"),
+            ))),
+        }
+    }
+
+    /// 22013 for a distance that is negative.
+    fn check_distance(&self, offset: &Expr, which: &str) -> Result<()> {
+        let negative = match self.around.value(offset).map_err(wrapped)? {
+            Value::Null => return Err(null_offset(which)),
+            Value::Int2(n) => n < 0,
+            Value::Int4(n) => n < 0,
+            Value::Int8(n) => n < 0,
+            Value::Float4(f) => f < 0.0 || f.is_nan(),
+            Value::Float8(f) => f < 0.0 || f.is_nan(),
+            Value::Numeric(n) => n.as_ref().is_nan() || n.as_ref().to_string().starts_with('-'),
+            Value::Interval(i) => i.order(varve_engine::Interval::default()).is_lt(),
+            _ => false,
+        };
+        if negative {
+            let message = "invalid preceding or following size in window function";
+            return Err(wrapped(SqlError::new(SqlState("22013"), message)));
+        }
+        Ok(())
+    }
+}
+
+/// Frames are found by the function, which gets whole partitions.
+fn whole_partition() -> WindowFrame {
+    let whole = ScalarValue::UInt64(None);
+    let bounds = (WindowFrameBound::Preceding(whole.clone()), WindowFrameBound::Following(whole));
+    WindowFrame::new_bounds(WindowFrameUnits::Rows, bounds.0, bounds.1)
+}
+
+fn null_offset(which: &str) -> datafusion::common::DataFusionError {
+    wrapped(SqlError::new(SqlState::NULL_NOT_ALLOWED, format!("frame {which} offset must not be null")))
+}

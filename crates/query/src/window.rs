@@ -1,0 +1,370 @@
+//! Window calls as DataFusion's window functions: it sorts and cuts partitions, all else is computed here.
+//!
+//! Invariants
+//! 1. A function gets a whole partition, its rows in the window's order; rows are equal in that order where their order keys
+//!    are equal bytes.
+//! 2. Aggregates are those of grouped queries (`aggregate`).
+//!
+//! Does not know: how partitions are found.
+
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use datafusion::arrow::array::{ArrayRef, AsArray, BinaryViewArray};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::Result;
+use datafusion::logical_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
+use datafusion::logical_expr::{PartitionEvaluator, Signature, Volatility, WindowUDF, WindowUDFImpl};
+use varve_engine::Datum;
+use varve_sql::general::{FrameUnits, SqlError, SqlState, Ty, WinFunction};
+
+use crate::aggregate::Folded;
+use crate::cells::{Cells, CellsBuilder, data_type};
+use crate::error::wrapped;
+
+/// An end of a frame, ready to be counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The partition's.
+    Unbounded,
+    /// The row or its equals.
+    Current,
+    /// So many rows or groups before (negative) or behind.
+    Count(i64),
+    /// Up to the order key that stands in this argument.
+    Key(usize),
+}
+
+/// A function over a window.
+#[derive(Debug)]
+pub struct Windowed {
+    id: u64,
+    /// What it computes.
+    pub function: WinFunction,
+    /// What the frame counts.
+    pub units: FrameUnits,
+    /// Where it begins.
+    pub start: End,
+    /// Where it ends.
+    pub end: End,
+    /// Types of all arguments: the order key, perhaps keys of frame ends, perhaps a condition, then those that were written.
+    pub types: Vec<Ty>,
+    /// The argument that is a condition.
+    pub filter: Option<usize>,
+    /// The first argument that was written.
+    pub first: usize,
+    /// The result's type.
+    pub output: Ty,
+    signature: Signature,
+}
+
+impl Windowed {
+    /// The function; its fields say how its arguments lie.
+    #[expect(clippy::too_many_arguments, reason = "they are the fields")]
+    pub fn udf(
+        function: WinFunction,
+        units: FrameUnits,
+        (start, end): (End, End),
+        types: Vec<Ty>,
+        filter: Option<usize>,
+        first: usize,
+        output: Ty,
+    ) -> WindowUDF {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let arguments = types.iter().map(|t| data_type(*t)).collect();
+        let signature = Signature::exact(arguments, Volatility::Immutable);
+        let it = Windowed { id, function, units, start, end, types, filter, first, output, signature };
+        WindowUDF::new_from_impl(it)
+    }
+}
+
+impl PartialEq for Windowed {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Windowed {}
+
+impl Hash for Windowed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl WindowUDFImpl for Windowed {
+    fn name(&self) -> &str {
+        "window"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn partition_evaluator(&self, _: PartitionEvaluatorArgs<'_>) -> Result<Box<dyn PartitionEvaluator>> {
+        Ok(Box::new(Evaluator {
+            function: self.function,
+            units: self.units,
+            start: self.start,
+            end: self.end,
+            types: self.types.clone(),
+            filter: self.filter,
+            first: self.first,
+            output: self.output,
+        }))
+    }
+
+    fn field(&self, args: WindowUDFFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(Arc::new(Field::new(args.name(), data_type(self.output), true)))
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        Ok(types.to_vec())
+    }
+}
+
+#[derive(Debug)]
+struct Evaluator {
+    function: WinFunction,
+    units: FrameUnits,
+    start: End,
+    end: End,
+    types: Vec<Ty>,
+    filter: Option<usize>,
+    first: usize,
+    output: Ty,
+}
+
+impl PartitionEvaluator for Evaluator {
+    fn evaluate_all(&mut self, values: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        let partition = Partition::new(self, values, rows);
+        let mut out = CellsBuilder::new(self.output);
+        partition.compute(&mut out).map_err(wrapped)?;
+        Ok(out.finish())
+    }
+}
+
+/// The rows of one partition.
+struct Partition<'a> {
+    call: &'a Evaluator,
+    rows: usize,
+    keys: &'a BinaryViewArray,
+    columns: Vec<Cells<'a>>,
+    arrays: &'a [ArrayRef],
+    /// The group of equals of each row.
+    group: Vec<usize>,
+    /// Where each group begins; then the number of rows.
+    begins: Vec<usize>,
+}
+
+impl<'a> Partition<'a> {
+    fn new(call: &'a Evaluator, arrays: &'a [ArrayRef], rows: usize) -> Partition<'a> {
+        let columns = call.types.iter().zip(arrays).map(|(t, a)| Cells::of(*t, a)).collect();
+        let keys = arrays[0].as_binary_view();
+        let (mut group, mut begins) = (Vec::with_capacity(rows), Vec::new());
+        for row in 0..rows {
+            if row == 0 || keys.value(row) != keys.value(row - 1) {
+                begins.push(row);
+            }
+            group.push(begins.len() - 1);
+        }
+        begins.push(rows);
+        Partition { call, rows, keys, columns, arrays, group, begins }
+    }
+
+    /// The n-th argument that was written.
+    fn argument(&self, n: usize, row: usize) -> Datum<'_> {
+        self.columns.get(self.call.first + n).map_or(Datum::Null, |c| c.get(row))
+    }
+
+    fn has_argument(&self, n: usize) -> bool {
+        self.columns.len() > self.call.first + n
+    }
+
+    /// The group's first row, and the one behind its last.
+    fn equals(&self, row: usize) -> Range<usize> {
+        let group = self.group[row];
+        self.begins[group]..self.begins[group + 1]
+    }
+
+    fn compute(&self, out: &mut CellsBuilder) -> varve_sql::Result<()> {
+        if let WinFunction::Aggregate(_) = self.call.function {
+            return self.aggregated(out);
+        }
+        if self.call.function == WinFunction::Ntile {
+            return self.ntile(out);
+        }
+        for row in 0..self.rows {
+            out.push(self.value(row)?);
+        }
+        Ok(())
+    }
+
+    fn value(&self, row: usize) -> varve_sql::Result<Datum<'_>> {
+        let rank = self.equals(row).start;
+        Ok(match self.call.function {
+            WinFunction::RowNumber => whole(row + 1),
+            WinFunction::Rank => whole(rank + 1),
+            WinFunction::DenseRank => whole(self.group[row] + 1),
+            WinFunction::PercentRank if self.rows == 1 => Datum::Float8(0.0),
+            WinFunction::PercentRank => Datum::Float8(rank as f64 / (self.rows - 1) as f64),
+            WinFunction::CumeDist => Datum::Float8(self.equals(row).end as f64 / self.rows as f64),
+            WinFunction::Lag => self.beside(row, -1),
+            WinFunction::Lead => self.beside(row, 1),
+            WinFunction::FirstValue => {
+                let frame = self.frame(row);
+                if frame.is_empty() { Datum::Null } else { self.argument(0, frame.start) }
+            }
+            WinFunction::LastValue => {
+                let frame = self.frame(row);
+                if frame.is_empty() { Datum::Null } else { self.argument(0, frame.end - 1) }
+            }
+            WinFunction::NthValue => self.nth(row)?,
+            WinFunction::Ntile | WinFunction::Aggregate(_) => Datum::Null,
+        })
+    }
+
+    /// lag and lead: the value so many rows away, else the default.
+    fn beside(&self, row: usize, direction: i64) -> Datum<'_> {
+        let offset = match self.argument(1, row) {
+            _ if !self.has_argument(1) => 1,
+            Datum::Int4(n) => i64::from(n),
+            _ => return Datum::Null,
+        };
+        match usize::try_from(row as i64 + direction * offset) {
+            Ok(at) if at < self.rows => self.argument(0, at),
+            _ => self.argument(2, row),
+        }
+    }
+
+    fn nth(&self, row: usize) -> varve_sql::Result<Datum<'_>> {
+        let Datum::Int4(n) = self.argument(1, row) else { return Ok(Datum::Null) };
+        if n <= 0 {
+            let message = "argument of nth_value must be greater than zero";
+            return Err(SqlError::new(SqlState("22016"), message));
+        }
+        let frame = self.frame(row);
+        let at = frame.start + n as usize - 1;
+        Ok(if at < frame.end { self.argument(0, at) } else { Datum::Null })
+    }
+
+    fn ntile(&self, out: &mut CellsBuilder) -> varve_sql::Result<()> {
+        // As in PostgreSQL, the number of the first row holds for the partition.
+        let count = match self.argument(0, 0) {
+            Datum::Int4(n) if n <= 0 => {
+                let message = "argument of ntile must be greater than zero";
+                return Err(SqlError::new(SqlState("22014"), message));
+            }
+            Datum::Int4(n) => n as usize,
+            _ => {
+                (0..self.rows).for_each(|_| out.push(Datum::Null));
+                return Ok(());
+            }
+        };
+        let (each, larger) = (self.rows / count, self.rows % count);
+        for row in 0..self.rows {
+            let in_larger = larger * (each + 1);
+            let bucket =
+                if row < in_larger { row / (each + 1) } else { larger + (row - in_larger) / each.max(1) };
+            out.push(Datum::Int4(bucket as i32 + 1));
+        }
+        Ok(())
+    }
+
+    /// An aggregate over each row's frame: as long as frames only grow at their end, it goes on from the row before.
+    fn aggregated(&self, out: &mut CellsBuilder) -> varve_sql::Result<()> {
+        let WinFunction::Aggregate(kind) = self.call.function else { return Ok(()) };
+        let input = self.call.types.get(self.call.first).copied().unwrap_or(Ty::Int8);
+        let fresh = || Folded::of(kind, input, self.call.output);
+        let (mut folded, mut taken) = (fresh(), 0..0);
+        let mut result = folded.result()?;
+        for row in 0..self.rows {
+            let frame = self.frame(row);
+            if frame.start != taken.start || frame.end < taken.end {
+                (folded, taken) = (fresh(), frame.start..frame.start);
+                result = folded.result()?;
+            }
+            if frame.end > taken.end {
+                for at in taken.end..frame.end {
+                    self.take(&mut folded, at)?;
+                }
+                taken.end = frame.end;
+                result = folded.result()?;
+            }
+            out.push(result.as_datum());
+        }
+        Ok(())
+    }
+
+    fn take(&self, folded: &mut Folded, row: usize) -> varve_sql::Result<()> {
+        if let Some(filter) = self.call.filter
+            && !matches!(self.columns[filter].get(row), Datum::Bool(true))
+        {
+            return Ok(());
+        }
+        folded.add(if self.has_argument(0) { self.argument(0, row) } else { Datum::Int8(1) })
+    }
+
+    /// The rows of a row's frame; empty if it ends before it begins.
+    fn frame(&self, row: usize) -> Range<usize> {
+        let start = self.start(row).min(self.rows);
+        let end = self.end(row).min(self.rows);
+        start..end.max(start)
+    }
+
+    fn start(&self, row: usize) -> usize {
+        match (self.call.start, self.call.units) {
+            (End::Unbounded, _) => 0,
+            (End::Current, FrameUnits::Rows) => row,
+            (End::Current, _) => self.equals(row).start,
+            (End::Count(n), FrameUnits::Rows) => shifted(row, n).unwrap_or(0),
+            (End::Count(n), _) => match shifted(self.group[row], n) {
+                Some(group) => self.begins.get(group).copied().unwrap_or(self.rows),
+                None => 0,
+            },
+            (End::Key(argument), _) => {
+                let bound = self.arrays[argument].as_binary_view().value(row);
+                self.place(|key| key < bound)
+            }
+        }
+    }
+
+    fn end(&self, row: usize) -> usize {
+        match (self.call.end, self.call.units) {
+            (End::Unbounded, _) => self.rows,
+            (End::Current, FrameUnits::Rows) => row + 1,
+            (End::Current, _) => self.equals(row).end,
+            (End::Count(n), FrameUnits::Rows) => shifted(row, n).map_or(0, |at| at.saturating_add(1)),
+            (End::Count(n), _) => match shifted(self.group[row], n) {
+                Some(group) => self.begins.get(group.saturating_add(1)).copied().unwrap_or(self.rows),
+                None => 0,
+            },
+            (End::Key(argument), _) => {
+                let bound = self.arrays[argument].as_binary_view().value(row);
+                self.place(|key| key <= bound)
+            }
+        }
+    }
+
+    /// The first row whose key is not `before`.
+    fn place(&self, before: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.rows);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if before(self.keys.value(middle)) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+}
+
+fn whole(n: usize) -> Datum<'static> {
+    Datum::Int8(n as i64)
+}
+
+/// `at` moved by `n`; `None` if that is before the first.
+fn shifted(at: usize, n: i64) -> Option<usize> {
+    usize::try_from((at as i64).saturating_add(n)).ok()
+}

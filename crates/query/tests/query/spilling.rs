@@ -1,0 +1,38 @@
+//! Queries with less memory than they need go on in a directory, which is left empty.
+
+use super::support::{database_with, lines, session};
+use varve_query::QueryOptions;
+
+fn files(path: &std::path::Path) -> usize {
+    let entries = std::fs::read_dir(path).unwrap();
+    entries.map(|e| e.unwrap().path()).map(|p| if p.is_dir() { files(&p) } else { 1 }).sum()
+}
+
+const TABLE: &str = "create table t (a int primary key, b int, c text)";
+const ROWS: &str = "insert into t select i, (i::bigint * 7919) % 80021, repeat('x', 90) || i from generate_series(1, 80000) as i";
+
+#[test]
+fn sorts_and_groups_spill_and_leave_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let spill = home.path().join("spill");
+    std::fs::create_dir_all(&spill).unwrap();
+    std::fs::write(spill.join("left over"), "by a process that died").unwrap();
+    let options =
+        QueryOptions { memory_bytes: 6 << 20, spill: Some(spill.clone()), ..QueryOptions::default() };
+    let without = QueryOptions { spill: None, ..options.clone() };
+    let mut session = session(&database_with(&options));
+    assert_eq!(files(&spill), 0, "emptied at start");
+    lines(&mut session, TABLE);
+    lines(&mut session, ROWS);
+    let sorted = "select count(*), min(n), max(n) from
+        (select b - lag(b) over (order by b) as n from (select b, c from t order by c, b offset 0) x) y";
+    assert_eq!(lines(&mut session, sorted), ["80000|1|2", "= SELECT 1"]);
+    let grouped =
+        "select count(*), sum(n) from (select c, count(*) as n, max(b) from t group by c offset 0) x";
+    assert_eq!(lines(&mut session, grouped), ["80000|80000", "= SELECT 1"]);
+    assert_eq!(files(&spill), 0, "nothing is left");
+    let mut nowhere = super::support::session(&database_with(&without));
+    lines(&mut nowhere, TABLE);
+    lines(&mut nowhere, ROWS);
+    assert_eq!(lines(&mut nowhere, sorted), ["! 53200 out of memory"]);
+}

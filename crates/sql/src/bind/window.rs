@@ -1,0 +1,615 @@
+//! Window calls: the functions there are, their types, and what OVER says.
+//!
+//! Invariants
+//! 1. Results have PostgreSQL's types; a window is only where PostgreSQL allows one, else 42P20.
+//! 2. The bounds of a RANGE frame are values of the type of its order, which compare by key.
+//!
+//! Does not know: how windows are computed (`varve-query`).
+
+use sqlparser::ast::{self, BinaryOperator, FunctionArguments, NamedWindowExpr, WindowType};
+
+use super::aggregate::{AggCall, AggKind};
+use super::function::{is_distinct, plain_argument};
+use super::scope::Scope;
+use super::{Binder, Bound, fold};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Expr;
+use crate::plan::Output;
+use crate::ty::{Ty, Typed};
+
+/// A window function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WinFunction {
+    /// row_number
+    RowNumber,
+    /// rank
+    Rank,
+    /// dense_rank
+    DenseRank,
+    /// percent_rank
+    PercentRank,
+    /// cume_dist
+    CumeDist,
+    /// ntile
+    Ntile,
+    /// lag
+    Lag,
+    /// lead
+    Lead,
+    /// first_value
+    FirstValue,
+    /// last_value
+    LastValue,
+    /// nth_value
+    NthValue,
+    /// An aggregate over the frame.
+    Aggregate(AggKind),
+}
+
+/// What a frame counts in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameUnits {
+    /// Rows.
+    Rows,
+    /// Groups of rows that are equal in the order.
+    Groups,
+    /// Values of the order.
+    Range,
+}
+
+/// An end of a frame.
+#[derive(Debug, Clone)]
+pub enum FrameBound {
+    /// The partition's first or last row.
+    Unbounded,
+    /// The row itself; in RANGE and GROUPS with its equals.
+    Current,
+    /// So many rows or groups, before the row if the flag is set.
+    Count(Expr, bool),
+    /// RANGE: a distance, and the value so far away, over the row.
+    Value(Expr, Expr),
+}
+
+/// The rows around a row that a function is over.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    /// What is counted.
+    pub units: FrameUnits,
+    /// Where it begins.
+    pub start: FrameBound,
+    /// Where it ends.
+    pub end: FrameBound,
+}
+
+/// One key of a window's order.
+#[derive(Debug, Clone)]
+pub struct WinOrder {
+    /// The value.
+    pub expr: Expr,
+    /// Its type.
+    pub ty: Ty,
+    /// DESC
+    pub descending: bool,
+    /// NULLS FIRST
+    pub nulls_first: bool,
+}
+
+/// A window function's call.
+#[derive(Debug, Clone)]
+pub struct WinCall {
+    /// The function.
+    pub function: WinFunction,
+    /// Its arguments and their types.
+    pub arguments: Vec<(Expr, Ty)>,
+    /// FILTER (WHERE ...) of an aggregate.
+    pub filter: Option<Expr>,
+    /// PARTITION BY
+    pub partition: Vec<(Expr, Ty)>,
+    /// ORDER BY
+    pub order: Vec<WinOrder>,
+    /// The frame.
+    pub frame: Frame,
+    /// The result's type.
+    pub output: Ty,
+}
+
+impl WinCall {
+    /// Its expressions.
+    pub fn exprs(&self) -> Vec<&Expr> {
+        let mut out: Vec<&Expr> = self.arguments.iter().chain(&self.partition).map(|(e, _)| e).collect();
+        out.extend(&self.filter);
+        out.extend(self.order.iter().map(|o| &o.expr));
+        for bound in [&self.frame.start, &self.frame.end] {
+            match bound {
+                FrameBound::Count(e, _) => out.push(e),
+                FrameBound::Value(by, e) => out.extend([by, e]),
+                FrameBound::Unbounded | FrameBound::Current => {}
+            }
+        }
+        out
+    }
+
+    /// Calls `change` with each expression.
+    pub fn each_mut(&mut self, change: &mut dyn FnMut(&mut Expr)) {
+        self.arguments.iter_mut().chain(&mut self.partition).for_each(|(e, _)| change(e));
+        self.filter.iter_mut().for_each(&mut *change);
+        self.order.iter_mut().for_each(|o| change(&mut o.expr));
+        for bound in [&mut self.frame.start, &mut self.frame.end] {
+            match bound {
+                FrameBound::Count(e, _) => change(e),
+                FrameBound::Value(by, e) => {
+                    change(by);
+                    change(e);
+                }
+                FrameBound::Unbounded | FrameBound::Current => {}
+            }
+        }
+    }
+}
+
+/// Window calls of a query while its outputs are bound.
+#[derive(Debug, Default)]
+pub struct Windows {
+    /// The calls; the slot of the n-th is `SLOT - n` until the width of the rows below is known.
+    pub calls: Vec<WinCall>,
+    /// WINDOW
+    named: Vec<(String, ast::WindowSpec)>,
+    /// The clause being bound, if windows may not stand in it.
+    pub refused: Option<&'static str>,
+}
+
+/// The slot that stands for the first window call. Aggregates count down from the largest number.
+pub const SLOT: usize = usize::MAX / 2;
+
+impl WinFunction {
+    /// The function of this name that is one only over a window.
+    pub fn of(name: &str) -> Option<WinFunction> {
+        Some(match name {
+            "row_number" => WinFunction::RowNumber,
+            "rank" => WinFunction::Rank,
+            "dense_rank" => WinFunction::DenseRank,
+            "percent_rank" => WinFunction::PercentRank,
+            "cume_dist" => WinFunction::CumeDist,
+            "ntile" => WinFunction::Ntile,
+            "lag" => WinFunction::Lag,
+            "lead" => WinFunction::Lead,
+            "first_value" => WinFunction::FirstValue,
+            "last_value" => WinFunction::LastValue,
+            "nth_value" => WinFunction::NthValue,
+            _ => return None,
+        })
+    }
+
+    /// How many arguments it takes, at least and at most.
+    fn arity(self) -> (usize, usize) {
+        match self {
+            WinFunction::RowNumber
+            | WinFunction::Rank
+            | WinFunction::DenseRank
+            | WinFunction::PercentRank
+            | WinFunction::CumeDist => (0, 0),
+            WinFunction::Lag | WinFunction::Lead => (1, 3),
+            WinFunction::NthValue => (2, 2),
+            _ => (1, 1),
+        }
+    }
+}
+
+fn no_distinct() -> SqlError {
+    let message = "DISTINCT is not implemented for window functions";
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+}
+
+fn windowing(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::WINDOWING_ERROR, message)
+}
+
+impl Binder<'_> {
+    /// The windows that a query's WINDOW clause names.
+    pub(super) fn named_windows(&mut self, written: &[ast::NamedWindowDefinition]) -> Result<Windows> {
+        let mut out = Windows::default();
+        for ast::NamedWindowDefinition(name, definition) in written {
+            let NamedWindowExpr::WindowSpec(spec) = definition else {
+                return Err(SqlError::unsupported("a window defined as another one without parentheses"));
+            };
+            let name = fold(name);
+            if out.named.iter().any(|(n, _)| *n == name) {
+                return Err(windowing(format!("window \"{name}\" is already defined")));
+            }
+            let spec = out.complete(spec)?;
+            out.named.push((name, spec));
+        }
+        Ok(out)
+    }
+
+    /// `function(...) OVER ...`: a slot behind the row.
+    pub(super) fn window_call(
+        &mut self,
+        name: &str,
+        f: &ast::Function,
+        over: &WindowType,
+        at: Option<u32>,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        match scope.no_aggregates {
+            Some("an aggregate's argument") => {
+                let message = "aggregate function calls cannot contain window function calls";
+                return Err(SqlError::new(SqlState::GROUPING_ERROR, message).at(at));
+            }
+            Some(clause) => {
+                return Err(windowing(format!("window functions are not allowed in {clause}")).at(at));
+            }
+            None => {}
+        }
+        if let Some(clause) = scope.windows.as_ref().and_then(|w| w.refused) {
+            return Err(windowing(format!("window functions are not allowed in {clause}")).at(at));
+        }
+        let Some(spec) = scope.windows.as_ref().map(|w| w.spec(over)).transpose()? else {
+            return Err(windowing("window function calls cannot be nested").at(at));
+        };
+        scope.refuse_windows(Some("window definitions"));
+        let call = self.window_over(&spec, scope);
+        scope.refuse_windows(None);
+        let mut call = call?;
+        let windows = scope.windows.take();
+        let bound = self.window_function(name, f, at, &mut call, scope);
+        let windows = scope.windows.insert(windows.unwrap_or_default());
+        bound?;
+        let t = Typed::plain(call.output);
+        windows.calls.push(call);
+        Ok(Bound { expr: Expr::Slot(SLOT - (windows.calls.len() - 1)), t, at })
+    }
+
+    /// A call over this window, without its function.
+    fn window_over(&mut self, spec: &ast::WindowSpec, scope: &mut Scope) -> Result<WinCall> {
+        let partition = spec.partition_by.iter().map(|e| {
+            let b = self.expression(e, scope)?;
+            let b = self.known(b)?;
+            super::query::orderable(b.t, "PARTITION BY")?;
+            Ok((b.expr, b.t.ty))
+        });
+        let partition = partition.collect::<Result<Vec<_>>>()?;
+        let mut order = self.window_order(&spec.order_by, scope)?;
+        let frame = self.frame(spec.window_frame.as_ref(), &mut order, scope)?;
+        let order = order.into_iter().map(|(o, _)| o).collect();
+        Ok(WinCall {
+            function: WinFunction::RowNumber,
+            arguments: Vec::new(),
+            filter: None,
+            partition,
+            order,
+            frame,
+            output: Ty::Int8,
+        })
+    }
+
+    fn window_function(
+        &mut self,
+        name: &str,
+        f: &ast::Function,
+        at: Option<u32>,
+        call: &mut WinCall,
+        scope: &mut Scope,
+    ) -> Result<()> {
+        match (WinFunction::of(name), AggKind::of(name)) {
+            (Some(function), _) => self.plain_window_function(function, name, f, at, call, scope),
+            (None, Some(kind)) => self.windowed_aggregate(kind, f, at, call, scope),
+            (None, None) => {
+                let message =
+                    format!("OVER specified, but {name} is not a window function nor an aggregate function");
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).at(at))
+            }
+        }
+    }
+
+    fn windowed_aggregate(
+        &mut self,
+        kind: AggKind,
+        f: &ast::Function,
+        at: Option<u32>,
+        call: &mut WinCall,
+        scope: &mut Scope,
+    ) -> Result<()> {
+        if is_distinct(f) {
+            return Err(no_distinct().at(at));
+        }
+        let (aggregate, t): (AggCall, Typed) = self.aggregate_call(kind, f, at, scope)?;
+        call.function = WinFunction::Aggregate(kind);
+        call.arguments = aggregate.argument.map(|e| (e, aggregate.input)).into_iter().collect();
+        call.filter = aggregate.filter;
+        call.output = t.ty;
+        Ok(())
+    }
+
+    fn plain_window_function(
+        &mut self,
+        function: WinFunction,
+        name: &str,
+        f: &ast::Function,
+        at: Option<u32>,
+        call: &mut WinCall,
+        scope: &mut Scope,
+    ) -> Result<()> {
+        if f.filter.is_some() {
+            let message = "FILTER is not implemented for non-aggregate window functions";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(at));
+        }
+        if is_distinct(f) {
+            return Err(no_distinct().at(at));
+        }
+        let mut arguments = Vec::new();
+        if let FunctionArguments::List(list) = &f.args {
+            for a in &list.args {
+                arguments.push(self.expression(plain_argument(a)?, scope)?);
+            }
+        }
+        let (least, most) = function.arity();
+        let types: Vec<&str> = arguments.iter().map(|b| b.t.ty.name()).collect();
+        let undefined = || {
+            let message = format!("function {name}({}) does not exist", types.join(", "));
+            SqlError::new(SqlState::UNDEFINED_FUNCTION, message).at(at).with_hint(
+                "No function matches the given name and argument types. You might need to add explicit type casts.",
+            )
+        };
+        if arguments.len() < least || arguments.len() > most {
+            return Err(undefined());
+        }
+        let mut arguments = arguments.into_iter();
+        let Some(first) = arguments.next() else {
+            call.output = match function {
+                WinFunction::PercentRank | WinFunction::CumeDist => Ty::Float8,
+                _ => Ty::Int8,
+            };
+            call.function = function;
+            return Ok(());
+        };
+        let whole = |binder: &mut Self, b: Bound| -> Result<(Expr, Ty)> {
+            if b.t.ty != Ty::Unknown && !matches!(b.t.ty, Ty::Int2 | Ty::Int4) {
+                return Err(undefined());
+            }
+            Ok((binder.cast(b, Typed::plain(Ty::Int4), false)?.expr, Ty::Int4))
+        };
+        if function == WinFunction::Ntile {
+            call.arguments.push(whole(self, first)?);
+            call.output = Ty::Int4;
+        } else {
+            let second = arguments.next().map(|b| whole(self, b)).transpose()?;
+            let (value, default) = match arguments.next() {
+                Some(default) => {
+                    let (both, t) = self.unify(vec![first, default], name)?;
+                    let mut both = both.into_iter().map(|e| (e, t.ty));
+                    (both.next(), both.next())
+                }
+                None => {
+                    let b = self.known(first)?;
+                    (Some((b.expr, b.t.ty)), None)
+                }
+            };
+            call.output = value.as_ref().map_or(Ty::Text, |(_, t)| *t);
+            call.arguments.extend(value.into_iter().chain(second).chain(default));
+        }
+        call.function = function;
+        Ok(())
+    }
+
+    /// ORDER BY of a window, each key with what it is bound to.
+    fn window_order(
+        &mut self,
+        written: &[ast::OrderByExpr],
+        scope: &mut Scope,
+    ) -> Result<Vec<(WinOrder, Bound)>> {
+        let mut out = Vec::with_capacity(written.len());
+        for item in written {
+            let b = self.expression(&item.expr, scope)?;
+            let b = self.known(b)?;
+            super::query::orderable(b.t, "ORDER BY")?;
+            let descending = match &item.options.sort {
+                None | Some(ast::OrderBySort::Asc) => false,
+                Some(ast::OrderBySort::Desc) => true,
+                Some(ast::OrderBySort::Using(_)) => return Err(SqlError::unsupported("ORDER BY USING")),
+            };
+            let nulls_first = item.options.nulls_first.unwrap_or(descending);
+            out.push((WinOrder { expr: b.expr.clone(), ty: b.t.ty, descending, nulls_first }, b));
+        }
+        Ok(out)
+    }
+
+    fn frame(
+        &mut self,
+        written: Option<&ast::WindowFrame>,
+        order: &mut [(WinOrder, Bound)],
+        scope: &mut Scope,
+    ) -> Result<Frame> {
+        let Some(written) = written else {
+            return Ok(Frame {
+                units: FrameUnits::Range,
+                start: FrameBound::Unbounded,
+                end: FrameBound::Current,
+            });
+        };
+        let units = match written.units {
+            ast::WindowFrameUnits::Rows => FrameUnits::Rows,
+            ast::WindowFrameUnits::Range => FrameUnits::Range,
+            ast::WindowFrameUnits::Groups => FrameUnits::Groups,
+        };
+        let end = written.end_bound.clone().unwrap_or(ast::WindowFrameBound::CurrentRow);
+        check_frame(&written.start_bound, &end)?;
+        if units == FrameUnits::Groups && order.is_empty() {
+            return Err(windowing("GROUPS mode requires an ORDER BY clause"));
+        }
+        let start = self.frame_bound(&written.start_bound, units, order, scope)?;
+        let end = self.frame_bound(&end, units, order, scope)?;
+        Ok(Frame { units, start, end })
+    }
+
+    fn frame_bound(
+        &mut self,
+        bound: &ast::WindowFrameBound,
+        units: FrameUnits,
+        order: &mut [(WinOrder, Bound)],
+        scope: &mut Scope,
+    ) -> Result<FrameBound> {
+        let (offset, before) = match bound {
+            ast::WindowFrameBound::CurrentRow => return Ok(FrameBound::Current),
+            ast::WindowFrameBound::Preceding(None) | ast::WindowFrameBound::Following(None) => {
+                return Ok(FrameBound::Unbounded);
+            }
+            ast::WindowFrameBound::Preceding(Some(e)) => (e, true),
+            ast::WindowFrameBound::Following(Some(e)) => (e, false),
+        };
+        let offset = self.expression(offset, scope)?;
+        let mut varies = false;
+        offset.expr.walk(&mut |e| varies |= matches!(e, Expr::Column(_) | Expr::Slot(_)));
+        let name = match units {
+            FrameUnits::Rows => "ROWS",
+            FrameUnits::Groups => "GROUPS",
+            FrameUnits::Range => "RANGE",
+        };
+        if varies {
+            let message = format!("argument of {name} must not contain variables");
+            return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message).at(offset.at));
+        }
+        if units != FrameUnits::Range {
+            if !offset.t.ty.is_number() && offset.t.ty != Ty::Unknown {
+                let message =
+                    format!("argument of {name} must be type bigint, not type {}", offset.t.ty.name());
+                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(offset.at));
+            }
+            return Ok(FrameBound::Count(self.cast(offset, Typed::plain(Ty::Int8), false)?.expr, before));
+        }
+        self.distance_bound(offset, before, order)
+    }
+
+    /// The value at this distance from the row's; the order takes on its type.
+    fn distance_bound(
+        &mut self,
+        offset: Bound,
+        before: bool,
+        order: &mut [(WinOrder, Bound)],
+    ) -> Result<FrameBound> {
+        let [(key, value)] = order else {
+            let message = "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column";
+            return Err(windowing(message));
+        };
+        let at = offset.at;
+        let measured =
+            matches!(value.t.ty, Ty::Date | Ty::Timestamp | Ty::TimestampTz | Ty::Time | Ty::Interval);
+        if !measured && !value.t.ty.is_number() {
+            let message = format!(
+                "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {}",
+                value.t.ty.name()
+            );
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(at));
+        }
+        let offset = self.offset_like(offset, value.t.ty)?;
+        // Sums of whole numbers must not leave their type.
+        let wide = if value.t.ty.is_integer() { Typed::plain(Ty::Int8) } else { value.t };
+        let from = if wide.ty == value.t.ty { value.clone() } else { self.cast(value.clone(), wide, false)? };
+        let op = if before == key.descending { BinaryOperator::Plus } else { BinaryOperator::Minus };
+        let refused = |e: SqlError| {
+            match e.sqlstate {
+            SqlState::UNDEFINED_FUNCTION => SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!(
+                    "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {} and offset type {}",
+                    value.t.ty.name(),
+                    offset.t.ty.name()
+                ),
+            )
+            .at(at),
+            _ => e,
+        }
+        };
+        let bound = self.binary(&op, from, offset.clone(), at).map_err(refused)?;
+        if bound.t.ty != key.ty {
+            key.expr = self.cast(value.clone(), bound.t, true)?.expr;
+            key.ty = bound.t.ty;
+        }
+        Ok(FrameBound::Value(offset.expr, bound.expr))
+    }
+
+    /// An untyped distance gets the type that goes with the order's.
+    fn offset_like(&mut self, offset: Bound, of: Ty) -> Result<Bound> {
+        if offset.t.ty != Ty::Unknown {
+            return Ok(offset);
+        }
+        let ty = match of {
+            Ty::Date | Ty::Timestamp | Ty::TimestampTz | Ty::Time | Ty::Interval => Ty::Interval,
+            other => other,
+        };
+        self.cast(offset, Typed::plain(ty), false)
+    }
+}
+
+impl Windows {
+    /// The calls with their slots, and those of the aggregates below them, where they stand in the row: behind its `width`.
+    pub(super) fn placed(self, width: usize, outputs: &mut [Output]) -> Box<[WinCall]> {
+        let count = self.calls.len();
+        for output in outputs {
+            output.expr.walk_mut(&mut |e| {
+                if let Expr::Slot(n) = e
+                    && *n <= SLOT
+                    && SLOT - *n < count
+                {
+                    *n = width + (SLOT - *n);
+                }
+            });
+        }
+        self.calls.into()
+    }
+
+    /// What OVER means.
+    fn spec(&self, over: &WindowType) -> Result<ast::WindowSpec> {
+        match over {
+            WindowType::NamedWindow(name) => self.named(name).cloned(),
+            WindowType::WindowSpec(spec) => self.complete(spec),
+        }
+    }
+
+    fn named(&self, name: &ast::Ident) -> Result<&ast::WindowSpec> {
+        let name = fold(name);
+        let found = self.named.iter().find(|(n, _)| *n == name).map(|(_, spec)| spec);
+        found.ok_or_else(|| {
+            SqlError::new(SqlState::UNDEFINED_OBJECT, format!("window \"{name}\" does not exist"))
+        })
+    }
+
+    /// A specification with what it takes from the window that it names.
+    fn complete(&self, spec: &ast::WindowSpec) -> Result<ast::WindowSpec> {
+        let Some(name) = &spec.window_name else { return Ok(spec.clone()) };
+        let base = self.named(name)?;
+        let name = fold(name);
+        let refuse = |what: String| Err(windowing(what));
+        if !spec.partition_by.is_empty() {
+            return refuse(format!("cannot override PARTITION BY clause of window \"{name}\""));
+        }
+        if !spec.order_by.is_empty() && !base.order_by.is_empty() {
+            return refuse(format!("cannot override ORDER BY clause of window \"{name}\""));
+        }
+        if base.window_frame.is_some() {
+            return refuse(format!("cannot copy window \"{name}\" because it has a frame clause"));
+        }
+        let order_by = if spec.order_by.is_empty() { base.order_by.clone() } else { spec.order_by.clone() };
+        Ok(ast::WindowSpec {
+            window_name: None,
+            partition_by: base.partition_by.clone(),
+            order_by,
+            window_frame: spec.window_frame.clone(),
+        })
+    }
+}
+
+/// 42P20 for ends of a frame that don't go together.
+fn check_frame(start: &ast::WindowFrameBound, end: &ast::WindowFrameBound) -> Result<()> {
+    use ast::WindowFrameBound::{CurrentRow, Following, Preceding};
+    let message = match (start, end) {
+        (Following(None), _) => "frame start cannot be UNBOUNDED FOLLOWING",
+        (_, Preceding(None)) => "frame end cannot be UNBOUNDED PRECEDING",
+        (CurrentRow, Preceding(_)) => "frame starting from current row cannot have preceding rows",
+        (Following(_), Preceding(_) | CurrentRow) => {
+            "frame starting from following row cannot have preceding rows"
+        }
+        _ => return Ok(()),
+    };
+    Err(windowing(message))
+}
