@@ -62,7 +62,6 @@ pub struct Windowed {
 
 impl Windowed {
     /// The function; its fields say how its arguments lie.
-    #[expect(clippy::too_many_arguments, reason = "they are the fields")]
     pub fn udf(
         function: WinFunction,
         units: FrameUnits,

@@ -38,7 +38,7 @@ pub fn key_index(table: TableId) -> u32 {
 
 /// The table whose primary key has this index.
 pub fn table_of_key_index(index: u32) -> Option<TableId> {
-    (index & !(KEY_INDEX - 1) == KEY_INDEX).then(|| TableId(index & (KEY_INDEX - 1)))
+    (index & !(KEY_INDEX - 1) == KEY_INDEX).then_some(TableId(index & (KEY_INDEX - 1)))
 }
 
 /// The constraint that an index stands for: PRIMARY KEY, UNIQUE.
