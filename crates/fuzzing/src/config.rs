@@ -61,7 +61,7 @@ fn one_line_lower(text: &str, read: Result<Settings, ConfigError>) {
 
 /// The settings as a text that says each of them.
 fn written(settings: &Settings) -> String {
-    let Settings { devices, spaces, pool, log, protection, server } = settings;
+    let Settings { devices, spaces, pool, log, protection, server, query } = settings;
     let mut out = String::new();
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     for (name, DeviceSettings { path, profile, direct }) in devices {
@@ -84,8 +84,12 @@ fn written(settings: &Settings) -> String {
     let _ = write!(
         out,
         "[log]\nsegment = {}\ncapacity = '{} B'\n[protection]\nkind = '{kind}'\n\
-         [server]\nlisten = '{}'\nmax_connections = {}\n",
-        log.segment_bytes, log.capacity_bytes, server.listen, server.max_connections
+         [server]\nlisten = '{}'\nmax_connections = {}\nauthentication_timeout = {}\n",
+        log.segment_bytes,
+        log.capacity_bytes,
+        server.listen,
+        server.max_connections,
+        server.authentication_timeout.as_secs()
     );
     if server.authentication != Proof::Nothing {
         out.push_str("authentication = 'scram-sha-256'\n");
@@ -95,6 +99,7 @@ fn written(settings: &Settings) -> String {
         let wish = if *required { "required" } else { "offered" };
         let _ = writeln!(out, "tls_certificate = {certificate}\ntls_key = {key}\ntls = '{wish}'");
     }
+    let _ = query.memory_bytes.map(|bytes| writeln!(out, "[query]\nmemory = {bytes}"));
     out
 }
 
