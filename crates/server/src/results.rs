@@ -169,6 +169,10 @@ impl Sink for Results<'_> {
         self.binary = Some(Vec::new());
     }
 
+    fn is_binary(&self, column: usize) -> bool {
+        self.binary.is_some() || self.formats.get(column) == Format::Binary
+    }
+
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
         // Before the row, not after it: the one row of a read by key comes under the latch of its
         // page, where waiting for a slow client would stop others. Statements begin with less than

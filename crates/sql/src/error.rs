@@ -43,6 +43,7 @@ states! {
     INVALID_DATETIME = "22007", "Text is not a date or time.";
     DATETIME_OVERFLOW = "22008", "A date or time is out of range.";
     DIVISION_BY_ZERO = "22012", "Division by zero.";
+    ARRAY_SUBSCRIPT = "2202E", "A subscript is out of range.";
     INVALID_ESCAPE = "22025", "A LIKE pattern ends in its escape character.";
     SUBSTRING_ERROR = "22011", "Negative length of a substring.";
     INVALID_PARAMETER_VALUE = "22023", "A value is outside what the setting or function allows.";

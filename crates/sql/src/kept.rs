@@ -45,12 +45,14 @@ pub struct KeptRows {
     row: Vec<u8>,
     /// How many values a row has.
     width: usize,
+    /// Columns that are wanted in binary.
+    pub binary: Vec<bool>,
 }
 
 impl KeptRows {
     /// No rows yet.
     pub fn new(database: &Database) -> KeptRows {
-        KeptRows { spool: database.spool(), row: Vec::new(), width: 0 }
+        KeptRows { spool: database.spool(), row: Vec::new(), width: 0, binary: Vec::new() }
     }
 
     /// How many there are.
@@ -189,6 +191,10 @@ impl<'a> Fields<'a> {
 impl Sink for KeptRows {
     fn columns(&mut self, _: &[Column]) -> Result<()> {
         Ok(())
+    }
+
+    fn is_binary(&self, column: usize) -> bool {
+        self.binary.get(column).copied().unwrap_or(false)
     }
 
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {

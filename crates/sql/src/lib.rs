@@ -3,6 +3,7 @@
 //! Entry points: [`SqlDatabase`] (shared), [`Session`] (one client), [`Sink`] (where results go).
 
 mod access;
+mod activity;
 pub mod array;
 pub mod binary;
 mod bind;

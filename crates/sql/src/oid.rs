@@ -168,6 +168,11 @@ pub fn column_type(oid: Oid) -> Option<ColumnType> {
     })
 }
 
+/// Whether values of this type are OIDs that are shown as names.
+pub fn is_reg(oid: Oid) -> bool {
+    matches!(oid, REGPROC | REGCLASS | REGTYPE | REGNAMESPACE | REGROLE)
+}
+
 /// `pg_type.typlen`: bytes of a fixed-size value, -1 for varying.
 pub fn type_len(oid: Oid) -> i16 {
     match oid {

@@ -106,6 +106,11 @@ pub trait Sink {
     fn columns(&mut self, columns: &[Column]) -> Result<()>;
     /// The result whose columns come next is in binary format, as a BINARY cursor's is in the simple protocol.
     fn binary_columns(&mut self) {}
+    /// Whether a column of the result that comes next is wanted in binary: an OID with a name is an OID then.
+    fn is_binary(&self, column: usize) -> bool {
+        let _ = column;
+        false
+    }
     /// One row, in column order.
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()>;
     /// A statement of `Session::simple` is done (never called by `execute`, which returns the tag).

@@ -8,6 +8,7 @@
 mod copy;
 pub mod cursor;
 pub mod lock;
+pub mod maintain;
 pub mod role;
 
 use sqlparser::ast;
@@ -81,8 +82,8 @@ pub enum Utility {
     Execute(String, Vec<ast::Expr>),
     /// DEALLOCATE name, ALL is `None`
     Deallocate(Option<String>),
-    /// VACUUM and ANALYZE: tables named; the tag
-    Maintain(Vec<ast::ObjectName>, &'static str),
+    /// VACUUM and ANALYZE
+    Maintain(Box<maintain::Maintain>),
     /// LOCK TABLE
     Lock(lock::LockTable),
     /// CHECKPOINT
@@ -141,8 +142,8 @@ pub fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<Utility>> {
             c.eat("prepare");
             Utility::Deallocate(if c.eat("all") { None } else { Some(c.name()?) })
         }
-        "vacuum" => maintain(&mut c, "VACUUM")?,
-        "analyze" | "analyse" => maintain(&mut c, "ANALYZE")?,
+        "vacuum" => maintain::read(&mut c, true)?,
+        "analyze" | "analyse" => maintain::read(&mut c, false)?,
         "checkpoint" => Utility::Checkpoint,
         "lock" => lock::read(&mut c)?,
         "explain" => explain(&mut c)?,
@@ -216,6 +217,7 @@ impl Cursor<'_> {
     fn string(&mut self) -> Result<String> {
         let text = match self.peek() {
             Some(Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s)) => s.clone(),
+            Some(Token::DollarQuotedString(s)) => s.value.clone(),
             _ => return Err(self.error()),
         };
         self.at += 1;
@@ -480,32 +482,6 @@ fn execute(c: &mut Cursor<'_>) -> Result<Utility> {
         c.expect_token(&Token::RParen)?;
     }
     Ok(Utility::Execute(name, arguments))
-}
-
-fn maintain(c: &mut Cursor<'_>, tag: &'static str) -> Result<Utility> {
-    if c.eat_token(&Token::LParen) {
-        while !c.eat_token(&Token::RParen) {
-            if c.peek().is_none() {
-                return Err(c.error());
-            }
-            c.at += 1;
-        }
-    }
-    while ["full", "freeze", "verbose", "analyze", "analyse"].iter().any(|w| c.eat(w)) {}
-    let mut tables = Vec::new();
-    while c.peek().is_some() {
-        tables.push(c.object_name()?);
-        if c.eat_token(&Token::LParen) {
-            while !c.eat_token(&Token::RParen) {
-                c.name()?;
-                c.eat_token(&Token::Comma);
-            }
-        }
-        if !c.eat_token(&Token::Comma) {
-            break;
-        }
-    }
-    Ok(Utility::Maintain(tables, tag))
 }
 
 fn explain(c: &mut Cursor<'_>) -> Result<Utility> {

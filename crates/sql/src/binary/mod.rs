@@ -3,7 +3,7 @@
 //! | type | binary form (big endian) |
 //! |---|---|
 //! | boolean | one byte, 0 or 1 |
-//! | smallint, integer, bigint, oid | 2, 4, 8, 4 bytes |
+//! | smallint, integer, bigint, oid and regclass, regtype, ... | 2, 4, 8, 4 bytes |
 //! | real, double precision | IEEE 754, 4 and 8 bytes |
 //! | numeric | `numeric.rs` |
 //! | text, varchar, char, name, json | UTF-8 |
@@ -41,7 +41,7 @@ pub fn read(raw: &[u8], oid: Oid, column_type: ColumnType) -> Result<Value> {
         ColumnType::Bool => fixed(raw).map(|[byte]: [u8; 1]| Value::Bool(byte != 0)),
         ColumnType::Int2 => fixed(raw).map(|raw| Value::Int2(i16::from_be_bytes(raw))),
         ColumnType::Int4 => fixed(raw).map(|raw| Value::Int4(i32::from_be_bytes(raw))),
-        ColumnType::Int8 if oid == oid::OID => {
+        ColumnType::Int8 if oid == oid::OID || oid::is_reg(oid) => {
             fixed(raw).map(|raw| Value::Int8(i64::from(u32::from_be_bytes(raw))))
         }
         ColumnType::Int8 => fixed(raw).map(|raw| Value::Int8(i64::from_be_bytes(raw))),
@@ -150,6 +150,7 @@ fn write_integer(integer: i64, oid: Oid, out: &mut Vec<u8>) -> Result<()> {
         oid::INT2 => i16::try_from(integer).map(|value| out.extend_from_slice(&value.to_be_bytes())).is_ok(),
         oid::INT4 => i32::try_from(integer).map(|value| out.extend_from_slice(&value.to_be_bytes())).is_ok(),
         oid::OID => u32::try_from(integer).map(|value| out.extend_from_slice(&value.to_be_bytes())).is_ok(),
+        oid if oid::is_reg(oid) => return write_integer(integer, oid::OID, out),
         oid::INT8 => {
             out.extend_from_slice(&integer.to_be_bytes());
             true

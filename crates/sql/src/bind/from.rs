@@ -291,6 +291,11 @@ impl Binder<'_> {
         alias: Option<&ast::TableAlias>,
     ) -> Result<From> {
         let (_, function) = object_name(name)?;
+        if function == "unnest" {
+            // Written with its schema; without it the parser knows it.
+            let arrays = args.iter().map(|a| super::function::plain_argument(a).cloned());
+            return self.unnest(&arrays.collect::<Result<Vec<_>>>()?, false, alias);
+        }
         if !matches!(function.as_str(), "generate_series" | "generate_subscripts") {
             return Err(SqlError::unsupported(format!("function {function} in FROM")).at(self.at(name)));
         }

@@ -150,6 +150,13 @@ impl Binder<'_> {
         at: Option<u32>,
     ) -> Result<Bound> {
         let types: Vec<Ty> = arguments.iter().map(|a| a.t.ty).collect();
+        if let ([_], Some(wanted)) = (types.as_slice(), type_function(name)) {
+            let mut arguments = arguments;
+            if let Some(argument) = arguments.pop() {
+                return self.explicit(argument, Typed::plain(wanted));
+            }
+            return Err(SqlError::internal("a call without its argument"));
+        }
         let chosen = choose(name, &types).map_err(|e| e.at(at))?;
         self.reads_world |= chosen.world;
         let mut exprs = Vec::with_capacity(arguments.len());
@@ -165,6 +172,28 @@ impl Binder<'_> {
         }
         Ok(Bound { expr: Expr::Call(chosen, exprs.into()), t: Typed::plain(chosen.result), at })
     }
+}
+
+/// The type whose name, called like a function, is a cast.
+fn type_function(name: &str) -> Option<Ty> {
+    if func::overloads(name).next().is_some() {
+        return None;
+    }
+    Some(match name {
+        "bool" => Ty::Bool,
+        "int2" => Ty::Int2,
+        "int4" => Ty::Int4,
+        "int8" => Ty::Int8,
+        "float4" => Ty::Float4,
+        "float8" => Ty::Float8,
+        "numeric" => Ty::Numeric,
+        "text" => Ty::Text,
+        "varchar" => Ty::Varchar,
+        "date" => Ty::Date,
+        "timestamptz" => Ty::TimestampTz,
+        "oid" => Ty::Oid,
+        _ => return None,
+    })
 }
 
 /// The name in `'name'::regclass`.

@@ -229,7 +229,29 @@ impl Binder<'_> {
         Ok(Bound { expr, t: Typed::plain(result), at })
     }
 
+    /// `||` with an array on one side; what is untyped beside one is an array as well.
+    fn concat_array(&mut self, left: Bound, right: Bound, at: Option<u32>) -> Result<Bound> {
+        let types = (left.t.ty, right.t.ty);
+        let is_array = |t: Ty| t.element().is_some() || t == Ty::Unknown;
+        let name = match types {
+            (l, r) if is_array(l) && is_array(r) => "array_cat",
+            (l, _) if l.element().is_some() => "array_append",
+            _ => "array_prepend",
+        };
+        let left = match (types.0, name) {
+            (Ty::Unknown, "array_cat") => self.cast(left, Typed::plain(types.1), false)?,
+            _ => left,
+        };
+        let bound = self.array_function(name, &[left, right], at);
+        bound
+            .unwrap_or_else(|| Err(no_operator("||", types.0, types.1, at)))
+            .map_err(|_| no_operator("||", types.0, types.1, at))
+    }
+
     fn concat(&mut self, left: Bound, right: Bound, at: Option<u32>) -> Result<Bound> {
+        if left.t.ty.element().is_some() || right.t.ty.element().is_some() {
+            return self.concat_array(left, right, at);
+        }
         let bytes = left.t.ty == Ty::Bytea || right.t.ty == Ty::Bytea;
         let ty = if bytes { Ty::Bytea } else { Ty::Text };
         let one_is_text = [left.t.ty, right.t.ty].iter().any(|t| t.is_text() || *t == Ty::Unknown);

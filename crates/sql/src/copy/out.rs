@@ -186,6 +186,10 @@ impl Sink for CopyOut<'_> {
         self.header()
     }
 
+    fn is_binary(&self, _: usize) -> bool {
+        self.format.kind == Kind::Binary
+    }
+
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
         let is_binary = self.format.kind == Kind::Binary;
         if is_binary {

@@ -170,7 +170,9 @@ impl Exec<'_> {
         if is_header {
             return check_header(plan, &feed.record);
         }
-        check_field_count(plan, &feed.record)?;
+        if feed.record.len() > plan.targets.len() {
+            return Err(SqlError::new(SqlState::BAD_COPY, "extra data after last expected column"));
+        }
         self.copy_row(plan, table, feed)
     }
 
@@ -183,14 +185,19 @@ impl Exec<'_> {
         let cx = Cx { params: &[], arena: row_arena, env: &env };
         let mut values: Row<'_> = plan.table.columns.iter().map(|_| Datum::Null).collect();
         for (n, column) in plan.targets.iter().enumerate() {
-            if let Some((field, false)) = feed.record.field(n) {
-                feed.at = Place::Field(n);
-                let column_type = plan.table.columns[*column].column_type;
-                values[*column] = match plan.format.kind {
-                    Kind::Binary => binary_value(field, column_type, &cx)?,
-                    Kind::Text | Kind::Csv => field_value(field, column_type, &cx)?,
-                };
+            let Some((field, is_null)) = feed.record.field(n) else {
+                feed.at = Place::Line;
+                return Err(missing(&plan.table.columns[*column].name));
+            };
+            if is_null {
+                continue;
             }
+            feed.at = Place::Field(n);
+            let column_type = plan.table.columns[*column].column_type;
+            values[*column] = match plan.format.kind {
+                Kind::Binary => binary_value(field, column_type, &cx)?,
+                Kind::Text | Kind::Csv => field_value(field, column_type, &cx)?,
+            };
         }
         feed.at = Place::Line;
         for (column, e) in &plan.defaults {
@@ -253,16 +260,9 @@ fn binary_value<'a>(field: &'a [u8], t: ColumnType, cx: &Cx<'a>) -> Result<Datum
     }
 }
 
-fn check_field_count(plan: &CopyPlan, record: &Record) -> Result<()> {
-    if record.len() > plan.targets.len() {
-        return Err(SqlError::new(SqlState::BAD_COPY, "extra data after last expected column"));
-    }
-    match plan.column(record.len()) {
-        None => Ok(()),
-        Some(missing) => {
-            Err(SqlError::new(SqlState::BAD_COPY, format!("missing data for column \"{missing}\"")))
-        }
-    }
+/// 22P04
+fn missing(column: &str) -> SqlError {
+    SqlError::new(SqlState::BAD_COPY, format!("missing data for column \"{column}\""))
 }
 
 /// 22P04 for a header that has not the columns' names.

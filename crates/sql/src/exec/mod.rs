@@ -300,6 +300,7 @@ pub fn shown<'a>(output: &Output, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum
         return Ok(eval::pad(value, width, cx.arena));
     }
     match output.t.ty {
+        Ty::Reg(_) if cx.env.world()?.shows_oids => Ok(value),
         Ty::Reg(kind) => eval::reg::shown(kind, value, cx),
         _ => Ok(value),
     }

@@ -201,6 +201,7 @@ impl Session {
     pub(super) fn after_settings(&mut self) {
         if self.settings.take_changed() {
             self.facts.zone = self.settings.zone();
+            self.seat.rename(&self.settings.get("application_name").unwrap_or_default());
             self.defaults = defaults(&self.settings);
             self.facts.lock_timeout = self.defaults.lock_timeout;
             self.follow_identity();

@@ -11,7 +11,7 @@ use varve_engine::{Datum, Value};
 use super::plan::in_failed_transaction;
 use super::run::Ran;
 use super::{Block, Session, statistics};
-use crate::bind::{Binder, Scope, undefined_table};
+use crate::bind::{Binder, Scope};
 use crate::error::{Result, SqlError, SqlState};
 use crate::explain;
 use crate::oid::{self, Oid};
@@ -117,7 +117,7 @@ impl Session {
                 self.statements.remove(name);
                 "DEALLOCATE"
             }
-            Utility::Maintain(tables, tag) => self.maintain(tables, tag)?,
+            Utility::Maintain(command) => self.maintain(command)?,
             Utility::Checkpoint => {
                 self.authorize_superuser(
                     "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
@@ -221,7 +221,7 @@ impl Session {
         Ok("DISCARD ALL")
     }
 
-    fn forbid_block(&self, command: &str) -> Result<()> {
+    pub(super) fn forbid_block(&self, command: &str) -> Result<()> {
         if !self.in_block() {
             return Ok(());
         }
@@ -284,21 +284,6 @@ impl Session {
         let env = self.facts.env(&NoSequences);
         let cx = Cx { params: &[], arena: &self.scratch.row_arena, env: &env };
         Ok(e.eval(&Input::None, &cx)?.to_value())
-    }
-
-    /// VACUUM and ANALYZE: purge runs by itself and there are no statistics, so only the names are checked.
-    fn maintain(&mut self, tables: &[ast::ObjectName], tag: &'static str) -> Result<&'static str> {
-        if tag == "VACUUM" {
-            self.forbid_block("VACUUM")?;
-        }
-        let catalog = self.current_catalog();
-        for name in tables {
-            let (schema, table) = crate::bind::object_name(name)?;
-            if catalog.table(&schema, &table).is_none() {
-                return Err(undefined_table(name));
-            }
-        }
-        Ok(tag)
     }
 
     fn show(&mut self, name: &str, announce: bool, sink: &mut dyn Sink) -> Result<CommandTag> {

@@ -27,6 +27,7 @@ mod cursor;
 mod general;
 mod identity;
 mod lock;
+mod maintain;
 mod plan;
 mod roles;
 mod run;
@@ -43,6 +44,7 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use varve_engine::{Catalog, Database, Datum, Isolation, SavepointId, Transaction};
 
+use crate::activity::{Seat, State, Watched};
 use crate::cache::PlanCache;
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::reference::{Deferred, DeferredMark};
@@ -71,6 +73,7 @@ pub struct SqlDatabase {
     plans: RwLock<PlanCache>,
     general: Option<Arc<dyn General>>,
     forced_general: bool,
+    watched: Arc<Watched>,
     /// Makes up verifiers of roles that do not exist.
     secret: [u8; 32],
 }
@@ -82,7 +85,7 @@ impl SqlDatabase {
         let filled = getrandom::fill(&mut secret);
         assert!(filled.is_ok(), "the system gives no random bits: {filled:?}");
         let plans = RwLock::new(PlanCache::new(SHARED_PLANS));
-        SqlDatabase { engine, plans, general: None, forced_general: false, secret }
+        SqlDatabase { engine, plans, general: None, forced_general: false, watched: Arc::default(), secret }
     }
 
     /// The same with somebody who runs general queries; without, they are refused (0A000).
@@ -100,6 +103,11 @@ impl SqlDatabase {
     pub fn verifier(&self, user: &str) -> Verifier {
         let catalog = self.engine.begin(Isolation::ReadCommitted).catalog();
         identity::verifier(&catalog, user).unwrap_or_else(|| Verifier::of_nobody(user, &self.secret))
+    }
+
+    /// What sessions do, and what ANALYZE found.
+    pub(crate) fn watched(&self) -> &Watched {
+        &self.watched
     }
 
     /// The engine below.
@@ -216,6 +224,8 @@ pub struct Session {
     notices: Vec<(Severity, SqlError)>,
     /// Made by the first statement that has a time-out.
     watchdog: Option<Watchdog>,
+    /// What others see of it.
+    seat: Seat,
 }
 
 impl Session {
@@ -253,6 +263,8 @@ impl Session {
             cancel: Arc::default(),
             world: None,
         };
+        let seat = shared.watched.enter(facts.process_id, &facts.session_user);
+        seat.rename(&settings.get("application_name").unwrap_or_default());
         Ok(Session {
             shared,
             block: Block::Idle,
@@ -278,6 +290,7 @@ impl Session {
             plans: PlanCache::new(OWN_PLANS),
             notices: Vec::new(),
             watchdog: None,
+            seat,
         })
     }
 
@@ -322,6 +335,7 @@ impl Session {
     /// Runs the text of a simple Query: statements split at `;`, in one implicit transaction where none is open.
     /// On an error the transaction state is already the right one; the caller sends ErrorResponse and ReadyForQuery.
     pub fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {
+        self.seat.begin(sql);
         self.arm();
         let result = self.run_text(sql, sink);
         let result = self.disarm(result);
@@ -329,6 +343,7 @@ impl Session {
             self.after_error();
         }
         self.flush_notices(sink);
+        self.rest();
         result
     }
 
@@ -342,6 +357,7 @@ impl Session {
         max_rows: usize,
         sink: &mut dyn Sink,
     ) -> Result<Progress> {
+        self.seat.begin(prepared.sql());
         self.arm();
         self.enter_implicit();
         let result = self.run_portal(prepared, params, portal, max_rows, sink);
@@ -352,12 +368,26 @@ impl Session {
         if !self.notices.is_empty() {
             self.flush_notices(sink);
         }
+        self.rest();
         result
     }
 
     /// The extended protocol's Sync: ends an implicit transaction. An error here is the commit's.
     pub fn sync(&mut self) -> Result<()> {
-        if self.block == Block::Implicit { self.commit() } else { Ok(()) }
+        let committed = if self.block == Block::Implicit { self.commit() } else { Ok(()) };
+        self.rest();
+        committed
+    }
+
+    /// A statement has ended: what others see.
+    fn rest(&self) {
+        self.seat.rest(match self.block {
+            Block::Idle => State::Idle,
+            // Until Sync.
+            Block::Implicit => State::Active,
+            Block::Open => State::InBlock,
+            Block::Failed => State::Failed,
+        });
     }
 
     /// Tells the session that the connection met an error of its own (a bad Bind, say): an open block becomes failed, an

@@ -20,6 +20,7 @@ use crate::exec::definition::{self, Failed};
 use crate::exec::reference::Pending;
 use crate::exec::{Exec, Facts, Opened};
 use crate::kept::KeptRows;
+use crate::oid;
 use crate::parse;
 use crate::plan::Plan;
 use crate::prepared::{Body, PendingRows, Portal, Prepared, trimmed};
@@ -168,6 +169,7 @@ impl Session {
         }
         if portal.pending.is_none() {
             let mut rows = KeptRows::new(self.shared.engine());
+            rows.binary = (0..prepared.columns().map_or(0, <[_]>::len)).map(|n| sink.is_binary(n)).collect();
             self.run_current(prepared, params, &mut rows)?;
             portal.pending = Some(PendingRows { rows, next: 0 });
         }
@@ -225,7 +227,11 @@ impl Session {
             Body::Definition(_) | Body::Utility(Utility::Copy(_) | Utility::Execute(..))
         );
         if (prepared.reads_world || may_read_world) && !self.is_failed() {
-            self.facts.world = Some(Arc::new(self.world()));
+            let mut world = self.world();
+            let columns = prepared.columns.iter().flatten().enumerate();
+            world.shows_oids =
+                columns.filter(|(_, c)| oid::is_reg(c.type_oid)).any(|(n, _)| sink.is_binary(n));
+            self.facts.world = Some(Arc::new(world));
         }
         let ran = self.run_body(prepared, params, groups, announce, sink);
         self.facts.world = None;
@@ -240,7 +246,8 @@ impl Session {
             (name, now.unwrap_or(value))
         };
         let settings = self.settings.all().into_iter().map(own).collect();
-        World { catalog, database: self.facts.database.clone(), settings, who: self.facts.who }
+        let (database, shared) = (self.facts.database.clone(), Arc::clone(&self.shared));
+        World { catalog, database, settings, who: self.facts.who, shows_oids: false, shared }
     }
 
     fn run_body(

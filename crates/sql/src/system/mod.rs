@@ -6,12 +6,13 @@
 //! | `types.txt` | PostgreSQL's `pg_type` for the types that Varve knows |
 //! | `relations.rs` | relations of a database, and the tables about them (pg_class, pg_attribute, pg_index, ...) |
 //! | `constraints.rs` | pg_constraint |
-//! | `others.rs` | roles, schemas, types, comments, settings |
+//! | `others.rs` | roles, schemas, types, comments |
+//! | `watched.rs`, `settings.txt` | settings, sessions, counts |
 //! | `information.rs` | information_schema |
 //! | `show.rs` | definitions as text (`pg_get_indexdef` and its relatives), names behind OIDs |
 //!
 //! Invariants
-//! 1. A system table has the columns and types of PostgreSQL's, in their order, but for types that Varve lacks: aclitem and
+//! 1. A system table has the columns and types of PostgreSQL's, in their order, but for types that Varve lacks: aclitem, inet and
 //!    pg_node_tree are text, xid is oid.
 //! 2. OIDs are those of catalog objects; what has none there (the index of a primary key, a default) gets one that is
 //!    derived from its owner and always the same (`ids`).
@@ -27,12 +28,14 @@ mod others;
 mod relations;
 pub mod show;
 mod types;
+mod watched;
 
 use std::sync::{Arc, LazyLock};
 
 use varve_engine::{Array, Catalog, ColumnType, Datum, Value};
 
 use crate::rights::Who;
+use crate::session::SqlDatabase;
 use crate::ty::{Elem, Reg, Ty};
 
 pub use relations::{Relation, What, namespace, relation};
@@ -48,6 +51,10 @@ pub struct World {
     pub settings: Vec<(String, String)>,
     /// The role that asks.
     pub who: Who,
+    /// The result is wanted in binary: OIDs with names stay OIDs.
+    pub shows_oids: bool,
+    /// Knows what sessions do and what ANALYZE found.
+    pub shared: Arc<SqlDatabase>,
 }
 
 impl std::fmt::Debug for World {
@@ -117,7 +124,13 @@ pub struct Rows<'t> {
 impl Rows<'_> {
     /// Adds a row; columns that are not named keep their blank value.
     pub fn add(&mut self, cells: impl IntoIterator<Item = (&'static str, Value)>) {
-        let mut row = self.blank.clone();
+        self.rows.push(self.blank.clone());
+        self.set(cells);
+    }
+
+    /// Sets more cells of the row that was added last.
+    pub fn set(&mut self, cells: impl IntoIterator<Item = (&'static str, Value)>) {
+        let Some(row) = self.rows.last_mut() else { return };
         for (name, value) in cells {
             let at = self.table.columns.iter().position(|(column, ..)| *column == name);
             match at.and_then(|at| row.get_mut(at)) {
@@ -125,7 +138,6 @@ impl Rows<'_> {
                 None => debug_assert!(false, "{:?} has no column {name}", self.table),
             }
         }
-        self.rows.push(row);
     }
 }
 
@@ -222,7 +234,8 @@ fn shape_type(name: &str) -> Option<Ty> {
 fn fill_of(schema: &str, name: &str) -> Fill {
     let found = match schema {
         "pg_catalog" => {
-            relations::fill(name).or_else(|| constraints::fill(name)).or_else(|| others::fill(name))
+            let named = relations::fill(name).or_else(|| constraints::fill(name));
+            named.or_else(|| others::fill(name)).or_else(|| watched::fill(name))
         }
         _ => information::fill(name),
     };

@@ -1,4 +1,4 @@
-//! System tables about what is no relation: schemas, roles, types, access methods, comments, settings.
+//! System tables about what is no relation: schemas, roles, types, access methods, comments.
 //!
 //! Does not know: relations and their columns.
 
@@ -27,7 +27,6 @@ pub fn fill(name: &str) -> Option<Fill> {
         "pg_user" => pg_user,
         "pg_auth_members" => pg_auth_members,
         "pg_description" => pg_description,
-        "pg_settings" => pg_settings,
         _ => return None,
     })
 }
@@ -241,21 +240,5 @@ fn pg_description(world: &World, rows: &mut Rows<'_>) {
         let id = if schema.name == "public" { ids::PUBLIC } else { schema.id.0 };
         let about = catalog.about(schema.id);
         about.iter().flat_map(|about| &about.comments).for_each(|c| add(id, NAMESPACE, None, &c.text));
-    }
-}
-
-fn pg_settings(world: &World, rows: &mut Rows<'_>) {
-    for (name, value) in &world.settings {
-        rows.add([
-            ("name", text(name)),
-            ("setting", text(value)),
-            ("category", text("Varve")),
-            ("context", text("user")),
-            ("vartype", text("string")),
-            ("source", text("default")),
-            ("boot_val", text(value)),
-            ("reset_val", text(value)),
-            ("pending_restart", Value::Bool(false)),
-        ]);
     }
 }

@@ -278,6 +278,9 @@ fn pg_class(world: &World, rows: &mut Rows<'_>) {
             What::Part(_, part) => text(show::partition_bound(part)),
             _ => Value::Null,
         };
+        let count = table.and_then(|t| world.shared.watched().count(t.id));
+        // -1 says that nobody has counted.
+        let tuples = count.map_or(-1.0, |c| c.rows as f32);
         let has_parents = parents.contains(&TableId(r.oid));
         rows.add([
             ("oid", oid(r.oid)),
@@ -286,7 +289,7 @@ fn pg_class(world: &World, rows: &mut Rows<'_>) {
             ("relowner", oid(r.owner(catalog))),
             ("relam", oid(method)),
             ("relfilenode", oid(if matches!(kind, 'v' | 'p' | 'I') { 0 } else { r.oid })),
-            ("reltuples", Value::Float4(-1.0)),
+            ("reltuples", Value::Float4(tuples)),
             ("relhasindex", Value::Bool(has_index)),
             ("relpersistence", char1(if unlogged { 'u' } else { 'p' })),
             ("relkind", char1(kind)),

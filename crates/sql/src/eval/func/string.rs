@@ -31,6 +31,24 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("substring", &[Text, Int4, Int4], Text, |a, _| substring(a)),
     strict("substr", &[Text, Int4], Text, |a, _| substring(a)),
     strict("substr", &[Text, Int4, Int4], Text, |a, _| substring(a)),
+    strict("substring", &[Bytea, Int4], Bytea, sub_bytes),
+    strict("substring", &[Bytea, Int4, Int4], Bytea, sub_bytes),
+    strict("substr", &[Bytea, Int4], Bytea, sub_bytes),
+    strict("substr", &[Bytea, Int4, Int4], Bytea, sub_bytes),
+    strict("get_byte", &[Bytea, Int4], Int4, |a, _| Ok(Datum::Int4(i32::from(bytes(a, 0)[byte_index(a)?])))),
+    strict("set_byte", &[Bytea, Int4, Int4], Bytea, |a, cx| {
+        let (at, mut changed) = (byte_index(a)?, bytes(a, 0).to_vec());
+        changed[at] = int(a, 2) as u8;
+        Ok(Datum::Bytea(cx.bytes(&changed)))
+    }),
+    strict("convert_to", &[Text, Text], Bytea, |a, _| {
+        check_encoding(text(a, 1))?;
+        Ok(Datum::Bytea(text(a, 0).as_bytes()))
+    }),
+    strict("convert_from", &[Bytea, Text], Text, |a, _| {
+        check_encoding(text(a, 1))?;
+        Ok(Datum::Text(crate::binary::utf8(bytes(a, 0))?))
+    }),
     strict("btrim", &[Text], Text, |a, _| Ok(trimmed(a, true, true))),
     strict("btrim", &[Text, Text], Text, |a, _| Ok(trimmed(a, true, true))),
     strict("ltrim", &[Text], Text, |a, _| Ok(trimmed(a, true, false))),
@@ -85,6 +103,41 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("md5", &[Text], Text, |a, cx| Ok(cx.text(&hex(&Md5::digest(text(a, 0).as_bytes()))))),
     strict("md5", &[Bytea], Text, |a, cx| Ok(cx.text(&hex(&Md5::digest(bytes(a, 0)))))),
 ];
+
+/// Bytes from a position, from 1, on; as many as are said.
+fn sub_bytes<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
+    let all = bytes(a, 0);
+    let start = int(a, 1);
+    let end = match a.get(2) {
+        Some(_) if int(a, 2) < 0 => {
+            return Err(SqlError::new(SqlState::SUBSTRING_ERROR, "negative substring length not allowed"));
+        }
+        Some(_) => start + int(a, 2),
+        None => i64::MAX,
+    };
+    let place = |n: i64| usize::try_from(n - 1).unwrap_or(0).min(all.len());
+    let (start, end) = (place(start), if end == i64::MAX { all.len() } else { place(end) });
+    Ok(Datum::Bytea(&all[start..end.max(start)]))
+}
+
+/// 2202E for a byte that is not there.
+fn byte_index(a: &[Datum<'_>]) -> Result<usize> {
+    let (at, length) = (int(a, 1), bytes(a, 0).len());
+    let index = usize::try_from(at).ok().filter(|at| *at < length);
+    index.ok_or_else(|| {
+        let message = format!("index {at} out of valid range, 0..{}", length as i64 - 1);
+        SqlError::new(SqlState::ARRAY_SUBSCRIPT, message)
+    })
+}
+
+/// Text is UTF-8 here.
+fn check_encoding(name: &str) -> Result<()> {
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    match plain.as_str() {
+        "utf8" | "unicode" => Ok(()),
+        _ => Err(SqlError::unsupported(format!("the encoding {name}"))),
+    }
+}
 
 fn bytes<'a>(arguments: &[Datum<'a>], n: usize) -> &'a [u8] {
     match arguments[n] {

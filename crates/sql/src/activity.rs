@@ -1,0 +1,181 @@
+//! What each session does, and how many rows ANALYZE found: what `pg_stat_activity` and `pg_stat_user_tables` show.
+//!
+//! Invariants
+//! 1. A session is in the list from its start to its end.
+//! 2. Nothing here is stored: counts are those since the database was opened.
+//!
+//! Does not know: sessions' insides, how rows are counted.
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+use varve_engine::TableId;
+
+use crate::eval::func::clock_us;
+
+/// Bytes of a statement that are kept, as PostgreSQL's track_activity_query_size.
+const QUERY_BYTES_MAX: usize = 1023;
+
+/// What a session is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum State {
+    /// Between statements, without a block.
+    #[default]
+    Idle,
+    /// Running a statement.
+    Active,
+    /// Between statements of a block.
+    InBlock,
+    /// The same, after an error.
+    Failed,
+}
+
+impl State {
+    /// As PostgreSQL shows it.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Idle => "idle",
+            State::Active => "active",
+            State::InBlock => "idle in transaction",
+            State::Failed => "idle in transaction (aborted)",
+        }
+    }
+}
+
+/// What changes from statement to statement. Times are microseconds since 2000-01-01 UTC.
+#[derive(Debug, Clone, Default)]
+pub struct Now {
+    /// Setting of this name.
+    pub application_name: String,
+    /// What it is at.
+    pub state: State,
+    /// The statement that runs or ran last.
+    pub query: String,
+    /// When that began.
+    pub query_start_us: Option<i64>,
+    /// When the transaction began.
+    pub transaction_start_us: Option<i64>,
+    /// When `state` became what it is.
+    pub state_change_us: i64,
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct Activity {
+    /// `pg_backend_pid()`
+    pub process_id: i32,
+    /// Who logged in.
+    pub user: String,
+    /// When.
+    pub start_us: i64,
+    now: Mutex<Now>,
+}
+
+impl Activity {
+    /// What it does now.
+    pub fn now(&self) -> Now {
+        self.now.lock().clone()
+    }
+
+    /// A statement begins.
+    pub fn begin(&self, sql: &str) {
+        let mut now = self.now.lock();
+        let clock = clock_us();
+        if now.state == State::Idle {
+            now.transaction_start_us = Some(clock);
+        }
+        now.state = State::Active;
+        now.query.clear();
+        now.query.push_str(&sql[..sql.floor_char_boundary(QUERY_BYTES_MAX)]);
+        now.query_start_us = Some(clock);
+        now.state_change_us = clock;
+    }
+
+    /// A statement has ended.
+    pub fn rest(&self, state: State) {
+        let mut now = self.now.lock();
+        if now.state != state {
+            now.state = state;
+            now.state_change_us = clock_us();
+        }
+        if state == State::Idle {
+            now.transaction_start_us = None;
+        }
+    }
+
+    /// The setting application_name has changed.
+    pub fn rename(&self, application_name: &str) {
+        let mut now = self.now.lock();
+        if now.application_name != application_name {
+            application_name.clone_into(&mut now.application_name);
+        }
+    }
+}
+
+/// What ANALYZE found of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Count {
+    /// Rows.
+    pub rows: u64,
+    /// When.
+    pub at_us: i64,
+    /// How often it has been looked at.
+    pub times: i64,
+}
+
+/// All sessions of a database, and its counts.
+#[derive(Debug, Default)]
+pub struct Watched {
+    sessions: Mutex<Vec<Arc<Activity>>>,
+    counts: RwLock<FxHashMap<TableId, Count>>,
+}
+
+impl Watched {
+    /// A session starts.
+    pub fn enter(self: &Arc<Self>, process_id: i32, user: &str) -> Seat {
+        let start_us = clock_us();
+        let now = Mutex::new(Now { state_change_us: start_us, ..Now::default() });
+        let activity = Arc::new(Activity { process_id, user: user.to_owned(), start_us, now });
+        self.sessions.lock().push(Arc::clone(&activity));
+        Seat { watched: Arc::clone(self), activity }
+    }
+
+    /// All sessions, in the order in which they started.
+    pub fn sessions(&self) -> Vec<Arc<Activity>> {
+        self.sessions.lock().clone()
+    }
+
+    /// Keeps what ANALYZE found.
+    pub fn counted(&self, table: TableId, rows: u64) {
+        let mut counts = self.counts.write();
+        let times = counts.get(&table).map_or(0, |c| c.times) + 1;
+        counts.insert(table, Count { rows, at_us: clock_us(), times });
+    }
+
+    /// What ANALYZE found of a table, if it has looked.
+    pub fn count(&self, table: TableId) -> Option<Count> {
+        self.counts.read().get(&table).copied()
+    }
+}
+
+/// A session's place in the list.
+#[derive(Debug)]
+pub struct Seat {
+    watched: Arc<Watched>,
+    activity: Arc<Activity>,
+}
+
+impl std::ops::Deref for Seat {
+    type Target = Activity;
+
+    fn deref(&self) -> &Activity {
+        &self.activity
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.watched.sessions.lock().retain(|a| !Arc::ptr_eq(a, &self.activity));
+    }
+}

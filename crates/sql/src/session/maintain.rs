@@ -1,0 +1,110 @@
+//! VACUUM and ANALYZE.
+//!
+//! Invariants
+//! 1. VACUUM changes nothing: purge runs by itself. ANALYZE counts rows, and keeps the counts until the database is closed.
+//!
+//! Does not know: who looks at counts.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use sqlparser::ast;
+use varve_engine::{ScanIndex, ScanSpec, TableDef};
+
+use super::Session;
+use crate::bind::{fold, object_name, undefined_table};
+use crate::error::{Result, SqlError, SqlState};
+use crate::rights::{Holder, Kind, Object};
+use crate::system;
+use crate::utility::maintain::Maintain;
+
+/// Rows between two looks whether the statement is cancelled.
+const ROWS_BETWEEN_LOOKS: u64 = 4096;
+
+impl Session {
+    /// VACUUM and ANALYZE
+    pub(super) fn maintain(&mut self, command: &Maintain) -> Result<&'static str> {
+        let (tag, verb) = if command.is_vacuum { ("VACUUM", "vacuum") } else { ("ANALYZE", "analyze") };
+        if command.is_vacuum {
+            self.forbid_block(tag)?;
+        }
+        let catalog = self.current_catalog();
+        let holder = Holder::of(&catalog, self.facts.who);
+        let owns = |t: &TableDef| holder.owns(&catalog, &Object::new(t.id, Kind::Table, &t.name));
+        let mut tables: Vec<Arc<TableDef>> = Vec::new();
+        for (name, columns) in &command.tables {
+            let Some(table) = self.maintained(name, columns, verb)? else { continue };
+            if owns(&table) {
+                tables.push(table);
+            } else {
+                let message =
+                    format!("skipping \"{}\" --- only table or database owner can {verb} it", table.name);
+                self.warn(SqlState::WARNING, &message);
+            }
+        }
+        if command.tables.is_empty() {
+            tables = catalog.tables().filter(|t| owns(t)).cloned().collect();
+        }
+        if command.analyzes {
+            tables.iter().try_for_each(|table| self.analyze(table))?;
+        }
+        Ok(tag)
+    }
+
+    /// The table of this name; `None` for what has no rows to count, with a warning where PostgreSQL gives one.
+    fn maintained(
+        &mut self,
+        name: &ast::ObjectName,
+        columns: &[ast::Ident],
+        verb: &str,
+    ) -> Result<Option<Arc<TableDef>>> {
+        let (schema, last) = object_name(name)?;
+        let catalog = self.current_catalog();
+        if let Some(table) = catalog.table(&schema, &last) {
+            if let Some(missing) = columns.iter().map(fold).find(|c| table.column(c).is_none()) {
+                let message = format!("column \"{missing}\" of relation \"{last}\" does not exist");
+                return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
+            }
+            return Ok(Some(table));
+        }
+        let is_system =
+            system::table(&schema, &last).or_else(|| system::table("pg_catalog", &last)).is_some();
+        if catalog.part(&schema, &last).is_some() || is_system {
+            return Ok(None);
+        }
+        if catalog.resolve(&schema, &last).is_none() {
+            return Err(undefined_table(name));
+        }
+        let message = format!("skipping \"{last}\" --- cannot {verb} non-tables or special system tables");
+        self.warn(SqlState::WARNING, &message);
+        Ok(None)
+    }
+
+    /// Counts the rows of a table. One that has been altered meanwhile is left alone.
+    fn analyze(&mut self, table: &Arc<TableDef>) -> Result<()> {
+        self.begin_engine();
+        let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
+        txn.start_statement();
+        let Ok(open) = txn.table(table) else { return Ok(()) };
+        let mut rows = 0_u64;
+        let facts = &self.facts;
+        let mut cancelled = Ok(());
+        let spec = ScanSpec {
+            index: ScanIndex::Primary,
+            lower: Bound::Unbounded,
+            upper: Bound::Unbounded,
+            reverse: false,
+            limit_hint: None,
+        };
+        txn.constraint_reader().scan(&open, &spec, &mut |_, _| {
+            rows += 1;
+            if rows.is_multiple_of(ROWS_BETWEEN_LOOKS) {
+                cancelled = facts.check_cancel();
+            }
+            Ok(if cancelled.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        cancelled?;
+        self.shared.watched.counted(table.id, rows);
+        Ok(())
+    }
+}
