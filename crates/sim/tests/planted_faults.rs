@@ -7,7 +7,7 @@ use varve_sim::planted::{On, Planted, planted_faults};
 use varve_sim::trees::Trees;
 use varve_sim::{Found, Plan, Subject, search};
 
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 60;
 const IMAGES_PER_SEED: usize = 100;
 
 fn all_are_found(on: On) {
