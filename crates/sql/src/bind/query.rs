@@ -81,15 +81,7 @@ impl Binder<'_> {
         }
         scope.windows = Some(self.named_windows(&s.named_window)?);
         let mut items = self.items(&s.projection, &mut scope)?;
-        let having = match &s.having {
-            Some(h) => {
-                scope.refuse_windows(Some("HAVING"));
-                let b = self.expression(h, &mut scope)?;
-                scope.refuse_windows(None);
-                Some(self.condition(b, "HAVING")?)
-            }
-            None => None,
-        };
+        let having = s.having.as_ref().map(|h| self.having(h, &mut scope)).transpose()?;
         let distinct = matches!(s.distinct, Some(ast::Distinct::Distinct));
         if distinct {
             items.outputs.iter().try_for_each(|o| orderable(o.t, "DISTINCT"))?;
@@ -141,6 +133,13 @@ impl Binder<'_> {
         }
         self.placed(&mut select)?;
         Ok(BoundQuery { select, columns })
+    }
+
+    fn having(&mut self, written: &Ast, scope: &mut Scope) -> Result<Expr> {
+        scope.refuse_windows(Some("HAVING"));
+        let bound = self.expression(written, scope)?;
+        scope.refuse_windows(None);
+        self.condition(bound, "HAVING")
     }
 
     /// Decides who runs it; the executor of this crate needs an access path.
