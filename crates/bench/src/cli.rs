@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use varve_engine::Database;
+use varve_sql::general::General;
 
 use crate::driver::{self, Plan};
 use crate::embedded::{self, Embedded};
@@ -15,10 +16,11 @@ use crate::report::{self, Configuration, Spread};
 use crate::sysbench::Sysbench;
 use crate::target::Target;
 use crate::tpcb::Tpcb;
+use crate::tpcc::{Scale, Tpcc};
 use crate::wire::Wire;
 use crate::workload::Workload;
 use crate::ycsb::Ycsb;
-use crate::{BenchError, Result};
+use crate::{BenchError, Result, check};
 
 /// Arguments of `varve bench`.
 #[derive(Debug, Args)]
@@ -29,7 +31,7 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// A workload of sysbench, TPC-B or YCSB, in this process or over the wire
+    /// A workload of sysbench, TPC-B, TPC-C or YCSB, in this process or over the wire
     Run(RunArgs),
     /// Resident point reads of 100-byte rows through the embedded API, one thread
     Points(GateArgs),
@@ -42,7 +44,7 @@ enum What {
 #[derive(Debug, Args)]
 struct RunArgs {
     /// oltp_point_select, oltp_read_only, oltp_read_write, oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert,
-    /// oltp_delete, tpcb, ycsb-a to ycsb-f
+    /// oltp_delete, tpcb, tpcc, ycsb-a to ycsb-f
     workload: String,
     /// A server to measure, as a connection string: "host=127.0.0.1 port=5433 user=postgres"; without it, embedded
     #[arg(long)]
@@ -74,9 +76,24 @@ struct RunArgs {
     /// Branches of TPC-B
     #[arg(long, default_value_t = 1)]
     scale: u64,
+    /// Warehouses of TPC-C
+    #[arg(long, default_value_t = 1)]
+    warehouses: u64,
+    /// A hundredth of TPC-C's customers and 200 items: a figure of it means nothing
+    #[arg(long)]
+    small: bool,
+    /// Isolation level of TPC-C's transactions
+    #[arg(long, default_value = "read committed", value_parser = ["read committed", "repeatable read", "serializable"])]
+    isolation: String,
+    /// Declare TPC-C's foreign keys
+    #[arg(long)]
+    foreign_keys: bool,
     /// The tables are there already
     #[arg(long)]
     no_load: bool,
+    /// Check TPC-C's twelve consistency conditions after the last round
+    #[arg(long)]
+    check: bool,
 }
 
 #[derive(Debug, Args)]
@@ -113,10 +130,10 @@ struct GateArgs {
 /// The table of the gates.
 const TABLE: &str = "bench_rows";
 
-/// Runs the command; figures go to `out`.
-pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<()> {
+/// Runs the command; figures go to `out`. `general` runs the general queries of embedded databases.
+pub fn run(args: &BenchArgs, general: Arc<dyn General>, out: &mut dyn Write) -> Result<()> {
     match &args.what {
-        What::Run(run) => run_workload(run, out),
+        What::Run(run) => run_workload(run, general, out),
         What::Points(gate) => with_rows(gate, |rows, _| {
             let rates = repeat(gate.rounds, || gates::points(rows, Duration::from_secs(gate.seconds)))?;
             writeln!(
@@ -182,13 +199,14 @@ fn with_database(
     done
 }
 
-fn run_workload(args: &RunArgs, out: &mut dyn Write) -> Result<()> {
+fn run_workload(args: &RunArgs, general: Arc<dyn General>, out: &mut dyn Write) -> Result<()> {
     let workload = workload_of(args)?;
     if let Some(server) = &args.server {
         return measure(&Wire::new(server), workload.as_ref(), args, out);
     }
     with_database(args.directory.as_deref(), args.pool_mib, |database, _| {
-        let target = Embedded::new(Arc::clone(database), &format!("pool {} MiB", args.pool_mib));
+        let settings = format!("pool {} MiB", args.pool_mib);
+        let target = Embedded::with_general(Arc::clone(database), general, &settings);
         measure(&target, workload.as_ref(), args, out)
     })
 }
@@ -196,12 +214,21 @@ fn run_workload(args: &RunArgs, out: &mut dyn Write) -> Result<()> {
 fn workload_of(args: &RunArgs) -> Result<Box<dyn Workload>> {
     match args.workload.as_str() {
         "tpcb" => Ok(Box::new(Tpcb::new(args.scale))),
+        "tpcc" => Ok(Box::new(tpcc_of(args)?)),
         name => match name.strip_prefix("ycsb-").map(|letter| letter.chars().collect::<Vec<_>>()) {
             Some(letters) if letters.len() == 1 => Ok(Box::new(Ycsb::new(letters[0], args.rows)?)),
             Some(_) => Err(BenchError::Arguments(format!("{name}: YCSB's workloads are ycsb-a to ycsb-f"))),
             None => Ok(Box::new(Sysbench::new(name, args.tables, args.rows)?)),
         },
     }
+}
+
+fn tpcc_of(args: &RunArgs) -> Result<Tpcc> {
+    if args.warehouses == 0 {
+        return Err(BenchError::Arguments("tpcc needs --warehouses of at least 1".to_owned()));
+    }
+    let scale = if args.small { Scale::small(args.warehouses) } else { Scale::full(args.warehouses) };
+    Ok(Tpcc::new(scale).isolation(&args.isolation).foreign_keys(args.foreign_keys))
 }
 
 fn measure(target: &dyn Target, workload: &dyn Workload, args: &RunArgs, out: &mut dyn Write) -> Result<()> {
@@ -212,7 +239,8 @@ fn measure(target: &dyn Target, workload: &dyn Workload, args: &RunArgs, out: &m
     let plan = plan_of(args);
     let rounds = driver::run(target, workload, plan)?;
     workload.verify(connection.as_mut())?;
-    report::write(out, &Configuration::of(target, workload, plan), &rounds)
+    report::write(out, &Configuration::of(target, workload, plan), &rounds)?;
+    if args.check { check::run(workload, connection.as_mut(), out) } else { Ok(()) }
 }
 
 fn plan_of(args: &RunArgs) -> Plan {

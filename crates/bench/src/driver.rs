@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 
 use crate::random::Random;
 use crate::target::Target;
-use crate::workload::Workload;
+use crate::workload::{Kind, Workload};
 use crate::{BenchError, Result};
 
 /// How long and how wide.
@@ -35,11 +35,23 @@ pub struct Round {
     pub elapsed: Duration,
     /// Latency of each transaction in microseconds, 3 significant digits.
     pub latency_us: Histogram<u64>,
+    /// The same by kind of transaction; empty for a workload of one kind.
+    pub kinds: Vec<(Kind, Histogram<u64>)>,
 }
 
 impl Round {
-    fn new() -> Self {
-        Self { transactions: 0, restarted: 0, elapsed: Duration::ZERO, latency_us: histogram() }
+    fn new(kinds: &[Kind]) -> Self {
+        let kinds = kinds.iter().map(|kind| (*kind, histogram())).collect();
+        Self { transactions: 0, restarted: 0, elapsed: Duration::ZERO, latency_us: histogram(), kinds }
+    }
+
+    fn record(&mut self, kind: usize, took: Duration) {
+        let took_us = took.as_micros() as u64;
+        self.transactions += 1;
+        self.latency_us.saturating_record(took_us);
+        if let Some((_, latency_us)) = self.kinds.get_mut(kind) {
+            latency_us.saturating_record(took_us);
+        }
     }
 
     /// Transactions a second.
@@ -52,6 +64,9 @@ impl Round {
         self.restarted += other.restarted;
         self.elapsed = self.elapsed.max(other.elapsed);
         self.latency_us += &other.latency_us;
+        for ((_, mine), (_, theirs)) in self.kinds.iter_mut().zip(&other.kinds) {
+            *mine += theirs;
+        }
     }
 }
 
@@ -95,7 +110,7 @@ fn round(
         let joined = threads.into_iter().map(|thread| thread.join().map_err(|_| panicked())?);
         joined.collect::<Result<Vec<Round>>>()
     })?;
-    Ok(sum.iter().fold(Round::new(), |mut all, one| {
+    Ok(sum.iter().fold(Round::new(workload.kinds()), |mut all, one| {
         all.add(one);
         all
     }))
@@ -116,19 +131,20 @@ fn session(
     let connected = target.connect(&workload.statements());
     start.wait();
     let mut connection = connected?;
-    let mut done = Round::new();
+    let mut done = Round::new(workload.kinds());
     let began = Instant::now();
     while !stop.load(Ordering::Relaxed) {
-        let first = Instant::now();
-        while let Err(error) = workload.transaction(connection.as_mut(), &mut random) {
-            if !error.is_retryable() {
+        let kind = workload.next_kind(&mut random);
+        let (first, drawn) = (Instant::now(), random.clone());
+        while let Err(error) = workload.transaction(kind, connection.as_mut(), &mut random) {
+            if !workload.is_retryable(&error) {
                 return Err(error);
             }
             workload.rollback(connection.as_mut())?;
+            random = drawn.clone();
             done.restarted += 1;
         }
-        done.transactions += 1;
-        done.latency_us.saturating_record(first.elapsed().as_micros() as u64);
+        done.record(kind, first.elapsed());
     }
     done.elapsed = began.elapsed();
     Ok(done)

@@ -4,13 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_device::{FileDirectory, FileOptions};
-use varve_engine::{ColumnType, Database, Datum, Options};
+use varve_engine::{ColumnType, Database, Datum, Numeric, Options};
 use varve_pager::PagerConfig;
+use varve_sql::general::General;
 use varve_sql::{
     Column, CommandTag, Portal, Prepared, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError,
 };
 
-use crate::target::{Connection, Param, Statement, Target};
+use crate::numeric::DECIMAL_PLACES;
+use crate::target::{Connection, Param, Row, Statement, Target, Value};
 use crate::{BenchError, Result};
 
 /// Opens or creates a database in a directory of this machine, with the defaults and a pool of so many bytes.
@@ -29,9 +31,15 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Over a database that [`open`] gave.
+    /// Over a database that [`open`] gave; general queries are refused.
     pub fn new(database: Arc<Database>, settings: &str) -> Self {
         Self { shared: Arc::new(SqlDatabase::new(database)), settings: settings.to_owned() }
+    }
+
+    /// The same with somebody who runs general queries.
+    pub fn with_general(database: Arc<Database>, general: Arc<dyn General>, settings: &str) -> Self {
+        let shared = Arc::new(SqlDatabase::new(database).with_general(general));
+        Self { shared, settings: settings.to_owned() }
     }
 
     fn session(&self) -> Result<Session> {
@@ -57,6 +65,8 @@ impl Target for Embedded {
         let mut session = self.session()?;
         let prepared =
             statements.iter().map(|sql| session.prepare(sql, &[])).collect::<std::result::Result<_, _>>()?;
+        // Preparing has begun a transaction, whose isolation level would be that of the first one measured.
+        session.sync()?;
         Ok(Box::new(EmbeddedConnection { session, prepared }))
     }
 }
@@ -78,30 +88,99 @@ impl Connection for EmbeddedConnection {
     }
 
     fn run(&mut self, number: usize, params: &[Param<'_>]) -> Result<u64> {
-        let prepared = &self.prepared[number];
-        let typed: Vec<Datum<'_>> = params
-            .iter()
-            .enumerate()
-            .map(|(at, param)| datum(*param, prepared.param_column_type(at)))
-            .collect();
         let mut counter = Counter::default();
-        let done = self.session.execute(prepared, &typed, &mut Portal::default(), 0, &mut counter);
-        let synced = self.session.sync();
-        done?;
-        synced?;
+        self.run_into(number, params, &mut counter)?;
         Ok(counter.rows)
+    }
+
+    fn rows(&mut self, number: usize, params: &[Param<'_>]) -> Result<Vec<Row>> {
+        let mut gathered = Gathered::default();
+        self.run_into(number, params, &mut gathered)?;
+        Ok(gathered.0)
     }
 }
 
-fn datum(param: Param<'_>, kind: ColumnType) -> Datum<'_> {
+impl EmbeddedConnection {
+    fn run_into(&mut self, number: usize, params: &[Param<'_>], sink: &mut dyn Sink) -> Result<()> {
+        let prepared = &self.prepared[number];
+        let numerics: Vec<Numeric> = params.iter().filter_map(numeric).collect();
+        let mut rest = numerics.iter();
+        let typed: Vec<Datum<'_>> = params
+            .iter()
+            .enumerate()
+            .map(|(at, param)| datum(*param, prepared.param_column_type(at), &mut rest))
+            .collect();
+        let done = self.session.execute(prepared, &typed, &mut Portal::default(), 0, sink);
+        let synced = self.session.sync();
+        done?;
+        Ok(synced?)
+    }
+}
+
+/// A [`Datum`] only borrows its numeric, so those are made first.
+fn numeric(param: &Param<'_>) -> Option<Numeric> {
+    match param {
+        Param::Decimal(value) => Some(Numeric::from_unscaled(*value, DECIMAL_PLACES)),
+        Param::Int(_) | Param::Text(_) => None,
+    }
+}
+
+fn datum<'a>(
+    param: Param<'a>,
+    kind: ColumnType,
+    numerics: &mut impl Iterator<Item = &'a Numeric>,
+) -> Datum<'a> {
     match param {
         Param::Text(text) => Datum::Text(text),
+        Param::Decimal(_) => numerics.next().map_or(Datum::Null, |value| Datum::Numeric(value.as_ref())),
         Param::Int(value) => match kind {
             ColumnType::Int2 => Datum::Int2(value as i16),
             ColumnType::Int4 => Datum::Int4(value as i32),
             _ => Datum::Int8(value),
         },
     }
+}
+
+fn value(datum: &Datum<'_>) -> Value {
+    match datum {
+        Datum::Null => Value::Null,
+        Datum::Text(text) => Value::Text((*text).to_owned()),
+        Datum::Numeric(numeric) => match numeric.to_unscaled() {
+            Some((unscaled, scale)) => in_ten_thousandths(unscaled, scale),
+            None => Value::Other,
+        },
+        other => other.as_integer().map_or(Value::Other, Value::Int),
+    }
+}
+
+fn in_ten_thousandths(unscaled: i64, scale: u16) -> Value {
+    let missing = DECIMAL_PLACES.checked_sub(scale).map(|places| 10i64.pow(u32::from(places)));
+    missing.and_then(|factor| unscaled.checked_mul(factor)).map_or(Value::Other, Value::Decimal)
+}
+
+/// Keeps the rows.
+#[derive(Default)]
+struct Gathered(Vec<Row>);
+
+impl Sink for Gathered {
+    fn columns(&mut self, _columns: &[Column]) -> varve_sql::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, row: &[Datum<'_>]) -> varve_sql::Result<()> {
+        self.0.push(row.iter().map(value).collect());
+        Ok(())
+    }
+
+    fn complete(&mut self, _tag: &CommandTag) -> varve_sql::Result<()> {
+        Ok(())
+    }
+
+    fn empty(&mut self) -> varve_sql::Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _severity: Severity, _notice: &SqlError) {}
 }
 
 /// Counts rows and keeps the first value.

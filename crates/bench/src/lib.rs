@@ -7,16 +7,19 @@
 //!
 //! It does not know any internals: it uses the public interfaces of `engine` and `sql`, and opens a database like an embedder does.
 
+pub mod check;
 pub mod cli;
 pub mod driver;
 pub mod embedded;
 mod error;
 pub mod gates;
+mod numeric;
 pub mod random;
 pub mod report;
 pub mod sysbench;
 pub mod target;
 pub mod tpcb;
+pub mod tpcc;
 pub mod wire;
 pub mod workload;
 pub mod ycsb;

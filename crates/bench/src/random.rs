@@ -23,6 +23,11 @@ impl Random {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
+    /// Uniform in `least..=most`.
+    pub fn between(&mut self, least: i64, most: i64) -> i64 {
+        least + self.below((most - least + 1) as u64) as i64
+    }
+
     /// Uniform in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64

@@ -4,13 +4,15 @@
 //! 2. Two rows with the same hash may be compared; rows with different hashes were measured differently.
 
 use std::io::Write;
+use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::Result;
-use crate::driver::{Plan, Round};
+use crate::driver::{Plan, Round, histogram};
 use crate::target::Target;
-use crate::workload::Workload;
+use crate::workload::{Kind, Workload};
 
 /// Everything that could change a figure.
 #[derive(Debug, Clone, Serialize)]
@@ -73,6 +75,31 @@ pub struct Row {
     pub transactions: u64,
     /// Transactions that were run again.
     pub restarted: u64,
+    /// Of all transactions.
+    #[serde(flatten)]
+    pub latency: Latency,
+    /// Of each kind of transaction, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<KindRow>,
+}
+
+/// What one kind of transaction of a mix did in a round.
+#[derive(Debug, Clone, Serialize)]
+pub struct KindRow {
+    /// Its name.
+    pub kind: &'static str,
+    /// Those that ended well.
+    pub transactions: u64,
+    /// The same a minute.
+    pub per_minute: f64,
+    /// Their latencies.
+    #[serde(flatten)]
+    pub latency: Latency,
+}
+
+/// Latencies in microseconds.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Latency {
     /// Mean latency.
     pub latency_mean_us: f64,
     /// Median latency.
@@ -85,10 +112,22 @@ pub struct Row {
     pub latency_max_us: u64,
 }
 
+impl Latency {
+    /// Of a histogram of microseconds.
+    pub fn of(latency_us: &Histogram<u64>) -> Self {
+        Self {
+            latency_mean_us: latency_us.mean(),
+            latency_p50_us: latency_us.value_at_quantile(0.5),
+            latency_p95_us: latency_us.value_at_quantile(0.95),
+            latency_p99_us: latency_us.value_at_quantile(0.99),
+            latency_max_us: latency_us.max(),
+        }
+    }
+}
+
 impl Row {
     /// The row of round `number`, counted from 1.
     pub fn of(configuration: &Configuration, number: usize, round: &Round) -> Self {
-        let at = |quantile| round.latency_us.value_at_quantile(quantile);
         Self {
             configuration: configuration.hash(),
             workload: configuration.workload.clone(),
@@ -97,13 +136,25 @@ impl Row {
             tps: round.tps(),
             transactions: round.transactions,
             restarted: round.restarted,
-            latency_mean_us: round.latency_us.mean(),
-            latency_p50_us: at(0.5),
-            latency_p95_us: at(0.95),
-            latency_p99_us: at(0.99),
-            latency_max_us: round.latency_us.max(),
+            latency: Latency::of(&round.latency_us),
+            kinds: round.kinds.iter().map(|(kind, us)| KindRow::of(*kind, us, round.elapsed)).collect(),
         }
     }
+}
+
+impl KindRow {
+    fn of(kind: Kind, latency_us: &Histogram<u64>, elapsed: Duration) -> Self {
+        Self {
+            kind: kind.name,
+            transactions: latency_us.len(),
+            per_minute: per_minute(latency_us, elapsed),
+            latency: Latency::of(latency_us),
+        }
+    }
+}
+
+fn per_minute(latency_us: &Histogram<u64>, elapsed: Duration) -> f64 {
+    latency_us.len() as f64 * 60.0 / elapsed.as_secs_f64()
 }
 
 /// The middle and the ends of some figures.
@@ -147,6 +198,31 @@ pub fn write(out: &mut dyn Write, configuration: &Configuration, rounds: &[Round
     }
     if !rates.is_empty() {
         writeln!(out, "{} {}: {} tps", configuration.target, configuration.workload, Spread::of(&rates))?;
+    }
+    let kinds = rounds.first().map_or(0, |round| round.kinds.len());
+    (0..kinds).try_for_each(|place| write_kind(out, place, rounds))
+}
+
+/// A line for one kind of transaction over all rounds: its share, its latencies, and its rate if the publication has a unit for it.
+fn write_kind(out: &mut dyn Write, place: usize, rounds: &[Round]) -> Result<()> {
+    let (mut all_us, mut rates) = (histogram(), Vec::new());
+    for round in rounds {
+        let (_, latency_us) = &round.kinds[place];
+        all_us += latency_us;
+        rates.push(per_minute(latency_us, round.elapsed));
+    }
+    let (kind, _) = rounds[0].kinds[place];
+    let all: u64 = rounds.iter().map(|round| round.transactions).sum();
+    let share = 100.0 * all_us.len() as f64 / all.max(1) as f64;
+    let Latency { latency_p50_us, latency_p95_us, latency_p99_us, latency_max_us, .. } = Latency::of(&all_us);
+    write!(
+        out,
+        "{:12} {share:5.1} %  p50 {latency_p50_us} us, p95 {latency_p95_us}, p99 {latency_p99_us}, max {latency_max_us}",
+        kind.name
+    )?;
+    match kind.rate {
+        Some(unit) => writeln!(out, "; {} {unit}", Spread::of(&rates))?,
+        None => writeln!(out)?,
     }
     Ok(())
 }

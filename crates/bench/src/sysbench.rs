@@ -183,7 +183,7 @@ impl Workload for Sysbench {
         (1..=self.tables).try_for_each(|table| self.load_table(table, connection))
     }
 
-    fn transaction(&self, connection: &mut dyn Connection, random: &mut Random) -> Result<()> {
+    fn transaction(&self, _kind: usize, connection: &mut dyn Connection, random: &mut Random) -> Result<()> {
         match self.script {
             Script::PointSelect => self.by_key(POINT, connection, random),
             Script::UpdateIndex => self.by_key(UPDATE_INDEX, connection, random),

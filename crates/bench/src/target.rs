@@ -14,9 +14,29 @@ pub type Statement = String;
 pub enum Param<'a> {
     /// smallint, integer or bigint.
     Int(i64),
+    /// numeric, in ten-thousandths.
+    Decimal(i64),
     /// Any text type.
     Text(&'a str),
 }
+
+/// A value of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// NULL of any type.
+    Null,
+    /// smallint, integer or bigint.
+    Int(i64),
+    /// numeric with at most four digits after the point, in ten-thousandths.
+    Decimal(i64),
+    /// Any text type.
+    Text(String),
+    /// Of a type that no workload looks at.
+    Other,
+}
+
+/// A row of a result.
+pub type Row = Vec<Value>;
 
 /// A database that can be measured.
 pub trait Target: Send + Sync {
@@ -40,4 +60,7 @@ pub trait Connection: Send {
 
     /// Runs statement `number` of those given at connect; returns how many rows came back.
     fn run(&mut self, number: usize, params: &[Param<'_>]) -> Result<u64>;
+
+    /// As [`Connection::run`], but gives the rows: for workloads whose next statement depends on them.
+    fn rows(&mut self, number: usize, params: &[Param<'_>]) -> Result<Vec<Row>>;
 }

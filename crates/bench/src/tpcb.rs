@@ -85,7 +85,7 @@ impl Workload for Tpcb {
         })
     }
 
-    fn transaction(&self, c: &mut dyn Connection, random: &mut Random) -> Result<()> {
+    fn transaction(&self, _kind: usize, c: &mut dyn Connection, random: &mut Random) -> Result<()> {
         let account = Param::Int(1 + random.below(self.scale * self.accounts_of_a_branch) as i64);
         let teller = Param::Int(1 + random.below(self.scale * TELLERS_OF_A_BRANCH) as i64);
         let branch = Param::Int(1 + random.below(self.scale) as i64);

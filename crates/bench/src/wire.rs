@@ -3,7 +3,8 @@
 use postgres::types::{ToSql, Type};
 use postgres::{Client, NoTls, SimpleQueryMessage};
 
-use crate::target::{Connection, Param, Statement, Target};
+use crate::numeric::Decimal;
+use crate::target::{Connection, Param, Row, Statement, Target, Value};
 use crate::{BenchError, Result};
 
 /// A server, named by a connection string such as `host=127.0.0.1 port=5433 user=postgres`.
@@ -56,22 +57,37 @@ impl Connection for WireConnection {
     }
 
     fn run(&mut self, number: usize, params: &[Param<'_>]) -> Result<u64> {
+        Ok(self.answer(number, params)?.len() as u64)
+    }
+
+    fn rows(&mut self, number: usize, params: &[Param<'_>]) -> Result<Vec<Row>> {
+        self.answer(number, params)?.iter().map(values).collect()
+    }
+}
+
+impl WireConnection {
+    fn answer(&mut self, number: usize, params: &[Param<'_>]) -> Result<Vec<postgres::Row>> {
         let statement = &self.prepared[number];
         let typed: Vec<Box<dyn ToSql + Sync + '_>> =
             params.iter().zip(statement.params()).map(|(param, kind)| as_sql(*param, kind)).collect();
         let borrowed: Vec<&(dyn ToSql + Sync)> = typed.iter().map(|value| &**value).collect();
         if statement.columns().is_empty() {
             self.client.execute(statement, &borrowed)?;
-            return Ok(0);
+            return Ok(Vec::new());
         }
-        Ok(self.client.query(statement, &borrowed)?.len() as u64)
+        Ok(self.client.query(statement, &borrowed)?)
     }
+}
+
+fn values(row: &postgres::Row) -> Result<Row> {
+    (0..row.len()).map(|at| Ok(row.try_get::<_, Value>(at)?)).collect()
 }
 
 /// The parameter in the Rust type that stands for the server's type.
 fn as_sql<'a>(param: Param<'a>, kind: &Type) -> Box<dyn ToSql + Sync + 'a> {
     match param {
         Param::Text(text) => Box::new(text),
+        Param::Decimal(value) => Box::new(Decimal(value)),
         Param::Int(value) if *kind == Type::INT2 => Box::new(value as i16),
         Param::Int(value) if *kind == Type::INT4 => Box::new(value as i32),
         Param::Int(value) => Box::new(value),

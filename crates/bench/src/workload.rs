@@ -1,8 +1,28 @@
 //! A workload: what it loads and what one of its transactions does.
 
-use crate::Result;
 use crate::random::Random;
 use crate::target::{Connection, Statement};
+use crate::{BenchError, Result};
+
+/// One kind of transaction of a mix, with latencies of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// The unit in which the publication gives its transactions a minute, if it does.
+    pub rate: Option<&'static str>,
+}
+
+/// Something that must hold for the data of a workload at rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// Its name in the publication.
+    pub name: &'static str,
+    /// What it says.
+    pub says: &'static str,
+    /// A query that counts what breaks it.
+    pub violations: String,
+}
 
 /// A published or self-made load, independent of what it runs against.
 pub trait Workload: Send + Sync {
@@ -18,8 +38,23 @@ pub trait Workload: Send + Sync {
     /// Makes and fills the tables; drops them first if they exist.
     fn load(&self, connection: &mut dyn Connection) -> Result<()>;
 
-    /// One transaction. After an error the driver runs [`Workload::rollback`].
-    fn transaction(&self, connection: &mut dyn Connection, random: &mut Random) -> Result<()>;
+    /// The kinds of its transactions; empty if they are all of one.
+    fn kinds(&self) -> &'static [Kind] {
+        &[]
+    }
+
+    /// The place in [`Workload::kinds`] of the transaction that comes next.
+    fn next_kind(&self, _random: &mut Random) -> usize {
+        0
+    }
+
+    /// One transaction. After an error the driver runs [`Workload::rollback`], and then, if it may, the same once more: it restores `random`.
+    fn transaction(&self, kind: usize, connection: &mut dyn Connection, random: &mut Random) -> Result<()>;
+
+    /// Whether a transaction that met this error is run again.
+    fn is_retryable(&self, error: &BenchError) -> bool {
+        error.is_retryable()
+    }
 
     /// Ends a transaction that met an error; nothing to do for single statements.
     fn rollback(&self, connection: &mut dyn Connection) -> Result<()> {
@@ -29,6 +64,11 @@ pub trait Workload: Send + Sync {
     /// What must hold for the data after a run, such as equal sums; nothing by default.
     fn verify(&self, _connection: &mut dyn Connection) -> Result<()> {
         Ok(())
+    }
+
+    /// What may be checked on request, because it reads everything; each by a general query.
+    fn conditions(&self) -> Vec<Condition> {
+        Vec::new()
     }
 }
 

@@ -142,7 +142,7 @@ impl Workload for Ycsb {
         })
     }
 
-    fn transaction(&self, c: &mut dyn Connection, random: &mut Random) -> Result<()> {
+    fn transaction(&self, _kind: usize, c: &mut dyn Connection, random: &mut Random) -> Result<()> {
         let Mix { read, update, insert, scan } = self.mix;
         match random.below(100) {
             draw if draw < read => self.read(c, random),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use varve_bench::driver::{Plan, histogram, run};
 use varve_bench::report::{Configuration, write};
 use varve_bench::sysbench::Sysbench;
-use varve_bench::target::{Connection, Param, Statement, Target};
+use varve_bench::target::{Connection, Param, Row, Statement, Target};
 use varve_bench::workload::Workload;
 use varve_bench::{BenchError, Result};
 
@@ -62,6 +62,10 @@ impl Connection for MockConnection {
             });
         }
         Ok(1)
+    }
+
+    fn rows(&mut self, number: usize, params: &[Param<'_>]) -> Result<Vec<Row>> {
+        self.run(number, params).map(|_| Vec::new())
     }
 }
 

@@ -5,6 +5,7 @@ use varve_bench::embedded::{Embedded, open};
 use varve_bench::sysbench::{SCRIPTS, Sysbench};
 use varve_bench::target::Target;
 use varve_bench::tpcb::Tpcb;
+use varve_bench::tpcc::{Scale, Tpcc};
 use varve_bench::workload::Workload;
 use varve_bench::ycsb::Ycsb;
 
@@ -41,6 +42,13 @@ fn sysbench() {
 #[test]
 fn tpcb() {
     assert!(run_all(&[Box::new(Tpcb::small(2, 1000))])[0] > 0);
+}
+
+/// Its statements are all of the kind that needs nobody else; its conditions are tested with the program.
+#[test]
+fn tpcc() {
+    let workload = Tpcc::new(Scale::small(2)).foreign_keys(true).isolation("serializable");
+    assert!(run_all(&[Box::new(workload)])[0] > 0);
 }
 
 #[test]

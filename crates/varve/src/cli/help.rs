@@ -129,6 +129,7 @@ latencies with the settings they belong to.
 Examples:
 
     varve bench run oltp_point_select --threads 16
+    varve bench run tpcc --warehouses 4 --check
     varve bench run tpcb --server \"host=127.0.0.1 port=5433 user=postgres\"
     varve bench points
     varve bench commits";

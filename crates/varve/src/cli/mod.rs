@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bench;
 mod check;
 mod help;
 mod init;
@@ -178,9 +179,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Init(arguments) => init::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Sql(arguments) => sql::run(&arguments),
-        Command::Bench(arguments) => {
-            varve_bench::cli::run(&arguments, &mut std::io::stdout()).map_err(CommandError::from)
-        }
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match done {
         Ok(()) => 0,

@@ -1,0 +1,108 @@
+//! The random values of TPC-C: NURand [2.1.6], last names [4.3.2.3], and texts [4.3.2.2].
+
+use super::Scale;
+use crate::random::Random;
+
+/// The constant A of NURand for last names, customers and items.
+const NAMES_A: i64 = 255;
+const CUSTOMERS_A: i64 = 1_023;
+const ITEMS_A: i64 = 8_191;
+
+/// The constant C of NURand for last names while loading and while running: their distance must be in 65..=119 and neither 96 nor 112 [2.1.6.1].
+const NAMES_LOADED_C: i64 = 123;
+const NAMES_C: i64 = 208;
+const CUSTOMERS_C: i64 = 259;
+const ITEMS_C: i64 = 7_911;
+
+/// Last names that there are.
+const NAMES: i64 = 1_000;
+
+const SYLLABLES: [&str; 10] =
+    ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
+
+fn nurand(random: &mut Random, (a, c): (i64, i64), least: i64, most: i64) -> i64 {
+    ((random.between(0, a) | random.between(least, most)) + c) % (most - least + 1) + least
+}
+
+/// A customer's number.
+pub(super) fn customer(scale: &Scale, random: &mut Random) -> i64 {
+    nurand(random, (CUSTOMERS_A, CUSTOMERS_C), 1, scale.customers)
+}
+
+/// An item's number.
+pub(super) fn item(scale: &Scale, random: &mut Random) -> i64 {
+    nurand(random, (ITEMS_A, ITEMS_C), 1, scale.items)
+}
+
+/// The last name that a transaction asks for: one that somebody has.
+pub(super) fn last_name(scale: &Scale, random: &mut Random) -> String {
+    name(nurand(random, (NAMES_A, NAMES_C), 0, NAMES.min(scale.customers) - 1))
+}
+
+/// The last name of customer `number`, counted from 1: each name once, then by chance.
+pub(super) fn loaded_last_name(number: i64, random: &mut Random) -> String {
+    name(if number <= NAMES { number - 1 } else { nurand(random, (NAMES_A, NAMES_LOADED_C), 0, NAMES - 1) })
+}
+
+fn name(number: i64) -> String {
+    [number / 100, number / 10, number].iter().map(|place| SYLLABLES[(place % 10) as usize]).collect()
+}
+
+/// `least` to `most` letters and digits.
+pub(super) fn text(random: &mut Random, least: i64, most: i64) -> String {
+    const CHARACTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let length = random.between(least, most);
+    (0..length).map(|_| char::from(CHARACTERS[random.below(CHARACTERS.len() as u64) as usize])).collect()
+}
+
+/// `length` digits.
+pub(super) fn digits(random: &mut Random, length: i64) -> String {
+    (0..length).map(|_| char::from(b'0' + random.below(10) as u8)).collect()
+}
+
+/// 26 to 50 characters; one in ten has ORIGINAL somewhere in it.
+pub(super) fn data(random: &mut Random) -> String {
+    let mut text = text(random, 26, 50);
+    if random.below(10) == 0 {
+        let at = random.below(text.len() as u64 - 7) as usize;
+        text.replace_range(at..at + 8, "ORIGINAL");
+    }
+    text
+}
+
+/// The numbers `1..=count` in random order.
+pub(super) fn shuffled(random: &mut Random, count: i64) -> Vec<i64> {
+    let mut numbers: Vec<i64> = (1..=count).collect();
+    for at in (1..numbers.len()).rev() {
+        numbers.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_specification() {
+        assert_eq!(name(371), "PRICALLYOUGHT");
+        assert_eq!(name(40), "BARPRESBAR");
+        assert!([96, 112].iter().all(|no| NAMES_C - NAMES_LOADED_C != *no));
+        assert!((65..=119).contains(&(NAMES_C - NAMES_LOADED_C)));
+    }
+
+    #[test]
+    fn draws_stay_in_range_and_reach_both_ends() {
+        let (scale, mut random) = (Scale::small(1), Random::seeded(1));
+        let drawn: Vec<i64> = (0..10_000).map(|_| item(&scale, &mut random)).collect();
+        assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&1), Some(&scale.items)));
+    }
+
+    #[test]
+    fn shuffling_loses_nothing() {
+        let mut numbers = shuffled(&mut Random::seeded(1), 100);
+        assert_ne!(numbers, (1..=100).collect::<Vec<i64>>());
+        numbers.sort_unstable();
+        assert_eq!(numbers, (1..=100).collect::<Vec<i64>>());
+    }
+}

@@ -1,0 +1,142 @@
+//! TPC-C (revision 5.11) without terminals: the five transactions in their shares, one after the other, no keying or think times.
+//!
+//! Numbers in brackets are the specification's clauses. What differs from it, besides the terminals: the warehouse of a transaction is drawn
+//! for each, deliveries are not queued but run like the others, and a district whose oldest order another delivery has just taken
+//! counts as one that has none. Figures compare only with figures of this crate.
+
+mod conditions;
+mod draw;
+mod load;
+mod schema;
+mod statements;
+mod transactions;
+
+use crate::random::Random;
+use crate::target::{Connection, Statement};
+use crate::workload::{Condition, Kind, Workload};
+use crate::{BenchError, Result};
+
+use transactions::Terminal;
+
+/// How many rows there are. The ratios are the specification's [4.3.3], the counts only in [`Scale::full`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Scale {
+    /// Warehouses.
+    pub warehouses: i64,
+    /// Districts of a warehouse.
+    pub districts: i64,
+    /// Customers of a district, and orders of it at first.
+    pub customers: i64,
+    /// Items, and stock rows of a warehouse.
+    pub items: i64,
+}
+
+impl Scale {
+    /// The specification's.
+    pub fn full(warehouses: u64) -> Self {
+        Self { warehouses: warehouses as i64, districts: 10, customers: 3_000, items: 100_000 }
+    }
+
+    /// A fraction of it, for tests.
+    pub fn small(warehouses: u64) -> Self {
+        Self { warehouses: warehouses as i64, districts: 10, customers: 30, items: 200 }
+    }
+
+    /// Orders of a district that the load has delivered already: seven in ten.
+    fn delivered(&self) -> i64 {
+        self.customers * 7 / 10
+    }
+}
+
+const KINDS: &[Kind] = &[
+    Kind { name: "new_order", rate: Some("tpmC") },
+    Kind { name: "payment", rate: None },
+    Kind { name: "order_status", rate: None },
+    Kind { name: "delivery", rate: None },
+    Kind { name: "stock_level", rate: None },
+];
+
+/// Percentages of the kinds [5.2.3]: the least of each but New-Order, which has no least.
+const SHARES: [u64; 5] = [45, 43, 4, 4, 4];
+
+/// The load at one scale and isolation level.
+#[derive(Debug, Clone)]
+pub struct Tpcc {
+    scale: Scale,
+    isolation: String,
+    foreign_keys: bool,
+}
+
+impl Tpcc {
+    /// At READ COMMITTED, the rows that a transaction depends on being locked.
+    pub fn new(scale: Scale) -> Self {
+        Self { scale, isolation: "read committed".to_owned(), foreign_keys: false }
+    }
+
+    /// At another isolation level, such as `serializable`.
+    pub fn isolation(mut self, level: &str) -> Self {
+        level.clone_into(&mut self.isolation);
+        self
+    }
+
+    /// With the foreign keys of the specification declared [1.3].
+    pub fn foreign_keys(mut self, declared: bool) -> Self {
+        self.foreign_keys = declared;
+        self
+    }
+}
+
+impl Workload for Tpcc {
+    fn name(&self) -> String {
+        "tpcc".to_owned()
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        serde_json::json!({"scale": self.scale, "isolation": self.isolation, "foreign_keys": self.foreign_keys})
+    }
+
+    fn statements(&self) -> Vec<Statement> {
+        statements::all(&self.isolation)
+    }
+
+    fn load(&self, connection: &mut dyn Connection) -> Result<()> {
+        load::run(&self.scale, connection)?;
+        if self.foreign_keys { schema::add_foreign_keys(connection) } else { Ok(()) }
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        KINDS
+    }
+
+    fn next_kind(&self, random: &mut Random) -> usize {
+        let mut draw = random.below(SHARES.iter().sum());
+        SHARES
+            .iter()
+            .position(|share| {
+                let found = draw < *share;
+                draw = draw.saturating_sub(*share);
+                found
+            })
+            .unwrap_or(0)
+    }
+
+    fn transaction(&self, kind: usize, connection: &mut dyn Connection, random: &mut Random) -> Result<()> {
+        let mut terminal = Terminal::new(&self.scale, connection, random);
+        match kind {
+            0 => terminal.new_order().map(drop),
+            1 => terminal.payment(),
+            2 => terminal.order_status(),
+            3 => terminal.delivery(),
+            _ => terminal.stock_level().map(drop),
+        }
+    }
+
+    /// No two sessions take the same key: a duplicate is a fault.
+    fn is_retryable(&self, error: &BenchError) -> bool {
+        matches!(error, BenchError::Statement { sqlstate, .. } if matches!(sqlstate.as_str(), "40001" | "40P01"))
+    }
+
+    fn conditions(&self) -> Vec<Condition> {
+        conditions::all(&self.scale)
+    }
+}
