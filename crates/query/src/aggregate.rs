@@ -14,7 +14,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 use varve_engine::{Datum, Value};
-use varve_sql::general::{AggKind, SqlError, Sum, Ty, push_key};
+use varve_sql::general::{AggKind, SqlError, Sum, Ty, bits, push_key};
 
 use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
@@ -54,7 +54,10 @@ impl std::hash::Hash for Fold {
 /// The function from values of type `input` to one of type `output`.
 pub fn function(fold: Fold, input: Ty, output: Ty) -> Arc<AggregateUDF> {
     let mut arguments = vec![data_type(input)];
-    arguments.extend((fold == Fold::Least).then_some(DataType::BinaryView));
+    if collects(fold) {
+        arguments.push(data_type(input));
+    }
+    arguments.extend((fold == Fold::Least || collects(fold)).then_some(DataType::BinaryView));
     let signature = Signature::exact(arguments, Volatility::Immutable);
     let name = match fold {
         Fold::Call { kind, distinct: true } => format!("{kind:?} of distinct"),
@@ -63,6 +66,11 @@ pub fn function(fold: Fold, input: Ty, output: Ty) -> Arc<AggregateUDF> {
         Fold::Least => "Least".to_owned(),
     };
     Arc::new(AggregateUDF::new_from_impl(Folding { name, fold, input, output, signature }))
+}
+
+/// Whether all values are kept, with delimiter and place.
+fn collects(fold: Fold) -> bool {
+    matches!(fold, Fold::Call { kind, .. } if kind.collects())
 }
 
 impl AggregateUDFImpl for Folding {
@@ -126,6 +134,9 @@ pub struct Folded {
     seen: std::collections::BTreeSet<Box<[u8]>>,
     seen_bytes: usize,
     key: Vec<u8>,
+    /// Place, value and delimiter of each value of an aggregate that keeps them.
+    collected: Vec<(Box<[u8]>, Value, Value)>,
+    collected_bytes: usize,
 }
 
 impl Folded {
@@ -142,6 +153,8 @@ impl Folded {
             seen: Default::default(),
             seen_bytes: 0,
             key: Vec::new(),
+            collected: Vec::new(),
+            collected_bytes: 0,
         }
     }
 
@@ -178,6 +191,45 @@ impl Folded {
         self.count += 1;
     }
 
+    /// Takes in a value of an aggregate that keeps them all.
+    pub fn collect(&mut self, value: Datum<'_>, delimiter: Datum<'_>, place: &[u8]) {
+        let Fold::Call { kind, distinct } = self.fold else { return };
+        if kind == AggKind::StringAgg && value.is_null() || distinct && !self.is_new(&value) {
+            return;
+        }
+        self.count += 1;
+        let (value, delimiter) = (value.to_value(), delimiter.to_value());
+        self.collected_bytes +=
+            place.len() + 3 * size_of::<Value>() + bytes_of(&value) + bytes_of(&delimiter);
+        self.collected.push((place.into(), value, delimiter));
+    }
+
+    /// The values in their order, as one.
+    fn whole(&self) -> Value {
+        let mut rows: Vec<&(Box<[u8]>, Value, Value)> = self.collected.iter().collect();
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        let Fold::Call { kind: AggKind::StringAgg, .. } = self.fold else {
+            let element = self.output.element().unwrap_or(Ty::Text);
+            let mut array = varve_sql::general::array_of(element);
+            rows.iter().for_each(|(_, value, _)| array.push(value.as_datum()));
+            return Value::Array(array);
+        };
+        let mut bytes = Vec::new();
+        for (n, (_, value, delimiter)) in rows.into_iter().enumerate() {
+            for part in [delimiter, value].into_iter().skip(usize::from(n == 0)) {
+                match part {
+                    Value::Text(t) => bytes.extend_from_slice(t.as_bytes()),
+                    Value::Bytea(b) => bytes.extend_from_slice(b),
+                    _ => {}
+                }
+            }
+        }
+        if self.output == Ty::Bytea {
+            return Value::Bytea(bytes);
+        }
+        Value::Text(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     fn is_new(&mut self, value: &Datum<'_>) -> bool {
         self.key.clear();
         push_key(&mut self.key, value);
@@ -208,6 +260,9 @@ impl Folded {
                 self.value =
                     Value::Bool(if kind == AggKind::BoolAnd { before && now } else { before || now });
             }
+            AggKind::BitAnd | AggKind::BitOr => self.value = bits(kind, value, &self.value),
+            // These come by `collect`.
+            AggKind::StringAgg | AggKind::ArrayAgg => {}
         }
         Ok(())
     }
@@ -221,6 +276,8 @@ impl Folded {
         match kind {
             AggKind::Count => Ok(Value::Int8(self.count)),
             AggKind::Sum | AggKind::Avg if self.count == 0 => Ok(Value::Null),
+            AggKind::StringAgg | AggKind::ArrayAgg if self.collected.is_empty() => Ok(Value::Null),
+            AggKind::StringAgg | AggKind::ArrayAgg => Ok(self.whole()),
             AggKind::Sum | AggKind::Avg => {
                 self.sum.clone().total(self.input, kind == AggKind::Avg, self.count.unsigned_abs())
             }
@@ -241,6 +298,11 @@ impl Accumulator for Folded {
             (0..keys.len()).for_each(|n| self.add_keyed(cells.get(n), keys.value(n)));
             return Ok(());
         }
+        if collects(self.fold) {
+            let (delimiters, places) = (Cells::of(self.input, &values[1]), values[2].as_binary_view());
+            (0..values[0].len()).for_each(|n| self.collect(cells.get(n), delimiters.get(n), places.value(n)));
+            return Ok(());
+        }
         (0..values[0].len()).try_for_each(|n| self.add(cells.get(n))).map_err(wrapped)
     }
 
@@ -256,12 +318,16 @@ impl Accumulator for Folded {
         };
         size_of::<Self>()
             + value
+            + self.collected_bytes
             + self.least.len()
             + self.seen_bytes
             + self.seen.len() * 2 * size_of::<Box<[u8]>>()
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        if !self.collected.is_empty() {
+            return Err(wrapped(SqlError::unsupported("string_agg or array_agg in parts")));
+        }
         if !self.seen.is_empty() {
             // Values that several parts have seen can't be told apart any more; one part sees them all.
             return Err(wrapped(SqlError::unsupported("an aggregate of DISTINCT values in parts")));
@@ -300,6 +366,14 @@ impl Folded {
             Fold::Call { kind, .. } => self.fold_in(kind, value)?,
         }
         Ok(())
+    }
+}
+
+fn bytes_of(value: &Value) -> usize {
+    match value {
+        Value::Text(t) => t.len(),
+        Value::Bytea(b) => b.len(),
+        _ => 0,
     }
 }
 

@@ -25,7 +25,7 @@ use datafusion::common::{Column, JoinType, Result, TableReference};
 use datafusion::logical_expr::expr::{AggregateFunction, Sort};
 use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder, lit};
 use parking_lot::Mutex;
-use varve_engine::{Reader, Table, TableDef};
+use varve_engine::{Reader, Table, TableDef, Value};
 use varve_sql::general::{
     AggCall, Aggregate, Around, CmpOp, Expr, Join, JoinKind, Output, Query, Select, SortKey, Source,
     SqlError, SystemTable, Ty, Unnest, joined,
@@ -342,7 +342,7 @@ impl Translator<'_> {
         let mut calls = aggregate.calls.to_vec();
         let mut part = self.applied(part, &mut keys)?;
         for call in &mut calls {
-            for e in call.argument.iter_mut().chain(&mut call.filter) {
+            for e in call.exprs_mut() {
                 *e = self.own(e);
                 part = self.applied(part, std::slice::from_mut(e))?;
             }
@@ -365,7 +365,13 @@ impl Translator<'_> {
         };
         let filter = call.filter.clone().map(|f| Box::new(self.computed(f, Ty::Bool, columns)));
         let fold = Fold::Call { kind: call.kind, distinct: call.distinct };
-        (aggregate(fold, argument, call.input, call.output, filter), call.output)
+        let mut arguments = vec![argument];
+        if call.kind.collects() {
+            let delimiter = call.delimiter.clone().unwrap_or(Expr::Const(Value::Null));
+            arguments.push(self.computed(delimiter, call.input, columns));
+            arguments.push(self.order_of_call(&call.order, columns));
+        }
+        (aggregate_of(fold, arguments, call.input, call.output, filter), call.output)
     }
 
     /// Groups by `keys`. Where a key stands for its value, the value is that of the group's first row.

@@ -304,6 +304,12 @@ impl<'a> Partition<'a> {
         {
             return Ok(());
         }
+        if let WinFunction::Aggregate(kind) = self.call.function
+            && kind.collects()
+        {
+            folded.collect(self.argument(0, row), self.argument(1, row), &[]);
+            return Ok(());
+        }
         folded.add(if self.has_argument(0) { self.argument(0, row) } else { Datum::Int8(1) })
     }
 

@@ -32,6 +32,7 @@ pub use crate::bind::window::{Frame, FrameBound, FrameUnits, WinCall, WinFunctio
 pub use crate::error::{SqlError, SqlState};
 pub use crate::eval::arith::{ArithOp, Class};
 pub use crate::eval::{CmpOp, Expr};
+pub use crate::exec::group::bits;
 pub use crate::exec::sum::Sum;
 pub use crate::plan::{
     Access, Aggregate, Join, JoinKind, Lateral, Output, Select, SetKind, SetOperation, SortKey, Source,
@@ -347,6 +348,11 @@ impl KeyBytes {
             limit_hint,
         }
     }
+}
+
+/// An empty array for elements of this type.
+pub fn array_of(element: Ty) -> varve_engine::Array {
+    crate::array::of(element.oid())
 }
 
 /// Appends the value in the form in which equal values, whatever their scale or sign of zero, are equal bytes, and bytes

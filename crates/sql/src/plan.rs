@@ -566,7 +566,15 @@ impl Select {
         let general_source = matches!(self.source, Source::Query(_) | Source::Set(_) | Source::Target(_));
         let mut queries = false;
         self.walk(&mut |e| queries |= matches!(e, Expr::Subquery(..)));
-        general_source || !self.distinct_on.is_empty() || !self.windows.is_empty() || queries
+        general_source
+            || !self.distinct_on.is_empty()
+            || !self.windows.is_empty()
+            || queries
+            || self.collects()
+    }
+
+    fn collects(&self) -> bool {
+        self.aggregate.iter().flat_map(|a| a.calls.iter()).any(|c| c.kind.collects())
     }
 
     /// The expressions of its clauses, those of its source excepted, but rows of VALUES included.
@@ -578,7 +586,7 @@ impl Select {
         let calls = self.aggregate.iter().flat_map(|a| a.calls.iter());
         let keys = self.aggregate.iter().flat_map(|a| a.keys.iter().chain(&a.having));
         let outputs = self.outputs.iter().map(|o| &o.expr);
-        let called = calls.flat_map(|c| c.argument.iter().chain(&c.filter));
+        let called = calls.flat_map(AggCall::exprs);
         let windows = self.windows.iter().flat_map(WinCall::exprs);
         rows.iter().flatten().chain(&self.filter).chain(keys).chain(called).chain(windows).chain(outputs)
     }

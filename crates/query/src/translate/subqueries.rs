@@ -223,7 +223,7 @@ impl Translator<'_> {
         let select = &subquery.select;
         let Some(aggregate) = &select.aggregate else { return Ok(None) };
         let opaque = |e: &Expr| e.has_subquery() || reads_outer(e);
-        let mut arguments = aggregate.calls.iter().flat_map(|c| c.argument.iter().chain(&c.filter));
+        let mut arguments = aggregate.calls.iter().flat_map(|c| c.exprs());
         if !matches!(subquery.kind, SubqueryKind::Scalar)
             || !aggregate.single
             || aggregate.having.is_some()

@@ -108,6 +108,21 @@ impl Translator<'_> {
         Column::new_unqualified(name)
     }
 
+    /// The key by which an aggregate that collects values sorts them.
+    pub(super) fn order_of_call(&mut self, order: &[WinOrder], over: &[Typing]) -> Logical {
+        let parts: Vec<(Logical, Ty, Direction)> = order
+            .iter()
+            .map(|o| {
+                let direction = Direction { descending: o.descending, nulls_first: o.nulls_first };
+                (self.computed(o.expr.clone(), o.ty, over), o.ty, direction)
+            })
+            .collect();
+        if parts.is_empty() {
+            return self.computed(Expr::Const(Value::Bytea(Vec::new())), Ty::Bytea, over);
+        }
+        order_of(parts)
+    }
+
     fn window(
         &mut self,
         part: Part,

@@ -10,6 +10,7 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::function::{is_distinct, plain_argument};
 use super::scope::Scope;
+use super::window::WinOrder;
 use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
@@ -32,6 +33,14 @@ pub enum AggKind {
     BoolAnd,
     /// bool_or
     BoolOr,
+    /// bit_and
+    BitAnd,
+    /// bit_or
+    BitOr,
+    /// string_agg
+    StringAgg,
+    /// array_agg
+    ArrayAgg,
 }
 
 /// One aggregate to compute.
@@ -49,6 +58,10 @@ pub struct AggCall {
     pub distinct: bool,
     /// FILTER (WHERE ...)
     pub filter: Option<Expr>,
+    /// What string_agg puts before each value but the first.
+    pub delimiter: Option<Expr>,
+    /// ORDER BY within the call.
+    pub order: Vec<WinOrder>,
     /// The call as written, by which equal ones are found.
     written: Option<ast::Function>,
 }
@@ -64,8 +77,17 @@ impl AggKind {
             "max" => AggKind::Max,
             "bool_and" | "every" => AggKind::BoolAnd,
             "bool_or" => AggKind::BoolOr,
+            "bit_and" => AggKind::BitAnd,
+            "bit_or" => AggKind::BitOr,
+            "string_agg" => AggKind::StringAgg,
+            "array_agg" => AggKind::ArrayAgg,
             _ => return None,
         })
+    }
+
+    /// Whether it keeps all values: only a runner of general queries computes it.
+    pub fn collects(self) -> bool {
+        matches!(self, AggKind::StringAgg | AggKind::ArrayAgg)
     }
 
     fn name(self) -> &'static str {
@@ -77,6 +99,10 @@ impl AggKind {
             AggKind::Max => "max",
             AggKind::BoolAnd => "bool_and",
             AggKind::BoolOr => "bool_or",
+            AggKind::BitAnd => "bit_and",
+            AggKind::BitOr => "bit_or",
+            AggKind::StringAgg => "string_agg",
+            AggKind::ArrayAgg => "array_agg",
         }
     }
 
@@ -98,6 +124,11 @@ impl AggKind {
                 return None;
             }
             (AggKind::Min | AggKind::Max, t) => (t, t),
+            (AggKind::BitAnd | AggKind::BitOr, Ty::Int2 | Ty::Int4 | Ty::Int8) => (t, t),
+            (AggKind::StringAgg, Ty::Bytea) => (t, t),
+            (AggKind::StringAgg, t) if t == Ty::Unknown || t.is_text() => (Ty::Text, Ty::Text),
+            (AggKind::ArrayAgg, Ty::Unknown) => (Ty::Text, Ty::Text.array()?),
+            (AggKind::ArrayAgg, t) => (t, t.array()?),
             _ => return None,
         })
     }
@@ -136,6 +167,29 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Slot(usize::MAX - index), t, at })
     }
 
+    /// The delimiter of string_agg as a value of this type; no error of its own if the call takes none such.
+    fn delimiter(&mut self, d: Bound, input: Ty) -> std::result::Result<Expr, Option<SqlError>> {
+        if d.t.ty != Ty::Unknown && d.t.ty.is_text() != (input == Ty::Text) {
+            return Err(None);
+        }
+        Ok(self.cast(d, Typed::plain(input), false).map_err(Some)?.expr)
+    }
+
+    /// ORDER BY within a call.
+    fn order_in_call(
+        &mut self,
+        list: &ast::FunctionArgumentList,
+        scope: &mut Scope,
+    ) -> Result<Vec<WinOrder>> {
+        let mut out = Vec::new();
+        for clause in &list.clauses {
+            if let ast::FunctionArgumentClause::OrderBy(written) = clause {
+                out.extend(self.window_order(written, scope)?.into_iter().map(|(o, _)| o));
+            }
+        }
+        Ok(out)
+    }
+
     pub(super) fn aggregate_call(
         &mut self,
         kind: AggKind,
@@ -165,21 +219,81 @@ impl Binder<'_> {
                 output: Ty::Int8,
                 distinct: false,
                 filter,
+                delimiter: None,
+                order: Vec::new(),
                 written,
             };
             return Ok((call, Typed::plain(Ty::Int8)));
         }
-        let [argument] = list.args.as_slice() else { return Err(no_such(kind, Ty::Unknown).at(at)) };
-        let b = self.expression(plain_argument(argument)?, scope)?;
-        let (input, result) = kind.signature(b.t.ty).ok_or_else(|| no_such(kind, b.t.ty).at(at))?;
+        let mut bound = Vec::with_capacity(list.args.len());
+        for argument in &list.args {
+            bound.push(self.expression(plain_argument(argument)?, scope)?);
+        }
+        let order = self.order_in_call(list, scope)?;
+        let types = bound.iter().map(|b| b.t.ty.name()).collect::<Vec<_>>().join(", ");
+        let undefined = || no_such_call(kind, &types).at(at);
+        let wanted = if kind == AggKind::StringAgg { 2 } else { 1 };
+        if bound.len() != wanted {
+            return Err(undefined());
+        }
+        let mut bound = bound.into_iter();
+        let (Some(b), delimiter) = (bound.next(), bound.next()) else { return Err(undefined()) };
+        let (input, result) = kind.signature(b.t.ty).ok_or_else(undefined)?;
         let shown = if result == Ty::Char { b.t } else { Typed::plain(result) };
         if is_distinct(f) {
             super::query::orderable(b.t, "DISTINCT")?;
         }
-        let argument = Some(self.cast(b, Typed::plain(input), false)?.expr);
-        let call =
-            AggCall { kind, argument, input, output: result, distinct: is_distinct(f), filter, written };
+        let argument = self.cast(b, Typed::plain(input), false)?.expr;
+        let delimiter = delimiter.map(|d| self.delimiter(d, input).map_err(|e| e.unwrap_or_else(undefined)));
+        let delimiter = delimiter.transpose()?;
+        let order = ordered_values(kind, is_distinct(f), &argument, input, order)?;
+        let call = AggCall {
+            kind,
+            argument: Some(argument),
+            input,
+            output: result,
+            distinct: is_distinct(f),
+            filter,
+            delimiter,
+            order,
+            written,
+        };
         Ok((call, Typed { ty: result, ..shown }))
+    }
+}
+
+/// The order in which values are taken. Where it makes no difference, it is none; values that are taken once are sorted.
+fn ordered_values(
+    kind: AggKind,
+    distinct: bool,
+    argument: &Expr,
+    input: Ty,
+    order: Vec<WinOrder>,
+) -> Result<Vec<WinOrder>> {
+    if distinct && order.iter().any(|o| format!("{:?}", o.expr) != format!("{argument:?}")) {
+        let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
+        return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+    }
+    Ok(match kind.collects() {
+        false => Vec::new(),
+        true if distinct && order.is_empty() => {
+            vec![WinOrder { expr: argument.clone(), ty: input, descending: false, nulls_first: false }]
+        }
+        true => order,
+    })
+}
+
+impl AggCall {
+    /// Its expressions.
+    pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        let order = self.order.iter().map(|o| &o.expr);
+        self.argument.iter().chain(&self.filter).chain(&self.delimiter).chain(order)
+    }
+
+    /// Its expressions, to change them.
+    pub fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        let order = self.order.iter_mut().map(|o| &mut o.expr);
+        self.argument.iter_mut().chain(&mut self.filter).chain(&mut self.delimiter).chain(order)
     }
 }
 
@@ -191,7 +305,11 @@ fn nested(e: SqlError) -> SqlError {
 }
 
 fn no_such(kind: AggKind, t: Ty) -> SqlError {
-    let message = format!("function {}({}) does not exist", kind.name(), t.name());
+    no_such_call(kind, t.name())
+}
+
+fn no_such_call(kind: AggKind, types: &str) -> SqlError {
+    let message = format!("function {}({types}) does not exist", kind.name());
     SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
         "No function matches the given name and argument types. You might need to add explicit type casts.",
     )

@@ -293,11 +293,12 @@ pub(super) fn check_call(f: &ast::Function) -> Result<()> {
         over: _,
     } = f;
     let parametrised = !matches!(parameters, ast::FunctionArguments::None);
-    let clauses = matches!(args, ast::FunctionArguments::List(l) if !l.clauses.is_empty());
+    let is_order = |c: &ast::FunctionArgumentClause| matches!(c, ast::FunctionArgumentClause::OrderBy(_));
+    let clauses = matches!(args, ast::FunctionArguments::List(l) if !l.clauses.iter().all(is_order));
     refuse(&[
         (!within_group.is_empty(), "WITHIN GROUP"),
         (null_treatment.is_some(), "IGNORE NULLS"),
-        (clauses, "ORDER BY in a call"),
+        (clauses, "a clause in a call"),
         (*uses_odbc_syntax, "{fn}"),
         (parametrised, "a call with parameters before its arguments"),
     ])

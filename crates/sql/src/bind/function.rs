@@ -18,8 +18,7 @@ use crate::eval::{CmpOp, Expr};
 use crate::ty::{self, CastLevel, Reg, Ty, Typed, cast_level};
 
 /// Functions that PostgreSQL has and Varve does not run yet: 0A000 rather than 42883.
-const FOREIGN: [&str; 8] =
-    ["to_number", "string_agg", "array_agg", "json_agg", "jsonb_agg", "unnest", "regexp_matches", "stddev"];
+const FOREIGN: [&str; 6] = ["to_number", "json_agg", "jsonb_agg", "unnest", "regexp_matches", "stddev"];
 
 impl Binder<'_> {
     /// A call as written.
@@ -43,6 +42,10 @@ impl Binder<'_> {
         let arguments = self.arguments(f, scope)?;
         if let Some(bound) = self.array_function(&name, &arguments, at) {
             return bound;
+        }
+        if matches!(&f.args, FunctionArguments::List(l) if !l.clauses.is_empty()) {
+            let message = format!("ORDER BY specified, but {name} is not an aggregate function");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).at(at));
         }
         if f.filter.is_some() || is_distinct(f) {
             let message = format!("{name} is not an aggregate function");

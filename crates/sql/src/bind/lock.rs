@@ -201,3 +201,12 @@ pub fn clause(strength: LockStrength) -> &'static str {
         LockStrength::KeyShare => "FOR KEY SHARE",
     }
 }
+
+/// 0A000 for locks of rows that windows have been computed of.
+pub fn refuse_with_windows(select: &Select) -> Result<()> {
+    if select.lock.is_none() || select.windows.is_empty() {
+        return Ok(());
+    }
+    let message = "FOR UPDATE is not allowed with window functions";
+    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+}

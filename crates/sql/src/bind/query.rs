@@ -73,7 +73,6 @@ impl Binder<'_> {
 
     fn select_as(&mut self, grouped: bool, s: &ast::Select, q: &ast::Query) -> Result<BoundQuery> {
         let from = self.from(&s.from)?;
-        let source = from.source;
         let mut scope = Scope { relations: from.relations, merged: from.merged, ..Scope::default() };
         let filter = self.filter(s.selection.as_ref(), &mut scope)?;
         if grouped {
@@ -96,11 +95,11 @@ impl Binder<'_> {
         };
         let (limit, offset) = self.limits(q)?;
         let lock = lock::row_lock(q, s, grouped, &scope.relations)?;
-        if lock.is_some() && matches!(source, Source::Query(_)) {
+        if lock.is_some() && matches!(from.source, Source::Query(_)) {
             return Err(SqlError::unsupported("FOR UPDATE of a subquery"));
         }
         let mut select = Select {
-            source,
+            source: from.source,
             filter: access::joined(filter),
             aggregate: None,
             windows: Box::default(),
@@ -114,15 +113,15 @@ impl Binder<'_> {
             lock,
             general: false,
         };
-        let mut windows = scope.windows.take().unwrap_or_default();
-        let mut width = scope.width();
+        let (mut windows, mut width) = (scope.windows.take().unwrap_or_default(), scope.width());
         if grouped {
             let grouping = scope.grouping.take().unwrap_or_default();
             width = grouping.keys.len() + grouping.calls.len();
-            let single = group_count(&s.group_by) == 0;
-            select.aggregate = Some(renumbered(grouping, &mut items, &mut windows, having, single));
+            let aggregate = renumbered(grouping, &mut items, &mut windows, having);
+            select.aggregate = Some(Aggregate { single: group_count(&s.group_by) == 0, ..aggregate });
         }
         select.windows = windows.placed(width, &mut items.outputs);
+        lock::refuse_with_windows(&select)?;
         let columns =
             items.names.iter().zip(&items.outputs).take(visible).map(|(n, o)| o.column(n)).collect();
         select.outputs = items.outputs.into();
@@ -376,7 +375,6 @@ fn renumbered(
     items: &mut Items,
     windows: &mut Windows,
     mut having: Option<Expr>,
-    single: bool,
 ) -> Aggregate {
     let key_count = grouping.keys.len();
     let call_count = grouping.calls.len();
@@ -394,7 +392,7 @@ fn renumbered(
     }
     let key_types = grouping.keys.iter().map(|(_, b)| b.t).collect();
     let keys = grouping.keys.into_iter().map(|(_, b)| b.expr).collect();
-    Aggregate { keys, key_types, calls: grouping.calls.into(), having, single }
+    Aggregate { keys, key_types, calls: grouping.calls.into(), having, single: false }
 }
 
 fn group_count(g: &GroupByExpr) -> usize {

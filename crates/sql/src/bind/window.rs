@@ -315,7 +315,12 @@ impl Binder<'_> {
         }
         let (aggregate, t): (AggCall, Typed) = self.aggregate_call(kind, f, at, scope)?;
         call.function = WinFunction::Aggregate(kind);
-        call.arguments = aggregate.argument.map(|e| (e, aggregate.input)).into_iter().collect();
+        if !aggregate.order.is_empty() {
+            let message = "aggregate ORDER BY is not implemented for window functions";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(at));
+        }
+        let arguments = aggregate.argument.into_iter().chain(aggregate.delimiter);
+        call.arguments = arguments.map(|e| (e, aggregate.input)).collect();
         call.filter = aggregate.filter;
         call.output = t.ty;
         Ok(())
@@ -393,7 +398,7 @@ impl Binder<'_> {
     }
 
     /// ORDER BY of a window, each key with what it is bound to.
-    fn window_order(
+    pub(super) fn window_order(
         &mut self,
         written: &[ast::OrderByExpr],
         scope: &mut Scope,

@@ -13,7 +13,7 @@ use varve_engine::{Datum, Value, key};
 
 use super::sum::Sum;
 use crate::bind::aggregate::{AggCall, AggKind};
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Input, keep_in};
 use crate::plan::Aggregate;
 
@@ -149,8 +149,25 @@ fn add_value(call: &AggCall, state: &mut State, value: Datum<'_>, scratch: &mut 
         }
         AggKind::BoolAnd => state.truth &= matches!(value, Datum::Bool(true)),
         AggKind::BoolOr => state.truth |= matches!(value, Datum::Bool(true)),
+        AggKind::BitAnd | AggKind::BitOr => {
+            state.extreme = bits(call.kind, value, &state.extreme);
+        }
+        AggKind::StringAgg | AggKind::ArrayAgg => {
+            return Err(SqlError::internal("an aggregate that only general queries compute"));
+        }
     }
     Ok(())
+}
+
+/// What bit_and or bit_or makes of one value more.
+pub fn bits(kind: AggKind, value: Datum<'_>, before: &Value) -> Value {
+    let both = |a: i64, b: i64| if kind == AggKind::BitAnd { a & b } else { a | b };
+    match (value, before) {
+        (Datum::Int2(v), Value::Int2(b)) => Value::Int2(both(v.into(), (*b).into()) as i16),
+        (Datum::Int4(v), Value::Int4(b)) => Value::Int4(both(v.into(), (*b).into()) as i32),
+        (Datum::Int8(v), Value::Int8(b)) => Value::Int8(both(v, *b)),
+        (first, _) => first.to_value(),
+    }
 }
 
 /// Whether two texts are the same, byte for byte: not worth a copy.
@@ -166,9 +183,11 @@ fn result<'s>(call: &AggCall, state: State, arena: &'s Bump) -> Result<Datum<'s>
     match call.kind {
         AggKind::Count => return Ok(Datum::Int8(state.count as i64)),
         _ if state.count == 0 => return Ok(Datum::Null),
-        AggKind::Min | AggKind::Max => return Ok(keep_in(arena, state.extreme.as_datum())),
+        AggKind::Min | AggKind::Max | AggKind::BitAnd | AggKind::BitOr => {
+            return Ok(keep_in(arena, state.extreme.as_datum()));
+        }
         AggKind::BoolAnd | AggKind::BoolOr => return Ok(Datum::Bool(state.truth)),
-        AggKind::Sum | AggKind::Avg => {}
+        AggKind::Sum | AggKind::Avg | AggKind::StringAgg | AggKind::ArrayAgg => {}
     }
     let total = state.sum.total(call.input, call.kind == AggKind::Avg, state.count)?;
     Ok(keep_in(arena, total.as_datum()))

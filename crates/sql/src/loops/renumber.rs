@@ -70,7 +70,7 @@ fn each_of_select(select: &mut Select, f: &mut dyn FnMut(&mut Expr)) {
         Some(aggregate) => {
             aggregate.keys.iter_mut().for_each(|k| k.walk_mut(f));
             for call in &mut aggregate.calls {
-                call.argument.iter_mut().chain(&mut call.filter).for_each(|e| e.walk_mut(f));
+                call.exprs_mut().for_each(|e| e.walk_mut(f));
             }
         }
     }
