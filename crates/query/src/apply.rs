@@ -24,6 +24,7 @@ use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
@@ -37,11 +38,14 @@ use datafusion::physical_plan::{
 };
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use futures::StreamExt;
-use varve_engine::Value;
-use varve_sql::general::{Around, SqlError, SqlState, Ty, push_image};
+use varve_engine::{Datum, Value};
+use varve_sql::general::{Around, Expr, SqlError, SqlState, Ty, push_image, push_key};
 
 use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
+
+/// Pairs of rows that a lateral join gives at a time, at least.
+const PAIRS: usize = 8192;
 
 /// Memory of the answers that are kept, about.
 const MEMO_BYTES_MAX: usize = 8 << 20;
@@ -59,6 +63,8 @@ pub enum Answer {
     Any,
     /// Whether all are true; NULL if none is false, but one is NULL.
     All,
+    /// Whether the value given is among them, which are of this type and read once; NULL if it is NULL, or one of them is.
+    In(Ty),
     /// The rows themselves, each beside the outer row; an outer row without any stays, beside NULLs, if `outer`.
     Rows {
         /// LEFT JOIN LATERAL
@@ -70,7 +76,7 @@ impl Answer {
     /// The type of the column that is added, unless rows are.
     pub fn ty(self) -> Option<Ty> {
         match self {
-            Answer::Exists | Answer::Any | Answer::All => Some(Ty::Bool),
+            Answer::Exists | Answer::Any | Answer::All | Answer::In(_) => Some(Ty::Bool),
             Answer::Only(ty) => Some(ty),
             Answer::List(element) => element.array(),
             Answer::Rows { .. } => None,
@@ -91,6 +97,26 @@ pub struct Inner {
     pub answer: Answer,
     /// It may give other rows at each run. (Where it is given nothing it runs once all the same, as in PostgreSQL.)
     pub varies: bool,
+    /// LIMIT and OFFSET that hang on what it is given.
+    pub window: Window,
+    /// Behind what it is given stands whether it is run at all; the answer is NULL if not.
+    pub is_guarded: bool,
+}
+
+/// LIMIT and OFFSET, evaluated for each run.
+#[derive(Clone, Default)]
+pub struct Window {
+    /// LIMIT
+    pub limit: Option<Expr>,
+    /// OFFSET
+    pub offset: Option<Expr>,
+}
+
+impl Window {
+    /// Whether all rows are taken.
+    pub fn is_none(&self) -> bool {
+        self.limit.is_none() && self.offset.is_none()
+    }
 }
 
 /// Apply as a logical plan.
@@ -324,6 +350,8 @@ impl ExecutionPlan for ApplyPlan {
             context,
             memo: HashMap::new(),
             memo_bytes: 0,
+            members: None,
+            pending: None,
         };
         let batches = futures::stream::try_unfold(running, |mut running| async move {
             Ok(running.next().await?.map(|batch| (batch, running)))
@@ -342,20 +370,50 @@ struct Running {
     context: Arc<TaskContext>,
     memo: HashMap<Vec<u8>, Value>,
     memo_bytes: usize,
+    /// The rows among which values are looked up.
+    members: Option<Members>,
+    /// Outer rows whose inner rows are not all given out.
+    pending: Option<Pending>,
+}
+
+/// Values to look others up among.
+struct Members {
+    keys: HashSet<Vec<u8>>,
+    has_null: bool,
+    /// What they take of the pool of memory.
+    _reserved: MemoryReservation,
+}
+
+/// A batch of outer rows on its way through a lateral join.
+struct Pending {
+    batch: RecordBatch,
+    arrays: Vec<ArrayRef>,
+    /// The row that is run, or the next one.
+    row: usize,
+    /// Its inner rows.
+    rows: Option<SendableRecordBatchStream>,
+    /// It had some.
+    is_paired: bool,
 }
 
 impl Running {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if let Answer::Rows { outer } = self.inner.answer {
+            return self.pairs(outer).await;
+        }
+        let Some((batch, arrays)) = self.outer_rows().await? else { return Ok(None) };
+        self.answered(&batch, &arrays, self.inner.answer).await.map(Some)
+    }
+
+    /// The next outer rows, and what they give.
+    async fn outer_rows(&mut self) -> Result<Option<(RecordBatch, Vec<ArrayRef>)>> {
         let Some(batch) = self.input.next().await.transpose()? else { return Ok(None) };
         let arrays = self
             .given
             .iter()
             .map(|e| e.evaluate(&batch)?.into_array(batch.num_rows()))
             .collect::<Result<Vec<ArrayRef>>>()?;
-        match self.inner.answer {
-            Answer::Rows { outer } => self.beside(&batch, &arrays, outer).await.map(Some),
-            answer => self.answered(&batch, &arrays, answer).await.map(Some),
-        }
+        Ok(Some((batch, arrays)))
     }
 
     /// The values of one row.
@@ -374,8 +432,17 @@ impl Running {
         let ty = answer.ty().unwrap_or(Ty::Bool);
         let mut out = CellsBuilder::new(ty);
         let mut key = Vec::new();
+        let guard = arrays.last().filter(|_| self.inner.is_guarded).map(|array| array.as_boolean().clone());
         for row in 0..batch.num_rows() {
+            if guard.as_ref().is_some_and(|g| g.is_null(row) || !g.value(row)) {
+                out.push(Datum::Null);
+                continue;
+            }
             let values = self.values(arrays, row);
+            if let Answer::In(ty) = answer {
+                out.push(self.look_up(&values[0], ty).await?.as_datum());
+                continue;
+            }
             key.clear();
             for value in &values {
                 // A value and its equal may look different (1.0 and 1.00): the answer is kept for the value as it is.
@@ -394,6 +461,47 @@ impl Running {
         made(&self.schema, columns, batch.num_rows())
     }
 
+    /// Whether the value is among the rows.
+    async fn look_up(&mut self, value: &Value, ty: Ty) -> Result<Value> {
+        if self.members.is_none() {
+            self.members = Some(self.gathered(ty).await?);
+        }
+        let Some(Members { keys, has_null, .. }) = &self.members else { return Ok(Value::Null) };
+        if keys.is_empty() && !has_null {
+            return Ok(Value::Bool(false));
+        }
+        if matches!(value, Value::Null) {
+            return Ok(Value::Null);
+        }
+        Ok(match (keys.contains(&member_key(value.as_datum())), has_null) {
+            (true, _) => Value::Bool(true),
+            (false, true) => Value::Null,
+            (false, false) => Value::Bool(false),
+        })
+    }
+
+    /// All rows, to look values up among them.
+    async fn gathered(&mut self, ty: Ty) -> Result<Members> {
+        let reserved = MemoryConsumer::new("IN").register(self.context.memory_pool());
+        let (mut keys, mut has_null) = (HashSet::new(), false);
+        let mut stream = execute_stream(reset_plan_states(self.plan.clone())?, self.context.clone())?;
+        while let Some(batch) = stream.next().await.transpose()? {
+            let (cells, mut bytes) = (Cells::of(ty, batch.column(0)), 0);
+            for row in 0..batch.num_rows() {
+                match cells.get(row) {
+                    Datum::Null => has_null = true,
+                    value => {
+                        let key = member_key(value);
+                        let size = key.len() + size_of::<Vec<u8>>() * 2;
+                        bytes += if keys.insert(key) { size } else { 0 };
+                    }
+                }
+            }
+            reserved.try_grow(bytes)?;
+        }
+        Ok(Members { keys, has_null, _reserved: reserved })
+    }
+
     fn keep(&mut self, key: &[u8], answer: Value) {
         let bytes = key.len() + size_of::<Value>() + 64 + text_bytes(&answer);
         if key.is_empty() || !self.inner.varies && self.memo_bytes + bytes <= MEMO_BYTES_MAX {
@@ -406,7 +514,10 @@ impl Running {
     fn run(&mut self, values: &[Value]) -> Result<SendableRecordBatchStream> {
         self.inner.around.check_cancel().map_err(wrapped)?;
         self.inner.around.give(values);
-        execute_stream(reset_plan_states(self.plan.clone())?, self.context.clone())
+        let Window { limit, offset } = &self.inner.window;
+        let window = self.inner.around.window(limit, offset).map_err(wrapped)?;
+        let rows = execute_stream(reset_plan_states(self.plan.clone())?, self.context.clone())?;
+        Ok(if self.inner.window.is_none() { rows } else { within(rows, window) })
     }
 
     /// The answer for these values.
@@ -446,29 +557,82 @@ impl Running {
         })
     }
 
-    /// The rows of the batch beside their inner rows.
-    async fn beside(&mut self, batch: &RecordBatch, arrays: &[ArrayRef], outer: bool) -> Result<RecordBatch> {
+    /// Outer rows beside their inner rows: about as many as make a batch.
+    async fn pairs(&mut self, outer: bool) -> Result<Option<RecordBatch>> {
         let inner_schema = self.plan.schema();
-        let (mut takes, mut pieces) = (Vec::new(), Vec::new());
-        for row in 0..batch.num_rows() {
-            let values = self.values(arrays, row);
-            let mut stream = self.run(&values)?;
-            let before = takes.len();
-            while let Some(piece) = stream.next().await {
-                let piece = piece?;
-                takes.extend(std::iter::repeat_n(row as u32, piece.num_rows()));
-                pieces.push(piece);
+        loop {
+            let pending = match self.pending.take() {
+                Some(pending) => pending,
+                None => match self.outer_rows().await? {
+                    Some((batch, arrays)) => Pending { batch, arrays, row: 0, rows: None, is_paired: false },
+                    None => return Ok(None),
+                },
+            };
+            let mut pending = pending;
+            let (mut takes, mut pieces) = (Vec::new(), Vec::new());
+            while takes.len() < PAIRS && pending.row < pending.batch.num_rows() {
+                let row = pending.row as u32;
+                let mut rows = match pending.rows.take() {
+                    Some(rows) => rows,
+                    None => self.run(&self.values(&pending.arrays, pending.row))?,
+                };
+                if let Some(piece) = rows.next().await.transpose()? {
+                    pending.is_paired |= piece.num_rows() > 0;
+                    takes.extend(std::iter::repeat_n(row, piece.num_rows()));
+                    pieces.push(piece);
+                    pending.rows = Some(rows);
+                    continue;
+                }
+                if outer && !pending.is_paired {
+                    takes.push(row);
+                    pieces.push(null_row(&inner_schema)?);
+                }
+                (pending.row, pending.is_paired) = (pending.row + 1, false);
             }
-            if outer && takes.len() == before {
-                takes.push(row as u32);
-                pieces.push(null_row(&inner_schema)?);
+            let left = take_record_batch(&pending.batch, &UInt32Array::from(takes))?;
+            if pending.row < pending.batch.num_rows() {
+                self.pending = Some(pending);
+            }
+            if left.num_rows() > 0 {
+                let schema = nullable(&inner_schema);
+                let right = concat_batches(&schema, &renamed(pieces, &schema)?)?;
+                let columns = left.columns().iter().chain(right.columns()).cloned().collect();
+                return made(&self.schema, columns, left.num_rows()).map(Some);
             }
         }
-        let left = take_record_batch(batch, &UInt32Array::from(takes))?;
-        let right = concat_batches(&nullable(&inner_schema), &renamed(pieces, &nullable(&inner_schema))?)?;
-        let columns = left.columns().iter().chain(right.columns()).cloned().collect();
-        made(&self.schema, columns, left.num_rows())
     }
+}
+
+/// The value as bytes that are those of its equals, whatever the width of a whole number.
+fn member_key(value: Datum<'_>) -> Vec<u8> {
+    let mut key = Vec::new();
+    let wide = match value {
+        Datum::Int2(n) => Datum::Int8(n.into()),
+        Datum::Int4(n) => Datum::Int8(n.into()),
+        other => other,
+    };
+    push_key(&mut key, &wide);
+    key
+}
+
+/// The rows behind the first ones, as many as are wanted.
+fn within(rows: SendableRecordBatchStream, window: (u64, Option<u64>)) -> SendableRecordBatchStream {
+    let as_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let window = (as_usize(window.0), window.1.map_or(usize::MAX, as_usize));
+    let schema = rows.schema();
+    let cut = futures::stream::try_unfold((rows, window), |(mut rows, (mut skip, mut take))| async move {
+        while take > 0 {
+            let Some(batch) = rows.next().await.transpose()? else { break };
+            let from = skip.min(batch.num_rows());
+            let piece = batch.slice(from, take.min(batch.num_rows() - from));
+            (skip, take) = (skip - from, take - piece.num_rows());
+            if piece.num_rows() > 0 {
+                return Ok(Some((piece, (rows, (skip, take)))));
+            }
+        }
+        Ok(None)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, cut))
 }
 
 /// The schema with all columns nullable: some stand beside rows that have no partner.
@@ -487,7 +651,8 @@ fn null_row(schema: &SchemaRef) -> Result<RecordBatch> {
     made(&nullable(schema), columns, 1)
 }
 
-fn made(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+/// A batch of this schema, whose fields may be called or be nullable in another way than those of its columns.
+pub fn made(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }

@@ -7,6 +7,7 @@
 //! Entry point: [`Queries`], which a database gets by `SqlDatabase::with_general`.
 
 mod aggregate;
+mod append;
 mod apply;
 mod cells;
 mod computed;
@@ -18,6 +19,7 @@ mod pushed;
 mod rows;
 mod run;
 mod scan;
+mod shared;
 mod statistics;
 mod table;
 mod translate;

@@ -22,6 +22,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
@@ -29,6 +30,7 @@ use parking_lot::Mutex;
 use varve_engine::Datum;
 use varve_sql::general::{Around, Emit, General, Query, Select, SqlError, SqlState, Ty};
 
+use crate::append::Appends;
 use crate::apply::ApplyPlanner;
 use crate::cells::Cells;
 use crate::error::{unwrapped, wrapped};
@@ -72,8 +74,11 @@ impl Queries {
         let reserved = &mut config.options_mut().execution.sort_spill_reservation_bytes;
         *reserved = (*reserved).min(options.memory_bytes / 16);
         let runtime = Arc::new(resources(options).map_err(unwrapped)?);
+        let mut rules = PhysicalOptimizer::new().rules;
+        rules.insert(0, Arc::new(Appends));
         let state = SessionStateBuilder::new()
             .with_config(config)
+            .with_physical_optimizer_rules(rules)
             .with_runtime_env(runtime)
             .with_query_planner(Arc::new(Planner))
             .build();

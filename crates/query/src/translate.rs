@@ -13,6 +13,7 @@ mod factor;
 mod sets;
 mod subqueries;
 mod windows;
+mod with;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,8 +28,8 @@ use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder,
 use parking_lot::Mutex;
 use varve_engine::{Reader, Table, TableDef, Value};
 use varve_sql::general::{
-    AggCall, Aggregate, Around, CmpOp, Expr, Join, JoinKind, Output, Query, Select, SortKey, Source,
-    SqlError, SystemTable, Ty, Unnest, joined,
+    Access, AggCall, AggKind, Aggregate, Around, CmpOp, Expr, Join, JoinKind, Output, Query, Select, SortKey,
+    Source, SqlError, SystemTable, Ty, Unnest, choose, joined,
 };
 
 use crate::aggregate::{Fold, function};
@@ -36,6 +37,7 @@ use crate::cells::{CellsBuilder, data_type, is_native};
 use crate::computed::{Computed, Direction, comparable, order_of};
 use crate::error::wrapped;
 use crate::rows::{Rows, RowsTable};
+use crate::shared::{SharedQueries, WorkRows};
 use crate::table::{SnapshotTable, column_name, column_types};
 
 /// A column of an input and its type.
@@ -54,12 +56,33 @@ pub struct Translator<'q> {
     reader: Arc<Mutex<Reader>>,
     around: Arc<Around>,
     names: usize,
+    /// Queries of WITH.
+    shared: Arc<Mutex<SharedQueries>>,
+    /// Recursive queries whose second part is translated, innermost last: their numbers, and the rows of a turn.
+    turns: Vec<(usize, WorkRows)>,
+    /// The query that is translated reads one row, by a unique key.
+    of_one_row: bool,
 }
 
 /// The plan of a query.
 pub fn plan(query: &Query<'_>, reader: Arc<Mutex<Reader>>) -> Result<LogicalPlan> {
     let around = query.around.clone();
-    let mut translator = Translator { tables: &query.tables, reader, around, names: 0 };
+    let mut shared = SharedQueries::default();
+    query.select.each_source(&mut |source| {
+        if let Source::Shared(one) = source {
+            *shared.uses.entry(Arc::as_ptr(one)).or_default() += 1;
+        }
+    });
+    let shared = Arc::new(Mutex::new(shared));
+    let mut translator = Translator {
+        tables: &query.tables,
+        reader,
+        around,
+        names: 0,
+        shared,
+        turns: Vec::new(),
+        of_one_row: false,
+    };
     let part = match &query.only {
         Some(row) => {
             let values = row.values.iter().cloned().map(Expr::Const).collect();
@@ -87,13 +110,42 @@ impl Translator<'_> {
     }
 
     /// The query over the rows of its source.
-    fn select_over(&mut self, mut part: Part, select: &Select) -> Result<Part> {
-        let conditions = select.filter.iter().cloned().flat_map(varve_sql::general::conjuncts).collect();
-        part = self.filtered(part, conditions)?;
-        if let Some(aggregate) = &select.aggregate {
-            part = self.aggregated(part, aggregate)?;
+    fn select_over(&mut self, part: Part, select: &Select) -> Result<Part> {
+        let of_one_row = std::mem::replace(&mut self.of_one_row, reads_one(select));
+        let part = match puts_off(select) {
+            true => self.outputs_last(part, select),
+            false => self.ordered_rows(part, select).and_then(|part| self.cut(part, select)),
+        };
+        self.of_one_row = of_one_row;
+        part
+    }
+
+    /// The query, but outputs with subqueries by which nothing is ordered are computed only for the rows that LIMIT leaves.
+    fn outputs_last(&mut self, part: Part, select: &Select) -> Result<Part> {
+        let part = self.grouped_rows(part, select)?;
+        let width = part.columns.len();
+        let mut order = select.order.to_vec();
+        let mut outputs = select.outputs[..select.visible].to_vec();
+        let mut keys: Vec<Expr> = order.iter().map(|k| self.own(&select.outputs[k.output].expr)).collect();
+        let part = self.applied(part, &mut keys)?;
+        let passed = part.columns[..width].iter().enumerate().map(|(n, (_, t))| (Expr::Column(n), *t));
+        let types = order.iter().map(|k| select.outputs[k.output].t.ty);
+        let values = passed.chain(keys.into_iter().zip(types)).collect();
+        let part = self.computed_columns(part, values)?;
+        for (n, key) in order.iter_mut().enumerate() {
+            if let Some(output) = outputs.get_mut(key.output) {
+                output.expr = Expr::Column(width + n);
+            }
+            key.output = width + n;
         }
-        part = self.windowed(part, &select.windows)?;
+        let part = sorted(part, &order)?;
+        let part = self.limited(part, select)?;
+        self.projected(part, &outputs)
+    }
+
+    /// The query without LIMIT and OFFSET, with the columns that served its order.
+    fn ordered_rows(&mut self, part: Part, select: &Select) -> Result<Part> {
+        let mut part = self.grouped_rows(part, select)?;
         part = self.projected(part, &select.outputs)?;
         if select.distinct {
             part = self.distinct(part)?;
@@ -101,12 +153,35 @@ impl Translator<'_> {
         if !select.distinct_on.is_empty() {
             part = self.first_of_each(part, &select.distinct_on, &select.order)?;
         }
-        part = sorted(part, &select.order)?;
-        let (skip, take) = self.around.window(select).map_err(wrapped)?;
+        sorted(part, &select.order)
+    }
+
+    /// The rows, or groups of rows, that pass the conditions.
+    fn grouped_rows(&mut self, mut part: Part, select: &Select) -> Result<Part> {
+        let conditions = select.filter.iter().cloned().flat_map(varve_sql::general::conjuncts).collect();
+        part = self.filtered(part, conditions)?;
+        if let Some(aggregate) = &select.aggregate {
+            part = self.aggregated(part, aggregate)?;
+        }
+        self.windowed(part, &select.windows)
+    }
+
+    /// LIMIT and OFFSET; then only the columns that are shown.
+    fn cut(&mut self, part: Part, select: &Select) -> Result<Part> {
+        let part = self.limited(part, select)?;
+        shown(part, select.visible)
+    }
+
+    fn limited(&mut self, mut part: Part, select: &Select) -> Result<Part> {
+        if select.limit.iter().chain(&select.offset).any(Expr::reads_outer) {
+            let message = "LIMIT or OFFSET that reads a query around, here";
+            return Err(wrapped(SqlError::unsupported(message)));
+        }
+        let (skip, take) = self.around.window(&select.limit, &select.offset).map_err(wrapped)?;
         if skip > 0 || take.is_some() {
             part.plan = part.plan.limit(as_usize(skip), take.map(as_usize))?;
         }
-        shown(part, select.visible)
+        Ok(part)
     }
 
     fn source(&mut self, source: &Source) -> Result<Part> {
@@ -117,6 +192,8 @@ impl Translator<'_> {
             Source::Loops(_) => Err(wrapped(SqlError::internal("nested loops are the executor's"))),
             Source::Join(join) => self.join(join),
             Source::Query(select) => self.select(select),
+            Source::Shared(shared) => self.shared_rows(shared),
+            Source::Work(id, types) => self.work_rows(*id, types),
             Source::System(table) => self.system(table),
             Source::Set(set) => self.set_operation(set),
             Source::Values(rows, types) => self.values(rows, types),
@@ -253,8 +330,11 @@ impl Translator<'_> {
                 None => left.push(condition),
             }
         }
-        part = self.applied(part, &mut left)?;
-        self.kept(part, left)
+        for mut condition in left {
+            part = self.applied(part, std::slice::from_mut(&mut condition))?;
+            part = self.kept(part, vec![condition])?;
+        }
+        Ok(part)
     }
 
     fn kept(&mut self, part: Part, conditions: Vec<Expr>) -> Result<Part> {
@@ -350,7 +430,12 @@ impl Translator<'_> {
         let keys = keys.into_iter().zip(&aggregate.key_types);
         let keys: Vec<(Logical, Ty)> =
             keys.map(|(e, t)| (self.computed(e, t.ty, &part.columns), t.ty)).collect();
-        let calls = calls.iter().map(|call| self.call(call, &part.columns)).collect();
+        let mut calls: Vec<(Logical, Ty)> = calls.iter().map(|call| self.call(call, &part.columns)).collect();
+        if keys.is_empty() && calls.is_empty() {
+            // HAVING alone: DataFusion wants something to compute of the one group.
+            let fold = Fold::Call { kind: AggKind::Count, distinct: false };
+            calls.push((self::aggregate(fold, lit(1i64), Ty::Int8, Ty::Int8, None), Ty::Int8));
+        }
         let part = self.grouped(part.plan, keys, calls)?;
         match &aggregate.having {
             Some(having) => self.filtered(part, varve_sql::general::conjuncts(having.clone())),
@@ -507,6 +592,27 @@ fn shown(mut part: Part, visible: usize) -> Result<Part> {
     }
     let columns: Vec<Logical> = part.columns.iter().map(|(c, _)| Logical::Column(c.clone())).collect();
     Ok(Part { plan: part.plan.project(columns)?, ..part })
+}
+
+/// Whether outputs with subqueries are computed behind LIMIT: nothing is ordered by them, nor are they compared.
+fn puts_off(select: &Select) -> bool {
+    let is_key = |n: usize| select.order.iter().any(|k| k.output == n);
+    (select.limit.is_some() || select.offset.is_some())
+        && !select.distinct
+        && select.distinct_on.is_empty()
+        && select.outputs.iter().enumerate().any(|(n, o)| o.expr.has_subquery() && !is_key(n))
+}
+
+/// Whether the query reads one row of a table, by its primary key.
+fn reads_one(select: &Select) -> bool {
+    let table = match &select.source {
+        Source::Table(access) => &access.table,
+        Source::Target(table) => table,
+        _ => return false,
+    };
+    let conditions = select.filter.iter().cloned().flat_map(varve_sql::general::conjuncts);
+    let plain: Vec<Expr> = conditions.filter(|e| !e.has_subquery()).collect();
+    matches!(choose(table, &plain, None, false).access, Access::Point(_))
 }
 
 /// Whether the condition compares what one relation says with what another one says. Conditions on each of them alone are

@@ -100,6 +100,7 @@ states! {
     DUPLICATE_PREPARED = "42P05", "A prepared statement has this name already.";
     INVALID_COLUMN_REFERENCE = "42P10", "An ORDER BY, GROUP BY or ON CONFLICT item refers to nothing usable.";
     DUPLICATE_ALIAS = "42712", "A table name is used twice.";
+    INVALID_RECURSION = "42P19", "A recursive query reads itself where it may not.";
     INDETERMINATE_DATATYPE = "42P18", "The type of a parameter cannot be told.";
     INVALID_FUNCTION_DEFINITION = "42P13", "The parameters of a function are wrong.";
     PROTOCOL_VIOLATION = "08P01", "The message does not fit the statement.";

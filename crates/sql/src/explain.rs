@@ -74,9 +74,12 @@ fn select(s: &Select, mut depth: usize, out: &mut Vec<String>) {
         Source::Values(..) => line(depth, "Values Scan".into(), out),
         Source::System(table) => line(depth, format!("Seq Scan on {}", table.name), out),
         Source::Loops(steps) => loops(steps, depth, out),
-        Source::Join(_) | Source::Query(_) | Source::Set(_) | Source::Target(_) => {
-            line(depth, "General".into(), out)
-        }
+        Source::Join(_)
+        | Source::Query(_)
+        | Source::Set(_)
+        | Source::Target(_)
+        | Source::Shared(_)
+        | Source::Work(..) => line(depth, "General".into(), out),
         Source::Unnest(..) => line(depth, "Function Scan on unnest".into(), out),
         Source::Series(..) => line(depth, "Function Scan on generate_series".into(), out),
     }

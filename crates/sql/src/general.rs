@@ -35,8 +35,8 @@ pub use crate::eval::{CmpOp, Expr};
 pub use crate::exec::group::bits;
 pub use crate::exec::sum::Sum;
 pub use crate::plan::{
-    Access, Aggregate, Join, JoinKind, Lateral, Output, Select, SetKind, SetOperation, SortKey, Source,
-    Subquery, SubqueryKind, TableAccess, Unnest,
+    Access, Aggregate, Join, JoinKind, Lateral, Output, Recursion, Select, SetKind, SetOperation, Shared,
+    SharedBody, SortKey, Source, Subquery, SubqueryKind, TableAccess, Unnest,
 };
 pub use crate::system::SystemTable;
 pub use crate::ty::{Ty, Typed};
@@ -82,6 +82,10 @@ pub struct Around {
     params: RwLock<Vec<Value>>,
     /// Types of what a subquery is given.
     given: Box<[Ty]>,
+    /// It is that of a subquery.
+    is_inner: bool,
+    /// How often it was given.
+    runs: AtomicU64,
     now_us: i64,
     zone: Zone,
     user: String,
@@ -99,6 +103,8 @@ impl Around {
         Around {
             params: RwLock::new(params.iter().map(Datum::to_value).collect()),
             given: Box::default(),
+            is_inner: false,
+            runs: AtomicU64::new(0),
             now_us: facts.env(&NoSequences).now_us(),
             zone: facts.zone.clone(),
             user: facts.user.clone(),
@@ -120,6 +126,8 @@ impl Around {
         Around {
             params: RwLock::new(params),
             given,
+            is_inner: true,
+            runs: AtomicU64::new(0),
             now_us: self.now_us,
             zone: self.zone.clone(),
             user: self.user.clone(),
@@ -140,9 +148,20 @@ impl Around {
     /// Gives a subquery its values for the next run.
     pub fn give(&self, values: &[Value]) {
         assert_eq!(values.len(), self.given.len(), "a value for each that the subquery takes");
+        self.runs.fetch_add(1, Ordering::Relaxed);
         let mut params = self.params.write();
         let first = params.len() - values.len();
         params[first..].clone_from_slice(values);
+    }
+
+    /// Whether it is that of a subquery, which is run again and again.
+    pub fn is_within(&self) -> bool {
+        self.is_inner
+    }
+
+    /// The number of the run: how often a subquery was given its values so far.
+    pub fn run(&self) -> u64 {
+        self.runs.load(Ordering::Relaxed)
     }
 
     /// The type of a parameter's value; `None` for NULL.
@@ -228,8 +247,8 @@ impl Around {
         self.value(expr).ok().filter(|value| !matches!(value, Value::Null))
     }
 
-    /// OFFSET and LIMIT of a query.
-    pub fn window(&self, select: &Select) -> Result<(u64, Option<u64>)> {
+    /// How many rows OFFSET and LIMIT leave out, and take.
+    pub fn window(&self, limit: &Option<Expr>, offset: &Option<Expr>) -> Result<(u64, Option<u64>)> {
         let arena = Bump::new();
         let value = |e: &Option<Expr>| -> Result<Option<Value>> {
             self.with(|params, env| {
@@ -237,7 +256,7 @@ impl Around {
                 e.as_ref().map(|e| Ok(e.eval(&Input::None, &cx)?.to_value())).transpose()
             })
         };
-        let window = Window::of(value(&select.limit)?, value(&select.offset)?)?;
+        let window = Window::of(value(limit)?, value(offset)?)?;
         Ok((window.skip, (window.take != u64::MAX).then_some(window.take)))
     }
 

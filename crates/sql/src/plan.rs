@@ -98,6 +98,45 @@ pub enum Source {
     Set(Box<SetOperation>),
     /// Rows of tables that are read one within the other.
     Loops(Box<[Step]>),
+    /// Rows of a query that WITH has named.
+    Shared(Arc<Shared>),
+    /// In the second part of a recursive query of this number: the rows that the turn before has added, which have these types.
+    Work(usize, Box<[Ty]>),
+}
+
+/// A query that WITH has named. However often it is read, there is one of it.
+#[derive(Debug)]
+pub struct Shared {
+    /// What gives its rows.
+    pub body: SharedBody,
+    /// Types of its columns.
+    pub types: Box<[Ty]>,
+    /// [NOT] MATERIALIZED, if written.
+    pub materialized: Option<bool>,
+    /// It may give other rows at each run.
+    pub varies: bool,
+}
+
+/// What gives the rows of a query that WITH has named.
+#[derive(Debug)]
+pub enum SharedBody {
+    /// A query, which reads nothing of the queries around.
+    Query(Select),
+    /// One that reads itself.
+    Recursive(Box<Recursion>),
+}
+
+/// WITH RECURSIVE: the rows of a query, then those that another one makes of them, and of these, until there are no more.
+#[derive(Debug)]
+pub struct Recursion {
+    /// Its number, by which its second part names it.
+    pub id: usize,
+    /// UNION ALL: a row may come more than once.
+    pub all: bool,
+    /// The rows to begin with.
+    pub first: Select,
+    /// The rows that follow from those of the turn before.
+    pub then: Select,
 }
 
 /// One table of nested loops, read anew for each row that the steps before it give. Columns in its expressions are those of
@@ -134,17 +173,15 @@ impl SetKind {
     }
 }
 
-/// UNION, INTERSECT or EXCEPT of two queries whose outputs have the same types.
+/// UNION, INTERSECT or EXCEPT of queries whose outputs have the same types.
 #[derive(Debug)]
 pub struct SetOperation {
     /// Which.
     pub kind: SetKind,
     /// ALL: rows are counted, not only there or not.
     pub all: bool,
-    /// Left side.
-    pub left: Select,
-    /// Right side.
-    pub right: Select,
+    /// Two queries, or more of a UNION.
+    pub sides: Vec<Select>,
 }
 
 /// A query in an expression. What it reads of the query around are its `Expr::Outer` values.
@@ -563,7 +600,10 @@ impl Select {
 
     /// Whether it has a part that the executor of this crate does not run, whatever access paths there are.
     pub fn needs_runner(&self) -> bool {
-        let general_source = matches!(self.source, Source::Query(_) | Source::Set(_) | Source::Target(_));
+        let general_source = matches!(
+            self.source,
+            Source::Query(_) | Source::Set(_) | Source::Target(_) | Source::Shared(_) | Source::Work(..)
+        );
         let mut queries = false;
         self.walk(&mut |e| queries |= matches!(e, Expr::Subquery(..)));
         general_source
@@ -610,7 +650,7 @@ impl Select {
             }
         };
         self.walk(&mut inner);
-        self.source.each(&mut |source| {
+        self.each_source(&mut |source| {
             // What a lateral join runs for each row is not among what `walk` comes by.
             if let Source::Join(join) = source
                 && join.lateral.is_some()
@@ -624,6 +664,7 @@ impl Select {
     pub fn is_volatile(&self) -> bool {
         let mut found = false;
         self.walk_all(&mut |e| found |= matches!(e, Expr::Call(f, _) if f.volatile));
+        self.each_source(&mut |source| found |= matches!(source, Source::Shared(shared) if shared.varies));
         found
     }
 
@@ -651,17 +692,24 @@ impl Select {
         out
     }
 
-    /// Calls `visit` for each source, those of subqueries included.
+    /// Calls `visit` for each source, those of subqueries included; for what is within a query of WITH only once.
     pub fn each_source(&self, visit: &mut dyn FnMut(&Source)) {
-        self.source.each(visit);
-        self.expressions().for_each(|e| each_source_in(e, visit));
+        self.each_within(visit, &mut Vec::new());
+    }
+
+    fn each_within(&self, visit: &mut dyn FnMut(&Source), seen: &mut Seen) {
+        self.source.each(visit, seen);
+        self.expressions().for_each(|e| each_source_in(e, visit, seen));
     }
 }
 
-fn each_source_in(e: &Expr, visit: &mut dyn FnMut(&Source)) {
+/// The queries of WITH that a walk has come by.
+type Seen = Vec<*const Shared>;
+
+fn each_source_in(e: &Expr, visit: &mut dyn FnMut(&Source), seen: &mut Seen) {
     e.walk(&mut |e| {
         if let Expr::Subquery(_, subquery) = e {
-            subquery.select.each_source(visit);
+            subquery.select.each_within(visit, seen);
         }
     });
 }
@@ -691,15 +739,20 @@ impl Source {
                 join.right.each_table(f);
             }
             Source::Query(select) => select.source.each_table(f),
-            Source::Set(set) => {
-                set.left.source.each_table(f);
-                set.right.source.each_table(f);
-            }
+            Source::Set(set) => set.sides.iter().for_each(|side| side.source.each_table(f)),
             Source::Target(t) => f(t),
+            Source::Shared(shared) => match &shared.body {
+                SharedBody::Query(select) => select.source.each_table(f),
+                SharedBody::Recursive(recursion) => {
+                    recursion.first.source.each_table(f);
+                    recursion.then.source.each_table(f);
+                }
+            },
             Source::Nothing
             | Source::Series(..)
             | Source::Unnest(_)
             | Source::Values(..)
+            | Source::Work(..)
             | Source::System(_) => {}
         }
     }
@@ -707,7 +760,14 @@ impl Source {
     /// Calls `visit` for each expression in it; see [`Select::walk`].
     pub fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
         match self {
-            Source::Nothing | Source::Table(_) | Source::Target(_) | Source::System(_) => {}
+            Source::Nothing | Source::Table(_) | Source::Target(_) | Source::System(_) | Source::Work(..) => {
+            }
+            Source::Shared(shared) => {
+                if let SharedBody::Recursive(recursion) = &shared.body {
+                    recursion.first.walk(visit);
+                    recursion.then.walk(visit);
+                }
+            }
             Source::Loops(steps) => {
                 for step in steps {
                     step.filter.iter().for_each(|e| e.walk(visit));
@@ -717,10 +777,7 @@ impl Source {
             Source::Unnest(unnest) => unnest.arrays.iter().for_each(|e| e.walk(visit)),
             Source::Values(rows, _) => rows.iter().flatten().for_each(|e| e.walk(visit)),
             Source::Query(select) => select.walk(visit),
-            Source::Set(set) => {
-                set.left.walk(visit);
-                set.right.walk(visit);
-            }
+            Source::Set(set) => set.sides.iter().for_each(|side| side.walk(visit)),
             Source::Join(join) => {
                 join.left.walk(visit);
                 join.on.iter().for_each(|e| e.walk(visit));
@@ -733,20 +790,43 @@ impl Source {
         }
     }
 
-    fn each(&self, visit: &mut dyn FnMut(&Source)) {
+    fn each(&self, visit: &mut dyn FnMut(&Source), seen: &mut Seen) {
         visit(self);
         match self {
             Source::Join(join) => {
-                join.left.each(visit);
-                join.right.each(visit);
-                join.on.iter().for_each(|e| each_source_in(e, visit));
+                join.left.each(visit, seen);
+                join.right.each(visit, seen);
+                join.on.iter().for_each(|e| each_source_in(e, visit, seen));
             }
-            Source::Query(select) => select.each_source(visit),
-            Source::Set(set) => {
-                set.left.each_source(visit);
-                set.right.each_source(visit);
+            Source::Query(select) => select.each_within(visit, seen),
+            Source::Set(set) => set.sides.iter().for_each(|side| side.each_within(visit, seen)),
+            Source::Shared(shared) if !seen.contains(&Arc::as_ptr(shared)) => {
+                seen.push(Arc::as_ptr(shared));
+                match &shared.body {
+                    SharedBody::Query(select) => select.each_within(visit, seen),
+                    SharedBody::Recursive(recursion) => {
+                        recursion.first.each_within(visit, seen);
+                        recursion.then.each_within(visit, seen);
+                    }
+                }
             }
             _ => {}
         }
+    }
+
+    /// Whether the rows of a recursive query's turn are among what it joins.
+    pub fn joins_work(&self) -> bool {
+        match self {
+            Source::Work(..) => true,
+            Source::Join(join) => join.left.joins_work() || join.right.joins_work(),
+            _ => false,
+        }
+    }
+
+    /// Whether the rows of a recursive query's turn are read anywhere in it.
+    pub fn reads_work(&self) -> bool {
+        let mut found = false;
+        self.each(&mut |source| found |= matches!(source, Source::Work(..)), &mut Vec::new());
+        found
     }
 }

@@ -11,20 +11,35 @@ use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder, Union, lit};
 use varve_engine::Value;
 use varve_sql::general::{
-    AggKind, ArithOp, Class, CmpOp, Expr, Join, JoinKind, Lateral, SetKind, SetOperation, Source, Ty, Typed,
+    AggKind, ArithOp, Class, CmpOp, Expr, Join, JoinKind, Lateral, Select, SetKind, SetOperation, Source,
+    SqlError, Ty, Typed,
 };
 
 use super::{Part, Translator, aggregate};
 use crate::aggregate::Fold;
+use crate::error::wrapped;
+use crate::rows::Rows;
 
 impl Translator<'_> {
     /// The rows of a set operation.
     pub(super) fn set_operation(&mut self, set: &SetOperation) -> Result<Part> {
-        let (left, right) = (self.select(&set.left)?, self.select(&set.right)?);
+        let mut parts = Vec::new();
+        for run in set.sides.chunk_by(|a, b| is_row(a) && is_row(b)) {
+            parts.push(self.rows_of_sides(run)?);
+        }
         if set.kind == SetKind::Union {
-            let all = self.all_of(vec![(left, Vec::new()), (right, Vec::new())])?;
+            let all = match parts.len() {
+                1 => parts.remove(0),
+                _ => self.all_of(parts.into_iter().map(|part| (part, Vec::new())).collect())?,
+            };
             return if set.all { Ok(all) } else { self.distinct(all) };
         }
+        let [left, right] = <[Part; 2]>::try_from(match parts.len() {
+            // Two rows of expressions are one run.
+            1 => vec![self.select(&set.sides[0])?, self.select(&set.sides[1])?],
+            _ => parts,
+        })
+        .map_err(|_| wrapped(SqlError::internal("INTERSECT and EXCEPT have two sides")))?;
         let width = left.columns.len();
         let counted = self.counted(left, right)?;
         let kept = self.filtered(counted, vec![wanted(set, width)])?;
@@ -36,6 +51,15 @@ impl Translator<'_> {
             part.columns[..width].iter().map(|(c, _)| Logical::Column(c.clone())).collect();
         part.columns.truncate(width);
         Ok(Part { plan: part.plan.project(columns)?, columns: part.columns })
+    }
+
+    /// The rows of a side, or of several that are rows of expressions: these are one source.
+    fn rows_of_sides(&mut self, run: &[Select]) -> Result<Part> {
+        let [first, _, ..] = run else { return self.select(&run[0]) };
+        let types = first.outputs.iter().map(|o| o.t.ty).collect();
+        let row = |side: &Select| side.outputs.iter().map(|o| self.own(&o.expr)).collect();
+        let rows = run.iter().map(row).collect();
+        self.rows(Rows::Values(rows), types)
     }
 
     /// The rows of all parts, each with the marks of its part behind it.
@@ -87,6 +111,18 @@ impl Translator<'_> {
         };
         self.lateral(part, &join, &lateral)
     }
+}
+
+/// Whether the query is one row of expressions.
+fn is_row(select: &Select) -> bool {
+    matches!(select.source, Source::Nothing)
+        && select.filter.is_none()
+        && select.aggregate.is_none()
+        && select.windows.is_empty()
+        && select.limit.is_none()
+        && select.offset.is_none()
+        && select.outputs.len() == select.visible
+        && !select.outputs.iter().any(|o| o.expr.has_subquery())
 }
 
 /// Whether a row comes out at all.

@@ -16,13 +16,14 @@
 use std::sync::Arc;
 
 use datafusion::common::{Column, ExprSchema, JoinType, Result};
-use datafusion::logical_expr::{LogicalPlanBuilder, lit};
+use datafusion::logical_expr::{Expr as Logical, LogicalPlanBuilder, lit};
 use varve_sql::general::{
-    AggKind, CmpOp, Expr, Join, JoinKind, Lateral, Select, Subquery, SubqueryKind, Ty, Typed, conjuncts,
+    AggKind, ArithOp, Class, CmpOp, Expr, Join, JoinKind, Lateral, Select, Source, Subquery, SubqueryKind,
+    Ty, Typed, conjuncts,
 };
 
-use super::{Part, Translator, Typing};
-use crate::apply::{Answer, Apply, Inner};
+use super::{Part, Translator, Typing, may_fail, reads_one, shown};
+use crate::apply::{Answer, Apply, Inner, Window};
 
 /// The rows of a subquery beside those of the query around.
 struct Beside {
@@ -37,29 +38,74 @@ impl Translator<'_> {
     /// Adds a column for each subquery in the expressions, which then stands for it.
     pub(super) fn applied(&mut self, mut part: Part, exprs: &mut [Expr]) -> Result<Part> {
         for e in exprs {
-            if e.has_subquery() {
-                part = self.applied_in(part, e)?;
-            }
+            part = self.applied_in(part, e, None)?;
         }
         Ok(part)
     }
 
-    fn applied_in(&mut self, part: Part, e: &mut Expr) -> Result<Part> {
-        let Expr::Subquery(given, subquery) = e else {
-            let mut state = Ok(part);
-            e.children_mut(&mut |child| {
-                if let Ok(part) = &state {
-                    state = self.applied(part.clone(), std::slice::from_mut(child));
+    /// The same for one expression, which is evaluated for rows for which `guard` is true.
+    fn applied_in(&mut self, mut part: Part, e: &mut Expr, guard: Option<&Expr>) -> Result<Part> {
+        if !e.has_subquery() {
+            return Ok(part);
+        }
+        match e {
+            Expr::Subquery(..) => self.applied_to(part, e, guard),
+            Expr::Case(branches, otherwise) => {
+                let mut before = guard.cloned();
+                for (condition, result) in branches.iter_mut() {
+                    part = self.applied_in(part, condition, before.as_ref())?;
+                    let taken = both(before.clone(), condition.clone());
+                    part = self.applied_in(part, result, Some(&taken))?;
+                    before = Some(both(before, is_bool(condition, true, true)));
                 }
-            });
-            return state;
-        };
+                self.applied_in(part, otherwise, before.as_ref())
+            }
+            Expr::Coalesce(items) => {
+                self.applied_in_turn(part, items, guard, |e| Expr::IsNull(Box::new(e.clone()), false))
+            }
+            Expr::And(items) => self.applied_in_turn(part, items, guard, |e| is_bool(e, false, true)),
+            Expr::Or(items) => self.applied_in_turn(part, items, guard, |e| is_bool(e, true, true)),
+            other => {
+                let mut state = Ok(part);
+                other.children_mut(&mut |child| {
+                    if let Ok(part) = &state {
+                        state = self.applied_in(part.clone(), child, guard);
+                    }
+                });
+                state
+            }
+        }
+    }
+
+    /// Each of these is evaluated only where `goes_on` holds for those before it.
+    fn applied_in_turn(
+        &mut self,
+        mut part: Part,
+        items: &mut [Expr],
+        guard: Option<&Expr>,
+        goes_on: impl Fn(&Expr) -> Expr,
+    ) -> Result<Part> {
+        let mut before = guard.cloned();
+        for item in items {
+            part = self.applied_in(part, item, before.as_ref())?;
+            before = Some(both(before, goes_on(item)));
+        }
+        Ok(part)
+    }
+
+    fn applied_to(&mut self, part: Part, e: &mut Expr, guard: Option<&Expr>) -> Result<Part> {
+        let Expr::Subquery(given, subquery) = e else { return Ok(part) };
         let subquery = subquery.clone();
         let mut given = std::mem::take(given).into_vec();
-        let part = self.applied(part, &mut given)?;
+        let mut part = part;
+        for e in &mut given {
+            part = self.applied_in(part, e, guard)?;
+        }
+        // What a branch of CASE asks may fail where that branch is not taken.
+        let guard = guard.filter(|guard| can_fail(&subquery) && !reads_held(guard));
         let (part, value) = match self.grouped_value(&part, &given, &subquery)? {
             Some(joined) => joined,
-            None => self.answered(part, given, &subquery)?,
+            None => self.answered(part, given, &subquery, guard)?,
         };
         *e = value;
         Ok(part)
@@ -72,16 +118,42 @@ impl Translator<'_> {
             reader: self.reader.clone(),
             around: Arc::new(self.around.within(types)),
             names: self.names,
+            shared: self.shared.clone(),
+            turns: self.turns.clone(),
+            of_one_row: false,
         }
     }
 
     /// The part with the subquery's answer for each row.
-    fn answered(&mut self, part: Part, given: Vec<Expr>, subquery: &Subquery) -> Result<(Part, Expr)> {
+    fn answered(
+        &mut self,
+        part: Part,
+        given: Vec<Expr>,
+        subquery: &Subquery,
+        guard: Option<&Expr>,
+    ) -> Result<(Part, Expr)> {
+        if let Some(found) = self.looked_up(&part, &given, subquery, guard)? {
+            return Ok(found);
+        }
         let mut inner = self.nested(subquery.given.iter().map(|t| t.ty));
-        let rows = inner.select(&subquery.select)?;
+        let select = &subquery.select;
+        inner.of_one_row = reads_one(select);
+        let rows = inner.source(&select.source)?;
+        let mut rows = inner.ordered_rows(rows, select)?;
+        let mut window = Window::default();
+        if select.limit.iter().chain(&select.offset).any(Expr::reads_outer) {
+            let own = |e: &Option<Expr>| e.as_ref().map(|e| inner.own(e));
+            window = Window { limit: own(&select.limit), offset: own(&select.offset) };
+            rows = shown(rows, select.visible)?;
+        } else {
+            rows = inner.cut(rows, select)?;
+        }
         let (answer, rows) = match &subquery.kind {
             SubqueryKind::Exists => {
-                let plan = rows.plan.project(vec![lit(true).alias("found")])?.limit(0, Some(1))?;
+                let mut plan = rows.plan.project(vec![lit(true).alias("found")])?;
+                if window.is_none() {
+                    plan = plan.limit(0, Some(1))?;
+                }
                 (Answer::Exists, Part { plan, columns: Vec::new() })
             }
             SubqueryKind::Scalar => (Answer::Only(subquery.result().ty), rows),
@@ -91,10 +163,44 @@ impl Translator<'_> {
         };
         let around = inner.around.clone();
         let varies = subquery.select.is_volatile();
-        let ran = Ran { plan: rows, around, types: &subquery.given, answer, varies };
+        let ran = Ran { plan: rows, around, types: &subquery.given, answer, varies, window, guard };
         let part = self.apply(part, given, ran)?;
         let value = Expr::Column(part.columns.len() - 1);
         Ok((part, value))
+    }
+
+    /// `x IN (SELECT ...)` of rows that read nothing around: they are read once, and looked up. `None` if it is not that.
+    fn looked_up(
+        &mut self,
+        part: &Part,
+        given: &[Expr],
+        subquery: &Subquery,
+        guard: Option<&Expr>,
+    ) -> Result<Option<(Part, Expr)>> {
+        let Some((wanted, own)) = equal_to_slot(subquery) else { return Ok(None) };
+        let wanted = over_both(wanted.clone(), 0, given);
+        let rows = self.select(&subquery.select)?;
+        let ty = |e: &Expr, columns: &[Typing]| e.type_in(&|n| columns[n].1, &|n| self.around.param_type(n));
+        let (Some(left), Some(right)) = (ty(&wanted, &part.columns), ty(own, &rows.columns)) else {
+            return Ok(None);
+        };
+        if left != right && !(left.is_integer() && right.is_integer()) {
+            return Ok(None);
+        }
+        let plan = self.computed_columns(rows, vec![(self.own(own), right)])?;
+        let types = [Typed::plain(left)];
+        let ran = Ran {
+            plan,
+            around: self.around.clone(),
+            types: &types,
+            answer: Answer::In(right),
+            varies: false,
+            window: Window::default(),
+            guard,
+        };
+        let part = self.apply(part.clone(), vec![wanted], ran)?;
+        let value = Expr::Column(part.columns.len() - 1);
+        Ok(Some((part, value)))
     }
 
     fn tested(&mut self, rows: Part, test: &Expr) -> Result<Part> {
@@ -108,8 +214,9 @@ impl Translator<'_> {
     /// Runs a plan for each row.
     fn apply(&mut self, part: Part, given: Vec<Expr>, ran: Ran<'_>) -> Result<Part> {
         let types: Vec<Ty> = ran.types.iter().map(|t| t.ty).collect();
-        let values =
+        let mut values: Vec<Logical> =
             given.into_iter().zip(&types).map(|(e, t)| self.computed(e, *t, &part.columns)).collect();
+        values.extend(ran.guard.map(|guard| self.computed(guard.clone(), Ty::Bool, &part.columns)));
         let added: Vec<Ty> = match ran.answer.ty() {
             Some(ty) => vec![ty],
             None => ran.plan.columns.iter().map(|(_, t)| *t).collect(),
@@ -121,6 +228,8 @@ impl Translator<'_> {
             given: types,
             answer: ran.answer,
             varies: ran.varies,
+            window: ran.window,
+            is_guarded: ran.guard.is_some(),
         };
         let plan = Apply::plan(part.plan.build()?, values, inner, names.clone())?;
         let mut columns = part.columns;
@@ -141,12 +250,19 @@ impl Translator<'_> {
         if given.iter().any(Expr::has_subquery) {
             return Ok(None);
         }
+        // For one row the rows that it asks for are sought, which an index may know; a join would read all of them.
+        if self.of_one_row && matches!(subquery.kind, SubqueryKind::Exists) && !given.is_empty() {
+            return Ok(None);
+        }
         let width = part.columns.len();
         let Some(beside) = self.beside(width, given, &subquery.select)? else { return Ok(None) };
         let mut tests = beside.tests;
         if let SubqueryKind::Any(test) = &subquery.kind {
             let test = over_both(self.own_slots(test, &beside.outputs), 0, given);
             let certain = conjuncts(test.clone()).iter().all(|t| never_null(t, part, &beside.part));
+            if negated && !certain && equal_to_slot(subquery).is_some() {
+                return Ok(None);
+            }
             tests.extend(match negated && !certain {
                 true => vec![Expr::IsBool(Box::new(test), false, true)],
                 false => conjuncts(test),
@@ -231,7 +347,9 @@ impl Translator<'_> {
             || select.limit.is_some()
             || select.offset.is_some()
             || select.outputs[0].expr.has_subquery()
-            || arguments.any(opaque)
+            // Groups that no row asks for would be formed as well.
+            || self.of_one_row
+            || arguments.any(|e| opaque(e) || may_fail_beyond_numeric(e))
         {
             return Ok(None);
         }
@@ -267,6 +385,21 @@ impl Translator<'_> {
         Ok(Some((joined, value)))
     }
 
+    /// The rows of a lateral join's right side, and the LIMIT of these that is known only when they are run.
+    fn lateral_rows(&mut self, right: &Source, outer: bool) -> Result<(Part, Window)> {
+        if let Source::Query(select) = right
+            && !outer
+            && select.limit.iter().chain(&select.offset).any(Expr::reads_outer)
+        {
+            let own = |e: &Option<Expr>| e.as_ref().map(|e| self.own(e));
+            let window = Window { limit: own(&select.limit), offset: own(&select.offset) };
+            let rows = self.source(&select.source)?;
+            let rows = self.ordered_rows(rows, select)?;
+            return Ok((shown(rows, select.visible)?, window));
+        }
+        Ok((self.source(right)?, Window::default()))
+    }
+
     /// A join whose right side is run for each row of the left one.
     pub(super) fn lateral(&mut self, left: Part, join: &Join, lateral: &Lateral) -> Result<Part> {
         let outer = join.kind == JoinKind::Left;
@@ -281,14 +414,88 @@ impl Translator<'_> {
         }
         let width = left.columns.len();
         let mut inner = self.nested(types.iter().map(|t| t.ty));
-        let mut rows = inner.source(&join.right)?;
+        let (mut rows, window) = inner.lateral_rows(&join.right, outer)?;
         if outer {
             rows = inner.filtered(rows, on.iter().map(|e| inside(e.clone(), width, first)).collect())?;
         }
         let around = inner.around.clone();
-        let ran = Ran { plan: rows, around, types: &types, answer: Answer::Rows { outer }, varies: true };
+        let ran = Ran {
+            plan: rows,
+            around,
+            types: &types,
+            answer: Answer::Rows { outer },
+            varies: true,
+            window,
+            guard: None,
+        };
         let part = self.apply(left, given, ran)?;
         if outer { Ok(part) } else { self.filtered(part, on) }
+    }
+}
+
+/// The sides of the test of `x IN (SELECT ...)`, if the query reads nothing around: what is wanted, and the row's value.
+fn equal_to_slot(subquery: &Subquery) -> Option<(&Expr, &Expr)> {
+    let SubqueryKind::Any(Expr::Compare(CmpOp::Eq, sides)) = &subquery.kind else { return None };
+    let reads = |e: &Expr| {
+        let (mut slots, mut outer, mut others) = (false, false, false);
+        e.walk(&mut |e| match e {
+            Expr::Slot(_) => slots = true,
+            Expr::Outer(_) => outer = true,
+            Expr::Subquery(..) | Expr::Held(_) => others = true,
+            _ => {}
+        });
+        (slots, outer, others)
+    };
+    let (left, right) = (reads(&sides.0), reads(&sides.1));
+    let select = &subquery.select;
+    let reads_around = select.limit.iter().chain(&select.offset).any(Expr::reads_outer);
+    let is_plain = !left.2 && !right.2 && !select.reads_outer() && !reads_around;
+    match (left.0, left.1, right.0, right.1) {
+        (false, _, true, false) if is_plain => Some((&sides.0, &sides.1)),
+        (true, false, false, _) if is_plain => Some((&sides.1, &sides.0)),
+        _ => None,
+    }
+}
+
+fn both(before: Option<Expr>, e: Expr) -> Expr {
+    match before {
+        Some(before) => Expr::And([before, e].into()),
+        None => e,
+    }
+}
+
+/// `e IS [NOT] value`
+fn is_bool(e: &Expr, value: bool, negated: bool) -> Expr {
+    Expr::IsBool(Box::new(e.clone()), value, negated)
+}
+
+fn reads_held(e: &Expr) -> bool {
+    let mut found = false;
+    e.walk(&mut |e| found |= matches!(e, Expr::Held(_)));
+    found
+}
+
+/// Whether a subquery can end in an error.
+fn can_fail(subquery: &Subquery) -> bool {
+    let select = &subquery.select;
+    let is_one = select.aggregate.as_ref().is_some_and(|a| a.single);
+    let several = matches!(subquery.kind, SubqueryKind::Scalar) && !is_one;
+    let mut fails = several;
+    if let SubqueryKind::Any(test) | SubqueryKind::All(test) = &subquery.kind {
+        fails |= may_fail(test);
+    }
+    select.walk_all(&mut |e| fails |= may_fail(e));
+    fails
+}
+
+/// Whether evaluating the expression can end in an error, sums and products of numeric left aside: they have room.
+fn may_fail_beyond_numeric(e: &Expr) -> bool {
+    match e {
+        Expr::Arith(op, Class::Numeric, sides) if !matches!(op, ArithOp::Divide | ArithOp::Remainder) => {
+            may_fail_beyond_numeric(&sides.0) || may_fail_beyond_numeric(&sides.1)
+        }
+        Expr::Column(_) | Expr::Slot(_) | Expr::Const(_) | Expr::Param(_) => false,
+        other => may_fail(other),
     }
 }
 
@@ -299,6 +506,9 @@ struct Ran<'a> {
     types: &'a [Typed],
     answer: Answer,
     varies: bool,
+    window: Window,
+    /// It is run only for rows for which this is true; the others get NULL.
+    guard: Option<&'a Expr>,
 }
 
 fn reads_outer(e: &Expr) -> bool {

@@ -7,6 +7,7 @@
 
 mod joins;
 mod plans;
+mod recursion;
 #[path = "../../../sql/tests/support/mod.rs"]
 mod shared;
 mod slt;

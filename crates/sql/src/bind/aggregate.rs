@@ -3,6 +3,7 @@
 //! Invariants
 //! 1. Results have PostgreSQL's types: sum of integer is bigint, sum of bigint and avg of any whole number are numeric.
 //! 2. The same call written twice is computed once.
+//! 3. A call belongs to the nearest query whose columns it reads, or to its own if it reads none (SQL:2016, 6.9).
 //!
 //! Does not know: how groups are formed (`exec`).
 
@@ -135,7 +136,7 @@ impl AggKind {
 }
 
 impl Binder<'_> {
-    /// An aggregate call: becomes a slot of the group.
+    /// An aggregate call: becomes a slot of the group. It belongs to the nearest query whose columns its argument reads.
     pub(super) fn aggregate(
         &mut self,
         kind: AggKind,
@@ -143,19 +144,16 @@ impl Binder<'_> {
         at: Option<u32>,
         scope: &mut Scope,
     ) -> Result<Bound> {
+        if self.is_of_query_around(kind, f, at, scope)? {
+            return self.in_query_around(|b, scope| b.aggregate(kind, f, at, scope));
+        }
         if let Some(clause) = scope.no_aggregates {
             let message = format!("aggregate functions are not allowed in {clause}");
             return Err(SqlError::new(SqlState::GROUPING_ERROR, message).at(at));
         }
-        let Some(grouping) = scope.grouping.take() else {
-            // The query is bound again as a grouped one.
-            self.met_aggregate = true;
-            let message = "aggregate functions are not allowed here";
-            return Err(SqlError::new(SqlState::GROUPING_ERROR, message).at(at));
-        };
-        scope.no_aggregates = Some("an aggregate's argument");
-        let call = self.aggregate_call(kind, f, at, scope).map_err(nested);
-        scope.no_aggregates = None;
+        // The first aggregate makes the query a grouped one.
+        let grouping = scope.grouping.take().unwrap_or_default();
+        let call = self.argument_of(kind, f, at, scope).map_err(nested);
         let grouping = scope.grouping.insert(grouping);
         let (call, t) = call?;
         let same = |c: &AggCall| c.written.is_some() && c.written == call.written;
@@ -188,6 +186,40 @@ impl Binder<'_> {
             }
         }
         Ok(out)
+    }
+
+    /// The call, bound over the rows that are grouped.
+    fn argument_of(
+        &mut self,
+        kind: AggKind,
+        f: &ast::Function,
+        at: Option<u32>,
+        scope: &mut Scope,
+    ) -> Result<(AggCall, Typed)> {
+        let before = scope.no_aggregates.replace("an aggregate's argument");
+        let call = self.aggregate_call(kind, f, at, scope);
+        scope.no_aggregates = before;
+        call
+    }
+
+    /// Whether the call reads columns of queries around, and none of this one.
+    fn is_of_query_around(
+        &mut self,
+        kind: AggKind,
+        f: &ast::Function,
+        at: Option<u32>,
+        scope: &mut Scope,
+    ) -> Result<bool> {
+        if !self.is_within() {
+            return Ok(false);
+        }
+        self.probed()?;
+        let grouping = scope.grouping.take();
+        let call = self.without_trace(|b| b.argument_of(kind, f, at, scope));
+        scope.grouping = grouping;
+        // If it can't be bound, whoever binds it in earnest says why.
+        let Ok((call, _)) = call else { return Ok(false) };
+        Ok(call.exprs().any(Expr::reads_outer) && !call.exprs().any(Expr::reads_columns))
     }
 
     pub(super) fn aggregate_call(

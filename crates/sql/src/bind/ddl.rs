@@ -234,6 +234,10 @@ impl Binder<'_> {
             }
             _ => e,
         })?;
+        if bound.expr.has_subquery() {
+            let message = "cannot use subquery in DEFAULT expression";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(self.at(e)));
+        }
         self.assign(bound, &column.name, column.column_type).map_err(|e| {
             let message = e.message.replace(" but expression is", " but default expression is");
             SqlError { message: message.into(), ..e }

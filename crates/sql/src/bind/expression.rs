@@ -339,7 +339,8 @@ impl Binder<'_> {
         };
         let qualifier = fold(table);
         if scope.relation(&qualifier).is_none() && !self.is_outer_relation(&qualifier) {
-            let hidden = scope.relations.iter().any(|r| r.hidden.as_ref() == Some(&qualifier));
+            let hidden = scope.relations.iter().any(|r| r.hidden.as_ref() == Some(&qualifier))
+                || self.is_beside(&qualifier);
             let what = if hidden { "invalid reference to" } else { "missing" };
             let message = format!("{what} FROM-clause entry for table \"{qualifier}\"");
             return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).at(self.span_at(table.span)));

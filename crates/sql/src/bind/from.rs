@@ -52,20 +52,24 @@ impl Binder<'_> {
     /// FROM: where rows come from, and what their columns are called.
     pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<From> {
         let Some((first, rest)) = from.split_first() else { return Ok(From::nothing()) };
-        let mut all = self.joined(first, &From::nothing())?;
+        let outside = std::mem::replace(&mut self.outside, self.levels.len());
+        let items = self.items_of_from(first, rest);
+        self.outside = outside;
+        items
+    }
+
+    fn items_of_from(&mut self, first: &ast::TableWithJoins, rest: &[ast::TableWithJoins]) -> Result<From> {
+        let mut all = self.joined(first)?;
         for item in rest {
-            let right = self.joined(item, &all)?;
+            let right = self.beside(&all, |b| b.joined(item))?;
             all = crossed(all, right)?;
         }
         Ok(all)
     }
 
-    /// One item of FROM with the joins that are written behind it; `before` are the items before it.
-    fn joined(&mut self, item: &ast::TableWithJoins, before: &From) -> Result<From> {
-        let mut left = self.factor(&item.relation, before)?;
-        if !left.given.is_empty() && !item.joins.is_empty() {
-            return Err(SqlError::unsupported("a join whose left side is LATERAL"));
-        }
+    /// One item of FROM with the joins that are written behind it. What is LATERAL in it sees the items before it.
+    fn joined(&mut self, item: &ast::TableWithJoins) -> Result<From> {
+        let mut left = self.factor(&item.relation, &From::nothing())?;
         for join in &item.joins {
             if join.global {
                 return Err(SqlError::unsupported("GLOBAL JOIN"));
@@ -81,6 +85,13 @@ impl Binder<'_> {
         if !right.given.is_empty() && matches!(kind, JoinKind::Right | JoinKind::Full) {
             let message = "the combining JOIN type must be INNER or LEFT for a LATERAL reference";
             return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+        }
+        let is_optional =
+            |side: &From, kinds: [JoinKind; 2]| kinds.contains(&kind) && side.source.reads_work();
+        if is_optional(&right, [JoinKind::Left, JoinKind::Full])
+            || is_optional(&left, [JoinKind::Right, JoinKind::Full])
+        {
+            return Err(self.misplaced("must not appear within an outer join"));
         }
         let names = match constraint {
             JoinConstraint::Using(names) => using_names(names)?,
@@ -112,7 +123,7 @@ impl Binder<'_> {
     fn join_condition(&mut self, on: &ast::Expr, kind: JoinKind, all: &From) -> Result<Vec<Expr>> {
         let mut scope = all.scope();
         scope.no_aggregates = Some("JOIN conditions");
-        let bound = self.expression(on, &mut scope)?;
+        let bound = self.apart(|b| b.expression(on, &mut scope))?;
         let condition = self.condition(bound, "JOIN/ON")?;
         if kind != JoinKind::Inner && condition.has_subquery() {
             return Err(SqlError::unsupported("a subquery in the condition of an outer join"));
@@ -181,10 +192,10 @@ impl Binder<'_> {
                 self.beside(before, |b| b.derived(subquery, alias.as_ref()))
             }
             TableFactor::Derived { subquery, alias, .. } => {
-                self.deeper(|b| b.derived(subquery, alias.as_ref()))
+                self.apart(|b| b.deeper(|b| b.derived(subquery, alias.as_ref())))
             }
             TableFactor::NestedJoin { table_with_joins, alias: None } => {
-                self.deeper(|b| b.joined(table_with_joins, &From::nothing()))
+                self.beside(before, |b| b.joined(table_with_joins))
             }
             TableFactor::NestedJoin { .. } => Err(SqlError::unsupported("an alias of a join")),
             _ => Err(SqlError::unsupported("this kind of FROM item")),
@@ -196,8 +207,16 @@ impl Binder<'_> {
         if before.relations.is_empty() {
             return self.deeper(bind);
         }
-        let (found, given) = self.inside(&mut before.scope(), bind)?;
+        let mut scope = before.scope();
+        scope.no_aggregates = Some("FROM clause of their own query level");
+        let (found, given) = self.inside(&mut scope, bind)?;
         Ok(From { given, ..found })
+    }
+
+    /// Binds what does not see the other items of FROM, only the queries around.
+    fn apart<T>(&mut self, bind: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let outside = self.outside;
+        self.hiding(outside, bind)
     }
 
     /// A query in FROM.
@@ -222,10 +241,12 @@ impl Binder<'_> {
         let Some(place) = part.as_ident().map(fold).and_then(|n| self.find_named(&n)) else {
             return Ok(None);
         };
+        let shown = alias.map_or_else(|| self.named[place].name.clone(), |a| fold(&a.name));
+        if let Some((source, columns)) = self.named_rows(place)? {
+            return relation_over(source, columns, shown, alias).map(Some);
+        }
         let bound = self.named_body(place)?;
-        let named = self.named[place].clone();
-        let shown = alias.map_or(named.name, |a| fold(&a.name));
-        query_relation(bound, &named.columns, shown, alias).map(Some)
+        query_relation(bound, &self.named[place].columns, shown, alias).map(Some)
     }
 
     /// A table by name, or by the name of one of its parts, whose condition is then due (`part_condition`).
@@ -390,18 +411,32 @@ fn query_relation(
     shown: String,
     alias: Option<&ast::TableAlias>,
 ) -> Result<From> {
-    let super::query::BoundQuery { select, columns } = bound;
-    let named = columns.iter().zip(&select.outputs).map(|(c, o)| (c.name.to_string(), o.t));
-    let mut columns: Vec<(String, Typed)> = named.collect();
+    let columns = renamed(&bound, names);
+    relation_over(Source::Query(Box::new(bound.select)), columns, shown, alias)
+}
+
+/// Names and types of a query's columns, the first ones renamed.
+pub(super) fn renamed(bound: &super::query::BoundQuery, names: &[String]) -> Vec<(String, Typed)> {
+    let columns = bound.columns.iter().zip(&bound.select.outputs);
+    let mut columns: Vec<(String, Typed)> = columns.map(|(c, o)| (c.name.to_string(), o.t)).collect();
     columns.iter_mut().zip(names).for_each(|(column, name)| column.0.clone_from(name));
+    columns
+}
+
+/// The relation of these columns under an alias, which may rename them.
+fn relation_over(
+    source: Source,
+    mut columns: Vec<(String, Typed)>,
+    shown: String,
+    alias: Option<&ast::TableAlias>,
+) -> Result<From> {
     if let Some(alias) = alias {
         check_alias(alias, columns.len())?;
         for (column, renamed) in columns.iter_mut().zip(&alias.columns) {
             column.0 = fold(&renamed.name);
         }
     }
-    let relation = Relation { alias: shown, columns, ..Relation::unnamed() };
-    Ok(From::one(Source::Query(Box::new(select)), relation))
+    Ok(From::one(source, Relation { alias: shown, columns, ..Relation::unnamed() }))
 }
 
 /// Both sides' rows in all pairs; a condition may be added. 42712 if a name is used twice.

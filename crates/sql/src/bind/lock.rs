@@ -114,6 +114,7 @@ fn lockable<'s>(lock: &ast::LockClause, leaf: &Leaf<'s>) -> Result<Option<&'s Ar
             Err(SqlError::unsupported(format!("{} of a subquery", name(lock))))
         }
         Source::Series(..) | Source::Unnest(_) if is_named => refused("a function"),
+        Source::Shared(_) | Source::Work(..) if is_named => refused("a WITH query"),
         _ => Ok(None),
     }
 }

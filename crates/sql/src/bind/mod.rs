@@ -57,6 +57,10 @@ const DEPTH_MAX: usize = 256;
 /// Most items of FROM, named queries counted as often as they are used: whoever runs queries walks them by recursion.
 const SOURCES_MAX: usize = 500;
 
+/// Most parts of a statement that are bound twice, those within them as well: arguments of aggregates within subqueries, unions of
+/// WITH RECURSIVE that do not read themselves.
+const PROBES_MAX: usize = 10_000;
+
 /// Most parameters of one statement, as in PostgreSQL's protocol.
 const PARAM_MAX: usize = 65_535;
 
@@ -86,8 +90,10 @@ pub struct Binder<'c> {
     depth: usize,
     /// Literals in the select list of INSERT ... SELECT stay untyped until the column is known.
     keep_unknown: bool,
-    /// An aggregate was met in a query that was not bound as grouped.
-    met_aggregate: bool,
+    /// A query that had turned out to be grouped was bound again as such, and failed again.
+    failed_as_grouped: bool,
+    /// What was bound only to see what it is.
+    probes: usize,
     /// The statement asks for the catalog when it runs: system tables, catalog functions, OIDs with names.
     pub reads_world: bool,
     /// A query in FROM is bound: it keeps its conditions and its order, for whoever runs it chooses access paths itself.
@@ -102,12 +108,18 @@ pub struct Binder<'c> {
     overriding: Option<crate::parse::Overriding>,
     /// Queries that both a runner and this crate's executor run are for the runner: tests compare the two.
     forced: bool,
-    /// The queries around the one that is bound, outermost first.
+    /// The queries around the one that is bound, outermost first; behind them, while LATERAL items are bound, items of its FROM.
     levels: Vec<subquery::Level>,
+    /// How many of them are queries around.
+    outside: usize,
     /// Queries that WITH has named, innermost last.
     named: Vec<with::Named>,
     /// Those of them whose bodies are being bound.
     recursing: Vec<usize>,
+    /// How many recursive queries there are so far.
+    recursions: usize,
+    /// How many subqueries in expressions are around what is bound.
+    subqueries: usize,
     /// Items of FROM so far.
     sources: usize,
 }
@@ -134,7 +146,8 @@ impl<'c> Binder<'c> {
             params,
             depth: 0,
             keep_unknown: false,
-            met_aggregate: false,
+            failed_as_grouped: false,
+            probes: 0,
             reads_world: false,
             in_from: false,
             met_tables: Vec::new(),
@@ -143,8 +156,11 @@ impl<'c> Binder<'c> {
             overriding: None,
             forced: false,
             levels: Vec::new(),
+            outside: 0,
             named: Vec::new(),
             recursing: Vec::new(),
+            recursions: 0,
+            subqueries: 0,
             sources: 0,
         })
     }
@@ -196,6 +212,16 @@ impl<'c> Binder<'c> {
         let result = f(self);
         self.depth -= 1;
         result
+    }
+
+    /// Notes that something is bound twice; 54001 beyond the limit.
+    fn probed(&mut self) -> Result<()> {
+        self.probes += 1;
+        if self.probes > PROBES_MAX {
+            let message = "a statement with too many aggregates or unions within others";
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
+        }
+        Ok(())
     }
 
     /// Parameter `number` (from 1) as an expression.

@@ -13,7 +13,7 @@ use sqlparser::ast::{self, Expr as Ast, GroupByExpr, LimitClause, SelectItem, Se
 use super::items::{Items, literal_position};
 use super::scope::{Found, Grouping, Relation, Scope};
 use super::set::Written;
-use super::window::Windows;
+use super::window::{WinCall, Windows};
 use super::{Binder, Bound, clauses, fold, lock};
 use crate::access::{self, WantedOrder};
 use crate::error::{Result, SqlError, SqlState};
@@ -44,7 +44,7 @@ impl Binder<'_> {
         }
     }
 
-    fn query_body(&mut self, q: &ast::Query) -> Result<BoundQuery> {
+    pub(super) fn query_body(&mut self, q: &ast::Query) -> Result<BoundQuery> {
         match q.body.as_ref() {
             SetExpr::Select(s) => self.select(s, q),
             SetExpr::Values(v) => self.values(v, q),
@@ -57,49 +57,75 @@ impl Binder<'_> {
         }
     }
 
-    /// A query is grouped if it says so, or if an aggregate is met while its outputs are bound.
+    /// A query is grouped if it says so, or from the first aggregate on that is met while its outputs are bound. If something was
+    /// bound before that which is wrong in a grouped query, it is bound again, as one from the start, to say so.
     fn select(&mut self, s: &ast::Select, q: &ast::Query) -> Result<BoundQuery> {
         clauses::check_select(s)?;
         let says_so = group_count(&s.group_by) > 0 || s.having.is_some();
-        // A query in FROM is bound before this one's outputs, and leaves the mark as it was.
-        let before = std::mem::replace(&mut self.met_aggregate, false);
-        let bound = match self.select_as(says_so, s, q) {
-            Err(_) if self.met_aggregate && !says_so => self.select_as(true, s, q),
+        let (mut late, uses) = (false, self.work_uses());
+        match self.select_as(says_so, s, q, &mut late) {
+            // Queries around this one need not do so again.
+            Err(_) if late && !self.failed_as_grouped => {
+                self.set_work_uses(&uses);
+                let again = self.select_as(true, s, q, &mut false);
+                self.failed_as_grouped = again.is_err();
+                again
+            }
             bound => bound,
-        };
-        self.met_aggregate = before;
+        }
+    }
+
+    fn select_as(
+        &mut self,
+        grouped: bool,
+        s: &ast::Select,
+        q: &ast::Query,
+        late: &mut bool,
+    ) -> Result<BoundQuery> {
+        let from = self.from(&s.from)?;
+        let mut scope = Scope { relations: from.relations, merged: from.merged, ..Scope::default() };
+        let bound = self.clauses(grouped, s, q, from.source, &mut scope);
+        *late = !grouped && scope.grouping.is_some();
         bound
     }
 
-    fn select_as(&mut self, grouped: bool, s: &ast::Select, q: &ast::Query) -> Result<BoundQuery> {
-        let from = self.from(&s.from)?;
-        let mut scope = Scope { relations: from.relations, merged: from.merged, ..Scope::default() };
-        let filter = self.filter(s.selection.as_ref(), &mut scope)?;
+    /// The clauses behind FROM.
+    fn clauses(
+        &mut self,
+        grouped: bool,
+        s: &ast::Select,
+        q: &ast::Query,
+        source: Source,
+        scope: &mut Scope,
+    ) -> Result<BoundQuery> {
+        let filter = self.filter(s.selection.as_ref(), scope)?;
         if grouped {
-            self.grouping(s, &mut scope)?;
+            self.grouping(s, scope)?;
         }
         scope.windows = Some(self.named_windows(&s.named_window)?);
-        let mut items = self.items(&s.projection, &mut scope)?;
-        let having = s.having.as_ref().map(|h| self.having(h, &mut scope)).transpose()?;
+        let mut items = self.items(&s.projection, scope)?;
+        let having = self.having(s.having.as_ref(), scope)?;
         let distinct = matches!(s.distinct, Some(ast::Distinct::Distinct));
         if distinct {
             items.outputs.iter().try_for_each(|o| orderable(o.t, "DISTINCT"))?;
         }
         let visible = items.outputs.len();
-        let mut order = self.order_by(q, &mut items, &mut scope, distinct)?;
+        let mut order = self.order_by(q, &mut items, scope, distinct)?;
         let distinct_on = match &s.distinct {
-            Some(ast::Distinct::On(on)) => {
-                self.distinct_on(on, &mut order, visible, &mut items, &mut scope)?
-            }
+            Some(ast::Distinct::On(on)) => self.distinct_on(on, &mut order, visible, &mut items, scope)?,
             _ => Box::default(),
         };
         let (limit, offset) = self.limits(q)?;
-        let lock = lock::row_lock(q, s, grouped, &scope.relations)?;
-        if lock.is_some() && matches!(from.source, Source::Query(_)) {
+        let is_grouped = scope.grouping.is_some();
+        if is_grouped {
+            check_grouped(grouped, &items, scope.windows.as_ref(), &source)?;
+        }
+        let lock = lock::row_lock(q, s, is_grouped, &scope.relations)?;
+        if lock.is_some() && matches!(source, Source::Query(_)) {
             return Err(SqlError::unsupported("FOR UPDATE of a subquery"));
         }
         let mut select = Select {
-            source: from.source,
+            source,
             filter: access::joined(filter),
             aggregate: None,
             windows: Box::default(),
@@ -113,9 +139,10 @@ impl Binder<'_> {
             lock,
             general: false,
         };
-        let (mut windows, mut width) = (scope.windows.take().unwrap_or_default(), scope.width());
-        if grouped {
-            let grouping = scope.grouping.take().unwrap_or_default();
+        let mut windows = scope.windows.take().unwrap_or_default();
+        let mut width = scope.width();
+        // It stays in the scope, so that an error from here on is known to be one of a grouped query.
+        if let Some(grouping) = scope.grouping.as_mut().map(std::mem::take) {
             width = grouping.keys.len() + grouping.calls.len();
             let aggregate = renumbered(grouping, &mut items, &mut windows, having);
             select.aggregate = Some(Aggregate { single: group_count(&s.group_by) == 0, ..aggregate });
@@ -134,11 +161,12 @@ impl Binder<'_> {
         Ok(BoundQuery { select, columns })
     }
 
-    fn having(&mut self, written: &Ast, scope: &mut Scope) -> Result<Expr> {
+    fn having(&mut self, having: Option<&Ast>, scope: &mut Scope) -> Result<Option<Expr>> {
+        let Some(having) = having else { return Ok(None) };
         scope.refuse_windows(Some("HAVING"));
-        let bound = self.expression(written, scope)?;
+        let bound = self.expression(having, scope);
         scope.refuse_windows(None);
-        self.condition(bound, "HAVING")
+        self.condition(bound?, "HAVING").map(Some)
     }
 
     /// Decides who runs it; the executor of this crate needs an access path.
@@ -304,6 +332,19 @@ impl Binder<'_> {
         let columns = items.names.iter().zip(&items.outputs).map(|(n, o)| o.column(n)).collect();
         Ok(Some((items.outputs.into(), columns)))
     }
+}
+
+/// What may not be in a grouped query; one that was not `grouped` from the start has perhaps bound columns as they are.
+fn check_grouped(grouped: bool, items: &Items, windows: Option<&Windows>, source: &Source) -> Result<()> {
+    let over = windows.iter().flat_map(|w| &w.calls).flat_map(WinCall::exprs);
+    if !grouped && items.outputs.iter().map(|o| &o.expr).chain(over).any(Expr::reads_columns) {
+        return Err(SqlError::internal("a column beside an aggregate"));
+    }
+    if source.joins_work() {
+        let message = "aggregate functions are not allowed in a recursive query's recursive term";
+        return Err(SqlError::new(SqlState::INVALID_RECURSION, message));
+    }
+    Ok(())
 }
 
 /// Puts the filter into the access path as far as it goes, and drops ORDER BY if the path delivers it.

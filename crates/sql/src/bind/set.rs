@@ -1,7 +1,8 @@
 //! UNION, INTERSECT and EXCEPT.
 //!
 //! Invariants
-//! 1. Both sides have the same types: those that PostgreSQL resolves for each pair of queries, from the innermost pair out.
+//! 1. All sides have the same types: those that PostgreSQL resolves for each pair of queries, from the innermost pair out.
+//! 2. A chain of UNION is one operation of many sides, however long.
 //!
 //! Does not know: how rows are compared.
 
@@ -41,19 +42,21 @@ impl Binder<'_> {
         };
         let keeps = std::mem::replace(&mut self.keep_unknown, true);
         let was_in_from = std::mem::replace(&mut self.in_from, true);
-        let sides = self.deeper(|b| Ok((b.side(written.left)?, b.side(written.right)?)));
+        let written = operands(written);
+        let sides: Result<Vec<BoundQuery>> =
+            self.deeper(|b| written.iter().map(|side| b.side(side)).collect());
         (self.keep_unknown, self.in_from) = (keeps, was_in_from);
-        let (mut left, mut right) = sides?;
-        let types = self.matched(name, &mut left.select, &mut right.select)?;
+        let mut sides = sides?;
+        let columns = sides.first_mut().map(|first| std::mem::take(&mut first.columns)).unwrap_or_default();
+        let (sides, types) = self.matched(name, sides.into_iter().map(|side| side.select).collect())?;
         if !(all && kind == SetKind::Union) {
             types.iter().try_for_each(|t| orderable(*t, name))?;
         }
-        let set = SetOperation { kind, all, left: left.select, right: right.select };
-        self.over_set(set, left.columns, &types, q)
+        self.over_set(SetOperation { kind, all, sides }, columns, &types, q)
     }
 
     /// One side, without the clauses that stand around the whole.
-    fn side(&mut self, body: &SetExpr) -> Result<BoundQuery> {
+    pub(super) fn side(&mut self, body: &SetExpr) -> Result<BoundQuery> {
         let bound = match body {
             SetExpr::Query(inner) => self.query(inner)?,
             body => self.query(&bare(body.clone()))?,
@@ -65,31 +68,22 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// Brings the outputs of both sides to common types.
-    fn matched(&mut self, name: &str, left: &mut Select, right: &mut Select) -> Result<Vec<Typed>> {
-        if left.visible != right.visible {
-            let message = format!("each {name} query must have the same number of columns");
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    /// Brings the outputs of all sides to common types: those of the first two, then of these and the third, and so on.
+    pub(super) fn matched(&mut self, name: &str, sides: Vec<Select>) -> Result<(Vec<Select>, Vec<Typed>)> {
+        let mut sides = sides.into_iter();
+        let mut done: Vec<Select> = sides.next().into_iter().collect();
+        let mut types: Vec<Typed> = done.iter().flat_map(|s| &s.outputs[..s.visible]).map(|o| o.t).collect();
+        for side in sides {
+            types = pair_types(name, &types, &side)?;
+            if done.len() == 1 {
+                let first = done.remove(0);
+                done.push(self.brought_to(first, &types)?);
+            }
+            // A literal becomes what its pair makes of it, whatever comes behind.
+            done.push(self.brought_to(side, &types)?);
         }
-        let mut types = Vec::with_capacity(left.visible);
-        for (l, r) in left.outputs[..left.visible].iter().zip(&right.outputs) {
-            let ty = crate::ty::common(l.t.ty, r.t.ty).ok_or_else(|| {
-                let message =
-                    format!("{name} types {} and {} cannot be matched", l.t.ty.name(), r.t.ty.name());
-                SqlError::new(SqlState::DATATYPE_MISMATCH, message)
-            })?;
-            let same = l.t == r.t && ty == l.t.ty;
-            // A column of literals stays untyped for the next pair around, or for the column it goes into.
-            types.push(if same { l.t } else { Typed::plain(ty) });
-        }
-        if !self.keep_unknown {
-            types.iter_mut().filter(|t| t.ty == Ty::Unknown).for_each(|t| *t = Typed::plain(Ty::Text));
-        }
-        for side in [left, right] {
-            let taken = std::mem::replace(side, Select::nothing());
-            *side = self.brought_to(taken, &types)?;
-        }
-        Ok(types)
+        let done = done.into_iter().map(|side| self.brought_to(side, &types)).collect::<Result<_>>()?;
+        Ok((done, types))
     }
 
     /// The query with its outputs cast.
@@ -165,6 +159,43 @@ impl Binder<'_> {
         };
         Ok(BoundQuery { select, columns })
     }
+}
+
+/// The queries of a chain: (a UNION b) UNION c is a, b, c if both say ALL or neither does.
+fn operands<'a>(written: &Written<'a>) -> Vec<&'a SetExpr> {
+    let (mut left, mut out) = (written.left, vec![written.right]);
+    while let SetExpr::SetOperation { left: l, op, set_quantifier, right } = left
+        && (*op, written.op) == (SetOperator::Union, SetOperator::Union)
+        && (*set_quantifier == SetQuantifier::All) == (written.quantifier == SetQuantifier::All)
+        && matches!(set_quantifier, SetQuantifier::All | SetQuantifier::None | SetQuantifier::Distinct)
+    {
+        out.push(right);
+        left = l;
+    }
+    out.push(left);
+    out.reverse();
+    out
+}
+
+/// The types that columns of these types and the outputs of a query have in common.
+fn pair_types(name: &str, types: &[Typed], side: &Select) -> Result<Vec<Typed>> {
+    if types.len() != side.visible {
+        let message = format!("each {name} query must have the same number of columns");
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    let pair = |(l, r): (&Typed, &Output)| {
+        let ty = crate::ty::common(l.ty, r.t.ty).ok_or_else(|| {
+            let message = format!("{name} types {} and {} cannot be matched", l.ty.name(), r.t.ty.name());
+            SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+        })?;
+        // A column of literals alone is text, whatever the next pair around has.
+        Ok(match ty {
+            Ty::Unknown => Typed::plain(Ty::Text),
+            _ if *l == r.t && ty == l.ty => *l,
+            _ => Typed::plain(ty),
+        })
+    };
+    types.iter().zip(&side.outputs).map(pair).collect()
 }
 
 /// A query of nothing but a body.

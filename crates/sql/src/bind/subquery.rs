@@ -26,7 +26,8 @@ pub(super) struct Level {
     scope: Scope,
     /// The values given, over its rows.
     given: Vec<Bound>,
-    /// It is around the place where a query of WITH is used, not where that is written.
+    /// It is around the place where a query of WITH is used, not where that is written; or an item of FROM beside what is not
+    /// LATERAL.
     pub(super) hidden: bool,
 }
 
@@ -67,12 +68,62 @@ impl Binder<'_> {
         Ok((bound?, given))
     }
 
+    /// Binds what does not see the queries around from the n-th on.
+    pub(super) fn hiding<T>(&mut self, from: usize, bind: impl FnOnce(&mut Self) -> T) -> T {
+        let hidden: Vec<bool> = self.levels[from..].iter().map(|l| l.hidden).collect();
+        self.levels[from..].iter_mut().for_each(|l| l.hidden = true);
+        let bound = bind(self);
+        self.levels[from..].iter_mut().zip(hidden).for_each(|(l, h)| l.hidden = h);
+        bound
+    }
+
+    /// Whether there is a query around the one that is bound.
+    pub(super) fn is_within(&self) -> bool {
+        self.levels.last().is_some_and(|l| !l.hidden)
+    }
+
+    /// Binds in the query around this one, which gives the value.
+    pub(super) fn in_query_around(
+        &mut self,
+        bind: impl FnOnce(&mut Self, &mut Scope) -> Result<Bound>,
+    ) -> Result<Bound> {
+        let Some(mut level) = self.levels.pop() else {
+            return Err(SqlError::internal("a query around was lost"));
+        };
+        let bound = bind(self, &mut level.scope);
+        let given = bound.map(|b| level.give(b));
+        self.levels.push(level);
+        given
+    }
+
+    /// Binds only to see what comes of it: the queries around give nothing for it, and are not taken to be grouped.
+    pub(super) fn without_trace<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> T {
+        let note = |l: &mut Level| (l.scope.grouping.take(), l.given.len());
+        let before: Vec<_> = self.levels.iter_mut().map(note).collect();
+        let failed = self.failed_as_grouped;
+        let bound = bind(self);
+        self.failed_as_grouped = failed;
+        for (level, (grouping, given)) in self.levels.iter_mut().zip(before) {
+            level.scope.grouping = grouping;
+            level.given.truncate(given);
+        }
+        bound
+    }
+
     /// A query that is part of another one: it keeps its conditions and its order, and its literals get types.
     pub(super) fn inner_query(&mut self, query: &ast::Query) -> Result<super::query::BoundQuery> {
+        self.as_inner(|b| b.query(query))
+    }
+
+    /// Binds as a query that is part of another one.
+    pub(super) fn as_inner(
+        &mut self,
+        bind: impl FnOnce(&mut Self) -> Result<super::query::BoundQuery>,
+    ) -> Result<super::query::BoundQuery> {
         let keeps = std::mem::replace(&mut self.keep_unknown, false);
         let was_in_from = std::mem::replace(&mut self.in_from, true);
         let part = self.part.take();
-        let bound = self.query(query);
+        let bound = bind(self);
         (self.keep_unknown, self.in_from, self.part) = (keeps, was_in_from, part);
         let bound = bound?;
         if bound.select.lock.is_some() {
@@ -110,9 +161,17 @@ impl Binder<'_> {
         self.levels.iter().any(|l| !l.hidden && l.scope.relation(name).is_some())
     }
 
+    /// Whether a relation of this name stands in FROM beside what is bound, which does not see it.
+    pub(super) fn is_beside(&self, name: &str) -> bool {
+        self.levels[self.outside.min(self.levels.len())..].iter().any(|l| l.scope.relation(name).is_some())
+    }
+
     /// A subquery as written, with what it takes.
     fn subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<(Select, Vec<Bound>)> {
-        let (bound, given) = self.inside(scope, |b| b.inner_query(query))?;
+        self.subqueries += 1;
+        let bound = self.inside(scope, |b| b.inner_query(query));
+        self.subqueries -= 1;
+        let (bound, given) = bound?;
         Ok((bound.select, given))
     }
 

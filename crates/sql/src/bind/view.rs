@@ -49,7 +49,7 @@ impl Binder<'_> {
             let message = "there is no parameter $1";
             return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
         }
-        self.write_out_stars(&mut query.body)?;
+        self.write_out_query(&mut query)?;
         let columns = view_columns(&bound, &v.columns)?;
         let text = query.to_string();
         let again = self.reread(&text)?;
@@ -111,10 +111,18 @@ impl Binder<'_> {
         Ok((Source::Query(Box::new(bound.select)), relation))
     }
 
+    /// The same of a query with its WITH.
+    fn write_out_query(&mut self, query: &mut ast::Query) -> Result<()> {
+        match query.with.clone() {
+            Some(with) => self.with_named(&with, |b| b.write_out_stars(&mut query.body)),
+            None => self.write_out_stars(&mut query.body),
+        }
+    }
+
     /// Writes out `*` and `t.*` of the select lists that make the view's columns.
     fn write_out_stars(&mut self, body: &mut SetExpr) -> Result<()> {
         match body {
-            SetExpr::Query(query) => self.write_out_stars(&mut query.body),
+            SetExpr::Query(query) => self.write_out_query(query),
             SetExpr::SetOperation { left, right, .. } => {
                 self.write_out_stars(left)?;
                 self.write_out_stars(right)

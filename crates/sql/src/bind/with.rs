@@ -1,18 +1,29 @@
-//! WITH: named queries, bound where they are used.
+//! WITH: named queries.
 //!
 //! Invariants
 //! 1. The body of a named query sees the named queries before it, and the queries around its WITH; not those around the place
 //!    where it is used.
-//! 2. Every named query is bound at least once, used or not, so that its errors are told.
+//! 2. A named query is bound where it is named, used or not, so that its errors are told. All uses share what was bound, unless
+//!    it reads a query around: then each use binds it again, because what it is given there differs.
+//! 3. A recursive query reads its own rows at one place of its second part: those that the turn before has added.
 //!
-//! Does not know: how rows of a query in FROM are read. A query that is used twice is bound, and run, twice.
+//! Does not know: whether what is shared is kept or run anew; that is who runs it.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use sqlparser::ast;
+use sqlparser::ast::{self, CteAsMaterialized, SetExpr, SetOperator, SetQuantifier};
 
+use super::from::renamed;
+use super::query::{BoundQuery, orderable};
 use super::{Binder, alias_of, fold};
 use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Expr;
+use crate::plan::{Output, Recursion, Select, Shared, SharedBody, Source};
+use crate::ty::{Ty, Typed};
+
+/// Names and types of columns.
+type Columns = Vec<(String, Typed)>;
 
 /// A named query.
 #[derive(Debug, Clone)]
@@ -22,11 +33,26 @@ pub(super) struct Named {
     /// Names for its columns, from the first on.
     pub(super) columns: Vec<String>,
     /// What it is.
-    pub(super) query: Rc<ast::Query>,
+    query: Rc<ast::Query>,
     /// How many queries were around its WITH.
     levels: usize,
-    /// Its body is being bound under WITH RECURSIVE: the name means itself.
+    /// WITH RECURSIVE: its name means itself in its body.
     open: bool,
+    /// What all uses share.
+    shared: Option<(Arc<Shared>, Columns)>,
+    /// Its second part is being bound.
+    work: Option<Work>,
+}
+
+/// The rows of a recursive query as its second part sees them.
+#[derive(Debug, Clone)]
+struct Work {
+    id: usize,
+    columns: Columns,
+    /// How often they were named.
+    uses: usize,
+    /// How many subqueries in expressions were around the second part.
+    subqueries: usize,
 }
 
 impl Binder<'_> {
@@ -44,9 +70,12 @@ impl Binder<'_> {
 
     fn name_queries(&mut self, with: &ast::With, before: usize) -> Result<()> {
         for cte in &with.cte_tables {
-            let ast::Cte { alias, query, from, materialized: _, closing_paren_token: _ } = cte;
+            let ast::Cte { alias, query, from, materialized, closing_paren_token: _ } = cte;
             if from.is_some() || alias.at.is_some() {
                 return Err(SqlError::unsupported("this form of WITH"));
+            }
+            if let SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) = query.body.as_ref() {
+                return Err(SqlError::unsupported("a statement that changes rows in WITH"));
             }
             let name = alias_of(&alias.name)?;
             if self.named[before..].iter().any(|n| n.name == name) {
@@ -57,11 +86,20 @@ impl Binder<'_> {
             }
             let columns = alias.columns.iter().map(|c| fold(&c.name)).collect();
             let query = Rc::new(query.as_ref().clone());
-            let named = Named { name, columns, query, levels: self.levels.len(), open: with.recursive };
-            self.named.push(named);
+            let (levels, open) = (self.levels.len(), with.recursive);
+            self.named.push(Named { name, columns, query, levels, open, shared: None, work: None });
             let place = self.named.len() - 1;
-            self.named_body(place)?;
-            self.named[place].open = false;
+            let bound = self.named_body(place)?;
+            let named = &mut self.named[place];
+            let columns = renamed(&bound, &named.columns);
+            if !bound.select.reads_outer() {
+                let materialized =
+                    materialized.as_ref().map(|m| matches!(m, CteAsMaterialized::Materialized));
+                let types = columns.iter().map(|(_, t)| t.ty).collect();
+                let varies = bound.select.is_volatile();
+                let shared = Shared { body: SharedBody::Query(bound.select), types, materialized, varies };
+                named.shared = Some((Arc::new(shared), columns));
+            }
         }
         Ok(())
     }
@@ -71,21 +109,58 @@ impl Binder<'_> {
         self.named.iter().rposition(|n| n.name == name)
     }
 
+    /// The rows of a named query that need not be bound for this use: those that uses share, or its own in its second part.
+    pub(super) fn named_rows(&mut self, place: usize) -> Result<Option<(Source, Columns)>> {
+        let subqueries = self.subqueries;
+        let named = &mut self.named[place];
+        let Some(work) = &mut named.work else {
+            let shared = named.shared.as_ref();
+            return Ok(shared.map(|(shared, columns)| (Source::Shared(shared.clone()), columns.clone())));
+        };
+        work.uses += 1;
+        let types = work.columns.iter().map(|(_, t)| t.ty).collect();
+        let rows = (Source::Work(work.id, types), work.columns.clone());
+        let what = match () {
+            () if subqueries > work.subqueries => "must not appear within a subquery",
+            () if work.uses > 1 => "must not appear more than once",
+            () => return Ok(Some(rows)),
+        };
+        Err(self.misplaced(what))
+    }
+
+    /// How often recursive queries whose second part is bound have named themselves so far.
+    pub(super) fn work_uses(&self) -> Vec<usize> {
+        self.named.iter().filter_map(|n| n.work.as_ref()).map(|w| w.uses).collect()
+    }
+
+    /// The same as before something was bound that is to be bound again.
+    pub(super) fn set_work_uses(&mut self, uses: &[usize]) {
+        let works = self.named.iter_mut().filter_map(|n| n.work.as_mut());
+        works.zip(uses).for_each(|(work, uses)| work.uses = *uses);
+    }
+
+    /// 42P19 for the place of a recursive query's own name.
+    pub(super) fn misplaced(&self, what: &str) -> SqlError {
+        let name = self.named.iter().rfind(|n| n.work.is_some()).map_or("", |n| &n.name);
+        let message = format!("recursive reference to query \"{name}\" {what}");
+        SqlError::new(SqlState::INVALID_RECURSION, message)
+    }
+
     /// Binds the body of a named query.
-    pub(super) fn named_body(&mut self, place: usize) -> Result<super::query::BoundQuery> {
-        let Named { name, columns, query, levels, open } = self.named[place].clone();
-        // Under RECURSIVE the name means the query itself while its body is bound.
-        let seen = if open { place + 1 } else { place };
+    pub(super) fn named_body(&mut self, place: usize) -> Result<BoundQuery> {
+        let Named { name, columns, query, levels, open, .. } = self.named[place].clone();
         if open && self.recursing.contains(&place) {
-            return Err(SqlError::unsupported(format!("WITH RECURSIVE where \"{name}\" reads itself")));
+            return Err(itself_in_first(&name, &query));
         }
-        let later = self.named.split_off(seen);
-        let hidden: Vec<bool> = self.levels[levels..].iter().map(|l| l.hidden).collect();
-        self.levels[levels..].iter_mut().for_each(|l| l.hidden = true);
+        // Under RECURSIVE the name means the query itself while its body is bound.
+        let later = self.named.split_off(if open { place + 1 } else { place });
         self.recursing.push(place);
-        let bound = self.deeper(|b| b.inner_query(&query));
+        let bound = self.hiding(levels, |b| {
+            b.deeper(
+                |b| if open { b.as_inner(|b| b.open_query(place, &query)) } else { b.inner_query(&query) },
+            )
+        });
         self.recursing.pop();
-        self.levels[levels..].iter_mut().zip(hidden).for_each(|(l, h)| l.hidden = h);
         self.named.extend(later);
         let bound = bound?;
         if columns.len() > bound.columns.len() {
@@ -98,4 +173,121 @@ impl Binder<'_> {
         }
         Ok(bound)
     }
+
+    /// The body of a query that may read itself.
+    fn open_query(&mut self, place: usize, query: &ast::Query) -> Result<BoundQuery> {
+        let SetExpr::SetOperation { left, op: SetOperator::Union, set_quantifier, right } =
+            query.body.as_ref()
+        else {
+            return self.query(query);
+        };
+        let all = match set_quantifier {
+            SetQuantifier::All => true,
+            SetQuantifier::None | SetQuantifier::Distinct => false,
+            _ => return self.query(query),
+        };
+        super::clauses::check_query(query)?;
+        let bind = |b: &mut Self| b.open_union(place, query, (left, right), all);
+        match &query.with {
+            Some(with) => self.with_named(with, bind),
+            None => bind(self),
+        }
+    }
+
+    fn open_union(
+        &mut self,
+        place: usize,
+        query: &ast::Query,
+        (left, right): (&SetExpr, &SetExpr),
+        all: bool,
+    ) -> Result<BoundQuery> {
+        let first = self.deeper(|b| b.side(left))?;
+        let id = self.recursions;
+        self.recursions += 1;
+        let columns = renamed(&first, &self.named[place].columns);
+        let work = Work { id, columns, uses: 0, subqueries: self.subqueries };
+        self.named[place].work = Some(work);
+        self.keep_unknown = true;
+        let then = self.deeper(|b| b.side(right));
+        self.keep_unknown = false;
+        let uses = self.named[place].work.take().map_or(0, |w| w.uses);
+        let then = then?;
+        if uses == 0 {
+            // It does not read itself. Bound as any union its literals take their types from both sides.
+            self.probed()?;
+            return self.query_body(query);
+        }
+        refuse_clauses(query)?;
+        self.recursion(place, id, all, first, then)
+    }
+
+    fn recursion(
+        &mut self,
+        place: usize,
+        id: usize,
+        all: bool,
+        first: BoundQuery,
+        then: BoundQuery,
+    ) -> Result<BoundQuery> {
+        let BoundQuery { select: first, columns } = first;
+        let begun: Vec<Typed> = first.outputs[..first.visible].iter().map(|o| o.t).collect();
+        let (sides, types) = self.matched("UNION", vec![first, then.select])?;
+        let [first, then] = <[Select; 2]>::try_from(sides)
+            .map_err(|_| SqlError::internal("a recursive query has two parts"))?;
+        for (n, (begun, overall)) in begun.iter().zip(&types).enumerate() {
+            if begun.ty != overall.ty {
+                let name = &self.named[place].name;
+                let (begun, overall) = (begun.ty.name(), overall.ty.name());
+                let message = format!(
+                    "recursive query \"{name}\" column {} has type {begun} in non-recursive term but type {overall} overall",
+                    n + 1
+                );
+                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+                    .with_hint("Cast the output of the non-recursive term to the correct type."));
+            }
+        }
+        if !all {
+            types.iter().try_for_each(|t| orderable(*t, "UNION"))?;
+        }
+        let varies = first.is_volatile() || then.is_volatile();
+        let recursion = Box::new(Recursion { id, all, first, then });
+        let shared_types: Box<[Ty]> = types.iter().map(|t| t.ty).collect();
+        let body = SharedBody::Recursive(recursion);
+        let shared = Shared { body, types: shared_types, materialized: None, varies };
+        let outputs: Box<[Output]> =
+            types.iter().enumerate().map(|(n, t)| Output::new(Expr::Column(n), *t)).collect();
+        let source = Source::Shared(Arc::new(shared));
+        let select = Select { source, visible: outputs.len(), outputs, ..Select::nothing() };
+        Ok(BoundQuery { select, columns })
+    }
+}
+
+/// 42P19 for a query that reads itself before it can.
+fn itself_in_first(name: &str, query: &ast::Query) -> SqlError {
+    let is_union = matches!(query.body.as_ref(), SetExpr::SetOperation { op: SetOperator::Union, .. });
+    let message = match is_union {
+        true => {
+            format!("recursive reference to query \"{name}\" must not appear within its non-recursive term")
+        }
+        false => format!(
+            "recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term"
+        ),
+    };
+    SqlError::new(SqlState::INVALID_RECURSION, message)
+}
+
+/// Clauses around a recursive union.
+fn refuse_clauses(query: &ast::Query) -> Result<()> {
+    let has_limit = query.limit_clause.is_some() || query.fetch.is_some();
+    for (written, clause) in [
+        (query.order_by.is_some(), "ORDER BY"),
+        (has_limit, "LIMIT"),
+        (!query.locks.is_empty(), "FOR UPDATE/SHARE"),
+    ] {
+        if written {
+            let message = format!("{clause} in a recursive query is not implemented");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
+    }
+    Ok(())
 }

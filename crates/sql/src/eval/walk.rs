@@ -129,6 +129,20 @@ impl Expr {
         fixed
     }
 
+    /// Whether it reads columns of its input.
+    pub fn reads_columns(&self) -> bool {
+        let mut found = false;
+        self.walk(&mut |e| found |= matches!(e, Expr::Column(_)));
+        found
+    }
+
+    /// Whether it reads what the query around gives.
+    pub fn reads_outer(&self) -> bool {
+        let mut found = false;
+        self.walk(&mut |e| found |= matches!(e, Expr::Outer(_)));
+        found
+    }
+
     /// Whether a subquery stands in it.
     pub fn has_subquery(&self) -> bool {
         let mut found = false;

@@ -39,6 +39,7 @@ impl Session {
             _ if !select.windows.is_empty() => "a window function",
             Source::Join(_) => "a join",
             Source::Query(_) => "a subquery in FROM",
+            Source::Shared(_) => "WITH",
             Source::Set(set) => set.kind.name(),
             _ => "a subquery",
         };

@@ -1,0 +1,420 @@
+//! Rows of a query of WITH: made once, as far as somebody asks for them, and read by several; and those of a recursive query.
+//!
+//! Invariants
+//! 1. Rows are made in batches when a reader wants one that is not there yet. Who wants five rows of an endless recursion gets them.
+//! 2. What hangs on values that a subquery is given is made again for each of its runs.
+//! 3. Rows that are kept, those of a recursion's turn and the keys of UNION are reserved in the pool of memory (53200).
+//!
+//! Does not know: what makes the rows.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{BooleanArray, RecordBatch};
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr as Logical, LogicalPlan, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, execute_stream,
+};
+use futures::StreamExt;
+use futures::lock::Mutex;
+use varve_sql::general::{Around, Shared, Ty, push_key};
+
+use crate::apply::made;
+use crate::cells::{Cells, data_type};
+use crate::error::wrapped;
+use crate::table::column_name;
+
+/// The rows that a turn of a recursion works on.
+pub type WorkRows = Arc<parking_lot::Mutex<Vec<RecordBatch>>>;
+
+/// The queries of WITH of one statement: how often each is read, and those that were translated.
+#[derive(Default)]
+pub struct SharedQueries {
+    /// How often each is read.
+    pub uses: HashMap<*const Shared, usize>,
+    /// Their rows, if several read them.
+    pub tables: HashMap<*const Shared, Arc<SharedTable>>,
+}
+
+/// What makes rows.
+pub struct Maker {
+    /// The plan of the first rows.
+    pub first: LogicalPlan,
+    /// What a recursion makes of the rows of a turn.
+    pub then: Option<Then>,
+}
+
+/// The second part of a recursive query.
+pub struct Then {
+    /// Its plan.
+    pub plan: LogicalPlan,
+    /// Where it finds the rows of the turn before.
+    pub work: WorkRows,
+    /// UNION ALL: rows may come more than once.
+    pub all: bool,
+}
+
+/// How rows are kept.
+pub struct Keeping {
+    /// They are read more than once.
+    pub keeps: bool,
+    /// They hang on what a subquery is given here.
+    pub of_runs: Option<Arc<Around>>,
+}
+
+/// Rows that are made once, as a table.
+pub struct SharedTable {
+    types: Vec<Ty>,
+    schema: SchemaRef,
+    maker: Maker,
+    keeping: Keeping,
+    plans: Mutex<Option<Plans>>,
+    state: Mutex<State>,
+}
+
+/// What makes the rows, as physical plans.
+#[derive(Clone)]
+struct Plans {
+    first: Arc<dyn ExecutionPlan>,
+    then: Option<Arc<dyn ExecutionPlan>>,
+}
+
+/// How far the rows are made.
+#[derive(Default)]
+struct State {
+    /// The run of the subquery that they are for.
+    run: u64,
+    made: Vec<RecordBatch>,
+    reserved: Option<MemoryReservation>,
+    stream: Option<SendableRecordBatchStream>,
+    is_done: bool,
+}
+
+/// The schema of columns of these types.
+fn schema_of(types: &[Ty]) -> SchemaRef {
+    let field = |(n, t): (usize, &Ty)| Field::new(column_name(n), data_type(*t), true);
+    Arc::new(Schema::new(types.iter().enumerate().map(field).collect::<Vec<_>>()))
+}
+
+fn with_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    made(schema, batch.columns().to_vec(), batch.num_rows())
+}
+
+impl SharedTable {
+    /// The rows that `maker` makes, whose columns have these types.
+    pub fn new(types: Vec<Ty>, maker: Maker, keeping: Keeping) -> SharedTable {
+        let (plans, state) = (Mutex::new(None), Mutex::new(State::default()));
+        SharedTable { schema: schema_of(&types), types, maker, keeping, plans, state }
+    }
+
+    /// Whether its rows are the same for the whole statement.
+    pub fn is_of_statement(&self) -> bool {
+        self.keeping.of_runs.is_none()
+    }
+
+    /// The physical plans, made when they are first asked for.
+    async fn plan(&self, session: &dyn Session) -> Result<()> {
+        let mut plans = self.plans.lock().await;
+        if plans.is_none() {
+            let first = session.create_physical_plan(&self.maker.first).await?;
+            let then = match &self.maker.then {
+                Some(then) => Some(session.create_physical_plan(&then.plan).await?),
+                None => None,
+            };
+            *plans = Some(Plans { first, then });
+        }
+        Ok(())
+    }
+
+    async fn start(&self, context: &Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let Some(Plans { first, then }) = self.plans.lock().await.clone() else {
+            return Err(wrapped(varve_sql::SqlError::internal("a query of WITH that was not planned")));
+        };
+        let rows = execute_stream(reset_plan_states(first)?, context.clone())?;
+        let (Some(plan), Some(part)) = (then, &self.maker.then) else { return Ok(rows) };
+        let turns = Turns {
+            rows,
+            plan,
+            work: part.work.clone(),
+            added: Vec::new(),
+            seen: (!part.all).then(HashSet::new),
+            types: self.types.clone(),
+            schema: self.schema.clone(),
+            reserved: reservation("recursive query", context),
+            seen_bytes: 0,
+            context: context.clone(),
+        };
+        let batches = futures::stream::try_unfold(turns, |mut turns| async move {
+            Ok(turns.next().await?.map(|batch| (batch, turns)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batches)))
+    }
+
+    /// The batch at this place; `None` behind the last one.
+    async fn batch(&self, at: usize, context: &Arc<TaskContext>) -> Result<Option<RecordBatch>> {
+        let mut state = self.state.lock().await;
+        let run = self.keeping.of_runs.as_ref().map_or(0, |around| around.run());
+        if state.run != run {
+            *state = State { run, ..State::default() };
+        }
+        if let Some(batch) = state.made.get(at) {
+            return Ok(Some(batch.clone()));
+        }
+        if state.is_done {
+            return Ok(None);
+        }
+        if state.stream.is_none() {
+            state.stream = Some(self.start(context).await?);
+        }
+        let Some(stream) = &mut state.stream else { return Ok(None) };
+        let Some(batch) = stream.next().await.transpose()? else {
+            (state.stream, state.is_done) = (None, true);
+            return Ok(None);
+        };
+        let batch = with_schema(&batch, &self.schema)?;
+        if self.keeping.keeps {
+            let reserved = state.reserved.get_or_insert_with(|| reservation("query of WITH", context));
+            reserved.try_grow(batch.get_array_memory_size())?;
+            state.made.push(batch.clone());
+        }
+        Ok(Some(batch))
+    }
+}
+
+fn reservation(what: &str, context: &Arc<TaskContext>) -> MemoryReservation {
+    MemoryConsumer::new(what).register(context.memory_pool())
+}
+
+impl fmt::Debug for SharedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.maker.then.is_some() { "recursion" } else { "query of WITH" };
+        write!(f, "{what}, kept {}", self.keeping.keeps)
+    }
+}
+
+/// One reader's view of shared rows, as a table.
+#[derive(Debug)]
+pub struct Reading(pub Arc<SharedTable>);
+
+#[async_trait]
+impl TableProvider for Reading {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Logical],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.0.plan(session).await?;
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.0.types.len()).collect());
+        Ok(Arc::new(Leaf::new(Rows::Shared(self.0.clone()), &self.0.schema, columns)?))
+    }
+}
+
+/// The rows of a recursion's turn, as a table.
+pub struct WorkTable {
+    rows: WorkRows,
+    schema: SchemaRef,
+}
+
+impl WorkTable {
+    /// The rows, whose columns have these types.
+    pub fn new(rows: WorkRows, types: &[Ty]) -> WorkTable {
+        WorkTable { rows, schema: schema_of(types) }
+    }
+}
+
+impl fmt::Debug for WorkTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rows of a turn")
+    }
+}
+
+#[async_trait]
+impl TableProvider for WorkTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Logical],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        Ok(Arc::new(Leaf::new(Rows::Work(self.rows.clone()), &self.schema, columns)?))
+    }
+}
+
+/// Where a leaf has its rows from.
+#[derive(Clone)]
+enum Rows {
+    Shared(Arc<SharedTable>),
+    Work(WorkRows),
+}
+
+/// Reading shared rows, or those of a turn, as a physical plan.
+struct Leaf {
+    rows: Rows,
+    columns: Vec<usize>,
+    properties: Arc<PlanProperties>,
+}
+
+impl Leaf {
+    fn new(rows: Rows, schema: &SchemaRef, columns: Vec<usize>) -> Result<Leaf> {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::new(schema.project(&columns)?)),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Leaf { rows, columns, properties: Arc::new(properties) })
+    }
+}
+
+impl fmt::Debug for Leaf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_as(DisplayFormatType::Default, f)
+    }
+}
+
+impl DisplayAs for Leaf {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.rows {
+            Rows::Shared(table) => write!(f, "SharedPlan: {table:?}"),
+            Rows::Work(_) => write!(f, "WorkPlan"),
+        }
+    }
+}
+
+impl ExecutionPlan for Leaf {
+    fn name(&self) -> &str {
+        "SharedPlan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let columns = self.columns.clone();
+        let batches = match &self.rows {
+            Rows::Work(rows) => {
+                let rows: Vec<Result<RecordBatch>> =
+                    rows.lock().iter().map(|b| Ok(b.project(&columns)?)).collect();
+                futures::stream::iter(rows).boxed()
+            }
+            Rows::Shared(table) => {
+                let state = (table.clone(), 0, columns, context);
+                futures::stream::try_unfold(state, |(table, at, columns, context)| async move {
+                    let batch = table.batch(at, &context).await?;
+                    let batch = batch.map(|b| b.project(&columns)).transpose()?;
+                    Ok(batch.map(|b| (b, (table, at + 1, columns, context))))
+                })
+                .boxed()
+            }
+        };
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+}
+
+/// A recursion that runs.
+struct Turns {
+    /// The rows of this turn.
+    rows: SendableRecordBatchStream,
+    plan: Arc<dyn ExecutionPlan>,
+    work: WorkRows,
+    /// What this turn has added so far.
+    added: Vec<RecordBatch>,
+    /// Keys of all rows so far, if none may come twice.
+    seen: Option<HashSet<Vec<u8>>>,
+    types: Vec<Ty>,
+    schema: SchemaRef,
+    reserved: MemoryReservation,
+    seen_bytes: usize,
+    context: Arc<TaskContext>,
+}
+
+impl Turns {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.rows.next().await.transpose()? {
+                let batch = self.new_rows(with_schema(&batch, &self.schema)?)?;
+                if batch.num_rows() == 0 {
+                    continue;
+                }
+                self.reserved.try_grow(batch.get_array_memory_size())?;
+                self.added.push(batch.clone());
+                return Ok(Some(batch));
+            }
+            if self.added.is_empty() {
+                self.work.lock().clear();
+                return Ok(None);
+            }
+            let added = std::mem::take(&mut self.added);
+            let bytes: usize = added.iter().map(RecordBatch::get_array_memory_size).sum();
+            self.reserved.try_resize(bytes + self.seen_bytes)?;
+            *self.work.lock() = added;
+            self.rows = execute_stream(reset_plan_states(self.plan.clone())?, self.context.clone())?;
+        }
+    }
+
+    /// The rows of the batch that have not come before.
+    fn new_rows(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
+        let Some(seen) = &mut self.seen else { return Ok(batch) };
+        let columns: Vec<Cells<'_>> =
+            self.types.iter().zip(batch.columns()).map(|(t, array)| Cells::of(*t, array)).collect();
+        let (mut bytes, mut is_new) = (0, Vec::with_capacity(batch.num_rows()));
+        for row in 0..batch.num_rows() {
+            let mut key = Vec::new();
+            columns.iter().for_each(|c| push_key(&mut key, &c.get(row)));
+            let size = key.len() + size_of::<Vec<u8>>() * 2;
+            is_new.push(seen.insert(key));
+            bytes += if is_new[row] { size } else { 0 };
+        }
+        self.seen_bytes += bytes;
+        self.reserved.try_grow(bytes)?;
+        Ok(filter_record_batch(&batch, &BooleanArray::from(is_new))?)
+    }
+}

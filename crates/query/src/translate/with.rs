@@ -1,0 +1,71 @@
+//! Queries of WITH: as part of the query that reads them, or as rows that are made once.
+//!
+//! As in PostgreSQL, one that is read once and gives the same rows at each run becomes part of the query that reads it, and so does one
+//! that is NOT MATERIALIZED; the others are run once.
+//!
+//! Does not know: how rows are kept (`crate::shared`).
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use varve_sql::general::{Recursion, Shared, SharedBody, SqlError, Ty};
+
+use super::{Part, Translator};
+use crate::error::wrapped;
+use crate::shared::{Keeping, Maker, Reading, SharedTable, Then, WorkRows, WorkTable};
+
+impl Translator<'_> {
+    /// The rows of a query of WITH.
+    pub(super) fn shared_rows(&mut self, shared: &Arc<Shared>) -> Result<Part> {
+        let uses = self.shared.lock().uses.get(&Arc::as_ptr(shared)).copied().unwrap_or(1);
+        let one = match (&shared.body, shared.materialized) {
+            (SharedBody::Query(select), Some(false)) if !shared.varies => return self.select(select),
+            (SharedBody::Query(select), None) if uses == 1 && !shared.varies => return self.select(select),
+            _ => self.shared_table(shared, uses > 1)?,
+        };
+        self.scanned(Arc::new(Reading(one)), shared.types.to_vec())
+    }
+
+    fn shared_table(&mut self, shared: &Arc<Shared>, is_read_again: bool) -> Result<Arc<SharedTable>> {
+        let known = self.shared.lock().tables.get(&Arc::as_ptr(shared)).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        // A plan that is run again reads its rows again.
+        let runs_again = self.around.is_within() || !self.turns.is_empty();
+        let mut keeping = Keeping { keeps: is_read_again || runs_again, of_runs: None };
+        let maker = match &shared.body {
+            SharedBody::Query(select) => Maker { first: self.select(select)?.plan.build()?, then: None },
+            SharedBody::Recursive(recursion) => {
+                let is_given = recursion.first.reads_outer() || recursion.then.reads_outer();
+                keeping.of_runs = is_given.then(|| self.around.clone());
+                self.recursion(recursion)?
+            }
+        };
+        let table = Arc::new(SharedTable::new(shared.types.to_vec(), maker, keeping));
+        // What is given something here, or is read at one place, may be wanted in another way if it is translated again.
+        if is_read_again && table.is_of_statement() {
+            self.shared.lock().tables.insert(Arc::as_ptr(shared), table.clone());
+        }
+        Ok(table)
+    }
+
+    fn recursion(&mut self, recursion: &Recursion) -> Result<Maker> {
+        let first = self.select(&recursion.first)?.plan.build()?;
+        let work = WorkRows::default();
+        self.turns.push((recursion.id, work.clone()));
+        let plan = self.select(&recursion.then);
+        self.turns.pop();
+        let plan = plan?.plan.build()?;
+        Ok(Maker { first, then: Some(Then { plan, work, all: recursion.all }) })
+    }
+
+    /// The rows that the turn before has added to a recursive query.
+    pub(super) fn work_rows(&mut self, id: usize, types: &[Ty]) -> Result<Part> {
+        let Some((_, rows)) = self.turns.iter().rfind(|(n, _)| *n == id) else {
+            return Err(wrapped(SqlError::internal("a recursive query is read outside of itself")));
+        };
+        let table = WorkTable::new(rows.clone(), types);
+        self.scanned(Arc::new(table), types.to_vec())
+    }
+}
