@@ -121,7 +121,7 @@ pub struct Shared {
 #[derive(Debug)]
 pub enum SharedBody {
     /// A query, which reads nothing of the queries around.
-    Query(Select),
+    Query(Box<Select>),
     /// One that reads itself.
     Recursive(Box<Recursion>),
 }

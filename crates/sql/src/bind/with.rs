@@ -97,7 +97,8 @@ impl Binder<'_> {
                     materialized.as_ref().map(|m| matches!(m, CteAsMaterialized::Materialized));
                 let types = columns.iter().map(|(_, t)| t.ty).collect();
                 let varies = bound.select.is_volatile();
-                let shared = Shared { body: SharedBody::Query(bound.select), types, materialized, varies };
+                let shared =
+                    Shared { body: SharedBody::Query(Box::new(bound.select)), types, materialized, varies };
                 named.shared = Some((Arc::new(shared), columns));
             }
         }
