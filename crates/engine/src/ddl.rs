@@ -52,8 +52,20 @@ impl Transaction {
         })
     }
 
+    /// Lets nobody make anything in a schema until the transaction ends, and waits for those who are about to.
+    pub fn lock_schema(&mut self, name: &str) -> Result<()> {
+        let schema = self.schema(name)?;
+        self.lock_alone(self.cx.core.catalog.lock_of_object(schema), name)
+    }
+
+    fn schema(&mut self, name: &str) -> Result<ObjectId> {
+        let missing = || Error::Undefined { kind: ObjectKind::Schema, name: name.to_owned() };
+        self.catalog().schemas().iter().find(|s| s.name == name).map(|s| s.id).ok_or_else(missing)
+    }
+
     /// Drops an empty schema.
     pub fn drop_schema(&mut self, name: &str) -> Result<()> {
+        self.lock_schema(name)?;
         let catalog = self.catalog();
         let missing = || Error::Undefined { kind: ObjectKind::Schema, name: name.to_owned() };
         let schema = catalog.schemas().iter().find(|s| s.name == name).ok_or_else(missing)?;
@@ -73,7 +85,7 @@ impl Transaction {
 
     /// Makes a table.
     pub fn create_table(&mut self, new: NewTable) -> Result<Arc<TableDef>> {
-        self.check_schema(&new.schema)?;
+        self.hold_schema(&new.schema)?;
         check_table(&new)?;
         self.whole(|txn| {
             let id = txn.new_object_id()?;
@@ -233,7 +245,7 @@ impl Transaction {
 
     /// Makes a sequence.
     pub fn create_sequence(&mut self, new: NewSequence) -> Result<Arc<SequenceDef>> {
-        self.check_schema(&new.schema)?;
+        self.hold_schema(&new.schema)?;
         check_sequence(&new)?;
         self.whole(|txn| {
             let id = txn.new_object_id()?;
@@ -307,9 +319,16 @@ impl Transaction {
         outcome
     }
 
-    pub(crate) fn check_schema(&mut self, name: &str) -> Result<()> {
-        let missing = || Error::Undefined { kind: ObjectKind::Schema, name: name.to_owned() };
-        if self.catalog().has_schema(name) { Ok(()) } else { Err(missing()) }
+    /// Keeps the schema that something is to be made in until the transaction ends.
+    pub(crate) fn hold_schema(&mut self, name: &str) -> Result<()> {
+        let schema = self.schema(name)?;
+        self.hold(schema)?;
+        // It may have been dropped while this one waited, and another one made.
+        if self.schema(name)? == schema {
+            Ok(())
+        } else {
+            Err(Error::StaleDefinition { table: name.to_owned() })
+        }
     }
 
     pub(crate) fn new_object_id(&self) -> Result<u32> {

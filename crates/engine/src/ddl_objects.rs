@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. A change of a table's constraints or parts is made under the table's exclusive lock; a foreign key's also under that of
 //!    the table it refers to, whose statements have to be planned again: they check what refers to them.
-//! 2. A view is locked shared by who makes something that reads it, exclusively by who drops or replaces it.
+//! 2. A view is locked shared by who makes something that reads it, exclusively by who drops or replaces it; a schema and a role
+//!    by who makes something in it, or belonging or granted to it, and by who drops it.
 //! 3. What no lock protects is replaced only if it is still what the transaction saw; else `StaleDefinition`.
 //!
 //! Does not know: SQL; whether the rows that are there fulfil a constraint (the SQL layer looks, under the lock).
@@ -63,7 +64,7 @@ impl Transaction {
 
     /// Adds a part to a partitioned table; its id is given here.
     pub fn add_part(&mut self, table: TableId, part: Part) -> Result<Arc<TableDef>> {
-        self.check_schema(&part.schema)?;
+        self.hold_schema(&part.schema)?;
         self.alter(table, |txn, def| {
             let id = txn.new_object_id()?;
             store::add_name(&mut txn.cx, ObjectKind::Table, &part.schema, &part.name, id)?;
@@ -86,7 +87,7 @@ impl Transaction {
 
     /// Makes a view.
     pub fn create_view(&mut self, new: NewView) -> Result<Arc<ViewDef>> {
-        self.check_schema(&new.schema)?;
+        self.hold_schema(&new.schema)?;
         self.whole(|txn| {
             let id = txn.new_object_id()?;
             store::add_name(&mut txn.cx, ObjectKind::View, &new.schema, &new.name, id)?;
@@ -99,20 +100,26 @@ impl Transaction {
     /// Keeps a view as it is until the transaction ends, for something that is to read it. `StaleDefinition` if it is
     /// not what it was any more.
     pub fn hold_view(&mut self, view: &ViewDef) -> Result<()> {
-        let (id, lock) = (TableId(view.id.0), self.cx.core.catalog.lock_of_view(view.id));
-        if !self.locked.contains(&id) {
-            lock.lock_shared(self.cx.waiting())?;
-            self.locked.push(id);
-        }
+        self.hold(view.id)?;
         match *self.view(view.id)? == *view {
             true => Ok(()),
             false => Err(Error::StaleDefinition { table: view.name.clone() }),
         }
     }
 
+    /// Keeps an object that is no table until the transaction ends: nobody drops it. What it is now has to be looked at again.
+    pub(crate) fn hold(&mut self, object: ObjectId) -> Result<()> {
+        let id = TableId(object.0);
+        if !self.locked.contains(&id) {
+            self.cx.core.catalog.lock_of_object(object).lock_shared(self.cx.waiting())?;
+            self.locked.push(id);
+        }
+        Ok(())
+    }
+
     fn exclusive_view(&mut self, view: ObjectId) -> Result<Arc<ViewDef>> {
         let name = self.view(view)?.name.clone();
-        self.lock_alone(self.cx.core.catalog.lock_of_view(view), &name)?;
+        self.lock_alone(self.cx.core.catalog.lock_of_object(view), &name)?;
         self.view(view)
     }
 
@@ -172,8 +179,24 @@ impl Transaction {
         })
     }
 
+    /// Keeps a role until the transaction ends, for something that is to belong to it or to be granted to it; `Undefined` if it
+    /// is gone.
+    pub fn hold_role(&mut self, role: ObjectId) -> Result<()> {
+        let name = self.catalog().role_by_id(role).map_or_else(|| role.0.to_string(), |r| r.name.clone());
+        self.hold(role)?;
+        let missing = || Error::Undefined { kind: ObjectKind::Role, name };
+        self.catalog().role_by_id(role).map(|_| ()).ok_or_else(missing)
+    }
+
+    /// Lets nothing begin to depend on a role until the transaction ends, and waits for those who are about to.
+    pub fn lock_role(&mut self, role: ObjectId) -> Result<()> {
+        let name = self.role(role)?.name.clone();
+        self.lock_alone(self.cx.core.catalog.lock_of_object(role), &name)
+    }
+
     /// Drops a role. Whether something still belongs to it is the caller's to ask.
     pub fn drop_role(&mut self, role: ObjectId) -> Result<()> {
+        self.lock_role(role)?;
         let old = self.role(role)?;
         self.whole(|txn| {
             store::remove_name_of(&mut txn.cx, store::ROLE_NAMES, &old.name, role.0)?;

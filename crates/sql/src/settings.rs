@@ -3,11 +3,11 @@
 //! Invariants
 //! 1. A setting takes only values that Varve honours; one whose other values would change results is refused with 0A000.
 //!    Planner and memory settings of PostgreSQL are kept and shown, and have no effect here.
-//! 2. SET is undone by a rollback, SET LOCAL also by the commit.
+//! 2. SET is undone by a rollback, also to a savepoint; SET LOCAL is undone by the commit too, unless a SET came after it.
 //!
-//! Does not know: transactions; the session calls `commit` and `rollback`.
+//! Does not know: transactions; the session calls `commit` and `rollback`, and `mark` at a savepoint.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::time::Zone;
@@ -28,14 +28,16 @@ enum Kind {
     ReadOnly,
     /// Set in the server's configuration, until it is started again.
     Configured,
+    /// A time of the same kind, kept as milliseconds.
+    ConfiguredTime,
     /// A role; the session checks it.
     Role,
     /// A time, in milliseconds unless it has a unit; kept as milliseconds.
     Duration,
-    /// A whole number from 0 on.
-    Count,
-    /// A time in whole seconds, shown as their number.
-    Seconds,
+    /// A whole number up to this one.
+    Count(u32),
+    /// A time in whole seconds, shown as their number; up to so many.
+    Seconds(u32),
     /// A time zone.
     Zone,
     /// A list that has public in it.
@@ -53,6 +55,10 @@ struct Setting {
 }
 
 const LEVELS: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
+
+/// What Linux takes: MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT (include/net/tcp.h).
+const PROBE_SECONDS_MAX: u32 = 32_767;
+const PROBES_MAX: u32 = 127;
 
 const fn setting(name: &'static str, default: &'static str, kind: Kind) -> Setting {
     Setting { name, default, kind, reported: false }
@@ -88,11 +94,11 @@ const SETTINGS: &[Setting] = &[
     setting("extra_float_digits", "1", Kind::FloatDigits),
     setting("idle_in_transaction_session_timeout", "0", Kind::Duration),
     setting("idle_session_timeout", "0", Kind::Duration),
-    setting("tcp_keepalives_count", "0", Kind::Count),
-    setting("tcp_keepalives_idle", "0", Kind::Seconds),
-    setting("tcp_keepalives_interval", "0", Kind::Seconds),
+    setting("tcp_keepalives_count", "0", Kind::Count(PROBES_MAX)),
+    setting("tcp_keepalives_idle", "0", Kind::Seconds(PROBE_SECONDS_MAX)),
+    setting("tcp_keepalives_interval", "0", Kind::Seconds(PROBE_SECONDS_MAX)),
     setting("tcp_user_timeout", "0", Kind::Duration),
-    setting("authentication_timeout", "1min", Kind::Configured),
+    setting("authentication_timeout", "1min", Kind::ConfiguredTime),
     setting("max_connections", "100", Kind::Configured),
     setting("lc_collate", "C", Kind::ReadOnly),
     setting("lc_ctype", "C.UTF-8", Kind::ReadOnly),
@@ -158,14 +164,24 @@ pub struct Settings {
     values: Values,
     /// What RESET goes back to: given at the start of the session.
     initial: Values,
-    /// Before the first SET of the transaction.
-    before: Option<Values>,
+    /// What the SETs of the transaction have replaced, in their order.
+    replaced: Vec<Replaced>,
+    /// Length of `replaced` at the newest savepoint that may still be asked for.
+    marked: usize,
     /// What SET LOCAL has hidden, to come back at the commit.
-    hidden: Vec<(String, Option<String>)>,
+    hidden: BTreeMap<String, Option<String>>,
     /// What has been told to the client.
     told: Values,
     /// A value may differ from what the session last looked at.
     changed: bool,
+}
+
+/// A setting before a SET.
+#[derive(Debug, Clone)]
+struct Replaced {
+    name: String,
+    value: Option<String>,
+    hidden: Option<Option<String>>,
 }
 
 fn find(name: &str) -> Option<&'static Setting> {
@@ -222,23 +238,14 @@ impl Settings {
                 (lower, initial)
             }
         };
-        self.before.get_or_insert_with(|| self.values.clone());
-        self.changed = true;
-        if local {
-            self.hidden.push((name.clone(), self.values.get(&name).cloned()));
-        }
-        self.put(name, value);
+        self.replace(name, value, local);
         Ok(())
     }
 
     /// SET ROLE and SET SESSION AUTHORIZATION: the name with the role's number, so that both are undone together.
     pub fn set_role(&mut self, name: &str, value: &str, id: Option<u32>, local: bool) -> Result<()> {
         self.set(name, Some(value), local)?;
-        let key = number_of(name);
-        if local {
-            self.hidden.push((key.clone(), self.values.get(&key).cloned()));
-        }
-        self.put(key, id.map(|id| id.to_string()));
+        self.replace(number_of(name), id.map(|id| id.to_string()), local);
         Ok(())
     }
 
@@ -247,40 +254,62 @@ impl Settings {
         self.values.get(&number_of(name))?.parse().ok()
     }
 
-    fn put(&mut self, name: String, value: Option<String>) {
-        match value {
-            Some(value) => self.values.insert(name, value),
-            None => self.values.remove(&name),
-        };
+    /// Puts a value, and notes what it takes the place of.
+    fn replace(&mut self, name: String, value: Option<String>, local: bool) {
+        self.changed = true;
+        let old = self.values.get(&name).cloned();
+        // A rollback goes to a savepoint or to the beginning: between two of these the first note is enough.
+        if !self.replaced[self.marked..].iter().any(|r| r.name == name) {
+            let hidden = self.hidden.get(&name).cloned();
+            self.replaced.push(Replaced { name: name.clone(), value: old.clone(), hidden });
+        }
+        match local {
+            true => _ = self.hidden.entry(name.clone()).or_insert(old),
+            false => _ = self.hidden.remove(&name),
+        }
+        put(&mut self.values, name, value);
     }
 
     /// RESET ALL
     pub fn reset_all(&mut self) {
-        self.before.get_or_insert_with(|| self.values.clone());
-        self.changed = true;
-        let old = std::mem::replace(&mut self.values, self.initial.clone());
+        let names = self.values.keys().chain(self.initial.keys());
         // Who the session is stays as it is.
-        let roles = old.into_iter().filter(|(name, _)| is_role(name.trim_end_matches(NUMBER)));
-        self.values.extend(roles);
+        let names = names.filter(|name| !is_role(name.trim_end_matches(NUMBER)));
+        for name in names.cloned().collect::<BTreeSet<_>>() {
+            let initial = self.initial.get(&name).cloned();
+            self.replace(name, initial, false);
+        }
+    }
+
+    /// A savepoint: what `rollback_to` goes back to.
+    pub fn mark(&mut self) -> usize {
+        self.marked = self.replaced.len();
+        self.marked
+    }
+
+    /// Every SET since the savepoint is undone.
+    pub fn rollback_to(&mut self, mark: usize) {
+        for Replaced { name, value, hidden } in self.replaced.drain(mark..).rev() {
+            self.changed = true;
+            put(&mut self.hidden, name.clone(), hidden);
+            put(&mut self.values, name, value);
+        }
+        self.marked = mark;
     }
 
     /// The transaction committed: SET LOCAL ends.
     pub fn commit(&mut self) {
-        if self.before.take().is_some() {
-            while let Some((name, value)) = self.hidden.pop() {
-                self.put(name, value);
-                self.changed = true;
-            }
+        for (name, value) in std::mem::take(&mut self.hidden) {
+            put(&mut self.values, name, value);
+            self.changed = true;
         }
+        self.replaced.clear();
+        self.marked = 0;
     }
 
     /// The transaction rolled back: every SET in it is undone.
     pub fn rollback(&mut self) {
-        self.hidden.clear();
-        if let Some(before) = self.before.take() {
-            self.values = before;
-            self.changed = true;
-        }
+        self.rollback_to(0);
     }
 
     /// Whether a value has changed since the last call.
@@ -327,6 +356,13 @@ impl Settings {
     }
 }
 
+fn put<V>(map: &mut BTreeMap<String, V>, name: String, value: Option<V>) {
+    match value {
+        Some(value) => map.insert(name, value),
+        None => map.remove(&name),
+    };
+}
+
 /// Whether a setting says who the session is.
 pub fn is_role(name: &str) -> bool {
     matches!(find(name).map(|s| s.kind), Some(Kind::Role))
@@ -361,15 +397,15 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
         Kind::Duration => millis(value).ok_or_else(|| invalid(name, value))?.to_string(),
-        Kind::Configured => {
+        Kind::Configured | Kind::ConfiguredTime => {
             let message = format!("parameter \"{name}\" cannot be changed without restarting the server");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
-        Kind::Count => count(value).ok_or_else(|| invalid(name, value))?.to_string(),
-        Kind::Seconds => match count(value) {
-            Some(seconds) => seconds.to_string(),
-            None => (millis(value).ok_or_else(|| invalid(name, value))? / 1000).to_string(),
-        },
+        Kind::Count(max) => within(name, count(value).ok_or_else(|| invalid(name, value))?, "", max)?,
+        Kind::Seconds(max) => {
+            let seconds = count(value).or_else(|| Some((millis(value)? / 1000) as u32));
+            within(name, seconds.ok_or_else(|| invalid(name, value))?, " s", max)?
+        }
         Kind::Zone => match Zone::of_setting(value) {
             Some((_, spelled)) => spelled,
             None => return Err(invalid(display_name(s.name), value)),
@@ -382,6 +418,15 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
         },
     };
     Ok((lower, kept))
+}
+
+/// The number as it is kept; 22023 above the greatest that the system takes.
+fn within(name: &str, number: u32, unit: &str, max: u32) -> Result<String> {
+    if number <= max {
+        return Ok(number.to_string());
+    }
+    let message = format!("{number}{unit} is outside the valid range for parameter \"{name}\" (0 .. {max})");
+    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
 }
 
 fn one_of(s: &Setting, allowed: &[&str], value: &str) -> Result<String> {
@@ -476,7 +521,8 @@ fn search_path(value: &str) -> Result<String> {
 }
 
 fn shown(name: &str, value: &str) -> String {
-    let is_duration = matches!(find(name).map(|s| s.kind), Some(Kind::Duration));
+    let kind = find(name).map(|s| s.kind);
+    let is_duration = matches!(kind, Some(Kind::Duration | Kind::ConfiguredTime));
     match value.parse::<u64>() {
         Ok(millis) if is_duration => show_millis(millis),
         _ => value.to_owned(),
@@ -530,6 +576,11 @@ mod tests {
             ("row_security", "maybe", "22023"),
             ("max_connections", "5", "55P02"),
             ("tcp_keepalives_count", "-1", "22023"),
+            // Finding B13 of review 8: what the system takes was not looked at here, so that it was shown and not in force.
+            ("tcp_keepalives_count", "128", "22023"),
+            ("tcp_keepalives_idle", "32768", "22023"),
+            ("tcp_keepalives_interval", "2d", "22023"),
+            ("authentication_timeout", "5", "55P02"),
         ] {
             assert_eq!(s.set(name, Some(value), false).unwrap_err().sqlstate.0, state, "{name}");
         }

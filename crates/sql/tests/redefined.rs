@@ -128,3 +128,62 @@ fn a_new_constraint_looks_at_rows_that_are_newer_than_the_snapshot() {
         assert_eq!(ask(&mut s, &format!("alter table t {constraint}")), [error]);
     }
 }
+
+/// Finding A4 of review 8: nothing kept a schema or a role while somebody made something in it or for it, so that tables were in
+/// schemas that do not exist and belonged to roles that do not exist.
+#[test]
+fn a_schema_is_not_dropped_while_something_is_made_in_it() {
+    let refused = |what: &str| {
+        let detail = format!("& {what} depends on schema s");
+        vec!["! 2BP01 cannot drop schema s because other objects depend on it".to_owned(), detail]
+    };
+    for (make, what) in [
+        ("create table s.t (a int)", "table s.t"),
+        ("create view s.t as select 1 as a", "view s.t"),
+        ("create sequence s.t", "sequence s.t"),
+    ] {
+        let (lines, _) = after(&["create schema s"], &[make], "drop schema s", "");
+        assert_eq!(lines, refused(what));
+    }
+    let make = ["create table s.t (a int)"];
+    let (lines, left) = after(&["create schema s"], &make, "drop schema s cascade", "select 1 from s.t");
+    assert_eq!(lines, ["~ Notice drop cascades to table s.t"]);
+    assert_eq!(left[0], "! 42P01 relation \"s.t\" does not exist");
+    let (lines, _) = after(&["create schema s"], &["drop schema s"], "create table s.t (a int)", "");
+    assert_eq!(lines, ["! 3F000 schema \"s\" does not exist"]);
+}
+
+/// The same for roles.
+#[test]
+fn a_role_is_not_dropped_while_something_is_made_for_it() {
+    let start = ["create role bob", "grant create on schema public to bob", "create table t (a int)"];
+    let refused = "! 2BP01 role \"bob\" cannot be dropped because some objects depend on it";
+    let (lines, left) = after(
+        &start,
+        &["set role bob", "create table bt (a int)"],
+        "drop role bob",
+        "select count(*) from bt",
+    );
+    assert_eq!(lines, [refused, "& privileges for schema public / owner of table bt"]);
+    assert_eq!(left, ["0"]);
+    let start = ["create role bob", "create table t (a int)"];
+    let (lines, _) = after(&start, &["grant select on t to bob"], "drop role bob", "");
+    assert_eq!(lines, [refused, "& privileges for table t"]);
+    let (lines, _) = after(&start, &["drop role bob"], "grant select on t to bob", "");
+    assert_eq!(lines, ["! 42704 role \"bob\" does not exist"]);
+    let start = ["create role bob", "create role crew"];
+    let look = "select count(*) from pg_auth_members";
+    assert_eq!(after(&start, &["grant crew to bob"], "drop role crew", look), (vec![], vec!["0".to_owned()]));
+}
+
+#[test]
+fn the_session_of_a_role_that_is_gone_makes_nothing_any_more() {
+    let db = database();
+    let (mut s, mut bob) = (session(&db), session(&db));
+    run(&mut s, "create role bob; grant create on schema public to public");
+    run(&mut bob, "set role bob");
+    run(&mut s, "drop role bob");
+    let lines = ask(&mut bob, "create table t (a int)");
+    assert!(lines[0].starts_with("! 42704 role "), "{lines:?}");
+    assert_eq!(ask(&mut s, "select count(*) from pg_tables where tablename = 't'"), ["0"]);
+}

@@ -101,9 +101,9 @@ impl CatalogState {
         *self.current.write() = Arc::new(catalog);
     }
 
-    /// The lock of a view: ids of tables and views come from one sequence.
-    pub(crate) fn lock_of_view(&self, view: ObjectId) -> Arc<TableLock> {
-        self.lock_of(TableId(view.0))
+    /// The lock of a view, schema or role: ids of all objects come from one sequence.
+    pub(crate) fn lock_of_object(&self, object: ObjectId) -> Arc<TableLock> {
+        self.lock_of(TableId(object.0))
     }
 
     fn lock_of(&self, table: TableId) -> Arc<TableLock> {

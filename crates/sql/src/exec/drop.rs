@@ -136,6 +136,8 @@ pub(super) fn drop_schema(
             schemas.push(last);
         }
     }
+    // Whoever is making something in one of them is waited for.
+    schemas.iter().try_for_each(|schema| txn.lock_schema(schema))?;
     let mut found = Found { catalog, seen: Vec::new(), dependents: Vec::new() };
     schemas.iter().for_each(|schema| found.add_all(inside(catalog, schema)));
     let dependents = found.told();
@@ -466,7 +468,7 @@ fn defaults_of(catalog: &Catalog, sequence: &SequenceDef) -> Vec<(ObjectId, Depe
 }
 
 /// Whether a default names a sequence as PostgreSQL keeps it by OID: `nextval('name')`, not `nextval('name'::text)`.
-fn draws_from(default: &str, sequence: &SequenceDef) -> bool {
+pub(super) fn draws_from(default: &str, sequence: &SequenceDef) -> bool {
     let Ok(tokens) = parse::tokens(default) else { return false };
     let solid: Vec<&Token> = tokens.iter().map(|t| &t.token).filter(|t| !parse::is_blank(t)).collect();
     let is_word = |at: usize, wanted: &str| matches!(solid.get(at), Some(Token::Word(w)) if w.value.eq_ignore_ascii_case(wanted));

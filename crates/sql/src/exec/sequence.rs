@@ -9,8 +9,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use varve_engine::{Catalog, Rights, SequenceDef, SequenceId, Transaction};
+use varve_engine::{Catalog, ColumnDef, Rights, SequenceDef, SequenceId, TableDef, Transaction};
 
+use super::drop::draws_from;
 use crate::bind::clipped;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{NoSequences, Sequences};
@@ -80,8 +81,13 @@ impl<'x> InTransaction<'x> {
             let holder = Holder::of(&catalog, self.who);
             let object = Object::new(found.id, Kind::Sequence, &found.name);
             let draws = rights == NEXT && fills_identity(&catalog, &holder, &found);
-            if !draws && !holder.may_any(&catalog, &object, rights) {
-                return Err(object.denied());
+            if !draws {
+                let fills_default = || rights == NEXT && fills_default(&catalog, &holder, &found);
+                enters_schema(&catalog, &holder, &found)
+                    .or_else(|e| if fills_default() { Ok(()) } else { Err(e) })?;
+                if !holder.may_any(&catalog, &object, rights) {
+                    return Err(object.denied());
+                }
             }
             self.allowed.set(Some((found.id, asked)));
         }
@@ -159,6 +165,24 @@ fn fills_identity(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) ->
     let is_identity = table.columns.get(ordinal).is_some_and(|c| c.identity.is_some());
     let object = Object::new(table.id, Kind::Table, &table.name);
     is_identity && holder.may_any(catalog, &object, &[Rights::INSERT])
+}
+
+/// 42501 unless the role may use what is in the sequence's schema.
+fn enters_schema(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> Result<()> {
+    let Some(schema) = catalog.schemas().iter().find(|s| s.name == sequence.schema) else { return Ok(()) };
+    let schema = Object::schema(schema);
+    if holder.may_any(catalog, &schema, &[Rights::USAGE]) { Ok(()) } else { Err(schema.denied()) }
+}
+
+/// Whether a default draws from the sequence, in a table that the role may fill: the default has found the sequence by itself, so
+/// nobody is asked for the schema again.
+fn fills_default(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> bool {
+    let fills = |table: &TableDef| {
+        let object = Object::new(table.id, Kind::Table, &table.name);
+        holder.may_any(catalog, &object, &[Rights::INSERT, Rights::UPDATE])
+    };
+    let draws = |column: &ColumnDef| column.default.as_deref().is_some_and(|d| draws_from(d, sequence));
+    catalog.tables().any(|table| table.columns.iter().any(draws) && fills(table))
 }
 
 /// PostgreSQL's words for a sequence at its end.

@@ -114,6 +114,9 @@ pub(super) fn own_what_is_new(
 ) -> Result<(), varve_engine::Error> {
     let Some(role) = who else { return Ok(()) };
     let new: Vec<ObjectId> = txn.made().skip(before).collect();
+    if !new.is_empty() {
+        txn.hold_role(role)?;
+    }
     new.into_iter().try_for_each(|object| txn.set_about(object, |about| about.owner = role))
 }
 
@@ -249,7 +252,7 @@ impl Check<'_> {
             Statement::Drop { object_type: ObjectType::Schema, names, .. } => {
                 names.iter().try_for_each(|name| self.owner_of_schema(name))
             }
-            Statement::Drop { names, .. } => names.iter().try_for_each(|name| self.owner_of(name)),
+            Statement::Drop { names, .. } => names.iter().try_for_each(|name| self.may_drop(name)),
             _ => Err(denied("permission denied: only superusers may run this statement")),
         }
     }
@@ -301,12 +304,20 @@ impl Check<'_> {
     fn owner_of(&self, name: &ast::ObjectName) -> Result<()> {
         let (schema, name) = object_name(name)?;
         let Some((object, asked)) = named(self.catalog, &schema, &name) else { return Ok(()) };
-        let in_own_schema = self.catalog.schemas().iter().find(|s| s.name == schema);
-        let owns_schema = in_own_schema.is_some_and(|s| self.holder.owns(self.catalog, &Object::schema(s)));
-        if owns_schema || self.holder.owns(self.catalog, &object) {
+        if self.holder.owns(self.catalog, &object) {
             return Ok(());
         }
         Err(Object { kind: asked, name, ..object }.not_owned())
+    }
+
+    /// Who owns a schema may drop what others have in it, and do nothing else to it.
+    fn may_drop(&self, name: &ast::ObjectName) -> Result<()> {
+        let (schema, _) = object_name(name)?;
+        let around = self.catalog.schemas().iter().find(|s| s.name == schema);
+        match around {
+            Some(schema) if self.holder.owns(self.catalog, &Object::schema(schema)) => Ok(()),
+            _ => self.owner_of(name),
+        }
     }
 
     fn owner_of_schema(&self, name: &ast::ObjectName) -> Result<()> {

@@ -160,7 +160,7 @@ impl Session {
         self.forget(&if result.is_ok() { End::Committed } else { End::RolledBack });
         match &result {
             Ok(()) => self.settings.commit(),
-            Err(_) => self.undo_settings(),
+            Err(_) => self.settings.rollback(),
         }
         self.after_settings();
         result
@@ -174,13 +174,9 @@ impl Session {
         };
         self.block = Block::Idle;
         self.forget(&End::RolledBack);
-        self.undo_settings();
+        self.settings.rollback();
         self.after_settings();
         result
-    }
-
-    fn undo_settings(&mut self) {
-        self.settings.rollback();
     }
 
     fn forget(&mut self, end: &End) {
@@ -234,13 +230,19 @@ impl Session {
         let undone = match (&mut self.txn, self.savepoints.last()) {
             (Some(txn), Some(savepoint)) => {
                 self.deferred.restore(&savepoint.deferred);
+                self.settings.rollback_to(savepoint.settings);
+                self.read_only = savepoint.read_only;
                 txn.rollback_to(savepoint.id)
             }
-            _ => match self.txn.take() {
-                Some(txn) => txn.rollback(),
-                None => Ok(()),
-            },
+            _ => {
+                self.settings.rollback();
+                match self.txn.take() {
+                    Some(txn) => txn.rollback(),
+                    None => Ok(()),
+                }
+            }
         };
+        self.after_settings();
         if undone.is_err() {
             self.txn = None;
             self.savepoints.clear();
@@ -265,7 +267,8 @@ impl Session {
     pub(super) fn savepoint(&mut self, name: String) -> Result<()> {
         self.require_block("SAVEPOINT")?;
         let id = self.begin_engine().savepoint();
-        self.savepoints.push(Savepoint { name, id, deferred: self.deferred.mark() });
+        let (deferred, settings) = (self.deferred.mark(), self.settings.mark());
+        self.savepoints.push(Savepoint { name, id, deferred, settings, read_only: self.read_only });
         Ok(())
     }
 
@@ -275,6 +278,8 @@ impl Session {
         let index = self.savepoint_index(name)?;
         let id = self.savepoints[index].id;
         self.begin_engine().release(id)?;
+        // SET TRANSACTION READ ONLY ends with its savepoint, other settings go on.
+        self.read_only = self.savepoints[index].read_only;
         self.savepoints.truncate(index);
         self.adopt_cursors(index);
         Ok(())
@@ -287,7 +292,11 @@ impl Session {
         let id = self.savepoints[index].id;
         self.begin_engine().rollback_to(id)?;
         self.savepoints.truncate(index + 1);
-        self.deferred.restore(&self.savepoints[index].deferred);
+        let savepoint = &self.savepoints[index];
+        self.deferred.restore(&savepoint.deferred);
+        self.settings.rollback_to(savepoint.settings);
+        self.read_only = savepoint.read_only;
+        self.after_settings();
         self.end_cursors(&End::ToSavepoint(index));
         self.catalog = None;
         self.block = Block::Open;

@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //! 1. A name becomes a role once, when it is set; later the role is known by its id, whatever becomes of its name.
-//! 2. The settings `session_authorization` and `role` say who it is, so a rollback takes these commands back.
+//! 2. The settings `session_authorization` and `role` say who it is, so a rollback takes these commands back, also one to a savepoint.
 //!
 //! Does not know: what a role may do (`crate::rights`).
 

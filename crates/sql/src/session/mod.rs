@@ -165,6 +165,9 @@ struct Savepoint {
     name: String,
     id: SavepointId,
     deferred: DeferredMark,
+    /// What `Settings::mark` gave.
+    settings: usize,
+    read_only: bool,
 }
 
 /// What new transactions take from the settings.

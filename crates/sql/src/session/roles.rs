@@ -76,6 +76,11 @@ impl Session {
         Ok((catalog, holder))
     }
 
+    /// Keeps a role from being dropped until the transaction ends.
+    fn hold_role(&mut self, role: ObjectId) -> Result<()> {
+        Ok(self.transaction()?.hold_role(role)?)
+    }
+
     fn transaction(&mut self) -> Result<&mut Transaction> {
         self.txn.as_mut().ok_or_else(|| SqlError::internal("no transaction"))
     }
@@ -198,6 +203,9 @@ impl Session {
                 None => return Err(no_role(name).into()),
             }
         }
+        // Who is making something for one of them, or granting something to it, is waited for.
+        gone.iter().try_for_each(|role| self.transaction()?.lock_role(role.id).map_err(Failed::from))?;
+        let (catalog, holder) = self.rights()?;
         for role in &gone {
             self.check_drop(&catalog, &holder, role, &gone)?;
         }
@@ -356,6 +364,8 @@ impl Session {
 
     fn join(&mut self, groups: &[ObjectId], members: &[ObjectId], is_admin: bool) -> Done<()> {
         for (group, member) in groups.iter().flat_map(|g| members.iter().map(move |m| (*g, *m))) {
+            self.hold_role(group)?;
+            self.hold_role(member)?;
             let (catalog, _) = self.rights()?;
             let (group_def, member_def) = (role_of(&catalog, group)?, role_of(&catalog, member)?);
             if memberships(&catalog, group, &|_| true).contains(&member) {
@@ -410,6 +420,9 @@ impl Session {
                 name => Some(self.role_named(name)?),
             });
         }
+        if command.grants {
+            grantees.iter().flatten().try_for_each(|role| self.hold_role(*role))?;
+        }
         let mut changes = Vec::new();
         for object in objects(&catalog, &command.objects)? {
             let grants = self.changed_grants(&catalog, &holder, command, &object, &grantees)?;
@@ -437,6 +450,7 @@ impl Session {
             return Err(object.denied());
         }
         self.warn_of_missing(command, object, wanted, rights);
+        self.hold_role(grantor)?;
         let mut grants = object.grants(catalog);
         for grantee in grantees.iter().copied() {
             let grantable = if command.option || !command.grants { rights } else { Rights::default() };
