@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //! 1. A client that names a role which does not exist, has no password or one that has expired gets the same messages as one
-//!    that gives a wrong password.
+//!    that gives a wrong password, until the server is started again (0704).
 //!
 //! What this file doesn't know: which roles there are; how a password is turned into keys (`varve_sql::scram`).
 

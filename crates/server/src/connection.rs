@@ -113,7 +113,7 @@ fn opening<B: Backend>(
     let opened = backend.open(params(start, proved, place));
     let mut session = opened.map_err(|error| FrameEnd::Broken(WireError::from(error).into_fatal()))?;
     session.set_fact("max_connections", &place.registry().sessions_max().to_string());
-    session.set_fact("authentication_timeout", &format!("{}s", options.patience.as_secs()));
+    session.set_fact("authentication_timeout", &options.patience.as_millis().to_string());
     place.set_cancel_token(session.cancel_token());
     reader.source_mut().set_deadline(None)?;
     out.message(&Authentication::Ok);
@@ -322,7 +322,7 @@ impl<'a, S: Session> Talk<'a, S> {
         }
     }
 
-    /// Waits for the next message as long as the client may be silent.
+    /// Waits for the next message as long as the client may be silent; a message that is only half there is silence, too.
     fn wait(&mut self, reader: &mut FrameReader<Stream>) -> Result<(), FrameEnd> {
         if !std::mem::take(&mut self.is_idle) {
             return Ok(());
@@ -334,7 +334,7 @@ impl<'a, S: Session> Talk<'a, S> {
         }
         let Some((limit, in_block)) = self.session.silence_limit() else { return Ok(()) };
         reader.source_mut().set_deadline(Some(Instant::now() + limit))?;
-        let came = reader.peek_kind();
+        let came = reader.await_frame();
         reader.source_mut().set_deadline(None)?;
         match came {
             Ok(_) => Ok(()),

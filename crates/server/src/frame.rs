@@ -96,8 +96,14 @@ impl<R: Read> FrameReader<R> {
 
     /// The next typed message.
     pub fn frame(&mut self) -> Result<Frame<'_>, FrameEnd> {
-        self.fill_at_least(1, Missing::Between)?;
-        let kind = self.buffer[self.unread.start];
+        let (kind, length) = self.await_frame()?;
+        let body = self.take(1 + length);
+        Ok(Frame { kind, body: &self.buffer[body.start + HEADER_BYTES..body.end] })
+    }
+
+    /// Waits until the next typed message is there as a whole, and leaves it unread: its kind and length.
+    pub fn await_frame(&mut self) -> Result<(u8, usize), FrameEnd> {
+        let kind = self.peek_kind()?;
         let limit = length_limit(kind).ok_or_else(|| FrameEnd::Broken(unknown_kind(kind)))?;
         self.fill_at_least(HEADER_BYTES, Missing::Header(kind))?;
         let length = self.u32_at(1);
@@ -105,8 +111,7 @@ impl<R: Read> FrameReader<R> {
             return Err(FrameEnd::Broken(bad_length(kind, length, limit)));
         }
         self.fill_at_least(1 + length, Missing::Body { kind, length })?;
-        let body = self.take(1 + length);
-        Ok(Frame { kind, body: &self.buffer[body.start + HEADER_BYTES..body.end] })
+        Ok((kind, length))
     }
 
     /// The body of the client's next message in a proof of its password.

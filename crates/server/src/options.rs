@@ -2,7 +2,9 @@
 //!
 //! What this file doesn't know: how these are configured (`varve.toml`).
 
+use std::fs::Metadata;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +71,12 @@ impl Options {
     }
 }
 
+/// Whether others than the owner may read or change a key: one of root's may be readable by a group, as PostgreSQL has it.
+fn is_exposed(key: &Metadata) -> bool {
+    let others = if key.uid() == 0 { 0o037 } else { 0o077 };
+    key.mode() & others != 0
+}
+
 /// What TLS needs, from a file with the certificate (and those between it and its authority) and one with its key, both
 /// PEM.
 pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ServerError> {
@@ -77,6 +85,12 @@ pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ServerEr
     let chain = chain.map_err(|e| fail(certificate, e.to_string()))?;
     if chain.is_empty() {
         return Err(fail(certificate, "it holds no certificate".to_owned()));
+    }
+    let metadata = key.metadata().map_err(|e| fail(key, e.to_string()))?;
+    if is_exposed(&metadata) {
+        let problem =
+            "others may read this private key: make its mode 0600 (chmod 600), or 0640 if it belongs to root";
+        return Err(fail(key, problem.to_owned()));
     }
     let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| fail(key, e.to_string()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

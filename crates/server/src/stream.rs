@@ -14,6 +14,19 @@ use rustls::{ServerConfig, ServerConnection};
 use socket2::{SockRef, TcpKeepalive};
 use varve_sql::Probing;
 
+/// What the system does where nothing is set.
+static USUAL_PROBES: OnceLock<Probing> = OnceLock::new();
+
+fn usual_probes(socket: &SockRef<'_>) -> Probing {
+    let seconds = |time: io::Result<Duration>| time.map_or(0, |time| time.as_secs() as u32);
+    Probing {
+        idle_s: seconds(socket.tcp_keepalive_time()),
+        interval_s: seconds(socket.tcp_keepalive_interval()),
+        count: socket.tcp_keepalive_retries().unwrap_or(0),
+        unanswered_ms: 0,
+    }
+}
+
 /// Reads and writes a shared socket.
 #[derive(Debug, Clone)]
 pub struct Stream {
@@ -56,22 +69,23 @@ impl Stream {
         }
     }
 
-    /// Has the network ask whether a silent peer is still there. What the system refuses stays as it was.
+    /// Has the network ask whether a silent peer is still there; 0 is what the system does by itself. What the system
+    /// refuses stays as it was.
     pub fn probe(&self, how: Probing) {
         let socket = SockRef::from(&*self.socket);
-        let seconds = |n: u32| Duration::from_secs(u64::from(n));
-        let mut probes = TcpKeepalive::new();
-        if how.idle_s > 0 {
-            probes = probes.with_time(seconds(how.idle_s));
+        // The first who asks has set nothing yet.
+        let usual = USUAL_PROBES.get_or_init(|| usual_probes(&socket));
+        let set = |n: u32, usual: u32| if n > 0 { n } else { usual };
+        let seconds = |n: u32, usual: u32| Duration::from_secs(u64::from(set(n, usual)));
+        // Switched on for every connection, as PostgreSQL does. Each alone: one that is refused keeps no other out.
+        let _ = socket.set_keepalive(true);
+        for probes in [
+            TcpKeepalive::new().with_time(seconds(how.idle_s, usual.idle_s)),
+            TcpKeepalive::new().with_interval(seconds(how.interval_s, usual.interval_s)),
+            TcpKeepalive::new().with_retries(set(how.count, usual.count)),
+        ] {
+            let _ = socket.set_tcp_keepalive(&probes);
         }
-        if how.interval_s > 0 {
-            probes = probes.with_interval(seconds(how.interval_s));
-        }
-        if how.count > 0 {
-            probes = probes.with_retries(how.count);
-        }
-        // It switches them on, too, as PostgreSQL does for every connection.
-        let _ = socket.set_tcp_keepalive(&probes);
         let limit = Duration::from_millis(u64::from(how.unanswered_ms));
         let _ = socket.set_tcp_user_timeout(Some(limit).filter(|limit| !limit.is_zero()));
     }
@@ -144,6 +158,22 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    /// Finding B13 of review 8: a setting that was taken back stayed in force, and one that the system refused kept the
+    /// others out.
+    #[test]
+    fn probes_are_taken_back_and_each_is_set_alone() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = Stream::new(Arc::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()));
+        let socket = SockRef::from(&*stream.socket);
+        let usual = socket.tcp_keepalive_time().unwrap();
+        stream.probe(Probing { idle_s: 10, ..Probing::default() });
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(10));
+        stream.probe(Probing { idle_s: 1_000_000, count: 3, ..Probing::default() });
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+        stream.probe(Probing::default());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), usual);
+    }
 
     /// Each byte came in time for a time-out per read, so that a start-up could take for ever.
     #[test]

@@ -4,9 +4,10 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -40,7 +41,12 @@ fn identity_files() -> TempDir {
     let (certificate, key) = identity();
     fs::write(folder.path().join("certificate.pem"), certificate).unwrap();
     fs::write(folder.path().join("key.pem"), key).unwrap();
+    make_mode(&folder, "key.pem", 0o600);
     folder
+}
+
+fn make_mode(folder: &TempDir, file: &str, mode: u32) {
+    fs::set_permissions(folder.path().join(file), Permissions::from_mode(mode)).unwrap();
 }
 
 fn encryption() -> Arc<rustls::ServerConfig> {
@@ -264,5 +270,14 @@ fn a_certificate_that_cannot_be_used_is_named() {
     };
     assert!(tls("missing.pem", "key.pem").contains("missing.pem"));
     assert!(tls("key.pem", "key.pem").contains("it holds no certificate"));
+    make_mode(&folder, "certificate.pem", 0o600);
     assert!(tls("certificate.pem", "certificate.pem").contains("certificate.pem"));
+    // Finding B2 of review 8: a key that everybody could read was taken without a word.
+    for mode in [0o604, 0o644, 0o620, 0o601] {
+        make_mode(&folder, "key.pem", mode);
+        assert!(
+            tls("certificate.pem", "key.pem").contains("key.pem: others may read this private key"),
+            "{mode:o}"
+        );
+    }
 }

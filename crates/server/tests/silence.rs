@@ -40,6 +40,19 @@ fn a_silent_transaction_ends_after_a_time_of_its_own() {
     server.stop(Duration::from_secs(5));
 }
 
+/// Finding A14 of review 8: the first byte of a message lifted the limit, so that half a message kept a session for ever.
+#[test]
+fn half_a_message_is_silence_too() {
+    let server = server();
+    for half in [&b"Q"[..], b"Q\0\0", b"Q\0\0\0\x20select"] {
+        let mut client = connect(&server, &[("idle_in_transaction_session_timeout", "100")]);
+        assert_eq!(client.ask(&query("begin")), "C[BEGIN] Z[T]");
+        client.send(half);
+        assert_eq!(client.until(|_| false), IN_BLOCK);
+    }
+    server.stop(Duration::from_secs(5));
+}
+
 #[test]
 fn who_talks_in_time_stays() {
     let server = server();
