@@ -15,7 +15,9 @@ mod subqueries;
 mod windows;
 mod with;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
@@ -57,7 +59,7 @@ pub struct Translator<'q> {
     around: Arc<Around>,
     names: usize,
     /// Queries of WITH.
-    shared: Arc<Mutex<SharedQueries>>,
+    shared: Rc<RefCell<SharedQueries>>,
     /// Recursive queries whose second part is translated, innermost last: their numbers, and the rows of a turn.
     turns: Vec<(usize, WorkRows)>,
     /// The query that is translated reads one row, by a unique key.
@@ -73,7 +75,7 @@ pub fn plan(query: &Query<'_>, reader: Arc<Mutex<Reader>>) -> Result<LogicalPlan
             *shared.uses.entry(Arc::as_ptr(one)).or_default() += 1;
         }
     });
-    let shared = Arc::new(Mutex::new(shared));
+    let shared = Rc::new(RefCell::new(shared));
     let mut translator = Translator {
         tables: &query.tables,
         reader,

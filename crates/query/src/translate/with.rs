@@ -17,7 +17,7 @@ use crate::shared::{Keeping, Maker, Reading, SharedTable, Then, WorkRows, WorkTa
 impl Translator<'_> {
     /// The rows of a query of WITH.
     pub(super) fn shared_rows(&mut self, shared: &Arc<Shared>) -> Result<Part> {
-        let uses = self.shared.lock().uses.get(&Arc::as_ptr(shared)).copied().unwrap_or(1);
+        let uses = self.shared.borrow().uses.get(&Arc::as_ptr(shared)).copied().unwrap_or(1);
         let one = match (&shared.body, shared.materialized) {
             (SharedBody::Query(select), Some(false)) if !shared.varies => return self.select(select),
             (SharedBody::Query(select), None) if uses == 1 && !shared.varies => return self.select(select),
@@ -27,7 +27,7 @@ impl Translator<'_> {
     }
 
     fn shared_table(&mut self, shared: &Arc<Shared>, is_read_again: bool) -> Result<Arc<SharedTable>> {
-        let known = self.shared.lock().tables.get(&Arc::as_ptr(shared)).cloned();
+        let known = self.shared.borrow().tables.get(&Arc::as_ptr(shared)).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
@@ -45,7 +45,7 @@ impl Translator<'_> {
         let table = Arc::new(SharedTable::new(shared.types.to_vec(), maker, keeping));
         // What is given something here, or is read at one place, may be wanted in another way if it is translated again.
         if is_read_again && table.is_of_statement() {
-            self.shared.lock().tables.insert(Arc::as_ptr(shared), table.clone());
+            self.shared.borrow_mut().tables.insert(Arc::as_ptr(shared), table.clone());
         }
         Ok(table)
     }
