@@ -119,7 +119,6 @@ pub struct Shared {
 
 /// What gives the rows of a query that WITH has named.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all are queries, and there are few of them")]
 pub enum SharedBody {
     /// A query, which reads nothing of the queries around.
     Query(Box<Select>),
