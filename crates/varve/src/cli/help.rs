@@ -90,8 +90,9 @@ A shell on the database in a directory, without a server: statements and command
 from files or from standard input. A directory that is missing or empty becomes a new database first. \
 One process at a time can have a database open: where a server runs, use psql.
 
-At a terminal, statements end with a semicolon and may have many lines; Ctrl-C cancels the one that runs. \
-\\? shows the commands: \\d and its relatives ask the catalog, \\copy loads a file and says how far it is.
+At a terminal there are a history (~/.varve_history) and completion of names (tab). Statements end with a \
+semicolon and may have many lines; Ctrl-C cancels the one that runs. \\? shows the commands: \\d and its \
+relatives ask the catalog, \\copy loads a file and says how far it is.
 
 Results go to standard output, everything else to standard error. A text of -c is sent whole: several \
 statements in it are one transaction. A script ends at its first error.

@@ -17,6 +17,8 @@ pub trait Lines {
 pub enum Next {
     /// A line.
     Line(String),
+    /// Ctrl-C: what was begun is given up.
+    Interrupted,
     /// Nothing more comes.
     End,
 }

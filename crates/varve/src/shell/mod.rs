@@ -68,6 +68,8 @@ enum Then {
 /// A session with somebody.
 pub struct Shell {
     session: Session,
+    database: Arc<SqlDatabase>,
+    user: String,
     format: Format,
     has_timing: bool,
     /// Whether a statement runs: then Ctrl-C cancels it.
@@ -87,7 +89,8 @@ impl Shell {
         let is_idle = Arc::new(AtomicBool::new(true));
         catch_interrupts(session.cancel_token(), &is_idle)
             .map_err(|error| SqlError::internal(format!("Ctrl-C cannot be caught: {error}")))?;
-        Ok(Shell { session, format, has_timing: false, is_idle, include_depth: 0 })
+        let (database, user) = (database.clone(), user.to_owned());
+        Ok(Shell { session, database, user, format, has_timing: false, is_idle, include_depth: 0 })
     }
 
     /// Does the work.
@@ -118,7 +121,9 @@ impl Shell {
             "varve {}. A statement ends with a semicolon; \\? shows the commands.",
             env!("CARGO_PKG_VERSION")
         ));
-        let mut terminal = Terminal::open();
+        let terminal = Terminal::open(&self.database, &self.user);
+        let mut terminal =
+            terminal.map_err(|error| failed(&format!("the terminal cannot be used: {error}")))?;
         self.lines(&mut terminal, false).map(|_| ())
     }
 
@@ -129,6 +134,10 @@ impl Shell {
             let next = lines.next_line(!splitter.is_empty());
             let done = match next.map_err(|error| failed(&format!("the input cannot be read: {error}")))? {
                 Next::Line(line) => self.line(&line, &mut splitter, lines),
+                Next::Interrupted => {
+                    splitter.rest();
+                    Ok(Then::GoOn)
+                }
                 Next::End => return self.last(&mut splitter, lines).map(|()| Then::GoOn),
             };
             match done {
