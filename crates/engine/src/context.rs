@@ -25,7 +25,7 @@ use crate::transaction::Isolation;
 use crate::tree::Scan;
 use crate::undo::{Kind, Prepared, Record, RecordRef, Segment};
 use crate::versions::Version;
-use crate::waits::Patience;
+use crate::waits::{Obstacle, Patience};
 
 /// State of a running transaction, handed to the table engines.
 pub struct Context {
@@ -47,6 +47,8 @@ pub struct Context {
     /// Rows that this transaction shares (`share.rs`).
     pub(crate) shared: Vec<Share>,
     has_waited: bool,
+    /// How many releases there were when it last began to look at what it may have to wait for.
+    looked: u64,
     /// Taking back a call or a statement failed: what is there is half of it.
     broken: Option<Error>,
     /// Changes outside of transactions that a commit has to wait for.
@@ -91,6 +93,7 @@ impl Context {
             exclusive: Vec::new(),
             shared: Vec::new(),
             has_waited: false,
+            looked: 0,
             broken: None,
             durable_by: Lsn::ZERO,
             buffers: Buffers::default(),
@@ -115,6 +118,7 @@ impl Context {
             exclusive: loser.exclusive,
             shared: Vec::new(),
             has_waited: false,
+            looked: 0,
             broken: None,
             durable_by: Lsn::ZERO,
             buffers: Buffers::default(),
@@ -314,17 +318,30 @@ impl Context {
         Patience { timeout: self.timeout, cancel: self.cancel.as_deref(), log }
     }
 
-    /// Waits for another transaction because of a key of a tree.
+    /// Waits for another transaction because of a key of a tree. The caller looks again afterwards. If anything at all was given
+    /// up since the last look began, this does not wait: it may have been what is wanted.
     pub(crate) fn wait_for(&mut self, on: Owner, tree: u32, key: &[u8]) -> Result<()> {
         self.has_waited = true;
-        let patience = self.patience();
-        let core = &self.core;
-        let outcome = core.waits.wait(&core.registry, self.owner, on, hash_key(tree, key), patience);
+        let core = Arc::clone(&self.core);
+        let looked = std::mem::replace(&mut self.looked, core.waits.releases());
+        if looked != self.looked {
+            return Ok(());
+        }
+        let on_held = Obstacle::Held(on, looked);
+        let outcome =
+            core.waits.wait(&core.registry, self.owner, on_held, hash_key(tree, key), self.patience());
+        self.looked = core.waits.releases();
         if outcome.is_ok() && !core.registry.is_running(on) {
             // Its commit may never become durable: then nobody can go on.
             core.pager.log().check().map_err(varve_pager::PagerError::from)?;
         }
         outcome
+    }
+
+    /// After something was taken back that others may wait for.
+    pub(crate) fn release(&mut self) {
+        self.has_waited = false;
+        self.core.waits.release(&self.core.registry, self.owner);
     }
 
     /// After an operation that waited and did not take what it waited for: those behind get their turn.

@@ -187,9 +187,10 @@ pub(crate) fn undo_losers(core: &Arc<Core>) -> Result<usize> {
 /// Waits until the losers that hold rows now are undone: DDL looks at rows without their locks.
 pub(crate) fn wait_for_losers(cx: &mut Context) -> Result<()> {
     loop {
+        let released = cx.core.waits.releases();
         let waiting_for = cx.core.registry.any_loser();
         match waiting_for.filter(|owner| *owner != cx.owner) {
-            Some(owner) => cx.waiting().wait_for(owner)?,
+            Some(owner) => cx.waiting().wait_for(owner, released)?,
             None => return Ok(()),
         }
     }

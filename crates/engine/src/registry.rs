@@ -84,7 +84,8 @@ impl Place {
         self.is_loser.store(true, SeqCst);
     }
 
-    fn holds(&self, table: u32) -> bool {
+    /// Whether it has noted a table.
+    pub(crate) fn holds(&self, table: u32) -> bool {
         self.tables.iter().any(|t| t.load(SeqCst) == table)
             || (self.has_more.load(SeqCst) && self.more.lock().contains(&table))
     }
@@ -225,9 +226,9 @@ impl Registry {
         Lsn::new(places.min().unwrap_or(NO_SNAPSHOT).min(durable.get()))
     }
 
-    /// A transaction other than `me` that has noted the table.
-    pub(crate) fn holder_of(&self, table: u32, me: Owner) -> Option<Owner> {
-        (0..self.len.load(SeqCst)).find_map(|slot| {
+    /// The transactions other than `me` that have noted the table.
+    pub(crate) fn holders_of(&self, table: u32, me: Owner) -> impl Iterator<Item = Owner> + '_ {
+        (0..self.len.load(SeqCst)).filter_map(move |slot| {
             let owner = self.owner(slot);
             let holds = owner.slot != me.slot && self.place(owner.slot).holds(table);
             holds.then_some(owner)
@@ -296,11 +297,11 @@ mod tests {
         for table in 1..=10 {
             registry.place(a.slot).note_table(table);
         }
-        assert_eq!(registry.holder_of(10, b), Some(a));
-        assert_eq!(registry.holder_of(10, a), None);
+        assert_eq!(registry.holders_of(10, b).next(), Some(a));
+        assert_eq!(registry.holders_of(10, a).next(), None);
         registry.place(a.slot).forget_table(10);
-        assert_eq!(registry.holder_of(10, b), None);
+        assert_eq!(registry.holders_of(10, b).next(), None);
         registry.end(a);
-        assert_eq!(registry.holder_of(1, b), None);
+        assert_eq!(registry.holders_of(1, b).next(), None);
     }
 }

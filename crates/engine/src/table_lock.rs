@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::error::Result;
 use crate::ids::Owner;
 use crate::registry::Registry;
-use crate::waits::{Patience, Waits};
+use crate::waits::{Obstacle, Patience, Waits};
 
 const SLOT_BITS: u32 = 17;
 /// Waiters for tables never share a wish: all are woken.
@@ -35,8 +35,12 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Waits for another transaction to end (or to give up a table).
-    pub(crate) fn wait_for(&self, on: Owner) -> Result<()> {
+    /// Waits for another transaction to end (or to give up a table), which stood in the way after `released` releases.
+    pub(crate) fn wait_for(&self, on: Owner, released: u64) -> Result<()> {
+        self.wait(Obstacle::Held(on, released))
+    }
+
+    fn wait(&self, on: Obstacle) -> Result<()> {
         let wish = OWN_WISH | u64::from(self.me.slot);
         self.waits.wait(self.registry, self.me, on, wish, self.patience)
     }
@@ -62,16 +66,28 @@ impl TableLock {
         let mut has_waited = false;
         loop {
             place.note_table(self.table);
-            let exclusive = self.exclusive.load(SeqCst);
-            if exclusive == 0 || exclusive == pack(waiting.me) {
+            if self.excluder(waiting.me).is_none() {
                 return Ok(has_waited);
             }
             has_waited = true;
             place.forget_table(self.table);
             // The excluder may have seen the note and be waiting for its owner.
             waiting.waits.wake(waiting.registry, waiting.me);
-            waiting.wait_for(unpack(exclusive))?;
+            self.let_pass(waiting)?;
         }
+    }
+
+    /// Waits for whoever excludes others.
+    fn let_pass(&self, waiting: Waiting<'_>) -> Result<()> {
+        let released = waiting.waits.releases();
+        self.excluder(waiting.me).map_or(Ok(()), |excluder| waiting.wait_for(excluder, released))
+    }
+
+    /// Who excludes `me`.
+    #[inline]
+    fn excluder(&self, me: Owner) -> Option<Owner> {
+        let exclusive = self.exclusive.load(SeqCst);
+        (exclusive != 0 && exclusive != pack(me)).then(|| unpack(exclusive))
     }
 
     /// Takes the exclusive lock; `false` if this transaction has it already. The caller unlocks it at the end.
@@ -81,19 +97,19 @@ impl TableLock {
             if other == mine {
                 return Ok(false);
             }
-            waiting.wait_for(unpack(other))?;
+            self.let_pass(waiting)?;
         }
-        while let Some(holder) = waiting.registry.holder_of(self.table, waiting.me) {
-            if let Err(error) = waiting.wait_for(holder) {
+        while waiting.registry.holders_of(self.table, waiting.me).next().is_some() {
+            if let Err(error) = waiting.wait(Obstacle::UsersOf(self.table)) {
                 self.unlock_exclusive();
-                waiting.waits.wake(waiting.registry, waiting.me);
+                waiting.waits.release(waiting.registry, waiting.me);
                 return Err(error);
             }
         }
         Ok(true)
     }
 
-    /// Gives the exclusive lock back; the caller then wakes its waiters.
+    /// Gives the exclusive lock back; the caller then wakes its waiters, by `release` if it goes on.
     pub(crate) fn unlock_exclusive(&self) {
         self.exclusive.store(0, SeqCst);
     }

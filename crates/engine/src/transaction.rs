@@ -224,8 +224,13 @@ impl Transaction {
         let at = self.savepoint_at(savepoint)?;
         self.savepoints.truncate(at + 1);
         let mark = self.savepoints[at];
+        let shares = self.cx.shared.len() > mark.shares;
         self.cx.give_back_shares(mark.shares);
-        self.undo_to(mark.records)
+        let undone = self.undo_to(mark.records);
+        if shares {
+            self.cx.release();
+        }
+        undone
     }
 
     /// Forgets a savepoint and later ones.
@@ -243,8 +248,15 @@ impl Transaction {
     /// Undoes the newest changes until `mark` records are left. DDL among them goes with its records. If it fails, the
     /// transaction can only be rolled back.
     pub(crate) fn undo_to(&mut self, mark: u64) -> Result<()> {
+        let was_changed = self.cx.record_count > mark;
         let outcome = self.undo_down_to(mark);
         self.cx.note_undone(outcome.clone());
+        if was_changed {
+            // Who waits for a row that is free again need not wait for the end.
+            self.cx.release();
+        } else {
+            self.cx.pass_on();
+        }
         outcome
     }
 
@@ -257,8 +269,6 @@ impl Transaction {
             }
         }
         self.forget_changes(mark);
-        // Who waits for a row that is free again need not wait for the end.
-        self.cx.core.waits.wake(&self.cx.core.registry, self.cx.owner);
         Ok(())
     }
 

@@ -114,9 +114,14 @@ impl PagedStore {
         match outcome {
             Ok(value) => Ok(value),
             Err(error) => {
+                let was_changed = cx.record_count > mark;
                 let undone = undo::roll_back(cx, mark, &|owner| (owner == self.tree.owner()).then_some(self));
                 cx.note_undone(undone);
-                cx.pass_on();
+                if was_changed {
+                    cx.release();
+                } else {
+                    cx.pass_on();
+                }
                 Err(error)
             }
         }
