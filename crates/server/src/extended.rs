@@ -13,7 +13,7 @@ use pgwire::messages::extendedquery::{
 };
 use smallvec::SmallVec;
 use varve_engine::{Datum, Value};
-use varve_sql::{CommandTag, Progress, Zone};
+use varve_sql::{Column, CommandTag, Progress, Zone};
 
 use crate::codec::{self, Wanted};
 use crate::connection::{Failed, Talk};
@@ -42,9 +42,11 @@ impl<S: Session> Talk<'_, S> {
     pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failed> {
         let statement = self.session.statement(bind.statement)?;
         let values = parameters::<S>(bind, &statement, self.session.zone())?;
-        let column_count = statement.columns().map_or(0, <[_]>::len);
-        let formats = ColumnFormats::new(&bind.result_formats, column_count)?;
-        let portal = Portal { statement, values, formats, state: S::Portal::default(), finished: false };
+        let own_columns = self.session.portal_columns(&statement);
+        let (formats, state) = (ColumnFormats::default(), self.session.open_portal());
+        let mut portal = Portal { statement, values, own_columns, formats, state, finished: false };
+        let column_count = portal.columns().map_or(0, <[_]>::len);
+        portal.formats = ColumnFormats::new(&bind.result_formats, column_count)?;
         self.portals.add(bind.portal, portal)?;
         self.out.bare(MESSAGE_TYPE_BYTE_BIND_COMPLETE);
         Ok(())
@@ -55,7 +57,7 @@ impl<S: Session> Talk<'_, S> {
             Target::Statement(name) => {
                 let statement = self.session.statement(name)?;
                 describe_parameters(self.out, statement.parameter_oids());
-                describe_columns::<S>(self.out, &statement, &ColumnFormats::default());
+                describe_columns(self.out, statement.columns(), &ColumnFormats::default());
             }
             // DECLARE's cursors are portals too.
             Target::Portal(name) if let Some((columns, is_binary)) = self.session.cursor_columns(name) => {
@@ -63,7 +65,7 @@ impl<S: Session> Talk<'_, S> {
             }
             Target::Portal(name) => {
                 let portal = self.portals.get(name)?;
-                describe_columns::<S>(self.out, &portal.statement, &portal.formats);
+                describe_columns(self.out, portal.columns(), &portal.formats);
             }
         }
         Ok(())
@@ -78,10 +80,17 @@ impl<S: Session> Talk<'_, S> {
         self.out.flush_if_full()?;
         let portal = self.portals.get(name)?;
         if portal.finished {
-            return Ok(again(portal, name, self.out)?);
+            return match self.session.transaction_status() {
+                b'E' => Err(in_failed_transaction().into()),
+                _ => Ok(again(portal, name, self.out)?),
+            };
         }
         let params: SmallVec<[Datum<'_>; 8]> = portal.values.iter().map(Value::as_datum).collect();
-        let columns = portal.statement.columns().unwrap_or_default();
+        let columns = match &portal.own_columns {
+            Some(own) => own.as_deref(),
+            None => portal.statement.columns(),
+        };
+        let columns = columns.unwrap_or_default();
         let (formats, zone) = (&portal.formats, self.session.zone().clone());
         let mut results =
             Results { out: self.out, reader, formats, columns, zone, binary: None, broken: None };
@@ -147,9 +156,17 @@ fn parameters<S: Session>(
     .collect()
 }
 
+/// 25P02
+fn in_failed_transaction() -> WireError {
+    WireError::error(
+        "25P02",
+        "current transaction is aborted, commands ignored until end of transaction block",
+    )
+}
+
 /// Execute of a portal that is at its end.
 fn again<S: Session>(portal: &Portal<S>, name: &str, out: &mut Out<Stream>) -> Result<(), WireError> {
-    if portal.statement.columns().is_none() {
+    if portal.columns().is_none() {
         return Err(WireError::error("55000", format!("portal \"{name}\" cannot be run")));
     }
     complete(out, &CommandTag::Select(0));
@@ -163,8 +180,8 @@ fn describe_parameters(out: &mut Out<Stream>, oids: &[u32]) {
     out.end(message);
 }
 
-fn describe_columns<S: Session>(out: &mut Out<Stream>, statement: &S::Statement, formats: &ColumnFormats) {
-    match statement.columns() {
+fn describe_columns(out: &mut Out<Stream>, columns: Option<&[Column]>, formats: &ColumnFormats) {
+    match columns {
         Some(columns) => describe_row(out, columns, formats),
         None => out.bare(MESSAGE_TYPE_BYTE_NO_DATA),
     }

@@ -1,8 +1,8 @@
 //! The portals of a connection: statements with their parameters, ready to run.
 //!
 //! Invariants
-//! 1. A named portal lives until it is closed or its transaction ends; the unnamed one also until
-//!    the next Bind to it.
+//! 1. A named portal lives until it is closed, or until its transaction ends or the savepoint behind which it was made is
+//!    rolled back; the unnamed one also until the next Bind to it.
 //!
 //! What this file doesn't know: messages.
 
@@ -10,10 +10,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use varve_engine::Value;
+use varve_sql::Column;
 
 use crate::error::WireError;
 use crate::results::ColumnFormats;
-use crate::session::Session;
+use crate::session::{PortalState, Session, Statement};
 
 /// A bound statement.
 pub struct Portal<S: Session> {
@@ -21,12 +22,24 @@ pub struct Portal<S: Session> {
     pub statement: Arc<S::Statement>,
     /// Its parameters.
     pub values: Vec<Value>,
+    /// Its columns, where the statement does not know them: what FETCH fetches from may be another cursor each time.
+    pub own_columns: Option<Option<Vec<Column>>>,
     /// The formats of its columns.
     pub formats: ColumnFormats,
     /// What the session keeps between two Executes.
     pub state: S::Portal,
     /// Whether it ran to its end.
     pub finished: bool,
+}
+
+impl<S: Session> Portal<S> {
+    /// The result columns; `None` if there are none.
+    pub fn columns(&self) -> Option<&[Column]> {
+        match &self.own_columns {
+            Some(own) => own.as_deref(),
+            None => self.statement.columns(),
+        }
+    }
 }
 
 /// The portals by name.
@@ -48,7 +61,7 @@ impl<S: Session> Portals<S> {
             self.unnamed = Some(portal);
             return Ok(());
         }
-        if self.named.contains_key(name) {
+        if self.named.get(name).is_some_and(|portal| portal.state.is_open()) {
             return Err(WireError::error("42P03", format!("cursor \"{name}\" already exists")));
         }
         self.named.insert(name.into(), portal);
@@ -58,7 +71,9 @@ impl<S: Session> Portals<S> {
     /// The portal of this name.
     pub fn get(&mut self, name: &str) -> Result<&mut Portal<S>, WireError> {
         let portal = if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) };
-        portal.ok_or_else(|| WireError::error("34000", format!("portal \"{name}\" does not exist")))
+        portal
+            .filter(|portal| portal.state.is_open())
+            .ok_or_else(|| WireError::error("34000", format!("portal \"{name}\" does not exist")))
     }
 
     /// Forgets a portal, if there is one of this name.

@@ -38,16 +38,26 @@ pub trait Statement {
     fn columns(&self) -> Option<&[Column]>;
 }
 
+/// What a session keeps of a portal.
+pub trait PortalState {
+    /// Whether it may still run: the part of the transaction that it belongs to was not rolled back.
+    fn is_open(&self) -> bool;
+}
+
 /// One client's session; see `varve_sql::Session` for what each call means.
 #[expect(missing_docs, reason = "documented there")]
 pub trait Session {
     type Statement: Statement;
-    type Portal: Default;
+    type Portal: PortalState;
 
     fn prepare(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Self::Statement>, SqlError>;
     fn name_statement(&mut self, name: &str, statement: Arc<Self::Statement>) -> Result<(), SqlError>;
     fn statement(&self, name: &str) -> Result<Arc<Self::Statement>, SqlError>;
     fn close_statement(&mut self, name: &str);
+    fn open_portal(&mut self) -> Self::Portal;
+    fn portal_columns(&self, _statement: &Self::Statement) -> Option<Option<Vec<Column>>> {
+        None
+    }
     fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<(), SqlError>;
     fn execute(
         &mut self,
@@ -105,6 +115,12 @@ impl Statement for Prepared {
     }
 }
 
+impl PortalState for varve_sql::Portal {
+    fn is_open(&self) -> bool {
+        self.is_open()
+    }
+}
+
 impl Session for varve_sql::Session {
     type Statement = Prepared;
     type Portal = varve_sql::Portal;
@@ -123,6 +139,14 @@ impl Session for varve_sql::Session {
 
     fn close_statement(&mut self, name: &str) {
         self.close_statement(name);
+    }
+
+    fn open_portal(&mut self) -> varve_sql::Portal {
+        self.open_portal()
+    }
+
+    fn portal_columns(&self, statement: &Prepared) -> Option<Option<Vec<Column>>> {
+        self.portal_columns(statement)
     }
 
     fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<(), SqlError> {

@@ -19,6 +19,7 @@ use crate::kept::KeptRows;
 use crate::oid::{self, Oid};
 use crate::parse;
 use crate::plan::Plan;
+use crate::session::Life;
 use crate::sink::Column;
 use crate::text;
 use crate::ty::Ty;
@@ -149,6 +150,15 @@ pub struct Portal {
     pub(crate) pending: Option<PendingRows>,
     /// The tag to close with once all rows have been handed out.
     pub(crate) finished: bool,
+    /// Where it was made behind a savepoint.
+    pub(crate) life: Option<Arc<Life>>,
+}
+
+impl Portal {
+    /// Whether the savepoint behind which it was made has not been rolled back.
+    pub fn is_open(&self) -> bool {
+        self.life.as_ref().is_none_or(|life| life.is_open())
+    }
 }
 
 /// Rows of a suspended portal: all computed at its first Execute, handed out in slices.

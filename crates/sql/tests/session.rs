@@ -356,3 +356,98 @@ fn a_parameter_declared_as_real_is_one() {
     assert_eq!(statement.param_column_type(0), ColumnType::Float4);
     assert_eq!(statement.columns().unwrap()[0].type_oid, oid::FLOAT8);
 }
+
+/// Asks for a cancel with each row that it gets.
+struct Cancels(varve_sql::CancelToken, usize);
+
+impl varve_sql::Sink for Cancels {
+    fn columns(&mut self, _: &[varve_sql::Column]) -> varve_sql::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[Datum<'_>]) -> varve_sql::Result<()> {
+        self.0.cancel();
+        self.1 += 1;
+        Ok(())
+    }
+
+    fn complete(&mut self, _: &varve_sql::CommandTag) -> varve_sql::Result<()> {
+        Ok(())
+    }
+
+    fn empty(&mut self) -> varve_sql::Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _: varve_sql::Severity, _: &varve_sql::SqlError) {}
+}
+
+/// All rows were sent to whoever had asked for a cancel, or whose time was over (review 10, P1).
+#[test]
+fn a_portal_that_is_resumed_can_be_cancelled() {
+    let db = database();
+    let mut s = session(&db);
+    Recorder::default().simple(&mut s, "begin");
+    let statement = s.prepare("select * from generate_series(1, 1000)", &[]).unwrap();
+    let mut portal = s.open_portal();
+    s.execute(&statement, &[], &mut portal, 1, &mut Recorder::default()).unwrap();
+    let mut sink = Cancels(s.cancel_token(), 0);
+    let error = s.execute(&statement, &[], &mut portal, 0, &mut sink).unwrap_err();
+    assert_eq!((error.sqlstate.as_str(), sink.1), ("57014", 1));
+}
+
+/// Rows were given out in a failed transaction, and rows that ROLLBACK TO had undone (review 10, P2).
+#[test]
+fn a_suspended_portal_shares_the_fate_of_its_transaction() {
+    let db = database();
+    let mut s = session(&db);
+    let mut sink = Recorder::default();
+    sink.simple(&mut s, "create table t (i int)");
+    sink.simple(&mut s, "begin");
+    let numbers = s.prepare("select * from generate_series(1, 9)", &[]).unwrap();
+    let mut outer = s.open_portal();
+    s.execute(&numbers, &[], &mut outer, 2, &mut sink).unwrap();
+    sink.simple(&mut s, "savepoint a; savepoint b");
+    let statement = s.prepare("insert into t values (1), (2), (3) returning i", &[]).unwrap();
+    let (mut inner, mut unused) = (s.open_portal(), s.open_portal());
+    s.execute(&statement, &[], &mut inner, 2, &mut sink).unwrap();
+    // What b had is a's now.
+    sink.simple(&mut s, "release b; savepoint b; rollback to b");
+    assert!(inner.is_open());
+    s.execute(&statement, &[], &mut inner, 2, &mut sink).unwrap();
+    sink.simple(&mut s, "select 1 / 0");
+    for portal in [&mut outer, &mut inner] {
+        let error = s.execute(&numbers, &[], portal, 2, &mut sink).unwrap_err();
+        assert_eq!(error.sqlstate.as_str(), "25P02");
+    }
+    sink.simple(&mut s, "rollback to a");
+    assert!(outer.is_open() && !inner.is_open() && !unused.is_open());
+    unused = s.open_portal();
+    assert!(unused.is_open());
+    sink.lines.clear();
+    s.execute(&numbers, &[], &mut outer, 2, &mut sink).unwrap();
+    assert_eq!(sink.lines, ["3", "4"]);
+}
+
+/// A FETCH that was prepared once told the columns of a cursor of another time (review 10, P4).
+#[test]
+fn a_prepared_fetch_returns_what_its_cursor_returns_now() {
+    let db = database();
+    let mut s = session(&db);
+    let mut sink = Recorder::default();
+    sink.simple(&mut s, "begin; declare c cursor for select 1 as a");
+    let fetch = s.prepare("fetch c", &[]).unwrap();
+    let width =
+        |s: &Session| s.portal_columns(&fetch).map(|columns| columns.map_or(0, |columns| columns.len()));
+    assert_eq!(width(&s), Some(1));
+    sink.simple(&mut s, "close c; declare c cursor for select 1 as a, 'x' as b, now() as c");
+    assert_eq!(width(&s), Some(3));
+    sink.simple(&mut s, "close c");
+    assert_eq!(width(&s), Some(0));
+    sink.simple(&mut s, "prepare p as select 1");
+    let execute = s.prepare("execute p", &[]).unwrap();
+    sink.simple(&mut s, "deallocate p; prepare p as select 1, 2");
+    assert_eq!(s.portal_columns(&execute).flatten().map(|columns| columns.len()), Some(2));
+    let query = s.prepare("select 1", &[]).unwrap();
+    assert!(s.portal_columns(&query).is_none());
+}

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use varve_engine::{ColumnType, Datum, Value};
-use varve_server::session::{Backend, Session, Statement};
+use varve_server::session::{Backend, PortalState, Session, Statement};
 use varve_server::{Listener, Options, Server};
 use varve_sql::oid::{self, Oid};
 use varve_sql::scram::Verifier;
@@ -104,6 +104,12 @@ impl Statement for MockStatement {
 #[derive(Default)]
 pub struct MockPortal {
     sent: u64,
+}
+
+impl PortalState for MockPortal {
+    fn is_open(&self) -> bool {
+        true
+    }
 }
 
 fn column(name: &str, type_oid: Oid) -> Column {
@@ -207,6 +213,10 @@ impl Session for MockSession {
 
     fn close_statement(&mut self, name: &str) {
         self.names.remove(name);
+    }
+
+    fn open_portal(&mut self) -> MockPortal {
+        MockPortal::default()
     }
 
     fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {

@@ -180,7 +180,7 @@ impl Session {
     }
 
     fn forget(&mut self, end: &End) {
-        if !self.cursors.is_empty() {
+        if !self.cursors.is_empty() || !self.portals.is_empty() {
             self.end_cursors(end);
         }
         self.catalog = None;

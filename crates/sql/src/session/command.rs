@@ -125,7 +125,7 @@ impl Session {
                 self.shared.engine.checkpoint()?;
                 "CHECKPOINT"
             }
-            Utility::Lock(lock) => self.lock_tables(lock)?,
+            Utility::Lock(lock) => self.lock_tables(lock, announce && self.block == Block::Implicit)?,
             Utility::Explain(text) => return self.explain(text, announce, sink),
             Utility::Copy(copy) => return self.copy(copy, sink),
             Utility::Fetch { name, direction, moves } => {

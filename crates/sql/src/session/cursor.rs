@@ -42,14 +42,15 @@ pub(super) enum End {
 }
 
 impl Session {
-    /// DECLARE
+    /// DECLARE; `is_block` says whether there is a transaction for it to live in.
     pub(super) fn declare(
         &mut self,
         declare: &Declare,
         types: &[crate::oid::Oid],
         params: &[Datum<'_>],
+        is_block: bool,
     ) -> Result<CommandTag> {
-        if !declare.holds && !self.in_block() {
+        if !declare.holds && !is_block {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message));
         }
@@ -145,10 +146,12 @@ impl Session {
         for born in self.cursors.iter_mut().filter_map(|c| c.born.as_mut()) {
             *born = savepoint.min(*born);
         }
+        self.portals.adopt(savepoint);
     }
 
     /// Closes the cursors that end now.
     pub(super) fn end_cursors(&mut self, end: &End) {
+        self.portals.end(end);
         self.cursors.retain_mut(|c| match (end, c.born) {
             (_, None) => true,
             (End::Committed, Some(_)) => {

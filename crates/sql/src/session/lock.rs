@@ -19,8 +19,11 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::utility::lock::{LockMode, LockTable};
 
 impl Session {
-    pub(super) fn lock_tables(&mut self, lock: &LockTable) -> Result<&'static str> {
-        self.require_block("LOCK TABLE")?;
+    /// `in_text` says that this is one of several statements in a text, which are a block here.
+    pub(super) fn lock_tables(&mut self, lock: &LockTable, in_text: bool) -> Result<&'static str> {
+        if !in_text {
+            self.require_block("LOCK TABLE")?;
+        }
         let timeout = self.facts.lock_timeout;
         for name in &lock.tables {
             if lock.at_once {

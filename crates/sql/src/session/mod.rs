@@ -29,6 +29,7 @@ mod identity;
 mod lock;
 mod maintain;
 mod plan;
+mod portals;
 mod roles;
 mod run;
 mod statistics;
@@ -61,6 +62,8 @@ use crate::utility::Level;
 use authorize::Allowed;
 use identity::Identity;
 use watchdog::Watchdog;
+
+pub(crate) use portals::Life;
 
 /// Statements that all sessions share.
 const SHARED_PLANS: usize = 8192;
@@ -222,6 +225,7 @@ pub struct Session {
     literal_arena: Bump,
     sequences: SequenceMemory,
     cursors: Vec<cursor::OpenCursor>,
+    portals: portals::Portals,
     statements: FxHashMap<String, Arc<Prepared>>,
     plans: PlanCache,
     notices: Vec<(Severity, SqlError)>,
@@ -289,6 +293,7 @@ impl Session {
             literal_arena: Bump::new(),
             sequences: SequenceMemory::default(),
             cursors: Vec::new(),
+            portals: portals::Portals::default(),
             statements: FxHashMap::default(),
             plans: PlanCache::new(OWN_PLANS),
             notices: Vec::new(),

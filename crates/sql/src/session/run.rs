@@ -160,6 +160,10 @@ impl Session {
             );
             return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
         }
+        // Rows that are at hand, or the news that there are none, are no more for a failed transaction than new ones.
+        if self.is_failed() && (portal.finished || portal.pending.is_some()) {
+            return Err(in_failed_transaction());
+        }
         if portal.finished {
             return Ok(Progress::Complete(CommandTag::Select(0)));
         }
@@ -173,7 +177,7 @@ impl Session {
             self.run_current(prepared, params, &mut rows)?;
             portal.pending = Some(PendingRows { rows, next: 0 });
         }
-        hand_out(portal, max_rows, prepared, sink)
+        hand_out(&self.facts, portal, max_rows, prepared, sink)
     }
 
     /// Runs the newest version of a prepared statement.
@@ -268,7 +272,9 @@ impl Session {
             Body::Empty => Ok(Ran::Done(CommandTag::Empty)),
             Body::Utility(Utility::Declare(_)) if self.is_failed() => Err(in_failed_transaction()),
             Body::Utility(Utility::Declare(declare)) => {
-                self.declare(declare, &prepared.param_oids, params).map(Ran::Done)
+                // Several statements in one text are a block here, as in PostgreSQL; what comes before a Sync is none.
+                let is_block = self.in_block() || (announce && self.block == Block::Implicit);
+                self.declare(declare, &prepared.param_oids, params, is_block).map(Ran::Done)
             }
             Body::Utility(command) => {
                 parse::on_deep_stack(&prepared.sql, || self.command(command, announce, sink)).map(Ran::Done)
@@ -451,6 +457,7 @@ fn check_syntax(sql: &str) -> Result<()> {
 }
 
 fn hand_out(
+    facts: &Facts,
     portal: &mut Portal,
     max_rows: usize,
     prepared: &Prepared,
@@ -460,6 +467,7 @@ fn hand_out(
     let limit = if max_rows == 0 { usize::MAX } else { max_rows };
     let mut given = 0;
     while given < limit {
+        facts.check_cancel()?;
         if !pending.rows.give(pending.next, sink)? {
             portal.finished = true;
             return Ok(Progress::Complete(tag_of(prepared, given as u64)));
