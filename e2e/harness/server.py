@@ -63,10 +63,15 @@ class Server:
                 return time.monotonic() - began
             except (wire.ConnectionLost, wire.ServerError) as error:
                 if self.process.poll() is not None:
-                    raise RuntimeError(f"{self.name} ended with {self.process.returncode}:\n{self.log_tail()}") from error
+                    raise self.no_start(f"{self.name} ended with {self.process.returncode}") from None
                 if time.monotonic() - began > wait_s:
-                    raise RuntimeError(f"{self.name} did not answer in {wait_s} s ({error}):\n{self.log_tail()}") from error
+                    raise self.no_start(f"{self.name} did not answer in {wait_s} s ({error})") from None
                 time.sleep(0.02)
+
+    def no_start(self, what):
+        """The error of a start, the reason last: that is what a log that was cut shows."""
+        said = self.log_tail(1500).strip()
+        return RuntimeError(f"its log:\n{said}\n{what}: {said.splitlines()[-1] if said else 'its log is empty'}")
 
     def launch(self):
         """Starts the process, in its memory group if it has one."""

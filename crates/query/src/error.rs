@@ -14,8 +14,12 @@ pub fn wrapped(e: SqlError) -> DataFusionError {
 
 /// The error that a client sees.
 pub fn unwrapped(e: DataFusionError) -> SqlError {
-    if let Some(ours) = find_ours(&e) {
+    if let Some(ours) = find::<SqlError>(&e) {
         return ours.clone();
+    }
+    if let Some(io) = find::<std::io::Error>(&e) {
+        let state = if io.kind() == std::io::ErrorKind::StorageFull { "53100" } else { "58030" };
+        return SqlError::new(SqlState(state), format!("could not use a temporary file: {io}"));
     }
     let root = e.find_root();
     match root {
@@ -23,20 +27,17 @@ pub fn unwrapped(e: DataFusionError) -> SqlError {
             let hint = "The statement needs more memory than one statement may have.";
             SqlError::new(SqlState("53200"), "out of memory").with_detail(root.to_string()).with_hint(hint)
         }
-        DataFusionError::IoError(io) => {
-            let state = if io.kind() == std::io::ErrorKind::StorageFull { "53100" } else { "58030" };
-            SqlError::new(SqlState(state), format!("could not use a temporary file: {io}"))
-        }
         DataFusionError::NotImplemented(what) => SqlError::unsupported(what),
         _ => SqlError::internal(root.to_string()),
     }
 }
 
-fn find_ours(e: &DataFusionError) -> Option<&SqlError> {
+/// The first error of this kind among an error and its causes.
+fn find<E: Error + 'static>(e: &DataFusionError) -> Option<&E> {
     let mut link: Option<&(dyn Error + 'static)> = Some(e);
     while let Some(error) = link {
-        if let Some(ours) = error.downcast_ref::<SqlError>() {
-            return Some(ours);
+        if let Some(found) = error.downcast_ref::<E>() {
+            return Some(found);
         }
         link = error.source();
     }

@@ -20,6 +20,7 @@ mod rows;
 mod run;
 mod scan;
 mod shared;
+mod spill;
 mod statistics;
 mod table;
 mod translate;

@@ -8,7 +8,7 @@
 //!
 //! Does not know: SQL.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -35,6 +35,7 @@ use crate::apply::ApplyPlanner;
 use crate::cells::Cells;
 use crate::error::{unwrapped, wrapped};
 use crate::join_order;
+use crate::spill::Spills;
 use crate::translate;
 
 /// Stack of a query that is planned or runs: DataFusion walks plans and expressions by recursion, and a stack that overflows
@@ -48,7 +49,7 @@ pub struct QueryOptions {
     pub memory_bytes: usize,
     /// Partitions of a scan and of what is built on it. They run on one thread; more than one pays once there are threads.
     pub partitions: usize,
-    /// Where they spill to; `None`: they fail with 53200 instead.
+    /// The directory where they spill to, by files without names; `None`: they fail with 53200 instead.
     pub spill: Option<PathBuf>,
 }
 
@@ -88,26 +89,13 @@ impl Queries {
 
 fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
     let disk = match &options.spill {
-        Some(path) => {
-            emptied(path)?;
-            DiskManagerMode::Directories(vec![path.clone()])
-        }
+        Some(path) => DiskManagerMode::Custom(Arc::new(Spills { directory: path.clone() })),
         None => DiskManagerMode::Disabled,
     };
-    // How much there may be is for the device to say: 53100 when it is full.
-    let disk = DiskManagerBuilder::default().with_mode(disk).with_max_temp_directory_size(u64::MAX);
     RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(FairSpillPool::new(options.memory_bytes)))
-        .with_disk_manager_builder(disk)
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(disk))
         .build()
-}
-
-/// Makes the directory, without what a process that died has left in it.
-fn emptied(path: &Path) -> std::io::Result<()> {
-    match std::fs::remove_dir_all(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
-        _ => std::fs::create_dir_all(path),
-    }
 }
 
 /// DataFusion's planner, and the nodes of ours.

@@ -34,9 +34,6 @@ pub enum State {
 /// Names that may stand in a directory without making it anybody's.
 const NOBODYS: &[&str] = &[FILE_NAME, "varve.lock", "control.new", "lost+found"];
 
-/// Where queries spill to; emptied at each start.
-const SPILL_DIRECTORY: &str = "spill";
-
 /// Looks at a directory without changing it.
 pub fn inspect(path: &Path) -> Result<State, OpenError> {
     let entries = match std::fs::read_dir(path) {
@@ -198,10 +195,10 @@ impl Home {
         }
     }
 
-    /// The directory for what queries spill: on the device of the temporary space.
+    /// The directory for what queries spill: that of the temporary space.
     pub fn spill(&self, settings: &Settings) -> Option<PathBuf> {
-        let device = self.devices.iter().find(|d| d.name == settings.spaces.temporary);
-        device.or(self.devices.first()).map(|d| d.path.join(SPILL_DIRECTORY))
+        let device = self.devices.iter().find(|device| device.name == settings.spaces.temporary);
+        device.or(self.devices.first()).map(|device| device.path.clone())
     }
 
     /// Gives the locks up. The database must be closed.

@@ -176,6 +176,65 @@ fn files_and_lines_are_loaded() {
     assert!(err.starts_with("varve: missing.csv cannot be read: "), "{err}");
 }
 
+/// Returns before a line feed vanished, in data and in literals (review 10, P7).
+#[test]
+fn carriage_returns_arrive() {
+    let home = tempfile::tempdir().unwrap();
+    let script = "create table t (a text);\r\ncopy t from stdin csv;\n\"x\r\ny\"\n\\.\n\
+                  insert into t values ('p\r\nq');\r\nselect a, length(a) from t order by a;\r\n";
+    let expect = "a,length\n\"p\r\nq\",4\n\"x\r\ny\",4\n";
+    check(home.path(), &["--format", "csv"], script, (0, expect, ""));
+    // Lines that end so are lines, and data need not be text.
+    let lines = "copy t from stdin;\r\none\r\ntwo\r\n\\.\r\nselect count(*), max(length(a)) from t;\r\n";
+    check(home.path(), &["--format", "csv"], lines, (0, "count,max\n4,4\n", ""));
+    let mut child = start(home.path(), &["-c", "\\copy t from stdin"]);
+    child.stdin.take().unwrap().write_all(b"caf\xe9").unwrap();
+    let (code, _, err) = finish(child);
+    assert_eq!((code, err.contains("22021")), (Some(1), true), "{err}");
+}
+
+#[test]
+fn copy_finds_its_file_and_leaves_it_until_it_writes() {
+    let home = tempfile::tempdir().unwrap();
+    let saved = home.path().with_extension("it's.txt");
+    std::fs::write(&saved, "kept").unwrap();
+    let name = saved.display().to_string().replace('\'', "''");
+    let (code, _, err) = run(home.path(), &["-c", &format!("\\copy nothing to '{name}'")], "");
+    assert_eq!((code, err.contains("42P01")), (Some(1), true), "{err}");
+    assert_eq!(std::fs::read_to_string(&saved).unwrap(), "kept");
+    let save = format!("\\copy (select ')' from generate_series(1, 2))\tto '{name}'");
+    check(home.path(), &["-c", &save], "", (0, "COPY 2\n", ""));
+    assert_eq!(std::fs::read_to_string(&saved).unwrap(), ")\n)\n");
+    std::fs::remove_file(&saved).unwrap();
+    let (code, _, err) = run(home.path(), &["-c", "\\copy (select 1) to '/nowhere/x'"], "");
+    assert_eq!(code, Some(1));
+    assert!(err.contains("/nowhere/x cannot be written: "), "{err}");
+    check(home.path(), &["-c", "\\copy (select 1) to stdout"], "", (0, "1\n", ""));
+}
+
+#[test]
+fn a_file_that_leaves_goes_back_to_the_one_before() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().with_extension("sql");
+    std::fs::write(&file, "select 1 as a;\n\\q\nselect 2;\n").unwrap();
+    let script = format!("\\i {}\nselect 3 as a;\n", file.display());
+    check(home.path(), &["--format", "csv"], &script, (0, "a\n1\na\n3\n", ""));
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn tables_without_columns_and_with_controls() {
+    let home = tempfile::tempdir().unwrap();
+    check(home.path(), &["-c", "select from generate_series(1, 3000)"], "", (0, "--\n(3000 rows)\n\n", ""));
+    let control = r"select E'\x1b[2J\r' as a, E'1\t2' as b";
+    check(
+        home.path(),
+        &["-c", control],
+        "",
+        (0, "     a     |     b     \n-----------+-----------\n \\x1B[2J\\r | 1       2\n(1 row)\n\n", ""),
+    );
+}
+
 #[test]
 fn a_second_process_is_told_who_is_first() {
     let home = tempfile::tempdir().unwrap();

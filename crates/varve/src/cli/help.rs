@@ -42,7 +42,7 @@ is optional; this shows every key with its default:
     data = \"main\"             #   tables and indexes
     log = \"main\"              #   the log; put it on the device with the fastest flush
     rollback = \"main\"         #   old versions of rows
-    temporary = \"main\"        #   sorts
+    temporary = \"main\"        #   sorts, cursors, what queries spill
 
     [pool]
     size = \"1GiB\"             # default: a quarter of the memory, at most 1 GiB

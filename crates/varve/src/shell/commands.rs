@@ -8,6 +8,7 @@
 use std::path::PathBuf;
 
 use super::output::Format;
+use super::split::Scan;
 
 /// A line that began with a backslash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub enum Command {
     Load(String, PathBuf),
     /// Save rows to a file: the COPY statement, and the file.
     Save(String, PathBuf),
+    /// A statement like those without a backslash.
+    Statement(String),
     /// Run the statements of a file.
     Include(PathBuf),
     /// Show results like this.
@@ -78,43 +81,61 @@ fn unquoted(text: &str) -> &str {
 }
 
 /// `TABLE [(COLUMNS)] from 'FILE' [OPTIONS]`, or `to`, and then a query in parentheses may stand for the table. The name of the
-/// file is between quotes or has no blanks.
+/// file is between quotes or has no blanks; STDIN and STDOUT without quotes are what they are in COPY.
 fn copy(text: &str) -> Result<Command, String> {
     let usage = || "write \\copy TABLE from 'FILE' [with (OPTIONS)], or to 'FILE'".to_owned();
-    // A query has words of its own: what decides stands behind it.
-    let behind = if text.starts_with('(') { end_of_query(text) } else { 0 };
-    let lower = text.to_ascii_lowercase();
-    let find = |word: &str| lower[behind..].find(word).map(|at| (behind + at, word.len()));
-    let (from, to) = (find(" from "), find(" to "));
-    let is_load = from.is_some_and(|(at, _)| to.is_none_or(|(other, _)| at < other));
-    let (at, length) = if is_load { from } else { to }.ok_or_else(usage)?;
-    let (what, rest) = (text[..at].trim(), text[at + length..].trim_start());
-    let (file, options) = match rest.strip_prefix('\'') {
-        Some(quoted) => quoted.split_once('\'').ok_or_else(usage)?,
-        None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
-    };
+    let (at, word) = direction(text).ok_or_else(usage)?;
+    let (what, rest) = (text[..at].trim(), text[at + word.len()..].trim_start());
+    let (file, options) = file_name(rest).ok_or_else(usage)?;
+    let options = options.trim();
+    let is_quoted = rest.starts_with('\'');
     if file.is_empty() || what.is_empty() {
         return Err(usage());
     }
-    let options = options.trim();
-    Ok(match is_load {
-        true => Command::Load(format!("COPY {what} FROM STDIN {options}"), file.into()),
-        false => Command::Save(format!("COPY {what} TO STDOUT {options}"), file.into()),
+    if !is_quoted && file.eq_ignore_ascii_case("program") {
+        return Err("\\copy runs no programs: pipe their output into varve sql".to_owned());
+    }
+    let stream = if word == "from" { "STDIN" } else { "STDOUT" };
+    let sql = format!("COPY {what} {word} {stream} {options}");
+    Ok(match word {
+        _ if !is_quoted && file.eq_ignore_ascii_case(stream) => Command::Statement(sql),
+        "from" => Command::Load(sql, file.into()),
+        _ => Command::Save(sql, file.into()),
     })
 }
 
-/// Bytes of a query in parentheses at the beginning of a text.
-fn end_of_query(text: &str) -> usize {
-    let mut depth = 0;
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' if depth == 1 => return at + 1,
-            ')' => depth -= 1,
-            _ => {}
+/// Where the first `from` or `to` outside of quotes, comments and parentheses stands, and which it is.
+fn direction(text: &str) -> Option<(usize, &'static str)> {
+    let (mut scan, mut is_free) = (Scan::default(), false);
+    while let Some(plain) = scan.next(text) {
+        let found = ["from", "to"].into_iter().find(|word| {
+            let rest = &text.as_bytes()[plain.at..];
+            let (begin, behind) = rest.split_at(word.len().min(rest.len()));
+            begin.eq_ignore_ascii_case(word.as_bytes()) && behind.first().is_some_and(u8::is_ascii_whitespace)
+        });
+        if let Some(word) = found.filter(|_| is_free && plain.depth == 0) {
+            return Some((plain.at, word));
+        }
+        is_free = plain.byte.is_ascii_whitespace() || matches!(plain.byte, b')' | b'"');
+    }
+    None
+}
+
+/// The name of a file at the beginning of a text, and what is behind it. Two quotes within quotes are one.
+fn file_name(text: &str) -> Option<(String, &str)> {
+    let Some(mut rest) = text.strip_prefix('\'') else {
+        let (file, options) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        return Some((file.to_owned(), options));
+    };
+    let mut file = String::new();
+    loop {
+        let (part, behind) = rest.split_once('\'')?;
+        file.push_str(part);
+        match behind.strip_prefix('\'') {
+            Some(more) => (file, rest) = (file + "'", more),
+            None => return Some((file, behind)),
         }
     }
-    text.len()
 }
 
 const SCHEMAS: &str = "SELECT nspname AS \"Name\", pg_get_userbyid(nspowner) AS \"Owner\" FROM pg_namespace \
@@ -200,11 +221,26 @@ mod tests {
         let check = |text: &str, sql: &str, file: &str| {
             assert_eq!(read(text), Ok(Command::Load(sql.to_owned(), file.into())), "{text}");
         };
-        check("\\copy t from 'a b.csv' with (format csv)", "COPY t FROM STDIN with (format csv)", "a b.csv");
-        check("\\copy s.t (a, b) FROM /tmp/x.txt;", "COPY s.t (a, b) FROM STDIN ", "/tmp/x.txt");
-        let query = read("\\copy (select a from t) to 'x' csv");
-        assert_eq!(query, Ok(Command::Save("COPY (select a from t) TO STDOUT csv".to_owned(), "x".into())));
-        for wrong in ["\\copy t", "\\copy t from", "\\copy t from 'x", "\\copy (select a from t)"] {
+        check("\\copy t from 'a b.csv' with (format csv)", "COPY t from STDIN with (format csv)", "a b.csv");
+        check("\\copy s.t (a, b) FROM /tmp/x.txt;", "COPY s.t (a, b) from STDIN ", "/tmp/x.txt");
+        check("\\copy t\tfrom\t'it''s.csv'", "COPY t from STDIN ", "it's.csv");
+        check("\\copy t from 'stdin'", "COPY t from STDIN ", "stdin");
+        let save = |text: &str, sql: &str, file: &str| {
+            assert_eq!(read(text), Ok(Command::Save(sql.to_owned(), file.into())), "{text}");
+        };
+        save("\\copy (select a from t) to 'x' csv", "COPY (select a from t) to STDOUT csv", "x");
+        save("\\copy (select ')' from t) to 'x'", "COPY (select ')' from t) to STDOUT ", "x");
+        save("\\copy (select 1 /* ) */ from t)TO y", "COPY (select 1 /* ) */ from t) to STDOUT ", "y");
+        check("\\copy \"my to t\" from x", "COPY \"my to t\" from STDIN ", "x");
+        let here = Command::Statement("COPY t from STDIN csv".to_owned());
+        assert_eq!(read("\\copy t from stdin csv"), Ok(here));
+        for wrong in [
+            "\\copy t",
+            "\\copy t from",
+            "\\copy t from 'x",
+            "\\copy (select a from t)",
+            "\\copy t from program 'x'",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

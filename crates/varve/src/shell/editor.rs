@@ -121,11 +121,16 @@ impl Lines for Terminal {
         self.read(if goes_on { "   -> " } else { "varve> " })
     }
 
-    fn next_data(&mut self) -> io::Result<Option<String>> {
-        Ok(match self.read(">> ")? {
-            Next::Line(line) => Some(line),
-            Next::Interrupted | Next::End => None,
-        })
+    fn next_data(&mut self) -> io::Result<Option<Vec<u8>>> {
+        match self.read(">> ")? {
+            Next::Line(line) => Ok(Some((line + "\n").into_bytes())),
+            Next::End => Ok(None),
+            Next::Interrupted => Err(io::ErrorKind::Interrupted.into()),
+        }
+    }
+
+    fn is_typed(&self) -> bool {
+        true
     }
 }
 

@@ -1,16 +1,22 @@
 //! Where statements come from: a file, standard input, or somebody at a terminal.
+//!
+//! Invariants
+//! 1. Nothing is changed on the way: of a line of statements only its line feed is taken off, of one of data nothing.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::Path;
 
 /// Gives lines.
 pub trait Lines {
-    /// The next line, without its end; `None` at the end of the input. `goes_on` says that a statement has begun.
+    /// The next line, without its line feed; `None` at the end of the input. `goes_on` says that a statement has begun.
     fn next_line(&mut self, goes_on: bool) -> io::Result<Next>;
 
-    /// The next line of the data of a COPY.
-    fn next_data(&mut self) -> io::Result<Option<String>>;
+    /// The next line of the data of a COPY, with its end. Ctrl-C is an error of kind `Interrupted`.
+    fn next_data(&mut self) -> io::Result<Option<Vec<u8>>>;
+
+    /// Whether somebody types these lines.
+    fn is_typed(&self) -> bool;
 }
 
 /// What came from an input.
@@ -25,49 +31,72 @@ pub enum Next {
 
 /// Lines of a file or of standard input.
 pub struct FileLines {
-    reader: Box<dyn BufRead>,
+    /// `None`: standard input, whose buffer is the process's.
+    file: Option<BufReader<File>>,
 }
 
 impl FileLines {
     /// Opens a file; `-` is standard input.
     pub fn open(path: &Path) -> io::Result<FileLines> {
-        Ok(match path.as_os_str() == "-" {
-            true => FileLines::standard_input(),
-            false => FileLines { reader: Box::new(BufReader::new(File::open(path)?)) },
-        })
+        if path.as_os_str() == "-" {
+            return Ok(FileLines::standard_input());
+        }
+        Ok(FileLines { file: Some(BufReader::new(File::open(path)?)) })
     }
 
     /// Standard input.
     pub fn standard_input() -> FileLines {
-        FileLines { reader: Box::new(BufReader::new(io::stdin())) }
+        FileLines { file: None }
     }
 }
 
 impl Lines for FileLines {
     fn next_line(&mut self, _: bool) -> io::Result<Next> {
-        Ok(self.next_data()?.map_or(Next::End, Next::Line))
+        let Some(mut line) = self.next_data()? else { return Ok(Next::End) };
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        let invalid = |_| io::Error::new(io::ErrorKind::InvalidData, "a statement is not UTF-8");
+        String::from_utf8(line).map(Next::Line).map_err(invalid)
     }
 
-    fn next_data(&mut self) -> io::Result<Option<String>> {
-        let mut line = String::new();
-        if self.reader.read_line(&mut line)? == 0 {
-            return Ok(None);
-        }
-        let length = line.trim_end_matches(['\n', '\r']).len();
-        line.truncate(length);
-        Ok(Some(line))
+    fn next_data(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        let count = match &mut self.file {
+            Some(file) => file.read_until(b'\n', &mut line)?,
+            None => io::stdin().lock().read_until(b'\n', &mut line)?,
+        };
+        Ok(Some(line).filter(|_| count > 0))
+    }
+
+    fn is_typed(&self) -> bool {
+        self.file.is_none() && io::stdin().is_terminal()
     }
 }
 
-/// A text that is all there.
-pub struct TextLines<'t>(pub std::str::Lines<'t>);
+/// The lines of a text. Data come from standard input.
+pub struct TextLines<'t> {
+    lines: std::str::Split<'t, char>,
+    data: FileLines,
+}
+
+impl TextLines<'_> {
+    /// Lines of this text.
+    pub fn new(text: &str) -> TextLines<'_> {
+        TextLines { lines: text.split('\n'), data: FileLines::standard_input() }
+    }
+}
 
 impl Lines for TextLines<'_> {
     fn next_line(&mut self, _: bool) -> io::Result<Next> {
-        Ok(self.0.next().map_or(Next::End, |line| Next::Line(line.to_owned())))
+        Ok(self.lines.next().map_or(Next::End, |line| Next::Line(line.to_owned())))
     }
 
-    fn next_data(&mut self) -> io::Result<Option<String>> {
-        Ok(self.0.next().map(str::to_owned))
+    fn next_data(&mut self) -> io::Result<Option<Vec<u8>>> {
+        self.data.next_data()
+    }
+
+    fn is_typed(&self) -> bool {
+        self.data.is_typed()
     }
 }

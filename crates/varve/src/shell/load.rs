@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use varve_sql::{SqlError, SqlState};
@@ -29,20 +29,27 @@ pub enum Data<'d> {
 pub enum Target {
     /// Standard output, between other results.
     StandardOutput,
+    /// A file that nothing was done to as yet: an old one stays until the statement has been found right.
+    Named(PathBuf),
     /// A file.
     File(BufWriter<File>),
 }
 
 impl Target {
     /// A new file, or an old one written anew.
-    pub fn create(path: &Path) -> io::Result<Target> {
-        File::create(path).map(|file| Target::File(BufWriter::new(file)))
+    pub fn create(&mut self) -> Result<(), SqlError> {
+        let Target::Named(path) = &*self else { return Ok(()) };
+        let cannot = |error| {
+            SqlError::new(SqlState("58030"), format!("{} cannot be written: {error}", path.display()))
+        };
+        *self = Target::File(BufWriter::new(File::create(path).map_err(cannot)?));
+        Ok(())
     }
 
     /// Writes out what is kept.
     pub fn flush(&mut self) -> io::Result<()> {
         match self {
-            Target::StandardOutput => Ok(()),
+            Target::StandardOutput | Target::Named(_) => Ok(()),
             Target::File(file) => file.flush(),
         }
     }
@@ -51,7 +58,13 @@ impl Target {
 /// A file that is being loaded.
 pub struct FileData {
     file: File,
-    total_bytes: u64,
+    progress: Progress,
+}
+
+/// How far a load is, for somebody who may be looking.
+struct Progress {
+    /// `None`: nobody knows.
+    total_bytes: Option<u64>,
     done_bytes: u64,
     began: Instant,
     told: Instant,
@@ -64,11 +77,7 @@ impl Data<'_> {
     /// Hands all of it over.
     pub fn feed(&mut self, feed: Feed<'_>) -> Result<(), SqlError> {
         match self {
-            Data::File(data) => {
-                let done = data.feed(feed);
-                data.finish();
-                done
-            }
+            Data::File(data) => data.feed(feed),
             Data::Lines(lines) => feed_lines(*lines, feed),
         }
     }
@@ -76,18 +85,24 @@ impl Data<'_> {
 
 /// Lines up to `\.`. Where the statement fails before that, the rest is still its data.
 fn feed_lines(lines: &mut dyn Lines, feed: Feed<'_>) -> Result<(), SqlError> {
-    let mut done = Ok(());
-    while let Some(mut line) = lines.next_data().map_err(unreadable)? {
-        if line == "\\." {
+    let (mut done, is_typed) = (Ok(()), lines.is_typed());
+    let mut progress = Progress::new(None);
+    while let Some(line) = lines.next_data().map_err(unreadable)? {
+        if matches!(line.trim_ascii_end(), b"\\.") {
             break;
         }
-        line.push('\n');
-        done = done.and_then(|()| feed(line.as_bytes()));
+        done = done.and_then(|()| feed(&line));
+        if !is_typed {
+            progress.add(line.len());
+        }
     }
     done
 }
 
 fn unreadable(error: io::Error) -> SqlError {
+    if error.kind() == io::ErrorKind::Interrupted {
+        return SqlError::new(SqlState("57014"), "COPY from stdin failed: canceled by user");
+    }
     SqlError::new(SqlState("58030"), format!("the data cannot be read: {error}"))
 }
 
@@ -96,8 +111,7 @@ impl FileData {
     pub fn open(path: &Path) -> io::Result<FileData> {
         let file = File::open(path)?;
         let total_bytes = file.metadata()?.len();
-        let now = Instant::now();
-        Ok(FileData { file, total_bytes, done_bytes: 0, began: now, told: now, is_told: false })
+        Ok(FileData { file, progress: Progress::new(Some(total_bytes)) })
     }
 
     fn feed(&mut self, feed: Feed<'_>) -> Result<(), SqlError> {
@@ -108,30 +122,43 @@ impl FileData {
                 return Ok(());
             }
             feed(&piece[..count])?;
-            self.done_bytes += count as u64;
-            self.tell();
+            self.progress.add(count);
         }
+    }
+}
+
+impl Progress {
+    fn new(total_bytes: Option<u64>) -> Progress {
+        let now = Instant::now();
+        Progress { total_bytes, done_bytes: 0, began: now, told: now, is_told: false }
     }
 
     /// Writes how far it is, now and then, where somebody may be looking.
-    fn tell(&mut self) {
-        if self.told.elapsed() < PERIOD || !io::stderr().is_terminal() {
+    fn add(&mut self, bytes: usize) {
+        self.done_bytes += bytes as u64;
+        if self.told.elapsed() < PERIOD {
             return;
         }
-        (self.told, self.is_told) = (Instant::now(), true);
-        let passed = self.began.elapsed().as_secs_f64();
-        let share = self.done_bytes as f64 / self.total_bytes.max(1) as f64;
-        let left = if share > 0.0 { passed / share - passed } else { 0.0 };
-        let (done, total) = (show_bytes(self.done_bytes), show_bytes(self.total_bytes));
-        let _ = write!(
-            io::stderr(),
-            "\r\x1b[K{:.0} %: {done} of {total} in {passed:.0} s, about {left:.0} s left",
-            share * 100.0
-        );
+        self.told = Instant::now();
+        if io::stderr().is_terminal() {
+            self.is_told = true;
+            let _ = write!(io::stderr(), "\r\x1b[K{}", self.said(self.began.elapsed().as_secs_f64()));
+        }
     }
 
+    fn said(&self, passed: f64) -> String {
+        let done = show_bytes(self.done_bytes);
+        let Some(total_bytes) = self.total_bytes else { return format!("{done} in {passed:.0} s") };
+        let share = self.done_bytes as f64 / total_bytes.max(1) as f64;
+        let left = if share > 0.0 { passed / share - passed } else { 0.0 };
+        let (percent, total) = (share * 100.0, show_bytes(total_bytes));
+        format!("{percent:.0} %: {done} of {total} in {passed:.0} s, about {left:.0} s left")
+    }
+}
+
+impl Drop for Progress {
     /// Takes the line of progress away.
-    fn finish(&self) {
+    fn drop(&mut self) {
         if self.is_told {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }

@@ -106,7 +106,7 @@ impl Shell {
     /// A text is sent whole, as one client would: several statements are one transaction.
     fn text(&mut self, text: &str) -> Result<(), Failed> {
         if text.trim_start().starts_with('\\') {
-            return self.lines(&mut TextLines(text.lines()), true).map(|_| ());
+            return self.lines(&mut TextLines::new(text), true).map(|_| ());
         }
         self.statement(text, Data::Lines(&mut FileLines::standard_input()))
     }
@@ -133,7 +133,7 @@ impl Shell {
         loop {
             let next = lines.next_line(!splitter.is_empty());
             let done = match next.map_err(|error| failed(&format!("the input cannot be read: {error}")))? {
-                Next::Line(line) => self.line(&line, &mut splitter, lines),
+                Next::Line(line) => self.line(&line, &mut splitter, lines, is_script),
                 Next::Interrupted => {
                     splitter.rest();
                     Ok(Then::GoOn)
@@ -149,16 +149,28 @@ impl Shell {
         }
     }
 
-    fn line(&mut self, line: &str, splitter: &mut Splitter, lines: &mut dyn Lines) -> Result<Then, Failed> {
+    fn line(
+        &mut self,
+        line: &str,
+        splitter: &mut Splitter,
+        lines: &mut dyn Lines,
+        is_script: bool,
+    ) -> Result<Then, Failed> {
         if splitter.is_empty() && line.trim_start().starts_with('\\') {
             splitter.rest();
-            return self.command(line);
+            return self.command(line, lines);
         }
         splitter.push(line);
+        let mut done = Ok(Then::GoOn);
         while let Some(statement) = splitter.next() {
-            self.statement(&statement, Data::Lines(lines))?;
+            if self.statement(&statement, Data::Lines(lines)).is_err() {
+                done = Err(Failed);
+            }
+            if is_script && done.is_err() {
+                break;
+            }
         }
-        Ok(Then::GoOn)
+        done
     }
 
     /// What has no semicolon at the end of the input is a statement, too.
@@ -169,18 +181,16 @@ impl Shell {
         self.statement(&splitter.rest(), Data::Lines(lines))
     }
 
-    fn command(&mut self, line: &str) -> Result<Then, Failed> {
+    fn command(&mut self, line: &str, lines: &mut dyn Lines) -> Result<Then, Failed> {
         match commands::read(line).map_err(|why| failed(&why))? {
             Command::Ask(questions) => self.ask(&questions)?,
             Command::Load(sql, file) => {
                 let data = FileData::open(&file).map_err(|error| cannot_read(&file, &error))?;
                 self.statement(&sql, Data::File(data))?;
             }
-            Command::Save(sql, file) => {
-                let target = Target::create(&file).map_err(|error| cannot_write(&file, &error))?;
-                self.run_statement(&sql, None, target)?;
-            }
-            Command::Include(file) => return self.include(&file),
+            Command::Save(sql, file) => self.run_statement(&sql, None, Target::Named(file))?,
+            Command::Statement(sql) => self.statement(&sql, Data::Lines(lines))?,
+            Command::Include(file) => self.include(&file)?,
             Command::Format(format) => self.format = format,
             Command::Timing => {
                 self.has_timing = !self.has_timing;
@@ -192,14 +202,15 @@ impl Shell {
         Ok(Then::GoOn)
     }
 
-    fn include(&mut self, file: &Path) -> Result<Then, Failed> {
+    /// `\\q` in the file leaves the file.
+    fn include(&mut self, file: &Path) -> Result<(), Failed> {
         if self.include_depth == INCLUDE_DEPTH_MAX {
             return Err(failed(&format!("\\i {}: files include each other too deeply", file.display())));
         }
         self.include_depth += 1;
         let done = self.file(file);
         self.include_depth -= 1;
-        done
+        done.map(|_| ())
     }
 
     /// Asks the catalog. What has a heading is left out where there is nothing of it.
@@ -207,7 +218,7 @@ impl Shell {
         for (heading, sql) in questions {
             let mut results = Results::new(self.format, self.session.zone().clone(), None, false);
             results.heading = Some(*heading).filter(|heading| !heading.is_empty());
-            let done = self.session.simple(sql, &mut results);
+            let done = self.simple(sql, &mut results);
             results.finish(done).map_err(|error| report(&error, sql))?;
         }
         Ok(())
@@ -222,14 +233,20 @@ impl Shell {
         let zone = self.session.zone().clone();
         let mut results = Results::new(self.format, zone, data, self.format == Format::Table);
         results.target = target;
-        self.is_idle.store(false, Ordering::Relaxed);
-        let done = self.session.simple(sql, &mut results);
-        self.is_idle.store(true, Ordering::Relaxed);
+        let done = self.simple(sql, &mut results);
         let done = results.finish(done);
         if self.has_timing {
             say(&format!("Time: {:.3} ms", began.elapsed().as_secs_f64() * 1000.0));
         }
         done.map_err(|error| report(&error, sql))
+    }
+
+    /// Ctrl-C cancels this, and nothing else ends.
+    fn simple(&mut self, sql: &str, results: &mut Results<'_>) -> Result<(), SqlError> {
+        self.is_idle.store(false, Ordering::Relaxed);
+        let done = self.session.simple(sql, results);
+        self.is_idle.store(true, Ordering::Relaxed);
+        done
     }
 }
 
@@ -253,10 +270,6 @@ fn failed(why: &str) -> Failed {
 
 fn cannot_read(path: &Path, error: &io::Error) -> Failed {
     failed(&format!("{} cannot be read: {error}", path.display()))
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Failed {
-    failed(&format!("{} cannot be written: {error}", path.display()))
 }
 
 /// Says what is wrong with a statement, with the line and a mark below the place.
@@ -397,13 +410,15 @@ impl Sink for Results<'_> {
 
     fn copy_out(&mut self, shape: CopyShape) -> Result<(), SqlError> {
         self.has_copied = matches!(self.target, Target::StandardOutput);
-        refuse_binary(shape, self.has_copied)
+        refuse_binary(shape, self.has_copied)?;
+        self.target.create()
     }
 
     fn copy_data(&mut self, piece: &[u8]) -> Result<(), SqlError> {
         let written = match &mut self.target {
-            Target::StandardOutput => self.out.write_all(piece),
             Target::File(file) => file.write_all(piece),
+            // A named file has been made when the first piece comes.
+            Target::StandardOutput | Target::Named(_) => self.out.write_all(piece),
         };
         written.map_err(unwritable)
     }

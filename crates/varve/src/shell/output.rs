@@ -3,6 +3,7 @@
 //! Invariants
 //! 1. A result of any size is written as it comes: at most `WIDTH_ROWS` rows are kept, to find the widths of a table.
 //! 2. CSV and JSON hold rows only, so that another program can read them; NULL is empty there, an empty text is not.
+//! 3. No value of a table moves the cursor or does anything else to a terminal.
 //!
 //! What this file doesn't know: statements.
 
@@ -32,21 +33,22 @@ pub struct Printer {
     columns: Vec<Column>,
     /// Rows of a table that wait for the widths.
     waiting: Vec<Vec<Option<String>>>,
-    widths: Vec<usize>,
+    /// Known once the head is written.
+    widths: Option<Vec<usize>>,
     row_count: u64,
 }
 
 impl Printer {
     /// A printer that has no result yet.
     pub fn new(format: Format) -> Printer {
-        Printer { format, columns: Vec::new(), waiting: Vec::new(), widths: Vec::new(), row_count: 0 }
+        Printer { format, columns: Vec::new(), waiting: Vec::new(), widths: None, row_count: 0 }
     }
 
     /// Begins a result.
     pub fn begin(&mut self, columns: &[Column], out: &mut dyn Write) -> io::Result<()> {
         self.columns = columns.to_vec();
         self.row_count = 0;
-        self.widths.clear();
+        self.widths = None;
         match self.format {
             Format::Table => Ok(()),
             Format::Csv => csv_line(columns.iter().map(|c| Some(&*c.name)), out),
@@ -61,11 +63,9 @@ impl Printer {
         match self.format {
             Format::Csv => csv_line(values.iter().map(Option::as_deref), out),
             Format::Json => self.json_row(row, &values, out),
-            Format::Table if self.widths.is_empty() => {
-                self.waiting.push(values);
-                if self.waiting.len() == WIDTH_ROWS { self.head(out) } else { Ok(()) }
+            Format::Table => {
+                self.table_line(values.into_iter().map(|value| value.map(visible)).collect(), out)
             }
-            Format::Table => self.table_row(&values, out),
         }
     }
 
@@ -76,7 +76,7 @@ impl Printer {
             Format::Json if self.row_count == 0 => out.write_all(b"]\n"),
             Format::Json => out.write_all(b"\n]\n"),
             Format::Table => {
-                if self.widths.is_empty() {
+                if self.widths.is_none() {
                     self.head(out)?;
                 }
                 let s = if self.row_count == 1 { "" } else { "s" };
@@ -94,45 +94,65 @@ impl Printer {
         }
     }
 
+    fn table_line(&mut self, row: Vec<Option<String>>, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(widths) = &self.widths {
+            return self.table_row(&row, widths, out);
+        }
+        self.waiting.push(row);
+        if self.waiting.len() == WIDTH_ROWS { self.head(out) } else { Ok(()) }
+    }
+
     fn head(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        let widest = |i: usize| {
+        let names: Vec<String> = self.columns.iter().map(|column| visible(column.name.to_string())).collect();
+        let widest = |(i, name): (usize, &String)| {
             let cells = self.waiting.iter().filter_map(|row| row.get(i)?.as_deref());
             let lines = cells.flat_map(|cell| cell.split('\n')).map(UnicodeWidthStr::width);
-            lines.max().unwrap_or(0).max(self.columns[i].name.width())
+            lines.max().unwrap_or(0).max(name.width())
         };
-        self.widths = (0..self.columns.len()).map(widest).collect();
-        for (i, (column, width)) in self.columns.iter().zip(&self.widths).enumerate() {
-            let room = width - column.name.width();
+        let widths: Vec<usize> = names.iter().enumerate().map(widest).collect();
+        for (i, (name, width)) in names.iter().zip(&widths).enumerate() {
+            let room = width - name.width();
             let (left, right) = (room / 2, room - room / 2);
             let bar = if i == 0 { "" } else { "|" };
-            write!(out, "{bar} {:left$}{}{:right$} ", "", column.name, "")?;
+            write!(out, "{bar} {:left$}{name}{:right$} ", "", "")?;
         }
-        out.write_all(b"\n")?;
-        let rules: Vec<String> = self.widths.iter().map(|width| "-".repeat(width + 2)).collect();
-        writeln!(out, "{}", rules.join("+"))?;
+        if !names.is_empty() {
+            out.write_all(b"\n")?;
+        }
+        let rules: Vec<String> = widths.iter().map(|width| "-".repeat(width + 2)).collect();
+        writeln!(out, "{}", if rules.is_empty() { "--".to_owned() } else { rules.join("+") })?;
         let waiting = std::mem::take(&mut self.waiting);
-        waiting.iter().try_for_each(|row| self.table_row(row, out))
+        let done = waiting.iter().try_for_each(|row| self.table_row(row, &widths, out));
+        self.widths = Some(widths);
+        done
     }
 
     /// A row, as many lines as its tallest cell has.
-    fn table_row(&self, row: &[Option<String>], out: &mut dyn Write) -> io::Result<()> {
+    fn table_row(&self, row: &[Option<String>], widths: &[usize], out: &mut dyn Write) -> io::Result<()> {
         let cells: Vec<Vec<&str>> =
             row.iter().map(|c| c.as_deref().unwrap_or("").split('\n').collect()).collect();
         let height = cells.iter().map(Vec::len).max().unwrap_or(0);
         for line in 0..height {
             for (i, cell) in cells.iter().enumerate() {
-                self.table_cell(i, cell, line, out)?;
+                self.table_cell(i, widths[i], cell, line, out)?;
             }
             out.write_all(b"\n")?;
         }
         Ok(())
     }
 
-    fn table_cell(&self, i: usize, cell: &[&str], line: usize, out: &mut dyn Write) -> io::Result<()> {
+    fn table_cell(
+        &self,
+        i: usize,
+        width: usize,
+        cell: &[&str],
+        line: usize,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         let text = cell.get(line).copied().unwrap_or("");
-        let room = self.widths[i].saturating_sub(text.width());
+        let room = width.saturating_sub(text.width());
         let goes_on = line + 1 < cell.len();
-        let is_last = i + 1 == self.widths.len();
+        let is_last = i + 1 == self.columns.len();
         out.write_all(if i == 0 { b" " } else { b"| " })?;
         if is_number(self.columns[i].type_oid) {
             write!(out, "{:room$}{text}", "")?;
@@ -175,6 +195,28 @@ fn shown(value: Datum<'_>, zone: &Zone) -> Option<String> {
     Some(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
 }
 
+/// A text without what moves a cursor or commands a terminal, as psql shows it: tabs are blanks, controls their numbers.
+fn visible(text: String) -> String {
+    if !text.contains(|c: char| c.is_control() && c != '\n') {
+        return text;
+    }
+    let mut column = 0;
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        let begin = shown.len();
+        match c {
+            '\n' => shown.push(c),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.extend(std::iter::repeat_n(' ', 8 - column % 8)),
+            c if c.is_ascii_control() => shown += &format!("\\x{:02X}", u32::from(c)),
+            c if c.is_control() => shown += &format!("\\u{:04X}", u32::from(c)),
+            c => shown.push(c),
+        }
+        column = if c == '\n' { 0 } else { column + shown[begin..].width() };
+    }
+    shown
+}
+
 fn is_number(type_oid: oid::Oid) -> bool {
     [oid::INT2, oid::INT4, oid::INT8, oid::FLOAT4, oid::FLOAT8, oid::NUMERIC, oid::OID].contains(&type_oid)
 }
@@ -202,4 +244,18 @@ fn csv_line<'v>(values: impl Iterator<Item = Option<&'v str>>, out: &mut dyn Wri
         }
     }
     out.write_all(b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What somebody had stored ran in the terminal of who looked at it (review 10, P11).
+    #[test]
+    fn a_value_commands_no_terminal() {
+        let check = |text: &str, expect: &str| assert_eq!(visible(text.to_owned()), expect, "{text:?}");
+        check("\u{1b}]0;title\u{7}", "\\x1B]0;title\\x07");
+        check("a\tb\n\tc\r\n", "a       b\n        c\\r\n");
+        check("\u{9b}2J \u{7f} ä", "\\u009B2J \\x7F ä");
+    }
 }

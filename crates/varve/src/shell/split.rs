@@ -2,27 +2,55 @@
 //!
 //! Invariants
 //! 1. A semicolon ends a statement only outside of strings, quoted names, comments and parentheses.
+//! 2. Each byte is looked at once, however many lines a statement has.
 //!
 //! What this file doesn't know: whether a statement is one that runs.
+
+use std::ops::Range;
 
 /// Cuts statements at their semicolons.
 #[derive(Debug, Default)]
 pub struct Splitter {
     text: String,
+    /// Where the statement that is not yet whole begins.
+    begin: usize,
+    scan: Scan,
+    /// Whether there is more of that statement than blanks and comments to the end of a line.
+    has_begun: bool,
+}
+
+/// Goes through a text, over everything that is quoted or a comment. The text may grow by whole lines.
+#[derive(Debug, Default)]
+pub struct Scan {
+    at: usize,
+    state: At,
+    depth: u32,
 }
 
 /// Where a scan is.
-enum At<'t> {
+#[derive(Debug, Default)]
+enum At {
+    #[default]
+    Plain,
     /// In a text between these; a backslash hides the character behind it if so marked.
-    Quoted {
-        quote: u8,
-        escapes: bool,
-    },
+    Quoted { quote: u8, escapes: bool },
     /// In a text between dollar signs with this tag.
-    Dollar(&'t str),
+    Dollar(Range<usize>),
     /// In comments of this depth.
     Comment(u32),
-    Plain,
+    /// In a comment to the end of the line.
+    Line,
+}
+
+/// What a scan came by: a byte of what is neither quoted nor a comment, with the number of parentheses around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plain {
+    /// Its place.
+    pub at: usize,
+    /// The byte; a quote or `/` for the beginning of what is passed over.
+    pub byte: u8,
+    /// Parentheses around it.
+    pub depth: u32,
 }
 
 impl Splitter {
@@ -36,64 +64,107 @@ impl Splitter {
 
     /// The next whole statement, with its semicolon.
     pub fn next(&mut self) -> Option<String> {
-        let end = end_of_statement(&self.text)?;
-        let rest = self.text.split_off(end);
-        let statement = std::mem::replace(&mut self.text, rest.trim_start().to_owned());
-        Some(statement)
+        while let Some(plain) = self.scan.next(&self.text) {
+            if plain.byte == b';' && plain.depth == 0 {
+                let statement = self.text[self.begin..=plain.at].trim_start().to_owned();
+                (self.begin, self.has_begun) = (plain.at + 1, false);
+                return Some(statement);
+            }
+            self.has_begun |= !plain.byte.is_ascii_whitespace();
+        }
+        if !self.has_begun && matches!(self.scan.state, At::Plain) {
+            *self = Splitter::default();
+        } else if self.begin > 0 {
+            self.text.drain(..self.begin);
+            self.scan.move_back(std::mem::take(&mut self.begin));
+        }
+        None
     }
 
     /// What has no semicolon yet.
     pub fn rest(&mut self) -> String {
-        std::mem::take(&mut self.text)
+        let all = std::mem::take(self);
+        all.text[all.begin..].trim_start().to_owned()
     }
 
     /// Whether nothing, or nothing but blanks and comments to the end of a line, waits for its semicolon.
     pub fn is_empty(&self) -> bool {
-        self.text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with("--"))
+        !self.has_begun
     }
 }
 
-/// Bytes up to the first semicolon that ends a statement, and it.
-fn end_of_statement(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let (mut state, mut depth, mut at) = (At::Plain, 0_u32, 0);
-    while let Some(byte) = bytes.get(at) {
-        let next = bytes.get(at + 1).copied().unwrap_or(0);
-        let mut step = 1;
-        match &mut state {
-            At::Plain => match byte {
-                b';' if depth == 0 => return Some(at + 1),
-                b'(' => depth += 1,
-                b')' => depth = depth.saturating_sub(1),
-                b'\'' => state = At::Quoted { quote: b'\'', escapes: has_escapes(&bytes[..at]) },
-                b'"' => state = At::Quoted { quote: b'"', escapes: false },
-                b'-' if next == b'-' => step = text[at..].find('\n').unwrap_or(text.len() - at),
-                b'/' if next == b'*' => (state, step) = (At::Comment(1), 2),
-                b'$' => {
-                    if let Some(tag) = dollar_tag(&text[at..], &bytes[..at]) {
-                        (state, step) = (At::Dollar(tag), tag.len());
+impl Scan {
+    /// The next byte that is neither quoted nor in a comment; `None` at the end of what there is as yet.
+    pub fn next(&mut self, text: &str) -> Option<Plain> {
+        let bytes = text.as_bytes();
+        while let Some(byte) = bytes.get(self.at).copied() {
+            let next = bytes.get(self.at + 1).copied().unwrap_or(0);
+            match &mut self.state {
+                At::Plain => return self.plain(text, byte, next),
+                At::Quoted { escapes: true, .. } if byte == b'\\' => self.at += 1,
+                At::Quoted { quote, .. } if byte == *quote => self.state = At::Plain,
+                At::Dollar(tag) if bytes[self.at..].starts_with(&bytes[tag.clone()]) => {
+                    self.at += tag.len() - 1;
+                    self.state = At::Plain;
+                }
+                At::Comment(depth) if (byte, next) == (b'/', b'*') => {
+                    *depth += 1;
+                    self.at += 1;
+                }
+                At::Comment(depth) if (byte, next) == (b'*', b'/') => {
+                    *depth -= 1;
+                    self.at += 1;
+                    if *depth == 0 {
+                        self.state = At::Plain;
                     }
                 }
-                _ => {}
-            },
-            At::Quoted { escapes: true, .. } if *byte == b'\\' => step = 2,
-            At::Quoted { quote, .. } if byte == quote => state = At::Plain,
-            At::Dollar(tag) if text[at..].starts_with(*tag) => (step, state) = (tag.len(), At::Plain),
-            At::Comment(depth) if *byte == b'/' && next == b'*' => (*depth, step) = (*depth + 1, 2),
-            At::Comment(depth) if *byte == b'*' && next == b'/' => {
-                (*depth, step) = (*depth - 1, 2);
-                if *depth == 0 {
-                    state = At::Plain;
+                At::Line if byte == b'\n' => self.state = At::Plain,
+                At::Quoted { .. } | At::Dollar(_) | At::Comment(_) | At::Line => {}
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    /// Passes a byte outside of everything, and enters what begins with it.
+    fn plain(&mut self, text: &str, byte: u8, next: u8) -> Option<Plain> {
+        let before = &text.as_bytes()[..self.at];
+        let mut found = Plain { at: self.at, byte, depth: self.depth };
+        self.at += 1;
+        match byte {
+            b'(' => self.depth += 1,
+            b')' => {
+                self.depth = self.depth.saturating_sub(1);
+                found.depth = self.depth;
+            }
+            b'\'' => self.state = At::Quoted { quote: b'\'', escapes: has_escapes(before) },
+            b'"' => self.state = At::Quoted { quote: b'"', escapes: false },
+            b'-' if next == b'-' => {
+                self.state = At::Line;
+                found.byte = b' ';
+            }
+            b'/' if next == b'*' => {
+                self.state = At::Comment(1);
+                self.at += 1;
+            }
+            b'$' => {
+                if let Some(length) = dollar_tag(&text.as_bytes()[found.at..], before) {
+                    self.state = At::Dollar(found.at..found.at + length);
+                    self.at = found.at + length;
                 }
             }
-            At::Quoted { .. } | At::Dollar(_) | At::Comment(_) => {}
+            _ => {}
         }
-        at += step;
-        while at < bytes.len() && !text.is_char_boundary(at) {
-            at += 1;
+        Some(found)
+    }
+
+    /// So many bytes at the beginning of the text are gone.
+    fn move_back(&mut self, bytes: usize) {
+        self.at -= bytes;
+        if let At::Dollar(tag) = &mut self.state {
+            *tag = tag.start - bytes..tag.end - bytes;
         }
     }
-    None
 }
 
 fn is_name_byte(byte: u8) -> bool {
@@ -106,15 +177,14 @@ fn has_escapes(before: &[u8]) -> bool {
     rest.last().is_none_or(|byte| !is_name_byte(*byte))
 }
 
-/// `$tag$` at the beginning of a text, if it is not part of a name or a parameter.
-fn dollar_tag<'t>(text: &'t str, before: &[u8]) -> Option<&'t str> {
+/// Bytes of `$tag$` at the beginning of a text, if it is not part of a name or a parameter.
+fn dollar_tag(text: &[u8], before: &[u8]) -> Option<usize> {
     if before.last().is_some_and(|byte| is_name_byte(*byte)) {
         return None;
     }
-    let end = text.get(1..)?.find('$')? + 2;
-    let tag = &text[1..end - 1];
-    let is_tag = tag.bytes().all(is_name_byte) && !tag.starts_with(|c: char| c.is_ascii_digit());
-    is_tag.then(|| &text[..end])
+    let length = text[1..].iter().take_while(|byte| is_name_byte(**byte)).count();
+    let is_tag = text.get(length + 1) == Some(&b'$') && !text[1].is_ascii_digit();
+    is_tag.then_some(length + 2)
 }
 
 #[cfg(test)]
@@ -122,13 +192,21 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expect: &[&str], rest: &str) {
-        let mut splitter = Splitter::default();
-        text.lines().for_each(|line| splitter.push(line));
-        let cut: Vec<String> = std::iter::from_fn(|| splitter.next()).collect();
+        let mut at_once = Splitter::default();
+        text.lines().for_each(|line| at_once.push(line));
+        let cut: Vec<String> = std::iter::from_fn(|| at_once.next()).collect();
         assert_eq!(
-            (cut.iter().map(String::as_str).collect::<Vec<_>>(), splitter.rest().as_str()),
+            (cut.iter().map(String::as_str).collect::<Vec<_>>(), at_once.rest().as_str()),
             (expect.to_vec(), rest)
         );
+        let mut by_line = Splitter::default();
+        let mut cut = Vec::new();
+        for line in text.lines() {
+            by_line.push(line);
+            cut.extend(std::iter::from_fn(|| by_line.next()));
+        }
+        assert_eq!(cut, expect, "line by line");
+        assert_eq!(by_line.rest(), rest, "line by line");
     }
 
     #[test]
@@ -142,5 +220,38 @@ mod tests {
         check("select $$ ; $$, $t$ ; $$ ; $t$, $1;", &["select $$ ; $$, $t$ ; $$ ; $t$, $1;"], "");
         check("create rule r as (a; b); select 'ä;ö';", &["create rule r as (a; b);", "select 'ä;ö';"], "");
         check("select 'open;", &[], "select 'open;");
+        check("select 1; $t$\n;\n$t$ x; y", &["select 1;", "$t$\n;\n$t$ x;"], "y");
+        check("select E'\\\n;'; /* a\n; */ b;", &["select E'\\\n;';", "/* a\n; */ b;"], "");
+        check("select $a; select $1$2;", &["select $a;", "select $1$2;"], "");
+    }
+
+    #[test]
+    fn comments_to_the_end_of_a_line_begin_nothing() {
+        let mut splitter = Splitter::default();
+        for line in ["-- a 'comment;", "  ", "", "--"] {
+            splitter.push(line);
+            assert_eq!((splitter.next(), splitter.is_empty()), (None, true), "{line}");
+        }
+        splitter.push("select 1; -- more");
+        assert_eq!(splitter.next().as_deref(), Some("--\nselect 1;"));
+        assert_eq!((splitter.next(), splitter.is_empty()), (None, true));
+        splitter.push("/* begun");
+        assert_eq!((splitter.next(), splitter.is_empty()), (None, false));
+    }
+
+    /// Each line scanned the whole statement again: 20,000 lines took a minute.
+    #[test]
+    fn many_lines_take_no_longer_than_one() {
+        let mut splitter = Splitter::default();
+        let line = "(1, 'some text', $$more of it$$),".repeat(10);
+        let began = std::time::Instant::now();
+        for _ in 0..20_000 {
+            splitter.push(&line);
+            assert_eq!(splitter.next(), None);
+            assert!(!splitter.is_empty());
+        }
+        splitter.push("(2);".repeat(100_000).as_str());
+        assert_eq!(std::iter::from_fn(|| splitter.next()).count(), 100_000);
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     }
 }

@@ -1,0 +1,116 @@
+//! Files of queries that need more memory than they may have.
+//!
+//! Invariants
+//! 1. Nothing is made before a query spills: a database opens on a full device.
+//! 2. A file has no name, so the kernel takes it away with its last reader, however the process ends; in the directory
+//!    is nothing to clean up, and nothing of anybody else's is touched.
+//! 3. Reading goes back to the executor after each piece, where the wish to cancel is looked at.
+//!
+//! Does not know: what is in the files, how much there may be (the device says that, by 53100).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
+use futures::Stream;
+
+/// Bytes that are read at once.
+const PIECE_BYTES: u64 = 128 << 10;
+
+/// Makes files in one directory.
+pub struct Spills {
+    /// Where; it must exist once the first file is made.
+    pub directory: PathBuf,
+}
+
+impl TempFileFactory for Spills {
+    fn create_temp_file(&self, _: &str) -> Result<Arc<dyn SpillFile>> {
+        let file = tempfile::tempfile_in(&self.directory).map_err(DataFusionError::IoError)?;
+        Ok(Arc::new(Spilled(Arc::new(Content { file, bytes: AtomicU64::new(0) }))))
+    }
+}
+
+struct Spilled(Arc<Content>);
+
+struct Content {
+    file: File,
+    bytes: AtomicU64,
+}
+
+impl SpillFile for Spilled {
+    fn size(&self) -> Option<u64> {
+        Some(self.0.bytes.load(Ordering::Acquire))
+    }
+
+    fn read_stream(&self) -> Result<Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>> {
+        Ok(Box::pin(Pieces { content: self.0.clone(), at: 0, has_rested: false }))
+    }
+
+    fn open_writer(&self) -> Result<Box<dyn SpillWriter>> {
+        Ok(Box::new(Writer(self.0.clone())))
+    }
+}
+
+/// Appends.
+struct Writer(Arc<Content>);
+
+impl io::Write for Writer {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let end = self.0.bytes.load(Ordering::Acquire);
+        let written = self.0.file.write_at(piece, end)?;
+        self.0.bytes.store(end + written as u64, Ordering::Release);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl SpillWriter for Writer {
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Reads from the beginning to the end.
+struct Pieces {
+    content: Arc<Content>,
+    at: u64,
+    /// Whether the executor had its turn since the last piece.
+    has_rested: bool,
+}
+
+impl Pieces {
+    fn piece(&mut self) -> io::Result<Option<Bytes>> {
+        let left = self.content.bytes.load(Ordering::Acquire) - self.at;
+        if left == 0 {
+            return Ok(None);
+        }
+        let mut piece = vec![0; left.min(PIECE_BYTES) as usize];
+        self.content.file.read_exact_at(&mut piece, self.at)?;
+        self.at += piece.len() as u64;
+        Ok(Some(piece.into()))
+    }
+}
+
+impl Stream for Pieces {
+    type Item = Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.has_rested = !self.has_rested;
+        if self.has_rested {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(self.piece().map_err(DataFusionError::IoError).transpose())
+    }
+}
