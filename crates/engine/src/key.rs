@@ -120,23 +120,37 @@ fn push_bytes(key: &mut Vec<u8>, bytes: &[u8]) {
 
 /// 0.d1d2d3... x 10^exponent without leading or trailing zeros, two digits a byte.
 fn push_numeric(key: &mut Vec<u8>, value: NumericRef<'_>) {
+    if let Some((unscaled, scale)) = value.to_unscaled() {
+        let (mut digits, mut rest, mut first) = ([0; 20], unscaled.unsigned_abs(), 20);
+        while rest > 0 {
+            first -= 1;
+            digits[first] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        return push_digits(key, unscaled < 0, &digits[first..], i64::from(scale));
+    }
     let Some(big) = value.to_big() else {
         key.push(NUMERIC_NAN);
         return;
     };
     let (digits, scale) = big.into_bigint_and_exponent();
     let negative = digits.sign() == bigdecimal::num_bigint::Sign::Minus;
-    let text = digits.magnitude().to_string();
-    let significant = text.trim_end_matches('0');
+    push_digits(key, negative, digits.magnitude().to_string().as_bytes(), scale);
+}
+
+/// A number by its decimal digits, of which `scale` stand behind the point.
+fn push_digits(key: &mut Vec<u8>, negative: bool, digits: &[u8], scale: i64) {
+    let zeros = digits.iter().rev().take_while(|d| **d == b'0').count();
+    let significant = &digits[..digits.len() - zeros];
     if significant.is_empty() {
         key.push(NUMERIC_ZERO);
         return;
     }
-    let exponent = text.len() as i64 - scale;
+    let exponent = digits.len() as i64 - scale;
     let start = key.len() + 1;
     key.push(if negative { NUMERIC_NEGATIVE } else { NUMERIC_POSITIVE });
     key.extend_from_slice(&((exponent as i32 as u32) ^ (1 << 31)).to_be_bytes());
-    key.extend(significant.as_bytes().chunks(2).map(|pair| {
+    key.extend(significant.chunks(2).map(|pair| {
         let low = pair.get(1).map_or(0, |d| d - b'0');
         (pair[0] - b'0') * 10 + low + 1
     }));

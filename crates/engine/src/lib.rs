@@ -63,7 +63,7 @@ pub use ddl_columns::ColumnSource;
 pub use error::{Error, ObjectKind, Result};
 pub use interval::Interval;
 pub use io::IoRow;
-pub use numeric::{Numeric, NumericError, NumericRef};
+pub use numeric::{Numeric, NumericError, NumericRef, lifted};
 pub use options::Options;
 pub use reader::{Reader, place_in};
 pub use row::{RowError, RowImage, RowRef, RowSchema};

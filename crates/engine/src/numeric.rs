@@ -182,10 +182,14 @@ impl<'a> NumericRef<'a> {
 
     /// Total order; NaN is above all numbers and equal to itself.
     pub fn order(self, other: NumericRef<'_>) -> Ordering {
-        if let (Some((a, s)), Some((b, t))) = (self.to_unscaled(), other.to_unscaled())
-            && s == t
-        {
-            return a.cmp(&b);
+        if let (Some((a, s)), Some((b, t))) = (self.to_unscaled(), other.to_unscaled()) {
+            if s == t {
+                return a.cmp(&b);
+            }
+            let scale = s.max(t);
+            if let (Some(a), Some(b)) = (lifted(a, scale - s), lifted(b, scale - t)) {
+                return a.cmp(&b);
+            }
         }
         match (self.to_big(), other.to_big()) {
             (Some(a), Some(b)) => a.cmp(&b),
@@ -218,6 +222,23 @@ impl<'a> NumericRef<'a> {
 /// Rounds half away from zero to `scale` digits after the point; a negative scale rounds before the point.
 pub fn round(value: &BigDecimal, scale: i64) -> BigDecimal {
     value.with_scale_round(scale, bigdecimal::RoundingMode::HalfUp)
+}
+
+/// Powers of ten that an `i64` holds.
+const TENS: [i64; 19] = {
+    let mut tens = [1; 19];
+    let mut n = 1;
+    while n < tens.len() {
+        tens[n] = tens[n - 1] * 10;
+        n += 1;
+    }
+    tens
+};
+
+/// The unscaled value with `by` more digits after the point; `None` for very many.
+#[inline]
+pub fn lifted(unscaled: i64, by: u16) -> Option<i128> {
+    TENS.get(usize::from(by)).map(|power| i128::from(unscaled) * i128::from(*power))
 }
 
 /// Whether an integer has more than `most` decimal digits; counts them only where its bits leave it open.

@@ -12,12 +12,16 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility,
+};
 use varve_engine::{Datum, Value};
 use varve_sql::general::{AggKind, SqlError, Sum, Ty, bits, push_key};
 
 use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
+use crate::groups::{Groups, is_grouped};
+use crate::numbers::{Numbers, Scale};
 
 /// What is done with the values of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +100,14 @@ impl AggregateUDFImpl for Folding {
 
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         Ok(Box::new(Folded::new(self)))
+    }
+
+    fn groups_accumulator_supported(&self, _: AccumulatorArgs<'_>) -> bool {
+        is_grouped(self.fold)
+    }
+
+    fn create_groups_accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(Groups::new(self.fold, self.input, self.output, self.held())))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -288,6 +300,36 @@ impl Folded {
     fn adds(&self) -> bool {
         matches!(self.fold, Fold::Call { kind: AggKind::Sum | AggKind::Avg, .. })
     }
+
+    /// Whether it is a sum of all values of a column of numeric.
+    fn adds_words(&self) -> bool {
+        self.adds() && self.input == Ty::Numeric && !matches!(self.fold, Fold::Call { distinct: true, .. })
+    }
+
+    fn add_numbers(&mut self, numbers: &Numbers) -> varve_sql::Result<()> {
+        let is_valid = |n: usize| numbers.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(n));
+        let rows = (0..numbers.values.len()).filter(|n| is_valid(*n));
+        let (mut count, mut total) = (0, 0i128);
+        match &numbers.scale {
+            Scale::Same(scale) => {
+                for n in rows {
+                    count += 1;
+                    total += i128::from(numbers.values[n]);
+                }
+                if count > 0 {
+                    self.sum.merge(Sum::Scaled(total, *scale))?;
+                }
+            }
+            Scale::Each(scales) => {
+                for n in rows {
+                    count += 1;
+                    self.sum.merge(Sum::Scaled(i128::from(numbers.values[n]), scales[n]))?;
+                }
+            }
+        }
+        self.count += count;
+        Ok(())
+    }
 }
 
 impl Accumulator for Folded {
@@ -302,6 +344,11 @@ impl Accumulator for Folded {
             let (delimiters, places) = (Cells::of(self.input, &values[1]), values[2].as_binary_view());
             (0..values[0].len()).for_each(|n| self.collect(cells.get(n), delimiters.get(n), places.value(n)));
             return Ok(());
+        }
+        if self.adds_words()
+            && let Some(numbers) = Numbers::of(values[0].as_binary_view())
+        {
+            return self.add_numbers(&numbers).map_err(wrapped);
         }
         (0..values[0].len()).try_for_each(|n| self.add(cells.get(n))).map_err(wrapped)
     }
@@ -369,7 +416,8 @@ impl Folded {
     }
 }
 
-fn bytes_of(value: &Value) -> usize {
+/// Bytes of a value beside its own.
+pub fn bytes_of(value: &Value) -> usize {
     match value {
         Value::Text(t) => t.len(),
         Value::Bytea(b) => b.len(),

@@ -22,6 +22,7 @@ use varve_sql::general::{Around, Expr, Ty, push_key};
 
 use crate::cells::{Cells, CellsBuilder, data_type, is_native};
 use crate::error::wrapped;
+use crate::vector;
 
 /// An expression over slots, which are its arguments.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub struct Computed {
     result: Ty,
     around: Arc<Around>,
     signature: Signature,
+    /// A batch may be computed by columns.
+    by_columns: bool,
 }
 
 impl Computed {
@@ -45,9 +48,11 @@ impl Computed {
     ) -> Logical {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (columns, types): (Vec<Logical>, Vec<Ty>) = arguments.into_iter().unzip();
+        let volatility = if varies { Volatility::Volatile } else { volatility(&expr) };
         let computed = Computed {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            signature: signature(&types, if varies { Volatility::Volatile } else { volatility(&expr) }),
+            by_columns: volatility != Volatility::Volatile && !types.is_empty() && vector::suits(&expr),
+            signature: signature(&types, volatility),
             expr,
             arguments: types,
             result,
@@ -59,6 +64,20 @@ impl Computed {
     /// The expression over slots.
     pub fn expr(&self) -> &Expr {
         &self.expr
+    }
+
+    /// All values at once, if there is a way.
+    fn by_columns(&self, arrays: &[ArrayRef]) -> Result<Option<ArrayRef>> {
+        if !self.by_columns {
+            return Ok(None);
+        }
+        self.around.check_cancel().map_err(wrapped)?;
+        let rows = vector::Rows {
+            slots: arrays.iter().zip(self.arguments.iter().copied()).collect(),
+            rows: arrays.first().map_or(0, |array| array.len()),
+            param: &|n| self.around.param(n),
+        };
+        Ok(vector::evaluate(&self.expr, self.result, &rows))
     }
 }
 
@@ -105,6 +124,9 @@ impl ScalarUDFImpl for Computed {
 
     fn invoke_with_args(&self, call: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&call.args)?;
+        if let Some(array) = self.by_columns(&arrays)? {
+            return returned(array, &call.args);
+        }
         let columns: Vec<Cells<'_>> =
             self.arguments.iter().zip(&arrays).map(|(t, array)| Cells::of(*t, array)).collect();
         // What is volatile has a value of its own for each row, also where no column says how many rows there are.

@@ -35,6 +35,7 @@ use crate::apply::ApplyPlanner;
 use crate::cells::Cells;
 use crate::error::{unwrapped, wrapped};
 use crate::join_order;
+use crate::merge_joins::MergeJoins;
 use crate::spill::Spills;
 use crate::translate;
 
@@ -62,6 +63,8 @@ impl Default for QueryOptions {
 /// Runs general queries.
 pub struct Queries {
     state: SessionState,
+    /// The same with joins that spill, for queries that have run out of memory.
+    thrifty: SessionState,
 }
 
 impl Queries {
@@ -77,13 +80,17 @@ impl Queries {
         let runtime = Arc::new(resources(options).map_err(unwrapped)?);
         let mut rules = PhysicalOptimizer::new().rules;
         rules.insert(0, Arc::new(Appends));
-        let state = SessionStateBuilder::new()
-            .with_config(config)
-            .with_physical_optimizer_rules(rules)
-            .with_runtime_env(runtime)
-            .with_query_planner(Arc::new(Planner))
-            .build();
-        Ok(Queries { state })
+        let state = |rules| {
+            SessionStateBuilder::new()
+                .with_config(config.clone())
+                .with_physical_optimizer_rules(rules)
+                .with_runtime_env(runtime.clone())
+                .with_query_planner(Arc::new(Planner))
+                .build()
+        };
+        let with_hash_joins = state(rules.clone());
+        rules.insert(0, Arc::new(MergeJoins));
+        Ok(Queries { state: with_hash_joins, thrifty: state(rules) })
     }
 }
 
@@ -116,13 +123,28 @@ impl QueryPlanner for Planner {
 }
 
 impl General for Queries {
-    fn run(&self, query: Query<'_>, emit: &mut Emit<'_>) -> varve_sql::Result<u64> {
-        stacker::grow(STACK_BYTES, || runtime()?.block_on(self.run_here(query, emit)).map_err(unwrapped))
+    fn run(&self, mut query: Query<'_>, emit: &mut Emit<'_>) -> varve_sql::Result<u64> {
+        stacker::grow(STACK_BYTES, || {
+            let mut given = false;
+            let mut noted = |row: &[Datum<'_>]| {
+                given = true;
+                emit(row)
+            };
+            let first = runtime()?.block_on(run_here(&self.state, &mut query, &mut noted));
+            match first {
+                Err(e) if !given && is_out_of_memory(&e) => {
+                    runtime()?.block_on(run_here(&self.thrifty, &mut query, emit))
+                }
+                other => other,
+            }
+            .map_err(unwrapped)
+        })
     }
 
-    fn explain(&self, query: Query<'_>) -> varve_sql::Result<Vec<String>> {
-        let plan =
-            stacker::grow(STACK_BYTES, || runtime()?.block_on(self.physical(query)).map_err(unwrapped))?;
+    fn explain(&self, mut query: Query<'_>) -> varve_sql::Result<Vec<String>> {
+        let plan = stacker::grow(STACK_BYTES, || {
+            runtime()?.block_on(physical(&self.state, &mut query)).map_err(unwrapped)
+        })?;
         let shown = displayable(plan.as_ref()).indent(false).to_string();
         Ok(shown.lines().map(str::to_owned).collect())
     }
@@ -135,22 +157,32 @@ fn runtime() -> varve_sql::Result<tokio::runtime::Runtime> {
         .map_err(|e| SqlError::new(SqlState("53000"), format!("could not start the query: {e}")))
 }
 
-impl Queries {
-    async fn physical(&self, query: Query<'_>) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        let reader = Arc::new(Mutex::new(query.txn.reader()));
-        let logical = translate::plan(&query, reader)?;
-        self.state.create_physical_plan(&logical).await
-    }
+async fn physical(
+    state: &SessionState,
+    query: &mut Query<'_>,
+) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+    let reader = Arc::new(Mutex::new(query.txn.reader()));
+    let logical = translate::plan(query, reader)?;
+    state.create_physical_plan(&logical).await
+}
 
-    async fn run_here(&self, query: Query<'_>, emit: &mut Emit<'_>) -> Result<u64, DataFusionError> {
-        let (types, around) = (shown_types(query.select), query.around.clone());
-        let mut stream = execute_stream(self.physical(query).await?, self.state.task_ctx())?;
-        let mut count = 0;
-        while let Some(batch) = next(&mut stream, &around).await {
-            count += give(&batch?, &types, emit).map_err(wrapped)?;
-        }
-        Ok(count)
+async fn run_here(
+    state: &SessionState,
+    query: &mut Query<'_>,
+    emit: &mut Emit<'_>,
+) -> Result<u64, DataFusionError> {
+    let (types, around) = (shown_types(query.select), query.around.clone());
+    let mut stream = execute_stream(physical(state, query).await?, state.task_ctx())?;
+    let mut count = 0;
+    while let Some(batch) = next(&mut stream, &around).await {
+        count += give(&batch?, &types, emit).map_err(wrapped)?;
     }
+    Ok(count)
+}
+
+/// Whether the query wanted more memory than there is for it.
+fn is_out_of_memory(e: &DataFusionError) -> bool {
+    matches!(e.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
 fn shown_types(select: &Select) -> Vec<Ty> {

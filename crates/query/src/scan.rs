@@ -23,11 +23,12 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use parking_lot::Mutex;
 use varve_engine::{Datum, Reader, ScanIndex, ScanSpec, Table, place_in};
-use varve_sql::general::{Access, Around, Expr, KeyBytes, Ty};
+use varve_sql::general::{Access, Around, KeyBytes, Ty};
 
 use crate::cells::{CellsBuilder, is_native};
 use crate::error::wrapped;
 use crate::partition;
+use crate::sieve::Sieve;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 4096;
@@ -42,7 +43,7 @@ pub struct Scan {
     /// The ranges of its keys.
     pub access: Access,
     /// What rows have to satisfy beyond that.
-    pub filter: Option<Expr>,
+    pub filter: Sieve,
     /// Ordinals of the columns wanted; the one behind the last is the row's key.
     pub columns: Vec<usize>,
     /// Their types.
@@ -160,7 +161,7 @@ impl DisplayAs for ScanPlan {
             table.def().name,
             self.scan.range_count(),
             self.partitions.as_ref().map_or(1, Vec::len),
-            filter.is_some(),
+            !filter.is_open(),
         )
     }
 }
@@ -261,8 +262,8 @@ impl Batches {
         let spec = range.spec(scan.index, Some(wanted));
         let (mut rows, mut stopped) = (0, None);
         let width = scan.table.def().columns.len();
-        scan.around.filtered(
-            scan.filter.as_ref(),
+        scan.around.sieved(
+            |row| scan.filter.left(row),
             |on_row| reader.scan(&scan.table, &spec, on_row),
             |key, row| {
                 for (column, builder) in scan.columns.iter().zip(builders.iter_mut()) {

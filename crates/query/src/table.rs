@@ -23,6 +23,7 @@ use crate::cells::data_type;
 use crate::error::wrapped;
 use crate::pushed;
 use crate::scan::{Scan, ScanPlan};
+use crate::sieve::Sieve;
 
 /// The name of a table's column.
 pub fn column_name(ordinal: usize) -> String {
@@ -126,7 +127,7 @@ impl TableProvider for SnapshotTable {
                 Access::Full | Access::Point(_) => ScanIndex::Primary,
             },
             access: choice.access,
-            filter: joined(left.map(|(condition, _)| condition).collect()),
+            filter: Sieve::of(joined(left.map(|(condition, _)| condition).collect()), &self.types),
             types: columns.iter().map(|c| self.types[*c]).collect(),
             columns,
             limit,

@@ -637,7 +637,7 @@ fn relations<'c>(expr: &Expr, columns: &'c [Typing]) -> BTreeSet<Option<&'c str>
 }
 
 /// Whether evaluating the expression can end in an error.
-fn may_fail(expr: &Expr) -> bool {
+pub fn may_fail(expr: &Expr) -> bool {
     let mut fails = false;
     expr.walk(&mut |e| {
         fails |= matches!(

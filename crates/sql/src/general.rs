@@ -31,7 +31,8 @@ pub use crate::bind::aggregate::{AggCall, AggKind};
 pub use crate::bind::window::{Frame, FrameBound, FrameUnits, WinCall, WinFunction, WinOrder};
 pub use crate::error::{SqlError, SqlState};
 pub use crate::eval::arith::{ArithOp, Class};
-pub use crate::eval::{CmpOp, Expr};
+pub use crate::eval::pattern::matches as like_matches;
+pub use crate::eval::{CmpOp, Expr, Like};
 pub use crate::exec::group::bits;
 pub use crate::exec::sum::Sum;
 pub use crate::plan::{
@@ -162,6 +163,11 @@ impl Around {
     /// The number of the run: how often a subquery was given its values so far.
     pub fn run(&self) -> u64 {
         self.runs.load(Ordering::Relaxed)
+    }
+
+    /// The value of a parameter.
+    pub fn param(&self, n: usize) -> Value {
+        self.params.read()[n].clone()
     }
 
     /// The type of a parameter's value; `None` for NULL.
@@ -318,13 +324,27 @@ impl Around {
         &self,
         filter: Option<&Expr>,
         scan: impl FnOnce(&mut varve_engine::OnRow<'_>) -> Result<(), varve_engine::Error>,
+        on_row: impl FnMut(&[u8], RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.sieved(|_| filter.map_or(Left::In, Left::If), scan, on_row)
+    }
+
+    /// The same where `left` says of each row what has yet to be checked.
+    pub fn sieved<'f>(
+        &self,
+        left: impl Fn(&RowRef<'_>) -> Left<'f>,
+        scan: impl FnOnce(&mut varve_engine::OnRow<'_>) -> Result<(), varve_engine::Error>,
         mut on_row: impl FnMut(&[u8], RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let (mut arena, mut failure) = (Bump::new(), exec::Failure::default());
         let scanned = self.with(|params, env| {
             scan(&mut |key, row| {
-                let cx = Cx { params, arena: &arena, env };
-                let passes = filter.map_or(Ok(true), |f| f.is_true(&Input::Row(row), &cx));
+                let filter = match left(&row) {
+                    Left::Out => return Ok(ControlFlow::Continue(())),
+                    Left::In => return Ok(on_row(key, row)),
+                    Left::If(filter) => filter,
+                };
+                let passes = filter.is_true(&Input::Row(row), &Cx { params, arena: &arena, env });
                 arena.reset();
                 Ok(match passes {
                     Ok(true) => on_row(key, row),
@@ -338,6 +358,16 @@ impl Around {
         });
         failure.resolve(scanned)
     }
+}
+
+/// What has yet to be checked of a row.
+pub enum Left<'f> {
+    /// Nothing: it does not pass.
+    Out,
+    /// Nothing: it passes.
+    In,
+    /// It passes if this is true for it.
+    If(&'f Expr),
 }
 
 /// A range of keys as bytes.

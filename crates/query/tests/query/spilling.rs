@@ -31,6 +31,11 @@ fn sorts_and_groups_spill_and_leave_nothing() {
     let grouped =
         "select count(*), sum(n) from (select c, count(*) as n, max(b) from t group by c offset 0) x";
     assert_eq!(lines(&mut session, grouped), ["80000|80000", "= SELECT 1"]);
+    // A hash join of these does not fit: the query is run again with a merge join.
+    let joined = "select count(*), sum(length(x.c)) from t x join t y on x.b = y.b and x.c = y.c";
+    assert_eq!(lines(&mut session, joined), ["80000|7588894", "= SELECT 1"]);
+    let anti = "select count(*) from t x where not exists (select from t y where y.b = x.b and y.c = x.c and y.a > 10)";
+    assert_eq!(lines(&mut session, anti), ["10", "= SELECT 1"]);
     assert_eq!(files(&spill), 1, "nothing is left, and nothing is missing");
     let mut nowhere = super::support::session(&database_with(&without));
     lines(&mut nowhere, TABLE);

@@ -88,6 +88,11 @@ pub fn multiply(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
 
 /// a / b
 pub fn divide(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
+    if let (Some(x), Some(y)) = (a.to_unscaled(), b.to_unscaled())
+        && let Some(quotient) = small_quotient(x, y)
+    {
+        return Ok(quotient);
+    }
     let Some((a, b)) = both(a, b) else { return Ok(Numeric::nan()) };
     if b.is_zero() {
         return Err(division_by_zero());
@@ -112,16 +117,38 @@ fn quotient(a: BigDecimal, b: BigDecimal, scale: i64) -> BigDecimal {
     BigDecimal::new(if negative { -rounded } else { rounded }, scale)
 }
 
+/// a / b of unscaled values and their scales, in machine words; `None` if they are too narrow for it, or b is 0.
+fn small_quotient((a, s): (i64, u16), (b, t): (i64, u16)) -> Option<Numeric> {
+    if b == 0 {
+        return None;
+    }
+    let (s, t) = (i64::from(s), i64::from(t));
+    let scale =
+        div_scale(small_leading_group(a, s)?, small_leading_group(b, t)?).max(s).max(t).clamp(0, SCALE_MAX);
+    let shift = scale + t - s;
+    let power = 10i128.checked_pow(u32::try_from(shift.unsigned_abs()).ok()?)?;
+    let (mut n, mut d) = (i128::from(a.unsigned_abs()), i128::from(b.unsigned_abs()));
+    let raised = if shift >= 0 { &mut n } else { &mut d };
+    *raised = raised.checked_mul(power)?;
+    let rounded = n.checked_mul(2)?.checked_add(d)? / d.checked_mul(2)?;
+    let rounded = i64::try_from(rounded).ok()?;
+    let negative = (a < 0) != (b < 0);
+    Some(Numeric::from_unscaled(if negative { -rounded } else { rounded }, scale as u16))
+}
+
 /// PostgreSQL's `select_div_scale`.
 fn quotient_scale(a: &BigDecimal, b: &BigDecimal) -> i64 {
-    let (weight_a, first_a) = leading_group(a);
-    let (weight_b, first_b) = leading_group(b);
+    let scale = div_scale(leading_group(a), leading_group(b));
+    scale.max(a.fractional_digit_count()).max(b.fractional_digit_count()).clamp(0, SCALE_MAX)
+}
+
+/// The scale that gives a quotient enough digits, by the leading groups of its operands.
+fn div_scale((weight_a, first_a): (i64, i64), (weight_b, first_b): (i64, i64)) -> i64 {
     let mut weight = weight_a - weight_b;
     if first_a <= first_b {
         weight -= 1;
     }
-    let scale = SIGNIFICANT_MIN - weight * GROUP_DIGITS;
-    scale.max(a.fractional_digit_count()).max(b.fractional_digit_count()).clamp(0, SCALE_MAX)
+    SIGNIFICANT_MIN - weight * GROUP_DIGITS
 }
 
 /// Weight and value of the first base-10000 digit.
@@ -136,6 +163,19 @@ fn leading_group(value: &BigDecimal) -> (i64, i64) {
     let in_group = (exponent - weight * GROUP_DIGITS) as usize;
     let group: String = text.chars().chain(std::iter::repeat('0')).take(in_group).collect();
     (weight, group.parse().unwrap_or(0))
+}
+
+/// The same of an unscaled value and its scale.
+fn small_leading_group(unscaled: i64, scale: i64) -> Option<(i64, i64)> {
+    let value = unscaled.unsigned_abs();
+    let Some(digits) = value.checked_ilog10() else { return Some((0, 0)) };
+    let digits = i64::from(digits) + 1;
+    let exponent = digits - scale;
+    let weight = (exponent - 1).div_euclid(GROUP_DIGITS);
+    let in_group = exponent - weight * GROUP_DIGITS;
+    let power = 10u64.checked_pow(u32::try_from((digits - in_group).unsigned_abs()).ok()?)?;
+    let group = if digits >= in_group { value / power } else { value * power };
+    Some((weight, group as i64))
 }
 
 /// a modulo b, with the sign of a.
@@ -215,5 +255,24 @@ mod tests {
             assert_eq!(divide(n(a).as_ref(), n(b).as_ref()).unwrap().to_string(), expected, "{a} / {b}");
         }
         assert_eq!(square_root(n("2").as_ref()).unwrap().to_string(), "1.414213562373095");
+    }
+
+    #[test]
+    fn quotients_in_machine_words_are_those_of_big_numbers() {
+        let values =
+            [0, 1, -1, 7, 10, 99, 9_999, 10_000, 10_001, -123_456, 1_000_000_007, i64::MAX, i64::MIN];
+        for (a, b) in values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))) {
+            for (s, t) in [(0, 0), (2, 0), (0, 3), (2, 2), (6, 1), (1, 20), (17, 4)] {
+                let Some(small) = small_quotient((a, s), (b, t)) else { continue };
+                let big = |n, scale| BigDecimal::new(BigInt::from(n), i64::from(scale));
+                let (x, y): (BigDecimal, BigDecimal) = (big(a, s), big(b, t));
+                let scale = quotient_scale(&x, &y);
+                assert_eq!(
+                    small.to_string(),
+                    pack(&quotient(x, y, scale)).unwrap().to_string(),
+                    "{a}e-{s} / {b}e-{t}"
+                );
+            }
+        }
     }
 }

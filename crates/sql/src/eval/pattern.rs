@@ -5,6 +5,7 @@
 //!
 //! Does not know: indexes; a prefix of a pattern is not used for access yet.
 
+use memchr::memmem;
 use varve_engine::Datum;
 
 use super::func::string::lower;
@@ -28,6 +29,9 @@ pub fn eval<'a>(like: &'a Like, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a
 
 /// Whether the whole subject matches the pattern. Backtracks to the last `%` only, which is enough.
 pub fn matches(subject: &str, pattern: &str, escape: Option<char>) -> Result<bool> {
+    if !pattern.contains('_') && escape.is_none_or(|c| !pattern.contains(c)) {
+        return Ok(has_parts(subject.as_bytes(), pattern.as_bytes()));
+    }
     let mut s = subject.chars();
     let mut p = pattern.chars();
     let mut retry: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
@@ -49,6 +53,19 @@ pub fn matches(subject: &str, pattern: &str, escape: Option<char>) -> Result<boo
         }
         (s, p) = (from.clone(), after.clone());
     }
+}
+
+/// Whether what stands between the `%` of the pattern stands in the subject, one behind the other.
+fn has_parts(subject: &[u8], pattern: &[u8]) -> bool {
+    let mut parts = pattern.split(|b| *b == b'%');
+    let Some(mut rest) = subject.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(mut part) = parts.next() else { return rest.is_empty() };
+    for next in parts {
+        let Some(at) = memmem::find(rest, part) else { return false };
+        rest = &rest[at + part.len()..];
+        part = next;
+    }
+    rest.ends_with(part)
 }
 
 enum Step {
@@ -93,6 +110,13 @@ mod tests {
             ("äb", "_b", true),
             ("abc", "", false),
             ("mississippi", "m%iss%ip%", true),
+            ("mississippi", "%ss%ss%ss%", false),
+            ("aba", "aba%aba", false),
+            ("abaaba", "aba%aba", true),
+            ("", "", true),
+            ("a", "%%", true),
+            ("abc", "%b", false),
+            ("äö", "%ö", true),
         ] {
             assert_eq!(matches(subject, pattern, Some('\\')).unwrap(), expected, "{subject} LIKE {pattern}");
         }

@@ -150,7 +150,10 @@ impl Sum {
                 return arith::narrow(Class::Int8, i64::try_from(total).ok()).map(|d| d.to_value());
             }
             Sum::Whole(total) => number::of_i128(total),
-            Sum::Scaled(total, scale) => number::pack(&big(total, scale))?,
+            Sum::Scaled(total, scale) => match i64::try_from(total) {
+                Ok(small) => Numeric::from_unscaled(small, scale),
+                Err(_) => number::pack(&big(total, scale))?,
+            },
             Sum::Big(total) => number::pack(&total)?,
             Sum::NotANumber => Numeric::nan(),
         };
@@ -167,6 +170,9 @@ fn big(unscaled: i128, scale: u16) -> BigDecimal {
 }
 
 fn add_scaled(a: (i128, u16), b: (i128, u16)) -> Option<(i128, u16)> {
+    if a.1 == b.1 {
+        return Some((a.0.checked_add(b.0)?, a.1));
+    }
     let scale = a.1.max(b.1);
     let lift = |v: i128, by: u16| 10i128.checked_pow(u32::from(by)).and_then(|p| v.checked_mul(p));
     let sum = lift(a.0, scale - a.1)?.checked_add(lift(b.0, scale - b.1)?)?;

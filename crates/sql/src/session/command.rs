@@ -351,7 +351,9 @@ impl Session {
         }
         self.authorize(plan)?;
         let lines = match plan {
-            Plan::Select(select) if select.is_general() => self.explain_general(select)?,
+            Plan::Select(select) if select.is_general() || self.is_for_runner(select) => {
+                self.explain_general(select)?
+            }
             plan => explain::lines(plan),
         };
         for line in lines {

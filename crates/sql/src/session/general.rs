@@ -18,9 +18,14 @@ use crate::exec::reference::Pending;
 use crate::exec::select::Window;
 use crate::exec::{Exec, Row, shown};
 use crate::general::{Around, General, OnlyRow, Query};
-use crate::plan::{LockWait, Plan, RowLock, Select, Source};
+use crate::plan::{Access, LockWait, Plan, RowLock, Select, Source, TableAccess};
 use crate::prepared::Prepared;
 use crate::sink::{CommandTag, Sink};
+
+/// Rows from which on planning a general query is soon made up for.
+const LARGE_ROWS: u64 = 10_000;
+/// Paths of a tree by which its rows are estimated.
+const SAMPLED_PATHS: usize = 3;
 
 /// The tables of a query; `None` if a definition is out of date.
 fn opened(txn: &mut Transaction, select: &Select) -> Result<Option<Vec<Arc<Table>>>> {
@@ -44,6 +49,24 @@ impl Session {
             _ => "a subquery",
         };
         self.shared.general.clone().ok_or_else(|| SqlError::unsupported(what))
+    }
+
+    /// Whether the runner of general queries computes it faster than this crate's executor, though either can: aggregates of a
+    /// whole large table.
+    pub(super) fn is_for_runner(&mut self, select: &Select) -> bool {
+        let Source::Table(TableAccess { table, access: Access::Full, .. }) = &select.source else {
+            return false;
+        };
+        if self.shared.general.is_none()
+            || select.aggregate.is_none()
+            || select.lock.is_some()
+            || select.is_volatile()
+        {
+            return false;
+        }
+        let txn = self.begin_engine();
+        let Ok(table) = txn.table(table) else { return false };
+        txn.reader().estimate(&table, SAMPLED_PATHS).is_ok_and(|about| about.entries >= LARGE_ROWS)
     }
 
     /// The plan of a general query, as EXPLAIN shows it.

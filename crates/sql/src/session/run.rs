@@ -315,6 +315,9 @@ impl Session {
             (plan, Some(query)) => {
                 return self.run_general_change(prepared, plan, query, params, announce, sink);
             }
+            (Plan::Select(select), None) if self.is_for_runner(select) => {
+                return self.run_general(prepared, select, params, announce, sink);
+            }
             (_, None) => {}
         }
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };

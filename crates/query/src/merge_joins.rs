@@ -1,0 +1,53 @@
+//! Joins for a query that has run out of memory: both sides are sorted, which spills, and merged.
+//!
+//! Does not know: when that is worth it (`run`).
+
+use std::sync::Arc;
+
+use datafusion::arrow::compute::SortOptions;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
+
+/// Puts merge joins in the place of hash joins. It stands before the rules that put sorts where they are needed.
+#[derive(Debug)]
+pub struct MergeJoins;
+
+/// The order of the keys: that of scans along an index.
+const ORDER: SortOptions = SortOptions { descending: false, nulls_first: false };
+
+impl PhysicalOptimizerRule for MergeJoins {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let merge = |plan: Arc<dyn ExecutionPlan>| match plan.downcast_ref::<HashJoinExec>() {
+            // NOT IN with NULLs is the hash join's alone.
+            Some(join) if !join.null_aware && join.projection.is_none() => {
+                Ok(Transformed::yes(merged(join)?))
+            }
+            _ => Ok(Transformed::no(plan)),
+        };
+        Ok(plan.transform_up(merge)?.data)
+    }
+
+    fn name(&self) -> &str {
+        "merge_joins"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn merged(join: &HashJoinExec) -> Result<Arc<dyn ExecutionPlan>> {
+    Ok(Arc::new(SortMergeJoinExec::try_new(
+        join.left.clone(),
+        join.right.clone(),
+        join.on.clone(),
+        join.filter.clone(),
+        join.join_type,
+        vec![ORDER; join.on.len()],
+        join.null_equality,
+    )?))
+}

@@ -1,0 +1,132 @@
+//! Numeric columns as machine words: a value whose unscaled integer fits 64 bits lies inline in its view.
+//!
+//! Invariants
+//! 1. `view` and `small` are the engine's stored form (`engine/src/numeric.rs`) within Arrow's view of it.
+//!
+//! Does not know: what is computed with the words.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, BinaryViewArray};
+use datafusion::arrow::buffer::{NullBuffer, ScalarBuffer};
+use datafusion::common::Result;
+
+/// The unscaled value and the scale in a view; `None` for NaN and for what needs more than 64 bits.
+#[inline]
+pub fn small(view: u128) -> Option<(i64, u16)> {
+    let (bytes, scale) = (view as u32, (view >> 32) as u16);
+    if !(2..=10).contains(&bytes) || scale > i16::MAX as u16 {
+        return None;
+    }
+    let unused = 64 - (bytes - 2) * 8;
+    let raw = (view >> 48) as i64;
+    Some((raw.checked_shl(unused).unwrap_or(0) >> (unused & 63), scale))
+}
+
+/// The view of a value.
+#[inline]
+pub fn view(unscaled: i64, scale: u16) -> u128 {
+    let bits = 64 - (unscaled ^ (unscaled >> 63)).leading_zeros();
+    let bytes = if unscaled == 0 { 0 } else { bits / 8 + 1 };
+    let raw = unscaled as u64 & u64::MAX.checked_shr(64 - bytes * 8).unwrap_or(0);
+    u128::from(bytes + 2) | u128::from(scale) << 32 | u128::from(raw) << 48
+}
+
+/// Digits after the point of the values of a column.
+#[derive(Debug, Clone)]
+pub enum Scale {
+    /// All have as many.
+    Same(u16),
+    /// Each has its own.
+    Each(Arc<[u16]>),
+}
+
+/// A column of numeric in machine words. What stands for NULL is any value.
+#[derive(Debug, Clone)]
+pub struct Numbers {
+    /// The unscaled values.
+    pub values: ScalarBuffer<i64>,
+    /// Their scales.
+    pub scale: Scale,
+    /// Which are NULL.
+    pub nulls: Option<NullBuffer>,
+}
+
+impl Numbers {
+    /// The values of an array; `None` if one needs more than a word.
+    pub fn of(array: &BinaryViewArray) -> Option<Numbers> {
+        let nulls = array.nulls().cloned();
+        let is_null = |n: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(n));
+        let mut values = Vec::with_capacity(array.len());
+        let mut scales: Vec<u16> = Vec::new();
+        let mut same: Option<u16> = None;
+        for (n, view) in array.views().iter().enumerate() {
+            let (value, scale) = match small(*view) {
+                _ if is_null(n) => (0, same.unwrap_or(0)),
+                found => found?,
+            };
+            let first = *same.get_or_insert(scale);
+            if scales.is_empty() && scale != first {
+                scales = vec![first; n];
+            }
+            if !scales.is_empty() {
+                scales.push(scale);
+            }
+            values.push(value);
+        }
+        let scale = match scales.is_empty() {
+            true => Scale::Same(same.unwrap_or(0)),
+            false => Scale::Each(scales.into()),
+        };
+        Some(Numbers { values: values.into(), scale, nulls })
+    }
+
+    /// The array of these values.
+    pub fn array(&self) -> Result<ArrayRef> {
+        let views: Vec<u128> = match &self.scale {
+            Scale::Same(scale) => self.values.iter().map(|v| view(*v, *scale)).collect(),
+            Scale::Each(scales) => self.values.iter().zip(scales.iter()).map(|(v, s)| view(*v, *s)).collect(),
+        };
+        Ok(Arc::new(BinaryViewArray::try_new(views.into(), Vec::new(), self.nulls.clone())?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::BinaryViewBuilder;
+    use varve_engine::Numeric;
+
+    use super::{Numbers, Scale, small, view};
+
+    #[test]
+    fn views_hold_the_stored_form() {
+        let values = [0, 1, -1, 127, 128, -128, -129, 32_767, 1 << 40, -(1 << 55), i64::MAX, i64::MIN];
+        for (value, scale) in values.into_iter().flat_map(|v| [(v, 0), (v, 2), (v, 16_383)]) {
+            let mut builder = BinaryViewBuilder::new();
+            builder.append_value(Numeric::from_unscaled(value, scale).as_ref().as_bytes());
+            let array = builder.finish();
+            assert_eq!(array.views()[0], view(value, scale), "{value} {scale}");
+            assert_eq!(small(array.views()[0]), Some((value, scale)));
+        }
+    }
+
+    #[test]
+    fn scales_are_kept_and_what_is_large_is_left_out() {
+        let array = |texts: &[&str]| {
+            let mut builder = BinaryViewBuilder::new();
+            texts.iter().for_each(|t| match t.parse::<Numeric>() {
+                Ok(n) => builder.append_value(n.as_ref().as_bytes()),
+                Err(_) => builder.append_null(),
+            });
+            builder.finish()
+        };
+        let same = Numbers::of(&array(&["1.50", "null", "-0.07"])).unwrap();
+        assert!(matches!(same.scale, Scale::Same(2)));
+        assert_eq!(same.values[..], [150, 0, -7]);
+        let mixed = Numbers::of(&array(&["1", "2", "1.50", "0"])).unwrap();
+        assert!(matches!(&mixed.scale, Scale::Each(scales) if scales[..] == [0, 0, 2, 0]));
+        assert_eq!(mixed.values[..], [1, 2, 150, 0]);
+        assert!(Numbers::of(&array(&["1", "NaN"])).is_none());
+        assert!(Numbers::of(&array(&["123456789012345678901234567890"])).is_none());
+    }
+}

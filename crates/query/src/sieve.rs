@@ -1,0 +1,215 @@
+//! The common conditions on rows where they lie: a column compared with a constant or another column, LIKE, IN, OR of these.
+//!
+//! Invariants
+//! 1. A row passes if and only if the filter is true for it by `eval::Expr`. No test is moved before a condition that can fail;
+//!    where a test itself might, the whole filter is evaluated.
+//!
+//! Does not know: what is done with the rows.
+
+use varve_engine::{Datum, NumericRef, RowRef, Value, lifted};
+use varve_sql::general::{CmpOp, Expr, Left, Like, Ty, Typed, conjuncts, joined, like_matches};
+
+use crate::translate::may_fail;
+
+/// Microseconds of a day.
+const DAY_US: i64 = 86_400_000_000;
+/// Days that are far within the range of timestamps, and not infinite.
+const DAYS_MAX: u32 = 10_000_000;
+
+/// The filter of a scan.
+#[derive(Debug, Clone)]
+pub struct Sieve {
+    whole: Option<Expr>,
+    /// What it begins with.
+    tests: Vec<Test>,
+    /// What is left of it.
+    rest: Option<Expr>,
+}
+
+#[derive(Debug, Clone)]
+enum Test {
+    /// A whole number, date or moment.
+    Word(usize, CmpOp, i64),
+    /// Two of them.
+    Words(usize, CmpOp, usize),
+    /// A date and a moment.
+    Day(usize, CmpOp, i64),
+    Number(usize, CmpOp, (i64, u16)),
+    Text(usize, CmpOp, Box<str>),
+    /// One of these texts.
+    AnyText(usize, Box<[Box<str>]>),
+    Like(usize, Box<str>, Box<Like>),
+    /// All of one of these hold.
+    Any(Box<[Box<[Test]>]>),
+}
+
+impl Sieve {
+    /// The filter of rows whose columns have these types.
+    pub fn of(whole: Option<Expr>, types: &[Ty]) -> Sieve {
+        let (mut tests, mut rest, mut held_up) = (Vec::new(), Vec::new(), false);
+        for condition in whole.iter().cloned().flat_map(conjuncts) {
+            match test(&condition, types) {
+                Some(test) if !held_up => tests.push(test),
+                _ => {
+                    held_up |= may_fail(&condition);
+                    rest.push(condition);
+                }
+            }
+        }
+        Sieve { whole, tests, rest: joined(rest) }
+    }
+
+    /// Whether all rows pass.
+    pub fn is_open(&self) -> bool {
+        self.whole.is_none()
+    }
+
+    /// What is left to check of a row.
+    #[inline]
+    pub fn left(&self, row: &RowRef<'_>) -> Left<'_> {
+        match (all(&self.tests, row), &self.rest) {
+            (Some(false), _) => Left::Out,
+            (Some(true), None) => Left::In,
+            (Some(true), Some(rest)) => Left::If(rest),
+            (None, _) => self.whole.as_ref().map_or(Left::In, Left::If),
+        }
+    }
+}
+
+/// Whether all tests hold; `None` if that has to be found out row by row.
+#[inline]
+fn all(tests: &[Test], row: &RowRef<'_>) -> Option<bool> {
+    for test in tests {
+        if !test.holds(row)? {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
+
+fn test(condition: &Expr, types: &[Ty]) -> Option<Test> {
+    match condition {
+        Expr::Compare(op, sides) => compared(*op, &sides.0, &sides.1, types)
+            .or_else(|| compared(op.mirrored(), &sides.1, &sides.0, types)),
+        Expr::InList(operand, list, false) => {
+            let Expr::Column(column) = **operand else { return None };
+            let texts = list.iter().map(|item| match item {
+                Expr::Const(Value::Text(text)) if is_text(types[column]) => Some(text.as_str().into()),
+                _ => None,
+            });
+            Some(Test::AnyText(column, texts.collect::<Option<_>>()?))
+        }
+        Expr::Like(like) if !like.fold_case => match (&like.subject, &like.pattern) {
+            (Expr::Column(column), Expr::Const(Value::Text(pattern))) if is_text(types[*column]) => {
+                let plain = like.escape.is_none_or(|c| !pattern.contains(c));
+                plain.then(|| Test::Like(*column, pattern.as_str().into(), like.clone()))
+            }
+            _ => None,
+        },
+        Expr::Or(branches) => {
+            let branch = |e: &Expr| -> Option<Box<[Test]>> {
+                conjuncts(e.clone()).iter().map(|condition| test(condition, types)).collect()
+            };
+            Some(Test::Any(branches.iter().map(branch).collect::<Option<_>>()?))
+        }
+        _ => None,
+    }
+}
+
+fn compared(op: CmpOp, left: &Expr, right: &Expr, types: &[Ty]) -> Option<Test> {
+    let is_whole = |ty: Ty| matches!(ty, Ty::Int2 | Ty::Int4 | Ty::Int8);
+    match (left, right) {
+        (Expr::Column(a), Expr::Column(b)) => {
+            let (s, t) = (types[*a], types[*b]);
+            let alike = is_whole(s) && is_whole(t) || s == t && matches!(s, Ty::Date | Ty::Timestamp);
+            alike.then_some(Test::Words(*a, op, *b))
+        }
+        (Expr::Column(column), Expr::Const(value)) => match (types[*column], value) {
+            (ty, Value::Int2(_) | Value::Int4(_) | Value::Int8(_)) if is_whole(ty) => {
+                Some(Test::Word(*column, op, value.as_datum().as_integer()?))
+            }
+            (Ty::Date, Value::Date(day)) => Some(Test::Word(*column, op, i64::from(*day))),
+            (Ty::Timestamp, Value::Timestamp(us)) => Some(Test::Word(*column, op, *us)),
+            (Ty::Numeric, Value::Numeric(n)) => Some(Test::Number(*column, op, n.as_ref().to_unscaled()?)),
+            (ty, Value::Text(text)) if is_text(ty) => Some(Test::Text(*column, op, text.as_str().into())),
+            _ => None,
+        },
+        (Expr::Cast(inner, Ty::Date, to, _), Expr::Const(Value::Timestamp(us))) => match **inner {
+            Expr::Column(column) if *to == Typed::plain(Ty::Timestamp) && types[column] == Ty::Date => {
+                Some(Test::Day(column, op, *us))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_text(ty: Ty) -> bool {
+    matches!(ty, Ty::Text | Ty::Varchar | Ty::Char)
+}
+
+impl Test {
+    fn holds(&self, row: &RowRef<'_>) -> Option<bool> {
+        Some(match self {
+            Test::Word(column, op, value) => word(row.get(*column)).is_some_and(|w| op.holds(w.cmp(value))),
+            Test::Words(left, op, right) => match (word(row.get(*left)), word(row.get(*right))) {
+                (Some(a), Some(b)) => op.holds(a.cmp(&b)),
+                _ => false,
+            },
+            Test::Day(column, op, us) => match row.get(*column) {
+                Datum::Date(day) if day.unsigned_abs() <= DAYS_MAX => {
+                    op.holds((i64::from(day) * DAY_US).cmp(us))
+                }
+                Datum::Date(_) => return None,
+                _ => false,
+            },
+            Test::Number(column, op, value) => match row.get(*column) {
+                Datum::Numeric(n) => op.holds(order(n, *value)),
+                _ => false,
+            },
+            Test::Text(column, op, text) => match row.get(*column) {
+                Datum::Text(t) => op.holds(t.as_bytes().cmp(text.as_bytes())),
+                _ => false,
+            },
+            Test::AnyText(column, texts) => match row.get(*column) {
+                Datum::Text(t) => texts.iter().any(|text| **text == *t),
+                _ => false,
+            },
+            Test::Like(column, pattern, like) => match row.get(*column) {
+                Datum::Text(t) => like_matches(t, pattern, like.escape) == Ok(!like.negated),
+                _ => false,
+            },
+            Test::Any(branches) => {
+                for branch in branches {
+                    if all(branch, row)? {
+                        return Some(true);
+                    }
+                }
+                false
+            }
+        })
+    }
+}
+
+#[inline]
+fn word(value: Datum<'_>) -> Option<i64> {
+    match value {
+        Datum::Int4(v) | Datum::Date(v) => Some(i64::from(v)),
+        Datum::Int8(v) | Datum::Timestamp(v) => Some(v),
+        Datum::Int2(v) => Some(i64::from(v)),
+        _ => None,
+    }
+}
+
+fn order(n: NumericRef<'_>, (value, scale): (i64, u16)) -> std::cmp::Ordering {
+    if let Some((v, s)) = n.to_unscaled() {
+        if s == scale {
+            return v.cmp(&value);
+        }
+        let common = s.max(scale);
+        if let (Some(a), Some(b)) = (lifted(v, common - s), lifted(value, common - scale)) {
+            return a.cmp(&b);
+        }
+    }
+    n.order(varve_engine::Numeric::from_unscaled(value, scale).as_ref())
+}
