@@ -19,7 +19,7 @@
 //! page_size = "8KiB"        # fixed when the directory is initialised
 //!
 //! [query]
-//! memory = "1GiB"           # of all sorts, joins and groups of general queries together; sorts and groups beyond it go to the
+//! memory = "1GiB"           # of all sorts, joins and groups of general queries together; what goes beyond it goes to the
 //!                           # temporary space. Default: an eighth of the memory, at least 256 MiB
 //!
 //! [log]
