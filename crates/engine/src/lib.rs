@@ -29,6 +29,7 @@ mod options;
 pub mod overflow;
 mod paged;
 mod purge;
+mod ranges;
 mod reader;
 mod recovery;
 pub mod redo;

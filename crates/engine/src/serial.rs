@@ -10,168 +10,22 @@
 //!
 //! Does not know: rows, keys' meaning; who reads.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Bound;
+use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use varve_pager::Lsn;
 
 use crate::error::{Error, Result};
+use crate::ranges::{Frozen, Ranges};
 
-/// Bytes of ranges that one transaction keeps.
-const RANGES_BYTES_MAX: usize = 256 << 10;
 /// Bytes that are kept of committed transactions.
 const RECENT_BYTES_MAX: usize = 32 << 20;
-/// What a range takes besides its bounds, about.
-const RANGE_BYTES: usize = 64;
-
-/// Ranges of keys in trees, none touching another. An upper bound is not in its range; without one it goes to the tree's end.
-#[derive(Debug, Default)]
-pub(crate) struct Ranges {
-    map: BTreeMap<(u32, Vec<u8>), Option<Vec<u8>>>,
-    bytes: usize,
-}
-
-/// A range of a tree, and whether it was joined from two.
-type Joined = (u32, Vec<u8>, Option<Vec<u8>>, bool);
-
-fn cost(lower: &[u8], upper: Option<&[u8]>) -> usize {
-    RANGE_BYTES + lower.len() + upper.map_or(0, <[u8]>::len)
-}
-
-/// The next key behind one.
-fn behind(key: &[u8]) -> Vec<u8> {
-    let mut next = Vec::with_capacity(key.len() + 1);
-    next.extend_from_slice(key);
-    next.push(0);
-    next
-}
-
-/// Whether a range with this end goes as far as `at`.
-fn reaches(upper: Option<&[u8]>, at: &[u8]) -> bool {
-    upper.is_none_or(|upper| upper >= at)
-}
-
-impl Ranges {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.map.is_empty()
-    }
-
-    pub(crate) fn add_point(&mut self, tree: u32, key: &[u8]) {
-        self.add(tree, key.to_vec(), Some(behind(key)));
-    }
-
-    pub(crate) fn add_bounds(&mut self, tree: u32, lower: Bound<&[u8]>, upper: Bound<&[u8]>) {
-        let lower = match lower {
-            Bound::Included(key) => key.to_vec(),
-            Bound::Excluded(key) => behind(key),
-            Bound::Unbounded => Vec::new(),
-        };
-        let upper = match upper {
-            Bound::Included(key) => Some(behind(key)),
-            Bound::Excluded(key) => Some(key.to_vec()),
-            Bound::Unbounded => None,
-        };
-        if upper.as_ref().is_none_or(|upper| *upper > lower) {
-            self.add(tree, lower, upper);
-        }
-    }
-
-    fn add(&mut self, tree: u32, mut lower: Vec<u8>, mut upper: Option<Vec<u8>>) {
-        let before = self.map.range(..=(tree, lower.clone())).next_back();
-        if let Some(((of, start), end)) = before
-            && *of == tree
-            && reaches(end.as_deref(), &lower)
-        {
-            if upper.as_ref().is_some_and(|upper| reaches(end.as_deref(), upper)) {
-                return;
-            }
-            lower = start.clone();
-        }
-        // Those that the new one touches become part of it.
-        loop {
-            let next = self.map.range((tree, lower.clone())..).next();
-            let Some(((of, start), _)) = next else { break };
-            if *of != tree || !reaches(upper.as_deref(), start) {
-                break;
-            }
-            let start = start.clone();
-            let end = self.take(tree, start);
-            upper = upper.zip(end).map(|(a, b)| a.max(b));
-        }
-        self.put(tree, lower, upper);
-        while self.bytes > RANGES_BYTES_MAX {
-            let before = self.map.len();
-            self.coarsen();
-            if self.map.len() == before {
-                self.widen();
-                break;
-            }
-        }
-    }
-
-    fn put(&mut self, tree: u32, lower: Vec<u8>, upper: Option<Vec<u8>>) {
-        self.bytes += cost(&lower, upper.as_deref());
-        self.map.insert((tree, lower), upper);
-    }
-
-    fn take(&mut self, tree: u32, lower: Vec<u8>) -> Option<Vec<u8>> {
-        let bytes = RANGE_BYTES + lower.len();
-        let upper = self.map.remove(&(tree, lower)).flatten();
-        self.bytes -= bytes + upper.as_ref().map_or(0, Vec::len);
-        upper
-    }
-
-    /// Makes one range of every two neighbours in a tree.
-    fn coarsen(&mut self) {
-        let mut last: Option<Joined> = None;
-        self.bytes = 0;
-        for ((tree, lower), upper) in std::mem::take(&mut self.map) {
-            last = match last {
-                Some((of, start, _, false)) if of == tree => Some((tree, start, upper, true)),
-                before => {
-                    self.put_last(before);
-                    Some((tree, lower, upper, false))
-                }
-            };
-        }
-        self.put_last(last);
-    }
-
-    fn put_last(&mut self, last: Option<Joined>) {
-        if let Some((tree, lower, upper, _)) = last {
-            self.put(tree, lower, upper);
-        }
-    }
-
-    /// Makes whole trees of all ranges.
-    fn widen(&mut self) {
-        self.bytes = 0;
-        for ((tree, _), _) in std::mem::take(&mut self.map) {
-            if !self.map.contains_key(&(tree, Vec::new())) {
-                self.put(tree, Vec::new(), None);
-            }
-        }
-    }
-
-    /// Whether some key is in both.
-    pub(crate) fn meets(&self, other: &Ranges) -> bool {
-        let (few, many) = if self.map.len() < other.map.len() { (self, other) } else { (other, self) };
-        few.map.iter().any(|((tree, lower), upper)| many.has_in(*tree, lower, upper.as_deref()))
-    }
-
-    fn has_in(&self, tree: u32, lower: &[u8], upper: Option<&[u8]>) -> bool {
-        let before = self.map.range(..=(tree, lower.to_vec())).next_back();
-        let covers = |((of, _), end): (&(u32, Vec<u8>), &Option<Vec<u8>>)| {
-            *of == tree && end.as_ref().is_none_or(|end| end.as_slice() > lower)
-        };
-        if before.is_some_and(covers) {
-            return true;
-        }
-        let next = self.map.range((tree, lower.to_vec())..).next();
-        next.is_some_and(|((of, start), _)| *of == tree && upper.is_none_or(|upper| start.as_slice() < upper))
-    }
-}
+/// Commits that are compared in one go while others wait for theirs.
+const CHECKED_AT_ONCE: usize = 256;
+/// After so many commits it is asked which ones all snapshots see.
+const FORGET_PERIOD: usize = 64;
 
 /// What one transaction of this level, and its readers, have read and written.
 #[derive(Debug, Default)]
@@ -191,6 +45,11 @@ impl Serial {
         self.reads.lock().add_bounds(tree, lower, upper);
     }
 
+    /// Whether it has looked where this key is.
+    pub(crate) fn has_read(&self, tree: u32, key: &[u8]) -> bool {
+        self.reads.lock().has(tree, key)
+    }
+
     #[cold]
     pub(crate) fn wrote(&self, tree: u32, key: &[u8]) {
         self.writes.lock().add_point(tree, key);
@@ -203,10 +62,14 @@ pub(crate) struct Recent(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    commits: VecDeque<(Lsn, Ranges)>,
+    commits: VecDeque<(Lsn, Arc<Frozen>)>,
     bytes: usize,
     /// Commits up to here may have been forgotten.
     cut: Lsn,
+    /// How many have been: the place of the first one that is kept, counted from the start.
+    forgotten: u64,
+    /// Commits since it was last asked what all snapshots see.
+    since_asked: usize,
 }
 
 impl Recent {
@@ -224,29 +87,59 @@ impl Recent {
         if writes.is_empty() {
             return log();
         }
-        let mut kept = self.0.lock();
-        if let Some((serial, snapshot)) = serial {
-            kept.check(&serial.reads.lock(), snapshot)?;
-        }
+        let writes = Arc::new(Frozen::of(&writes));
+        let reads = serial.map(|(serial, snapshot)| (Frozen::of(&serial.reads.lock()), snapshot));
+        let mut kept = match reads {
+            Some((reads, snapshot)) if !reads.is_empty() => self.checked(&reads, snapshot)?,
+            _ => self.0.lock(),
+        };
         let lsn = log()?;
         kept.push(lsn, writes);
-        kept.forget(oldest());
+        if kept.since_asked >= FORGET_PERIOD {
+            kept.forget(oldest());
+        }
         Ok(lsn)
+    }
+
+    /// Compares with all that was committed since the snapshot; nobody commits behind it until the guard goes.
+    fn checked(&self, reads: &Frozen, snapshot: Lsn) -> Result<MutexGuard<'_, Kept>> {
+        let mut kept = self.0.lock();
+        let mut at = kept.first_after(snapshot)?;
+        loop {
+            let next = kept.some_from(at)?;
+            let is_last = next.len() < CHECKED_AT_ONCE;
+            let meets = || next.iter().any(|writes| writes.meets(reads));
+            // Most of what a long transaction is compared with keeps nobody waiting.
+            if if is_last { meets() } else { MutexGuard::unlocked(&mut kept, meets) } {
+                return Err(Error::ReadWriteConflict);
+            }
+            if is_last {
+                return Ok(kept);
+            }
+            at += next.len() as u64;
+        }
     }
 }
 
 impl Kept {
-    fn check(&self, reads: &Ranges, snapshot: Lsn) -> Result<()> {
-        let later = self.commits.iter().rev().take_while(|(lsn, _)| *lsn > snapshot);
-        let is_forgotten = self.cut > snapshot && !reads.is_empty();
-        match is_forgotten || later.map(|(_, writes)| writes).any(|writes| writes.meets(reads)) {
-            true => Err(Error::ReadWriteConflict),
-            false => Ok(()),
+    /// The place of the first commit that the snapshot doesn't see.
+    fn first_after(&self, snapshot: Lsn) -> Result<u64> {
+        if self.cut > snapshot {
+            return Err(Error::ReadWriteConflict);
         }
+        Ok(self.forgotten + self.commits.partition_point(|(lsn, _)| *lsn <= snapshot) as u64)
     }
 
-    fn push(&mut self, lsn: Lsn, writes: Ranges) {
-        self.bytes += writes.bytes;
+    /// The next commits from a place on.
+    fn some_from(&self, at: u64) -> Result<Vec<Arc<Frozen>>> {
+        let skipped = at.checked_sub(self.forgotten).ok_or(Error::ReadWriteConflict)?;
+        let next = self.commits.iter().skip(skipped as usize).take(CHECKED_AT_ONCE);
+        Ok(next.map(|(_, writes)| Arc::clone(writes)).collect())
+    }
+
+    fn push(&mut self, lsn: Lsn, writes: Arc<Frozen>) {
+        self.bytes += writes.bytes();
+        self.since_asked += 1;
         self.commits.push_back((lsn, writes));
         while self.bytes > RECENT_BYTES_MAX {
             self.pop();
@@ -255,6 +148,7 @@ impl Kept {
 
     /// Forgets what all snapshots see.
     fn forget(&mut self, oldest: Lsn) {
+        self.since_asked = 0;
         while self.commits.front().is_some_and(|(lsn, _)| *lsn <= oldest) {
             self.pop();
         }
@@ -262,77 +156,19 @@ impl Kept {
 
     fn pop(&mut self) {
         if let Some((lsn, writes)) = self.commits.pop_front() {
-            self.bytes -= writes.bytes;
+            self.bytes -= writes.bytes();
             self.cut = lsn;
+            self.forgotten += 1;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     fn point(n: u32) -> Vec<u8> {
         n.to_be_bytes().to_vec()
-    }
-
-    fn bounds(ranges: &mut Ranges, tree: u32, from: u32, to: u32) {
-        ranges.add_bounds(tree, Bound::Included(&point(from)), Bound::Excluded(&point(to)));
-    }
-
-    #[test]
-    fn ranges_are_merged_and_met() {
-        let mut ranges = Ranges::default();
-        bounds(&mut ranges, 1, 10, 20);
-        bounds(&mut ranges, 1, 30, 40);
-        assert_eq!(ranges.map.len(), 2);
-        let meets = |ranges: &Ranges, tree, n| {
-            let mut one = Ranges::default();
-            one.add_point(tree, &point(n));
-            assert_eq!(one.meets(ranges), ranges.meets(&one));
-            one.meets(ranges)
-        };
-        assert!(
-            meets(&ranges, 1, 10)
-                && meets(&ranges, 1, 19)
-                && !meets(&ranges, 1, 20)
-                && !meets(&ranges, 2, 10)
-        );
-        bounds(&mut ranges, 1, 20, 30);
-        assert_eq!(ranges.map.len(), 1);
-        assert!(meets(&ranges, 1, 20) && !meets(&ranges, 1, 40) && !meets(&ranges, 1, 9));
-        ranges.add_bounds(1, Bound::Excluded(&point(50)), Bound::Unbounded);
-        assert!(
-            !meets(&ranges, 1, 50)
-                && meets(&ranges, 1, 51)
-                && meets(&ranges, 1, u32::MAX)
-                && !meets(&ranges, 2, 60)
-        );
-        bounds(&mut ranges, 1, 30, 60);
-        assert_eq!(ranges.map.len(), 1);
-        ranges.add_bounds(1, Bound::Included(&point(5)), Bound::Excluded(&point(5)));
-        assert!(!meets(&ranges, 1, 5));
-    }
-
-    /// Too many ranges become fewer; what was in one of them is in one of those.
-    #[test]
-    fn ranges_are_bounded_and_forget_nothing() {
-        let (mut ranges, mut kept) = (Ranges::default(), BTreeSet::new());
-        let mut random = 7u32;
-        for _ in 0..20_000 {
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            ranges.add_point(random % 3, &point(random >> 3));
-            kept.insert((random % 3, random >> 3));
-            assert!(ranges.bytes <= RANGES_BYTES_MAX);
-        }
-        let sum: usize = ranges.map.iter().map(|((_, l), u)| cost(l, u.as_deref())).sum();
-        assert_eq!(sum, ranges.bytes);
-        assert!(kept.into_iter().all(|(tree, n)| ranges.has_in(tree, &point(n), Some(&behind(&point(n))))));
-        let mut wide = Ranges::default();
-        (0..3).for_each(|tree| wide.add_point(tree, &vec![1; RANGES_BYTES_MAX]));
-        assert!(wide.bytes <= RANGES_BYTES_MAX && wide.map.len() == 3);
     }
 
     #[test]
@@ -353,5 +189,29 @@ mod tests {
         recent.0.lock().forget(Lsn::new(20));
         assert_eq!(recent.0.lock().commits.len(), 1);
         assert!(!commit(9, Some(9), 15, 50), "what was at 20 is forgotten");
+    }
+
+    /// Review 8, B8: the comparison of a long transaction lets others commit in between, and misses none of theirs.
+    #[test]
+    fn commits_during_a_long_comparison_are_compared_as_well() {
+        let recent = Recent::default();
+        let write = |n: u32, at: u64| {
+            let serial = Serial::default();
+            serial.wrote(1, &point(n));
+            recent.commit(Some((&serial, Lsn::new(at - 1))), &[], || Lsn::ZERO, || Ok(Lsn::new(at))).unwrap();
+        };
+        let last = 10 * CHECKED_AT_ONCE as u64;
+        (1..=last).for_each(|at| write(1_000 + at as u32, at));
+        let long = |read: u32, snapshot: u64| {
+            let serial = Serial::default();
+            serial.read_point(1, &point(read));
+            recent.checked(&Frozen::of(&serial.reads.lock()), Lsn::new(snapshot)).is_ok()
+        };
+        assert!(long(1, 0));
+        for at in [1, 2, CHECKED_AT_ONCE as u64, CHECKED_AT_ONCE as u64 + 1, last - 1, last] {
+            assert!(!long(1_000 + at as u32, at - 1) && long(1_000 + at as u32, at), "{at}");
+        }
+        recent.0.lock().forget(Lsn::new(last / 2));
+        assert!(!long(1, 1) && long(1, last / 2) && !long(1_000 + last as u32, last / 2));
     }
 }
