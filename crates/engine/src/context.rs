@@ -13,6 +13,7 @@ use std::time::Duration;
 use varve_device::planted;
 use varve_pager::{Lsn, Mtr, PageId, Pager};
 
+use crate::catalog::TableId;
 use crate::core::{Core, Sight, View, hash_key};
 use crate::error::{Error, Result};
 use crate::ids::{Owner, RollPointer, TxnId};
@@ -26,6 +27,9 @@ use crate::tree::Scan;
 use crate::undo::{Kind, Prepared, Record, RecordRef, Segment};
 use crate::versions::Version;
 use crate::waits::{Obstacle, Patience};
+
+/// Tells who wants to rely on a row from those who want to change it.
+const KEY_SHARE_WISH: u64 = 1 << 62;
 
 /// State of a running transaction, handed to the table engines.
 pub struct Context {
@@ -169,6 +173,13 @@ impl Context {
         }
     }
 
+    /// Gives up these tables, and the exclusive locks but for the first ones. The caller wakes who waits.
+    pub(crate) fn give_back_tables(&mut self, used: impl Iterator<Item = TableId>, keep: usize) {
+        let place = self.core.registry.place(self.owner.slot);
+        used.for_each(|table| place.forget_table(table.0));
+        self.exclusive.drain(keep.min(self.exclusive.len())..).for_each(|lock| lock.unlock_exclusive());
+    }
+
     pub(crate) fn pager(&self) -> &Pager {
         &self.core.pager
     }
@@ -212,6 +223,11 @@ impl Context {
         if self.snapshot.is_some() {
             self.take_snapshot();
         }
+    }
+
+    /// The snapshot, if there is one.
+    pub(crate) fn snapshot_taken(&self) -> Option<Lsn> {
+        self.snapshot
     }
 
     /// The snapshot that is in force, taken now if there is none.
@@ -318,9 +334,18 @@ impl Context {
         Patience { timeout: self.timeout, cancel: self.cancel.as_deref(), log }
     }
 
-    /// Waits for another transaction because of a key of a tree. The caller looks again afterwards. If anything at all was given
-    /// up since the last look began, this does not wait: it may have been what is wanted.
+    /// Waits for another transaction because of a key of a tree. The caller looks again afterwards.
     pub(crate) fn wait_for(&mut self, on: Owner, tree: u32, key: &[u8]) -> Result<()> {
+        self.wait_wanting(on, hash_key(tree, key))
+    }
+
+    /// As `wait_for`, for a KEY SHARE of the row, which goes together with what another waiter may want of it.
+    pub(crate) fn wait_to_rely(&mut self, on: Owner, tree: u32, key: &[u8]) -> Result<()> {
+        self.wait_wanting(on, hash_key(tree, key) ^ KEY_SHARE_WISH)
+    }
+
+    /// If anything at all was given up since the last look began, this does not wait: it may have been what is wanted.
+    fn wait_wanting(&mut self, on: Owner, want: u64) -> Result<()> {
         self.has_waited = true;
         let core = Arc::clone(&self.core);
         let looked = std::mem::replace(&mut self.looked, core.waits.releases());
@@ -328,8 +353,7 @@ impl Context {
             return Ok(());
         }
         let on_held = Obstacle::Held(on, looked);
-        let outcome =
-            core.waits.wait(&core.registry, self.owner, on_held, hash_key(tree, key), self.patience());
+        let outcome = core.waits.wait(&core.registry, self.owner, on_held, want, self.patience());
         self.looked = core.waits.releases();
         if outcome.is_ok() && !core.registry.is_running(on) {
             // Its commit may never become durable: then nobody can go on.

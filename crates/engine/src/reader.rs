@@ -72,6 +72,13 @@ impl Reader {
         Reader { cx: self.cx.for_reader(), open: Arc::clone(&self.open) }
     }
 
+    /// Another reader of the same for what decides no answer, such as a sample: under SERIALIZABLE it counts as read by nobody.
+    pub fn fork_unnoted(&mut self) -> Reader {
+        let mut reader = self.fork();
+        reader.cx.serial = None;
+        reader
+    }
+
     /// The visible rows within bounds, in order, until the closure breaks.
     pub fn scan(&mut self, table: &Table, spec: &ScanSpec<'_>, on_row: &mut OnRow<'_>) -> Result<()> {
         table.store.scan(&mut self.cx, spec, on_row)

@@ -119,6 +119,9 @@ pub type OnRow<'f> = dyn FnMut(&[u8], RowRef<'_>) -> Result<ControlFlow<()>> + '
 struct Mark {
     records: u64,
     shares: usize,
+    /// Tables and other objects that it used, and those from which it kept others.
+    locked: usize,
+    exclusive: usize,
 }
 
 /// A transaction.
@@ -128,6 +131,7 @@ pub struct Transaction {
     /// Tables locked so far.
     pub(crate) locked: SmallVec<[TableId; 8]>,
     statement: u64,
+    has_begun: bool,
     savepoints: Vec<Mark>,
     /// DDL so far, each with the number of undo records after it.
     pub(crate) changes: Vec<(u64, ObjectChange)>,
@@ -151,6 +155,7 @@ impl Transaction {
             cx,
             locked: SmallVec::new(),
             statement: 0,
+            has_begun: false,
             savepoints: Vec::new(),
             changes: Vec::new(),
             made: Vec::new(),
@@ -169,6 +174,11 @@ impl Transaction {
     /// Its isolation level.
     pub fn isolation(&self) -> Isolation {
         self.cx.isolation
+    }
+
+    /// Whether a statement was begun: LOCK TABLE and savepoints alone are none.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// Changes the level; only before the first statement.
@@ -193,6 +203,7 @@ impl Transaction {
         self.assert_no_readers();
         self.cx.take_snapshot();
         self.statement = self.cx.record_count;
+        self.has_begun = true;
         self.bound = None;
     }
 
@@ -215,22 +226,34 @@ impl Transaction {
 
     /// Marks a point to roll back to.
     pub fn savepoint(&mut self) -> SavepointId {
-        self.savepoints.push(Mark { records: self.cx.record_count, shares: self.cx.shared.len() });
+        self.savepoints.push(Mark {
+            records: self.cx.record_count,
+            shares: self.cx.shared.len(),
+            locked: self.locked.len(),
+            exclusive: self.cx.exclusive.len(),
+        });
         SavepointId(self.savepoints.len() as u64 - 1)
     }
 
-    /// Undoes everything since the savepoint, which stays; later ones are gone.
+    /// Undoes everything since the savepoint, which stays; later ones are gone. Locks taken since are given back.
     pub fn rollback_to(&mut self, savepoint: SavepointId) -> Result<()> {
-        let at = self.savepoint_at(savepoint)?;
-        self.savepoints.truncate(at + 1);
-        let mark = self.savepoints[at];
-        let shares = self.cx.shared.len() > mark.shares;
-        self.cx.give_back_shares(mark.shares);
-        let undone = self.undo_to(mark.records);
-        if shares {
+        self.start_over(savepoint)?;
+        let mark = self.savepoints[savepoint.0 as usize];
+        let is_held = self.locked.len() > mark.locked || self.cx.exclusive.len() > mark.exclusive;
+        if is_held || self.cx.shared.len() > mark.shares {
+            self.cx.give_back_shares(mark.shares);
+            self.cx.give_back_tables(self.locked.drain(mark.locked..), mark.exclusive);
             self.cx.release();
         }
-        undone
+        Ok(())
+    }
+
+    /// As `rollback_to`, but keeps the locks, for what is tried again.
+    pub fn start_over(&mut self, savepoint: SavepointId) -> Result<()> {
+        self.assert_no_readers();
+        let at = self.savepoint_at(savepoint)?;
+        self.savepoints.truncate(at + 1);
+        self.undo_to(self.savepoints[at].records)
     }
 
     /// Forgets a savepoint and later ones.

@@ -101,3 +101,37 @@ fn rolling_back_to_a_savepoint_gives_the_rows_to_who_waits() {
     txn.commit().unwrap();
     assert_eq!(all(&database, &def), [(1, 10)]);
 }
+
+/// Review 9, N4: what was locked since a savepoint stayed locked behind ROLLBACK TO.
+#[test]
+fn locks_of_tables_since_a_savepoint_are_given_back() {
+    let (_directory, database) = fresh();
+    let (before, since, read) = (create(&database, "a"), create(&database, "b"), create(&database, "c"));
+    let mut txn = begin(&database, RC);
+    txn.lock_exclusive(before.id).unwrap();
+    let savepoint = txn.savepoint();
+    txn.lock_exclusive(since.id).unwrap();
+    txn.lock_exclusive(before.id).unwrap();
+    assert_eq!(rows(&mut txn, &read).unwrap(), []);
+    let mut other = begin(&database, RC);
+    other.set_lock_timeout(Some(std::time::Duration::from_millis(5)));
+    assert_eq!(state(rows(&mut other, &since)), "55P03");
+    txn.rollback_to(savepoint).unwrap();
+    assert_eq!(rows(&mut other, &since).unwrap(), []);
+    assert_eq!(state(rows(&mut other, &before)), "55P03");
+    other.lock_exclusive(read.id).unwrap();
+    // What was given back can be taken again.
+    other.commit().unwrap();
+    assert_eq!(rows(&mut txn, &read).unwrap(), []);
+    let mut other = begin(&database, RC);
+    other.set_lock_timeout(Some(std::time::Duration::from_millis(5)));
+    assert_eq!(state(other.lock_exclusive(read.id)), "55P03");
+    // What a definition made since the savepoint has locked is free as well, and as it was.
+    let again = txn.savepoint();
+    txn.truncate(since.id).unwrap();
+    txn.rollback_to(again).unwrap();
+    load(&database, &since, [(1, 1)]);
+    assert_eq!(all(&database, &since), [(1, 1)]);
+    txn.commit().unwrap();
+    is_sound(&database);
+}

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use database::*;
-use varve_engine::Outcome;
+use varve_engine::{LockStrength, Outcome, Result, TableDef, Transaction};
 
 #[test]
 fn read_committed_waits_and_evaluates_again_so_no_update_is_lost() {
@@ -173,4 +173,85 @@ fn no_update_of_a_wide_row_is_lost() {
     assert_eq!(all(&database, &def), [(1, 180)]);
     database.tick().unwrap();
     is_sound(&database);
+}
+
+/// `SELECT FROM def WHERE id = id FOR ...`, as a statement of its own; the v that it shows.
+fn lock(txn: &mut Transaction, def: &TableDef, id: i32, strength: LockStrength) -> Result<Option<i32>> {
+    txn.start_statement();
+    let (table, mut v) = (table(txn, def), None);
+    txn.lock_row(&table, &pk(id), strength, &mut |row| {
+        v = Some(int(row.get(1)));
+        Ok(true)
+    })?;
+    Ok(v)
+}
+
+/// Review 9, N2: of those who waited for one row only the first was woken, whatever the others wanted of it: one who relies on the row
+/// waited for the end of one who updates it.
+#[test]
+fn who_relies_on_a_row_goes_on_beside_its_next_writer() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(1, 0)]);
+    let mut holder = begin(&database, RC);
+    lock(&mut holder, &def, 1, LockStrength::Update).unwrap();
+    let mut writer = begin(&database, RC);
+    let shown = thread::scope(|scope| {
+        let updated = scope.spawn(|| update(&mut writer, &def, 1, |v| v + 1).unwrap());
+        until_one_waits(&database, 0);
+        let relied = scope.spawn(|| {
+            let mut txn = begin(&database, RC);
+            txn.set_lock_timeout(Some(Duration::from_secs(5)));
+            lock(&mut txn, &def, 1, LockStrength::KeyShare)
+        });
+        until_one_waits(&database, 1);
+        holder.commit().unwrap();
+        assert_eq!(updated.join().unwrap(), Outcome::Changed);
+        relied.join().unwrap().unwrap()
+    });
+    // The writer has not ended.
+    assert_eq!(shown, Some(0));
+    writer.commit().unwrap();
+}
+
+/// Review 9, N10: a change that leaves the keys alone is none for who only relies on them, also if it is newer than the snapshot.
+#[test]
+fn under_a_snapshot_key_share_asks_for_the_keys_alone() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    let def = index_on_v(&database, &def, "t_v", true);
+    let plain = create(&database, "plain");
+    for def in [&def, &plain] {
+        load(&database, def, [(1, 10), (2, 20), (3, 30)]);
+    }
+    let mut late = begin(&database, RR);
+    assert_eq!(see(&mut late, &plain, 1), Some(10));
+    let mut first = begin(&database, RC);
+    for v in [11, 12] {
+        update(&mut first, &plain, 1, |_| v).unwrap();
+        update(&mut first, &def, 1, |_| v).unwrap();
+    }
+    first.commit().unwrap();
+    let mut second = begin(&database, RC);
+    lock(&mut second, &plain, 1, LockStrength::Update).unwrap();
+    delete(&mut second, &plain, 2).unwrap();
+    rekey(&mut second, &plain, 3, 4).unwrap();
+    second.commit().unwrap();
+    assert_eq!(state(lock(&mut late, &plain, 1, LockStrength::Share)), "40001");
+    let mut third = begin(&database, RC);
+    update(&mut third, &plain, 1, |_| 13).unwrap();
+    let key_share = LockStrength::KeyShare;
+    assert_eq!(
+        lock(&mut late, &plain, 1, key_share).unwrap(),
+        Some(10),
+        "also beside one that is not committed"
+    );
+    assert_eq!(state(lock(&mut late, &plain, 2, key_share)), "40001");
+    assert_eq!(state(lock(&mut late, &plain, 3, key_share)), "40001");
+    assert_eq!(state(lock(&mut late, &def, 1, key_share)), "40001", "v is a unique key there");
+    third.set_lock_timeout(Some(Duration::from_millis(5)));
+    assert_eq!(state(delete(&mut third, &plain, 1)), "55P03", "the row is relied on");
+    late.commit().unwrap();
+    delete(&mut third, &plain, 1).unwrap();
+    third.commit().unwrap();
 }

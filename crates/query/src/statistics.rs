@@ -4,7 +4,8 @@
 //! Nothing is stored, so nothing can be out of date, and any condition can be asked about: it is evaluated on the sample.
 //!
 //! Invariants
-//! 1. A sample reads at most `PLACES` leaves, spread evenly, twice; it never fails a query: what can't be read or evaluated is
+//! 1. A sample is read by nobody, also under SERIALIZABLE: what it shows decides no answer.
+//! 2. A sample reads at most `PLACES` leaves, spread evenly, twice; it never fails a query: what can't be read or evaluated is
 //!    guessed.
 //!
 //! Does not know: plans (`estimate`).
@@ -64,7 +65,7 @@ struct Seen {
 impl SnapshotTable {
     /// Reads a sample for a scan with these conditions, of which `columns` are of interest.
     pub fn facts(&self, filters: &[Logical], columns: &[usize]) -> ScanFacts {
-        let mut reader = self.reader().lock().fork();
+        let mut reader = self.reader().lock().fork_unnoted();
         let estimate = reader.estimate(self.table(), PLACES).unwrap_or_default();
         let table_rows = estimate.entries as f64;
         let conditions: Vec<Expr> =

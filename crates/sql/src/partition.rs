@@ -15,9 +15,11 @@ use crate::eval::func::range;
 /// The part that takes a row, given its columns by ordinal.
 pub fn of_row<'p, 'a>(partitions: &'p Partitions, column: impl Fn(usize) -> Datum<'a>) -> Option<&'p Part> {
     let key = || partitions.columns.iter().map(|c| column(*c));
+    let by_hash = partitions.parts.iter().any(|part| matches!(part.bound, Bound::Hash { .. }));
+    let hash = if by_hash { key_hash(key()) } else { 0 };
     let mut parts = partitions.parts.iter();
     let found = parts.find(|part| match &part.bound {
-        Bound::Hash { modulus, remainder } => key_hash(key()) % u64::from(*modulus) == u64::from(*remainder),
+        Bound::Hash { modulus, remainder } => hash % u64::from(*modulus) == u64::from(*remainder),
         Bound::Range { from, to } => {
             key().all(|value| !value.is_null())
                 && range::order(placed(from), key()).is_le()

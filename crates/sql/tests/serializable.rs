@@ -304,3 +304,36 @@ fn sums_hold_under_many_sessions() {
     });
     assert!(done > 20, "only {done} have committed");
 }
+
+/// Review 9, N3: who has looked whether a key is there and found it free is told to begin again, not that it is a duplicate.
+#[test]
+fn a_key_that_was_found_free_is_no_duplicate() {
+    const AT_ONCE: &str =
+        "! 40001 could not serialize access due to read/write dependencies among transactions";
+    let second = |level: &str, looks: &str| {
+        let db = filled();
+        let (mut a, mut b) = (session(&db), session(&db));
+        run(&mut a, "create unique index t_v on t (v)");
+        for s in [&mut a, &mut b] {
+            drop(ask(s, &format!("begin isolation level {level}; select 1")));
+            drop(ask(s, looks));
+        }
+        run(&mut a, "insert into t values (9, 9, 90); commit");
+        ask(&mut b, "insert into t values (9, 9, 91)")[0].clone()
+    };
+    for looks in ["select * from t where id = 9", "select * from t where k = 9", "select sum(v) from t"] {
+        assert_eq!(second("serializable", looks), AT_ONCE, "{looks}");
+    }
+    assert!(second("serializable", "select * from t where id = 8").starts_with("! 23505"));
+    assert!(second("repeatable read", "select * from t where id = 9").starts_with("! 23505"));
+    let by_value = |looks: &str| {
+        let db = filled();
+        let (mut a, mut b) = (session(&db), session(&db));
+        run(&mut a, "create unique index t_v on t (v)");
+        drop(ask(&mut b, &format!("begin isolation level serializable; {looks}")));
+        run(&mut a, "begin isolation level serializable; insert into t values (9, 9, 90); commit");
+        ask(&mut b, "insert into t values (8, 8, 90)")[0].clone()
+    };
+    assert_eq!(by_value("select * from t where v = 90"), AT_ONCE);
+    assert!(by_value("select * from t where v = 80").starts_with("! 23505"));
+}

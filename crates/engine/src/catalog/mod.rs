@@ -55,6 +55,8 @@ pub struct Catalog {
     names: HashMap<String, HashMap<String, Named>>,
     /// Tables by the segment of their clustered tree.
     owners: HashMap<u32, TableId>,
+    /// Tables with foreign keys, by the table that these refer to.
+    referrers: HashMap<TableId, Vec<TableId>>,
     system: Vec<Arc<Table>>,
 }
 
@@ -271,7 +273,8 @@ impl Catalog {
 
     /// The foreign keys that refer to a table, each with the table that has it; in no order.
     pub fn children(&self, parent: TableId) -> impl Iterator<Item = (&Arc<TableDef>, &Arc<ForeignKey>)> {
-        let pairs = self.tables().flat_map(|t| t.foreign_keys.iter().map(move |key| (t, key)));
+        let tables = self.referrers.get(&parent).into_iter().flatten().filter_map(|id| self.table_ref(*id));
+        let pairs = tables.flat_map(|t| t.foreign_keys.iter().map(move |key| (t, key)));
         pairs.filter(move |(_, key)| key.parent == parent)
     }
 
@@ -339,11 +342,20 @@ impl Catalog {
         if let Some(old) = self.tables.remove(&id) {
             self.owners.remove(&old.def.place.owner);
             old.def.names().for_each(|(schema, name, _)| self.unname(schema, name));
+            for parent in old.def.foreign_keys.iter().map(|key| key.parent) {
+                self.referrers.entry(parent).or_default().retain(|table| *table != id);
+            }
         }
         if let Some(table) = table {
             let def = Arc::clone(&table.def);
             self.owners.insert(def.place.owner, id);
             def.names().for_each(|(schema, name, named)| self.name(schema, name, named));
+            for parent in def.foreign_keys.iter().map(|key| key.parent) {
+                let tables = self.referrers.entry(parent).or_default();
+                if !tables.contains(&id) {
+                    tables.push(id);
+                }
+            }
             self.tables.insert(id, table);
         }
     }

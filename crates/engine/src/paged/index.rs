@@ -27,6 +27,8 @@ enum Conflict {
     None,
     /// A committed (or own) row has it.
     Duplicate,
+    /// So has one that came after this transaction had found the value free, under SERIALIZABLE.
+    Unforeseen,
     /// A row whose fate is open may have it.
     Open(Owner),
 }
@@ -112,8 +114,9 @@ impl PagedStore {
         let prefix = &entry[..prefix_bytes];
         loop {
             let stripe = core.unique.lock(hash_key(index.tree.owner(), prefix));
-            match self.conflict(&core, cx.id, index, entry, prefix_bytes)? {
+            match self.conflict(cx, index, entry, prefix_bytes)? {
                 Conflict::None => return index.set_entry(&core, entry, cx.id, true),
+                Conflict::Unforeseen => return Err(Error::ReadWriteConflict),
                 Conflict::Duplicate => return Err(self.duplicate(&index.def.name, &index.def.columns, row)),
                 Conflict::Open(owner) => {
                     drop(stripe);
@@ -125,8 +128,7 @@ impl PagedStore {
 
     fn conflict(
         &self,
-        core: &Core,
-        me: TxnId,
+        cx: &Context,
         index: &PagedIndex,
         entry: &[u8],
         prefix_bytes: usize,
@@ -135,13 +137,13 @@ impl PagedStore {
         let mut end = prefix.to_vec();
         key::prefix_end(&mut end);
         let mut scan = Scan::new(Bound::Included(prefix), Bound::Excluded(&end), Direction::Forward, 0);
-        while index.tree.next_batch(&core.pager, &mut scan)? {
+        while index.tree.next_batch(cx.pager(), &mut scan)? {
             for at in 0..scan.len() {
                 let other = scan.entry(at).key();
                 if other == entry {
                     continue;
                 }
-                match self.rival(core, me, index, &other)? {
+                match self.rival(cx, index, &other)? {
                     Conflict::None => {}
                     conflict => return Ok(conflict),
                 }
@@ -151,24 +153,43 @@ impl PagedStore {
     }
 
     /// Whether the row behind another entry with the same value is in the way.
-    fn rival(&self, core: &Core, me: TxnId, index: &PagedIndex, entry: &[u8]) -> Result<Conflict> {
-        let (_, key) = split_entry_key(entry)?;
+    fn rival(&self, cx: &Context, index: &PagedIndex, entry: &[u8]) -> Result<Conflict> {
+        let (core, (_, key)) = (&*cx.core, split_entry_key(entry)?);
         let mut version = Version::default();
         let hold = self.tree.get(&core.pager, key, |found| {
             version.set(found.stamp(), found.payload());
-            core.hold(TxnId::new(found.txn()), me)
+            core.hold(TxnId::new(found.txn()), cx.id)
         })?;
-        match hold {
+        let hold = match hold {
             None => return Ok(Conflict::None),
             Some(Hold::Busy(owner)) => return Ok(Conflict::Open(owner)),
             Some(Hold::Mine | Hold::Free(_)) if version.is_deleted() => return Ok(Conflict::None),
-            Some(Hold::Mine | Hold::Free(_)) => {}
-        }
+            Some(hold) => hold,
+        };
         let mut spare = Vec::new();
         let row = self.row(self.whole_row(core, &version.payload, &mut spare)?);
         let mut current = Vec::new();
         index.entry_key(&self.def, row, key, &mut current);
-        Ok(if current == entry { Conflict::Duplicate } else { Conflict::None })
+        Ok(match current == entry {
+            true if self.is_unforeseen(cx, hold, key, row) => Conflict::Unforeseen,
+            true => Conflict::Duplicate,
+            false => Conflict::None,
+        })
+    }
+
+    /// Whether a row that is in the way came after the snapshot to where this transaction has looked, under SERIALIZABLE: it found the
+    /// key free, so what it should do is begin again, not report a duplicate.
+    pub(super) fn is_unforeseen(&self, cx: &Context, hold: Hold, key: &[u8], row: RowRef<'_>) -> bool {
+        let (Some(serial), Hold::Free(lsn)) = (&cx.serial, hold) else { return false };
+        if cx.snapshot_taken().is_none_or(|snapshot| lsn <= snapshot) {
+            return false;
+        }
+        let mut entry = Vec::new();
+        serial.has_read(self.tree.owner(), key)
+            || self.indexes.iter().any(|index| {
+                index.entry_key(&self.def, row, key, &mut entry);
+                serial.has_read(index.tree.owner(), &entry)
+            })
     }
 
     fn key_part(&self, column: usize, row: RowRef<'_>) -> (String, ColumnType, Value) {

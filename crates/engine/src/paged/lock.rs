@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use super::PagedStore;
 use crate::context::Context;
-use crate::core::{Core, Hold, View, hash_key};
-use crate::error::Result;
+use crate::core::{Core, Hold, Sight, View, hash_key};
+use crate::error::{Error, Result};
 use crate::ids::{Owner, TxnId};
 use crate::node::{EntryRef, Stamp};
 use crate::overflow;
@@ -22,12 +22,24 @@ use crate::share::LockStrength;
 use crate::transaction::{Change, Outcome};
 use crate::versions::{FLAG_KEY, FLAG_MOVED, FLAG_VACATED, Retry, Step, Version};
 
-/// The committed version beneath an uncommitted one that nobody who relies on the row has to wait for.
+/// The committed version beneath an uncommitted one (or one that is newer than the snapshot) that nobody who relies on the row has
+/// to wait for.
 pub(super) struct Beneath {
-    /// Of the uncommitted one.
+    /// Of the newest version.
     pub(super) above: Stamp,
     pub(super) txn: TxnId,
     pub(super) row: Vec<u8>,
+}
+
+/// What lies beneath the newest version of a row.
+enum Under {
+    Row(Beneath),
+    /// Its writer has done what who relies on the row must wait for.
+    Held,
+    /// Somebody has, since the snapshot, and committed.
+    Changed,
+    /// The version is out of date.
+    Stale,
 }
 
 /// What was found in the place of a row that is to be relied on.
@@ -89,18 +101,27 @@ impl PagedStore {
         unique.flat_map(|index| &index.def.columns).all(|c| a.get(*c).order(&b.get(*c)).is_eq())
     }
 
-    /// Goes from `version`, which its writer has not committed, down to what is committed. `None` if who relies on the row has to
-    /// wait for the writer.
-    pub(super) fn beneath(&self, cx: &Context, key: &[u8], version: &Version) -> Result<Option<Beneath>> {
+    /// Goes from `version`, which its writer has not committed, down to what is committed, and with `in_snapshot` to what the snapshot
+    /// sees. `None` if who relies on the row has to wait for the writer; 40001 if what the snapshot sees is no longer to be relied on.
+    pub(super) fn beneath(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        version: &Version,
+        in_snapshot: bool,
+    ) -> Result<Option<Beneath>> {
+        let seen_by = if in_snapshot && cx.isolation.keeps_snapshot() { Some(cx.view()?) } else { None };
         let core = &*cx.core;
         let mut newest = version.clone();
         let mut retry = Retry::default();
         loop {
             let stamp = newest.stamp;
             let view = View { snapshot: core.purge.horizon(), me: TxnId::NONE, floor: core.status.floor() };
-            match self.try_beneath(core, cx.id, key, newest.clone()) {
-                Ok(Some(found)) => return Ok(found),
-                Ok(None) => retry.again(core, &view, stamp, None)?,
+            match self.try_beneath(cx, seen_by.as_ref(), key, newest.clone()) {
+                Ok(Under::Row(found)) => return Ok(Some(found)),
+                Ok(Under::Held) => return Ok(None),
+                Ok(Under::Changed) => return Err(Error::SerializationFailure),
+                Ok(Under::Stale) => retry.again(core, &view, stamp, None)?,
                 Err(error) => retry.again(core, &view, stamp, Some(error))?,
             }
             if !self.copy_newest(core, key, &mut newest)? {
@@ -109,40 +130,56 @@ impl PagedStore {
         }
     }
 
-    /// As `beneath`; the outer `None` if the version is out of date.
     fn try_beneath(
         &self,
-        core: &Core,
-        me: TxnId,
+        cx: &Context,
+        seen_by: Option<&View>,
         key: &[u8],
         mut version: Version,
-    ) -> Result<Option<Option<Beneath>>> {
-        let above = version.stamp;
-        let has_keys = self.indexes.iter().any(|index| index.def.unique);
-        let (mut rows, mut row) = (Vec::new(), Vec::new());
+    ) -> Result<Under> {
+        let (core, above) = (&*cx.core, version.stamp);
+        let compares = self.indexes.iter().any(|index| index.def.unique);
+        let is_free = |txn| matches!(core.hold(TxnId::new(txn), cx.id), Hold::Free(_));
+        let mut is_committed = is_free(above.txn);
+        let (mut row, mut older, mut spare) = (Vec::new(), Vec::new(), Vec::new());
+        if compares && !version.is_deleted() {
+            row.extend_from_slice(self.whole_row(core, &version.payload, &mut spare)?);
+        }
         loop {
-            let is_taken = version.is_deleted() || version.stamp.flags & FLAG_KEY != 0;
-            if is_taken || version.stamp.flags & (FLAG_MOVED | FLAG_VACATED) != 0 {
-                return Ok(Some(None));
+            cx.check_cancel()?;
+            let is_over = is_committed && seen_by.is_some();
+            let in_the_way = if is_over { Under::Changed } else { Under::Held };
+            let flags = version.stamp.flags;
+            let is_taken = !is_committed && flags & FLAG_KEY != 0;
+            if version.is_deleted() || is_taken || flags & (FLAG_MOVED | FLAG_VACATED) != 0 {
+                return Ok(in_the_way);
             }
-            if has_keys {
-                rows.push(self.whole_row(core, &version.payload, &mut row)?.to_vec());
-            }
+            let writer = version.stamp.txn;
             match version.step_back(core, self.tree.owner(), key)? {
                 Step::Older => {}
-                Step::Nothing => return Ok(Some(None)),
-                Step::Stale => return Ok(None),
+                Step::Nothing => return Ok(in_the_way),
+                Step::Stale => return Ok(Under::Stale),
             }
-            let txn = TxnId::new(version.stamp.txn);
-            if version.stamp.txn == above.txn {
+            let is_next = version.stamp.txn != writer;
+            if is_next && (version.is_deleted() || !is_free(version.stamp.txn)) {
+                return Ok(in_the_way);
+            }
+            if version.is_deleted() {
                 continue;
             }
-            if !matches!(core.hold(txn, me), Hold::Free(_)) || version.is_deleted() {
-                return Ok(Some(None));
+            if compares || is_next {
+                older.clear();
+                older.extend_from_slice(self.whole_row(core, &version.payload, &mut spare)?);
             }
-            let row = self.whole_row(core, &version.payload, &mut row)?.to_vec();
-            let is_same = rows.iter().all(|other| self.same_keys(other, &row));
-            return Ok(Some(is_same.then_some(Beneath { above, txn, row })));
+            if compares && !self.same_keys(&row, &older) {
+                return Ok(in_the_way);
+            }
+            std::mem::swap(&mut row, &mut older);
+            let txn = TxnId::new(version.stamp.txn);
+            if is_next && seen_by.is_none_or(|view| core.sight(view, txn) == Sight::Seen) {
+                return Ok(Under::Row(Beneath { above, txn, row }));
+            }
+            is_committed |= is_next;
         }
     }
 
@@ -158,10 +195,10 @@ impl PagedStore {
         loop {
             let looked = self.tree.get(&core.pager, key, |entry| self.look(cx, key, entry, &known, is_it))?;
             match looked.unwrap_or(Found::Missing) {
-                Found::Wait(owner) => cx.wait_for(owner, self.tree.owner(), key)?,
-                Found::Busy(owner, version) => match self.beneath(cx, key, &version)? {
+                Found::Wait(owner) => cx.wait_to_rely(owner, self.tree.owner(), key)?,
+                Found::Busy(owner, version) => match self.beneath(cx, key, &version, false)? {
                     Some(beneath) => known = Some(beneath),
-                    None => cx.wait_for(owner, self.tree.owner(), key)?,
+                    None => cx.wait_to_rely(owner, self.tree.owner(), key)?,
                 },
                 Found::Elsewhere(version) => {
                     let mut row = Vec::new();
@@ -180,13 +217,7 @@ impl PagedStore {
         }
     }
 
-    fn unless_changed(
-        &self,
-        core: &Core,
-        key: &[u8],
-        stamp: Stamp,
-        error: crate::error::Error,
-    ) -> Result<()> {
+    fn unless_changed(&self, core: &Core, key: &[u8], stamp: Stamp, error: Error) -> Result<()> {
         let mut newest = Version::default();
         let is_there = self.copy_newest(core, key, &mut newest)?;
         if is_there && newest.stamp == stamp { Err(error) } else { Ok(()) }

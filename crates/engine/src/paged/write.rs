@@ -40,8 +40,8 @@ enum Attempt<T> {
     NeedUndo,
     /// The newest change may be a mere lock, or another row may be in this one's place: look at what is below it.
     LookBelow(Version),
-    /// Somebody is changing a row that is only to be relied on: look what is committed beneath.
-    LookBeneath(Owner, Version),
+    /// Somebody is changing a row that is only to be relied on, or has since the snapshot: look what is beneath.
+    LookBeneath(Option<Owner>, Version),
     /// The new row belongs into an overflow chain: lock the old one and write the chain first.
     NeedChain(RowImage),
 }
@@ -193,10 +193,18 @@ impl PagedStore {
         let mut before = None;
         if at.found {
             let entry = self.tree.entry(mtr, &at);
-            if let Hold::Busy(owner) = core.hold(TxnId::new(entry.txn()), cx.id) {
+            let hold = core.hold(TxnId::new(entry.txn()), cx.id);
+            if let Hold::Busy(owner) = hold {
                 return Ok(Attempt::Wait(owner));
             }
             if !entry.is_deleted() {
+                if cx.serial.is_some() {
+                    let mut spare = Vec::new();
+                    let there = self.row(self.whole_row(core, entry.payload(), &mut spare)?);
+                    if self.is_unforeseen(cx, hold, key, there) {
+                        return Err(Error::ReadWriteConflict);
+                    }
+                }
                 let name = self.def.primary_key.as_ref().map_or("", |k| &k.name);
                 return Err(self.duplicate(name, self.def.key_columns(), self.row(row)));
             }
@@ -331,9 +339,9 @@ impl PagedStore {
                 }
                 Attempt::LookBelow(version) => progress.harmless = Some(self.look_below(cx, key, version)?),
                 Attempt::LookBeneath(owner, version) => {
-                    progress.beneath = self.beneath(cx, key, &version)?;
-                    if progress.beneath.is_none() {
-                        cx.wait_for(owner, self.tree.owner(), key)?;
+                    progress.beneath = self.beneath(cx, key, &version, true)?;
+                    if let Some(owner) = owner.filter(|_| progress.beneath.is_none()) {
+                        cx.wait_to_rely(owner, self.tree.owner(), key)?;
                     }
                 }
                 Attempt::NeedChain(image) => self.chain_first(cx, key, image, progress)?,
@@ -362,9 +370,12 @@ impl PagedStore {
         core.purge.check_snapshot(cx.snapshot())?;
         match hold {
             Hold::Busy(owner) if progress.lock == Some(LockStrength::KeyShare) => {
-                return self.share_beneath(cx, core, key, entry, (owner, progress), decide);
+                return self.share_beneath(cx, key, entry, (Some(owner), progress), decide);
             }
             Hold::Busy(owner) => return Ok(Attempt::Wait(owner)),
+            Hold::Free(lsn) if progress.lock == Some(LockStrength::KeyShare) && is_too_new(cx, lsn) => {
+                return self.share_beneath(cx, key, entry, (None, progress), decide);
+            }
             Hold::Free(lsn) if is_too_new(cx, lsn) && progress.harmless != Some(stamp) => {
                 return newer_than_snapshot(entry);
             }
@@ -401,14 +412,13 @@ impl PagedStore {
         self.carry_out(cx, mtr, &mut at, key, stamp, applied, progress)
     }
 
-    /// Relies on the committed row beneath an uncommitted change.
-    fn share_beneath<'p>(
+    /// Relies on the row beneath a change that leaves its keys alone: one that is not committed, or that the snapshot does not see.
+    fn share_beneath(
         &self,
         cx: &mut Context,
-        core: &'p Core,
         key: &[u8],
         entry: EntryRef<'_>,
-        (owner, progress): (Owner, &mut Progress),
+        (owner, progress): (Option<Owner>, &mut Progress),
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Attempt<std::result::Result<Applied, Outcome>>> {
         let known = progress.beneath.as_ref().filter(|known| known.above == entry.stamp());
@@ -417,11 +427,6 @@ impl PagedStore {
             version.set(entry.stamp(), entry.payload());
             return Ok(Attempt::LookBeneath(owner, version));
         };
-        if let Hold::Free(lsn) = core.hold(known.txn, cx.id)
-            && is_too_new(cx, lsn)
-        {
-            return Err(Error::SerializationFailure);
-        }
         let change = decide(self.row(&known.row))?;
         if change == Change::Skip {
             return Ok(Attempt::Done(Err(Outcome::Skipped)));

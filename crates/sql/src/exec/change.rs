@@ -14,7 +14,9 @@
 
 use std::collections::HashSet;
 
-use varve_engine::{Change, Datum, Outcome, RowImage, RowRef, Table, TableDef, Transaction, Value};
+use varve_engine::{
+    Change, Datum, Outcome, Partitions, RowImage, RowRef, Table, TableDef, Transaction, Value,
+};
 
 use super::keys::{Landed, key_of, point_key};
 use super::sequence::{Drawn, InTransaction};
@@ -256,12 +258,13 @@ impl Exec<'_> {
         landed: &Landed,
         made: &mut Made,
     ) -> Result<bool> {
-        let mut drawn = Drawn::default();
+        let drawn = Drawn::default();
         loop {
             let outcome = self.try_change(table, key, given, decide, landed, made, &drawn);
             let Some(name) = drawn.wanted() else { return Ok(outcome? == Outcome::Changed) };
             let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who);
-            drawn.give(sequences.next(&name)?);
+            let value = sequences.next(&name)?;
+            drawn.give(name, value);
         }
     }
 
@@ -315,7 +318,11 @@ fn new_version(
     for (column, e) in &plan.assignments {
         values[*column] = e.eval(input, cx)?;
     }
-    plan.rules.hold(def, &values, cx)?;
+    let moves = |p: &Partitions| plan.assignments.iter().any(|(c, _)| p.columns.contains(c));
+    if let Some(partitions) = def.partitions.as_ref().filter(|p| moves(p)) {
+        plan.rules.check_part(def, partitions, &values)?;
+    }
+    plan.rules.hold_in_part(def, &values, cx)?;
     let image = RowImage::encode(def.row_schema(), &values).map_err(varve_engine::Error::from)?;
     returned_new(plan, &values, input, cx, &mut made.returned)?;
     key_of(def, |column| values[column], &mut made.key);

@@ -22,6 +22,11 @@ impl Rules {
         if let Some(partitions) = &table.partitions {
             self.check_part(table, partitions, row)?;
         }
+        self.hold_in_part(table, row, cx)
+    }
+
+    /// As `hold`, for a row that is in the right part.
+    pub fn hold_in_part<'a>(&'a self, table: &TableDef, row: &'a [Datum<'a>], cx: &Cx<'a>) -> Result<()> {
         check_not_null(table, row)?;
         match self.broken(&Input::Slots(row), cx)? {
             None => Ok(()),
@@ -30,7 +35,7 @@ impl Rules {
     }
 
     /// 23514 for a row that no part takes, or not the one that was named.
-    fn check_part(&self, table: &TableDef, partitions: &Partitions, row: &[Datum<'_>]) -> Result<()> {
+    pub fn check_part(&self, table: &TableDef, partitions: &Partitions, row: &[Datum<'_>]) -> Result<()> {
         let found = partition::of_row(partitions, |c| row[c]);
         match &self.part {
             Some(part) if found.is_some_and(|p| p.id == part.id) => Ok(()),

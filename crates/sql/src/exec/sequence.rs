@@ -114,7 +114,8 @@ impl<'x> InTransaction<'x> {
 /// fails; its value is drawn, and the row is tried again with the values so far.
 #[derive(Default)]
 pub struct Drawn {
-    values: Vec<i64>,
+    /// In the order in which they were wanted, each with its sequence.
+    values: RefCell<Vec<(String, i64)>>,
     next: Cell<usize>,
     wanted: RefCell<Option<String>>,
 }
@@ -131,18 +132,24 @@ impl Drawn {
     }
 
     /// Its value.
-    pub fn give(&mut self, value: i64) {
-        self.values.push(value);
+    pub fn give(&self, name: String, value: i64) {
+        self.values.borrow_mut().push((name, value));
     }
 }
 
 impl Sequences for Drawn {
     fn next(&self, name: &str) -> Result<i64> {
         let at = self.next.replace(self.next.get() + 1);
-        self.values.get(at).copied().ok_or_else(|| {
-            *self.wanted.borrow_mut() = Some(name.to_owned());
-            SqlError::internal("a value of a sequence that was not drawn")
-        })
+        let mut values = self.values.borrow_mut();
+        match values.get(at) {
+            Some((drawn_from, value)) if drawn_from == name => Ok(*value),
+            _ => {
+                // The row may have changed since the last attempt, and ask for other sequences than before.
+                values.truncate(at);
+                *self.wanted.borrow_mut() = Some(name.to_owned());
+                Err(SqlError::internal("a value of a sequence that was not drawn"))
+            }
+        }
     }
 
     fn current(&self, name: &str) -> Result<i64> {
@@ -254,5 +261,28 @@ impl Sequences for InTransaction<'_> {
             self.memory.note(sequence.id, value);
         }
         Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Review 8, A5: an attempt that wants another sequence than the one before, since the row has changed meanwhile, got its value.
+    #[test]
+    fn a_drawn_value_is_for_its_own_sequence() {
+        let drawn = Drawn::default();
+        assert!(drawn.next("a").is_err());
+        drawn.give(drawn.wanted().unwrap(), 7);
+        drawn.start();
+        assert_eq!(drawn.next("a").unwrap(), 7);
+        assert!(drawn.next("c").is_err() && drawn.wanted().as_deref() == Some("c"));
+        drawn.give("c".into(), 9);
+        drawn.start();
+        assert!(drawn.next("b").is_err() && drawn.wanted().as_deref() == Some("b"));
+        drawn.give("b".into(), 1);
+        drawn.start();
+        assert_eq!(drawn.next("b").unwrap(), 1);
+        assert!(drawn.next("c").is_err(), "what was drawn behind another value is not kept");
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn upsert(
             continue;
         };
         let mut change = Attempt { plan, def, values, old: Vec::new(), new: Vec::new(), is_left: false };
-        let mut drawn = Drawn::default();
+        let drawn = Drawn::default();
         let outcome = loop {
             let mut failure = Failure::default();
             let env = Env { sequences: &drawn, ..*cx.env };
@@ -89,7 +89,10 @@ pub(super) fn upsert(
                 })
             });
             match drawn.wanted() {
-                Some(name) => drawn.give(sequences.next(&name)?),
+                Some(name) => {
+                    let value = sequences.next(&name)?;
+                    drawn.give(name, value);
+                }
                 None => break failure.resolve(outcome)?,
             }
         };

@@ -38,6 +38,14 @@ pub(super) fn defaults(settings: &Settings) -> Defaults {
     }
 }
 
+fn isolation(level: Level) -> Isolation {
+    match level {
+        Level::ReadCommitted => Isolation::ReadCommitted,
+        Level::RepeatableRead => Isolation::RepeatableRead,
+        Level::Serializable => Isolation::Serializable,
+    }
+}
+
 impl Session {
     /// The extended protocol works in an implicit transaction until Sync.
     pub(super) fn enter_implicit(&mut self) {
@@ -63,12 +71,12 @@ impl Session {
             self.facts.now_us.set(None);
             self.take_defaults();
         }
-        let isolation = match self.level {
-            Level::ReadCommitted => Isolation::ReadCommitted,
-            Level::RepeatableRead => Isolation::RepeatableRead,
-            Level::Serializable => Isolation::Serializable,
+        // Who writes nothing is not asked what it has read. `set_modes` raises the level of one that may write after all.
+        let level = match self.level {
+            Level::Serializable if self.read_only => Level::RepeatableRead,
+            level => level,
         };
-        let mut txn = self.shared.engine.begin(isolation);
+        let mut txn = self.shared.engine.begin(isolation(level));
         txn.set_cancel(Some(self.facts.cancel.clone()));
         if self.defaults.lock_timeout.is_some() {
             txn.set_lock_timeout(self.defaults.lock_timeout);
@@ -108,30 +116,34 @@ impl Session {
 
     /// Isolation level and access of the current transaction.
     pub(super) fn set_modes(&mut self, modes: Modes) -> Result<()> {
+        let has_begun = self.txn.as_ref().is_some_and(Transaction::has_begun);
         if let Some(level) = modes.level {
             if !self.savepoints.is_empty() && level != self.level {
                 let message = "SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction";
                 return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
             }
-            if self.txn.is_some() && level != self.level {
+            if has_begun && level != self.level {
                 let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
                 return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
             }
             self.level = level;
         }
         if let Some(read_only) = modes.read_only {
-            if self.read_only && !read_only && self.txn.is_some() {
+            if self.read_only && !read_only && has_begun {
                 let message = "transaction read-write mode must be set before any query";
                 return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
             }
             self.read_only = read_only;
         }
         if let Some(deferrable) = modes.deferrable {
-            if self.txn.is_some() {
+            if has_begun {
                 let message = "SET TRANSACTION [NOT] DEFERRABLE must be called before any query";
                 return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
             }
             self.deferrable = deferrable;
+        }
+        if let Some(txn) = self.txn.as_mut().filter(|_| !has_begun) {
+            txn.set_isolation(isolation(self.level));
         }
         Ok(())
     }

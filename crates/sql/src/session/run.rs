@@ -390,7 +390,7 @@ fn define_current(
         };
         if matches!(defined, Err(Failed::Stale)) {
             notices.truncate(noticed);
-            txn.rollback_to(start)?;
+            txn.start_over(start)?;
         }
         txn.release(start)?;
         match defined {
