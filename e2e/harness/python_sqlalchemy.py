@@ -21,7 +21,7 @@ class Author(Base):
     id = orm.mapped_column(sa.Integer, primary_key=True)
     name = orm.mapped_column(sa.String(40), nullable=False, unique=True)
     born = orm.mapped_column(sa.Date, index=True)
-    books = orm.relationship("Book", back_populates="author", cascade="all, delete-orphan")
+    books = orm.relationship("Book", back_populates="author", cascade="all, delete-orphan", order_by="Book.id")
 
 
 class Book(Base):
