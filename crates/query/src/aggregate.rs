@@ -16,12 +16,15 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility,
 };
 use varve_engine::{Datum, Value};
-use varve_sql::general::{AggKind, SqlError, Sum, Ty, bits, push_key};
+use varve_sql::general::{
+    AggKind, Moment, Moments, SqlError, SqlState, Sum, Ty, array_of, bits, push_json_string, push_key,
+};
 
 use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
 use crate::groups::{Groups, is_grouped};
 use crate::numbers::{Numbers, Scale};
+use crate::ordered_set;
 
 /// What is done with the values of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +61,10 @@ impl std::hash::Hash for Fold {
 /// The function from values of type `input` to one of type `output`.
 pub fn function(fold: Fold, input: Ty, output: Ty) -> Arc<AggregateUDF> {
     let mut arguments = vec![data_type(input)];
-    if collects(fold) {
-        arguments.push(data_type(input));
+    if let Fold::Call { kind, .. } = fold
+        && (kind.collects() || kind.is_of_pairs())
+    {
+        arguments.push(data_type(kind.second_type(input)));
     }
     arguments.extend((fold == Fold::Least || collects(fold)).then_some(DataType::BinaryView));
     let signature = Signature::exact(arguments, Volatility::Immutable);
@@ -70,6 +75,12 @@ pub fn function(fold: Fold, input: Ty, output: Ty) -> Arc<AggregateUDF> {
         Fold::Least => "Least".to_owned(),
     };
     Arc::new(AggregateUDF::new_from_impl(Folding { name, fold, input, output, signature }))
+}
+
+impl Fold {
+    fn is_of_moments(self) -> bool {
+        matches!(self, Fold::Call { kind: AggKind::Moment(_), .. })
+    }
 }
 
 /// Whether all values are kept, with delimiter and place.
@@ -93,7 +104,9 @@ impl AggregateUDFImpl for Folding {
     /// What the aggregate is of no rows: DataFusion asks when it makes a correlated subquery a join.
     fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
         match self.fold {
-            Fold::Call { kind: AggKind::Count, .. } => Ok(ScalarValue::Int64(Some(0))),
+            Fold::Call { kind: AggKind::Count | AggKind::Moment(Moment::RegrCount), .. } => {
+                Ok(ScalarValue::Int64(Some(0)))
+            }
             _ => ScalarValue::try_from(data_type),
         }
     }
@@ -149,6 +162,7 @@ pub struct Folded {
     /// Place, value and delimiter of each value of an aggregate that keeps them.
     collected: Vec<(Box<[u8]>, Value, Value)>,
     collected_bytes: usize,
+    moments: Option<Moments>,
 }
 
 impl Folded {
@@ -167,6 +181,7 @@ impl Folded {
             key: Vec::new(),
             collected: Vec::new(),
             collected_bytes: 0,
+            moments: folding.fold.is_of_moments().then(|| Moments::of(folding.input)),
         }
     }
 
@@ -194,6 +209,15 @@ impl Folded {
         self.fold_in(kind, value)
     }
 
+    /// Takes in a pair of values.
+    pub fn add_pair(&mut self, first: Datum<'_>, second: Datum<'_>) -> varve_sql::Result<()> {
+        if let Some(moments) = self.moments.as_mut().filter(|_| !first.is_null() && !second.is_null()) {
+            self.count += 1;
+            moments.add_pair(first, second)?;
+        }
+        Ok(())
+    }
+
     /// Takes in a value with its key.
     fn add_keyed(&mut self, value: Datum<'_>, key: &[u8]) {
         if self.count == 0 || key < self.least.as_slice() {
@@ -206,7 +230,7 @@ impl Folded {
     /// Takes in a value of an aggregate that keeps them all.
     pub fn collect(&mut self, value: Datum<'_>, delimiter: Datum<'_>, place: &[u8]) {
         let Fold::Call { kind, distinct } = self.fold else { return };
-        if kind == AggKind::StringAgg && value.is_null() || distinct && !self.is_new(&value) {
+        if kind.skips_null() && value.is_null() || distinct && !self.is_new(&value) {
             return;
         }
         self.count += 1;
@@ -217,15 +241,24 @@ impl Folded {
     }
 
     /// The values in their order, as one.
-    fn whole(&self) -> Value {
-        let mut rows: Vec<&(Box<[u8]>, Value, Value)> = self.collected.iter().collect();
+    fn whole(&self, kind: AggKind) -> varve_sql::Result<Value> {
+        let mut rows: Vec<&ordered_set::Placed> = self.collected.iter().collect();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
-        let Fold::Call { kind: AggKind::StringAgg, .. } = self.fold else {
-            let element = self.output.element().unwrap_or(Ty::Text);
-            let mut array = varve_sql::general::array_of(element);
-            rows.iter().for_each(|(_, value, _)| array.push(value.as_datum()));
-            return Value::Array(array);
-        };
+        match kind {
+            AggKind::StringAgg => Ok(self.strung(rows)),
+            AggKind::ArrayAgg => {
+                let mut array = array_of(self.output.element().unwrap_or(Ty::Text));
+                rows.iter().for_each(|(_, value, _)| array.push(value.as_datum()));
+                Ok(Value::Array(array))
+            }
+            AggKind::JsonAgg(structured) => Ok(json_list(&rows, structured)),
+            AggKind::JsonObjectAgg => json_object(&rows),
+            _ => ordered_set::result(kind, &rows),
+        }
+    }
+
+    /// Texts one behind the other, with what stands between them.
+    fn strung(&self, rows: Vec<&ordered_set::Placed>) -> Value {
         let mut bytes = Vec::new();
         for (n, (_, value, delimiter)) in rows.into_iter().enumerate() {
             for part in [delimiter, value].into_iter().skip(usize::from(n == 0)) {
@@ -273,8 +306,19 @@ impl Folded {
                     Value::Bool(if kind == AggKind::BoolAnd { before && now } else { before || now });
             }
             AggKind::BitAnd | AggKind::BitOr => self.value = bits(kind, value, &self.value),
+            AggKind::Moment(_) => {
+                if let Some(moments) = &mut self.moments {
+                    moments.add(value)?;
+                }
+            }
             // These come by `collect`.
-            AggKind::StringAgg | AggKind::ArrayAgg => {}
+            AggKind::StringAgg
+            | AggKind::ArrayAgg
+            | AggKind::PercentileCont
+            | AggKind::PercentileDisc
+            | AggKind::Mode
+            | AggKind::JsonAgg(_)
+            | AggKind::JsonObjectAgg => {}
         }
         Ok(())
     }
@@ -288,8 +332,11 @@ impl Folded {
         match kind {
             AggKind::Count => Ok(Value::Int8(self.count)),
             AggKind::Sum | AggKind::Avg if self.count == 0 => Ok(Value::Null),
-            AggKind::StringAgg | AggKind::ArrayAgg if self.collected.is_empty() => Ok(Value::Null),
-            AggKind::StringAgg | AggKind::ArrayAgg => Ok(self.whole()),
+            kind if kind.collects() && self.collected.is_empty() => Ok(Value::Null),
+            kind if kind.collects() => self.whole(kind),
+            AggKind::Moment(moment) => {
+                self.moments.as_ref().map_or(Ok(Value::Null), |moments| moments.result(moment))
+            }
             AggKind::Sum | AggKind::Avg => {
                 self.sum.clone().total(self.input, kind == AggKind::Avg, self.count.unsigned_abs())
             }
@@ -340,9 +387,16 @@ impl Accumulator for Folded {
             (0..keys.len()).for_each(|n| self.add_keyed(cells.get(n), keys.value(n)));
             return Ok(());
         }
-        if collects(self.fold) {
-            let (delimiters, places) = (Cells::of(self.input, &values[1]), values[2].as_binary_view());
-            (0..values[0].len()).for_each(|n| self.collect(cells.get(n), delimiters.get(n), places.value(n)));
+        if let Fold::Call { kind, .. } = self.fold
+            && values.len() > 1
+        {
+            let seconds = Cells::of(kind.second_type(self.input), &values[1]);
+            let pair = |n| (cells.get(n), seconds.get(n));
+            let Some(places) = values.get(2).map(AsArray::as_binary_view) else {
+                let mut pairs = (0..values[0].len()).map(pair);
+                return pairs.try_for_each(|(a, b)| self.add_pair(a, b)).map_err(wrapped);
+            };
+            (0..values[0].len()).for_each(|n| self.collect(cells.get(n), seconds.get(n), places.value(n)));
             return Ok(());
         }
         if self.adds_words()
@@ -373,14 +427,15 @@ impl Accumulator for Folded {
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         if !self.collected.is_empty() {
-            return Err(wrapped(SqlError::unsupported("string_agg or array_agg in parts")));
+            return Err(wrapped(SqlError::unsupported("an aggregate that keeps all values, in parts")));
         }
         if !self.seen.is_empty() {
             // Values that several parts have seen can't be told apart any more; one part sees them all.
             return Err(wrapped(SqlError::unsupported("an aggregate of DISTINCT values in parts")));
         }
         let value = if self.adds() { self.sum.state().map_err(wrapped)? } else { self.value.clone() };
-        let least = ScalarValue::Binary(Some(self.least.clone()));
+        let moments = self.moments.as_ref().map(Moments::state).transpose().map_err(wrapped)?;
+        let least = ScalarValue::Binary(Some(moments.unwrap_or_else(|| self.least.clone())));
         Ok(vec![ScalarValue::Int64(Some(self.count)), scalar(self.held, &value)?, least])
     }
 
@@ -397,7 +452,13 @@ impl Accumulator for Folded {
                 self.add_keyed(value, keys.value(n));
                 continue;
             }
-            self.merge(value).map_err(wrapped)?;
+            match &mut self.moments {
+                Some(moments) => {
+                    let other = Moments::of_state(self.input, keys.value(n)).map_err(wrapped)?;
+                    moments.merge(other).map_err(wrapped)?;
+                }
+                None => self.merge(value).map_err(wrapped)?,
+            }
             self.count += count;
         }
         Ok(())
@@ -413,6 +474,40 @@ impl Folded {
             Fold::Call { kind, .. } => self.fold_in(kind, value)?,
         }
         Ok(())
+    }
+}
+
+/// json_agg: arrays and rows begin lines.
+fn json_list(rows: &[&ordered_set::Placed], structured: bool) -> Value {
+    let mut out = String::from("[");
+    for (n, (_, value, _)) in rows.iter().enumerate() {
+        out.push_str(if n > 0 { ", " } else { "" });
+        out.push_str(if n > 0 && structured && !matches!(value, Value::Null) { "\n " } else { "" });
+        out.push_str(json_piece(value));
+    }
+    Value::Text(out + "]")
+}
+
+fn json_object(rows: &[&ordered_set::Placed]) -> varve_sql::Result<Value> {
+    let mut out = b"{ ".to_vec();
+    for (n, (_, key, value)) in rows.iter().enumerate() {
+        let Value::Text(key) = key else {
+            let message = "field name must not be null";
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        };
+        out.extend_from_slice(if n > 0 { b", " } else { b"" });
+        push_json_string(key, &mut out);
+        out.extend_from_slice(b" : ");
+        out.extend_from_slice(json_piece(value).as_bytes());
+    }
+    out.extend_from_slice(b" }");
+    Ok(Value::Text(String::from_utf8_lossy(&out).into_owned()))
+}
+
+fn json_piece(value: &Value) -> &str {
+    match value {
+        Value::Text(json) => json,
+        _ => "null",
     }
 }
 

@@ -45,16 +45,18 @@ impl Estimator {
             LogicalPlan::Join(join) => {
                 let (left, right) = (self.rows(&join.left), self.rows(&join.right));
                 let domain = join.on.iter().map(|(l, r)| {
-                    let left = self.distinct(&join.left, std::slice::from_ref(l));
-                    left.max(self.distinct(&join.right, std::slice::from_ref(r)))
+                    let left = self.distinct(&join.left, std::slice::from_ref(l), left);
+                    left.max(self.distinct(&join.right, std::slice::from_ref(r), right))
                 });
                 let rows = left * right / domain.fold(1.0, f64::max);
                 match join.join_type {
                     JoinType::Left => rows.max(left),
                     JoinType::Right => rows.max(right),
-                    JoinType::LeftSemi => left * self.met(&join.left, join.on.iter().map(|(l, _)| l), right),
+                    JoinType::LeftSemi => {
+                        left * self.met(&join.left, left, join.on.iter().map(|(l, _)| l), right)
+                    }
                     JoinType::RightSemi => {
-                        right * self.met(&join.right, join.on.iter().map(|(_, r)| r), left)
+                        right * self.met(&join.right, right, join.on.iter().map(|(_, r)| r), left)
                     }
                     JoinType::LeftAnti => left * 0.5,
                     JoinType::RightAnti => right * 0.5,
@@ -77,23 +79,30 @@ impl Estimator {
         }
         let rows = self.rows(input);
         if keys.iter().all(|k| k.column_refs().iter().all(|c| self.origin(input, c).is_some())) {
-            return self.distinct(input, keys).min(rows);
+            return self.distinct(input, keys, rows).min(rows);
         }
         rows / GROUP_ROWS
     }
 
-    /// The part of the rows that find a partner among `others` rows with a value each.
-    fn met<'k>(&self, plan: &LogicalPlan, keys: impl Iterator<Item = &'k Logical>, others: f64) -> f64 {
+    /// The part of the plan's `rows` that find a partner among `others` rows with a value each.
+    fn met<'k>(
+        &self,
+        plan: &LogicalPlan,
+        rows: f64,
+        keys: impl Iterator<Item = &'k Logical>,
+        others: f64,
+    ) -> f64 {
         let keys: Vec<Logical> = keys.cloned().collect();
-        (others / self.distinct(plan, &keys)).min(1.0)
+        (others / self.distinct(plan, &keys, rows)).min(1.0)
     }
 
-    /// How many values these expressions have together, where no condition has taken some away.
-    pub fn distinct(&self, plan: &LogicalPlan, exprs: &[Logical]) -> f64 {
+    /// How many values these expressions have together, where no condition has taken some away; as many as the plan has `rows`
+    /// where nothing is known about them. (To ask for the rows here would take time in 2^n for a chain of n joins.)
+    pub fn distinct(&self, plan: &LogicalPlan, exprs: &[Logical], rows: f64) -> f64 {
         let columns: Vec<Column> = exprs.iter().flat_map(Logical::column_refs).cloned().collect();
         let mut by_scan: Vec<(Rc<ScanFacts>, Vec<usize>)> = Vec::new();
         for column in &columns {
-            let Some((facts, ordinal)) = self.origin(plan, column) else { return self.rows(plan) };
+            let Some((facts, ordinal)) = self.origin(plan, column) else { return rows };
             match by_scan.iter_mut().find(|(known, _)| Rc::ptr_eq(known, &facts)) {
                 Some((_, ordinals)) => ordinals.push(ordinal),
                 None => by_scan.push((facts, vec![ordinal])),

@@ -26,6 +26,9 @@ use crate::statistics::GUESSED;
 
 /// Up to this many relations every order is looked at.
 const EXHAUSTIVE_MAX: usize = 9;
+/// More relations than this are joined in the order written, but for those that are joined first: the search takes their number
+/// cubed, and a set of them is the bits of one word.
+const ORDERED_MAX: usize = 32;
 
 /// The plan with its joins in order.
 pub fn ordered(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -57,12 +60,12 @@ struct Cluster {
 impl Orderer {
     fn order(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         match plan {
-            LogicalPlan::Join(join) if is_inner(&join) => {
+            LogicalPlan::Join(join) if is_inner(&join) && inputs_of(&join) <= ORDERED_MAX => {
                 let schema = join.schema.clone();
                 let cluster = self.cluster(LogicalPlan::Join(join))?;
                 shown(self.arrange(cluster)?, &schema)
             }
-            LogicalPlan::Join(join) => self.outer_or_semi(join),
+            LogicalPlan::Join(join) if !is_inner(&join) => self.outer_or_semi(join),
             other => other.map_children(|child| self.order(child).map(Transformed::yes)).map(|t| t.data),
         }
     }
@@ -97,7 +100,8 @@ impl Orderer {
     fn outer_or_semi(&self, mut join: Join) -> Result<LogicalPlan> {
         let right = self.order(Arc::unwrap_or_clone(join.right))?;
         join.right = Arc::new(right);
-        if join.join_type == JoinType::LeftSemi && joins_below(&join.left) {
+        let few = joins_below(&join.left) && relations(&join.left) <= ORDERED_MAX;
+        if join.join_type == JoinType::LeftSemi && few {
             let schema = join.schema.clone();
             let mut cluster = self.cluster(Arc::unwrap_or_clone(join.left))?;
             if let Some(at) = self.asked_first(&join.on, &join.filter, &join.right, &cluster) {
@@ -221,8 +225,8 @@ impl Graph {
             let mask = mask(&condition);
             edges.push(Edge { condition: Some(condition), mask, sides, selectivity: GUESSED });
         }
-        let rows = cluster.inputs.iter().map(|input| estimator.rows(input)).collect();
-        weigh(estimator, &cluster.inputs, &mut edges);
+        let rows: Vec<f64> = cluster.inputs.iter().map(|input| estimator.rows(input)).collect();
+        weigh(estimator, &cluster.inputs, &rows, &mut edges);
         Ok(Graph { inputs: cluster.inputs.into_iter().map(Some).collect(), rows, edges })
     }
 
@@ -358,7 +362,7 @@ impl Graph {
 }
 
 /// Gives equalities their selectivity: those between the same two relations count together.
-fn weigh(estimator: &Estimator, inputs: &[LogicalPlan], edges: &mut [Edge]) {
+fn weigh(estimator: &Estimator, inputs: &[LogicalPlan], rows: &[f64], edges: &mut [Edge]) {
     let mut pairs: BTreeSet<u64> = BTreeSet::new();
     pairs.extend(edges.iter().filter(|e| e.sides.is_some() && e.mask.count_ones() == 2).map(|e| e.mask));
     for pair in pairs {
@@ -369,7 +373,8 @@ fn weigh(estimator: &Estimator, inputs: &[LogicalPlan], edges: &mut [Edge]) {
             };
             let exprs: Vec<Logical> =
                 edges.iter().filter(|e| e.mask == pair && e.sides.is_some()).filter_map(of_input).collect();
-            estimator.distinct(&inputs[bit.trailing_zeros() as usize], &exprs)
+            let at = bit.trailing_zeros() as usize;
+            estimator.distinct(&inputs[at], &exprs, rows[at])
         };
         let low = 1 << pair.trailing_zeros();
         let domain = side(low).max(side(pair & !low));
@@ -390,6 +395,19 @@ fn equal_sides(condition: &Logical) -> Option<(&Logical, &Logical)> {
 
 fn is_inner(join: &Join) -> bool {
     join.join_type == JoinType::Inner && join.null_equality == NullEquality::NullEqualsNothing
+}
+
+/// How many relations are joined by this join and the inner joins right below it.
+fn inputs_of(join: &Join) -> usize {
+    relations(&join.left) + relations(&join.right)
+}
+
+fn relations(plan: &LogicalPlan) -> usize {
+    match plan {
+        LogicalPlan::Join(join) if is_inner(join) => inputs_of(join),
+        LogicalPlan::Projection(p) if only_leaves_out(p) && joins_below(&p.input) => relations(&p.input),
+        _ => 1,
+    }
 }
 
 /// Whether the plan is an inner join, perhaps behind projections that leave columns out.

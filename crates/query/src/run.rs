@@ -34,6 +34,7 @@ use crate::append::Appends;
 use crate::apply::ApplyPlanner;
 use crate::cells::Cells;
 use crate::error::{unwrapped, wrapped};
+use crate::expand::ExpandPlanner;
 use crate::join_order;
 use crate::merge_joins::MergeJoins;
 use crate::spill::Spills;
@@ -116,7 +117,10 @@ impl QueryPlanner for Planner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(ApplyPlanner)]);
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
+            Arc::new(ApplyPlanner),
+            Arc::new(ExpandPlanner),
+        ]);
         let plan = join_order::ordered(plan.clone())?;
         planner.create_physical_plan(&plan, session).await
     }

@@ -70,10 +70,14 @@ impl SnapshotTable {
         let table_rows = estimate.entries as f64;
         let conditions: Vec<Expr> =
             filters.iter().filter_map(pushed::condition).flat_map(conjuncts).collect();
+        // What may differ from call to call, or wait, is not called for an estimate.
+        let (volatile, conditions): (Vec<Expr>, Vec<Expr>) =
+            conditions.into_iter().partition(Expr::is_volatile);
         let seen = self.seen(&mut reader, &estimate.places, columns).unwrap_or_default();
         let rows = self.rows_by_key(&conditions).unwrap_or_else(|| {
             table_rows * self.passing(&mut reader, &estimate.places, conditions, seen.rows)
         });
+        let rows = if volatile.is_empty() { rows } else { rows * GUESSED };
         let counts = columns.iter().zip(&seen.values).map(|(c, v)| (*c, distinct(v, seen.rows, table_rows)));
         let def = self.table().def();
         let mut unique: Vec<Vec<usize>> =

@@ -9,7 +9,9 @@
 //! Does not know: how plans run; subqueries (`subqueries`), set operations (`sets`), what follows from an OR (`factor`).
 
 mod constants;
+mod expand;
 mod factor;
+mod grouping_sets;
 mod sets;
 mod subqueries;
 mod windows;
@@ -194,6 +196,7 @@ impl Translator<'_> {
             Source::Loops(_) => Err(wrapped(SqlError::internal("nested loops are the executor's"))),
             Source::Join(join) => self.join(join),
             Source::Query(select) => self.select(select),
+            Source::Expand(expand) => self.expanded(expand),
             Source::Shared(shared) => self.shared_rows(shared),
             Source::Work(id, types) => self.work_rows(*id, types),
             Source::System(table) => self.system(table),
@@ -429,6 +432,10 @@ impl Translator<'_> {
                 part = self.applied(part, std::slice::from_mut(e))?;
             }
         }
+        if !aggregate.sets.is_empty() {
+            let part = self.grouped_by_sets(part, aggregate, keys, calls)?;
+            return self.having(part, aggregate);
+        }
         let keys = keys.into_iter().zip(&aggregate.key_types);
         let keys: Vec<(Logical, Ty)> =
             keys.map(|(e, t)| (self.computed(e, t.ty, &part.columns), t.ty)).collect();
@@ -439,8 +446,12 @@ impl Translator<'_> {
             calls.push((self::aggregate(fold, lit(1i64), Ty::Int8, Ty::Int8, None), Ty::Int8));
         }
         let part = self.grouped(part.plan, keys, calls)?;
+        self.having(part, aggregate)
+    }
+
+    fn having(&mut self, part: Part, aggregate: &Aggregate) -> Result<Part> {
         match &aggregate.having {
-            Some(having) => self.filtered(part, varve_sql::general::conjuncts(having.clone())),
+            Some(having) => self.filtered(part, varve_sql::general::conjuncts(having.as_ref().clone())),
             None => Ok(part),
         }
     }
@@ -453,9 +464,13 @@ impl Translator<'_> {
         let filter = call.filter.clone().map(|f| Box::new(self.computed(f, Ty::Bool, columns)));
         let fold = Fold::Call { kind: call.kind, distinct: call.distinct };
         let mut arguments = vec![argument];
+        let second_ty = call.kind.second_type(call.input);
+        if call.kind.is_of_pairs() {
+            arguments.extend(call.second.clone().map(|e| self.computed(e, second_ty, columns)));
+        }
         if call.kind.collects() {
-            let delimiter = call.delimiter.clone().unwrap_or(Expr::Const(Value::Null));
-            arguments.push(self.computed(delimiter, call.input, columns));
+            let second = call.second.clone().unwrap_or(Expr::Const(Value::Null));
+            arguments.push(self.computed(second, second_ty, columns));
             arguments.push(self.order_of_call(&call.order, columns));
         }
         (aggregate_of(fold, arguments, call.input, call.output, filter), call.output)
@@ -496,6 +511,9 @@ impl Translator<'_> {
 
     /// These values of each row, and nothing else.
     fn computed_columns(&mut self, part: Part, values: Vec<(Expr, Ty)>) -> Result<Part> {
+        if values.is_empty() && part.plan.schema().fields().is_empty() {
+            return Ok(part);
+        }
         let (mut exprs, mut columns) = (Vec::new(), Vec::new());
         for (value, ty) in values {
             let name = self.name();

@@ -310,6 +310,11 @@ impl<'a> Partition<'a> {
             folded.collect(self.argument(0, row), self.argument(1, row), &[]);
             return Ok(());
         }
+        if let WinFunction::Aggregate(kind) = self.call.function
+            && kind.is_of_pairs()
+        {
+            return folded.add_pair(self.argument(0, row), self.argument(1, row));
+        }
         folded.add(if self.has_argument(0) { self.argument(0, row) } else { Datum::Int8(1) })
     }
 

@@ -76,6 +76,7 @@ fn select(s: &Select, mut depth: usize, out: &mut Vec<String>) {
         Source::Loops(steps) => loops(steps, depth, out),
         Source::Join(_)
         | Source::Query(_)
+        | Source::Expand(_)
         | Source::Set(_)
         | Source::Target(_)
         | Source::Shared(_)

@@ -22,22 +22,25 @@ use crate::eval::{Cx, Env, Input, NoSequences};
 use crate::exec::keys::Ranges;
 use crate::exec::select::Window;
 pub use crate::exec::series::Series;
+pub use crate::exec::sets::{SetFunction, SetRows};
 use crate::exec::{self, Facts, Row};
 use crate::system::World;
-use crate::time::Zone;
+use crate::time::{self, Zone};
 
 pub use crate::access::{Choice, choose, conjuncts, joined};
 pub use crate::bind::aggregate::{AggCall, AggKind};
 pub use crate::bind::window::{Frame, FrameBound, FrameUnits, WinCall, WinFunction, WinOrder};
 pub use crate::error::{SqlError, SqlState};
 pub use crate::eval::arith::{ArithOp, Class};
+pub use crate::eval::func::json::quoted as push_json_string;
 pub use crate::eval::pattern::matches as like_matches;
 pub use crate::eval::{CmpOp, Expr, Like};
 pub use crate::exec::group::bits;
+pub use crate::exec::moments::{Moment, Moments};
 pub use crate::exec::sum::Sum;
 pub use crate::plan::{
-    Access, Aggregate, Join, JoinKind, Lateral, Output, Recursion, Select, SetKind, SetOperation, Shared,
-    SharedBody, SortKey, Source, Subquery, SubqueryKind, TableAccess, Unnest,
+    Access, Aggregate, Expand, Join, JoinKind, Lateral, Output, Recursion, Select, SetKind, SetOperation,
+    Shared, SharedBody, SortKey, Source, Subquery, SubqueryKind, TableAccess, Unnest,
 };
 pub use crate::system::SystemTable;
 pub use crate::ty::{Ty, Typed};
@@ -291,6 +294,11 @@ impl Around {
         })
     }
 
+    /// The rows that a function gives for these arguments.
+    pub fn set_rows(&self, function: SetFunction, arguments: &[Datum<'_>]) -> Result<SetRows> {
+        SetRows::new(function, arguments, &self.zone)
+    }
+
     /// The values of generate_series.
     pub fn series(&self, bounds: &[Expr; 3], ty: Ty) -> Result<Series> {
         let arena = Bump::new();
@@ -396,6 +404,19 @@ impl KeyBytes {
             reverse: false,
             limit_hint,
         }
+    }
+}
+
+/// The value that lies this part of the way from one number or interval to another.
+pub fn interpolated(from: &Value, to: &Value, part: f64) -> Result<Value> {
+    match (from, to) {
+        (Value::Float8(a), Value::Float8(b)) => Ok(Value::Float8(a + part * (b - a))),
+        (Value::Interval(a), Value::Interval(b)) => {
+            let way = time::add_intervals(*b, time::negate_interval(*a)?)?;
+            let way = time::scale_interval(way, part, false)?;
+            time::add_intervals(*a, way).map(Value::Interval)
+        }
+        _ => Err(SqlError::internal("values that nothing lies between")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! json: checked when it comes in, kept as it was written.
 //!
-//! Does not know: what is in it; there are no functions of json yet.
+//! Does not know: what is in it; functions that make json (`eval::func::json`).
 
 use crate::error::{Result, SqlError, SqlState};
 

@@ -14,6 +14,7 @@ use varve_engine::{LockStrength, Part, ScanIndex, TableDef};
 use crate::bind::aggregate::AggCall;
 use crate::bind::window::WinCall;
 use crate::eval::Expr;
+use crate::exec::sets::SetFunction;
 use crate::sink::Column;
 use crate::system::SystemTable;
 use crate::ty::{Ty, Typed};
@@ -86,6 +87,8 @@ pub enum Source {
     Series(Box<[Expr; 3]>, Ty),
     /// unnest(a, b, ...)
     Unnest(Box<Unnest>),
+    /// Rows of a query, each as often as functions give rows for it.
+    Expand(Box<Expand>),
     /// Rows of expressions, and the types of their columns.
     Values(Vec<Vec<Expr>>, Box<[Ty]>),
     /// Rows of two sources beside each other.
@@ -221,6 +224,30 @@ pub struct Unnest {
     pub types: Box<[Ty]>,
 }
 
+/// A query's rows, spread by functions that give sets: behind the columns of a row stand the values of these, in lockstep.
+#[derive(Debug)]
+pub struct Expand {
+    /// The rows.
+    pub rows: Select,
+    /// The functions.
+    pub calls: Box<[SetCall]>,
+    /// WITH ORDINALITY: behind the values, the number of the row among those that one row becomes.
+    pub numbered: bool,
+    /// Types of the columns that are added.
+    pub types: Box<[Ty]>,
+}
+
+/// A call of a function that gives a set.
+#[derive(Debug, Clone)]
+pub struct SetCall {
+    /// The function.
+    pub function: SetFunction,
+    /// Its arguments over the row, and their types.
+    pub arguments: Vec<(Expr, Ty)>,
+    /// The type of a value.
+    pub output: Typed,
+}
+
 /// Which rows without a partner stay in a join, beside NULLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JoinKind {
@@ -291,8 +318,11 @@ pub struct Aggregate {
     pub key_types: Box<[Typed]>,
     /// Aggregates: the slots after the keys.
     pub calls: Box<[AggCall]>,
+    /// GROUPING SETS: the keys of each set; those that it lacks are NULL in its groups, and behind the aggregates stands the number
+    /// of the group's set. None: all keys are one set.
+    pub sets: Box<[Box<[usize]>]>,
     /// HAVING, over the slots.
-    pub having: Option<Expr>,
+    pub having: Option<Box<Expr>>,
     /// There was no GROUP BY: one group, also of no rows.
     pub single: bool,
 }
@@ -502,6 +532,19 @@ pub struct Delete {
     pub found: Option<Box<Found>>,
 }
 
+impl Aggregate {
+    fn needs_runner(&self) -> bool {
+        !self.sets.is_empty() || self.calls.iter().any(|c| c.kind.needs_runner())
+    }
+}
+
+impl Expand {
+    /// The arguments of its functions.
+    pub fn arguments(&self) -> impl Iterator<Item = &Expr> {
+        self.calls.iter().flat_map(|call| call.arguments.iter().map(|(e, _)| e))
+    }
+}
+
 impl Output {
     /// An output of this type.
     pub fn new(expr: Expr, t: Typed) -> Output {
@@ -602,7 +645,12 @@ impl Select {
     pub fn needs_runner(&self) -> bool {
         let general_source = matches!(
             self.source,
-            Source::Query(_) | Source::Set(_) | Source::Target(_) | Source::Shared(_) | Source::Work(..)
+            Source::Query(_)
+                | Source::Expand(_)
+                | Source::Set(_)
+                | Source::Target(_)
+                | Source::Shared(_)
+                | Source::Work(..)
         );
         let mut queries = false;
         self.walk(&mut |e| queries |= matches!(e, Expr::Subquery(..)));
@@ -610,11 +658,7 @@ impl Select {
             || !self.distinct_on.is_empty()
             || !self.windows.is_empty()
             || queries
-            || self.collects()
-    }
-
-    fn collects(&self) -> bool {
-        self.aggregate.iter().flat_map(|a| a.calls.iter()).any(|c| c.kind.collects())
+            || self.aggregate.as_ref().is_some_and(Aggregate::needs_runner)
     }
 
     /// The expressions of its clauses, those of its source excepted, but rows of VALUES included.
@@ -624,7 +668,7 @@ impl Select {
             _ => &[],
         };
         let calls = self.aggregate.iter().flat_map(|a| a.calls.iter());
-        let keys = self.aggregate.iter().flat_map(|a| a.keys.iter().chain(&a.having));
+        let keys = self.aggregate.iter().flat_map(|a| a.keys.iter().chain(a.having.as_deref()));
         let outputs = self.outputs.iter().map(|o| &o.expr);
         let called = calls.flat_map(AggCall::exprs);
         let windows = self.windows.iter().flat_map(WinCall::exprs);
@@ -739,6 +783,7 @@ impl Source {
                 join.right.each_table(f);
             }
             Source::Query(select) => select.source.each_table(f),
+            Source::Expand(expand) => expand.rows.source.each_table(f),
             Source::Set(set) => set.sides.iter().for_each(|side| side.source.each_table(f)),
             Source::Target(t) => f(t),
             Source::Shared(shared) => match &shared.body {
@@ -777,6 +822,10 @@ impl Source {
             Source::Unnest(unnest) => unnest.arrays.iter().for_each(|e| e.walk(visit)),
             Source::Values(rows, _) => rows.iter().flatten().for_each(|e| e.walk(visit)),
             Source::Query(select) => select.walk(visit),
+            Source::Expand(expand) => {
+                expand.rows.walk(visit);
+                expand.arguments().for_each(|e| e.walk(visit));
+            }
             Source::Set(set) => set.sides.iter().for_each(|side| side.walk(visit)),
             Source::Join(join) => {
                 join.left.walk(visit);
@@ -799,6 +848,10 @@ impl Source {
                 join.on.iter().for_each(|e| each_source_in(e, visit, seen));
             }
             Source::Query(select) => select.each_within(visit, seen),
+            Source::Expand(expand) => {
+                expand.rows.each_within(visit, seen);
+                expand.arguments().for_each(|e| each_source_in(e, visit, seen));
+            }
             Source::Set(set) => set.sides.iter().for_each(|side| side.each_within(visit, seen)),
             Source::Shared(shared) if !seen.contains(&Arc::as_ptr(shared)) => {
                 seen.push(Arc::as_ptr(shared));

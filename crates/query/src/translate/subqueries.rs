@@ -18,8 +18,8 @@ use std::sync::Arc;
 use datafusion::common::{Column, ExprSchema, JoinType, Result};
 use datafusion::logical_expr::{Expr as Logical, LogicalPlanBuilder, lit};
 use varve_sql::general::{
-    AggKind, ArithOp, Class, CmpOp, Expr, Join, JoinKind, Lateral, Select, Source, Subquery, SubqueryKind,
-    Ty, Typed, conjuncts,
+    AggKind, ArithOp, Class, CmpOp, Expr, Join, JoinKind, Lateral, Moment, Select, Source, Subquery,
+    SubqueryKind, Ty, Typed, conjuncts,
 };
 
 use super::{Part, Translator, Typing, may_fail, reads_one, shown};
@@ -563,7 +563,9 @@ fn equal_sides(condition: &Expr) -> Option<(&Expr, &Expr)> {
 /// An aggregate's column behind a left join: count of no rows is 0.
 fn of_no_rows(kind: AggKind, column: Expr) -> Expr {
     match kind {
-        AggKind::Count => Expr::Coalesce([column, Expr::Const(varve_engine::Value::Int8(0))].into()),
+        AggKind::Count | AggKind::Moment(Moment::RegrCount) => {
+            Expr::Coalesce([column, Expr::Const(varve_engine::Value::Int8(0))].into())
+        }
         _ => column,
     }
 }

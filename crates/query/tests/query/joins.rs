@@ -153,3 +153,23 @@ fn many_batches_come_in_full_by_key_and_by_index() {
     let by_index = "select count(*), sum(b.id) from n a join n b on a.id = b.id where b.half >= 5000";
     assert_eq!(lines(&mut session, by_index), ["10001|150015000", "= SELECT 1"]);
 }
+
+/// Review 8, A8: the relations of inner joins were bits of one word, and from the 65th on some were taken for others.
+#[test]
+fn more_relations_than_a_word_has_bits_are_joined() {
+    let mut session = session(&database());
+    lines(&mut session, "create table n (id int primary key); insert into n values (1), (2), (3)");
+    let joins: String = (1..70).map(|n| format!(" join n n{n} on n{n}.id = n{}.id", n - 1)).collect();
+    let sql = format!("select count(*), sum(n69.id) from n n0{joins}");
+    assert_eq!(lines(&mut session, &sql), ["3|6", "= SELECT 1"]);
+}
+
+/// Review 8, A9: to plan n outer joins on columns of which nothing is known took time in 2^n.
+#[test]
+fn outer_joins_of_values_are_planned_in_no_time() {
+    let mut session = session(&database());
+    lines(&mut session, "create table n (id int primary key); insert into n values (1), (2), (3)");
+    let joins: String = (0..40).map(|n| format!(" left join n n{n} on n{n}.id = v.a")).collect();
+    let sql = format!("select count(n39.id) from (values (1), (5)) v(a){joins}");
+    assert_eq!(lines(&mut session, &sql), ["1", "= SELECT 1"]);
+}

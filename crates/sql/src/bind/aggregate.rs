@@ -12,9 +12,10 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 use super::function::{is_distinct, plain_argument};
 use super::scope::Scope;
 use super::window::WinOrder;
-use super::{Binder, Bound};
+use super::{Binder, Bound, fold};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
+use crate::exec::moments::Moment;
 use crate::ty::{Ty, Typed};
 
 /// An aggregate function.
@@ -42,6 +43,18 @@ pub enum AggKind {
     StringAgg,
     /// array_agg
     ArrayAgg,
+    /// Variance, correlation, regression.
+    Moment(Moment),
+    /// percentile_cont
+    PercentileCont,
+    /// percentile_disc
+    PercentileDisc,
+    /// mode
+    Mode,
+    /// json_agg; of rows or arrays, which stand in lines of their own, if the flag is set.
+    JsonAgg(bool),
+    /// json_object_agg
+    JsonObjectAgg,
 }
 
 /// One aggregate to compute.
@@ -59,9 +72,9 @@ pub struct AggCall {
     pub distinct: bool,
     /// FILTER (WHERE ...)
     pub filter: Option<Expr>,
-    /// What string_agg puts before each value but the first.
-    pub delimiter: Option<Expr>,
-    /// ORDER BY within the call.
+    /// A second argument: what string_agg puts before each value but the first, the x of a pair, the fraction of a percentile.
+    pub second: Option<Expr>,
+    /// ORDER BY within the call, WITHIN GROUP.
     pub order: Vec<WinOrder>,
     /// The call as written, by which equal ones are found.
     written: Option<ast::Function>,
@@ -82,28 +95,68 @@ impl AggKind {
             "bit_or" => AggKind::BitOr,
             "string_agg" => AggKind::StringAgg,
             "array_agg" => AggKind::ArrayAgg,
-            _ => return None,
+            "percentile_cont" => AggKind::PercentileCont,
+            "percentile_disc" => AggKind::PercentileDisc,
+            "mode" => AggKind::Mode,
+            "json_agg" => AggKind::JsonAgg(false),
+            "json_object_agg" => AggKind::JsonObjectAgg,
+            name => AggKind::Moment(Moment::of(name)?),
         })
     }
 
     /// Whether it keeps all values: only a runner of general queries computes it.
     pub fn collects(self) -> bool {
-        matches!(self, AggKind::StringAgg | AggKind::ArrayAgg)
+        matches!(self, AggKind::StringAgg | AggKind::ArrayAgg | AggKind::JsonAgg(_) | AggKind::JsonObjectAgg)
+            || self.is_ordered_set()
     }
 
-    fn name(self) -> &'static str {
+    /// Whether it is of sorted values: WITHIN GROUP.
+    pub fn is_ordered_set(self) -> bool {
+        matches!(self, AggKind::PercentileCont | AggKind::PercentileDisc | AggKind::Mode)
+    }
+
+    /// Whether it is of pairs of values, of which neither may be NULL.
+    pub fn is_of_pairs(self) -> bool {
+        matches!(self, AggKind::Moment(moment) if moment.is_of_pairs())
+    }
+
+    /// Whether only a runner of general queries computes it.
+    pub fn needs_runner(self) -> bool {
+        self.collects() || self.is_of_pairs()
+    }
+
+    /// Whether NULL is left out of what it collects.
+    pub fn skips_null(self) -> bool {
+        !matches!(self, AggKind::ArrayAgg | AggKind::JsonAgg(_) | AggKind::JsonObjectAgg)
+    }
+
+    /// The type of its second argument beside a first one of this type.
+    pub fn second_type(self, input: Ty) -> Ty {
         match self {
-            AggKind::Count => "count",
-            AggKind::Sum => "sum",
-            AggKind::Avg => "avg",
-            AggKind::Min => "min",
-            AggKind::Max => "max",
-            AggKind::BoolAnd => "bool_and",
-            AggKind::BoolOr => "bool_or",
-            AggKind::BitAnd => "bit_and",
-            AggKind::BitOr => "bit_or",
-            AggKind::StringAgg => "string_agg",
-            AggKind::ArrayAgg => "array_agg",
+            AggKind::PercentileCont | AggKind::PercentileDisc => Ty::Float8,
+            AggKind::JsonObjectAgg => Ty::Json,
+            _ => input,
+        }
+    }
+
+    /// 0A000 if values are not told apart.
+    fn may_be_distinct(self) -> Result<()> {
+        match self {
+            AggKind::JsonAgg(_) | AggKind::JsonObjectAgg => {
+                Err(SqlError::unsupported("DISTINCT in an aggregate of json"))
+            }
+            kind if kind.is_of_pairs() => Err(SqlError::unsupported("DISTINCT pairs in an aggregate")),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many arguments it takes in parentheses.
+    fn arity(self) -> usize {
+        match self {
+            AggKind::StringAgg | AggKind::JsonObjectAgg => 2,
+            AggKind::Mode => 0,
+            kind if kind.is_of_pairs() => 2,
+            _ => 1,
         }
     }
 
@@ -130,6 +183,16 @@ impl AggKind {
             (AggKind::StringAgg, t) if t == Ty::Unknown || t.is_text() => (Ty::Text, Ty::Text),
             (AggKind::ArrayAgg, Ty::Unknown) => (Ty::Text, Ty::Text.array()?),
             (AggKind::ArrayAgg, t) => (t, t.array()?),
+            (AggKind::JsonAgg(_), _) => (Ty::Json, Ty::Json),
+            (AggKind::JsonObjectAgg, _) => (Ty::Text, Ty::Json),
+            (AggKind::Moment(m), Ty::Int2 | Ty::Int4 | Ty::Int8 | Ty::Numeric) if !m.is_of_pairs() => {
+                (t, Ty::Numeric)
+            }
+            (AggKind::Moment(m), t) if t == Ty::Unknown || t.is_number() => (Ty::Float8, m.result()),
+            (AggKind::PercentileCont, Ty::Interval) => (t, t),
+            (AggKind::PercentileCont, t) if t == Ty::Unknown || t.is_number() => (Ty::Float8, Ty::Float8),
+            (AggKind::PercentileDisc | AggKind::Mode, Ty::Unknown) => (Ty::Text, Ty::Text),
+            (AggKind::PercentileDisc | AggKind::Mode, t) => (t, t),
             _ => return None,
         })
     }
@@ -165,21 +228,28 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Slot(usize::MAX - index), t, at })
     }
 
-    /// The delimiter of string_agg as a value of this type; no error of its own if the call takes none such.
-    fn delimiter(&mut self, d: Bound, input: Ty) -> std::result::Result<Expr, Option<SqlError>> {
-        if d.t.ty != Ty::Unknown && d.t.ty.is_text() != (input == Ty::Text) {
+    /// The second argument as a value of its type; no error of its own if the call takes none such.
+    fn second(&mut self, kind: AggKind, d: Bound, input: Ty) -> std::result::Result<Expr, Option<SqlError>> {
+        let ty = kind.second_type(input);
+        let fits = match kind {
+            AggKind::StringAgg => d.t.ty.is_text() == (input == Ty::Text),
+            AggKind::JsonObjectAgg => true,
+            _ => d.t.ty.is_number(),
+        };
+        if d.t.ty != Ty::Unknown && !fits {
             return Err(None);
         }
-        Ok(self.cast(d, Typed::plain(input), false).map_err(Some)?.expr)
+        Ok(self.cast(d, Typed::plain(ty), false).map_err(Some)?.expr)
     }
 
     /// ORDER BY within a call.
     fn order_in_call(
         &mut self,
         list: &ast::FunctionArgumentList,
+        within: &[ast::OrderByExpr],
         scope: &mut Scope,
     ) -> Result<Vec<WinOrder>> {
-        let mut out = Vec::new();
+        let mut out: Vec<WinOrder> = self.window_order(within, scope)?.into_iter().map(|(o, _)| o).collect();
         for clause in &list.clauses {
             if let ast::FunctionArgumentClause::OrderBy(written) = clause {
                 out.extend(self.window_order(written, scope)?.into_iter().map(|(o, _)| o));
@@ -222,6 +292,36 @@ impl Binder<'_> {
         Ok(call.exprs().any(Expr::reads_outer) && !call.exprs().any(Expr::reads_columns))
     }
 
+    /// The values that are written in a call, those behind WITHIN GROUP last; those of json as json.
+    fn values_of_call(
+        &mut self,
+        mut kind: AggKind,
+        list: &ast::FunctionArgumentList,
+        within: &[ast::OrderByExpr],
+        scope: &mut Scope,
+    ) -> Result<(AggKind, Vec<Bound>)> {
+        let mut bound = Vec::with_capacity(list.args.len() + within.len());
+        for (n, argument) in list.args.iter().enumerate() {
+            let argument = plain_argument(argument)?;
+            let is_json = match kind {
+                AggKind::JsonAgg(_) => n == 0,
+                AggKind::JsonObjectAgg => n == 1,
+                _ => false,
+            };
+            if !is_json {
+                bound.push(self.expression(argument, scope)?);
+                continue;
+            }
+            let (expr, structured) = self.json_of(argument, scope)?;
+            kind = if n == 0 { AggKind::JsonAgg(structured) } else { kind };
+            bound.push(Bound { expr, t: Typed::plain(Ty::Json), at: self.at(argument) });
+        }
+        for sorted in within {
+            bound.push(self.expression(&sorted.expr, scope)?);
+        }
+        Ok((kind, bound))
+    }
+
     pub(super) fn aggregate_call(
         &mut self,
         kind: AggKind,
@@ -230,7 +330,7 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<(AggCall, Typed)> {
         let FunctionArguments::List(list) = &f.args else {
-            return Err(no_such(kind, Ty::Unknown).at(at));
+            return Err(no_such(f, Ty::Unknown).at(at));
         };
         let filter = match &f.filter {
             Some(e) => {
@@ -242,7 +342,7 @@ impl Binder<'_> {
         let written = Some(f.clone());
         if let [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] = list.args.as_slice() {
             if kind != AggKind::Count || is_distinct(f) {
-                return Err(no_such(kind, Ty::Unknown).at(at));
+                return Err(no_such(f, Ty::Unknown).at(at));
             }
             let call = AggCall {
                 kind,
@@ -251,33 +351,32 @@ impl Binder<'_> {
                 output: Ty::Int8,
                 distinct: false,
                 filter,
-                delimiter: None,
+                second: None,
                 order: Vec::new(),
                 written,
             };
             return Ok((call, Typed::plain(Ty::Int8)));
         }
-        let mut bound = Vec::with_capacity(list.args.len());
-        for argument in &list.args {
-            bound.push(self.expression(plain_argument(argument)?, scope)?);
-        }
-        let order = self.order_in_call(list, scope)?;
+        let (kind, mut bound) = self.values_of_call(kind, list, &f.within_group, scope)?;
+        let order = self.order_in_call(list, &f.within_group, scope)?;
         let types = bound.iter().map(|b| b.t.ty.name()).collect::<Vec<_>>().join(", ");
-        let undefined = || no_such_call(kind, &types).at(at);
-        let wanted = if kind == AggKind::StringAgg { 2 } else { 1 };
-        if bound.len() != wanted {
-            return Err(undefined());
+        let undefined = || no_such_call(f, &types).at(at);
+        check_within(kind, f, bound.len()).map_err(|e| e.unwrap_or_else(undefined).at(at))?;
+        if kind.is_ordered_set() {
+            bound.reverse();
         }
         let mut bound = bound.into_iter();
-        let (Some(b), delimiter) = (bound.next(), bound.next()) else { return Err(undefined()) };
+        let (Some(b), second) = (bound.next(), bound.next()) else { return Err(undefined()) };
         let (input, result) = kind.signature(b.t.ty).ok_or_else(undefined)?;
         let shown = if result == Ty::Char { b.t } else { Typed::plain(result) };
         if is_distinct(f) {
+            kind.may_be_distinct().map_err(|e| e.at(at))?;
             super::query::orderable(b.t, "DISTINCT")?;
         }
-        let argument = self.cast(b, Typed::plain(input), false)?.expr;
-        let delimiter = delimiter.map(|d| self.delimiter(d, input).map_err(|e| e.unwrap_or_else(undefined)));
-        let delimiter = delimiter.transpose()?;
+        let is_key = kind == AggKind::JsonObjectAgg;
+        let argument = self.cast(b, Typed::plain(input), is_key)?.expr;
+        let second = second.map(|d| self.second(kind, d, input).map_err(|e| e.unwrap_or_else(undefined)));
+        let second = second.transpose()?;
         let order = ordered_values(kind, is_distinct(f), &argument, input, order)?;
         let call = AggCall {
             kind,
@@ -286,7 +385,7 @@ impl Binder<'_> {
             output: result,
             distinct: is_distinct(f),
             filter,
-            delimiter,
+            second,
             order,
             written,
         };
@@ -319,14 +418,37 @@ impl AggCall {
     /// Its expressions.
     pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
         let order = self.order.iter().map(|o| &o.expr);
-        self.argument.iter().chain(&self.filter).chain(&self.delimiter).chain(order)
+        self.argument.iter().chain(&self.filter).chain(&self.second).chain(order)
     }
 
     /// Its expressions, to change them.
     pub fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         let order = self.order.iter_mut().map(|o| &mut o.expr);
-        self.argument.iter_mut().chain(&mut self.filter).chain(&mut self.delimiter).chain(order)
+        self.argument.iter_mut().chain(&mut self.filter).chain(&mut self.second).chain(order)
     }
+}
+
+/// Only ordered-set aggregates have WITHIN GROUP, and these must have it. `count` values are written in all; no error of its own
+/// if there is no such function.
+fn check_within(kind: AggKind, f: &ast::Function, count: usize) -> std::result::Result<(), Option<SqlError>> {
+    let within = f.within_group.len();
+    if kind.is_ordered_set() && within > 0 && is_distinct(f) {
+        let message = "cannot use DISTINCT with WITHIN GROUP";
+        return Err(Some(SqlError::new(SqlState::SYNTAX_ERROR, message)));
+    }
+    match (kind.is_ordered_set(), within) {
+        (false, 0) if count == kind.arity() => Ok(()),
+        (true, 1) if count == kind.arity() + 1 => Ok(()),
+        (true, 0) if count == kind.arity() + 1 => {
+            let message = format!("WITHIN GROUP is required for ordered-set aggregate {}", written_name(f));
+            Err(Some(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)))
+        }
+        _ => Err(None),
+    }
+}
+
+fn written_name(f: &ast::Function) -> String {
+    f.name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default()
 }
 
 fn nested(e: SqlError) -> SqlError {
@@ -336,12 +458,12 @@ fn nested(e: SqlError) -> SqlError {
     e
 }
 
-fn no_such(kind: AggKind, t: Ty) -> SqlError {
-    no_such_call(kind, t.name())
+fn no_such(f: &ast::Function, t: Ty) -> SqlError {
+    no_such_call(f, t.name())
 }
 
-fn no_such_call(kind: AggKind, types: &str) -> SqlError {
-    let message = format!("function {}({types}) does not exist", kind.name());
+fn no_such_call(f: &ast::Function, types: &str) -> SqlError {
+    let message = format!("function {}({types}) does not exist", written_name(f));
     SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
         "No function matches the given name and argument types. You might need to add explicit type casts.",
     )

@@ -158,7 +158,7 @@ pub(super) fn check_table(t: &TableFactor) -> Result<()> {
     let TableFactor::Table {
         name: _,
         alias: _,
-        args: _,
+        args,
         with_hints,
         version,
         with_ordinality,
@@ -173,7 +173,7 @@ pub(super) fn check_table(t: &TableFactor) -> Result<()> {
     refuse(&[
         (!with_hints.is_empty(), "WITH hints of a table"),
         (version.is_some(), "a version of a table"),
-        (*with_ordinality, "WITH ORDINALITY"),
+        (*with_ordinality && args.is_none(), "WITH ORDINALITY of a table"),
         (!partitions.is_empty(), "PARTITION of a table"),
         (json_path.is_some(), "a path behind a table"),
         (sample.is_some(), "TABLESAMPLE"),
@@ -287,7 +287,7 @@ pub(super) fn check_call(f: &ast::Function) -> Result<()> {
         uses_odbc_syntax,
         parameters,
         args,
-        within_group,
+        within_group: _,
         filter: _,
         null_treatment,
         over: _,
@@ -296,7 +296,6 @@ pub(super) fn check_call(f: &ast::Function) -> Result<()> {
     let is_order = |c: &ast::FunctionArgumentClause| matches!(c, ast::FunctionArgumentClause::OrderBy(_));
     let clauses = matches!(args, ast::FunctionArguments::List(l) if !l.clauses.iter().all(is_order));
     refuse(&[
-        (!within_group.is_empty(), "WITHIN GROUP"),
         (null_treatment.is_some(), "IGNORE NULLS"),
         (clauses, "a clause in a call"),
         (*uses_odbc_syntax, "{fn}"),

@@ -160,11 +160,11 @@ impl Binder<'_> {
             TableFactor::Table { args: Some(args), .. } if args.settings.is_some() => {
                 Err(SqlError::unsupported("SETTINGS of a function in FROM"))
             }
-            TableFactor::Table { name, alias, args: Some(args), .. } => {
-                self.beside(before, |b| b.table_function(name, &args.args, alias.as_ref()))
+            TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } => {
+                self.beside(before, |b| b.table_function(name, &args.args, *with_ordinality, alias.as_ref()))
             }
-            TableFactor::Function { name, args, alias, with_ordinality: false, lateral: _ } => {
-                self.beside(before, |b| b.table_function(name, args, alias.as_ref()))
+            TableFactor::Function { name, args, alias, with_ordinality, lateral: _ } => {
+                self.beside(before, |b| b.table_function(name, args, *with_ordinality, alias.as_ref()))
             }
             TableFactor::Table { name, alias, args: None, .. } => {
                 if let Some(found) = self.named_query(name, alias.as_ref())? {
@@ -309,16 +309,14 @@ impl Binder<'_> {
         &mut self,
         name: &ast::ObjectName,
         args: &[ast::FunctionArg],
+        numbered: bool,
         alias: Option<&ast::TableAlias>,
     ) -> Result<From> {
         let (_, function) = object_name(name)?;
         if function == "unnest" {
             // Written with its schema; without it the parser knows it.
             let arrays = args.iter().map(|a| super::function::plain_argument(a).cloned());
-            return self.unnest(&arrays.collect::<Result<Vec<_>>>()?, false, alias);
-        }
-        if !matches!(function.as_str(), "generate_series" | "generate_subscripts") {
-            return Err(SqlError::unsupported(format!("function {function} in FROM")).at(self.at(name)));
+            return self.unnest(&arrays.collect::<Result<Vec<_>>>()?, numbered, alias);
         }
         let at = self.at(name);
         let mut scope = Scope { no_aggregates: Some("functions in FROM"), ..Scope::default() };
@@ -326,22 +324,20 @@ impl Binder<'_> {
         for argument in args {
             bounds.push(self.expression(super::function::plain_argument(argument)?, &mut scope)?);
         }
+        if !matches!(function.as_str(), "generate_series" | "generate_subscripts") || numbered {
+            return self.function_rows((name, &function), bounds, numbered, alias);
+        }
         if function == "generate_subscripts" {
             bounds = self.subscripts(bounds, at)?;
         }
-        if !(2..=3).contains(&bounds.len()) {
-            return Err(no_series().at(at));
-        }
+        let types: Vec<Ty> = bounds.iter().map(|b| b.t.ty).collect();
+        let ty = match super::sets::series_type(&types).map_err(|e| e.at(at))? {
+            (ty @ (Ty::Int4 | Ty::Int8), _) => ty,
+            _ => return self.function_rows((name, "generate_series"), bounds, numbered, alias),
+        };
         if bounds.len() == 2 {
             bounds.push(Bound { expr: Expr::Const(Value::Int4(1)), t: Typed::plain(Ty::Int4), at: None });
         }
-        let ty = bounds.iter().try_fold(Ty::Unknown, |ty, b| crate::ty::common(ty, b.t.ty));
-        let ty = match ty {
-            Some(Ty::Unknown | Ty::Int2) => Ty::Int4,
-            Some(t @ (Ty::Int4 | Ty::Int8)) => t,
-            Some(Ty::Numeric) => return Err(SqlError::unsupported("generate_series of numeric").at(at)),
-            _ => return Err(no_series().at(at)),
-        };
         let mut cast = |b: Bound| Ok(self.cast(b, Typed::plain(ty), false)?.expr);
         let exprs = bounds.into_iter().map(&mut cast).collect::<Result<Vec<_>>>()?;
         let bounds: Box<[Expr; 3]> = exprs
@@ -525,14 +521,6 @@ fn join_kind(operator: &JoinOperator) -> Result<(JoinKind, &JoinConstraint)> {
         JoinOperator::FullOuter(on) => (JoinKind::Full, on),
         _ => return Err(SqlError::unsupported("this kind of join")),
     })
-}
-
-fn no_series() -> SqlError {
-    SqlError::new(
-        SqlState::UNDEFINED_FUNCTION,
-        "function generate_series with these arguments does not exist",
-    )
-    .with_hint("Varve runs generate_series of integer and bigint.")
 }
 
 /// An alias may rename columns from the first on, and nothing more.

@@ -18,7 +18,7 @@ use crate::eval::{CmpOp, Expr};
 use crate::ty::{self, CastLevel, Reg, Ty, Typed, cast_level};
 
 /// Functions that PostgreSQL has and Varve does not run yet: 0A000 rather than 42883.
-const FOREIGN: [&str; 6] = ["to_number", "json_agg", "jsonb_agg", "unnest", "regexp_matches", "stddev"];
+const FOREIGN: [&str; 2] = ["to_number", "jsonb_agg"];
 
 impl Binder<'_> {
     /// A call as written.
@@ -39,7 +39,28 @@ impl Binder<'_> {
         if let (FunctionArguments::Subquery(query), "array") = (&f.args, name.as_str()) {
             return self.array_subquery(query, scope);
         }
-        let arguments = self.arguments(f, scope)?;
+        if !f.within_group.is_empty() {
+            let mut types: Vec<Ty> = self.arguments(f, scope)?.iter().map(|b| b.t.ty).collect();
+            for sorted in &f.within_group {
+                types.push(self.expression(&sorted.expr, scope)?.t.ty);
+            }
+            return Err(undefined(&name, &types).at(at));
+        }
+        if name == "grouping" {
+            return self.grouping_function(f, at, scope);
+        }
+        if super::json::makes_json(&name) {
+            return self.json_function(&name, f, at, scope);
+        }
+        if super::sets::gives_set(&name) {
+            return self.set_call(&name, f, at, scope);
+        }
+        let before = (name == "coalesce").then(|| scope.refuse_sets(Some("COALESCE")));
+        let arguments = self.arguments(f, scope);
+        if let Some(before) = before {
+            scope.refuse_sets(before);
+        }
+        let arguments = arguments?;
         if let Some(bound) = self.array_function(&name, &arguments, at) {
             return bound;
         }
@@ -72,7 +93,7 @@ impl Binder<'_> {
         }
     }
 
-    fn arguments(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Vec<Bound>> {
+    pub(super) fn arguments(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Vec<Bound>> {
         let list = match &f.args {
             FunctionArguments::None => return Ok(Vec::new()),
             FunctionArguments::Subquery(_) => return Err(SqlError::unsupported("a subquery as an argument")),
@@ -301,7 +322,7 @@ fn shown(name: &str, types: &[Ty]) -> String {
     format!("{name}({})", names.join(", "))
 }
 
-fn undefined(name: &str, types: &[Ty]) -> SqlError {
+pub(super) fn undefined(name: &str, types: &[Ty]) -> SqlError {
     if FOREIGN.contains(&name) {
         return SqlError::unsupported(format!("function {name}"));
     }

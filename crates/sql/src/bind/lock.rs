@@ -113,7 +113,7 @@ fn lockable<'s>(lock: &ast::LockClause, leaf: &Leaf<'s>) -> Result<Option<&'s Ar
         Source::Query(_) | Source::Set(_) => {
             Err(SqlError::unsupported(format!("{} of a subquery", name(lock))))
         }
-        Source::Series(..) | Source::Unnest(_) if is_named => refused("a function"),
+        Source::Series(..) | Source::Unnest(_) | Source::Expand(_) if is_named => refused("a function"),
         Source::Shared(_) | Source::Work(..) if is_named => refused("a WITH query"),
         _ => Ok(None),
     }
@@ -201,6 +201,15 @@ pub fn clause(strength: LockStrength) -> &'static str {
         LockStrength::Share => "FOR SHARE",
         LockStrength::KeyShare => "FOR KEY SHARE",
     }
+}
+
+/// 0A000 for locks of rows that functions spread.
+pub fn refuse_with_sets(select: &Select) -> Result<()> {
+    if select.lock.is_none() {
+        return Ok(());
+    }
+    let message = "FOR UPDATE is not allowed with set-returning functions in the target list";
+    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
 }
 
 /// 0A000 for locks of rows that windows have been computed of.

@@ -208,13 +208,15 @@ impl Binder<'_> {
         otherwise: Option<&Ast>,
         scope: &mut Scope,
     ) -> Result<Bound> {
-        match operand {
+        let before = scope.refuse_sets(Some("CASE"));
+        let case = match operand {
             None => self.case_of(None, branches, otherwise, scope),
-            Some(o) => {
-                let operand = self.expression(o, scope)?;
+            Some(o) => self.expression(o, scope).and_then(|operand| {
                 self.once(operand, |b, o| b.case_of(Some(o), branches, otherwise, scope))
-            }
-        }
+            }),
+        };
+        scope.refuse_sets(before);
+        case
     }
 
     fn case_of(

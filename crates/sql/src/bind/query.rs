@@ -10,11 +10,13 @@
 
 use sqlparser::ast::{self, Expr as Ast, GroupByExpr, LimitClause, SelectItem, SetExpr};
 
-use super::items::{Items, literal_position};
-use super::scope::{Found, Grouping, Relation, Scope};
+use super::grouping::SET_SLOT;
+use super::items::Items;
+use super::scope::{Grouping, Relation, Scope};
 use super::set::Written;
+use super::sets::Sets;
 use super::window::{WinCall, Windows};
-use super::{Binder, Bound, clauses, fold, lock};
+use super::{Binder, Bound, clauses, lock};
 use crate::access::{self, WantedOrder};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
@@ -103,22 +105,21 @@ impl Binder<'_> {
             self.grouping(s, scope)?;
         }
         scope.windows = Some(self.named_windows(&s.named_window)?);
+        scope.sets = Some(Sets::default());
         let mut items = self.items(&s.projection, scope)?;
         let having = self.having(s.having.as_ref(), scope)?;
-        let distinct = matches!(s.distinct, Some(ast::Distinct::Distinct));
-        if distinct {
-            items.outputs.iter().try_for_each(|o| orderable(o.t, "DISTINCT"))?;
-        }
+        let distinct = is_distinct(s, &items)?;
         let visible = items.outputs.len();
         let mut order = self.order_by(q, &mut items, scope, distinct)?;
         let distinct_on = match &s.distinct {
             Some(ast::Distinct::On(on)) => self.distinct_on(on, &mut order, visible, &mut items, scope)?,
             _ => Box::default(),
         };
+        let mut sets = scope.sets.take().unwrap_or_default();
         let (limit, offset) = self.limits(q)?;
         let is_grouped = scope.grouping.is_some();
         if is_grouped {
-            check_grouped(grouped, &items, scope.windows.as_ref(), &source)?;
+            check_grouped(grouped, &items, (scope.windows.as_ref(), &sets), &source)?;
         }
         let lock = lock::row_lock(q, s, is_grouped, &scope.relations)?;
         if lock.is_some() && matches!(source, Source::Query(_)) {
@@ -143,29 +144,41 @@ impl Binder<'_> {
         let mut width = scope.width();
         // It stays in the scope, so that an error from here on is known to be one of a grouped query.
         if let Some(grouping) = scope.grouping.as_mut().map(std::mem::take) {
-            width = grouping.keys.len() + grouping.calls.len();
-            let aggregate = renumbered(grouping, &mut items, &mut windows, having);
+            width = grouping.width();
+            let aggregate = renumbered(grouping, &mut items, (&mut windows, &mut sets), having);
             select.aggregate = Some(Aggregate { single: group_count(&s.group_by) == 0, ..aggregate });
         }
-        select.windows = windows.placed(width, &mut items.outputs);
+        let outputs = items.outputs.iter_mut().map(|o| &mut o.expr);
+        select.windows = windows.placed(width, outputs.chain(sets.arguments_mut()).collect());
         lock::refuse_with_windows(&select)?;
         let columns =
             items.names.iter().zip(&items.outputs).take(visible).map(|(n, o)| o.column(n)).collect();
         select.outputs = items.outputs.into();
+        if !sets.calls.is_empty() {
+            lock::refuse_with_sets(&select)?;
+            let row = row_types(&select, scope);
+            select = sets.spread(select, row);
+        }
+        self.locked_and_placed(&mut select, q, scope)?;
+        Ok(BoundQuery { select, columns })
+    }
+
+    fn locked_and_placed(&mut self, select: &mut Select, q: &ast::Query, scope: &Scope) -> Result<()> {
         let is_beside = scope.relations.len() > 1 || select.needs_runner();
         if select.lock.is_some() && is_beside && !self.in_from {
-            lock::give_locked(&mut select, q, &scope.relations)?;
+            lock::give_locked(select, q, &scope.relations)?;
             select.lock.take_if(|lock| lock.beside.is_empty());
         }
-        self.placed(&mut select)?;
-        Ok(BoundQuery { select, columns })
+        self.placed(select)
     }
 
     fn having(&mut self, having: Option<&Ast>, scope: &mut Scope) -> Result<Option<Expr>> {
         let Some(having) = having else { return Ok(None) };
         scope.refuse_windows(Some("HAVING"));
+        scope.refuse_sets(Some("HAVING"));
         let bound = self.expression(having, scope);
         scope.refuse_windows(None);
+        scope.refuse_sets(None);
         self.condition(bound?, "HAVING").map(Some)
     }
 
@@ -260,33 +273,6 @@ impl Binder<'_> {
         Ok((out, types))
     }
 
-    /// Binds GROUP BY of a grouped query.
-    fn grouping(&mut self, s: &ast::Select, scope: &mut Scope) -> Result<()> {
-        let GroupByExpr::Expressions(written, modifiers) = &s.group_by else {
-            return Err(SqlError::unsupported("GROUP BY ALL"));
-        };
-        if !modifiers.is_empty() {
-            return Err(SqlError::unsupported("ROLLUP, CUBE or GROUPING SETS"));
-        }
-        let mut grouping = Grouping::default();
-        scope.no_aggregates = Some("GROUP BY");
-        for item in written {
-            let e = group_item(item, s, scope)?;
-            let b = self.expression(&e, scope)?;
-            let key = self.known(b)?;
-            orderable(key.t, "GROUP BY")?;
-            grouping.keys.push((e, key));
-        }
-        scope.no_aggregates = None;
-        let is_key =
-            |c: usize| grouping.keys.iter().any(|(_, b)| matches!(b.expr, Expr::Column(n) if n == c));
-        let is_keyed = |r: &&Relation| !r.key.is_empty() && r.key.iter().all(|c| is_key(r.first + c));
-        let keyed = scope.relations.iter().filter(is_keyed).map(|r| r.first..r.first + r.columns.len());
-        grouping.keyed = keyed.collect();
-        scope.grouping = Some(grouping);
-        Ok(())
-    }
-
     pub(super) fn limits(&mut self, q: &ast::Query) -> Result<(Option<Expr>, Option<Expr>)> {
         let (mut limit, mut offset) = (None, None);
         match &q.limit_clause {
@@ -334,9 +320,23 @@ impl Binder<'_> {
     }
 }
 
+/// DISTINCT, of values that can be told apart.
+fn is_distinct(s: &ast::Select, items: &Items) -> Result<bool> {
+    let distinct = matches!(s.distinct, Some(ast::Distinct::Distinct));
+    if distinct {
+        items.outputs.iter().try_for_each(|o| orderable(o.t, "DISTINCT"))?;
+    }
+    Ok(distinct)
+}
+
 /// What may not be in a grouped query; one that was not `grouped` from the start has perhaps bound columns as they are.
-fn check_grouped(grouped: bool, items: &Items, windows: Option<&Windows>, source: &Source) -> Result<()> {
-    let over = windows.iter().flat_map(|w| &w.calls).flat_map(WinCall::exprs);
+fn check_grouped(
+    grouped: bool,
+    items: &Items,
+    (windows, sets): (Option<&Windows>, &Sets),
+    source: &Source,
+) -> Result<()> {
+    let over = windows.iter().flat_map(|w| &w.calls).flat_map(WinCall::exprs).chain(sets.arguments());
     if !grouped && items.outputs.iter().map(|o| &o.expr).chain(over).any(Expr::reads_columns) {
         return Err(SqlError::internal("a column beside an aggregate"));
     }
@@ -345,6 +345,24 @@ fn check_grouped(grouped: bool, items: &Items, windows: Option<&Windows>, source
         return Err(SqlError::new(SqlState::INVALID_RECURSION, message));
     }
     Ok(())
+}
+
+/// Types of the values that the outputs are over.
+fn row_types(select: &Select, scope: &Scope) -> Vec<Typed> {
+    let mut row: Vec<Typed> = match &select.aggregate {
+        Some(aggregate) => {
+            let calls = aggregate.calls.iter().map(|call| Typed::plain(call.output));
+            let set = (!aggregate.sets.is_empty()).then_some(Typed::plain(Ty::Int8));
+            aggregate.key_types.iter().copied().chain(calls).chain(set).collect()
+        }
+        None => {
+            let mut relations: Vec<&Relation> = scope.relations.iter().collect();
+            relations.sort_by_key(|r| r.first);
+            relations.into_iter().flat_map(|r| r.columns.iter().map(|(_, t)| *t)).collect()
+        }
+    };
+    row.extend(select.windows.iter().map(|call| Typed::plain(call.output)));
+    row
 }
 
 /// Puts the filter into the access path as far as it goes, and drops ORDER BY if the path delivers it.
@@ -414,26 +432,26 @@ pub(super) fn orderable(t: Typed, clause: &str) -> Result<()> {
 fn renumbered(
     grouping: Grouping,
     items: &mut Items,
-    windows: &mut Windows,
+    (windows, sets): (&mut Windows, &mut Sets),
     mut having: Option<Expr>,
 ) -> Aggregate {
     let key_count = grouping.keys.len();
     let call_count = grouping.calls.len();
-    let mut renumber = |e: &mut Expr| {
-        if let Expr::Slot(n) = e
-            && usize::MAX - *n < call_count
-        {
-            *n = key_count + (usize::MAX - *n);
-        }
+    let mut renumber = |e: &mut Expr| match e {
+        Expr::Slot(n) if usize::MAX - *n < call_count => *n = key_count + (usize::MAX - *n),
+        Expr::Slot(n) if *n == SET_SLOT => *n = key_count + call_count,
+        _ => {}
     };
     items.outputs.iter_mut().for_each(|o| o.expr.walk_mut(&mut renumber));
     windows.calls.iter_mut().for_each(|call| call.each_mut(&mut |e| e.walk_mut(&mut renumber)));
+    sets.arguments_mut().for_each(|e| e.walk_mut(&mut renumber));
     if let Some(having) = &mut having {
         having.walk_mut(&mut renumber);
     }
     let key_types = grouping.keys.iter().map(|(_, b)| b.t).collect();
     let keys = grouping.keys.into_iter().map(|(_, b)| b.expr).collect();
-    Aggregate { keys, key_types, calls: grouping.calls.into(), having, single: false }
+    let (calls, sets) = (grouping.calls.into(), grouping.sets.into());
+    Aggregate { keys, key_types, calls, sets, having: having.map(Box::new), single: false }
 }
 
 fn group_count(g: &GroupByExpr) -> usize {
@@ -441,33 +459,4 @@ fn group_count(g: &GroupByExpr) -> usize {
         GroupByExpr::Expressions(e, _) => e.len(),
         GroupByExpr::All(_) => 0,
     }
-}
-
-/// A GROUP BY item: by number, by an output's alias, or itself.
-fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<Ast> {
-    let at_position = |n: usize| match s.projection.get(n) {
-        Some(SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) => Some(e.clone()),
-        _ => None,
-    };
-    if let Some(n) = literal_position(item, "GROUP BY")? {
-        return usize::try_from(n - 1).ok().and_then(at_position).ok_or_else(|| {
-            SqlError::new(
-                SqlState::INVALID_COLUMN_REFERENCE,
-                format!("GROUP BY position {n} is not in select list"),
-            )
-        });
-    }
-    if let Ast::Identifier(ident) = item
-        && scope.find(None, &fold(ident)) == Found::Nothing
-    {
-        let name = fold(ident);
-        for selected in &s.projection {
-            if let SelectItem::ExprWithAlias { expr, alias } = selected
-                && fold(alias) == name
-            {
-                return Ok(expr.clone());
-            }
-        }
-    }
-    Ok(item.clone())
 }

@@ -12,6 +12,7 @@ use sqlparser::ast;
 
 use super::Bound;
 use super::aggregate::AggCall;
+use super::sets::Sets;
 use super::window::Windows;
 use crate::eval::Expr;
 use crate::ty::Typed;
@@ -68,6 +69,8 @@ pub struct Grouping {
     pub calls: Vec<AggCall>,
     /// Columns of the relations whose primary keys are among the keys: these may be used freely.
     pub keyed: Vec<Range<usize>>,
+    /// Sets of keys by which rows are grouped, one after the other; none if it is all of them.
+    pub sets: Vec<Box<[usize]>>,
 }
 
 /// Names in reach.
@@ -83,6 +86,8 @@ pub struct Scope {
     pub no_aggregates: Option<&'static str>,
     /// Set while expressions are bound in which windows may stand.
     pub windows: Option<Windows>,
+    /// Set while expressions are bound in which functions that give sets may stand.
+    pub sets: Option<Sets>,
 }
 
 impl Scope {
@@ -118,6 +123,11 @@ impl Scope {
         if let Some(windows) = &mut self.windows {
             windows.refused = clause;
         }
+    }
+
+    /// Names what no function that gives a set may stand in, as long as it is bound; what was named before.
+    pub fn refuse_sets(&mut self, what: Option<&'static str>) -> Option<&'static str> {
+        self.sets.as_mut().and_then(|sets| std::mem::replace(&mut sets.refused, what))
     }
 
     /// The relation of this name.
@@ -177,6 +187,11 @@ impl Relation {
 }
 
 impl Grouping {
+    /// How many slots a group has: keys, aggregates, perhaps the number of its set.
+    pub fn width(&self) -> usize {
+        self.keys.len() + self.calls.len() + usize::from(!self.sets.is_empty())
+    }
+
     /// Slot of a column that is a group key.
     pub fn key_of_column(&mut self, column: usize, t: Typed) -> Option<usize> {
         let is_it = |b: &Bound| matches!(b.expr, Expr::Column(n) if n == column);

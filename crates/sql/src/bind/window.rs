@@ -14,7 +14,6 @@ use super::scope::Scope;
 use super::{Binder, Bound, fold};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::plan::Output;
 use crate::ty::{Ty, Typed};
 
 /// A window function.
@@ -248,8 +247,10 @@ impl Binder<'_> {
             return Err(windowing("window function calls cannot be nested").at(at));
         };
         scope.refuse_windows(Some("window definitions"));
+        let before = scope.refuse_sets(Some("window definitions"));
         let call = self.window_over(&spec, scope);
         scope.refuse_windows(None);
+        scope.refuse_sets(before);
         let mut call = call?;
         let windows = scope.windows.take();
         let bound = self.window_function(name, f, at, &mut call, scope);
@@ -293,7 +294,7 @@ impl Binder<'_> {
     ) -> Result<()> {
         match (WinFunction::of(name), AggKind::of(name)) {
             (Some(function), _) => self.plain_window_function(function, name, f, at, call, scope),
-            (None, Some(kind)) => self.windowed_aggregate(kind, f, at, call, scope),
+            (None, Some(kind)) => self.windowed_aggregate((kind, name), f, at, call, scope),
             (None, None) => {
                 let message =
                     format!("OVER specified, but {name} is not a window function nor an aggregate function");
@@ -304,7 +305,7 @@ impl Binder<'_> {
 
     fn windowed_aggregate(
         &mut self,
-        kind: AggKind,
+        (kind, name): (AggKind, &str),
         f: &ast::Function,
         at: Option<u32>,
         call: &mut WinCall,
@@ -313,13 +314,17 @@ impl Binder<'_> {
         if is_distinct(f) {
             return Err(no_distinct().at(at));
         }
+        if kind.is_ordered_set() {
+            let message = format!("OVER is not supported for ordered-set aggregate {name}");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(at));
+        }
         let (aggregate, t): (AggCall, Typed) = self.aggregate_call(kind, f, at, scope)?;
         call.function = WinFunction::Aggregate(kind);
         if !aggregate.order.is_empty() {
             let message = "aggregate ORDER BY is not implemented for window functions";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(at));
         }
-        let arguments = aggregate.argument.into_iter().chain(aggregate.delimiter);
+        let arguments = aggregate.argument.into_iter().chain(aggregate.second);
         call.arguments = arguments.map(|e| (e, aggregate.input)).collect();
         call.filter = aggregate.filter;
         call.output = t.ty;
@@ -548,10 +553,10 @@ impl Binder<'_> {
 
 impl Windows {
     /// The calls with their slots, and those of the aggregates below them, where they stand in the row: behind its `width`.
-    pub(super) fn placed(self, width: usize, outputs: &mut [Output]) -> Box<[WinCall]> {
+    pub(super) fn placed(self, width: usize, exprs: Vec<&mut Expr>) -> Box<[WinCall]> {
         let count = self.calls.len();
-        for output in outputs {
-            output.expr.walk_mut(&mut |e| {
+        for expr in exprs {
+            expr.walk_mut(&mut |e| {
                 if let Expr::Slot(n) = e
                     && *n <= SLOT
                     && SLOT - *n < count

@@ -214,9 +214,24 @@ pub fn square_root(a: NumericRef<'_>) -> Result<Numeric> {
     let (weight, _) = leading_group(&big);
     let root_weight = if big.is_zero() { 0 } else { (weight + 1) * GROUP_DIGITS / 2 - 1 };
     let scale = (SIGNIFICANT_MIN - root_weight).max(big.fractional_digit_count()).clamp(0, SCALE_MAX);
-    let (digits, _) = big.with_scale(2 * scale + 2).into_bigint_and_exponent();
-    let root = BigDecimal::new(digits.sqrt(), scale + 1);
-    pack(&root.with_scale_round(scale, RoundingMode::HalfUp))
+    pack(&root(&big, scale))
+}
+
+/// The square root, rounded to `scale` digits.
+fn root(of: &BigDecimal, scale: i64) -> BigDecimal {
+    let (digits, _) = of.with_scale(2 * scale + 2).into_bigint_and_exponent();
+    BigDecimal::new(digits.sqrt(), scale + 1).with_scale_round(scale, RoundingMode::HalfUp)
+}
+
+/// a / b as a variance, or the root of that with as many digits: 0 if a is not above 0.
+pub fn mean_square(a: NumericRef<'_>, b: NumericRef<'_>, rooted: bool) -> Result<Numeric> {
+    let Some((a, b)) = both(a, b) else { return Ok(Numeric::nan()) };
+    if !a.is_positive() {
+        return Ok(of_i128(0));
+    }
+    let scale = quotient_scale(&a, &b);
+    let variance = quotient(a, b, scale);
+    pack(&if rooted { root(&variance, scale) } else { variance })
 }
 
 /// Average of `count` values with this sum.

@@ -11,6 +11,7 @@ use bumpalo::Bump;
 use rustc_hash::{FxHashMap, FxHashSet};
 use varve_engine::{Datum, Value, key};
 
+use super::moments::Moments;
 use super::sum::Sum;
 use crate::bind::aggregate::{AggCall, AggKind};
 use crate::error::{Result, SqlError};
@@ -21,6 +22,7 @@ use crate::plan::Aggregate;
 struct State {
     count: u64,
     sum: Sum,
+    moments: Option<Moments>,
     /// Owned, so that what is no longer the extreme gives its memory back.
     extreme: Value,
     truth: bool,
@@ -118,6 +120,7 @@ fn new_group<'s>(plan: &Aggregate, keys: Vec<Datum<'s>>) -> Group<'s> {
     let state = |call: &AggCall| State {
         count: 0,
         sum: Sum::of(call.input),
+        moments: matches!(call.kind, AggKind::Moment(_)).then(|| Moments::of(call.input)),
         extreme: Value::Null,
         truth: call.kind == AggKind::BoolAnd,
         seen: FxHashSet::default(),
@@ -152,7 +155,18 @@ fn add_value(call: &AggCall, state: &mut State, value: Datum<'_>, scratch: &mut 
         AggKind::BitAnd | AggKind::BitOr => {
             state.extreme = bits(call.kind, value, &state.extreme);
         }
-        AggKind::StringAgg | AggKind::ArrayAgg => {
+        AggKind::Moment(_) => {
+            if let Some(moments) = &mut state.moments {
+                moments.add(value)?;
+            }
+        }
+        AggKind::StringAgg
+        | AggKind::ArrayAgg
+        | AggKind::PercentileCont
+        | AggKind::PercentileDisc
+        | AggKind::Mode
+        | AggKind::JsonAgg(_)
+        | AggKind::JsonObjectAgg => {
             return Err(SqlError::internal("an aggregate that only general queries compute"));
         }
     }
@@ -187,7 +201,11 @@ fn result<'s>(call: &AggCall, state: State, arena: &'s Bump) -> Result<Datum<'s>
             return Ok(keep_in(arena, state.extreme.as_datum()));
         }
         AggKind::BoolAnd | AggKind::BoolOr => return Ok(Datum::Bool(state.truth)),
-        AggKind::Sum | AggKind::Avg | AggKind::StringAgg | AggKind::ArrayAgg => {}
+        AggKind::Moment(moment) => {
+            let value = state.moments.map_or(Ok(Value::Null), |m| m.result(moment))?;
+            return Ok(keep_in(arena, value.as_datum()));
+        }
+        _ => {}
     }
     let total = state.sum.total(call.input, call.kind == AggKind::Avg, state.count)?;
     Ok(keep_in(arena, total.as_datum()))

@@ -355,7 +355,7 @@ impl Exec<'_> {
             Source::Values(rows, _) => pipeline.values(plan, rows, self.params, row_arena, &env)?,
             Source::System(system) => pipeline.system(plan, system, self.params, row_arena, facts)?,
             Source::Join(_) | Source::Query(_) | Source::Set(_) | Source::Target(_) => return Err(not_ours()),
-            Source::Shared(_) | Source::Work(..) => return Err(not_ours()),
+            Source::Shared(_) | Source::Work(..) | Source::Expand(_) => return Err(not_ours()),
             Source::Unnest(unnest) => pipeline.unnest(plan, unnest, self.params, row_arena, &env)?,
             Source::Series(bounds, ty) => {
                 let series = Series::new(bounds, *ty, self.params, row_arena, &env)?;

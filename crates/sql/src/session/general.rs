@@ -44,6 +44,7 @@ impl Session {
             _ if !select.windows.is_empty() => "a window function",
             Source::Join(_) => "a join",
             Source::Query(_) => "a subquery in FROM",
+            Source::Expand(_) => "a function that gives a set",
             Source::Shared(_) => "WITH",
             Source::Set(set) => set.kind.name(),
             _ => "a subquery",

@@ -11,6 +11,7 @@ mod array;
 mod encoding;
 pub mod format;
 pub mod hash;
+pub mod json;
 mod math;
 mod moment;
 mod more_math;
@@ -34,6 +35,7 @@ use crate::ty::Ty;
 
 pub use array::no_subscript;
 pub use moment::clock_us;
+pub use regular::all_groups;
 
 /// The code of a function.
 pub type Run = for<'a> fn(&[Datum<'a>], &Cx<'a>) -> Result<Datum<'a>>;
@@ -110,6 +112,7 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
         &privilege::DATABASES,
         &privilege::ROLES,
         regular::TABLE,
+        json::TABLE,
     ];
     let name = name.to_owned();
     tables.into_iter().flatten().filter(move |b| b.name == name)

@@ -20,23 +20,32 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("regexp_match", &[Text, Text, Text], Array(Elem::Text), |a, cx| groups(a, text(a, 2), cx)),
     strict("regexp_like", &[Text, Text], Bool, |a, _| matches(a, false)),
     strict("regexp_like", &[Text, Text, Text], Bool, |a, _| matches(a, flags(text(a, 2))?.fold_case)),
-    strict("regexp_split_to_array", &[Text, Text], Array(Elem::Text), |a, cx| {
-        let mut parts = crate::array::of(crate::oid::TEXT);
-        let regex = compiled(text(a, 1), false)?;
-        let whole = text(a, 0);
-        let mut from = 0;
-        for (start, end) in regex.matches(whole)? {
-            // What matches nothing at either end separates nothing.
-            if start == end && (start == 0 || end == whole.len()) {
-                continue;
-            }
-            parts.push(Datum::Text(&whole[from..start]));
-            from = end;
-        }
-        parts.push(Datum::Text(&whole[from..]));
-        Ok(cx.keep_value(Value::Array(parts)))
-    }),
+    strict("regexp_split_to_array", &[Text, Text], Array(Elem::Text), |a, cx| split(a, "", cx)),
+    strict("regexp_split_to_array", &[Text, Text, Text], Array(Elem::Text), |a, cx| split(a, text(a, 2), cx)),
 ];
+
+/// The parts of a text between what the pattern matches.
+fn split<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let flags = flags(letters)?;
+    if flags.all {
+        let message = "regexp_split_to_array() does not support the \"global\" option";
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    let mut parts = crate::array::of(crate::oid::TEXT);
+    let regex = compiled(text(a, 1), flags.fold_case)?;
+    let whole = text(a, 0);
+    let mut from = 0;
+    for (start, end) in regex.matches(whole)? {
+        // What matches nothing at either end separates nothing.
+        if start == end && (start == 0 || end == whole.len()) {
+            continue;
+        }
+        parts.push(Datum::Text(&whole[from..start]));
+        from = end;
+    }
+    parts.push(Datum::Text(&whole[from..]));
+    Ok(cx.keep_value(Value::Array(parts)))
+}
 
 fn matches<'a>(a: &[Datum<'a>], fold_case: bool) -> Result<Datum<'a>> {
     Ok(Datum::Bool(compiled(text(a, 1), fold_case)?.is_match(text(a, 0))))
@@ -122,19 +131,33 @@ fn template(written: &str) -> Vec<Piece<'_>> {
     out
 }
 
+/// The groups of the first match, of each one with the flag g, or all of it if there are none: as arrays.
+pub fn all_groups(whole: &str, pattern: &str, letters: &str) -> Result<Vec<Value>> {
+    let flags = flags(letters)?;
+    let regex = compiled(pattern, flags.fold_case)?;
+    let starts = match flags.all {
+        true => regex.matches(whole)?,
+        false => regex.find(whole, 0)?.into_iter().collect(),
+    };
+    let mut rows = Vec::with_capacity(starts.len());
+    for (start, _) in starts {
+        let Some(found) = regex.captures(whole, start)? else { continue };
+        let mut array = crate::array::of(crate::oid::TEXT);
+        for group in found.iter().skip(usize::from(found.len() > 1)) {
+            array.push(group.map_or(Datum::Null, |group| Datum::Text(group.as_str())));
+        }
+        rows.push(Value::Array(array));
+    }
+    Ok(rows)
+}
+
 /// The groups of the first match, or all of it if there are none; NULL if nothing fits.
 fn groups<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let flags = flags(letters)?;
-    if flags.all {
+    if flags(letters)?.all {
         let message = "regexp_match() does not support the \"global\" option";
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
             .with_hint("Use the regexp_matches function instead."));
     }
-    let regex = compiled(text(a, 1), flags.fold_case)?;
-    let Some(found) = regex.captures(text(a, 0), 0)? else { return Ok(Datum::Null) };
-    let mut array = crate::array::of(crate::oid::TEXT);
-    for group in found.iter().skip(usize::from(found.len() > 1)) {
-        array.push(group.map_or(Datum::Null, |group| Datum::Text(group.as_str())));
-    }
-    Ok(cx.keep_value(Value::Array(array)))
+    let found = all_groups(text(a, 0), text(a, 1), letters)?.pop();
+    Ok(found.map_or(Datum::Null, |array| cx.keep_value(array)))
 }

@@ -1,0 +1,46 @@
+//! Aggregates of sorted values: percentile_cont, percentile_disc, mode.
+//!
+//! Does not know: how values are collected and sorted (`aggregate`).
+
+use varve_engine::Value;
+use varve_sql::general::{AggKind, SqlError, SqlState, interpolated};
+
+/// A value with its place in the order, and the fraction beside it.
+pub type Placed = (Box<[u8]>, Value, Value);
+
+/// What the aggregate is of values in their order, of which there is at least one.
+pub fn result(kind: AggKind, rows: &[&Placed]) -> varve_sql::Result<Value> {
+    if kind == AggKind::Mode {
+        return Ok(most_frequent(rows));
+    }
+    let fraction = match rows.first() {
+        Some((_, _, Value::Float8(f))) => *f,
+        _ => return Ok(Value::Null),
+    };
+    if !(0.0..=1.0).contains(&fraction) {
+        let message = format!("percentile value {fraction} is not between 0 and 1");
+        return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
+    }
+    let value = |n: usize| rows.get(n).map_or(Value::Null, |(_, value, _)| value.clone());
+    if kind == AggKind::PercentileDisc {
+        let number = (fraction * rows.len() as f64).ceil() as usize;
+        return Ok(value(number.saturating_sub(1)));
+    }
+    let at = fraction * (rows.len() - 1) as f64;
+    let (low, high) = (at.floor(), at.ceil());
+    if low == high {
+        return Ok(value(low as usize));
+    }
+    interpolated(&value(low as usize), &value(high as usize), at - low)
+}
+
+/// The value that comes most often; of several the first.
+fn most_frequent(rows: &[&Placed]) -> Value {
+    let mut best: &[&Placed] = &[];
+    for equal in rows.chunk_by(|a, b| a.0 == b.0) {
+        if equal.len() > best.len() {
+            best = equal;
+        }
+    }
+    best.first().map_or(Value::Null, |(_, value, _)| value.clone())
+}

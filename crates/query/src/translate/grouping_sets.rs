@@ -1,0 +1,108 @@
+//! GROUPING SETS: each row stands in a group of each set, so it is taken as often as there are sets, each time with the keys of one.
+//!
+//! A set without keys has one group though there are no rows: a row of NULLs that no aggregate takes in goes before all others.
+//!
+//! Does not know: how rows are multiplied (`expand`), how groups are formed.
+
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::LogicalPlanBuilder;
+use varve_engine::Value;
+use varve_sql::general::{AggCall, Aggregate, CmpOp, Expr, SetFunction, Ty};
+
+use super::{Part, Translator, Typing};
+use crate::expand::{Expanded, Spread};
+
+impl Translator<'_> {
+    /// Groups by each of the sets: the keys, the aggregates, the number of the set.
+    pub(super) fn grouped_by_sets(
+        &mut self,
+        part: Part,
+        aggregate: &Aggregate,
+        keys: Vec<Expr>,
+        mut calls: Vec<AggCall>,
+    ) -> Result<Part> {
+        let (sets, width) = (&aggregate.sets, part.columns.len());
+        let typed = keys.into_iter().zip(aggregate.key_types.iter().map(|t| t.ty));
+        let passed = part.columns.iter().enumerate().map(|(n, (_, t))| (Expr::Column(n), *t));
+        let values: Vec<(Expr, Ty)> = passed.chain(typed).collect();
+        let part = self.computed_columns(part, values)?;
+        let number = part.columns.len();
+        let part = self.copied(part, sets.len(), empty_sets(sets))?;
+        // A row that leads has the number of its set behind those of all.
+        let is_live = compared(CmpOp::Lt, number, sets.len() as i64);
+        let mut masked: Vec<(Expr, Ty)> =
+            part.columns.iter().enumerate().map(|(n, (_, t))| (Expr::Column(n), *t)).collect();
+        for (key, (value, _)) in masked[width..number].iter_mut().enumerate() {
+            *value = where_in(sets, key, number, value.clone());
+        }
+        masked[number].0 = set_number(sets, number);
+        masked.push((is_live, Ty::Bool));
+        let part = self.computed_columns(part, masked)?;
+        if sets.iter().any(|set| set.is_empty()) {
+            calls.iter_mut().for_each(|call| call.filter = Some(live(call.filter.take(), number + 1)));
+        }
+        let columns = &part.columns;
+        let computed: Vec<_> = calls.iter().map(|call| self.call(call, columns)).collect();
+        let column = |n: usize| (datafusion::logical_expr::Expr::Column(columns[n].0.clone()), columns[n].1);
+        let by = (width..=number).map(column).collect();
+        let mut part = self.grouped(part.plan, by, computed)?;
+        let set: Typing = part.columns.remove(number - width);
+        part.columns.push(set);
+        Ok(part)
+    }
+
+    /// The rows so many times, each with the number of the copy; before them rows of NULLs with these numbers.
+    fn copied(&mut self, mut part: Part, count: usize, leading: Vec<i64>) -> Result<Part> {
+        let name = self.name();
+        let spread = Spread {
+            functions: vec![(SetFunction::Copies(count), Vec::new())],
+            types: vec![Ty::Int8],
+            numbered: false,
+            leading,
+            around: self.around.clone(),
+        };
+        let plan = Expanded::plan(part.plan.build()?, Vec::new(), spread, vec![name.clone()])?;
+        part.columns.push((Column::new_unqualified(name), Ty::Int8));
+        Ok(Part { plan: LogicalPlanBuilder::from(plan), columns: part.columns })
+    }
+}
+
+/// Numbers, behind those of all sets, of the sets without keys.
+fn empty_sets(sets: &[Box<[usize]>]) -> Vec<i64> {
+    let empty = sets.iter().enumerate().filter(|(_, set)| set.is_empty());
+    empty.map(|(n, _)| (sets.len() + n) as i64).collect()
+}
+
+fn compared(op: CmpOp, column: usize, with: i64) -> Expr {
+    Expr::Compare(op, Box::new((Expr::Column(column), Expr::Const(Value::Int8(with)))))
+}
+
+/// The key in the sets that have it, NULL in the others.
+fn where_in(sets: &[Box<[usize]>], key: usize, number: usize, value: Expr) -> Expr {
+    let having = sets.iter().enumerate().filter(|(_, set)| set.contains(&key));
+    let having: Box<[Expr]> = having.map(|(n, _)| Expr::Const(Value::Int8(n as i64))).collect();
+    if having.len() == sets.len() {
+        return value;
+    }
+    let test = Expr::InList(Box::new(Expr::Column(number)), having, false);
+    Expr::Case([(test, value)].into(), Box::new(Expr::NULL))
+}
+
+/// The number of the row's set, also for a row that leads.
+fn set_number(sets: &[Box<[usize]>], number: usize) -> Expr {
+    let branch = |n: i64| (compared(CmpOp::Eq, number, n), Expr::Const(Value::Int8(n - sets.len() as i64)));
+    let leading: Box<[(Expr, Expr)]> = empty_sets(sets).into_iter().map(branch).collect();
+    if leading.is_empty() {
+        Expr::Column(number)
+    } else {
+        Expr::Case(leading, Box::new(Expr::Column(number)))
+    }
+}
+
+/// The condition of an aggregate, and that the row is none of those that lead.
+fn live(filter: Option<Expr>, column: usize) -> Expr {
+    match filter {
+        Some(filter) => Expr::And([Expr::Column(column), filter].into()),
+        None => Expr::Column(column),
+    }
+}

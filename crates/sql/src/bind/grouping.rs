@@ -1,0 +1,240 @@
+//! GROUP BY: keys, and the sets of them by which rows are grouped (GROUPING SETS, ROLLUP, CUBE).
+//!
+//! Invariants
+//! 1. Items of GROUP BY multiply: each set of one goes with each set of the others (SQL:2016, 7.13).
+//! 2. A key that is in several sets is one key.
+//!
+//! Does not know: how groups are formed.
+
+use sqlparser::ast::{self, Expr as Ast, GroupByExpr, SelectItem};
+
+use super::expression::unwrap_nested;
+use super::function::plain_argument;
+use super::items::literal_position;
+use super::query::orderable;
+use super::scope::{Found, Grouping, Relation, Scope};
+use super::{Binder, Bound, fold};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::{CmpOp, Expr};
+use crate::ty::{Ty, Typed};
+use varve_engine::Value;
+
+/// Most sets of one GROUP BY, and most elements of CUBE, as in PostgreSQL.
+const SETS_MAX: usize = 4096;
+const CUBE_MAX: usize = 12;
+
+/// The slot that stands for the number of a group's set until the number of keys and aggregates is known.
+pub(super) const SET_SLOT: usize = usize::MAX / 8;
+
+/// A set of items as written.
+type Set = Vec<Ast>;
+
+impl Binder<'_> {
+    /// Binds GROUP BY of a grouped query.
+    pub(super) fn grouping(&mut self, s: &ast::Select, scope: &mut Scope) -> Result<()> {
+        let GroupByExpr::Expressions(written, modifiers) = &s.group_by else {
+            return Err(SqlError::unsupported("GROUP BY ALL"));
+        };
+        if !modifiers.is_empty() {
+            return Err(SqlError::unsupported("this form of GROUP BY"));
+        }
+        let mut sets: Vec<Set> = vec![Vec::new()];
+        for item in written {
+            sets = product(&sets, &sets_of(item)?)?;
+        }
+        let mut grouping = Grouping::default();
+        scope.no_aggregates = Some("GROUP BY");
+        let mut of_keys = Vec::with_capacity(sets.len());
+        for set in &sets {
+            let mut keys = Vec::with_capacity(set.len());
+            for item in set {
+                let key = self.key(item, s, &mut grouping, scope)?;
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+            of_keys.push(keys.into());
+        }
+        scope.no_aggregates = None;
+        match written.iter().any(is_of_sets) {
+            true => grouping.sets = of_keys,
+            false => grouping.keyed = keyed(&grouping, scope),
+        }
+        scope.grouping = Some(grouping);
+        Ok(())
+    }
+
+    /// The ordinal of a key, which is added unless it is there.
+    fn key(
+        &mut self,
+        item: &Ast,
+        s: &ast::Select,
+        grouping: &mut Grouping,
+        scope: &mut Scope,
+    ) -> Result<usize> {
+        let e = group_item(item, s, scope)?;
+        if let Some(known) = grouping.keys.iter().position(|(k, _)| *k == e) {
+            return Ok(known);
+        }
+        let b = self.expression(&e, scope)?;
+        let key = self.known(b)?;
+        orderable(key.t, "GROUP BY")?;
+        let same = |b: &Bound| matches!((&b.expr, &key.expr), (Expr::Column(m), Expr::Column(n)) if m == n);
+        if let Some(known) = grouping.keys.iter().position(|(_, b)| same(b)) {
+            return Ok(known);
+        }
+        grouping.keys.push((e, key));
+        Ok(grouping.keys.len() - 1)
+    }
+
+    /// grouping(a, b): a bit for each argument, set if the group's set is without it; the last argument has the lowest.
+    pub(super) fn grouping_function(
+        &mut self,
+        f: &ast::Function,
+        at: Option<u32>,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let refused = || {
+            let message = "arguments to GROUPING must be grouping expressions of the associated query level";
+            SqlError::new(SqlState::GROUPING_ERROR, message).at(at)
+        };
+        let ast::FunctionArguments::List(list) = &f.args else { return Err(refused()) };
+        if let Some(clause) = scope.no_aggregates {
+            let message = format!("grouping operations are not allowed in {clause}");
+            return Err(SqlError::new(SqlState::GROUPING_ERROR, message).at(at));
+        }
+        if list.args.len() > 31 {
+            let message = "GROUPING must have fewer than 32 arguments";
+            return Err(SqlError::new(SqlState("54023"), message).at(at));
+        }
+        let Some(grouping) = scope.grouping.as_ref() else { return Err(refused()) };
+        let (count, sets) = (grouping.keys.len(), grouping.sets.clone());
+        let mut keys = Vec::with_capacity(list.args.len());
+        for argument in &list.args {
+            let bound = self.expression(plain_argument(argument)?, scope).map_err(|_| refused())?;
+            match bound.expr {
+                Expr::Slot(n) if n < count => keys.push(n),
+                _ => return Err(refused()),
+            }
+        }
+        let bits = |set: &[usize]| keys.iter().fold(0i32, |bits, k| bits << 1 | i32::from(!set.contains(k)));
+        let branch = |(n, set): (usize, &[usize])| {
+            let sides = (Expr::Slot(SET_SLOT), Expr::Const(Value::Int8(n as i64)));
+            (Expr::Compare(CmpOp::Eq, Box::new(sides)), Expr::Const(Value::Int4(bits(set))))
+        };
+        let all = Expr::Const(Value::Int4(0));
+        let expr = match sets.is_empty() {
+            true => all,
+            false => {
+                Expr::Case(sets.iter().map(AsRef::as_ref).enumerate().map(branch).collect(), Box::new(all))
+            }
+        };
+        Ok(Bound { expr, t: Typed::plain(Ty::Int4), at })
+    }
+}
+
+/// Columns of the relations whose primary keys are among the keys.
+fn keyed(grouping: &Grouping, scope: &Scope) -> Vec<std::ops::Range<usize>> {
+    let is_key = |c: usize| grouping.keys.iter().any(|(_, b)| matches!(b.expr, Expr::Column(n) if n == c));
+    let is_keyed = |r: &&Relation| !r.key.is_empty() && r.key.iter().all(|c| is_key(r.first + c));
+    scope.relations.iter().filter(is_keyed).map(|r| r.first..r.first + r.columns.len()).collect()
+}
+
+/// Whether an item is more than a key.
+fn is_of_sets(item: &Ast) -> bool {
+    matches!(item, Ast::GroupingSets(_) | Ast::Cube(_) | Ast::Rollup(_))
+        || matches!(item, Ast::Tuple(items) if items.is_empty())
+}
+
+/// The sets that an item of GROUP BY stands for.
+fn sets_of(item: &Ast) -> Result<Vec<Set>> {
+    Ok(match item {
+        Ast::Rollup(parts) => (0..=parts.len()).rev().map(|n| parts[..n].concat()).collect(),
+        Ast::Cube(parts) => cube(parts)?,
+        Ast::GroupingSets(sets) => {
+            let mut out = Vec::new();
+            for set in sets {
+                match set.as_slice() {
+                    [one] => out.extend(sets_within(one)?),
+                    several => out.push(several.to_vec()),
+                }
+            }
+            out
+        }
+        Ast::Tuple(items) => vec![items.clone()],
+        other => vec![vec![other.clone()]],
+    })
+}
+
+/// ROLLUP and CUBE within GROUPING SETS look like calls of functions.
+fn sets_within(item: &Ast) -> Result<Vec<Set>> {
+    let Ast::Function(f) = item else { return sets_of(item) };
+    let name = match f.name.0.as_slice() {
+        [part] => part.as_ident().filter(|i| i.quote_style.is_none()).map(fold).unwrap_or_default(),
+        _ => String::new(),
+    };
+    if name != "rollup" && name != "cube" {
+        return sets_of(item);
+    }
+    let ast::FunctionArguments::List(list) = &f.args else { return sets_of(item) };
+    let mut parts = Vec::with_capacity(list.args.len());
+    for argument in &list.args {
+        parts.push(match plain_argument(argument)? {
+            Ast::Tuple(items) => items.clone(),
+            one => vec![one.clone()],
+        });
+    }
+    sets_of(&if name == "cube" { Ast::Cube(parts) } else { Ast::Rollup(parts) })
+}
+
+/// All subsets of the parts, the whole first.
+fn cube(parts: &[Set]) -> Result<Vec<Set>> {
+    if parts.len() > CUBE_MAX {
+        let message = format!("CUBE is limited to {CUBE_MAX} elements");
+        return Err(SqlError::new(SqlState("54011"), message));
+    }
+    let subset = |mask: usize| {
+        let chosen = parts.iter().enumerate().filter(|(n, _)| mask & (1 << (parts.len() - 1 - n)) != 0);
+        chosen.flat_map(|(_, part)| part.clone()).collect()
+    };
+    Ok((0..1usize << parts.len()).rev().map(subset).collect())
+}
+
+/// Each set of one with each set of the other.
+fn product(left: &[Set], right: &[Set]) -> Result<Vec<Set>> {
+    if left.len() * right.len() > SETS_MAX {
+        let message = format!("too many grouping sets present (maximum {SETS_MAX})");
+        return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
+    }
+    Ok(left.iter().flat_map(|l| right.iter().map(|r| [l.as_slice(), r].concat())).collect())
+}
+
+/// A GROUP BY item: by number, by an output's alias, or itself.
+fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<Ast> {
+    let item = unwrap_nested(item);
+    let at_position = |n: usize| match s.projection.get(n) {
+        Some(SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) => Some(e.clone()),
+        _ => None,
+    };
+    if let Some(n) = literal_position(item, "GROUP BY")? {
+        return usize::try_from(n - 1).ok().and_then(at_position).ok_or_else(|| {
+            SqlError::new(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                format!("GROUP BY position {n} is not in select list"),
+            )
+        });
+    }
+    if let Ast::Identifier(ident) = item
+        && scope.find(None, &fold(ident)) == Found::Nothing
+    {
+        let name = fold(ident);
+        for selected in &s.projection {
+            if let SelectItem::ExprWithAlias { expr, alias } = selected
+                && fold(alias) == name
+            {
+                return Ok(expr.clone());
+            }
+        }
+    }
+    Ok(item.clone())
+}

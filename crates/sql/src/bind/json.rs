@@ -1,0 +1,165 @@
+//! Functions that make json: each argument becomes json by its type here, where types are known.
+//!
+//! Does not know: how json is written (`eval::func::json`).
+
+use sqlparser::ast::{self, Expr as Ast};
+use varve_engine::Value;
+
+use super::function::plain_argument;
+use super::scope::{Found, Scope};
+use super::{Binder, Bound, fold};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Expr;
+use crate::eval::func::{self, json};
+use crate::ty::{Elem, Ty, Typed};
+
+/// Whether the function of this name makes json.
+pub(super) fn makes_json(name: &str) -> bool {
+    matches!(name, "to_json" | "array_to_json" | "row_to_json" | "json_build_object" | "json_build_array")
+}
+
+impl Binder<'_> {
+    /// A call of a function that makes json.
+    pub(super) fn json_function(
+        &mut self,
+        name: &str,
+        f: &ast::Function,
+        at: Option<u32>,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let written: &[ast::FunctionArg] = match &f.args {
+            ast::FunctionArguments::List(list) => &list.args,
+            _ => &[],
+        };
+        let mut arguments = Vec::with_capacity(written.len());
+        for argument in written {
+            arguments.push(plain_argument(argument)?);
+        }
+        let mut pieces = Vec::with_capacity(arguments.len());
+        match name {
+            "json_build_object" => {
+                if !arguments.len().is_multiple_of(2) {
+                    let message = "argument list must have even number of elements";
+                    let hint =
+                        "The arguments of json_build_object() must consist of alternating keys and values.";
+                    return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                        .with_hint(hint)
+                        .at(at));
+                }
+                for pair in arguments.chunks(2) {
+                    let key = self.expression(pair[0], scope)?;
+                    pieces.push(self.explicit(key, Typed::plain(Ty::Text))?.expr);
+                    pieces.push(self.json_of(pair[1], scope)?.0);
+                }
+                made(json::OBJECT, pieces, at)
+            }
+            "json_build_array" => {
+                for argument in arguments {
+                    pieces.push(self.json_of(argument, scope)?.0);
+                }
+                made(json::ARRAY, pieces, at)
+            }
+            _ => self.one_as_json(name, &arguments, at, scope),
+        }
+    }
+
+    fn one_as_json(
+        &mut self,
+        name: &str,
+        arguments: &[&Ast],
+        at: Option<u32>,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let mut types = Vec::with_capacity(arguments.len());
+        if let [argument] = arguments {
+            if let Some(row) = self.row(argument, scope)? {
+                return Ok(Bound { expr: row, t: Typed::plain(Ty::Json), at });
+            }
+            let bound = self.expression(argument, scope)?;
+            let ty = bound.t.ty;
+            if ty == Ty::Unknown {
+                let message = "could not determine polymorphic type because input has type unknown";
+                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(at));
+            }
+            if name == "to_json" || name == "array_to_json" && ty.element().is_some() {
+                return Ok(Bound { expr: self.value_as_json(bound)?, t: Typed::plain(Ty::Json), at });
+            }
+            types.push(ty);
+        }
+        Err(super::function::undefined(name, &types).at(at))
+    }
+
+    /// An argument as json; and whether it is an array or a row.
+    pub(super) fn json_of(&mut self, written: &Ast, scope: &mut Scope) -> Result<(Expr, bool)> {
+        if let Some(row) = self.row(written, scope)? {
+            return Ok((row, true));
+        }
+        let bound = self.expression(written, scope)?;
+        let is_array = bound.t.ty.element().is_some();
+        Ok((self.value_as_json(bound)?, is_array))
+    }
+
+    fn value_as_json(&mut self, bound: Bound) -> Result<Expr> {
+        let (expr, of) = match bound.t.ty {
+            Ty::Json => return Ok(bound.expr),
+            Ty::Array(Elem::Json) => (bound.expr, json::OF_ARRAY),
+            Ty::Char => match bound.t.length() {
+                Some(n) => (Expr::Pad(Box::new(bound.expr), n), json::OF),
+                None => (bound.expr, json::OF),
+            },
+            Ty::Unknown | Ty::Reg(_) => (self.explicit(bound, Typed::plain(Ty::Text))?.expr, json::OF),
+            _ => (bound.expr, json::OF),
+        };
+        made(of, vec![expr], None).map(|b| b.expr)
+    }
+
+    /// A row of a relation that is named like a column, or one that is written out, as json.
+    fn row(&mut self, written: &Ast, scope: &mut Scope) -> Result<Option<Expr>> {
+        let mut fields: Vec<(String, Bound)> = Vec::new();
+        match written {
+            Ast::Identifier(ident) => {
+                let name = fold(ident);
+                if scope.find(None, &name) != Found::Nothing {
+                    return Ok(None);
+                }
+                let Some(relation) = scope.relation(&name).cloned() else { return Ok(None) };
+                for ((column, t), ordinal) in relation.columns.iter().zip(relation.first..) {
+                    let value = self.column_value(Expr::Column(ordinal), *t, column, None, scope)?;
+                    fields.push((column.clone(), value));
+                }
+            }
+            other => {
+                let Some(items) = fields_of(other) else { return Ok(None) };
+                for (n, item) in items.into_iter().enumerate() {
+                    fields.push((format!("f{}", n + 1), self.expression(item, scope)?));
+                }
+            }
+        }
+        let mut pieces = Vec::with_capacity(2 * fields.len());
+        for (name, value) in fields {
+            pieces.push(Expr::Const(Value::Text(name)));
+            pieces.push(self.value_as_json(value)?);
+        }
+        made(json::ROW, pieces, None).map(|b| Some(b.expr))
+    }
+}
+
+/// The fields of (a, b) or ROW (a, b).
+fn fields_of(written: &Ast) -> Option<Vec<&Ast>> {
+    match written {
+        Ast::Tuple(items) => Some(items.iter().collect()),
+        Ast::Function(f) if matches!(f.name.0.as_slice(), [part] if part.as_ident().map(fold).as_deref() == Some("row")) =>
+        {
+            let ast::FunctionArguments::List(list) = &f.args else { return None };
+            list.args.iter().map(|a| plain_argument(a).ok()).collect()
+        }
+        _ => None,
+    }
+}
+
+fn made(function: &str, arguments: Vec<Expr>, at: Option<u32>) -> Result<Bound> {
+    let Some(function) = func::overloads(function).next() else {
+        return Err(SqlError::internal("a function of json that there is not"));
+    };
+    Ok(Bound { expr: Expr::Call(function, arguments.into()), t: Typed::plain(Ty::Json), at })
+}

@@ -1,0 +1,172 @@
+//! Values as json. The binder has made json of each argument (`of`), so the others only put pieces together.
+//!
+//! Does not know: reading json.
+
+use varve_engine::Datum;
+
+use super::{Builtin, any, check_size, loose, text};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Cx;
+use crate::text::write_in_zone;
+use crate::time::Zone;
+use crate::ty::Ty::{Json, Text, Unknown};
+
+/// Names that no client can call: they are found by the binder alone.
+pub const OF: &str = "json of a value";
+/// The same for an array of json.
+pub const OF_ARRAY: &str = "json of an array of json";
+/// A row of names and json.
+pub const ROW: &str = "json of a row";
+/// json_build_object of names and json.
+pub const OBJECT: &str = "json of pairs";
+/// json_build_array of json.
+pub const ARRAY: &str = "json of a list";
+
+pub(super) const TABLE: &[Builtin] = &[
+    loose(OF, &[Unknown], Json, |a, cx| {
+        let value = a.first().copied().unwrap_or(Datum::Null);
+        if value.is_null() {
+            return Ok(Datum::Null);
+        }
+        let mut out = Vec::new();
+        write(value, cx.env.zone, &mut out);
+        finished(out, cx)
+    }),
+    loose(OF_ARRAY, &[Unknown], Json, |a, cx| {
+        let Some(Datum::Array(array)) = a.first() else { return Ok(Datum::Null) };
+        let pieces: Vec<Datum<'_>> = array.iter().collect();
+        let mut out = Vec::new();
+        listed(&pieces, b",", &mut out);
+        finished(out, cx)
+    }),
+    any(ROW, &[Unknown], Json, |a, cx| {
+        let mut out = vec![b'{'];
+        for (n, pair) in a.chunks(2).enumerate() {
+            out.extend_from_slice(if n > 0 { b"," } else { b"" });
+            quoted(text(pair, 0), &mut out);
+            out.push(b':');
+            piece(pair.get(1).copied(), &mut out);
+        }
+        out.push(b'}');
+        finished(out, cx)
+    }),
+    any(OBJECT, &[Text], Json, |a, cx| {
+        let mut out = vec![b'{'];
+        for (n, pair) in a.chunks(2).enumerate() {
+            if pair[0].is_null() {
+                let message = format!("argument {} cannot be null", 2 * n + 1);
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                    .with_hint("Object keys should be text."));
+            }
+            out.extend_from_slice(if n > 0 { b", " } else { b"" });
+            quoted(text(pair, 0), &mut out);
+            out.extend_from_slice(b" : ");
+            piece(pair.get(1).copied(), &mut out);
+        }
+        out.push(b'}');
+        finished(out, cx)
+    }),
+    any(ARRAY, &[Json], Json, |a, cx| {
+        let mut out = Vec::new();
+        listed(a, b", ", &mut out);
+        finished(out, cx)
+    }),
+];
+
+fn finished<'a>(out: Vec<u8>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    check_size(out.len())?;
+    Ok(cx.text(&String::from_utf8_lossy(&out)))
+}
+
+/// Pieces of json as an array.
+fn listed(pieces: &[Datum<'_>], between: &[u8], out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (n, value) in pieces.iter().enumerate() {
+        out.extend_from_slice(if n > 0 { between } else { b"" });
+        piece(Some(*value), out);
+    }
+    out.push(b']');
+}
+
+/// A piece of json; NULL is null.
+fn piece(value: Option<Datum<'_>>, out: &mut Vec<u8>) {
+    match value {
+        Some(Datum::Text(json)) => out.extend_from_slice(json.as_bytes()),
+        _ => out.extend_from_slice(b"null"),
+    }
+}
+
+/// A value as json: numbers and booleans as they are, times by ISO 8601, all else as a string of its text.
+fn write(value: Datum<'_>, zone: &Zone, out: &mut Vec<u8>) {
+    match value {
+        Datum::Null => out.extend_from_slice(b"null"),
+        Datum::Bool(b) => out.extend_from_slice(if b { b"true" } else { b"false" }),
+        Datum::Text(t) => quoted(t, out),
+        Datum::Array(array) => {
+            out.push(b'[');
+            for (n, element) in array.iter().enumerate() {
+                out.extend_from_slice(if n > 0 { b"," } else { b"" });
+                write(element, zone, out);
+            }
+            out.push(b']');
+        }
+        _ => {
+            let mut shown = Vec::new();
+            write_in_zone(value, zone, &mut shown);
+            let shown = String::from_utf8_lossy(&shown);
+            match value {
+                Datum::Timestamp(_) | Datum::TimestampTz(_) => quoted(&iso(&shown), out),
+                _ if is_number(value) && is_plain(&shown) => out.extend_from_slice(shown.as_bytes()),
+                _ => quoted(&shown, out),
+            }
+        }
+    }
+}
+
+fn is_number(value: Datum<'_>) -> bool {
+    matches!(
+        value,
+        Datum::Int2(_)
+            | Datum::Int4(_)
+            | Datum::Int8(_)
+            | Datum::Float4(_)
+            | Datum::Float8(_)
+            | Datum::Numeric(_)
+    )
+}
+
+/// Neither NaN nor infinite.
+fn is_plain(number: &str) -> bool {
+    number.ends_with(|c: char| c.is_ascii_digit())
+}
+
+/// A timestamp with a T between day and time, and minutes behind the hours of its zone.
+fn iso(shown: &str) -> String {
+    let out = shown.replacen(' ', "T", 1);
+    let zone = out.find('T').and_then(|t| out[t..].find(['+', '-']).map(|n| t + n));
+    match zone {
+        Some(sign) if out[sign..].split(' ').next().is_some_and(|zone| zone.len() == 3) => {
+            format!("{}:00{}", &out[..sign + 3], &out[sign + 3..])
+        }
+        _ => out,
+    }
+}
+
+/// A string as json.
+pub fn quoted(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for c in text.chars() {
+        match c {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            '\u{8}' => out.extend_from_slice(b"\\b"),
+            '\u{c}' => out.extend_from_slice(b"\\f"),
+            '\n' => out.extend_from_slice(b"\\n"),
+            '\r' => out.extend_from_slice(b"\\r"),
+            '\t' => out.extend_from_slice(b"\\t"),
+            c if c < ' ' => out.extend_from_slice(format!("\\u{:04x}", c as u32).as_bytes()),
+            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    out.push(b'"');
+}

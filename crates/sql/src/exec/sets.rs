@@ -1,0 +1,157 @@
+//! Functions that give sets: the rows of one call.
+//!
+//! Invariants
+//! 1. A NULL among the arguments gives no rows.
+//! 2. Rows are made one at a time where there may be many (generate_series).
+//!
+//! Does not know: where the rows go, what stands beside them.
+
+use std::cmp::Ordering;
+
+use varve_engine::{Datum, Interval, Numeric, NumericRef, Value};
+
+use super::series::Series;
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::{func, number};
+use crate::time::{self, Zone};
+use crate::ty::Ty;
+
+/// A function that gives a set of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetFunction {
+    /// generate_series of start, stop and step; values of this type.
+    Series(Ty),
+    /// unnest: the elements of an array.
+    Elements,
+    /// regexp_matches of text, pattern and flags.
+    Matches,
+    /// So many rows, numbered from 0: of grouping sets.
+    Copies(usize),
+}
+
+/// The rows of one call that are still to come.
+pub enum SetRows {
+    /// Whole numbers.
+    Whole(Series),
+    /// Numeric: the next value, the last one, and the step.
+    Numeric(Option<Numeric>, Numeric, Numeric),
+    /// Timestamps, in a zone if they have one.
+    Times(Box<Times>),
+    /// Values that were made at once.
+    Made(std::vec::IntoIter<Value>),
+}
+
+/// Timestamps that follow each other.
+pub struct Times {
+    next: Option<i64>,
+    stop: i64,
+    step: Interval,
+    zone: Option<Zone>,
+}
+
+impl SetRows {
+    /// The rows of a call with these arguments.
+    pub fn new(function: SetFunction, arguments: &[Datum<'_>], zone: &Zone) -> Result<SetRows> {
+        let none = || SetRows::Made(Vec::new().into_iter());
+        if arguments.iter().any(Datum::is_null) {
+            return Ok(none());
+        }
+        Ok(match (function, arguments) {
+            (SetFunction::Copies(count), _) => {
+                SetRows::Made((0..count as i64).map(Value::Int8).collect::<Vec<_>>().into_iter())
+            }
+            (SetFunction::Elements, [Datum::Array(array)]) => {
+                SetRows::Made(array.iter().map(|e| e.to_value()).collect::<Vec<_>>().into_iter())
+            }
+            (SetFunction::Matches, [Datum::Text(text), Datum::Text(pattern), Datum::Text(flags)]) => {
+                SetRows::Made(func::all_groups(text, pattern, flags)?.into_iter())
+            }
+            (SetFunction::Series(ty), [start, stop, step]) => series(ty, [*start, *stop, *step], zone)?,
+            _ => return Err(SqlError::internal("a set of the wrong arguments")),
+        })
+    }
+
+    /// The next row.
+    pub fn next_row(&mut self) -> Result<Option<Value>> {
+        match self {
+            SetRows::Whole(series) => Ok(series.next().map(|value| value.to_value())),
+            SetRows::Made(values) => Ok(values.next()),
+            SetRows::Numeric(next, stop, step) => {
+                let Some(at) = next.take() else { return Ok(None) };
+                let order = Datum::Numeric(at.as_ref()).order(&Datum::Numeric(stop.as_ref()));
+                if if sign(step.as_ref()).is_lt() { order.is_lt() } else { order.is_gt() } {
+                    return Ok(None);
+                }
+                *next = Some(number::add(at.as_ref(), step.as_ref())?);
+                Ok(Some(Value::Numeric(at)))
+            }
+            SetRows::Times(times) => times.next_row(),
+        }
+    }
+}
+
+fn series(ty: Ty, [start, stop, step]: [Datum<'_>; 3], zone: &Zone) -> Result<SetRows> {
+    Ok(match (start, stop, step) {
+        (Datum::Numeric(start), Datum::Numeric(stop), Datum::Numeric(step)) => {
+            for (n, what) in [(start, "start value"), (stop, "stop value"), (step, "step size")] {
+                if n.is_nan() {
+                    return Err(invalid(format!("{what} cannot be NaN")));
+                }
+            }
+            if sign(step).is_eq() {
+                return Err(no_step());
+            }
+            SetRows::Numeric(Some(start.to_owned()), stop.to_owned(), step.to_owned())
+        }
+        (
+            Datum::Timestamp(start) | Datum::TimestampTz(start),
+            Datum::Timestamp(stop) | Datum::TimestampTz(stop),
+            Datum::Interval(step),
+        ) => {
+            if step.order(Interval::default()).is_eq() {
+                return Err(no_step());
+            }
+            let zone = (ty == Ty::TimestampTz).then(|| zone.clone());
+            SetRows::Times(Box::new(Times { next: Some(start), stop, step, zone }))
+        }
+        (start, stop, step) => match (start.as_integer(), stop.as_integer(), step.as_integer()) {
+            (Some(start), Some(stop), Some(step)) => {
+                SetRows::Whole(Series::between(start, stop, step, ty == Ty::Int8)?)
+            }
+            _ => return Err(SqlError::internal("a series of the wrong type")),
+        },
+    })
+}
+
+impl Times {
+    fn next_row(&mut self) -> Result<Option<Value>> {
+        let Some(at) = self.next.take() else { return Ok(None) };
+        let backwards = self.step.order(Interval::default()).is_lt();
+        if if backwards { at < self.stop } else { at > self.stop } {
+            return Ok(None);
+        }
+        match &self.zone {
+            Some(zone) => {
+                self.next = Some(time::add_interval_in(at, self.step, zone)?);
+                Ok(Some(Value::TimestampTz(at)))
+            }
+            None => {
+                self.next = Some(time::add_interval(at, self.step)?);
+                Ok(Some(Value::Timestamp(at)))
+            }
+        }
+    }
+}
+
+/// How it compares with 0.
+fn sign(n: NumericRef<'_>) -> Ordering {
+    Datum::Numeric(n).order(&Datum::Numeric(Numeric::from_i64(0).as_ref()))
+}
+
+fn no_step() -> SqlError {
+    invalid("step size cannot equal zero".to_owned())
+}
+
+fn invalid(message: String) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
