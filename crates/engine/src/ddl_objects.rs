@@ -45,6 +45,22 @@ impl Transaction {
         Ok(if parent == table { self.current(table)? } else { def })
     }
 
+    /// Notes whether all rows fulfil a CHECK or FOREIGN KEY constraint. To look at them is the caller's.
+    pub fn set_valid(
+        &mut self,
+        table: TableId,
+        constraint: ObjectId,
+        is_valid: bool,
+    ) -> Result<Arc<TableDef>> {
+        self.alter(table, |_, def| {
+            def.not_valid.retain(|c| *c != constraint);
+            if !is_valid {
+                def.not_valid.push(constraint);
+            }
+            Ok(())
+        })
+    }
+
     /// Drops a CHECK or FOREIGN KEY constraint.
     pub fn drop_constraint(&mut self, table: TableId, constraint: ObjectId) -> Result<Arc<TableDef>> {
         let old = self.exclusive(table)?;
@@ -54,6 +70,7 @@ impl Transaction {
         }
         self.alter(table, |txn, def| {
             txn.forget_about(constraint)?;
+            def.not_valid.retain(|c| *c != constraint);
             def.checks.retain(|c| c.id != constraint);
             def.foreign_keys.retain(|k| k.id != constraint);
             Ok(())

@@ -33,6 +33,11 @@ const VIEW: u8 = 4;
 const ROLE: u8 = 5;
 const ABOUT: u8 = 6;
 
+/// Flags at the end of a table.
+const IS_UNLOGGED: u8 = 1;
+/// A list of constraints follows.
+const HAS_NOT_VALID: u8 = 2;
+
 /// Any definition.
 #[derive(Clone, Debug)]
 pub(crate) enum Definition {
@@ -170,7 +175,10 @@ impl Writer {
         self.list(def.checks.iter(), |out, check| out.check(check));
         self.list(def.foreign_keys.iter(), |out, key| out.foreign_key(key));
         self.optional(def.partitions.as_ref(), Self::partitions);
-        self.flag(def.is_unlogged);
+        self.byte(u8::from(def.is_unlogged) | if def.not_valid.is_empty() { 0 } else { HAS_NOT_VALID });
+        if !def.not_valid.is_empty() {
+            self.list(def.not_valid.iter(), |out, id| out.id(*id));
+        }
     }
 
     fn column(&mut self, def: &ColumnDef) {
@@ -349,6 +357,17 @@ impl Reader<'_> {
         };
         let indexes = self.list(Self::index)?;
         let types: Vec<_> = columns.iter().map(|c| c.column_type).collect();
+        let checks = self.list(|input| input.check().map(Arc::new))?;
+        let foreign_keys = self.list(|input| input.foreign_key().map(Arc::new))?;
+        let partitions = self.optional(Self::partitions)?;
+        let flags = self.byte()?;
+        let not_valid = match flags & HAS_NOT_VALID {
+            0 => Vec::new(),
+            _ => self.list(Self::id).filter(|ids| !ids.is_empty())?,
+        };
+        if flags & !(IS_UNLOGGED | HAS_NOT_VALID) != 0 {
+            return None;
+        }
         Some(TableDef {
             id,
             schema,
@@ -356,10 +375,11 @@ impl Reader<'_> {
             columns,
             primary_key,
             indexes,
-            checks: self.list(|input| input.check().map(Arc::new))?,
-            foreign_keys: self.list(|input| input.foreign_key().map(Arc::new))?,
-            partitions: self.optional(Self::partitions)?,
-            is_unlogged: self.flag()?,
+            checks,
+            foreign_keys,
+            partitions,
+            is_unlogged: flags & IS_UNLOGGED != 0,
+            not_valid,
             engine,
             place,
             row_schema: Arc::new(RowSchema::new(&types)),

@@ -136,6 +136,8 @@ pub struct TableDef {
     pub partitions: Option<Partitions>,
     /// UNLOGGED was asked for. Its pages are logged like any others.
     pub is_unlogged: bool,
+    /// CHECK and FOREIGN KEY constraints that rows from before them need not fulfil (NOT VALID).
+    pub not_valid: Vec<ObjectId>,
     /// Name of the table engine (`USING`).
     pub engine: String,
     pub(crate) place: TreePlace,
@@ -270,6 +272,7 @@ impl Clone for TableDef {
             foreign_keys: self.foreign_keys.clone(),
             partitions: self.partitions.clone(),
             is_unlogged: self.is_unlogged,
+            not_valid: self.not_valid.clone(),
             engine: self.engine.clone(),
             place: self.place,
             row_schema: Arc::clone(&self.row_schema),
@@ -291,6 +294,7 @@ impl fmt::Debug for TableDef {
             .field("foreign_keys", &self.foreign_keys)
             .field("partitions", &self.partitions)
             .field("is_unlogged", &self.is_unlogged)
+            .field("not_valid", &self.not_valid)
             .field("engine", &self.engine)
             .field("place", &self.place)
             .finish()

@@ -13,7 +13,7 @@ const ACTIONS: [Action; 5] =
     [Action::NoAction, Action::Restrict, Action::Cascade, Action::SetNull, Action::SetDefault];
 
 impl Writer {
-    fn id(&mut self, id: ObjectId) {
+    pub(super) fn id(&mut self, id: ObjectId) {
         self.word(id.0);
     }
 
@@ -148,7 +148,7 @@ impl Writer {
 }
 
 impl Reader<'_> {
-    fn id(&mut self) -> Option<ObjectId> {
+    pub(super) fn id(&mut self) -> Option<ObjectId> {
         self.word().map(ObjectId)
     }
 

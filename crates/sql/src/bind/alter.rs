@@ -3,7 +3,7 @@
 //! Does not know: how it is done (`exec::alter`).
 
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation, DropBehavior, RenameTableNameKind};
-use varve_engine::{Check, ColumnDef, NewSequence, PrimaryKey, TableDef};
+use varve_engine::{Check, ColumnDef, NewSequence, ObjectId, PrimaryKey, TableDef};
 
 use super::ddl::{Parts, keys_of, printed_default, table_constraint, two_primary_keys};
 use super::part::{check_unique_key, partition_by};
@@ -21,6 +21,10 @@ pub enum Alteration {
     Check(Check),
     /// ADD FOREIGN KEY, to be bound when the table has the columns.
     Foreign(Box<ast::ForeignKeyConstraint>),
+    /// ADD CHECK or FOREIGN KEY ... NOT VALID
+    NotValid(Box<Alteration>),
+    /// VALIDATE CONSTRAINT
+    Validate(ObjectId),
     /// SET / DROP DEFAULT, SET / DROP NOT NULL: column, its default and whether NULL is refused, afterwards.
     Column(usize, Option<String>, bool),
     /// ADD COLUMN
@@ -55,12 +59,14 @@ impl Binder<'_> {
     /// One action of ALTER TABLE.
     pub fn alter_table(&mut self, table: &TableDef, operation: &AlterTableOperation) -> Result<Alteration> {
         match operation {
-            AlterTableOperation::AddConstraint { constraint, .. } => {
+            AlterTableOperation::AddConstraint { constraint, not_valid } => {
                 let mut parts = parts_of(table);
                 table_constraint(constraint, &table.name, &mut parts)?;
                 let mut added = self.constraints(table, parts)?;
-                added.pop().ok_or_else(|| SqlError::unsupported("this constraint"))
+                let added = added.pop().ok_or_else(|| SqlError::unsupported("this constraint"))?;
+                if *not_valid { not_valid_yet(added) } else { Ok(added) }
             }
+            AlterTableOperation::ValidateConstraint { name } => validate(table, &fold(name)),
             AlterTableOperation::AlterColumn { column_name, op } => {
                 self.alter_column(table, &fold(column_name), op)
             }
@@ -280,6 +286,30 @@ fn drop_columns(
         return Err(SqlError::unsupported("a table without columns"));
     }
     Ok(Alteration::DropColumns(columns, is_cascade(behavior)))
+}
+
+/// The constraint without a look at the rows that are there.
+fn not_valid_yet(added: Alteration) -> Result<Alteration> {
+    let kind = match &added {
+        Alteration::PrimaryKey(_) => "PRIMARY KEY",
+        Alteration::Unique(..) => "UNIQUE",
+        _ => return Ok(Alteration::NotValid(Box::new(added))),
+    };
+    let message = format!("{kind} constraints cannot be marked NOT VALID");
+    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+}
+
+fn validate(table: &TableDef, name: &str) -> Result<Alteration> {
+    let check = table.checks.iter().find(|c| c.name == name).map(|c| c.id);
+    let key = || table.foreign_keys.iter().find(|k| k.name == name).map(|k| k.id);
+    if let Some(constraint) = check.or_else(key) {
+        return Ok(Alteration::Validate(constraint));
+    }
+    let (state, what) = match table.has_constraint(name) {
+        true => (SqlState::WRONG_OBJECT_TYPE, "is not a foreign key or check constraint"),
+        false => (SqlState::UNDEFINED_OBJECT, "does not exist"),
+    };
+    Err(SqlError::new(state, format!("constraint \"{name}\" of relation \"{}\" {what}", table.name)))
 }
 
 fn drop_constraint(table: &TableDef, name: String, if_exists: bool, cascade: bool) -> Result<Alteration> {

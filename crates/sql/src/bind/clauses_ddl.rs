@@ -232,17 +232,13 @@ pub fn check_alter_table(a: &ast::AlterTable) -> Result<()> {
         name: _,
         if_exists: _,
         only: _,
-        operations,
+        operations: _,
         location,
         on_cluster,
         table_type,
         end_token: _,
     } = a;
-    let not_valid = |o: &ast::AlterTableOperation| {
-        matches!(o, ast::AlterTableOperation::AddConstraint { not_valid: true, .. })
-    };
     refuse(&[
-        (operations.iter().any(not_valid), "NOT VALID"),
         (location.is_some(), "LOCATION"),
         (on_cluster.is_some(), "ON CLUSTER"),
         (table_type.is_some(), "this kind of table"),

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use bumpalo::Bump;
 use sqlparser::ast;
 use varve_engine::{
-    Change, Check, ColumnSource, Datum, Error as EngineError, NewIndex, Outcome, PrimaryKey, RowImage,
-    ScanSpec, TableDef, Transaction, Value,
+    Change, Check, ColumnSource, Datum, Error as EngineError, NewIndex, ObjectId, Outcome, PrimaryKey,
+    RowImage, ScanSpec, TableDef, Transaction, Value,
 };
 
 use super::definition::{Notices, Result, duplicate_in_build, notice};
@@ -67,12 +67,20 @@ impl Alter<'_> {
                 self.txn.create_index(new).map_err(|e| duplicate_in_build(e, &name, &table))?;
                 Ok(())
             }
-            Alteration::Check(check) => self.add_check(&table, check),
-            Alteration::Foreign(key) => {
-                let catalog = self.txn.catalog();
-                let key = Binder::new(&catalog, "", &[])?.foreign_key(&table, &key)?;
-                reference::add_foreign_key(&table, key, self.txn, self.facts)
+            Alteration::Check(_) | Alteration::Foreign(_) => {
+                let (def, added) = self.add_constraint(&table, alteration)?;
+                self.check_rows(&def, added)
             }
+            Alteration::NotValid(constraint) => {
+                let (def, added) = self.add_constraint(&table, *constraint)?;
+                self.txn.set_valid(def.id, added, false)?;
+                Ok(())
+            }
+            Alteration::Validate(constraint) if table.not_valid.contains(&constraint) => {
+                let def = self.txn.set_valid(table.id, constraint, true)?;
+                self.check_rows(&def, constraint)
+            }
+            Alteration::Validate(_) => Ok(()),
             Alteration::Column(ordinal, default, not_null) => {
                 if not_null && !table.columns[ordinal].not_null {
                     self.check_no_nulls(&table, ordinal)?;
@@ -134,22 +142,54 @@ impl Alter<'_> {
         if found { Err(contains_nulls(table, column).into()) } else { Ok(()) }
     }
 
-    /// Adds the constraint, then looks at the rows: nobody can add any now.
-    fn add_check(&mut self, table: &TableDef, check: Check) -> Result<()> {
-        let name = check.name.clone();
-        let def = self.txn.add_check(table.id, check)?;
+    /// Adds CHECK or FOREIGN KEY: new rows have to fulfil it.
+    fn add_constraint(
+        &mut self,
+        table: &Arc<TableDef>,
+        constraint: Alteration,
+    ) -> Result<(Arc<TableDef>, ObjectId)> {
+        let (name, def) = match constraint {
+            Alteration::Check(check) => (check.name.clone(), self.txn.add_check(table.id, check)?),
+            Alteration::Foreign(key) => {
+                let catalog = self.txn.catalog();
+                let key = Binder::new(&catalog, "", &[])?.foreign_key(table, &key)?;
+                (key.name.clone(), self.txn.add_foreign_key(table.id, key)?)
+            }
+            _ => return Err(SqlError::internal("a constraint that rows fulfil one by one").into()),
+        };
+        let check = def.checks.iter().find(|c| c.name == name).map(|c| c.id);
+        let key = || def.foreign_keys.iter().find(|k| k.name == name).map(|k| k.id);
+        match check.or_else(key) {
+            Some(id) => Ok((def, id)),
+            None => Err(SqlError::internal("a constraint that was not added").into()),
+        }
+    }
+
+    /// Looks whether the rows fulfil a constraint. The table is locked, so nobody can add any now.
+    fn check_rows(&mut self, def: &Arc<TableDef>, constraint: ObjectId) -> Result<()> {
+        if let Some(key) = def.foreign_keys.iter().find(|k| k.id == constraint) {
+            return reference::check_rows(def, key, self.txn, self.facts);
+        }
+        match def.checks.iter().find(|c| c.id == constraint) {
+            Some(check) => self.check_condition(def, check),
+            None => Ok(()),
+        }
+    }
+
+    fn check_condition(&mut self, table: &Arc<TableDef>, check: &Check) -> Result<()> {
+        let (def, name) = (table, &check.name);
         let catalog = self.txn.catalog();
         // Rows need not fulfil the older ones any more: time passes.
-        let mut rules = Binder::new(&catalog, "", &[])?.rules(&def)?;
-        rules.checks = rules.checks.into_vec().into_iter().filter(|(n, _)| **n == *name).collect();
-        let opened = self.txn.table(&def)?;
+        let mut rules = Binder::new(&catalog, "", &[])?.rules(def)?;
+        rules.checks = rules.checks.into_vec().into_iter().filter(|(n, _)| **n == **name).collect();
+        let opened = self.txn.table(def)?;
         let (mut failure, mut arena, mut is_broken) = (Failure::default(), Bump::new(), false);
         let env = self.facts.env(&NoSequences);
         let facts = self.facts;
         let scanned = self.txn.newest_reader().scan(&opened, &ScanSpec::ALL, &mut |_, row| {
             let cx = Cx { params: &[], arena: &arena, env: &env };
             let looked = facts.check_cancel().and_then(|()| rules.broken(&Input::Row(row), &cx));
-            is_broken = failure.catch(looked.map(|broken| broken == Some(&*name)), true);
+            is_broken = failure.catch(looked.map(|broken| broken == Some(&**name)), true);
             arena.reset();
             Ok(if is_broken { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
@@ -160,7 +200,7 @@ impl Alter<'_> {
         let message =
             format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
         let error = SqlError::new(SqlState::CHECK_VIOLATION, message);
-        Err(error.of_table(&table.schema, &table.name).of_constraint(&name).into())
+        Err(error.of_table(&table.schema, &table.name).of_constraint(name).into())
     }
 
     fn add_column(&mut self, table: &TableDef, new: NewColumn) -> Result<()> {

@@ -493,21 +493,16 @@ impl Checker<'_> {
     }
 }
 
-/// ALTER TABLE ... ADD FOREIGN KEY: adds it, then looks at the rows.
-pub(super) fn add_foreign_key(
-    table: &Arc<TableDef>,
-    key: ForeignKey,
+/// Looks whether all rows of a table, which is locked, have their parents.
+pub(super) fn check_rows(
+    def: &Arc<TableDef>,
+    key: &ForeignKey,
     txn: &mut Transaction,
     facts: &Facts,
 ) -> definition::Result<()> {
-    let name = key.name.clone();
-    let def = txn.add_foreign_key(table.id, key)?;
-    let Some(added) = def.foreign_keys.iter().find(|k| k.name == name) else {
-        return Err(SqlError::internal("a foreign key that was not added").into());
-    };
     let mut from = None;
     loop {
-        let (some, next) = some_referring(txn, &def, added, from.as_deref())?;
+        let (some, next) = some_referring(txn, def, key, from.as_deref())?;
         let mut deferred = Deferred::default();
         let mut checker = Checker { txn, facts, deferred: &mut deferred, is_commit: true, is_alone: true };
         checker.settle(some)?;

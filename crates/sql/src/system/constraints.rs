@@ -22,6 +22,13 @@ pub struct Constraint<'c> {
     pub what: Demand<'c>,
 }
 
+impl Constraint<'_> {
+    /// Whether rows from before it need not fulfil it.
+    pub fn is_not_valid(&self) -> bool {
+        self.table.not_valid.iter().any(|id| id.0 == self.oid)
+    }
+}
+
 /// What a constraint demands.
 #[derive(Clone, Copy)]
 pub enum Demand<'c> {
@@ -115,7 +122,7 @@ fn pg_constraint(world: &World, rows: &mut Rows<'_>) {
             ("oid", oid(c.oid)),
             ("conname", text(c.name)),
             ("connamespace", oid(relations::namespace(catalog, &c.table.schema))),
-            ("convalidated", Value::Bool(true)),
+            ("convalidated", Value::Bool(!c.is_not_valid())),
             ("conrelid", oid(c.table.id.0)),
             ("conislocal", Value::Bool(true)),
             ("connoinherit", Value::Bool(!matches!(c.what, Demand::Check(_)))),

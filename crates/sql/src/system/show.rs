@@ -34,6 +34,10 @@ fn columns(table: &TableDef, ordinals: &[usize]) -> String {
 
 /// The text behind CONSTRAINT name.
 pub fn constraint_definition(catalog: &Catalog, c: &Constraint<'_>) -> String {
+    demand(catalog, c) + if c.is_not_valid() { " NOT VALID" } else { "" }
+}
+
+fn demand(catalog: &Catalog, c: &Constraint<'_>) -> String {
     let own = columns(c.table, c.columns);
     match c.what {
         Demand::Key(_) => format!("PRIMARY KEY ({own})"),
