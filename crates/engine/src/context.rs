@@ -253,6 +253,7 @@ impl Context {
     pub(crate) fn begin_write(&mut self) -> Result<TxnId> {
         if self.id == TxnId::NONE {
             self.id = self.core.assign_id(self.owner)?;
+            self.core.registry.place(self.owner.slot).set_identity(self.id.get());
         }
         if self.segment.is_none() {
             self.segment = Some(self.core.segments.take(&self.core.pager)?);

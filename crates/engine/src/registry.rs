@@ -13,7 +13,7 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{Release, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use parking_lot::{Condvar, Mutex};
@@ -43,6 +43,10 @@ pub(crate) struct Waiter {
 #[repr(align(128))]
 pub(crate) struct Place {
     claimed: AtomicBool,
+    /// What the transaction is called by its owner, and one more; 0 if nothing.
+    label: AtomicU64,
+    /// Its identity; 0 before it writes.
+    identity: AtomicU64,
     snapshot: AtomicU64,
     serial: AtomicU64,
     tables: [AtomicU32; TABLES_LEN],
@@ -61,6 +65,8 @@ impl Place {
     fn new() -> Self {
         Self {
             claimed: AtomicBool::new(false),
+            label: AtomicU64::new(0),
+            identity: AtomicU64::new(0),
             snapshot: AtomicU64::new(NO_SNAPSHOT),
             serial: AtomicU64::new(1),
             tables: Default::default(),
@@ -72,6 +78,28 @@ impl Place {
             woken: Mutex::new(false),
             wake: Condvar::new(),
         }
+    }
+
+    pub(crate) fn set_label(&self, label: u32) {
+        self.label.store(u64::from(label) + 1, Relaxed);
+    }
+
+    pub(crate) fn label(&self) -> Option<u32> {
+        self.label.load(Relaxed).checked_sub(1).map(|label| label as u32)
+    }
+
+    pub(crate) fn set_identity(&self, identity: u64) {
+        self.identity.store(identity, Relaxed);
+    }
+
+    pub(crate) fn identity(&self) -> u64 {
+        self.identity.load(Relaxed)
+    }
+
+    /// The tables that it has noted.
+    pub(crate) fn noted_tables(&self) -> Vec<u32> {
+        let tables = self.tables.iter().map(|table| table.load(SeqCst)).filter(|table| *table != 0);
+        tables.chain(self.more.lock().iter().copied()).collect()
     }
 
     /// Which transaction of this place is the present one.
@@ -235,6 +263,11 @@ impl Registry {
         })
     }
 
+    /// The present transactions of all places, of vacant ones too.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = Owner> + '_ {
+        (0..self.len.load(SeqCst)).map(|slot| self.owner(slot))
+    }
+
     /// A transaction that nobody runs any more and that is not undone yet.
     pub(crate) fn any_loser(&self) -> Option<Owner> {
         let mut owners = (0..self.len.load(SeqCst)).map(|slot| self.owner(slot));
@@ -246,6 +279,8 @@ impl Registry {
     pub(crate) fn end(&self, owner: Owner) {
         let place = self.place(owner.slot);
         place.snapshot.store(NO_SNAPSHOT, SeqCst);
+        place.label.store(0, Relaxed);
+        place.identity.store(0, Relaxed);
         place.forget_tables();
         if place.is_loser.load(SeqCst) {
             place.is_loser.store(false, SeqCst);

@@ -17,6 +17,8 @@ use crate::waits::{Obstacle, Patience, Waits};
 const SLOT_BITS: u32 = 17;
 /// Waiters for tables never share a wish: all are woken.
 const OWN_WISH: u64 = 1 << 63;
+/// Of a waiter for a table who would share it.
+const SHARED_WISH: u64 = 1 << 62;
 
 /// The lock of one table.
 #[derive(Debug)]
@@ -37,13 +39,20 @@ pub(crate) struct Waiting<'a> {
 impl Waiting<'_> {
     /// Waits for another transaction to end (or to give up a table), which stood in the way after `released` releases.
     pub(crate) fn wait_for(&self, on: Owner, released: u64) -> Result<()> {
-        self.wait(Obstacle::Held(on, released))
+        self.wait(Obstacle::Held(on, released), 0, true)
     }
 
-    fn wait(&self, on: Obstacle) -> Result<()> {
-        let wish = OWN_WISH | u64::from(self.me.slot);
+    /// Waits to use a table or to have it alone.
+    fn wait(&self, on: Obstacle, table: u32, is_shared: bool) -> Result<()> {
+        let shared = if is_shared { SHARED_WISH } else { 0 };
+        let wish = OWN_WISH | shared | u64::from(table) << SLOT_BITS | u64::from(self.me.slot);
         self.waits.wait(self.registry, self.me, on, wish, self.patience)
     }
+}
+
+/// The table that a waiter wishes, and whether it would share it.
+pub(crate) fn wished(want: u64) -> Option<(u32, bool)> {
+    (want & OWN_WISH != 0).then_some(((want >> SLOT_BITS) as u32, want & SHARED_WISH != 0))
 }
 
 fn pack(owner: Owner) -> u64 {
@@ -73,14 +82,21 @@ impl TableLock {
             place.forget_table(self.table);
             // The excluder may have seen the note and be waiting for its owner.
             waiting.waits.wake(waiting.registry, waiting.me);
-            self.let_pass(waiting)?;
+            self.let_pass(waiting, true)?;
         }
     }
 
     /// Waits for whoever excludes others.
-    fn let_pass(&self, waiting: Waiting<'_>) -> Result<()> {
+    fn let_pass(&self, waiting: Waiting<'_>, is_shared: bool) -> Result<()> {
         let released = waiting.waits.releases();
-        self.excluder(waiting.me).map_or(Ok(()), |excluder| waiting.wait_for(excluder, released))
+        let Some(excluder) = self.excluder(waiting.me) else { return Ok(()) };
+        waiting.wait(Obstacle::Held(excluder, released), self.table, is_shared)
+    }
+
+    /// Who has the lock alone, or waits to have it so.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        let exclusive = self.exclusive.load(SeqCst);
+        (exclusive != 0).then(|| unpack(exclusive))
     }
 
     /// Who excludes `me`.
@@ -97,10 +113,10 @@ impl TableLock {
             if other == mine {
                 return Ok(false);
             }
-            self.let_pass(waiting)?;
+            self.let_pass(waiting, false)?;
         }
         while waiting.registry.holders_of(self.table, waiting.me).next().is_some() {
-            if let Err(error) = waiting.wait(Obstacle::UsersOf(self.table)) {
+            if let Err(error) = waiting.wait(Obstacle::UsersOf(self.table), self.table, false) {
                 self.unlock_exclusive();
                 waiting.waits.release(waiting.registry, waiting.me);
                 return Err(error);

@@ -62,6 +62,7 @@ pub(crate) enum Obstacle {
 struct Edge {
     waiter: Owner,
     on: Obstacle,
+    want: u64,
     /// In whose queue the waiter is.
     queue: Owner,
 }
@@ -153,7 +154,7 @@ impl Waits {
         let place = registry.place(queue.slot);
         place.queue.lock().push(Waiter { slot: me.slot, want });
         place.queued.fetch_add(1, Ordering::SeqCst);
-        self.settle(registry, edges, Edge { waiter: me, on, queue })
+        self.settle(registry, edges, Edge { waiter: me, on, want, queue })
     }
 
     /// The waiter is in the queue: whether it has to stay there.
@@ -178,6 +179,12 @@ impl Waits {
             Obstacle::UsersOf(table) => registry.place(edge.queue.slot).holds(table),
         };
         is_held && registry.is_running(edge.queue)
+    }
+
+    /// What is made of each edge: the waiter, what is in its way, what it wants.
+    pub(crate) fn each_edge<T>(&self, made: impl Fn(Owner, Obstacle, u64) -> T) -> Vec<T> {
+        let edges = self.edges.lock();
+        edges.values().map(|edge| made(edge.waiter, edge.on, edge.want)).collect()
     }
 
     /// Takes the waiter out of the graph and of the queue where it is by now.

@@ -4,11 +4,12 @@
 
 mod database;
 
+use std::ops::ControlFlow;
 use std::thread;
 use std::time::Duration;
 
 use database::*;
-use varve_engine::{LockStrength, Outcome, Result, TableDef, Transaction};
+use varve_engine::{Isolation, LockStrength, Outcome, Result, ScanSpec, TableDef, Transaction};
 
 #[test]
 fn read_committed_waits_and_evaluates_again_so_no_update_is_lost() {
@@ -254,4 +255,27 @@ fn under_a_snapshot_key_share_asks_for_the_keys_alone() {
     late.commit().unwrap();
     delete(&mut third, &plain, 1).unwrap();
     third.commit().unwrap();
+}
+
+/// Review 9, N1: samples for the order of joins counted as read, so transactions that had nothing in common failed (40001).
+#[test]
+fn what_a_sample_reads_is_read_by_nobody() {
+    let (_directory, database) = fresh();
+    let (read, log) = (create(&database, "t"), create(&database, "log"));
+    load(&database, &read, (0..9).map(|id| (id, id)));
+    let commits_after = |unnoted: bool| {
+        let mut sampler = begin(&database, Isolation::Serializable);
+        let table = table(&mut sampler, &read);
+        let mut reader = sampler.reader();
+        let mut sample = if unnoted { reader.fork_unnoted() } else { reader.fork() };
+        sample.scan(&table, &ScanSpec::ALL, &mut |_, _| Ok(ControlFlow::Continue(()))).unwrap();
+        drop((sample, reader));
+        let mut other = begin(&database, Isolation::Serializable);
+        update(&mut other, &read, 5, |v| v + 1).unwrap();
+        other.commit().unwrap();
+        put(&mut sampler, &log, i32::from(unnoted), 0).unwrap();
+        sampler.commit()
+    };
+    commits_after(true).unwrap();
+    assert_eq!(state(commits_after(false)), "40001");
 }

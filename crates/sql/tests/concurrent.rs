@@ -547,3 +547,31 @@ fn lock_table_keeps_out_whom_it_says() {
     run(&mut a, "commit");
     assert_eq!(waiting.join().unwrap(), ["1"]);
 }
+
+#[test]
+fn pg_locks_shows_what_is_held_and_what_is_awaited() {
+    let db = database();
+    let (mut holder, mut viewer) = (session(&db), session(&db));
+    run(&mut holder, "create table lk (id int primary key, v int); insert into lk values (1, 1)");
+    run(&mut holder, "create schema held");
+    run(&mut holder, "begin; update lk set v = 2 where id = 1; create table held.t (a int)");
+    let writer = stuck(&db, &["begin", "update lk set v = 3 where id = 1"]);
+    let locker = stuck(&db, &["begin", "lock table lk"]);
+    let awaited =
+        "select locktype, relation::regclass::text, mode from pg_locks where not granted order by 1";
+    assert_eq!(
+        ask(&mut viewer, awaited),
+        ["relation|lk|AccessExclusiveLock", "transactionid|NULL|ShareLock"]
+    );
+    let held = "select locktype, mode from pg_locks where granted and relation = 'lk'::regclass";
+    assert_eq!(ask(&mut viewer, held), ["relation|RowExclusiveLock", "relation|RowExclusiveLock"]);
+    let object = "select classid::regclass::text, objid::regnamespace::text, mode from pg_locks where locktype = 'object'";
+    assert_eq!(ask(&mut viewer, object), ["pg_namespace|held|RowExclusiveLock"]);
+    let own =
+        "select virtualxid = virtualtransaction, mode, granted from pg_locks where locktype = 'virtualxid'";
+    assert_eq!(ask(&mut viewer, own), ["t|ExclusiveLock|t"; 4]);
+    run(&mut holder, "rollback");
+    writer.join().unwrap();
+    locker.join().unwrap();
+    assert_eq!(ask(&mut viewer, own), ["t|ExclusiveLock|t"]);
+}

@@ -4,7 +4,7 @@
 //!
 //! Does not know: who keeps these (`crate::activity`, `crate::settings`).
 
-use varve_engine::Value;
+use varve_engine::{LockInfo, LockOwner, Locked, ObjectId, Value};
 
 use super::{Fill, Rows, World, ids, oid, text};
 use crate::rights::Holder;
@@ -13,6 +13,7 @@ use crate::rights::Holder;
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
         "pg_settings" => pg_settings,
+        "pg_locks" => pg_locks,
         "pg_stat_activity" => pg_stat_activity,
         "pg_stat_all_tables" | "pg_stat_user_tables" => pg_stat_tables,
         _ => return None,
@@ -52,10 +53,74 @@ fn pg_settings(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
+/// Locks of tables and other objects, and of transactions: who waits for a row waits for the transaction that has it.
+fn pg_locks(world: &World, rows: &mut Rows<'_>) {
+    for lock in world.shared.engine().locks() {
+        let (place, serial) = lock.owner;
+        rows.add([
+            ("locktype", text(lock_type(world, &lock))),
+            ("virtualtransaction", text(virtual_id((place, serial)))),
+            ("pid", Value::Int4(lock.label.cast_signed())),
+            ("mode", text(lock_mode(&lock))),
+            ("granted", Value::Bool(lock.is_granted)),
+            ("fastpath", Value::Bool(lock.is_granted && matches!(lock.on, Locked::Whole(_)))),
+        ]);
+        match lock.on {
+            Locked::Whole(owner) => rows.set([("virtualxid", text(virtual_id(owner)))]),
+            Locked::Identity(id) => rows.set([("transactionid", Value::Int8(id.cast_signed()))]),
+            Locked::Object(object) => {
+                rows.set([("database", oid(ids::DATABASE))]);
+                match class_of(world, object) {
+                    None => rows.set([("relation", oid(object.0))]),
+                    Some(class) => {
+                        let place = [("classid", oid(class)), ("objid", oid(object.0))];
+                        rows.set(place.into_iter().chain([("objsubid", Value::Int2(0))]));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How pg_locks and pg_stat_activity call what is locked.
+fn lock_type(world: &World, lock: &LockInfo) -> &'static str {
+    match lock.on {
+        Locked::Whole(_) => "virtualxid",
+        Locked::Identity(_) => "transactionid",
+        Locked::Object(object) if class_of(world, object).is_some() => "object",
+        Locked::Object(_) => "relation",
+    }
+}
+
+/// PostgreSQL's mode that comes nearest.
+fn lock_mode(lock: &LockInfo) -> &'static str {
+    match (lock.on, lock.is_shared) {
+        (Locked::Object(_), true) if lock.has_written => "RowExclusiveLock",
+        (Locked::Object(_), true) => "AccessShareLock",
+        (Locked::Object(_), false) => "AccessExclusiveLock",
+        (_, true) => "ShareLock",
+        (_, false) => "ExclusiveLock",
+    }
+}
+
+fn virtual_id((place, serial): LockOwner) -> String {
+    format!("{}/{serial}", place + 1)
+}
+
+/// The system table of a schema or role; `None` for what has columns.
+fn class_of(world: &World, object: ObjectId) -> Option<u32> {
+    let of = |name| super::table("pg_catalog", name).map(|t| t.oid);
+    if world.catalog.schemas().iter().any(|s| s.id == object) {
+        return of("pg_namespace");
+    }
+    world.catalog.role_by_id(object).and_then(|_| of("pg_authid"))
+}
+
 /// What others do is for superusers to see, and for those who do it.
 fn pg_stat_activity(world: &World, rows: &mut Rows<'_>) {
     let holder = Holder::of(&world.catalog, world.who);
     let time = |at: Option<i64>| at.map_or(Value::Null, Value::TimestampTz);
+    let locks = world.shared.engine().locks();
     for session in world.shared.watched().sessions() {
         let role = world.catalog.role(&session.user);
         let now = session.now();
@@ -80,6 +145,11 @@ fn pg_stat_activity(world: &World, rows: &mut Rows<'_>) {
             ("query", text(now.query)),
             ("backend_type", text("client backend")),
         ]);
+        let its_own = |lock: &&LockInfo| lock.label.cast_signed() == session.process_id;
+        if let Some(awaited) = locks.iter().filter(its_own).find(|lock| !lock.is_granted) {
+            let event = text(lock_type(world, awaited));
+            rows.set([("wait_event_type", text("Lock")), ("wait_event", event)]);
+        }
     }
 }
 
