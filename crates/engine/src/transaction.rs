@@ -389,6 +389,12 @@ impl Transaction {
         own
     }
 
+    /// The version of `catalog`, for less.
+    #[inline]
+    pub fn catalog_version(&mut self) -> u64 {
+        if self.changes.is_empty() { self.cx.core.catalog.version() } else { self.catalog().version() }
+    }
+
     /// The tables, views, sequences and schemas that this transaction has made and not undone, in that order.
     pub fn made(&self) -> impl ExactSizeIterator<Item = ObjectId> + '_ {
         self.made.iter().map(|(_, id)| *id)

@@ -296,6 +296,21 @@ fn who_has_proved_a_password_must_still_be_that_role() {
     assert_eq!(log_in_during("alter role bob nologin"), Err("28000"));
 }
 
+/// Found by a reader (review 8, B3): the salt of a name that is no role changed with each start, those of roles did not.
+#[test]
+fn a_name_that_is_no_role_keeps_its_salt_across_starts() {
+    let db = database();
+    let mut admin = session(&db);
+    Recorder::default()
+        .simple(&mut admin, "alter role varve password 'one'; create role bob login password 'two'");
+    let salt = |db: &SqlDatabase, name: &str| db.verifier(name).salt;
+    let again = SqlDatabase::new(db.engine().clone());
+    for name in ["bob", "nobody", "somebody"] {
+        assert_eq!(salt(&db, name), salt(&again, name), "{name}");
+    }
+    assert_ne!(salt(&db, "nobody"), salt(&db, "somebody"));
+}
+
 #[test]
 fn an_interval_column_says_what_it_is() {
     let db = database();

@@ -72,6 +72,8 @@ impl Trees {
 /// The current catalog and its companions.
 pub(crate) struct CatalogState {
     current: RwLock<Arc<Catalog>>,
+    /// Its version, for those who only ask whether it is another one.
+    version: AtomicU64,
     publishing: Mutex<()>,
     next_version: AtomicU64,
     pub(crate) trees: Trees,
@@ -83,6 +85,7 @@ impl CatalogState {
     pub(crate) fn new() -> Self {
         Self {
             current: RwLock::default(),
+            version: AtomicU64::new(0),
             publishing: Mutex::default(),
             next_version: AtomicU64::new(1),
             trees: Trees::default(),
@@ -98,7 +101,14 @@ impl CatalogState {
 
     /// At start: the catalog as it was loaded.
     pub(crate) fn install(&self, catalog: Catalog) {
+        let version = catalog.version();
         *self.current.write() = Arc::new(catalog);
+        self.version.store(version, Ordering::Release);
+    }
+
+    /// Version of what is committed.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
     /// The lock of a view, schema or role: ids of all objects come from one sequence.
@@ -159,7 +169,6 @@ impl CatalogState {
                 old.retire();
             }
         }
-        let catalog = self.derive(&base, changes);
-        *self.current.write() = Arc::new(catalog);
+        self.install(self.derive(&base, changes));
     }
 }

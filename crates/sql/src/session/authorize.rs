@@ -48,7 +48,7 @@ impl Session {
     pub(super) fn authorize_statement(&mut self, prepared: &Prepared, plan: &Plan) -> Result<()> {
         let who = self.facts.who;
         let Some(txn) = self.txn.as_mut().filter(|_| who.is_some()) else { return Ok(()) };
-        let version = txn.catalog().version();
+        let version = txn.catalog_version();
         if self.allowed.knows(version, who, prepared.id) {
             return Ok(());
         }

@@ -43,7 +43,7 @@ use std::time::Duration;
 use bumpalo::Bump;
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
-use varve_engine::{Catalog, Database, Datum, Isolation, SavepointId, Transaction};
+use varve_engine::{BOOTSTRAP_ROLE, Catalog, Database, Datum, Isolation, SavepointId, Transaction};
 
 use crate::activity::{Seat, State, Watched};
 use crate::cache::PlanCache;
@@ -77,7 +77,7 @@ pub struct SqlDatabase {
     general: Option<Arc<dyn General>>,
     forced_general: bool,
     watched: Arc<Watched>,
-    /// Makes up verifiers of roles that do not exist.
+    /// Makes up verifiers of roles that do not exist, as long as the first role has no password.
     secret: [u8; 32],
 }
 
@@ -105,7 +105,11 @@ impl SqlDatabase {
     /// one that no password fits.
     pub fn verifier(&self, user: &str) -> Verifier {
         let catalog = self.engine.begin(Isolation::ReadCommitted).catalog();
-        identity::verifier(&catalog, user).unwrap_or_else(|| Verifier::of_nobody(user, &self.secret))
+        identity::verifier(&catalog, user).unwrap_or_else(|| {
+            // What no client knows and every start finds again, once the first role has a password.
+            let kept = catalog.role_by_id(BOOTSTRAP_ROLE).and_then(|role| role.password.as_deref());
+            Verifier::of_nobody(user, kept.map_or(&self.secret, str::as_bytes))
+        })
     }
 
     /// What sessions do, and what ANALYZE found.

@@ -295,7 +295,7 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
-        if prepared.reads_views && self.begin_engine().catalog().version() != prepared.catalog_version {
+        if prepared.reads_views && self.begin_engine().catalog_version() != prepared.catalog_version {
             return Ok(Ran::Stale);
         }
         self.begin_engine();
