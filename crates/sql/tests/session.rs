@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use support::{Recorder, database, session};
 use varve_engine::{ColumnType, Datum};
-use varve_sql::{Portal, Progress, Session, SessionParams, oid};
+use varve_sql::{Portal, Progress, Session, SessionParams, SqlDatabase, oid};
 
 #[test]
 fn errors_point_at_the_token() {
