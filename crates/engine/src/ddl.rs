@@ -492,7 +492,7 @@ fn table_def(new: NewTable, id: TableId, place: TreePlace) -> TableDef {
             parts: Vec::new(),
         }),
         is_unlogged: new.is_unlogged,
-        not_valid: Vec::new(),
+        not_valid: Box::default(),
         engine: "paged".into(),
         place,
         row_schema: Arc::new(RowSchema::new(&types)),

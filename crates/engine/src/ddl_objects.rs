@@ -53,10 +53,8 @@ impl Transaction {
         is_valid: bool,
     ) -> Result<Arc<TableDef>> {
         self.alter(table, |_, def| {
-            def.not_valid.retain(|c| *c != constraint);
-            if !is_valid {
-                def.not_valid.push(constraint);
-            }
+            let others = def.not_valid.iter().copied().filter(|c| *c != constraint);
+            def.not_valid = others.chain((!is_valid).then_some(constraint)).collect();
             Ok(())
         })
     }
@@ -70,7 +68,7 @@ impl Transaction {
         }
         self.alter(table, |txn, def| {
             txn.forget_about(constraint)?;
-            def.not_valid.retain(|c| *c != constraint);
+            def.not_valid = def.not_valid.iter().copied().filter(|c| *c != constraint).collect();
             def.checks.retain(|c| c.id != constraint);
             def.foreign_keys.retain(|k| k.id != constraint);
             Ok(())

@@ -362,8 +362,8 @@ impl Reader<'_> {
         let partitions = self.optional(Self::partitions)?;
         let flags = self.byte()?;
         let not_valid = match flags & HAS_NOT_VALID {
-            0 => Vec::new(),
-            _ => self.list(Self::id).filter(|ids| !ids.is_empty())?,
+            0 => Box::default(),
+            _ => self.list(Self::id).filter(|ids| !ids.is_empty())?.into(),
         };
         if flags & !(IS_UNLOGGED | HAS_NOT_VALID) != 0 {
             return None;

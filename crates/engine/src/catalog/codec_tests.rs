@@ -44,7 +44,7 @@ fn table() -> TableDef {
         foreign_keys: vec![Arc::new(foreign_key())],
         partitions: Some(partitions()),
         is_unlogged: true,
-        not_valid: vec![ObjectId(21)],
+        not_valid: [ObjectId(21)].into(),
         engine: "paged".into(),
         place: TreePlace { root: 3, owner: 4 },
         row_schema: Arc::new(RowSchema::new(&types)),

@@ -137,7 +137,7 @@ pub struct TableDef {
     /// UNLOGGED was asked for. Its pages are logged like any others.
     pub is_unlogged: bool,
     /// CHECK and FOREIGN KEY constraints that rows from before them need not fulfil (NOT VALID).
-    pub not_valid: Vec<ObjectId>,
+    pub not_valid: Box<[ObjectId]>,
     /// Name of the table engine (`USING`).
     pub engine: String,
     pub(crate) place: TreePlace,

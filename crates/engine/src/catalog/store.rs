@@ -86,7 +86,7 @@ fn system_def(which: usize, place: TreePlace) -> TableDef {
         foreign_keys: Vec::new(),
         partitions: None,
         is_unlogged: false,
-        not_valid: Vec::new(),
+        not_valid: Box::default(),
         engine: "paged".into(),
         place,
         row_schema: Arc::new(RowSchema::new(&types)),
