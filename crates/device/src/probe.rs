@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Nothing is believed that was not tried, except what `statx` and the block layer report about sizes.
 //! 2. The scratch file is removed; one left by a killed process is overwritten next time.
-//! 3. A device without room for the scratch file can be used: with what needs no trying.
+//! 3. A device without room for the scratch file, or for its name, can be used: with what needs no trying.
 //!
 //! What it does not know: configuration.
 
@@ -30,7 +30,10 @@ pub(crate) fn probe(directory: &Path, want_direct: bool) -> Result<Capabilities>
     };
     let direct = if want_direct { try_direct(&path) } else { None };
     let made = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-    let file = direct.as_ref().map_or_else(made, File::try_clone).map_err(fail)?;
+    let file = match direct.as_ref().map_or_else(made, File::try_clone) {
+        Err(error) if is_full(&error) => return without_file(directory).map_err(fail),
+        made => made.map_err(fail)?,
+    };
     let found = match examine(&file, direct.is_some(), want_direct) {
         Err(error) if is_full(&error) => examine_full(&path, &file, want_direct),
         found => found,
@@ -51,12 +54,21 @@ fn examine_full(path: &Path, file: &File, want_direct: bool) -> std::io::Result<
     let direct_io = want_direct
         && facts.direct_offset_align_bytes > 0
         && OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).is_ok();
-    let mut found = capabilities(&facts, direct_io);
+    Ok(untried(capabilities(&facts, direct_io)))
+}
+
+/// No file can be made here now: through the page cache, which always works.
+fn without_file(directory: &Path) -> std::io::Result<Capabilities> {
+    let facts = sys::statx(File::open(directory)?.as_fd())?;
+    Ok(untried(capabilities(&facts, false)))
+}
+
+fn untried(mut found: Capabilities) -> Capabilities {
     found.warnings.push(
         "the device is full, so it could not be tried out: make room and restart, or writes are slower than need be"
             .into(),
     );
-    Ok(found)
+    found
 }
 
 /// What is known without writing.

@@ -182,4 +182,22 @@ fn wrong_usage_is_exit_code_2_and_help_teaches() {
     for key in ["[devices.fast]", "temporary = \"main\"", "max_connections = 1000", "--listen", "57P01"] {
         assert!(text.contains(key), "{key} is not explained");
     }
+    for key in keys() {
+        let shown = [format!("[{key}]"), format!("{key} = "), format!("[{key}.")];
+        assert!(
+            shown.iter().any(|shown| text.contains(shown)),
+            "{key} is not among the settings: \"every key\""
+        );
+    }
+}
+
+/// The sections and keys that the configuration's reader asks for. `[query]` was missing from the help.
+fn keys() -> Vec<&'static str> {
+    const READER: &str = include_str!("../src/config/mod.rs");
+    let calls = [".section(\"", ".text(\"", ".flag(\"", ".count(\"", ".bytes(\"", ".choice(\""];
+    let keys =
+        calls.iter().flat_map(|call| READER.split(call).skip(1).filter_map(|rest| rest.split('"').next()));
+    let keys: Vec<_> = keys.collect();
+    assert!(keys.len() > 15, "{keys:?}");
+    keys
 }

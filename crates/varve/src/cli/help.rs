@@ -27,7 +27,8 @@ Stopping ends all sessions, rolls back what wasn't committed, and writes a check
 57P01: with a running statement in its place, busy ones as the answer to their next query, idle ones \
 unasked. A second signal ends the process at once; then the next start recovers from the log.
 
-Who may connect: any user name, from this machine only. The database is named postgres.
+Who may connect: any user name, from this machine only, unless `authentication` and `listen` say \
+otherwise. The database is named postgres.
 
 Settings come from varve.toml in the data directory, or from the file given with --config. All of it \
 is optional; this shows every key with its default:
@@ -49,6 +50,10 @@ is optional; this shows every key with its default:
     replacement = \"clock\"     # or \"lru2\"
     page_writers = 1
     page_size = \"8KiB\"        # 4KiB to 64KiB; fixed when the database is made
+
+    [query]
+    memory = \"1GiB\"           # of all general queries together, beyond which sorts and groups go on in
+                              #   the temporary space; default: an eighth of the memory, at least 256 MiB
 
     [log]
     segment = \"64MiB\"
