@@ -1,4 +1,4 @@
-//! Arrays: lists of values of one type, NULLs among them, for the executor. Of one dimension.
+//! Arrays: lists of values of one type, NULLs among them. Of one dimension. A column holds one in the form below.
 //!
 //! Form (little endian)
 //!
@@ -179,7 +179,7 @@ fn is_sound(element: ColumnType, bytes: &[u8]) -> bool {
 }
 
 /// Types of elements by their code.
-const ELEMENTS: [ColumnType; 17] = [
+static ELEMENTS: [ColumnType; 17] = [
     ColumnType::Bool,
     ColumnType::Int2,
     ColumnType::Int4,
@@ -199,15 +199,36 @@ const ELEMENTS: [ColumnType; 17] = [
     ColumnType::Uuid,
 ];
 
+/// Types that are one of `ELEMENTS` within an array, and something else to a client.
+static HELD_AS_ANOTHER: [ColumnType; 2] = [ColumnType::Json, ColumnType::Oid];
+
+impl ColumnType {
+    /// The type of arrays of this one, without its modifier; `None` for arrays.
+    pub fn array(self) -> Option<ColumnType> {
+        let same = |e: &&ColumnType| std::mem::discriminant(*e) == std::mem::discriminant(&self);
+        let plain = match self {
+            ColumnType::Rounded(moment, _) => return moment.unrounded().array(),
+            _ => ELEMENTS.iter().chain(&HELD_AS_ANOTHER).find(same)?,
+        };
+        Some(ColumnType::Array(plain))
+    }
+}
+
+/// Whether an array may be in a column of arrays of this type. A vector may not.
+pub(crate) fn is_of(array: ArrayRef<'_>, element: ColumnType) -> bool {
+    array.0[0] == element_code(element)
+}
+
 fn element_of(code: u8) -> Option<ColumnType> {
     ELEMENTS.get(usize::from(code & !VECTOR)).copied()
 }
 
 fn element_code(element: ColumnType) -> u8 {
     let same = |e: &ColumnType| std::mem::discriminant(e) == std::mem::discriminant(&element);
-    // Json is text here.
-    let text = ELEMENTS.iter().position(|e| *e == ColumnType::Text);
-    ELEMENTS.iter().position(same).or(text).map_or(0, |code| code as u8)
+    // Json is text here, an oid is a bigint.
+    let other = if element == ColumnType::Oid { ColumnType::Int8 } else { ColumnType::Text };
+    let other = ELEMENTS.iter().position(|e| *e == other);
+    ELEMENTS.iter().position(same).or(other).map_or(0, |code| code as u8)
 }
 
 #[cfg(test)]

@@ -74,4 +74,4 @@ pub use share::LockStrength;
 pub use spool::Spool;
 pub use transaction::{Change, Isolation, OnRow, Outcome, SavepointId, ScanIndex, ScanSpec, Transaction};
 pub use tree::Estimate;
-pub use types::{ColumnType, Datum, Value};
+pub use types::{ColumnType, Datum, Moment, Value};

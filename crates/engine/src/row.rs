@@ -21,6 +21,7 @@
 
 use thiserror::Error;
 
+use crate::array::ArrayRef;
 use crate::interval::Interval;
 use crate::numeric::NumericRef;
 use crate::types::{ColumnType, Datum};
@@ -203,6 +204,7 @@ pub(crate) fn variable_bytes<'a>(datum: &Datum<'a>) -> Option<&'a [u8]> {
         Datum::Numeric(v) => Some(v.as_bytes()),
         Datum::Text(v) => Some(v.as_bytes()),
         Datum::Bytea(v) => Some(v),
+        Datum::Array(v) => Some(v.as_bytes()),
         _ => None,
     }
 }
@@ -334,7 +336,7 @@ pub(crate) fn fixed<'a>(column: ColumnType, bytes: &[u8]) -> Datum<'a> {
         ColumnType::Bool => Datum::Bool(bytes[0] != 0),
         ColumnType::Int2 => Datum::Int2(i16::from_le_bytes(take(bytes))),
         ColumnType::Int4 => Datum::Int4(i32::from_le_bytes(take(bytes))),
-        ColumnType::Int8 => Datum::Int8(i64::from_le_bytes(take(bytes))),
+        ColumnType::Int8 | ColumnType::Oid => Datum::Int8(i64::from_le_bytes(take(bytes))),
         ColumnType::Float8 => Datum::Float8(f64::from_le_bytes(take(bytes))),
         ColumnType::Date => Datum::Date(i32::from_le_bytes(take(bytes))),
         ColumnType::Timestamp => Datum::Timestamp(i64::from_le_bytes(take(bytes))),
@@ -343,6 +345,7 @@ pub(crate) fn fixed<'a>(column: ColumnType, bytes: &[u8]) -> Datum<'a> {
         ColumnType::Time => Datum::Time(i64::from_le_bytes(take(bytes))),
         ColumnType::Interval => Datum::Interval(Interval::from_bytes(take(bytes))),
         ColumnType::Uuid => Datum::Uuid(take(bytes)),
+        ColumnType::Rounded(moment, _) => fixed(moment.unrounded(), bytes),
         _ => unreachable!("variable columns have no fixed place"),
     }
 }
@@ -352,6 +355,7 @@ pub(crate) fn variable_checked(column: ColumnType, bytes: &[u8]) -> Option<Datum
     match column {
         ColumnType::Bytea => Some(Datum::Bytea(bytes)),
         ColumnType::Numeric { .. } => NumericRef::from_bytes(bytes).map(Datum::Numeric),
+        ColumnType::Array(_) => ArrayRef::from_bytes(bytes).map(Datum::Array),
         _ => std::str::from_utf8(bytes).ok().map(Datum::Text),
     }
 }
@@ -364,6 +368,10 @@ pub(crate) fn variable(column: ColumnType, bytes: &[u8]) -> Datum<'_> {
         ColumnType::Numeric { .. } => match NumericRef::from_bytes(bytes) {
             Some(value) => Datum::Numeric(value),
             None => panic!("damaged numeric in a row: {bytes:?}"),
+        },
+        ColumnType::Array(_) => match ArrayRef::from_bytes(bytes) {
+            Some(value) => Datum::Array(value),
+            None => panic!("damaged array in a row: {bytes:?}"),
         },
         _ => match std::str::from_utf8(bytes) {
             Ok(text) => Datum::Text(text),

@@ -9,7 +9,7 @@
 
 use std::cmp::Ordering;
 
-use crate::array::{Array, ArrayRef};
+use crate::array::{Array, ArrayRef, is_of};
 use crate::interval::Interval;
 use crate::numeric::{Numeric, NumericRef};
 
@@ -55,6 +55,37 @@ pub enum ColumnType {
     Uuid,
     /// json: its text as it was written
     Json,
+    /// oid, held as bigint
+    Oid,
+    /// A type of time that keeps this many digits of a second, 0 to 6.
+    Rounded(Moment, u8),
+    /// An array of values of this type, which has no modifier and is no array.
+    Array(&'static ColumnType),
+}
+
+/// Types whose seconds may be declared with fewer digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// timestamp without time zone
+    Timestamp,
+    /// timestamp with time zone
+    TimestampTz,
+    /// time without time zone
+    Time,
+    /// interval
+    Interval,
+}
+
+impl Moment {
+    /// The type that keeps all digits.
+    pub const fn unrounded(self) -> ColumnType {
+        match self {
+            Self::Timestamp => ColumnType::Timestamp,
+            Self::TimestampTz => ColumnType::TimestampTz,
+            Self::Time => ColumnType::Time,
+            Self::Interval => ColumnType::Interval,
+        }
+    }
 }
 
 impl ColumnType {
@@ -64,15 +95,24 @@ impl ColumnType {
             Self::Bool => Some(1),
             Self::Int2 => Some(2),
             Self::Int4 | Self::Float4 | Self::Date => Some(4),
-            Self::Int8 | Self::Float8 | Self::Timestamp | Self::TimestampTz | Self::Time => Some(8),
+            Self::Rounded(moment, _) => moment.unrounded().fixed_width_bytes(),
+            Self::Int8 | Self::Oid | Self::Float8 | Self::Timestamp | Self::TimestampTz | Self::Time => {
+                Some(8)
+            }
             Self::Interval | Self::Uuid => Some(16),
-            Self::Numeric { .. } => None,
+            Self::Numeric { .. } | Self::Array(_) => None,
             Self::Char(_) | Self::Varchar(_) | Self::Text | Self::Json | Self::Bytea => None,
         }
     }
 
     /// Whether a datum may be stored in a column of this type as it is.
-    pub const fn holds(self, datum: &Datum<'_>) -> bool {
+    pub fn holds(self, datum: &Datum<'_>) -> bool {
+        match (self, datum) {
+            (Self::Rounded(moment, _), _) => return moment.unrounded().holds(datum),
+            (Self::Oid, Datum::Int8(oid)) => return u32::try_from(*oid).is_ok(),
+            (Self::Array(element), Datum::Array(array)) => return is_of(*array, *element),
+            _ => {}
+        }
         matches!(
             (self, datum),
             (_, Datum::Null)
@@ -130,7 +170,7 @@ pub enum Datum<'a> {
     Interval(Interval),
     /// uuid
     Uuid([u8; 16]),
-    /// A list of values of one type. No column holds one.
+    /// A list of values of one type.
     Array(ArrayRef<'a>),
 }
 
@@ -169,7 +209,7 @@ pub enum Value {
     Interval(Interval),
     /// uuid
     Uuid([u8; 16]),
-    /// A list of values of one type. No column holds one.
+    /// A list of values of one type.
     Array(Array),
 }
 

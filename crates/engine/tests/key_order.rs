@@ -50,6 +50,13 @@ fn any_value(column: ColumnType) -> BoxedStrategy<Value> {
             .prop_map(Value::Bytea)
             .boxed(),
         ColumnType::Date => any::<i32>().prop_map(Value::Date).boxed(),
+        ColumnType::Array(element) => prop::collection::vec(any_value(*element), 0..3)
+            .prop_map(move |values| {
+                let mut array = Array::new(*element);
+                values.iter().for_each(|value| array.push(value.as_datum()));
+                Value::Array(array)
+            })
+            .boxed(),
         ColumnType::Timestamp => any::<i64>().prop_map(Value::Timestamp).boxed(),
         ColumnType::TimestampTz => any::<i64>().prop_map(Value::TimestampTz).boxed(),
         _ => "[ab\u{1}ÿ]{0,5}".prop_map(Value::Text).boxed(),
@@ -75,6 +82,8 @@ fn any_column() -> impl Strategy<Value = ColumnType> {
         ColumnType::Interval,
         ColumnType::Uuid,
         ColumnType::Json,
+        ColumnType::Array(&ColumnType::Int2),
+        ColumnType::Array(&ColumnType::Text),
     ])
 }
 

@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
-use varve_engine::{ColumnType, Datum, Interval, Numeric, RowError, RowImage, RowRef, RowSchema, Value};
+use varve_engine::{
+    Array, ColumnType, Datum, Interval, Moment, Numeric, RowError, RowImage, RowRef, RowSchema, Value,
+};
 
-const ALL: [ColumnType; 18] = [
+const ALL: [ColumnType; 23] = [
     ColumnType::Bool,
     ColumnType::Text,
     ColumnType::Int2,
@@ -23,6 +25,11 @@ const ALL: [ColumnType; 18] = [
     ColumnType::Interval,
     ColumnType::Uuid,
     ColumnType::Json,
+    ColumnType::Oid,
+    ColumnType::Rounded(Moment::Time, 3),
+    ColumnType::Rounded(Moment::Interval, 0),
+    ColumnType::Array(&ColumnType::Int4),
+    ColumnType::Array(&ColumnType::Json),
 ];
 
 fn value_of(column: ColumnType) -> BoxedStrategy<Value> {
@@ -38,6 +45,15 @@ fn value_of(column: ColumnType) -> BoxedStrategy<Value> {
             .prop_map(|(months, days, micros)| Value::Interval(Interval { months, days, micros }))
             .boxed(),
         ColumnType::Uuid => any::<[u8; 16]>().prop_map(Value::Uuid).boxed(),
+        ColumnType::Oid => any::<u32>().prop_map(|oid| Value::Int8(i64::from(oid))).boxed(),
+        ColumnType::Rounded(moment, _) => value_of(moment.unrounded()),
+        ColumnType::Array(element) => prop::collection::vec(value_of(*element), 0..4)
+            .prop_map(move |values| {
+                let mut array = Array::new(*element);
+                values.iter().for_each(|value| array.push(value.as_datum()));
+                Value::Array(array)
+            })
+            .boxed(),
         ColumnType::Numeric { .. } => (any::<i64>(), 0u16..9)
             .prop_map(|(digits, scale)| Value::Numeric(Numeric::from_unscaled(digits, scale)))
             .boxed(),

@@ -56,6 +56,9 @@ pub(crate) fn value(input: &mut Input<'_>, column: ColumnType) -> Value {
             days: input.u32() as i32,
             micros: input.u64() as i64,
         }),
+        ColumnType::Oid => Value::Int8(i64::from(input.u32())),
+        ColumnType::Rounded(moment, _) => value(input, moment.unrounded()),
+        ColumnType::Array(_) => Value::Null,
         ColumnType::Uuid => {
             Value::Uuid((u128::from(input.u64()) << 64 | u128::from(input.u64())).to_be_bytes())
         }

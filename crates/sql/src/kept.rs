@@ -67,15 +67,21 @@ impl KeptRows {
         Ok(self.spool.push(&self.row)?)
     }
 
-    /// Gives the n-th row, from 0, to the sink; false behind the last.
-    pub fn give(&mut self, n: u64, sink: &mut dyn Sink) -> Result<bool> {
+    /// The n-th row, from 0; `None` behind the last.
+    pub fn row(&mut self, n: u64) -> Result<Option<Row<'_>>> {
         let width = self.width;
-        let Some(bytes) = self.spool.get(n)? else { return Ok(false) };
+        let Some(bytes) = self.spool.get(n)? else { return Ok(None) };
         let mut fields = Fields { rest: bytes };
         let row: Option<Row<'_>> = (0..width).map(|_| fields.value()).collect();
-        let row = row.ok_or_else(|| SqlError::internal("a kept row is not what was written"))?;
-        sink.row(&row)?;
-        Ok(true)
+        row.map(Some).ok_or_else(|| SqlError::internal("a kept row is not what was written"))
+    }
+
+    /// Gives the n-th row, from 0, to the sink; false behind the last.
+    pub fn give(&mut self, n: u64, sink: &mut dyn Sink) -> Result<bool> {
+        match self.row(n)? {
+            Some(row) => sink.row(&row).map(|()| true),
+            None => Ok(false),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Does not know: values.
 
-use varve_engine::ColumnType;
+use varve_engine::{ColumnType, Moment};
 
 /// `pg_type.oid`.
 pub type Oid = u32;
@@ -136,7 +136,21 @@ pub fn of_column(t: &ColumnType) -> (Oid, i32) {
         ColumnType::Interval => (INTERVAL, -1),
         ColumnType::Uuid => (UUID, -1),
         ColumnType::Json => (JSON, -1),
+        ColumnType::Oid => (OID, -1),
+        ColumnType::Rounded(moment, digits) => {
+            (of_column(&moment.unrounded()).0, moment_typmod(moment, digits))
+        }
+        ColumnType::Array(element) => {
+            let (element, typmod) = of_column(element);
+            (array_of(element).unwrap_or(TEXT), typmod)
+        }
     }
+}
+
+/// An interval's modifier says that it has all fields, too.
+pub fn moment_typmod(moment: Moment, digits: u8) -> i32 {
+    const ALL_FIELDS: i32 = 0x7fff << 16;
+    i32::from(digits) | if moment == Moment::Interval { ALL_FIELDS } else { 0 }
 }
 
 fn numeric_typmod(precision: Option<(u16, i16)>) -> i32 {

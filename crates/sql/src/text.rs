@@ -44,6 +44,12 @@ pub fn parse_in_zone(text: &str, t: &ColumnType, zone: &Zone) -> Result<Value> {
         ColumnType::Interval => Value::Interval(time::parse_interval(text)?),
         ColumnType::Uuid => Value::Uuid(parse_uuid(text)?),
         ColumnType::Json => Value::Text(json::checked(text)?.to_owned()),
+        ColumnType::Oid => Value::Int8(i64::from(parse_oid(text)?)),
+        ColumnType::Rounded(moment, digits) => {
+            let read = parse_in_zone(text, &moment.unrounded(), zone)?;
+            time::rounded(read.as_datum(), digits)?.to_value()
+        }
+        ColumnType::Array(element) => Value::Array(array::parse(text, oid::of_column(element).0, zone)?),
     })
 }
 

@@ -8,7 +8,7 @@
 //! Does not know: values; how a cast is computed (`cast`).
 
 use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
-use varve_engine::ColumnType;
+use varve_engine::{ColumnType, Moment};
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid::{self, Oid};
@@ -303,6 +303,11 @@ impl Ty {
         }
     }
 
+    /// The column type that elements of this type have in a column of arrays.
+    fn column_type_of_elements(self) -> ColumnType {
+        if self == Ty::Oid { ColumnType::Oid } else { self.column_type() }
+    }
+
     /// Whether values are character strings.
     pub fn is_text(self) -> bool {
         matches!(self, Ty::Char | Ty::Varchar | Ty::Text | Ty::Name | Ty::Char1)
@@ -418,16 +423,46 @@ impl Typed {
         Some(((packed >> 16) as u16, scale as i16))
     }
 
+    /// The declared number of digits of a second.
+    pub fn digits(self) -> Option<(Moment, u8)> {
+        let moment = match self.ty {
+            Ty::Timestamp => Moment::Timestamp,
+            Ty::TimestampTz => Moment::TimestampTz,
+            Ty::Time => Moment::Time,
+            Ty::Interval => Moment::Interval,
+            _ => return None,
+        };
+        (self.typmod >= 0).then_some((moment, (self.typmod & 0xff) as u8))
+    }
+
     /// The column type for a table; fails for types that columns cannot have.
     pub fn storage(self) -> Result<ColumnType> {
         Ok(match self.ty {
             Ty::Numeric => ColumnType::Numeric { precision: self.precision() },
             Ty::Char => ColumnType::Char(self.length().unwrap_or(1) as u32),
             Ty::Varchar => ColumnType::Varchar(self.length().map(|n| n as u32)),
-            Ty::Unknown | Ty::Name | Ty::Char1 | Ty::Oid | Ty::Reg(_) | Ty::Void => {
-                return Err(SqlError::unsupported(format!("a column of type {}", self.ty.name())));
+            Ty::Oid => ColumnType::Oid,
+            Ty::Timestamp | Ty::TimestampTz | Ty::Time | Ty::Interval => match self.digits() {
+                Some((moment, digits)) => ColumnType::Rounded(moment, digits),
+                None => self.ty.column_type(),
+            },
+            // The catalog keeps no modifier of elements but char's own.
+            Ty::Array(element) if self.typmod >= 0 && (element != Elem::Char || self.typmod != 5) => {
+                let message = format!("a column of type {} whose elements have a modifier", self.ty.name());
+                return Err(SqlError::unsupported(message));
             }
-            Ty::Array(_) | Ty::Int2Vector | Ty::OidVector => {
+            Ty::Array(element) if !matches!(element, Elem::Name | Elem::Char1) => {
+                let element = element.ty().column_type_of_elements();
+                element.array().ok_or_else(|| SqlError::internal("a type without arrays"))?
+            }
+            Ty::Unknown
+            | Ty::Name
+            | Ty::Char1
+            | Ty::Reg(_)
+            | Ty::Void
+            | Ty::Array(_)
+            | Ty::Int2Vector
+            | Ty::OidVector => {
                 return Err(SqlError::unsupported(format!("a column of type {}", self.ty.name())));
             }
             t => t.column_type(),
@@ -500,17 +535,24 @@ pub fn of_ast(t: &DataType) -> Result<Typed> {
         DataType::Float4 | DataType::Real | DataType::Float(ExactNumberInfo::Precision(1..=24)) => Ty::Float4,
         DataType::Uuid => Ty::Uuid,
         DataType::JSON => Ty::Json,
-        DataType::Time(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Ty::Time,
+        DataType::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            return Ok(moment_of(Moment::Time, *digits));
+        }
         DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => return array_of(element),
         DataType::Text => Ty::Text,
         DataType::Bytea => Ty::Bytea,
         DataType::Date => Ty::Date,
         DataType::Regclass => Ty::Reg(Reg::Class),
-        DataType::Interval { fields: None, precision: None } => Ty::Interval,
-        DataType::Timestamp(None | Some(6), zone) => match zone {
-            TimezoneInfo::None | TimezoneInfo::WithoutTimeZone => Ty::Timestamp,
-            TimezoneInfo::WithTimeZone | TimezoneInfo::Tz => Ty::TimestampTz,
-        },
+        DataType::Interval { fields: None, precision } => {
+            return Ok(moment_of(Moment::Interval, *precision));
+        }
+        DataType::Timestamp(digits, zone) => {
+            let moment = match zone {
+                TimezoneInfo::None | TimezoneInfo::WithoutTimeZone => Moment::Timestamp,
+                TimezoneInfo::WithTimeZone | TimezoneInfo::Tz => Moment::TimestampTz,
+            };
+            return Ok(moment_of(moment, *digits));
+        }
         DataType::Numeric(p) | DataType::Decimal(p) | DataType::Dec(p) => return numeric_of(*p),
         DataType::Char(n) | DataType::Character(n) => return string_of(Ty::Char, n, Some(1)),
         DataType::Varchar(n) | DataType::CharacterVarying(n) | DataType::CharVarying(n) => {
@@ -522,12 +564,20 @@ pub fn of_ast(t: &DataType) -> Result<Typed> {
     Ok(Typed::plain(ty))
 }
 
-/// Arrays of arrays are arrays, as in PostgreSQL; the modifier is not kept.
+/// Digits beyond a microsecond's are none, as PostgreSQL warns.
+fn moment_of(moment: Moment, digits: Option<u64>) -> Typed {
+    Typed::of_column(match digits {
+        Some(digits) => ColumnType::Rounded(moment, digits.min(6) as u8),
+        None => moment.unrounded(),
+    })
+}
+
+/// Arrays of arrays are arrays, as in PostgreSQL; the modifier is the elements'.
 fn array_of(element: &DataType) -> Result<Typed> {
-    let element = of_ast(element)?.ty;
+    let Typed { ty: element, typmod } = of_ast(element)?;
     let array = if element.element().is_some() { Some(element) } else { element.array() };
     array
-        .map(Typed::plain)
+        .map(|ty| Typed { ty, typmod })
         .ok_or_else(|| SqlError::unsupported(format!("an array of type {}", element.name())))
 }
 

@@ -23,7 +23,7 @@ use super::defs::{
 };
 use super::objects::{About, RoleDef, ViewDef};
 use crate::row::{self, RowSchema};
-use crate::types::{ColumnType, Value};
+use crate::types::{ColumnType, Moment, Value};
 
 const VERSION: u8 = 2;
 const SCHEMA: u8 = 1;
@@ -239,6 +239,16 @@ impl Writer {
             ColumnType::Interval => self.byte(18),
             ColumnType::Uuid => self.byte(19),
             ColumnType::Json => self.byte(20),
+            ColumnType::Oid => self.byte(21),
+            ColumnType::Rounded(moment, digits) => {
+                self.byte(22);
+                self.column_type(moment.unrounded());
+                self.byte(digits);
+            }
+            ColumnType::Array(element) => {
+                self.byte(23);
+                self.column_type(*element);
+            }
         }
     }
 
@@ -413,7 +423,12 @@ impl Reader<'_> {
     }
 
     fn column_type(&mut self) -> Option<ColumnType> {
-        Some(match self.byte()? {
+        let tag = self.byte()?;
+        self.column_type_of(tag)
+    }
+
+    fn column_type_of(&mut self, tag: u8) -> Option<ColumnType> {
+        Some(match tag {
             1 => ColumnType::Bool,
             2 => ColumnType::Int2,
             3 => ColumnType::Int4,
@@ -438,6 +453,22 @@ impl Reader<'_> {
             18 => ColumnType::Interval,
             19 => ColumnType::Uuid,
             20 => ColumnType::Json,
+            21 => ColumnType::Oid,
+            22 => {
+                let moment = match self.byte()? {
+                    14 => Moment::Timestamp,
+                    15 => Moment::TimestampTz,
+                    17 => Moment::Time,
+                    18 => Moment::Interval,
+                    _ => return None,
+                };
+                ColumnType::Rounded(moment, self.byte()?)
+            }
+            // An array of arrays would be none: `array` refuses it, and so nothing nests deeply.
+            23 => match self.byte()? {
+                23 => return None,
+                tag => self.column_type_of(tag)?.array()?,
+            },
             _ => return None,
         })
     }

@@ -12,7 +12,7 @@ use super::objects::{
     PartitionMethod, Partitions, Rights, RoleDef, Use, ViewColumn, ViewDef,
 };
 use crate::row::RowSchema;
-use crate::types::{ColumnType, Value};
+use crate::types::{ColumnType, Moment, Value};
 
 fn table() -> TableDef {
     let columns = vec![
@@ -22,6 +22,9 @@ fn table() -> TableDef {
             ..ColumnDef::new("id", ColumnType::Int4)
         },
         ColumnDef::new("price", ColumnType::Numeric { precision: Some((12, 2)) }),
+        ColumnDef::new("kind", ColumnType::Oid),
+        ColumnDef::new("at", ColumnType::Rounded(Moment::TimestampTz, 3)),
+        ColumnDef::new("tags", ColumnType::Array(&ColumnType::Text)),
         ColumnDef { default: Some("'x'".into()), ..ColumnDef::new("name", ColumnType::Varchar(Some(30))) },
     ];
     let types: Vec<_> = columns.iter().map(|c| c.column_type).collect();

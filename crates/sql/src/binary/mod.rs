@@ -30,7 +30,7 @@ use varve_engine::{ColumnType, Datum, Interval, Value};
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid::{self, Oid};
 use crate::text;
-use crate::time::Zone;
+use crate::time::{self, Zone};
 
 /// Reads a value of a type: its type for the client, and for the engine.
 pub fn read(raw: &[u8], oid: Oid, column_type: ColumnType) -> Result<Value> {
@@ -55,6 +55,12 @@ pub fn read(raw: &[u8], oid: Oid, column_type: ColumnType) -> Result<Value> {
         ColumnType::Time => fixed(raw).map(|raw| Value::Time(i64::from_be_bytes(raw))),
         ColumnType::Interval => fixed(raw).map(|raw| Value::Interval(read_interval(raw))),
         ColumnType::Uuid => fixed(raw).map(Value::Uuid),
+        ColumnType::Oid => fixed(raw).map(|raw| Value::Int8(i64::from(u32::from_be_bytes(raw)))),
+        ColumnType::Rounded(moment, digits) => {
+            let value = read(raw, oid, moment.unrounded())?;
+            return Ok(time::rounded(value.as_datum(), digits)?.to_value());
+        }
+        ColumnType::Array(_) => return array::read(raw, oid),
         ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text | ColumnType::Json => {
             return read_text_like(raw, oid);
         }

@@ -62,9 +62,11 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<Bound> {
         let right = super::expression::unwrap_nested(right);
-        // A list that is written out is IN, which finds rows by index.
+        // A list that is written out is IN, which finds rows by index. But char(n) is compared with strings in an array as text,
+        // blanks and all.
         if let (Ast::Array(list), BinaryOperator::Eq, false) = (right, op, all)
             && !list.elem.is_empty()
+            && !self.is_char_among_strings(left, &list.elem, scope)?
         {
             let inside =
                 Ast::InList { expr: Box::new(left.clone()), list: list.elem.clone(), negated: false };
@@ -123,8 +125,18 @@ impl Binder<'_> {
             _ => self.expression(&Ast::CompoundIdentifier(names), scope)?,
         };
         for link in rest {
-            let AccessExpr::Subscript(Subscript::Index { index }) = link else {
-                return Err(SqlError::unsupported("a slice of an array").at(bound.at));
+            let AccessExpr::Subscript(subscript) = link else {
+                return Err(SqlError::unsupported("a field of an element").at(bound.at));
+            };
+            let index = match subscript {
+                Subscript::Index { index } => index,
+                Subscript::Slice { lower_bound, upper_bound, stride: None } => {
+                    bound = self.slice(bound, [lower_bound.as_ref(), upper_bound.as_ref()], scope)?;
+                    continue;
+                }
+                Subscript::Slice { .. } => {
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \":\""));
+                }
             };
             let Some(element) = bound.t.ty.element() else {
                 return Err(no_subscript(bound.t.ty.name()).at(bound.at));
@@ -138,7 +150,40 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    fn array_call(&self, name: &str, arguments: Vec<Expr>) -> Result<Expr> {
+    /// Whether char(n) is compared with an array of nothing but untyped literals, which is text[] whatever stands beside it.
+    fn is_char_among_strings(&mut self, left: &Ast, list: &[Ast], scope: &mut Scope) -> Result<bool> {
+        if !list.iter().all(|e| matches!(e, Ast::Value(_))) || self.expression(left, scope)?.t.ty != Ty::Char
+        {
+            return Ok(false);
+        }
+        for e in list {
+            if self.expression(e, scope)?.t.ty != Ty::Unknown {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// array[from:to]; a bound that is left out is the array's.
+    fn slice(&mut self, array: Bound, bounds: [Option<&Ast>; 2], scope: &mut Scope) -> Result<Bound> {
+        if !matches!(array.t.ty, Ty::Array(_)) {
+            return Err(no_subscript(array.t.ty.name()).at(array.at));
+        }
+        let (at, t) = (array.at, array.t);
+        let mut arguments = vec![array.expr];
+        for (bound, open) in bounds.into_iter().zip([1, i32::MAX]) {
+            arguments.push(match bound {
+                None => Expr::Const(varve_engine::Value::Int4(open)),
+                Some(written) => {
+                    let bound = self.expression(written, scope)?;
+                    self.implicit(bound, Ty::Int4, "array subscript")?.expr
+                }
+            });
+        }
+        Ok(Bound { expr: self.array_call("array_slice", arguments)?, t, at })
+    }
+
+    pub(super) fn array_call(&self, name: &str, arguments: Vec<Expr>) -> Result<Expr> {
         let found = func::overloads(name).find(|f| f.arguments.len() == arguments.len());
         let function = found.ok_or_else(|| SqlError::internal("an array function that is none"))?;
         Ok(Expr::Call(function, arguments.into()))
@@ -157,6 +202,8 @@ impl Binder<'_> {
             | ("array_ndims" | "cardinality", [array])
             | ("array_to_string", [array, _] | [array, _, _])
             | ("array_position" | "array_append" | "array_remove" | "array_cat", [array, _])
+            | ("array_positions" | "trim_array", [array, _])
+            | ("array_replace", [array, _, _])
             | ("array_prepend", [_, array]) => *array,
             _ => return None,
         };
@@ -176,12 +223,21 @@ impl Binder<'_> {
             "array_ndims" | "cardinality" => (vec![array], Ty::Int4),
             "array_to_string" => (vec![array, Ty::Text, Ty::Text], Ty::Text),
             "array_position" => (vec![array, element], Ty::Int4),
+            "array_positions" => (vec![array, element], Ty::Array(crate::ty::Elem::Int4)),
+            "array_replace" => (vec![array, element, element], array),
+            "trim_array" => (vec![array, Ty::Int4], array),
             "array_cat" => (vec![array, array], array),
             "array_prepend" => (vec![element, array], array),
             _ => (vec![array, element], array),
         };
         let cast = |(argument, ty): (Bound, Ty)| Ok(self.implicit(argument, ty, name)?.expr);
-        let exprs = arguments.into_iter().zip(wanted).map(cast).collect::<Result<Vec<_>>>()?;
+        let mut exprs = arguments.into_iter().zip(wanted).map(cast).collect::<Result<Vec<_>>>()?;
+        if name == "array_append" {
+            // A NULL array is an empty one of its type.
+            let empty = Expr::Const(varve_engine::Value::Array(crate::array::of(element.oid())));
+            let array = std::mem::replace(&mut exprs[0], Expr::NULL);
+            exprs[0] = Expr::Coalesce(Box::new([array, empty]));
+        }
         Ok(Bound { expr: self.array_call(name, exprs)?, t: Typed::plain(result), at })
     }
 

@@ -10,7 +10,7 @@ use crate::error::Result;
 
 /// Clauses of CREATE TABLE; its options are checked where they are read.
 #[rustfmt::skip]
-pub(super) fn check_create_table(t: &ast::CreateTable) -> Result<()> {
+pub fn check_create_table(t: &ast::CreateTable) -> Result<()> {
     let ast::CreateTable {
         or_replace, temporary, unlogged: _, external, dynamic, global, if_not_exists: _, transient, volatile,
         iceberg, snapshot, name: _, columns: _, constraints: _, hive_distribution, hive_formats, table_options: _,

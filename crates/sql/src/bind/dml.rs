@@ -34,6 +34,68 @@ pub struct BoundDml {
     pub columns: Option<Vec<Column>>,
 }
 
+/// `(a, b) = (1, 2)` as `a = 1, b = 2`; of a subquery, one for each of its columns.
+fn single_assignments(written: &[ast::Assignment]) -> Result<Vec<ast::Assignment>> {
+    let mut single = Vec::with_capacity(written.len());
+    for assignment in written {
+        let AssignmentTarget::Tuple(names) = &assignment.target else {
+            single.push(assignment.clone());
+            continue;
+        };
+        let values = values_of(&assignment.value)?;
+        if values.len() != names.len() {
+            let message = "number of columns does not match number of values";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        let pairs = names.iter().cloned().zip(values);
+        single.extend(
+            pairs.map(|(name, value)| ast::Assignment { target: AssignmentTarget::ColumnName(name), value }),
+        );
+    }
+    Ok(single)
+}
+
+fn values_of(value: &Ast) -> Result<Vec<Ast>> {
+    use ast::{FunctionArg, FunctionArgExpr, FunctionArguments};
+    Ok(match value {
+        Ast::Tuple(items) => items.clone(),
+        Ast::Function(f) if f.name.to_string().eq_ignore_ascii_case("row") => match &f.args {
+            FunctionArguments::List(list) => {
+                let item = |a: &FunctionArg| match a {
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Ok(e.clone()),
+                    _ => Err(SqlError::unsupported("this argument of ROW")),
+                };
+                list.args.iter().map(item).collect::<Result<_>>()?
+            }
+            _ => return Err(SqlError::unsupported("this form of ROW")),
+        },
+        Ast::Subquery(query) => {
+            let SetExpr::Select(select) = &*query.body else {
+                return Err(SqlError::unsupported("assignment of this query to several columns"));
+            };
+            let is_star = |i: &ast::SelectItem| {
+                matches!(i, ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..))
+            };
+            if select.distinct.is_some() || query.order_by.is_some() || select.projection.iter().any(is_star)
+            {
+                return Err(SqlError::unsupported("assignment of this query to several columns"));
+            }
+            let column = |item: &ast::SelectItem| {
+                let mut query = query.clone();
+                if let SetExpr::Select(select) = &mut *query.body {
+                    select.projection = vec![item.clone()];
+                }
+                Ast::Subquery(query)
+            };
+            select.projection.iter().map(column).collect()
+        }
+        _ => {
+            let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
+    })
+}
+
 impl Binder<'_> {
     /// INSERT
     pub fn insert(&mut self, i: &ast::Insert) -> Result<BoundDml> {
@@ -104,6 +166,11 @@ impl Binder<'_> {
             && clauses::is_bare(q)
         {
             clauses::check_values(values)?;
+            let width = values.rows.first().map_or(0, |row| row.content.len());
+            if values.rows.iter().any(|row| row.content.len() != width) {
+                let message = "VALUES lists must all be the same length";
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
             let mut rows = Vec::with_capacity(values.rows.len());
             for row in &values.rows {
                 rows.push(self.given_row(targets, &row.content, explicit)?);
@@ -213,9 +280,9 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<Vec<(usize, Expr)>> {
         let mut assignments: Vec<(usize, Expr)> = Vec::new();
-        for assignment in written {
+        for assignment in &single_assignments(written)? {
             let AssignmentTarget::ColumnName(name) = &assignment.target else {
-                return Err(SqlError::unsupported("assignment to several columns"));
+                return Err(SqlError::internal("assignment to several columns"));
             };
             let ordinal = self.column_of(table, name)?;
             let column = &table.columns[ordinal];

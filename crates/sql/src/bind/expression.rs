@@ -29,6 +29,15 @@ impl Binder<'_> {
 
     fn expression_inner(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
         match e {
+            Ast::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default") => {
+                let message = "DEFAULT is not allowed in this context";
+                Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
+            }
+            Ast::Identifier(i)
+                if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("current_schema") =>
+            {
+                self.call_function("current_schema", Vec::new(), None)
+            }
             Ast::Identifier(ident) => self.column(None, ident, scope),
             Ast::CompoundIdentifier(parts) => self.qualified(parts, scope),
             Ast::Value(v) => self.literal(&v.value, self.span_at(v.span)),

@@ -141,6 +141,7 @@ fn class(t: ColumnType) -> std::mem::Discriminant<ColumnType> {
     std::mem::discriminant(&match t {
         ColumnType::Int2 | ColumnType::Int4 => ColumnType::Int8,
         ColumnType::Varchar(_) => ColumnType::Text,
+        ColumnType::Rounded(moment, _) => moment.unrounded(),
         other => other,
     })
 }

@@ -75,6 +75,11 @@ impl Binder<'_> {
                 return Err(SqlError::unsupported("GLOBAL JOIN"));
             }
             let (kind, constraint) = join_kind(&join.join_operator)?;
+            if matches!(constraint, JoinConstraint::None)
+                && !matches!(join.join_operator, ast::JoinOperator::CrossJoin(_))
+            {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at end of input"));
+            }
             let right = self.factor(&join.relation, &left)?;
             left = self.join(kind, constraint, left, right)?;
         }
@@ -319,6 +324,9 @@ impl Binder<'_> {
             return self.unnest(&arrays.collect::<Result<Vec<_>>>()?, numbered, alias);
         }
         let at = self.at(name);
+        if let Some(function) = super::unnest::set_function(&function) {
+            return self.set_returning(function, args, numbered, alias, at);
+        }
         let mut scope = Scope { no_aggregates: Some("functions in FROM"), ..Scope::default() };
         let mut bounds = Vec::new();
         for argument in args {

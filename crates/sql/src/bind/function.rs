@@ -18,7 +18,7 @@ use crate::eval::{CmpOp, Expr};
 use crate::ty::{self, CastLevel, Reg, Ty, Typed, cast_level};
 
 /// Functions that PostgreSQL has and Varve does not run yet: 0A000 rather than 42883.
-const FOREIGN: [&str; 2] = ["to_number", "jsonb_agg"];
+const FOREIGN: [&str; 1] = ["jsonb_agg"];
 
 impl Binder<'_> {
     /// A call as written.

@@ -130,6 +130,28 @@ impl Binder<'_> {
                 let arguments = vec![left, right];
                 self.call_function("power", arguments, at)
             }
+            BinaryOperator::PGStartsWith => self.call_function("starts_with", vec![left, right], at),
+            BinaryOperator::Arrow | BinaryOperator::LongArrow if left.t.ty == Ty::Json => {
+                let name = match (op, right.t.ty.is_integer()) {
+                    (BinaryOperator::Arrow, true) => "json.element",
+                    (BinaryOperator::Arrow, false) => "json.field",
+                    (_, true) => "json.element_text",
+                    (_, false) => "json.field_text",
+                };
+                self.call_function(name, vec![left, right], at)
+            }
+            BinaryOperator::AtArrow | BinaryOperator::ArrowAt | BinaryOperator::PGOverlap
+                if left.t.ty.element().is_some() || right.t.ty.element().is_some() =>
+            {
+                let (left, right) = self.comparable(&op.to_string(), left, right, at)?;
+                let (name, arguments) = match op {
+                    BinaryOperator::AtArrow => ("arraycontains", vec![left, right]),
+                    BinaryOperator::ArrowAt => ("arraycontains", vec![right, left]),
+                    _ => ("arrayoverlap", vec![left, right]),
+                };
+                let expr = self.array_call(name, arguments)?;
+                Ok(Bound { expr, t: Typed::plain(Ty::Bool), at })
+            }
             BinaryOperator::PGRegexMatch => self.regex(left, right, false, false, at),
             BinaryOperator::PGRegexIMatch => self.regex(left, right, true, false, at),
             BinaryOperator::PGRegexNotMatch => self.regex(left, right, false, true, at),
@@ -210,6 +232,19 @@ impl Binder<'_> {
             || (arith == ArithOp::Add && right.t.ty == Ty::Time && !late(left.t.ty))
             || (arith == ArithOp::Multiply && right.t.ty == Ty::Interval && left.t.ty.is_number());
         let (left, right) = if swap { (right, left) } else { (left, right) };
+        let spans = matches!(left.t.ty, Ty::Interval | Ty::Timestamp | Ty::TimestampTz)
+            || (left.t.ty == Ty::Date && arith == ArithOp::Subtract);
+        let adds = matches!(arith, ArithOp::Add | ArithOp::Subtract);
+        // A time beside a moment is the span since midnight.
+        let right = match adds && right.t.ty == Ty::Time && spans && !(left.t.ty == Ty::Interval && swap) {
+            true => self.cast(right, Typed::plain(Ty::Interval), false)?,
+            false => right,
+        };
+        if (left.t.ty, right.t.ty, arith) == (Ty::Time, Ty::Time, ArithOp::Add) {
+            let name = Ty::Time.name();
+            let message = format!("operator is not unique: {name} {symbol} {name}");
+            return Err(SqlError::new(SqlState::AMBIGUOUS_FUNCTION, message).at(at));
+        }
         let (l, r) = match (left.t.ty, right.t.ty) {
             (Ty::Unknown, Ty::Unknown) => {
                 let message = format!("operator is not unique: unknown {symbol} unknown");
@@ -302,6 +337,23 @@ impl Binder<'_> {
             UnaryOperator::PGAbs => {
                 let at = b.at;
                 self.call_function("abs", vec![b], at)
+            }
+            UnaryOperator::PGCubeRoot => {
+                let at = b.at;
+                self.call_function("cbrt", vec![b], at)
+            }
+            UnaryOperator::BitwiseNot if b.t.ty.is_integer() => {
+                let at = b.at;
+                let ones = self.cast(
+                    Bound { expr: Expr::Const(Value::Int4(-1)), t: Typed::plain(Ty::Int4), at },
+                    b.t,
+                    false,
+                )?;
+                self.arithmetic(ArithOp::BitXor, &BinaryOperator::PGBitwiseXor, b, ones, at)
+            }
+            UnaryOperator::PGPrefixFactorial => {
+                let message = format!("operator does not exist: !! {}", b.t.ty.name());
+                Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message).at(b.at))
             }
             UnaryOperator::PGSquareRoot => {
                 let at = b.at;

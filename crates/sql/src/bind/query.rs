@@ -55,6 +55,24 @@ impl Binder<'_> {
                 let written = Written { op: *op, quantifier: *set_quantifier, left, right };
                 self.set_operation(&written, q)
             }
+            SetExpr::Table(table) => {
+                let name = table.to_string();
+                let name = name.strip_prefix("TABLE ").unwrap_or_default();
+                // The parser forgets which names were quoted.
+                let is_plain =
+                    |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.');
+                if name.is_empty() || !name.bytes().all(is_plain) {
+                    return Err(SqlError::unsupported("this form of TABLE"));
+                }
+                let text = format!("SELECT * FROM {name}");
+                let crate::parse::Parsed::Sql(statement) = crate::parse::statement(&text)? else {
+                    return Err(SqlError::internal("TABLE is no query"));
+                };
+                let ast::Statement::Query(select) = *statement else {
+                    return Err(SqlError::internal("TABLE is no query"));
+                };
+                self.query_body(&ast::Query { body: select.body, ..q.clone() })
+            }
             _ => Err(SqlError::unsupported("this form of query")),
         }
     }

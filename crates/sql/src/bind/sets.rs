@@ -13,6 +13,7 @@ use sqlparser::ast;
 
 use super::from::{From, named};
 use super::scope::Scope;
+use super::unnest::set_function;
 use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
@@ -48,7 +49,7 @@ pub(super) fn gives_set(name: &str) -> bool {
             | "regexp_split_to_table"
             | "regexp_matches"
             | "string_to_table"
-    )
+    ) || set_function(name).is_some_and(|f| f.columns.len() == 1)
 }
 
 impl Binder<'_> {
@@ -75,6 +76,13 @@ impl Binder<'_> {
 
     /// The call of this function with these arguments.
     fn set_of(&mut self, name: &str, arguments: Vec<Bound>, at: Option<u32>) -> Result<SetCall> {
+        if let Some([(_, by, ty)]) = set_function(name).map(|f| f.columns) {
+            let renamed = |e: SqlError| SqlError { message: e.message.replace(by, name).into(), ..e };
+            let array = self.call_function(by, arguments, at).map_err(renamed)?;
+            let mut call = self.elements(vec![array], at)?;
+            call.output = ty.map_or(call.output, Typed::plain);
+            return Ok(call);
+        }
         match name {
             "generate_series" => self.series(arguments, at),
             "generate_subscripts" => {

@@ -132,16 +132,22 @@ impl Lines {
         Ok(None)
     }
 
-    /// `\.` at `at`: ends the data, and the line before it.
+    /// `\.` at `at`: ends the data, and the line before it. Its own line ends as the others do.
     fn marker(&mut self, bytes: &[u8], start: usize, at: usize, at_end: bool) -> Result<Option<Line>> {
-        match bytes.get(at + 2) {
-            None if !at_end => Ok(None),
-            None | Some(b'\n' | b'\r') => {
-                self.ended = true;
-                Ok((at > start).then_some((at, bytes.len())))
+        let other = || bad("end-of-copy marker does not match previous newline style");
+        match (self.line_end, bytes.get(at + 2..).unwrap_or_default()) {
+            (_, []) | (Some(LineEnd::Both), [b'\r']) if !at_end => return Ok(None),
+            (Some(LineEnd::Both), [b'\n', ..] | [b'\r', b'\r', ..])
+            | (Some(LineEnd::Feed), [b'\r', ..])
+            | (Some(LineEnd::Return), [b'\n', ..]) => return Err(other()),
+            (Some(LineEnd::Both), [b'\r', rest @ ..]) if !matches!(rest, [] | [b'\n', ..]) => {
+                return Err(bad("end-of-copy marker corrupt"));
             }
-            Some(_) => Err(bad("end-of-copy marker corrupt")),
+            (_, [] | [b'\n' | b'\r', ..]) => {}
+            _ => return Err(bad("end-of-copy marker corrupt")),
         }
+        self.ended = true;
+        Ok((at > start).then_some((at, bytes.len())))
     }
 
     fn find_csv(
@@ -328,10 +334,14 @@ fn unescape(field: &[u8], out: &mut Vec<u8>) {
     }
     let mut at = 0;
     while at < field.len() {
-        if field[at] != b'\\' || at + 1 >= field.len() {
+        if field[at] != b'\\' {
             out.push(field[at]);
             at += 1;
             continue;
+        }
+        // One that ends the field stands for nothing, as in PostgreSQL.
+        if at + 1 >= field.len() {
+            return;
         }
         let (byte, taken) = escape(&field[at + 1..]);
         out.push(byte);
@@ -397,6 +407,8 @@ mod tests {
         let some = |t: &str| Some(t.to_owned());
         assert_eq!(fields("1\t\\N\ta\\tb\\\\\t", Kind::Text), [some("1"), None, some("a\tb\\"), some("")]);
         assert_eq!(fields("\\x41\\101", Kind::Text), [some("AA")]);
+        // A backslash at the end of the data stayed in the field (review 10, P9).
+        assert_eq!(fields("1\ta\t\\", Kind::Text), [some("1"), some("a"), some("")]);
         assert_eq!(fields("1,,\"\",\"a\"\"b,c\"", Kind::Csv), [some("1"), None, some(""), some("a\"b,c")]);
     }
 
@@ -427,6 +439,11 @@ mod tests {
                 ("a\r\nb\n", Kind::Csv, "unquoted newline found in data"),
                 ("a\nb\r\n", Kind::Csv, "unquoted carriage return found in data"),
                 ("a\\.b\n", Kind::Text, "end-of-copy marker corrupt"),
+                // Lines that end otherwise than the mark (review 10, P9).
+                ("a\r\n\\.\n", Kind::Text, "end-of-copy marker does not match previous newline style"),
+                ("a\n\\.\r\n", Kind::Text, "end-of-copy marker does not match previous newline style"),
+                ("a\r\\.\n", Kind::Text, "end-of-copy marker does not match previous newline style"),
+                ("a\r\n\\.\rb", Kind::Text, "end-of-copy marker corrupt"),
             ] {
                 let found = lines(data, kind, piece).unwrap_err();
                 assert_eq!(&*found.message, message, "{data:?} in pieces of {piece}");

@@ -21,6 +21,10 @@ pub fn apply<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<
     if value.is_null() {
         return Ok(Datum::Null);
     }
+    if let Some((_, digits)) = to.digits() {
+        let value = apply(value, from, Typed::plain(to.ty), explicit, cx)?;
+        return time::rounded(value, digits);
+    }
     match to.ty {
         // An oid is taken by its 32 bits.
         Ty::Int4 if matches!(from, Ty::Oid | Ty::Reg(_)) => {

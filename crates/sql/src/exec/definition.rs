@@ -258,6 +258,12 @@ fn create_schema(
     notices: &mut Notices,
 ) -> Result<&'static str> {
     let name = name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
+    if name.starts_with("pg_") {
+        let message = format!("unacceptable schema name \"{name}\"");
+        return Err(SqlError::new(SqlState("42939"), message)
+            .with_detail("The prefix \"pg_\" is reserved for system schemas.")
+            .into());
+    }
     if catalog.has_schema(&name) && if_not_exists {
         notice(notices, "42P06", format!("schema \"{name}\" already exists, skipping"));
         return Ok("CREATE SCHEMA");

@@ -113,9 +113,11 @@ fn constant(condition: &Expr) -> Option<(usize, &Expr)> {
 
 /// Whether equal values of both types are equal bytes in a key of either.
 fn alike(a: Option<ColumnType>, b: Option<ColumnType>) -> bool {
-    use ColumnType::{Char, Int2, Int4, Int8, Numeric, Text, Varchar};
+    use ColumnType::{Char, Int2, Int4, Int8, Numeric, Rounded, Text, Varchar};
     let (Some(a), Some(b)) = (a, b) else { return false };
     match (a, b) {
+        (Rounded(a, _), Rounded(b, _)) => a == b,
+        (Rounded(a, _), b) | (b, Rounded(a, _)) => a.unrounded() == b,
         (Int2 | Int4 | Int8, Int2 | Int4 | Int8)
         | (Numeric { .. }, Numeric { .. })
         | (Char(_), Char(_))

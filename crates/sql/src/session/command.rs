@@ -144,11 +144,6 @@ impl Session {
 
     /// SET CONSTRAINTS
     fn set_constraints(&mut self, names: Option<&[ast::ObjectName]>, put_off: bool) -> Result<()> {
-        if !self.in_block() {
-            let message = "SET CONSTRAINTS can only be used in transaction blocks";
-            self.warn(SqlState::NO_ACTIVE_TRANSACTION, message);
-            return Ok(());
-        }
         let catalog = self.current_catalog();
         let mut keys = Vec::new();
         for name in names.unwrap_or_default() {
@@ -164,6 +159,11 @@ impl Session {
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
             }
             keys.extend(named.iter().map(|k| k.id));
+        }
+        if !self.in_block() {
+            let message = "SET CONSTRAINTS can only be used in transaction blocks";
+            self.warn(SqlState::NO_ACTIVE_TRANSACTION, message);
+            return Ok(());
         }
         self.deferred.set(names.map(|_| &keys[..]), put_off);
         if put_off { Ok(()) } else { self.check_deferred(false) }

@@ -23,6 +23,7 @@ mod authorize;
 mod block;
 mod command;
 mod copy;
+mod create_as;
 mod cursor;
 mod general;
 mod identity;

@@ -29,9 +29,9 @@ type BoundParts = (Vec<Ty>, Option<Vec<Column>>, Body, Reads);
 /// What a plan depends on beside the tables that it opens.
 pub(super) struct Reads {
     /// It asks for the catalog when it runs.
-    world: bool,
+    pub(super) world: bool,
     /// It was made of the texts of views.
-    views: bool,
+    pub(super) views: bool,
 }
 
 impl Session {
@@ -132,7 +132,7 @@ impl Session {
                 let columns = self.command_columns(&command)?;
                 return Ok(Prepared::new(sql, types, Vec::new(), columns, Body::Utility(command), 0));
             }
-            Parsed::Sql(statement) => statement,
+            Parsed::Sql(statement) => super::create_as::without_into(statement)?,
         };
         if defines(&statement) {
             return Ok(Prepared::new(sql, types, Vec::new(), None, Body::Definition(statement), 0));

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use varve_engine::{Datum, Error as EngineError, LockStrength, Transaction};
 
 use super::authorize::{authorize_definition, own_what_is_new};
+use super::create_as::table_of_query;
 use super::plan::in_failed_transaction;
 use super::{Block, Session};
 use crate::error::{Result, SqlError, SqlState};
@@ -281,7 +282,11 @@ impl Session {
             }
             Body::Definition(_) if self.is_failed() => Err(in_failed_transaction()),
             Body::Definition(statement) => {
-                parse::on_deep_stack(&prepared.sql, || self.define(&prepared.sql, statement)).map(Ran::Done)
+                parse::on_deep_stack(&prepared.sql, || match table_of_query(statement) {
+                    Some(table) => self.create_as(&prepared.sql, statement, table),
+                    None => self.define(&prepared.sql, statement),
+                })
+                .map(Ran::Done)
             }
         }
     }

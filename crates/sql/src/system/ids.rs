@@ -16,6 +16,8 @@ pub const PUBLIC: u32 = 2200;
 pub const INFORMATION_SCHEMA: u32 = 13_000;
 /// The one database.
 pub const DATABASE: u32 = 5;
+/// The role `pg_database_owner`.
+pub const DATABASE_OWNER: u32 = 6171;
 /// The tablespace `pg_default`.
 pub const DEFAULT_TABLESPACE: u32 = 1663;
 /// The access method of tables.

@@ -109,7 +109,9 @@ fn type_cells(world: &World, t: Typed) -> Vec<(&'static str, Value)> {
     };
     let digits = match t.ty {
         Ty::Date => Some(0),
-        Ty::Timestamp | Ty::TimestampTz | Ty::Time | Ty::Interval => Some(6),
+        Ty::Timestamp | Ty::TimestampTz | Ty::Time | Ty::Interval => {
+            Some(t.digits().map_or(6, |(_, digits)| i32::from(digits)))
+        }
         _ => None,
     };
     let (precision, radix, scale) = number(t).map_or((None, None, None), |(p, r, s)| (p, Some(r), s));
@@ -161,7 +163,7 @@ fn views(world: &World, rows: &mut Rows<'_>) {
             ("table_catalog", text(&world.database)),
             ("table_schema", text(r.schema)),
             ("table_name", text(r.name)),
-            ("view_definition", text(show::view_definition(view))),
+            ("view_definition", text(show::view_definition(&world.catalog, view))),
             ("check_option", text("NONE")),
             ("is_updatable", yes(false)),
             ("is_insertable_into", yes(false)),

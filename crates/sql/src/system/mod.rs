@@ -9,6 +9,7 @@
 //! | `others.rs` | roles, schemas, types, comments |
 //! | `watched.rs`, `settings.txt` | settings, sessions, counts |
 //! | `information.rs` | information_schema |
+//! | `deparse.rs` | the queries of views, laid out |
 //! | `show.rs` | definitions as text (`pg_get_indexdef` and its relatives), names behind OIDs |
 //!
 //! Invariants
@@ -21,6 +22,7 @@
 //! Does not know: expressions, how rows are filtered or joined.
 
 pub mod constraints;
+mod deparse;
 pub mod ids;
 mod information;
 pub mod names;
@@ -38,7 +40,7 @@ use crate::rights::Who;
 use crate::session::SqlDatabase;
 use crate::ty::{Elem, Reg, Ty};
 
-pub use relations::{Relation, What, namespace, relation};
+pub use relations::{Relation, What, namespace, parts_of, relation};
 pub use types::{type_named, type_row, types};
 
 /// What system tables and catalog functions are computed from.

@@ -44,7 +44,11 @@ fn pg_namespace(world: &World, rows: &mut Rows<'_>) {
     for schema in world.catalog.schemas() {
         let id = if schema.name == "public" { ids::PUBLIC } else { schema.id.0 };
         let acl = show::acl(&world.catalog, schema.id);
-        add(id, &schema.name, oid(world.catalog.owner(schema.id).0), acl);
+        let owner = match world.catalog.owner(schema.id) {
+            BOOTSTRAP_ROLE if id == ids::PUBLIC => ids::DATABASE_OWNER,
+            other => other.0,
+        };
+        add(id, &schema.name, oid(owner), acl);
     }
 }
 
@@ -154,6 +158,7 @@ fn until(role: &RoleDef) -> Value {
 }
 
 fn pg_authid(world: &World, rows: &mut Rows<'_>) {
+    rows.add(database_owner());
     for role in roles(world) {
         rows.add(
             attributes(role)
@@ -163,7 +168,22 @@ fn pg_authid(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
+/// The role that stands for whoever owns the database, as it owns `public`.
+fn database_owner() -> [(&'static str, Value); 4] {
+    [
+        ("oid", oid(ids::DATABASE_OWNER)),
+        ("rolname", text(show::DATABASE_OWNER)),
+        ("rolinherit", Value::Bool(true)),
+        ("rolconnlimit", Value::Int4(-1)),
+    ]
+}
+
 fn pg_roles(world: &World, rows: &mut Rows<'_>) {
+    rows.add(database_owner());
+    // A view's columns know no other blank than NULL.
+    let flags = ["rolsuper", "rolcreaterole", "rolcreatedb", "rolcanlogin", "rolreplication", "rolbypassrls"];
+    rows.set(flags.map(|flag| (flag, Value::Bool(false))));
+    rows.set([("rolpassword", text("********"))]);
     for role in roles(world) {
         rows.add(attributes(role).into_iter().chain([("rolpassword", text("********"))]));
     }

@@ -400,6 +400,12 @@ fn pg_indexes(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
+/// The OIDs of a table's parts, in their order.
+pub fn parts_of(catalog: &Catalog, table: u32) -> Vec<u32> {
+    let is_part = |r: &Relation<'_>| matches!(r.what, What::Part(of, _) if of.id.0 == table);
+    relations(catalog).into_iter().filter(is_part).map(|r| r.oid).collect()
+}
+
 fn pg_inherits(world: &World, rows: &mut Rows<'_>) {
     for r in relations(&world.catalog) {
         let What::Part(table, _) = r.what else { continue };
@@ -498,7 +504,7 @@ fn pg_views(world: &World, rows: &mut Rows<'_>) {
             ("schemaname", text(r.schema)),
             ("viewname", text(r.name)),
             ("viewowner", text(show::role_name(&world.catalog, r.owner(&world.catalog)))),
-            ("definition", text(show::view_definition(view))),
+            ("definition", text(show::view_definition(&world.catalog, view))),
         ]);
     }
 }

@@ -12,7 +12,7 @@ use varve_engine::{
 use super::constraints::{Constraint, Demand, action_words};
 use super::names::{qualified, quoted};
 use super::relations::{IndexOf, Relation, What, object_of, relation};
-use super::{ids, list, type_row};
+use super::{deparse, ids, list, type_row};
 use crate::eval::func::format::literal as quote_literal;
 use crate::ty::{Ty, Typed};
 
@@ -64,8 +64,10 @@ fn demand(catalog: &Catalog, c: &Constraint<'_>) -> String {
 }
 
 /// The query of a view.
-pub fn view_definition(view: &Arc<ViewDef>) -> String {
-    format!(" {};", view.text.trim().trim_end_matches(';'))
+pub fn view_definition(catalog: &Catalog, view: &ViewDef) -> String {
+    let laid_out = deparse::view_query(catalog, view);
+    let query = laid_out.unwrap_or_else(|| format!(" {}", view.text.trim().trim_end_matches(';')));
+    format!("{query};")
 }
 
 /// `FOR VALUES WITH (modulus m, remainder r)` and the like
@@ -112,8 +114,14 @@ pub fn partition_key(table: &TableDef) -> Option<String> {
     Some(format!("{method} ({})", columns(table, &partitions.columns)))
 }
 
+/// The role that stands for the database's owner.
+pub const DATABASE_OWNER: &str = "pg_database_owner";
+
 /// A role by OID, as `pg_get_userbyid` names it.
 pub fn role_name(catalog: &Catalog, oid: u32) -> String {
+    if oid == ids::DATABASE_OWNER {
+        return DATABASE_OWNER.to_owned();
+    }
     let role = catalog.role_by_id(ObjectId(oid));
     role.map_or_else(|| format!("unknown (OID={oid})"), |role| role.name.clone())
 }
@@ -153,9 +161,19 @@ pub fn type_name(oid: u32, typmod: i32) -> String {
     match (t.length(), t.precision()) {
         (Some(length), _) => format!("{}({length})", ty.name()),
         (_, Some((precision, scale))) => format!("{}({precision},{scale})", ty.name()),
+        _ if t.digits().is_some() => with_digits(t),
         // A char without length is not what the word `character` alone means.
         _ if ty == Ty::Char && typmod < 0 => "bpchar".to_owned(),
         _ => ty.name().to_owned(),
+    }
+}
+
+/// `timestamp(3) without time zone`: the digits stand behind the first word.
+fn with_digits(t: Typed) -> String {
+    let digits = t.digits().map_or(0, |(_, digits)| digits);
+    match t.ty.name().split_once(' ') {
+        Some((word, rest)) => format!("{word}({digits}) {rest}"),
+        None => format!("{}({digits})", t.ty.name()),
     }
 }
 

@@ -23,6 +23,8 @@ pub use show::{write_date, write_time, write_timestamp};
 pub use varve_engine::Interval;
 pub use zone::Zone;
 
+use varve_engine::Datum;
+
 use crate::error::{Result, SqlError, SqlState};
 
 /// Microseconds in a day.
@@ -70,6 +72,29 @@ pub fn month_len(year: i64, month: u32) -> u32 {
         2 => 28,
         _ => 31,
     }
+}
+
+/// A time with this many digits of a second, half of the last one away from zero; what is no time as it is.
+pub fn rounded(value: Datum<'_>, digits: u8) -> Result<Datum<'_>> {
+    let unit = 10_i64.pow(u32::from(6 - digits.min(6)));
+    let whole = |us: i64| -> Option<i64> {
+        let half = if us < 0 { -(unit / 2) } else { unit / 2 };
+        us.checked_add(half).map(|us| us / unit * unit)
+    };
+    let moment = |us: i64| match is_infinite(us) {
+        true => Ok(us),
+        false => whole(us).and_then(check_timestamp).ok_or_else(timestamp_range),
+    };
+    Ok(match value {
+        Datum::Timestamp(us) => Datum::Timestamp(moment(us)?),
+        Datum::TimestampTz(us) => Datum::TimestampTz(moment(us)?),
+        Datum::Time(us) => Datum::Time(whole(us).unwrap_or(us)),
+        Datum::Interval(iv) => {
+            let micros = whole(iv.micros).ok_or_else(interval_range)?;
+            Datum::Interval(Interval { micros, ..iv })
+        }
+        other => other,
+    })
 }
 
 /// Whether a timestamp is one of the infinities.

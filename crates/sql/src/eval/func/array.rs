@@ -12,7 +12,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
 use crate::text::write_in_zone;
 use crate::ty::Elem;
-use crate::ty::Ty::{Array as ArrayTy, Int4, Text, Unknown};
+use crate::ty::Ty::{Array as ArrayTy, Bool, Int4, Text, Unknown};
 
 pub(super) const TABLE: &[Builtin] = &[
     strict("array_length", &[Unknown, Int4], Int4, |a, _| bound(a, |array| array.len() as i32)),
@@ -30,6 +30,42 @@ pub(super) const TABLE: &[Builtin] = &[
         Ok(array(a, 0).and_then(|array| array.get(int(a, 1))).unwrap_or(Datum::Null))
     }),
     loose("array_position", &[Unknown, Unknown], Int4, |a, _| Ok(position(a))),
+    loose("array_positions", &[Unknown, Unknown], ArrayTy(Elem::Int4), |a, cx| {
+        let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
+        let mut out = crate::array::of(crate::oid::INT4);
+        let same = array.iter().enumerate().filter(|(_, element)| element.order(&a[1]).is_eq());
+        same.for_each(|(n, _)| out.push(Datum::Int4(n as i32 + array.lower_bound())));
+        Ok(cx.keep_value(Value::Array(out)))
+    }),
+    loose("array_replace", &[Unknown, Unknown, Unknown], Unknown, |a, cx| {
+        let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
+        let mut out = Array::new(array.element());
+        let replaced = |element: Datum<'_>| element.order(&a[1]).is_eq();
+        array.iter().for_each(|element| out.push(if replaced(element) { a[2] } else { element }));
+        Ok(cx.keep_value(Value::Array(out)))
+    }),
+    strict("arraycontains", &[Unknown, Unknown], Bool, |a, _| {
+        let (Some(all), Some(wanted)) = (array(a, 0), array(a, 1)) else { return Ok(Datum::Null) };
+        Ok(Datum::Bool(wanted.iter().all(|element| holds(all, element))))
+    }),
+    strict("arrayoverlap", &[Unknown, Unknown], Bool, |a, _| {
+        let (Some(all), Some(other)) = (array(a, 0), array(a, 1)) else { return Ok(Datum::Null) };
+        Ok(Datum::Bool(other.iter().any(|element| holds(all, element))))
+    }),
+    strict("trim_array", &[Unknown, Int4], Unknown, |a, cx| {
+        let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
+        let gone = usize::try_from(int(a, 1)).ok().filter(|gone| *gone <= array.len()).ok_or_else(|| {
+            let message = format!("number of elements to trim must be between 0 and {}", array.len());
+            SqlError::new(SqlState("2202E"), message)
+        })?;
+        Ok(part(array, 0, array.len() - gone, cx))
+    }),
+    strict("array_slice", &[Unknown, Int4, Int4], Unknown, |a, cx| {
+        let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
+        let from = (int(a, 1) - 1).clamp(0, array.len() as i64) as usize;
+        let to = int(a, 2).clamp(0, array.len() as i64) as usize;
+        Ok(part(array, from, to, cx))
+    }),
     loose("array_append", &[Unknown, Unknown], Unknown, |a, cx| joined(a[0], Datum::Null, &[a[1]], cx)),
     loose("array_prepend", &[Unknown, Unknown], Unknown, |a, cx| {
         let Datum::Array(after) = a[1] else { return Ok(Datum::Null) };
@@ -49,6 +85,18 @@ pub(super) const TABLE: &[Builtin] = &[
     loose("string_to_array", &[Text, Text], ArrayTy(Elem::Text), split),
     loose("string_to_array", &[Text, Text, Text], ArrayTy(Elem::Text), split),
 ];
+
+/// Whether an array has this element; nothing has NULL.
+fn holds(array: ArrayRef<'_>, wanted: Datum<'_>) -> bool {
+    !wanted.is_null() && array.iter().any(|element| !element.is_null() && element.order(&wanted).is_eq())
+}
+
+/// The elements of these places.
+fn part<'a>(array: ArrayRef<'_>, from: usize, to: usize, cx: &Cx<'a>) -> Datum<'a> {
+    let mut out = Array::new(array.element());
+    array.iter().take(to).skip(from).for_each(|element| out.push(element));
+    cx.keep_value(Value::Array(out))
+}
 
 fn array<'a>(arguments: &[Datum<'a>], n: usize) -> Option<ArrayRef<'a>> {
     match arguments.get(n) {

@@ -12,10 +12,14 @@ mod encoding;
 pub mod format;
 pub mod hash;
 pub mod json;
+mod json_parts;
 mod math;
 mod moment;
 mod more_math;
+mod more_text;
+mod number_picture;
 mod objects;
+mod partition;
 mod picture;
 mod privilege;
 pub mod range;
@@ -113,6 +117,10 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
         &privilege::ROLES,
         regular::TABLE,
         json::TABLE,
+        partition::TABLE,
+        json_parts::TABLE,
+        more_text::TABLE,
+        number_picture::TABLE,
     ];
     let name = name.to_owned();
     tables.into_iter().flatten().filter(move |b| b.name == name)

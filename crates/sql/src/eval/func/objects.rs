@@ -170,8 +170,9 @@ fn constraint_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> 
 }
 
 fn view_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let view = cx.env.world()?.catalog.view_by_id(varve_engine::ObjectId(oid(a, 0)));
-    Ok(optional(view.map(show::view_definition), cx))
+    let catalog = &cx.env.world()?.catalog;
+    let view = catalog.view_by_id(varve_engine::ObjectId(oid(a, 0)));
+    Ok(optional(view.map(|view| show::view_definition(catalog, view)), cx))
 }
 
 /// The sequence that a column owns, with its schema.

@@ -5,7 +5,7 @@
 //!    double quotes does.
 //! 2. A pattern that is known to PostgreSQL and not here is refused (0A000), never copied.
 //!
-//! Does not know: templates of numbers (`to_char(number, ...)`), which are refused.
+//! Does not know: templates of numbers (`number_picture`).
 
 use varve_engine::{Datum, Interval};
 

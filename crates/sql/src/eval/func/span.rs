@@ -4,12 +4,12 @@
 
 use varve_engine::{Datum, Interval};
 
-use super::{Builtin, float, int, strict};
+use super::{Builtin, float, int, strict, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
 use crate::eval::arith::interval_of;
 use crate::time::{self, DAY_US};
-use crate::ty::Ty::{self, Date, Float8, Int4, Time, Timestamp, TimestampTz};
+use crate::ty::Ty::{self, Date, Float8, Int4, Text, Time, Timestamp, TimestampTz};
 
 const SPAN: Ty = Ty::Interval;
 
@@ -49,6 +49,13 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8], TimestampTz, |a, cx| {
         cx.env.zone.to_utc(moment(a)?).map(Datum::TimestampTz)
     }),
+    strict("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8, Text], TimestampTz, |a, _| {
+        super::moment::zone_named(text(a, 6))?.to_utc(moment(&a[..6])?).map(Datum::TimestampTz)
+    }),
+    strict("date_bin", &[SPAN, Timestamp, Timestamp], Timestamp, |a, _| binned(a).map(Datum::Timestamp)),
+    strict("date_bin", &[SPAN, TimestampTz, TimestampTz], TimestampTz, |a, _| {
+        binned(a).map(Datum::TimestampTz)
+    }),
     strict("make_interval", &[], SPAN, |a, _| make_interval(a)),
     strict("make_interval", &[Int4], SPAN, |a, _| make_interval(a)),
     strict("make_interval", &[Int4, Int4], SPAN, |a, _| make_interval(a)),
@@ -58,6 +65,39 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("make_interval", &[Int4, Int4, Int4, Int4, Int4, Int4], SPAN, |a, _| make_interval(a)),
     strict("make_interval", &[Int4, Int4, Int4, Int4, Int4, Int4, Float8], SPAN, |a, _| make_interval(a)),
 ];
+
+/// The beginning of the stride, counted from an origin, in which a timestamp lies.
+fn binned(a: &[Datum<'_>]) -> Result<i64> {
+    let Datum::Interval(stride) = a[0] else {
+        return Err(SqlError::internal("a stride that is no interval"));
+    };
+    let micros = |datum: &Datum<'_>| match datum {
+        Datum::Timestamp(us) | Datum::TimestampTz(us) => *us,
+        _ => 0,
+    };
+    let (source, origin) = (micros(&a[1]), micros(&a[2]));
+    if time::is_infinite(source) {
+        return Ok(source);
+    }
+    if time::is_infinite(origin) {
+        return Err(SqlError::new(SqlState::DATETIME_OVERFLOW, "origin out of range"));
+    }
+    if stride.months != 0 {
+        let message = "timestamps cannot be binned into intervals containing months or years";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
+    let width = i64::from(stride.days).checked_mul(time::DAY_US).and_then(|us| us.checked_add(stride.micros));
+    let width = width.ok_or_else(time::interval_range)?;
+    if width <= 0 {
+        return Err(SqlError::new(SqlState::DATETIME_OVERFLOW, "stride must be greater than zero"));
+    }
+    let since = source.checked_sub(origin).ok_or_else(time::interval_range)?;
+    since
+        .div_euclid(width)
+        .checked_mul(width)
+        .and_then(|us| us.checked_add(origin))
+        .ok_or_else(time::timestamp_range)
+}
 
 /// Years, months, weeks, days, hours, minutes, seconds; those at the end may be left out.
 fn make_interval<'a>(a: &[Datum<'a>]) -> Result<Datum<'a>> {

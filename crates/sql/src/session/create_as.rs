@@ -1,0 +1,181 @@
+//! CREATE TABLE AS and SELECT INTO: a table of a query's rows.
+//!
+//! Invariants
+//! 1. The query has run to its end before the table is made: it cannot read what it makes.
+//!
+//! Does not know: how rows are kept (`crate::kept`), how they are written (INSERT does it).
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self, CreateTable, SetExpr, Statement};
+use varve_engine::{ColumnDef, Datum, NewTable};
+
+use super::Session;
+use super::authorize::{authorize_definition, own_what_is_new};
+use super::plan::bind;
+use super::run::{Ran, read_only};
+use crate::bind::clauses_ddl::check_create_table;
+use crate::bind::ddl::no_schema;
+use crate::bind::object_name;
+use crate::error::{Result, SqlError, SqlState};
+use crate::kept::KeptRows;
+use crate::parse::{self, Parsed};
+use crate::prepared::Prepared;
+use crate::sink::{Column, CommandTag, Severity};
+use crate::system::names::quoted;
+use crate::ty::{Ty, Typed};
+
+/// CREATE TABLE AS for a SELECT INTO; any other statement as it is.
+pub(super) fn without_into(statement: Box<Statement>) -> Result<Box<Statement>> {
+    let Statement::Query(query) = &*statement else { return Ok(statement) };
+    let SetExpr::Select(select) = &*query.body else { return Ok(statement) };
+    let Some(into) = &select.into else { return Ok(statement) };
+    let [name] = &into.targets[..] else { return Err(SqlError::unsupported("SELECT INTO several targets")) };
+    if into.temporary {
+        return Err(SqlError::unsupported("a temporary table"));
+    }
+    let mut query = query.clone();
+    if let SetExpr::Select(select) = &mut *query.body {
+        select.into = None;
+    }
+    let unlogged = if into.unlogged { "UNLOGGED " } else { "" };
+    match parse::statement(&format!("CREATE {unlogged}TABLE {name} AS {query}"))? {
+        Parsed::Sql(made) => Ok(made),
+        _ => Err(SqlError::internal("SELECT INTO is not the CREATE TABLE AS that it stands for")),
+    }
+}
+
+/// The statement if it is CREATE TABLE AS.
+pub(super) fn table_of_query(statement: &Statement) -> Option<&CreateTable> {
+    match statement {
+        Statement::CreateTable(t) => Some(t).filter(|t| t.query.is_some()),
+        _ => None,
+    }
+}
+
+impl Session {
+    /// Runs CREATE TABLE AS.
+    pub(super) fn create_as(
+        &mut self,
+        sql: &str,
+        statement: &Statement,
+        t: &CreateTable,
+    ) -> Result<CommandTag> {
+        let (schema, name) = object_name(&t.name)?;
+        if self.still_free(t, (&schema, &name))?.is_none() {
+            return Ok(CommandTag::Plain("CREATE TABLE AS"));
+        }
+        let with_data = t.with_data.as_ref().is_none_or(|with| with.data);
+        let (columns, mut rows) = self.rows_of_query(sql, t, with_data)?;
+        let columns = table_columns(&columns)?;
+        self.begin_engine();
+        if self.read_only {
+            return Err(read_only("CREATE TABLE AS"));
+        }
+        let types: Vec<_> = columns.iter().map(|c| Typed::of_column(c.column_type).ty.oid()).collect();
+        self.make_table(
+            statement,
+            NewTable { is_unlogged: t.unlogged, ..NewTable::new(&*schema, &*name, columns) },
+        )?;
+        if !with_data {
+            return Ok(CommandTag::Plain("CREATE TABLE AS"));
+        }
+        let places: Vec<String> = (1..=types.len()).map(|n| format!("${n}")).collect();
+        let insert =
+            format!("INSERT INTO {}.{} VALUES ({})", quoted(&schema), quoted(&name), places.join(", "));
+        let insert = self.prepare_any(&insert, &types)?;
+        let mut nothing = KeptRows::new(self.shared.engine());
+        for n in 0..rows.len() {
+            self.facts.check_cancel()?;
+            let row = rows.row(n)?.ok_or_else(|| SqlError::internal("a kept row that is gone"))?;
+            match self.run(&insert, &row, 1, false, &mut nothing)? {
+                Ran::Done(_) => {}
+                Ran::Stale => return Err(SqlError::internal("a new table that is out of date")),
+            }
+        }
+        Ok(CommandTag::Select(rows.len()))
+    }
+
+    /// `None`, and a notice, if there is a table of this name and IF NOT EXISTS was said.
+    fn still_free(&mut self, t: &CreateTable, (schema, name): (&str, &str)) -> Result<Option<()>> {
+        let plain = CreateTable { query: None, with_data: None, ..t.clone() };
+        check_create_table(&plain)?;
+        if !t.columns.is_empty() || !t.constraints.is_empty() || t.partition_by.is_some() {
+            return Err(SqlError::unsupported("CREATE TABLE AS with columns or constraints"));
+        }
+        if t.table_options != ast::CreateTableOptions::None {
+            return Err(SqlError::unsupported("an option of CREATE TABLE AS"));
+        }
+        let catalog = self.current_catalog();
+        if !catalog.has_schema(schema) {
+            return Err(no_schema(schema));
+        }
+        if catalog.resolve(schema, name).is_none() {
+            return Ok(Some(()));
+        }
+        let message = format!("relation \"{name}\" already exists");
+        if !t.if_not_exists {
+            return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
+        }
+        let notice = SqlError::new(SqlState::DUPLICATE_TABLE, format!("{message}, skipping"));
+        self.notices.push((Severity::Notice, notice));
+        Ok(None)
+    }
+
+    /// The columns of the query, and its rows where they are wanted.
+    fn rows_of_query(&mut self, sql: &str, t: &CreateTable, wanted: bool) -> Result<(Vec<Column>, KeptRows)> {
+        let query = t.query.clone().ok_or_else(|| SqlError::internal("CREATE TABLE AS without a query"))?;
+        let query = Statement::Query(query);
+        loop {
+            let catalog = self.current_catalog();
+            let forced = self.shared.forced_general;
+            let (params, columns, body, reads) = bind(&catalog, sql, &[], &query, forced)?;
+            if !params.is_empty() {
+                return Err(SqlError::unsupported("a parameter in CREATE TABLE AS"));
+            }
+            let mut prepared = Prepared::new(sql, &[], params, columns, body, catalog.version());
+            (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
+            let columns = prepared.columns().map(<[_]>::to_vec).unwrap_or_default();
+            let mut rows = KeptRows::new(self.shared.engine());
+            if !wanted {
+                return Ok((columns, rows));
+            }
+            if let Ran::Done(_) = self.run(&Arc::new(prepared), &[] as &[Datum<'_>], 1, false, &mut rows)? {
+                return Ok((columns, rows));
+            }
+            self.catalog = None;
+        }
+    }
+
+    fn make_table(&mut self, statement: &Statement, new: NewTable) -> Result<()> {
+        let who = self.facts.who;
+        let txn = self.begin_engine();
+        txn.start_statement();
+        let before = txn.made().len();
+        txn.bind_definitions();
+        authorize_definition(statement, txn, who)?;
+        txn.create_table(new)?;
+        own_what_is_new(before, txn, who)?;
+        self.catalog = None;
+        if !std::mem::replace(&mut self.defines, true) {
+            self.plans.clear();
+        }
+        Ok(())
+    }
+}
+
+fn table_columns(columns: &[Column]) -> Result<Vec<ColumnDef>> {
+    let mut made: Vec<ColumnDef> = Vec::with_capacity(columns.len());
+    for column in columns {
+        if made.iter().any(|c| *c.name == *column.name) {
+            let message = format!("column \"{}\" specified more than once", column.name);
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        let ty = Ty::of_oid(column.type_oid).unwrap_or(Ty::Text);
+        made.push(ColumnDef::new(&*column.name, Typed { ty, typmod: column.typmod }.storage()?));
+    }
+    if made.is_empty() {
+        return Err(SqlError::unsupported("a table without columns"));
+    }
+    Ok(made)
+}
