@@ -75,3 +75,4 @@ pub use spool::Spool;
 pub use transaction::{Change, Isolation, OnRow, Outcome, SavepointId, ScanIndex, ScanSpec, Transaction};
 pub use tree::Estimate;
 pub use types::{ColumnType, Datum, Moment, Value};
+pub use varve_pager::{PageCounts, PageMeter};

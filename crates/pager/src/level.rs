@@ -80,6 +80,18 @@ pub enum Tier {
     Home,
 }
 
+impl Tier {
+    /// All of them, topmost first.
+    pub const ALL: [Tier; 1] = [Tier::Home];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Home => "home",
+        }
+    }
+}
+
 /// What a read found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Got {

@@ -1,5 +1,5 @@
 //! What a general query costs beside a short one: a point read on the short path, then a join of 100 rows, its plan alone,
-//! and a runtime alone. Prints microseconds, median of the rounds.
+//! a runtime alone, and a prepared join of three tables with its plan made for each execution, or kept. Prints microseconds, median of the rounds.
 //!
 //! `cargo run --release -p varve-query --example latency`
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example may stop at the first surprise")]
@@ -11,7 +11,9 @@ use varve_device::MemoryDirectory;
 use varve_engine::{Database, Datum, Options};
 use varve_pager::PagerConfig;
 use varve_query::{Queries, QueryOptions};
-use varve_sql::{Column, CommandTag, Result, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError};
+use varve_sql::{
+    Column, CommandTag, Portal, Result, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError,
+};
 
 struct Nowhere;
 
@@ -75,4 +77,24 @@ fn main() {
     let alone = "select a, count(*), sum(amount) from c group by a order by 1";
     println!("join with 100,000 rows   {:9.1}", median_us(7, || sql(large)));
     println!("the same alone, executor {:9.1}", median_us(7, || sql(alone)));
+    prepared(&mut session);
+}
+
+/// A prepared join of three tables, executed with other parameters each time.
+fn prepared(session: &mut Session) {
+    let join =
+        "select a.v, count(*), sum(c.amount) from a, b, c where b.a + 0 = a.id and c.a = b.id and c.id < $1
+        group by a.v order by 1";
+    for mode in ["force_custom_plan", "auto"] {
+        session.simple(&format!("set plan_cache_mode = {mode}"), &mut Nowhere).unwrap();
+        let prepared = session.prepare(join, &[]).unwrap();
+        let mut bound = 0;
+        let took = median_us(200, || {
+            bound = bound % 90 + 1;
+            let params = [Datum::Int4(bound)];
+            session.execute(&prepared, &params, &mut Portal::default(), 0, &mut Nowhere).unwrap();
+            session.sync().unwrap();
+        });
+        println!("prepared, {mode:17} {took:7.1}");
+    }
 }

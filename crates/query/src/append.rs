@@ -50,7 +50,7 @@ impl PhysicalOptimizerRule for Appends {
 }
 
 /// The rows of several inputs, one after the other.
-struct AppendPlan {
+pub struct AppendPlan {
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
 }

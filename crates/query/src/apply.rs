@@ -256,7 +256,7 @@ impl ExtensionPlanner for ApplyPlanner {
 }
 
 /// Apply as a physical plan.
-struct ApplyPlan {
+pub struct ApplyPlan {
     input: Arc<dyn ExecutionPlan>,
     given: Vec<Arc<dyn PhysicalExpr>>,
     plan: Arc<dyn ExecutionPlan>,
@@ -280,6 +280,22 @@ impl ApplyPlan {
             Boundedness::Bounded,
         );
         ApplyPlan { input, given, plan, inner, schema, properties: Arc::new(properties) }
+    }
+
+    /// What is run for each row.
+    pub fn inner_plan(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.plan
+    }
+
+    /// The same with another plan for that, which gives the same rows.
+    pub fn with_inner_plan(&self, plan: Arc<dyn ExecutionPlan>) -> ApplyPlan {
+        let ApplyPlan { input, given, inner, schema, .. } = self;
+        ApplyPlan::new(input.clone(), given.clone(), plan, inner.clone(), schema.clone())
+    }
+
+    /// Whether it gives the inner rows themselves beside the outer ones.
+    pub fn gives_rows(&self) -> bool {
+        self.inner.answer.ty().is_none()
     }
 }
 

@@ -21,6 +21,7 @@ use varve_engine::Datum;
 use varve_sql::general::{Around, Expr, Ty, push_key};
 
 use crate::cells::{Cells, CellsBuilder, data_type, is_native};
+use crate::constants;
 use crate::error::wrapped;
 use crate::vector;
 
@@ -35,6 +36,8 @@ pub struct Computed {
     signature: Signature,
     /// A batch may be computed by columns.
     by_columns: bool,
+    /// Constant parts are computed for each batch.
+    has_parts: bool,
 }
 
 impl Computed {
@@ -51,8 +54,11 @@ impl Computed {
         let volatility = if varies { Volatility::Volatile } else { volatility(&expr) };
         let computed = Computed {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            by_columns: volatility != Volatility::Volatile && !types.is_empty() && vector::suits(&expr),
+            by_columns: volatility != Volatility::Volatile
+                && !types.is_empty()
+                && (vector::suits(&expr) || constants::has_parts(&expr)),
             signature: signature(&types, volatility),
+            has_parts: constants::has_parts(&expr),
             expr,
             arguments: types,
             result,
@@ -67,8 +73,8 @@ impl Computed {
     }
 
     /// All values at once, if there is a way.
-    fn by_columns(&self, arrays: &[ArrayRef]) -> Result<Option<ArrayRef>> {
-        if !self.by_columns {
+    fn by_columns(&self, expr: &Expr, arrays: &[ArrayRef]) -> Result<Option<ArrayRef>> {
+        if !self.by_columns || self.has_parts && !vector::suits(expr) {
             return Ok(None);
         }
         self.around.check_cancel().map_err(wrapped)?;
@@ -77,7 +83,7 @@ impl Computed {
             rows: arrays.first().map_or(0, |array| array.len()),
             param: &|n| self.around.param(n),
         };
-        Ok(vector::evaluate(&self.expr, self.result, &rows))
+        Ok(vector::evaluate(expr, self.result, &rows))
     }
 }
 
@@ -124,7 +130,9 @@ impl ScalarUDFImpl for Computed {
 
     fn invoke_with_args(&self, call: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&call.args)?;
-        if let Some(array) = self.by_columns(&arrays)? {
+        let of_run = self.has_parts.then(|| constants::of_run(&self.expr, &self.around));
+        let expr = of_run.as_ref().unwrap_or(&self.expr);
+        if let Some(array) = self.by_columns(expr, &arrays)? {
             return returned(array, &call.args);
         }
         let columns: Vec<Cells<'_>> =
@@ -136,7 +144,7 @@ impl ScalarUDFImpl for Computed {
         let at = |column: usize, n: usize| if arrays[column].len() == 1 { 0 } else { n };
         self.around
             .evaluate(
-                &self.expr,
+                expr,
                 rows,
                 columns.len(),
                 |n, column| columns[column].get(at(column, n)),

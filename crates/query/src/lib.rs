@@ -7,15 +7,19 @@
 //! Entry point: [`Queries`], which a database gets by `SqlDatabase::with_general`.
 
 mod aggregate;
+mod analyze;
 mod append;
 mod apply;
 mod cells;
 mod computed;
+mod constants;
 mod error;
 mod estimate;
 mod expand;
 mod groups;
 mod join_order;
+mod kept;
+mod memory;
 mod merge_joins;
 mod numbers;
 mod ordered_set;
@@ -28,6 +32,7 @@ mod shared;
 mod sieve;
 mod spill;
 mod statistics;
+mod steps;
 mod table;
 mod translate;
 mod vector;

@@ -21,7 +21,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use varve_engine::Datum;
-use varve_sql::general::{Around, Expr, Series, Ty, Unnest};
+use varve_sql::general::{Around, Expr, Series, Step, Ty, Unnest};
 
 use crate::cells::{CellsBuilder, data_type};
 use crate::error::wrapped;
@@ -99,10 +99,21 @@ impl TableProvider for RowsTable {
 }
 
 /// The computation as a physical plan.
-struct RowsPlan {
+pub struct RowsPlan {
     table: RowsTable,
     columns: Vec<usize>,
     properties: Arc<PlanProperties>,
+}
+
+impl RowsPlan {
+    /// What EXPLAIN calls it.
+    pub fn step(&self) -> Step {
+        match self.table.rows.as_ref() {
+            Rows::Values(_) => Step::new("Values Scan").on("\"*VALUES*\""),
+            Rows::Series(..) => Step::new("Function Scan").on("generate_series"),
+            Rows::Unnest(_) => Step::new("Function Scan").on("unnest"),
+        }
+    }
 }
 
 impl fmt::Debug for RowsPlan {

@@ -8,8 +8,11 @@
 //!
 //! Does not know: SQL.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use datafusion::arrow::record_batch::RecordBatch;
@@ -20,24 +23,29 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
-use parking_lot::Mutex;
-use varve_engine::Datum;
-use varve_sql::general::{Around, Emit, General, Query, Select, SqlError, SqlState, Ty};
+use varve_engine::{Datum, PageMeter};
+use varve_sql::general::{
+    Analyzed, Around, Emit, Gauge, General, Query, Select, SqlError, SqlState, Step, Ty,
+};
 
+use crate::analyze::{Node, nodes};
 use crate::append::Appends;
 use crate::apply::ApplyPlanner;
 use crate::cells::Cells;
 use crate::error::{unwrapped, wrapped};
 use crate::expand::ExpandPlanner;
 use crate::join_order;
+use crate::kept::{Assumed, KeptPlan, KeptPlans, Snapshot};
+use crate::memory;
 use crate::merge_joins::MergeJoins;
 use crate::spill::Spills;
+use crate::steps;
 use crate::translate;
 
 /// Stack of a query that is planned or runs: DataFusion walks plans and expressions by recursion, and a stack that overflows
@@ -53,11 +61,13 @@ pub struct QueryOptions {
     pub partitions: usize,
     /// The directory where they spill to, by files without names; `None`: they fail with 53200 instead.
     pub spill: Option<PathBuf>,
+    /// Executions of a statement before its plan is kept for the next one.
+    pub custom_plans: u32,
 }
 
 impl Default for QueryOptions {
     fn default() -> Self {
-        QueryOptions { memory_bytes: 256 << 20, partitions: 1, spill: None }
+        QueryOptions { memory_bytes: 256 << 20, partitions: 1, spill: None, custom_plans: 1 }
     }
 }
 
@@ -66,33 +76,48 @@ pub struct Queries {
     state: SessionState,
     /// The same with joins that spill, for queries that have run out of memory.
     thrifty: SessionState,
+    kept: KeptPlans,
+    memory_bytes: usize,
 }
 
 impl Queries {
     /// A runner for a database.
     pub fn new(options: &QueryOptions) -> varve_sql::Result<Queries> {
-        let mut config =
-            SessionConfig::new().with_target_partitions(options.partitions).with_collect_statistics(false);
-        // The order and the sides of joins are ours (`join_order`).
-        config.options_mut().optimizer.join_reordering = false;
-        // What a sort keeps back for merging; the default, 10 MiB, fails every sort of a small pool.
-        let reserved = &mut config.options_mut().execution.sort_spill_reservation_bytes;
-        *reserved = (*reserved).min(options.memory_bytes / 16);
         let runtime = Arc::new(resources(options).map_err(unwrapped)?);
-        let mut rules = PhysicalOptimizer::new().rules;
-        rules.insert(0, Arc::new(Appends));
-        let state = |rules| {
-            SessionStateBuilder::new()
-                .with_config(config.clone())
-                .with_physical_optimizer_rules(rules)
-                .with_runtime_env(runtime.clone())
-                .with_query_planner(Arc::new(Planner))
-                .build()
-        };
-        let with_hash_joins = state(rules.clone());
-        rules.insert(0, Arc::new(MergeJoins));
-        Ok(Queries { state: with_hash_joins, thrifty: state(rules) })
+        Ok(Queries {
+            state: state(options, runtime.clone(), false),
+            thrifty: state(options, runtime, true),
+            kept: KeptPlans::after(options.custom_plans),
+            memory_bytes: options.memory_bytes,
+        })
     }
+}
+
+fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>, is_thrifty: bool) -> SessionState {
+    let mut config =
+        SessionConfig::new().with_target_partitions(options.partitions).with_collect_statistics(false);
+    let optimizer = &mut config.options_mut().optimizer;
+    // The order and the sides of joins are ours (`join_order`).
+    optimizer.join_reordering = false;
+    // Scans take no such filters, and a plan with one can't run twice.
+    optimizer.enable_dynamic_filter_pushdown = false;
+    optimizer.enable_topk_dynamic_filter_pushdown = false;
+    optimizer.enable_join_dynamic_filter_pushdown = false;
+    optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    // What a sort keeps back for merging; the default, 10 MiB, fails every sort of a small pool.
+    let reserved = &mut config.options_mut().execution.sort_spill_reservation_bytes;
+    *reserved = (*reserved).min(options.memory_bytes / 16);
+    let mut rules = PhysicalOptimizer::new().rules;
+    rules.insert(0, Arc::new(Appends));
+    if is_thrifty {
+        rules.insert(0, Arc::new(MergeJoins));
+    }
+    SessionStateBuilder::new()
+        .with_config(config)
+        .with_physical_optimizer_rules(rules)
+        .with_runtime_env(runtime)
+        .with_query_planner(Arc::new(Planner))
+        .build()
 }
 
 fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
@@ -127,30 +152,34 @@ impl QueryPlanner for Planner {
 }
 
 impl General for Queries {
-    fn run(&self, mut query: Query<'_>, emit: &mut Emit<'_>) -> varve_sql::Result<u64> {
+    fn run(&self, query: Query<'_>, emit: &mut Emit<'_>) -> varve_sql::Result<u64> {
+        let run = || runtime()?.block_on(self.run_here(query, None, emit)).map_err(unwrapped);
+        stacker::grow(STACK_BYTES, run).map(|(count, _)| count)
+    }
+
+    fn explain(&self, mut query: Query<'_>) -> varve_sql::Result<Step> {
         stacker::grow(STACK_BYTES, || {
-            let mut given = false;
-            let mut noted = |row: &[Datum<'_>]| {
-                given = true;
-                emit(row)
-            };
-            let first = runtime()?.block_on(run_here(&self.state, &mut query, &mut noted));
-            match first {
-                Err(e) if !given && is_out_of_memory(&e) => {
-                    runtime()?.block_on(run_here(&self.thrifty, &mut query, emit))
-                }
-                other => other,
-            }
-            .map_err(unwrapped)
+            let planned = self.physical(&mut query, false, &self.state);
+            let kept = runtime()?.block_on(planned).map_err(unwrapped)?;
+            let (_, node) = nodes(&kept.plan, None).map_err(unwrapped)?;
+            Ok(steps::step(&node))
         })
     }
 
-    fn explain(&self, mut query: Query<'_>) -> varve_sql::Result<Vec<String>> {
-        let plan = stacker::grow(STACK_BYTES, || {
-            runtime()?.block_on(physical(&self.state, &mut query)).map_err(unwrapped)
-        })?;
-        let shown = displayable(plan.as_ref()).indent(false).to_string();
-        Ok(shown.lines().map(str::to_owned).collect())
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes as u64
+    }
+
+    fn analyze(
+        &self,
+        query: Query<'_>,
+        gauge: Gauge,
+        emit: &mut Emit<'_>,
+    ) -> varve_sql::Result<(u64, Analyzed)> {
+        let run = || runtime()?.block_on(self.run_here(query, Some(gauge), emit)).map_err(unwrapped);
+        let (count, analyzed) = stacker::grow(STACK_BYTES, run)?;
+        let analyzed = analyzed.ok_or_else(|| SqlError::internal("a query that was not measured"))?;
+        Ok((count, analyzed))
     }
 }
 
@@ -161,32 +190,99 @@ fn runtime() -> varve_sql::Result<tokio::runtime::Runtime> {
         .map_err(|e| SqlError::new(SqlState("53000"), format!("could not start the query: {e}")))
 }
 
-async fn physical(
-    state: &SessionState,
-    query: &mut Query<'_>,
-) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-    let reader = Arc::new(Mutex::new(query.txn.reader()));
-    let logical = translate::plan(query, reader)?;
-    state.create_physical_plan(&logical).await
-}
-
-async fn run_here(
-    state: &SessionState,
-    query: &mut Query<'_>,
-    emit: &mut Emit<'_>,
-) -> Result<u64, DataFusionError> {
-    let (types, around) = (shown_types(query.select), query.around.clone());
-    let mut stream = execute_stream(physical(state, query).await?, state.task_ctx())?;
-    let mut count = 0;
-    while let Some(batch) = next(&mut stream, &around).await {
-        count += give(&batch?, &types, emit).map_err(wrapped)?;
+impl Queries {
+    /// How many plans were made so far; those that are kept are made once.
+    pub fn plans_made(&self) -> u64 {
+        self.kept.made()
     }
-    Ok(count)
-}
 
-/// Whether the query wanted more memory than there is for it.
-fn is_out_of_memory(e: &DataFusionError) -> bool {
-    matches!(e.find_root(), DataFusionError::ResourcesExhausted(_))
+    /// The plan of a query, ready to run: one that was kept, or a new one.
+    async fn ready(&self, query: &mut Query<'_>) -> Result<KeptPlan, DataFusionError> {
+        if let Some(kept) = self.kept.take(query) {
+            return Ok(kept);
+        }
+        let keeps = self.kept.wants(query);
+        self.physical(query, keeps, &self.state).await
+    }
+
+    async fn physical(
+        &self,
+        query: &mut Query<'_>,
+        keeps: bool,
+        state: &SessionState,
+    ) -> Result<KeptPlan, DataFusionError> {
+        let snapshot = Arc::new(Snapshot::of(query.txn.reader()));
+        let assumed = keeps.then(Rc::<RefCell<Assumed>>::default);
+        let logical = translate::plan(query, snapshot.clone(), assumed.clone())?;
+        let plan = state.create_physical_plan(&logical).await?;
+        // Ranges that are dealt out to several partitions are those of this execution.
+        let is_of_one_run = !keeps || self.state.config().target_partitions() > 1;
+        let mut assumed = assumed.map(|assumed| assumed.take()).unwrap_or_default();
+        assumed.is_of_one_run |= is_of_one_run;
+        let (around, tables) = (query.around.clone(), query.tables.clone());
+        Ok(KeptPlan { plan, around, snapshot, tables, assumed, made: Instant::now() })
+    }
+
+    /// Plans and runs a query; with a gauge each node is measured.
+    async fn run_here(
+        &self,
+        mut query: Query<'_>,
+        gauge: Option<Gauge>,
+        emit: &mut Emit<'_>,
+    ) -> Result<(u64, Option<Analyzed>), DataFusionError> {
+        let (begin, pages) = (Instant::now(), PageMeter::counts());
+        let mut kept = self.ready(&mut query).await?;
+        let (planning, planning_pages) = (begin.elapsed(), PageMeter::counts() - pages);
+        let mut count = 0;
+        let node = match self.drive(&kept.plan, &query, gauge, emit, &mut count).await {
+            Ok(node) => node,
+            // Nothing was given out: joins that sort, and go on in files, may do.
+            Err(e) if count == 0 && memory::is_over(&e) => {
+                let keeps = !kept.assumed.is_of_one_run;
+                drop(kept);
+                kept = self.physical(&mut query, keeps, &self.thrifty).await?;
+                self.drive(&kept.plan, &query, gauge, emit, &mut count).await?
+            }
+            Err(e) => return Err(e),
+        };
+        let Some(node) = node else {
+            self.kept.put(query.statement, kept)?;
+            return Ok((count, None));
+        };
+        Ok((count, Some(Analyzed { plan: steps::step(&node), planning, planning_pages })))
+    }
+
+    /// Runs a plan to its end; `count` is the number of rows given out, also if it fails.
+    async fn drive(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        query: &Query<'_>,
+        gauge: Option<Gauge>,
+        emit: &mut Emit<'_>,
+        count: &mut u64,
+    ) -> Result<Option<Node>, DataFusionError> {
+        let (plan, node) = match gauge {
+            None => (plan.clone(), None),
+            Some(_) => nodes(plan, gauge).map(|(plan, node)| (plan, Some(node)))?,
+        };
+        let (types, context) = (shown_types(query.select), self.context(query.work_bytes));
+        let mut stream = execute_stream(plan, context)?;
+        while let Some(batch) = next(&mut stream, &query.around).await {
+            let batch = batch?;
+            *count += batch.num_rows() as u64;
+            give(&batch, &types, emit).map_err(wrapped)?;
+        }
+        Ok(node)
+    }
+
+    /// What an execution may use.
+    fn context(&self, work_bytes: u64) -> Arc<TaskContext> {
+        let context = TaskContext::from(&self.state);
+        match usize::try_from(work_bytes) {
+            Ok(bytes) if bytes >> 10 < self.memory_bytes >> 10 => memory::bounded(context, bytes),
+            _ => Arc::new(context),
+        }
+    }
 }
 
 fn shown_types(select: &Select) -> Vec<Ty> {
@@ -208,7 +304,7 @@ async fn next(
 }
 
 /// Gives out the rows of a batch.
-fn give(batch: &RecordBatch, types: &[Ty], emit: &mut Emit<'_>) -> varve_sql::Result<u64> {
+fn give(batch: &RecordBatch, types: &[Ty], emit: &mut Emit<'_>) -> varve_sql::Result<()> {
     let columns: Vec<Cells<'_>> =
         types.iter().zip(batch.columns()).map(|(t, array)| Cells::of(*t, array)).collect();
     let mut row: Vec<Datum<'_>> = Vec::with_capacity(columns.len());
@@ -217,5 +313,5 @@ fn give(batch: &RecordBatch, types: &[Ty], emit: &mut Emit<'_>) -> varve_sql::Re
         row.extend(columns.iter().map(|c| c.get(n)));
         emit(&row)?;
     }
-    Ok(batch.num_rows() as u64)
+    Ok(())
 }

@@ -10,6 +10,7 @@
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -21,14 +22,16 @@ use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExp
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use parking_lot::Mutex;
 use varve_engine::{Datum, Reader, ScanIndex, ScanSpec, Table, place_in};
-use varve_sql::general::{Access, Around, KeyBytes, Ty};
+use varve_sql::general::{Access, Around, KeyBytes, Step, TableAccess, Ty, scan_of};
 
 use crate::cells::{CellsBuilder, is_native};
+use crate::constants;
 use crate::error::wrapped;
+use crate::kept::Snapshot;
 use crate::partition;
 use crate::sieve::Sieve;
+use crate::table::column_types;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 4096;
@@ -51,9 +54,11 @@ pub struct Scan {
     /// Rows that will do.
     pub limit: Option<usize>,
     /// Gives readers.
-    pub reader: Arc<Mutex<Reader>>,
+    pub snapshot: Arc<Snapshot>,
     /// What the filter may ask for.
     pub around: Arc<Around>,
+    /// Counts the rows that the filter leaves out, if somebody asks.
+    pub left_out: Option<Arc<AtomicU64>>,
 }
 
 impl Scan {
@@ -91,6 +96,19 @@ impl ScanPlan {
         );
         Ok(ScanPlan { scan, partitions, properties: Arc::new(properties) })
     }
+
+    /// The same, but the rows that its filter leaves out are counted.
+    pub fn counting(&self, left_out: Arc<AtomicU64>) -> ScanPlan {
+        let scan = Scan { left_out: Some(left_out), ..self.scan.clone() };
+        ScanPlan { scan, partitions: self.partitions.clone(), properties: self.properties.clone() }
+    }
+
+    /// What EXPLAIN calls it.
+    pub fn step(&self) -> Step {
+        let Scan { table, access, filter, .. } = &self.scan;
+        let target = TableAccess { table: table.def().clone(), access: access.clone(), reverse: false };
+        scan_of(&target, filter.whole())
+    }
 }
 
 /// The ranges dealt out in runs of about equal number; a range that is alone is cut.
@@ -115,7 +133,7 @@ fn dealt(scan: &Scan, partitions: usize) -> varve_sql::Result<Vec<Vec<KeyBytes>>
 fn edge(scan: &Scan, range: &KeyBytes, last: bool) -> varve_sql::Result<Option<Vec<u8>>> {
     let mut place = None;
     let spec = ScanSpec { reverse: last, ..range.spec(scan.index, Some(1)) };
-    scan.reader.lock().fork().scan(&scan.table, &spec, &mut |key, row| {
+    scan.snapshot.reader()?.scan(&scan.table, &spec, &mut |key, row| {
         let mut found = Vec::new();
         place_in(&scan.table, scan.index, row, key, &mut found)?;
         place = Some(found);
@@ -191,7 +209,13 @@ impl ExecutionPlan for ScanPlan {
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let reader = self.scan.reader.lock().fork();
+        let reader = self.scan.snapshot.reader().map_err(wrapped)?;
+        let mut scan = self.scan.clone();
+        if let Some(filter) = scan.filter.whole().filter(|filter| constants::hangs_on_run(filter)) {
+            let mut types = column_types(&scan.table);
+            types.push(Ty::Bytea);
+            scan.filter = Sieve::of(Some(constants::of_run(filter, &scan.around)), &types);
+        }
         let schema = self.schema();
         let batches = Batches {
             ranges: match &self.partitions {
@@ -201,7 +225,7 @@ impl ExecutionPlan for ScanPlan {
             at: 0,
             resume: None,
             left: self.scan.limit.unwrap_or(usize::MAX),
-            scan: self.scan.clone(),
+            scan,
             schema: schema.clone(),
             reader,
         };
@@ -260,11 +284,17 @@ impl Batches {
             range.lower = Bound::Excluded(last);
         }
         let spec = range.spec(scan.index, Some(wanted));
-        let (mut rows, mut stopped) = (0, None);
+        let (mut rows, mut stopped, mut seen) = (0, None, 0);
         let width = scan.table.def().columns.len();
         scan.around.sieved(
             |row| scan.filter.left(row),
-            |on_row| reader.scan(&scan.table, &spec, on_row),
+            |on_row| match &scan.left_out {
+                None => reader.scan(&scan.table, &spec, on_row),
+                Some(_) => reader.scan(&scan.table, &spec, &mut |key, row| {
+                    seen += 1;
+                    on_row(key, row)
+                }),
+            },
             |key, row| {
                 for (column, builder) in scan.columns.iter().zip(builders.iter_mut()) {
                     // Behind the table's columns there is only the key of the row.
@@ -279,6 +309,9 @@ impl Batches {
                 ControlFlow::Break(())
             },
         )?;
+        if let Some(left_out) = &scan.left_out {
+            left_out.fetch_add(seen - rows as u64, Ordering::Relaxed);
+        }
         match stopped {
             Some(place) => *resume = Some(place?),
             None => *at += 1,

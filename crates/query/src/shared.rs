@@ -138,6 +138,27 @@ impl SharedTable {
         Ok(())
     }
 
+    /// Forgets its rows: an execution has ended.
+    pub fn forget(&self) {
+        if let Some(mut state) = self.state.try_lock() {
+            *state = State::default();
+        }
+        self.maker.then.iter().for_each(|then| then.work.lock().clear());
+    }
+
+    /// Puts others in the place of its physical plans, which have been made.
+    pub fn change_plans(
+        &self,
+        change: &mut dyn FnMut(&Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
+    ) -> Result<()> {
+        let Some(mut plans) = self.plans.try_lock() else { return Ok(()) };
+        if let Some(Plans { first, then }) = plans.as_mut() {
+            *first = change(first)?;
+            *then = then.as_ref().map(change).transpose()?;
+        }
+        Ok(())
+    }
+
     async fn start(&self, context: &Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let Some(Plans { first, then }) = self.plans.lock().await.clone() else {
             return Err(wrapped(varve_sql::SqlError::internal("a query of WITH that was not planned")));
@@ -280,7 +301,7 @@ enum Rows {
 }
 
 /// Reading shared rows, or those of a turn, as a physical plan.
-struct Leaf {
+pub struct Leaf {
     rows: Rows,
     columns: Vec<usize>,
     properties: Arc<PlanProperties>,
@@ -295,6 +316,14 @@ impl Leaf {
             Boundedness::Bounded,
         );
         Ok(Leaf { rows, columns, properties: Arc::new(properties) })
+    }
+
+    /// The query of WITH that is read, if it is one.
+    pub fn shared(&self) -> Option<&Arc<SharedTable>> {
+        match &self.rows {
+            Rows::Shared(table) => Some(table),
+            Rows::Work(_) => None,
+        }
     }
 }
 

@@ -59,6 +59,11 @@ impl Sieve {
         Sieve { whole, tests, rest: joined(rest) }
     }
 
+    /// The filter.
+    pub fn whole(&self) -> Option<&Expr> {
+        self.whole.as_ref()
+    }
+
     /// Whether all rows pass.
     pub fn is_open(&self) -> bool {
         self.whole.is_none()

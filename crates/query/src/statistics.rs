@@ -41,6 +41,11 @@ pub struct ScanFacts {
 }
 
 impl ScanFacts {
+    /// Nothing is known.
+    fn unknown() -> ScanFacts {
+        ScanFacts { table_rows: 0.0, rows: 0.0, distinct: HashMap::new(), unique: Vec::new() }
+    }
+
     /// How many values these columns have together, in the whole table.
     pub fn distinct(&self, columns: &[usize]) -> f64 {
         if self.unique.iter().any(|key| key.iter().all(|c| columns.contains(c))) {
@@ -65,7 +70,7 @@ struct Seen {
 impl SnapshotTable {
     /// Reads a sample for a scan with these conditions, of which `columns` are of interest.
     pub fn facts(&self, filters: &[Logical], columns: &[usize]) -> ScanFacts {
-        let mut reader = self.reader().lock().fork_unnoted();
+        let Ok(mut reader) = self.unnoted_reader() else { return ScanFacts::unknown() };
         let estimate = reader.estimate(self.table(), PLACES).unwrap_or_default();
         let table_rows = estimate.entries as f64;
         let conditions: Vec<Expr> =

@@ -15,12 +15,12 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
 use datafusion::logical_expr::{Expr as Logical, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use parking_lot::Mutex;
 use varve_engine::{Reader, ScanIndex, Table};
 use varve_sql::general::{Access, Around, Ty, Typed, choose, conjuncts, joined};
 
 use crate::cells::data_type;
 use crate::error::wrapped;
+use crate::kept::Snapshot;
 use crate::pushed;
 use crate::scan::{Scan, ScanPlan};
 use crate::sieve::Sieve;
@@ -45,16 +45,16 @@ pub struct SnapshotTable {
     table: Arc<Table>,
     types: Vec<Ty>,
     schema: SchemaRef,
-    reader: Arc<Mutex<Reader>>,
+    snapshot: Arc<Snapshot>,
     around: Arc<Around>,
 }
 
 impl SnapshotTable {
-    /// The table as this reader sees it; `keyed` adds the row's key, as bytes, behind the columns.
+    /// The table at this snapshot; `keyed` adds the row's key, as bytes, behind the columns.
     pub fn new(
         table: Arc<Table>,
         keyed: bool,
-        reader: Arc<Mutex<Reader>>,
+        snapshot: Arc<Snapshot>,
         around: Arc<Around>,
     ) -> SnapshotTable {
         let mut types = column_types(&table);
@@ -64,7 +64,7 @@ impl SnapshotTable {
             Field::new(column_name(n), data_type(*t), !not_null)
         };
         let fields: Vec<Field> = types.iter().enumerate().map(field).collect();
-        SnapshotTable { schema: Arc::new(Schema::new(fields)), table, types, reader, around }
+        SnapshotTable { schema: Arc::new(Schema::new(fields)), table, types, snapshot, around }
     }
 }
 
@@ -74,9 +74,9 @@ impl SnapshotTable {
         &self.table
     }
 
-    /// Gives readers.
-    pub fn reader(&self) -> &Mutex<Reader> {
-        &self.reader
+    /// A reader of it of whose reads nobody hears.
+    pub fn unnoted_reader(&self) -> varve_sql::Result<Reader> {
+        self.snapshot.unnoted_reader()
     }
 
     /// What its conditions may ask for.
@@ -131,8 +131,9 @@ impl TableProvider for SnapshotTable {
             types: columns.iter().map(|c| self.types[*c]).collect(),
             columns,
             limit,
-            reader: self.reader.clone(),
+            snapshot: self.snapshot.clone(),
             around: self.around.clone(),
+            left_out: None,
         };
         let schema = Arc::new(self.schema.project(&scan.columns)?);
         let partitions = state.config().target_partitions();

@@ -29,8 +29,7 @@ use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::{Column, JoinType, Result, TableReference};
 use datafusion::logical_expr::expr::{AggregateFunction, Sort};
 use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder, lit};
-use parking_lot::Mutex;
-use varve_engine::{Reader, Table, TableDef, Value};
+use varve_engine::{Table, TableDef, Value};
 use varve_sql::general::{
     Access, AggCall, AggKind, Aggregate, Around, CmpOp, Expr, Join, JoinKind, Output, Query, Select, SortKey,
     Source, SqlError, SystemTable, Ty, Unnest, choose, joined,
@@ -39,7 +38,9 @@ use varve_sql::general::{
 use crate::aggregate::{Fold, function};
 use crate::cells::{CellsBuilder, data_type, is_native};
 use crate::computed::{Computed, Direction, comparable, order_of};
+use crate::constants::hangs_on_execution;
 use crate::error::wrapped;
+use crate::kept::{Assumed, Snapshot};
 use crate::rows::{Rows, RowsTable};
 use crate::shared::{SharedQueries, WorkRows};
 use crate::table::{SnapshotTable, column_name, column_types};
@@ -57,7 +58,7 @@ struct Part {
 /// Makes one plan.
 pub struct Translator<'q> {
     tables: &'q [Arc<Table>],
-    reader: Arc<Mutex<Reader>>,
+    snapshot: Arc<Snapshot>,
     around: Arc<Around>,
     names: usize,
     /// Queries of WITH.
@@ -66,10 +67,16 @@ pub struct Translator<'q> {
     turns: Vec<(usize, WorkRows)>,
     /// The query that is translated reads one row, by a unique key.
     of_one_row: bool,
+    /// What the plan assumes, if it is to be kept.
+    assumed: Option<Rc<RefCell<Assumed>>>,
 }
 
-/// The plan of a query.
-pub fn plan(query: &Query<'_>, reader: Arc<Mutex<Reader>>) -> Result<LogicalPlan> {
+/// The plan of a query; `assumed` is told what it hangs on, so that it may be kept.
+pub fn plan(
+    query: &Query<'_>,
+    snapshot: Arc<Snapshot>,
+    assumed: Option<Rc<RefCell<Assumed>>>,
+) -> Result<LogicalPlan> {
     let around = query.around.clone();
     let mut shared = SharedQueries::default();
     query.select.each_source(&mut |source| {
@@ -80,12 +87,13 @@ pub fn plan(query: &Query<'_>, reader: Arc<Mutex<Reader>>) -> Result<LogicalPlan
     let shared = Rc::new(RefCell::new(shared));
     let mut translator = Translator {
         tables: &query.tables,
-        reader,
+        snapshot,
         around,
         names: 0,
         shared,
         turns: Vec::new(),
         of_one_row: false,
+        assumed,
     };
     let part = match &query.only {
         Some(row) => {
@@ -102,6 +110,13 @@ fn as_usize(n: u64) -> usize {
 }
 
 impl Translator<'_> {
+    /// Notes what a plan that is to be kept hangs on.
+    fn assume(&self, note: impl FnOnce(&mut Assumed)) {
+        if let Some(assumed) = &self.assumed {
+            note(&mut assumed.borrow_mut());
+        }
+    }
+
     /// A name that no other column or relation of the plan has.
     fn name(&mut self) -> String {
         self.names += 1;
@@ -182,6 +197,10 @@ impl Translator<'_> {
             return Err(wrapped(SqlError::unsupported(message)));
         }
         let (skip, take) = self.around.window(&select.limit, &select.offset).map_err(wrapped)?;
+        self.assume(|assumed| {
+            let window = (select.limit.clone(), select.offset.clone(), (skip, take));
+            assumed.windows.push(window);
+        });
         if skip > 0 || take.is_some() {
             part.plan = part.plan.limit(as_usize(skip), take.map(as_usize))?;
         }
@@ -220,7 +239,7 @@ impl Translator<'_> {
         let Some(table) = self.tables.iter().find(|t| t.def().id == def.id) else {
             return Err(wrapped(SqlError::internal("a query with a table that was not opened")));
         };
-        let provider = SnapshotTable::new(table.clone(), keyed, self.reader.clone(), self.around.clone());
+        let provider = SnapshotTable::new(table.clone(), keyed, self.snapshot.clone(), self.around.clone());
         let mut types = column_types(table);
         types.extend(keyed.then_some(Ty::Bytea));
         self.scanned(Arc::new(provider), types)
@@ -281,6 +300,7 @@ impl Translator<'_> {
 
     /// A system table, whose rows are made now.
     fn system(&mut self, table: &SystemTable) -> Result<Part> {
+        self.assume(|assumed| assumed.is_of_one_run = true);
         let types = || table.columns.iter().map(|(_, ty, _)| *ty);
         let mut cells: Vec<CellsBuilder> = types().map(CellsBuilder::new).collect();
         for row in self.around.system_rows(table).map_err(wrapped)? {
@@ -409,7 +429,8 @@ impl Translator<'_> {
         });
         let argument = |n: &usize| (Logical::Column(columns[*n].0.clone()), columns[*n].1);
         // What a subquery is given differs from run to run, so it must not be computed once for the plan.
-        let varies = read.is_empty() && self.is_given(&expr);
+        let varies =
+            read.is_empty() && (self.is_given(&expr) || self.assumed.is_some() && hangs_on_execution(&expr));
         Computed::call(expr, result, read.iter().map(argument).collect(), varies, &self.around)
     }
 

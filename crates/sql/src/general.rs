@@ -12,10 +12,11 @@ use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bumpalo::Bump;
-use parking_lot::RwLock;
-use varve_engine::{Datum, RowRef, ScanIndex, ScanSpec, Table, TableDef, Transaction, Value};
+use parking_lot::{Mutex, RwLock};
+use varve_engine::{Datum, PageCounts, RowRef, ScanIndex, ScanSpec, Table, TableDef, Transaction, Value};
 
 use crate::error::Result;
 use crate::eval::{Cx, Env, Input, NoSequences};
@@ -38,6 +39,9 @@ pub use crate::eval::{CmpOp, Expr, Like};
 pub use crate::exec::group::bits;
 pub use crate::exec::moments::{Moment, Moments};
 pub use crate::exec::sum::Sum;
+pub use crate::explain::expression::shown as shown_expression;
+pub use crate::explain::short::scan_of;
+pub use crate::explain::{Actual, Step};
 pub use crate::plan::{
     Access, Aggregate, Expand, Join, JoinKind, Lateral, Output, Recursion, Select, SetKind, SetOperation,
     Shared, SharedBody, SortKey, Source, Subquery, SubqueryKind, TableAccess, Unnest,
@@ -53,8 +57,32 @@ pub trait General: Send + Sync {
     /// Runs a query to its end; the number of rows given to `emit`.
     fn run(&self, query: Query<'_>, emit: &mut Emit<'_>) -> Result<u64>;
 
-    /// The steps that running it would take, one line each, the outermost first, the inner ones indented.
-    fn explain(&self, query: Query<'_>) -> Result<Vec<String>>;
+    /// The steps that running it would take.
+    fn explain(&self, query: Query<'_>) -> Result<Step>;
+
+    /// Memory of all queries together, in bytes.
+    fn memory_bytes(&self) -> u64;
+
+    /// Runs a query as `run` does, and notes what each step does.
+    fn analyze(&self, query: Query<'_>, gauge: Gauge, emit: &mut Emit<'_>) -> Result<(u64, Analyzed)>;
+}
+
+/// What is measured of each step of a query.
+#[derive(Debug, Clone, Copy)]
+pub struct Gauge {
+    /// Its time.
+    pub timing: bool,
+}
+
+/// What a query that was analysed has done.
+#[derive(Debug)]
+pub struct Analyzed {
+    /// Its steps, with what they have done.
+    pub plan: Step,
+    /// How long it took to plan it.
+    pub planning: Duration,
+    /// Pages that were used for that.
+    pub planning_pages: PageCounts,
 }
 
 /// One query to run.
@@ -69,6 +97,10 @@ pub struct Query<'q> {
     pub around: Arc<Around>,
     /// The only row to look at, in place of those of the query's source.
     pub only: Option<OnlyRow>,
+    /// Which statement it is, if its plan may be kept for the next execution: no other one of this process has the number.
+    pub statement: Option<u64>,
+    /// Beyond so much memory a sort, a group or a join goes on in temporary files, even if there is more.
+    pub work_bytes: u64,
 }
 
 /// A row in place of those that the source of a query has.
@@ -80,6 +112,8 @@ pub struct OnlyRow {
 }
 
 /// What expressions may ask for besides their row, for any thread: parameters, clock, session.
+///
+/// A plan that is run again has the same one each time, renewed for each execution.
 #[derive(Debug)]
 pub struct Around {
     /// Those of the statement, then what a subquery is given.
@@ -90,13 +124,21 @@ pub struct Around {
     is_inner: bool,
     /// How often it was given.
     runs: AtomicU64,
+    /// Those of its subqueries, which are renewed with it.
+    inner: Mutex<Vec<Arc<Around>>>,
+    random: AtomicU64,
+    moment: RwLock<Arc<Occasion>>,
+}
+
+/// When and for whom a statement runs.
+#[derive(Debug)]
+struct Occasion {
     now_us: i64,
     zone: Zone,
     user: String,
     session_user: String,
     database: String,
     process_id: i32,
-    random: AtomicU64,
     cancel: Arc<AtomicBool>,
     world: Option<Arc<World>>,
 }
@@ -104,44 +146,69 @@ pub struct Around {
 impl Around {
     /// The surroundings of one execution.
     pub(crate) fn new(facts: &Facts, params: &[Datum<'_>]) -> Around {
-        Around {
-            params: RwLock::new(params.iter().map(Datum::to_value).collect()),
-            given: Box::default(),
-            is_inner: false,
-            runs: AtomicU64::new(0),
+        let moment = Occasion {
             now_us: facts.env(&NoSequences).now_us(),
             zone: facts.zone.clone(),
             user: facts.user.clone(),
             session_user: facts.session_user.clone(),
             database: facts.database.clone(),
             process_id: facts.process_id,
-            random: AtomicU64::new(facts.env(&NoSequences).next_random()),
             cancel: facts.cancel.clone(),
             world: facts.world.clone(),
+        };
+        Around {
+            params: RwLock::new(params.iter().map(Datum::to_value).collect()),
+            given: Box::default(),
+            is_inner: false,
+            runs: AtomicU64::new(0),
+            inner: Mutex::default(),
+            random: AtomicU64::new(facts.env(&NoSequences).next_random()),
+            moment: RwLock::new(Arc::new(moment)),
         }
     }
 
     /// The surroundings of a subquery that is given values of these types: parameters behind those of the statement. All are
     /// NULL so far.
-    pub fn within(&self, types: impl Iterator<Item = Ty>) -> Around {
+    pub fn within(&self, types: impl Iterator<Item = Ty>) -> Arc<Around> {
         let given: Box<[Ty]> = types.collect();
-        let mut params = self.params.read()[..self.statement_params()].to_vec();
-        params.resize(params.len() + given.len(), Value::Null);
-        Around {
-            params: RwLock::new(params),
+        let inner = Around {
+            params: RwLock::new(self.params_within(given.len())),
             given,
             is_inner: true,
             runs: AtomicU64::new(0),
-            now_us: self.now_us,
-            zone: self.zone.clone(),
-            user: self.user.clone(),
-            session_user: self.session_user.clone(),
-            database: self.database.clone(),
-            process_id: self.process_id,
+            inner: Mutex::default(),
             random: AtomicU64::new(self.random.fetch_add(1, Ordering::Relaxed) + 1),
-            cancel: self.cancel.clone(),
-            world: self.world.clone(),
-        }
+            moment: RwLock::new(self.moment()),
+        };
+        let inner = Arc::new(inner);
+        self.inner.lock().push(inner.clone());
+        inner
+    }
+
+    fn moment(&self) -> Arc<Occasion> {
+        self.moment.read().clone()
+    }
+
+    /// The statement's parameters, then NULL for so many values.
+    fn params_within(&self, given: usize) -> Vec<Value> {
+        let own = self.statement_params();
+        let mut params = self.params.read()[..own].to_vec();
+        params.resize(params.len() + given, Value::Null);
+        params
+    }
+
+    /// Takes the parameters, clock and session of another execution of the same statement, for its subqueries too.
+    pub fn renew(&self, next: &Around) {
+        let params = next.params_within(self.given.len());
+        *self.params.write() = params;
+        *self.moment.write() = next.moment();
+        self.random.store(next.random.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.inner.lock().iter().for_each(|inner| inner.renew(next));
+    }
+
+    /// Whether constants that hang on the session's settings have the same values in both.
+    pub fn is_alike(&self, other: &Around) -> bool {
+        self.moment().zone == other.moment().zone
     }
 
     /// How many parameters the statement has: those behind them are what a subquery is given.
@@ -189,7 +256,7 @@ impl Around {
 
     /// 57014 if the statement is to end.
     pub fn check_cancel(&self) -> Result<()> {
-        if self.cancel.load(Ordering::Relaxed) {
+        if self.moment.read().cancel.load(Ordering::Relaxed) {
             let message = "canceling statement due to user request";
             return Err(SqlError::new(SqlState::QUERY_CANCELED, message));
         }
@@ -200,17 +267,19 @@ impl Around {
     fn with<R>(&self, f: impl FnOnce(&[Datum<'_>], &Env<'_>) -> R) -> R {
         let values = self.params.read();
         let params: Row<'_> = values.iter().map(Value::as_datum).collect();
-        let (now_us, random) = (Cell::new(Some(self.now_us)), Cell::new(self.random.load(Ordering::Relaxed)));
+        let moment = self.moment();
+        let (now_us, random) =
+            (Cell::new(Some(moment.now_us)), Cell::new(self.random.load(Ordering::Relaxed)));
         let env = Env {
             now_us: &now_us,
-            zone: &self.zone,
-            user: &self.user,
-            session_user: &self.session_user,
-            database: &self.database,
-            process_id: self.process_id,
+            zone: &moment.zone,
+            user: &moment.user,
+            session_user: &moment.session_user,
+            database: &moment.database,
+            process_id: moment.process_id,
             random: &random,
-            cancel: &self.cancel,
-            world: self.world.as_deref(),
+            cancel: &moment.cancel,
+            world: moment.world.as_deref(),
             sequences: &NoSequences,
         };
         let result = f(&params, &env);
@@ -296,7 +365,7 @@ impl Around {
 
     /// The rows that a function gives for these arguments.
     pub fn set_rows(&self, function: SetFunction, arguments: &[Datum<'_>]) -> Result<SetRows> {
-        SetRows::new(function, arguments, &self.zone)
+        SetRows::new(function, arguments, &self.moment().zone)
     }
 
     /// The values of generate_series.

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. A setting takes only values that Varve honours; one whose other values would change results is refused with 0A000.
-//!    Planner and memory settings of PostgreSQL are kept and shown, and have no effect here.
+//!    Planner settings of PostgreSQL are kept and shown, and have no effect here; of the memory settings `work_mem` has one.
 //! 2. SET is undone by a rollback, also to a savepoint; SET LOCAL is undone by the commit too, unless a SET came after it.
 //!
 //! Does not know: transactions; the session calls `commit` and `rollback`, and `mark` at a savepoint.
@@ -38,6 +38,8 @@ enum Kind {
     Count(u32),
     /// A time in whole seconds, shown as their number; up to so many.
     Seconds(u32),
+    /// Memory, at least so many kilobytes, which is the unit if none is written; kept as their number.
+    Memory(u64),
     /// A time zone.
     Zone,
     /// A list that has public in it.
@@ -132,16 +134,16 @@ const SETTINGS: &[Setting] = &[
     setting("log_min_duration_statement", "-1", Kind::Free),
     setting("log_min_messages", "warning", Kind::Free),
     setting("log_statement", "none", Kind::Free),
-    setting("maintenance_work_mem", "65536", Kind::Free),
+    setting("maintenance_work_mem", "64MB", Kind::Memory(1024)),
     setting("max_parallel_workers_per_gather", "0", Kind::Free),
-    setting("plan_cache_mode", "auto", Kind::Free),
+    setting("plan_cache_mode", "auto", Kind::OneOf(&["auto", "force_generic_plan", "force_custom_plan"])),
     setting("quote_all_identifiers", "off", Kind::Bool),
     setting("random_page_cost", "4", Kind::Free),
     setting("seq_page_cost", "1", Kind::Free),
     setting("synchronize_seqscans", "on", Kind::Bool),
     setting("synchronous_commit", "on", Kind::Free),
     setting("temp_buffers", "1024", Kind::Free),
-    setting("work_mem", "4096", Kind::Free),
+    setting("work_mem", "4MB", Kind::Memory(64)),
     setting("xmloption", "content", Kind::Free),
 ];
 
@@ -350,6 +352,16 @@ impl Settings {
         self.values.get(name).and_then(|v| v.parse().ok()).unwrap_or(0)
     }
 
+    /// Bytes of memory of a setting that was given some.
+    pub fn bytes(&self, name: &str) -> Option<u64> {
+        self.values.get(name)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+    }
+
+    /// Whether a setting has been given this value, which is not its default.
+    pub fn is(&self, name: &str, value: &str) -> bool {
+        self.values.get(name).is_some_and(|v| v == value)
+    }
+
     /// Whether a boolean setting is on.
     pub fn is_on(&self, name: &str) -> bool {
         self.get(name).is_ok_and(|v| v == "on")
@@ -401,6 +413,7 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
             let message = format!("parameter \"{name}\" cannot be changed without restarting the server");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
+        Kind::Memory(least) => kilobytes(name, value, least)?.to_string(),
         Kind::Count(max) => within(name, count(value).ok_or_else(|| invalid(name, value))?, "", max)?,
         Kind::Seconds(max) => {
             let seconds = count(value).or_else(|| Some((millis(value)? / 1000) as u32));
@@ -494,6 +507,46 @@ fn millis(value: &str) -> Option<u64> {
     (total <= f64::from(i32::MAX)).then_some(total as u64)
 }
 
+/// Kilobytes of a value of memory.
+fn kilobytes(name: &str, value: &str, least: u64) -> Result<u64> {
+    const UNITS: &[(&str, f64)] = &[
+        ("", 1.0),
+        ("kB", 1.0),
+        ("MB", 1024.0),
+        ("GB", 1048576.0),
+        ("TB", 1073741824.0),
+        ("B", 1.0 / 1024.0),
+    ];
+    let value = value.trim();
+    let digits = value.find(|c: char| !matches!(c, '0'..='9' | '.' | '-' | '+')).unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| invalid(name, value))?;
+    let Some((_, factor)) = UNITS.iter().find(|(known, _)| *known == unit.trim()) else {
+        let hint = "Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\".";
+        return Err(invalid(name, value).with_hint(hint));
+    };
+    let amount = (number * factor).round_ties_even();
+    if amount.abs() > f64::from(i32::MAX) {
+        return Err(invalid(name, value).with_hint("Value exceeds integer range."));
+    }
+    if amount < least as f64 {
+        let range = format!("({least} .. {})", i32::MAX);
+        let message = format!("{amount} kB is outside the valid range for parameter \"{name}\" {range}");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    Ok(amount as u64)
+}
+
+/// Memory as SHOW prints it.
+fn show_kilobytes(kilobytes: u64) -> String {
+    match kilobytes {
+        n if n % (1 << 30) == 0 => format!("{}TB", n >> 30),
+        n if n % (1 << 20) == 0 => format!("{}GB", n >> 20),
+        n if n % (1 << 10) == 0 => format!("{}MB", n >> 10),
+        n => format!("{n}kB"),
+    }
+}
+
 fn count(value: &str) -> Option<u32> {
     value.trim().parse().ok().filter(|n| *n <= i32::MAX as u32)
 }
@@ -522,9 +575,9 @@ fn search_path(value: &str) -> Result<String> {
 
 fn shown(name: &str, value: &str) -> String {
     let kind = find(name).map(|s| s.kind);
-    let is_duration = matches!(kind, Some(Kind::Duration | Kind::ConfiguredTime));
-    match value.parse::<u64>() {
-        Ok(millis) if is_duration => show_millis(millis),
+    match (value.parse::<u64>(), kind) {
+        (Ok(millis), Some(Kind::Duration | Kind::ConfiguredTime)) => show_millis(millis),
+        (Ok(kilobytes), Some(Kind::Memory(_))) => show_kilobytes(kilobytes),
         _ => value.to_owned(),
     }
 }
@@ -561,6 +614,35 @@ mod tests {
         ] {
             s.set(name, Some(value), false).unwrap();
             assert_eq!(s.get(name).unwrap(), expect, "{name} = {value}");
+        }
+    }
+
+    #[test]
+    fn memory_is_taken_and_shown_as_postgresql_does() {
+        let mut s = Settings::default();
+        assert_eq!(s.get("work_mem").unwrap(), "4MB");
+        for (value, expect) in [
+            ("3MB", "3MB"),
+            ("1024", "1MB"),
+            ("1500kB", "1500kB"),
+            ("1 GB", "1GB"),
+            ("100000B", "98kB"),
+            ("1.5MB", "1536kB"),
+        ] {
+            s.set("work_mem", Some(value), false).unwrap();
+            assert_eq!(s.get("work_mem").unwrap(), expect, "{value}");
+        }
+        let range = "is outside the valid range for parameter \"work_mem\" (64 .. 2147483647)";
+        for (value, expect) in [
+            ("lots", "invalid value for parameter \"work_mem\": \"lots\"".to_owned()),
+            ("10 foo", "invalid value for parameter \"work_mem\": \"10 foo\"".to_owned()),
+            ("3TB", "invalid value for parameter \"work_mem\": \"3TB\"".to_owned()),
+            ("1mb", "invalid value for parameter \"work_mem\": \"1mb\"".to_owned()),
+            ("32kB", format!("32 kB {range}")),
+            ("-1", format!("-1 kB {range}")),
+        ] {
+            let e = s.set("work_mem", Some(value), false).unwrap_err();
+            assert_eq!((e.sqlstate.0, e.message), ("22023", expect));
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod copy;
 pub mod cursor;
+pub mod explain;
 pub mod lock;
 pub mod maintain;
 pub mod role;
@@ -88,8 +89,8 @@ pub enum Utility {
     Lock(lock::LockTable),
     /// CHECKPOINT
     Checkpoint,
-    /// EXPLAIN of the rest
-    Explain(String),
+    /// EXPLAIN
+    Explain(Box<explain::Explain>),
     /// DECLARE ... CURSOR
     Declare(Box<cursor::Declare>),
     /// FETCH, MOVE
@@ -146,7 +147,7 @@ pub fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<Utility>> {
         "analyze" | "analyse" => maintain::read(&mut c, false)?,
         "checkpoint" => Utility::Checkpoint,
         "lock" => lock::read(&mut c)?,
-        "explain" => explain(&mut c)?,
+        "explain" => explain::read(&mut c)?,
         "copy" => copy::read(&mut c)?,
         "declare" => cursor::declare(&mut c)?,
         "fetch" => cursor::fetch(&mut c, false)?,
@@ -482,23 +483,4 @@ fn execute(c: &mut Cursor<'_>) -> Result<Utility> {
         c.expect_token(&Token::RParen)?;
     }
     Ok(Utility::Execute(name, arguments))
-}
-
-fn explain(c: &mut Cursor<'_>) -> Result<Utility> {
-    if c.eat_token(&Token::LParen) {
-        while !c.eat_token(&Token::RParen) {
-            if c.eat("analyze") {
-                return Err(SqlError::unsupported("EXPLAIN ANALYZE"));
-            }
-            if c.peek().is_none() {
-                return Err(c.error());
-            }
-            c.at += 1;
-        }
-    }
-    if c.eat("analyze") || c.eat("analyse") {
-        return Err(SqlError::unsupported("EXPLAIN ANALYZE"));
-    }
-    c.eat("verbose");
-    Ok(Utility::Explain(c.rest()?))
 }

@@ -38,8 +38,8 @@ impl Embedded {
         let memory = settings.query.memory_bytes.unwrap_or_else(default_query_bytes);
         let queries = QueryOptions {
             memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
-            partitions: 1,
             spill: home.spill(settings),
+            ..QueryOptions::default()
         };
         let queries = Queries::new(&queries).map_err(OpenError::Queries)?;
         let sql = Arc::new(SqlDatabase::new(engine.clone()).with_general(Arc::new(queries)));

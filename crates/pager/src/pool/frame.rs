@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
 
 use crate::ids::{Access, PageId};
 use crate::latch::Latch;
+use crate::meter;
 
 /// Loaded by a scan and not wanted by anybody else since.
 pub(crate) const HEAT_COLD: u8 = 0;
@@ -99,6 +100,7 @@ impl Frame {
     #[inline]
     pub(crate) fn touch(&self, access: Access, tick: u32) {
         self.fixes.store(self.fixes.load(Relaxed).wrapping_add(1), Relaxed);
+        meter::hit();
         if access == Access::Sequential {
             return;
         }

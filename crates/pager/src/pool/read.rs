@@ -14,6 +14,7 @@ use super::guard::{Guard, PageX};
 use crate::error::Result;
 use crate::ids::{Access, PageId};
 use crate::level::{Run, Want};
+use crate::meter;
 
 /// Most pages of one read-ahead call that are read together.
 const PREFETCH_MAX: usize = 64;
@@ -50,6 +51,7 @@ impl Pool {
         let mut want = [Want::Page { frame: page.bytes_mut(), got: None }];
         self.level.read(&mut [Run { first: id, want: &mut want }], access)?;
         let taken = was_taken(&want[0]);
+        count_read(&want[0]);
         self.counters.misses.fetch_add(1, Relaxed);
         self.settle(&page, taken, access);
         Ok(Some(page))
@@ -88,8 +90,15 @@ impl Pool {
             return;
         }
         let taken: Vec<bool> = wants.iter().map(was_taken).collect();
+        wants.iter().for_each(count_read);
         self.counters.prefetched.fetch_add(entered.len() as u64, Relaxed);
         pages.iter().zip(taken).for_each(|(page, taken)| self.settle(page, taken, Access::Sequential));
+    }
+}
+
+fn count_read(want: &Want<'_>) {
+    if let Want::Page { got: Some(got), .. } = want {
+        meter::read(got.from);
     }
 }
 

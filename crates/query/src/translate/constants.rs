@@ -1,34 +1,22 @@
-//! What is the same for all rows is computed once, when the plan is made.
+//! What is the same for all rows is computed once, when the plan is made; where the plan is kept, when it runs.
 //!
-//! Invariants
-//! 1. A constant that can't be computed stays as it is: the error is due only if a row asks for it.
-//!
-//! Does not know: plans.
+//! Does not know: how constants are found (`crate::constants`).
 
 use varve_sql::general::Expr;
 
 use super::Translator;
+use crate::constants::{folded, hangs_on_execution};
 
 impl Translator<'_> {
     /// The expression with the values of its constant parts.
-    pub(super) fn folded(&self, mut expr: Expr) -> Expr {
-        expr.walk_mut(&mut |e| {
-            let leaf = matches!(e, Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Slot(_));
-            if !leaf
-                && self.is_known(e)
-                && let Some(value) = self.around.constant(e)
-            {
-                *e = Expr::Const(value);
-            }
-        });
-        expr
-    }
-
-    /// Whether the value hangs on nothing but the statement and its parameters.
-    fn is_known(&self, e: &Expr) -> bool {
+    pub(super) fn folded(&self, expr: Expr) -> Expr {
         let first = self.around.statement_params();
-        let mut known = e.is_constant() && !e.is_volatile();
-        e.walk(&mut |e| known &= !matches!(e, Expr::Outer(_)) && !matches!(e, Expr::Param(n) if *n >= first));
-        known
+        let keeps = self.assumed.is_some();
+        folded(expr, &self.around, &|e| {
+            // A plan reads parameters where they are; what a subquery is given differs from run to run.
+            let mut given = matches!(e, Expr::Param(_));
+            e.walk(&mut |e| given |= matches!(e, Expr::Param(n) if *n >= first));
+            !given && !(keeps && hangs_on_execution(e))
+        })
     }
 }

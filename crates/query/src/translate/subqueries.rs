@@ -115,12 +115,13 @@ impl Translator<'_> {
     fn nested(&self, types: impl Iterator<Item = Ty>) -> Translator<'_> {
         Translator {
             tables: self.tables,
-            reader: self.reader.clone(),
-            around: Arc::new(self.around.within(types)),
+            snapshot: self.snapshot.clone(),
+            around: self.around.within(types),
             names: self.names,
             shared: self.shared.clone(),
             turns: self.turns.clone(),
             of_one_row: false,
+            assumed: self.assumed.clone(),
         }
     }
 

@@ -187,8 +187,16 @@ impl Translator<'_> {
         Ok(Part { plan, columns })
     }
 
+    /// A plan that is kept is for this value of a constant.
+    fn assume_value(&self, e: &Expr) -> Result<()> {
+        let image = crate::kept::image(e, &self.around).map_err(wrapped)?;
+        self.assume(|assumed| assumed.values.push((e.clone(), image)));
+        Ok(())
+    }
+
     /// How many rows or groups an end of a frame is away.
     fn frame_offset(&self, offset: &Expr, which: &str) -> Result<i64> {
+        self.assume_value(offset)?;
         match self.around.value(offset).map_err(wrapped)? {
             Value::Int8(n) if n >= 0 => Ok(n),
             Value::Null => Err(null_offset(which)),
@@ -201,6 +209,7 @@ impl Translator<'_> {
 
     /// 22013 for a distance that is negative.
     fn check_distance(&self, offset: &Expr, which: &str) -> Result<()> {
+        self.assume_value(offset)?;
         let negative = match self.around.value(offset).map_err(wrapped)? {
             Value::Null => return Err(null_offset(which)),
             Value::Int2(n) => n < 0,

@@ -6,6 +6,7 @@
 )]
 
 mod joins;
+mod kept;
 mod plans;
 mod recursion;
 #[path = "../../../sql/tests/support/mod.rs"]

@@ -12,8 +12,8 @@ const ROWS: &str = "insert into p select i, i % 10 from generate_series(1, 1000)
 
 /// The lines of a plan that name a scan.
 fn scans(session: &mut varve_sql::Session, sql: &str) -> Vec<String> {
-    let lines = lines(session, &format!("explain {sql}"));
-    let scans = lines.iter().filter_map(|l| l.trim().strip_prefix("ScanPlan: "));
+    let lines = lines(session, &format!("explain (verbose) {sql}"));
+    let scans = lines.iter().filter_map(|l| l.trim().strip_prefix("Step: ScanPlan: "));
     scans.map(str::to_owned).collect()
 }
 
@@ -46,7 +46,7 @@ fn expressions_may_be_keys_of_joins() {
     lines(&mut session, ROWS);
     // go-tpc's ch joins by mod(s_w_id * s_i_id, 10000) = s_suppkey.
     let sql = "select count(*) from p, n where mod(n.a * n.b, 1000) = p.id and n.b <= 100 and p.v <> 5";
-    let plan = lines(&mut session, &format!("explain {sql}"));
+    let plan = lines(&mut session, &format!("explain (verbose) {sql}"));
     assert!(plan.iter().any(|l| l.contains("HashJoinExec")), "{plan:?}");
     assert_eq!(lines(&mut session, sql), ["89", "= SELECT 1"]);
 }
@@ -59,9 +59,9 @@ fn what_all_branches_of_an_or_ask_stands_alone() {
     // TPC-H's Q19 was a nested loop over all pairs.
     let sql = "select count(*), sum(n.b) from p, n where (n.a = p.id and p.v = 1 and n.b < 2000)
         or (n.a = p.id and p.v in (2, 3) and n.b > 4000)";
-    let plan = lines(&mut session, &format!("explain {sql}"));
+    let plan = lines(&mut session, &format!("explain (verbose) {sql}"));
     assert!(plan.iter().any(|l| l.contains("HashJoinExec")), "{plan:?}");
-    assert!(plan.iter().all(|l| !l.contains("ScanPlan: p") || l.contains("filtered true")), "{plan:?}");
+    assert!(plan.iter().all(|l| !l.contains("Step: ScanPlan: p") || l.contains("filtered true")), "{plan:?}");
     let joined = "select count(*), sum(n.b) from p join n on n.a = p.id
         where case when p.v = 1 then n.b < 2000 when p.v in (2, 3) then n.b > 4000 else false end";
     assert_eq!(lines(&mut session, sql), lines(&mut session, joined));

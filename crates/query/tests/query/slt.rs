@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use super::shared::slt::run_directory;
-use super::support::{database, forced, session};
+use super::support::{database, database_with, forced, forced_with, session};
+use varve_query::QueryOptions;
 
 #[test]
 fn files_of_general_queries_hold() {
@@ -17,5 +18,18 @@ fn files_of_general_queries_hold() {
 fn both_paths_give_the_same() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sql/tests");
     let failures = run_directory(&directory, true, &forced, &session);
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// With plans that could be run again, whose constants are computed when they run.
+#[test]
+fn plans_that_are_kept_give_the_same() {
+    let keeping = || forced_with(&QueryOptions { custom_plans: 0, ..QueryOptions::default() });
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sql/tests");
+    let failures = run_directory(&directory, true, &keeping, &session);
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    let keeping = || database_with(&QueryOptions { custom_plans: 0, ..QueryOptions::default() });
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/query");
+    let failures = run_directory(&directory, false, &keeping, &session);
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }

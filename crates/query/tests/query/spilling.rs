@@ -42,3 +42,48 @@ fn sorts_and_groups_spill_and_leave_nothing() {
     lines(&mut nowhere, ROWS);
     assert_eq!(lines(&mut nowhere, sorted), ["! 53200 out of memory"]);
 }
+
+/// Lines of EXPLAIN ANALYZE that tell of temporary files.
+fn files_told(session: &mut varve_sql::Session, sql: &str) -> Vec<String> {
+    let told = lines(session, &format!("explain (analyze, timing off) {sql}"));
+    assert!(told.iter().all(|l| !l.starts_with('!')), "{sql}: {told:?}");
+    told.into_iter().filter(|l| l.contains("Disk")).collect()
+}
+
+#[test]
+fn work_mem_is_the_session_s_limit() {
+    let home = tempfile::tempdir().unwrap();
+    let spill = home.path().join("spill");
+    std::fs::create_dir_all(&spill).unwrap();
+    let options =
+        QueryOptions { memory_bytes: 256 << 20, spill: Some(spill.clone()), ..QueryOptions::default() };
+    let db = database_with(&options);
+    let (mut session, mut other) = (session(&db), super::support::session(&db));
+    lines(&mut session, TABLE);
+    lines(&mut session, ROWS);
+    assert_eq!(lines(&mut session, "show work_mem"), ["256MB", "= SHOW"]);
+    let sorted = "select c, b from (select c, b from t offset 0) x order by c";
+    let grouped = "select c, count(*) from (select c from t offset 0) x group by c";
+    let joined =
+        "select count(*) from (select c from t offset 0) x join t y on x.c = y.c and x.c || y.c <> 'z'";
+    let expect: Vec<Vec<String>> = [sorted, grouped, joined]
+        .map(|sql| {
+            assert!(files_told(&mut session, sql).is_empty(), "{sql}");
+            lines(&mut session, sql)
+        })
+        .into();
+    lines(&mut session, "set work_mem = '1MB'");
+    for (sql, expect) in [sorted, grouped, joined].into_iter().zip(expect) {
+        assert!(!files_told(&mut session, sql).is_empty(), "{sql}");
+        assert!(files_told(&mut other, sql).is_empty(), "{sql}: of another session");
+        for _ in 0..3 {
+            let (mut is, mut was) = (lines(&mut session, sql), expect.clone());
+            is.sort();
+            was.sort();
+            assert_eq!(is, was, "{sql}");
+        }
+    }
+    lines(&mut session, "reset work_mem");
+    assert!(files_told(&mut session, sorted).is_empty());
+    assert_eq!(files(&spill), 0, "nothing is left");
+}

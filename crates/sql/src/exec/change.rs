@@ -20,6 +20,7 @@ use varve_engine::{
 
 use super::keys::{Landed, key_of, point_key};
 use super::sequence::{Drawn, InTransaction};
+use super::watch::{At, Watch};
 use super::{Exec, Failure, Row, Scratch, project};
 use crate::error::Result;
 use crate::eval::{Cx, Expr, Input, NoSequences, Sequences};
@@ -189,6 +190,7 @@ impl Exec<'_> {
         sink: &mut dyn Sink,
     ) -> Result<u64> {
         let mut made = Made::default();
+        self.tell(|meter| meter.begin(At::Change));
         if let Access::Point(parts) = &target.access {
             let env = self.facts.env(&NoSequences);
             let Scratch { row_arena, key, .. } = &mut *self.scratch;
@@ -204,9 +206,16 @@ impl Exec<'_> {
                 self.note_links(table, &mut made);
             }
             self.scratch.key = key;
+            // Finding the row and changing it are one call.
+            self.tell(|meter| {
+                meter.begin(At::Source);
+                meter.gave(At::Source, u64::from(matches!(changed, Ok(true))));
+                meter.enter(At::Change);
+            });
             return self.count_one(changed?, returns, &made.returned, sink);
         }
         self.find_rows(table, target, filter)?;
+        self.tell(|meter| meter.enter(At::Change));
         let found = std::mem::take(&mut self.scratch.found);
         let mut count = 0;
         let mut landed = Landed::default();

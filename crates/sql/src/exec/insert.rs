@@ -16,6 +16,7 @@ use super::reference::Pending;
 use super::sequence::InTransaction;
 use super::series::Series;
 use super::upsert::{Touched, Upserted, check_seen, meets, upsert};
+use super::watch::{At, Watch};
 use super::{Exec, Facts, Opened, Row, Scratch, project};
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Expr, Input};
@@ -36,6 +37,7 @@ impl Exec<'_> {
     /// Runs an INSERT; the number of rows written.
     pub(super) fn insert(&mut self, plan: &Insert, opened: &Opened, sink: &mut dyn Sink) -> Result<u64> {
         let table = opened.table()?;
+        self.tell(|meter| meter.begin(At::Change));
         match &plan.source {
             InsertSource::Values(rows) => self.insert_values(plan, table, rows, sink),
             InsertSource::Query(query, row) if streams(query) => {
@@ -60,6 +62,11 @@ impl Exec<'_> {
         let mut writer = writer(table, plan, sequences, &mut self.pending);
         let arena = &mut self.scratch.row_arena;
         let width = self.params.len() / self.group_count.max(1);
+        if let Some(meter) = self.meter {
+            meter.begin(At::Source);
+            meter.gave(At::Source, (rows.len() * self.group_count) as u64);
+            meter.enter(At::Change);
+        }
         for group in 0..self.group_count {
             let params = &self.params[group * width..(group + 1) * width];
             for row in rows {
@@ -88,6 +95,7 @@ impl Exec<'_> {
         let mut writer = writer(table, plan, sequences, &mut self.pending);
         let arena = &mut self.scratch.row_arena;
         let series = Series::new(bounds, *ty, params, arena, &facts.env(&super::NoSequences))?;
+        let mut given = 0;
         for value in series {
             facts.check_cancel()?;
             let slot = [value];
@@ -96,11 +104,18 @@ impl Exec<'_> {
             let input = Input::Slots(&slot);
             if query.filter.as_ref().map_or(Ok(true), |f| f.is_true(&input, &cx))? {
                 let values = project(&query.outputs, &input, &cx)?;
+                given += 1;
                 writer.write(row, &Input::Slots(&values), params, arena, facts, sink)?;
             }
             arena.reset();
         }
-        Ok(writer.count)
+        let count = writer.count;
+        // Rows are written as they come.
+        self.tell(|meter| {
+            meter.begin(At::Source);
+            meter.gave(At::Source, given);
+        });
+        Ok(count)
     }
 
     fn insert_query(
@@ -119,6 +134,7 @@ impl Exec<'_> {
             rows.push(kept.alloc_slice_copy(&copied));
             Ok(())
         })?;
+        self.tell(|meter| meter.enter(At::Change));
         let facts = self.facts;
         let params = self.params;
         let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who);

@@ -16,6 +16,7 @@ use varve_engine::{Outcome, RowRef, Table};
 use super::keys::{KeyList, Landed, key_of, point_key};
 use super::select::{Emit, Window, prepare_ranges, scan};
 use super::sort::{Held, Sorter};
+use super::watch::{At, Watch};
 use super::{Exec, Failure, Row, Scratch, project};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input, NoSequences, keep_in};
@@ -65,6 +66,7 @@ impl Exec<'_> {
         let is_whole = is_volatile || !plan.order.is_empty();
         let cap = progress.window.reach().filter(|_| !is_whole);
         let mut keys = std::mem::take(&mut self.scratch.found);
+        self.tell(|meter| meter.begin(At::Lock));
         self.keys_in_order(plan, table, cap, &mut keys)?;
         self.lock_rows(progress, &keys, emit)?;
         if progress.count < progress.window.take && Some(keys.len()) == cap {
@@ -111,6 +113,10 @@ impl Exec<'_> {
             }
             emit(&locked)?;
             progress.count += 1;
+            if let Some(meter) = self.meter {
+                meter.gave(At::Lock, 1);
+                meter.gave(At::Limit, 1);
+            }
         }
         Ok(())
     }
@@ -142,6 +148,20 @@ impl Exec<'_> {
         cap: Option<usize>,
         out: &mut KeyList,
     ) -> Result<()> {
+        self.tell(|meter| {
+            meter.begin(At::Sort);
+            meter.begin(At::Source);
+        });
+        self.keys_of(plan, table, cap, out)?;
+        self.tell(|meter| {
+            meter.gave(At::Source, out.len() as u64);
+            meter.gave(At::Sort, out.len() as u64);
+            meter.enter(At::Lock);
+        });
+        Ok(())
+    }
+
+    fn keys_of(&mut self, plan: &Select, table: &Table, cap: Option<usize>, out: &mut KeyList) -> Result<()> {
         out.clear();
         let Source::Table(target) = &plan.source else {
             return Err(SqlError::internal("a lock without a table"));

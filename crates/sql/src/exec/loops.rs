@@ -16,6 +16,7 @@ use bumpalo::collections::Vec as BumpVec;
 use varve_engine::{Datum, RowRef, ScanIndex, ScanSpec, Table, Transaction, place_in};
 
 use super::keys::{Ranges, point_key};
+use super::watch::{At, Watch};
 use super::{Facts, Failure, Row};
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Env, Input, keep_in};
@@ -57,14 +58,17 @@ impl Level {
 pub type OnJoined<'f> = dyn FnMut(&[Datum<'_>]) -> Result<ControlFlow<()>> + 'f;
 
 /// What all steps of a run share.
-pub struct Loops<'r> {
+pub struct Loops<'r, W> {
     pub txn: &'r mut Transaction,
     pub params: &'r [Datum<'r>],
     pub env: &'r Env<'r>,
     pub facts: &'r Facts,
+    pub watch: W,
+    /// Steps around the one that runs.
+    pub depth: usize,
 }
 
-impl Loops<'_> {
+impl<W: Watch> Loops<'_, W> {
     /// Reads the steps within each other; `outer` is the row so far.
     pub fn run(
         &mut self,
@@ -81,10 +85,13 @@ impl Loops<'_> {
             return Err(SqlError::internal("a nested loop without its table"));
         };
         let mut one = OneStep { step, table, outer, cap: BATCH_ROWS_FIRST, bytes: Cell::new(0) };
+        let (watch, at) = (self.watch, At::Loop(self.depth));
+        watch.begin(at);
         if !self.begin(&one, level)? {
             return Ok(ControlFlow::Continue(()));
         }
         loop {
+            watch.enter(at);
             self.facts.check_cancel()?;
             let Level { rows, temporary, ranges, key, range, place, spare } = &mut *level;
             rows.reset();
@@ -97,11 +104,14 @@ impl Loops<'_> {
                 let mut cursor = Cursor { ranges, range, place, spare };
                 self.fill(&one, &mut cursor, temporary, &mut batch)?
             };
+            watch.gave(at, batch.len() as u64);
+            self.depth += 1;
             for row in &batch {
                 if self.run(later_steps, later_tables, later_levels, row, on_row)?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
+            self.depth -= 1;
             if !more {
                 return Ok(ControlFlow::Continue(()));
             }
@@ -136,12 +146,18 @@ impl Loops<'_> {
         batch: &mut Batch<'s>,
     ) -> Result<()> {
         let mut result = Ok(());
-        let (params, env) = (self.params, self.env);
+        let (params, env, left_out) = (self.params, self.env, self.left_out());
         self.txn.get(one.table, key, &mut |row| {
-            result = one.take(&row, &Cx { params, arena: temporary, env }, batch);
+            result = one.take(&row, &Cx { params, arena: temporary, env }, batch, left_out);
         })?;
         temporary.reset();
         result
+    }
+
+    /// What to do when the condition of the present step leaves a row out.
+    fn left_out(&self) -> impl Fn() + Copy + use<W> {
+        let (watch, at) = (self.watch, At::Loop(self.depth));
+        move || watch.left_out(at)
     }
 
     /// Reads on to the end of the batch; whether there may be more.
@@ -156,13 +172,13 @@ impl Loops<'_> {
             Access::Ranges { index, .. } => *index,
             Access::Full | Access::Point(_) => ScanIndex::Primary,
         };
-        let (params, env) = (self.params, self.env);
+        let (params, env, left_out) = (self.params, self.env, self.left_out());
         while *cursor.range < cursor.ranges.len() {
             let mut failure = Failure::default();
             let (spec, spare) = cursor.rest(index, one.step.target.reverse);
             let mut full = false;
             let scanned = self.txn.scan(one.table, &spec, &mut |key, row| {
-                let taken = one.take(&row, &Cx { params, arena: temporary, env }, batch);
+                let taken = one.take(&row, &Cx { params, arena: temporary, env }, batch, left_out);
                 temporary.reset();
                 if failure.catch(taken.map(|()| false), true) {
                     return Ok(ControlFlow::Break(()));
@@ -203,7 +219,13 @@ struct OneStep<'o> {
 impl OneStep<'_> {
     /// Adds a row to the batch if it passes.
     #[inline]
-    fn take<'s>(&self, row: &RowRef<'_>, cx: &Cx<'_>, batch: &mut Batch<'s>) -> Result<()>
+    fn take<'s>(
+        &self,
+        row: &RowRef<'_>,
+        cx: &Cx<'_>,
+        batch: &mut Batch<'s>,
+        left_out: impl Fn(),
+    ) -> Result<()>
     where
         Self: 's,
     {
@@ -212,6 +234,7 @@ impl OneStep<'_> {
         if let Some(filter) = &self.step.filter
             && !filter.is_true(&Input::Slots(&values), cx)?
         {
+            left_out();
             return Ok(());
         }
         let arena = batch.bump();

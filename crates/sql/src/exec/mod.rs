@@ -32,6 +32,7 @@ pub mod sum;
 mod unnest;
 mod upsert;
 mod view;
+pub mod watch;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub use sequence::{SequenceMemory, split_name};
 
 use change::FoundRows;
 use reference::{Checker, Deferred, Pending};
+use watch::{At, Meter, Watch};
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{self, Cx, Env, Input, NoSequences, Sequences};
@@ -143,6 +145,8 @@ pub struct Exec<'x> {
     pub pending: Pending,
     /// Those to look at when the transaction ends.
     pub deferred: &'x mut Deferred,
+    /// Notes what each step does, if somebody asks.
+    pub meter: Option<&'x Meter>,
 }
 
 /// Up to this many columns live on the stack.
@@ -233,6 +237,7 @@ impl Exec<'_> {
         again: &mut change::Again<'_>,
         sink: &mut dyn Sink,
     ) -> Result<CommandTag> {
+        self.tell(|meter| meter.begin(At::Change));
         let tag = match (plan, plan.found()) {
             (Plan::Insert(i), _) => self.insert_found(i, table, &rows, sink).map(CommandTag::Insert),
             (Plan::Update(u), Some(found)) => {
@@ -249,6 +254,13 @@ impl Exec<'_> {
         self.settle()?;
         self.scratch.end_statement();
         Ok(tag)
+    }
+
+    /// Tells the meter, if there is one.
+    fn tell(&self, what: impl FnOnce(&Meter)) {
+        if let Some(meter) = self.meter {
+            what(meter);
+        }
     }
 
     fn run_kind(&mut self, plan: &Plan, opened: &Opened, sink: &mut dyn Sink) -> Result<CommandTag> {

@@ -17,6 +17,7 @@ use super::keys::{Ranges, point_key};
 use super::loops::{Level, Loops};
 use super::series::Series;
 use super::sort::{Held, Sorter};
+use super::watch::{At, Unwatched, Watch};
 use super::{Exec, Facts, Failure, Row, Scratch, project, shown};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Env, Expr, Input, NoSequences, keep_in};
@@ -60,7 +61,8 @@ impl Window {
 const SYSTEM_ROWS_BETWEEN_LOOKS: usize = 64;
 
 /// The steps behind the source.
-struct Pipeline<'s, 'f> {
+struct Pipeline<'s, 'f, W> {
+    watch: W,
     groups: Option<Groups<'s>>,
     sorter: Option<Sorter>,
     held: Vec<Held<'s>>,
@@ -75,12 +77,12 @@ fn not_ours() -> SqlError {
     SqlError::internal("a general query without its runner")
 }
 
-impl<'s, 'f> Pipeline<'s, 'f> {
-    fn new(plan: &Select, arena: &'s Bump, window: Window, emit: &'f mut Emit<'f>) -> Self {
+impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
+    fn new(plan: &Select, arena: &'s Bump, window: Window, emit: &'f mut Emit<'f>, watch: W) -> Self {
         let sorts = !plan.order.is_empty() || plan.distinct;
         let groups = plan.aggregate.as_ref().map(|a| Groups::new(a, arena));
         let sorter = sorts.then(|| Sorter::new(&plan.order, plan.visible, plan.distinct));
-        Pipeline { groups, sorter, held: Vec::new(), arena, window, count: 0, emit }
+        Pipeline { watch, groups, sorter, held: Vec::new(), arena, window, count: 0, emit }
     }
 
     /// The rows of VALUES.
@@ -187,11 +189,15 @@ impl<'s, 'f> Pipeline<'s, 'f> {
         if let Some(filter) = &plan.filter
             && !filter.is_true(row, cx)?
         {
+            self.watch.left_out(At::Source);
             return Ok(ControlFlow::Continue(()));
         }
+        self.watch.gave(At::Source, 1);
         match (&mut self.groups, &plan.aggregate) {
             (Some(groups), Some(aggregate)) => {
+                self.watch.enter(At::Group);
                 groups.add(aggregate, row, cx)?;
+                self.watch.enter(At::Source);
                 Ok(ControlFlow::Continue(()))
             }
             _ => self.output(plan, row, cx),
@@ -201,11 +207,13 @@ impl<'s, 'f> Pipeline<'s, 'f> {
     /// One row ready for the outputs.
     fn output<'a>(&mut self, plan: &'a Select, row: &Input<'a>, cx: &Cx<'a>) -> Result<ControlFlow<()>> {
         if let Some(sorter) = &self.sorter {
+            self.watch.enter(At::Sort);
             let mut values: Row<'s> = Row::new();
             for output in &plan.outputs {
                 values.push(keep_in(self.arena, output.expr.eval(row, cx)?));
             }
             self.held.push(sorter.hold(self.arena.alloc_slice_copy(&values)));
+            self.watch.enter(At::Source);
             return Ok(ControlFlow::Continue(()));
         }
         if self.window.skip > 0 {
@@ -213,6 +221,7 @@ impl<'s, 'f> Pipeline<'s, 'f> {
             return Ok(ControlFlow::Continue(()));
         }
         let values = project(&plan.outputs[..plan.visible], row, cx)?;
+        self.watch.gave(At::Limit, 1);
         (self.emit)(&values)?;
         self.count += 1;
         Ok(if self.count >= self.window.take { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -227,18 +236,30 @@ impl<'s, 'f> Pipeline<'s, 'f> {
         env: &Env<'_>,
     ) -> Result<u64> {
         if let (Some(groups), Some(aggregate)) = (self.groups.take(), &plan.aggregate) {
+            self.watch.enter(At::Group);
             for slots in groups.finish(aggregate)? {
                 let cx = Cx { params, arena: row_arena, env };
                 let input = Input::Slots(slots);
                 let kept = aggregate.having.as_ref().map_or(Ok(true), |h| h.is_true(&input, &cx))?;
+                if kept {
+                    self.watch.gave(At::Group, 1);
+                } else {
+                    self.watch.left_out(At::Group);
+                }
                 if kept && self.output(plan, &input, &cx)?.is_break() {
                     return Ok(self.count);
                 }
                 row_arena.reset();
+                self.watch.enter(At::Group);
             }
         }
         if let Some(sorter) = &self.sorter {
+            self.watch.enter(At::Sort);
+            let given = self.held.len();
             sorter.sort(&mut self.held);
+            let wanted = self.window.reach().unwrap_or(usize::MAX).min(self.held.len());
+            self.watch.gave(At::Sort, if plan.distinct { given } else { wanted } as u64);
+            self.watch.gave(At::Unique, wanted as u64);
             let skip = usize::try_from(self.window.skip).unwrap_or(usize::MAX);
             let take = usize::try_from(self.window.take).unwrap_or(usize::MAX);
             for held in self.held.iter().skip(skip).take(take) {
@@ -247,6 +268,7 @@ impl<'s, 'f> Pipeline<'s, 'f> {
                 for (output, value) in plan.outputs[..plan.visible].iter().zip(held.row) {
                     values.push(shown(output, *value, &cx)?);
                 }
+                self.watch.gave(At::Limit, 1);
                 (self.emit)(&values)?;
                 self.count += 1;
                 drop(values);
@@ -260,6 +282,19 @@ impl<'s, 'f> Pipeline<'s, 'f> {
 impl Exec<'_> {
     /// Runs a SELECT; the number of rows given to `emit`.
     pub fn select(&mut self, plan: &Select, tables: &[Arc<Table>], emit: &mut Emit<'_>) -> Result<u64> {
+        match self.meter {
+            None => self.watched_select(plan, tables, emit, Unwatched),
+            Some(meter) => self.watched_select(plan, tables, emit, meter),
+        }
+    }
+
+    fn watched_select(
+        &mut self,
+        plan: &Select,
+        tables: &[Arc<Table>],
+        emit: &mut Emit<'_>,
+        watch: impl Watch,
+    ) -> Result<u64> {
         let table = tables.first();
         if let Source::Table(TableAccess { access: Access::Point(parts), .. }) = &plan.source
             && let Some(table) = table
@@ -268,20 +303,29 @@ impl Exec<'_> {
             && plan.limit.is_none()
             && plan.offset.is_none()
         {
-            return self.point(plan, parts, table, emit);
+            return self.point(plan, parts, table, emit, watch);
         }
+        watch.begin(At::Limit);
         let window = self.window(plan)?;
         if window.take == 0 {
             return Ok(0);
         }
         match (&plan.lock, table) {
             (Some(lock), Some(table)) => self.locking(plan, table, lock, window, emit),
-            _ => self.rows(plan, tables, window, emit),
+            _ => self.rows(plan, tables, window, emit, watch),
         }
     }
 
     /// The row with one primary key.
-    fn point(&mut self, plan: &Select, parts: &[Expr], table: &Table, emit: &mut Emit<'_>) -> Result<u64> {
+    fn point(
+        &mut self,
+        plan: &Select,
+        parts: &[Expr],
+        table: &Table,
+        emit: &mut Emit<'_>,
+        watch: impl Watch,
+    ) -> Result<u64> {
+        watch.begin(At::Source);
         let env = self.facts.env(&NoSequences);
         let Scratch { row_arena, key, .. } = &mut *self.scratch;
         let cx = Cx { params: self.params, arena: row_arena, env: &env };
@@ -289,7 +333,13 @@ impl Exec<'_> {
             return Ok(0);
         }
         let mut result = Ok(0);
-        self.txn.get(table, key, &mut |row| result = one_row(plan, &row, &cx, emit))?;
+        self.txn.get(table, key, &mut |row| {
+            result = one_row(plan, &row, &cx, emit);
+            match result {
+                Ok(0) => watch.left_out(At::Source),
+                _ => watch.gave(At::Source, 1),
+            }
+        })?;
         row_arena.reset();
         result
     }
@@ -306,12 +356,16 @@ impl Exec<'_> {
         tables: &[Arc<Table>],
         window: Window,
         emit: &mut Emit<'_>,
+        watch: impl Watch,
     ) -> Result<u64> {
+        for at in [At::Unique, At::Sort, At::Group, At::Source] {
+            watch.begin(at);
+        }
         let facts = self.facts;
         let env = facts.env(&NoSequences);
         let Scratch { row_arena, result_arena, ranges, levels, .. } = &mut *self.scratch;
         let mut emit = |row: &[Datum<'_>]| emit(row);
-        let mut pipeline = Pipeline::new(plan, result_arena, window, &mut emit);
+        let mut pipeline = Pipeline::new(plan, result_arena, window, &mut emit, watch);
         match &plan.source {
             Source::Table(target) => {
                 let Some(table) = tables.first() else {
@@ -333,7 +387,7 @@ impl Exec<'_> {
             Source::Loops(steps) => {
                 levels.resize_with(steps.len().max(levels.len()), Level::default);
                 let params = self.params;
-                let mut loops = Loops { txn: self.txn, params, env: &env, facts };
+                let mut loops = Loops { txn: self.txn, params, env: &env, facts, watch, depth: 0 };
                 let _ = loops.run(steps, tables, levels, &[], &mut |values| {
                     let cx = Cx { params, arena: row_arena, env: &env };
                     let flow = pipeline.push(plan, &Input::Slots(values), &cx);
@@ -372,6 +426,20 @@ impl Exec<'_> {
         target: &TableAccess,
         filter: Option<&Expr>,
     ) -> Result<()> {
+        match self.meter {
+            None => self.find_watched(table, target, filter, Unwatched),
+            Some(meter) => self.find_watched(table, target, filter, meter),
+        }
+    }
+
+    fn find_watched(
+        &mut self,
+        table: &Table,
+        target: &TableAccess,
+        filter: Option<&Expr>,
+        watch: impl Watch,
+    ) -> Result<()> {
+        watch.begin(At::Source);
         let env = self.facts.env(&NoSequences);
         let Scratch { row_arena, ranges, found, .. } = &mut *self.scratch;
         found.clear();
@@ -384,8 +452,11 @@ impl Exec<'_> {
             let passes = filter.map_or(Ok(true), |f| f.is_true(&Input::Row(row), &cx));
             row_arena.reset();
             match passes.and_then(|p| facts.check_cancel().map(|()| p)) {
-                Ok(true) => found.push(key),
-                Ok(false) => {}
+                Ok(true) => {
+                    found.push(key);
+                    watch.gave(At::Source, 1);
+                }
+                Ok(false) => watch.left_out(At::Source),
                 Err(e) => failure.set(e),
             }
             Ok(if failure.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

@@ -13,10 +13,8 @@ use super::run::Ran;
 use super::{Block, Session, statistics};
 use crate::bind::{Binder, Scope};
 use crate::error::{Result, SqlError, SqlState};
-use crate::explain;
 use crate::oid::{self, Oid};
-use crate::plan::Plan;
-use crate::prepared::Body;
+use crate::prepared::{Body, Prepared};
 use crate::settings;
 use crate::sink::{Column, CommandTag, Sink};
 use crate::ty::{self, Typed};
@@ -126,7 +124,6 @@ impl Session {
                 "CHECKPOINT"
             }
             Utility::Lock(lock) => self.lock_tables(lock, announce && self.block == Block::Implicit)?,
-            Utility::Explain(text) => return self.explain(text, announce, sink),
             Utility::Copy(copy) => return self.copy(copy, sink),
             Utility::Fetch { name, direction, moves } => {
                 return self.fetch(name, *direction, *moves, announce, sink);
@@ -251,6 +248,26 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<CommandTag> {
         let mut prepared = self.statement(name)?;
+        let values = self.arguments(name, &prepared, arguments)?;
+        let params: Vec<Datum<'_>> = values.iter().map(Value::as_datum).collect();
+        loop {
+            match self.run(&prepared, &params, 1, announce, sink)? {
+                Ran::Done(tag) => return Ok(tag),
+                Ran::Stale => {
+                    let oids: Vec<Oid> = prepared.param_oids.to_vec();
+                    prepared = self.prepare_again(&prepared.sql.clone(), &oids)?;
+                }
+            }
+        }
+    }
+
+    /// The values of EXECUTE's arguments.
+    pub(super) fn arguments(
+        &mut self,
+        name: &str,
+        prepared: &Prepared,
+        arguments: &[ast::Expr],
+    ) -> Result<Vec<Value>> {
         if arguments.len() != prepared.param_types.len() {
             let message = format!("wrong number of parameters for prepared statement \"{name}\"");
             let detail =
@@ -266,16 +283,7 @@ impl Session {
             let e = b.explicit(bound, Typed::plain(*ty))?.expr;
             values.push(self.evaluate(&e)?);
         }
-        let params: Vec<Datum<'_>> = values.iter().map(Value::as_datum).collect();
-        loop {
-            match self.run(&prepared, &params, 1, announce, sink)? {
-                Ran::Done(tag) => return Ok(tag),
-                Ran::Stale => {
-                    let oids: Vec<Oid> = prepared.param_oids.to_vec();
-                    prepared = self.prepare_again(&prepared.sql.clone(), &oids)?;
-                }
-            }
-        }
+        Ok(values)
     }
 
     /// The value of an expression of no row.
@@ -338,28 +346,6 @@ impl Session {
             ])?;
         }
         Ok(CommandTag::Plain("SHOW"))
-    }
-
-    fn explain(&mut self, text: &str, announce: bool, sink: &mut dyn Sink) -> Result<CommandTag> {
-        let prepared = self.prepare_again(text, &[])?;
-        let Body::Plan(plan) = &prepared.body else {
-            return Err(SqlError::unsupported("EXPLAIN of this statement"));
-        };
-        if announce {
-            let column = Column { name: "QUERY PLAN".into(), type_oid: oid::TEXT, typmod: -1 };
-            sink.columns(&[column])?;
-        }
-        self.authorize(plan)?;
-        let lines = match plan {
-            Plan::Select(select) if select.is_general() || self.is_for_runner(select) => {
-                self.explain_general(select)?
-            }
-            plan => explain::lines(plan),
-        };
-        for line in lines {
-            sink.row(&[Datum::Text(&line)])?;
-        }
-        Ok(CommandTag::Plain("EXPLAIN"))
     }
 }
 

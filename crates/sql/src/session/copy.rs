@@ -103,6 +103,7 @@ impl Session {
             group_count: 1,
             pending: Pending::default(),
             deferred: &mut self.deferred,
+            meter: None,
         };
         exec.copy(&plan, &table, sink).map(Some)
     }

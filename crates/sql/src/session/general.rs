@@ -8,6 +8,7 @@ use std::time::Duration;
 use bumpalo::Bump;
 use varve_engine::{Datum, Error as EngineError, Outcome, Table, Transaction, Value};
 
+use super::explain::run_general;
 use super::run::Ran;
 use super::{Block, Session};
 use crate::error::{Result, SqlError};
@@ -17,9 +18,11 @@ use crate::exec::lock::{is_held, not_at_once};
 use crate::exec::reference::Pending;
 use crate::exec::select::Window;
 use crate::exec::{Exec, Row, shown};
+use crate::explain::Step;
 use crate::general::{Around, General, OnlyRow, Query};
 use crate::plan::{Access, LockWait, Plan, RowLock, Select, Source, TableAccess};
 use crate::prepared::Prepared;
+use crate::settings::Settings;
 use crate::sink::{CommandTag, Sink};
 
 /// Rows from which on planning a general query is soon made up for.
@@ -38,6 +41,11 @@ fn opened(txn: &mut Transaction, select: &Select) -> Result<Option<Vec<Arc<Table
 }
 
 impl Session {
+    /// `work_mem`
+    fn work_bytes(&self) -> u64 {
+        self.settings.bytes("work_mem").unwrap_or(u64::MAX)
+    }
+
     fn general(&self, select: &Select) -> Result<Arc<dyn General>> {
         let what = match &select.source {
             _ if !select.distinct_on.is_empty() => "DISTINCT ON",
@@ -70,14 +78,17 @@ impl Session {
         txn.reader().estimate(&table, SAMPLED_PATHS).is_ok_and(|about| about.entries >= LARGE_ROWS)
     }
 
-    /// The plan of a general query, as EXPLAIN shows it.
-    pub(super) fn explain_general(&mut self, select: &Select) -> Result<Vec<String>> {
+    /// The plan of a general query, as EXPLAIN shows it; `None` if a definition is out of date.
+    pub(super) fn explain_general(&mut self, select: &Select, params: &[Datum<'_>]) -> Result<Option<Step>> {
         let general = self.general(select)?;
-        let around = Arc::new(Around::new(&self.facts, &[]));
+        let work_bytes = self.work_bytes();
+        let around = Arc::new(Around::new(&self.facts, params));
         let txn = self.begin_engine();
         txn.start_statement();
-        let tables = opened(txn, select)?.ok_or_else(|| SqlError::internal("a plan that is out of date"))?;
-        general.explain(Query { select, tables, txn, around, only: None })
+        let Some(tables) = opened(txn, select)? else { return Ok(None) };
+        general
+            .explain(Query { select, tables, txn, around, only: None, statement: None, work_bytes })
+            .map(Some)
     }
 
     /// Runs a statement that changes rows which a general query gives or finds; the statement has begun. All rows are found before
@@ -92,6 +103,7 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
         let general = self.general(query)?;
+        let work_bytes = self.work_bytes();
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         let Some(tables) = opened(txn, query)? else { return Ok(Ran::Stale) };
         let target = match plan.changed_table().map(|def| txn.table(def)).transpose() {
@@ -107,8 +119,10 @@ impl Session {
         let around = Arc::new(Around::new(&self.facts, params));
         let mut rows: Vec<Box<[Value]>> = Vec::new();
         let (opened, env) = (tables.clone(), around.clone());
-        let whole = Query { select: query, tables: opened, txn, around: env, only: None };
-        general.run(whole, &mut |row| {
+        let statement = kept_as(prepared, &self.settings);
+        let whole =
+            Query { select: query, tables: opened, txn, around: env, only: None, statement, work_bytes };
+        run_general(&*general, self.analysis.as_deref(), whole, &mut |row| {
             rows.push(row.iter().map(Datum::to_value).collect());
             Ok(())
         })?;
@@ -117,7 +131,8 @@ impl Session {
             let only = Some(OnlyRow { values, types: types.to_vec() });
             let (tables, around) = (tables.clone(), around.clone());
             let mut given = None;
-            general.run(Query { select: query, tables, txn, around, only }, &mut |row| {
+            let one = Query { select: query, tables, txn, around, only, statement: None, work_bytes };
+            general.run(one, &mut |row| {
                 // The key comes first.
                 given.get_or_insert_with(|| row[1..].iter().map(Datum::to_value).collect());
                 Ok(())
@@ -134,6 +149,7 @@ impl Session {
             group_count: 1,
             pending: Pending::default(),
             deferred: &mut self.deferred,
+            meter: self.analysis.as_deref().map(|analysis| &analysis.meter),
         };
         let tag = exec.run_found(plan, &target, rows, &mut again, sink)?;
         if self.block == Block::Open
@@ -152,9 +168,11 @@ impl Session {
         select: &Select,
         lock: &RowLock,
         params: &[Datum<'_>],
+        statement: Option<u64>,
         sink: &mut dyn Sink,
     ) -> Result<Option<u64>> {
         let general = self.general(select)?;
+        let work_bytes = self.work_bytes();
         let timeout = self.facts.lock_timeout;
         loop {
             self.facts.check_cancel()?;
@@ -162,7 +180,8 @@ impl Session {
             let Some(tables) = opened(txn, select)? else { return Ok(None) };
             let around = Arc::new(Around::new(&self.facts, params));
             let mut rows: Vec<Box<[Value]>> = Vec::new();
-            general.run(Query { select, tables, txn, around, only: None }, &mut |row| {
+            let query = Query { select, tables, txn, around, only: None, statement, work_bytes };
+            run_general(&*general, self.analysis.as_deref(), query, &mut |row| {
                 rows.push(row.iter().map(Datum::to_value).collect());
                 Ok(())
             })?;
@@ -201,21 +220,23 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
         let general = self.general(select)?;
+        let work_bytes = self.work_bytes();
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         let Some(tables) = opened(txn, select)? else { return Ok(Ran::Stale) };
         if announce && let Some(columns) = &prepared.columns {
             sink.columns(columns)?;
         }
+        let statement = kept_as(prepared, &self.settings);
         if let Some(lock) = &select.lock {
             drop(tables);
-            let count = self.run_general_locking(select, lock, params, sink)?;
+            let count = self.run_general_locking(select, lock, params, statement, sink)?;
             return Ok(count.map_or(Ran::Stale, |count| Ran::Done(CommandTag::Select(count))));
         }
         let around = Arc::new(Around::new(&self.facts, params));
-        let query = Query { select, tables, txn, around, only: None };
+        let query = Query { select, tables, txn, around, only: None, statement, work_bytes };
         let env = self.facts.env(&NoSequences);
         let mut arena = Bump::new();
-        let count = general.run(query, &mut |row| {
+        let count = run_general(&*general, self.analysis.as_deref(), query, &mut |row| {
             let cx = Cx { params, arena: &arena, env: &env };
             let outputs = select.outputs.iter().zip(row);
             let values = outputs.map(|(o, value)| shown(o, *value, &cx)).collect::<Result<Row<'_>>>()?;
@@ -231,6 +252,13 @@ impl Session {
         }
         Ok(Ran::Done(CommandTag::Select(count)))
     }
+}
+
+/// By which number the runner may keep the plan of a statement; `None`: it is to be planned for each execution.
+fn kept_as(prepared: &Prepared, settings: &Settings) -> Option<u64> {
+    let is_custom = settings.is("plan_cache_mode", "force_custom_plan");
+    // Rows of system tables are made when a query is planned.
+    (!prepared.reads_world && !is_custom).then_some(prepared.id)
 }
 
 /// LIMIT and OFFSET of what is locked.

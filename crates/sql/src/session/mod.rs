@@ -25,6 +25,7 @@ mod command;
 mod copy;
 mod create_as;
 mod cursor;
+mod explain;
 mod general;
 mod identity;
 mod lock;
@@ -238,6 +239,8 @@ pub struct Session {
     watchdog: Option<Watchdog>,
     /// What others see of it.
     seat: Seat,
+    /// What is noted of the running statement, if EXPLAIN ANALYZE runs it.
+    analysis: Option<Box<explain::Analysis>>,
 }
 
 impl Session {
@@ -251,6 +254,10 @@ impl Session {
         settings.set_fact("session_authorization", &params.user);
         if !Holder::of(&catalog, who).is_superuser() {
             settings.set_fact("is_superuser", "off");
+        }
+        if let Some(general) = &shared.general {
+            // Until it is set, one query may have what all may have.
+            settings.set_fact("work_mem", &(general.memory_bytes() >> 10).to_string());
         }
         for (name, value) in &params.settings {
             if is_role(&name.to_ascii_lowercase()) {
@@ -304,6 +311,7 @@ impl Session {
             notices: Vec::new(),
             watchdog: None,
             seat,
+            analysis: None,
         })
     }
 

@@ -15,13 +15,14 @@ use super::Session;
 use crate::bind::Binder;
 use crate::cache;
 use crate::error::{Result, SqlError, SqlState};
-use crate::oid::{self, Oid};
+use crate::oid::Oid;
 use crate::parse::{self, Parsed};
 use crate::plan::Plan;
 use crate::prepared::{Body, Prepared};
 use crate::sink::Column;
 use crate::ty::Ty;
 use crate::utility::Utility;
+use crate::utility::explain::shifted;
 
 /// What binding a statement gives: types of parameters, columns, the plan, and what it depends on.
 type BoundParts = (Vec<Ty>, Option<Vec<Column>>, Body, Reads);
@@ -103,7 +104,7 @@ impl Session {
         catalog
     }
 
-    fn build(&mut self, sql: &str, types: &[Oid]) -> Result<Prepared> {
+    pub(super) fn build(&mut self, sql: &str, types: &[Oid]) -> Result<Prepared> {
         parse::on_deep_stack(sql, || self.build_here(sql, types))
     }
 
@@ -128,6 +129,13 @@ impl Session {
                     0,
                 ));
             }
+            Parsed::Utility(Utility::Explain(explain)) => {
+                let inner = self.build(&explain.text, types);
+                let params = inner.map_err(|e| shifted(e, explain.before))?.param_types.to_vec();
+                let columns = Some(super::explain::columns(&explain.options));
+                let body = Body::Utility(Utility::Explain(explain));
+                return Ok(Prepared::new(sql, types, params, columns, body, 0));
+            }
             Parsed::Utility(command) => {
                 let columns = self.command_columns(&command)?;
                 return Ok(Prepared::new(sql, types, Vec::new(), columns, Body::Utility(command), 0));
@@ -146,10 +154,9 @@ impl Session {
     }
 
     fn command_columns(&mut self, command: &Utility) -> Result<Option<Vec<Column>>> {
-        let text = |name: &str| Column { name: name.into(), type_oid: oid::TEXT, typmod: -1 };
         Ok(match command {
             Utility::Show(name) => Some(super::command::show_columns(name)),
-            Utility::Explain(_) => Some(vec![text("QUERY PLAN")]),
+            Utility::Explain(explain) => Some(super::explain::columns(&explain.options)),
             // Not our business to say that there is none.
             Utility::Fetch { name, moves: false, .. } => {
                 self.cursor_columns(name).map(|(columns, _)| columns.to_vec())

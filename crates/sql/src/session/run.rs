@@ -31,6 +31,15 @@ use crate::system::World;
 use crate::ty::Ty;
 use crate::utility::Utility;
 
+/// The last version of a prepared statement that was planned.
+fn newest_of(prepared: &Arc<Prepared>) -> &Arc<Prepared> {
+    let mut newest = prepared;
+    while let Some(next) = newest.successor.get() {
+        newest = next;
+    }
+    newest
+}
+
 /// How a run ended.
 pub(super) enum Ran {
     /// With this tag.
@@ -188,10 +197,7 @@ impl Session {
         params: &[Datum<'_>],
         sink: &mut dyn Sink,
     ) -> Result<CommandTag> {
-        let mut newest = prepared;
-        while let Some(next) = newest.successor.get() {
-            newest = next;
-        }
+        let newest = newest_of(prepared);
         if let Ran::Done(tag) = self.run(newest, params, 1, false, sink)? {
             return Ok(tag);
         }
@@ -202,6 +208,15 @@ impl Session {
                 Ran::Stale => again = self.replan(&again)?,
             }
         }
+    }
+
+    /// A prepared statement, planned under the catalog as it is.
+    pub(super) fn newest(&mut self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>> {
+        let newest = newest_of(&prepared).clone();
+        if newest.catalog_version == self.current_catalog().version() {
+            return Ok(newest);
+        }
+        self.replan(&newest)
     }
 
     fn replan(&mut self, old: &Arc<Prepared>) -> Result<Arc<Prepared>> {
@@ -229,7 +244,8 @@ impl Session {
         // Defaults and conditions of tables that these name are bound only while they run.
         let may_read_world = matches!(
             &prepared.body,
-            Body::Definition(_) | Body::Utility(Utility::Copy(_) | Utility::Execute(..))
+            Body::Definition(_)
+                | Body::Utility(Utility::Copy(_) | Utility::Execute(..) | Utility::Explain(_))
         );
         if (prepared.reads_world || may_read_world) && !self.is_failed() {
             let mut world = self.world();
@@ -276,6 +292,12 @@ impl Session {
                 // Several statements in one text are a block here, as in PostgreSQL; what comes before a Sync is none.
                 let is_block = self.in_block() || (announce && self.block == Block::Implicit);
                 self.declare(declare, &prepared.param_oids, params, is_block).map(Ran::Done)
+            }
+            Body::Utility(Utility::Explain(_)) if self.is_failed() => Err(in_failed_transaction()),
+            Body::Utility(Utility::Explain(explain)) => {
+                let types = &prepared.param_oids;
+                parse::on_deep_stack(&prepared.sql, || self.explain(explain, types, params, announce, sink))
+                    .map(Ran::Done)
             }
             Body::Utility(command) => {
                 parse::on_deep_stack(&prepared.sql, || self.command(command, announce, sink)).map(Ran::Done)
@@ -346,6 +368,7 @@ impl Session {
             group_count: groups,
             pending: Pending::default(),
             deferred: &mut self.deferred,
+            meter: self.analysis.as_deref().map(|analysis| &analysis.meter),
         };
         let tag = exec.run(plan, &opened, sink)?;
         if self.block == Block::Open

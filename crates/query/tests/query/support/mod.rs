@@ -17,24 +17,33 @@ pub fn database() -> Arc<SqlDatabase> {
 }
 
 pub fn database_with(options: &QueryOptions) -> Arc<SqlDatabase> {
+    database_of(Arc::new(Queries::new(options).unwrap()))
+}
+
+/// A database with this runner.
+pub fn database_of(queries: Arc<Queries>) -> Arc<SqlDatabase> {
+    let mut pager = PagerConfig::new(MemoryDirectory::new());
+    pager.pool_bytes = 16 << 20;
+    pager.log_segment_bytes = 1 << 20;
+    pager.log_capacity_bytes = 16 << 20;
+    pager.background = false;
+    let sql = SqlDatabase::new(Database::open(Options::new(pager)).unwrap());
+    Arc::new(sql.with_general(queries))
+}
+
+/// A database whose runner gets all that it can run.
+pub fn forced() -> Arc<SqlDatabase> {
+    forced_with(&QueryOptions { memory_bytes: 64 << 20, ..QueryOptions::default() })
+}
+
+/// The same with these options.
+pub fn forced_with(options: &QueryOptions) -> Arc<SqlDatabase> {
     let mut pager = PagerConfig::new(MemoryDirectory::new());
     pager.pool_bytes = 16 << 20;
     pager.log_segment_bytes = 1 << 20;
     pager.log_capacity_bytes = 16 << 20;
     pager.background = false;
     let queries = Queries::new(options).unwrap();
-    let sql = SqlDatabase::new(Database::open(Options::new(pager)).unwrap());
-    Arc::new(sql.with_general(Arc::new(queries)))
-}
-
-/// A database whose runner gets all that it can run.
-pub fn forced() -> Arc<SqlDatabase> {
-    let mut pager = PagerConfig::new(MemoryDirectory::new());
-    pager.pool_bytes = 16 << 20;
-    pager.log_segment_bytes = 1 << 20;
-    pager.log_capacity_bytes = 16 << 20;
-    pager.background = false;
-    let queries = Queries::new(&QueryOptions { memory_bytes: 64 << 20, ..QueryOptions::default() }).unwrap();
     let sql = SqlDatabase::new(Database::open(Options::new(pager)).unwrap());
     Arc::new(sql.with_forced_general(Arc::new(queries)))
 }

@@ -1,0 +1,119 @@
+//! The pages that one thread uses, for EXPLAIN (ANALYZE, BUFFERS).
+//!
+//! Invariants
+//! 1. While nobody meters, a fix pays one load of a global that does not change.
+//! 2. Counts belong to the thread: what other threads do at the same time is not in them.
+//!
+//! What it does not know: statements.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ops::{Add, AddAssign, Sub};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::level::Tier;
+
+/// Threads that meter.
+static METERS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static COUNTS: Cell<PageCounts> = const { Cell::new(PageCounts { hits: 0, reads: [0; Tier::ALL.len()] }) };
+}
+
+/// Pages by where they were found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PageCounts {
+    /// Fixes of pages that were in the pool.
+    pub hits: u64,
+    /// Pages read, read ahead among them, by level: in the order of [`Tier::ALL`].
+    pub reads: [u64; Tier::ALL.len()],
+}
+
+impl PageCounts {
+    /// Pages read from any level.
+    pub fn read_count(&self) -> u64 {
+        self.reads.iter().sum()
+    }
+
+    /// Names of the levels that pages are read from, with their counts, topmost first.
+    pub fn by_level(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let below = Tier::ALL.iter().zip(self.reads).map(|(tier, count)| (tier.name(), count));
+        [("pool", self.hits)].into_iter().chain(below)
+    }
+}
+
+impl Sub for PageCounts {
+    type Output = PageCounts;
+
+    fn sub(mut self, earlier: PageCounts) -> PageCounts {
+        self.hits -= earlier.hits;
+        self.reads.iter_mut().zip(earlier.reads).for_each(|(now, then)| *now -= then);
+        self
+    }
+}
+
+impl Add for PageCounts {
+    type Output = PageCounts;
+
+    fn add(mut self, other: PageCounts) -> PageCounts {
+        self += other;
+        self
+    }
+}
+
+impl AddAssign for PageCounts {
+    fn add_assign(&mut self, other: PageCounts) {
+        self.hits += other.hits;
+        self.reads.iter_mut().zip(other.reads).for_each(|(sum, count)| *sum += count);
+    }
+}
+
+/// While one lives, the pages of its thread are counted.
+#[derive(Debug)]
+pub struct PageMeter {
+    /// It stays on its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl PageMeter {
+    /// Begins to count.
+    pub fn start() -> PageMeter {
+        METERS.fetch_add(1, Relaxed);
+        PageMeter { _thread: PhantomData }
+    }
+
+    /// What this thread has counted so far; the difference of two calls says what happened between them.
+    pub fn counts() -> PageCounts {
+        COUNTS.get()
+    }
+}
+
+impl Drop for PageMeter {
+    fn drop(&mut self) {
+        METERS.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A page was found in the pool.
+#[inline]
+pub(crate) fn hit() {
+    if METERS.load(Relaxed) != 0 {
+        count(|counts| counts.hits += 1);
+    }
+}
+
+/// A page was read.
+pub(crate) fn read(from: Tier) {
+    if METERS.load(Relaxed) != 0 {
+        count(|counts| counts.reads[from as usize] += 1);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn count(change: impl FnOnce(&mut PageCounts)) {
+    let mut counts = COUNTS.get();
+    change(&mut counts);
+    COUNTS.set(counts);
+}

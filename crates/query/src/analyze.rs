@@ -1,0 +1,254 @@
+//! EXPLAIN ANALYZE: the nodes of a plan, each behind one that measures it.
+//!
+//! Invariants
+//! 1. A plan that nobody analyses has no such nodes.
+//! 2. A query runs on one thread, so what happens while a node is polled, it and those below it have done.
+//!
+//! Does not know: what the nodes are called (`steps`).
+
+use std::collections::HashSet;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::metrics::MetricValue;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::Stream;
+use parking_lot::Mutex;
+use varve_engine::PageMeter;
+use varve_sql::general::{Actual, Gauge};
+
+use crate::apply::ApplyPlan;
+use crate::scan::ScanPlan;
+use crate::shared::{Leaf, SharedTable};
+
+/// A node of a plan, and those that it takes its rows from.
+pub struct Node {
+    /// As it was planned.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// What stands above it: a subquery, a query of WITH.
+    pub label: Option<String>,
+    /// Those below it.
+    pub inner: Vec<Node>,
+    tally: Option<Arc<Tally>>,
+}
+
+impl Node {
+    /// What it has done, if it was measured.
+    pub fn actual(&self) -> Option<Actual> {
+        let tally = self.tally.as_ref()?;
+        Some(Actual { left_out: tally.left_out.load(Ordering::Relaxed), ..*tally.sums.lock() })
+    }
+}
+
+/// What one node has done.
+#[derive(Debug)]
+struct Tally {
+    timing: bool,
+    sums: Mutex<Actual>,
+    /// Rows that its condition left out.
+    left_out: Arc<AtomicU64>,
+}
+
+impl Tally {
+    /// Does some of the node's work; how long it took.
+    fn during<R>(&self, work: impl FnOnce() -> R) -> (R, Duration) {
+        let (begin, pages) = (self.timing.then(Instant::now), PageMeter::counts());
+        let done = work();
+        let took = begin.map(|begin| begin.elapsed()).unwrap_or_default();
+        let mut sums = self.sums.lock();
+        sums.time += took;
+        sums.pages += PageMeter::counts() - pages;
+        (done, took)
+    }
+}
+
+/// The nodes of a plan; with a gauge, also the plan with each of them measured.
+pub fn nodes(plan: &Arc<dyn ExecutionPlan>, gauge: Option<Gauge>) -> Result<(Arc<dyn ExecutionPlan>, Node)> {
+    Walk { gauge, shared: HashSet::new(), subplans: 0 }.node(plan)
+}
+
+struct Walk {
+    gauge: Option<Gauge>,
+    /// Queries of WITH that were shown, where they are read first.
+    shared: HashSet<*const SharedTable>,
+    subplans: usize,
+}
+
+impl Walk {
+    fn node(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<(Arc<dyn ExecutionPlan>, Node)> {
+        let (mut children, mut inner) = (Vec::new(), Vec::new());
+        for child in plan.children() {
+            let (child, node) = self.node(child)?;
+            children.push(child);
+            inner.push(node);
+        }
+        let left_out = Arc::<AtomicU64>::default();
+        let mut made = match self.gauge {
+            Some(_) if !children.is_empty() => with_children(plan.clone(), children)?,
+            _ => plan.clone(),
+        };
+        if let Some(apply) = plan.downcast_ref::<ApplyPlan>() {
+            let (subplan, mut node) = self.node(apply.inner_plan())?;
+            if !apply.gives_rows() {
+                self.subplans += 1;
+                node.label = Some(format!("SubPlan {}", self.subplans));
+            }
+            inner.push(node);
+            if let (Some(_), Some(apply)) = (self.gauge, made.downcast_ref::<ApplyPlan>()) {
+                made = Arc::new(apply.with_inner_plan(subplan));
+            }
+        } else if let Some(table) = plan.downcast_ref::<Leaf>().and_then(Leaf::shared) {
+            inner.extend(self.shared_nodes(table)?);
+        } else if let (Some(_), Some(scan)) = (self.gauge, plan.downcast_ref::<ScanPlan>()) {
+            made = Arc::new(scan.counting(left_out.clone()));
+        }
+        let tally = self.gauge.map(|gauge| {
+            Arc::new(Tally { timing: gauge.timing, sums: Mutex::default(), left_out: left_out.clone() })
+        });
+        if let Some(tally) = &tally {
+            made = Arc::new(Measured { plan: made, tally: tally.clone() });
+        }
+        Ok((made, Node { plan: plan.clone(), label: None, inner, tally }))
+    }
+
+    /// The plans of a query of WITH, once.
+    fn shared_nodes(&mut self, table: &Arc<SharedTable>) -> Result<Vec<Node>> {
+        if !self.shared.insert(Arc::as_ptr(table)) {
+            return Ok(Vec::new());
+        }
+        let label = format!("CTE {}", self.shared.len());
+        let mut nodes = Vec::new();
+        table.change_plans(&mut |plan| {
+            let (made, node) = self.node(plan)?;
+            nodes.push(Node { label: Some(label.clone()), ..node });
+            Ok(made)
+        })?;
+        Ok(nodes)
+    }
+}
+
+#[expect(deprecated, reason = "its successor does the same, and our own nodes have only this one")]
+fn with_children(
+    plan: Arc<dyn ExecutionPlan>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.with_new_children(children)
+}
+
+/// A node that is measured.
+struct Measured {
+    plan: Arc<dyn ExecutionPlan>,
+    tally: Arc<Tally>,
+}
+
+impl fmt::Debug for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.plan.fmt(f)
+    }
+}
+
+impl DisplayAs for Measured {
+    fn fmt_as(&self, how: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.plan.fmt_as(how, f)
+    }
+}
+
+impl ExecutionPlan for Measured {
+    fn name(&self) -> &str {
+        self.plan.name()
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.plan.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.plan]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = children.pop().unwrap_or_else(|| self.plan.clone());
+        Ok(Arc::new(Measured { plan, tally: self.tally.clone() }))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let (rows, took) = self.tally.during(|| self.plan.execute(partition, context));
+        let rows = rows?;
+        self.tally.sums.lock().loops += 1;
+        let (plan, tally) = (self.plan.clone(), self.tally.clone());
+        Ok(Box::pin(MeasuredRows { rows, plan, partition, tally, startup: Some(took) }))
+    }
+}
+
+/// The rows of one run of a node.
+struct MeasuredRows {
+    rows: SendableRecordBatchStream,
+    plan: Arc<dyn ExecutionPlan>,
+    partition: usize,
+    tally: Arc<Tally>,
+    /// What the run has taken so far; `None` once it has given a row.
+    startup: Option<Duration>,
+}
+
+impl Stream for MeasuredRows {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let (polled, took) = this.tally.during(|| this.rows.as_mut().poll_next(cx));
+        this.startup = this.startup.map(|startup| startup + took);
+        let count = match &polled {
+            Poll::Ready(Some(Ok(batch))) => batch.num_rows() as u64,
+            _ => 0,
+        };
+        let mut sums = this.tally.sums.lock();
+        sums.rows += count;
+        if count > 0 || matches!(polled, Poll::Ready(None)) {
+            sums.startup += this.startup.take().unwrap_or_default();
+        }
+        drop(sums);
+        polled
+    }
+}
+
+impl RecordBatchStream for MeasuredRows {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+}
+
+impl Drop for MeasuredRows {
+    fn drop(&mut self) {
+        let spilled = |value: &MetricValue| match value {
+            MetricValue::SpilledBytes(bytes) => bytes.value() as u64,
+            _ => 0,
+        };
+        let metrics = self.plan.metrics().unwrap_or_default();
+        let own = metrics.iter().filter(|m| m.partition() == Some(self.partition));
+        self.tally.sums.lock().spilled_bytes += own.map(|m| spilled(m.value())).sum::<u64>();
+    }
+}

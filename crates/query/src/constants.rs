@@ -1,0 +1,59 @@
+//! Constant parts of expressions: computed once, not for each row.
+//!
+//! Invariants
+//! 1. A constant that can't be computed stays as it is: the error is due only if a row asks for it.
+//!
+//! Does not know: plans.
+
+use varve_sql::general::{Around, Expr};
+
+fn is_leaf(e: &Expr) -> bool {
+    matches!(e, Expr::Const(_) | Expr::Column(_) | Expr::Slot(_))
+}
+
+/// Whether the value is the same for all rows of a run.
+fn is_steady(e: &Expr) -> bool {
+    let mut steady = e.is_constant() && !e.is_volatile();
+    e.walk(&mut |e| steady &= !matches!(e, Expr::Outer(_)));
+    steady
+}
+
+/// The expression with the values of its constant parts for which `is_known` holds.
+pub fn folded(mut expr: Expr, around: &Around, is_known: &dyn Fn(&Expr) -> bool) -> Expr {
+    expr.walk_mut(&mut |e| {
+        if !is_leaf(e)
+            && is_known(e)
+            && is_steady(e)
+            && let Some(value) = around.constant(e)
+        {
+            *e = Expr::Const(value);
+        }
+    });
+    expr
+}
+
+/// Whether a run knows values of parts that a plan does not.
+pub fn has_parts(expr: &Expr) -> bool {
+    let mut found = false;
+    expr.walk(&mut |e| found |= !is_leaf(e) && !matches!(e, Expr::Param(_)) && is_steady(e));
+    found
+}
+
+/// Whether a run knows values of parts, or of parameters, that a plan does not.
+pub fn hangs_on_run(expr: &Expr) -> bool {
+    let mut found = false;
+    expr.walk(&mut |e| found |= !is_leaf(e) && is_steady(e));
+    found
+}
+
+/// The expression for one run.
+pub fn of_run(expr: &Expr, around: &Around) -> Expr {
+    folded(expr.clone(), around, &|_| true)
+}
+
+/// Whether the value may be another one in another execution of the statement, other settings of the session aside.
+pub fn hangs_on_execution(expr: &Expr) -> bool {
+    let mut hangs = false;
+    expr.walk(&mut |e| hangs |= matches!(e, Expr::Param(_) | Expr::Call(..) | Expr::Subquery(..)));
+    hangs
+}

@@ -1,0 +1,198 @@
+//! Physical plans that are kept from one execution of a statement to the next.
+//!
+//! A plan holds nothing of an execution: the snapshot stands behind one place (`Snapshot`), parameters, clock and session behind
+//! another (`Around`), and both are filled anew each time. What a plan was made of besides is assumed, and looked at before it is used.
+//!
+//! Invariants
+//! 1. One plan is used by one execution at a time; only after one that succeeded does it come back.
+//! 2. While it lies here it holds no reader, no rows and none of the pool of memory.
+//! 3. A plan is used only over the very tables, as opened, that it was made for: a definition that has changed is another table.
+//!
+//! Does not know: statements' texts, rights.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use datafusion::common::Result;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use parking_lot::Mutex;
+use varve_engine::{Reader, Table};
+use varve_sql::general::{Around, Expr, Query, SqlError, push_image};
+
+use crate::shared::SharedTable;
+
+/// Plans that are kept at most.
+const PLANS_MAX: usize = 256;
+/// Statements of which it is known that they ran once.
+const SEEN_MAX: usize = 8192;
+/// After so long a plan is made again: tables have other rows by then.
+const AGE_MAX: Duration = Duration::from_secs(60);
+
+/// Where scans find the readers of the execution that uses their plan.
+#[derive(Default)]
+pub struct Snapshot(Mutex<Option<Reader>>);
+
+impl Snapshot {
+    /// That of this reader.
+    pub fn of(reader: Reader) -> Snapshot {
+        Snapshot(Mutex::new(Some(reader)))
+    }
+
+    /// A reader of it.
+    pub fn reader(&self) -> varve_sql::Result<Reader> {
+        let mut reader = self.0.lock();
+        let reader =
+            reader.as_mut().ok_or_else(|| SqlError::internal("a plan that runs without a snapshot"))?;
+        Ok(reader.fork())
+    }
+
+    /// A reader of it for samples: what it reads decides no answer.
+    pub fn unnoted_reader(&self) -> varve_sql::Result<Reader> {
+        let mut reader = self.0.lock();
+        let reader =
+            reader.as_mut().ok_or_else(|| SqlError::internal("a plan that runs without a snapshot"))?;
+        Ok(reader.fork_unnoted())
+    }
+
+    fn set(&self, reader: Option<Reader>) {
+        *self.0.lock() = reader;
+    }
+}
+
+/// What a plan was made of that may be otherwise in the next execution.
+#[derive(Default)]
+pub struct Assumed {
+    /// LIMIT and OFFSET, and what they were.
+    pub windows: Vec<(Option<Expr>, Option<Expr>, (u64, Option<u64>))>,
+    /// Constants, as images of their values.
+    pub values: Vec<(Expr, Vec<u8>)>,
+    /// Queries of WITH, which keep rows.
+    pub shared: Vec<Arc<SharedTable>>,
+    /// It holds rows that were made when it was planned.
+    pub is_of_one_run: bool,
+}
+
+impl Assumed {
+    fn holds(&self, around: &Around) -> bool {
+        let windows = self
+            .windows
+            .iter()
+            .all(|(limit, offset, was)| around.window(limit, offset).is_ok_and(|is| is == *was));
+        windows && self.values.iter().all(|(e, was)| image(e, around).is_ok_and(|is| is == *was))
+    }
+}
+
+/// The value of a constant, as bytes that tell it from all others.
+pub fn image(e: &Expr, around: &Around) -> varve_sql::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    push_image(&mut out, &around.value(e)?.as_datum());
+    Ok(out)
+}
+
+/// A plan and what belongs to it.
+pub struct KeptPlan {
+    /// The plan.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// Where it finds its surroundings.
+    pub around: Arc<Around>,
+    /// Where it finds its readers.
+    pub snapshot: Arc<Snapshot>,
+    /// The tables that it reads.
+    pub tables: Vec<Arc<Table>>,
+    /// What else it hangs on.
+    pub assumed: Assumed,
+    /// When it was made.
+    pub made: Instant,
+}
+
+impl KeptPlan {
+    fn is_over(&self, tables: &[Arc<Table>]) -> bool {
+        self.tables.len() == tables.len() && self.tables.iter().zip(tables).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+
+    /// Makes it ready for an execution.
+    fn begin(&self, query: &mut Query<'_>) {
+        self.around.renew(&query.around);
+        self.snapshot.set(Some(query.txn.reader()));
+    }
+
+    /// Takes everything of the execution that has ended out of it.
+    fn end(&mut self) -> Result<()> {
+        self.snapshot.set(None);
+        self.assumed.shared.iter().for_each(|table| table.forget());
+        self.plan = reset_plan_states(self.plan.clone())?;
+        Ok(())
+    }
+}
+
+/// The plans of a database that no execution uses at present.
+pub struct KeptPlans {
+    /// Executions of a statement before its plan is kept.
+    after: u32,
+    plans: Mutex<Idle>,
+    /// Plans made so far.
+    made: AtomicU64,
+}
+
+#[derive(Default)]
+struct Idle {
+    /// By number of the statement, that used last at the end.
+    plans: Vec<(u64, KeptPlan)>,
+    /// How often statements ran whose plans are not kept so far.
+    seen: HashMap<u64, u32>,
+}
+
+impl KeptPlans {
+    /// None; plans are kept when their statement has run so often.
+    pub fn after(after: u32) -> KeptPlans {
+        KeptPlans { after, plans: Mutex::default(), made: AtomicU64::new(0) }
+    }
+
+    /// A plan for this execution, ready to run.
+    pub fn take(&self, query: &mut Query<'_>) -> Option<KeptPlan> {
+        let statement = query.statement?;
+        let mut idle = self.plans.lock();
+        idle.plans.retain(|(of, kept)| {
+            *of != statement || kept.is_over(&query.tables) && kept.made.elapsed() < AGE_MAX
+        });
+        let fits = |kept: &KeptPlan| kept.around.is_alike(&query.around) && kept.assumed.holds(&query.around);
+        let at = idle.plans.iter().position(|(of, kept)| *of == statement && fits(kept))?;
+        let (_, kept) = idle.plans.remove(at);
+        drop(idle);
+        kept.begin(query);
+        Some(kept)
+    }
+
+    /// Whether a plan for this execution will be worth keeping: the statement has run before.
+    pub fn wants(&self, query: &Query<'_>) -> bool {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        let (Some(statement), None) = (query.statement, &query.only) else { return false };
+        let mut idle = self.plans.lock();
+        if idle.seen.len() >= SEEN_MAX {
+            idle.seen.clear();
+        }
+        let seen = idle.seen.entry(statement).or_default();
+        *seen += 1;
+        *seen > self.after
+    }
+
+    /// Keeps a plan whose execution has ended.
+    pub fn put(&self, statement: Option<u64>, mut kept: KeptPlan) -> Result<()> {
+        let Some(statement) = statement.filter(|_| !kept.assumed.is_of_one_run) else { return Ok(()) };
+        kept.end()?;
+        let mut idle = self.plans.lock();
+        if idle.plans.len() >= PLANS_MAX {
+            idle.plans.remove(0);
+        }
+        idle.plans.push((statement, kept));
+        Ok(())
+    }
+
+    /// How many plans were made so far.
+    pub fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+}

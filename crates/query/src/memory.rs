@@ -1,0 +1,136 @@
+//! `work_mem`: how much of the pool of memory one sort, group or join of a session may have before it goes on in files.
+//!
+//! Invariants
+//! 1. The pool of all queries stays the bound of all; this one only lowers what one operator may take of it.
+//! 2. An operator that holds nothing may take what one batch needs, else it could not begin; one that spills what the spilling needs.
+//!
+//! Does not know: settings.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use parking_lot::Mutex;
+
+/// DataFusion's name for the side of a hash join that is kept in memory. It can't spill; it is planned again as a join that can.
+const KEPT_SIDE: &str = "HashJoinInput";
+
+/// Less than this is too little for the merging of what has spilled.
+const BYTES_MIN: usize = 4 << 20;
+
+/// The pool, less of it for each operator.
+#[derive(Debug)]
+struct Bounded {
+    pool: Arc<dyn MemoryPool>,
+    bytes: usize,
+    /// What operators hold, by the numbers of their consumers.
+    held: Mutex<HashMap<usize, Held>>,
+}
+
+/// What one operator holds.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: usize,
+    /// It was told to spill, and needs some memory to do so.
+    spills: bool,
+}
+
+impl Bounded {
+    fn is_bounded(consumer: &MemoryConsumer) -> bool {
+        consumer.can_spill() || consumer.name().starts_with(KEPT_SIDE)
+    }
+
+    /// Notes what an operator has come to hold.
+    fn note(&self, consumer: &MemoryConsumer, change: impl FnOnce(&mut Held)) {
+        if Self::is_bounded(consumer) {
+            let mut held = self.held.lock();
+            let held = held.entry(consumer.id()).or_default();
+            change(held);
+            held.spills &= held.bytes > self.bytes / 2;
+        }
+    }
+
+    /// An operator that would go beyond its bound is refused once, and then spills: until it holds half of that it may take more.
+    fn check(&self, consumer: &MemoryConsumer, additional: usize) -> Result<()> {
+        if !Self::is_bounded(consumer) {
+            return Ok(());
+        }
+        let mut held = self.held.lock();
+        let held = held.entry(consumer.id()).or_default();
+        if held.spills || held.bytes == 0 || held.bytes.saturating_add(additional) <= self.bytes {
+            return Ok(());
+        }
+        held.spills = true;
+        let message =
+            format!("{} holds {} bytes, and work_mem is {}", consumer.name(), held.bytes, self.bytes);
+        Err(DataFusionError::ResourcesExhausted(message))
+    }
+}
+
+impl fmt::Display for Bounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes each of {}", self.bytes, self.pool)
+    }
+}
+
+impl MemoryPool for Bounded {
+    fn name(&self) -> &str {
+        "work_mem"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.pool.register(consumer);
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        self.held.lock().remove(&consumer.id());
+        self.pool.unregister(consumer);
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.pool.grow(reservation, additional);
+        self.note(reservation.consumer(), |held| held.bytes += additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.pool.shrink(reservation, shrink);
+        self.note(reservation.consumer(), |held| held.bytes = held.bytes.saturating_sub(shrink));
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        let consumer = reservation.consumer();
+        self.check(consumer, additional)?;
+        self.pool.try_grow(reservation, additional)?;
+        self.note(consumer, |held| held.bytes += additional);
+        Ok(())
+    }
+
+    fn reserved(&self) -> usize {
+        self.pool.reserved()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        self.pool.memory_limit()
+    }
+}
+
+/// The same context with so much memory for each operator.
+pub fn bounded(context: TaskContext, bytes: usize) -> Arc<TaskContext> {
+    let whole = context.runtime_env();
+    let memory_pool = Arc::new(Bounded {
+        pool: whole.memory_pool.clone(),
+        bytes: bytes.max(BYTES_MIN),
+        held: Mutex::default(),
+    });
+    let runtime = RuntimeEnv { memory_pool, ..(*whole).clone() };
+    Arc::new(context.with_runtime(Arc::new(runtime)))
+}
+
+/// Whether an execution has ended because memory was over.
+pub fn is_over(e: &DataFusionError) -> bool {
+    matches!(e.find_root(), DataFusionError::ResourcesExhausted(_))
+}

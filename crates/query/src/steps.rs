@@ -1,0 +1,149 @@
+//! What EXPLAIN calls the nodes of a plan: PostgreSQL's words where it has some, DataFusion's own lines for VERBOSE.
+//!
+//! Does not know: how nodes are measured (`analyze`).
+
+use std::fmt;
+
+use datafusion::common::JoinType;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
+use varve_sql::general::{Actual, Step};
+
+use crate::analyze::Node;
+use crate::append::AppendPlan;
+use crate::apply::ApplyPlan;
+use crate::rows::RowsPlan;
+use crate::scan::ScanPlan;
+use crate::shared::Leaf;
+
+/// The steps of a plan.
+///
+/// Nodes that only compute columns, or give way to others now and then, are shown as part of those below them.
+pub fn step(node: &Node) -> Step {
+    let mut inner: Vec<Step> = node.inner.iter().map(step).collect();
+    let computes = node.plan.is::<ProjectionExec>();
+    if (computes || node.plan.is::<CooperativeExec>())
+        && inner.len() == 1
+        && let Some(below) = inner.pop()
+    {
+        return merged(node, below, computes);
+    }
+    let mut actual = node.actual();
+    if node.plan.is::<FilterExec>()
+        && let (Some(own), Some(below)) = (&mut actual, inner.first().and_then(|i| i.actual))
+    {
+        own.left_out = below.rows.saturating_sub(own.rows);
+    }
+    let line = Line(node.plan.as_ref()).to_string();
+    let named = named(node.plan.as_ref());
+    let verbose = vec![("Step", line.trim().to_owned())];
+    Step { label: node.label.clone(), verbose, actual, inner, ..named }
+}
+
+/// The step below a node that is no step of its own.
+fn merged(node: &Node, mut below: Step, computes: bool) -> Step {
+    if let (Some(own), Some(actual)) = (node.actual(), &mut below.actual) {
+        *actual = Actual { left_out: actual.left_out, spilled_bytes: actual.spilled_bytes, ..own };
+    }
+    if computes && !below.verbose.iter().any(|(key, _)| *key == "Computed") {
+        below.verbose.push(("Computed", Line(node.plan.as_ref()).to_string()));
+    }
+    Step { label: node.label.clone().or(below.label), ..below }
+}
+
+/// A node as DataFusion shows it.
+struct Line<'p>(&'p dyn ExecutionPlan);
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        DisplayAs::fmt_as(self.0, DisplayFormatType::Default, f)
+    }
+}
+
+fn named(plan: &dyn ExecutionPlan) -> Step {
+    if let Some(scan) = plan.downcast_ref::<ScanPlan>() {
+        return scan.step();
+    }
+    if let Some(rows) = plan.downcast_ref::<RowsPlan>() {
+        return rows.step();
+    }
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        return joined("Hash", "Hash Join", *join.join_type());
+    }
+    if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
+        return joined("Merge", "Merge Join", join.join_type());
+    }
+    if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+        return joined("Nested Loop", "Nested Loop", *join.join_type());
+    }
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return grouped(aggregate);
+    }
+    if let Some(leaf) = plan.downcast_ref::<Leaf>() {
+        return Step::new(if leaf.shared().is_some() { "CTE Scan" } else { "WorkTable Scan" });
+    }
+    if let Some(apply) = plan.downcast_ref::<ApplyPlan>() {
+        return Step::new(if apply.gives_rows() { "Nested Loop" } else { "Result" });
+    }
+    Step::new(plain_name(plan))
+}
+
+fn plain_name(plan: &dyn ExecutionPlan) -> String {
+    let name = if plan.is::<SortExec>() {
+        "Sort"
+    } else if plan.is::<GlobalLimitExec>() || plan.is::<LocalLimitExec>() {
+        "Limit"
+    } else if plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() {
+        "WindowAgg"
+    } else if plan.is::<CrossJoinExec>() {
+        "Nested Loop"
+    } else if plan.is::<AppendPlan>() {
+        "Append"
+    } else if plan.is::<ProjectionExec>() || plan.is::<EmptyExec>() || plan.is::<PlaceholderRowExec>() {
+        "Result"
+    } else {
+        let own = plan.name();
+        if own == "ExpandPlan" {
+            return "ProjectSet".into();
+        }
+        own.strip_suffix("Exec").or_else(|| own.strip_suffix("Plan")).unwrap_or(own)
+    };
+    name.to_owned()
+}
+
+/// A join; DataFusion's left side is the one that is kept in memory.
+fn joined(short: &str, node_type: &str, kind: JoinType) -> Step {
+    let (word, fact) = match kind {
+        JoinType::Inner => ("", "Inner"),
+        JoinType::Left => (" Left", "Left"),
+        JoinType::Right => (" Right", "Right"),
+        JoinType::Full => (" Full", "Full"),
+        JoinType::LeftSemi | JoinType::LeftMark => (" Semi", "Semi"),
+        JoinType::RightSemi | JoinType::RightMark => (" Right Semi", "Right Semi"),
+        JoinType::LeftAnti => (" Anti", "Anti"),
+        JoinType::RightAnti => (" Right Anti", "Right Anti"),
+    };
+    let name = if word.is_empty() { node_type.to_owned() } else { format!("{short}{word} Join") };
+    let step = if name == node_type { Step::new(name) } else { Step::new(name).fact("Node Type", node_type) };
+    step.fact("Join Type", fact)
+}
+
+fn grouped(aggregate: &AggregateExec) -> Step {
+    let is_hashed = !aggregate.group_expr().is_empty();
+    let part = match aggregate.mode() {
+        AggregateMode::Partial | AggregateMode::PartialReduce => "Partial ",
+        AggregateMode::Final | AggregateMode::FinalPartitioned => "Finalize ",
+        AggregateMode::Single | AggregateMode::SinglePartitioned => "",
+    };
+    let (kind, strategy) = if is_hashed { ("HashAggregate", "Hashed") } else { ("Aggregate", "Plain") };
+    Step::new(format!("{part}{kind}")).fact("Node Type", "Aggregate").fact("Strategy", strategy)
+}

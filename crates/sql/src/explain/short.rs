@@ -1,0 +1,355 @@
+//! The steps of a plan that the executor runs.
+//!
+//! Invariants
+//! 1. A scan names the access path and the index.
+//! 2. A step that ran has what the meter says of it, and of all below it.
+//!
+//! Does not know: costs; the executor's plans have none.
+
+use varve_engine::{ScanIndex, TableDef};
+
+use super::expression::{Names, shown};
+use super::{Actual, Step};
+use crate::bind::aggregate::{AggCall, AggKind};
+use crate::eval::{CmpOp, Expr};
+use crate::exec::watch::{At, Meter};
+use crate::plan::{Access, Insert, InsertSource, KeyRange, OnConflict, Plan, Select, Source, TableAccess};
+
+/// The steps; with what `meter` says of them if it ran.
+pub fn steps(plan: &Plan, meter: Option<&Meter>) -> Step {
+    let steps = Steps { meter };
+    match plan {
+        Plan::Select(s) => steps.select(s),
+        Plan::Insert(i) => {
+            let source = match &i.source {
+                InsertSource::Values(rows) if rows.len() == 1 => steps.at(At::Source, Step::new("Result")),
+                InsertSource::Values(_) => steps.at(At::Source, values_scan()),
+                InsertSource::Query(q, _) | InsertSource::Queried(q, _) => steps.select(q),
+            };
+            steps.change(plan, source)
+        }
+        Plan::Update(u) => steps.change(plan, steps.scan(&u.target, u.filter.as_ref())),
+        Plan::Delete(d) => steps.change(plan, steps.scan(&d.target, d.filter.as_ref())),
+    }
+}
+
+/// The step that changes the rows which another one gives.
+pub fn change(plan: &Plan, source: Step, meter: Option<&Meter>) -> Step {
+    Steps { meter }.change(plan, source)
+}
+
+/// The step that locks the rows which another one gives, so many of them.
+pub fn lock(source: Step, rows: Option<u64>) -> Step {
+    let actual = source.actual.zip(rows).map(|(below, rows)| Actual { rows, loops: 1, left_out: 0, ..below });
+    Step { actual, ..Step::new("LockRows") }.over([source])
+}
+
+fn values_scan() -> Step {
+    Step::new("Values Scan").on("\"*VALUES*\"")
+}
+
+struct Steps<'m> {
+    meter: Option<&'m Meter>,
+}
+
+impl Steps<'_> {
+    /// The step with what it has done by itself; see `over`.
+    fn at(&self, at: At, step: Step) -> Step {
+        let done = self.meter.map(|meter| meter.done(at));
+        let actual = done.map(|done| Actual {
+            loops: done.loops,
+            rows: done.rows,
+            left_out: done.left_out,
+            startup: done.startup,
+            time: done.time,
+            pages: done.pages,
+            spilled_bytes: 0,
+        });
+        Step { actual, ..step }
+    }
+
+    /// The step over others, whose time and pages are its own as well.
+    fn over(&self, mut step: Step, inner: Vec<Step>) -> Step {
+        if let Some(actual) = &mut step.actual {
+            for below in inner.iter().filter_map(|inner| inner.actual) {
+                actual.time += below.time;
+                actual.pages += below.pages;
+            }
+            // A step that gives no row is at work until its end.
+            if actual.rows == 0 {
+                actual.startup = actual.time;
+            }
+        }
+        step.over(inner)
+    }
+
+    fn change(&self, plan: &Plan, source: Step) -> Step {
+        let (name, returns) = match plan {
+            Plan::Insert(i) => ("Insert", i.returning.is_some()),
+            Plan::Update(u) => ("Update", u.returning.is_some()),
+            Plan::Delete(d) => ("Delete", d.returning.is_some()),
+            Plan::Select(_) => return source,
+        };
+        let mut step = Step::new(name).fact("Node Type", "ModifyTable").fact("Operation", name);
+        step.relation = plan.changed_table().map(|table| table.name.clone());
+        if let Plan::Insert(Insert { on_conflict, .. }) = plan {
+            step = match on_conflict {
+                OnConflict::Fail => step,
+                OnConflict::Nothing(_) => step.note("Conflict Resolution", "NOTHING"),
+                OnConflict::Update(_) => step.note("Conflict Resolution", "UPDATE"),
+            };
+        }
+        let mut step = self.at(At::Change, step);
+        if let Some(actual) = step.actual.as_mut().filter(|_| !returns) {
+            actual.rows = 0;
+        }
+        self.over(step, vec![source])
+    }
+
+    fn select(&self, s: &Select) -> Step {
+        let names = source_names(&s.source);
+        let slots = |n: usize| slot_name(s, n, &*names);
+        let mut step = self.source(s, &*names);
+        if let Some(a) = &s.aggregate {
+            let mut group = match a.single {
+                true => Step::new("Aggregate").fact("Strategy", "Plain"),
+                false => Step::new("HashAggregate").fact("Node Type", "Aggregate").fact("Strategy", "Hashed"),
+            };
+            if !a.keys.is_empty() {
+                group = group.note("Group Key", joined(a.keys.iter().map(|k| shown(k, &*names))));
+            }
+            if let Some(having) = &a.having {
+                group = group.note("Filter", shown(having, &slots));
+            }
+            step = self.over(self.at(At::Group, group), vec![step]);
+        }
+        // One row by its key is given where it is found.
+        let is_point = matches!(&s.source, Source::Table(TableAccess { access: Access::Point(_), .. }))
+            && s.aggregate.is_none();
+        let has_window = s.limit.is_some() || s.offset.is_some();
+        if (!s.order.is_empty() || s.distinct) && (!is_point || s.lock.is_some() || has_window) {
+            let input: &Names<'_> = if s.aggregate.is_some() { &slots } else { &*names };
+            let sort = Step::new("Sort").note("Sort Key", sort_keys(s, input));
+            step = self.over(self.at(At::Sort, sort), vec![step]);
+        }
+        if s.distinct && (!is_point || has_window) {
+            step = self.over(self.at(At::Unique, Step::new("Unique")), vec![step]);
+        }
+        if s.lock.is_some() {
+            step = self.over(self.at(At::Lock, Step::new("LockRows")), vec![step]);
+        }
+        if has_window {
+            step = self.over(self.at(At::Limit, Step::new("Limit")), vec![step]);
+        }
+        step
+    }
+
+    fn source(&self, s: &Select, names: &Names<'_>) -> Step {
+        let filter = |step: Step| match &s.filter {
+            Some(filter) => step.note("Filter", shown(filter, names)),
+            None => step,
+        };
+        let step = match &s.source {
+            Source::Table(t) => return self.scan(t, s.filter.as_ref()),
+            Source::Loops(steps) => return filter(self.loops(steps, names, true)),
+            Source::Nothing => Step::new("Result"),
+            Source::Values(..) => values_scan(),
+            Source::System(table) => Step::new("Seq Scan").on(table.name),
+            Source::Unnest(..) => Step::new("Function Scan").on("unnest"),
+            Source::Series(..) => Step::new("Function Scan").on("generate_series"),
+            Source::Join(_)
+            | Source::Query(_)
+            | Source::Expand(_)
+            | Source::Set(_)
+            | Source::Target(_)
+            | Source::Shared(_)
+            | Source::Work(..) => Step::new("General"),
+        };
+        self.at(At::Source, filter(step))
+    }
+
+    /// Each loop has the steps before the last one inside.
+    fn loops(&self, steps: &[crate::plan::Step], names: &Names<'_>, is_whole: bool) -> Step {
+        let Some((last, before)) = steps.split_last() else { return Step::new("Result") };
+        let n = before.len();
+        let named = |column: usize| {
+            let known = last.target.table.columns.get(column).map(|c| c.name.clone());
+            known.unwrap_or_else(|| names(column))
+        };
+        let mut step = scan_step(&last.target, &named, names);
+        if let Some(filter) = &last.filter {
+            step = step.note("Filter", shown(filter, names));
+        }
+        let scan = self.at(At::Loop(n), step);
+        if before.is_empty() {
+            return scan;
+        }
+        let join = Step::new("Nested Loop").fact("Join Type", "Inner");
+        let outer = self.loops(before, names, false);
+        let mut join = Step { actual: scan.actual.map(|a| joined_rows(&a, outer.actual)), ..join };
+        if is_whole {
+            // What is done with the rows of the innermost loop is work of the whole.
+            let own = self.at(At::Source, Step::default()).actual;
+            join.actual.iter_mut().zip(own).for_each(|(join, own)| {
+                join.time += own.time;
+                join.pages += own.pages;
+            });
+        }
+        self.over(join, vec![outer, scan])
+    }
+
+    fn scan(&self, t: &TableAccess, filter: Option<&Expr>) -> Step {
+        let names = |n: usize| t.table.columns.get(n).map_or_else(|| format!("${n}"), |c| c.name.clone());
+        let mut step = scan_step(t, &names, &names);
+        if let Some(filter) = filter {
+            step = step.note("Filter", shown(filter, &names));
+        }
+        self.at(At::Source, step)
+    }
+}
+
+/// What nested loops have given: the rows of the innermost one.
+fn joined_rows(scan: &Actual, outer: Option<Actual>) -> Actual {
+    let outer = outer.unwrap_or_default();
+    let first = scan.startup.checked_div(u32::try_from(scan.loops).unwrap_or(u32::MAX)).unwrap_or_default();
+    Actual { loops: outer.loops, rows: scan.rows, startup: outer.startup + first, ..Actual::default() }
+}
+
+/// A way into a table; `own` names its columns, `outer` what its keys read.
+fn scan_step(t: &TableAccess, own: &Names<'_>, outer: &Names<'_>) -> Step {
+    let back = if t.reverse { " Backward" } else { "" };
+    let direction = if t.reverse { "Backward" } else { "Forward" };
+    let by_index = |index: &str, condition: String| Step {
+        index: Some(index.to_owned()),
+        ..Step::new(format!("Index Scan{back}"))
+            .fact("Node Type", "Index Scan")
+            .fact("Scan Direction", direction)
+            .on(&t.table.name)
+            .note("Index Cond", condition)
+    };
+    match &t.access {
+        Access::Full => Step::new(format!("Seq Scan{back}")).fact("Node Type", "Seq Scan").on(&t.table.name),
+        Access::Point(parts) => {
+            let range = KeyRange { equal: parts.to_vec(), ..KeyRange::default() };
+            by_index(primary(&t.table), range_text(&range, t.table.key_columns(), own, outer))
+        }
+        Access::Ranges { index, columns, ranges } => {
+            let condition = match &**ranges {
+                [only] => range_text(only, columns, own, outer),
+                several => {
+                    format!("{} ranges of ({})", several.len(), joined(columns.iter().map(|c| own(*c))))
+                }
+            };
+            by_index(index_name(&t.table, *index), condition)
+        }
+    }
+}
+
+/// The conditions that a range of an index stands for.
+fn range_text(range: &KeyRange, columns: &[usize], own: &Names<'_>, outer: &Names<'_>) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for (n, (e, column)) in range.equal.iter().zip(columns).enumerate() {
+        let (column, value) = (own(*column), shown(e, outer));
+        parts.push(match range.each == Some(n) {
+            true => format!("({column} = ANY ({value}))"),
+            false => format!("({column} = {value})"),
+        });
+    }
+    if let Some(next) = columns.get(range.equal.len()) {
+        let bounds = [(&range.lower, CmpOp::Ge, CmpOp::Gt), (&range.upper, CmpOp::Le, CmpOp::Lt)];
+        for (bound, included, excluded) in bounds {
+            if let Some((e, is_included)) = bound {
+                let op = if *is_included { included } else { excluded };
+                parts.push(format!("({} {} {})", own(*next), op.symbol(), shown(e, outer)));
+            }
+        }
+    }
+    if parts.len() == 1 { parts.remove(0) } else { format!("({})", parts.join(" AND ")) }
+}
+
+/// What the columns of a source are called.
+fn source_names(source: &Source) -> Box<Names<'_>> {
+    match source {
+        Source::Table(t) => {
+            Box::new(|n| t.table.columns.get(n).map_or_else(|| format!("${n}"), |c| c.name.clone()))
+        }
+        Source::Loops(steps) => {
+            let columns: Vec<String> = steps
+                .iter()
+                .flat_map(|s| s.columns.iter().map(|c| (&s.target.table, *c)))
+                .map(|(table, c)| format!("{}.{}", table.name, table.columns[c].name))
+                .collect();
+            Box::new(move |n| columns.get(n).cloned().unwrap_or_else(|| format!("${n}")))
+        }
+        Source::System(table) => Box::new(|n| {
+            table.columns.get(n).map_or_else(|| format!("${n}"), |(name, ..)| (*name).to_string())
+        }),
+        _ => Box::new(|n| format!("column{}", n + 1)),
+    }
+}
+
+/// A value of a group: a key, or an aggregate.
+fn slot_name(s: &Select, n: usize, names: &Names<'_>) -> String {
+    let Some(a) = &s.aggregate else { return names(n) };
+    match (a.keys.get(n), a.calls.get(n.wrapping_sub(a.keys.len()))) {
+        (Some(key), _) => shown(key, names),
+        (None, Some(call)) => call_text(call, names),
+        (None, None) => format!("${n}"),
+    }
+}
+
+fn call_text(call: &AggCall, names: &Names<'_>) -> String {
+    let distinct = if call.distinct { "DISTINCT " } else { "" };
+    let argument = call.argument.as_ref().map_or_else(|| "*".to_owned(), |e| shown(e, names));
+    format!("{}({distinct}{argument})", name_of(call.kind))
+}
+
+/// The name of an aggregate, which is that of its kind in another case.
+fn name_of(kind: AggKind) -> String {
+    let written = format!("{kind:?}");
+    let own = written.split_once('(').map_or(written.as_str(), |(_, inner)| inner.trim_end_matches(')'));
+    let mut name = String::new();
+    for c in own.chars() {
+        if c.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(c.to_lowercase());
+    }
+    name
+}
+
+fn sort_keys(s: &Select, names: &Names<'_>) -> String {
+    let key = |output: usize| s.outputs.get(output).map(|o| shown(&o.expr, names)).unwrap_or_default();
+    let ordered = s.order.iter().map(|k| {
+        let nulls = match (k.descending, k.nulls_first) {
+            (false, true) => " NULLS FIRST",
+            (true, false) => " NULLS LAST",
+            _ => "",
+        };
+        format!("{}{}{nulls}", key(k.output), if k.descending { " DESC" } else { "" })
+    });
+    let rest = (0..s.visible).filter(|n| s.distinct && !s.order.iter().any(|k| k.output == *n));
+    joined(ordered.chain(rest.map(key)))
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// The name of the tree of the rows.
+pub fn primary(table: &TableDef) -> &str {
+    table.primary_key.as_ref().map_or("row order", |k| k.name.as_str())
+}
+
+/// The name of an index.
+pub fn index_name(table: &TableDef, index: ScanIndex) -> &str {
+    match index {
+        ScanIndex::Primary => primary(table),
+        ScanIndex::Secondary(id) => table.index(id).map_or("?", |i| i.name.as_str()),
+    }
+}
+
+/// The step of a scan by a general query's runner: the table, the way in, the condition on its rows.
+pub fn scan_of(t: &TableAccess, filter: Option<&Expr>) -> Step {
+    Steps { meter: None }.scan(t, filter)
+}

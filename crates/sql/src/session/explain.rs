@@ -1,0 +1,220 @@
+//! EXPLAIN, and EXPLAIN ANALYZE, which runs the statement for real.
+//!
+//! Invariants
+//! 1. ANALYZE does everything that the statement does, under the same rights; only its rows go nowhere.
+//! 2. A statement that nobody analyses runs without clocks and counters.
+//!
+//! Does not know: what steps there are (`crate::explain`, or the runner of general queries).
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use varve_engine::{Datum, PageCounts, PageMeter, Value};
+
+use super::Session;
+use super::run::Ran;
+use crate::error::{Result, SqlError};
+use crate::exec::watch::{At, Meter, Watch};
+use crate::explain::{Explained, Step, short, show};
+use crate::general::{Analyzed, Emit, Gauge, General, Query};
+use crate::oid::{self, Oid};
+use crate::parse::{self, Parsed};
+use crate::plan::{Plan, Select};
+use crate::prepared::{Body, Prepared};
+use crate::sink::{Column, CommandTag, Severity, Sink};
+use crate::utility::Utility;
+use crate::utility::explain::{Explain, Format, Options, shifted};
+
+/// What is noted of a statement while it is analysed.
+pub(super) struct Analysis {
+    gauge: Gauge,
+    /// Of the executor's steps.
+    pub(super) meter: Meter,
+    /// Of the general query that was run.
+    query: RefCell<Option<Analyzed>>,
+}
+
+impl Analysis {
+    fn new(options: &Options) -> Analysis {
+        let timing = options.shows_timing();
+        Analysis { gauge: Gauge { timing }, meter: Meter::new(timing), query: RefCell::default() }
+    }
+}
+
+/// Runs a general query, and notes what its steps do if it is analysed.
+pub(super) fn run_general(
+    general: &dyn General,
+    analysis: Option<&Analysis>,
+    query: Query<'_>,
+    emit: &mut Emit<'_>,
+) -> Result<u64> {
+    let Some(analysis) = analysis else { return general.run(query, emit) };
+    let (count, analyzed) = general.analyze(query, analysis.gauge, emit)?;
+    analysis.query.replace(Some(analyzed));
+    Ok(count)
+}
+
+/// The plan of a statement, and what it took.
+struct Shown {
+    plan: Step,
+    planning: Duration,
+    planning_pages: PageCounts,
+    execution: Option<Duration>,
+}
+
+impl Session {
+    /// EXPLAIN; `types` and `params` are those of the statement in it.
+    pub(super) fn explain(
+        &mut self,
+        explain: &Explain,
+        types: &[Oid],
+        params: &[Datum<'_>],
+        announce: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<CommandTag> {
+        let options = &explain.options;
+        let pages = options.buffers.then(PageMeter::start);
+        let shown = self.explained(explain, types, params);
+        drop(pages);
+        let shown = shown.map_err(|e| shifted(e, explain.before))?;
+        if announce {
+            sink.columns(&columns(options))?;
+        }
+        let Shown { plan, planning, planning_pages, execution } = &shown;
+        let (planning, planning_pages, execution) = (*planning, *planning_pages, *execution);
+        let explained = Explained { options, plan, planning, planning_pages, execution };
+        let lines = match options.format {
+            Format::Text => show::text(&explained),
+            Format::Json => vec![show::json(&explained)],
+        };
+        lines.iter().try_for_each(|line| sink.row(&[Datum::Text(line)]))?;
+        Ok(CommandTag::Plain("EXPLAIN"))
+    }
+
+    fn explained(&mut self, explain: &Explain, types: &[Oid], params: &[Datum<'_>]) -> Result<Shown> {
+        loop {
+            let (begin, pages) = (Instant::now(), PageMeter::counts());
+            let (prepared, arguments) = self.statement_in(&explain.text, types)?;
+            let own: Vec<Datum<'_>> = arguments.iter().flatten().map(Value::as_datum).collect();
+            let params = if arguments.is_some() { &own } else { params };
+            let Body::Plan(plan) = &prepared.body else {
+                return Err(SqlError::unsupported("EXPLAIN of this statement"));
+            };
+            let (planning, planning_pages) = (begin.elapsed(), PageMeter::counts() - pages);
+            let bound = Shown { plan: Step::default(), planning, planning_pages, execution: None };
+            let shown = match explain.options.analyze {
+                true => self.analyzed(&prepared, plan, params, &explain.options, bound)?,
+                false => self.planned(plan, params, bound)?,
+            };
+            if let Some(shown) = shown {
+                return Ok(shown);
+            }
+        }
+    }
+
+    /// The statement of a text; with arguments if it is EXECUTE.
+    fn statement_in(&mut self, text: &str, types: &[Oid]) -> Result<(Arc<Prepared>, Option<Vec<Value>>)> {
+        if let Parsed::Utility(Utility::Execute(name, arguments)) = parse::statement(text)? {
+            let prepared = self.newest(self.statement(&name)?)?;
+            let values = self.arguments(&name, &prepared, &arguments)?;
+            return Ok((prepared, Some(values)));
+        }
+        self.catalog = None;
+        Ok((Arc::new(self.build(text, types)?), None))
+    }
+
+    /// What would run; `None` if a definition is out of date.
+    fn planned(&mut self, plan: &Plan, params: &[Datum<'_>], bound: Shown) -> Result<Option<Shown>> {
+        self.authorize(plan)?;
+        let select = match plan {
+            Plan::Select(select) if self.is_for_runner(select) => Some(select),
+            plan => plan.general(),
+        };
+        let Some(select) = select else {
+            return Ok(Some(Shown { plan: short::steps(plan, None), ..bound }));
+        };
+        let begin = Instant::now();
+        let Some(step) = self.explain_general(select, params)? else { return Ok(None) };
+        let planning = bound.planning + begin.elapsed();
+        Ok(Some(Shown { plan: around(plan, select, step, None, None), planning, ..bound }))
+    }
+
+    /// Runs the statement; `None` if a definition is out of date.
+    fn analyzed(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        plan: &Plan,
+        params: &[Datum<'_>],
+        options: &Options,
+        bound: Shown,
+    ) -> Result<Option<Shown>> {
+        let began = Instant::now();
+        self.analysis = Some(Box::new(Analysis::new(options)));
+        let ran = self.run(prepared, params, 1, false, &mut Nowhere);
+        let took = began.elapsed();
+        let Some(analysis) = self.analysis.take() else {
+            return Err(SqlError::internal("a run that was not analysed"));
+        };
+        let Ran::Done(tag) = ran? else { return Ok(None) };
+        let meter = &analysis.meter;
+        meter.stop();
+        let count = match tag {
+            CommandTag::Select(n) | CommandTag::Insert(n) | CommandTag::Update(n) | CommandTag::Delete(n) => {
+                n
+            }
+            _ => 0,
+        };
+        meter.gave(At::Change, count);
+        Ok(Some(match (plan.general().or(plan.query()), analysis.query.take()) {
+            (Some(select), Some(query)) => Shown {
+                plan: around(plan, select, query.plan, Some(meter), Some(count)),
+                planning: bound.planning + query.planning,
+                planning_pages: bound.planning_pages + query.planning_pages,
+                execution: Some(took.saturating_sub(query.planning)),
+            },
+            _ => Shown { plan: short::steps(plan, Some(meter)), execution: Some(took), ..bound },
+        }))
+    }
+}
+
+/// What stands over the steps of a general query: they are a runner's, the rest is ours.
+fn around(plan: &Plan, select: &Select, step: Step, meter: Option<&Meter>, count: Option<u64>) -> Step {
+    match plan {
+        Plan::Select(_) if select.lock.is_some() => short::lock(step, count),
+        Plan::Select(_) => step,
+        _ => short::change(plan, step, meter),
+    }
+}
+
+/// The column of EXPLAIN.
+pub(super) fn columns(options: &Options) -> Vec<Column> {
+    let type_oid = match options.format {
+        Format::Text => oid::TEXT,
+        Format::Json => oid::JSON,
+    };
+    vec![Column { name: "QUERY PLAN".into(), type_oid, typmod: -1 }]
+}
+
+/// Where the rows of a statement go that is only analysed.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn columns(&mut self, _: &[Column]) -> Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[Datum<'_>]) -> Result<()> {
+        Ok(())
+    }
+
+    fn complete(&mut self, _: &CommandTag) -> Result<()> {
+        Ok(())
+    }
+
+    fn empty(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _: Severity, _: &SqlError) {}
+}
