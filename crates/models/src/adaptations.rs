@@ -19,6 +19,11 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
     ("pager/pool/frame.rs", "const _: () = assert!(size_of::<Frame>() == 64);", ""),
     ("loomed/pool/frame.rs", "const _: () = assert!(size_of::<Frame>() == 64);", ""),
     ("loomed/pool/frame.rs", "use crate::latch::Latch;", "use MODELS::loom_sync::Latch;"),
+    // What EXPLAIN counts is no part of any model.
+    ("pager/pool/frame.rs", "meter::hit();", ""),
+    ("pager/pool/read.rs", "meter::read(got.from);", ""),
+    ("loomed/pool/frame.rs", "meter::hit();", ""),
+    ("loomed/pool/frame.rs", "use crate::meter;", ""),
     // The thread-locals of a model have no short forms and no constants.
     ("pager/log/flush.rs", "const { RefCell::new(Vec::new()) }", "RefCell::new(Vec::new())"),
     (

@@ -85,7 +85,7 @@ impl PageMeter {
 
     /// What this thread has counted so far; the difference of two calls says what happened between them.
     pub fn counts() -> PageCounts {
-        COUNTS.get()
+        COUNTS.with(Cell::get)
     }
 }
 
@@ -113,7 +113,9 @@ pub(crate) fn read(from: Tier) {
 #[cold]
 #[inline(never)]
 fn count(change: impl FnOnce(&mut PageCounts)) {
-    let mut counts = COUNTS.get();
-    change(&mut counts);
-    COUNTS.set(counts);
+    COUNTS.with(|kept| {
+        let mut counts = kept.get();
+        change(&mut counts);
+        kept.set(counts);
+    });
 }

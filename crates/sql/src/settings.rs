@@ -642,7 +642,7 @@ mod tests {
             ("-1", format!("-1 kB {range}")),
         ] {
             let e = s.set("work_mem", Some(value), false).unwrap_err();
-            assert_eq!((e.sqlstate.0, e.message), ("22023", expect));
+            assert_eq!((e.sqlstate.0, &*e.message), ("22023", &*expect));
         }
     }
 
