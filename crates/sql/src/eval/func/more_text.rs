@@ -143,8 +143,11 @@ fn quoted_part(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// Where the matches are, in bytes of the text from the position that the third argument says; and where that is.
-fn matches<'a>(a: &[Datum<'a>], flags: &str) -> Result<(&'a str, usize, Vec<(usize, usize)>)> {
+/// The text from a position on, the characters before it, and the matches as bytes from and to in that text.
+type Matches<'a> = (&'a str, usize, Vec<(usize, usize)>);
+
+/// Where the matches are, from the position on that the third argument says.
+fn matches<'a>(a: &[Datum<'a>], flags: &str) -> Result<Matches<'a>> {
     let whole = text(a, 0);
     let start = if a.len() > 2 { int(a, 2) } else { 1 };
     if start < 1 {
