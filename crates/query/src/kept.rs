@@ -62,11 +62,14 @@ impl Snapshot {
     }
 }
 
+/// The expressions of LIMIT and OFFSET, and the rows that they skip and let through.
+pub type Window = (Option<Expr>, Option<Expr>, (u64, Option<u64>));
+
 /// What a plan was made of that may be otherwise in the next execution.
 #[derive(Default)]
 pub struct Assumed {
     /// LIMIT and OFFSET, and what they were.
-    pub windows: Vec<(Option<Expr>, Option<Expr>, (u64, Option<u64>))>,
+    pub windows: Vec<Window>,
     /// Constants, as images of their values.
     pub values: Vec<(Expr, Vec<u8>)>,
     /// Queries of WITH, which keep rows.

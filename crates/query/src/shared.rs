@@ -149,7 +149,7 @@ impl SharedTable {
     /// Puts others in the place of its physical plans, which have been made.
     pub fn change_plans(
         &self,
-        change: &mut dyn FnMut(&Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
+        change: &mut impl FnMut(&Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
     ) -> Result<()> {
         let Some(mut plans) = self.plans.try_lock() else { return Ok(()) };
         if let Some(Plans { first, then }) = plans.as_mut() {

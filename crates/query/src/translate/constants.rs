@@ -16,7 +16,7 @@ impl Translator<'_> {
             // A plan reads parameters where they are; what a subquery is given differs from run to run.
             let mut given = matches!(e, Expr::Param(_));
             e.walk(&mut |e| given |= matches!(e, Expr::Param(n) if *n >= first));
-            !given && !(keeps && hangs_on_execution(e))
+            !(given || keeps && hangs_on_execution(e))
         })
     }
 }
