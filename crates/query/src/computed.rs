@@ -3,12 +3,14 @@
 //! Invariants
 //! 1. DataFusion sees which columns an expression reads, its type and whether it is volatile, and nothing else: it can move
 //!    the expression, never change it.
+//! 2. What hangs on an execution, or on a run of a subquery, has no value before the execution begins: who asks while the plan is
+//!    made gets an error. (Where columns have become constants DataFusion computes what it can; what fails it leaves as it is.)
 //!
 //! Does not know: plans.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datafusion::arrow::array::{ArrayRef, BinaryViewBuilder};
 use datafusion::arrow::datatypes::DataType;
@@ -18,7 +20,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr as Logical, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use varve_engine::Datum;
-use varve_sql::general::{Around, Expr, Ty, push_key};
+use varve_sql::general::{Around, Expr, SqlError, Ty, push_key};
 
 use crate::cells::{Cells, CellsBuilder, data_type, is_native};
 use crate::constants;
@@ -33,6 +35,8 @@ pub struct Computed {
     arguments: Vec<Ty>,
     result: Ty,
     around: Arc<Around>,
+    /// It has no value before this is true.
+    begun: Option<Arc<AtomicBool>>,
     signature: Signature,
     /// A batch may be computed by columns.
     by_columns: bool,
@@ -41,16 +45,19 @@ pub struct Computed {
 }
 
 impl Computed {
-    /// The call that computes `expr`, whose slots are `arguments`; `varies` if its value may be another one in another run.
+    /// The call that computes `expr`, whose slots are `arguments`; its value may be another one in each execution and each run of
+    /// a subquery if there is `begun`, which tells that one has begun.
     pub fn call(
         expr: Expr,
         result: Ty,
         arguments: Vec<(Logical, Ty)>,
-        varies: bool,
+        begun: Option<Arc<AtomicBool>>,
         around: &Arc<Around>,
     ) -> Logical {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (columns, types): (Vec<Logical>, Vec<Ty>) = arguments.into_iter().unzip();
+        // Without columns it would be computed once for the plan.
+        let varies = begun.is_some() && columns.is_empty();
         let volatility = if varies { Volatility::Volatile } else { volatility(&expr) };
         let computed = Computed {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -63,6 +70,7 @@ impl Computed {
             arguments: types,
             result,
             around: around.clone(),
+            begun,
         };
         ScalarUDF::new_from_impl(computed).call(columns)
     }
@@ -129,6 +137,9 @@ impl ScalarUDFImpl for Computed {
     }
 
     fn invoke_with_args(&self, call: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if self.begun.as_ref().is_some_and(|begun| !begun.load(Ordering::Relaxed)) {
+            return Err(wrapped(SqlError::internal("a value of an execution that has not begun")));
+        }
         let arrays = ColumnarValue::values_to_arrays(&call.args)?;
         let of_run = self.has_parts.then(|| constants::of_run(&self.expr, &self.around));
         let expr = of_run.as_ref().unwrap_or(&self.expr);

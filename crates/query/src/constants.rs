@@ -5,7 +5,7 @@
 //!
 //! Does not know: plans.
 
-use varve_sql::general::{Around, Expr};
+use varve_sql::general::{Around, Expr, Ty};
 
 fn is_leaf(e: &Expr) -> bool {
     matches!(e, Expr::Const(_) | Expr::Column(_) | Expr::Slot(_))
@@ -54,6 +54,18 @@ pub fn of_run(expr: &Expr, around: &Around) -> Expr {
 /// Whether the value may be another one in another execution of the statement, other settings of the session aside.
 pub fn hangs_on_execution(expr: &Expr) -> bool {
     let mut hangs = false;
-    expr.walk(&mut |e| hangs |= matches!(e, Expr::Param(_) | Expr::Call(..) | Expr::Subquery(..)));
+    expr.walk(&mut |e| {
+        hangs |= match e {
+            Expr::Param(_) | Expr::Call(..) | Expr::Subquery(..) => true,
+            Expr::Cast(_, from, to, _) => may_be_now(*from, to.ty),
+            _ => false,
+        }
+    });
     hangs
+}
+
+/// Whether the cast reads the clock for some values: `now`, `today` and neighbours.
+fn may_be_now(from: Ty, to: Ty) -> bool {
+    let (from, to) = (from.element().unwrap_or(from), to.element().unwrap_or(to));
+    from.is_text() && matches!(to, Ty::Date | Ty::Timestamp | Ty::TimestampTz | Ty::Time)
 }

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use datafusion::common::Result;
@@ -33,17 +33,21 @@ const AGE_MAX: Duration = Duration::from_secs(60);
 
 /// Where scans find the readers of the execution that uses their plan.
 #[derive(Default)]
-pub struct Snapshot(Mutex<Option<Reader>>);
+pub struct Snapshot {
+    reader: Mutex<Option<Reader>>,
+    /// An execution has begun: what hangs on it has a value.
+    begun: Arc<AtomicBool>,
+}
 
 impl Snapshot {
     /// That of this reader.
     pub fn of(reader: Reader) -> Snapshot {
-        Snapshot(Mutex::new(Some(reader)))
+        Snapshot { reader: Mutex::new(Some(reader)), begun: Arc::default() }
     }
 
     /// A reader of it.
     pub fn reader(&self) -> varve_sql::Result<Reader> {
-        let mut reader = self.0.lock();
+        let mut reader = self.reader.lock();
         let reader =
             reader.as_mut().ok_or_else(|| SqlError::internal("a plan that runs without a snapshot"))?;
         Ok(reader.fork())
@@ -51,14 +55,25 @@ impl Snapshot {
 
     /// A reader of it for samples: what it reads decides no answer.
     pub fn unnoted_reader(&self) -> varve_sql::Result<Reader> {
-        let mut reader = self.0.lock();
+        let mut reader = self.reader.lock();
         let reader =
             reader.as_mut().ok_or_else(|| SqlError::internal("a plan that runs without a snapshot"))?;
         Ok(reader.fork_unnoted())
     }
 
+    /// The plan is made; an execution begins.
+    pub fn begin(&self) {
+        self.begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Where expressions see that an execution has begun.
+    pub fn begun(&self) -> Arc<AtomicBool> {
+        self.begun.clone()
+    }
+
     fn set(&self, reader: Option<Reader>) {
-        *self.0.lock() = reader;
+        self.begun.store(false, Ordering::Relaxed);
+        *self.reader.lock() = reader;
     }
 }
 
@@ -99,14 +114,14 @@ pub fn image(e: &Expr, around: &Around) -> varve_sql::Result<Vec<u8>> {
 pub struct KeptPlan {
     /// The plan.
     pub plan: Arc<dyn ExecutionPlan>,
-    /// Where it finds its surroundings.
+    /// Where it finds its surroundings; nobody else has them.
     pub around: Arc<Around>,
     /// Where it finds its readers.
     pub snapshot: Arc<Snapshot>,
     /// The tables that it reads.
     pub tables: Vec<Arc<Table>>,
     /// What else it hangs on.
-    pub assumed: Assumed,
+    pub assumed: Arc<Assumed>,
     /// When it was made.
     pub made: Instant,
 }
@@ -157,16 +172,30 @@ impl KeptPlans {
     /// A plan for this execution, ready to run.
     pub fn take(&self, query: &mut Query<'_>) -> Option<KeptPlan> {
         let statement = query.statement?;
+        // What LIMIT asks for may take its time: the others don't wait for it.
+        let candidates = self.candidates(statement, query);
+        let mut fitting = candidates.iter().filter(|assumed| assumed.holds(&query.around));
+        let kept = fitting.find_map(|assumed| self.of(assumed))?;
+        kept.begin(query);
+        Some(kept)
+    }
+
+    /// What the plans of a statement hang on that are valid for these tables and this session.
+    fn candidates(&self, statement: u64, query: &Query<'_>) -> Vec<Arc<Assumed>> {
         let mut idle = self.plans.lock();
         idle.plans.retain(|(of, kept)| {
             *of != statement || kept.is_over(&query.tables) && kept.made.elapsed() < AGE_MAX
         });
-        let fits = |kept: &KeptPlan| kept.around.is_alike(&query.around) && kept.assumed.holds(&query.around);
-        let at = idle.plans.iter().position(|(of, kept)| *of == statement && fits(kept))?;
-        let (_, kept) = idle.plans.remove(at);
-        drop(idle);
-        kept.begin(query);
-        Some(kept)
+        let fits = |of: u64, kept: &KeptPlan| of == statement && kept.around.is_alike(&query.around);
+        let plans = idle.plans.iter().filter(|(of, kept)| fits(*of, kept));
+        plans.map(|(_, kept)| kept.assumed.clone()).collect()
+    }
+
+    /// The plan to which these assumptions belong, if nobody has taken it meanwhile.
+    fn of(&self, assumed: &Arc<Assumed>) -> Option<KeptPlan> {
+        let mut idle = self.plans.lock();
+        let at = idle.plans.iter().position(|(_, kept)| Arc::ptr_eq(&kept.assumed, assumed))?;
+        Some(idle.plans.remove(at).1)
     }
 
     /// Whether a plan for this execution will be worth keeping: the statement has run before.

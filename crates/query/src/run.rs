@@ -213,13 +213,15 @@ impl Queries {
     ) -> Result<KeptPlan, DataFusionError> {
         let snapshot = Arc::new(Snapshot::of(query.txn.reader()));
         let assumed = keeps.then(Rc::<RefCell<Assumed>>::default);
-        let logical = translate::plan(query, snapshot.clone(), assumed.clone())?;
+        // Whoever uses the plan next renews them while this execution may still need its own.
+        let around = query.around.apart();
+        let logical = translate::plan(query, around.clone(), snapshot.clone(), assumed.clone())?;
         let plan = state.create_physical_plan(&logical).await?;
         // Ranges that are dealt out to several partitions are those of this execution.
         let is_of_one_run = !keeps || self.state.config().target_partitions() > 1;
         let mut assumed = assumed.map(|assumed| assumed.take()).unwrap_or_default();
         assumed.is_of_one_run |= is_of_one_run;
-        let (around, tables) = (query.around.clone(), query.tables.clone());
+        let (tables, assumed) = (query.tables.clone(), Arc::new(assumed));
         Ok(KeptPlan { plan, around, snapshot, tables, assumed, made: Instant::now() })
     }
 
@@ -234,14 +236,14 @@ impl Queries {
         let mut kept = self.ready(&mut query).await?;
         let (planning, planning_pages) = (begin.elapsed(), PageMeter::counts() - pages);
         let mut count = 0;
-        let node = match self.drive(&kept.plan, &query, gauge, emit, &mut count).await {
+        let node = match self.drive(&kept, &query, gauge, emit, &mut count).await {
             Ok(node) => node,
             // Nothing was given out: joins that sort, and go on in files, may do.
             Err(e) if count == 0 && memory::is_over(&e) => {
                 let keeps = !kept.assumed.is_of_one_run;
                 drop(kept);
                 kept = self.physical(&mut query, keeps, &self.thrifty).await?;
-                self.drive(&kept.plan, &query, gauge, emit, &mut count).await?
+                self.drive(&kept, &query, gauge, emit, &mut count).await?
             }
             Err(e) => return Err(e),
         };
@@ -255,17 +257,18 @@ impl Queries {
     /// Runs a plan to its end; `count` is the number of rows given out, also if it fails.
     async fn drive(
         &self,
-        plan: &Arc<dyn ExecutionPlan>,
+        kept: &KeptPlan,
         query: &Query<'_>,
         gauge: Option<Gauge>,
         emit: &mut Emit<'_>,
         count: &mut u64,
     ) -> Result<Option<Node>, DataFusionError> {
         let (plan, node) = match gauge {
-            None => (plan.clone(), None),
-            Some(_) => nodes(plan, gauge).map(|(plan, node)| (plan, Some(node)))?,
+            None => (kept.plan.clone(), None),
+            Some(_) => nodes(&kept.plan, gauge).map(|(plan, node)| (plan, Some(node)))?,
         };
         let (types, context) = (shown_types(query.select), self.context(query.work_bytes));
+        kept.snapshot.begin();
         let mut stream = execute_stream(plan, context)?;
         while let Some(batch) = next(&mut stream, &query.around).await {
             let batch = batch?;

@@ -71,13 +71,13 @@ pub struct Translator<'q> {
     assumed: Option<Rc<RefCell<Assumed>>>,
 }
 
-/// The plan of a query; `assumed` is told what it hangs on, so that it may be kept.
+/// The plan of a query, with surroundings of its own; `assumed` is told what it hangs on, so that it may be kept.
 pub fn plan(
     query: &Query<'_>,
+    around: Arc<Around>,
     snapshot: Arc<Snapshot>,
     assumed: Option<Rc<RefCell<Assumed>>>,
 ) -> Result<LogicalPlan> {
-    let around = query.around.clone();
     let mut shared = SharedQueries::default();
     query.select.each_source(&mut |source| {
         if let Source::Shared(one) = source {
@@ -429,9 +429,9 @@ impl Translator<'_> {
         });
         let argument = |n: &usize| (Logical::Column(columns[*n].0.clone()), columns[*n].1);
         // What a subquery is given differs from run to run, so it must not be computed once for the plan.
-        let varies =
-            read.is_empty() && (self.is_given(&expr) || self.assumed.is_some() && hangs_on_execution(&expr));
-        Computed::call(expr, result, read.iter().map(argument).collect(), varies, &self.around)
+        let varies = self.is_given(&expr) || self.assumed.is_some() && hangs_on_execution(&expr);
+        let begun = varies.then(|| self.snapshot.begun());
+        Computed::call(expr, result, read.iter().map(argument).collect(), begun, &self.around)
     }
 
     /// Whether the expression reads what this subquery is given.

@@ -167,6 +167,19 @@ impl Around {
         }
     }
 
+    /// The same for a plan, which nobody else has: it may be kept, and renewed for others while this execution goes on.
+    pub fn apart(&self) -> Arc<Around> {
+        Arc::new(Around {
+            params: RwLock::new(self.params_within(0)),
+            given: Box::default(),
+            is_inner: false,
+            runs: AtomicU64::new(0),
+            inner: Mutex::default(),
+            random: AtomicU64::new(self.random.fetch_add(1, Ordering::Relaxed) + 1),
+            moment: RwLock::new(self.moment()),
+        })
+    }
+
     /// The surroundings of a subquery that is given values of these types: parameters behind those of the statement. All are
     /// NULL so far.
     pub fn within(&self, types: impl Iterator<Item = Ty>) -> Arc<Around> {

@@ -2,6 +2,7 @@
 //! nothing of an execution in them.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::shared::Recorder;
 use super::support::{database_of, session};
@@ -223,4 +224,142 @@ fn changes_by_a_general_query_keep_their_plan() {
         s.rows("select min(amount) from l join o on l.o = o.id where o.c = 3 and l.n < 100", &[]),
         ["5"]
     );
+}
+
+fn extended(session: &mut Session, sql: &str, params: &[&str]) -> Vec<String> {
+    let params: Vec<Option<String>> = params.iter().map(|p| Some((*p).to_owned())).collect();
+    let mut recorder = Recorder::default();
+    recorder.extended(session, sql, &params);
+    recorder.lines
+}
+
+/// R12-K11: a kept plan had the parameters of the session that made it, who looked again at a changed row with those of the session
+/// that used the plan meanwhile.
+#[test]
+fn the_second_look_at_a_row_is_taken_with_the_statement_s_own_parameters() {
+    let mut s = setting();
+    s.simple("create table acc (id int primary key, v int); insert into acc values (1, 5), (2, 5)");
+    s.simple("create table lim (n int primary key); insert into lim select generate_series(1, 100)");
+    let sql = "update acc set v = (select max(n) from lim where n <= acc.v) + $2 where acc.id = $1";
+    let (mut a, mut b, mut c) = (session(&s.db), session(&s.db), session(&s.db));
+    assert_eq!(extended(&mut a, sql, &["1", "10"]), ["= UPDATE 1"]);
+    let mut recorder = Recorder::default();
+    recorder.simple(&mut c, "begin; update acc set v = v + 1 where id = 1");
+    let waits = s.db.engine().stats().lock_waits;
+    // It makes the plan that is kept, and waits for C.
+    let waiting = std::thread::spawn(move || extended(&mut a, sql, &["1", "10"]));
+    while !waiting.is_finished() && s.db.engine().stats().lock_waits == waits {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(!waiting.is_finished());
+    let made = s.plans(|_| assert_eq!(extended(&mut b, sql, &["2", "500"]), ["= UPDATE 1"]));
+    assert_eq!(made, 0, "B uses the plan that A has made");
+    recorder.simple(&mut c, "commit");
+    assert_eq!(waiting.join().unwrap(), ["= UPDATE 1"]);
+    assert_eq!(s.rows("select id, v from acc order by id", &[]), ["1|26", "2|505"]);
+}
+
+/// R12-K1: where a column is a constant, DataFusion computed its comparison with a parameter when it made the plan.
+#[test]
+fn nothing_that_hangs_on_the_execution_is_computed_when_the_plan_is_made() {
+    let mut s = setting();
+    let union = "(select 1 as k, id from c union all select 2, id from o)";
+    let named = "(select 'c' as k, id from c union all select 'o', id from o)";
+    for (sql, runs) in [
+        (format!("select count(*) from {union} s where k = $1"), vec![("1", "20"), ("2", "200"), ("3", "0")]),
+        (format!("select count(*) from {union} s where k < $1 + 1"), vec![("1", "20"), ("2", "220"), ("0", "0")]),
+        (format!("select count(*) from {union} s where k in ($1, 7)"), vec![("1", "20"), ("2", "200"), ("3", "0")]),
+        (format!("select count(*) from {named} s where k = $1"), vec![("c", "20"), ("o", "200"), ("x", "0")]),
+        (format!("select count(*) from {named} s where k || 'x' = $1"), vec![("cx", "20"), ("ox", "200"), ("x", "0")]),
+        (format!("select sum(k + $1) from {union} s where id = 7"), vec![("1", "5"), ("2", "7"), ("0", "3")]),
+        (format!("select count(*) from {union} s join c on c.id = s.k + $1"), vec![("1", "220"), ("19", "20"), ("20", "0")]),
+        ("select count(*) from (select 5 as k, id from c) s join o on o.id = s.id where k > $1".into(), vec![("4", "20"), ("5", "0"), ("1", "20")]),
+        ("select count(*) from (select 5 as k, id from c) s left join o on o.id = s.id and k > $1 where o.id is null".into(), vec![("4", "0"), ("5", "20")]),
+        // Whether NULL passes decides whether the condition may be moved across an outer join.
+        ("select count(*) from o left join c on o.id = c.id where coalesce(c.id = 5, $1)".into(), vec![("false", "1"), ("true", "181"), ("false", "1")]),
+        ("select count(*) from c full join o on o.id = c.id + 10 where coalesce(c.id < 4, $1)".into(), vec![("false", "3"), ("true", "183")]),
+        // A subquery's values differ from run to run.
+        (format!("select string_agg((select count(*) from {union} s where s.k = c.id + $1)::text, ',' order by c.id) from c where c.id < 4"),
+            vec![("0", "20,200,0"), ("1", "200,0,0"), ("-1", "0,20,200")]),
+    ] {
+        for _ in 0..3 {
+            for (param, expect) in &runs {
+                assert_eq!(s.rows(&sql, &[param]).join("/"), *expect, "{sql} with {param}");
+            }
+        }
+    }
+    let each = format!(
+        "select string_agg((select count(*) from {union} s where s.k = c.id)::text, ',' order by c.id) from c where c.id < 4"
+    );
+    assert_eq!(s.rows(&each, &[]), ["20,200,0"]);
+}
+
+/// R12-K1, with a view's column that tells its branches apart: literals of simple statements are parameters of one plan.
+#[test]
+fn a_view_s_constant_column_is_compared_with_the_statement_s_own_literal() {
+    let mut s = setting();
+    s.simple("create view v as select 'few' as kind, id from c union all select 'many', id from o");
+    for _ in 0..3 {
+        for (kind, expect) in [("few", "20"), ("many", "200"), ("none", "0")] {
+            let lines = s.simple(&format!("select count(*) from v where kind = '{kind}'"));
+            assert_eq!(lines[0], expect, "{kind}");
+        }
+    }
+}
+
+/// R12-K1, with the session and the clock in the parameter's place.
+#[test]
+fn a_constant_column_is_compared_with_the_execution_s_user_and_clock() {
+    let mut s = setting();
+    s.simple("create role clerk; grant select on c, o to clerk");
+    let sql = "select count(*) from (select 'postgres' as owner, id from c union all select 'clerk', id from o) s where owner = current_user";
+    for _ in 0..3 {
+        assert_eq!(s.rows(sql, &[]), ["20"]);
+    }
+    s.simple("set role clerk");
+    assert_eq!(s.rows(sql, &[]), ["200"]);
+    s.simple("reset role");
+    let later = s.simple("select now() + interval '2 s'").remove(0);
+    let sql = format!(
+        "select count(*) from (select timestamptz '{later}' as d, id from c union all select timestamptz '2020-01-01 00:00+00', id from o) s where d < now()"
+    );
+    let begin = Instant::now();
+    let early: Vec<Vec<String>> = (0..3).map(|_| s.rows(&sql, &[])).collect();
+    if begin.elapsed() < Duration::from_secs(1) {
+        assert_eq!(early, [["200"], ["200"], ["200"]]);
+    }
+    std::thread::sleep(Duration::from_millis(2100));
+    assert_eq!(s.rows(&sql, &[]), ["220"]);
+}
+
+/// R12-K8: 'now' in a cast of text was what it was when the plan was made.
+#[test]
+fn a_cast_of_text_to_a_time_reads_the_execution_s_clock() {
+    let mut s = setting();
+    for cast in
+        ["('now'::text::timestamptz)::text", "('now'::text::time)::text", "(('now'::text)::timestamp)::text"]
+    {
+        let sql = format!("select {cast} || count(*) from c join o on o.c + 0 = c.id where c.id < $1");
+        let times: Vec<Vec<String>> = (0..4).map(|_| s.rows(&sql, &["3"])).collect();
+        assert!(times.windows(2).all(|w| w[0] != w[1]), "{times:?}");
+    }
+}
+
+/// R12-K6: LIMIT was computed while all others waited for the kept plans.
+#[test]
+fn a_limit_that_takes_its_time_keeps_nobody_waiting() {
+    let mut s = setting();
+    let slow = "select c.id from c join o on o.c + 0 = c.id order by 1 limit (case when pg_sleep($1) is null then 1 else 2 end)";
+    let mut other = session(&s.db);
+    for _ in 0..3 {
+        assert_eq!(extended(&mut other, slow, &["0"])[2..], ["= SELECT 2"]);
+        assert_eq!(s.rows(JOIN, &["7"]).len(), 1);
+    }
+    let sleeping = std::thread::spawn(move || extended(&mut other, slow, &["3"]));
+    std::thread::sleep(Duration::from_millis(300));
+    let begin = Instant::now();
+    assert_eq!(s.rows(JOIN, &["7"]).len(), 1);
+    assert!(!sleeping.is_finished());
+    assert!(begin.elapsed() < Duration::from_millis(1500), "{:?}", begin.elapsed());
+    assert_eq!(sleeping.join().unwrap()[2..], ["= SELECT 2"]);
 }
