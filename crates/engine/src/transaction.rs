@@ -235,14 +235,19 @@ impl Transaction {
         SavepointId(self.savepoints.len() as u64 - 1)
     }
 
-    /// Undoes everything since the savepoint, which stays; later ones are gone. Locks taken since are given back.
+    /// Undoes everything since the savepoint, which stays; later ones are gone. Locks taken since are given back, but
+    /// under SERIALIZABLE not those that reading a table takes.
     pub fn rollback_to(&mut self, savepoint: SavepointId) -> Result<()> {
         self.start_over(savepoint)?;
         let mark = self.savepoints[savepoint.0 as usize];
         let is_held = self.locked.len() > mark.locked || self.cx.exclusive.len() > mark.exclusive;
         if is_held || self.cx.shared.len() > mark.shares {
             self.cx.give_back_shares(mark.shares);
-            self.cx.give_back_tables(self.locked.drain(mark.locked..), mark.exclusive);
+            // What ROLLBACK TO takes back still counts as read, and who empties or drops a table notes nothing of its old rows: its
+            // readers keep him out to their end.
+            let kept =
+                if self.cx.isolation == Isolation::Serializable { self.locked.len() } else { mark.locked };
+            self.cx.give_back_tables(self.locked.drain(kept..), mark.exclusive);
             self.cx.release();
         }
         Ok(())

@@ -340,7 +340,6 @@ impl Running {
     }
 
     fn begun(&self, rows: RecordBatch) -> Result<Batch> {
-        self.spread.around.check_cancel().map_err(wrapped)?;
         let arguments = self.arguments.iter().map(|e| e.evaluate(&rows)?.into_array(rows.num_rows()));
         Ok(Batch { arguments: arguments.collect::<Result<_>>()?, rows, row: 0, sets: None })
     }
@@ -363,6 +362,8 @@ impl Running {
     /// What the next rows become, up to a batch.
     fn spread_rows(&self, batch: &mut Batch) -> Result<RecordBatch> {
         let spread = &self.spread;
+        // One row may become any number of batches, and what is above may take them all before it gives a row itself.
+        spread.around.check_cancel().map_err(wrapped)?;
         let mut builders: Vec<CellsBuilder> = spread.types.iter().map(|t| CellsBuilder::new(*t)).collect();
         let mut from: Vec<u32> = Vec::new();
         while from.len() < BATCH_ROWS && batch.row < batch.rows.num_rows() {

@@ -173,7 +173,7 @@ impl SqlError {
     /// SQLSTATE 0A000 for `construct`, which Varve does not run.
     pub fn unsupported(construct: impl fmt::Display) -> Self {
         SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{construct} is not supported"))
-            .with_hint("Varve runs statements on one table; see \"What isn't there\" in its README.")
+            .with_hint("README.md lists what isn't there (\"What isn't there\").")
     }
 
     /// SQLSTATE XX000: a state that the code believes impossible.

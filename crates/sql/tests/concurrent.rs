@@ -223,6 +223,26 @@ fn locking_many_rows_is_cancelled_between_them() {
     assert_eq!(lines.last().unwrap(), "! 57014 canceling statement due to statement timeout");
 }
 
+/// Review 12, K3: the block had kept a catalog, by which the same plan was out of date again and again.
+#[test]
+fn explain_execute_in_a_block_sees_that_the_table_was_altered() {
+    let (db, mut a) = accounts("create sequence s");
+    run(&mut a, "set statement_timeout = 10000");
+    run(&mut a, "prepare whole as select * from a; prepare part as select id from a");
+    let altered = |a: &mut Session, column: &str, explain: &str| {
+        assert_eq!(ask(a, "begin; select nextval('s')").len(), 1);
+        run(&mut session(&db), &format!("alter table a add column {column} int"));
+        let lines = ask(a, explain);
+        run(a, "rollback");
+        lines
+    };
+    let changed = ["! 0A000 cached plan must not change result type"];
+    assert_eq!(altered(&mut a, "b", "explain analyze execute whole"), changed);
+    assert_eq!(altered(&mut a, "c", "explain execute whole"), changed);
+    let lines = altered(&mut a, "d", "explain (analyze, timing off, summary off) execute part");
+    assert!(lines[0].contains("rows=3"), "{lines:?}");
+}
+
 /// What B gets after A has made a table `a` anew in place of the old one, while B waited for it.
 fn after_replacement(b: &str) -> (Vec<String>, Arc<SqlDatabase>) {
     let (db, mut a) = accounts("create sequence s");

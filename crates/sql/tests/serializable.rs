@@ -337,3 +337,26 @@ fn a_key_that_was_found_free_is_no_duplicate() {
     assert_eq!(by_value("select * from t where v = 90"), AT_ONCE);
     assert!(by_value("select * from t where v = 80").starts_with("! 23505"));
 }
+
+/// Review 12, K5: TRUNCATE and the like note nothing of the rows that they take away, so those who have read them keep them out,
+/// whatever they have rolled back since.
+#[test]
+fn a_table_that_was_read_before_rollback_to_is_not_emptied() {
+    for change in ["truncate t", "drop table t", "alter table t drop column v"] {
+        let read = |level: &str| {
+            let db = filled();
+            let (mut a, mut b) = (session(&db), session(&db));
+            run(&mut a, "create table x (v int)");
+            run(&mut b, "set lock_timeout = 100");
+            let read = "savepoint s; select count(*) from t; rollback to s";
+            assert_eq!(ask(&mut a, &format!("begin isolation level {level}; {read}")), ["2"]);
+            assert_eq!(ask(&mut b, &format!("begin isolation level {level}; select count(*) from x")), ["0"]);
+            let changed = ask(&mut b, change);
+            run(&mut b, "rollback");
+            run(&mut a, "insert into x values (1); commit");
+            changed
+        };
+        assert_eq!(read("serializable"), ["! 55P03 canceling statement due to lock timeout"], "{change}");
+        assert_eq!(read("repeatable read"), Vec::<String>::new(), "{change}");
+    }
+}

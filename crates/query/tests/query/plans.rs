@@ -166,3 +166,31 @@ fn a_wish_to_cancel_ends_a_query_that_gives_no_rows() {
     asker.join().unwrap();
     assert_eq!(lines(&mut session, "select count(*) from p"), ["1000", "= SELECT 1"]);
 }
+
+/// Review 12, K2: what is above takes batch after batch and gives nothing, so that the rows of one call are to look themselves.
+#[test]
+fn a_function_that_gives_sets_is_ended_between_batches() {
+    let mut session = session(&database());
+    lines(&mut session, "set statement_timeout = 200");
+    for endless in [
+        "select count(*) from (select generate_series(1, 100000000000)) s",
+        "select count(*) from generate_series(1::numeric, 1e12) g",
+    ] {
+        let begin = Instant::now();
+        assert_eq!(lines(&mut session, endless), ["! 57014 canceling statement due to statement timeout"]);
+        assert!(begin.elapsed() < Duration::from_secs(10), "{endless}");
+    }
+}
+
+/// Review 12, K3: the block had kept a catalog, by which the same plan was out of date again and again.
+#[test]
+fn explain_execute_in_a_block_sees_that_a_table_was_altered() {
+    let db = database();
+    let mut a = session(&db);
+    lines(&mut a, TABLES);
+    lines(&mut a, "create sequence s; set statement_timeout = 30000");
+    lines(&mut a, "prepare joined as select * from p, n where n.a = p.id + 0 order by p.v + n.b");
+    assert_eq!(lines(&mut a, "begin; select nextval('s')")[1], "1");
+    assert_eq!(lines(&mut session(&db), "alter table p add column later int"), ["= ALTER TABLE"]);
+    assert_eq!(lines(&mut a, "explain execute joined"), ["! 0A000 cached plan must not change result type"]);
+}

@@ -34,27 +34,14 @@ pub struct BoundDml {
     pub columns: Option<Vec<Column>>,
 }
 
-/// `(a, b) = (1, 2)` as `a = 1, b = 2`; of a subquery, one for each of its columns.
-fn single_assignments(written: &[ast::Assignment]) -> Result<Vec<ast::Assignment>> {
-    let mut single = Vec::with_capacity(written.len());
-    for assignment in written {
-        let AssignmentTarget::Tuple(names) = &assignment.target else {
-            single.push(assignment.clone());
-            continue;
-        };
-        let values = values_of(&assignment.value)?;
-        if values.len() != names.len() {
-            let message = "number of columns does not match number of values";
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-        }
-        let pairs = names.iter().cloned().zip(values);
-        single.extend(
-            pairs.map(|(name, value)| ast::Assignment { target: AssignmentTarget::ColumnName(name), value }),
-        );
-    }
-    Ok(single)
+/// What SET gives to a column.
+enum Assigned {
+    Written(Box<Ast>),
+    /// A column of a query.
+    Bound(Bound),
 }
 
+/// The items of `(1, 2)` and `ROW (1, 2)`.
 fn values_of(value: &Ast) -> Result<Vec<Ast>> {
     use ast::{FunctionArg, FunctionArgExpr, FunctionArguments};
     Ok(match value {
@@ -69,26 +56,6 @@ fn values_of(value: &Ast) -> Result<Vec<Ast>> {
             }
             _ => return Err(SqlError::unsupported("this form of ROW")),
         },
-        Ast::Subquery(query) => {
-            let SetExpr::Select(select) = &*query.body else {
-                return Err(SqlError::unsupported("assignment of this query to several columns"));
-            };
-            let is_star = |i: &ast::SelectItem| {
-                matches!(i, ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..))
-            };
-            if select.distinct.is_some() || query.order_by.is_some() || select.projection.iter().any(is_star)
-            {
-                return Err(SqlError::unsupported("assignment of this query to several columns"));
-            }
-            let column = |item: &ast::SelectItem| {
-                let mut query = query.clone();
-                if let SetExpr::Select(select) = &mut *query.body {
-                    select.projection = vec![item.clone()];
-                }
-                Ast::Subquery(query)
-            };
-            select.projection.iter().map(column).collect()
-        }
         _ => {
             let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
@@ -280,33 +247,74 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<Vec<(usize, Expr)>> {
         let mut assignments: Vec<(usize, Expr)> = Vec::new();
-        for assignment in &single_assignments(written)? {
-            let AssignmentTarget::ColumnName(name) = &assignment.target else {
-                return Err(SqlError::internal("assignment to several columns"));
-            };
-            let ordinal = self.column_of(table, name)?;
+        for (name, given) in self.single_assignments(written, scope)? {
+            let ordinal = self.column_of(table, &name)?;
             let column = &table.columns[ordinal];
             if assignments.iter().any(|(o, _)| *o == ordinal) {
                 let message = format!("multiple assignments to same column \"{}\"", column.name);
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(self.at(name)));
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(self.at(&name)));
             }
-            if column.identity == Some(Identity::Always) && !is_default(&assignment.value) {
+            let defaults = matches!(&given, Assigned::Written(e) if is_default(e));
+            if column.identity == Some(Identity::Always) && !defaults {
                 let message = format!("column \"{}\" can only be updated to DEFAULT", column.name);
                 return Err(
                     SqlError::new(SqlState::GENERATED_ALWAYS, message).with_detail(always(&column.name))
                 );
             }
-            let value = if is_default(&assignment.value) {
-                self.default_of(table, ordinal)?
-            } else {
-                scope.no_aggregates = Some("UPDATE");
-                let bound = self.expression(&assignment.value, scope)?;
-                scope.no_aggregates = None;
-                self.assign(bound, &column.name, column.column_type)?
+            let value = match given {
+                Assigned::Written(_) if defaults => self.default_of(table, ordinal)?,
+                Assigned::Written(e) => {
+                    let bound = self.assigned(scope, |b, scope| b.expression(&e, scope))?;
+                    self.assign(bound, &column.name, column.column_type)?
+                }
+                Assigned::Bound(bound) => self.assign(bound, &column.name, column.column_type)?,
             };
             assignments.push((ordinal, value));
         }
         Ok(assignments)
+    }
+
+    /// `(a, b) = (1, 2)` as `a = 1, b = 2`; of a subquery, one for each of its columns.
+    fn single_assignments(
+        &mut self,
+        written: &[ast::Assignment],
+        scope: &mut Scope,
+    ) -> Result<Vec<(ast::ObjectName, Assigned)>> {
+        let mut single = Vec::with_capacity(written.len());
+        for assignment in written {
+            let names = match &assignment.target {
+                AssignmentTarget::ColumnName(name) => {
+                    single.push((name.clone(), Assigned::Written(Box::new(assignment.value.clone()))));
+                    continue;
+                }
+                AssignmentTarget::Tuple(names) => names,
+            };
+            let values: Vec<Assigned> = match &assignment.value {
+                Ast::Subquery(query) => {
+                    let columns = self.assigned(scope, |b, scope| b.row_subquery(query, scope))?;
+                    columns.into_iter().map(Assigned::Bound).collect()
+                }
+                other => values_of(other)?.into_iter().map(|e| Assigned::Written(Box::new(e))).collect(),
+            };
+            if values.len() != names.len() {
+                let message = "number of columns does not match number of values";
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+            single.extend(names.iter().cloned().zip(values));
+        }
+        Ok(single)
+    }
+
+    /// Binds what stands behind SET, where no aggregates are.
+    fn assigned<T>(
+        &mut self,
+        scope: &mut Scope,
+        bind: impl FnOnce(&mut Self, &mut Scope) -> Result<T>,
+    ) -> Result<T> {
+        scope.no_aggregates = Some("UPDATE");
+        let bound = bind(self, scope);
+        scope.no_aggregates = None;
+        bound
     }
 
     /// DELETE

@@ -223,7 +223,7 @@ impl Binder<'_> {
 }
 
 /// The name PostgreSQL gives to an output without alias.
-fn output_name(e: &Ast) -> String {
+pub fn output_name(e: &Ast) -> String {
     named(e).0
 }
 

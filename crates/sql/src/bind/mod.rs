@@ -47,6 +47,7 @@ use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::{Location, Span};
 use varve_engine::{Catalog, ObjectId, Part, TableDef};
 
+pub use items::output_name;
 pub use scope::Scope;
 
 use crate::error::{Result, SqlError, SqlState};

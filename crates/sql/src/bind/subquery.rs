@@ -16,7 +16,7 @@ use super::scope::{Found, Scope};
 use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
-use crate::plan::{Select, Subquery, SubqueryKind};
+use crate::plan::{Output, Select, SharedBody, Source, Subquery, SubqueryKind};
 use crate::ty::{Ty, Typed};
 
 /// A query around the one that is bound, and what it gives to it.
@@ -186,6 +186,30 @@ impl Binder<'_> {
         Ok(bound_subquery(SubqueryKind::Scalar, select, given, at))
     }
 
+    /// `(SELECT a, b ...)` as values, one for each of its columns. Each of them is a query that runs by itself, so that only what
+    /// gives the same row each time is taken.
+    pub(super) fn row_subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<Vec<Bound>> {
+        let at = self.at(query);
+        let (select, given) = self.subquery(query, scope)?;
+        let width = select.visible;
+        if width == 1 {
+            return Ok(vec![bound_subquery(SubqueryKind::Scalar, select, given, at)]);
+        }
+        if select.distinct || !select.order.is_empty() || select.is_volatile() || picks_rows(&select) {
+            let what = "assignment to several columns of a query with ORDER BY, LIMIT, DISTINCT, windows or a volatile function";
+            return Err(SqlError::unsupported(what).at(at));
+        }
+        let mut columns = Vec::with_capacity(width);
+        for n in 0..width {
+            // It was bound as a whole: grouping and positions are those of all its columns.
+            let (select, given) = self.subquery(query, scope)?;
+            let outputs: Box<[Output]> = select.outputs.into_vec().into_iter().skip(n).take(1).collect();
+            let select = Select { outputs, visible: 1, ..select };
+            columns.push(bound_subquery(SubqueryKind::Scalar, select, given, at));
+        }
+        Ok(columns)
+    }
+
     /// `ARRAY(SELECT ...)`
     pub(super) fn array_subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<Bound> {
         let at = self.at(query);
@@ -278,6 +302,30 @@ impl Binder<'_> {
         let test = crate::access::joined(tests).unwrap_or(Expr::NULL);
         Ok(if negated { Expr::Not(Box::new(test)) } else { test })
     }
+}
+
+/// Whether it, or a query within it, takes some rows of several, and which may be another matter each time it runs.
+fn picks_rows(select: &Select) -> bool {
+    let picks = |s: &Select| {
+        s.limit.is_some() || s.offset.is_some() || !s.distinct_on.is_empty() || !s.windows.is_empty()
+    };
+    let mut found = picks(select);
+    select.each_source(&mut |source| {
+        found |= match source {
+            Source::Query(select) => picks(select),
+            Source::Expand(expand) => picks(&expand.rows),
+            Source::Set(set) => set.sides.iter().any(picks),
+            Source::Shared(shared) => match &shared.body {
+                SharedBody::Query(select) => picks_rows(select),
+                SharedBody::Recursive(recursion) => {
+                    picks_rows(&recursion.first) || picks_rows(&recursion.then)
+                }
+            },
+            _ => false,
+        }
+    });
+    select.walk_all(&mut |e| found |= matches!(e, Expr::Subquery(_, subquery) if picks(&subquery.select)));
+    found
 }
 
 /// A literal or a parameter, which the subquery sees as well.

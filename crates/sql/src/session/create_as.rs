@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! 1. The query has run to its end before the table is made: it cannot read what it makes.
+//! 2. It runs only if the table may be made: what it does beside giving rows (`nextval`) is not taken back.
 //!
 //! Does not know: how rows are kept (`crate::kept`), how they are written (INSERT does it).
 
@@ -62,16 +63,15 @@ impl Session {
         t: &CreateTable,
     ) -> Result<CommandTag> {
         let (schema, name) = object_name(&t.name)?;
-        if self.still_free(t, (&schema, &name))?.is_none() {
-            return Ok(CommandTag::Plain("CREATE TABLE AS"));
-        }
-        let with_data = t.with_data.as_ref().is_none_or(|with| with.data);
-        let (columns, mut rows) = self.rows_of_query(sql, t, with_data)?;
-        let columns = table_columns(&columns)?;
         self.begin_engine();
         if self.read_only {
             return Err(read_only("CREATE TABLE AS"));
         }
+        if self.still_free(t, (&schema, &name))?.is_none() {
+            return Ok(CommandTag::Plain("CREATE TABLE AS"));
+        }
+        let with_data = t.with_data.as_ref().is_none_or(|with| with.data);
+        let (columns, mut rows) = self.rows_of_query(sql, statement, t, with_data)?;
         let types: Vec<_> = columns.iter().map(|c| Typed::of_column(c.column_type).ty.oid()).collect();
         self.make_table(
             statement,
@@ -122,8 +122,14 @@ impl Session {
         Ok(None)
     }
 
-    /// The columns of the query, and its rows where they are wanted.
-    fn rows_of_query(&mut self, sql: &str, t: &CreateTable, wanted: bool) -> Result<(Vec<Column>, KeptRows)> {
+    /// The columns of the query as those of a table, and its rows where they are wanted. The role may make the table.
+    fn rows_of_query(
+        &mut self,
+        sql: &str,
+        statement: &Statement,
+        t: &CreateTable,
+        wanted: bool,
+    ) -> Result<(Vec<ColumnDef>, KeptRows)> {
         let query = t.query.clone().ok_or_else(|| SqlError::internal("CREATE TABLE AS without a query"))?;
         let query = Statement::Query(query);
         loop {
@@ -135,7 +141,9 @@ impl Session {
             }
             let mut prepared = Prepared::new(sql, &[], params, columns, body, catalog.version());
             (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
-            let columns = prepared.columns().map(<[_]>::to_vec).unwrap_or_default();
+            let columns = table_columns(prepared.columns().unwrap_or_default())?;
+            let who = self.facts.who;
+            authorize_definition(statement, self.begin_engine(), who)?;
             let mut rows = KeptRows::new(self.shared.engine());
             if !wanted {
                 return Ok((columns, rows));

@@ -94,6 +94,7 @@ impl Session {
 
     fn explained(&mut self, explain: &Explain, types: &[Oid], params: &[Datum<'_>]) -> Result<Shown> {
         loop {
+            self.facts.check_cancel()?;
             let (begin, pages) = (Instant::now(), PageMeter::counts());
             let (prepared, arguments) = self.statement_in(&explain.text, types)?;
             let own: Vec<Datum<'_>> = arguments.iter().flatten().map(Value::as_datum).collect();
@@ -115,12 +116,13 @@ impl Session {
 
     /// The statement of a text; with arguments if it is EXECUTE.
     fn statement_in(&mut self, text: &str, types: &[Oid]) -> Result<(Arc<Prepared>, Option<Vec<Value>>)> {
+        // A block may have kept a catalog that is older than what made the last run find itself out of date.
+        self.catalog = None;
         if let Parsed::Utility(Utility::Execute(name, arguments)) = parse::statement(text)? {
             let prepared = self.newest(self.statement(&name)?)?;
             let values = self.arguments(&name, &prepared, &arguments)?;
             return Ok((prepared, Some(values)));
         }
-        self.catalog = None;
         Ok((Arc::new(self.build(text, types)?), None))
     }
 

@@ -9,7 +9,7 @@ use sqlparser::ast::{
 use varve_engine::{Catalog, ViewDef};
 
 use super::names::{qualified, quoted};
-use crate::bind::{fold, object_name};
+use crate::bind::{fold, object_name, output_name};
 use crate::parse::{self, Parsed};
 
 /// A table or view in FROM: its name there, and its columns.
@@ -53,7 +53,7 @@ fn laid_out(catalog: &Catalog, view: &ViewDef) -> Option<String> {
     if let Some(condition) = &select.having {
         out += &format!("\n HAVING {}", shown(condition, &known)?);
     }
-    out += &order(&query, &known)?;
+    out += &order(&query, &select.projection, &known)?;
     out += &limit(&query)?;
     Some(out)
 }
@@ -129,7 +129,8 @@ fn list(items: &[Ast], known: &[Known]) -> Option<String> {
     Some(items.iter().map(|e| shown(e, known)).collect::<Option<Vec<_>>>()?.join(", "))
 }
 
-fn order(query: &ast::Query, known: &[Known]) -> Option<String> {
+/// ORDER BY. The name of an output means the output, whatever column there is of the same name.
+fn order(query: &ast::Query, outputs: &[SelectItem], known: &[Known]) -> Option<String> {
     let Some(order) = &query.order_by else { return Some(String::new()) };
     let OrderByKind::Expressions(items) = &order.kind else { return None };
     let mut out = Vec::with_capacity(items.len());
@@ -139,12 +140,32 @@ fn order(query: &ast::Query, known: &[Known]) -> Option<String> {
             Some(ast::OrderBySort::Desc) => " DESC",
             Some(ast::OrderBySort::Using(_)) => return None,
         };
-        if item.options.nulls_first.is_some() || matches!(item.expr, Ast::Value(_)) {
+        let named = match &item.expr {
+            Ast::Identifier(name) => outputs.iter().find_map(|output| of_name(output, &fold(name))),
+            _ => None,
+        };
+        let mut key = named.unwrap_or(&item.expr);
+        while let Ast::Nested(inner) = key {
+            key = inner;
+        }
+        // A number would be a position.
+        if item.options.nulls_first.is_some() || matches!(key, Ast::Value(_)) {
             return None;
         }
-        out.push(format!("{}{direction}", shown(&item.expr, known)?));
+        let text = shown(key, known)?;
+        let is_column = matches!(key, Ast::Identifier(_) | Ast::CompoundIdentifier(_));
+        out.push(if is_column { format!("{text}{direction}") } else { format!("({text}){direction}") });
     }
     Some(format!("\n  ORDER BY {}", out.join(", ")))
+}
+
+/// The expression of an output if the query, not the view, gives it this name.
+fn of_name<'a>(output: &'a SelectItem, name: &str) -> Option<&'a Ast> {
+    match output {
+        SelectItem::ExprWithAlias { expr, alias } if fold(alias) == name => Some(expr),
+        SelectItem::UnnamedExpr(e) if output_name(e) == name => Some(e),
+        _ => None,
+    }
 }
 
 fn limit(query: &ast::Query) -> Option<String> {
