@@ -8,7 +8,7 @@ LISTEN ?= 127.0.0.1:5433
 
 help:
 	@echo 'make run     build, start a server on ./$(DATA) and say how to connect'
-	@echo 'make test    everything: format, lints, tidy, unit, crash and end-to-end tests (about 15 minutes)'
+	@echo 'make test    everything: format, lints, tidy, unit, crash and end-to-end tests'
 	@echo 'make bench   compare with PostgreSQL on this machine (about 45 minutes; ROUNDS=1 SECONDS=5 for a look)'
 	@echo 'make slt     thousands of statements on Varve and PostgreSQL 15 in the same run; FILES=word for some of them'
 	@echo 'make tpch    the 22 queries of TPC-H at scale factor 1 (SCALE=1), with the answers of DuckDB'
