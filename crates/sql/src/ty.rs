@@ -1,17 +1,22 @@
-//! Types of expressions: PostgreSQL's names, categories and the table of casts.
+//! Types of expressions: PostgreSQL's names, OIDs and categories.
 //!
 //! Invariants
 //! 1. Every expression has a `Typed`: a type and PostgreSQL's type modifier (-1 for none).
 //! 2. `Ty::Unknown` is the type of an untyped literal, parameter or NULL; it never survives binding.
 //! 3. char(n) values are held without trailing blanks; the modifier says how wide they are shown.
 //!
-//! Does not know: values; how a cast is computed (`cast`).
+//! Does not know: values; which types cast to which (`casts`), nor how a cast is computed (`eval::cast`).
 
-use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
+mod casts;
+mod written;
+
 use varve_engine::{ColumnType, Moment};
 
-use crate::error::{Result, SqlError, SqlState};
+use crate::error::{Result, SqlError};
 use crate::oid::{self, Oid};
+
+pub use casts::{CastLevel, cast_level, common};
+pub use written::of_ast;
 
 /// Type of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -160,17 +165,6 @@ pub struct Typed {
     pub ty: Ty,
     /// PostgreSQL's `atttypmod`, -1 for none.
     pub typmod: i32,
-}
-
-/// How freely a cast may be applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CastLevel {
-    /// In any expression.
-    Implicit,
-    /// When storing into a column.
-    Assignment,
-    /// Only where written.
-    Explicit,
 }
 
 impl Ty {
@@ -470,217 +464,6 @@ impl Typed {
     }
 }
 
-/// The least level at which a cast from one type to another may be applied; `None` if there is no such cast.
-pub fn cast_level(from: Ty, to: Ty) -> Option<CastLevel> {
-    use CastLevel::{Assignment, Explicit, Implicit};
-    if from == to || from == Ty::Unknown {
-        return Some(Implicit);
-    }
-    if let (Some(a), Some(b)) = (from.number_rank(), to.number_rank()) {
-        return Some(if a < b { Implicit } else { Assignment });
-    }
-    Some(match (from, to) {
-        (a, b) if a.is_text() && b.is_text() => text_cast_level(b),
-        (a, b) if b.is_oid() && (a.is_integer() || a.is_oid()) => Implicit,
-        (a, Ty::Int4 | Ty::Int8) if a.is_oid() => Assignment,
-        (Ty::Text | Ty::Varchar, Ty::Reg(Reg::Class)) => Implicit,
-        (Ty::Int2Vector, Ty::Array(Elem::Int2)) | (Ty::OidVector, Ty::Array(Elem::Oid)) => Implicit,
-        (Ty::Array(a), Ty::Array(b)) => return cast_level(a.ty(), b.ty()),
-        (Ty::Time, Ty::Interval) => Implicit,
-        (Ty::Interval, Ty::Time) | (Ty::Timestamp | Ty::TimestampTz, Ty::Time) => Assignment,
-        (Ty::Date, Ty::Timestamp | Ty::TimestampTz) | (Ty::Timestamp, Ty::TimestampTz) => Implicit,
-        (Ty::Timestamp | Ty::TimestampTz, Ty::Date) | (Ty::TimestampTz, Ty::Timestamp) => Assignment,
-        (Ty::Int4, Ty::Bool) | (Ty::Bool, Ty::Int4) => Explicit,
-        (Ty::Void, _) | (_, Ty::Void | Ty::Unknown) => return None,
-        (_, b) if b.is_text() => Assignment,
-        (a, _) if a.is_text() => Explicit,
-        _ => return None,
-    })
-}
-
-fn text_cast_level(to: Ty) -> CastLevel {
-    match to {
-        Ty::Text | Ty::Varchar | Ty::Char | Ty::Name => CastLevel::Implicit,
-        Ty::Char1 => CastLevel::Assignment,
-        _ => CastLevel::Explicit,
-    }
-}
-
-/// The type that two of one kind are brought to for CASE, COALESCE, VALUES and the like: the first one, unless it alone
-/// casts to the other (PostgreSQL manual, 10.5).
-pub fn common(a: Ty, b: Ty) -> Option<Ty> {
-    match (a, b) {
-        (Ty::Unknown, t) | (t, Ty::Unknown) => Some(t),
-        (a, b) if a == b => Some(a),
-        (a, b) if !a.same_category(b) => None,
-        (a, b) => {
-            let implicit = |from, to| cast_level(from, to) == Some(CastLevel::Implicit);
-            match (implicit(a, b), implicit(b, a)) {
-                (true, false) if a != b.preferred() => Some(b),
-                (_, back) => back.then_some(a),
-            }
-        }
-    }
-}
-
-/// Reads a type name from the syntax tree.
-pub fn of_ast(t: &DataType) -> Result<Typed> {
-    let ty = match t {
-        DataType::Bool | DataType::Boolean => Ty::Bool,
-        DataType::SmallInt(None) | DataType::Int2(None) => Ty::Int2,
-        DataType::Int(None) | DataType::Integer(None) | DataType::Int4(None) => Ty::Int4,
-        DataType::BigInt(None) | DataType::Int8(None) => Ty::Int8,
-        DataType::Float8 | DataType::DoublePrecision | DataType::Float(ExactNumberInfo::None) => Ty::Float8,
-        DataType::Float(ExactNumberInfo::Precision(25..=53)) => Ty::Float8,
-        DataType::Float4 | DataType::Real | DataType::Float(ExactNumberInfo::Precision(1..=24)) => Ty::Float4,
-        DataType::Uuid => Ty::Uuid,
-        DataType::JSON => Ty::Json,
-        DataType::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
-            return Ok(moment_of(Moment::Time, *digits));
-        }
-        DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => return array_of(element),
-        DataType::Text => Ty::Text,
-        DataType::Bytea => Ty::Bytea,
-        DataType::Date => Ty::Date,
-        DataType::Regclass => Ty::Reg(Reg::Class),
-        DataType::Interval { fields: None, precision } => {
-            return Ok(moment_of(Moment::Interval, *precision));
-        }
-        DataType::Timestamp(digits, zone) => {
-            let moment = match zone {
-                TimezoneInfo::None | TimezoneInfo::WithoutTimeZone => Moment::Timestamp,
-                TimezoneInfo::WithTimeZone | TimezoneInfo::Tz => Moment::TimestampTz,
-            };
-            return Ok(moment_of(moment, *digits));
-        }
-        DataType::Numeric(p) | DataType::Decimal(p) | DataType::Dec(p) => return numeric_of(*p),
-        DataType::Char(n) | DataType::Character(n) => return string_of(Ty::Char, n, Some(1)),
-        DataType::Varchar(n) | DataType::CharacterVarying(n) | DataType::CharVarying(n) => {
-            return string_of(Ty::Varchar, n, None);
-        }
-        DataType::Custom(name, arguments) => return custom_of(&name.to_string(), arguments),
-        other => return Err(SqlError::unsupported(format!("type {}", other.to_string().to_lowercase()))),
-    };
-    Ok(Typed::plain(ty))
-}
-
-/// Digits beyond a microsecond's are none, as PostgreSQL warns.
-fn moment_of(moment: Moment, digits: Option<u64>) -> Typed {
-    Typed::of_column(match digits {
-        Some(digits) => ColumnType::Rounded(moment, digits.min(6) as u8),
-        None => moment.unrounded(),
-    })
-}
-
-/// Arrays of arrays are arrays, as in PostgreSQL; the modifier is the elements'.
-fn array_of(element: &DataType) -> Result<Typed> {
-    let Typed { ty: element, typmod } = of_ast(element)?;
-    let array = if element.element().is_some() { Some(element) } else { element.array() };
-    array
-        .map(|ty| Typed { ty, typmod })
-        .ok_or_else(|| SqlError::unsupported(format!("an array of type {}", element.name())))
-}
-
-fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
-    let lower = name.to_ascii_lowercase();
-    let bare = lower.strip_prefix("pg_catalog.").unwrap_or(&lower);
-    let plain = bare.trim_matches('"');
-    let ty = match plain {
-        "bool" => Ty::Bool,
-        "name" => Ty::Name,
-        "timestamptz" => Ty::TimestampTz,
-        "int2" => Ty::Int2,
-        "int4" | "int" | "integer" => Ty::Int4,
-        "int8" | "bigint" => Ty::Int8,
-        "float4" => Ty::Float4,
-        "float8" => Ty::Float8,
-        "time" => Ty::Time,
-        "timestamp" => Ty::Timestamp,
-        "interval" => Ty::Interval,
-        "uuid" => Ty::Uuid,
-        "json" => Ty::Json,
-        "bytea" => Ty::Bytea,
-        "oid" => Ty::Oid,
-        "regclass" => Ty::Reg(Reg::Class),
-        "regtype" => Ty::Reg(Reg::Type),
-        "regproc" => Ty::Reg(Reg::Proc),
-        "regnamespace" => Ty::Reg(Reg::Namespace),
-        "regrole" => Ty::Reg(Reg::Role),
-        "char" => Ty::Char1,
-        "int2vector" => Ty::Int2Vector,
-        "oidvector" => Ty::OidVector,
-        "numeric" => Ty::Numeric,
-        "text" => Ty::Text,
-        "varchar" => return string_of(Ty::Varchar, &length_of(arguments), None),
-        "date" => Ty::Date,
-        "bpchar" if !arguments.is_empty() => {
-            return string_of(Ty::Char, &length_of(arguments), None);
-        }
-        "bpchar" => {
-            return Err(
-                SqlError::unsupported("type bpchar without a length").with_hint("Use char(n) or text.")
-            );
-        }
-        _ if KNOWN_FOREIGN_TYPES.contains(&plain) => {
-            return Err(SqlError::unsupported(format!("type {plain}")));
-        }
-        _ => {
-            let message = format!("type \"{}\" does not exist", name.trim_matches('"'));
-            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-        }
-    };
-    Ok(Typed::plain(ty))
-}
-
-/// The length in the parentheses behind a type's name.
-fn length_of(arguments: &[String]) -> Option<CharacterLength> {
-    let length = arguments.first()?.parse().ok()?;
-    Some(CharacterLength::IntegerLength { length, unit: None })
-}
-
-/// Types that PostgreSQL has and Varve has not, as far as the parser leaves their names to us.
-const KNOWN_FOREIGN_TYPES: [&str; 18] = [
-    "xid", "cid", "tid", "money", "inet", "cidr", "macaddr", "point", "line", "lseg", "box", "path",
-    "polygon", "circle", "tsvector", "tsquery", "xml", "timetz",
-];
-
-fn numeric_of(info: ExactNumberInfo) -> Result<Typed> {
-    let (precision, scale) = match info {
-        ExactNumberInfo::None => return Ok(Typed::plain(Ty::Numeric)),
-        ExactNumberInfo::Precision(p) => (p, 0),
-        ExactNumberInfo::PrecisionAndScale(p, s) => (p, s),
-    };
-    if !(1..=1000).contains(&precision) {
-        let message = format!("NUMERIC precision {precision} must be between 1 and 1000");
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    }
-    if !(-1000..=1000).contains(&scale) {
-        let message = format!("NUMERIC scale {scale} must be between -1000 and 1000");
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    }
-    let column = ColumnType::Numeric { precision: Some((precision as u16, scale as i16)) };
-    Ok(Typed::of_column(column))
-}
-
-/// Longest declared length of a string type, as in PostgreSQL.
-const LENGTH_MAX: u64 = 10_485_760;
-
-fn string_of(ty: Ty, length: &Option<CharacterLength>, default: Option<u64>) -> Result<Typed> {
-    let length = match length {
-        Some(CharacterLength::IntegerLength { length, .. }) => Some(*length),
-        Some(CharacterLength::Max) => return Err(SqlError::unsupported("a length of MAX")),
-        None => default,
-    };
-    let Some(length) = length else { return Ok(Typed::plain(ty)) };
-    let shown = if ty == Ty::Char { "char" } else { "varchar" };
-    let message = match length {
-        0 => format!("length for type {shown} must be at least 1"),
-        1..=LENGTH_MAX => return Ok(Typed { ty, typmod: length as i32 + 4 }),
-        _ => format!("length for type {shown} cannot exceed {LENGTH_MAX}"),
-    };
-    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -691,19 +474,6 @@ mod tests {
         assert_eq!(t.precision(), Some((12, -3)));
         assert_eq!(Typed::of_column(ColumnType::Char(7)).length(), Some(7));
         assert_eq!(Typed::of_column(ColumnType::Varchar(None)).storage().unwrap(), ColumnType::Varchar(None));
-    }
-
-    #[test]
-    fn common_types_climb_the_tower() {
-        assert_eq!(common(Ty::Int2, Ty::Int8), Some(Ty::Int8));
-        assert_eq!(common(Ty::Float8, Ty::Numeric), Some(Ty::Float8));
-        assert_eq!(common(Ty::Date, Ty::TimestampTz), Some(Ty::TimestampTz));
-        assert_eq!(common(Ty::Varchar, Ty::Text), Some(Ty::Varchar));
-        assert_eq!(common(Ty::Varchar, Ty::Char), Some(Ty::Varchar));
-        assert_eq!(common(Ty::Char, Ty::Varchar), Some(Ty::Char));
-        assert_eq!(common(Ty::Bool, Ty::Int4), None);
-        assert_eq!(common(Ty::Oid, Ty::Int4), Some(Ty::Oid));
-        assert_eq!(common(Ty::Numeric, Ty::Float4), Some(Ty::Float4));
     }
 
     #[test]

@@ -1,0 +1,213 @@
+//! Walks over plans of queries: their expressions, their sources, their tables.
+//!
+//! Does not know: what is looked for.
+
+use std::sync::Arc;
+
+use varve_engine::TableDef;
+
+use super::{Select, Shared, SharedBody, Source, SubqueryKind};
+use crate::bind::aggregate::AggCall;
+use crate::bind::window::WinCall;
+use crate::eval::Expr;
+
+impl Select {
+    /// The expressions of its clauses, those of its source excepted, but rows of VALUES included.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let rows = match &self.source {
+            Source::Values(rows, _) => rows.as_slice(),
+            _ => &[],
+        };
+        let calls = self.aggregate.iter().flat_map(|a| a.calls.iter());
+        let keys = self.aggregate.iter().flat_map(|a| a.keys.iter().chain(a.having.as_deref()));
+        let outputs = self.outputs.iter().map(|o| &o.expr);
+        let called = calls.flat_map(AggCall::exprs);
+        let windows = self.windows.iter().flat_map(WinCall::exprs);
+        rows.iter().flatten().chain(&self.filter).chain(keys).chain(called).chain(windows).chain(outputs)
+    }
+
+    /// Calls `visit` for each expression of the query and its source, but not for those inside subqueries, whose `Outer` values
+    /// are their own.
+    pub fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
+        self.source.walk(visit);
+        self.expressions().for_each(|e| e.walk(visit));
+    }
+
+    /// Calls `visit` for each expression of the query, its source and the subqueries in it.
+    pub fn walk_all(&self, visit: &mut dyn FnMut(&Expr)) {
+        let mut inner = |e: &Expr| {
+            visit(e);
+            if let Expr::Subquery(_, subquery) = e {
+                if let SubqueryKind::Any(test) | SubqueryKind::All(test) = &subquery.kind {
+                    test.walk(visit);
+                }
+                subquery.select.walk_all(visit);
+            }
+        };
+        self.walk(&mut inner);
+        self.each_source(&mut |source| {
+            // What a lateral join runs for each row is not among what `walk` comes by.
+            if let Source::Join(join) = source
+                && join.lateral.is_some()
+            {
+                join.right.walk(&mut inner);
+            }
+        });
+    }
+
+    /// Whether it may give other rows at each run.
+    pub fn is_volatile(&self) -> bool {
+        let mut found = false;
+        self.walk_all(&mut |e| found |= matches!(e, Expr::Call(f, _) if f.volatile));
+        self.each_source(&mut |source| found |= matches!(source, Source::Shared(shared) if shared.varies));
+        found
+    }
+
+    /// Whether it takes values from the query around.
+    pub fn reads_outer(&self) -> bool {
+        let mut found = false;
+        self.walk(&mut |e| found |= matches!(e, Expr::Outer(_)));
+        found
+    }
+
+    /// All tables read from or changed, those of subqueries included, each once.
+    pub fn tables(&self) -> Vec<Arc<TableDef>> {
+        let mut out: Vec<Arc<TableDef>> = Vec::new();
+        let mut add = |table: &Arc<TableDef>| {
+            if !out.iter().any(|seen| Arc::ptr_eq(seen, table)) {
+                out.push(table.clone());
+            }
+        };
+        self.each_source(&mut |source| match source {
+            Source::Table(t) => add(&t.table),
+            Source::Target(table) => add(table),
+            Source::Loops(steps) => steps.iter().for_each(|s| add(&s.target.table)),
+            _ => {}
+        });
+        out
+    }
+
+    /// Calls `visit` for each source, those of subqueries included; for what is within a query of WITH only once.
+    pub fn each_source(&self, visit: &mut dyn FnMut(&Source)) {
+        self.each_within(visit, &mut Vec::new());
+    }
+
+    fn each_within(&self, visit: &mut dyn FnMut(&Source), seen: &mut Seen) {
+        self.source.each(visit, seen);
+        self.expressions().for_each(|e| each_source_in(e, visit, seen));
+    }
+}
+
+/// The queries of WITH that a walk has come by.
+type Seen = Vec<*const Shared>;
+
+fn each_source_in(e: &Expr, visit: &mut dyn FnMut(&Source), seen: &mut Seen) {
+    e.walk(&mut |e| {
+        if let Expr::Subquery(_, subquery) = e {
+            subquery.select.each_within(visit, seen);
+        }
+    });
+}
+
+impl Source {
+    /// Calls `f` with each table read from, in the order of the query.
+    pub fn each_table<'s>(&'s self, f: &mut dyn FnMut(&'s Arc<TableDef>)) {
+        match self {
+            Source::Table(t) => f(&t.table),
+            Source::Loops(steps) => steps.iter().for_each(|s| f(&s.target.table)),
+            Source::Join(join) => {
+                join.left.each_table(f);
+                join.right.each_table(f);
+            }
+            Source::Query(select) => select.source.each_table(f),
+            Source::Expand(expand) => expand.rows.source.each_table(f),
+            Source::Set(set) => set.sides.iter().for_each(|side| side.source.each_table(f)),
+            Source::Target(t) => f(t),
+            Source::Shared(shared) => match &shared.body {
+                SharedBody::Query(select) => select.source.each_table(f),
+                SharedBody::Recursive(recursion) => {
+                    recursion.first.source.each_table(f);
+                    recursion.then.source.each_table(f);
+                }
+            },
+            Source::Nothing
+            | Source::Series(..)
+            | Source::Unnest(_)
+            | Source::Values(..)
+            | Source::Work(..)
+            | Source::System(_) => {}
+        }
+    }
+
+    /// Calls `visit` for each expression in it; see [`Select::walk`].
+    pub fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
+        match self {
+            Source::Nothing | Source::Table(_) | Source::Target(_) | Source::System(_) | Source::Work(..) => {
+            }
+            Source::Shared(shared) => {
+                if let SharedBody::Recursive(recursion) = &shared.body {
+                    recursion.first.walk(visit);
+                    recursion.then.walk(visit);
+                }
+            }
+            Source::Loops(steps) => {
+                for step in steps {
+                    step.filter.iter().for_each(|e| e.walk(visit));
+                }
+            }
+            Source::Series(bounds, _) => bounds.iter().for_each(|e| e.walk(visit)),
+            Source::Unnest(unnest) => unnest.arrays.iter().for_each(|e| e.walk(visit)),
+            Source::Values(rows, _) => rows.iter().flatten().for_each(|e| e.walk(visit)),
+            Source::Query(select) => select.walk(visit),
+            Source::Expand(expand) => {
+                expand.rows.walk(visit);
+                expand.arguments().for_each(|e| e.walk(visit));
+            }
+            Source::Set(set) => set.sides.iter().for_each(|side| side.walk(visit)),
+            Source::Join(join) => {
+                join.left.walk(visit);
+                join.on.iter().for_each(|e| e.walk(visit));
+                match &join.lateral {
+                    // What the right side reads of this join's left side is not what it reads of the query around.
+                    Some(lateral) => lateral.given.iter().for_each(|e| e.walk(visit)),
+                    None => join.right.walk(visit),
+                }
+            }
+        }
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&Source), seen: &mut Seen) {
+        visit(self);
+        match self {
+            Source::Join(join) => {
+                join.left.each(visit, seen);
+                join.right.each(visit, seen);
+                join.on.iter().for_each(|e| each_source_in(e, visit, seen));
+            }
+            Source::Query(select) => select.each_within(visit, seen),
+            Source::Expand(expand) => {
+                expand.rows.each_within(visit, seen);
+                expand.arguments().for_each(|e| each_source_in(e, visit, seen));
+            }
+            Source::Set(set) => set.sides.iter().for_each(|side| side.each_within(visit, seen)),
+            Source::Shared(shared) if !seen.contains(&Arc::as_ptr(shared)) => {
+                seen.push(Arc::as_ptr(shared));
+                match &shared.body {
+                    SharedBody::Query(select) => select.each_within(visit, seen),
+                    SharedBody::Recursive(recursion) => {
+                        recursion.first.each_within(visit, seen);
+                        recursion.then.each_within(visit, seen);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the rows of a recursive query's turn are read anywhere in it.
+    pub fn reads_work(&self) -> bool {
+        let mut found = false;
+        self.each(&mut |source| found |= matches!(source, Source::Work(..)), &mut Vec::new());
+        found
+    }
+}

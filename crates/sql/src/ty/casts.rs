@@ -1,0 +1,87 @@
+//! Which types cast to which, how freely, and which one of two they have in common.
+//!
+//! Does not know: how a cast is computed (`eval::cast`).
+
+use super::{Elem, Reg, Ty};
+
+/// How freely a cast may be applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CastLevel {
+    /// In any expression.
+    Implicit,
+    /// When storing into a column.
+    Assignment,
+    /// Only where written.
+    Explicit,
+}
+
+/// The least level at which a cast from one type to another may be applied; `None` if there is no such cast.
+pub fn cast_level(from: Ty, to: Ty) -> Option<CastLevel> {
+    use CastLevel::{Assignment, Explicit, Implicit};
+    if from == to || from == Ty::Unknown {
+        return Some(Implicit);
+    }
+    if let (Some(a), Some(b)) = (from.number_rank(), to.number_rank()) {
+        return Some(if a < b { Implicit } else { Assignment });
+    }
+    Some(match (from, to) {
+        (a, b) if a.is_text() && b.is_text() => text_cast_level(b),
+        (a, b) if b.is_oid() && (a.is_integer() || a.is_oid()) => Implicit,
+        (a, Ty::Int4 | Ty::Int8) if a.is_oid() => Assignment,
+        (Ty::Text | Ty::Varchar, Ty::Reg(Reg::Class)) => Implicit,
+        (Ty::Int2Vector, Ty::Array(Elem::Int2)) | (Ty::OidVector, Ty::Array(Elem::Oid)) => Implicit,
+        (Ty::Array(a), Ty::Array(b)) => return cast_level(a.ty(), b.ty()),
+        (Ty::Time, Ty::Interval) => Implicit,
+        (Ty::Interval, Ty::Time) | (Ty::Timestamp | Ty::TimestampTz, Ty::Time) => Assignment,
+        (Ty::Date, Ty::Timestamp | Ty::TimestampTz) | (Ty::Timestamp, Ty::TimestampTz) => Implicit,
+        (Ty::Timestamp | Ty::TimestampTz, Ty::Date) | (Ty::TimestampTz, Ty::Timestamp) => Assignment,
+        (Ty::Int4, Ty::Bool) | (Ty::Bool, Ty::Int4) => Explicit,
+        (Ty::Void, _) | (_, Ty::Void | Ty::Unknown) => return None,
+        (_, b) if b.is_text() => Assignment,
+        (a, _) if a.is_text() => Explicit,
+        _ => return None,
+    })
+}
+
+fn text_cast_level(to: Ty) -> CastLevel {
+    match to {
+        Ty::Text | Ty::Varchar | Ty::Char | Ty::Name => CastLevel::Implicit,
+        Ty::Char1 => CastLevel::Assignment,
+        _ => CastLevel::Explicit,
+    }
+}
+
+/// The type that two of one kind are brought to for CASE, COALESCE, VALUES and the like: the first one, unless it alone
+/// casts to the other (PostgreSQL manual, 10.5).
+pub fn common(a: Ty, b: Ty) -> Option<Ty> {
+    match (a, b) {
+        (Ty::Unknown, t) | (t, Ty::Unknown) => Some(t),
+        (a, b) if a == b => Some(a),
+        (a, b) if !a.same_category(b) => None,
+        (a, b) => {
+            let implicit = |from, to| cast_level(from, to) == Some(CastLevel::Implicit);
+            match (implicit(a, b), implicit(b, a)) {
+                (true, false) if a != b.preferred() => Some(b),
+                (_, back) => back.then_some(a),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_types_climb_the_tower() {
+        assert_eq!(common(Ty::Int2, Ty::Int8), Some(Ty::Int8));
+        assert_eq!(common(Ty::Float8, Ty::Numeric), Some(Ty::Float8));
+        assert_eq!(common(Ty::Date, Ty::TimestampTz), Some(Ty::TimestampTz));
+        assert_eq!(common(Ty::Varchar, Ty::Text), Some(Ty::Varchar));
+        assert_eq!(common(Ty::Varchar, Ty::Char), Some(Ty::Varchar));
+        assert_eq!(common(Ty::Char, Ty::Varchar), Some(Ty::Char));
+        assert_eq!(common(Ty::Bool, Ty::Int4), None);
+        assert_eq!(common(Ty::Oid, Ty::Int4), Some(Ty::Oid));
+        assert_eq!(common(Ty::Numeric, Ty::Float4), Some(Ty::Float4));
+    }
+}
