@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use varve_device::planted;
 use varve_pager::{Lsn, Mtr, PageId, Pager};
@@ -51,6 +51,8 @@ pub struct Context {
     /// Rows that this transaction shares (`share.rs`).
     pub(crate) shared: Vec<Share>,
     has_waited: bool,
+    /// What it waited for last, and until when it does; `None` once that is taken or given up.
+    awaited: Option<(u64, Option<Instant>)>,
     /// How many releases there were when it last began to look at what it may have to wait for.
     looked: u64,
     /// Taking back a call or a statement failed: what is there is half of it.
@@ -97,6 +99,7 @@ impl Context {
             exclusive: Vec::new(),
             shared: Vec::new(),
             has_waited: false,
+            awaited: None,
             looked: 0,
             broken: None,
             durable_by: Lsn::ZERO,
@@ -122,6 +125,7 @@ impl Context {
             exclusive: loser.exclusive,
             shared: Vec::new(),
             has_waited: false,
+            awaited: None,
             looked: 0,
             broken: None,
             durable_by: Lsn::ZERO,
@@ -332,7 +336,7 @@ impl Context {
 
     fn patience(&self) -> Patience<'_> {
         let log = Some(self.core.pager.log());
-        Patience { timeout: self.timeout, cancel: self.cancel.as_deref(), log }
+        Patience { timeout: self.timeout, deadline: None, cancel: self.cancel.as_deref(), log }
     }
 
     /// Waits for another transaction because of a key of a tree. The caller looks again afterwards.
@@ -348,13 +352,24 @@ impl Context {
     /// If anything at all was given up since the last look began, this does not wait: it may have been what is wanted.
     fn wait_wanting(&mut self, on: Owner, want: u64) -> Result<()> {
         self.has_waited = true;
+        let begun = self.awaited.filter(|(awaited, _)| *awaited == want);
+        let deadline = begun.and_then(|(_, deadline)| deadline);
+        self.awaited = Some((want, Patience { deadline, ..self.patience() }.begun().deadline));
+        let outcome = self.wait_until(deadline, on, want);
+        if outcome.is_err() {
+            self.awaited = None;
+        }
+        outcome
+    }
+
+    fn wait_until(&mut self, deadline: Option<Instant>, on: Owner, want: u64) -> Result<()> {
         let core = Arc::clone(&self.core);
         let looked = std::mem::replace(&mut self.looked, core.waits.releases());
+        let patience = Patience { deadline, ..self.patience() };
         if looked != self.looked {
-            return Ok(());
+            return patience.check();
         }
-        let on_held = Obstacle::Held(on, looked);
-        let outcome = core.waits.wait(&core.registry, self.owner, on_held, want, self.patience());
+        let outcome = core.waits.wait(&core.registry, self.owner, Obstacle::Held(on, looked), want, patience);
         self.looked = core.waits.releases();
         if outcome.is_ok() && !core.registry.is_running(on) {
             // Its commit may never become durable: then nobody can go on.
@@ -365,12 +380,13 @@ impl Context {
 
     /// After something was taken back that others may wait for.
     pub(crate) fn release(&mut self) {
-        self.has_waited = false;
+        self.has_taken();
         self.core.waits.release(&self.core.registry, self.owner);
     }
 
     /// After an operation that waited and did not take what it waited for: those behind get their turn.
     pub(crate) fn pass_on(&mut self) {
+        self.awaited = None;
         if std::mem::take(&mut self.has_waited) {
             self.core.waits.wake(&self.core.registry, self.owner);
         }
@@ -378,7 +394,7 @@ impl Context {
 
     /// After an operation that took what it waited for.
     pub(crate) fn has_taken(&mut self) {
-        self.has_waited = false;
+        (self.has_waited, self.awaited) = (false, None);
     }
 
     /// After an attempt to take back a part: if it failed, the transaction can't be committed any more.

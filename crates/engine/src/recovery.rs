@@ -186,11 +186,12 @@ pub(crate) fn undo_losers(core: &Arc<Core>) -> Result<usize> {
 
 /// Waits until the losers that hold rows now are undone: DDL looks at rows without their locks.
 pub(crate) fn wait_for_losers(cx: &mut Context) -> Result<()> {
+    let mut waiting = cx.waiting();
     loop {
         let released = cx.core.waits.releases();
         let waiting_for = cx.core.registry.any_loser();
         match waiting_for.filter(|owner| *owner != cx.owner) {
-            Some(owner) => cx.waiting().wait_for(owner, released)?,
+            Some(owner) => waiting.wait_for(owner, released)?,
             None => return Ok(()),
         }
     }

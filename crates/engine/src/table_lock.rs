@@ -38,15 +38,17 @@ pub(crate) struct Waiting<'a> {
 
 impl Waiting<'_> {
     /// Waits for another transaction to end (or to give up a table), which stood in the way after `released` releases.
-    pub(crate) fn wait_for(&self, on: Owner, released: u64) -> Result<()> {
+    pub(crate) fn wait_for(&mut self, on: Owner, released: u64) -> Result<()> {
         self.wait(Obstacle::Held(on, released), 0, true)
     }
 
     /// Waits to use a table or to have it alone.
-    fn wait(&self, on: Obstacle, table: u32, is_shared: bool) -> Result<()> {
+    fn wait(&mut self, on: Obstacle, table: u32, is_shared: bool) -> Result<()> {
         let shared = if is_shared { SHARED_WISH } else { 0 };
         let wish = OWN_WISH | shared | u64::from(table) << SLOT_BITS | u64::from(self.me.slot);
-        self.waits.wait(self.registry, self.me, on, wish, self.patience)
+        let patience = self.patience;
+        self.patience = patience.begun();
+        self.waits.wait(self.registry, self.me, on, wish, patience)
     }
 }
 
@@ -70,7 +72,7 @@ impl TableLock {
 
     /// Takes the shared lock; it goes away with the transaction's end. Whether it had to be waited for.
     #[inline]
-    pub(crate) fn lock_shared(&self, waiting: Waiting<'_>) -> Result<bool> {
+    pub(crate) fn lock_shared(&self, mut waiting: Waiting<'_>) -> Result<bool> {
         let place = waiting.registry.place(waiting.me.slot);
         let mut has_waited = false;
         loop {
@@ -82,12 +84,12 @@ impl TableLock {
             place.forget_table(self.table);
             // The excluder may have seen the note and be waiting for its owner.
             waiting.waits.wake(waiting.registry, waiting.me);
-            self.let_pass(waiting, true)?;
+            self.let_pass(&mut waiting, true)?;
         }
     }
 
     /// Waits for whoever excludes others.
-    fn let_pass(&self, waiting: Waiting<'_>, is_shared: bool) -> Result<()> {
+    fn let_pass(&self, waiting: &mut Waiting<'_>, is_shared: bool) -> Result<()> {
         let released = waiting.waits.releases();
         let Some(excluder) = self.excluder(waiting.me) else { return Ok(()) };
         waiting.wait(Obstacle::Held(excluder, released), self.table, is_shared)
@@ -107,13 +109,13 @@ impl TableLock {
     }
 
     /// Takes the exclusive lock; `false` if this transaction has it already. The caller unlocks it at the end.
-    pub(crate) fn lock_exclusive(&self, waiting: Waiting<'_>) -> Result<bool> {
+    pub(crate) fn lock_exclusive(&self, mut waiting: Waiting<'_>) -> Result<bool> {
         let mine = pack(waiting.me);
         while let Err(other) = self.exclusive.compare_exchange(0, mine, SeqCst, SeqCst) {
             if other == mine {
                 return Ok(false);
             }
-            self.let_pass(waiting, false)?;
+            self.let_pass(&mut waiting, false)?;
         }
         while waiting.registry.holders_of(self.table, waiting.me).next().is_some() {
             if let Err(error) = waiting.wait(Obstacle::UsersOf(self.table), self.table, false) {
@@ -141,7 +143,8 @@ mod tests {
     fn shared_holders_keep_ddl_out_and_ddl_keeps_them_out() {
         let (registry, waits) = (Registry::new(), Waits::default());
         let (reader, ddl) = (registry.claim(), registry.claim());
-        let patience = Patience { timeout: Some(Duration::from_millis(2)), cancel: None, log: None };
+        let patience =
+            Patience { timeout: Some(Duration::from_millis(2)), deadline: None, cancel: None, log: None };
         let as_owner = |me| Waiting { registry: &registry, waits: &waits, me, patience };
         let lock = TableLock::new(9);
         lock.lock_shared(as_owner(reader)).unwrap();

@@ -31,17 +31,34 @@ const HEALTH_POLL: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy)]
 pub(crate) struct Patience<'a> {
     pub(crate) timeout: Option<Duration>,
+    /// When it ends, if this is not the first wait for the same thing.
+    pub(crate) deadline: Option<Instant>,
     pub(crate) cancel: Option<&'a AtomicBool>,
     /// The log whose stop ends the wait.
     pub(crate) log: Option<&'a Log>,
 }
 
 impl Patience<'_> {
-    fn check(&self) -> Result<()> {
+    /// The same once a wait has begun: the next one for the same thing ends when this one would have.
+    pub(crate) fn begun(self) -> Self {
+        let deadline = self.deadline.or_else(|| self.timeout.map(|t| Instant::now() + t));
+        Self { deadline, ..self }
+    }
+
+    /// Whether there is a reason to wait no longer.
+    pub(crate) fn check(&self) -> Result<()> {
         if self.cancel.is_some_and(|c| c.load(Ordering::SeqCst)) {
             return Err(Error::Cancelled);
         }
-        self.log.map_or(Ok(()), |log| Ok(log.check().map_err(PagerError::from)?))
+        self.log.map_or(Ok(()), |log| log.check().map_err(PagerError::from))?;
+        match self.left() {
+            Some(Duration::ZERO) => Err(Error::LockTimeout),
+            _ => Ok(()),
+        }
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.deadline.map(|d| d.saturating_duration_since(Instant::now()))
     }
 
     fn poll(&self) -> Option<Duration> {
@@ -86,7 +103,8 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Waits until the obstacle is gone or what is wanted is passed on. Returns at once if there is no obstacle any more.
+    /// Waits until the obstacle is gone or what is wanted is passed on. Returns at once if there is no obstacle any more, or perhaps
+    /// none: who looks and finds one waits again, with the deadline of the first time (`Patience::begun`).
     pub(crate) fn wait(
         &self,
         registry: &Registry,
@@ -97,7 +115,7 @@ impl Waits {
     ) -> Result<()> {
         *registry.place(me.slot).woken.lock() = false;
         if !self.add_edge(registry, me, on, want)? {
-            return Ok(());
+            return patience.check();
         }
         self.wait_count.fetch_add(1, Ordering::Relaxed);
         let outcome = sleep(registry, me, patience);
@@ -233,16 +251,12 @@ fn dequeue(registry: &Registry, edge: Edge) {
 }
 
 fn sleep(registry: &Registry, me: Owner, patience: Patience<'_>) -> Result<()> {
-    let deadline = patience.timeout.map(|t| Instant::now() + t);
+    let patience = patience.begun();
     let place = registry.place(me.slot);
     let mut woken = place.woken.lock();
     while !*woken {
         patience.check()?;
-        let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|l| l.is_zero()) {
-            return Err(Error::LockTimeout);
-        }
-        match left.into_iter().chain(patience.poll()).min() {
+        match patience.left().into_iter().chain(patience.poll()).min() {
             Some(most) => {
                 place.wake.wait_for(&mut woken, most);
             }
@@ -279,7 +293,7 @@ mod tests {
 
     use super::*;
 
-    const FOREVER: Patience<'static> = Patience { timeout: None, cancel: None, log: None };
+    const FOREVER: Patience<'static> = Patience { timeout: None, deadline: None, cancel: None, log: None };
 
     fn finish(registry: &Registry, waits: &Waits, owner: Owner) {
         registry.end(owner);
@@ -378,10 +392,11 @@ mod tests {
     fn time_out_and_cancel_end_a_wait() {
         let (registry, waits) = (Registry::new(), Waits::default());
         let (a, b) = (registry.claim(), registry.claim());
-        let short = Patience { timeout: Some(Duration::from_millis(5)), cancel: None, log: None };
+        let short =
+            Patience { timeout: Some(Duration::from_millis(5)), deadline: None, cancel: None, log: None };
         assert!(matches!(waits.wait(&registry, a, held(b), 1, short), Err(Error::LockTimeout)));
         let flag = AtomicBool::new(true);
-        let cancelled = Patience { timeout: None, cancel: Some(&flag), log: None };
+        let cancelled = Patience { timeout: None, deadline: None, cancel: Some(&flag), log: None };
         assert!(matches!(waits.wait(&registry, a, held(b), 1, cancelled), Err(Error::Cancelled)));
         assert_eq!(registry.place(b.slot).queued.load(Ordering::SeqCst), 0);
     }

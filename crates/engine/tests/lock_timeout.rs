@@ -29,6 +29,35 @@ fn a_wait_ends_after_its_time() {
     assert_eq!(all(&database, &def), [(1, 1), (2, 2)]);
 }
 
+/// Review 12, S2: each ROLLBACK TO of the holder woke the waiter, who found the row taken and waited its whole time anew.
+#[test]
+fn a_wait_ends_after_its_time_whatever_is_given_up_meanwhile() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(1, 0), (2, 0)]);
+    let mut holder = begin(&database, RC);
+    update(&mut holder, &def, 1, |_| 1).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let start = Instant::now();
+            while !is_over.load(Ordering::SeqCst) && start.elapsed() < Duration::from_secs(5) {
+                let savepoint = holder.savepoint();
+                update(&mut holder, &def, 2, |v| v + 1).unwrap();
+                holder.rollback_to(savepoint).unwrap();
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let mut waiter = begin(&database, RC);
+        waiter.set_lock_timeout(Some(Duration::from_millis(100)));
+        let start = Instant::now();
+        let outcome = state(update(&mut waiter, &def, 1, |_| 2));
+        is_over.store(true, Ordering::SeqCst);
+        assert_eq!(outcome, "55P03");
+        assert!(start.elapsed() >= Duration::from_millis(100));
+    });
+}
+
 #[test]
 fn a_wait_ends_when_cancelled() {
     let (_directory, database) = fresh();

@@ -595,3 +595,21 @@ fn pg_locks_shows_what_is_held_and_what_is_awaited() {
     locker.join().unwrap();
     assert_eq!(ask(&mut viewer, own), ["t|ExclusiveLock|t"]);
 }
+
+/// Review 12, K10: what a session waits for is for superusers and its own role to see, as is what it runs.
+#[test]
+fn who_waits_is_not_told_to_other_roles() {
+    let (db, mut a) = accounts("create role spy");
+    run(&mut a, "begin; update a set v = 11 where id = 1");
+    let waiting = stuck(&db, &["update a set v = 12 where id = 1"]);
+    let mut spy = session(&db);
+    let seen = "select distinct query, state, query_start, backend_type, wait_event_type, wait_event \
+                from pg_stat_activity";
+    let waits =
+        "select wait_event_type, wait_event from pg_stat_activity where query like 'update a set v = 12%'";
+    assert_eq!(ask(&mut spy, waits), ["Lock|transactionid"]);
+    run(&mut spy, "set role spy");
+    assert_eq!(ask(&mut spy, seen), ["<insufficient privilege>|NULL|NULL|NULL|NULL|NULL"]);
+    run(&mut a, "rollback");
+    assert_eq!(waiting.join().unwrap(), Vec::<String>::new());
+}
