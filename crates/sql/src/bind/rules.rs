@@ -11,7 +11,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use varve_engine::{ColumnDef, TableDef};
 
 use super::scope::{Relation, Scope};
-use super::{Binder, clipped};
+use super::{Binder, Bound, clipped};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::parse;
@@ -71,6 +71,11 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
         self.condition(bound, "CHECK")
+    }
+
+    /// A part of a condition over the columns of a table.
+    pub fn over_table(&mut self, e: &Ast, table: &TableDef) -> Result<Bound> {
+        self.expression(e, &mut Scope::of(relation(&table.name, &table.columns)))
     }
 
     /// Which rows COPY FROM takes.

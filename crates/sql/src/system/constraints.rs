@@ -134,7 +134,10 @@ fn pg_constraint(world: &World, rows: &mut Rows<'_>) {
         match c.what {
             Demand::Key(index) => row.extend([("contype", char1('p')), ("conindid", oid(index))]),
             Demand::Unique(index) => row.extend([("contype", char1('u')), ("conindid", oid(index))]),
-            Demand::Check(check) => row.extend([("contype", char1('c')), ("conbin", text(&check.text))]),
+            Demand::Check(check) => row.extend([
+                ("contype", char1('c')),
+                ("conbin", text(show::check_condition(catalog, c.table, check, false))),
+            ]),
             Demand::Foreign(key) => row.extend([
                 ("contype", char1('f')),
                 ("condeferrable", Value::Bool(key.deferrable)),
@@ -186,6 +189,6 @@ pub fn referred<'c>(catalog: &'c Catalog, key: &ForeignKey) -> Option<Constraint
 }
 
 /// The text of a constraint.
-pub fn definition(catalog: &Catalog, oid: u32) -> Option<String> {
-    constraint(catalog, oid).map(|c| show::constraint_definition(catalog, &c))
+pub fn definition(catalog: &Catalog, oid: u32, pretty: bool) -> Option<String> {
+    constraint(catalog, oid).map(|c| show::constraint_definition(catalog, &c, pretty))
 }

@@ -307,7 +307,8 @@ fn referential_constraints(world: &World, rows: &mut Rows<'_>) {
 fn check_constraints(world: &World, rows: &mut Rows<'_>) {
     for c in constraints::all(&world.catalog) {
         let Demand::Check(check) = c.what else { continue };
-        let own = [("check_clause", text(format!("(({}))", check.text)))];
+        let condition = show::check_condition(&world.catalog, c.table, check, false);
+        let own = [("check_clause", text(format!("({condition})")))];
         rows.add(constraint_cells(world, &c).into_iter().chain(own));
     }
 }

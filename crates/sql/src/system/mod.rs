@@ -21,6 +21,7 @@
 //!
 //! Does not know: expressions, how rows are filtered or joined.
 
+mod conditions;
 pub mod constraints;
 mod deparse;
 pub mod ids;

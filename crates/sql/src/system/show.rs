@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use varve_engine::{
-    About, Bound, Catalog, ColumnType, Datum, Edge, Grant, ObjectId, Part, PartitionMethod, Rights, TableDef,
-    Value, ViewDef,
+    About, Bound, Catalog, Check, ColumnType, Datum, Edge, Grant, ObjectId, Part, PartitionMethod, Rights,
+    TableDef, Value, ViewDef,
 };
 
 use super::constraints::{Constraint, Demand, action_words};
 use super::names::{qualified, quoted};
 use super::relations::{IndexOf, Relation, What, object_of, relation};
-use super::{deparse, ids, list, type_row};
+use super::{conditions, deparse, ids, list, type_row};
 use crate::eval::func::format::literal as quote_literal;
 use crate::ty::{Ty, Typed};
 
@@ -33,16 +33,22 @@ fn columns(table: &TableDef, ordinals: &[usize]) -> String {
 }
 
 /// The text behind CONSTRAINT name.
-pub fn constraint_definition(catalog: &Catalog, c: &Constraint<'_>) -> String {
-    demand(catalog, c) + if c.is_not_valid() { " NOT VALID" } else { "" }
+pub fn constraint_definition(catalog: &Catalog, c: &Constraint<'_>, pretty: bool) -> String {
+    demand(catalog, c, pretty) + if c.is_not_valid() { " NOT VALID" } else { "" }
 }
 
-fn demand(catalog: &Catalog, c: &Constraint<'_>) -> String {
+/// The condition of CHECK, `pretty` or in all its parentheses.
+pub fn check_condition(catalog: &Catalog, table: &TableDef, check: &Check, pretty: bool) -> String {
+    let as_kept = || if pretty { check.text.clone() } else { format!("({})", check.text) };
+    conditions::condition(catalog, table, check, pretty).unwrap_or_else(as_kept)
+}
+
+fn demand(catalog: &Catalog, c: &Constraint<'_>, pretty: bool) -> String {
     let own = columns(c.table, c.columns);
     match c.what {
         Demand::Key(_) => format!("PRIMARY KEY ({own})"),
         Demand::Unique(_) => format!("UNIQUE ({own})"),
-        Demand::Check(check) => format!("CHECK (({}))", check.text),
+        Demand::Check(check) => format!("CHECK ({})", check_condition(catalog, c.table, check, pretty)),
         Demand::Foreign(key) => {
             let (parent, parent_columns) = match catalog.table_by_id(key.parent) {
                 Some(parent) => {

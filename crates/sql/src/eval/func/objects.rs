@@ -166,7 +166,8 @@ fn index_definition<'a>(a: &[Datum<'a>], column: i64, cx: &Cx<'a>) -> Result<Dat
 }
 
 fn constraint_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
-    Ok(optional(constraints::definition(&cx.env.world()?.catalog, oid(a, 0)), cx))
+    let pretty = matches!(a.get(1), Some(Datum::Bool(true)));
+    Ok(optional(constraints::definition(&cx.env.world()?.catalog, oid(a, 0), pretty), cx))
 }
 
 fn view_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
