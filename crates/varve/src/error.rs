@@ -38,6 +38,16 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
+    /// There is not even the directory, and nobody asked for a new database.
+    #[error(
+        "There is no directory {}, so no database in it. Check the name; `varve sql {} --create` makes a \
+         new database there.",
+        path.display(), path.display()
+    )]
+    NoDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
     /// There is one already.
     #[error(
         "There is a database in {} already; nothing was changed. Start it with `varve serve {}`, or \

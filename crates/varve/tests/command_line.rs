@@ -67,6 +67,30 @@ fn nothing_to_check() {
     assert!(names(directory.path()).is_empty());
 }
 
+/// A mistyped name was a new database, and the tables were gone.
+#[test]
+fn a_shell_makes_a_database_only_where_it_is_meant() {
+    let directory = tempfile::tempdir().unwrap();
+    check(
+        directory.path(),
+        &["sql", "DIR/shpo", "-c", "select 1"],
+        "varve: There is no directory DIR/shpo, so no database in it. Check the name; `varve sql DIR/shpo --create` \
+         makes a new database there.",
+    );
+    assert!(names(directory.path()).is_empty());
+    let shop = directory.path().join("shop");
+    let shop = shop.to_str().unwrap();
+    let select = ["-c", "select 1", "--pool", "8MiB"];
+    assert_eq!(run(&[&["sql", shop, "--create"], &select[..]].concat()), (Some(0), String::new()));
+    assert_eq!(run(&[&["sql", shop], &select[..]].concat()), (Some(0), String::new()));
+    let mut unnamed = Command::new(env!("CARGO_BIN_EXE_varve"));
+    let done = unnamed.arg("sql").args(select).current_dir(&directory).output().unwrap();
+    assert_eq!(
+        (done.status.code(), names(directory.path())),
+        (Some(0), vec!["shop".to_owned(), "varve-data".to_owned()])
+    );
+}
+
 #[test]
 fn mistakes_in_the_configuration_name_file_line_and_key() {
     let directory = tempfile::tempdir().unwrap();

@@ -92,8 +92,8 @@ Examples:
 /// `varve help sql`
 pub const SQL: &str = "\
 A shell on the database in a directory, without a server: statements and commands at a terminal, from -c, \
-from files or from standard input. A directory that is missing or empty becomes a new database first. \
-One process at a time can have a database open: where a server runs, use psql.
+from files or from standard input. An empty directory becomes a new database first, as does one that is \
+missing if --create is given or none was named; a name that is missing otherwise is taken for a mistake. One process at a time can have a database open: where a server runs, use psql.
 
 At a terminal there are a history (~/.varve_history) and completion of names (tab). Statements end with a \
 semicolon and may have many lines; Ctrl-C cancels the one that runs. \\? shows the commands: \\d and its \
@@ -108,9 +108,10 @@ Exit codes: 0 everything ran, 1 a statement failed or the database did not open,
 Examples:
 
     varve sql                                              # ./varve-data, at the terminal
+    varve sql /srv/db --create -f schema.sql               # a new database
     varve sql /srv/db -c 'select count(*) from item'
     varve sql /srv/db --format json -c 'select * from item' > item.json
-    varve sql /srv/db -f schema.sql -f data.sql
+    varve sql /srv/db -f data.sql -f more.sql
     varve sql /srv/db -c \"\\copy item from 'item.csv' with (format csv)\"";
 
 /// `varve help check`

@@ -76,11 +76,14 @@ enum Command {
     Bench(varve_bench::cli::BenchArgs),
 }
 
+/// The directory of who names none.
+const DEFAULT_DIRECTORY: &str = "varve-data";
+
 /// What all commands on a directory take.
 #[derive(Debug, Args)]
 struct Where {
     /// The data directory
-    #[arg(default_value = "varve-data")]
+    #[arg(default_value = DEFAULT_DIRECTORY)]
     directory: PathBuf,
     /// The configuration; without it, varve.toml in the data directory, if there is one
     #[arg(long, value_name = "FILE")]
@@ -103,6 +106,9 @@ struct ServeArgs {
 struct SqlArgs {
     #[command(flatten)]
     place: Where,
+    /// Make the directory, with a new database, if it is missing
+    #[arg(long)]
+    create: bool,
     /// Run these statements, or one command, and leave; may be given several times
     #[arg(short, long = "command", value_name = "SQL")]
     commands: Vec<String>,

@@ -1,17 +1,29 @@
 //! `varve sql`.
 
+use std::path::Path;
+
 use varve_sql::SqlError;
 
-use super::{CommandError, SqlArgs};
+use super::{CommandError, DEFAULT_DIRECTORY, SqlArgs};
 use crate::Embedded;
+use crate::error::OpenError;
+use crate::home::State;
 use crate::shell::{Shell, Work};
 
 pub fn run(arguments: &SqlArgs) -> Result<(), CommandError> {
     let place = &arguments.place;
+    if place.state()? == State::Missing && !may_create(arguments) {
+        return Err(OpenError::NoDirectory { path: place.directory.clone() }.into());
+    }
     let database = Embedded::open_with(&place.directory, &place.settings()?)?;
     let done = work(arguments, &database);
     database.close()?;
     done
+}
+
+/// Whether a directory that is missing is made: one that was named may be the wrong name of another.
+fn may_create(arguments: &SqlArgs) -> bool {
+    arguments.create || arguments.place.directory == Path::new(DEFAULT_DIRECTORY)
 }
 
 fn work(arguments: &SqlArgs, database: &Embedded) -> Result<(), CommandError> {
