@@ -19,7 +19,8 @@ pub struct Interval {
     pub micros: i64,
 }
 
-const DAY_US: i128 = 86_400_000_000;
+/// Microseconds of a day.
+pub const DAY_US: i64 = 86_400_000_000;
 
 impl Interval {
     /// The stored form: microseconds (i64), days (i32), months (i32), little endian.
@@ -41,7 +42,7 @@ impl Interval {
     /// The length in microseconds by which spans are ordered.
     pub fn length_us(self) -> i128 {
         let days = i128::from(self.months) * 30 + i128::from(self.days);
-        days * DAY_US + i128::from(self.micros)
+        days * i128::from(DAY_US) + i128::from(self.micros)
     }
 
     /// By length.

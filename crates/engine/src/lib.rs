@@ -63,7 +63,7 @@ pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
 pub use ddl_columns::ColumnSource;
 pub use error::{Error, ObjectKind, Result};
-pub use interval::Interval;
+pub use interval::{DAY_US, Interval};
 pub use io::IoRow;
 pub use locks::{LockInfo, LockOwner, Locked};
 pub use numeric::{Numeric, NumericError, NumericRef, lifted};

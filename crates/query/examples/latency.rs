@@ -11,31 +11,7 @@ use varve_device::MemoryDirectory;
 use varve_engine::{Database, Datum, Options};
 use varve_pager::PagerConfig;
 use varve_query::{Queries, QueryOptions};
-use varve_sql::{
-    Column, CommandTag, Portal, Result, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError,
-};
-
-struct Nowhere;
-
-impl Sink for Nowhere {
-    fn columns(&mut self, _: &[Column]) -> Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: &[Datum<'_>]) -> Result<()> {
-        Ok(())
-    }
-
-    fn complete(&mut self, _: &CommandTag) -> Result<()> {
-        Ok(())
-    }
-
-    fn empty(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _: Severity, _: &SqlError) {}
-}
+use varve_sql::{Nowhere, Portal, Session, SessionParams, SqlDatabase};
 
 fn median_us(rounds: usize, mut run: impl FnMut()) -> f64 {
     let mut took: Vec<f64> = (0..rounds)

@@ -9,12 +9,9 @@
 //!
 //! Does not know: what the inner plan is.
 
-use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
@@ -43,6 +40,7 @@ use varve_sql::general::{Around, Expr, SqlError, SqlState, Ty, push_image, push_
 
 use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
+use crate::identity::{Identity, compared_by_identity};
 
 /// Pairs of rows that a lateral join gives at a time, at least.
 const PAIRS: usize = 8192;
@@ -122,7 +120,7 @@ impl Window {
 /// Apply as a logical plan.
 #[derive(Clone)]
 pub struct Apply {
-    id: u64,
+    id: Identity,
     input: LogicalPlan,
     /// The values to give, over the input.
     given: Vec<Logical>,
@@ -140,8 +138,7 @@ impl Apply {
         inner: Inner,
         names: Vec<String>,
     ) -> Result<LogicalPlan> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let id = Identity::next();
         let schema = Arc::new(schema_of(&input, &inner, &names)?);
         let node = Apply { id, input, given, inner: Arc::new(inner), names, schema };
         Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
@@ -164,26 +161,7 @@ impl fmt::Debug for Apply {
     }
 }
 
-impl PartialEq for Apply {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id && self.given == other.given && self.input == other.input
-    }
-}
-
-impl Eq for Apply {}
-
-impl Hash for Apply {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.id.hash(state);
-        self.input.hash(state);
-    }
-}
-
-impl PartialOrd for Apply {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        self.id.partial_cmp(&other.id)
-    }
-}
+compared_by_identity!(Apply, given, input);
 
 impl UserDefinedLogicalNodeCore for Apply {
     fn name(&self) -> &str {

@@ -32,6 +32,9 @@ use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type, Int16Type
 use varve_engine::{Datum, Interval, NumericRef};
 use varve_sql::general::Ty;
 
+/// Rows of a batch, where rows become one.
+pub const BATCH_ROWS: usize = 4096;
+
 /// The array that holds values of the type.
 pub fn data_type(ty: Ty) -> DataType {
     match ty {

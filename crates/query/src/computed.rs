@@ -8,9 +8,8 @@
 //!
 //! Does not know: plans.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::arrow::array::{ArrayRef, BinaryViewBuilder};
 use datafusion::arrow::datatypes::DataType;
@@ -25,12 +24,13 @@ use varve_sql::general::{Around, Expr, SqlError, Ty, push_key};
 use crate::cells::{Cells, CellsBuilder, data_type, is_native};
 use crate::constants;
 use crate::error::wrapped;
+use crate::identity::{Identity, compared_by_identity};
 use crate::vector;
 
 /// An expression over slots, which are its arguments.
 #[derive(Debug)]
 pub struct Computed {
-    id: u64,
+    id: Identity,
     expr: Expr,
     arguments: Vec<Ty>,
     result: Ty,
@@ -54,13 +54,12 @@ impl Computed {
         begun: Option<Arc<AtomicBool>>,
         around: &Arc<Around>,
     ) -> Logical {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let (columns, types): (Vec<Logical>, Vec<Ty>) = arguments.into_iter().unzip();
         // Without columns it would be computed once for the plan.
         let varies = begun.is_some() && columns.is_empty();
         let volatility = if varies { Volatility::Volatile } else { volatility(&expr) };
         let computed = Computed {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: Identity::next(),
             by_columns: volatility != Volatility::Volatile
                 && !types.is_empty()
                 && (vector::suits(&expr) || constants::has_parts(&expr)),
@@ -105,19 +104,7 @@ fn volatility(expr: &Expr) -> Volatility {
     if volatile { Volatility::Volatile } else { Volatility::Immutable }
 }
 
-impl PartialEq for Computed {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
-}
-
-impl Eq for Computed {}
-
-impl Hash for Computed {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.id.hash(state);
-    }
-}
+compared_by_identity!(Computed);
 
 impl ScalarUDFImpl for Computed {
     fn name(&self) -> &str {

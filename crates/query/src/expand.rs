@@ -7,12 +7,9 @@
 //!
 //! Does not know: which rows a function gives (`varve-sql`).
 
-use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, UInt32Array, new_null_array};
@@ -37,11 +34,9 @@ use varve_engine::Datum;
 use varve_sql::general::{Around, SetFunction, SetRows, SqlError, Ty};
 
 use crate::apply::made;
-use crate::cells::{Cells, CellsBuilder, data_type};
+use crate::cells::{BATCH_ROWS, Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
-
-/// Rows of a batch.
-const BATCH_ROWS: usize = 4096;
+use crate::identity::{Identity, compared_by_identity};
 
 /// What each row becomes.
 #[derive(Debug, Clone)]
@@ -61,7 +56,7 @@ pub struct Spread {
 /// The spreading of rows as a logical plan.
 #[derive(Clone)]
 pub struct Expanded {
-    id: u64,
+    id: Identity,
     input: LogicalPlan,
     arguments: Vec<Logical>,
     spread: Arc<Spread>,
@@ -77,8 +72,7 @@ impl Expanded {
         spread: Spread,
         names: Vec<String>,
     ) -> Result<LogicalPlan> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let id = Identity::next();
         let schema = Arc::new(schema_of(&input, &spread, &names)?);
         let node = Expanded { id, input, arguments, spread: Arc::new(spread), names, schema };
         Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
@@ -103,26 +97,7 @@ impl fmt::Debug for Expanded {
     }
 }
 
-impl PartialEq for Expanded {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id && self.arguments == other.arguments && self.input == other.input
-    }
-}
-
-impl Eq for Expanded {}
-
-impl Hash for Expanded {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.id.hash(state);
-        self.input.hash(state);
-    }
-}
-
-impl PartialOrd for Expanded {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        self.id.partial_cmp(&other.id)
-    }
-}
+compared_by_identity!(Expanded, arguments, input);
 
 impl UserDefinedLogicalNodeCore for Expanded {
     fn name(&self) -> &str {

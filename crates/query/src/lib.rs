@@ -17,6 +17,7 @@ mod error;
 mod estimate;
 mod expand;
 mod groups;
+mod identity;
 mod join_order;
 mod kept;
 mod memory;

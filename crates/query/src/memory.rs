@@ -17,6 +17,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 
 /// DataFusion's name for the side of a hash join that is kept in memory. It can't spill; it is planned again as a join that can.
+/// If the name changes, `work_mem_is_the_session_s_limit` fails.
 const KEPT_SIDE: &str = "HashJoinInput";
 
 /// Less than this is too little for the merging of what has spilled.

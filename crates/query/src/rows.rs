@@ -23,12 +23,9 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use varve_engine::Datum;
 use varve_sql::general::{Around, Expr, Series, Step, Ty, Unnest};
 
-use crate::cells::{CellsBuilder, data_type};
+use crate::cells::{BATCH_ROWS, CellsBuilder, data_type};
 use crate::error::wrapped;
 use crate::table::column_name;
-
-/// Rows of a batch.
-const BATCH_ROWS: usize = 4096;
 
 /// What is computed.
 #[derive(Debug, Clone)]

@@ -25,16 +25,13 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use varve_engine::{Datum, Reader, ScanIndex, ScanSpec, Table, place_in};
 use varve_sql::general::{Access, Around, KeyBytes, Step, TableAccess, Ty, scan_of};
 
-use crate::cells::{CellsBuilder, is_native};
+use crate::cells::{BATCH_ROWS, CellsBuilder, is_native};
 use crate::constants;
 use crate::error::wrapped;
 use crate::kept::Snapshot;
 use crate::partition;
 use crate::sieve::Sieve;
 use crate::table::column_types;
-
-/// Rows of a batch.
-const BATCH_ROWS: usize = 4096;
 
 /// What is read.
 #[derive(Clone)]

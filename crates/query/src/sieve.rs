@@ -6,15 +6,11 @@
 //!
 //! Does not know: what is done with the rows.
 
-use varve_engine::{Datum, NumericRef, RowRef, Value, lifted};
+use varve_engine::{DAY_US, Datum, NumericRef, RowRef, Value, lifted};
 use varve_sql::general::{CmpOp, Expr, Left, Like, Ty, Typed, conjuncts, joined, like_matches};
 
 use crate::translate::may_fail;
-
-/// Microseconds of a day.
-const DAY_US: i64 = 86_400_000_000;
-/// Days that are far within the range of timestamps, and not infinite.
-const DAYS_MAX: u32 = 10_000_000;
+use crate::vector::DAYS_MAX;
 
 /// The filter of a scan.
 #[derive(Debug, Clone)]
@@ -162,7 +158,7 @@ impl Test {
                 _ => false,
             },
             Test::Day(column, op, us) => match row.get(*column) {
-                Datum::Date(day) if day.unsigned_abs() <= DAYS_MAX => {
+                Datum::Date(day) if u64::from(day.unsigned_abs()) <= DAYS_MAX => {
                     op.holds((i64::from(day) * DAY_US).cmp(us))
                 }
                 Datum::Date(_) => return None,

@@ -16,15 +16,13 @@ use datafusion::arrow::array::{
 use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use datafusion::arrow::compute::kernels::{boolean, cmp};
 use datafusion::arrow::datatypes::{ArrowPrimitiveType, Int16Type, Int32Type, Int64Type};
-use varve_engine::{Value, lifted};
+use varve_engine::{DAY_US, Value, lifted};
 use varve_sql::general::{ArithOp, Class, CmpOp, Expr, Like, Ty, Typed, like_matches};
 
 use crate::numbers::{Numbers, Scale};
 
-/// Microseconds of a day.
-const DAY_US: i64 = 86_400_000_000;
 /// Days that are far within the range of timestamps, and not infinite.
-const DAYS_MAX: u64 = 10_000_000;
+pub const DAYS_MAX: u64 = 10_000_000;
 /// Digits after the point up to which PostgreSQL does not round a product.
 const PRODUCT_SCALE_MAX: u16 = 1000;
 

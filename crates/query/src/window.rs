@@ -7,10 +7,8 @@
 //!
 //! Does not know: how partitions are found.
 
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BinaryViewArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
@@ -23,6 +21,7 @@ use varve_sql::general::{FrameUnits, SqlError, SqlState, Ty, WinFunction};
 use crate::aggregate::Folded;
 use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
+use crate::identity::{Identity, compared_by_identity};
 
 /// An end of a frame, ready to be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +39,7 @@ pub enum End {
 /// A function over a window.
 #[derive(Debug)]
 pub struct Windowed {
-    id: u64,
+    id: Identity,
     /// What it computes.
     pub function: WinFunction,
     /// What the frame counts.
@@ -71,8 +70,7 @@ impl Windowed {
         first: usize,
         output: Ty,
     ) -> WindowUDF {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let id = Identity::next();
         let arguments = types.iter().map(|t| data_type(*t)).collect();
         let signature = Signature::exact(arguments, Volatility::Immutable);
         let it = Windowed { id, function, units, start, end, types, filter, first, output, signature };
@@ -80,19 +78,7 @@ impl Windowed {
     }
 }
 
-impl PartialEq for Windowed {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
-}
-
-impl Eq for Windowed {}
-
-impl Hash for Windowed {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.id.hash(state);
-    }
-}
+compared_by_identity!(Windowed);
 
 impl WindowUDFImpl for Windowed {
     fn name(&self) -> &str {

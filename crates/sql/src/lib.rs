@@ -41,5 +41,5 @@ mod utility;
 pub use error::{Result, SqlError, SqlState, Subject};
 pub use prepared::{Portal, Prepared};
 pub use session::{CancelToken, Probing, Session, SessionParams, SqlDatabase};
-pub use sink::{Column, CommandTag, CopyShape, Progress, Severity, Sink};
+pub use sink::{Column, CommandTag, CopyShape, Nowhere, Progress, Severity, Sink};
 pub use time::Zone;

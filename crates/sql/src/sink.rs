@@ -141,3 +141,27 @@ pub trait Sink {
         Err(SqlError::unsupported("COPY TO STDOUT on this connection"))
     }
 }
+
+/// Drops all of a statement's results, for those who only want it run.
+#[derive(Debug, Clone, Copy)]
+pub struct Nowhere;
+
+impl Sink for Nowhere {
+    fn columns(&mut self, _: &[Column]) -> Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[Datum<'_>]) -> Result<()> {
+        Ok(())
+    }
+
+    fn complete(&mut self, _: &CommandTag) -> Result<()> {
+        Ok(())
+    }
+
+    fn empty(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _: Severity, _: &SqlError) {}
+}

@@ -72,7 +72,7 @@ impl Trees {
 /// The current catalog and its companions.
 pub(crate) struct CatalogState {
     current: RwLock<Arc<Catalog>>,
-    /// Its version, for those who only ask whether it is another one.
+    /// Its version, for those who only ask whether it is another one: each statement does, and `current` is a latch for all.
     version: AtomicU64,
     publishing: Mutex<()>,
     next_version: AtomicU64,
@@ -101,9 +101,10 @@ impl CatalogState {
 
     /// At start: the catalog as it was loaded.
     pub(crate) fn install(&self, catalog: Catalog) {
-        let version = catalog.version();
-        *self.current.write() = Arc::new(catalog);
-        self.version.store(version, Ordering::Release);
+        // Under the latch: who has seen either of the two new sees the other one new as well.
+        let mut current = self.current.write();
+        self.version.store(catalog.version(), Ordering::Release);
+        *current = Arc::new(catalog);
     }
 
     /// Version of what is committed.

@@ -50,6 +50,8 @@ fn files_told(session: &mut varve_sql::Session, sql: &str) -> Vec<String> {
     told.into_iter().filter(|l| l.contains("Disk")).collect()
 }
 
+/// The kept side of a hash join is known by a name inside DataFusion (`KEPT_SIDE` of query/memory.rs): if that changes, no join is
+/// bounded and `joined` needs no files.
 #[test]
 fn work_mem_is_the_session_s_limit() {
     let home = tempfile::tempdir().unwrap();

@@ -8,6 +8,7 @@ use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 use varve_engine::{TableDef, Value};
 
 use super::scope::{Found, Merged, Relation, Scope};
+use super::set_functions::{RowsOf, rows_of};
 use super::{Binder, Bound, SOURCES_MAX, alias_of, clauses, fold, object_name, undefined_table};
 use crate::access;
 use crate::error::{Result, SqlError, SqlState};
@@ -318,24 +319,25 @@ impl Binder<'_> {
         alias: Option<&ast::TableAlias>,
     ) -> Result<From> {
         let (_, function) = object_name(name)?;
-        if function == "unnest" {
+        let rows = rows_of(&function);
+        if let Some(RowsOf::Elements) = rows {
             // Written with its schema; without it the parser knows it.
             let arrays = args.iter().map(|a| super::function::plain_argument(a).cloned());
             return self.unnest(&arrays.collect::<Result<Vec<_>>>()?, numbered, alias);
         }
         let at = self.at(name);
-        if let Some(function) = super::unnest::set_function(&function) {
-            return self.set_returning(function, args, numbered, alias, at);
+        if let Some(RowsOf::Columns(columns)) = rows {
+            return self.set_returning((&function, columns), args, numbered, alias, at);
         }
         let mut scope = Scope { no_aggregates: Some("functions in FROM"), ..Scope::default() };
         let mut bounds = Vec::new();
         for argument in args {
             bounds.push(self.expression(super::function::plain_argument(argument)?, &mut scope)?);
         }
-        if !matches!(function.as_str(), "generate_series" | "generate_subscripts") || numbered {
+        if !matches!(rows, Some(RowsOf::Series | RowsOf::Subscripts)) || numbered {
             return self.function_rows((name, &function), bounds, numbered, alias);
         }
-        if function == "generate_subscripts" {
+        if let Some(RowsOf::Subscripts) = rows {
             bounds = self.subscripts(bounds, at)?;
         }
         let types: Vec<Ty> = bounds.iter().map(|b| b.t.ty).collect();

@@ -52,8 +52,8 @@ impl Binder<'_> {
         if super::json::makes_json(&name) {
             return self.json_function(&name, f, at, scope);
         }
-        if super::sets::gives_set(&name) {
-            return self.set_call(&name, f, at, scope);
+        if let Some(rows) = super::set_functions::values_of(&name) {
+            return self.set_call((&name, rows), f, at, scope);
         }
         let before = (name == "coalesce").then(|| scope.refuse_sets(Some("COALESCE")));
         let arguments = self.arguments(f, scope);

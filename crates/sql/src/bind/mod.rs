@@ -34,6 +34,7 @@ mod rules;
 mod scope;
 pub mod sequence;
 mod set;
+mod set_functions;
 mod sets;
 mod subquery;
 mod unnest;

@@ -13,7 +13,7 @@ use sqlparser::ast;
 
 use super::from::{From, named};
 use super::scope::Scope;
-use super::unnest::set_function;
+use super::set_functions::{ArrayColumn, RowsOf, values_of};
 use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
@@ -39,24 +39,11 @@ fn call_of(slot: usize, count: usize) -> Option<usize> {
     SLOT.checked_sub(slot).filter(|n| *n < count)
 }
 
-/// Whether the function of this name gives a set.
-pub(super) fn gives_set(name: &str) -> bool {
-    matches!(
-        name,
-        "generate_series"
-            | "generate_subscripts"
-            | "unnest"
-            | "regexp_split_to_table"
-            | "regexp_matches"
-            | "string_to_table"
-    ) || set_function(name).is_some_and(|f| f.columns.len() == 1)
-}
-
 impl Binder<'_> {
     /// A call in an expression: a slot behind the row.
     pub(super) fn set_call(
         &mut self,
-        name: &str,
+        (name, rows): (&str, RowsOf),
         f: &ast::Function,
         at: Option<u32>,
         scope: &mut Scope,
@@ -67,7 +54,7 @@ impl Binder<'_> {
             ));
         }
         let arguments = self.arguments(f, scope)?;
-        let call = self.set_of(name, arguments, at)?;
+        let call = self.set_of((name, rows), arguments, at)?;
         let t = call.output;
         let sets = scope.sets.get_or_insert_default();
         sets.calls.push(call);
@@ -75,30 +62,29 @@ impl Binder<'_> {
     }
 
     /// The call of this function with these arguments.
-    fn set_of(&mut self, name: &str, arguments: Vec<Bound>, at: Option<u32>) -> Result<SetCall> {
-        if let Some([(_, by, ty)]) = set_function(name).map(|f| f.columns) {
-            let renamed = |e: SqlError| SqlError { message: e.message.replace(by, name).into(), ..e };
-            let array = self.call_function(by, arguments, at).map_err(renamed)?;
-            let mut call = self.elements(vec![array], at)?;
-            call.output = ty.map_or(call.output, Typed::plain);
-            return Ok(call);
-        }
-        match name {
-            "generate_series" => self.series(arguments, at),
-            "generate_subscripts" => {
+    fn set_of(
+        &mut self,
+        (name, rows): (&str, RowsOf),
+        arguments: Vec<Bound>,
+        at: Option<u32>,
+    ) -> Result<SetCall> {
+        let (by, ty) = match rows {
+            RowsOf::Series => return self.series(arguments, at),
+            RowsOf::Subscripts => {
                 let bounds = self.subscripts(arguments, at)?;
-                self.series(bounds, at)
+                return self.series(bounds, at);
             }
-            "unnest" => self.elements(arguments, at),
-            "regexp_matches" => self.matches(arguments, at),
-            _ => {
-                let of_array = name.replace("to_table", "to_array");
-                let renamed =
-                    |e: SqlError| SqlError { message: e.message.replace(&of_array, name).into(), ..e };
-                let array = self.call_function(&of_array, arguments, at).map_err(renamed)?;
-                self.elements(vec![array], at)
-            }
-        }
+            RowsOf::Elements => return self.elements(arguments, at),
+            RowsOf::Matches => return self.matches(arguments, at),
+            RowsOf::Array(by) => (by, None),
+            RowsOf::Columns([ArrayColumn { by, ty, .. }]) => (*by, *ty),
+            RowsOf::Columns(_) => return Err(SqlError::internal("a set of several columns as a value")),
+        };
+        let renamed = |e: SqlError| SqlError { message: e.message.replace(by, name).into(), ..e };
+        let array = self.call_function(by, arguments, at).map_err(renamed)?;
+        let mut call = self.elements(vec![array], at)?;
+        call.output = ty.map_or(call.output, Typed::plain);
+        Ok(call)
     }
 
     fn elements(&mut self, arguments: Vec<Bound>, at: Option<u32>) -> Result<SetCall> {
@@ -160,9 +146,9 @@ impl Binder<'_> {
     ) -> Result<From> {
         let (name, function) = written;
         let at = self.at(name);
-        let (call, value) = match gives_set(function) {
-            true => (Some(self.set_of(function, arguments, at)?), None),
-            false => (None, Some(self.call_function(function, arguments, at)?)),
+        let (call, value) = match values_of(function) {
+            Some(rows) => (Some(self.set_of((function, rows), arguments, at)?), None),
+            None => (None, Some(self.call_function(function, arguments, at)?)),
         };
         let t = call.as_ref().map(|c| c.output).or(value.as_ref().map(|v| v.t));
         let t = t.unwrap_or(Typed::plain(Ty::Text));

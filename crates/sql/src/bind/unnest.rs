@@ -6,53 +6,17 @@ use sqlparser::ast;
 
 use super::from::{From, named};
 use super::scope::Scope;
+use super::set_functions::ArrayColumn;
 use super::{Binder, Bound, fold};
 use crate::error::{Result, SqlError, SqlState};
 use crate::plan::{Source, Unnest};
-use crate::ty::{Reg, Ty, Typed};
-
-/// A function that returns rows, as the functions that give its columns as arrays.
-pub struct SetFunction {
-    /// Its name.
-    pub name: &'static str,
-    /// For each column its name, the function that gives the array of its values, and its type where it is not the
-    /// array's.
-    pub columns: &'static [(&'static str, &'static str, Option<Ty>)],
-}
-
-const CLASS: Option<Ty> = Some(Ty::Reg(Reg::Class));
-
-const SET_FUNCTIONS: [SetFunction; 4] = [
-    SetFunction {
-        name: "pg_partition_ancestors",
-        columns: &[("relid", "pg_partition_ancestors.relid", CLASS)],
-    },
-    SetFunction {
-        name: "pg_partition_tree",
-        columns: &[
-            ("relid", "pg_partition_tree.relid", CLASS),
-            ("parentrelid", "pg_partition_tree.parentrelid", CLASS),
-            ("isleaf", "pg_partition_tree.isleaf", None),
-            ("level", "pg_partition_tree.level", None),
-        ],
-    },
-    SetFunction { name: "json_array_elements", columns: &[("value", "json_array_elements.value", None)] },
-    SetFunction {
-        name: "json_array_elements_text",
-        columns: &[("value", "json_array_elements_text.value", None)],
-    },
-];
-
-/// The function of this name, if it is one of `SET_FUNCTIONS`; others are in `sets`.
-pub fn set_function(name: &str) -> Option<&'static SetFunction> {
-    SET_FUNCTIONS.iter().find(|f| f.name == name)
-}
+use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
-    /// A function of `SET_FUNCTIONS` in FROM.
+    /// A function in FROM whose columns are arrays.
     pub(super) fn set_returning(
         &mut self,
-        function: &'static SetFunction,
+        (function, made_of): (&str, &[ArrayColumn]),
         args: &[ast::FunctionArg],
         numbered: bool,
         alias: Option<&ast::TableAlias>,
@@ -62,22 +26,21 @@ impl Binder<'_> {
         let argument = |a| self.expression(super::function::plain_argument(a)?, &mut scope);
         let arguments = args.iter().map(argument).collect::<Result<Vec<_>>>()?;
         let (mut exprs, mut columns) = (Vec::new(), Vec::new());
-        for (column, by, ty) in function.columns {
+        for ArrayColumn { name, by, ty } in made_of {
             let array = self.call_function(by, arguments.clone(), at);
             let array =
-                array.map_err(|e| SqlError { message: e.message.replace(by, function.name).into(), ..e })?;
+                array.map_err(|e| SqlError { message: e.message.replace(by, function).into(), ..e })?;
             let element = ty.or(array.t.ty.element()).ok_or_else(|| SqlError::internal("no array"))?;
             exprs.push(array.expr);
-            let name =
-                alias.filter(|_| function.columns.len() == 1).map_or((*column).to_owned(), |a| fold(&a.name));
-            columns.push((name, Typed::plain(element)));
+            let only = alias.filter(|_| made_of.len() == 1);
+            columns.push((only.map_or((*name).to_owned(), |a| fold(&a.name)), Typed::plain(element)));
         }
         if numbered {
             columns.push(("ordinality".to_owned(), Typed::plain(Ty::Int8)));
         }
         let types = columns.iter().map(|(_, t)| t.ty).collect();
         let source = Source::Unnest(Box::new(Unnest { arrays: exprs.into(), numbered, types }));
-        Ok(From::one(source, named(function.name, columns, &[], alias)?))
+        Ok(From::one(source, named(function, columns, &[], alias)?))
     }
 
     /// unnest(a, b, ...) in FROM.

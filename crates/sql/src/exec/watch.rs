@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 
 use varve_engine::{PageCounts, PageMeter};
 
-/// Most tables of nested loops.
-const LOOPS_MAX: usize = 8;
+use crate::loops::TABLES_MAX;
 
 /// A step of a plan; a plan has each at most once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +38,7 @@ pub enum At {
 }
 
 impl At {
-    const COUNT: usize = 7 + LOOPS_MAX;
+    const COUNT: usize = 7 + TABLES_MAX;
 
     fn index(self) -> usize {
         match self {
@@ -50,7 +49,7 @@ impl At {
             At::Group => 4,
             At::Source => 5,
             At::Change => 6,
-            At::Loop(n) => 7 + n.min(LOOPS_MAX - 1),
+            At::Loop(n) => 7 + n.min(TABLES_MAX - 1),
         }
     }
 }

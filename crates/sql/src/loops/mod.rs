@@ -22,7 +22,7 @@ use crate::plan::{Access, Join, JoinKind, KeyRange, Select, Source};
 use equal::Classes;
 
 /// Most tables of a nested loop.
-const TABLES_MAX: usize = 4;
+pub(crate) const TABLES_MAX: usize = 4;
 
 /// A table of the join.
 pub(super) struct Part {

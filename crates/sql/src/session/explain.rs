@@ -22,7 +22,7 @@ use crate::oid::{self, Oid};
 use crate::parse::{self, Parsed};
 use crate::plan::{Plan, Select};
 use crate::prepared::{Body, Prepared};
-use crate::sink::{Column, CommandTag, Severity, Sink};
+use crate::sink::{Column, CommandTag, Nowhere, Sink};
 use crate::utility::Utility;
 use crate::utility::explain::{Explain, Format, Options, shifted};
 
@@ -196,27 +196,4 @@ pub(super) fn columns(options: &Options) -> Vec<Column> {
         Format::Json => oid::JSON,
     };
     vec![Column { name: "QUERY PLAN".into(), type_oid, typmod: -1 }]
-}
-
-/// Where the rows of a statement go that is only analysed.
-struct Nowhere;
-
-impl Sink for Nowhere {
-    fn columns(&mut self, _: &[Column]) -> Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: &[Datum<'_>]) -> Result<()> {
-        Ok(())
-    }
-
-    fn complete(&mut self, _: &CommandTag) -> Result<()> {
-        Ok(())
-    }
-
-    fn empty(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _: Severity, _: &SqlError) {}
 }

@@ -20,15 +20,13 @@ pub use interval::{
 };
 pub use read::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
 pub use show::{write_date, write_time, write_timestamp};
-pub use varve_engine::Interval;
+pub use varve_engine::{DAY_US, Interval};
 pub use zone::Zone;
 
 use varve_engine::Datum;
 
 use crate::error::{Result, SqlError, SqlState};
 
-/// Microseconds in a day.
-pub const DAY_US: i64 = 86_400_000_000;
 /// Days from 1970-01-01 to 2000-01-01.
 const EPOCH_SHIFT_DAYS: i64 = 10_957;
 /// 4713-11-24 BC, Julian day 0.

@@ -1,0 +1,54 @@
+//! What DataFusion wants to compare and cannot: its nodes and functions hold expressions and surroundings of ours.
+//!
+//! Invariants
+//! 1. Two of them are equal if they were made as one: copies keep the identity, whatever else of them changed is compared beside it.
+//!
+//! Does not know: what has an identity.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Which one it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity(u64);
+
+impl Identity {
+    /// One that nothing else has.
+    pub fn next() -> Identity {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Identity(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Equality, hash and order of a type by its field `id`, and by the other fields that are named.
+macro_rules! compared_by_identity {
+    ($type:ty $(, $field:ident)*) => {
+        impl PartialEq for $type {
+            fn eq(&self, other: &Self) -> bool {
+                self.id == other.id $(&& self.$field == other.$field)*
+            }
+        }
+
+        impl Eq for $type {}
+
+        impl std::hash::Hash for $type {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.id.hash(state);
+                $(self.$field.hash(state);)*
+            }
+        }
+
+        impl PartialOrd for $type {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                self.id.partial_cmp(&other.id)
+            }
+        }
+    };
+}
+
+pub(crate) use compared_by_identity;

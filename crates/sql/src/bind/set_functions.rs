@@ -1,0 +1,69 @@
+//! The functions that give sets: their names, and what the rows of each are made of.
+//!
+//! Does not know: where such a call stands (`sets`, `from`).
+
+use crate::ty::{Reg, Ty};
+
+/// What the rows of a function are.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RowsOf {
+    /// generate_series
+    Series,
+    /// generate_subscripts, a series.
+    Subscripts,
+    /// unnest: the elements of arrays.
+    Elements,
+    /// regexp_matches
+    Matches,
+    /// The elements of the array that this function gives.
+    Array(&'static str),
+    /// Columns, each the elements of an array. Only a function of one column is called in expressions.
+    Columns(&'static [ArrayColumn]),
+}
+
+/// A column of rows that are made of arrays.
+#[derive(Debug)]
+pub(super) struct ArrayColumn {
+    pub(super) name: &'static str,
+    /// The function that gives the array.
+    pub(super) by: &'static str,
+    /// The column's type where it is not that of the elements.
+    pub(super) ty: Option<Ty>,
+}
+
+const fn column(name: &'static str, by: &'static str, ty: Option<Ty>) -> ArrayColumn {
+    ArrayColumn { name, by, ty }
+}
+
+const CLASS: Option<Ty> = Some(Ty::Reg(Reg::Class));
+
+const FUNCTIONS: [(&str, RowsOf); 10] = [
+    ("generate_series", RowsOf::Series),
+    ("generate_subscripts", RowsOf::Subscripts),
+    ("json_array_elements", RowsOf::Columns(&[column("value", "json_array_elements.value", None)])),
+    ("json_array_elements_text", RowsOf::Columns(&[column("value", "json_array_elements_text.value", None)])),
+    ("pg_partition_ancestors", RowsOf::Columns(&[column("relid", "pg_partition_ancestors.relid", CLASS)])),
+    (
+        "pg_partition_tree",
+        RowsOf::Columns(&[
+            column("relid", "pg_partition_tree.relid", CLASS),
+            column("parentrelid", "pg_partition_tree.parentrelid", CLASS),
+            column("isleaf", "pg_partition_tree.isleaf", None),
+            column("level", "pg_partition_tree.level", None),
+        ]),
+    ),
+    ("regexp_matches", RowsOf::Matches),
+    ("regexp_split_to_table", RowsOf::Array("regexp_split_to_array")),
+    ("string_to_table", RowsOf::Array("string_to_array")),
+    ("unnest", RowsOf::Elements),
+];
+
+/// What the rows of the function of this name are; `None` if it gives one value, or doesn't exist.
+pub(super) fn rows_of(name: &str) -> Option<RowsOf> {
+    FUNCTIONS.iter().find(|(n, _)| *n == name).map(|(_, rows)| *rows)
+}
+
+/// The same for a call where one value is wanted for each row.
+pub(super) fn values_of(name: &str) -> Option<RowsOf> {
+    rows_of(name).filter(|rows| !matches!(rows, RowsOf::Columns(columns) if columns.len() > 1))
+}
