@@ -126,7 +126,7 @@ fn written(lock: &ast::LockClause) -> (Option<&str>, &[ast::ObjectNamePart]) {
     (mark, if mark.is_some() { &parts[1..] } else { parts })
 }
 
-fn strength(lock: &ast::LockClause) -> LockStrength {
+pub(super) fn strength(lock: &ast::LockClause) -> LockStrength {
     match (lock.lock_type, written(lock).0) {
         (ast::LockType::Update, None) => LockStrength::Update,
         (ast::LockType::Update, Some(_)) => LockStrength::NoKeyUpdate,
@@ -189,6 +189,13 @@ fn strictest(locks: &[ast::LockClause]) -> LockWait {
     }
 }
 
+/// 0A000 for locks of what a set operation gives.
+pub(super) fn refuse_on_set(strength: Option<LockStrength>) -> Result<()> {
+    let Some(strength) = strength else { return Ok(()) };
+    let message = format!("{} is not allowed with UNION/INTERSECT/EXCEPT", clause(strength));
+    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+}
+
 fn name(lock: &ast::LockClause) -> &'static str {
     clause(strength(lock))
 }
@@ -205,18 +212,15 @@ pub fn clause(strength: LockStrength) -> &'static str {
 
 /// 0A000 for locks of rows that functions spread.
 pub fn refuse_with_sets(select: &Select) -> Result<()> {
-    if select.lock.is_none() {
-        return Ok(());
-    }
-    let message = "FOR UPDATE is not allowed with set-returning functions in the target list";
+    let Some(lock) = &select.lock else { return Ok(()) };
+    let message =
+        format!("{} is not allowed with set-returning functions in the target list", clause(lock.strength));
     Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
 }
 
 /// 0A000 for locks of rows that windows have been computed of.
 pub fn refuse_with_windows(select: &Select) -> Result<()> {
-    if select.lock.is_none() || select.windows.is_empty() {
-        return Ok(());
-    }
-    let message = "FOR UPDATE is not allowed with window functions";
+    let Some(lock) = select.lock.as_ref().filter(|_| !select.windows.is_empty()) else { return Ok(()) };
+    let message = format!("{} is not allowed with window functions", clause(lock.strength));
     Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
 }

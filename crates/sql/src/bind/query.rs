@@ -140,8 +140,8 @@ impl Binder<'_> {
             check_grouped(grouped, &items, (scope.windows.as_ref(), &sets), &source)?;
         }
         let lock = lock::row_lock(q, s, is_grouped, &scope.relations)?;
-        if lock.is_some() && matches!(source, Source::Query(_)) {
-            return Err(SqlError::unsupported("FOR UPDATE of a subquery"));
+        if let Some(lock) = lock.as_ref().filter(|_| matches!(source, Source::Query(_))) {
+            return Err(SqlError::unsupported(format!("{} of a subquery", lock::clause(lock.strength))));
         }
         let mut select = Select {
             source,

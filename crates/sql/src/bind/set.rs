@@ -11,7 +11,7 @@ use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier};
 use super::items::Items;
 use super::query::{BoundQuery, orderable};
 use super::scope::{Relation, Scope};
-use super::{Binder, Bound};
+use super::{Binder, Bound, lock};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Output, Select, SetKind, SetOperation, Source};
@@ -31,10 +31,7 @@ impl Binder<'_> {
     pub(super) fn set_operation(&mut self, written: &Written<'_>, q: &ast::Query) -> Result<BoundQuery> {
         let kind = set_kind(written.op)?;
         let name = kind.name();
-        if !q.locks.is_empty() {
-            let message = "FOR UPDATE is not allowed with UNION/INTERSECT/EXCEPT";
-            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
-        }
+        lock::refuse_on_set(q.locks.first().map(lock::strength))?;
         let all = match written.quantifier {
             SetQuantifier::All => true,
             SetQuantifier::None | SetQuantifier::Distinct => false,
@@ -61,10 +58,7 @@ impl Binder<'_> {
             SetExpr::Query(inner) => self.query(inner)?,
             body => self.query(&bare(body.clone()))?,
         };
-        if bound.select.lock.is_some() {
-            let message = "FOR UPDATE is not allowed with UNION/INTERSECT/EXCEPT";
-            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
-        }
+        lock::refuse_on_set(bound.select.lock.as_ref().map(|lock| lock.strength))?;
         Ok(bound)
     }
 

@@ -13,7 +13,7 @@ use sqlparser::ast::{self, Expr as Ast};
 
 use super::expression::unwrap_nested;
 use super::scope::{Found, Scope};
-use super::{Binder, Bound};
+use super::{Binder, Bound, lock};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
 use crate::plan::{Output, Select, SharedBody, Source, Subquery, SubqueryKind};
@@ -126,8 +126,8 @@ impl Binder<'_> {
         let bound = bind(self);
         (self.keep_unknown, self.in_from, self.part) = (keeps, was_in_from, part);
         let bound = bound?;
-        if bound.select.lock.is_some() {
-            return Err(SqlError::unsupported("FOR UPDATE in a subquery"));
+        if let Some(locked) = &bound.select.lock {
+            return Err(SqlError::unsupported(format!("{} in a subquery", lock::clause(locked.strength))));
         }
         Ok(bound)
     }
