@@ -13,6 +13,7 @@ use sqlparser::ast::{self, AssignmentTarget, Expr as Ast, FromTable, SetExpr, Ta
 use varve_engine::{ColumnDef, Identity, TableDef, Value};
 
 use super::query::Returned;
+use super::row::fields_of;
 use super::scope::{Relation, Scope};
 use super::{Binder, Bound, clauses, fold};
 use crate::access;
@@ -43,24 +44,11 @@ enum Assigned {
 
 /// The items of `(1, 2)` and `ROW (1, 2)`.
 fn values_of(value: &Ast) -> Result<Vec<Ast>> {
-    use ast::{FunctionArg, FunctionArgExpr, FunctionArguments};
-    Ok(match value {
-        Ast::Tuple(items) => items.clone(),
-        Ast::Function(f) if f.name.to_string().eq_ignore_ascii_case("row") => match &f.args {
-            FunctionArguments::List(list) => {
-                let item = |a: &FunctionArg| match a {
-                    FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Ok(e.clone()),
-                    _ => Err(SqlError::unsupported("this argument of ROW")),
-                };
-                list.args.iter().map(item).collect::<Result<_>>()?
-            }
-            _ => return Err(SqlError::unsupported("this form of ROW")),
-        },
-        _ => {
-            let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
-            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
-        }
-    })
+    let fields = fields_of(value).ok_or_else(|| {
+        let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
+        SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+    })?;
+    Ok(fields.into_iter().cloned().collect())
 }
 
 impl Binder<'_> {

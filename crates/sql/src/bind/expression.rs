@@ -177,20 +177,15 @@ impl Binder<'_> {
         self.call_function(name, bound, at)
     }
 
-    fn binary_operation(
+    pub(super) fn binary_operation(
         &mut self,
         left: &Ast,
         op: &BinaryOperator,
         right: &Ast,
         scope: &mut Scope,
     ) -> Result<Bound> {
-        if let (Ast::Tuple(l), Ast::Tuple(r)) = (unwrap_nested(left), unwrap_nested(right)) {
-            let equal = self.row_equal(l, r, scope)?;
-            return match op {
-                BinaryOperator::Eq => Ok(equal),
-                BinaryOperator::NotEq => Ok(Bound { expr: Expr::Not(Box::new(equal.expr)), ..equal }),
-                _ => Err(SqlError::unsupported(format!("comparison of rows by {op}"))),
-            };
+        if let Some(bound) = self.row_operation(left, op, right, scope)? {
+            return Ok(bound);
         }
         // Comparisons do not associate; parentheses would be a node of their own.
         let is_comparison = |op: &BinaryOperator| super::operator::comparison(op).is_some();
@@ -206,7 +201,7 @@ impl Binder<'_> {
     }
 
     /// The operator stands between its operands; the first non-blank after the left one is it.
-    fn operator_position(&self, left: &Ast, right: &Ast) -> Option<u32> {
+    pub(super) fn operator_position(&self, left: &Ast, right: &Ast) -> Option<u32> {
         let (from, to) = (self.end_of(left)?, self.at(right)?);
         if !self.ascii {
             return self.at(left);

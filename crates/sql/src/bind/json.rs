@@ -6,6 +6,7 @@ use sqlparser::ast::{self, Expr as Ast};
 use varve_engine::Value;
 
 use super::function::plain_argument;
+use super::row::fields_of;
 use super::scope::{Found, Scope};
 use super::{Binder, Bound, fold};
 use crate::error::{Result, SqlError, SqlState};
@@ -141,19 +142,6 @@ impl Binder<'_> {
             pieces.push(self.value_as_json(value)?);
         }
         made(json::ROW, pieces, None).map(|b| Some(b.expr))
-    }
-}
-
-/// The fields of (a, b) or ROW (a, b).
-fn fields_of(written: &Ast) -> Option<Vec<&Ast>> {
-    match written {
-        Ast::Tuple(items) => Some(items.iter().collect()),
-        Ast::Function(f) if matches!(f.name.0.as_slice(), [part] if part.as_ident().map(fold).as_deref() == Some("row")) =>
-        {
-            let ast::FunctionArguments::List(list) = &f.args else { return None };
-            list.args.iter().map(|a| plain_argument(a).ok()).collect()
-        }
-        _ => None,
     }
 }
 

@@ -30,6 +30,7 @@ mod operator;
 pub mod part;
 mod predicate;
 pub mod query;
+mod row;
 mod rules;
 mod scope;
 pub mod sequence;

@@ -45,7 +45,7 @@ fn arithmetic(op: &BinaryOperator) -> Option<ArithOp> {
 }
 
 /// The operator of `OPERATOR(pg_catalog.name)`.
-fn named_operator(name: &[String]) -> Option<BinaryOperator> {
+pub fn named_operator(name: &[String]) -> Option<BinaryOperator> {
     let symbol = match name {
         [symbol] => symbol,
         [schema, symbol] if schema == "pg_catalog" => symbol,
@@ -471,7 +471,12 @@ fn number_signature(op: ArithOp, wide: Ty, left: Ty) -> Option<Signature> {
 
 /// 42883 for an operator.
 pub fn no_operator(symbol: &str, l: Ty, r: Ty, at: Option<u32>) -> SqlError {
-    let message = format!("operator does not exist: {} {symbol} {}", l.name(), r.name());
+    no_operator_of(symbol, l.name(), r.name(), at)
+}
+
+/// 42883 for an operator between these types.
+pub fn no_operator_of(symbol: &str, l: &str, r: &str, at: Option<u32>) -> SqlError {
+    let message = format!("operator does not exist: {l} {symbol} {r}");
     SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
         .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
         .at(at)

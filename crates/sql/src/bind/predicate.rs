@@ -8,7 +8,7 @@
 
 use sqlparser::ast::{self, Expr as Ast, Value as Literal};
 
-use super::expression::unwrap_nested;
+use super::row::fields_of;
 use super::scope::Scope;
 use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
@@ -61,6 +61,10 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<Bound> {
         let symmetric = crate::parse::symmetric_bound(low);
+        if fields_of(e).is_some() {
+            let bounds = (symmetric.unwrap_or(low), high);
+            return self.row_between(e, negated, bounds, symmetric.is_some(), scope);
+        }
         let operand = self.expression(e, scope)?;
         let low = self.expression(symmetric.unwrap_or(low), scope)?;
         let high = self.expression(high, scope)?;
@@ -108,8 +112,8 @@ impl Binder<'_> {
         negated: bool,
         scope: &mut Scope,
     ) -> Result<Bound> {
-        if let Ast::Tuple(left) = unwrap_nested(e) {
-            return self.row_in_list(left, list, negated, scope);
+        if let Some(left) = fields_of(e) {
+            return self.row_in_list(&left, list, negated, scope);
         }
         let operand = self.expression(e, scope)?;
         let at = operand.at;
@@ -140,40 +144,10 @@ impl Binder<'_> {
         })
     }
 
-    /// (a, b) IN ((1, 2), (3, 4)) as an OR of ANDs, which the planner takes for an index.
-    fn row_in_list(&mut self, left: &[Ast], list: &[Ast], negated: bool, scope: &mut Scope) -> Result<Bound> {
-        let left = left.iter().map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
-        self.once_each(left, |b, left| {
-            let mut any = Vec::with_capacity(list.len());
-            for item in list {
-                let Ast::Tuple(right) = unwrap_nested(item) else { return Err(unequal_rows()) };
-                let left = left.iter().map(|l| b.retyped(l.clone())).collect();
-                any.push(b.bound_row_equal(left, right, scope)?.expr);
-            }
-            Ok(one_of(any, negated, None))
-        })
-    }
-
-    /// (a, b) = (1, 2)
-    pub(super) fn row_equal(&mut self, left: &[Ast], right: &[Ast], scope: &mut Scope) -> Result<Bound> {
-        let left = left.iter().map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
-        self.bound_row_equal(left, right, scope)
-    }
-
-    fn bound_row_equal(&mut self, left: Vec<Bound>, right: &[Ast], scope: &mut Scope) -> Result<Bound> {
-        if left.len() != right.len() {
-            return Err(unequal_rows());
-        }
-        let mut all = Vec::with_capacity(left.len());
-        for (l, r) in left.into_iter().zip(right) {
-            let (l, r) = (self.retyped(l), self.expression(r, scope)?);
-            let at = l.at;
-            all.push(self.compare(CmpOp::Eq, l, r, at)?.expr);
-        }
-        Ok(Bound { expr: Expr::And(all.into()), t: Typed::plain(Ty::Bool), at: None })
-    }
-
     pub(super) fn is_null(&mut self, inner: &Ast, negated: bool, scope: &mut Scope) -> Result<Bound> {
+        if let Some(row) = fields_of(inner) {
+            return self.row_is_null(&row, negated, scope);
+        }
         let b = self.expression(inner, scope)?;
         let b = self.known(b)?;
         Ok(Bound { expr: Expr::IsNull(Box::new(b.expr), negated), t: Typed::plain(Ty::Bool), at: b.at })
@@ -195,6 +169,9 @@ impl Binder<'_> {
     }
 
     pub(super) fn distinct(&mut self, l: &Ast, r: &Ast, negated: bool, scope: &mut Scope) -> Result<Bound> {
+        if let (Some(left), Some(right)) = (fields_of(l), fields_of(r)) {
+            return self.distinct_rows((&left, &right), negated, self.at(l), scope);
+        }
         let (l, r) = (self.expression(l, scope)?, self.expression(r, scope)?);
         let at = l.at;
         let sides = self.comparable("=", l, r, at)?;
@@ -278,10 +255,6 @@ fn one_of(equal: Vec<Expr>, negated: bool, at: Option<u32>) -> Bound {
     let any = Expr::Or(equal.into());
     let expr = if negated { Expr::Not(Box::new(any)) } else { any };
     Bound { expr, t: Typed::plain(Ty::Bool), at }
-}
-
-fn unequal_rows() -> SqlError {
-    SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions")
 }
 
 fn escape_char(v: &Literal) -> Result<Option<char>> {

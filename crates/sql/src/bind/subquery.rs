@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, Expr as Ast};
 
-use super::expression::unwrap_nested;
+use super::row::fields_of;
 use super::scope::{Found, Scope};
 use super::{Binder, Bound, lock};
 use crate::error::{Result, SqlError, SqlState};
@@ -253,10 +253,7 @@ impl Binder<'_> {
         kind: fn(Expr) -> SubqueryKind,
         scope: &mut Scope,
     ) -> Result<Bound> {
-        let operands: &[Ast] = match unwrap_nested(operand) {
-            Ast::Tuple(row) => row,
-            other => std::slice::from_ref(other),
-        };
+        let operands = fields_of(operand).unwrap_or_else(|| vec![operand]);
         let left = operands.iter().map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
         let at = left.first().and_then(|l| l.at);
         let (select, mut given) = self.subquery(query, scope)?;
@@ -282,25 +279,18 @@ impl Binder<'_> {
             std::cmp::Ordering::Less => return Err(wrong_count("few")),
             std::cmp::Ordering::Equal => {}
         }
-        if left.len() > 1 && !matches!(op, CmpOp::Eq | CmpOp::Ne) {
-            return Err(SqlError::unsupported(format!("comparison of rows by {}", op.symbol())));
-        }
-        let negated = left.len() > 1 && op == CmpOp::Ne;
-        let op = if negated { CmpOp::Eq } else { op };
-        let mut tests = Vec::with_capacity(left.len());
+        let mut right = Vec::with_capacity(left.len());
+        let mut fixed = Vec::with_capacity(left.len());
         for (slot, (operand, output)) in left.into_iter().zip(&select.outputs).enumerate() {
-            let at = operand.at;
-            let right = Bound { expr: Expr::Slot(slot), t: output.t, at };
-            let operand = if is_fixed(&operand.expr) {
+            right.push(Bound { expr: Expr::Slot(slot), t: output.t, at: operand.at });
+            fixed.push(if is_fixed(&operand.expr) {
                 operand
             } else {
                 given.push(operand.clone());
                 Bound { expr: Expr::Outer(given.len() - 1), ..operand }
-            };
-            tests.push(self.compare(op, operand, right, at)?.expr);
+            });
         }
-        let test = crate::access::joined(tests).unwrap_or(Expr::NULL);
-        Ok(if negated { Expr::Not(Box::new(test)) } else { test })
+        Ok(self.compare_rows(op, fixed, right, None)?.expr)
     }
 }
 

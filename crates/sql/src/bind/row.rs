@@ -1,0 +1,247 @@
+//! Row values: several values in parentheses or behind ROW, and what may be asked of them.
+//!
+//! Invariants
+//! 1. Rows are compared by their first pair of values that differs; where a NULL decides, the answer is unknown.
+//! 2. A comparison is bound as ORs and ANDs of plain comparisons, which the planner takes for ranges of an index.
+//!
+//! Does not know: rows as values of a column (there are none); statements.
+
+use sqlparser::ast::{self, BinaryOperator, Expr as Ast};
+
+use super::expression::unwrap_nested;
+use super::function::plain_argument;
+use super::operator::{comparison, named_operator, no_operator_of};
+use super::scope::Scope;
+use super::{Binder, Bound, fold};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::{CmpOp, Expr};
+use crate::ty::{Ty, Typed};
+
+/// The fields of `(a, b)` or `ROW (a, b)`, however many parentheses are around it.
+pub(super) fn fields_of(written: &Ast) -> Option<Vec<&Ast>> {
+    match unwrap_nested(written) {
+        Ast::Tuple(items) => Some(items.iter().collect()),
+        Ast::Function(f) if matches!(f.name.0.as_slice(), [part] if part.as_ident().is_some_and(is_row)) => {
+            let ast::FunctionArguments::List(list) = &f.args else { return None };
+            list.args.iter().map(|a| plain_argument(a).ok()).collect()
+        }
+        _ => None,
+    }
+}
+
+/// ROW is a reserved word; `"row"` is a name.
+fn is_row(name: &ast::Ident) -> bool {
+    name.quote_style.is_none() && fold(name) == "row"
+}
+
+impl Binder<'_> {
+    /// A binary operator of which an operand is a row; `None` if neither is, or if it is one that nothing is done with.
+    pub(super) fn row_operation(
+        &mut self,
+        left: &Ast,
+        op: &BinaryOperator,
+        right: &Ast,
+        scope: &mut Scope,
+    ) -> Result<Option<Bound>> {
+        let at = || self.operator_position(left, right);
+        let (l, r) = match (fields_of(left), fields_of(right)) {
+            (None, None) => return Ok(None),
+            (Some(l), Some(r)) => (l, r),
+            (l, _) => {
+                let (at, symbol) = (at(), op.to_string());
+                if comparison(op).is_none() || matches!(unwrap_nested(right), Ast::Subquery(_)) {
+                    return Ok(None);
+                }
+                let other = self.expression(if l.is_some() { right } else { left }, scope)?.t.ty;
+                if other == Ty::Unknown {
+                    return Ok(None);
+                }
+                let (l, r) = if l.is_some() { ("record", other.name()) } else { (other.name(), "record") };
+                return Err(no_operator_of(&symbol, l, r, at));
+            }
+        };
+        let at = at();
+        let named = match op {
+            BinaryOperator::PGCustomBinaryOperator(name) => named_operator(name),
+            _ => None,
+        };
+        let op = named.as_ref().unwrap_or(op);
+        let (l, r) = (self.each_field(&l, scope)?, self.each_field(&r, scope)?);
+        let bound = match comparison(op) {
+            Some(comparison) => self.compare_rows(comparison, l, r, at),
+            None => self.rows_by(op, l, r, at),
+        };
+        bound.map(|bound| Some(Bound { at: self.at(left), ..bound }))
+    }
+
+    fn each_field(&mut self, fields: &[&Ast], scope: &mut Scope) -> Result<Vec<Bound>> {
+        fields.iter().map(|e| self.expression(e, scope)).collect()
+    }
+
+    /// A comparison of two rows.
+    pub(super) fn compare_rows(
+        &mut self,
+        op: CmpOp,
+        left: Vec<Bound>,
+        right: Vec<Bound>,
+        at: Option<u32>,
+    ) -> Result<Bound> {
+        check_lengths(&left, &right, at)?;
+        if matches!(op, CmpOp::Eq | CmpOp::Ne) {
+            let pairs = left.into_iter().zip(right);
+            let tests = pairs.map(|(l, r)| {
+                let (l, r) = (self.retyped(l), self.retyped(r));
+                Ok(self.compare(op, l, r, at)?.expr)
+            });
+            let mut tests = tests.collect::<Result<Vec<Expr>>>()?;
+            let expr = match (tests.len(), op) {
+                (1, _) => tests.remove(0),
+                (_, CmpOp::Eq) => Expr::And(tests.into()),
+                _ => Expr::Or(tests.into()),
+            };
+            return Ok(Bound { expr, t: Typed::plain(Ty::Bool), at });
+        }
+        let count = left.len();
+        self.once_each(left.into_iter().chain(right).collect(), |b, mut left| {
+            let right = left.split_off(count);
+            let pairs = left.into_iter().zip(right).map(|(l, r)| {
+                let (l, r) = (b.retyped(l), b.retyped(r));
+                b.comparable(op.symbol(), l, r, at)
+            });
+            let expr = by_first_difference(op, pairs.collect::<Result<_>>()?);
+            Ok(Bound { expr, t: Typed::plain(Ty::Bool), at })
+        })
+    }
+
+    /// An operator that compares nothing, or not in an order: PostgreSQL's reasons why not.
+    fn rows_by(
+        &mut self,
+        op: &BinaryOperator,
+        left: Vec<Bound>,
+        right: Vec<Bound>,
+        at: Option<u32>,
+    ) -> Result<Bound> {
+        check_lengths(&left, &right, at)?;
+        let mut last = None;
+        for (l, r) in left.into_iter().zip(right) {
+            let bound = self.binary(op, l, r, at)?;
+            if bound.t.ty != Ty::Bool {
+                let message = format!(
+                    "row comparison operator must yield type boolean, not type {}",
+                    bound.t.ty.name()
+                );
+                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(at));
+            }
+            if last.replace(bound).is_some() {
+                let message = format!("could not determine interpretation of row comparison operator {op}");
+                let hint = "Row comparison operators must be associated with btree operator families.";
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_hint(hint).at(at));
+            }
+        }
+        last.ok_or_else(|| SqlError::internal("rows without a field"))
+    }
+
+    /// `(a, b) IN ((1, 2), (3, 4))` as an OR of ANDs, which the planner takes for an index.
+    pub(super) fn row_in_list(
+        &mut self,
+        left: &[&Ast],
+        list: &[Ast],
+        negated: bool,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let left = self.each_field(left, scope)?;
+        self.once_each(left, |b, left| {
+            let mut any = Vec::with_capacity(list.len());
+            for item in list {
+                let Some(right) = fields_of(item) else { return Err(unequal_rows(b.at(item))) };
+                let (left, right) = (left.clone(), b.each_field(&right, scope)?);
+                any.push(b.compare_rows(CmpOp::Eq, left, right, None)?.expr);
+            }
+            let any = Expr::Or(any.into());
+            let expr = if negated { Expr::Not(Box::new(any)) } else { any };
+            Ok(Bound { expr, t: Typed::plain(Ty::Bool), at: None })
+        })
+    }
+
+    /// `(a, b) [NOT] BETWEEN [SYMMETRIC] (1, 2) AND (3, 4)`
+    pub(super) fn row_between(
+        &mut self,
+        row: &Ast,
+        negated: bool,
+        (low, high): (&Ast, &Ast),
+        symmetric: bool,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let mut within = |low: &Ast, high: &Ast| -> Result<Expr> {
+            let above = self.binary_operation(row, &BinaryOperator::GtEq, low, scope)?.expr;
+            let below = self.binary_operation(row, &BinaryOperator::LtEq, high, scope)?.expr;
+            Ok(Expr::And(Box::new([above, below])))
+        };
+        let straight = within(low, high)?;
+        let inside = match symmetric {
+            true => Expr::Or(Box::new([straight, within(high, low)?])),
+            false => straight,
+        };
+        let expr = if negated { Expr::Not(Box::new(inside)) } else { inside };
+        Ok(Bound { expr, t: Typed::plain(Ty::Bool), at: self.at(row) })
+    }
+
+    /// `(a, b) IS [NOT] NULL`: all fields are, or all are not.
+    pub(super) fn row_is_null(&mut self, row: &[&Ast], negated: bool, scope: &mut Scope) -> Result<Bound> {
+        let tests = row.iter().map(|field| Ok(self.is_null(field, negated, scope)?.expr));
+        let tests = tests.collect::<Result<_>>()?;
+        Ok(Bound { expr: Expr::And(tests), t: Typed::plain(Ty::Bool), at: None })
+    }
+
+    /// `(a, b) IS [NOT] DISTINCT FROM (c, d)`
+    pub(super) fn distinct_rows(
+        &mut self,
+        (left, right): (&[&Ast], &[&Ast]),
+        negated: bool,
+        at: Option<u32>,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let (left, right) = (self.each_field(left, scope)?, self.each_field(right, scope)?);
+        check_lengths(&left, &right, at)?;
+        let tests = left.into_iter().zip(right).map(|(l, r)| {
+            let sides = self.comparable("=", l, r, at)?;
+            Ok(Expr::Distinct(Box::new(sides), negated))
+        });
+        let tests = tests.collect::<Result<Box<[Expr]>>>()?;
+        let expr = if negated { Expr::And(tests) } else { Expr::Or(tests) };
+        Ok(Bound { expr, t: Typed::plain(Ty::Bool), at })
+    }
+}
+
+/// `(a, b) < (c, d)` as `a < c OR (a = c AND b < d)`, which is unknown exactly where SQL's comparison of rows is.
+pub(super) fn by_first_difference(op: CmpOp, pairs: Vec<(Expr, Expr)>) -> Expr {
+    let strict = match op {
+        CmpOp::Le => CmpOp::Lt,
+        CmpOp::Ge => CmpOp::Gt,
+        op => op,
+    };
+    let mut pairs = pairs.into_iter().rev();
+    let Some(last) = pairs.next() else { return Expr::NULL };
+    pairs.fold(Expr::Compare(op, Box::new(last)), |rest, pair| {
+        let differs = Expr::Compare(strict, Box::new(pair.clone()));
+        let equal = Expr::Compare(CmpOp::Eq, Box::new(pair));
+        Expr::Or(Box::new([differs, Expr::And(Box::new([equal, rest]))]))
+    })
+}
+
+fn check_lengths(left: &[Bound], right: &[Bound], at: Option<u32>) -> Result<()> {
+    if left.len() != right.len() {
+        return Err(unequal_rows(at));
+    }
+    match left {
+        [] => {
+            let message = "cannot compare rows of zero length";
+            Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(at))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unequal_rows(at: Option<u32>) -> SqlError {
+    SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions").at(at)
+}
