@@ -9,7 +9,6 @@ use sqlparser::ast;
 use varve_engine::{Datum, Value};
 
 use super::plan::in_failed_transaction;
-use super::run::Ran;
 use super::{Block, Session, statistics};
 use crate::bind::{Binder, Scope};
 use crate::error::{Result, SqlError, SqlState};
@@ -247,18 +246,10 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<CommandTag> {
-        let mut prepared = self.statement(name)?;
+        let prepared = self.statement(name)?;
         let values = self.arguments(name, &prepared, arguments)?;
         let params: Vec<Datum<'_>> = values.iter().map(Value::as_datum).collect();
-        loop {
-            match self.run(&prepared, &params, 1, announce, sink)? {
-                Ran::Done(tag) => return Ok(tag),
-                Ran::Stale => {
-                    let oids: Vec<Oid> = prepared.param_oids.to_vec();
-                    prepared = self.prepare_again(&prepared.sql.clone(), &oids)?;
-                }
-            }
-        }
+        self.run_current(&prepared, &params, announce, sink)
     }
 
     /// The values of EXECUTE's arguments.

@@ -179,31 +179,32 @@ impl Session {
         }
         if portal.pending.is_none() && (max_rows == 0 || prepared.columns.is_none()) {
             portal.finished = true;
-            return self.run_current(prepared, params, sink).map(Progress::Complete);
+            return self.run_current(prepared, params, false, sink).map(Progress::Complete);
         }
         if portal.pending.is_none() {
             let mut rows = KeptRows::new(self.shared.engine());
             rows.binary = (0..prepared.columns().map_or(0, <[_]>::len)).map(|n| sink.is_binary(n)).collect();
-            self.run_current(prepared, params, &mut rows)?;
+            self.run_current(prepared, params, false, &mut rows)?;
             portal.pending = Some(PendingRows { rows, next: 0 });
         }
         hand_out(&self.facts, portal, max_rows, prepared, sink)
     }
 
-    /// Runs the newest version of a prepared statement.
-    fn run_current(
+    /// Runs the newest version of a prepared statement, whose columns are those that it was prepared with.
+    pub(super) fn run_current(
         &mut self,
         prepared: &Arc<Prepared>,
         params: &[Datum<'_>],
+        announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<CommandTag> {
         let newest = newest_of(prepared);
-        if let Ran::Done(tag) = self.run(newest, params, 1, false, sink)? {
+        if let Ran::Done(tag) = self.run(newest, params, 1, announce, sink)? {
             return Ok(tag);
         }
         let mut again = self.replan(newest)?;
         loop {
-            match self.run(&again, params, 1, false, sink)? {
+            match self.run(&again, params, 1, announce, sink)? {
                 Ran::Done(tag) => return Ok(tag),
                 Ran::Stale => again = self.replan(&again)?,
             }
