@@ -5,12 +5,13 @@
 //!
 //! Does not know: names' meaning.
 
+mod dialect;
 mod literal;
 mod rewrite;
 
-pub use rewrite::{LOCK_MARK, Overriding, symmetric_bound};
+use dialect::VarveDialect;
+pub use rewrite::{LOCK_MARK, Overriding, bare_name, symmetric_bound};
 use sqlparser::ast;
-use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
@@ -105,8 +106,7 @@ pub fn type_name(text: &str) -> Option<crate::ty::Typed> {
 }
 
 fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
-    static DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
-    Parser::new(&DIALECT).with_recursion_limit(RECURSION_MAX).with_tokens_with_locations(tokens)
+    Parser::new(&VarveDialect).with_recursion_limit(RECURSION_MAX).with_tokens_with_locations(tokens)
 }
 
 /// A parser over tokens that were read before, for arguments of utility commands.
@@ -121,7 +121,7 @@ pub fn is_blank(token: &Token) -> bool {
 
 fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>> {
     let masked = literal::mask(sql)?;
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, &masked.text).tokenize_with_location();
+    let tokens = Tokenizer::new(&VarveDialect, &masked.text).tokenize_with_location();
     let mut tokens = tokens.map_err(|e| {
         let at = offset(sql, e.location);
         let start: String = sql.chars().skip(at.saturating_sub(1) as usize).take(60).collect();

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A rewritten statement means what PostgreSQL takes the original for; positions stay those of the original.
 //!
-//! Does not know: the syntax tree, except the mark that SYMMETRIC leaves in it.
+//! Does not know: the syntax tree, except the marks that SYMMETRIC and names without a type leave in it.
 
 use sqlparser::ast;
 use sqlparser::keywords::Keyword;
@@ -13,7 +13,8 @@ use super::is_blank;
 
 /// All rewrites of a statement.
 pub(super) fn statement(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let tokens = expression(without_overriding(without_storage_clause(tokens)));
+    let tokens = with_typed_names(without_storage_clause(tokens));
+    let tokens = expression(without_overriding(tokens));
     let tokens = with_written_out_table(with_ordered_options(tokens));
     with_printable_literals(with_plain_locks(tokens))
 }
@@ -79,6 +80,34 @@ fn without_storage_clause(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> 
         .find(|w| word(&tokens[w[0]]) == "using" && matches!(word(&tokens[w[1]]).as_str(), "paged" | "heap"));
     if let Some(&[using, engine]) = found.map(|w| [w[0], w[1]]).as_ref() {
         tokens.drain(using..=engine);
+    }
+    tokens
+}
+
+/// The type of columns that have none: those of CREATE TABLE t (a, b) AS. No type has this name.
+pub const NO_TYPE: &str = "\u{1}";
+
+/// `CREATE TABLE t (a, b) AS` for the parser, which wants a type behind each name.
+fn with_typed_names(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
+    let word = |n: usize| words.get(n).map(|i| lower_word(&tokens[*i])).unwrap_or_default();
+    let is = |n: usize, token: &Token| words.get(n).is_some_and(|i| tokens[*i].token == *token);
+    if word(0) != "create" || !(1..4).any(|n| word(n) == "table") {
+        return tokens;
+    }
+    let Some(start) = (0..words.len()).find(|n| is(*n, &Token::LParen)) else { return tokens };
+    let Some(end) = (start..words.len()).find(|n| is(*n, &Token::RParen)) else { return tokens };
+    let is_name = |n: usize| matches!(tokens[words[n]].token, Token::Word(_));
+    let names: Vec<usize> = (start + 1..end).step_by(2).collect();
+    let is_list = (end - start) % 2 == 0
+        && names.iter().all(|n| is_name(*n) && (n + 1 == end || is(n + 1, &Token::Comma)));
+    if !is_list || word(end + 1) != "as" {
+        return tokens;
+    }
+    for name in names.into_iter().rev() {
+        let (at, span) = (words[name] + 1, tokens[words[name]].span);
+        let typed = [Token::Whitespace(Whitespace::Space), Token::make_word(NO_TYPE, Some('"'))];
+        tokens.splice(at..at, typed.map(|token| TokenWithSpan { token, span }));
     }
     tokens
 }
@@ -343,18 +372,20 @@ fn end_of_bound(tokens: &[TokenWithSpan], words: &[usize], from: usize) -> Optio
     None
 }
 
-/// Whether the words are one pair of parentheses and what is between: a call's arguments already.
+/// Whether the words are one pair of parentheses and one value between: a call's arguments already.
 fn is_group(tokens: &[TokenWithSpan], words: &[usize]) -> bool {
     let mut depth = 0usize;
+    let mut is_row = false;
     let closes_at = words.iter().position(|at| {
         match tokens[*at].token {
             Token::LParen => depth += 1,
             Token::RParen => depth = depth.saturating_sub(1),
+            Token::Comma => is_row |= depth == 1,
             _ => {}
         }
         depth == 0
     });
-    closes_at.is_some_and(|at| at > 0 && at + 1 == words.len())
+    !is_row && closes_at.is_some_and(|at| at > 0 && at + 1 == words.len())
 }
 
 /// Literals of a definition such that the syntax tree prints them as they were meant: a column's DEFAULT is kept as text.
@@ -376,6 +407,13 @@ fn with_printable_literals(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan>
 
 fn is_keyword(token: &Token, keyword: Keyword) -> bool {
     matches!(token, Token::Word(w) if w.keyword == keyword && w.quote_style.is_none())
+}
+
+/// The name of a column if nothing but its name was written.
+pub fn bare_name(column: &ast::ColumnDef) -> Option<&ast::Ident> {
+    let ast::DataType::Custom(name, _) = &column.data_type else { return None };
+    let [part] = name.0.as_slice() else { return None };
+    (part.as_ident()?.value == NO_TYPE && column.options.is_empty()).then_some(&column.name)
 }
 
 /// What a bound of BETWEEN is, if it is marked as SYMMETRIC.

@@ -17,10 +17,10 @@ use super::plan::bind;
 use super::run::{Ran, read_only};
 use crate::bind::clauses_ddl::check_create_table;
 use crate::bind::ddl::no_schema;
-use crate::bind::object_name;
+use crate::bind::{fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::kept::KeptRows;
-use crate::parse::{self, Parsed};
+use crate::parse::{self, Parsed, bare_name};
 use crate::prepared::Prepared;
 use crate::sink::{Column, CommandTag, Severity};
 use crate::system::names::quoted;
@@ -100,8 +100,11 @@ impl Session {
     fn still_free(&mut self, t: &CreateTable, (schema, name): (&str, &str)) -> Result<Option<()>> {
         let plain = CreateTable { query: None, with_data: None, ..t.clone() };
         check_create_table(&plain)?;
-        if !t.columns.is_empty() || !t.constraints.is_empty() || t.partition_by.is_some() {
-            return Err(SqlError::unsupported("CREATE TABLE AS with columns or constraints"));
+        if t.columns.iter().any(|c| bare_name(c).is_none()) || !t.constraints.is_empty() {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"as\""));
+        }
+        if t.partition_by.is_some() {
+            return Err(SqlError::unsupported("CREATE TABLE AS with partitions"));
         }
         if t.table_options != ast::CreateTableOptions::None {
             return Err(SqlError::unsupported("an option of CREATE TABLE AS"));
@@ -141,7 +144,7 @@ impl Session {
             }
             let mut prepared = Prepared::new(sql, &[], params, columns, body, catalog.version());
             (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
-            let columns = table_columns(prepared.columns().unwrap_or_default())?;
+            let columns = table_columns(prepared.columns().unwrap_or_default(), &t.columns)?;
             let who = self.facts.who;
             authorize_definition(statement, self.begin_engine(), who)?;
             let mut rows = KeptRows::new(self.shared.engine());
@@ -172,15 +175,21 @@ impl Session {
     }
 }
 
-fn table_columns(columns: &[Column]) -> Result<Vec<ColumnDef>> {
+/// The columns of the query with the names that were written for the first of them.
+fn table_columns(columns: &[Column], written: &[ast::ColumnDef]) -> Result<Vec<ColumnDef>> {
+    if written.len() > columns.len() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));
+    }
+    let mut names = written.iter().filter_map(bare_name).map(fold);
     let mut made: Vec<ColumnDef> = Vec::with_capacity(columns.len());
     for column in columns {
-        if made.iter().any(|c| *c.name == *column.name) {
-            let message = format!("column \"{}\" specified more than once", column.name);
+        let name = names.next().unwrap_or_else(|| column.name.to_string());
+        if made.iter().any(|c| *c.name == *name) {
+            let message = format!("column \"{name}\" specified more than once");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
         let ty = Ty::of_oid(column.type_oid).unwrap_or(Ty::Text);
-        made.push(ColumnDef::new(&*column.name, Typed { ty, typmod: column.typmod }.storage()?));
+        made.push(ColumnDef::new(&*name, Typed { ty, typmod: column.typmod }.storage()?));
     }
     if made.is_empty() {
         return Err(SqlError::unsupported("a table without columns"));
