@@ -1,7 +1,7 @@
-//! The plan cache: prepared statements by text and declared parameter types.
+//! The plan cache: prepared statements by text, declared parameter types and search path.
 //!
 //! Invariants
-//! 1. An entry is found only by equal text and equal types; a hash alone decides nothing.
+//! 1. An entry is found only by equal text, equal types and the same path; a hash alone decides nothing.
 //! 2. The number of entries is bounded; when the bound is met the cache starts over, which costs a parse each.
 //! 3. Entries may be out of date: whoever opens a plan's table finds out, and puts a new entry in its place.
 //!
@@ -31,8 +31,8 @@ impl PlanCache {
     }
 
     /// The statement, if it is here.
-    pub fn find(&self, hash: u64, sql: &str, types: &[Oid]) -> Option<&Arc<Prepared>> {
-        self.entries.get(&hash).filter(|p| p.is_for(sql, types))
+    pub fn find(&self, hash: u64, sql: &str, types: &[Oid], path: u32) -> Option<&Arc<Prepared>> {
+        self.entries.get(&hash).filter(|p| p.is_for(sql, types, path))
     }
 
     /// Keeps a statement, in place of an older one of the same hash.
@@ -52,12 +52,13 @@ impl PlanCache {
     }
 }
 
-/// Hash of a statement.
-pub fn hash(sql: &str, types: &[Oid]) -> u64 {
+/// Hash of a statement under the search path of this number.
+pub fn hash(sql: &str, types: &[Oid], path: u32) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(sql.as_bytes());
     for t in types {
         hasher.write_u32(*t);
     }
+    hasher.write_u32(path);
     hasher.finish()
 }

@@ -24,6 +24,7 @@ mod loops;
 pub mod oid;
 mod parse;
 mod partition;
+mod path;
 mod plan;
 mod prepared;
 mod rights;

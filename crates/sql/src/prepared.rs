@@ -57,6 +57,8 @@ pub struct Prepared {
     pub(crate) trims: bool,
     /// It asks for the catalog when it runs.
     pub(crate) reads_world: bool,
+    /// Number of the search path that it was planned under.
+    pub(crate) path: u32,
     /// Version of the catalog that it was planned under.
     pub(crate) catalog_version: u64,
     /// It reads views, whose texts no lock protects: it holds for that version only.
@@ -84,6 +86,7 @@ impl Prepared {
             param_types: param_types.into(),
             columns: columns.map(Into::into),
             body,
+            path: 0,
             catalog_version,
             reads_views: false,
             successor: OnceLock::new(),
@@ -110,9 +113,9 @@ impl Prepared {
         &self.sql
     }
 
-    /// Whether this is the statement for this text and these declared types.
-    pub(crate) fn is_for(&self, sql: &str, declared: &[Oid]) -> bool {
-        *self.sql == *sql && *self.declared == *declared
+    /// Whether this is the statement for this text and these declared types under this path.
+    pub(crate) fn is_for(&self, sql: &str, declared: &[Oid], path: u32) -> bool {
+        self.path == path && *self.sql == *sql && *self.declared == *declared
     }
 
     /// A parameter given as text, as a value of its type.

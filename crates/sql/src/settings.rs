@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Result, SqlError, SqlState};
+use crate::path;
 use crate::time::Zone;
 use crate::utility::{Level, Modes};
 
@@ -42,7 +43,7 @@ enum Kind {
     Memory(u64),
     /// A time zone.
     Zone,
-    /// A list that has public in it.
+    /// A list of schemas.
     SearchPath,
     /// 1 to 3
     FloatDigits,
@@ -423,7 +424,10 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
             Some((_, spelled)) => spelled,
             None => return Err(invalid(display_name(s.name), value)),
         },
-        Kind::SearchPath => search_path(value)?,
+        Kind::SearchPath => match path::entries(value) {
+            Some(_) => value.to_owned(),
+            None => return Err(invalid(s.name, value).with_detail("List syntax is invalid.")),
+        },
         Kind::FloatDigits => match value.trim().parse::<i32>() {
             Ok(1..=3) => value.trim().to_owned(),
             Ok(-15..=0) => return Err(SqlError::unsupported("extra_float_digits below 1")),
@@ -561,16 +565,6 @@ fn show_millis(millis: u64) -> String {
         n if n % 1000 == 0 => format!("{}s", n / 1000),
         n => format!("{n}ms"),
     }
-}
-
-fn search_path(value: &str) -> Result<String> {
-    let known = |s: &str| matches!(s.trim().trim_matches('"'), "public" | "$user" | "pg_catalog");
-    let has_public = value.split(',').any(|s| s.trim().trim_matches('"') == "public");
-    if has_public && value.split(',').all(known) {
-        return Ok(value.to_owned());
-    }
-    Err(SqlError::unsupported(format!("search_path = {value}"))
-        .with_hint("Write schema.table; the path is public."))
 }
 
 fn shown(name: &str, value: &str) -> String {

@@ -18,6 +18,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use crate::copy::Copy;
 use crate::error::{Result, SqlError};
 use crate::parse;
+use crate::system::names::quoted;
 
 /// Isolation level as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -402,9 +403,10 @@ fn set(c: &mut Cursor<'_>) -> Result<Utility> {
     if c.eat("default") || (zone && c.eat("local")) {
         return Ok(Utility::Set { name, value: None, local });
     }
-    let mut values = vec![set_value(c)?];
+    let is_list = name == "search_path";
+    let mut values = vec![set_value(c, is_list)?];
     while c.eat_token(&Token::Comma) {
-        values.push(set_value(c)?);
+        values.push(set_value(c, is_list)?);
     }
     Ok(Utility::Set { name, value: Some(values.join(", ")), local })
 }
@@ -429,9 +431,13 @@ fn is_to(t: &TokenWithSpan) -> bool {
     matches!(&t.token, Token::Word(w) if w.value.eq_ignore_ascii_case("to"))
 }
 
-fn set_value(c: &mut Cursor<'_>) -> Result<String> {
+/// A value; one of a list of names is written as a name.
+fn set_value(c: &mut Cursor<'_>, in_list: bool) -> Result<String> {
     let minus = c.eat_token(&Token::Minus);
     let text = match c.peek() {
+        Some(Token::Word(w)) if in_list && w.quote_style.is_none() => quoted(&w.value.to_lowercase()),
+        Some(Token::Word(w)) if in_list => quoted(&w.value),
+        Some(Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s)) if in_list => quoted(s),
         Some(Token::Word(w)) => w.value.clone(),
         Some(Token::Number(n, _)) => n.clone(),
         Some(Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s)) => s.clone(),

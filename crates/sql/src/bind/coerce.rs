@@ -11,6 +11,7 @@ use varve_engine::{ColumnType, Value};
 use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Expr, reg};
+use crate::path::Path;
 use crate::text;
 use crate::time::Zone;
 use crate::ty::{CastLevel, Ty, Typed, cast_level};
@@ -51,7 +52,8 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::CANNOT_COERCE, message).at(b.at));
         }
         if let (Ty::Reg(kind), Expr::Const(Value::Text(name))) = (to.ty, &b.expr) {
-            reg::find(kind, name, self.catalog).map_err(|e| e.at(b.at))?;
+            let path = self.path.unwrap_or(Path::public());
+            reg::find(kind, name, self.catalog, path).map_err(|e| e.at(b.at))?;
         }
         self.cast(b, to, true)
     }

@@ -176,11 +176,11 @@ impl Binder<'_> {
                 if let Some(found) = self.named_query(name, alias.as_ref())? {
                     return Ok(found);
                 }
-                if let Some(table) = system_table(name) {
+                if let Some(table) = self.system_table(name) {
                     self.reads_world = true;
                     return Ok(From::one(Source::System(table), system_relation(table, alias.as_ref())?));
                 }
-                let (schema, last) = object_name(name)?;
+                let (schema, last) = self.find_name(name)?;
                 if let Some(view) = self.catalog.view(&schema, &last).cloned() {
                     let (source, relation) = self.view(&view, alias.as_ref())?;
                     return Ok(From::one(source, relation));
@@ -257,7 +257,7 @@ impl Binder<'_> {
 
     /// A table by name, or by the name of one of its parts, whose condition is then due (`part_condition`).
     pub(super) fn table_or_part(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
-        let (schema, last) = object_name(name)?;
+        let (schema, last) = self.find_name(name)?;
         let Some((table, part)) = self.catalog.part(&schema, &last) else { return self.table(name) };
         self.met_tables.push(table.clone());
         self.part = Some(part);
@@ -283,7 +283,7 @@ impl Binder<'_> {
     /// A table by name; 42P01 with its position.
     pub(super) fn table(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
         let at = self.at(name);
-        let (schema, table) = object_name(name).map_err(|e| e.at(at))?;
+        let (schema, table) = self.find_name(name).map_err(|e| e.at(at))?;
         if let Some(found) = self.catalog.table(&schema, &table) {
             self.met_tables.push(found.clone());
             return Ok(found);
@@ -309,6 +309,19 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).at(at));
         }
         Err(undefined_table(name).at(at))
+    }
+
+    /// The system table that a name stands for: those of pg_catalog come before all others, unless the path says otherwise.
+    fn system_table(&self, name: &ast::ObjectName) -> Option<&'static SystemTable> {
+        let parts: Option<Vec<String>> = name.0.iter().map(|p| p.as_ident().map(fold)).collect();
+        match parts.as_deref()? {
+            [table] => match self.path.filter(|path| path.number() != 0) {
+                Some(path) => system::table(path.schema_of(self.catalog, table)?, table),
+                None => system::table("pg_catalog", table),
+            },
+            [.., schema, table] => system::table(schema, table),
+            [] => None,
+        }
     }
 
     fn table_function(
@@ -367,16 +380,6 @@ impl Binder<'_> {
             first: 0,
         };
         Ok(From::one(Source::Series(bounds, ty), relation))
-    }
-}
-
-/// The system table that a name stands for: those of pg_catalog come before all others.
-fn system_table(name: &ast::ObjectName) -> Option<&'static SystemTable> {
-    let parts: Option<Vec<String>> = name.0.iter().map(|p| p.as_ident().map(fold)).collect();
-    match parts.as_deref()? {
-        [table] => system::table("pg_catalog", table),
-        [.., schema, table] => system::table(schema, table),
-        [] => None,
     }
 }
 

@@ -104,7 +104,8 @@ impl Binder<'_> {
             let argument = plain_argument(a)?;
             // The name in nextval('s'::regclass) is looked up by the function itself.
             let argument = if sequences { named_sequence(argument) } else { argument };
-            self.expression(argument, scope)
+            let bound = self.expression(argument, scope)?;
+            Ok(if sequences && self.path.is_none() { of_public(bound) } else { bound })
         };
         list.args.iter().map(written).collect()
     }
@@ -226,6 +227,17 @@ fn named_sequence(argument: &Ast) -> &Ast {
         Ast::Cast { expr, data_type: ast::DataType::Regclass, .. } if matches!(**expr, Ast::Value(_)) => expr,
         other => other,
     }
+}
+
+/// The sequence of a text that is kept, which is looked up when it runs: a name without schema is one of `public`, whatever the path
+/// is then.
+fn of_public(mut b: Bound) -> Bound {
+    if let Expr::Const(varve_engine::Value::Text(name)) = &mut b.expr
+        && !crate::path::has_schema(name)
+    {
+        name.insert_str(0, "public.");
+    }
+    b
 }
 
 fn bool_text(b: Bound) -> Bound {

@@ -55,6 +55,7 @@ pub use scope::Scope;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::oid::Oid;
+use crate::path::Path;
 use crate::ty::{Ty, Typed};
 
 /// How deep expressions may nest.
@@ -85,6 +86,10 @@ pub struct Bound {
 pub struct Binder<'c> {
     /// What names stand for.
     pub catalog: &'c Catalog,
+    /// Where names without a schema are looked for; in `public` for a text that is kept.
+    path: Option<&'c Path>,
+    /// Where the names stood that a path other than that has given their schemas.
+    found_by_path: Vec<(Location, String)>,
     /// The statement's text, to turn lines and columns into positions.
     source: &'c str,
     /// Characters before each line of it.
@@ -146,6 +151,8 @@ impl<'c> Binder<'c> {
         }
         Ok(Binder {
             catalog,
+            path: None,
+            found_by_path: Vec::new(),
             source,
             lines,
             ascii: source.is_ascii(),
@@ -169,6 +176,21 @@ impl<'c> Binder<'c> {
             subqueries: 0,
             sources: 0,
         })
+    }
+
+    /// Names without a schema are those that this path leads to.
+    pub fn along(self, path: &'c Path) -> Self {
+        Binder { path: Some(path), ..self }
+    }
+
+    /// Schema and name of an object that there may be.
+    fn find_name(&mut self, name: &ast::ObjectName) -> Result<(String, String)> {
+        let Some(path) = self.path else { return object_name(name) };
+        let found = path.find(self.catalog, name)?;
+        if path.number() != 0 && name.0.len() == 1 {
+            self.found_by_path.push((name.span().start, found.0.clone()));
+        }
+        Ok(found)
     }
 
     /// Gives to a runner of general queries all that it can run.
@@ -279,6 +301,8 @@ pub fn object_name(name: &ast::ObjectName) -> Result<(String, String)> {
 
 /// 42P01 with the name as the client wrote it.
 pub fn undefined_table(name: &ast::ObjectName) -> SqlError {
-    let shown: Vec<String> = name.0.iter().filter_map(|p| p.as_ident().map(fold)).collect();
+    let parts = name.0.iter().filter_map(|p| p.as_ident().map(fold));
+    // Where no schema of the path has the name, it has an empty one.
+    let shown: Vec<String> = parts.filter(|p| !p.is_empty()).collect();
     SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", shown.join(".")))
 }

@@ -20,6 +20,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::parse::{self, Parsed};
 use crate::plan::{Select, Source};
 use crate::sink::Column;
+use crate::system::names::quoted;
 use crate::ty::Typed;
 
 /// CREATE VIEW, understood.
@@ -41,6 +42,8 @@ impl Binder<'_> {
             return Err(super::ddl::no_schema(&schema).at(self.at(&v.name)));
         }
         let mut query = (*v.query).clone();
+        // The path of `public` is that of the text.
+        self.path = self.path.filter(|path| path.number() != 0);
         let bound = self.viewed(&query)?;
         if bound.select.lock.is_some() {
             return Err(SqlError::unsupported("a view that locks the rows it shows"));
@@ -51,7 +54,7 @@ impl Binder<'_> {
         }
         self.write_out_query(&mut query)?;
         let columns = view_columns(&bound, &v.columns)?;
-        let text = query.to_string();
+        let text = self.with_schemas(query.to_string())?;
         let again = self.reread(&text)?;
         let same = without_places(&again.select) == without_places(&bound.select);
         if again.columns != bound.columns || !same {
@@ -80,6 +83,34 @@ impl Binder<'_> {
         let bound = inner.viewed(&query);
         self.reads_world |= inner.reads_world;
         bound
+    }
+
+    /// The text with their schemas before the names that the path has found: whoever reads the view may have another path.
+    fn with_schemas(&mut self, text: String) -> Result<String> {
+        let Some(path) = self.path.filter(|path| path.number() != 0) else { return Ok(text) };
+        let Parsed::Sql(statement) = parse::statement(&text)? else { return Err(no_query(&text)) };
+        let Statement::Query(query) = *statement else { return Err(no_query(&text)) };
+        let mut inner = Binder::new(self.catalog, &text, &[])?.along(path);
+        inner.depth = self.depth;
+        inner.viewed(&query)?;
+        let mut found: Vec<(u64, String)> = Vec::new();
+        for (place, schema) in &inner.found_by_path {
+            let at = inner.position(*place).ok_or_else(|| no_query(&text))?;
+            found.push((u64::from(at), schema.clone()));
+        }
+        found.sort();
+        found.dedup();
+        let mut found = found.into_iter().peekable();
+        let mut out = String::with_capacity(text.len());
+        for (at, c) in text.chars().enumerate() {
+            // Positions count from 1.
+            while let Some((_, schema)) = found.next_if(|(place, _)| *place == at as u64 + 1) {
+                out.push_str(&quoted(&schema));
+                out.push('.');
+            }
+            out.push(c);
+        }
+        Ok(out)
     }
 
     /// A view in FROM.

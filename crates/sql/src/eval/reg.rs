@@ -10,6 +10,7 @@ use varve_engine::{Catalog, Datum, Named, TableId};
 use super::Cx;
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::split_name;
+use crate::path::{Path, has_schema};
 use crate::system::{self, World, ids, names, show, types};
 use crate::text;
 use crate::ty::Reg;
@@ -27,7 +28,7 @@ pub fn shown<'a>(kind: Reg, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> 
 fn name_of(kind: Reg, oid: u32, world: &World) -> Option<String> {
     let catalog = &*world.catalog;
     match kind {
-        Reg::Class => show::relation_name(catalog, oid),
+        Reg::Class => show::relation_name(catalog, oid, &world.path),
         Reg::Type if oid == crate::oid::BPCHAR => Some("character".to_owned()),
         Reg::Type => Some(show::type_name(oid, -1)).filter(|name| name != "???"),
         Reg::Namespace => show::namespace_name(catalog, oid).map(|name| names::quoted(&name)),
@@ -44,24 +45,25 @@ fn name_of(kind: Reg, oid: u32, world: &World) -> Option<String> {
 
 /// The OID that a text stands for.
 pub fn read<'a>(kind: Reg, written: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    find(kind, written, &cx.env.world()?.catalog).map(|oid| Datum::Int8(i64::from(oid)))
+    let world = cx.env.world()?;
+    find(kind, written, &world.catalog, &world.path).map(|oid| Datum::Int8(i64::from(oid)))
 }
 
 /// The OID that a text stands for: a number, `-`, or a name; 42P01 and its relatives if there is no such object.
-pub fn find(kind: Reg, written: &str, catalog: &Catalog) -> Result<u32> {
+pub fn find(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> Result<u32> {
     if written == "-" {
         return Ok(0);
     }
     if !written.is_empty() && written.bytes().all(|b| b.is_ascii_digit()) {
         return text::parse_oid(written);
     }
-    lookup(kind, written, catalog).ok_or_else(|| missing(kind, written))
+    lookup(kind, written, catalog, path).ok_or_else(|| missing(kind, written))
 }
 
 /// The OID of the object of this name.
-pub fn lookup(kind: Reg, written: &str, catalog: &Catalog) -> Option<u32> {
+pub fn lookup(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> Option<u32> {
     match kind {
-        Reg::Class => relation_oid(written, catalog),
+        Reg::Class => relation_oid(written, catalog, path),
         Reg::Type => type_oid(written),
         Reg::Namespace => {
             let (_, name) = split_name(written);
@@ -76,9 +78,10 @@ pub fn lookup(kind: Reg, written: &str, catalog: &Catalog) -> Option<u32> {
     }
 }
 
-fn relation_oid(written: &str, catalog: &Catalog) -> Option<u32> {
-    let (schema, name) = split_name(written);
-    let system_schema = if written.contains('.') { schema.as_str() } else { "pg_catalog" };
+fn relation_oid(written: &str, catalog: &Catalog, path: &Path) -> Option<u32> {
+    let (schema, name) = path.find_text(catalog, written);
+    let is_public = path.number() == 0 && !has_schema(written);
+    let system_schema = if is_public { "pg_catalog" } else { schema.as_str() };
     if let Some(table) = system::table(system_schema, &name) {
         return Some(table.oid);
     }

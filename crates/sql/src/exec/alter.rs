@@ -258,7 +258,7 @@ impl Alter<'_> {
         for key in keys {
             self.facts.check_cancel()?;
             let value = {
-                let sequences = InTransaction::new(self.txn, &mut catalog, &memory, self.facts.who);
+                let sequences = InTransaction::new(self.txn, &mut catalog, &memory, self.facts);
                 let env = self.facts.env(&sequences);
                 let cx = Cx { params: &[], arena: &arena, env: &env };
                 default.eval(&Input::None, &cx)?.to_value()

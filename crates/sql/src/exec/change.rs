@@ -271,7 +271,7 @@ impl Exec<'_> {
         loop {
             let outcome = self.try_change(table, key, given, decide, landed, made, &drawn);
             let Some(name) = drawn.wanted() else { return Ok(outcome? == Outcome::Changed) };
-            let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who);
+            let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts);
             let value = sequences.next(&name)?;
             drawn.give(name, value);
         }

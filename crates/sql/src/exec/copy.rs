@@ -179,7 +179,7 @@ impl Exec<'_> {
     /// Inserts the row at hand.
     fn copy_row(&mut self, plan: &CopyPlan, table: &Table, feed: &mut Feed) -> Result<()> {
         let facts = self.facts;
-        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who);
+        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts);
         let env = facts.env(&sequences);
         let Scratch { row_arena, .. } = &mut *self.scratch;
         let cx = Cx { params: &[], arena: row_arena, env: &env };

@@ -57,7 +57,7 @@ pub fn run(
     notices: &mut Notices,
 ) -> Result<Option<CommandTag>> {
     let catalog = txn.catalog();
-    let mut b = Binder::new(&catalog, source, &[])?;
+    let mut b = Binder::new(&catalog, source, &[])?.along(&facts.path);
     let tag = match statement {
         Statement::CreateTable(t) => create_table(&mut b, t, txn, facts, notices)?,
         Statement::CreateIndex(i) => create_index(&mut b, i, txn, notices)?,

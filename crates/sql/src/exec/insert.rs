@@ -58,7 +58,7 @@ impl Exec<'_> {
         sink: &mut dyn Sink,
     ) -> Result<u64> {
         let facts = self.facts;
-        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who);
+        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts);
         let mut writer = writer(table, plan, sequences, &mut self.pending);
         let arena = &mut self.scratch.row_arena;
         let width = self.params.len() / self.group_count.max(1);
@@ -91,7 +91,7 @@ impl Exec<'_> {
         };
         let facts = self.facts;
         let params = self.params;
-        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who);
+        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts);
         let mut writer = writer(table, plan, sequences, &mut self.pending);
         let arena = &mut self.scratch.row_arena;
         let series = Series::new(bounds, *ty, params, arena, &facts.env(&super::NoSequences))?;
@@ -137,7 +137,7 @@ impl Exec<'_> {
         self.tell(|meter| meter.enter(At::Change));
         let facts = self.facts;
         let params = self.params;
-        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts.who);
+        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts);
         let mut writer = writer(table, plan, sequences, &mut self.pending);
         let Scratch { row_arena, .. } = &mut *self.scratch;
         for values in rows {
@@ -159,7 +159,7 @@ impl Exec<'_> {
     ) -> Result<u64> {
         let facts = self.facts;
         let params = self.params;
-        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, facts.who);
+        let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, facts);
         let mut writer = writer(table, plan, sequences, &mut self.pending);
         let Scratch { row_arena, .. } = &mut *self.scratch;
         for values in rows {

@@ -107,6 +107,8 @@ pub struct Facts {
     pub who: Who,
     /// The role of `session_user`.
     pub session_who: Who,
+    /// Where names without a schema are looked for.
+    pub path: crate::path::Path,
     /// Database.
     pub database: String,
     /// Process id of the cancel key.

@@ -396,12 +396,8 @@ impl Exec<'_> {
                 })?;
             }
             Source::Nothing => {
-                let sequences = super::sequence::InTransaction::new(
-                    self.txn,
-                    self.catalog,
-                    self.sequences,
-                    self.facts.who,
-                );
+                let sequences =
+                    super::sequence::InTransaction::new(self.txn, self.catalog, self.sequences, self.facts);
                 let env = facts.env(&sequences);
                 let cx = Cx { params: self.params, arena: row_arena, env: &env };
                 let _ = pipeline.push(plan, &Input::None, &cx)?;

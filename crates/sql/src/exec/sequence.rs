@@ -11,10 +11,12 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use varve_engine::{Catalog, ColumnDef, Rights, SequenceDef, SequenceId, TableDef, Transaction};
 
+use super::Facts;
 use super::drop::draws_from;
 use crate::bind::clipped;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{NoSequences, Sequences};
+use crate::path::Path;
 use crate::rights::{Holder, Kind, Object, Who};
 
 /// One of these lets a role draw the next value.
@@ -46,23 +48,25 @@ pub struct InTransaction<'x> {
     catalog: RefCell<&'x mut Option<Arc<Catalog>>>,
     memory: &'x SequenceMemory,
     who: Who,
+    path: &'x Path,
     /// The last sequence that it was found to have the right on.
     allowed: Cell<Option<(SequenceId, Rights)>>,
 }
 
 impl<'x> InTransaction<'x> {
-    /// Borrows the transaction; `who` draws.
+    /// Borrows the transaction; whom the facts are about draws.
     pub fn new(
         txn: &'x mut Transaction,
         catalog: &'x mut Option<Arc<Catalog>>,
         memory: &'x SequenceMemory,
-        who: Who,
+        facts: &'x Facts,
     ) -> InTransaction<'x> {
         InTransaction {
             txn: RefCell::new(txn),
             catalog: RefCell::new(catalog),
             memory,
-            who,
+            who: facts.who,
+            path: &facts.path,
             allowed: Cell::new(None),
         }
     }
@@ -95,9 +99,9 @@ impl<'x> InTransaction<'x> {
     }
 
     fn named(&self, name: &str) -> Result<Arc<SequenceDef>> {
-        let (schema, sequence) = split_name(name);
         let mut catalog = self.catalog.borrow_mut();
         let catalog = catalog.get_or_insert_with(|| self.txn.borrow_mut().catalog());
+        let (schema, sequence) = self.path.find_text(catalog, name);
         catalog.sequence(&schema, &sequence).ok_or_else(|| {
             if catalog.table(&schema, &sequence).is_some() {
                 return SqlError::new(

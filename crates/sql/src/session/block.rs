@@ -202,6 +202,8 @@ impl Session {
             self.savepoints.clear();
         }
         if std::mem::take(&mut self.defines) {
+            // Another catalog may get the version of the one that is gone.
+            self.path.version = 0;
             self.plans.clear();
         }
     }
@@ -214,6 +216,7 @@ impl Session {
             self.defaults = defaults(&self.settings);
             self.facts.lock_timeout = self.defaults.lock_timeout;
             self.follow_identity();
+            self.path.entries = None;
             // Also for the transaction that is running: SET, RESET and the end of SET LOCAL.
             if let Some(txn) = &mut self.txn {
                 txn.set_lock_timeout(self.defaults.lock_timeout);
@@ -240,6 +243,7 @@ impl Session {
 
     fn undo_to_savepoint(&mut self) {
         self.catalog = None;
+        self.path.version = 0;
         let undone = match (&mut self.txn, self.savepoints.last()) {
             (Some(txn), Some(savepoint)) => {
                 self.deferred.restore(&savepoint.deferred);
@@ -312,6 +316,7 @@ impl Session {
         self.after_settings();
         self.end_cursors(&End::ToSavepoint(index));
         self.catalog = None;
+        self.path.version = 0;
         self.block = Block::Open;
         Ok(())
     }

@@ -70,6 +70,7 @@ impl Session {
     }
 
     fn rare_command(&mut self, command: &Utility, announce: bool, sink: &mut dyn Sink) -> Result<CommandTag> {
+        let command = &*self.with_schemas(command)?;
         let tag = match command {
             Utility::SetTransaction(modes) => {
                 if self.in_block() {
@@ -268,7 +269,8 @@ impl Session {
         let catalog = self.current_catalog();
         let mut values: Vec<Value> = Vec::with_capacity(arguments.len());
         for (argument, ty) in arguments.iter().zip(&prepared.param_types) {
-            let mut b = Binder::new(&catalog, "", &[])?;
+            let path = self.facts.path.clone();
+            let mut b = Binder::new(&catalog, "", &[])?.along(&path);
             let mut scope = Scope { no_aggregates: Some("EXECUTE parameters"), ..Scope::default() };
             let bound = b.expression(argument, &mut scope)?;
             let e = b.explicit(bound, Typed::plain(*ty))?.expr;

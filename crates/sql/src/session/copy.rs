@@ -114,7 +114,8 @@ impl Session {
         };
         self.refuse_others(name, true)?;
         let catalog = self.current_catalog();
-        let mut b = Binder::new(&catalog, &copy.sql, &[])?;
+        let path = self.facts.path.clone();
+        let mut b = Binder::new(&catalog, &copy.sql, &[])?.along(&path);
         let (table, targets, defaults) = insert_targets(&mut b, name, columns)?;
         self.authorize_table(&table, Rights::INSERT)?;
         let rules = b.rules(&table)?;

@@ -138,12 +138,14 @@ impl Session {
         loop {
             let catalog = self.current_catalog();
             let forced = self.shared.forced_general;
-            let (params, columns, body, reads) = bind(&catalog, sql, &[], &query, forced)?;
+            let (params, columns, body, reads) =
+                bind((&catalog, &self.facts.path), sql, &[], &query, forced)?;
             if !params.is_empty() {
                 return Err(SqlError::unsupported("a parameter in CREATE TABLE AS"));
             }
             let mut prepared = Prepared::new(sql, &[], params, columns, body, catalog.version());
             (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
+            prepared.path = self.facts.path.number();
             let columns = table_columns(prepared.columns().unwrap_or_default(), &t.columns)?;
             let who = self.facts.who;
             authorize_definition(statement, self.begin_engine(), who)?;

@@ -30,6 +30,7 @@ mod general;
 mod identity;
 mod lock;
 mod maintain;
+mod path;
 mod plan;
 mod portals;
 mod roles;
@@ -54,6 +55,7 @@ use crate::exec::reference::{Deferred, DeferredMark};
 use crate::exec::{Facts, Scratch, SequenceMemory};
 use crate::general::General;
 use crate::oid::Oid;
+use crate::path::Path;
 use crate::prepared::{Portal, Prepared};
 use crate::rights::Holder;
 use crate::scram::Verifier;
@@ -218,6 +220,8 @@ pub struct Session {
     level: Level,
     read_only: bool,
     deferrable: bool,
+    /// What the path in `facts` was made of.
+    path: path::Made,
     /// The transaction has changed the catalog: its plans are its own.
     defines: bool,
     settings: Settings,
@@ -273,6 +277,7 @@ impl Session {
             user: params.user,
             who,
             session_who: who,
+            path: Path::public().clone(),
             database: params.database,
             process_id: params.process_id,
             now_us: Cell::new(None),
@@ -289,6 +294,7 @@ impl Session {
             block: Block::Idle,
             txn: None,
             catalog: None,
+            path: path::Made::default(),
             deferred: Deferred::default(),
             savepoints: Vec::new(),
             level: Level::ReadCommitted,

@@ -17,6 +17,7 @@ use crate::cache;
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid::Oid;
 use crate::parse::{self, Parsed};
+use crate::path::Path;
 use crate::plan::Plan;
 use crate::prepared::{Body, Prepared};
 use crate::sink::Column;
@@ -38,7 +39,7 @@ pub(super) struct Reads {
 impl Session {
     /// A statement for the extended protocol: an entry of a cache that was planned under the current catalog.
     pub(super) fn prepare_current(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
-        let hash = cache::hash(sql, types);
+        let hash = self.hash(sql, types);
         if !self.is_failed()
             && let Some(found) = self.cached(hash, sql, types)
         {
@@ -53,8 +54,8 @@ impl Session {
 
     /// A statement for the simple protocol; opening its table will show whether it is out of date.
     pub(super) fn prepare_any(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
-        let hash = cache::hash(sql, types);
-        if let Some(found) = self.plans.find(hash, sql, types) {
+        let hash = self.hash(sql, types);
+        if let Some(found) = self.plans.find(hash, sql, types, self.facts.path.number()) {
             return Ok(found.clone());
         }
         match self.cached(hash, sql, types) {
@@ -66,23 +67,35 @@ impl Session {
     /// Plans again after the catalog has changed.
     pub(super) fn prepare_again(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
         self.catalog = None;
-        self.build_cached(cache::hash(sql, types), sql, types)
+        let hash = self.hash(sql, types);
+        self.build_cached(hash, sql, types)
+    }
+
+    /// Hash of a statement under the path as it is.
+    fn hash(&mut self, sql: &str, types: &[Oid]) -> u64 {
+        if self.path.entries.is_none() {
+            self.find_path();
+        }
+        cache::hash(sql, types, self.facts.path.number())
     }
 
     fn cached(&mut self, hash: u64, sql: &str, types: &[Oid]) -> Option<Arc<Prepared>> {
-        if let Some(found) = self.plans.find(hash, sql, types) {
+        let path = self.facts.path.number();
+        if let Some(found) = self.plans.find(hash, sql, types, path) {
             return Some(found.clone());
         }
         if self.defines {
             return None;
         }
-        let found = self.shared.plans.read().find(hash, sql, types).cloned()?;
+        let found = self.shared.plans.read().find(hash, sql, types, path).cloned()?;
         self.plans.put(hash, found.clone());
         Some(found)
     }
 
     fn build_cached(&mut self, hash: u64, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
-        let prepared = Arc::new(self.build(sql, types)?);
+        let mut prepared = self.build(sql, types)?;
+        prepared.path = self.facts.path.number();
+        let prepared = Arc::new(prepared);
         if matches!(prepared.body, Body::Plan(_) | Body::Empty) || is_short_command(&prepared.body) {
             self.plans.put(hash, prepared.clone());
             if !self.defines {
@@ -146,8 +159,10 @@ impl Session {
             return Ok(Prepared::new(sql, types, Vec::new(), None, Body::Definition(statement), 0));
         }
         let catalog = self.current_catalog();
+        self.follow_catalog(&catalog);
         let forced = self.shared.forced_general;
-        let (params, columns, body, reads) = bind(&catalog, sql, types, &statement, forced)?;
+        let (params, columns, body, reads) =
+            bind((&catalog, &self.facts.path), sql, types, &statement, forced)?;
         let mut prepared = Prepared::new(sql, types, params, columns, body, catalog.version());
         (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
         Ok(prepared)
@@ -218,13 +233,13 @@ fn defines(statement: &Statement) -> bool {
 
 /// Binds a statement on rows; `forced` gives to a runner of general queries all that it can run.
 pub(super) fn bind(
-    catalog: &Catalog,
+    (catalog, path): (&Catalog, &Path),
     sql: &str,
     types: &[Oid],
     statement: &Statement,
     forced: bool,
 ) -> Result<BoundParts> {
-    let mut b = Binder::new(catalog, sql, types)?;
+    let mut b = Binder::new(catalog, sql, types)?.along(path);
     if forced {
         b.force_general();
     }
@@ -234,7 +249,7 @@ pub(super) fn bind(
                 q.body.as_ref()
             {
                 crate::bind::clauses::check_wrapped_change(q)?;
-                return bind(catalog, sql, types, s, forced);
+                return bind((catalog, path), sql, types, s, forced);
             }
             let bound = b.query(q)?;
             (Plan::Select(bound.select), Some(bound.columns))

@@ -214,19 +214,25 @@ impl Session {
     /// A prepared statement, planned under the catalog as it is.
     pub(super) fn newest(&mut self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>> {
         let newest = newest_of(&prepared).clone();
-        if newest.catalog_version == self.current_catalog().version() {
+        let is_of_path = newest.path == self.facts.path.number();
+        if is_of_path && newest.catalog_version == self.current_catalog().version() {
             return Ok(newest);
         }
         self.replan(&newest)
     }
 
     fn replan(&mut self, old: &Arc<Prepared>) -> Result<Arc<Prepared>> {
-        let again = self.prepare_again(&old.sql, &old.param_oids)?;
+        let is_of_path = old.path == self.facts.path.number();
+        let again = match is_of_path {
+            true => self.prepare_again(&old.sql, &old.param_oids)?,
+            // It may be at hand.
+            false => self.prepare_current(&old.sql, &old.param_oids)?,
+        };
         if again.columns != old.columns {
             let message = "cached plan must not change result type";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
-        if !self.defines {
+        if !self.defines && is_of_path && again.path == old.path {
             // Another session may have set it first; then that one is as good.
             let _ = old.successor.set(again.clone());
         }
@@ -263,13 +269,15 @@ impl Session {
     /// What catalog functions and system tables are computed from.
     fn world(&mut self) -> World {
         let catalog = self.current_catalog();
+        self.follow_catalog(&catalog);
         let own = |(name, value): (String, String)| {
             let now = self.transaction_setting(&name).map(str::to_owned);
             (name, now.unwrap_or(value))
         };
         let settings = self.settings.all().into_iter().map(own).collect();
         let (database, shared) = (self.facts.database.clone(), Arc::clone(&self.shared));
-        World { catalog, database, settings, who: self.facts.who, shows_oids: false, shared }
+        let path = self.facts.path.clone();
+        World { catalog, database, settings, who: self.facts.who, path, shows_oids: false, shared }
     }
 
     fn run_body(
@@ -306,7 +314,13 @@ impl Session {
             Body::Definition(_) if self.is_failed() => Err(in_failed_transaction()),
             Body::Definition(statement) => {
                 parse::on_deep_stack(&prepared.sql, || match table_of_query(statement) {
-                    Some(table) => self.create_as(&prepared.sql, statement, table),
+                    Some(_) => {
+                        let catalog = self.catalog_of_path();
+                        let statement = self.facts.path.definition(&catalog, statement)?.into_owned();
+                        let table = table_of_query(&statement)
+                            .ok_or_else(|| SqlError::internal("a definition of another kind"))?;
+                        self.create_as(&prepared.sql, &statement, table)
+                    }
                     None => self.define(&prepared.sql, statement),
                 })
                 .map(Ran::Done)
@@ -323,10 +337,15 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
-        if prepared.reads_views && self.begin_engine().catalog_version() != prepared.catalog_version {
+        let version = self.begin_engine().catalog_version();
+        if self.path.version != version || self.path.entries.is_none() {
+            self.find_path();
+        }
+        // Another table may be before the one of its name in a path of several schemas, a view may have another text.
+        let is_bound = prepared.path == 0 && !prepared.reads_views;
+        if prepared.path != self.facts.path.number() || (!is_bound && prepared.catalog_version != version) {
             return Ok(Ran::Stale);
         }
-        self.begin_engine();
         if self.read_only && plan.writes() {
             return Err(read_only(&verb(plan)));
         }
@@ -381,7 +400,7 @@ impl Session {
     }
 
     fn define(&mut self, sql: &str, statement: &sqlparser::ast::Statement) -> Result<CommandTag> {
-        self.begin_engine();
+        self.catalog_of_path();
         if self.read_only {
             return Err(read_only("this command"));
         }
@@ -413,10 +432,12 @@ fn define_current(
         txn.start_statement();
         let start = txn.savepoint();
         let version = txn.bind_definitions();
-        let defined = match authorize_definition(statement, txn, facts.who) {
-            Ok(()) => definition::run(statement, sql, txn, facts, notices),
-            Err(e) => Err(Failed::Error(e)),
-        };
+        let catalog = txn.catalog();
+        let defined =
+            facts.path.definition(&catalog, statement).map_err(Failed::Error).and_then(|statement| {
+                authorize_definition(&statement, txn, facts.who)?;
+                definition::run(&statement, sql, txn, facts, notices)
+            });
         if matches!(defined, Err(Failed::Stale)) {
             notices.truncate(noticed);
             txn.start_over(start)?;

@@ -189,6 +189,7 @@ pub fn referred<'c>(catalog: &'c Catalog, key: &ForeignKey) -> Option<Constraint
 }
 
 /// The text of a constraint.
-pub fn definition(catalog: &Catalog, oid: u32, pretty: bool) -> Option<String> {
-    constraint(catalog, oid).map(|c| show::constraint_definition(catalog, &c, pretty))
+pub fn definition(world: &World, oid: u32, pretty: bool) -> Option<String> {
+    let found = constraint(&world.catalog, oid);
+    found.map(|c| show::constraint_definition(&world.catalog, &c, pretty, &world.path))
 }

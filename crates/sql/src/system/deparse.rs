@@ -8,9 +8,10 @@ use sqlparser::ast::{
 };
 use varve_engine::{Catalog, ViewDef};
 
-use super::names::{qualified, quoted};
+use super::names::quoted;
 use crate::bind::{fold, object_name, output_name};
 use crate::parse::{self, Parsed};
+use crate::path::Path;
 
 /// A table or view in FROM: its name there, and its columns.
 struct Known {
@@ -19,11 +20,11 @@ struct Known {
 }
 
 /// The query of a view; `None` if it is of a form that is not laid out.
-pub fn view_query(catalog: &Catalog, view: &ViewDef) -> Option<String> {
-    parse::on_deep_stack(&view.text, || laid_out(catalog, view))
+pub fn view_query(catalog: &Catalog, view: &ViewDef, path: &Path) -> Option<String> {
+    parse::on_deep_stack(&view.text, || laid_out(catalog, view, path))
 }
 
-fn laid_out(catalog: &Catalog, view: &ViewDef) -> Option<String> {
+fn laid_out(catalog: &Catalog, view: &ViewDef, path: &Path) -> Option<String> {
     let Parsed::Sql(statement) = parse::statement(&view.text).ok()? else { return None };
     let Statement::Query(query) = *statement else { return None };
     let SetExpr::Select(select) = &*query.body else { return None };
@@ -35,7 +36,7 @@ fn laid_out(catalog: &Catalog, view: &ViewDef) -> Option<String> {
     if !is_plain || select.projection.len() != view.columns.len() {
         return None;
     }
-    let (from, known) = from(catalog, &select.from)?;
+    let (from, known) = from((catalog, path), &select.from)?;
     let names = view.columns.iter().map(|column| column.name.as_str());
     let items = select.projection.iter().zip(names).map(|(item, name)| output(item, name, &known));
     let mut out = format!(" SELECT {}{from}", items.collect::<Option<Vec<_>>>()?.join(",\n    "));
@@ -58,7 +59,7 @@ fn laid_out(catalog: &Catalog, view: &ViewDef) -> Option<String> {
     Some(out)
 }
 
-fn from(catalog: &Catalog, items: &[ast::TableWithJoins]) -> Option<(String, Vec<Known>)> {
+fn from(catalog: (&Catalog, &Path), items: &[ast::TableWithJoins]) -> Option<(String, Vec<Known>)> {
     let (mut known, mut out) = (Vec::new(), Vec::new());
     for item in items {
         let mut text = table(catalog, &item.relation, &mut known)?;
@@ -75,14 +76,14 @@ fn from(catalog: &Catalog, items: &[ast::TableWithJoins]) -> Option<(String, Vec
     Some((text, known))
 }
 
-fn table(catalog: &Catalog, factor: &TableFactor, known: &mut Vec<Known>) -> Option<String> {
+fn table((catalog, path): (&Catalog, &Path), factor: &TableFactor, known: &mut Vec<Known>) -> Option<String> {
     let TableFactor::Table { name, alias, args: None, .. } = factor else { return None };
     let (schema, last) = object_name(name).ok()?;
     let columns = match catalog.table(&schema, &last) {
         Some(table) => table.columns.iter().map(|column| column.name.clone()).collect(),
         None => catalog.view(&schema, &last)?.columns.iter().map(|column| column.name.clone()).collect(),
     };
-    let shown = qualified(&schema, &last);
+    let shown = path.shown(catalog, &schema, &last);
     let (name, text) = match alias {
         None => (last, shown),
         Some(alias) if alias.columns.is_empty() => {

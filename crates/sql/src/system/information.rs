@@ -163,7 +163,7 @@ fn views(world: &World, rows: &mut Rows<'_>) {
             ("table_catalog", text(&world.database)),
             ("table_schema", text(r.schema)),
             ("table_name", text(r.name)),
-            ("view_definition", text(show::view_definition(&world.catalog, view))),
+            ("view_definition", text(show::view_definition(&world.catalog, view, &world.path))),
             ("check_option", text("NONE")),
             ("is_updatable", yes(false)),
             ("is_insertable_into", yes(false)),

@@ -37,6 +37,7 @@ use std::sync::{Arc, LazyLock};
 
 use varve_engine::{Array, Catalog, ColumnType, Datum, Value};
 
+use crate::path::Path;
 use crate::rights::Who;
 use crate::session::SqlDatabase;
 use crate::ty::{Elem, Reg, Ty};
@@ -54,6 +55,8 @@ pub struct World {
     pub settings: Vec<(String, String)>,
     /// The role that asks.
     pub who: Who,
+    /// Where names without a schema are looked for.
+    pub path: Path,
     /// The result is wanted in binary: OIDs with names stay OIDs.
     pub shows_oids: bool,
     /// Knows what sessions do and what ANALYZE found.

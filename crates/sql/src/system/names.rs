@@ -15,16 +15,6 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A name with its schema, which is left out if it is in the search path.
-pub fn qualified(schema: &str, name: &str) -> String {
-    if is_visible(schema) { quoted(name) } else { format!("{}.{}", quoted(schema), quoted(name)) }
-}
-
-/// Whether objects of the schema are found without naming it.
-pub fn is_visible(schema: &str) -> bool {
-    matches!(schema, "public" | "pg_catalog")
-}
-
 /// PostgreSQL's keywords that are not free to be names, in order.
 const KEYWORDS: [&str; 151] = [
     "all",

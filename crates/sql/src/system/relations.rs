@@ -504,7 +504,7 @@ fn pg_views(world: &World, rows: &mut Rows<'_>) {
             ("schemaname", text(r.schema)),
             ("viewname", text(r.name)),
             ("viewowner", text(show::role_name(&world.catalog, r.owner(&world.catalog)))),
-            ("definition", text(show::view_definition(&world.catalog, view))),
+            ("definition", text(show::view_definition(&world.catalog, view, &world.path))),
         ]);
     }
 }

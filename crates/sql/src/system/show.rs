@@ -10,10 +10,11 @@ use varve_engine::{
 };
 
 use super::constraints::{Constraint, Demand, action_words};
-use super::names::{qualified, quoted};
+use super::names::quoted;
 use super::relations::{IndexOf, Relation, What, object_of, relation};
 use super::{conditions, deparse, ids, list, type_row};
 use crate::eval::func::format::literal as quote_literal;
+use crate::path::Path;
 use crate::ty::{Ty, Typed};
 
 /// `CREATE [UNIQUE] INDEX ...`
@@ -33,8 +34,8 @@ fn columns(table: &TableDef, ordinals: &[usize]) -> String {
 }
 
 /// The text behind CONSTRAINT name.
-pub fn constraint_definition(catalog: &Catalog, c: &Constraint<'_>, pretty: bool) -> String {
-    demand(catalog, c, pretty) + if c.is_not_valid() { " NOT VALID" } else { "" }
+pub fn constraint_definition(catalog: &Catalog, c: &Constraint<'_>, pretty: bool, path: &Path) -> String {
+    demand(catalog, c, pretty, path) + if c.is_not_valid() { " NOT VALID" } else { "" }
 }
 
 /// The condition of CHECK, `pretty` or in all its parentheses.
@@ -43,7 +44,7 @@ pub fn check_condition(catalog: &Catalog, table: &TableDef, check: &Check, prett
     conditions::condition(catalog, table, check, pretty).unwrap_or_else(as_kept)
 }
 
-fn demand(catalog: &Catalog, c: &Constraint<'_>, pretty: bool) -> String {
+fn demand(catalog: &Catalog, c: &Constraint<'_>, pretty: bool, path: &Path) -> String {
     let own = columns(c.table, c.columns);
     match c.what {
         Demand::Key(_) => format!("PRIMARY KEY ({own})"),
@@ -52,7 +53,7 @@ fn demand(catalog: &Catalog, c: &Constraint<'_>, pretty: bool) -> String {
         Demand::Foreign(key) => {
             let (parent, parent_columns) = match catalog.table_by_id(key.parent) {
                 Some(parent) => {
-                    (qualified(&parent.schema, &parent.name), columns(&parent, &key.parent_columns))
+                    (path.shown(catalog, &parent.schema, &parent.name), columns(&parent, &key.parent_columns))
                 }
                 None => (key.parent.0.to_string(), String::new()),
             };
@@ -70,8 +71,8 @@ fn demand(catalog: &Catalog, c: &Constraint<'_>, pretty: bool) -> String {
 }
 
 /// The query of a view.
-pub fn view_definition(catalog: &Catalog, view: &ViewDef) -> String {
-    let laid_out = deparse::view_query(catalog, view);
+pub fn view_definition(catalog: &Catalog, view: &ViewDef, path: &Path) -> String {
+    let laid_out = deparse::view_query(catalog, view, path);
     let query = laid_out.unwrap_or_else(|| format!(" {}", view.text.trim().trim_end_matches(';')));
     format!("{query};")
 }
@@ -133,9 +134,9 @@ pub fn role_name(catalog: &Catalog, oid: u32) -> String {
 }
 
 /// A relation as regclass shows it.
-pub fn relation_name(catalog: &Catalog, oid: u32) -> Option<String> {
+pub fn relation_name(catalog: &Catalog, oid: u32, path: &Path) -> Option<String> {
     let r = relation(catalog, oid)?;
-    Some(qualified(r.schema, r.name))
+    Some(path.shown(catalog, r.schema, r.name))
 }
 
 /// A schema's name.

@@ -11,7 +11,6 @@ use varve_engine::{Datum, TableId};
 use super::{Builtin, catalog, int, loose, strict, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, reg};
-use crate::exec::split_name;
 use crate::system::{self, Relation, constraints, ids, names, show};
 use crate::ty::Reg;
 use crate::ty::Ty::{self, Bool, Int2, Int4, Int8, Name, Numeric, Oid, Text};
@@ -37,7 +36,9 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     catalog("pg_get_serial_sequence", &[Text, Text], Text, serial_sequence),
     catalog("pg_table_is_visible", &[Oid], Bool, |a, cx| {
-        Ok(of_relation(a, cx)?.map_or(Datum::Null, |r| Datum::Bool(names::is_visible(r.schema))))
+        let world = cx.env.world()?;
+        let sees = |r: Relation<'_>| Datum::Bool(world.path.sees(&world.catalog, r.schema, r.name));
+        Ok(of_relation(a, cx)?.map_or(Datum::Null, sees))
     }),
     strict("pg_type_is_visible", &[Oid], Bool, |a, _| {
         Ok(system::type_row(oid(a, 0)).map_or(Datum::Null, |_| Datum::Bool(true)))
@@ -167,19 +168,20 @@ fn index_definition<'a>(a: &[Datum<'a>], column: i64, cx: &Cx<'a>) -> Result<Dat
 
 fn constraint_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let pretty = matches!(a.get(1), Some(Datum::Bool(true)));
-    Ok(optional(constraints::definition(&cx.env.world()?.catalog, oid(a, 0), pretty), cx))
+    Ok(optional(constraints::definition(cx.env.world()?, oid(a, 0), pretty), cx))
 }
 
 fn view_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let catalog = &cx.env.world()?.catalog;
-    let view = catalog.view_by_id(varve_engine::ObjectId(oid(a, 0)));
-    Ok(optional(view.map(|view| show::view_definition(catalog, view)), cx))
+    let world = cx.env.world()?;
+    let view = world.catalog.view_by_id(varve_engine::ObjectId(oid(a, 0)));
+    Ok(optional(view.map(|view| show::view_definition(&world.catalog, view, &world.path)), cx))
 }
 
 /// The sequence that a column owns, with its schema.
 fn serial_sequence<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let catalog = &cx.env.world()?.catalog;
-    let (schema, name) = split_name(text(a, 0));
+    let world = cx.env.world()?;
+    let catalog = &world.catalog;
+    let (schema, name) = world.path.find_text(catalog, text(a, 0));
     let table = catalog.table(&schema, &name).ok_or_else(|| {
         SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", text(a, 0)))
     })?;
@@ -212,7 +214,8 @@ fn described<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
 }
 
 fn named<'a>(kind: Reg, a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let found = reg::lookup(kind, text(a, 0), &cx.env.world()?.catalog);
+    let world = cx.env.world()?;
+    let found = reg::lookup(kind, text(a, 0), &world.catalog, &world.path);
     Ok(found.map_or(Datum::Null, |oid| Datum::Int8(i64::from(oid))))
 }
 

@@ -6,14 +6,14 @@
 //! Does not know: columns' own rights and databases' rights, which there are none of: columns have their table's, everybody
 //! may connect.
 
-use varve_engine::{Catalog, Datum, ObjectId, Rights};
+use varve_engine::{Datum, ObjectId, Rights};
 
 use super::{Builtin, catalog, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, reg};
 use crate::exec::split_name;
 use crate::rights::{Holder, Kind, Object, memberships};
-use crate::system::{self, What};
+use crate::system::{self, What, World};
 use crate::ty::Reg;
 use crate::ty::Ty::{Bool, Int2, Name, Oid, Text};
 
@@ -88,9 +88,9 @@ fn wanted(list: &str, possible: Rights) -> Result<Vec<Rights>> {
     list.split(',').map(word).collect()
 }
 
-fn by_name(object: Datum<'_>, kind: Reg, catalog: &Catalog) -> Result<Option<u32>> {
+fn by_name(object: Datum<'_>, kind: Reg, world: &World) -> Result<Option<u32>> {
     match object {
-        Datum::Text(name) => reg::find(kind, name, catalog).map(Some),
+        Datum::Text(name) => reg::find(kind, name, &world.catalog, &world.path).map(Some),
         number => Ok(number.as_integer().and_then(|n| u32::try_from(n).ok())),
     }
 }
@@ -98,8 +98,9 @@ fn by_name(object: Datum<'_>, kind: Reg, catalog: &Catalog) -> Result<Option<u32
 /// Rights on a table, view or sequence; of a column of it, if `column` has its name or number in the second place.
 fn of_relation<'a>(a: &[Datum<'a>], column: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (holder, object, list) = parts(a, cx)?;
-    let catalog = &cx.env.world()?.catalog;
-    let Some(oid) = by_name(object, Reg::Class, catalog)? else { return Ok(Datum::Null) };
+    let world = cx.env.world()?;
+    let catalog = &world.catalog;
+    let Some(oid) = by_name(object, Reg::Class, world)? else { return Ok(Datum::Null) };
     let Some(r) = system::relation(catalog, oid) else { return Ok(Datum::Null) };
     if let Some(Datum::Text(name)) = column.get(1)
         && !r.attributes().iter().any(|column| column.name == *name)
@@ -128,7 +129,7 @@ fn of_relation<'a>(a: &[Datum<'a>], column: &[Datum<'a>], cx: &Cx<'a>) -> Result
 fn of_schema<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (holder, object, list) = parts(a, cx)?;
     let catalog = &cx.env.world()?.catalog;
-    let Some(oid) = by_name(object, Reg::Namespace, catalog)? else { return Ok(Datum::Null) };
+    let Some(oid) = by_name(object, Reg::Namespace, cx.env.world()?)? else { return Ok(Datum::Null) };
     let wanted = wanted(list, Kind::Schema.all())?;
     let Some(name) = system::show::namespace_name(catalog, oid) else { return Ok(Datum::Null) };
     match catalog.schemas().iter().find(|schema| schema.name == name) {
@@ -153,7 +154,7 @@ fn of_database<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
 fn of_role<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (holder, object, _) = parts(a, cx)?;
     let world = cx.env.world()?;
-    let Some(oid) = by_name(object, Reg::Role, &world.catalog)? else { return Ok(Datum::Null) };
+    let Some(oid) = by_name(object, Reg::Role, world)? else { return Ok(Datum::Null) };
     let asked = match a {
         [Datum::Text(name), _, _] => world.catalog.role(&split_name(name).1).map(|role| role.id),
         _ => world.who,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use varve_engine::{Datum, Value};
 
-use super::{Builtin, float, int, strict, text, volatile};
+use super::{Builtin, catalog, float, int, strict, text, volatile};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, reg};
 use crate::ty::Ty::{self, Array, Bool, Float8, Int4, Int8, Name, Text, Void};
@@ -23,13 +23,17 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("version", &[], Text, |_, _| Ok(Datum::Text(VERSION))),
     strict("current_database", &[], Name, |_, cx| Ok(cx.text(cx.env.database))),
     strict("current_catalog", &[], Name, |_, cx| Ok(cx.text(cx.env.database))),
-    strict("current_schema", &[], Name, |_, _| Ok(Datum::Text("public"))),
-    strict("current_schemas", &[Bool], Array(Elem::Name), |a, cx| {
+    catalog("current_schema", &[], Name, |_, cx| {
+        let first = cx.env.world()?.path.named().first();
+        Ok(first.map_or(Datum::Null, |schema| cx.text(schema)))
+    }),
+    catalog("current_schemas", &[Bool], Array(Elem::Name), |a, cx| {
+        let path = &cx.env.world()?.path;
+        let all = matches!(a[0], Datum::Bool(true));
         let mut names = crate::array::of(crate::oid::NAME);
-        if matches!(a[0], Datum::Bool(true)) {
-            names.push(Datum::Text("pg_catalog"));
+        for schema in if all { path.searched() } else { path.named() } {
+            names.push(Datum::Text(schema));
         }
-        names.push(Datum::Text("public"));
         Ok(cx.keep_value(Value::Array(names)))
     }),
     strict("current_user", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),

@@ -1,0 +1,273 @@
+//! The search path: the schemas in which names without a schema are looked for.
+//!
+//! Invariants
+//! 1. A path holds only schemas that exist and that the role may use, as the catalog said when it was made; the session makes it again
+//!    when that catalog, the setting or the role has changed.
+//! 2. Equal paths have equal numbers in all sessions of a process, different ones never; plans are kept by that number (decision 0617).
+//! 3. `PUBLIC` is the path of who has set nothing, and of texts that are kept: their names without a schema are those of `public`.
+//!
+//! Does not know: settings, sessions.
+
+mod qualify;
+
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use sqlparser::ast;
+use varve_engine::{Catalog, Rights};
+
+use crate::bind::object_name;
+use crate::error::{Result, SqlError, SqlState};
+use crate::exec::split_name;
+use crate::rights::{Holder, Object, Who};
+use crate::system;
+use crate::system::names::quoted;
+
+const SYSTEM: &str = "pg_catalog";
+const INFORMATION: &str = "information_schema";
+
+/// The schema of names that nothing has.
+const NOWHERE: &str = "";
+
+/// Most paths that are known by number; then they get new numbers, and plans are made again.
+const PATHS_MAX: usize = 4096;
+
+/// A search path. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Path(Arc<Schemas>);
+
+#[derive(Debug)]
+struct Schemas {
+    number: u32,
+    /// As the setting names them.
+    named: Box<[String]>,
+    /// In the order in which they are searched: `pg_catalog` is the first unless it is named.
+    searched: Box<[String]>,
+}
+
+/// Paths by their schemas, and the number that the next one gets.
+struct Known {
+    paths: FxHashMap<Box<[String]>, Path>,
+    next: u32,
+}
+
+static KNOWN: LazyLock<Mutex<Known>> =
+    LazyLock::new(|| Mutex::new(Known { paths: FxHashMap::default(), next: 1 }));
+
+static PUBLIC: LazyLock<Path> = LazyLock::new(|| {
+    let public = varve_engine::catalog::PUBLIC.to_owned();
+    Path(Arc::new(Schemas {
+        number: 0,
+        named: [public.clone()].into(),
+        searched: [SYSTEM.to_owned(), public].into(),
+    }))
+});
+
+impl Path {
+    /// The path of `public` alone.
+    pub fn public() -> &'static Path {
+        &PUBLIC
+    }
+
+    /// What the entries of the setting come to for a role of this name.
+    pub fn of(entries: &[String], user: &str, who: Who, catalog: &Catalog) -> Path {
+        let holder = Holder::of(catalog, who);
+        let mut named: Vec<String> = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let name = if entry == "$user" { user } else { entry };
+            if !named.iter().any(|n| n == name) && is_usable(name, &holder, catalog) {
+                named.push(name.to_owned());
+            }
+        }
+        match named.as_slice() {
+            [public] if public == varve_engine::catalog::PUBLIC => PUBLIC.clone(),
+            _ => known(named),
+        }
+    }
+
+    /// The number that plans are kept by; 0 is that of `public` alone.
+    pub fn number(&self) -> u32 {
+        self.0.number
+    }
+
+    /// The schemas that the setting names, in their order.
+    pub fn named(&self) -> &[String] {
+        &self.0.named
+    }
+
+    /// The schemas in the order in which they are searched.
+    pub fn searched(&self) -> &[String] {
+        &self.0.searched
+    }
+
+    fn is_public(&self) -> bool {
+        self.0.number == 0
+    }
+
+    /// The schema of the object that a name without one means.
+    pub fn schema_of(&self, catalog: &Catalog, name: &str) -> Option<&str> {
+        let holds = |schema: &&String| {
+            catalog.resolve(schema, name).is_some() || system::table(schema, name).is_some()
+        };
+        self.0.searched.iter().find(holds).map(String::as_str)
+    }
+
+    /// Schema and name of what a name means; a schema that there is never if it means nothing.
+    pub fn find(&self, catalog: &Catalog, name: &ast::ObjectName) -> Result<(String, String)> {
+        let (schema, last) = object_name(name)?;
+        if name.0.len() > 1 || self.is_public() {
+            return Ok((schema, last));
+        }
+        Ok((self.schema_of(catalog, &last).unwrap_or(NOWHERE).to_owned(), last))
+    }
+
+    /// The same of a name in a string.
+    pub fn find_text(&self, catalog: &Catalog, written: &str) -> (String, String) {
+        let (schema, last) = split_name(written);
+        if self.is_public() || has_schema(written) {
+            return (schema, last);
+        }
+        (self.schema_of(catalog, &last).unwrap_or(NOWHERE).to_owned(), last)
+    }
+
+    /// The schema that a new object is made in; 3F000 if there is none.
+    fn place(&self, name: &str) -> Result<&str> {
+        let Some(schema) = self.0.named.first() else {
+            let message = "no schema has been selected to create in";
+            return Err(SqlError::new(SqlState::INVALID_SCHEMA, message));
+        };
+        if matches!(schema.as_str(), SYSTEM | INFORMATION) {
+            let message = format!("permission denied to create \"{schema}.{name}\"");
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+                .with_detail("System catalog modifications are currently disallowed."));
+        }
+        Ok(schema)
+    }
+
+    /// Whether a name without its schema means the object of this schema.
+    pub fn sees(&self, catalog: &Catalog, schema: &str, name: &str) -> bool {
+        self.0.searched.iter().any(|s| s == schema) && self.schema_of(catalog, name) == Some(schema)
+    }
+
+    /// A name as it is shown: with its schema unless it is found without.
+    pub fn shown(&self, catalog: &Catalog, schema: &str, name: &str) -> String {
+        match self.sees(catalog, schema, name) {
+            true => quoted(name),
+            false => format!("{}.{}", quoted(schema), quoted(name)),
+        }
+    }
+}
+
+/// Whether a name in a string has its schema before it.
+pub fn has_schema(written: &str) -> bool {
+    let mut is_quoted = false;
+    written.chars().any(|c| {
+        is_quoted ^= c == '"';
+        c == '.' && !is_quoted
+    })
+}
+
+/// Who may not use `public` is told so when a table of it is opened; schemas of the system are everybody's.
+fn is_usable(name: &str, holder: &Holder, catalog: &Catalog) -> bool {
+    if matches!(name, SYSTEM | INFORMATION | varve_engine::catalog::PUBLIC) {
+        return name != varve_engine::catalog::PUBLIC || catalog.has_schema(name);
+    }
+    let schema = catalog.schemas().iter().find(|s| s.name == name);
+    schema.is_some_and(|s| holder.may_any(catalog, &Object::schema(s), &[Rights::USAGE]))
+}
+
+/// The path of these schemas under its number.
+fn known(named: Vec<String>) -> Path {
+    let mut known = KNOWN.lock();
+    if let Some(path) = known.paths.get(named.as_slice()) {
+        return path.clone();
+    }
+    if known.paths.len() >= PATHS_MAX {
+        known.paths.clear();
+    }
+    let mut searched = named.clone();
+    if !named.iter().any(|n| n == SYSTEM) {
+        searched.insert(0, SYSTEM.to_owned());
+    }
+    let number = known.next;
+    known.next += 1;
+    let named: Box<[String]> = named.into();
+    let path = Path(Arc::new(Schemas { number, named: named.clone(), searched: searched.into() }));
+    known.paths.insert(named, path.clone());
+    path
+}
+
+/// The entries of a setting's value; `None` if it is no list of names.
+pub fn entries(value: &str) -> Option<Vec<String>> {
+    let (mut entries, mut rest) = (Vec::new(), value.trim_start());
+    if rest.is_empty() {
+        return Some(entries);
+    }
+    loop {
+        let (entry, behind) = entry(rest)?;
+        entries.push(crate::bind::clipped(entry));
+        rest = behind.trim_start();
+        if rest.is_empty() {
+            return Some(entries);
+        }
+        rest = rest.strip_prefix(',')?.trim_start();
+    }
+}
+
+/// The first entry of a list, and what is behind it.
+fn entry(list: &str) -> Option<(String, &str)> {
+    let Some(mut rest) = list.strip_prefix('"') else {
+        let end = list.find(|c: char| c == ',' || c.is_ascii_whitespace()).unwrap_or(list.len());
+        return (end > 0).then(|| (list[..end].to_ascii_lowercase(), &list[end..]));
+    };
+    let mut entry = String::new();
+    loop {
+        let (part, behind) = rest.split_once('"')?;
+        entry.push_str(part);
+        match behind.strip_prefix('"') {
+            Some(more) => {
+                entry.push('"');
+                rest = more;
+            }
+            None => return Some((entry, behind)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_as_postgresql_reads_them() {
+        let read = |value| entries(value).map(|list| list.join("|"));
+        for (value, expected) in [
+            ("", Some("")),
+            ("a, B ,\"C d\"", Some("a|b|C d")),
+            ("\"$user\", public", Some("$user|public")),
+            ("$user", Some("$user")),
+            ("\"\"", Some("")),
+            ("\"a\"\"b\"", Some("a\"b")),
+            ("a,", None),
+            (",a", None),
+            ("a b", None),
+            ("\"a", None),
+        ] {
+            assert_eq!(read(value).as_deref(), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_one_number() {
+        let path = |names: &[&str]| known(names.iter().map(|n| (*n).to_owned()).collect()).number();
+        assert_eq!(path(&["p_a", "p_b"]), path(&["p_a", "p_b"]));
+        assert_ne!(path(&["p_a", "p_b"]), path(&["p_b", "p_a"]));
+        assert_ne!(path(&[]), Path::public().number());
+    }
+
+    #[test]
+    fn a_dot_in_quotes_is_no_schema() {
+        assert!(has_schema("a.b") && has_schema("\"a\".b") && !has_schema("\"a.b\"") && !has_schema("b"));
+    }
+}
