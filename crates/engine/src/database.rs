@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::io::{Accounts, IoRow};
 use crate::options::Options;
 use crate::purge::Bell;
+use crate::quota::TemporaryQuota;
 use crate::redo::EngineRedo;
 use crate::spool::Spool;
 use crate::transaction::{Isolation, Transaction};
@@ -105,9 +106,9 @@ impl Database {
         Transaction::new(Arc::clone(self), isolation)
     }
 
-    /// An empty list of rows that may grow beyond memory.
-    pub fn spool(&self) -> Spool {
-        Spool::new(&self.core.temporary)
+    /// An empty list of rows that may grow beyond memory, as far as the quota lets it.
+    pub fn spool(&self, quota: Arc<TemporaryQuota>) -> Spool {
+        Spool::new(&self.core.temporary, quota)
     }
 
     /// Does the background work (rollback of losers, purge) in the caller's thread.

@@ -78,6 +78,12 @@ pub enum Error {
     /// The lock time-out passed.
     #[error("canceling statement due to lock timeout")]
     LockTimeout,
+    /// Temporary files would become larger than they may.
+    #[error("temporary file size exceeds temp_file_limit ({kilobytes}kB)")]
+    TemporaryQuota {
+        /// How large they may be.
+        kilobytes: u64,
+    },
     /// The session asked to stop.
     #[error("canceling statement due to user request")]
     Cancelled,
@@ -182,6 +188,7 @@ impl Error {
             Self::SerializationFailure | Self::ReadWriteConflict => "40001",
             Self::Deadlock => "40P01",
             Self::LockTimeout => "55P03",
+            Self::TemporaryQuota { .. } => "53400",
             Self::Cancelled => "57014",
             Self::SnapshotTooOld => "72000",
             Self::Undefined { kind, .. } => undefined_state(*kind),

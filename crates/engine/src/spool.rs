@@ -6,6 +6,7 @@
 //! Invariants
 //! 1. Memory is bounded: the newest bytes up to the budget, one block that was read, and 8 bytes for each `STRIDE` rows.
 //! 2. The file is removed with the spool, and at the next start if a crash left it.
+//! 3. What is in files is counted by the quota of whoever keeps the rows, until the spool is gone.
 //!
 //! Does not know: what is in a row.
 
@@ -15,6 +16,7 @@ use varve_device::{AlignedBuf, Directory, Durability, Purpose};
 use varve_pager::PagerError;
 
 use crate::error::{Error, Result};
+use crate::quota::TemporaryQuota;
 use crate::sort::RunFile;
 
 /// Bytes kept in memory before the first are written.
@@ -28,9 +30,12 @@ const STRIDE: u64 = 64;
 pub struct Spool {
     directory: Arc<dyn Directory>,
     budget_bytes: usize,
+    quota: Arc<TemporaryQuota>,
     file: Option<RunFile>,
     /// Bytes that are in the file.
     written: u64,
+    /// Bytes of the quota; more than are in the file where writing failed.
+    taken: u64,
     /// What comes behind them.
     tail: Vec<u8>,
     rows: u64,
@@ -50,16 +55,18 @@ impl std::fmt::Debug for Spool {
 }
 
 impl Spool {
-    pub(crate) fn new(temporary: &Arc<dyn Directory>) -> Spool {
-        Spool::with_budget(temporary, BUDGET_BYTES)
+    pub(crate) fn new(temporary: &Arc<dyn Directory>, quota: Arc<TemporaryQuota>) -> Spool {
+        Spool::with_budget(temporary, quota, BUDGET_BYTES)
     }
 
-    fn with_budget(temporary: &Arc<dyn Directory>, budget_bytes: usize) -> Spool {
+    fn with_budget(temporary: &Arc<dyn Directory>, quota: Arc<TemporaryQuota>, budget_bytes: usize) -> Spool {
         Spool {
             directory: Arc::clone(temporary),
             budget_bytes,
+            quota,
             file: None,
             written: 0,
+            taken: 0,
             tail: Vec::new(),
             rows: 0,
             places: Vec::new(),
@@ -97,6 +104,8 @@ impl Spool {
         }
         let Some(file) = &self.file else { return Ok(()) };
         let whole = self.tail.len() / BLOCK_BYTES * BLOCK_BYTES;
+        self.quota.take(whole as u64)?;
+        self.taken += whole as u64;
         let mut buffer = AlignedBuf::new(BLOCK_BYTES);
         for (n, block) in self.tail[..whole].chunks(BLOCK_BYTES).enumerate() {
             buffer.copy_from_slice(block);
@@ -170,6 +179,12 @@ impl Spool {
     }
 }
 
+impl Drop for Spool {
+    fn drop(&mut self) {
+        self.quota.give_back(self.taken);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,7 +200,7 @@ mod tests {
     fn rows_come_back_in_any_order_from_memory_and_file() {
         let directory: Arc<dyn Directory> = MemoryDirectory::new();
         for budget_bytes in [usize::MAX, 600 << 10] {
-            let mut spool = Spool::with_budget(&directory, budget_bytes);
+            let mut spool = Spool::with_budget(&directory, Arc::default(), budget_bytes);
             (0..5000).for_each(|n| spool.push(&row(n)).unwrap());
             assert_eq!(spool.file.is_some(), budget_bytes != usize::MAX);
             let forward = 0..5000;
@@ -196,6 +211,20 @@ mod tests {
             }
             assert_eq!(spool.get(5000).unwrap(), None);
             assert!(spool.block.is_none() || spool.tail.len() < 600 << 10);
+        }
+        assert!(directory.list().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_spool_beyond_its_quota_fails_and_gives_its_part_back() {
+        let directory: Arc<dyn Directory> = MemoryDirectory::new();
+        let quota = Arc::new(TemporaryQuota::default());
+        quota.set_limit(1 << 20);
+        for _ in 0..2 {
+            let mut spool = Spool::with_budget(&directory, Arc::clone(&quota), 300 << 10);
+            let failed = (0..10_000).find_map(|n| spool.push(&row(n)).err()).unwrap();
+            assert_eq!(failed.sqlstate(), "53400");
+            assert_eq!(spool.written, 1 << 20);
         }
         assert!(directory.list().unwrap().is_empty());
     }

@@ -99,7 +99,10 @@ fn written(settings: &Settings) -> String {
         let wish = if *required { "required" } else { "offered" };
         let _ = writeln!(out, "tls_certificate = {certificate}\ntls_key = {key}\ntls = '{wish}'");
     }
-    let _ = query.memory_bytes.map(|bytes| writeln!(out, "[query]\nmemory = {bytes}"));
+    out.push_str("[query]\n");
+    for (key, bytes) in [("memory", query.memory_bytes), ("temporary", query.temporary_bytes)] {
+        let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
+    }
     out
 }
 

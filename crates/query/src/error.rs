@@ -18,6 +18,9 @@ pub fn unwrapped(e: DataFusionError) -> SqlError {
         return ours.clone();
     }
     if let Some(io) = find::<std::io::Error>(&e) {
+        if let Some(ours) = io.get_ref().and_then(|inner| inner.downcast_ref::<SqlError>()) {
+            return ours.clone();
+        }
         let state = if io.kind() == std::io::ErrorKind::StorageFull { "53100" } else { "58030" };
         return SqlError::new(SqlState(state), format!("could not use a temporary file: {io}"));
     }

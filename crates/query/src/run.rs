@@ -44,7 +44,7 @@ use crate::join_order;
 use crate::kept::{Assumed, KeptPlan, KeptPlans, Snapshot};
 use crate::memory;
 use crate::merge_joins::MergeJoins;
-use crate::spill::Spills;
+use crate::spill::{self, Spills};
 use crate::steps;
 use crate::translate;
 
@@ -78,6 +78,7 @@ pub struct Queries {
     thrifty: SessionState,
     kept: KeptPlans,
     memory_bytes: usize,
+    spill: Option<PathBuf>,
 }
 
 impl Queries {
@@ -89,6 +90,7 @@ impl Queries {
             thrifty: state(options, runtime, true),
             kept: KeptPlans::after(options.custom_plans),
             memory_bytes: options.memory_bytes,
+            spill: options.spill.clone(),
         })
     }
 }
@@ -122,7 +124,7 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>, is_thrifty: bool) -> 
 
 fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
     let disk = match &options.spill {
-        Some(path) => DiskManagerMode::Custom(Arc::new(Spills { directory: path.clone() })),
+        Some(path) => DiskManagerMode::Custom(Arc::new(Spills { directory: path.clone(), quota: None })),
         None => DiskManagerMode::Disabled,
     };
     RuntimeEnvBuilder::new()
@@ -267,7 +269,7 @@ impl Queries {
             None => (kept.plan.clone(), None),
             Some(_) => nodes(&kept.plan, gauge).map(|(plan, node)| (plan, Some(node)))?,
         };
-        let (types, context) = (shown_types(query.select), self.context(query.work_bytes));
+        let (types, context) = (shown_types(query.select), self.context(query)?);
         kept.snapshot.begin();
         let mut stream = execute_stream(plan, context)?;
         while let Some(batch) = next(&mut stream, &query.around).await {
@@ -279,12 +281,15 @@ impl Queries {
     }
 
     /// What an execution may use.
-    fn context(&self, work_bytes: u64) -> Arc<TaskContext> {
-        let context = TaskContext::from(&self.state);
-        match usize::try_from(work_bytes) {
+    fn context(&self, query: &Query<'_>) -> Result<Arc<TaskContext>, DataFusionError> {
+        let mut context = TaskContext::from(&self.state);
+        if let Some(directory) = self.spill.as_ref().filter(|_| query.limits.temporary.is_limited()) {
+            context = spill::limited(context, directory.clone(), query.limits.temporary.clone())?;
+        }
+        Ok(match usize::try_from(query.limits.work_bytes) {
             Ok(bytes) if bytes >> 10 < self.memory_bytes >> 10 => memory::bounded(context, bytes),
             _ => Arc::new(context),
-        }
+        })
     }
 }
 

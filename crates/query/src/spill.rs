@@ -5,8 +5,9 @@
 //! 2. A file has no name, so the kernel takes it away with its last reader, however the process ends; in the directory
 //!    is nothing to clean up, and nothing of anybody else's is touched.
 //! 3. Reading goes back to the executor after each piece, where the wish to cancel is looked at.
+//! 4. What is in them counts for a quota, if there is one, until they are gone; whatever that is, the device may be full before (53100).
 //!
-//! Does not know: what is in the files, how much there may be (the device says that, by 53100).
+//! Does not know: what is in the files.
 
 use std::fs::File;
 use std::io;
@@ -19,8 +20,12 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use datafusion::common::{DataFusionError, Result};
-use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SpillFile, SpillWriter, TaskContext, TempFileFactory};
 use futures::Stream;
+use varve_engine::TemporaryQuota;
+use varve_sql::SqlError;
 
 /// Bytes that are read at once.
 const PIECE_BYTES: u64 = 128 << 10;
@@ -29,12 +34,23 @@ const PIECE_BYTES: u64 = 128 << 10;
 pub struct Spills {
     /// Where; it must exist once the first file is made.
     pub directory: PathBuf,
+    /// What they may take together with others.
+    pub quota: Option<Arc<TemporaryQuota>>,
+}
+
+/// The same context with files that count for a quota.
+pub fn limited(context: TaskContext, directory: PathBuf, quota: Arc<TemporaryQuota>) -> Result<TaskContext> {
+    let spills = Spills { directory, quota: Some(quota) };
+    let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Custom(Arc::new(spills))).build()?;
+    let whole = context.runtime_env();
+    let runtime = RuntimeEnv { disk_manager: Arc::new(disk), ..(*whole).clone() };
+    Ok(context.with_runtime(Arc::new(runtime)))
 }
 
 impl TempFileFactory for Spills {
     fn create_temp_file(&self, _: &str) -> Result<Arc<dyn SpillFile>> {
         let file = tempfile::tempfile_in(&self.directory).map_err(DataFusionError::IoError)?;
-        Ok(Arc::new(Spilled(Arc::new(Content { file, bytes: AtomicU64::new(0) }))))
+        Ok(Arc::new(Spilled(Arc::new(Content { file, bytes: AtomicU64::new(0), quota: self.quota.clone() }))))
     }
 }
 
@@ -43,6 +59,13 @@ struct Spilled(Arc<Content>);
 struct Content {
     file: File,
     bytes: AtomicU64,
+    quota: Option<Arc<TemporaryQuota>>,
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        self.quota.iter().for_each(|quota| quota.give_back(*self.bytes.get_mut()));
+    }
 }
 
 impl SpillFile for Spilled {
@@ -65,7 +88,13 @@ struct Writer(Arc<Content>);
 impl io::Write for Writer {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         let end = self.0.bytes.load(Ordering::Acquire);
-        let written = self.0.file.write_at(piece, end)?;
+        let quota = self.0.quota.as_deref();
+        let refused = |e: varve_engine::Error| io::Error::other(SqlError::from(e));
+        quota.map_or(Ok(()), |quota| quota.take(piece.len() as u64)).map_err(refused)?;
+        let written = self.0.file.write_at(piece, end);
+        let unused = piece.len() - written.as_ref().map_or(0, |written| *written);
+        quota.into_iter().for_each(|quota| quota.give_back(unused as u64));
+        let written = written?;
         self.0.bytes.store(end + written as u64, Ordering::Release);
         Ok(written)
     }

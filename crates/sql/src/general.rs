@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use bumpalo::Bump;
 use parking_lot::{Mutex, RwLock};
-use varve_engine::{Datum, PageCounts, RowRef, ScanIndex, ScanSpec, Table, TableDef, Transaction, Value};
+use varve_engine::{
+    Datum, PageCounts, RowRef, ScanIndex, ScanSpec, Table, TableDef, TemporaryQuota, Transaction, Value,
+};
 
 use crate::error::Result;
 use crate::eval::{Cx, Env, Input, NoSequences};
@@ -99,8 +101,17 @@ pub struct Query<'q> {
     pub only: Option<OnlyRow>,
     /// Which statement it is, if its plan may be kept for the next execution: no other one of this process has the number.
     pub statement: Option<u64>,
+    /// What it may use.
+    pub limits: Limits,
+}
+
+/// What a query may use.
+#[derive(Debug, Clone)]
+pub struct Limits {
     /// Beyond so much memory a sort, a group or a join goes on in temporary files, even if there is more.
     pub work_bytes: u64,
+    /// What those files may take.
+    pub temporary: Arc<TemporaryQuota>,
 }
 
 /// A row in place of those that the source of a query has.

@@ -5,11 +5,13 @@
 //!
 //! Invariants
 //! 1. What is read is what was written, of whatever type.
-//! 2. Memory is bounded by the engine's spool, whatever the number of rows.
+//! 2. Memory is bounded by the engine's spool, whatever the number of rows; what is in files counts for the session's `temp_file_limit`.
 //!
 //! Does not know: who reads them.
 
-use varve_engine::{ArrayRef, Database, Datum, Interval, NumericRef, Spool};
+use std::sync::Arc;
+
+use varve_engine::{ArrayRef, Database, Datum, Interval, NumericRef, Spool, TemporaryQuota};
 
 use crate::error::{Result, SqlError};
 use crate::exec::Row;
@@ -51,8 +53,8 @@ pub struct KeptRows {
 
 impl KeptRows {
     /// No rows yet.
-    pub fn new(database: &Database) -> KeptRows {
-        KeptRows { spool: database.spool(), row: Vec::new(), width: 0, binary: Vec::new() }
+    pub fn new(database: &Database, temporary: Arc<TemporaryQuota>) -> KeptRows {
+        KeptRows { spool: database.spool(temporary), row: Vec::new(), width: 0, binary: Vec::new() }
     }
 
     /// How many there are.

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. A setting takes only values that Varve honours; one whose other values would change results is refused with 0A000.
-//!    Planner settings of PostgreSQL are kept and shown, and have no effect here; of the memory settings `work_mem` has one.
+//!    Planner settings of PostgreSQL are kept and shown, and have no effect here; of the memory settings `work_mem` and `temp_file_limit` have one.
 //! 2. SET is undone by a rollback, also to a savepoint; SET LOCAL is undone by the commit too, unless a SET came after it.
 //!
 //! Does not know: transactions; the session calls `commit` and `rollback`, and `mark` at a savepoint.
@@ -41,6 +41,8 @@ enum Kind {
     Seconds(u32),
     /// Memory, at least so many kilobytes, which is the unit if none is written; kept as their number.
     Memory(u64),
+    /// Memory or space of the same unit, or -1 for no limit.
+    Limit,
     /// A time zone.
     Zone,
     /// A list of schemas.
@@ -144,6 +146,7 @@ const SETTINGS: &[Setting] = &[
     setting("synchronize_seqscans", "on", Kind::Bool),
     setting("synchronous_commit", "on", Kind::Free),
     setting("temp_buffers", "1024", Kind::Free),
+    setting("temp_file_limit", "-1", Kind::Limit),
     setting("work_mem", "4MB", Kind::Memory(64)),
     setting("xmloption", "content", Kind::Free),
 ];
@@ -376,6 +379,15 @@ fn put<V>(map: &mut BTreeMap<String, V>, name: String, value: Option<V>) {
     };
 }
 
+/// 42501 for a setting that only superusers change.
+pub fn check_for_all(name: &str) -> Result<()> {
+    if !name.eq_ignore_ascii_case("temp_file_limit") {
+        return Ok(());
+    }
+    let message = format!("permission denied to set parameter \"{name}\"");
+    Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message))
+}
+
 /// Whether a setting says who the session is.
 pub fn is_role(name: &str) -> bool {
     matches!(find(name).map(|s| s.kind), Some(Kind::Role))
@@ -415,6 +427,8 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
         Kind::Memory(least) => kilobytes(name, value, least)?.to_string(),
+        Kind::Limit if value.trim() == "-1" => "-1".to_owned(),
+        Kind::Limit => kilobytes(name, value, 0)?.to_string(),
         Kind::Count(max) => within(name, count(value).ok_or_else(|| invalid(name, value))?, "", max)?,
         Kind::Seconds(max) => {
             let seconds = count(value).or_else(|| Some((millis(value)? / 1000) as u32));
@@ -571,7 +585,7 @@ fn shown(name: &str, value: &str) -> String {
     let kind = find(name).map(|s| s.kind);
     match (value.parse::<u64>(), kind) {
         (Ok(millis), Some(Kind::Duration | Kind::ConfiguredTime)) => show_millis(millis),
-        (Ok(kilobytes), Some(Kind::Memory(_))) => show_kilobytes(kilobytes),
+        (Ok(kilobytes), Some(Kind::Memory(_) | Kind::Limit)) => show_kilobytes(kilobytes),
         _ => value.to_owned(),
     }
 }

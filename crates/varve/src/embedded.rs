@@ -42,7 +42,8 @@ impl Embedded {
             ..QueryOptions::default()
         };
         let queries = Queries::new(&queries).map_err(OpenError::Queries)?;
-        let sql = Arc::new(SqlDatabase::new(engine.clone()).with_general(Arc::new(queries)));
+        let sql = SqlDatabase::new(engine.clone()).with_general(Arc::new(queries));
+        let sql = Arc::new(sql.with_temporary_limit(settings.query.temporary_bytes));
         Ok(Self { engine, sql, home })
     }
 

@@ -89,3 +89,33 @@ fn work_mem_is_the_session_s_limit() {
     assert!(files_told(&mut session, sorted).is_empty());
     assert_eq!(files(&spill), 0, "nothing is left");
 }
+
+/// Review 10, P8: whoever could log in could fill the device.
+#[test]
+fn temp_file_limit_is_for_all_files_of_a_session_together() {
+    let home = tempfile::tempdir().unwrap();
+    let spill = Some(home.path().to_owned());
+    let options = QueryOptions { memory_bytes: 256 << 20, spill, ..QueryOptions::default() };
+    let mut session = session(&database_with(&options));
+    lines(&mut session, TABLE);
+    lines(&mut session, ROWS);
+    lines(&mut session, "set work_mem = '1MB'");
+    let sorted = "select c, b from (select c, b from t offset 0) x order by c";
+    let beyond = |megabytes: u64| {
+        format!("! 53400 temporary file size exceeds temp_file_limit ({}kB)", megabytes << 10)
+    };
+    lines(&mut session, "set temp_file_limit = '1MB'");
+    assert_eq!(lines(&mut session, sorted), [beyond(1)]);
+    lines(&mut session, "set temp_file_limit = '30MB'");
+    assert_eq!(lines(&mut session, sorted).len(), 80_001, "what failed has given its part back");
+    let kept = |name| {
+        format!("declare {name} cursor for select g, repeat('x', 8000) from generate_series(1, 3000) g")
+    };
+    lines(&mut session, "begin");
+    assert_eq!(lines(&mut session, &kept("c")), ["= DECLARE CURSOR"]);
+    assert_eq!(lines(&mut session, &kept("d")), [beyond(30)]);
+    lines(&mut session, "rollback; begin");
+    assert_eq!(lines(&mut session, &kept("c")), ["= DECLARE CURSOR"]);
+    lines(&mut session, "commit");
+    assert_eq!(lines(&mut session, sorted).len(), 80_001);
+}

@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// The role as its rights stand now; `None` if it may do everything.
-    fn holder(&mut self) -> Option<(Arc<Catalog>, Holder)> {
+    pub(super) fn holder(&mut self) -> Option<(Arc<Catalog>, Holder)> {
         self.facts.who?;
         self.begin_engine();
         let catalog = self.txn.as_mut()?.catalog();

@@ -58,7 +58,10 @@ impl Session {
                     Some(name) if name == "session_authorization" => {
                         return self.set_session_authorization(None, false).map(|_| reset());
                     }
-                    Some(name) => self.settings.set(name, None, false)?,
+                    Some(name) => {
+                        self.check_may_set(name)?;
+                        self.settings.set(name, None, false)?;
+                    }
                     None => self.settings.reset_all(),
                 }
                 self.after_settings();
@@ -197,9 +200,18 @@ impl Session {
             "session_authorization" => return self.set_session_authorization(value, local),
             _ => {}
         }
+        self.check_may_set(name)?;
         self.settings.set(name, value, local)?;
         self.after_settings();
         Ok("SET")
+    }
+
+    /// 42501 for a setting that is for superusers.
+    fn check_may_set(&mut self, name: &str) -> Result<()> {
+        match settings::check_for_all(name) {
+            Err(refused) if self.holder().is_some() => Err(refused),
+            _ => Ok(()),
+        }
     }
 
     fn discard(&mut self, all: bool) -> Result<&'static str> {

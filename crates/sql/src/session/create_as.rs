@@ -84,7 +84,7 @@ impl Session {
         let insert =
             format!("INSERT INTO {}.{} VALUES ({})", quoted(&schema), quoted(&name), places.join(", "));
         let insert = self.prepare_any(&insert, &types)?;
-        let mut nothing = KeptRows::new(self.shared.engine());
+        let mut nothing = self.kept_rows();
         for n in 0..rows.len() {
             self.facts.check_cancel()?;
             let row = rows.row(n)?.ok_or_else(|| SqlError::internal("a kept row that is gone"))?;
@@ -149,7 +149,7 @@ impl Session {
             let columns = table_columns(prepared.columns().unwrap_or_default(), &t.columns)?;
             let who = self.facts.who;
             authorize_definition(statement, self.begin_engine(), who)?;
-            let mut rows = KeptRows::new(self.shared.engine());
+            let mut rows = self.kept_rows();
             if !wanted {
                 return Ok((columns, rows));
             }

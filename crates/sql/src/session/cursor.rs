@@ -72,7 +72,7 @@ impl Session {
         params: &[Datum<'_>],
     ) -> Result<OpenCursor> {
         let mut prepared = self.prepare_any(&declare.query, types)?;
-        let mut rows = KeptRows::new(self.shared.engine());
+        let mut rows = self.kept_rows();
         loop {
             let Body::Plan(Plan::Select(select)) = &prepared.body else {
                 return Err(SqlError::unsupported("DECLARE CURSOR for this statement"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bumpalo::Bump;
-use varve_engine::{Datum, Error as EngineError, Outcome, Table, Transaction, Value};
+use varve_engine::{Datum, Error as EngineError, Outcome, Table, TemporaryQuota, Transaction, Value};
 
 use super::explain::run_general;
 use super::run::Ran;
@@ -19,7 +19,8 @@ use crate::exec::reference::Pending;
 use crate::exec::select::Window;
 use crate::exec::{Exec, Row, shown};
 use crate::explain::Step;
-use crate::general::{Around, General, OnlyRow, Query};
+use crate::general::{Around, General, Limits, OnlyRow, Query};
+use crate::kept::KeptRows;
 use crate::plan::{Access, LockWait, Plan, RowLock, Select, Source, TableAccess};
 use crate::prepared::Prepared;
 use crate::settings::Settings;
@@ -41,9 +42,21 @@ fn opened(txn: &mut Transaction, select: &Select) -> Result<Option<Vec<Arc<Table
 }
 
 impl Session {
-    /// `work_mem`
-    fn work_bytes(&self) -> u64 {
-        self.settings.bytes("work_mem").unwrap_or(u64::MAX)
+    /// `work_mem` and `temp_file_limit`
+    fn limits(&self) -> Limits {
+        let work_bytes = self.settings.bytes("work_mem").unwrap_or(u64::MAX);
+        Limits { work_bytes, temporary: self.temporary() }
+    }
+
+    /// What its temporary files may take, by `temp_file_limit` as it is now.
+    fn temporary(&self) -> Arc<TemporaryQuota> {
+        self.temporary.set_limit(self.settings.bytes("temp_file_limit").unwrap_or(u64::MAX));
+        self.temporary.clone()
+    }
+
+    /// No rows yet, to be kept as far as `temp_file_limit` lets them.
+    pub(super) fn kept_rows(&self) -> KeptRows {
+        KeptRows::new(self.shared.engine(), self.temporary())
     }
 
     fn general(&self, select: &Select) -> Result<Arc<dyn General>> {
@@ -81,14 +94,12 @@ impl Session {
     /// The plan of a general query, as EXPLAIN shows it; `None` if a definition is out of date.
     pub(super) fn explain_general(&mut self, select: &Select, params: &[Datum<'_>]) -> Result<Option<Step>> {
         let general = self.general(select)?;
-        let work_bytes = self.work_bytes();
+        let limits = self.limits();
         let around = Arc::new(Around::new(&self.facts, params));
         let txn = self.begin_engine();
         txn.start_statement();
         let Some(tables) = opened(txn, select)? else { return Ok(None) };
-        general
-            .explain(Query { select, tables, txn, around, only: None, statement: None, work_bytes })
-            .map(Some)
+        general.explain(Query { select, tables, txn, around, only: None, statement: None, limits }).map(Some)
     }
 
     /// Runs a statement that changes rows which a general query gives or finds; the statement has begun. All rows are found before
@@ -103,7 +114,7 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
         let general = self.general(query)?;
-        let work_bytes = self.work_bytes();
+        let limits = self.limits();
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         let Some(tables) = opened(txn, query)? else { return Ok(Ran::Stale) };
         let target = match plan.changed_table().map(|def| txn.table(def)).transpose() {
@@ -118,10 +129,10 @@ impl Session {
         }
         let around = Arc::new(Around::new(&self.facts, params));
         let mut rows: Vec<Box<[Value]>> = Vec::new();
-        let (opened, env) = (tables.clone(), around.clone());
+        let (opened, env, its) = (tables.clone(), around.clone(), limits.clone());
         let statement = kept_as(prepared, &self.settings);
         let whole =
-            Query { select: query, tables: opened, txn, around: env, only: None, statement, work_bytes };
+            Query { select: query, tables: opened, txn, around: env, only: None, statement, limits: its };
         run_general(&*general, self.analysis.as_deref(), whole, &mut |row| {
             rows.push(row.iter().map(Datum::to_value).collect());
             Ok(())
@@ -129,9 +140,9 @@ impl Session {
         let types = plan.found().map_or(&[][..], |found| &found.types);
         let mut again = |txn: &mut Transaction, values: Vec<Value>| {
             let only = Some(OnlyRow { values, types: types.to_vec() });
-            let (tables, around) = (tables.clone(), around.clone());
+            let (tables, around, limits) = (tables.clone(), around.clone(), limits.clone());
             let mut given = None;
-            let one = Query { select: query, tables, txn, around, only, statement: None, work_bytes };
+            let one = Query { select: query, tables, txn, around, only, statement: None, limits };
             general.run(one, &mut |row| {
                 // The key comes first.
                 given.get_or_insert_with(|| row[1..].iter().map(Datum::to_value).collect());
@@ -172,7 +183,7 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<Option<u64>> {
         let general = self.general(select)?;
-        let work_bytes = self.work_bytes();
+        let limits = self.limits();
         let timeout = self.facts.lock_timeout;
         loop {
             self.facts.check_cancel()?;
@@ -180,12 +191,13 @@ impl Session {
             let Some(tables) = opened(txn, select)? else { return Ok(None) };
             let around = Arc::new(Around::new(&self.facts, params));
             let mut rows: Vec<Box<[Value]>> = Vec::new();
-            let query = Query { select, tables, txn, around, only: None, statement, work_bytes };
+            let limits = limits.clone();
+            let query = Query { select, tables, txn, around, only: None, statement, limits };
             run_general(&*general, self.analysis.as_deref(), query, &mut |row| {
                 rows.push(row.iter().map(Datum::to_value).collect());
                 Ok(())
             })?;
-            let window = limits(lock, params, &self.facts.env(&NoSequences))?;
+            let window = reach(lock, params, &self.facts.env(&NoSequences))?;
             if lock.wait != LockWait::Wait {
                 txn.set_lock_timeout(Some(Duration::ZERO));
             }
@@ -220,7 +232,7 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
         let general = self.general(select)?;
-        let work_bytes = self.work_bytes();
+        let limits = self.limits();
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         let Some(tables) = opened(txn, select)? else { return Ok(Ran::Stale) };
         if announce && let Some(columns) = &prepared.columns {
@@ -233,7 +245,7 @@ impl Session {
             return Ok(count.map_or(Ran::Stale, |count| Ran::Done(CommandTag::Select(count))));
         }
         let around = Arc::new(Around::new(&self.facts, params));
-        let query = Query { select, tables, txn, around, only: None, statement, work_bytes };
+        let query = Query { select, tables, txn, around, only: None, statement, limits };
         let env = self.facts.env(&NoSequences);
         let mut arena = Bump::new();
         let count = run_general(&*general, self.analysis.as_deref(), query, &mut |row| {
@@ -262,7 +274,7 @@ fn kept_as(prepared: &Prepared, settings: &Settings) -> Option<u64> {
 }
 
 /// LIMIT and OFFSET of what is locked.
-fn limits(lock: &RowLock, params: &[Datum<'_>], env: &Env<'_>) -> Result<Window> {
+fn reach(lock: &RowLock, params: &[Datum<'_>], env: &Env<'_>) -> Result<Window> {
     let arena = Bump::new();
     let cx = Cx { params, arena: &arena, env };
     let value = |e: &Option<Expr>| -> Result<Option<Value>> {

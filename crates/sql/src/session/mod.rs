@@ -46,7 +46,9 @@ use std::time::Duration;
 use bumpalo::Bump;
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
-use varve_engine::{BOOTSTRAP_ROLE, Catalog, Database, Datum, Isolation, SavepointId, Transaction};
+use varve_engine::{
+    BOOTSTRAP_ROLE, Catalog, Database, Datum, Isolation, SavepointId, TemporaryQuota, Transaction,
+};
 
 use crate::activity::{Seat, State, Watched};
 use crate::cache::PlanCache;
@@ -59,7 +61,7 @@ use crate::path::Path;
 use crate::prepared::{Portal, Prepared};
 use crate::rights::Holder;
 use crate::scram::Verifier;
-use crate::settings::{Settings, is_role};
+use crate::settings::{self, Settings, is_role};
 use crate::sink::{Progress, Severity, Sink};
 use crate::time::Zone;
 use crate::utility::Level;
@@ -80,6 +82,8 @@ pub struct SqlDatabase {
     plans: RwLock<PlanCache>,
     general: Option<Arc<dyn General>>,
     forced_general: bool,
+    /// `temp_file_limit` of each session, if there is one.
+    temporary_bytes: Option<u64>,
     watched: Arc<Watched>,
     /// Makes up verifiers of roles that do not exist, as long as the first role has no password.
     secret: [u8; 32],
@@ -92,12 +96,26 @@ impl SqlDatabase {
         let filled = getrandom::fill(&mut secret);
         assert!(filled.is_ok(), "the system gives no random bits: {filled:?}");
         let plans = RwLock::new(PlanCache::new(SHARED_PLANS));
-        SqlDatabase { engine, plans, general: None, forced_general: false, watched: Arc::default(), secret }
+        let (general, forced_general, temporary_bytes) = (None, false, None);
+        SqlDatabase {
+            engine,
+            plans,
+            general,
+            forced_general,
+            temporary_bytes,
+            watched: Arc::default(),
+            secret,
+        }
     }
 
     /// The same with somebody who runs general queries; without, they are refused (0A000).
     pub fn with_general(self, general: Arc<dyn General>) -> SqlDatabase {
         SqlDatabase { general: Some(general), ..self }
+    }
+
+    /// The same where the temporary files of each session take at most so many bytes, unless a superuser sets `temp_file_limit`.
+    pub fn with_temporary_limit(self, bytes: Option<u64>) -> SqlDatabase {
+        SqlDatabase { temporary_bytes: bytes, ..self }
     }
 
     /// The same, but the runner of general queries gets all that it can run: for tests that compare the two paths.
@@ -243,8 +261,36 @@ pub struct Session {
     watchdog: Option<Watchdog>,
     /// What others see of it.
     seat: Seat,
+    /// What its temporary files take.
+    temporary: Arc<TemporaryQuota>,
     /// What is noted of the running statement, if EXPLAIN ANALYZE runs it.
     analysis: Option<Box<explain::Analysis>>,
+}
+
+/// The settings of a session that begins: what is known of it, then what its client asks for.
+fn first_settings(shared: &SqlDatabase, params: &SessionParams, is_superuser: bool) -> Result<Settings> {
+    let mut settings = Settings::default();
+    settings.set_fact("session_authorization", &params.user);
+    if !is_superuser {
+        settings.set_fact("is_superuser", "off");
+    }
+    if let Some(bytes) = shared.temporary_bytes {
+        settings.set_fact("temp_file_limit", &(bytes >> 10).to_string());
+    }
+    if let Some(general) = &shared.general {
+        // Until it is set, one query may have what all may have.
+        settings.set_fact("work_mem", &(general.memory_bytes() >> 10).to_string());
+    }
+    for (name, value) in &params.settings {
+        if is_role(&name.to_ascii_lowercase()) {
+            return Err(SqlError::unsupported(format!("{name} in a start-up packet")));
+        }
+        if !is_superuser {
+            settings::check_for_all(name)?;
+        }
+        settings.set_initial(name, value)?;
+    }
+    Ok(settings)
 }
 
 impl Session {
@@ -254,21 +300,7 @@ impl Session {
         let catalog = shared.engine.begin(Isolation::ReadCommitted).catalog();
         let identity = Identity::of_login(&catalog, &params.user, params.proved.as_ref())?;
         let who = identity.who();
-        let mut settings = Settings::default();
-        settings.set_fact("session_authorization", &params.user);
-        if !Holder::of(&catalog, who).is_superuser() {
-            settings.set_fact("is_superuser", "off");
-        }
-        if let Some(general) = &shared.general {
-            // Until it is set, one query may have what all may have.
-            settings.set_fact("work_mem", &(general.memory_bytes() >> 10).to_string());
-        }
-        for (name, value) in &params.settings {
-            if is_role(&name.to_ascii_lowercase()) {
-                return Err(SqlError::unsupported(format!("{name} in a start-up packet")));
-            }
-            settings.set_initial(name, value)?;
-        }
+        let settings = first_settings(&shared, &params, Holder::of(&catalog, who).is_superuser())?;
         let seed = std::process::id() as u64
             ^ crate::eval::func::clock_us() as u64
             ^ (params.process_id as u64) << 32;
@@ -317,6 +349,7 @@ impl Session {
             notices: Vec::new(),
             watchdog: None,
             seat,
+            temporary: Arc::default(),
             analysis: None,
         })
     }

@@ -20,7 +20,6 @@ use crate::eval::keep_in;
 use crate::exec::definition::{self, Failed};
 use crate::exec::reference::Pending;
 use crate::exec::{Exec, Facts, Opened};
-use crate::kept::KeptRows;
 use crate::oid;
 use crate::parse;
 use crate::plan::Plan;
@@ -182,7 +181,7 @@ impl Session {
             return self.run_current(prepared, params, false, sink).map(Progress::Complete);
         }
         if portal.pending.is_none() {
-            let mut rows = KeptRows::new(self.shared.engine());
+            let mut rows = self.kept_rows();
             rows.binary = (0..prepared.columns().map_or(0, <[_]>::len)).map(|n| sink.is_binary(n)).collect();
             self.run_current(prepared, params, false, &mut rows)?;
             portal.pending = Some(PendingRows { rows, next: 0 });

@@ -54,6 +54,7 @@ is optional; this shows every key with its default:
     [query]
     memory = \"1GiB\"           # of all general queries together, beyond which sorts and groups go on in
                               #   the temporary space; default: an eighth of the memory, at least 256 MiB
+    temporary = \"10GiB\"       # of one session's temporary files and cursors (temp_file_limit); default: no limit
 
     [log]
     segment = \"64MiB\"

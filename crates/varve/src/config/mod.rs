@@ -21,6 +21,7 @@
 //! [query]
 //! memory = "1GiB"           # of all sorts, joins and groups of general queries together; what goes beyond it goes to the
 //!                           # temporary space. Default: an eighth of the memory, at least 256 MiB
+//! temporary = "10GiB"       # of temporary files of one session (temp_file_limit). Default: no limit
 //!
 //! [log]
 //! segment = "64MiB"
@@ -140,6 +141,8 @@ pub struct PoolSettings {
 pub struct QuerySettings {
     /// Bytes of memory for all of them; `None`: an eighth of what there is.
     pub memory_bytes: Option<u64>,
+    /// Bytes of temporary files of one session; `None`: as much as there is.
+    pub temporary_bytes: Option<u64>,
 }
 
 /// The log.
@@ -189,7 +192,7 @@ impl Default for Settings {
                 page_writers: 1,
                 page_size_bytes: None,
             },
-            query: QuerySettings { memory_bytes: None },
+            query: QuerySettings { memory_bytes: None, temporary_bytes: None },
             log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
             protection: ProtectionKind::DOUBLEWRITE,
             server: ServerSettings {
@@ -253,6 +256,7 @@ impl Settings {
 
     fn query(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
         self.query.memory_bytes = section.bytes("memory", MIB..=TIB)?;
+        self.query.temporary_bytes = section.bytes("temporary", MIB..=TIB)?;
         section.finish()
     }
 

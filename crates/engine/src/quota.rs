@@ -1,0 +1,68 @@
+//! How much temporary space somebody may use at a time, all files together.
+//!
+//! Does not know: who that is, which files there are.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+
+/// What is used, and how much may be.
+#[derive(Debug)]
+pub struct TemporaryQuota {
+    used: AtomicU64,
+    limit: AtomicU64,
+}
+
+impl Default for TemporaryQuota {
+    /// Without a limit.
+    fn default() -> Self {
+        Self { used: AtomicU64::new(0), limit: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl TemporaryQuota {
+    /// From now on so many bytes; what is used already stays.
+    pub fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether there is a limit.
+    pub fn is_limited(&self) -> bool {
+        self.limit.load(Ordering::Relaxed) != u64::MAX
+    }
+
+    /// Notes that files are about to grow. Refused, nothing is noted.
+    pub fn take(&self, bytes: u64) -> Result<()> {
+        let limit_bytes = self.limit.load(Ordering::Relaxed);
+        let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= limit_bytes);
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        taken.map(drop).map_err(|_| Error::TemporaryQuota { kilobytes: limit_bytes >> 10 })
+    }
+
+    /// Notes that files are gone.
+    pub fn give_back(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "more was given back than was taken");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_not_noted() {
+        let quota = TemporaryQuota::default();
+        quota.take(u64::MAX >> 1).unwrap();
+        quota.give_back(u64::MAX >> 1);
+        quota.set_limit(2048);
+        quota.take(2000).unwrap();
+        let refused = quota.take(49).unwrap_err();
+        assert_eq!(
+            (refused.sqlstate(), refused.to_string().as_str()),
+            ("53400", "temporary file size exceeds temp_file_limit (2kB)")
+        );
+        quota.take(48).unwrap();
+        quota.give_back(2048);
+    }
+}
