@@ -180,7 +180,7 @@ fn without_leading_periods(text: &str) -> Result<String> {
     let mut before: Option<&Token> = None;
     for t in &tokens {
         if t.token != Token::Period || matches!(before, Some(Token::Word(_))) {
-            out.push_str(&t.token.to_string());
+            out.push_str(&written(&t.token));
         }
         before = Some(&t.token);
     }
@@ -205,10 +205,20 @@ fn with_words(
         };
         match edited {
             Some(tokens) => tokens.iter().for_each(|t| out.push_str(&t.to_string())),
-            None => out.push_str(&t.token.to_string()),
+            None => out.push_str(&written(&t.token)),
         }
     }
     Ok(out)
+}
+
+/// A token as it is read again; of a string the parser's own form has no escapes.
+fn written(token: &Token) -> String {
+    match token {
+        Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => {
+            format!("'{}'", text.replace('\'', "''"))
+        }
+        other => other.to_string(),
+    }
 }
 
 /// 42710
