@@ -371,6 +371,20 @@ mod tests {
         assert_eq!(waits.deadlock_count.load(Ordering::Relaxed), 0);
     }
 
+    /// Review 9, N7: between the excluder's look and its place in the queue the user makes way, and wakes nobody.
+    #[test]
+    fn who_made_way_before_the_queue_was_joined_is_not_waited_for() {
+        let (registry, waits) = (Registry::new(), Waits::default());
+        let (reader, excluder) = (registry.claim(), registry.claim());
+        let place = registry.place(reader.slot);
+        let edge = Edge { waiter: excluder, on: Obstacle::UsersOf(9), want: 1, queue: reader };
+        place.queue.lock().push(Waiter { slot: excluder.slot, want: 1 });
+        place.queued.fetch_add(1, Ordering::SeqCst);
+        assert!(!waits.settle(&registry, waits.edges.lock(), edge).unwrap());
+        assert_eq!(place.queued.load(Ordering::SeqCst), 0);
+        assert!(waits.edges.lock().is_empty());
+    }
+
     /// Review 9, N9: who waits for several was a node with one edge, so a cycle through another of them was not found.
     #[test]
     fn a_cycle_through_any_user_of_a_table_is_found() {
