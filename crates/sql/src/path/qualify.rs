@@ -18,7 +18,7 @@ use varve_engine::Catalog;
 use super::{NOWHERE, Path, has_schema};
 use crate::bind::{fold, undefined_table};
 use crate::copy::CopyWhat;
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::system::names::quoted;
 use crate::utility::Utility;
 use crate::utility::role::{Objects, RoleCommand};
@@ -36,7 +36,7 @@ impl Path {
             Statement::CreateIndex(i) => names.settle(&mut i.table_name),
             Statement::AlterTable(a) => {
                 names.settle(&mut a.name);
-                a.operations.iter_mut().for_each(|operation| names.operation(operation));
+                a.operations.iter_mut().try_for_each(|operation| names.operation(operation))?;
             }
             Statement::Comment { object_type, object_name, .. } => names.commented(*object_type, object_name),
             Statement::Truncate(t) => t.table_names.iter_mut().for_each(|t| names.settle(&mut t.name)),
@@ -116,33 +116,35 @@ impl Names<'_> {
             Some(last) if Some(&last) == own.as_ref() => *name = t.name.clone(),
             _ => self.settle(name),
         };
-        t.columns.iter_mut().for_each(|column| self.column(column, &mut parent));
+        t.columns.iter_mut().try_for_each(|column| self.column(column, &mut parent))?;
         t.constraints.iter_mut().for_each(|constraint| constraint_names(constraint, &mut parent));
         Ok(())
     }
 
-    fn column(&self, column: &mut ColumnDef, parent: &mut dyn FnMut(&mut ObjectName)) {
+    fn column(&self, column: &mut ColumnDef, parent: &mut dyn FnMut(&mut ObjectName)) -> Result<()> {
         for option in &mut column.options {
             match &mut option.option {
                 ColumnOption::ForeignKey(key) => parent(&mut key.foreign_table),
-                ColumnOption::Default(e) => self.default(e),
+                ColumnOption::Default(e) => self.default(e)?,
                 _ => {}
             }
         }
+        Ok(())
     }
 
-    fn operation(&self, operation: &mut AlterTableOperation) {
+    fn operation(&self, operation: &mut AlterTableOperation) -> Result<()> {
         let mut parent = |name: &mut ObjectName| self.settle(name);
         match operation {
-            AlterTableOperation::AddColumn { column_def, .. } => self.column(column_def, &mut parent),
+            AlterTableOperation::AddColumn { column_def, .. } => self.column(column_def, &mut parent)?,
             AlterTableOperation::AddConstraint { constraint, .. } => {
                 constraint_names(constraint, &mut parent);
             }
             AlterTableOperation::AlterColumn { op: AlterColumnOperation::SetDefault { value }, .. } => {
-                self.default(value);
+                self.default(value)?;
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn commented(&self, kind: CommentObject, name: &mut ObjectName) {
@@ -157,21 +159,33 @@ impl Names<'_> {
         }
     }
 
-    /// A default is kept as text: the sequence in `nextval('s')` is the one that is found now.
-    fn default(&self, e: &mut Expr) {
+    /// A default is kept as text: the sequence in `nextval('s')` is the one that is found now, however deep it stands.
+    fn default(&self, e: &mut Expr) -> Result<()> {
         match e {
-            Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => self.default(inner),
-            Expr::BinaryOp { left, right, .. } => {
-                self.default(left);
-                self.default(right);
+            Expr::Nested(inner) | Expr::Cast { expr: inner, .. } | Expr::UnaryOp { expr: inner, .. } => {
+                self.default(inner)
             }
+            Expr::BinaryOp { left, right, .. } => {
+                self.default(left)?;
+                self.default(right)
+            }
+            Expr::Case { operand, conditions, else_result, .. } => {
+                let branches = conditions.iter_mut().flat_map(|when| [&mut when.condition, &mut when.result]);
+                let ends = operand.iter_mut().chain(else_result).map(Box::as_mut);
+                branches.chain(ends).try_for_each(|part| self.default(part))
+            }
+            Expr::Array(array) => array.elem.iter_mut().try_for_each(|part| self.default(part)),
             Expr::Function(f) if is_sequence_function(f) => {
-                let FunctionArguments::List(list) = &mut f.args else { return };
-                if let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(first))) = list.args.first_mut() {
+                if let Some(first) = arguments(f).next() {
                     self.sequence(first);
                 }
+                Ok(())
             }
-            _ => {}
+            Expr::Function(f) => arguments(f).try_for_each(|part| self.default(part)),
+            other if names_a_sequence(other) => Err(SqlError::unsupported(
+                "a sequence without a schema in this kind of default, under a search path",
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -198,9 +212,29 @@ fn constraint_names(constraint: &mut TableConstraint, parent: &mut dyn FnMut(&mu
     }
 }
 
+/// What a function is called with, as far as it has no name.
+fn arguments(f: &mut Function) -> impl Iterator<Item = &mut Expr> {
+    let list = match &mut f.args {
+        FunctionArguments::List(list) => list.args.as_mut_slice(),
+        _ => &mut [],
+    };
+    list.iter_mut().filter_map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Some(e),
+        _ => None,
+    })
+}
+
+/// Goes by the text, so it finds too many rather than too few.
+fn names_a_sequence(e: &Expr) -> bool {
+    let text = e.to_string().to_ascii_lowercase();
+    SEQUENCE_FUNCTIONS.iter().any(|name| text.contains(name))
+}
+
+const SEQUENCE_FUNCTIONS: [&str; 3] = ["nextval", "currval", "setval"];
+
 fn is_sequence_function(f: &Function) -> bool {
     let last = f.name.0.last().and_then(ObjectNamePart::as_ident).map(fold);
-    matches!(last.as_deref(), Some("nextval" | "currval" | "setval"))
+    last.is_some_and(|name| SEQUENCE_FUNCTIONS.contains(&&*name))
 }
 
 /// A name without its schema.

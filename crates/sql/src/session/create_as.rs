@@ -13,7 +13,6 @@ use varve_engine::{ColumnDef, Datum, NewTable};
 
 use super::Session;
 use super::authorize::{authorize_definition, own_what_is_new};
-use super::plan::bind;
 use super::run::{Ran, read_only};
 use crate::bind::clauses_ddl::check_create_table;
 use crate::bind::ddl::no_schema;
@@ -21,7 +20,6 @@ use crate::bind::{fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::kept::KeptRows;
 use crate::parse::{self, Parsed, bare_name};
-use crate::prepared::Prepared;
 use crate::sink::{Column, CommandTag, Severity};
 use crate::system::names::quoted;
 use crate::ty::{Ty, Typed};
@@ -137,15 +135,10 @@ impl Session {
         let query = Statement::Query(query);
         loop {
             let catalog = self.current_catalog();
-            let forced = self.shared.forced_general;
-            let (params, columns, body, reads) =
-                bind((&catalog, &self.facts.path), sql, &[], &query, forced)?;
-            if !params.is_empty() {
+            let prepared = self.bound(sql, &[], &query, &catalog)?;
+            if !prepared.param_types.is_empty() {
                 return Err(SqlError::unsupported("a parameter in CREATE TABLE AS"));
             }
-            let mut prepared = Prepared::new(sql, &[], params, columns, body, catalog.version());
-            (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
-            prepared.path = self.facts.path.number();
             let columns = table_columns(prepared.columns().unwrap_or_default(), &t.columns)?;
             let who = self.facts.who;
             authorize_definition(statement, self.begin_engine(), who)?;

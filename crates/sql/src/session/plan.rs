@@ -160,11 +160,23 @@ impl Session {
         }
         let catalog = self.current_catalog();
         self.follow_catalog(&catalog);
-        let forced = self.shared.forced_general;
+        self.bound(sql, types, &statement, &catalog)
+    }
+
+    /// Binds a statement in a catalog, along the session's path.
+    pub(super) fn bound(
+        &self,
+        sql: &str,
+        types: &[Oid],
+        statement: &Statement,
+        catalog: &Catalog,
+    ) -> Result<Prepared> {
+        let path = &self.facts.path;
         let (params, columns, body, reads) =
-            bind((&catalog, &self.facts.path), sql, types, &statement, forced)?;
+            bind((catalog, path), sql, types, statement, self.shared.forced_general)?;
         let mut prepared = Prepared::new(sql, types, params, columns, body, catalog.version());
         (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
+        prepared.path = path.number();
         Ok(prepared)
     }
 
@@ -232,7 +244,7 @@ fn defines(statement: &Statement) -> bool {
 }
 
 /// Binds a statement on rows; `forced` gives to a runner of general queries all that it can run.
-pub(super) fn bind(
+fn bind(
     (catalog, path): (&Catalog, &Path),
     sql: &str,
     types: &[Oid],
