@@ -113,6 +113,12 @@ impl Path {
         self.0.searched.iter().find(holds).map(String::as_str)
     }
 
+    /// Whether a name without a schema, as the client wrote it, means an object of `public`.
+    pub fn is_in_public(&self, catalog: &Catalog, written: &str) -> bool {
+        !has_schema(written)
+            && self.schema_of(catalog, &split_name(written).1) == Some(varve_engine::catalog::PUBLIC)
+    }
+
     /// Schema and name of what a name means; a schema that there is never if it means nothing.
     pub fn find(&self, catalog: &Catalog, name: &ast::ObjectName) -> Result<(String, String)> {
         let (schema, last) = object_name(name)?;

@@ -243,6 +243,26 @@ fn explain_execute_in_a_block_sees_that_the_table_was_altered() {
     assert!(lines[0].contains("rows=3"), "{lines:?}");
 }
 
+/// Review 13, A4: under a search path each definition of others makes the plan that writes the rows stale.
+#[test]
+fn create_table_as_goes_on_while_others_define_tables() {
+    let (db, mut a) = accounts("create schema s");
+    run(&mut a, "set search_path to s, public");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            let mut b = session(&db);
+            while !done.load(Ordering::Relaxed) {
+                run(&mut b, "create table strange (a int); drop table strange");
+            }
+        });
+        run(&mut a, "create table big as select g from generate_series(1, 3000) g");
+        done.store(true, Ordering::Relaxed);
+        others.join().unwrap();
+    });
+    assert_eq!(ask(&mut a, "select count(*) from s.big")[0], "3000");
+}
+
 /// What B gets after A has made a table `a` anew in place of the old one, while B waited for it.
 fn after_replacement(b: &str) -> (Vec<String>, Arc<SqlDatabase>) {
     let (db, mut a) = accounts("create sequence s");

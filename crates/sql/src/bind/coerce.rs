@@ -14,7 +14,7 @@ use crate::eval::{Expr, reg};
 use crate::path::Path;
 use crate::text;
 use crate::time::Zone;
-use crate::ty::{CastLevel, Ty, Typed, cast_level};
+use crate::ty::{CastLevel, Reg, Ty, Typed, cast_level};
 
 impl Binder<'_> {
     /// Casts implicitly to `ty` without modifier; fails as the operator or clause `what` would.
@@ -46,14 +46,18 @@ impl Binder<'_> {
     }
 
     /// A cast that the client wrote.
-    pub fn explicit(&mut self, b: Bound, to: Typed) -> Result<Bound> {
+    pub fn explicit(&mut self, mut b: Bound, to: Typed) -> Result<Bound> {
         if cast_level(b.t.ty, to.ty).is_none() {
             let message = format!("cannot cast type {} to {}", b.t.ty.name(), to.ty.name());
             return Err(SqlError::new(SqlState::CANNOT_COERCE, message).at(b.at));
         }
-        if let (Ty::Reg(kind), Expr::Const(Value::Text(name))) = (to.ty, &b.expr) {
+        if let (Ty::Reg(kind), Expr::Const(Value::Text(name))) = (to.ty, &mut b.expr) {
             let path = self.path.unwrap_or(Path::public());
             reg::find(kind, name, self.catalog, path).map_err(|e| e.at(b.at))?;
+            // It is looked up again when it runs, along the path of whoever reads the text.
+            if kind == Reg::Class && self.path.is_none() && Path::public().is_in_public(self.catalog, name) {
+                name.insert_str(0, "public.");
+            }
         }
         self.cast(b, to, true)
     }

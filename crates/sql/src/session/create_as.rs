@@ -81,14 +81,15 @@ impl Session {
         let places: Vec<String> = (1..=types.len()).map(|n| format!("${n}")).collect();
         let insert =
             format!("INSERT INTO {}.{} VALUES ({})", quoted(&schema), quoted(&name), places.join(", "));
-        let insert = self.prepare_any(&insert, &types)?;
+        let mut prepared = self.prepare_any(&insert, &types)?;
         let mut nothing = self.kept_rows();
         for n in 0..rows.len() {
             self.facts.check_cancel()?;
             let row = rows.row(n)?.ok_or_else(|| SqlError::internal("a kept row that is gone"))?;
-            match self.run(&insert, &row, 1, false, &mut nothing)? {
-                Ran::Done(_) => {}
-                Ran::Stale => return Err(SqlError::internal("a new table that is out of date")),
+            // Under a search path what others define makes the plan stale.
+            while let Ran::Stale = self.run(&prepared, &row, 1, false, &mut nothing)? {
+                self.facts.check_cancel()?;
+                prepared = self.prepare_again(&insert, &types)?;
             }
         }
         Ok(CommandTag::Select(rows.len()))

@@ -221,17 +221,19 @@ impl Session {
     }
 
     fn replan(&mut self, old: &Arc<Prepared>) -> Result<Arc<Prepared>> {
-        let is_of_path = old.path == self.facts.path.number();
-        let again = match is_of_path {
+        // Under another path than that of `public` every definition of anybody makes a new plan: a chain of them would only grow,
+        // and the cache has the newest.
+        let chains = old.path == 0 && self.facts.path.number() == 0;
+        self.catalog = None;
+        let again = match chains {
             true => self.prepare_again(&old.sql, &old.param_oids)?,
-            // It may be at hand.
             false => self.prepare_current(&old.sql, &old.param_oids)?,
         };
         if again.columns != old.columns {
             let message = "cached plan must not change result type";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
-        if !self.defines && is_of_path && again.path == old.path {
+        if !self.defines && chains && again.path == 0 {
             // Another session may have set it first; then that one is as good.
             let _ = old.successor.set(again.clone());
         }
