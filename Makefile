@@ -22,7 +22,7 @@ help:
 # Builds what a user runs; the server prints how to connect, Ctrl-C stops it.
 run:
 	@scripts/setup build
-	$(CARGO) build --release -p varve
+	$(CARGO) build --release --workspace --bin varve
 	@echo
 	@echo '  psql -h $(firstword $(subst :, ,$(LISTEN))) -p $(lastword $(subst :, ,$(LISTEN))) -U postgres postgres'
 	@echo
@@ -53,7 +53,7 @@ test-e2e: debug-build
 
 bench:
 	@scripts/setup bench
-	$(CARGO) build --release -p varve
+	$(CARGO) build --release --workspace --bin varve
 	bench/compare --rounds $(or $(ROUNDS),5) --seconds $(or $(SECONDS),30)
 
 slt: debug-build
@@ -62,12 +62,12 @@ slt: debug-build
 
 tpch:
 	@scripts/setup test
-	$(CARGO) build --release -p varve
+	$(CARGO) build --release --workspace --bin varve
 	VARVE_BIN=target/release/varve e2e/tpch --scale $(or $(SCALE),1)
 
 tools:
 	@scripts/setup test
-	$(CARGO) build --release -p varve
+	$(CARGO) build --release --workspace --bin varve
 	VARVE_BIN=target/release/varve e2e/tools psql pgbench psycopg sqlalchemy go-tpc go-ycsb
 	VARVE_BIN=target/release/varve e2e/tpcc-kill9 --rounds $(or $(ROUNDS),10)
 
@@ -86,7 +86,7 @@ fuzz-targets:
 
 crash:
 	@scripts/setup test
-	$(CARGO) build --release -p varve
+	$(CARGO) build --release --workspace --bin varve
 	VARVE_BIN=target/release/varve e2e/kill9 --rounds $(or $(ROUNDS),20)
 	VARVE_BIN=target/release/varve e2e/list-append --seconds $(or $(SECONDS),300) --kills 60 --clients 16
 	for subject in pages trees engine crowd; do \
