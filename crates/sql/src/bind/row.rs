@@ -7,6 +7,7 @@
 //! Does not know: rows as values of a column (there are none); statements.
 
 use sqlparser::ast::{self, BinaryOperator, Expr as Ast};
+use varve_engine::Value;
 
 use super::expression::unwrap_nested;
 use super::function::plain_argument;
@@ -186,9 +187,12 @@ impl Binder<'_> {
         Ok(Bound { expr, t: Typed::plain(Ty::Bool), at: self.at(row) })
     }
 
-    /// `(a, b) IS [NOT] NULL`: all fields are, or all are not.
+    /// `(a, b) IS [NOT] NULL`: all fields are, or all are not. A field that is a row is not null, whatever is in it.
     pub(super) fn row_is_null(&mut self, row: &[&Ast], negated: bool, scope: &mut Scope) -> Result<Bound> {
-        let tests = row.iter().map(|field| Ok(self.is_null(field, negated, scope)?.expr));
+        let tests = row.iter().map(|field| match fields_of(field) {
+            Some(_) => Ok(Expr::Const(Value::Bool(negated))),
+            None => Ok(self.is_null(field, negated, scope)?.expr),
+        });
         let tests = tests.collect::<Result<_>>()?;
         Ok(Bound { expr: Expr::And(tests), t: Typed::plain(Ty::Bool), at: None })
     }

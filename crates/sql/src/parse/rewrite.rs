@@ -92,10 +92,14 @@ fn with_typed_names(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let words: Vec<usize> = (0..tokens.len()).filter(|i| !is_blank(&tokens[*i].token)).collect();
     let word = |n: usize| words.get(n).map(|i| lower_word(&tokens[*i])).unwrap_or_default();
     let is = |n: usize, token: &Token| words.get(n).is_some_and(|i| tokens[*i].token == *token);
-    if word(0) != "create" || !(1..4).any(|n| word(n) == "table") {
+    let Some(table) = (1..4).find(|n| word(*n) == "table").filter(|_| word(0) == "create") else {
+        return tokens;
+    };
+    let name = if word(table + 1) == "if" { table + 4 } else { table + 1 };
+    let start = if is(name + 1, &Token::Period) { name + 3 } else { name + 1 };
+    if !is(start, &Token::LParen) {
         return tokens;
     }
-    let Some(start) = (0..words.len()).find(|n| is(*n, &Token::LParen)) else { return tokens };
     let Some(end) = (start..words.len()).find(|n| is(*n, &Token::RParen)) else { return tokens };
     let is_name = |n: usize| matches!(tokens[words[n]].token, Token::Word(_));
     let names: Vec<usize> = (start + 1..end).step_by(2).collect();

@@ -63,7 +63,11 @@ enum Within {
     Other,
 }
 
+/// Longest operand of BETWEEN that is printed as PostgreSQL does; a condition with a longer one is shown as it was written.
+const SUBJECT_BYTES_MAX: usize = 1000;
+
 /// A printed expression.
+#[derive(Clone)]
 struct Shown {
     text: String,
     form: Form,
@@ -270,8 +274,13 @@ impl Printer<'_> {
 
     fn between(&self, e: &Ast, negated: bool, low: &Ast, high: &Ast) -> Option<Shown> {
         let (form, above, below) = if negated { (Form::Or, "<", ">") } else { (Form::And, ">=", "<=") };
-        let low = self.comparison(self.any(e)?, above, self.any(low)?)?;
-        let high = self.comparison(self.any(e)?, below, self.any(high)?)?;
+        // It is printed twice: one within another would double the text with each level.
+        let subject = self.any(e)?;
+        if subject.text.len() > SUBJECT_BYTES_MAX {
+            return None;
+        }
+        let low = self.comparison(subject.clone(), above, self.any(low)?)?;
+        let high = self.comparison(subject, below, self.any(high)?)?;
         Some(self.all_of(form, vec![low, high]))
     }
 
