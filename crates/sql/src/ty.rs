@@ -433,7 +433,13 @@ impl Typed {
     pub fn storage(self) -> Result<ColumnType> {
         Ok(match self.ty {
             Ty::Numeric => ColumnType::Numeric { precision: self.precision() },
-            Ty::Char => ColumnType::Char(self.length().unwrap_or(1) as u32),
+            Ty::Char => match self.length() {
+                Some(n) => ColumnType::Char(n as u32),
+                None => {
+                    let error = SqlError::unsupported("a column of type bpchar without a length");
+                    return Err(error.with_hint("Use char(n) or text."));
+                }
+            },
             Ty::Varchar => ColumnType::Varchar(self.length().map(|n| n as u32)),
             Ty::Oid => ColumnType::Oid,
             Ty::Timestamp | Ty::TimestampTz | Ty::Time | Ty::Interval => match self.digits() {

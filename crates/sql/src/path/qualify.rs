@@ -182,6 +182,7 @@ impl Names<'_> {
                 Ok(())
             }
             Expr::Function(f) => arguments(f).try_for_each(|part| self.default(part)),
+            Expr::Value(_) => Ok(()),
             other if names_a_sequence(other) => Err(SqlError::unsupported(
                 "a sequence without a schema in this kind of default, under a search path",
             )),
@@ -212,15 +213,17 @@ fn constraint_names(constraint: &mut TableConstraint, parent: &mut dyn FnMut(&mu
     }
 }
 
-/// What a function is called with, as far as it has no name.
+/// The expressions that a function is called with.
 fn arguments(f: &mut Function) -> impl Iterator<Item = &mut Expr> {
     let list = match &mut f.args {
         FunctionArguments::List(list) => list.args.as_mut_slice(),
         _ => &mut [],
     };
     list.iter_mut().filter_map(|argument| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Some(e),
-        _ => None,
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(e))
+        | FunctionArg::Named { arg: FunctionArgExpr::Expr(e), .. }
+        | FunctionArg::ExprNamed { arg: FunctionArgExpr::Expr(e), .. } => Some(e),
+        FunctionArg::Unnamed(_) | FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. } => None,
     })
 }
 

@@ -101,11 +101,8 @@ fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
         "bpchar" if !arguments.is_empty() => {
             return string_of(Ty::Char, &length_of(arguments), None);
         }
-        "bpchar" => {
-            return Err(
-                SqlError::unsupported("type bpchar without a length").with_hint("Use char(n) or text.")
-            );
-        }
+        // What a CHECK over char(n) is shown with.
+        "bpchar" => Ty::Char,
         _ if KNOWN_FOREIGN_TYPES.contains(&plain) => {
             return Err(SqlError::unsupported(format!("type {plain}")));
         }
