@@ -84,7 +84,8 @@ fn hunt(part: &str, first: u64) -> ExitCode {
     let mut missed = 0;
     println!("| fault | it breaks | caught by | images | seed | s |\n|---|---|---|---:|---:|---:|");
     for fault in wanted {
-        let hunted = fault.hunt(first, 24, 100);
+        // The rarest one, a device that lies about writes of rollback segments, has needed more than 2,400 images.
+        let hunted = fault.hunt(first, 96, 100);
         let never = matches!(fault.wrong, Wrong::Code(_)) && hunted.hits == 0;
         let by = if never { "NEVER CAME BY" } else { hunted.by() };
         let (name, images, seed) = (fault.name(), hunted.images, hunted.seed);
