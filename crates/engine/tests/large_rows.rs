@@ -6,7 +6,7 @@ mod database;
 use std::sync::Arc;
 
 use database::{RC, RR, begin, create, delete, fresh, is_sound, open, pk, state};
-use varve_engine::{Change, Database, Datum, Result, RowImage, TableDef, Transaction};
+use varve_engine::{Change, Database, Datum, NewIndex, Result, RowImage, TableDef, Transaction};
 
 fn text(len: usize) -> String {
     (0..len).map(|at| char::from(b'a' + (at % 26) as u8)).collect()
@@ -43,6 +43,32 @@ fn length(txn: &mut Transaction, def: &TableDef, id: i32) -> Option<usize> {
 fn pages(database: &Arc<Database>) -> u64 {
     database.tick().unwrap();
     database.stats().pager.data_pages
+}
+
+/// The row is there before its index entry is refused; taking it back looked for that entry and was refused as well, for ever.
+#[test]
+fn an_entry_that_no_index_can_hold_is_taken_back() {
+    let (directory, database) = fresh();
+    let def = create(&database, "t");
+    let mut txn = begin(&database, RC);
+    let new =
+        NewIndex { table: def.id, name: "t_note".into(), columns: vec![2], unique: false, constraint: false };
+    let def = txn.create_index(new).unwrap();
+    insert(&mut txn, &def, 1, 10).unwrap();
+    assert_eq!(state(insert(&mut txn, &def, 2, 3000)), "54000");
+    txn.commit().unwrap();
+    let mut txn = begin(&database, RC);
+    assert_eq!(state(insert(&mut txn, &def, 2, 3000)), "54000");
+    txn.rollback().unwrap();
+    is_sound(&database);
+    drop(database);
+    let database = open(&directory);
+    is_sound(&database);
+    let mut txn = begin(&database, RC);
+    let def = txn.catalog().table("public", "t").unwrap().clone();
+    assert_eq!((length(&mut txn, &def, 1), length(&mut txn, &def, 2)), (Some(10), None));
+    txn.drop_table(def.id).unwrap();
+    txn.commit().unwrap();
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::core::{Core, Hold, hash_key};
 use crate::error::{Error, Result};
 use crate::ids::{Owner, TxnId};
 use crate::key;
-use crate::node::{FLAG_DELETED, Stamp};
+use crate::node::{self, FLAG_DELETED, Stamp};
 use crate::row::RowRef;
 use crate::tree::{Direction, Put, Scan};
 use crate::types::{ColumnType, Datum, Value};
@@ -31,6 +31,12 @@ enum Conflict {
     Unforeseen,
     /// A row whose fate is open may have it.
     Open(Owner),
+}
+
+/// Whether a tree could hold the entry. One that is too long was refused when it was to be made, so the row it was for is being
+/// rolled back.
+fn may_exist(core: &Core, entry: &[u8]) -> bool {
+    entry.len() <= node::key_bytes_max(core.pager.page_size())
 }
 
 impl PagedIndex {
@@ -63,6 +69,9 @@ impl PagedIndex {
 
     /// Delete-marks the entry if it exists.
     pub(super) fn mark_entry(&self, core: &Core, entry: &[u8], txn: TxnId) -> Result<()> {
+        if !may_exist(core, entry) {
+            return Ok(());
+        }
         let mut mtr = core.pager.begin()?;
         let at = self.tree.locate_x(&core.pager, &mut mtr, entry)?;
         if at.found {
@@ -81,6 +90,9 @@ impl PagedIndex {
         entry: &[u8],
         may_go: impl FnOnce(bool) -> Result<bool>,
     ) -> Result<()> {
+        if !may_exist(core, entry) {
+            return Ok(());
+        }
         let mut mtr = core.pager.begin()?;
         let mut at = self.tree.locate_x(&core.pager, &mut mtr, entry)?;
         if !at.found || !may_go(self.tree.entry(&mtr, &at).is_deleted())? {
