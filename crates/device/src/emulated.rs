@@ -7,10 +7,10 @@
 //! Invariants
 //! 1. The inner operation is done first; its time is hidden in the modelled time where that is longer.
 //! 2. Credit is never more than [`CREDIT_NS_MAX`]; what exceeds it is reported as model error.
-//! 3. "Sequential" is the next address on the channel that serves the request.
+//! 3. A durable write costs what the profile says: where that is a flush, the flush arrives when the write has been
+//!    answered, as a kernel sends it, so that others' requests come in between.
 //!
-//! What it does not know: what the profile's figures mean; flash translation effects (merges of
-//! small random writes).
+//! What it does not know: what the profile's figures mean; which channel serves what (`service.rs`).
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -21,8 +21,10 @@ use parking_lot::Mutex;
 use crate::accounting::Accounting;
 use crate::block::{BlockFile, Directory, Durability, OpenHow, Purpose, ReadOp, WriteOp};
 use crate::capabilities::Capabilities;
-use crate::error::Result;
-use crate::profile::{Profile, Request};
+use crate::error::{ErrorKind, Result};
+use crate::profile::{DurableWrite, Profile};
+use crate::region::Region;
+use crate::service::{Extent, Kind, Service};
 use crate::sys;
 
 /// Longest delay that a thread may make good.
@@ -33,21 +35,13 @@ thread_local! {
     static SLACK_TIGHTENED: Cell<bool> = const { Cell::new(false) };
 }
 
-#[derive(Default)]
-struct Channel {
-    free_at_ns: u64,
-    /// File and offset that would continue the last request.
-    next: (u32, u64),
-}
-
-/// The service-time model with its books.
+/// The service-time model on the machine's clock, with its books.
 struct Model {
     profile: Profile,
     dilation: f64,
-    channels: Mutex<Vec<Channel>>,
+    service: Mutex<Service>,
     since_ns: u64,
     cpu_since_ns: u64,
-    busy_ns: AtomicU64,
     modelled_ns: AtomicU64,
     late_ns: AtomicU64,
     operations: AtomicU64,
@@ -74,14 +68,12 @@ pub struct EmulationReport {
 
 impl Model {
     fn new(profile: Profile, dilation: f64) -> Model {
-        let channels = (0..profile.channels).map(|_| Channel::default()).collect();
         Model {
+            service: Mutex::new(Service::new(profile.clone(), dilation)),
             profile,
             dilation,
-            channels: Mutex::new(channels),
             since_ns: sys::now_ns(),
             cpu_since_ns: sys::process_cpu_ns(),
-            busy_ns: AtomicU64::new(0),
             modelled_ns: AtomicU64::new(0),
             late_ns: AtomicU64::new(0),
             operations: AtomicU64::new(0),
@@ -93,45 +85,17 @@ impl Model {
         sys::now_ns().saturating_sub(CREDIT_NS.take())
     }
 
-    /// Puts a request on a channel; returns when it is done.
-    fn enqueue(&self, arrival_ns: u64, file: u32, offset: u64, write: bool, bytes: u64) -> u64 {
-        let mut channels = self.channels.lock();
-        let channel = match self.profile.stripe_bytes {
-            0 => channels.iter_mut().min_by_key(|channel| channel.free_at_ns),
-            stripe => {
-                let count = channels.len() as u64;
-                channels.get_mut((offset / stripe % count) as usize)
-            }
-        };
-        let channel = channel.expect("a profile has at least one channel");
-        let sequential = channel.next == (file, offset);
-        let service_ns = self.dilated(self.profile.service_ns(Request { write, sequential, bytes }));
-        channel.next = (file, offset + bytes);
-        self.occupy(channel, arrival_ns, service_ns)
-    }
-
-    /// A flush waits for all channels and then takes the profile's time.
-    fn enqueue_flush(&self, arrival_ns: u64) -> u64 {
-        let service_ns = self.dilated((self.profile.flush_us * 1e3) as u64);
-        let mut channels = self.channels.lock();
-        let idle_ns = channels.iter().map(|channel| channel.free_at_ns).max().unwrap_or(0);
-        let start_ns = arrival_ns.max(idle_ns);
-        channels
-            .iter_mut()
-            .map(|channel| self.occupy(channel, start_ns, service_ns))
-            .max()
-            .unwrap_or(start_ns)
-    }
-
-    fn occupy(&self, channel: &mut Channel, from_ns: u64, service_ns: u64) -> u64 {
-        let done_ns = from_ns.max(channel.free_at_ns) + service_ns;
-        channel.free_at_ns = done_ns;
-        self.busy_ns.fetch_add(service_ns, Relaxed);
-        done_ns
-    }
-
-    fn dilated(&self, ns: u64) -> u64 {
-        (ns as f64 * self.dilation) as u64
+    /// Runs `inner` while the device serves what `place` puts on it.
+    fn serve(
+        &self,
+        place: impl FnOnce(&mut Service, u64) -> u64,
+        inner: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let arrival_ns = Model::arrival_ns();
+        let answered_ns = place(&mut self.service.lock(), arrival_ns);
+        let result = inner();
+        self.finish(arrival_ns, answered_ns);
+        result
     }
 
     /// Sleeps until the request is done and notes how late the thread woke up.
@@ -163,7 +127,7 @@ impl Model {
                 self.late_ns.load(Relaxed) as f64,
                 self.modelled_ns.load(Relaxed) as f64,
             ),
-            busy_share: share(self.busy_ns.load(Relaxed) as f64, elapsed_ns * channels),
+            busy_share: share(self.service.lock().busy_ns() as f64, elapsed_ns * channels),
             cpu_share: share(cpu_ns, elapsed_ns * processors),
         }
     }
@@ -181,12 +145,11 @@ impl Emulated {
     /// Makes `inner` as slow as `profile`, with device times multiplied by `dilation` (1 = none).
     pub fn wrap(inner: Arc<dyn Directory>, profile: Profile, dilation: f64) -> Arc<Emulated> {
         assert!(dilation.is_finite() && dilation > 0.0, "time dilation is a positive number");
-        let on = inner.capabilities().clone();
-        let backend = format!("emulated {} on {}", profile.name, on.backend);
+        let capabilities = emulated_capabilities(inner.capabilities(), &profile);
         Arc::new(Emulated {
             inner,
             model: Arc::new(Model::new(profile, dilation)),
-            capabilities: Capabilities { backend, ..on },
+            capabilities,
             next_number: AtomicU32::new(0),
         })
     }
@@ -195,6 +158,17 @@ impl Emulated {
     pub fn report(&self) -> EmulationReport {
         self.model.report()
     }
+}
+
+/// What a profile makes of the device below.
+fn emulated_capabilities(below: &Capabilities, profile: &Profile) -> Capabilities {
+    let backend = format!("emulated {} on {}", profile.name, below.backend);
+    let mut warnings = below.warnings.clone();
+    if profile.atomic_write_bytes > below.atomic_write_bytes {
+        warnings.push("emulated atomic writes: a real crash may tear them".into());
+    }
+    let atomic_write_bytes = below.atomic_write_bytes.max(profile.atomic_write_bytes);
+    Capabilities { backend, atomic_write_bytes, warnings, ..below.clone() }
 }
 
 impl Directory for Emulated {
@@ -218,6 +192,9 @@ impl Directory for Emulated {
     fn sync(&self) -> Result<()> {
         self.inner.sync()
     }
+    fn map(&self, name: &str, len_bytes: u64) -> Result<Arc<dyn Region>> {
+        self.inner.map(name, len_bytes)
+    }
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
@@ -236,19 +213,68 @@ struct EmulatedFile {
 }
 
 impl EmulatedFile {
-    /// Runs `inner` while the modelled requests `(offset, bytes)` are served.
+    fn extent(&self, offset: u64, len: usize) -> Extent {
+        Extent { file: self.number, offset, bytes: len as u64 }
+    }
+
+    /// Runs `inner` while the modelled requests are served.
     fn serve(
         &self,
-        write: bool,
-        requests: impl Iterator<Item = (u64, u64)>,
+        requests: impl Iterator<Item = (Kind, Extent)>,
         inner: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let arrival_ns = Model::arrival_ns();
-        let place = |(offset, bytes)| self.model.enqueue(arrival_ns, self.number, offset, write, bytes);
-        let done_ns = requests.map(place).max().unwrap_or(arrival_ns);
-        let result = inner();
-        self.model.finish(arrival_ns, done_ns);
-        result
+        let place_all = |service: &mut Service, arrival_ns| {
+            let place = |(kind, extent)| service.place(arrival_ns, kind, extent);
+            requests.map(place).max().unwrap_or(arrival_ns)
+        };
+        self.model.serve(place_all, inner)
+    }
+
+    /// Whether a durable write is followed by a flush; if not, it goes through the device's cache.
+    fn flushes(&self) -> bool {
+        self.model.profile.durable_write == DurableWrite::Flush
+    }
+
+    fn kind(&self, durability: Durability) -> Kind {
+        match durability {
+            Durability::Now if !self.flushes() => Kind::WriteThrough,
+            _ => Kind::Write,
+        }
+    }
+
+    /// The time of the flush that a durable write is to this device; `inner` has made it durable.
+    fn settle(&self, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Now if self.flushes() => self.model.serve(Service::place_flush, || Ok(())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs `inner`, which writes, in the time of one write.
+    fn write(
+        &self,
+        offset: u64,
+        len: usize,
+        durability: Durability,
+        inner: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let request = (self.kind(durability), self.extent(offset, len));
+        self.serve(std::iter::once(request), inner)?;
+        self.settle(durability)
+    }
+
+    /// Writes all or nothing where the device below can; else as far as the profile promises it, which is true of the
+    /// time alone.
+    fn write_whole(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        match self.inner.write_atomic(offset, buf, why, durability) {
+            Err(error)
+                if error.kind == ErrorKind::Unsupported
+                    && buf.len() <= self.model.profile.atomic_write_bytes as usize =>
+            {
+                self.inner.write_at(offset, buf, why, durability)
+            }
+            other => other,
+        }
     }
 }
 
@@ -263,19 +289,19 @@ impl BlockFile for EmulatedFile {
         self.inner.sector_bytes()
     }
     fn read_at(&self, offset: u64, buf: &mut [u8], why: Purpose) -> Result<()> {
-        let request = std::iter::once((offset, buf.len() as u64));
-        self.serve(false, request, || self.inner.read_at(offset, buf, why))
+        let request = (Kind::Read, self.extent(offset, buf.len()));
+        self.serve(std::iter::once(request), || self.inner.read_at(offset, buf, why))
     }
     fn write_at(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
-        let request = std::iter::once((offset, buf.len() as u64));
-        self.serve(true, request, || self.inner.write_at(offset, buf, why, durability))
+        let inner = || self.inner.write_at(offset, buf, why, durability);
+        self.write(offset, buf.len(), durability, inner)
+    }
+    fn write_atomic(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        let inner = || self.write_whole(offset, buf, why, durability);
+        self.write(offset, buf.len(), durability, inner)
     }
     fn flush(&self) -> Result<()> {
-        let arrival_ns = Model::arrival_ns();
-        let done_ns = self.model.enqueue_flush(arrival_ns);
-        let result = self.inner.flush();
-        self.model.finish(arrival_ns, done_ns);
-        result
+        self.model.serve(Service::place_flush, || self.inner.flush())
     }
     fn punch(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.inner.punch(offset, len_bytes)
@@ -284,11 +310,14 @@ impl BlockFile for EmulatedFile {
         self.inner.set_len(len_bytes)
     }
     fn read_batch(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
-        let requests: Vec<_> = ops.iter().map(|op| (op.offset, op.buf.len() as u64)).collect();
-        self.serve(false, requests.into_iter(), || self.inner.read_batch(ops))
+        let requests: Vec<_> =
+            ops.iter().map(|op| (Kind::Read, self.extent(op.offset, op.buf.len()))).collect();
+        self.serve(requests.into_iter(), || self.inner.read_batch(ops))
     }
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
-        let requests = ops.iter().map(|op| (op.offset, op.buf.len() as u64));
-        self.serve(true, requests, || self.inner.write_batch(ops))
+        let request = |op: &WriteOp<'_>| (self.kind(op.durability), self.extent(op.offset, op.buf.len()));
+        self.serve(ops.iter().map(request), || self.inner.write_batch(ops))?;
+        let is_durable = ops.iter().any(|op| op.durability == Durability::Now);
+        self.settle(if is_durable { Durability::Now } else { Durability::Later })
     }
 }

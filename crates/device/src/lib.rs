@@ -32,6 +32,7 @@ mod probe;
 mod profile;
 mod recorder;
 mod region;
+mod service;
 mod sys;
 mod trace;
 mod uring;
@@ -51,7 +52,7 @@ pub use memory::{MemoryDirectory, MemoryImage};
 #[cfg(feature = "planted")]
 pub use planted::{plant, planted_hits, take_reached};
 pub use planted::{planted, reached};
-pub use profile::{OperationsPerSecond, Profile, ProfileError};
+pub use profile::{DurableWrite, OperationsPerSecond, Profile, ProfileError};
 pub use recorder::{Change, DeviceNo, Event, FileNo, NEVER, RecordLog, Recorder, Recording};
 pub use region::{LINE_BYTES, Region, WORD_BYTES};
 pub use trace::{IoTrace, TraceEntry};

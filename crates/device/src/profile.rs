@@ -9,7 +9,10 @@
 
 use serde::Deserialize;
 
-const SHIPPED: &[(&str, &str)] = &[("fusion-io-160", include_str!("../profiles/fusion-io-160.toml"))];
+const SHIPPED: &[(&str, &str)] = &[
+    ("fusion-io-160", include_str!("../profiles/fusion-io-160.toml")),
+    ("sata-ssd-2014", include_str!("../profiles/sata-ssd-2014.toml")),
+];
 
 /// The shape of one request, as far as the service time depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +36,17 @@ pub struct OperationsPerSecond {
     pub sequential_write: f64,
 }
 
+/// What a durable write of one request is to a device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DurableWrite {
+    /// A write that is answered when the medium has it (force unit access).
+    #[default]
+    Fua,
+    /// A write, and then a flush of the device's cache.
+    Flush,
+}
+
 /// A service-time model of a device.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,14 +57,25 @@ pub struct Profile {
     pub source: String,
     /// Parallel servers.
     pub channels: u32,
-    /// Addresses are spread over the channels in stripes of this size; 0 = the channel that is free first.
+    /// Addresses are spread over the channels in stripes of this size; 0 = the channel that is free first, which a long
+    /// request asks for each `anchor_bytes` of it.
     pub stripe_bytes: u64,
     /// Request size of the anchors.
     pub anchor_bytes: u64,
     /// Part of a service time that does not depend on the length, in microseconds.
     pub fixed_us: f64,
-    /// Time of a flush, in microseconds.
+    /// Time of a flush that has something to flush, in microseconds.
     pub flush_us: f64,
+    /// A write is answered so long after its service began, in microseconds, while the channel goes on with it (a
+    /// volatile write cache); 0 = when it is done.
+    #[serde(default)]
+    pub write_ack_us: f64,
+    /// What a durable write is.
+    #[serde(default)]
+    pub durable_write: DurableWrite,
+    /// Largest write that is all or nothing, in bytes; 0 if nothing is promised.
+    #[serde(default)]
+    pub atomic_write_bytes: u32,
     /// Power while busy; 0 = not known.
     pub watts_active: f64,
     /// Power while idle; 0 = not known.
@@ -102,9 +127,13 @@ impl Profile {
         if self.channels == 0 || self.anchor_bytes == 0 {
             return Err("channels and anchor_bytes must be at least 1".into());
         }
+        let times_us = [self.fixed_us, self.flush_us, self.write_ack_us];
+        if !times_us.iter().all(|time_us| time_us.is_finite() && *time_us >= 0.0) {
+            return Err("fixed_us, flush_us and write_ack_us must be at least 0".into());
+        }
         for rate in rates {
             let service_us = f64::from(self.channels) * 1e6 / rate;
-            if !(service_us.is_finite() && service_us >= self.fixed_us && self.fixed_us >= 0.0) {
+            if !(service_us.is_finite() && service_us >= self.fixed_us) {
                 return Err(format!("{rate} operations per second do not leave room for fixed_us"));
             }
         }
@@ -132,12 +161,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anchors_are_met_exactly() {
-        let profile = Profile::shipped("fusion-io-160").unwrap();
-        let cases = [(false, false, 12182), (false, true, 15980), (true, false, 12374), (true, true, 14965)];
-        for (write, sequential, per_s) in cases {
-            let ns = profile.service_ns(Request { write, sequential, bytes: 8192 });
-            assert_eq!(1_000_000_000 / ns, per_s);
+    fn what_ships_is_read_and_says_where_its_figures_come_from() {
+        for (name, text) in SHIPPED {
+            let profile = Profile::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(profile.name, *name);
+            assert!(profile.source.len() > 20, "{name}");
         }
     }
 
@@ -148,6 +176,10 @@ mod tests {
         let (_, text) = SHIPPED[0];
         let slow = text.replace("fixed_us = 30.0", "fixed_us = 3000.0");
         assert!(Profile::parse(&slow).unwrap_err().to_string().contains("fixed_us"));
+        let early = text.replace("flush_us = 0.0", "flush_us = -1.0");
+        assert!(Profile::parse(&early).unwrap_err().to_string().contains("flush_us"));
+        let durable = format!("durable_write = \"perhaps\"\n{text}");
+        assert!(Profile::parse(&durable).unwrap_err().to_string().contains("perhaps"));
         assert!(Profile::parse("name = 1").is_err());
     }
 }

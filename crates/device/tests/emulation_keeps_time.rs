@@ -1,10 +1,11 @@
 //! An emulated device serves at its profile's rate, for one caller and for many.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use varve_device::{
-    AlignedBuf, Directory, Durability, Emulated, MemoryDirectory, OpenHow, Profile, Purpose, ReadOp, Space,
+    AlignedBuf, Directory, Durability, Emulated, ErrorKind, FileDirectory, FileOptions, MemoryDirectory,
+    OpenHow, Profile, Purpose, ReadOp, Space, WriteOp,
 };
 
 const PAGE_BYTES: usize = 8192;
@@ -81,4 +82,90 @@ fn a_batch_takes_as_long_as_its_requests_on_one_channel() {
     let started = Instant::now();
     file.read_batch(&mut ops).unwrap();
     assert!(started.elapsed().as_secs_f64() > 40.0 / 1218.2 * 0.95);
+}
+
+/// Twenty times slower than the real one: a flush is 33 ms, a write that the cache answers 0.6 ms.
+fn drive_of_2014(profile: &str) -> (Arc<Emulated>, Arc<dyn varve_device::BlockFile>) {
+    let device = Emulated::wrap(MemoryDirectory::new(), Profile::parse(profile).expect("a profile"), 20.0);
+    let file = device.open("a", OpenHow::new_file(Space::Data)).expect("a new file");
+    file.set_len(PAGES * PAGE_BYTES as u64).expect("memory grows");
+    (device, file)
+}
+
+const SATA_SSD: &str = include_str!("../profiles/sata-ssd-2014.toml");
+const FLUSH: Duration = Duration::from_micros(1643 * 20);
+
+fn timed(what: impl FnOnce()) -> Duration {
+    let started = Instant::now();
+    what();
+    started.elapsed()
+}
+
+/// It cost no more than a write once, which made a log on such a drive too good.
+#[test]
+fn a_durable_write_costs_a_flush_where_the_profile_says_so() {
+    let buf = AlignedBuf::new(PAGE_BYTES);
+    let write = |file: &dyn varve_device::BlockFile, durability| {
+        timed(|| file.write_at(0, &buf, Purpose::Log, durability).unwrap())
+    };
+    let (_, file) = drive_of_2014(SATA_SSD);
+    assert!(write(&*file, Durability::Later) < FLUSH / 2, "the cache answers");
+    assert!(write(&*file, Durability::Now) >= FLUSH);
+    let (_, file) = drive_of_2014(&SATA_SSD.replace("\"flush\"", "\"fua\""));
+    assert!(write(&*file, Durability::Now) < FLUSH / 2, "that drive writes through");
+}
+
+#[test]
+fn a_batch_costs_one_flush_for_all_its_durable_writes() {
+    let (_, file) = drive_of_2014(SATA_SSD);
+    let buf = AlignedBuf::new(PAGE_BYTES);
+    let batch = |durability| {
+        let op = |no| WriteOp { offset: scattered(no), buf: &buf, why: Purpose::DataPage, durability };
+        let ops: Vec<_> = (0..8).map(op).collect();
+        timed(|| file.write_batch(&ops).unwrap())
+    };
+    assert!(batch(Durability::Later) < FLUSH / 2);
+    let took = batch(Durability::Now);
+    assert!(took >= FLUSH && took < FLUSH * 3, "{took:?}");
+}
+
+#[test]
+fn callers_who_wait_for_a_flush_share_it() {
+    let (_, file) = drive_of_2014(SATA_SSD);
+    let buf = AlignedBuf::new(PAGE_BYTES);
+    let write = |no| file.write_at(scattered(no), &buf, Purpose::DataPage, Durability::Now).unwrap();
+    let took = timed(|| {
+        std::thread::scope(|scope| (0..16).for_each(|no| drop(scope.spawn(move || write(no)))));
+    });
+    assert!(took < FLUSH * 8, "16 flushes, one after the other, take 16 times as long: {took:?}");
+}
+
+#[test]
+fn a_profile_may_promise_atomic_writes_and_says_what_they_are_worth() {
+    let promise = SATA_SSD.replace("atomic_write_bytes = 0", "atomic_write_bytes = 8192");
+    let scratch = tempfile::tempdir().unwrap();
+    let on_files = |text: &str| {
+        let below = FileDirectory::open(scratch.path(), FileOptions::default()).unwrap();
+        Emulated::wrap(below, Profile::parse(text).unwrap(), 1.0)
+    };
+    let buf = AlignedBuf::new(PAGE_BYTES);
+    let write = |device: &Emulated, buf: &AlignedBuf| {
+        let file = device.open("a", OpenHow::or_create(Space::Data)).unwrap();
+        file.write_atomic(0, buf, Purpose::DataPage, Durability::Now).map_err(|error| error.kind)
+    };
+    let device = on_files(&promise);
+    assert_eq!(write(&device, &buf), Ok(()));
+    assert_eq!(write(&device, &AlignedBuf::new(2 * PAGE_BYTES)), Err(ErrorKind::Unsupported));
+    let found = device.capabilities();
+    assert_eq!(found.atomic_write_bytes, 8192);
+    assert!(found.warnings.iter().any(|warning| warning.contains("a real crash may tear them")), "{found}");
+    assert_eq!(write(&on_files(SATA_SSD), &buf), Err(ErrorKind::Unsupported), "no promise, no atomic write");
+}
+
+#[test]
+fn regions_of_the_device_below_can_be_mapped() {
+    let (device, _) = device();
+    let region = device.map("nvm", 4096).unwrap();
+    region.store(0, &[7; 8]);
+    assert_eq!(region.len_bytes(), 4096);
 }

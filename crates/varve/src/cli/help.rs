@@ -36,7 +36,7 @@ is optional; this shows every key with its default:
     [devices.fast]            # a device: any name you like; \"main\" is the data directory
     path = \"/mnt/nvme/varve\"  #   its directory, which must exist; a relative path starts at the
                               #   directory of this file
-    profile = \"none\"          #   or \"fusion-io-160\": emulate that device
+    profile = \"none\"          #   or \"sata-ssd-2014\", \"fusion-io-160\": emulate that device
     direct = true             #   go past the page cache where the file system can
 
     [spaces]                  # which device holds what

@@ -3,7 +3,7 @@
 //! ```toml
 //! [devices.fast]            # any name
 //! path = "/mnt/nvme/varve"  # a directory; relative paths start at the file's directory
-//! profile = "none"          # or "fusion-io-160": emulate that device
+//! profile = "none"          # or "sata-ssd-2014", "fusion-io-160": emulate that device
 //! direct = true             # go past the page cache where the file system can
 //!
 //! [spaces]                  # device of each space; the data directory itself is "main"

@@ -1,0 +1,191 @@
+//! The service-time model of an emulated device: which channel serves a request, and when it is answered.
+//!
+//! Moments are given and returned, in nanoseconds; nothing here looks at a clock or sleeps, so a test can run hours of
+//! a drive in an instant.
+//!
+//! Invariants
+//! 1. A channel serves one piece after the other, in the order in which they were placed.
+//! 2. A flush begins when all that was placed before it is done; until it ends no channel serves. One at most runs and
+//!    one at most waits: a flush that arrives while one waits ends with that one.
+//! 3. "Sequential" is the next address on the channel that serves the piece: with stripes the next one *within* that
+//!    channel; where any channel takes any piece, the address behind the last piece of one of them.
+//! 4. A request is answered when its last piece is; a piece never before it has begun.
+//!
+//! What it does not know: clocks, threads, files; flash translation effects (merges of small random writes).
+
+use crate::profile::{Profile, Request};
+
+/// What a request asks of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    /// A write that the drive's cache may answer for.
+    Write,
+    /// A write that is answered when the medium has it.
+    WriteThrough,
+}
+
+/// A range of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub file: u32,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// An address as a channel sees it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    file: u32,
+    at: u64,
+}
+
+#[derive(Default)]
+struct Channel {
+    free_at_ns: u64,
+    /// The address that would continue the last piece.
+    next: Option<Place>,
+}
+
+/// The flush that was placed last.
+struct Flush {
+    start_ns: u64,
+    done_ns: u64,
+}
+
+/// A device: its channels, and what is placed on them.
+pub(crate) struct Service {
+    profile: Profile,
+    dilation: f64,
+    channels: Vec<Channel>,
+    flush: Option<Flush>,
+    /// A write was placed since the last flush: the drive's cache may hold something.
+    is_dirty: bool,
+    busy_ns: u64,
+}
+
+impl Service {
+    /// An idle device, its times multiplied by `dilation`.
+    pub(crate) fn new(profile: Profile, dilation: f64) -> Service {
+        let channels = (0..profile.channels).map(|_| Channel::default()).collect();
+        Service { profile, dilation, channels, flush: None, is_dirty: false, busy_ns: 0 }
+    }
+
+    /// Time that channels were or will be busy, added up.
+    pub(crate) fn busy_ns(&self) -> u64 {
+        self.busy_ns
+    }
+
+    /// Places a request that arrives at a moment; gives the moment at which it is answered.
+    pub(crate) fn place(&mut self, arrival_ns: u64, kind: Kind, extent: Extent) -> u64 {
+        self.is_dirty |= kind == Kind::Write;
+        let end = extent.offset + extent.bytes;
+        let mut answered_ns = arrival_ns;
+        let mut at = extent.offset;
+        while at < end {
+            let bytes = self.piece_bytes(at).min(end - at);
+            let piece = Extent { offset: at, bytes, ..extent };
+            answered_ns = answered_ns.max(self.place_piece(arrival_ns, kind, piece));
+            at += bytes;
+        }
+        answered_ns
+    }
+
+    /// How much of a request that has got to `at` one channel serves: the rest of the stripe, or an anchor's worth where
+    /// any of several channels takes any piece (a drive spreads a long request over its chips), or all of it.
+    fn piece_bytes(&self, at: u64) -> u64 {
+        match (self.profile.stripe_bytes, self.channels.len()) {
+            (0, 1) => u64::MAX,
+            (0, _) => self.profile.anchor_bytes,
+            (stripe, _) => stripe - at % stripe,
+        }
+    }
+
+    fn place_piece(&mut self, arrival_ns: u64, kind: Kind, piece: Extent) -> u64 {
+        let (no, place) = self.channel_of(piece);
+        let sequential = self.continues(no, place, piece.bytes);
+        let write = kind != Kind::Read;
+        let request = Request { write, sequential, bytes: piece.bytes };
+        let service_ns = self.dilated(self.profile.service_ns(request));
+        let (begin_ns, done_ns) = self.occupy(no, arrival_ns, service_ns);
+        match self.profile.write_ack_us {
+            ack_us if kind == Kind::Write && ack_us > 0.0 => {
+                done_ns.min(begin_ns + self.dilated((ack_us * 1e3) as u64))
+            }
+            _ => done_ns,
+        }
+    }
+
+    /// Whether a piece on a channel continues what went before; from now on the next one continues it. Without stripes
+    /// each channel keeps the tail of one stream, and a stream that goes on elsewhere changes places with what was kept
+    /// there.
+    fn continues(&mut self, no: usize, place: Place, bytes: u64) -> bool {
+        let had_tail = match self.profile.stripe_bytes {
+            0 => self.channels.iter().position(|channel| channel.next == Some(place)),
+            _ => self.channels.get(no).filter(|channel| channel.next == Some(place)).map(|_| no),
+        };
+        if let Some(other) = had_tail {
+            let kept = self.channel(no).next;
+            self.channel(other).next = kept;
+        }
+        self.channel(no).next = Some(Place { at: place.at + bytes, ..place });
+        had_tail.is_some()
+    }
+
+    /// The channel that serves a piece, and the piece's address on it.
+    fn channel_of(&self, piece: Extent) -> (usize, Place) {
+        let Extent { file, offset, .. } = piece;
+        match self.profile.stripe_bytes {
+            0 => {
+                let by_time = self.channels.iter().enumerate().min_by_key(|(_, channel)| channel.free_at_ns);
+                (by_time.map_or(0, |(no, _)| no), Place { file, at: offset })
+            }
+            stripe => {
+                let count = self.channels.len() as u64;
+                let at = offset / (stripe * count) * stripe + offset % stripe;
+                ((offset / stripe % count) as usize, Place { file, at })
+            }
+        }
+    }
+
+    fn channel(&mut self, no: usize) -> &mut Channel {
+        self.channels.get_mut(no).expect("the number is that of a channel")
+    }
+
+    /// Begin and end of a service on a channel that takes it as soon as it can.
+    fn occupy(&mut self, no: usize, from_ns: u64, service_ns: u64) -> (u64, u64) {
+        self.busy_ns += service_ns;
+        let channel = self.channel(no);
+        let begin_ns = from_ns.max(channel.free_at_ns);
+        channel.free_at_ns = begin_ns + service_ns;
+        (begin_ns, channel.free_at_ns)
+    }
+
+    /// Places a flush that arrives at a moment; gives the moment at which it is answered. With nothing written since the
+    /// last flush began it only waits for what is placed.
+    pub(crate) fn place_flush(&mut self, arrival_ns: u64) -> u64 {
+        if let Some(waiting) = self.flush.as_ref().filter(|flush| arrival_ns <= flush.start_ns) {
+            return waiting.done_ns;
+        }
+        let idle_ns = self.channels.iter().map(|channel| channel.free_at_ns).max().unwrap_or(0);
+        let start_ns = arrival_ns.max(idle_ns);
+        if !self.is_dirty {
+            return start_ns;
+        }
+        self.is_dirty = false;
+        let service_ns = self.dilated((self.profile.flush_us * 1e3) as u64);
+        (0..self.channels.len()).for_each(|no| {
+            self.occupy(no, start_ns, service_ns);
+        });
+        let done_ns = start_ns + service_ns;
+        self.flush = Some(Flush { start_ns, done_ns });
+        done_ns
+    }
+
+    fn dilated(&self, ns: u64) -> u64 {
+        (ns as f64 * self.dilation) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests;
