@@ -169,6 +169,10 @@ impl Sink for Results<'_> {
         self.binary = Some(Vec::new());
     }
 
+    fn zone(&mut self, zone: &Zone) {
+        self.zone.clone_from(zone);
+    }
+
     fn is_binary(&self, column: usize) -> bool {
         self.binary.is_some() || self.formats.get(column) == Format::Binary
     }

@@ -34,6 +34,16 @@ fn simple_queries() {
     check(&[query("notice")], "N[WARNING 01000 careful] C[NOTICE] S[application_name=new] Z[I]");
 }
 
+/// A new user found: SET of the time zone reached the results only from the next message on.
+#[test]
+fn a_time_zone_reaches_the_results_of_its_own_message() {
+    check(
+        &[query("moment;zone;moment")],
+        "T[moment:1184:0] D[2000-01-01 00:00:00+00] C[SELECT 1] C[SET] \
+         T[moment:1184:0] D[2000-01-01 02:00:00+02] C[SELECT 1] Z[I]",
+    );
+}
+
 #[test]
 fn the_shape_of_sysbench() {
     let prepare = [parse("s1", "echo", &[20]), sync()].concat();

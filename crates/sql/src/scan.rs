@@ -282,7 +282,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
             let text = &self.sql[start..self.at];
             let int: Option<i64> = if plain { text.parse().ok() } else { None };
             // A minus before these two makes their type narrower: left to the parser.
-            let on_the_edge = int == Some(1 << 31) || text == "9223372036854775808";
+            let on_the_edge = int == Some(1 << 31) || text.trim_start_matches('0') == "9223372036854775808";
             self.out.usable &= !on_the_edge;
             self.lift(start, int.map_or(Literal::Number(text), Literal::Int));
         }

@@ -10,6 +10,7 @@ use varve_engine::Datum;
 
 use crate::error::{Result, SqlError};
 use crate::oid::Oid;
+use crate::time::Zone;
 
 /// One result column as RowDescription shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,6 +111,11 @@ pub trait Sink {
     fn is_binary(&self, column: usize) -> bool {
         let _ = column;
         false
+    }
+    /// The session's time zone, in which the rows of the next statement are shown; called where a statement of
+    /// `Session::simple` may have changed it.
+    fn zone(&mut self, zone: &Zone) {
+        let _ = zone;
     }
     /// One row, in column order.
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()>;

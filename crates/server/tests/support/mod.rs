@@ -2,8 +2,8 @@
 //!
 //! The session knows these statements: `rows N` (N rows of an integer and a text), `echo` (its
 //! parameters as one row), `begin`, `commit`, `rollback`, `fail`, `panic`, `notice`, `sleep` (until
-//! cancelled), `copy` (COPY in of two columns), `SELECT ...` (one row of 120 characters, counted), and
-//! the empty one.
+//! cancelled), `copy` (COPY in of two columns), `moment` (a time), `zone` (shows times in another
+//! one), `SELECT ...` (one row of 120 characters, counted), and the empty one.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 #![allow(dead_code, reason = "each test uses its part")]
@@ -138,6 +138,10 @@ impl MockSession {
                 self.reports.push(("application_name", "new".to_owned()));
                 Ok(CommandTag::Plain("NOTICE"))
             }
+            "zone" => {
+                sink.zone(&varve_sql::Zone::Fixed(7200));
+                Ok(CommandTag::Plain("SET"))
+            }
             "sleep" => self.sleep(),
             "copy" => copy(sink),
             other => {
@@ -226,6 +230,12 @@ impl Session for MockSession {
                 sink.columns(&[column("number", oid::INT4), column("text", oid::TEXT)])?;
                 send_rows(0, count, sink)?;
                 sink.complete(&CommandTag::Select(count))?;
+                continue;
+            }
+            if verb == "moment" {
+                sink.columns(&[column("moment", oid::TIMESTAMPTZ)])?;
+                sink.row(&[Datum::TimestampTz(0)])?;
+                sink.complete(&CommandTag::Select(1))?;
                 continue;
             }
             match self.run(verb, sink)? {

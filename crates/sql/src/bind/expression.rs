@@ -50,6 +50,13 @@ impl Binder<'_> {
                 let rewritten = minus_first(expr);
                 self.expression(&rewritten, scope)
             }
+            Ast::UnaryOp { op: ast::UnaryOperator::Minus, expr }
+                if let Some(digits) = negative_number(expr) =>
+            {
+                let at = self.at(e);
+                let (value, ty) = number(&digits).map_err(|e| e.at(at))?;
+                Ok(Bound { expr: Expr::Const(value), t: Typed::plain(ty), at })
+            }
             Ast::UnaryOp { op, expr } => {
                 let at = self.at(e);
                 let b = self.expression(expr, scope)?;
@@ -427,8 +434,9 @@ fn system_oid(qualifier: Option<&str>, scope: &Scope) -> Option<u32> {
 }
 
 /// A number as PostgreSQL types it: integer, bigint, else numeric.
+/// A number as it is written, with its sign; the narrowest type that holds it.
 fn number(digits: &str) -> Result<(Value, Ty)> {
-    if digits.bytes().all(|b| b.is_ascii_digit())
+    if digits.bytes().all(|b| b.is_ascii_digit() || b == b'-')
         && let Ok(n) = digits.parse::<i64>()
     {
         return Ok(match i32::try_from(n) {
@@ -437,6 +445,27 @@ fn number(digits: &str) -> Result<(Value, Ty)> {
         });
     }
     Ok((Value::Numeric(text::parse_numeric(digits)?), Ty::Numeric))
+}
+
+/// The operand of a minus, if that is a number: the sign belongs to the literal then, and makes the type of two of them
+/// narrower. A cast binds tighter than the minus, so what was cast is no literal any more.
+fn negative_number(operand: &Ast) -> Option<String> {
+    let (mut operand, mut is_negative) = (operand, true);
+    loop {
+        match operand {
+            Ast::Nested(inner) => operand = inner,
+            Ast::UnaryOp { op: ast::UnaryOperator::Minus, expr } => {
+                operand = expr;
+                is_negative = !is_negative;
+            }
+            Ast::Value(value) => match &value.value {
+                Literal::Number(digits, _) if is_negative => return Some(format!("-{digits}")),
+                Literal::Number(digits, _) => return Some(digits.clone()),
+                _ => return None,
+            },
+            _ => return None,
+        }
+    }
 }
 
 fn is_power(e: &Ast) -> bool {

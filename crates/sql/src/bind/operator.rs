@@ -368,9 +368,7 @@ impl Binder<'_> {
         if let Expr::Const(value) = &b.expr
             && let Some(negated) = negated(value)
         {
-            let ty = if matches!(negated, Value::Int4(_)) { Ty::Int4 } else { b.t.ty };
-            let ty = if matches!(negated, Value::Int8(_)) { Ty::Int8 } else { ty };
-            return Ok(Bound { expr: Expr::Const(negated), t: Typed::plain(ty), at: b.at });
+            return Ok(Bound { expr: Expr::Const(negated), t: Typed::plain(b.t.ty), at: b.at });
         }
         let class = match b.t.ty {
             Ty::Interval => Class::Intervals,
@@ -386,10 +384,7 @@ impl Binder<'_> {
 fn negated(value: &Value) -> Option<Value> {
     Some(match value {
         Value::Int4(n) => Value::Int4(n.checked_neg()?),
-        // The minus belongs to the literal where that makes its type narrower, as in PostgreSQL.
-        Value::Int8(n) if *n == -i64::from(i32::MIN) => Value::Int4(i32::MIN),
         Value::Int8(n) => Value::Int8(n.checked_neg()?),
-        Value::Numeric(n) if n.to_string() == "9223372036854775808" => Value::Int8(i64::MIN),
         Value::Float4(f) => Value::Float4(-f),
         Value::Float8(f) => Value::Float8(-f),
         _ => return None,

@@ -76,6 +76,9 @@ const SHARED_PLANS: usize = 8192;
 /// Statements that a session keeps at hand.
 const OWN_PLANS: usize = 256;
 
+/// 57014, when it was the clock.
+const TIMED_OUT: &str = "canceling statement due to statement timeout";
+
 /// A database as SQL sees it: the engine and what sessions share.
 pub struct SqlDatabase {
     engine: Arc<Database>,
@@ -513,6 +516,21 @@ impl Session {
     /// A statement begins: an old wish to cancel is forgotten, the clock of `statement_timeout` starts.
     fn arm(&mut self) {
         self.facts.cancel.store(false, Ordering::Relaxed);
+        self.start_watchdog();
+    }
+
+    /// The next statement of a message begins: its clock starts anew, by the setting as it is now; a wish to cancel is for
+    /// the whole message.
+    fn arm_next(&mut self) -> Result<()> {
+        // The time of the statement before it may have been up just when it ended.
+        if self.watchdog.as_ref().is_some_and(Watchdog::stop) {
+            return Err(SqlError::new(SqlState::QUERY_CANCELED, TIMED_OUT));
+        }
+        self.start_watchdog();
+        Ok(())
+    }
+
+    fn start_watchdog(&mut self) {
         if let Some(timeout) = self.defaults.statement_timeout {
             let watchdog = self.watchdog.get_or_insert_with(|| Watchdog::new(self.facts.cancel.clone()));
             watchdog.start(timeout);
@@ -524,9 +542,7 @@ impl Session {
         let Some(watchdog) = &mut self.watchdog else { return result };
         let expired = watchdog.stop();
         result.map_err(|e| match e.sqlstate {
-            SqlState::QUERY_CANCELED if expired => {
-                SqlError { message: "canceling statement due to statement timeout".into(), ..e }
-            }
+            SqlState::QUERY_CANCELED if expired => SqlError { message: TIMED_OUT.into(), ..e },
             _ => e,
         })
     }

@@ -80,6 +80,8 @@ impl Session {
             }
             // COMMIT and ROLLBACK within the text end the implicit block; what follows begins another one.
             self.enter_implicit();
+            self.arm_next()?;
+            sink.zone(&self.facts.zone);
         }
     }
 

@@ -45,7 +45,6 @@ impl Watchdog {
     pub(super) fn start(&self, timeout: Duration) {
         let mut state = self.shared.state.lock();
         state.deadline = Some(Instant::now() + timeout);
-        state.expired = false;
         self.shared.changed.notify_one();
     }
 
@@ -53,7 +52,7 @@ impl Watchdog {
     pub(super) fn stop(&self) -> bool {
         let mut state = self.shared.state.lock();
         state.deadline = None;
-        state.expired
+        std::mem::take(&mut state.expired)
     }
 }
 

@@ -118,6 +118,10 @@ impl Sink for Recorder {
         Ok(())
     }
 
+    fn zone(&mut self, zone: &Zone) {
+        self.zone = Some(zone.clone());
+    }
+
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
         self.lines.push(shown(row, self.zone.as_ref().unwrap_or(&Zone::UTC)));
         Ok(())
