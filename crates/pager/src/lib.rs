@@ -9,6 +9,10 @@
 
 mod background;
 mod checkpoint;
+// Home calls it from package K3 on (docs/plan-of-issue-5).
+#[allow(dead_code)]
+mod codec;
+mod compression;
 mod config;
 pub mod control;
 mod error;
@@ -36,6 +40,7 @@ mod space;
 mod stats;
 mod written;
 
+pub use compression::{Algorithm, Compression};
 pub use config::{CheckpointConfig, LOG_FRACTION_MAX, PagerConfig, ProtectionKind, Replacement};
 pub use error::{PagerError, Result};
 pub use ids::{Access, PageId, PageNo, PageRange, SpaceId};

@@ -1,0 +1,167 @@
+//! How pages are compressed at home (Lindstrom 2017): which algorithm, how hard.
+//!
+//! Invariants
+//! 1. The names and the codes of the algorithms stand here and nowhere else. A code is on devices: it never means another one.
+//!
+//! What it does not know: how to compress (`codec/`), what a stored page looks like.
+
+use std::ops::RangeInclusive;
+
+/// How pages of an owner are stored from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Compression {
+    /// With what.
+    pub algorithm: Algorithm,
+    /// How hard, within [`Algorithm::levels`]; 0 = the algorithm's own default.
+    pub level: u8,
+}
+
+impl Compression {
+    /// Pages are stored as they are.
+    pub const NONE: Compression = Compression { algorithm: Algorithm::None, level: 0 };
+
+    /// With the algorithm's own level.
+    pub fn of(algorithm: Algorithm) -> Compression {
+        Compression { algorithm, level: 0 }
+    }
+
+    /// Whether pages are compressed at all.
+    pub fn is_none(self) -> bool {
+        self.algorithm == Algorithm::None
+    }
+
+    /// Whether the algorithm has this level.
+    pub fn is_valid(self) -> bool {
+        self.level == 0 || self.algorithm.levels().contains(&self.level)
+    }
+
+    /// The level that the codec is told: the default in place of 0.
+    #[allow(dead_code)] // Called by `codec`.
+    pub(crate) fn effective_level(self) -> u8 {
+        match (self.level, self.algorithm) {
+            (0, Algorithm::Zlib | Algorithm::Lzma) => 6,
+            (0, Algorithm::Zstd) => 3,
+            (0, _) => 1,
+            (level, _) => level,
+        }
+    }
+}
+
+/// A way to compress a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Algorithm {
+    /// Not at all.
+    #[default]
+    None,
+    /// LZ4's block format.
+    Lz4,
+    /// LZO1X.
+    Lzo,
+    /// Snappy's raw format.
+    Snappy,
+    /// Deflate without a header.
+    Zlib,
+    /// bzip2.
+    Bzip2,
+    /// LZMA2 without a container.
+    Lzma,
+    /// Zstandard.
+    Zstd,
+}
+
+impl Algorithm {
+    /// All of them, by code.
+    pub const ALL: [Algorithm; 8] = [
+        Algorithm::None,
+        Algorithm::Lz4,
+        Algorithm::Lzo,
+        Algorithm::Snappy,
+        Algorithm::Zlib,
+        Algorithm::Bzip2,
+        Algorithm::Lzma,
+        Algorithm::Zstd,
+    ];
+
+    /// Its name in SQL and in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::None => "none",
+            Algorithm::Lz4 => "lz4",
+            Algorithm::Lzo => "lzo",
+            Algorithm::Snappy => "snappy",
+            Algorithm::Zlib => "zlib",
+            Algorithm::Bzip2 => "bzip2",
+            Algorithm::Lzma => "lzma",
+            Algorithm::Zstd => "zstd",
+        }
+    }
+
+    /// The one with this name, in lower case.
+    pub fn named(text: &str) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text)
+    }
+
+    /// The levels that can be asked for; a higher one is slower and smaller. Those with one level have none to choose: bzip2's
+    /// is the size of its blocks, and a page is smaller than the smallest.
+    pub fn levels(self) -> RangeInclusive<u8> {
+        match self {
+            Algorithm::Zlib | Algorithm::Lzma => 1..=9,
+            Algorithm::Zstd => 1..=19,
+            _ => 1..=1,
+        }
+    }
+
+    /// Its number in stored pages and in the catalog.
+    pub fn code(self) -> u8 {
+        match self {
+            Algorithm::None => 0,
+            Algorithm::Lz4 => 1,
+            Algorithm::Lzo => 2,
+            Algorithm::Snappy => 3,
+            Algorithm::Zlib => 4,
+            Algorithm::Bzip2 => 5,
+            Algorithm::Lzma => 6,
+            Algorithm::Zstd => 7,
+        }
+    }
+
+    /// The one with this number.
+    pub fn of_code(code: u8) -> Option<Algorithm> {
+        Algorithm::ALL.get(usize::from(code)).copied()
+    }
+}
+
+impl std::fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_names_lead_back() {
+        for (code, algorithm) in Algorithm::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(algorithm.code()), code);
+            assert_eq!(Algorithm::of_code(algorithm.code()), Some(algorithm));
+            assert_eq!(Algorithm::named(algorithm.name()), Some(algorithm));
+        }
+        assert_eq!(Algorithm::of_code(8), None);
+        assert_eq!(Algorithm::named("LZ4"), None);
+    }
+
+    #[test]
+    fn levels_are_checked() {
+        let of = |algorithm, level| Compression { algorithm, level }.is_valid();
+        assert!(of(Algorithm::Zstd, 0) && of(Algorithm::Zstd, 19) && !of(Algorithm::Zstd, 20));
+        assert!(of(Algorithm::Lz4, 1) && !of(Algorithm::Lz4, 2));
+        for algorithm in Algorithm::ALL {
+            assert!(
+                algorithm.levels().contains(&Compression::of(algorithm).effective_level()),
+                "{algorithm}"
+            );
+        }
+    }
+}
