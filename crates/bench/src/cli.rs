@@ -12,11 +12,14 @@ use varve_sql::general::General;
 use crate::driver::{self, Plan};
 use crate::embedded::{self, Embedded};
 use crate::gates::{self, Rows};
+use crate::linkbench::LinkBench;
+use crate::random::YCSB_THETA;
 use crate::report::{self, Configuration, Spread};
 use crate::sysbench::Sysbench;
 use crate::target::Target;
 use crate::tpcb::Tpcb;
 use crate::tpcc::{Scale, Tpcc};
+use crate::values::Values;
 use crate::wire::Wire;
 use crate::workload::Workload;
 use crate::ycsb::Ycsb;
@@ -31,7 +34,7 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// A workload of sysbench, TPC-B, TPC-C or YCSB, in this process or over the wire
+    /// A workload of sysbench, TPC-B, TPC-C, YCSB or LinkBench, in this process or over the wire
     Run(RunArgs),
     /// Resident point reads of 100-byte rows through the embedded API, one thread
     Points(GateArgs),
@@ -44,7 +47,7 @@ enum What {
 #[derive(Debug, Args)]
 struct RunArgs {
     /// oltp_point_select, oltp_read_only, oltp_read_write, oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert,
-    /// oltp_delete, tpcb, tpcc, ycsb-a to ycsb-f
+    /// oltp_delete, tpcb, tpcc, ycsb-a to ycsb-f, linkbench
     workload: String,
     /// A server to measure, as a connection string: "host=127.0.0.1 port=5433 user=postgres"; without it, embedded
     #[arg(long)]
@@ -70,9 +73,18 @@ struct RunArgs {
     /// Tables of sysbench
     #[arg(long, default_value_t = 4)]
     tables: u64,
-    /// Rows of each table of sysbench, or of YCSB's one
+    /// Rows of each table of sysbench, or of YCSB's one; nodes of LinkBench's graph
     #[arg(long, default_value_t = 100_000)]
     rows: u64,
+    /// YCSB's fields: letters, or motif, which compresses
+    #[arg(long, default_value = "letters", value_parser = ["letters", "motif"])]
+    values: String,
+    /// Share of YCSB's motif values that repeats nothing
+    #[arg(long, default_value_t = 0.45)]
+    uniqueness: f64,
+    /// Skew of YCSB's keys
+    #[arg(long, default_value_t = YCSB_THETA)]
+    theta: f64,
     /// Branches of TPC-B
     #[arg(long, default_value_t = 1)]
     scale: u64,
@@ -215,12 +227,18 @@ fn workload_of(args: &RunArgs) -> Result<Box<dyn Workload>> {
     match args.workload.as_str() {
         "tpcb" => Ok(Box::new(Tpcb::new(args.scale))),
         "tpcc" => Ok(Box::new(tpcc_of(args)?)),
+        "linkbench" => Ok(Box::new(LinkBench::new(args.rows)?)),
         name => match name.strip_prefix("ycsb-").map(|letter| letter.chars().collect::<Vec<_>>()) {
-            Some(letters) if letters.len() == 1 => Ok(Box::new(Ycsb::new(letters[0], args.rows)?)),
+            Some(letters) if letters.len() == 1 => Ok(Box::new(ycsb_of(letters[0], args)?)),
             Some(_) => Err(BenchError::Arguments(format!("{name}: YCSB's workloads are ycsb-a to ycsb-f"))),
             None => Ok(Box::new(Sysbench::new(name, args.tables, args.rows)?)),
         },
     }
+}
+
+fn ycsb_of(letter: char, args: &RunArgs) -> Result<Ycsb> {
+    let values = Values::named(&args.values, args.uniqueness)?;
+    Ycsb::new(letter, args.rows)?.values(values).theta(args.theta)
 }
 
 fn tpcc_of(args: &RunArgs) -> Result<Tpcc> {

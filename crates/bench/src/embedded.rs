@@ -121,7 +121,7 @@ impl EmbeddedConnection {
 fn numeric(param: &Param<'_>) -> Option<Numeric> {
     match param {
         Param::Decimal(value) => Some(Numeric::from_unscaled(*value, DECIMAL_PLACES)),
-        Param::Int(_) | Param::Text(_) => None,
+        Param::Int(_) | Param::Text(_) | Param::Bytes(_) => None,
     }
 }
 
@@ -132,6 +132,7 @@ fn datum<'a>(
 ) -> Datum<'a> {
     match param {
         Param::Text(text) => Datum::Text(text),
+        Param::Bytes(bytes) => Datum::Bytea(bytes),
         Param::Decimal(_) => numerics.next().map_or(Datum::Null, |value| Datum::Numeric(value.as_ref())),
         Param::Int(value) => match kind {
             ColumnType::Int2 => Datum::Int2(value as i16),
@@ -145,6 +146,7 @@ fn value(datum: &Datum<'_>) -> Value {
     match datum {
         Datum::Null => Value::Null,
         Datum::Text(text) => Value::Text((*text).to_owned()),
+        Datum::Bytea(bytes) => Value::Bytes(bytes.to_vec()),
         Datum::Numeric(numeric) => match numeric.to_unscaled() {
             Some((unscaled, scale)) => in_ten_thousandths(unscaled, scale),
             None => Value::Other,

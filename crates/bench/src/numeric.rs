@@ -52,6 +52,7 @@ impl<'a> FromSql<'a> for Value {
             Type::INT4 => Self::Int(i32::from_sql(kind, raw)?.into()),
             Type::INT8 => Self::Int(i64::from_sql(kind, raw)?),
             Type::TEXT | Type::VARCHAR | Type::BPCHAR => Self::Text(String::from_sql(kind, raw)?),
+            Type::BYTEA => Self::Bytes(raw.to_vec()),
             Type::NUMERIC => ten_thousandths(raw).map_or(Self::Other, Self::Decimal),
             _ => Self::Other,
         })

@@ -40,6 +40,23 @@ impl Random {
             .collect()
     }
 
+    /// Normally distributed with mean 0 and deviation 1 (Box and Muller 1958).
+    pub fn normal(&mut self) -> f64 {
+        let (radius, angle) = (1.0 - self.unit(), self.unit());
+        (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+    }
+
+    /// A place in `weights`, each as often as its weight says.
+    pub fn weighted(&mut self, weights: &[u64]) -> usize {
+        let mut draw = self.below(weights.iter().sum());
+        let found = weights.iter().position(|weight| {
+            let here = draw < *weight;
+            draw = draw.saturating_sub(*weight);
+            here
+        });
+        found.unwrap_or(0)
+    }
+
     /// `length` lower-case letters.
     pub fn letters(&mut self, length: usize) -> String {
         (0..length).map(|_| char::from(b'a' + self.below(26) as u8)).collect()
@@ -65,7 +82,7 @@ pub enum Keys {
         /// Number of keys.
         count: u64,
     },
-    /// YCSB's scrambled Zipfian with theta 0.99.
+    /// YCSB's scrambled Zipfian.
     Zipfian(Zipfian),
 }
 
@@ -92,21 +109,34 @@ fn special(count: u64, random: &mut Random) -> u64 {
 #[derive(Debug, Clone)]
 pub struct Zipfian {
     count: u64,
+    theta: f64,
     alpha: f64,
     zeta: f64,
     eta: f64,
     second: f64,
 }
 
-const THETA: f64 = 0.99;
+/// YCSB's skew.
+pub const YCSB_THETA: f64 = 0.99;
 
 impl Zipfian {
-    /// Ranks `0..count`; takes time linear in `count` once.
+    /// Ranks `0..count` with YCSB's skew.
     pub fn new(count: u64) -> Self {
-        let zeta_of = |n: u64| (1..=n).map(|rank| (rank as f64).powf(-THETA)).sum::<f64>();
+        Self::with_theta(count, YCSB_THETA)
+    }
+
+    /// Ranks `0..count`, rank r as often as 1 / (r + 1)^theta; theta above 0 and below 1. Takes time linear in `count` once.
+    pub fn with_theta(count: u64, theta: f64) -> Self {
+        assert!(theta > 0.0 && theta < 1.0, "the method of Gray et al. needs a theta between 0 and 1");
+        let zeta_of = |n: u64| (1..=n).map(|rank| (rank as f64).powf(-theta)).sum::<f64>();
         let zeta = zeta_of(count);
-        let eta = (1.0 - (2.0 / count as f64).powf(1.0 - THETA)) / (1.0 - zeta_of(2) / zeta);
-        Self { count, alpha: 1.0 / (1.0 - THETA), zeta, eta, second: 1.0 + 0.5f64.powf(THETA) }
+        let eta = (1.0 - (2.0 / count as f64).powf(1.0 - theta)) / (1.0 - zeta_of(2) / zeta);
+        Self { count, theta, alpha: 1.0 / (1.0 - theta), zeta, eta, second: 1.0 + 0.5f64.powf(theta) }
+    }
+
+    /// The skew.
+    pub fn theta(&self) -> f64 {
+        self.theta
     }
 
     /// A rank in `0..count`; 0 is the most frequent.
@@ -121,5 +151,65 @@ impl Zipfian {
         }
         let rank = self.count as f64 * (self.eta * unit - self.eta + 1.0).powf(self.alpha);
         (rank as u64).min(self.count - 1)
+    }
+}
+
+/// A shuffling of `0..count` that can be asked both ways: a Feistel network of [`ROUNDS`] rounds over the next even number of bits, walked on
+/// until it gives a number below `count` (Black and Rogaway 2002).
+#[derive(Debug, Clone)]
+pub struct Permutation {
+    count: u64,
+    half_bits: u32,
+    seed: u64,
+}
+
+const ROUNDS: u64 = 4;
+
+impl Permutation {
+    /// The shuffling that `seed` determines.
+    pub fn of(count: u64, seed: u64) -> Self {
+        let bits = u64::BITS - count.saturating_sub(1).leading_zeros();
+        Self { count, half_bits: bits.div_ceil(2).max(1), seed }
+    }
+
+    /// Where `rank` goes. Both are below `count`.
+    pub fn place(&self, rank: u64) -> u64 {
+        self.walk(rank, |at| (0..ROUNDS).fold(at, |at, round| self.forward(at, round)))
+    }
+
+    /// What goes to `place`: the inverse of [`Permutation::place`].
+    pub fn rank(&self, place: u64) -> u64 {
+        self.walk(place, |at| (0..ROUNDS).rev().fold(at, |at, round| self.back(at, round)))
+    }
+
+    fn walk(&self, from: u64, step: impl Fn(u64) -> u64) -> u64 {
+        assert!(from < self.count, "{from} is not below {}", self.count);
+        let mut at = step(from);
+        while at >= self.count {
+            at = step(at);
+        }
+        at
+    }
+
+    fn halves(&self, at: u64) -> (u64, u64) {
+        (at >> self.half_bits, at & self.mask())
+    }
+
+    fn mask(&self) -> u64 {
+        (1 << self.half_bits) - 1
+    }
+
+    fn keyed(&self, half: u64, round: u64) -> u64 {
+        mix(mix(self.seed ^ round) ^ half) & self.mask()
+    }
+
+    fn forward(&self, at: u64, round: u64) -> u64 {
+        let (left, right) = self.halves(at);
+        right << self.half_bits | (left ^ self.keyed(right, round))
+    }
+
+    fn back(&self, at: u64, round: u64) -> u64 {
+        let (left, right) = self.halves(at);
+        (right ^ self.keyed(left, round)) << self.half_bits | left
     }
 }

@@ -21,6 +21,9 @@ pub struct Configuration {
     pub workload: String,
     /// Its parameters.
     pub settings: serde_json::Value,
+    /// [`Workload::deviations`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deviations: Vec<String>,
     /// The target's name.
     pub target: &'static str,
     /// Its configuration.
@@ -41,6 +44,7 @@ impl Configuration {
         Self {
             workload: workload.name(),
             settings: workload.settings(),
+            deviations: workload.deviations(),
             target: target.name(),
             target_settings: target.describe(),
             plan,
@@ -190,6 +194,9 @@ impl std::fmt::Display for Spread {
 pub fn write(out: &mut dyn Write, configuration: &Configuration, rounds: &[Round]) -> Result<()> {
     let head = serde_json::json!({"configuration": configuration.hash(), "is": configuration});
     writeln!(out, "{head}")?;
+    for deviation in &configuration.deviations {
+        writeln!(out, "deviates: {deviation}")?;
+    }
     let mut rates = Vec::new();
     for (number, round) in (1..).zip(rounds) {
         let row = Row::of(configuration, number, round);

@@ -18,6 +18,8 @@ pub enum Param<'a> {
     Decimal(i64),
     /// Any text type.
     Text(&'a str),
+    /// bytea.
+    Bytes(&'a [u8]),
 }
 
 /// A value of a result.
@@ -31,6 +33,8 @@ pub enum Value {
     Decimal(i64),
     /// Any text type.
     Text(String),
+    /// bytea.
+    Bytes(Vec<u8>),
     /// Of a type that no workload looks at.
     Other,
 }

@@ -87,6 +87,7 @@ fn values(row: &postgres::Row) -> Result<Row> {
 fn as_sql<'a>(param: Param<'a>, kind: &Type) -> Box<dyn ToSql + Sync + 'a> {
     match param {
         Param::Text(text) => Box::new(text),
+        Param::Bytes(bytes) => Box::new(bytes),
         Param::Decimal(value) => Box::new(Decimal(value)),
         Param::Int(value) if *kind == Type::INT2 => Box::new(value as i16),
         Param::Int(value) if *kind == Type::INT4 => Box::new(value as i32),

@@ -32,6 +32,11 @@ pub trait Workload: Send + Sync {
     /// Its parameters, for the configuration hash.
     fn settings(&self) -> serde_json::Value;
 
+    /// In what it differs from the publication, a sentence each; printed with every figure.
+    fn deviations(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The statements that [`Workload::transaction`] runs by their place in this list.
     fn statements(&self) -> Vec<Statement>;
 

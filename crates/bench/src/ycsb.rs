@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::random::{Keys, Random, Zipfian};
 use crate::target::{Connection, Param, Statement};
+use crate::values::Values;
 use crate::workload::{Workload, load_rows};
 use crate::{BenchError, Result};
 
@@ -42,6 +43,7 @@ pub struct Ycsb {
     letter: char,
     mix: Mix,
     rows: u64,
+    values: Values,
     keys: Keys,
     zipfian: Zipfian,
     inserted: AtomicU64,
@@ -58,10 +60,31 @@ impl Ycsb {
             letter,
             mix: *mix,
             rows,
+            values: Values::Letters,
             keys: Keys::Zipfian(zipfian.clone()),
             zipfian,
             inserted: AtomicU64::new(0),
         })
+    }
+
+    /// With fields filled another way.
+    pub fn values(mut self, values: Values) -> Self {
+        self.values = values;
+        self
+    }
+
+    /// With another skew than YCSB's.
+    pub fn theta(mut self, theta: f64) -> Result<Self> {
+        if !(theta > 0.0 && theta < 1.0) {
+            return Err(BenchError::Arguments(format!("a theta of {theta} is not between 0 and 1")));
+        }
+        self.zipfian = Zipfian::with_theta(self.rows, theta);
+        self.keys = Keys::Zipfian(self.zipfian.clone());
+        Ok(self)
+    }
+
+    fn field(&self, random: &mut Random) -> String {
+        self.values.text(random, FIELD_CHARS)
     }
 
     /// An existing key; workload D reads what was inserted last.
@@ -79,13 +102,13 @@ impl Ycsb {
     }
 
     fn update(&self, c: &mut dyn Connection, random: &mut Random) -> Result<()> {
-        let (field, text) = (random.below(FIELDS) as usize, random.letters(FIELD_CHARS));
+        let (field, text) = (random.below(FIELDS) as usize, self.field(random));
         c.run(UPDATE + field, &[Param::Text(&text), Param::Text(&self.key(random))]).map(drop)
     }
 
     fn insert(&self, c: &mut dyn Connection, random: &mut Random) -> Result<()> {
         let key = key_text(self.rows + self.inserted.fetch_add(1, Ordering::Relaxed));
-        let fields: Vec<String> = (0..FIELDS).map(|_| random.letters(FIELD_CHARS)).collect();
+        let fields: Vec<String> = (0..FIELDS).map(|_| self.field(random)).collect();
         let mut values = vec![Param::Text(&key)];
         values.extend(fields.iter().map(|field| Param::Text(field)));
         c.run(INSERT, &values).map(drop)
@@ -108,7 +131,9 @@ impl Workload for Ycsb {
     }
 
     fn settings(&self) -> serde_json::Value {
-        serde_json::json!({"rows": self.rows, "fields": FIELDS, "field_chars": FIELD_CHARS, "keys": "zipfian 0.99, scrambled"})
+        let keys = format!("zipfian {}, scrambled", self.zipfian.theta());
+        let values = self.values.describe();
+        serde_json::json!({"rows": self.rows, "fields": FIELDS, "field_chars": FIELD_CHARS, "keys": keys, "values": values})
     }
 
     fn statements(&self) -> Vec<Statement> {
@@ -136,7 +161,7 @@ impl Workload for Ycsb {
         load_rows(c, "usertable", self.rows, |number, sql| {
             let _ = write!(sql, "('{}'", key_text(number));
             for _ in 0..FIELDS {
-                let _ = write!(sql, ",'{}'", random.letters(FIELD_CHARS));
+                let _ = write!(sql, ",'{}'", self.field(&mut random));
             }
             sql.push(')');
         })

@@ -2,10 +2,13 @@
 
 use varve_bench::driver::{Plan, run};
 use varve_bench::embedded::{Embedded, open};
+use varve_bench::linkbench::LinkBench;
+use varve_bench::random::Random;
 use varve_bench::sysbench::{SCRIPTS, Sysbench};
-use varve_bench::target::Target;
+use varve_bench::target::{Param, Target, Value};
 use varve_bench::tpcb::Tpcb;
 use varve_bench::tpcc::{Scale, Tpcc};
+use varve_bench::values::Values;
 use varve_bench::workload::Workload;
 use varve_bench::ycsb::Ycsb;
 
@@ -51,9 +54,120 @@ fn tpcc() {
     assert!(run_all(&[Box::new(workload)])[0] > 0);
 }
 
+fn compressible() -> Ycsb {
+    let values = Values::named("motif", 0.45).expect("a share");
+    Ycsb::new('a', 500).expect("a known letter").values(values).theta(0.8).expect("a skew")
+}
+
+#[test]
+fn what_ycsb_writes_is_in_its_settings() {
+    let plain = Ycsb::new('a', 500).expect("a known letter").settings();
+    assert_eq!(
+        (plain["values"].as_str(), plain["keys"].as_str()),
+        (Some("letters"), Some("zipfian 0.99, scrambled"))
+    );
+    let other = compressible().settings();
+    assert_eq!(other["values"], "motif, uniqueness 0.45");
+    assert_eq!(other["keys"], "zipfian 0.8, scrambled");
+    assert!(Ycsb::new('a', 500).expect("a known letter").theta(1.0).is_err());
+}
+
 #[test]
 fn ycsb() {
     let all = "abcdef".chars().map(|letter| Ycsb::new(letter, 500).expect("a known letter"));
-    let all: Vec<Box<dyn Workload>> = all.map(|one| Box::new(one) as Box<dyn Workload>).collect();
+    let mut all: Vec<Box<dyn Workload>> = all.map(|one| Box::new(one) as Box<dyn Workload>).collect();
+    all.push(Box::new(compressible()));
     assert!(run_all(&all).iter().all(|count| *count > 0));
+}
+
+#[test]
+fn linkbench() {
+    let workload = LinkBench::new(300).expect("enough nodes");
+    assert!(run_all(&[Box::new(workload)])[0] > 0);
+    assert!(LinkBench::new(1).is_err());
+}
+
+/// Each request once, with what it must leave behind; afterwards a wrong count is found.
+#[test]
+fn linkbench_requests_do_what_they_say() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let database = open(folder.path(), POOL_BYTES).expect("a new database");
+    let workload = LinkBench::new(300).expect("enough nodes");
+    let target = Embedded::new(database, "test");
+    workload.load(target.connect(&[]).expect("a session").as_mut()).expect("a loaded graph");
+    let mut c = target.connect(&workload.statements()).expect("a session");
+    let count = |c: &mut dyn varve_bench::target::Connection, sql: &str| -> i64 {
+        c.scalar(sql).expect("a value").parse().expect("a number")
+    };
+    let nodes = "SELECT count(*) FROM nodetable";
+    let updated = "SELECT count(*) FROM nodetable WHERE version = 2";
+    let hidden = "SELECT count(*) FROM linktable WHERE visibility = 0";
+    let links = "SELECT count(*) FROM linktable";
+    let mut random = Random::seeded(1);
+    let before = [nodes, updated, hidden, links].map(|sql| count(c.as_mut(), sql));
+    assert_eq!(before, [300, 0, 0, workload.settings()["links"].as_i64().expect("a number")]);
+    for (kind, times) in [(7, 20), (8, 20), (1, 30), (0, 30), (2, 5)] {
+        for _ in 0..times {
+            workload.transaction(kind, c.as_mut(), &mut random).expect("a request");
+        }
+        workload.verify(c.as_mut()).expect("counts that agree");
+    }
+    let after = [nodes, updated, hidden, links].map(|sql| count(c.as_mut(), sql));
+    assert_eq!(after[0], 320);
+    assert!(after[1] > 0 && after[2] > 0 && after[3] > before[3], "{after:?}");
+    for _ in 0..50 {
+        workload.transaction(9, c.as_mut(), &mut random).expect("a request");
+    }
+    assert!(count(c.as_mut(), nodes) < 320);
+    c.simple("UPDATE counttable SET count = count + 1").expect("an update");
+    assert!(workload.verify(c.as_mut()).is_err());
+}
+
+/// Half of the requests are this one: it must find its links in order, and read no more than them.
+#[test]
+fn linkbench_lists_links_by_their_index() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let database = open(folder.path(), POOL_BYTES).expect("a new database");
+    let target = Embedded::new(database, "test");
+    let workload = LinkBench::new(10).expect("enough nodes");
+    let mut c = target.connect(&[]).expect("a session");
+    workload.load(c.as_mut()).expect("a loaded graph");
+    let statements = workload.statements();
+    let list = statements.iter().find(|sql| sql.contains("ORDER BY time")).expect("the list's statement");
+    let list = list.replace("$1", "1").replace("$2", "123456789");
+    let plan = c.scalar(&format!("EXPLAIN (FORMAT JSON) {list}")).expect("a plan");
+    assert!(plan.contains("id1_type") && plan.contains("Backward") && !plan.contains("Sort"), "{plan}");
+}
+
+/// The shares are those of the properties file, a request's kind by a request's kind.
+#[test]
+fn linkbench_asks_in_facebooks_shares() {
+    let workload = LinkBench::new(300).expect("enough nodes");
+    let (mut random, mut drawn) = (Random::seeded(1), [0u32; 10]);
+    for _ in 0..200_000 {
+        drawn[workload.next_kind(&mut random)] += 1;
+    }
+    let shares = [8.99, 2.99, 8.01, 4.89, 0.53, 50.71, 12.93, 2.57, 7.37, 1.01];
+    for ((kind, drawn), share) in workload.kinds().iter().zip(drawn).zip(shares) {
+        let found = f64::from(drawn) / 2000.0;
+        assert!((found - share).abs() < 0.3, "{}: {found} %, not {share} %", kind.name);
+    }
+    assert!(workload.deviations().iter().any(|said| said.contains("4.10 there")));
+}
+
+#[test]
+fn bytes_go_in_and_come_out() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let database = open(folder.path(), POOL_BYTES).expect("a new database");
+    let target = Embedded::new(database, "test");
+    target
+        .connect(&[])
+        .expect("a session")
+        .simple("CREATE TABLE t (id bigint PRIMARY KEY, b bytea)")
+        .expect("a table");
+    let statements = ["INSERT INTO t VALUES ($1, $2)".to_owned(), "SELECT b FROM t WHERE id = $1".to_owned()];
+    let mut c = target.connect(&statements).expect("a session");
+    let bytes = [0, 39, 92, 255, 10];
+    c.run(0, &[Param::Int(1), Param::Bytes(&bytes)]).expect("a row");
+    assert_eq!(c.rows(1, &[Param::Int(1)]).expect("the row"), [[Value::Bytes(bytes.to_vec())]]);
 }

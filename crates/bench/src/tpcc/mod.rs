@@ -109,15 +109,7 @@ impl Workload for Tpcc {
     }
 
     fn next_kind(&self, random: &mut Random) -> usize {
-        let mut draw = random.below(SHARES.iter().sum());
-        SHARES
-            .iter()
-            .position(|share| {
-                let found = draw < *share;
-                draw = draw.saturating_sub(*share);
-                found
-            })
-            .unwrap_or(0)
+        random.weighted(&SHARES)
     }
 
     fn transaction(&self, kind: usize, connection: &mut dyn Connection, random: &mut Random) -> Result<()> {
