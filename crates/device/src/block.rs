@@ -25,11 +25,14 @@ pub enum Space {
     Rollback,
     /// Sort runs and hash partitions.
     Temporary,
+    /// Persistent memory.
+    Nvm,
 }
 
 impl Space {
     /// All spaces, in accounting order.
-    pub const ALL: [Space; 5] = [Space::Control, Space::Data, Space::Log, Space::Rollback, Space::Temporary];
+    pub const ALL: [Space; 6] =
+        [Space::Control, Space::Data, Space::Log, Space::Rollback, Space::Temporary, Space::Nvm];
 
     /// Lower-case name for reports.
     pub fn name(self) -> &'static str {
@@ -39,6 +42,7 @@ impl Space {
             Space::Log => "log",
             Space::Rollback => "rollback",
             Space::Temporary => "temporary",
+            Space::Nvm => "nvm",
         }
     }
 }
@@ -64,11 +68,15 @@ pub enum Purpose {
     FlashMeta,
     /// Page mapping tables.
     Mapping,
+    /// Page in persistent memory.
+    NvmPage,
+    /// Metadata of persistent memory: region header, slot headers.
+    NvmMeta,
 }
 
 impl Purpose {
     /// All purposes, in accounting order.
-    pub const ALL: [Purpose; 9] = [
+    pub const ALL: [Purpose; 11] = [
         Purpose::Control,
         Purpose::DataPage,
         Purpose::Doublewrite,
@@ -78,6 +86,8 @@ impl Purpose {
         Purpose::FlashPage,
         Purpose::FlashMeta,
         Purpose::Mapping,
+        Purpose::NvmPage,
+        Purpose::NvmMeta,
     ];
 
     /// Lower-case name for reports.
@@ -92,6 +102,8 @@ impl Purpose {
             Purpose::FlashPage => "flash page",
             Purpose::FlashMeta => "flash metadata",
             Purpose::Mapping => "mapping",
+            Purpose::NvmPage => "nvm page",
+            Purpose::NvmMeta => "nvm metadata",
         }
     }
 }
@@ -188,8 +200,8 @@ pub trait Directory: Send + Sync {
     fn remove(&self, name: &str) -> Result<()>;
     /// Makes earlier creations, renames and removals durable.
     fn sync(&self) -> Result<()>;
-    /// Maps a region of persistent memory, making one of this length if there is none, durably. A device that has no
-    /// such memory refuses.
+    /// Maps a region of persistent memory, making one of this length if there is none, durably. One that is there keeps
+    /// its own length. A device that has no such memory refuses.
     fn map(&self, name: &str, _len_bytes: u64) -> Result<Arc<dyn Region>> {
         Err(DeviceError::new(name, Operation::Open, ErrorKind::Unsupported))
     }

@@ -227,7 +227,7 @@ impl Directory for Faulty {
         }
     }
     fn map(&self, name: &str, len_bytes: u64) -> Result<Arc<dyn Region>> {
-        self.check(name, Operation::Open)?;
+        self.state.check(name, Operation::Open, Some(Space::Nvm))?;
         self.inner.map(name, len_bytes)
     }
     fn capabilities(&self) -> &Capabilities {

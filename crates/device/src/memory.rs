@@ -19,8 +19,9 @@ use parking_lot::{Mutex, RwLock};
 use crate::accounting::{Accounting, Io};
 use crate::block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, Space};
 use crate::capabilities::Capabilities;
+use crate::counted::Counts;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
-use crate::region::Region;
+use crate::region::{self, Medium, Region, RegionFacts, RegionTally, WriteBack};
 
 const CHUNK_BYTES: usize = 16 * 1024;
 type Chunk = [u8; CHUNK_BYTES];
@@ -237,7 +238,7 @@ impl Directory for MemoryDirectory {
         if inode.image.read().len_bytes() == 0 {
             inode.image.write().set_len(len_bytes);
         }
-        Ok(Arc::new(MemoryRegion { inode }))
+        Ok(Arc::new(MemoryRegion { inode, counts: Counts::default() }))
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -345,9 +346,10 @@ impl BlockFile for MemoryFile {
     }
 }
 
-/// A region in ordinary memory: nothing is lost, so writing back and fencing have nothing to do.
+/// A region in ordinary memory: nothing is lost, so writing back and fencing have nothing to do but to be counted.
 struct MemoryRegion {
     inode: Arc<Inode>,
+    counts: Counts,
 }
 
 impl Region for MemoryRegion {
@@ -356,16 +358,37 @@ impl Region for MemoryRegion {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) {
-        self.inode.image.read().read(offset, buf);
+        let image = self.inode.image.read();
+        region::assert_within(image.len_bytes(), offset, buf.len() as u64);
+        image.read(offset, buf);
+        self.counts.load(offset, buf.len());
     }
 
     fn store(&self, offset: u64, bytes: &[u8]) {
         let mut image = self.inode.image.write();
-        assert!(offset + bytes.len() as u64 <= image.len_bytes(), "a store beyond the region's end");
+        region::assert_within(image.len_bytes(), offset, bytes.len() as u64);
         image.write(offset, bytes);
+        self.counts.store(offset, bytes.len());
     }
 
-    fn write_back(&self, _offset: u64, _len_bytes: u64) {}
+    fn write_back(&self, offset: u64, len_bytes: u64) {
+        region::assert_within(self.len_bytes(), offset, len_bytes);
+        self.counts.write_back(offset, len_bytes);
+    }
 
-    fn fence(&self) {}
+    fn fence(&self) {
+        self.counts.fence();
+    }
+
+    fn facts(&self) -> RegionFacts {
+        RegionFacts { medium: Medium::Memory, write_back: WriteBack::FenceOnly, emulates: None }
+    }
+
+    fn tally(&self) -> RegionTally {
+        self.counts.tally()
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
 }

@@ -18,7 +18,7 @@ use crate::block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, R
 use crate::capabilities::Capabilities;
 use crate::error::Result;
 use crate::memory::{MemoryDirectory, MemoryImage};
-use crate::region::{self, Region};
+use crate::region::{self, Region, RegionFacts, RegionTally};
 
 /// A device within a record log, in order of wrapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -267,6 +267,12 @@ impl Recorder {
         let index = self.log.submit(self.device, change);
         self.log.complete(index..index + 1);
     }
+
+    fn note_space(&self, file: FileNo, space: Space) {
+        if let Some(slot) = self.log.log.lock().file_spaces.get_mut(file.0) {
+            *slot = Some(space);
+        }
+    }
 }
 
 impl Directory for Recorder {
@@ -287,9 +293,7 @@ impl Directory for Recorder {
                 (file, inner)
             }
         };
-        if let Some(space) = self.log.log.lock().file_spaces.get_mut(file.0) {
-            *space = Some(how.space);
-        }
+        self.note_space(file, how.space);
         Ok(Arc::new(RecordedFile { inner, log: Arc::clone(&self.log), device: self.device, file }))
     }
 
@@ -338,6 +342,7 @@ impl Directory for Recorder {
                 file
             }
         };
+        self.note_space(file, Space::Nvm);
         Ok(Arc::new(RecordedRegion { inner, log: Arc::clone(&self.log), device: self.device, file }))
     }
 
@@ -464,5 +469,17 @@ impl Region for RecordedRegion {
         let index = self.log.submit(self.device, Change::Fence);
         self.inner.fence();
         self.log.complete(index..index + 1);
+    }
+
+    fn facts(&self) -> RegionFacts {
+        self.inner.facts()
+    }
+
+    fn tally(&self) -> RegionTally {
+        self.inner.tally()
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.inner.settle()
     }
 }

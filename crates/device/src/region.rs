@@ -8,12 +8,96 @@
 //!
 //! What it does not know: what is kept in it.
 
+use crate::error::Result;
+
 /// Bytes of a cache line: the unit of writing back.
 pub const LINE_BYTES: u64 = 64;
 /// Bytes that are stored whole.
 pub const WORD_BYTES: usize = 8;
 
+/// What a region is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    /// Persistent memory, mapped without a page cache: what was fenced survives power loss.
+    Persistent,
+    /// An ordinary shared mapping of a file: it survives the death of the process and nothing else.
+    EmulatedByFile,
+    /// Memory of the process, for tests.
+    Memory,
+}
+
+impl Medium {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Medium::Persistent => "persistent memory",
+            Medium::EmulatedByFile => "emulated by a file",
+            Medium::Memory => "memory of the process",
+        }
+    }
+}
+
+/// The instruction that writes a line back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteBack {
+    /// Writes a line back and keeps it in the cache.
+    Clwb,
+    /// Writes a line back and drops it from the cache; ordered by fences only.
+    ClflushOpt,
+    /// Writes a line back and drops it from the cache, one after the other.
+    Clflush,
+    /// None is needed: caches are within the persistent domain, or nothing is persistent.
+    FenceOnly,
+}
+
+impl WriteBack {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            WriteBack::Clwb => "clwb",
+            WriteBack::ClflushOpt => "clflushopt",
+            WriteBack::Clflush => "clflush",
+            WriteBack::FenceOnly => "fence only",
+        }
+    }
+}
+
+/// What was found about a region.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegionFacts {
+    /// What it is made of.
+    pub medium: Medium,
+    /// How lines are written back.
+    pub write_back: WriteBack,
+    /// Name of the profile whose latency and bandwidth it imitates.
+    pub emulates: Option<String>,
+}
+
+/// Exact counts since a region was mapped. Lines, not bytes, wear a medium out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RegionTally {
+    /// Calls that read.
+    pub loads_count: u64,
+    /// Lines that they touched.
+    pub loaded_lines: u64,
+    /// Bytes that they read.
+    pub loaded_bytes: u64,
+    /// Calls that stored.
+    pub stores_count: u64,
+    /// Lines that they touched.
+    pub stored_lines: u64,
+    /// Bytes that they stored.
+    pub stored_bytes: u64,
+    /// Lines written back.
+    pub written_back_lines: u64,
+    /// Fences.
+    pub fences_count: u64,
+}
+
 /// A mapped region. Fences are of the calling thread: they wait for its own write-backs.
+///
+/// Bytes that one thread stores are neither stored nor read by another meanwhile, except by [`Region::store_word`] and
+/// [`Region::load_word`]; the callers' locks see to it. Ranges beyond the end are a programmer's error and asserted.
 pub trait Region: Send + Sync {
     /// Length in bytes.
     fn len_bytes(&self) -> u64;
@@ -23,14 +107,45 @@ pub trait Region: Send + Sync {
     fn store(&self, offset: u64, bytes: &[u8]);
     /// Begins to write back the lines that hold a range.
     fn write_back(&self, offset: u64, len_bytes: u64);
-    /// Waits until everything written back before is durable.
+    /// Waits until everything that this thread wrote back before is durable.
     fn fence(&self);
+    /// What it is made of.
+    fn facts(&self) -> RegionFacts;
+    /// Counts since it was mapped.
+    fn tally(&self) -> RegionTally;
+    /// Brings everything to the medium behind an emulation; nothing to do where a fence did. For clean shutdowns.
+    fn settle(&self) -> Result<()>;
+
+    /// Stores an aligned word (little endian) whole. Others may load it at the same time.
+    fn store_word(&self, offset: u64, value: u64) {
+        assert_word(offset);
+        self.store(offset, &value.to_le_bytes());
+    }
+
+    /// Loads an aligned word. Others may store it at the same time.
+    fn load_word(&self, offset: u64) -> u64 {
+        assert_word(offset);
+        let mut word = [0; WORD_BYTES];
+        self.read(offset, &mut word);
+        u64::from_le_bytes(word)
+    }
 
     /// Makes a range durable.
     fn persist(&self, offset: u64, len_bytes: u64) {
         self.write_back(offset, len_bytes);
         self.fence();
     }
+}
+
+/// Only aligned words are whole.
+pub(crate) fn assert_word(offset: u64) {
+    assert!(offset.is_multiple_of(WORD_BYTES as u64), "the word at {offset} is not aligned");
+}
+
+/// Asserts that a range lies within a region.
+pub(crate) fn assert_within(region_bytes: u64, offset: u64, len_bytes: u64) {
+    let is_within = offset.checked_add(len_bytes).is_some_and(|end| end <= region_bytes);
+    assert!(is_within, "bytes {offset}..+{len_bytes} are not within a region of {region_bytes}");
 }
 
 /// The lines that hold a range, by number.

@@ -143,7 +143,7 @@ impl Level for ModelLevel {
     fn offer(&self, _id: PageId, _why: Access, _copy: &mut dyn FnMut() -> Image) {}
     fn changed(&self, _id: PageId) {}
 
-    fn discard(&self, ids: PageRange) -> Result<()> {
+    fn discard(&self, ids: PageRange, _after: Lsn) -> Result<()> {
         plain(&self.stored).discarded.extend(ids.pages());
         Ok(())
     }

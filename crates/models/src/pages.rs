@@ -12,7 +12,7 @@ use crate::frames::{PAGES, World, id};
 use crate::pager::latch::{Exclusive, Shared};
 use crate::pager::level::Cause;
 use crate::pager::pool::Pin;
-use crate::pager::{PageId, PageRange, page};
+use crate::pager::{Lsn, PageId, PageRange, page};
 use crate::{Model, checker::How};
 
 pub(crate) const CHANGES: Model = Model {
@@ -127,7 +127,7 @@ fn discard() {
     let cleaner = start(&world, |world| drop(world.pool.clean(&[id(0), id(1)], Cause::Checkpoint)));
     let reader = start(&world, |world| world.read(2 + below(PAGES - 2)));
     let dropper = start(&world, |world| {
-        world.pool.discard(PageRange { first: id(0), count: 2 }).expect("memory can be discarded");
+        world.pool.discard(PageRange { first: id(0), count: 2 }, Lsn::ZERO).expect("memory can be discarded");
         assert!(!world.pool.is_resident(id(0)) && !world.pool.is_resident(id(1)));
     });
     finish([cleaner, reader, dropper]);

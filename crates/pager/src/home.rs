@@ -149,7 +149,7 @@ impl Level for Home {
 
     fn changed(&self, _id: PageId) {}
 
-    fn discard(&self, _ids: PageRange) -> Result<()> {
+    fn discard(&self, _ids: PageRange, _after: Lsn) -> Result<()> {
         Ok(())
     }
 

@@ -76,17 +76,20 @@ impl Image {
 /// Where the bytes of a read came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
+    /// Persistent memory.
+    Nvm,
     /// The space file.
     Home,
 }
 
 impl Tier {
     /// All of them, topmost first.
-    pub const ALL: [Tier; 1] = [Tier::Home];
+    pub const ALL: [Tier; 2] = [Tier::Nvm, Tier::Home];
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
+            Tier::Nvm => "nvm",
             Tier::Home => "home",
         }
     }
@@ -177,12 +180,23 @@ pub trait Level: Send + Sync {
     fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image);
     /// The page is about to be changed above; called under its exclusive latch before the record is appended.
     fn changed(&self, id: PageId);
-    /// The pages mean nothing any more; called before they are used again or cut off.
-    fn discard(&self, ids: PageRange) -> Result<()>;
+    /// The pages mean nothing any more once the log is durable up to `after`; until then a crash may bring them back.
+    /// Called before they are used again or cut off.
+    fn discard(&self, ids: PageRange, after: Lsn) -> Result<()>;
     /// Takes part in a checkpoint.
     fn checkpoint(&self, step: Step) -> Result<()>;
     /// Brings everything home (clean shutdown).
     fn drain(&self) -> Result<()>;
     /// Counters for statistics.
     fn report(&self) -> Vec<LevelReport>;
+
+    /// Looks for contradictions here and below, and appends what it finds, at most some hundred. Nobody writes meanwhile.
+    fn check(&self, _damages: &mut Vec<String>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Most pages of one `put`.
+    fn put_pages_max(&self) -> usize {
+        usize::MAX
+    }
 }

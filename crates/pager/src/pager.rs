@@ -280,7 +280,7 @@ impl Pager {
 
     /// Gives an extent of the temporary space back.
     pub fn give_temporary(&self, pages: PageRange) -> Result<()> {
-        self.shared.pool.discard(pages)?;
+        self.shared.pool.discard(pages, Lsn::ZERO)?;
         self.shared.spaces.give_temporary(pages)
     }
 
@@ -345,7 +345,9 @@ impl Pager {
     /// Reads and verifies every page in use, and compares the allocation with what memory knows. No mini-transaction
     /// may be in progress.
     pub fn check(&self) -> Result<CheckReport> {
-        self.shared.spaces.check(&self.shared.pool, self.shared.database)
+        let mut report = self.shared.spaces.check(&self.shared.pool, self.shared.database)?;
+        self.shared.level.check(&mut report.damages)?;
+        Ok(report)
     }
 }
 

@@ -231,15 +231,16 @@ impl Pool {
         (std::ptr::from_ref(frame) as usize - base) / size_of::<Frame>()
     }
 
-    /// Drops the pages without writing them; waits for writes in flight. Nobody may use them any more.
-    pub(crate) fn discard(&self, range: PageRange) -> Result<()> {
+    /// Drops the pages without writing them; waits for writes in flight. Nobody may use them any more. A crash may bring
+    /// them back until the log is durable up to `after`.
+    pub(crate) fn discard(&self, range: PageRange, after: Lsn) -> Result<()> {
         for id in range.pages() {
             while let Some(no) = self.table.find_latched(&self.frames, id) {
                 self.discard_frame(no, id);
             }
         }
         self.ledger.forget(range);
-        self.level.discard(range)
+        self.level.discard(range, after)
     }
 
     fn discard_frame(&self, no: usize, id: PageId) {

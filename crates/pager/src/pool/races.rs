@@ -19,6 +19,13 @@ struct TestLevel {
     fails: AtomicBool,
     slow: AtomicBool,
     puts: Mutex<Vec<(PageId, Lsn)>>,
+    /// Pages of each put.
+    batches: Mutex<Vec<usize>>,
+    /// Most pages of one put; 0 = any number.
+    most: AtomicUsize,
+    /// The number of the put, from 1, that fails; 0 = none.
+    failing: AtomicUsize,
+    discards: Mutex<Vec<(PageRange, Lsn)>>,
     during_put: Mutex<Option<Box<dyn FnMut() + Send>>>,
     ledger: Arc<Ledger>,
     log: Arc<TestLog>,
@@ -76,7 +83,8 @@ impl Level for TestLevel {
         if let Some(run) = &mut *self.during_put.lock() {
             run();
         }
-        if self.fails.load(SeqCst) {
+        self.batches.lock().push(batch.len());
+        if self.fails.load(SeqCst) || self.failing.load(SeqCst) == self.batches.lock().len() {
             return Err(Self::failure());
         }
         for image in batch {
@@ -88,8 +96,15 @@ impl Level for TestLevel {
     }
     fn offer(&self, _id: PageId, _why: Access, _copy: &mut dyn FnMut() -> Image) {}
     fn changed(&self, _id: PageId) {}
-    fn discard(&self, _ids: PageRange) -> Result<()> {
+    fn discard(&self, ids: PageRange, after: Lsn) -> Result<()> {
+        self.discards.lock().push((ids, after));
         Ok(())
+    }
+    fn put_pages_max(&self) -> usize {
+        match self.most.load(SeqCst) {
+            0 => usize::MAX,
+            most => most,
+        }
     }
     fn checkpoint(&self, _step: Step) -> Result<()> {
         Ok(())
@@ -193,12 +208,38 @@ fn discard_waits_for_the_write_in_flight() {
         while !pool.frames[0].is_writing() {
             std::thread::yield_now();
         }
-        pool.discard(PageRange { first: id(0), count: 3 }).unwrap();
+        pool.discard(PageRange { first: id(0), count: 3 }, Lsn::new(17)).unwrap();
         done.store(true, SeqCst);
         writer.join().unwrap().unwrap();
     });
     assert!(!pool.is_resident(id(1)));
     assert_eq!(level.ledger.oldest(), None);
+    let range = PageRange { first: id(0), count: 3 };
+    assert_eq!(*level.discards.lock(), [(range, Lsn::new(17))], "and the level hears of it afterwards");
+}
+
+#[test]
+fn pages_are_put_as_many_at_a_time_as_the_level_takes() {
+    let (pool, level) = pool(64);
+    level.most.store(4, SeqCst);
+    (0..6).for_each(|no| change(&pool, no, 10));
+    let ids: Vec<PageId> = (0..6).map(id).collect();
+    assert_eq!(pool.clean(&ids, Cause::Checkpoint).unwrap(), 6);
+    assert_eq!(*level.batches.lock(), [4, 2]);
+    assert_eq!((level.ledger.oldest(), pool.dirty_count()), (None, 0));
+}
+
+#[test]
+fn a_part_that_fails_leaves_its_pages_and_those_of_later_parts_dirty() {
+    let (pool, level) = pool(64);
+    level.most.store(2, SeqCst);
+    level.failing.store(2, SeqCst);
+    (0..6).for_each(|no| change(&pool, no, 10));
+    let ids: Vec<PageId> = (0..6).map(id).collect();
+    assert!(matches!(pool.clean(&ids, Cause::Checkpoint), Err(PagerError::Corrupt { .. })));
+    assert_eq!(*level.batches.lock(), [2, 2], "after a failure nothing more is tried");
+    assert_eq!(pool.dirty_pages(), ids[2..]);
+    assert!(pool.frames.iter().all(|frame| !frame.is_writing()), "and nobody waits for them");
 }
 
 #[test]

@@ -112,17 +112,36 @@ impl Pool {
         }
     }
 
-    /// Writes what has begun; gives the number of pages, which `counter` gets too.
+    /// Writes what has begun, as much at a time as the level takes; gives the number of pages, which `counter` gets too.
     fn put(&self, begun: Vec<Begun<'_>>, cause: Cause, need: Need, counter: &AtomicU64) -> Result<usize> {
         let (frames, images): (Vec<&Frame>, Vec<Image>) =
             begun.into_iter().map(|one| (one.frame, one.image)).unzip();
-        let result = match self.put_images(&images, cause, need) {
+        let most = self.level.put_pages_max();
+        let parts = frames.chunks(most).zip(images.chunks(most));
+        let puts = parts.map(|(frames, images)| self.put_together(frames, images, (cause, need), counter));
+        let sum = |so_far, put| match (so_far, put) {
+            (Ok(before), Ok(count)) => Ok(before + count),
+            // What stops the pager counts more than want of room.
+            (Err(error), Err(later)) => Err(if PagerError::is_no_space(&error) { later } else { error }),
+            (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+        };
+        puts.reduce(sum).unwrap_or(Ok(0))
+    }
+
+    fn put_together(
+        &self,
+        frames: &[&Frame],
+        images: &[Image],
+        (cause, need): (Cause, Need),
+        counter: &AtomicU64,
+    ) -> Result<usize> {
+        let result = match self.put_images(images, cause, need) {
             Err(error) if error.is_no_space() && images.len() > 1 => {
-                return self.put_singly(&frames, &images, (cause, need), counter);
+                return self.put_singly(frames, images, (cause, need), counter);
             }
             result => result,
         };
-        self.end_put(&frames, result, counter)
+        self.end_put(frames, result, counter)
     }
 
     /// There was no room for all of them: writes those that have their place.

@@ -65,9 +65,9 @@ impl Spaces {
         for extent in extents.iter().skip(kept) {
             mtr.write(descriptor, geometry.entry_offset(*extent), &free);
         }
-        mtr.commit();
+        let dropped = mtr.commit();
         reached("space: extents dropped");
-        ranges.into_iter().try_for_each(|range| pool.discard(range))?;
+        ranges.into_iter().try_for_each(|range| pool.discard(range, dropped))?;
         for extent in extents {
             let used: Bits = self.entry(geometry, *extent).map_or_else(Bits::default, |entry| entry.used);
             self.give_back(geometry, *extent, &used);
