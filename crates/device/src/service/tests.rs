@@ -136,13 +136,14 @@ fn flushes_that_wait_join() {
     }
     let second_ns = service.place_flush(first_ns + 27_800);
     assert_eq!(second_ns, first_ns + 111_111 + 1_643_000);
-    for later_ns in 1..8 {
+    // A ninth caller's write comes to lie behind the waiting flush; those who join don't wait for it.
+    write(&mut service, first_ns + 27_801, 0);
+    for later_ns in 2..9 {
         assert_eq!(service.place_flush(first_ns + 27_800 + later_ns), second_ns, "it joins");
     }
-    write(&mut service, second_ns - MS, 0);
     let third_ns = service.place_flush(second_ns + 27_800);
     assert_eq!(third_ns, second_ns + 111_111 + 1_643_000, "too late for the second");
-    // 8 channels wrote one page each while 3 flushes held up all 10.
+    // 10 pages were written, each on one channel, while 3 flushes held up all 10.
     assert_eq!(service.busy_ns(), 10 * 111_111 + 3 * 10 * 1_643_000);
 }
 
