@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use crate::region::LINE_BYTES;
+
 /// Properties of a device, printed at start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
@@ -33,11 +35,11 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Unit for offsets and lengths: what one write may change on the medium, at most 4096 bytes.
-    /// Through the page cache that unit is a page.
+    /// Unit for offsets and lengths: what one write may change on the medium, at most 4096 bytes; a cache line on
+    /// persistent memory. Through the page cache that unit is a page.
     pub fn sector_bytes(&self) -> u32 {
         let unit = self.logical_sector_bytes.max(self.physical_sector_bytes);
-        if self.direct_io { unit.clamp(512, 4096) } else { 4096 }
+        if self.direct_io { unit.clamp(LINE_BYTES as u32, 4096) } else { 4096 }
     }
 }
 

@@ -4,7 +4,6 @@
 mod log_support;
 
 use log_support::*;
-use varve_device::{Directory, MemoryDirectory};
 use varve_pager::log::{Admission, FIRST_LSN, Life, StoredLog};
 use varve_pager::{Log, Lsn};
 
@@ -21,114 +20,121 @@ fn write(log: &Log, count: usize) -> Lsn {
 
 #[test]
 fn truncated_segments_are_used_again() {
-    let directory = MemoryDirectory::new();
-    let log = create(&directory);
-    for _ in 0..40 {
-        write(&log, 50);
-        log.truncate(log.redo_point(|| None).unwrap()).unwrap();
-    }
-    let files = directory.list().unwrap();
-    assert!(files.len() <= 8, "{files:?}");
-    assert!(log.end().get() > 20 * SEGMENT_BYTES);
+    on_both(|directory| {
+        let log = create(directory);
+        for _ in 0..40 {
+            write(&log, 50);
+            log.truncate(log.redo_point(|| None).unwrap()).unwrap();
+        }
+        let files = directory.directory().list().unwrap();
+        assert!(files.len() <= 8, "{files:?}");
+        assert!(log.end().get() > 20 * SEGMENT_BYTES);
+    });
 }
 
 #[test]
 fn old_contents_of_a_recycled_segment_do_not_replay() {
-    let directory = MemoryDirectory::new();
-    let log = create(&directory);
-    let mut from = FIRST_LSN;
-    let mut last = Lsn::ZERO;
-    for round in 0..60 {
-        write(&log, 20 + round % 7);
-        from = log.redo_point(|| None).unwrap();
-        log.truncate(from).unwrap();
-        last = write(&log, 3);
-    }
-    let (notes, tail) = read(&directory, &first_life(), from, NOTHING_KNOWN).unwrap();
-    assert_eq!(notes.len(), 3);
-    assert_eq!(tail.end, last);
+    on_both(|directory| {
+        let log = create(directory);
+        let mut from = FIRST_LSN;
+        let mut last = Lsn::ZERO;
+        for round in 0..60 {
+            write(&log, 20 + round % 7);
+            from = log.redo_point(|| None).unwrap();
+            log.truncate(from).unwrap();
+            last = write(&log, 3);
+        }
+        let (notes, tail) = read(directory, &first_life(), from, NOTHING_KNOWN).unwrap();
+        assert_eq!(notes.len(), 3);
+        assert_eq!(tail.end, last);
+    });
 }
 
 #[test]
 fn the_tail_that_recovery_cut_off_does_not_come_back() {
-    let directory = MemoryDirectory::new();
-    let log = create(&directory);
-    let one = append(&log, b"one");
-    log.flush(one).unwrap();
-    let before = copy(&directory);
-    log.flush(append(&log, b"lost")).unwrap();
-    log.flush(append(&log, b"behind it")).unwrap();
-    drop(log);
-    // The second flush never arrived, the third did: cut the log off after the first.
-    let tail = read_all(&before).unwrap().1;
-    let stored = StoredLog::open(config(&directory), DATABASE).unwrap();
-    let start = stored.next_start(tail);
-    let log = stored.resume(2, tail, FIRST_LSN).unwrap();
-    let two = append(&log, b"two!");
-    log.flush(two).unwrap();
-    let mut lives = first_life();
-    lives.push(Life { incarnation: 2, after: tail.next, start });
-    let (notes, _) = read(&directory, &lives, FIRST_LSN, NOTHING_KNOWN).unwrap();
-    assert_eq!(notes, [(one, b"one".to_vec()), (two, b"two!".to_vec())]);
+    on_both(|directory| {
+        let log = create(directory);
+        let one = append(&log, b"one");
+        log.flush(one).unwrap();
+        let before = directory.copy();
+        log.flush(append(&log, b"lost")).unwrap();
+        log.flush(append(&log, b"behind it")).unwrap();
+        drop(log);
+        // The second flush never arrived, the third did: cut the log off after the first.
+        let tail = read_all(&*before).unwrap().1;
+        let stored = StoredLog::open(config(directory), DATABASE).unwrap();
+        let start = stored.next_start(tail);
+        let log = stored.resume(2, tail, FIRST_LSN).unwrap();
+        let two = append(&log, b"two!");
+        log.flush(two).unwrap();
+        let mut lives = first_life();
+        lives.push(Life { incarnation: 2, after: tail.next, start });
+        let (notes, _) = read(directory, &lives, FIRST_LSN, NOTHING_KNOWN).unwrap();
+        assert_eq!(notes, [(one, b"one".to_vec()), (two, b"two!".to_vec())]);
+    });
 }
 
 #[test]
 fn a_life_that_is_missing_in_the_log_is_damage() {
-    let directory = MemoryDirectory::new();
-    let log = create(&directory);
-    log.flush(append(&log, b"one")).unwrap();
-    let mut lives = first_life();
-    let later = Lsn::new(FIRST_LSN.get() + 8192);
-    lives.push(Life { incarnation: 2, after: later, start: later });
-    let error = read(&directory, &lives, FIRST_LSN, NOTHING_KNOWN).unwrap_err();
-    assert!(error.to_string().contains("opened again"), "{error}");
+    on_both(|directory| {
+        let log = create(directory);
+        log.flush(append(&log, b"one")).unwrap();
+        let mut lives = first_life();
+        let later = Lsn::new(FIRST_LSN.get() + 8192);
+        lives.push(Life { incarnation: 2, after: later, start: later });
+        let error = read(directory, &lives, FIRST_LSN, NOTHING_KNOWN).unwrap_err();
+        assert!(error.to_string().contains("opened again"), "{error}");
+    });
 }
 
 #[test]
 fn a_full_log_admits_nothing_until_it_is_truncated() {
-    let directory = MemoryDirectory::new();
-    let log = create(&directory);
-    let mut i = 0;
-    while log.admit().unwrap() == Admission::Go {
-        log.flush(append(&log, &payload(i, 2000))).unwrap();
-        i += 1;
-    }
-    // What is not admitted still fits: page writers and checkpoints go on.
-    for i in 0..20 {
-        log.flush(append(&log, &payload(i, 2000))).unwrap();
-    }
-    log.truncate(log.redo_point(|| None).unwrap()).unwrap();
-    assert_eq!(log.admit().unwrap(), Admission::Go);
+    on_both(|directory| {
+        let log = create(directory);
+        let mut i = 0;
+        while log.admit().unwrap() == Admission::Go {
+            log.flush(append(&log, &payload(i, 2000))).unwrap();
+            i += 1;
+        }
+        // What is not admitted still fits: page writers and checkpoints go on.
+        for i in 0..20 {
+            log.flush(append(&log, &payload(i, 2000))).unwrap();
+        }
+        log.truncate(log.redo_point(|| None).unwrap()).unwrap();
+        assert_eq!(log.admit().unwrap(), Admission::Go);
+    });
 }
 
 #[test]
 fn reopening_again_and_again_keeps_the_files_few() {
-    let directory = MemoryDirectory::new();
-    let log = create(&directory);
-    write(&log, 3);
-    drop(log);
-    let mut lives = first_life();
-    for incarnation in 2..30 {
-        let (_, tail) = read(&directory, &lives, FIRST_LSN, NOTHING_KNOWN).unwrap();
-        let stored = StoredLog::open(config(&directory), DATABASE).unwrap();
-        lives.retain(|life| life.start < tail.next);
-        lives.push(Life { incarnation, after: tail.next, start: stored.next_start(tail) });
-        let log = stored.resume(incarnation, tail, FIRST_LSN).unwrap();
-        write(&log, incarnation as usize % 3);
-    }
-    assert!(directory.list().unwrap().len() <= 3);
+    on_both(|directory| {
+        let log = create(directory);
+        write(&log, 3);
+        drop(log);
+        let mut lives = first_life();
+        for incarnation in 2..30 {
+            let (_, tail) = read(directory, &lives, FIRST_LSN, NOTHING_KNOWN).unwrap();
+            let stored = StoredLog::open(config(directory), DATABASE).unwrap();
+            lives.retain(|life| life.start < tail.next);
+            lives.push(Life { incarnation, after: tail.next, start: stored.next_start(tail) });
+            let log = stored.resume(incarnation, tail, FIRST_LSN).unwrap();
+            write(&log, incarnation as usize % 3);
+        }
+        assert!(directory.directory().list().unwrap().len() <= 3);
+    });
 }
 
 #[test]
 fn a_life_that_the_control_file_does_not_know_is_damage() {
-    let directory = MemoryDirectory::new();
-    let log = create(&directory);
-    log.flush(append(&log, b"one")).unwrap();
-    drop(log);
-    let (_, tail) = read_all(&directory).unwrap();
-    let stored = StoredLog::open(config(&directory), DATABASE).unwrap();
-    let log = stored.resume(2, tail, FIRST_LSN).unwrap();
-    log.flush(append(&log, b"two")).unwrap();
-    let error = read_all(&directory).unwrap_err();
-    assert!(error.to_string().contains("incarnation 2"), "{error}");
+    on_both(|directory| {
+        let log = create(directory);
+        log.flush(append(&log, b"one")).unwrap();
+        drop(log);
+        let (_, tail) = read_all(directory).unwrap();
+        let stored = StoredLog::open(config(directory), DATABASE).unwrap();
+        let log = stored.resume(2, tail, FIRST_LSN).unwrap();
+        log.flush(append(&log, b"two")).unwrap();
+        let error = read_all(directory).unwrap_err();
+        assert!(error.to_string().contains("incarnation 2"), "{error}");
+    });
 }

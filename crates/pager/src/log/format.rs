@@ -43,6 +43,8 @@ use crate::lsn::Lsn;
 pub const LOG_FORMAT_VERSION: u32 = 1;
 /// Bytes at the start of a segment that belong to its header.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
+/// Smallest sectors that a log is written in: lines of persistent memory.
+pub const LOG_SECTOR_BYTES_MIN: u64 = 64;
 /// Bytes of a block's header.
 pub const BLOCK_HEADER_BYTES: usize = 40;
 
@@ -51,7 +53,7 @@ const SEGMENT_FIELDS_BYTES: usize = 48;
 const FLAG_JUMP: u8 = 1;
 
 const _: () = assert!(SEGMENT_FIELDS_BYTES as u64 <= SEGMENT_HEADER_BYTES);
-const _: () = assert!(BLOCK_HEADER_BYTES < 512, "a header fits a sector");
+const _: () = assert!(BLOCK_HEADER_BYTES as u64 <= LOG_SECTOR_BYTES_MIN, "a header fits a sector");
 
 /// Who writes the log: a database, and one life of it between two openings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +210,7 @@ impl BlockHeader {
     pub fn claims(&self, start: Lsn, database: u64, room_bytes: u64) -> bool {
         self.start == start
             && self.epoch.database == database
-            && (9..=16).contains(&self.sector_shift)
+            && (6..=16).contains(&self.sector_shift)
             && (BLOCK_HEADER_BYTES as u64..=room_bytes).contains(&u64::from(self.length_bytes))
     }
 

@@ -54,7 +54,8 @@ pub struct Group<'a> {
 }
 
 const CHUNK_BYTES: usize = 256 << 10;
-const SCAN_STEP_BYTES: u64 = 512;
+/// Later blocks are looked for at these steps, or at each sector where sectors are smaller.
+const SCAN_STEP_BYTES_MAX: u64 = 512;
 const ALIGN_BYTES: usize = AlignedBuf::ALIGN_BYTES;
 
 /// A part of a segment in memory.
@@ -264,6 +265,7 @@ impl<'a> Reader<'a> {
     /// A later valid block that proves that the log went on at `at`: of this life, and it knows `at` to be
     /// durable; or of a later life, which the control file should know.
     fn later_block(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
+        let step_bytes = u64::from(self.segments.sector_bytes()).min(SCAN_STEP_BYTES_MAX);
         for number in self.segments.live_from(self.geometry.segment_of(at)) {
             let first = self.geometry.first_block(number);
             let end = self.geometry.segment_end(first);
@@ -272,7 +274,7 @@ impl<'a> Reader<'a> {
                 if let Some(header) = self.later_block_at(place, at)? {
                     return Ok(Some(header));
                 }
-                place = place.forward(SCAN_STEP_BYTES);
+                place = place.forward(step_bytes);
             }
         }
         Ok(None)
@@ -342,4 +344,4 @@ impl<'a> Iterator for Groups<'a> {
     }
 }
 
-const _: () = assert!(SEGMENT_HEADER_BYTES.is_multiple_of(SCAN_STEP_BYTES));
+const _: () = assert!(SEGMENT_HEADER_BYTES.is_multiple_of(SCAN_STEP_BYTES_MAX));

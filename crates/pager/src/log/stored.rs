@@ -7,7 +7,7 @@
 
 use varve_device::Directory;
 
-use super::format::{Epoch, Geometry, SEGMENT_HEADER_BYTES};
+use super::format::{Epoch, Geometry, LOG_SECTOR_BYTES_MIN, SEGMENT_HEADER_BYTES};
 use super::reader::{Group, Life, Reader, Tail};
 use super::segments::Segments;
 use super::{Log, LogConfig, LogError, Places};
@@ -79,8 +79,9 @@ impl StoredLog {
     }
 
     fn sector_shift(&self) -> u8 {
-        let sector_bytes = self.segments.sector_bytes().max(512);
-        assert!(sector_bytes.is_power_of_two() && u64::from(sector_bytes) <= SEGMENT_HEADER_BYTES);
+        let sector_bytes = self.segments.sector_bytes();
+        let fits = (LOG_SECTOR_BYTES_MIN..=SEGMENT_HEADER_BYTES).contains(&u64::from(sector_bytes));
+        assert!(sector_bytes.is_power_of_two() && fits, "sectors of {sector_bytes} bytes");
         sector_bytes.trailing_zeros() as u8
     }
 }

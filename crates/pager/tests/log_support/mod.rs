@@ -1,9 +1,9 @@
-//! Helpers of the log's tests: a log in memory, written and read back.
+//! Helpers of the log's tests: a log in memory, on files or in a region of persistent memory, written and read back.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::Arc;
 
-use varve_device::{Directory, MemoryDirectory};
+use varve_device::{Accounting, Directory, MemoryDirectory, RegionExtents, RegionFiles};
 use varve_pager::log::{FIRST_LSN, Life, LogConfig, StoredLog, Tail};
 use varve_pager::{Log, LogError, Lsn};
 
@@ -11,8 +11,72 @@ pub const DATABASE: u64 = 0xD00D;
 pub const SEGMENT_BYTES: u64 = 64 << 10;
 pub const NOTHING_KNOWN: (Lsn, &str) = (Lsn::ZERO, "");
 
-pub fn config(directory: &Arc<MemoryDirectory>) -> LogConfig {
-    let directory: Arc<dyn Directory> = directory.clone();
+const REGION: &str = "nvm";
+const EXTENTS: u32 = 9;
+
+/// What a log lies on.
+pub trait Medium {
+    /// Its log files as they are found after a restart.
+    fn directory(&self) -> Arc<dyn Directory>;
+    /// A deep copy of what is there now.
+    fn copy(&self) -> Box<dyn Medium>;
+}
+
+/// Files with sectors of 512 bytes.
+impl Medium for Arc<MemoryDirectory> {
+    fn directory(&self) -> Arc<dyn Directory> {
+        self.clone()
+    }
+    fn copy(&self) -> Box<dyn Medium> {
+        Box::new(MemoryDirectory::from_images(self.images()))
+    }
+}
+
+/// A region with sectors of 64 bytes.
+pub struct OnRegion(pub Arc<MemoryDirectory>);
+
+impl Medium for OnRegion {
+    fn directory(&self) -> Arc<dyn Directory> {
+        region_files(&*self.0)
+    }
+    fn copy(&self) -> Box<dyn Medium> {
+        Box::new(OnRegion(MemoryDirectory::from_images(self.0.images())))
+    }
+}
+
+/// Runs a case on an empty medium of each kind.
+pub fn on_both(case: impl Fn(&dyn Medium)) {
+    case(&MemoryDirectory::new());
+    case(&OnRegion(MemoryDirectory::new()));
+}
+
+/// The first sector boundary at or after an LSN.
+pub fn next_sector(medium: &dyn Medium, lsn: Lsn) -> Lsn {
+    lsn.align_up(sector_bytes(medium).trailing_zeros() as u8)
+}
+
+/// Bytes that one write may change.
+pub fn sector_bytes(medium: &dyn Medium) -> u32 {
+    medium.directory().capabilities().sector_bytes()
+}
+
+/// The log files of a region of `device`.
+pub fn region_files(device: &dyn Directory) -> Arc<RegionFiles> {
+    let region = device.map(REGION, u64::from(EXTENTS) * SEGMENT_BYTES).unwrap();
+    let how = RegionExtents {
+        prefix: "log".into(),
+        extent_bytes: SEGMENT_BYTES,
+        count: EXTENTS,
+        location: "(memory)".into(),
+    };
+    RegionFiles::new(region, how, Arc::new(Accounting::new()))
+}
+
+pub fn config(medium: &dyn Medium) -> LogConfig {
+    config_on(medium.directory())
+}
+
+pub fn config_on(directory: Arc<dyn Directory>) -> LogConfig {
     LogConfig { directory, segment_bytes: SEGMENT_BYTES, capacity_bytes: 8 * SEGMENT_BYTES }
 }
 
@@ -21,8 +85,8 @@ pub fn first_life() -> Vec<Life> {
 }
 
 /// A new log in its first life.
-pub fn create(directory: &Arc<MemoryDirectory>) -> Log {
-    let stored = StoredLog::open(config(directory), DATABASE).unwrap();
+pub fn create(medium: &dyn Medium) -> Log {
+    let stored = StoredLog::open(config(medium), DATABASE).unwrap();
     stored.resume(1, Tail::empty(), FIRST_LSN).unwrap()
 }
 
@@ -30,17 +94,17 @@ pub fn create(directory: &Arc<MemoryDirectory>) -> Log {
 pub type Note = (Lsn, Vec<u8>);
 
 /// Everything in the log from its first block.
-pub fn read_all(directory: &Arc<MemoryDirectory>) -> Result<(Vec<Note>, Tail), LogError> {
-    read(directory, &first_life(), FIRST_LSN, NOTHING_KNOWN)
+pub fn read_all(medium: &dyn Medium) -> Result<(Vec<Note>, Tail), LogError> {
+    read(medium, &first_life(), FIRST_LSN, NOTHING_KNOWN)
 }
 
 pub fn read(
-    directory: &Arc<MemoryDirectory>,
+    medium: &dyn Medium,
     lives: &[Life],
     from: Lsn,
     known: (Lsn, &str),
 ) -> Result<(Vec<Note>, Tail), LogError> {
-    let stored = StoredLog::open(config(directory), DATABASE)?;
+    let stored = StoredLog::open(config(medium), DATABASE)?;
     let mut notes = Vec::new();
     let tail = stored.each_group::<LogError>(lives, from, known, |group| {
         for record in group.records {
@@ -64,9 +128,4 @@ pub fn append(log: &Log, payload: &[u8]) -> Lsn {
 /// A payload that tells `seed` and has `bytes` bytes.
 pub fn payload(seed: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| (seed * 31 + i * 7) as u8).collect()
-}
-
-/// A deep copy of what is on the device now.
-pub fn copy(directory: &Arc<MemoryDirectory>) -> Arc<MemoryDirectory> {
-    MemoryDirectory::from_images(directory.images())
 }
