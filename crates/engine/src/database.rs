@@ -21,6 +21,7 @@ use crate::options::Options;
 use crate::purge::Bell;
 use crate::quota::TemporaryQuota;
 use crate::redo::EngineRedo;
+use crate::sizes::Sizes;
 use crate::spool::Spool;
 use crate::transaction::{Isolation, Transaction};
 use crate::{purge, recovery};
@@ -135,6 +136,11 @@ impl Database {
     /// What was read from the devices and written to them since the database was opened, by space and purpose.
     pub fn io(&self) -> Vec<IoRow> {
         self.accounts.rows()
+    }
+
+    /// How much room the database and its trees take.
+    pub fn sizes(&self) -> Result<Sizes> {
+        Sizes::read(&self.core.pager)
     }
 
     /// Counters.

@@ -115,6 +115,7 @@ fn opening<B: Backend>(
     session.set_fact("max_connections", &place.registry().sessions_max().to_string());
     session.set_fact("authentication_timeout", &options.patience.as_millis().to_string());
     place.set_cancel_token(session.cancel_token());
+    session.set_ender(place.ender());
     reader.source_mut().set_deadline(None)?;
     out.message(&Authentication::Ok);
     Ok(Some((greet(session, place, out)?, seat)))
@@ -182,7 +183,7 @@ fn too_silent(in_block: bool) -> FrameEnd {
 /// Tells the client why the connection ends, where it may still listen. Returns whether it may.
 fn farewell(end: FrameEnd, place: &Place, out: &mut Out<Stream>) -> bool {
     let error = match end {
-        _ if place.registry().is_stopping() => {
+        _ if place.is_ending() => {
             WireError::fatal("57P01", "terminating connection due to administrator command")
         }
         FrameEnd::Broken(error) => error,
@@ -282,7 +283,7 @@ impl<'a, S: Session> Talk<'a, S> {
     fn step(&mut self, reader: &mut FrameReader<Stream>, place: &Place) -> Result<(), FrameEnd> {
         self.wait(reader)?;
         let frame = reader.frame()?;
-        if place.registry().is_stopping() {
+        if place.is_ending() {
             return Err(FrameEnd::Closed);
         }
         let kind = frame.kind;
@@ -314,8 +315,8 @@ impl<'a, S: Session> Talk<'a, S> {
         match done {
             Ok(()) => Ok(()),
             Err(Failed::Connection(end)) => Err(end),
-            // Cancelled by the stop, not by the user: the reason is told instead.
-            Err(Failed::Message(error)) if error.sqlstate == "57014" && place.registry().is_stopping() => {
+            // Cancelled by who ends the session, not for the statement: the reason is told instead.
+            Err(Failed::Message(error)) if error.sqlstate == "57014" && place.is_ending() => {
                 Err(FrameEnd::Closed)
             }
             Err(Failed::Message(error)) => self.fail(kind, &error),

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use varve_sql::CancelToken;
+use varve_sql::{CancelToken, Ender};
 
 use crate::startup::CancelKey;
 
@@ -48,6 +48,9 @@ struct Entry {
 pub struct Place {
     registry: Arc<Registry>,
     key: CancelKey,
+    socket: Arc<TcpStream>,
+    /// Somebody has asked for the end of this connection.
+    is_ending: Arc<AtomicBool>,
 }
 
 /// One of the sessions that are allowed at the same time.
@@ -73,7 +76,8 @@ impl Registry {
         }
         let process = table.next_process();
         table.living.insert(process, Entry { secret, cancel: None, socket: socket.clone() });
-        Some(Place { registry: self.clone(), key: CancelKey { process, secret } })
+        let (socket, is_ending) = (socket.clone(), Arc::default());
+        Some(Place { registry: self.clone(), key: CancelKey { process, secret }, socket, is_ending })
     }
 
     /// Number of connections, those that are still opening included.
@@ -177,6 +181,21 @@ impl Place {
         if let Some(entry) = self.registry.table.lock().living.get_mut(&self.key.process) {
             entry.cancel = Some(token);
         }
+    }
+
+    /// Ends this connection when called: whoever waits for its next message is woken by the end of its input.
+    pub fn ender(&self) -> Ender {
+        let (socket, is_ending) = (self.socket.clone(), self.is_ending.clone());
+        Box::new(move || {
+            is_ending.store(true, Ordering::SeqCst);
+            close(&socket, Shutdown::Read);
+        })
+    }
+
+    /// Whether this connection is to end, or all.
+    #[inline]
+    pub fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed) || self.registry.is_stopping()
     }
 
     /// The table.

@@ -9,8 +9,8 @@ use varve_engine::{ColumnType, Datum};
 use varve_sql::oid::Oid;
 use varve_sql::scram::Verifier;
 use varve_sql::{
-    CancelToken, Column, Prepared, Probing, Progress, SessionParams, Severity, Sink, SqlDatabase, SqlError,
-    SqlState,
+    CancelToken, Column, Ender, Prepared, Probing, Progress, SessionParams, Severity, Sink, SqlDatabase,
+    SqlError, SqlState,
 };
 
 /// The one database.
@@ -74,6 +74,7 @@ pub trait Session {
     fn take_reports(&mut self) -> Vec<(&'static str, String)>;
     fn take_notices(&mut self) -> Vec<(Severity, SqlError)>;
     fn cancel_token(&self) -> CancelToken;
+    fn set_ender(&self, _ender: Ender) {}
     fn zone(&self) -> &varve_sql::Zone;
     fn set_fact(&mut self, _name: &str, _value: &str) {}
     fn silence_limit(&self) -> Option<(Duration, bool)> {
@@ -91,7 +92,7 @@ impl Backend for SqlDatabase {
         if params.database != DATABASE {
             let message = format!("database \"{}\" does not exist", params.database);
             let hint = format!("There is one database here: connect to \"{DATABASE}\".");
-            return Err(SqlError::new(SqlState("3D000"), message).with_hint(hint));
+            return Err(SqlError::new(SqlState::UNDEFINED_DATABASE, message).with_hint(hint));
         }
         varve_sql::Session::new(self.clone(), params)
     }
@@ -190,6 +191,10 @@ impl Session for varve_sql::Session {
 
     fn cancel_token(&self) -> CancelToken {
         self.cancel_token()
+    }
+
+    fn set_ender(&self, ender: Ender) {
+        self.set_ender(ender);
     }
 
     fn zone(&self) -> &varve_sql::Zone {

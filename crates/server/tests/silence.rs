@@ -5,11 +5,13 @@ mod support;
 use std::time::{Duration, Instant};
 
 use support::client::{Client, parse, query, startup, sync};
-use support::{server, server_with};
+use support::{ENDERS, server, server_with};
 use varve_server::Options;
 
 const IDLE: &str = "E[FATAL 57P05 terminating connection due to idle-session timeout] closed";
 const IN_BLOCK: &str = "E[FATAL 25P03 terminating connection due to idle-in-transaction timeout] closed";
+
+const ENDED: &str = "E[FATAL 57P01 terminating connection due to administrator command] closed";
 
 /// A client whose start-up packet sets these.
 fn connect(server: &varve_server::Server, settings: &[(&str, &str)]) -> Client {
@@ -74,5 +76,21 @@ fn who_never_says_what_it_wants_is_told_so() {
     let mut client = Client::raw(server.address());
     client.send(b"\0\0");
     assert_eq!(client.until(|_| false), "E[FATAL 57014 canceling authentication due to timeout] closed");
+    server.stop(Duration::from_secs(5));
+}
+
+/// What pg_terminate_backend does, which was missing: also in a transaction, which nobody ends any more.
+#[test]
+fn a_silent_session_can_be_ended_by_others() {
+    let server = server();
+    for name in ["idle", "begin"] {
+        let mut client = connect(&server, &[("ender", name)]);
+        if name == "begin" {
+            assert_eq!(client.ask(&query(name)), "C[BEGIN] Z[T]");
+        }
+        let end = ENDERS.lock().unwrap().remove(name).unwrap();
+        end();
+        assert_eq!(client.until(|_| false), ENDED);
+    }
     server.stop(Duration::from_secs(5));
 }

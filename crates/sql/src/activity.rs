@@ -1,4 +1,5 @@
-//! What each session does, and how many rows ANALYZE found: what `pg_stat_activity` and `pg_stat_user_tables` show.
+//! What each session does, how others end it, and how many rows ANALYZE found: what `pg_stat_activity`,
+//! `pg_terminate_backend` and `pg_stat_user_tables` ask.
 //!
 //! Invariants
 //! 1. A session is in the list from its start to its end.
@@ -6,7 +7,8 @@
 //!
 //! Does not know: sessions' insides, how rows are counted.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -60,8 +62,10 @@ pub struct Now {
     pub state_change_us: i64,
 }
 
+/// Wakes a session that is to end.
+pub type Ender = Box<dyn Fn() + Send + Sync>;
+
 /// One session.
-#[derive(Debug)]
 pub struct Activity {
     /// `pg_backend_pid()`
     pub process_id: i32,
@@ -70,9 +74,48 @@ pub struct Activity {
     /// When.
     pub start_us: i64,
     now: Mutex<Now>,
+    /// Set, it ends the running statement.
+    cancel: Arc<AtomicBool>,
+    /// It is to end.
+    is_ending: AtomicBool,
+    ender: OnceLock<Ender>,
+}
+
+impl std::fmt::Debug for Activity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "session {} of {}", self.process_id, self.user)
+    }
 }
 
 impl Activity {
+    /// Asks the running statement, if any, to end.
+    pub fn cancel(&self) {
+        self.cancel.store(true, Ordering::SeqCst);
+    }
+
+    /// A statement begins: an old wish to cancel is forgotten, one to end the session is not.
+    pub fn forget_cancel(&self) {
+        self.cancel.store(false, Ordering::SeqCst);
+        if self.is_ending.load(Ordering::SeqCst) {
+            self.cancel();
+        }
+    }
+
+    /// Asks the session to end; false if it has no connection that could be ended.
+    pub fn end(&self) -> bool {
+        let Some(ender) = self.ender.get() else { return false };
+        self.is_ending.store(true, Ordering::SeqCst);
+        self.cancel();
+        ender();
+        true
+    }
+
+    /// How the session is woken when it is to end; told once.
+    pub fn set_ender(&self, ender: Ender) {
+        let told = self.ender.set(ender);
+        debug_assert!(told.is_ok(), "the end of {self:?} is told twice");
+    }
+
     /// What it does now.
     pub fn now(&self) -> Now {
         self.now.lock().clone()
@@ -133,10 +176,18 @@ pub struct Watched {
 
 impl Watched {
     /// A session starts.
-    pub fn enter(self: &Arc<Self>, process_id: i32, user: &str) -> Seat {
+    pub fn enter(self: &Arc<Self>, process_id: i32, user: &str, cancel: Arc<AtomicBool>) -> Seat {
         let start_us = clock_us();
         let now = Mutex::new(Now { state_change_us: start_us, ..Now::default() });
-        let activity = Arc::new(Activity { process_id, user: user.to_owned(), start_us, now });
+        let activity = Arc::new(Activity {
+            process_id,
+            user: user.to_owned(),
+            start_us,
+            now,
+            cancel,
+            is_ending: AtomicBool::new(false),
+            ender: OnceLock::new(),
+        });
         self.sessions.lock().push(Arc::clone(&activity));
         Seat { watched: Arc::clone(self), activity }
     }

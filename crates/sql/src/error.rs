@@ -110,6 +110,7 @@ states! {
     CANT_CHANGE_RUNTIME_PARAM = "55P02", "The setting cannot change now.";
     INVALID_NAME = "42602", "A name that cannot be.";
     DISK_FULL = "53100", "No room on the device.";
+    UNDEFINED_DATABASE = "3D000", "No database has this name.";
     UNDEFINED_FILE = "58P01", "No file of this name.";
     IO_ERROR = "58030", "A file could not be read or written.";
     LOCK_NOT_AVAILABLE = "55P03", "A lock could not be had in time.";

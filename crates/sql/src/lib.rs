@@ -39,6 +39,7 @@ mod time;
 mod ty;
 mod utility;
 
+pub use activity::Ender;
 pub use error::{Result, SqlError, SqlState, Subject};
 pub use prepared::{Portal, Prepared};
 pub use session::{CancelToken, Probing, Session, SessionParams, SqlDatabase};

@@ -109,6 +109,16 @@ pub fn denied(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
 }
 
+/// 42704
+pub fn no_role(name: &str) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
+}
+
+/// 22023: the same, where it is the value of a setting.
+pub fn no_such_value(name: &str) -> SqlError {
+    SqlError { sqlstate: SqlState::INVALID_PARAMETER_VALUE, ..no_role(name) }
+}
+
 /// A role with everything that it may act as.
 pub struct Holder {
     roles: SmallVec<[ObjectId; 4]>,

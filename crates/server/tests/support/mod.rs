@@ -11,9 +11,9 @@
 pub mod client;
 pub mod fuzz;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use varve_engine::{ColumnType, Datum, Value};
@@ -22,7 +22,8 @@ use varve_server::{Listener, Options, Server};
 use varve_sql::oid::{self, Oid};
 use varve_sql::scram::Verifier;
 use varve_sql::{
-    CancelToken, Column, CommandTag, CopyShape, Progress, SessionParams, Severity, Sink, SqlError, SqlState,
+    CancelToken, Column, CommandTag, CopyShape, Ender, Progress, SessionParams, Severity, Sink, SqlError,
+    SqlState,
 };
 
 /// A fuzzer may ask for any number of rows.
@@ -30,6 +31,9 @@ const ROWS_MAX: u64 = 200_000;
 
 /// How often a SELECT ran.
 pub static SELECTS: AtomicU64 = AtomicU64::new(0);
+
+/// What ends the sessions whose start-up packet sets `ender`, by the name that it gives.
+pub static ENDERS: Mutex<BTreeMap<String, Ender>> = Mutex::new(BTreeMap::new());
 
 type Result<T> = std::result::Result<T, SqlError>;
 
@@ -313,6 +317,12 @@ impl Session for MockSession {
 
     fn cancel_token(&self) -> CancelToken {
         self.cancel.clone()
+    }
+
+    fn set_ender(&self, ender: Ender) {
+        if let Some((_, name)) = self.settings.iter().find(|(setting, _)| setting == "ender") {
+            ENDERS.lock().unwrap().insert(name.clone(), ender);
+        }
     }
 
     fn zone(&self) -> &varve_sql::Zone {

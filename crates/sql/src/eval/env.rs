@@ -6,8 +6,9 @@
 //! Does not know: how a session keeps these.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, SqlState};
 use crate::system::World;
 use crate::time::Zone;
 
@@ -77,6 +78,15 @@ impl<'a> Env<'a> {
     /// What catalog functions ask.
     pub fn world(&self) -> Result<&'a World> {
         self.world.ok_or_else(|| SqlError::internal("a statement that reads the catalog runs without it"))
+    }
+
+    /// 57014 if the statement was cancelled.
+    pub fn check_cancel(&self) -> Result<()> {
+        if self.cancel.load(Ordering::Relaxed) {
+            let message = "canceling statement due to user request";
+            return Err(SqlError::new(SqlState::QUERY_CANCELED, message));
+        }
+        Ok(())
     }
 
     /// Start of the transaction, microseconds since 2000-01-01 UTC.

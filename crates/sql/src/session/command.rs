@@ -19,6 +19,10 @@ use crate::sink::{Column, CommandTag, Sink};
 use crate::ty::{self, Typed};
 use crate::utility::{Level, Utility};
 
+/// Settings of which each transaction has its own.
+pub(super) const OF_TRANSACTION: [&str; 3] =
+    ["transaction_isolation", "transaction_read_only", "transaction_deferrable"];
+
 impl Session {
     /// Runs a utility command.
     pub(super) fn command(
@@ -54,17 +58,12 @@ impl Session {
             Utility::Set { name, value, local } => self.set(name, value.as_deref(), *local)?,
             Utility::Reset(name) => {
                 match name {
-                    Some(name) if name == "role" => return self.set_role(None, false).map(|_| reset()),
-                    Some(name) if name == "session_authorization" => {
-                        return self.set_session_authorization(None, false).map(|_| reset());
+                    Some(name) => self.reset(name, false)?,
+                    None => {
+                        self.settings.reset_all();
+                        self.after_settings();
                     }
-                    Some(name) => {
-                        self.check_may_set(name)?;
-                        self.settings.set(name, None, false)?;
-                    }
-                    None => self.settings.reset_all(),
                 }
-                self.after_settings();
                 "RESET"
             }
             other => return self.rare_command(other, announce, sink),
@@ -195,15 +194,29 @@ impl Session {
             self.warn(SqlState::NO_ACTIVE_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
             return Ok("SET");
         }
+        self.assign(name, value, local)?;
+        Ok("SET")
+    }
+
+    /// Gives a setting a value, whatever it is.
+    pub(super) fn assign(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
+        if let Some(modes) = settings::transaction_modes(name, value.unwrap_or_default()).ok().flatten() {
+            return if self.in_block() { self.set_modes(modes) } else { Ok(()) };
+        }
         match name {
-            "role" => return self.set_role(value.filter(|v| *v != "none"), local),
-            "session_authorization" => return self.set_session_authorization(value, local),
+            "role" => return self.set_role(value.filter(|v| *v != "none"), local).map(|_| ()),
+            "session_authorization" => return self.set_session_authorization(value, local).map(|_| ()),
             _ => {}
         }
         self.check_may_set(name)?;
         self.settings.set(name, value, local)?;
         self.after_settings();
-        Ok("SET")
+        Ok(())
+    }
+
+    /// RESET of one setting.
+    pub(super) fn reset(&mut self, name: &str, local: bool) -> Result<()> {
+        self.assign(name, None, local)
     }
 
     /// 42501 for a setting that is for superusers.
@@ -325,7 +338,7 @@ impl Session {
         Ok(CommandTag::Plain("SHOW"))
     }
 
-    /// A setting that is the transaction's own.
+    /// A setting that is the transaction's own, one of `OF_TRANSACTION`.
     pub(super) fn transaction_setting(&self, name: &str) -> Option<&'static str> {
         let now = self.in_block();
         let on_off = |flag| if flag { "on" } else { "off" };
@@ -352,10 +365,6 @@ impl Session {
         }
         Ok(CommandTag::Plain("SHOW"))
     }
-}
-
-fn reset() -> CommandTag {
-    CommandTag::Plain("RESET")
 }
 
 /// The columns of SHOW.

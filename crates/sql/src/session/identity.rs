@@ -12,7 +12,7 @@ use varve_engine::{Catalog, ObjectId};
 use super::Session;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::clock_us;
-use crate::rights::{Holder, Who, denied, memberships};
+use crate::rights::{Holder, Who, denied, memberships, no_such_value};
 use crate::scram::Verifier;
 
 /// Who has logged in.
@@ -113,14 +113,4 @@ impl Session {
         self.after_settings();
         Ok("SET")
     }
-}
-
-/// 22023, as it is the value of a setting.
-fn no_such_value(name: &str) -> SqlError {
-    SqlError { sqlstate: SqlState::INVALID_PARAMETER_VALUE, ..no_role(name) }
-}
-
-/// 42704
-pub(super) fn no_role(name: &str) -> SqlError {
-    SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
 }

@@ -50,7 +50,7 @@ use varve_engine::{
     BOOTSTRAP_ROLE, Catalog, Database, Datum, Isolation, SavepointId, TemporaryQuota, Transaction,
 };
 
-use crate::activity::{Seat, State, Watched};
+use crate::activity::{Ender, Seat, State, Watched};
 use crate::cache::PlanCache;
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::reference::{Deferred, DeferredMark};
@@ -322,7 +322,7 @@ impl Session {
             cancel: Arc::default(),
             world: None,
         };
-        let seat = shared.watched.enter(facts.process_id, &facts.session_user);
+        let seat = shared.watched.enter(facts.process_id, &facts.session_user, Arc::clone(&facts.cancel));
         seat.rename(&settings.get("application_name").unwrap_or_default());
         Ok(Session {
             shared,
@@ -508,6 +508,11 @@ impl Session {
         CancelToken(self.facts.cancel.clone())
     }
 
+    /// Lets `pg_terminate_backend` end this session: called once, in another session's thread.
+    pub fn set_ender(&self, ender: Ender) {
+        self.seat.set_ender(ender);
+    }
+
     /// The session's time zone, for text parameters and results.
     pub fn zone(&self) -> &Zone {
         &self.facts.zone
@@ -515,7 +520,7 @@ impl Session {
 
     /// A statement begins: an old wish to cancel is forgotten, the clock of `statement_timeout` starts.
     fn arm(&mut self) {
-        self.facts.cancel.store(false, Ordering::Relaxed);
+        self.seat.forget_cancel();
         self.start_watchdog();
     }
 

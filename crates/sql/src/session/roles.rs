@@ -14,11 +14,10 @@ use varve_engine::{
 
 use super::Session;
 use super::authorize::grantable;
-use super::identity::no_role;
 use super::run::read_only;
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::definition::Failed;
-use crate::rights::{Holder, Kind, Object, denied, grant, is_circular, memberships, revoke};
+use crate::rights::{Holder, Kind, Object, denied, grant, is_circular, memberships, no_role, revoke};
 use crate::scram::Verifier;
 use crate::sink::Severity;
 use crate::utility::role::{GrantObjects, Objects, RoleCommand, RoleName, RoleOption};

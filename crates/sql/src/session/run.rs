@@ -6,12 +6,14 @@
 //!
 //! Does not know: transaction blocks' rules (`block`).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use varve_engine::{Datum, Error as EngineError, LockStrength, Transaction};
 
 use super::authorize::{authorize_definition, own_what_is_new};
+use super::command::OF_TRANSACTION;
 use super::create_as::table_of_query;
 use super::plan::in_failed_transaction;
 use super::{Block, Session};
@@ -265,22 +267,39 @@ impl Session {
             self.facts.world = Some(Arc::new(world));
         }
         let ran = self.run_body(prepared, params, groups, announce, sink);
-        self.facts.world = None;
-        ran
+        match self.facts.world.take() {
+            Some(world) if ran.is_ok() => self.do_asked(&world).and(ran),
+            _ => ran,
+        }
+    }
+
+    /// What functions of the statement have asked for.
+    fn do_asked(&mut self, world: &World) -> Result<()> {
+        let asked = std::mem::take(&mut *world.asked.lock());
+        asked.warnings.iter().for_each(|warning| self.warn(SqlState::WARNING, warning));
+        asked.settings.iter().try_for_each(|(name, value, is_local)| match value {
+            Some(value) => self.assign(name, Some(value), *is_local),
+            None => self.reset(name, *is_local),
+        })
     }
 
     /// What catalog functions and system tables are computed from.
     fn world(&mut self) -> World {
         let catalog = self.current_catalog();
         self.follow_catalog(&catalog);
-        let own = |(name, value): (String, String)| {
-            let now = self.transaction_setting(&name).map(str::to_owned);
-            (name, now.unwrap_or(value))
-        };
-        let settings = self.settings.all().into_iter().map(own).collect();
-        let (database, shared) = (self.facts.database.clone(), Arc::clone(&self.shared));
-        let path = self.facts.path.clone();
-        World { catalog, database, settings, who: self.facts.who, path, shows_oids: false, shared }
+        let own = |name| (name, self.transaction_setting(name).unwrap_or_default());
+        World {
+            catalog,
+            database: self.facts.database.clone(),
+            settings: Mutex::new(self.settings.clone()),
+            of_transaction: OF_TRANSACTION.map(own),
+            asked: Mutex::default(),
+            sizes: OnceLock::new(),
+            who: self.facts.who,
+            path: self.facts.path.clone(),
+            shows_oids: false,
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     fn run_body(

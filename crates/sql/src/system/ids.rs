@@ -20,6 +20,8 @@ pub const DATABASE: u32 = 5;
 pub const DATABASE_OWNER: u32 = 6171;
 /// The tablespace `pg_default`.
 pub const DEFAULT_TABLESPACE: u32 = 1663;
+/// `pg_global`
+pub const GLOBAL_TABLESPACE: u32 = 1664;
 /// The access method of tables.
 pub const HEAP: u32 = 2;
 /// The access method of indexes.

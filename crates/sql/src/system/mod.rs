@@ -33,13 +33,16 @@ pub mod show;
 mod types;
 mod watched;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
-use varve_engine::{Array, Catalog, ColumnType, Datum, Value};
+use parking_lot::Mutex;
+use varve_engine::{Array, Catalog, ColumnType, Datum, Sizes, Value};
 
+use crate::error::{Result, SqlError};
 use crate::path::Path;
-use crate::rights::Who;
+use crate::rights::{self, Holder, Who};
 use crate::session::SqlDatabase;
+use crate::settings::{self, Settings};
 use crate::ty::{Elem, Reg, Ty};
 
 pub use relations::{Relation, What, namespace, parts_of, relation};
@@ -51,8 +54,14 @@ pub struct World {
     pub catalog: Arc<Catalog>,
     /// Name of the database.
     pub database: String,
-    /// Settings by name with their values.
-    pub settings: Vec<(String, String)>,
+    /// Settings, with those that the statement itself has changed.
+    pub settings: Mutex<Settings>,
+    /// Settings that are the transaction's own.
+    pub of_transaction: [(&'static str, &'static str); 3],
+    /// What the statement asks of its session.
+    pub asked: Mutex<Asked>,
+    /// How much room things take, once somebody has asked.
+    pub sizes: OnceLock<Sizes>,
     /// The role that asks.
     pub who: Who,
     /// Where names without a schema are looked for.
@@ -61,6 +70,72 @@ pub struct World {
     pub shows_oids: bool,
     /// Knows what sessions do and what ANALYZE found.
     pub shared: Arc<SqlDatabase>,
+}
+
+/// What functions ask of the session that runs their statement; it is done when that has run.
+#[derive(Default)]
+pub struct Asked {
+    /// Calls of set_config: name, value, whether the transaction ends it.
+    pub settings: Vec<(String, Option<String>, bool)>,
+    /// Warnings for the client.
+    pub warnings: Vec<String>,
+}
+
+impl World {
+    /// The value of a setting, as SHOW prints it; 42704 if there is none.
+    pub fn setting(&self, name: &str) -> Result<String> {
+        let own = self.of_transaction.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
+        own.map_or_else(|| self.settings.lock().get(name), |(_, value)| Ok((*value).to_owned()))
+    }
+
+    /// All settings, by their names.
+    pub fn all_settings(&self) -> Vec<(String, String)> {
+        let all = self.settings.lock().all();
+        let own = |name: &str| self.of_transaction.iter().find(|(own, _)| *own == name);
+        all.into_iter()
+            .map(|(name, value)| {
+                let value = own(&name).map_or(value, |(_, value)| (*value).to_owned());
+                (name, value)
+            })
+            .collect()
+    }
+
+    /// set_config: the statement sees the new value, its session takes it when the statement has run.
+    pub fn set(&self, name: &str, value: Option<&str>, is_local: bool) -> Result<String> {
+        if !Holder::of(&self.catalog, self.who).is_superuser() {
+            settings::check_for_all(name)?;
+        }
+        if let Some(role) = value.filter(|value| name.eq_ignore_ascii_case("role") && *value != "none") {
+            self.catalog.role(role).ok_or_else(|| rights::no_such_value(role))?;
+        }
+        let of_transaction = match value {
+            Some(value) => settings::transaction_modes(&name.to_ascii_lowercase(), value)?.map(|_| value),
+            None => None,
+        };
+        let shown = match of_transaction {
+            Some(value) => value.to_owned(),
+            None => {
+                let mut settings = self.settings.lock();
+                settings.set(name, value, is_local)?;
+                settings.get(name).unwrap_or_default()
+            }
+        };
+        self.asked.lock().settings.push((name.to_ascii_lowercase(), value.map(str::to_owned), is_local));
+        Ok(shown)
+    }
+
+    /// A warning for the client, when the statement has run.
+    pub fn warn(&self, message: String) {
+        self.asked.lock().warnings.push(message);
+    }
+
+    /// How much room things take, at the first question of the statement.
+    pub fn sizes(&self) -> Result<&Sizes> {
+        if self.sizes.get().is_none() {
+            let _ = self.sizes.set(self.shared.engine().sizes()?);
+        }
+        self.sizes.get().ok_or_else(|| SqlError::internal("sizes that are lost"))
+    }
 }
 
 impl std::fmt::Debug for World {

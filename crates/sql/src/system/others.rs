@@ -68,7 +68,7 @@ fn pg_database(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn pg_tablespace(_: &World, rows: &mut Rows<'_>) {
-    for (id, name) in [(ids::DEFAULT_TABLESPACE, "pg_default"), (1664, "pg_global")] {
+    for (id, name) in [(ids::DEFAULT_TABLESPACE, "pg_default"), (ids::GLOBAL_TABLESPACE, "pg_global")] {
         rows.add([("oid", oid(id)), ("spcname", text(name)), ("spcowner", owner())]);
     }
 }

@@ -32,7 +32,7 @@ pub fn described(name: &str) -> Option<[&'static str; 8]> {
 
 fn pg_settings(world: &World, rows: &mut Rows<'_>) {
     let given = |value: &str| if value.is_empty() { Value::Null } else { text(value) };
-    for (name, value) in &world.settings {
+    for (name, value) in &world.all_settings() {
         let known = described(name).unwrap_or(["", "", "Varve", "", "user", "string", "", ""]);
         let [_, unit, category, description, context, kind, least, greatest] = known;
         rows.add([

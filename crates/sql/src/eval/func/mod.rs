@@ -25,6 +25,8 @@ mod privilege;
 pub mod range;
 mod regular;
 mod session;
+mod signal;
+mod size;
 mod span;
 pub mod string;
 
@@ -103,6 +105,8 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
         moment::TABLE,
         session::TABLE,
         objects::TABLE,
+        signal::TABLE,
+        size::TABLE,
         array::TABLE,
         format::TABLE,
         span::TABLE,

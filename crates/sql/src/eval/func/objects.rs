@@ -2,18 +2,17 @@
 //!
 //! Invariants
 //! 1. An OID that nothing has gives NULL, as in PostgreSQL; a name that nothing has is an error.
-//! 2. Sizes are not kept: those functions give NULL.
 //!
 //! Does not know: how definitions are written (`system::show`).
 
 use varve_engine::{Datum, TableId};
 
-use super::{Builtin, catalog, int, loose, strict, text};
+use super::{Builtin, catalog, int, loose, strict, text, volatile};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, reg};
 use crate::system::{self, Relation, constraints, ids, names, show};
 use crate::ty::Reg;
-use crate::ty::Ty::{self, Bool, Int2, Int4, Int8, Name, Numeric, Oid, Text};
+use crate::ty::Ty::{self, Bool, Int2, Int4, Name, Oid, Text};
 
 const CLASS: Ty = Ty::Reg(Reg::Class);
 
@@ -78,20 +77,6 @@ pub(super) const TABLE: &[Builtin] = &[
         Err(_) => Ok(Datum::Null),
     }),
     strict("shobj_description", &[Oid, Name], Text, |_, _| Ok(Datum::Null)),
-    strict("pg_table_size", &[CLASS], Int8, UNKNOWN),
-    strict("pg_relation_size", &[CLASS], Int8, UNKNOWN),
-    strict("pg_relation_size", &[CLASS, Text], Int8, UNKNOWN),
-    strict("pg_total_relation_size", &[CLASS], Int8, UNKNOWN),
-    strict("pg_indexes_size", &[CLASS], Int8, UNKNOWN),
-    strict("pg_database_size", &[Name], Int8, UNKNOWN),
-    strict("pg_database_size", &[Oid], Int8, UNKNOWN),
-    strict("pg_tablespace_size", &[Name], Int8, UNKNOWN),
-    strict("pg_tablespace_size", &[Oid], Int8, UNKNOWN),
-    strict("pg_size_pretty", &[Int8], Text, |a, cx| Ok(cx.text(&size_pretty(int(a, 0))))),
-    strict("pg_size_pretty", &[Numeric], Text, |a, cx| match a[0] {
-        Datum::Numeric(n) => Ok(n.to_i64().map_or(Datum::Null, |bytes| cx.text(&size_pretty(bytes)))),
-        other => Ok(other),
-    }),
     strict("pg_get_function_result", &[Oid], Text, UNKNOWN),
     strict("pg_get_function_arguments", &[Oid], Text, UNKNOWN),
     strict("pg_get_function_identity_arguments", &[Oid], Text, UNKNOWN),
@@ -117,6 +102,7 @@ pub(super) const TABLE: &[Builtin] = &[
     catalog("current_setting", &[Text, Bool], Text, |a, cx| {
         setting(a, matches!(a[1], Datum::Bool(true)), cx)
     }),
+    Builtin { strict: false, world: true, ..volatile("set_config", &[Text, Text, Bool], Text, set_config) },
     catalog("pg_column_is_updatable", &[CLASS, Int2, Bool], Bool, |a, cx| {
         Ok(of_relation(a, cx)?.map_or(Datum::Null, |r| Datum::Bool(r.kind() != 'v')))
     }),
@@ -129,7 +115,7 @@ const VISIBLE: super::Run = |_, _| Ok(Datum::Bool(true));
 const UNKNOWN: super::Run = |_, _| Ok(Datum::Null);
 
 /// The OID of argument `n`.
-fn oid(arguments: &[Datum<'_>], n: usize) -> u32 {
+pub(super) fn oid(arguments: &[Datum<'_>], n: usize) -> u32 {
     u32::try_from(int(arguments, n)).unwrap_or(0)
 }
 
@@ -138,7 +124,7 @@ fn optional<'a>(made: Option<String>, cx: &Cx<'a>) -> Datum<'a> {
 }
 
 /// The relation that the first argument numbers.
-fn of_relation<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Option<Relation<'a>>> {
+pub(super) fn of_relation<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Option<Relation<'a>>> {
     Ok(system::relation(&cx.env.world()?.catalog, oid(a, 0)))
 }
 
@@ -220,54 +206,19 @@ fn named<'a>(kind: Reg, a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
 }
 
 fn setting<'a>(a: &[Datum<'a>], missing_ok: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let name = text(a, 0);
-    let settings = &cx.env.world()?.settings;
-    match settings.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
-        Some((_, value)) => Ok(Datum::Text(value)),
-        None if missing_ok => Ok(Datum::Null),
-        None => {
-            let message = format!("unrecognized configuration parameter \"{name}\"");
-            Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
-        }
+    match cx.env.world()?.setting(text(a, 0)) {
+        Ok(value) => Ok(cx.text(&value)),
+        Err(_) if missing_ok => Ok(Datum::Null),
+        Err(e) => Err(e),
     }
 }
 
-/// A number of bytes in the largest unit that leaves at least ten of it, rounded.
-fn size_pretty(bytes: i64) -> String {
-    const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
-    let mut size = i128::from(bytes);
-    // Half units are kept until the last step, so that it alone rounds.
-    let mut halved = false;
-    for unit in UNITS {
-        let limit = if halved { 20 * 1024 - 1 } else { 10 * 1024 };
-        if size.abs() < limit || unit == "PB" {
-            let rounded = if halved { (size + if size < 0 { -1 } else { 1 }) / 2 } else { size };
-            return format!("{rounded} {unit}");
-        }
-        size >>= if halved { 10 } else { 9 };
-        halved = true;
+/// SET as a function; a NULL is RESET.
+fn set_config<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    if a[0].is_null() {
+        return Err(SqlError::new(SqlState::NULL_NOT_ALLOWED, "SET requires parameter name"));
     }
-    String::new()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::size_pretty;
-
-    /// Answers of PostgreSQL 15.
-    #[test]
-    fn sizes_are_rounded_as_in_postgresql() {
-        for (bytes, expected) in [
-            (0, "0 bytes"),
-            (10_239, "10239 bytes"),
-            (10_240, "10 kB"),
-            (10_752, "11 kB"),
-            (10_485_247, "10239 kB"),
-            (10_485_248, "10 MB"),
-            (1 << 40, "1024 GB"),
-            (-20_480, "-20 kB"),
-        ] {
-            assert_eq!(size_pretty(bytes), expected, "{bytes}");
-        }
-    }
+    let value = (!a[1].is_null()).then(|| text(a, 1));
+    let is_local = matches!(a[2], Datum::Bool(true));
+    Ok(cx.text(&cx.env.world()?.set(text(a, 0), value, is_local)?))
 }

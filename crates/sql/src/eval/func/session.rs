@@ -5,13 +5,12 @@
 //!
 //! Does not know: settings (`SHOW` has them).
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use varve_engine::{Datum, Value};
 
 use super::{Builtin, catalog, float, int, strict, text, volatile};
-use crate::error::{Result, SqlError, SqlState};
+use crate::error::Result;
 use crate::eval::{Cx, reg};
 use crate::ty::Ty::{self, Array, Bool, Float8, Int4, Int8, Name, Text, Void};
 use crate::ty::{Elem, Reg};
@@ -71,9 +70,7 @@ fn sleep<'a>(seconds: f64, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let seconds = if seconds.is_nan() { 0.0 } else { seconds.clamp(0.0, 1e9) };
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     loop {
-        if cx.env.cancel.load(Ordering::Relaxed) {
-            return Err(SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
-        }
+        cx.env.check_cancel()?;
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(Datum::Text(""));

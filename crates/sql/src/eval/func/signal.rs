@@ -1,0 +1,110 @@
+//! Ending what other sessions do: `pg_cancel_backend`, `pg_terminate_backend`.
+//!
+//! Invariants
+//! 1. Only who may act as the role that logged in ends its statements and sessions, and only superusers those of superusers.
+//! 2. A number that no session has is a warning and false, as in PostgreSQL.
+//!
+//! Does not know: how a session is woken (`crate::activity`).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use varve_engine::Datum;
+
+use super::{Builtin, int, volatile};
+use crate::activity::Activity;
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Cx;
+use crate::rights::{Holder, denied};
+use crate::system::World;
+use crate::ty::Ty::{self, Bool, Int4, Int8};
+
+/// How often `pg_terminate_backend` looks whether the session is gone.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+pub(super) const TABLE: &[Builtin] = &[
+    asks("pg_cancel_backend", &[Int4], cancel),
+    asks("pg_terminate_backend", &[Int4], |a, cx| terminate(a, 0, cx)),
+    asks("pg_terminate_backend", &[Int4, Int8], |a, cx| terminate(a, int(a, 1), cx)),
+];
+
+const fn asks(name: &'static str, arguments: &'static [Ty], run: super::Run) -> Builtin {
+    Builtin { world: true, ..volatile(name, arguments, Bool, run) }
+}
+
+fn cancel<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let refusals = [
+        "must be a superuser to cancel superuser query",
+        "must be a member of the role whose query is being canceled or member of pg_signal_backend",
+    ];
+    let Some(session) = session(a, cx.env.world()?, refusals)? else { return Ok(Datum::Bool(false)) };
+    session.cancel();
+    cx.env.check_cancel()?;
+    Ok(Datum::Bool(true))
+}
+
+fn terminate<'a>(a: &[Datum<'a>], timeout_ms: i64, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let Ok(timeout_ms) = u64::try_from(timeout_ms) else {
+        let message = "\"timeout\" must not be negative";
+        return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
+    };
+    let refusals = [
+        "must be a superuser to terminate superuser process",
+        "must be a member of the role whose process is being terminated or member of pg_signal_backend",
+    ];
+    let world = cx.env.world()?;
+    let Some(session) = session(a, world, refusals)? else { return Ok(Datum::Bool(false)) };
+    if !session.end() {
+        world.warn(format!(
+            "PID {} is a session inside of the server's process, without a connection",
+            int(a, 0)
+        ));
+        return Ok(Datum::Bool(false));
+    }
+    cx.env.check_cancel()?;
+    if timeout_ms == 0 {
+        return Ok(Datum::Bool(true));
+    }
+    let is_gone = await_end(&session, Duration::from_millis(timeout_ms), world, cx)?;
+    if !is_gone {
+        let number = session.process_id;
+        world.warn(format!("backend with PID {number} did not terminate within {timeout_ms} milliseconds"));
+    }
+    Ok(Datum::Bool(is_gone))
+}
+
+/// Whether the session has ended within the time.
+fn await_end(session: &Arc<Activity>, timeout: Duration, world: &World, cx: &Cx<'_>) -> Result<bool> {
+    let began = Instant::now();
+    loop {
+        if !world.shared.watched().sessions().iter().any(|other| Arc::ptr_eq(other, session)) {
+            return Ok(true);
+        }
+        cx.env.check_cancel()?;
+        let left = timeout.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        std::thread::sleep(left.min(LOOK_EVERY));
+    }
+}
+
+/// The session of that number, if the asking role may end what it does; 42501 if not.
+fn session(a: &[Datum<'_>], world: &World, refusals: [&str; 2]) -> Result<Option<Arc<Activity>>> {
+    let number = int(a, 0);
+    let mut sessions = world.shared.watched().sessions().into_iter();
+    let Some(session) = sessions.find(|session| i64::from(session.process_id) == number) else {
+        world.warn(format!("PID {number} is not a PostgreSQL backend process"));
+        return Ok(None);
+    };
+    let holder = Holder::of(&world.catalog, world.who);
+    // A name that is no role may do everything, like a superuser.
+    let role = world.catalog.role(&session.user);
+    match role {
+        _ if holder.is_superuser() => Ok(Some(session)),
+        Some(role) if role.is_superuser => Err(denied(refusals[0])),
+        Some(role) if holder.is(role.id) => Ok(Some(session)),
+        Some(_) => Err(denied(refusals[1])),
+        None => Err(denied(refusals[0])),
+    }
+}

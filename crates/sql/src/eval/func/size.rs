@@ -1,0 +1,142 @@
+//! How many bytes tables, indexes and the database take: `pg_table_size` and its relatives.
+//!
+//! Invariants
+//! 1. A primary key's index is its table: it has no pages of its own, and takes 0 bytes. So do views, sequences and system
+//!    tables.
+//! 2. The size of a part of a partitioned table is NULL: its rows lie among those of its table, which has the size of all.
+//!
+//! Does not know: pages (`varve_engine::Sizes`).
+
+use varve_engine::{Datum, IndexDef, Sizes, TableDef};
+
+use super::objects::{of_relation, oid};
+use super::{Builtin, catalog, int, strict, text};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::Cx;
+use crate::system::{Relation, What, ids};
+use crate::ty::Reg;
+use crate::ty::Ty::{self, Int8, Name, Numeric, Oid, Text};
+
+const CLASS: Ty = Ty::Reg(Reg::Class);
+
+pub(super) const TABLE: &[Builtin] = &[
+    catalog("pg_table_size", &[CLASS], Int8, |a, cx| of(a, cx, rows)),
+    catalog("pg_relation_size", &[CLASS], Int8, |a, cx| of(a, cx, rows)),
+    catalog("pg_relation_size", &[CLASS, Text], Int8, |a, cx| match text(a, 1) {
+        "main" => of(a, cx, rows),
+        "fsm" | "vm" | "init" => of(a, cx, |_, _| Some(0)),
+        _ => Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "invalid fork name")
+            .with_hint("Valid fork names are \"main\", \"fsm\", \"vm\", and \"init\".")),
+    }),
+    catalog("pg_indexes_size", &[CLASS], Int8, |a, cx| of(a, cx, indexes)),
+    catalog("pg_total_relation_size", &[CLASS], Int8, |a, cx| {
+        of(a, cx, |sizes, relation| Some(rows(sizes, relation)? + indexes(sizes, relation)?))
+    }),
+    catalog("pg_database_size", &[Name], Int8, |a, cx| match text(a, 0) == cx.env.database {
+        true => whole(cx),
+        false => {
+            let message = format!("database \"{}\" does not exist", text(a, 0));
+            Err(SqlError::new(SqlState::UNDEFINED_DATABASE, message))
+        }
+    }),
+    catalog("pg_database_size", &[Oid], Int8, |a, cx| match oid(a, 0) {
+        ids::DATABASE => whole(cx),
+        _ => Ok(Datum::Null),
+    }),
+    catalog("pg_tablespace_size", &[Name], Int8, |a, cx| match text(a, 0) {
+        "pg_default" => whole(cx),
+        "pg_global" => Ok(Datum::Int8(0)),
+        other => {
+            let message = format!("tablespace \"{other}\" does not exist");
+            Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+        }
+    }),
+    catalog("pg_tablespace_size", &[Oid], Int8, |a, cx| match oid(a, 0) {
+        ids::DEFAULT_TABLESPACE => whole(cx),
+        ids::GLOBAL_TABLESPACE => Ok(Datum::Int8(0)),
+        _ => Ok(Datum::Null),
+    }),
+    strict("pg_size_pretty", &[Int8], Text, |a, cx| Ok(cx.text(&pretty(int(a, 0))))),
+    strict("pg_size_pretty", &[Numeric], Text, |a, cx| match a[0] {
+        Datum::Numeric(n) => Ok(n.to_i64().map_or(Datum::Null, |bytes| cx.text(&pretty(bytes)))),
+        other => Ok(other),
+    }),
+];
+
+fn bytes(count: u64) -> Datum<'static> {
+    Datum::Int8(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+/// A size of the relation that the first argument numbers; NULL if nothing has that number.
+fn of<'a>(a: &[Datum<'a>], cx: &Cx<'a>, size: fn(&Sizes, &Relation<'_>) -> Option<u64>) -> Result<Datum<'a>> {
+    let Some(relation) = of_relation(a, cx)? else { return Ok(Datum::Null) };
+    Ok(size(cx.env.world()?.sizes()?, &relation).map_or(Datum::Null, bytes))
+}
+
+fn whole<'a>(cx: &Cx<'a>) -> Result<Datum<'a>> {
+    Ok(bytes(cx.env.world()?.sizes()?.database_bytes()))
+}
+
+/// Of the relation alone.
+fn rows(sizes: &Sizes, relation: &Relation<'_>) -> Option<u64> {
+    match relation.what {
+        What::Table(table) => Some(sizes.table_bytes(table)),
+        What::Part(..) => None,
+        What::Index(index) => {
+            let is_it = |def: &&IndexDef| def.id.0 == relation.oid;
+            let own = index.table.indexes.iter().map(AsRef::as_ref).find(is_it);
+            Some(own.map_or(0, |own| sizes.index_bytes(own)))
+        }
+        What::Sequence(_) | What::View(_) | What::System(_) => Some(0),
+    }
+}
+
+/// Of its secondary indexes.
+fn indexes(sizes: &Sizes, relation: &Relation<'_>) -> Option<u64> {
+    let of_table = |table: &TableDef| table.indexes.iter().map(|index| sizes.index_bytes(index)).sum();
+    match relation.what {
+        What::Table(table) => Some(of_table(table)),
+        What::Part(..) => None,
+        _ => Some(0),
+    }
+}
+
+/// A number of bytes in the largest unit that leaves at least ten of it, rounded.
+fn pretty(bytes: i64) -> String {
+    const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
+    let mut size = i128::from(bytes);
+    // Half units are kept until the last step, so that it alone rounds.
+    let mut halved = false;
+    for unit in UNITS {
+        let limit = if halved { 20 * 1024 - 1 } else { 10 * 1024 };
+        if size.abs() < limit || unit == "PB" {
+            let rounded = if halved { (size + if size < 0 { -1 } else { 1 }) / 2 } else { size };
+            return format!("{rounded} {unit}");
+        }
+        size >>= if halved { 10 } else { 9 };
+        halved = true;
+    }
+    String::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pretty;
+
+    /// Answers of PostgreSQL 15.
+    #[test]
+    fn sizes_are_rounded_as_in_postgresql() {
+        for (bytes, expected) in [
+            (0, "0 bytes"),
+            (10_239, "10239 bytes"),
+            (10_240, "10 kB"),
+            (10_752, "11 kB"),
+            (10_485_247, "10239 kB"),
+            (10_485_248, "10 MB"),
+            (1 << 40, "1024 GB"),
+            (-20_480, "-20 kB"),
+        ] {
+            assert_eq!(pretty(bytes), expected, "{bytes}");
+        }
+    }
+}
