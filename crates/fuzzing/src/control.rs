@@ -1,10 +1,11 @@
 //! The control file: two slots under their checksums, and what opening does with what they say.
 //!
-//! Input: for each slot a page of runs over a valid slot and whether to leave the checksum as it is (u8); then a life.
+//! Input: for each slot a page of runs over a valid slot and whether to leave the checksum as it is (u8); then a life (u32,
+//! u32, u32), and what is attached: flags u8 (as in the slot; 16: no protection), region u64, stamp u64.
 
 use varve_device::{MemoryDirectory, MemoryImage};
 use varve_pager::Lsn;
-use varve_pager::control::{CONTROL_FILE, Control, State, Superblock};
+use varve_pager::control::{Attached, CONTROL_FILE, Control, InForce, State, Superblock};
 use varve_pager::log::Life;
 
 use crate::input::Input;
@@ -29,10 +30,36 @@ pub fn control(bytes: &[u8]) {
         block.begin_life(Life { incarnation, after: start, start });
         block.advance_redo(last.forward(u64::from(input.u32())), last.forward(u64::from(input.u32())));
         block.state = State::Open;
+        block.log_begins_anew = false;
     });
-    let again = Control::open(&*directory).ok().flatten().map(|control| control.get());
     let expected = if updated.is_ok() { control.get() } else { found };
-    assert_eq!(again, Some(expected), "what was stored last is read back ({updated:?})");
+    assert_eq!(
+        stored(&*directory).as_ref(),
+        Some(&expected),
+        "what was stored last is read back ({updated:?})"
+    );
+    let moved = control.update(|block| attach(block, &mut input));
+    let expected = if moved.is_ok() { control.get() } else { expected };
+    assert_eq!(stored(&*directory), Some(expected), "what was attached last is read back ({moved:?})");
+}
+
+fn stored(directory: &MemoryDirectory) -> Option<Superblock> {
+    Control::open(directory).ok().flatten().map(|control| control.get())
+}
+
+/// A region that comes or goes, a log that leaves it, another protection: as the input wants it.
+fn attach(block: &mut Superblock, input: &mut Input<'_>) {
+    let flags = input.byte();
+    let has = |flag| flags & flag != 0;
+    let region = input.u64();
+    let attached = Attached { region, pages: has(1), log: has(2), copies: has(4), stamp: input.u64() };
+    block.attached = has(7).then_some(attached);
+    block.log_begins_anew = has(8);
+    if has(8) {
+        block.state = State::Clean;
+        block.lives.clear();
+    }
+    block.protection = if has(16) { InForce::Nothing } else { InForce::Doublewrite };
 }
 
 /// A control file whose slots are as the input wants them.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use varve_device::Directory;
 
+use crate::control::InForce;
 use crate::error::{PagerError, Result};
 use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
 
@@ -38,6 +39,14 @@ pub enum ProtectionKind {
 impl ProtectionKind {
     /// InnoDB's split of the doublewrite area, as used by Kang 2016.
     pub const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 120, single_slots: 8 };
+
+    /// What the control file notes of it.
+    pub(crate) fn in_force(self) -> InForce {
+        match self {
+            ProtectionKind::None => InForce::Nothing,
+            ProtectionKind::Doublewrite { .. } => InForce::Doublewrite,
+        }
+    }
 }
 
 /// When the page writers clean pages for the sake of the log.

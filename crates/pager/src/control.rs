@@ -13,7 +13,7 @@
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 8 | magic "VARVECTL" |
-//! | 8 | 4 | format version of the database |
+//! | 8 | 4 | format version of the database: 2 if anything from 4048 on is not zero, else 1 |
 //! | 12 | 4 | page size in bytes |
 //! | 16 | 8 | sequence: counts the writes, the slot is sequence mod 2 |
 //! | 24 | 8 | database id |
@@ -24,7 +24,16 @@
 //! | 60 | 4 | number of lives |
 //! | 64 | 24 each | lives: incarnation (4), 0 (4), LSN after the life before (8), first LSN (8) |
 //! | .. | .. | zeros |
+//! | 3904 | 144 | zeros: kept for how pages are stored at home |
+//! | 4048 | 8 | id of the attached NVM region, 0 = none |
+//! | 4056 | 1 | flags: 1 newest pages are in the region, 2 the log is, 4 doublewrite copies are, 8 there is no log: it begins anew at the redo position |
+//! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none |
+//! | 4058 | 6 | zeros |
+//! | 4064 | 8 | stamp: counts the checkpoints with the region |
+//! | 4072 | 20 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
+//!
+//! What a program doesn't know in the flags or in the protection it refuses: it would ignore where pages are.
 //!
 //! Not known here: what is in the log and in the spaces.
 
@@ -39,8 +48,10 @@ use crate::log::Life;
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 use crate::lsn::{LSN_MAX, Lsn};
 
-/// Version of the database's files as a whole.
-pub const FORMAT_VERSION: u32 = 1;
+/// Newest version of the database's files as a whole.
+pub const FORMAT_VERSION: u32 = 2;
+/// Version of a database that has nothing of what came with version 2: older programs open it.
+const FORMAT_VERSION_PLAIN: u32 = 1;
 /// Name of the control file.
 pub const CONTROL_FILE: &str = "control";
 
@@ -50,12 +61,23 @@ const MAGIC: u64 = u64::from_le_bytes(*b"VARVECTL");
 const LIVES_AT: usize = 64;
 const LIFE_BYTES: usize = 24;
 const LIVES_MAX: usize = 160;
+/// Bytes from here on are kept for how pages are stored at home.
+const STORED_AT: usize = 3904;
+const REGION_AT: usize = 4048;
+const FLAGS_AT: usize = 4056;
+const PROTECTION_AT: usize = 4057;
+const STAMP_AT: usize = 4064;
+const FLAG_PAGES: u8 = 1;
+const FLAG_LOG: u8 = 2;
+const FLAG_COPIES: u8 = 4;
+const FLAG_LOG_BEGINS_ANEW: u8 = 8;
+const FLAGS_KNOWN: u8 = FLAG_PAGES | FLAG_LOG | FLAG_COPIES | FLAG_LOG_BEGINS_ANEW;
 const CHECKSUM_AT: usize = SLOT_BYTES - 4;
 const SEGMENT_BYTES_MAX: u64 = 1 << 44;
 /// With more lives than this since the redo position, opening takes a checkpoint first.
 const LIVES_WANTED: usize = 32;
 
-const _: () = assert!(LIVES_AT + LIVES_MAX * LIFE_BYTES <= CHECKSUM_AT);
+const _: () = assert!(LIVES_AT + LIVES_MAX * LIFE_BYTES <= STORED_AT);
 
 /// How far the database has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +104,56 @@ impl State {
     }
 }
 
+/// The protection under which pages were written last: what a crash left torn is mended by its means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InForce {
+    /// Doublewrite; also what databases of older programs say, whatever they had.
+    #[default]
+    Doublewrite,
+    /// None.
+    Nothing,
+}
+
+impl InForce {
+    fn code(self) -> u8 {
+        match self {
+            InForce::Doublewrite => 0,
+            InForce::Nothing => 1,
+        }
+    }
+
+    fn of(code: u8) -> Option<InForce> {
+        [InForce::Doublewrite, InForce::Nothing].into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// The NVM region without which the database is not whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// Identity of the region, not 0; its header has it, too.
+    pub region: u64,
+    /// Newest versions of pages are in it.
+    pub pages: bool,
+    /// The log is in it.
+    pub log: bool,
+    /// Doublewrite copies are in it.
+    pub copies: bool,
+    /// Counts the checkpoints with it: the region's own stamp is not smaller.
+    pub stamp: u64,
+}
+
+impl Attached {
+    fn is_sound(&self) -> bool {
+        let has_part = self.pages || self.log || self.copies;
+        self.region != 0 && has_part && !(self.pages && self.copies) && self.stamp < u64::MAX
+    }
+
+    fn flags(&self) -> u8 {
+        let parts = [(self.pages, FLAG_PAGES), (self.log, FLAG_LOG), (self.copies, FLAG_COPIES)];
+        parts.into_iter().filter(|(is_there, _)| *is_there).fold(0, |flags, (_, flag)| flags | flag)
+    }
+}
+
 /// The contents of the control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -99,6 +171,12 @@ pub struct Superblock {
     pub durable: Lsn,
     /// Incarnations since the redo position, oldest first.
     pub lives: Vec<Life>,
+    /// The protection under which pages were written last.
+    pub protection: InForce,
+    /// The NVM region that the database needs.
+    pub attached: Option<Attached>,
+    /// The log was left behind by a clean shutdown: the next one begins empty, at the redo position.
+    pub log_begins_anew: bool,
     sequence: u64,
 }
 
@@ -113,6 +191,9 @@ impl Superblock {
             redo: Lsn::ZERO,
             durable: Lsn::ZERO,
             lives: Vec::new(),
+            protection: InForce::default(),
+            attached: None,
+            log_begins_anew: false,
             sequence: 0,
         }
     }
@@ -150,7 +231,8 @@ impl Superblock {
     fn encode(&self, slot: &mut [u8]) {
         slot.fill(0);
         put_u64(slot, 0, MAGIC);
-        put_u32(slot, 8, FORMAT_VERSION);
+        let is_plain = !self.encode_parts(slot);
+        put_u32(slot, 8, if is_plain { FORMAT_VERSION_PLAIN } else { FORMAT_VERSION });
         put_u32(slot, 12, self.page_size);
         put_u64(slot, 16, self.sequence);
         put_u64(slot, 24, self.database);
@@ -168,14 +250,32 @@ impl Superblock {
         put_u32(slot, CHECKSUM_AT, crc);
     }
 
+    /// Encodes what came with version 2. Whether there is anything of it.
+    fn encode_parts(&self, slot: &mut [u8]) -> bool {
+        if let Some(attached) = &self.attached {
+            put_u64(slot, REGION_AT, attached.region);
+            put_u64(slot, STAMP_AT, attached.stamp);
+            slot[FLAGS_AT] = attached.flags();
+        }
+        if self.log_begins_anew {
+            slot[FLAGS_AT] |= FLAG_LOG_BEGINS_ANEW;
+        }
+        slot[PROTECTION_AT] = self.protection.code();
+        slot[REGION_AT..CHECKSUM_AT].iter().any(|byte| *byte != 0)
+    }
+
     fn decode(slot: &[u8]) -> Slot {
         if get_u32(slot, CHECKSUM_AT) != crc32c::crc32c(&slot[..CHECKSUM_AT]) || get_u64(slot, 0) != MAGIC {
             return Slot::Invalid;
         }
         let version = get_u32(slot, 8);
-        if version != FORMAT_VERSION {
+        if !(FORMAT_VERSION_PLAIN..=FORMAT_VERSION).contains(&version) {
             return Slot::OtherVersion(version);
         }
+        let protection = match InForce::of(slot[PROTECTION_AT]) {
+            Some(protection) if slot[FLAGS_AT] & !FLAGS_KNOWN == 0 => protection,
+            _ => return Slot::UnknownParts,
+        };
         let lives_count = get_u32(slot, 60) as usize;
         let lives = slot[LIVES_AT..].chunks_exact(LIFE_BYTES).take(lives_count.min(LIVES_MAX));
         let Some(state) = State::of(get_u32(slot, 56)).filter(|_| lives_count <= LIVES_MAX) else {
@@ -190,8 +290,12 @@ impl Superblock {
             durable: Lsn::new(get_u64(slot, 48)),
             state,
             lives: lives.map(decode_life).collect(),
+            protection,
+            attached: decode_attached(slot),
+            log_begins_anew: slot[FLAGS_AT] & FLAG_LOG_BEGINS_ANEW != 0,
         };
-        if found.is_sound() { Slot::Valid(found) } else { Slot::Damaged }
+        let fits_version = version == FORMAT_VERSION || slot[REGION_AT..CHECKSUM_AT].iter().all(|b| *b == 0);
+        if fits_version && found.is_sound() { Slot::Valid(found) } else { Slot::Damaged }
     }
 
     /// Whether a database can have come to this: everything can grow, and some life covers the redo position.
@@ -204,7 +308,14 @@ impl Superblock {
         let in_order = self.lives.windows(2).all(|pair| pair[0].start < pair[1].after)
             && self.lives.iter().all(|life| life.after <= life.start);
         let covered = self.lives.first().is_none_or(|life| life.start <= self.redo);
-        can_grow && in_order && covered
+        can_grow && in_order && covered && self.has_sound_parts()
+    }
+
+    /// Whether region and log can be where this says. A log that begins anew follows a clean shutdown, so it had no life yet.
+    fn has_sound_parts(&self) -> bool {
+        let has_log_there = self.attached.is_some_and(|attached| attached.log);
+        let can_begin = self.state == State::Clean && self.lives.is_empty() && !has_log_there;
+        self.attached.is_none_or(|attached| attached.is_sound()) && (can_begin || !self.log_begins_anew)
     }
 }
 
@@ -216,12 +327,27 @@ fn decode_life(bytes: &[u8]) -> Life {
     }
 }
 
+/// The attached region: none if nothing speaks of one.
+fn decode_attached(slot: &[u8]) -> Option<Attached> {
+    let has = |flag| slot[FLAGS_AT] & flag != 0;
+    let found = Attached {
+        region: get_u64(slot, REGION_AT),
+        pages: has(FLAG_PAGES),
+        log: has(FLAG_LOG),
+        copies: has(FLAG_COPIES),
+        stamp: get_u64(slot, STAMP_AT),
+    };
+    (found.region != 0 || found.flags() != 0 || found.stamp != 0).then_some(found)
+}
+
 enum Slot {
     /// Never written, torn or damaged.
     Invalid,
     /// The checksum is right and the contents are impossible.
     Damaged,
     OtherVersion(u32),
+    /// A newer program has put pages, log or protection where this one doesn't look.
+    UnknownParts,
     Valid(Superblock),
 }
 
@@ -267,6 +393,7 @@ impl Control {
                 Slot::Invalid => {}
                 Slot::Damaged => return Err(impossible(directory)),
                 Slot::OtherVersion(version) => return Err(other_version(directory, version)),
+                Slot::UnknownParts => return Err(unknown_parts(directory)),
                 Slot::Valid(found) if newest.as_ref().is_none_or(|best| best.sequence < found.sequence) => {
                     newest = Some(found);
                 }
@@ -331,7 +458,17 @@ fn impossible(directory: &dyn Directory) -> PagerError {
 fn other_version(directory: &dyn Directory, version: u32) -> PagerError {
     PagerError::Incompatible {
         what: format!(
-            "{} holds a database of format {version}, this program knows format {FORMAT_VERSION}: \
+            "{} holds a database of format {version}, this program knows formats up to {FORMAT_VERSION}: \
+             use the program that wrote it",
+            directory.location()
+        ),
+    }
+}
+
+fn unknown_parts(directory: &dyn Directory) -> PagerError {
+    PagerError::Incompatible {
+        what: format!(
+            "{} holds a database with a page protection or an NVM region of a kind that this program doesn't know: \
              use the program that wrote it",
             directory.location()
         ),

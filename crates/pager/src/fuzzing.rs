@@ -51,7 +51,11 @@ pub fn repair(config: &PagerConfig, redo_start: Lsn) -> Result<Vec<PageId>> {
         SpaceFile::open(space, &**directory, config.page_size, false)
     };
     let files = vec![open(SpaceId::DATA, &config.data)?, open(SpaceId::ROLLBACK, &config.rollback)?];
-    protection::open(config, &Arc::new(SpaceFiles::new(files)), false)?.repair(redo_start)
+    let files = Arc::new(SpaceFiles::new(files));
+    let was = config.protection.in_force();
+    let mended = protection::repair(was, config, &files, redo_start)?;
+    protection::open(config, &files, Some(was))?;
+    Ok(mended)
 }
 
 /// The allocation of a space as its header page and its first descriptor page say.

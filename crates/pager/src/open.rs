@@ -9,6 +9,8 @@
 //! 2. The space files are flushed before redo trusts what it reads: a process that was killed may have left page writes
 //!    in caches.
 //! 3. Analysis only reads. The spaces change (mending, redo) after the control file knows the log's new life.
+//! 4. Mending goes by the protection that was in force. The configured one is noted as such when everything is mended and
+//!    its files are ready, and before it writes its first page.
 //!
 //! What it does not know: what records mean, how pages are mended.
 
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
-use varve_device::Directory;
+use varve_device::{Directory, reached};
 
 use crate::config::PagerConfig;
 use crate::control::{Control, State, Superblock, random_database_id};
@@ -95,6 +97,11 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
 
 /// Page size and segment size were settled at creation.
 fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
+    if stored.attached.is_some() || stored.log_begins_anew {
+        let what = "the database's newest pages or its log are in an NVM region, or the log left one: \
+                    use the program that wrote it";
+        return Err(PagerError::Incompatible { what: what.into() });
+    }
     config.page_size = stored.page_size as usize;
     config.log_segment_bytes = stored.log_segment_bytes;
     config.check()
@@ -129,13 +136,14 @@ fn log_config(config: &PagerConfig) -> LogConfig {
 }
 
 fn create(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Shared> {
-    let first = Superblock::new(random_database_id(), config.page_size as u32, config.log_segment_bytes);
+    let mut first = Superblock::new(random_database_id(), config.page_size as u32, config.log_segment_bytes);
+    first.protection = config.protection.in_force();
     let database = first.database;
     let control = Control::create(&*config.control, first)?;
     StoredLog::remove_all(&*config.log)?;
     let stored = StoredLog::open(log_config(&config), database)?;
     let log = Arc::new(recovery::begin_life(stored, &control, Tail::empty())?);
-    let parts = assemble(&config, &log, None)?;
+    let parts = assemble(&config, &control, &log, None)?;
     parts.spaces.create(database)?;
     config.data.sync()?;
     config.rollback.sync()?;
@@ -146,14 +154,19 @@ fn create(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Shared> {
 fn recover(config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
     let (log, mut plan) = recovery::read_log(log_config(&config), &control, &mut [])?;
     let log = Arc::new(log);
-    let parts = assemble(&config, &log, Some(plan.from()))?;
+    let parts = assemble(&config, &control, &log, Some(plan.from()))?;
     plan.forget_written(&parts.mended);
     recovery::redo(&parts.pool, &log, &*ops, &plan)?;
     finish(config, control, parts, log, ops, false)
 }
 
 /// Opens the spaces and builds the pool over them. `redo_start` is where redo will start; `None` makes new files.
-fn assemble(config: &PagerConfig, log: &Arc<Log>, redo_start: Option<Lsn>) -> Result<Parts> {
+fn assemble(
+    config: &PagerConfig,
+    control: &Control,
+    log: &Arc<Log>,
+    redo_start: Option<Lsn>,
+) -> Result<Parts> {
     let is_new = redo_start.is_none();
     let page_size = config.page_size;
     let open = |space, directory: &Arc<dyn Directory>, create| {
@@ -164,13 +177,15 @@ fn assemble(config: &PagerConfig, log: &Arc<Log>, redo_start: Option<Lsn>) -> Re
         open(SpaceId::ROLLBACK, &config.rollback, is_new)?,
         open(SpaceId::TEMPORARY, &config.temporary, true)?,
     ]));
-    let protection = protection::open(config, &files, is_new)?;
+    let was = control.get().protection;
     let mut mended = Vec::new();
     if let Some(redo_start) = redo_start {
         // A killed process may have left writes in caches; redo would take those pages for stable.
         files.flush_all()?;
-        mended = protection.repair(redo_start)?;
+        mended = protection::repair(was, config, &files, redo_start)?;
     }
+    let protection = protection::open(config, &files, (!is_new).then_some(was))?;
+    note_protection(config, control)?;
     let (ledger, counters) = (Arc::<Ledger>::default(), Arc::<Counters>::default());
     let level: Arc<dyn Level> = Arc::new(Home::new(files.clone(), protection, ledger.clone(), log.clone()));
     let parts = PoolParts {
@@ -182,6 +197,16 @@ fn assemble(config: &PagerConfig, log: &Arc<Log>, redo_start: Option<Lsn>) -> Re
     let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
     let spaces = Spaces::new(files, page_size, config.growth_extents);
     Ok(Parts { ledger, counters, level, pool, spaces, mended })
+}
+
+/// From now on a crash is mended by the means of the configured protection.
+fn note_protection(config: &PagerConfig, control: &Control) -> Result<()> {
+    let now = config.protection.in_force();
+    if control.get().protection == now {
+        return Ok(());
+    }
+    reached("open: another protection");
+    control.update(|superblock| superblock.protection = now)
 }
 
 /// Everything is redone: reads the allocation maps.

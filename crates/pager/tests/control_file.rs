@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use varve_device::{AlignedBuf, BlockFile, Directory, Durability, MemoryDirectory, OpenHow, Purpose, Space};
 use varve_pager::Lsn;
-use varve_pager::control::{CONTROL_FILE, Control, State, Superblock};
+use varve_pager::control::{Attached, CONTROL_FILE, Control, InForce, State, Superblock};
 use varve_pager::log::Life;
 
 fn create() -> (Arc<MemoryDirectory>, Control) {
@@ -160,4 +160,99 @@ fn a_life_that_begins_behind_the_redo_position_takes_it_along() {
     // Opened without a write, then again on larger sectors.
     block.begin_life(Life { incarnation: 2, after: Lsn::new(4608), start: Lsn::new(8192) });
     assert_eq!((block.redo, block.lives.len()), (Lsn::new(8192), 1));
+}
+
+/// Format version that the newer slot names.
+fn version(directory: &MemoryDirectory, control: &Control) -> u8 {
+    control.update(|_| ()).unwrap();
+    let mut slots = AlignedBuf::new(8192);
+    file(directory).read_at(0, &mut slots, Purpose::Control).unwrap();
+    let newer = usize::from(slots[16] < slots[4096 + 16]) * 4096;
+    slots[newer + 8]
+}
+
+const REGION: Attached = Attached { region: 77, pages: true, log: true, copies: false, stamp: 5 };
+
+#[test]
+fn region_and_protection_are_read_back_and_make_a_database_of_version_2() {
+    let (directory, control) = create();
+    assert_eq!(version(&directory, &control), 1);
+    control.update(|block| block.protection = InForce::Nothing).unwrap();
+    assert_eq!(version(&directory, &control), 2);
+    control.update(|block| block.attached = Some(REGION)).unwrap();
+    assert_eq!(Control::open(&*directory).unwrap().unwrap().get(), control.get());
+    control
+        .update(|block| {
+            block.attached = None;
+            block.protection = InForce::Doublewrite;
+            block.state = State::Clean;
+            block.log_begins_anew = true;
+        })
+        .unwrap();
+    let found = Control::open(&*directory).unwrap().unwrap().get();
+    assert!(found.log_begins_anew && found.attached.is_none());
+    assert_eq!(version(&directory, &control), 2);
+    control.update(|block| block.log_begins_anew = false).unwrap();
+    assert_eq!(version(&directory, &control), 1, "nothing is left that an older program would miss");
+}
+
+#[test]
+fn the_parts_of_version_2_keep_their_layout() {
+    let (directory, control) = create();
+    control.update(|block| block.protection = InForce::Nothing).unwrap();
+    control.update(|block| block.attached = Some(Attached { stamp: 0x0102, ..REGION })).unwrap();
+    let mut slot = AlignedBuf::new(4096);
+    file(&directory).read_at(4096, &mut slot, Purpose::Control).unwrap();
+    assert_eq!(slot[16], 3);
+    assert!(slot[3904..4048].iter().all(|byte| *byte == 0), "kept for others");
+    let expected = [77, 0, 0, 0, 0, 0, 0, 0, 3, 1, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
+    assert_eq!(slot[4048..4072], expected);
+}
+
+/// What cannot be: a region without a part or a number, parts without a region, two uses of the page area, a log that begins anew
+/// beside one that is there.
+#[test]
+fn impossible_attachments_are_neither_written_nor_read() {
+    let cases = [
+        Attached { region: 0, ..REGION },
+        Attached { pages: false, log: false, ..REGION },
+        Attached { copies: true, ..REGION },
+        Attached { stamp: u64::MAX, ..REGION },
+    ];
+    for attached in cases {
+        let (_, control) = create();
+        assert!(control.update(|block| block.attached = Some(attached)).is_err(), "{attached:?}");
+    }
+    let (_, control) = create();
+    assert!(control.update(|block| block.log_begins_anew = true).is_err(), "the log is in use");
+    let with_log = control.update(|block| {
+        block.state = State::Clean;
+        block.attached = Some(REGION);
+        block.log_begins_anew = true;
+    });
+    assert!(with_log.is_err(), "the log is in the region");
+    for (at, field) in
+        [(4048, [0; 8].as_slice()), (4056, &[0]), (4056, &[5]), (4056, &[9]), (4064, &[255; 8])]
+    {
+        let (directory, control) = create();
+        control.update(|_| ()).unwrap();
+        control.update(|block| block.attached = Some(REGION)).unwrap();
+        write(&directory, at, field);
+        let error = Control::open(&*directory).err().expect("must be refused").to_string();
+        assert!(error.contains("right checksum"), "{field:?} at {at}: {error}");
+    }
+}
+
+#[test]
+fn parts_in_a_database_of_version_1_are_damage_and_unknown_ones_are_refused() {
+    for (at, value, expected) in
+        [(4057, 1, "right checksum"), (4057, 99, "doesn't know"), (4056, 0x40, "doesn't know")]
+    {
+        let (directory, control) = create();
+        control.update(|_| ()).unwrap();
+        control.update(|_| ()).unwrap();
+        write(&directory, at, &[value]);
+        let error = Control::open(&*directory).err().expect("must be refused").to_string();
+        assert!(error.contains(expected), "{value} at {at}: {error}");
+    }
 }

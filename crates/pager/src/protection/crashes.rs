@@ -24,17 +24,33 @@ fn image(no: u32, lsn: u64) -> Image {
     Image::of(id, &bytes, Access::Random)
 }
 
-fn area(directory: Arc<dyn Directory>, is_new: bool) -> (Arc<SpaceFiles>, Box<dyn Protection>) {
-    let file = SpaceFile::open(SpaceId::DATA, &*directory, 4096, is_new).unwrap();
-    if is_new {
-        file.resize(PAGES).unwrap();
-    }
+fn settings(directory: Arc<dyn Directory>) -> PagerConfig {
     let mut config = PagerConfig::new(directory);
     config.page_size = 4096;
     config.protection = ProtectionKind::Doublewrite { batch_slots: 6, single_slots: 2 };
-    let files = Arc::new(SpaceFiles::new(vec![file]));
-    let protection = open(&config, &files, is_new).unwrap();
+    config
+}
+
+fn space(directory: &dyn Directory, is_new: bool) -> Arc<SpaceFiles> {
+    let file = SpaceFile::open(SpaceId::DATA, directory, 4096, is_new).unwrap();
+    if is_new {
+        file.resize(PAGES).unwrap();
+    }
+    Arc::new(SpaceFiles::new(vec![file]))
+}
+
+fn area(directory: Arc<dyn Directory>, is_new: bool) -> (Arc<SpaceFiles>, Box<dyn Protection>) {
+    let files = space(&*directory, is_new);
+    let was = (!is_new).then_some(InForce::Doublewrite);
+    let protection = open(&settings(directory), &files, was).unwrap();
     (files, protection)
+}
+
+/// The files after repair.
+fn repaired(directory: Arc<dyn Directory>) -> Arc<SpaceFiles> {
+    let files = space(&*directory, false);
+    repair(InForce::Doublewrite, &settings(directory), &files, Lsn::new(9)).unwrap();
+    files
 }
 
 fn write(protection: &dyn Protection, pages: impl Iterator<Item = u32>, lsn: u64, cause: Cause) {
@@ -78,8 +94,7 @@ fn every_page_is_whole_after_repair() {
                 _ => Fate::Present,
             };
             let directory = timeline.image(&(0..pending).map(fate).collect::<Vec<_>>()).remove(0);
-            let (files, protection) = area(directory, false);
-            protection.repair(Lsn::new(9)).unwrap();
+            let files = repaired(directory);
             let what = format!("cut {cut}, fates {seed}");
             let newest = timeline.marks().last().copied().unwrap_or(10);
             for no in 0..PAGES {
@@ -117,8 +132,7 @@ fn a_failed_batch_keeps_its_slots() {
         assert!(put(0).is_err(), "round {round}: slots are used after a failure");
         let single = image(3, 12);
         assert!(protection.write(&[&single], Cause::EvictInline).is_err(), "round {round}");
-        let (files, protection) = area(inner, false);
-        protection.repair(Lsn::new(9)).unwrap();
+        let files = repaired(inner);
         (0..12).for_each(|no| assert!(lsn_at_home(&files, no, &format!("round {round}")) >= 10));
     }
 }
@@ -142,8 +156,7 @@ fn a_failed_single_write_keeps_its_slot() {
     for no in 1..6 {
         assert!(put(no, 11).is_err(), "page {no} is written after a failure");
     }
-    let (files, protection) = area(inner, false);
-    protection.repair(Lsn::new(9)).unwrap();
+    let files = repaired(inner);
     assert_eq!(lsn_at_home(&files, 0, "after repair"), 11);
 }
 
@@ -177,8 +190,7 @@ fn a_half_written_page_keeps_its_slot_until_it_is_in_place() {
             (1..12).for_each(|no| write(&*protection, no..no + 1, 12 + round, Cause::EvictInline));
         }
         let crashed = MemoryDirectory::from_images(inner.images());
-        let (files, repaired) = area(crashed, false);
-        repaired.repair(Lsn::new(9)).unwrap();
+        let files = repaired(crashed);
         assert_eq!(lsn_at_home(&files, 0, "after repair"), 11);
         write(&*protection, 0..1, 20, cause);
         assert!(protection.held().is_empty());

@@ -34,6 +34,7 @@ use crate::lsn::Lsn;
 use crate::page;
 
 const FILE_NAME: &str = "doublewrite.varve";
+const UNFINISHED_FILE: &str = "doublewrite.new.varve";
 const MAGIC: &[u8; 8] = b"VARVEDBW";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 28;
@@ -94,7 +95,6 @@ struct Slots {
 pub(super) struct Doublewrite {
     file: Arc<dyn BlockFile>,
     layout: Layout,
-    stored: Layout,
     files: Arc<SpaceFiles>,
     /// Staging of a batch; its lock is also the right to use the batch slots.
     batch: Mutex<Option<AlignedBuf>>,
@@ -115,19 +115,18 @@ impl Slots {
 }
 
 impl Doublewrite {
+    /// Opens the file; it is made anew if it isn't to be kept, or has another layout.
     pub(super) fn open(
         directory: &dyn Directory,
         layout: Layout,
         files: Arc<SpaceFiles>,
-        is_new: bool,
+        is_kept: bool,
     ) -> Result<Doublewrite> {
-        let exists = !is_new && directory.exists(FILE_NAME)?;
-        let file = directory.open(FILE_NAME, OpenHow::or_create(Space::Data))?;
-        let stored = if exists { read_layout(&*file, layout.page_size)? } else { None };
-        let area = Doublewrite {
+        let kept = if is_kept { open_kept(directory, layout)? } else { None };
+        let file = kept.map_or_else(|| make(directory, layout), Ok)?;
+        Ok(Doublewrite {
             file,
             layout,
-            stored: stored.unwrap_or(Layout { batch_slots: 0, single_slots: 0, ..layout }),
             files,
             batch: Mutex::new(None),
             slots: Mutex::new(Slots {
@@ -139,23 +138,7 @@ impl Doublewrite {
             is_broken: AtomicBool::new(false),
             batches: AtomicU64::new(0),
             single_writes: AtomicU64::new(0),
-        };
-        if !exists {
-            area.make()?;
-            directory.sync()?;
-        }
-        Ok(area)
-    }
-
-    /// Makes empty slots and the header of the configured layout. The slots are written, so that later writes change
-    /// no metadata of the file system.
-    fn make(&self) -> Result<()> {
-        self.file.set_len(0)?;
-        self.file.set_len(self.layout.len_bytes())?;
-        let mut area = AlignedBuf::new(self.layout.len_bytes() as usize);
-        area[..HEADER_BYTES].copy_from_slice(&self.layout.encode());
-        self.file.write_at(0, &area, Purpose::Doublewrite, Durability::Later)?;
-        Ok(self.file.flush()?)
+        })
     }
 
     /// Writes as many of the images as there are slots; gives their number.
@@ -275,7 +258,7 @@ impl Doublewrite {
         let mut buf = AlignedBuf::new(self.layout.page_size as usize);
         let mut any = false;
         for (image, slot) in images.iter().zip(slots) {
-            let is_torn = self.is_damaged(image.id(), &mut buf)? && buf.iter().any(|byte| *byte != 0);
+            let is_torn = is_damaged(&self.files, image.id(), &mut buf)? && buf.iter().any(|byte| *byte != 0);
             any |= is_torn;
             if is_torn {
                 reached("doublewrite: slot held");
@@ -318,32 +301,86 @@ impl Doublewrite {
         self.is_broken.store(true, Relaxed);
         self.single_freed.notify_all();
     }
+}
 
-    /// The newest usable copy of every page in the area.
-    fn copies(&self, redo_start: Lsn) -> Result<HashMap<PageId, Image>> {
-        let mut copies: HashMap<PageId, Image> = HashMap::new();
-        let mut buf = AlignedBuf::new(self.layout.page_size as usize);
-        for slot in 0..self.stored.slots() {
-            self.file.read_at(self.stored.offset(slot), &mut buf, Purpose::Doublewrite)?;
-            let (id, lsn) = (page::page_identity(&buf), page::page_lsn(&buf));
-            let is_usable = page::verify_checksum(&buf).is_ok() && lsn > redo_start;
-            if !is_usable || !SpaceId::DURABLE.contains(&id.space()) {
-                continue;
-            }
-            if copies.get(&id).is_none_or(|other| other.lsn() < lsn) {
-                copies.insert(id, Image::of(id, &buf, Access::Random));
-            }
+/// Mends pages that a crash left torn from the copies in the file that lies there, which may be of another layout than
+/// the configured one.
+pub(super) fn repair(
+    directory: &dyn Directory,
+    page_size: u32,
+    files: &SpaceFiles,
+    redo_start: Lsn,
+) -> Result<Vec<PageId>> {
+    let mut mended = Vec::new();
+    if planted("doublewrite: torn pages are not mended") || !directory.exists(FILE_NAME)? {
+        return Ok(mended);
+    }
+    let file = directory.open(FILE_NAME, OpenHow::existing(Space::Data))?;
+    let Some(layout) = read_layout(&*file, page_size)? else { return Ok(mended) };
+    let mut buf = AlignedBuf::new(page_size as usize);
+    let copies = copies(&*file, layout, redo_start)?;
+    let mut ids: Vec<PageId> = copies.keys().copied().collect();
+    ids.sort_unstable();
+    for id in ids {
+        if is_damaged(files, id, &mut buf)? {
+            files.write_now(&copies[&id])?;
+            mended.push(id);
+            reached("recovery: torn page mended");
         }
-        Ok(copies)
     }
+    Ok(mended)
+}
 
-    /// Whether the page at home is damaged (a page beyond the end of its file is not: nothing refers to it).
-    fn is_damaged(&self, id: PageId, buf: &mut [u8]) -> Result<bool> {
-        let file = self.files.of(id)?;
-        let Ok(offset) = file.offset(id) else { return Ok(false) };
-        file.file().read_at(offset, buf, file.purpose())?;
-        Ok(page::verify(buf, id).is_err())
+/// The newest usable copy of every page in the area.
+fn copies(file: &dyn BlockFile, layout: Layout, redo_start: Lsn) -> Result<HashMap<PageId, Image>> {
+    let mut copies: HashMap<PageId, Image> = HashMap::new();
+    let mut buf = AlignedBuf::new(layout.page_size as usize);
+    for slot in 0..layout.slots() {
+        file.read_at(layout.offset(slot), &mut buf, Purpose::Doublewrite)?;
+        let (id, lsn) = (page::page_identity(&buf), page::page_lsn(&buf));
+        let is_usable = page::verify_checksum(&buf).is_ok() && lsn > redo_start;
+        if !is_usable || !SpaceId::DURABLE.contains(&id.space()) {
+            continue;
+        }
+        if copies.get(&id).is_none_or(|other| other.lsn() < lsn) {
+            copies.insert(id, Image::of(id, &buf, Access::Random));
+        }
     }
+    Ok(copies)
+}
+
+/// Whether the page at home is damaged (a page beyond the end of its file is not: nothing refers to it).
+fn is_damaged(files: &SpaceFiles, id: PageId, buf: &mut [u8]) -> Result<bool> {
+    let file = files.of(id)?;
+    let Ok(offset) = file.offset(id) else { return Ok(false) };
+    file.file().read_at(offset, buf, file.purpose())?;
+    Ok(page::verify(buf, id).is_err())
+}
+
+/// The file that lies there, if it is of this layout.
+fn open_kept(directory: &dyn Directory, layout: Layout) -> Result<Option<Arc<dyn BlockFile>>> {
+    if !directory.exists(FILE_NAME)? {
+        return Ok(None);
+    }
+    let file = directory.open(FILE_NAME, OpenHow::existing(Space::Data))?;
+    let stored = read_layout(&*file, layout.page_size)?;
+    Ok((stored == Some(layout)).then_some(file))
+}
+
+/// Makes a file of empty slots; it gets its name when it is whole, since a header that a crash left half written looks like
+/// damage. The slots are written, so that later writes change no metadata of the file system.
+fn make(directory: &dyn Directory, layout: Layout) -> Result<Arc<dyn BlockFile>> {
+    let file = directory.open(UNFINISHED_FILE, OpenHow::or_create(Space::Data))?;
+    file.set_len(0)?;
+    file.set_len(layout.len_bytes())?;
+    let mut area = AlignedBuf::new(layout.len_bytes() as usize);
+    area[..HEADER_BYTES].copy_from_slice(&layout.encode());
+    file.write_at(0, &area, Purpose::Doublewrite, Durability::Later)?;
+    file.flush()?;
+    drop(file);
+    directory.rename(UNFINISHED_FILE, FILE_NAME)?;
+    directory.sync()?;
+    Ok(directory.open(FILE_NAME, OpenHow::existing(Space::Data))?)
 }
 
 /// The layout of the file; `None` if its making was cut off.
@@ -402,28 +439,6 @@ impl Protection for Doublewrite {
         }
     }
 
-    fn repair(&self, redo_start: Lsn) -> Result<Vec<PageId>> {
-        let mut mended = Vec::new();
-        if planted("doublewrite: torn pages are not mended") {
-            return Ok(mended);
-        }
-        let mut buf = AlignedBuf::new(self.layout.page_size as usize);
-        let copies = self.copies(redo_start)?;
-        let mut ids: Vec<PageId> = copies.keys().copied().collect();
-        ids.sort_unstable();
-        for id in ids {
-            if self.is_damaged(id, &mut buf)? {
-                self.files.write_now(&copies[&id])?;
-                mended.push(id);
-                reached("recovery: torn page mended");
-            }
-        }
-        if self.stored != self.layout {
-            self.make()?;
-        }
-        Ok(mended)
-    }
-
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("doublewrite_batches", self.batches.load(Relaxed)),
@@ -442,7 +457,7 @@ mod tests {
         let directory = varve_device::MemoryDirectory::new();
         let layout = Layout { page_size: 4096, batch_slots: 1, single_slots: 2 };
         let files = Arc::new(SpaceFiles::new(Vec::new()));
-        let area = Doublewrite::open(&*directory, layout, files, true).unwrap();
+        let area = Doublewrite::open(&*directory, layout, files, false).unwrap();
         let owned = [area.take_single().unwrap(), area.take_single().unwrap()];
         let cause = PagerError::Stopped { cause: "no room".into() };
         std::thread::scope(|scope| {

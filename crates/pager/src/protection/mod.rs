@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. [`Protection::write`] returns without error only when every page is in place and flushed. After an error any of them
 //!    may be.
-//! 2. A protected page whose write was cut off is whole again after [`Protection::repair`].
+//! 2. A protected page whose write was cut off is whole again after [`repair`], whatever is configured now.
+//! 3. [`open`] comes after [`repair`]: it may make the files of the configured protection anew.
 //!
 //! What it does not know: why pages are written.
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use varve_device::Directory;
 
 use crate::config::{PagerConfig, ProtectionKind};
+use crate::control::InForce;
 use crate::error::Result;
 use crate::files::SpaceFiles;
 use crate::ids::PageId;
@@ -30,9 +32,6 @@ use none::Unprotected;
 pub(crate) trait Protection: Send + Sync {
     /// Writes pages in place, durably.
     fn write(&self, batch: &[&Image], cause: Cause) -> Result<()>;
-    /// Before redo: mends pages whose write was cut off. `redo_start` is where redo will begin. Gives the pages
-    /// mended: they are of some time since then, not necessarily their newest stable image.
-    fn repair(&self, redo_start: Lsn) -> Result<Vec<PageId>>;
     /// Pages that a full device left half written, each with where its copy is kept.
     fn held(&self) -> Vec<(PageId, u32)>;
     /// These copies are of pages that mean nothing any more, after a crash neither.
@@ -41,11 +40,28 @@ pub(crate) trait Protection: Send + Sync {
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }
 
-/// The configured protection; `is_new` makes its files.
+/// Before redo: mends pages whose write was cut off under the protection that was in force. `redo_start` is where redo
+/// will begin. Gives the pages mended: they are of some time since then, not necessarily their newest stable image.
+pub(crate) fn repair(
+    was: InForce,
+    config: &PagerConfig,
+    files: &SpaceFiles,
+    redo_start: Lsn,
+) -> Result<Vec<PageId>> {
+    match was {
+        InForce::Nothing => Ok(Vec::new()),
+        InForce::Doublewrite => {
+            doublewrite::repair(&*config.data, config.page_size as u32, files, redo_start)
+        }
+    }
+}
+
+/// The configured protection. `was` is the one in force until now, `None` for a new database: files that others than it
+/// left are made anew, since nobody knows whose pages they hold.
 pub(crate) fn open(
     config: &PagerConfig,
     files: &Arc<SpaceFiles>,
-    is_new: bool,
+    was: Option<InForce>,
 ) -> Result<Box<dyn Protection>> {
     let directory: &dyn Directory = &*config.data;
     Ok(match config.protection {
@@ -53,7 +69,8 @@ pub(crate) fn open(
         ProtectionKind::Doublewrite { batch_slots, single_slots } => {
             let layout =
                 doublewrite::Layout { page_size: config.page_size as u32, batch_slots, single_slots };
-            Box::new(Doublewrite::open(directory, layout, files.clone(), is_new)?)
+            let is_kept = was == Some(InForce::Doublewrite);
+            Box::new(Doublewrite::open(directory, layout, files.clone(), is_kept)?)
         }
     })
 }

@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::files::SpaceFiles;
 use crate::ids::PageId;
 use crate::level::{Cause, Image};
-use crate::lsn::Lsn;
 
 /// Writes in place.
 pub(super) struct Unprotected {
@@ -28,10 +27,6 @@ impl Protection for Unprotected {
     fn write(&self, batch: &[&Image], _cause: Cause) -> Result<()> {
         self.files.write(batch)?;
         self.files.flush(batch)
-    }
-
-    fn repair(&self, _redo_start: Lsn) -> Result<Vec<PageId>> {
-        Ok(Vec::new())
     }
 
     fn held(&self) -> Vec<(PageId, u32)> {
