@@ -26,7 +26,9 @@ use crate::block::{
 use crate::buf::AlignedBuf;
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::mapped;
 use crate::probe;
+use crate::region::Region;
 use crate::sys;
 use crate::uring::{RingPool, Transfer};
 
@@ -234,6 +236,14 @@ impl Directory for FileDirectory {
     fn sync(&self) -> Result<()> {
         let synced = File::open(&self.path).and_then(|directory| directory.sync_all());
         synced.map_err(|error| whole(&self.path, Operation::SyncDirectory, &error))
+    }
+
+    fn map(&self, name: &str, len_bytes: u64) -> Result<Arc<dyn Region>> {
+        let path = self.full(name);
+        if self.read_only {
+            return Err(DeviceError::new(&path.display().to_string(), Operation::Open, ErrorKind::ReadOnly));
+        }
+        Ok(mapped::map(&path, len_bytes)?)
     }
 
     fn capabilities(&self) -> &Capabilities {

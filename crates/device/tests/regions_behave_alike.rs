@@ -1,29 +1,53 @@
 //! Every region means the same by every operation and counts alike.
 
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output};
 use std::sync::Arc;
 
+use common::on_files;
 use varve_device::{
-    Change, Directory, Faulty, MemoryDirectory, RecordLog, Recorder, Region, RegionTally, Space,
+    Accounting, Change, Directory, EmulatedRegion, ErrorKind, Faulty, FileDirectory, FileOptions, Medium,
+    MemoryDirectory, NvmProfile, Operation, Purpose, RecordLog, Recorder, Region, RegionPart, RegionTally,
+    Space, Tally, Tracked,
 };
 
 const LEN_BYTES: u64 = 1 << 20;
 
+/// Where a part begins, in regions of which one is the middle third.
+const PART_AT: u64 = LEN_BYTES;
+
 struct Fixture {
     what: &'static str,
     region: Arc<dyn Region>,
+    _files: Option<common::Fixture>,
+}
+
+fn map(directory: &dyn Directory, len_bytes: u64) -> Arc<dyn Region> {
+    directory.map("r", len_bytes).expect("a new region")
+}
+
+fn part(region: Arc<dyn Region>, account: &Arc<Accounting>) -> Arc<RegionPart> {
+    let range = PART_AT..PART_AT + LEN_BYTES;
+    RegionPart::new(region, range, Space::Nvm, Purpose::NvmPage, Arc::clone(account))
 }
 
 /// One region of each kind, zeroed, [`LEN_BYTES`] long.
 fn all_kinds() -> Vec<Fixture> {
-    let recorder = Recorder::wrap(MemoryDirectory::new(), RecordLog::new());
-    let on = |what, directory: Arc<dyn Directory>| Fixture {
-        what,
-        region: directory.map("r", LEN_BYTES).expect("a new region"),
-    };
+    let memory = |len_bytes| map(&*MemoryDirectory::new(), len_bytes);
+    let slow = NvmProfile::shipped("nvm-2x").expect("it is shipped");
+    let files = on_files("mapped", FileOptions::default());
+    let mapped = map(&*files.directory, LEN_BYTES);
+    let of = |what, region| Fixture { what, region, _files: None };
     vec![
-        on("memory", MemoryDirectory::new()),
-        on("recorded", recorder),
-        on("faulty", Faulty::wrap(MemoryDirectory::new())),
+        of("memory", memory(LEN_BYTES)),
+        of("recorded", map(&*Recorder::wrap(MemoryDirectory::new(), RecordLog::new()), LEN_BYTES)),
+        of("faulty", map(&*Faulty::wrap(MemoryDirectory::new()), LEN_BYTES)),
+        of("emulated", EmulatedRegion::wrap(memory(LEN_BYTES), slow, 1.0)),
+        of("tracked", Tracked::wrap(memory(LEN_BYTES))),
+        of("a part", part(memory(3 * LEN_BYTES), &Arc::default())),
+        Fixture { what: "mapped", region: mapped, _files: Some(files) },
     ]
 }
 
@@ -35,7 +59,7 @@ fn bytes_at(region: &dyn Region, offset: u64, len_bytes: usize) -> Vec<u8> {
 
 #[test]
 fn what_is_stored_is_read() {
-    for Fixture { what, region } in all_kinds() {
+    for Fixture { what, region, _files } in all_kinds() {
         assert_eq!(region.len_bytes(), LEN_BYTES, "{what}");
         assert_eq!(
             bytes_at(&*region, 0, LEN_BYTES as usize),
@@ -56,7 +80,7 @@ fn what_is_stored_is_read() {
 
 #[test]
 fn a_word_is_the_eight_bytes_at_its_place() {
-    for Fixture { what, region } in all_kinds() {
+    for Fixture { what, region, _files } in all_kinds() {
         region.store_word(64, 0x0102_0304_0506_0708);
         assert_eq!(bytes_at(&*region, 64, 8), [8, 7, 6, 5, 4, 3, 2, 1], "{what}: little endian");
         region.store(72, &[1, 0, 0, 0, 0, 0, 0, 0]);
@@ -66,7 +90,7 @@ fn a_word_is_the_eight_bytes_at_its_place() {
 
 #[test]
 fn counts_are_exact() {
-    for Fixture { what, region } in all_kinds() {
+    for Fixture { what, region, _files } in all_kinds() {
         region.store(0, &[1; 64]);
         region.store(60, &[1; 8]);
         region.store(130, &[1; 128]);
@@ -108,7 +132,7 @@ fn what_lies_beyond_the_end_or_is_no_word_is_asserted() {
         ("a word that is not aligned", |region| region.store_word(4, 1)),
         ("loading a word that is not aligned", |region| assert_eq!(region.load_word(4), 0)),
     ];
-    for Fixture { what, region } in all_kinds() {
+    for Fixture { what, region, _files } in all_kinds() {
         for (name, call) in wrong {
             let call = std::panic::AssertUnwindSafe(|| call(&*region));
             assert!(std::panic::catch_unwind(call).is_err(), "{what}: {name} passed");
@@ -118,11 +142,12 @@ fn what_lies_beyond_the_end_or_is_no_word_is_asserted() {
 
 #[test]
 fn mapping_again_finds_the_bytes_and_the_length() {
-    let directory = MemoryDirectory::new();
-    directory.map("r", LEN_BYTES).unwrap().store(9, &[5]);
-    let again = directory.map("r", 2 * LEN_BYTES).unwrap();
-    assert_eq!(again.len_bytes(), LEN_BYTES, "one that is there keeps its length");
-    assert_eq!(bytes_at(&*again, 9, 1), [5]);
+    for kind in common::all_kinds() {
+        map(&*kind.directory, LEN_BYTES).store(9, &[5]);
+        let again = kind.directory.map("r", 2 * LEN_BYTES).unwrap();
+        assert_eq!(again.len_bytes(), LEN_BYTES, "{}: one that is there keeps its length", kind.what);
+        assert_eq!(bytes_at(&*again, 9, 1), [5], "{}", kind.what);
+    }
 }
 
 #[test]
@@ -137,4 +162,169 @@ fn a_recorded_word_is_one_event_of_a_region_in_its_space() {
     let Change::Store { file, offset: 8, bytes } = &event.change else { panic!("a store") };
     assert_eq!(bytes[..], 3_u64.to_le_bytes());
     assert_eq!(recording.file_spaces[file.0], Some(Space::Nvm));
+}
+
+#[test]
+fn a_part_touches_nothing_else_and_is_in_the_account() {
+    let whole = map(&*MemoryDirectory::new(), 3 * LEN_BYTES);
+    let account = Arc::<Accounting>::default();
+    let part = part(Arc::clone(&whole), &account);
+    part.store(0, &vec![1; LEN_BYTES as usize]);
+    assert_eq!(bytes_at(&*whole, PART_AT - 1, 2), [0, 1]);
+    assert_eq!(bytes_at(&*whole, PART_AT + LEN_BYTES - 1, 2), [1, 0]);
+    part.store_word(8, 3);
+    assert_eq!(whole.load_word(PART_AT + 8), 3);
+    part.persist(64, 64);
+    part.read(0, &mut [0; 100]);
+    part.load_word(8);
+    let tally = |operations, bytes| Tally { operations, bytes };
+    assert_eq!(account.written(Space::Nvm, Purpose::NvmPage), tally(2, LEN_BYTES + 8));
+    assert_eq!(account.read(Space::Nvm, Purpose::NvmPage), tally(2, 108));
+    assert_eq!(account.rows().len(), 1);
+    assert_eq!(part.tally().written_back_lines, 1);
+}
+
+#[test]
+fn a_tracked_line_is_durable_when_its_own_writer_back_has_fenced() {
+    let region = Tracked::wrap(map(&*MemoryDirectory::new(), LEN_BYTES));
+    let elsewhere =
+        |run: fn(&Tracked)| std::thread::scope(|scope| scope.spawn(|| run(&region)).join().unwrap());
+    region.store(60, &[1; 8]);
+    assert_eq!(region.unpersisted(), 2, "a store across two lines");
+    region.fence();
+    assert_eq!(region.unpersisted(), 2, "a fence alone writes nothing back");
+    region.write_back(0, 64);
+    elsewhere(|region| region.fence());
+    assert_eq!(region.unpersisted(), 2, "another thread's fence waits for nothing of this one");
+    region.fence();
+    assert_eq!(region.unpersisted(), 1, "the second line was not written back");
+    region.write_back(64, 1);
+    region.store_word(64, 2);
+    region.fence();
+    assert_eq!(region.unpersisted(), 1, "stored again after it was written back");
+    elsewhere(|region| region.persist(0, 128));
+    assert_eq!(region.unpersisted(), 0, "whoever writes a line back takes all that is in it");
+}
+
+#[test]
+fn a_mapped_file_says_that_it_is_none_of_persistent_memory() {
+    let files = on_files("mapped", FileOptions::default());
+    let facts = map(&*files.directory, LEN_BYTES).facts();
+    assert_eq!((facts.medium, facts.emulates), (Medium::EmulatedByFile, None));
+    let memory = map(&*MemoryDirectory::new(), LEN_BYTES);
+    let slow = EmulatedRegion::wrap(memory, NvmProfile::shipped("nvm-8x").unwrap(), 1.0);
+    let facts = slow.facts();
+    assert_eq!((facts.medium, facts.emulates.as_deref()), (Medium::Memory, Some("nvm-8x")));
+}
+
+#[test]
+fn files_that_cannot_be_mapped_are_named() {
+    let scratch = tempfile::tempdir().unwrap();
+    let open = |options| FileDirectory::open(scratch.path(), options).unwrap();
+    let path = scratch.path().join("r");
+    let failure = |options: FileOptions| open(options).map("r", LEN_BYTES).err().expect("it is refused");
+    let read_only = FileOptions { read_only: true, ..FileOptions::default() };
+    let error = failure(read_only);
+    assert_eq!((error.operation, &error.kind), (Operation::Open, &ErrorKind::ReadOnly));
+    assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+    assert!(!path.exists());
+    std::fs::write(&path, []).unwrap();
+    let error = failure(FileOptions::default());
+    assert_eq!(error.kind, ErrorKind::ShortRead { wanted_bytes: LEN_BYTES, got_bytes: 0 });
+    assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+    std::fs::write(&path, [7; 5000]).unwrap();
+    let cut = open(FileOptions::default()).map("r", LEN_BYTES).unwrap();
+    assert_eq!((cut.len_bytes(), bytes_at(&*cut, 4999, 1)), (5000, vec![7]), "its own length counts");
+}
+
+#[test]
+fn a_new_region_that_was_not_finished_is_made_again() {
+    let files = on_files("mapped", FileOptions::default());
+    let scratch = files.directory.location();
+    std::fs::write(Path::new(&scratch).join("r.new"), [7; 8192]).unwrap();
+    let region = map(&*files.directory, 4096);
+    assert_eq!((region.len_bytes(), bytes_at(&*region, 0, 4096)), (4096, vec![0; 4096]));
+    assert_eq!(files.directory.list().unwrap(), ["r"]);
+}
+
+/// Where a child of these tests finds its directory.
+const CHILD: &str = "VARVE_TEST_REGION_CHILD";
+
+/// Runs one of the tests below in a process of its own, with a directory for it; through `sh` if there is a command for it.
+fn child(test: &str, directory: &Path, before: &str, environment: &[(&str, &str)]) -> Output {
+    let script = format!("{before} exec \"$0\" --exact {test} --nocapture");
+    let this = std::env::current_exe().expect("a test has a file");
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(script).arg(this).env(CHILD, directory).envs(environment.iter().copied());
+    command.output().expect("a shell runs")
+}
+
+fn child_directory() -> Option<Arc<FileDirectory>> {
+    let path = std::env::var_os(CHILD)?;
+    Some(FileDirectory::open(Path::new(&path), FileOptions::default()).expect("it opens"))
+}
+
+#[test]
+fn child_that_dies() {
+    let Some(directory) = child_directory() else { return };
+    let region = map(&*directory, LEN_BYTES);
+    region.store(5000, b"stored");
+    region.store_word(8, 77);
+    std::process::abort();
+}
+
+#[test]
+fn what_was_stored_survives_the_process() {
+    let files = on_files("mapped", FileOptions::default());
+    let output = child("child_that_dies", Path::new(&files.directory.location()), "ulimit -c 0;", &[]);
+    assert!(!output.status.success(), "it aborts");
+    let region = map(&*files.directory, LEN_BYTES);
+    assert_eq!((bytes_at(&*region, 5000, 6), region.load_word(8)), (b"stored".to_vec(), 77));
+}
+
+#[test]
+fn child_with_an_instruction() {
+    let Some(directory) = child_directory() else { return };
+    let region = map(&*directory, LEN_BYTES);
+    region.store(100, &[1; 1000]);
+    region.persist(100, 1000);
+    assert_eq!(bytes_at(&*region, 100, 1000), [1; 1000]);
+    assert_eq!(region.facts().write_back.name(), std::env::var("VARVE_NVM_WRITE_BACK").unwrap());
+}
+
+#[test]
+fn every_instruction_that_the_processor_has_runs() {
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let run = |name| {
+        let files = on_files("mapped", FileOptions::default());
+        let path = files.directory.location();
+        child("child_with_an_instruction", Path::new(&path), "", &[("VARVE_NVM_WRITE_BACK", name)])
+    };
+    for name in ["clwb", "clflushopt", "clflush"] {
+        if processor.split_whitespace().any(|flag| flag == name) {
+            let output = run(name);
+            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+    let output = run("clflash");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.contains("choose clwb"), "{told}");
+}
+
+#[test]
+fn child_without_room() {
+    let Some(directory) = child_directory() else { return };
+    let error = directory.map("r", LEN_BYTES).err().expect("there is no room");
+    assert_eq!(error.operation, Operation::SetLen);
+    assert!(error.to_string().contains("/r: "), "{error}");
+}
+
+#[test]
+fn a_region_that_finds_no_room_leaves_nothing_behind() {
+    let files = on_files("mapped", FileOptions::default());
+    // A limit on the length of files, told as an error and not by a signal.
+    let limit = "trap '' XFSZ; ulimit -f 64;";
+    let output = child("child_without_room", Path::new(&files.directory.location()), limit, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(files.directory.list().unwrap(), [""; 0]);
 }

@@ -9,6 +9,8 @@ use proc_macro2::{TokenStream, TokenTree};
 pub const UNSAFE_FILES: &[&str] = &[
     "bench/peers/src/main.rs",
     "crates/device/src/buf.rs",
+    "crates/device/src/mapped.rs",
+    "crates/device/src/persist.rs",
     "crates/device/src/sys.rs",
     "crates/device/src/uring.rs",
     "crates/models/src/latch.rs",

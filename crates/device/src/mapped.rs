@@ -1,0 +1,238 @@
+//! A region that is a mapped file.
+//!
+//! Invariants
+//! 1. Every byte of the file has its room on the file system before it is mapped: a store to a hole would kill the
+//!    process where the disk is full.
+//! 2. The file has its name only when it is whole and durable; until then it is `NAME.new`.
+//! 3. No reference to mapped bytes is ever made: bytes are copied through raw pointers, words are atomic. Bounds are
+//!    asserted before a pointer is made.
+//! 4. `MAP_SYNC` decides whether it is persistent memory: the kernel grants it only where a fence makes stores durable.
+//!
+//! What it does not know: what is stored. A file that somebody else shortens, or a file system that copies on write and is
+//! full, ends the process (SIGBUS); the lock of the data directory is against the former.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::counted::Counts;
+use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::persist;
+use crate::region::{self, LINE_BYTES, Medium, Region, RegionFacts, RegionTally, WriteBack};
+use crate::sys;
+
+/// What a new region's length is a multiple of.
+const UNIT_BYTES: u64 = 4096;
+/// Zeros written at once into a new file.
+const FILL_BYTES: usize = 1 << 20;
+
+/// A mapped file.
+pub(crate) struct MappedRegion {
+    start: NonNull<u8>,
+    len_bytes: u64,
+    medium: Medium,
+    write_back: WriteBack,
+    counts: Counts,
+    path: PathBuf,
+    /// Held for as long as the mapping lives.
+    _file: File,
+}
+
+// SAFETY: the mapping belongs to the region alone and has no affinity to a thread.
+unsafe impl Send for MappedRegion {}
+// SAFETY: bytes are copied, and words are atomic; the trait's contract forbids other simultaneous access to a range.
+unsafe impl Sync for MappedRegion {}
+
+/// Maps the file at `path`; makes one of `len_bytes`, durably, if there is none.
+pub(crate) fn map(path: &Path, len_bytes: u64) -> Result<Arc<MappedRegion>> {
+    let whole = len_bytes > 0 && len_bytes.is_multiple_of(UNIT_BYTES);
+    assert!(whole, "a region of {len_bytes} bytes is not made of {UNIT_BYTES}-byte units");
+    let fail = |error: std::io::Error| fail(path, Operation::Open, &error);
+    if !path.try_exists().map_err(fail)? {
+        make(path, len_bytes)?;
+    }
+    let file = OpenOptions::new().read(true).write(true).open(path).map_err(fail)?;
+    let found_bytes = file.metadata().map_err(fail)?.len();
+    if found_bytes == 0 {
+        let kind = ErrorKind::ShortRead { wanted_bytes: len_bytes, got_bytes: 0 };
+        return Err(DeviceError::new(&path.display().to_string(), Operation::Open, kind));
+    }
+    fill_holes(&file, found_bytes).map_err(fail)?;
+    let (start, medium) = map_file(&file, found_bytes).map_err(fail)?;
+    Ok(Arc::new(MappedRegion {
+        start,
+        len_bytes: found_bytes,
+        medium,
+        write_back: persist::write_back_of(medium),
+        counts: Counts::default(),
+        path: path.to_path_buf(),
+        _file: file,
+    }))
+}
+
+fn fail(path: &Path, operation: Operation, error: &std::io::Error) -> DeviceError {
+    DeviceError::new(&path.display().to_string(), operation, ErrorKind::from_io(error))
+}
+
+/// Makes a file of zeros.
+fn make(path: &Path, len_bytes: u64) -> Result<()> {
+    let mut new = path.as_os_str().to_os_string();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let filled = fill(&new, len_bytes).map_err(|error| fail(path, Operation::SetLen, &error));
+    if filled.is_err() {
+        // The first failure is the one to tell; what is left over is written anew next time.
+        let _left_over = std::fs::remove_file(&new);
+        return filled;
+    }
+    std::fs::rename(&new, path).map_err(|error| fail(path, Operation::Rename, &error))?;
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = File::open(above).and_then(|above| above.sync_all());
+    synced.map_err(|error| fail(path, Operation::SyncDirectory, &error))
+}
+
+fn fill(new: &Path, len_bytes: u64) -> std::io::Result<()> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).open(new)?;
+    fill_holes(&file, len_bytes)?;
+    let zeros = vec![0; FILL_BYTES];
+    let mut at = 0;
+    while at < len_bytes {
+        let step = (len_bytes - at).min(FILL_BYTES as u64);
+        file.write_all_at(&zeros[..step as usize], at)?;
+        at += step;
+    }
+    file.sync_all()
+}
+
+/// Reserves room for what has none yet, where the file system can.
+fn fill_holes(file: &File, len_bytes: u64) -> std::io::Result<()> {
+    match sys::allocate(file.as_fd(), 0, len_bytes) {
+        Err(error) if ErrorKind::from_io(&error) == ErrorKind::Unsupported => Ok(()),
+        reserved => reserved,
+    }
+}
+
+fn map_file(file: &File, len_bytes: u64) -> std::io::Result<(NonNull<u8>, Medium)> {
+    if cfg!(target_arch = "x86_64") {
+        match map_how(file, len_bytes, libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC) {
+            Ok(start) => return Ok((advised(start, len_bytes, false), Medium::Persistent)),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let start = map_how(file, len_bytes, libc::MAP_SHARED)?;
+    Ok((advised(start, len_bytes, true), Medium::EmulatedByFile))
+}
+
+fn map_how(file: &File, len_bytes: u64, flags: i32) -> std::io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let (len, fd) = (len_bytes as usize, file.as_raw_fd());
+    // SAFETY: a new mapping at an address of the kernel's choice aliases nothing.
+    let raw = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, 0) };
+    let mapped = (raw != libc::MAP_FAILED).then_some(raw).and_then(|raw| NonNull::new(raw.cast()));
+    mapped.ok_or_else(std::io::Error::last_os_error)
+}
+
+/// Asks for huge pages, and for the pages of an emulation now, so that no store waits for them later.
+fn advised(start: NonNull<u8>, len_bytes: u64, now: bool) -> NonNull<u8> {
+    let (raw, len) = (start.as_ptr().cast(), len_bytes as usize);
+    // SAFETY: advice about a mapping of ours; a refusal only means that pages come one by one.
+    unsafe {
+        libc::madvise(raw, len, libc::MADV_HUGEPAGE);
+        if now {
+            libc::madvise(raw, len, libc::MADV_POPULATE_WRITE);
+        }
+    }
+    start
+}
+
+impl MappedRegion {
+    fn at(&self, offset: u64, len_bytes: u64) -> *mut u8 {
+        region::assert_within(self.len_bytes, offset, len_bytes);
+        self.start.as_ptr().wrapping_add(offset as usize)
+    }
+
+    fn word(&self, offset: u64) -> &AtomicU64 {
+        region::assert_word(offset);
+        // SAFETY: in bounds and aligned; the mapping lives as long as `self`, and words are only touched atomically while
+        // others may touch them (contract of the trait).
+        unsafe { AtomicU64::from_ptr(self.at(offset, region::WORD_BYTES as u64).cast()) }
+    }
+}
+
+impl Region for MappedRegion {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) {
+        let from = self.at(offset, buf.len() as u64);
+        // SAFETY: `at` has checked the bounds; the caller's buffer is not mapped memory.
+        unsafe { std::ptr::copy_nonoverlapping(from, buf.as_mut_ptr(), buf.len()) };
+        self.counts.load(offset, buf.len());
+    }
+
+    fn store(&self, offset: u64, bytes: &[u8]) {
+        let to = self.at(offset, bytes.len() as u64);
+        // SAFETY: `at` has checked the bounds; the caller's bytes are not mapped memory.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        self.counts.store(offset, bytes.len());
+    }
+
+    fn write_back(&self, offset: u64, len_bytes: u64) {
+        region::assert_within(self.len_bytes, offset, len_bytes);
+        let lines = region::lines(offset, len_bytes);
+        if len_bytes > 0 {
+            let first = self.start.as_ptr().wrapping_add((lines.start * LINE_BYTES) as usize);
+            // SAFETY: the range is within the mapping, which begins and ends at whole pages, so at whole lines.
+            unsafe { persist::write_back_lines(self.write_back, first, lines.end - lines.start) };
+        }
+        self.counts.write_back(offset, len_bytes);
+    }
+
+    fn fence(&self) {
+        persist::fence();
+        self.counts.fence();
+    }
+
+    fn facts(&self) -> RegionFacts {
+        RegionFacts { medium: self.medium, write_back: self.write_back, emulates: None }
+    }
+
+    fn tally(&self) -> RegionTally {
+        self.counts.tally()
+    }
+
+    fn settle(&self) -> Result<()> {
+        if self.medium == Medium::Persistent {
+            return Ok(());
+        }
+        // SAFETY: the whole of a mapping of ours.
+        let done = unsafe { libc::msync(self.start.as_ptr().cast(), self.len_bytes as usize, libc::MS_SYNC) };
+        if done == 0 {
+            return Ok(());
+        }
+        Err(fail(&self.path, Operation::Flush, &std::io::Error::last_os_error()))
+    }
+
+    fn store_word(&self, offset: u64, value: u64) {
+        self.word(offset).store(value.to_le(), Relaxed);
+        self.counts.store(offset, region::WORD_BYTES);
+    }
+
+    fn load_word(&self, offset: u64) -> u64 {
+        self.counts.load(offset, region::WORD_BYTES);
+        u64::from_le(self.word(offset).load(Relaxed))
+    }
+}
+
+impl Drop for MappedRegion {
+    fn drop(&mut self) {
+        // SAFETY: mapped once, unmapped once; nobody has a pointer into it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len_bytes as usize) };
+    }
+}

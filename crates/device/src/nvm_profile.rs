@@ -1,0 +1,119 @@
+//! Profiles of emulated persistent memory: data (TOML), never code.
+//!
+//! Invariants
+//! 1. A profile names its source; what is an assumption is called one in its file.
+//!
+//! What it does not know: clocks and spinning.
+
+use serde::Deserialize;
+
+use crate::profile::ProfileError;
+
+const SHIPPED: &[(&str, &str)] = &[
+    ("nvdimm", include_str!("../profiles/nvm/nvdimm.toml")),
+    ("nvm-2x", include_str!("../profiles/nvm/nvm-2x.toml")),
+    ("nvm-8x", include_str!("../profiles/nvm/nvm-8x.toml")),
+    ("pcm", include_str!("../profiles/nvm/pcm.toml")),
+    ("rram", include_str!("../profiles/nvm/rram.toml")),
+    ("mram", include_str!("../profiles/nvm/mram.toml")),
+];
+
+/// What persistent memory takes longer than the memory it is emulated in.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NvmProfile {
+    /// Name, printed with every result.
+    pub name: String,
+    /// Where the figures come from.
+    pub source: String,
+    /// For each line read that the modelled cache has not.
+    pub read_extra_ns: f64,
+    /// For each fence that has lines to wait for.
+    pub persist_extra_ns: f64,
+    /// For each line written back.
+    pub write_line_ns: f64,
+    /// Of all threads together, lines read and written back; 0 = not limited.
+    pub bandwidth_bytes_per_s: f64,
+    /// Lines in flight at once: by so much the time of consecutive lines is divided, down to that of one.
+    pub parallel_lines: u64,
+    /// Modelled last-level cache; 0 = none, every line is missed.
+    pub cache_bytes: u64,
+}
+
+impl NvmProfile {
+    /// A profile that comes with the program.
+    pub fn shipped(name: &str) -> Result<NvmProfile, ProfileError> {
+        let unknown =
+            || ProfileError::Unknown { name: name.to_string(), known: NvmProfile::names().join(", ") };
+        let (_, text) = SHIPPED.iter().find(|(known, _)| *known == name).ok_or_else(unknown)?;
+        NvmProfile::parse(text)
+    }
+
+    /// Names of the profiles that come with the program.
+    pub fn names() -> Vec<&'static str> {
+        SHIPPED.iter().map(|(name, _)| *name).collect()
+    }
+
+    /// Reads a profile from TOML.
+    pub fn parse(text: &str) -> Result<NvmProfile, ProfileError> {
+        let profile: NvmProfile =
+            toml::from_str(text).map_err(|error| ProfileError::Malformed(error.to_string()))?;
+        profile.validate().map_err(|what| ProfileError::Malformed(what.to_string()))?;
+        Ok(profile)
+    }
+
+    fn validate(&self) -> Result<(), &'static str> {
+        let figures =
+            [self.read_extra_ns, self.persist_extra_ns, self.write_line_ns, self.bandwidth_bytes_per_s];
+        if !figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0) {
+            return Err(
+                "read_extra_ns, persist_extra_ns, write_line_ns and bandwidth_bytes_per_s must be at least 0",
+            );
+        }
+        if self.parallel_lines == 0 {
+            return Err("parallel_lines must be at least 1");
+        }
+        Ok(())
+    }
+
+    /// Time of consecutive lines of which each takes `each_ns`.
+    pub(crate) fn run_ns(&self, lines: u64, each_ns: f64) -> f64 {
+        let in_turn = (lines as f64 / self.parallel_lines as f64).max(1.0);
+        if lines == 0 { 0.0 } else { each_ns * in_turn }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ships_is_read_and_says_where_its_figures_come_from() {
+        for (name, text) in SHIPPED {
+            let profile = NvmProfile::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!((&*profile.name, profile.source.len() > 20), (*name, true));
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let unknown = NvmProfile::shipped("core memory").unwrap_err().to_string();
+        assert!(unknown.contains("core memory") && unknown.contains("nvm-8x"), "{unknown}");
+        let text = SHIPPED[2].1;
+        for (from, to, named) in [
+            ("read_extra_ns = 1120", "read_extra_ns = -1", "read_extra_ns"),
+            ("parallel_lines = 10", "parallel_lines = 0", "parallel_lines"),
+            ("cache_bytes", "cash_bytes", "cash_bytes"),
+        ] {
+            let told = NvmProfile::parse(&text.replace(from, to)).unwrap_err().to_string();
+            assert!(told.contains(named), "{told}");
+        }
+    }
+
+    #[test]
+    fn consecutive_lines_overlap_and_one_takes_its_whole_time() {
+        let profile = NvmProfile::shipped("nvm-8x").unwrap();
+        let run = |lines| profile.run_ns(lines, 100.0);
+        assert_eq!([run(0), run(1), run(10), run(64)], [0.0, 100.0, 100.0, 640.0]);
+    }
+}

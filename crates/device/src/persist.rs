@@ -1,0 +1,247 @@
+//! What makes stores to persistent memory durable: cache lines written back, and fences. And the time-stamp counter.
+//!
+//! Invariants
+//! 1. The instruction is chosen once per process, by what the processor has: clwb, else clflushopt, else clflush. Where
+//!    the kernel says that the caches themselves survive a power failure (eADR), a fence is enough.
+//! 2. The assembler blocks claim to read and write all memory, so the compiler moves no store across them.
+//!
+//! What is relied on (Intel SDM, volume 2): clwb and clflushopt are ordered after older stores to their line, not among
+//! themselves; sfence waits for those of its own thread and comes before later stores; a line that is dirty in another
+//! core's cache is found. (The standard library has neither instruction, only clflush.)
+//!
+//! What it does not know: what lies in the lines.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use crate::region::{LINE_BYTES, Medium, WriteBack};
+
+/// Forces an instruction, in tests and experiments.
+const FORCE: &str = "VARVE_NVM_WRITE_BACK";
+/// Where the kernel lists persistent memory.
+const REGIONS: &str = "/sys/bus/nd/devices";
+
+/// What this process uses.
+struct Found {
+    instruction: WriteBack,
+    /// By the environment, against what would be chosen.
+    is_forced: bool,
+    /// The caches survive a power failure.
+    caches_persist: bool,
+}
+
+fn found() -> &'static Found {
+    static FOUND: OnceLock<Found> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let forced = std::env::var(FORCE).ok().map(|name| named(&name));
+        Found {
+            instruction: forced.unwrap_or_else(best),
+            is_forced: forced.is_some(),
+            caches_persist: caches_persist(Path::new(REGIONS)),
+        }
+    })
+}
+
+/// How lines of a medium are written back.
+pub(crate) fn write_back_of(medium: Medium) -> WriteBack {
+    let found = found();
+    let fence_only = medium == Medium::Persistent && found.caches_persist && !found.is_forced;
+    if fence_only { WriteBack::FenceOnly } else { found.instruction }
+}
+
+const INSTRUCTIONS: [WriteBack; 3] = [WriteBack::Clwb, WriteBack::ClflushOpt, WriteBack::Clflush];
+
+fn best() -> WriteBack {
+    INSTRUCTIONS.into_iter().find(|how| has(*how)).unwrap_or(WriteBack::FenceOnly)
+}
+
+fn named(name: &str) -> WriteBack {
+    let how = INSTRUCTIONS.into_iter().find(|how| how.name() == name);
+    let how = how.unwrap_or_else(|| panic!("{FORCE} is {name:?}: choose clwb, clflushopt or clflush"));
+    assert!(has(how), "{FORCE} asks for {name}, which this processor does not have");
+    how
+}
+
+/// Whether the kernel says of every region of persistent memory that the caches belong to what survives.
+fn caches_persist(devices: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(devices) else { return false };
+    let regions =
+        entries.flatten().filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"region"));
+    let mut domains =
+        regions.map(|region| std::fs::read_to_string(region.path().join("persistence_domain"))).peekable();
+    domains.peek().is_some() && domains.all(|domain| domain.is_ok_and(|name| name.trim() == "cpu_cache"))
+}
+
+/// Begins to write back `lines` cache lines from `first` on.
+///
+/// # Safety
+/// The lines must lie within mapped memory.
+pub(crate) unsafe fn write_back_lines(how: WriteBack, first: *const u8, lines: u64) {
+    for no in 0..lines {
+        let line = first.wrapping_add((no * LINE_BYTES) as usize);
+        // SAFETY: the caller says that the line is mapped; the contents do not change.
+        unsafe { write_back_line(how, line) };
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod processor {
+    use std::arch::asm;
+    use std::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
+
+    use super::{LINE_BYTES, WriteBack};
+
+    /// Whether the processor has the instruction, for lines of the size that is assumed.
+    pub(super) fn has(how: WriteBack) -> bool {
+        let basic = __cpuid(1);
+        let line_bytes = u64::from(basic.ebx >> 8 & 0xFF) * 8;
+        let extended = if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+        let bit = match how {
+            WriteBack::Clwb => extended >> 24,
+            WriteBack::ClflushOpt => extended >> 23,
+            WriteBack::Clflush => basic.edx >> 19,
+            WriteBack::FenceOnly => 1,
+        };
+        bit & 1 == 1 && (how == WriteBack::FenceOnly || line_bytes == LINE_BYTES)
+    }
+
+    /// # Safety
+    /// The line must be mapped.
+    #[inline]
+    pub(super) unsafe fn write_back_line(how: WriteBack, line: *const u8) {
+        // SAFETY: the caller says that the line is mapped; the instructions exist, since `has` was asked for them.
+        unsafe {
+            match how {
+                WriteBack::Clwb => asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)),
+                WriteBack::ClflushOpt => {
+                    asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags))
+                }
+                WriteBack::Clflush => asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags)),
+                WriteBack::FenceOnly => {}
+            }
+        }
+    }
+
+    /// Waits until what this thread wrote back is durable.
+    #[inline]
+    pub(crate) fn fence() {
+        // SAFETY: the instruction is part of the architecture and touches no register.
+        unsafe { asm!("sfence", options(nostack, preserves_flags)) };
+    }
+
+    /// Whether the counter runs at one speed whatever the processor does.
+    pub(super) fn counter_is_steady() -> bool {
+        __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx >> 8 & 1 == 1
+    }
+
+    #[inline]
+    pub(super) fn counter() -> u64 {
+        // SAFETY: reads a counter that every processor of the architecture has.
+        unsafe { _rdtsc() }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod processor {
+    use super::WriteBack;
+
+    pub(super) fn has(how: WriteBack) -> bool {
+        how == WriteBack::FenceOnly
+    }
+
+    pub(super) unsafe fn write_back_line(_how: WriteBack, _line: *const u8) {}
+
+    /// Orders stores; on this architecture nothing is mapped as persistent.
+    pub(crate) fn fence() {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
+
+    pub(super) fn counter_is_steady() -> bool {
+        false
+    }
+
+    pub(super) fn counter() -> u64 {
+        0
+    }
+}
+
+pub(crate) use processor::fence;
+use processor::{counter, counter_is_steady, has, write_back_line};
+
+/// The clock's nanoseconds and the counter at the same moment: the best of some tries, since a thread may be interrupted
+/// between the two.
+fn both_clocks() -> (u64, u64) {
+    let look = |_| {
+        let before = counter();
+        let now_ns = crate::sys::now_ns();
+        let took = counter() - before;
+        (took, now_ns, before + took / 2)
+    };
+    let best = (0..32).map(look).min();
+    best.map_or((0, 0), |(_, now_ns, ticks)| (now_ns, ticks))
+}
+
+/// Time in ticks: those of the time-stamp counter if it is steady, else nanoseconds.
+pub(crate) struct Ticks {
+    /// How many make a nanosecond.
+    pub(crate) per_ns: f64,
+    is_counter: bool,
+}
+
+impl Ticks {
+    /// Measured once per process, for 10 ms.
+    pub(crate) fn of_process() -> &'static Ticks {
+        const CALIBRATION_NS: u64 = 10_000_000;
+        static TICKS: OnceLock<Ticks> = OnceLock::new();
+        TICKS.get_or_init(|| {
+            if !counter_is_steady() {
+                return Ticks { per_ns: 1.0, is_counter: false };
+            }
+            let (start_ns, start) = both_clocks();
+            crate::sys::sleep_until_ns(start_ns + CALIBRATION_NS);
+            let (end_ns, end) = both_clocks();
+            Ticks { per_ns: (end - start) as f64 / (end_ns - start_ns) as f64, is_counter: true }
+        })
+    }
+
+    /// Now.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        if self.is_counter { counter() } else { crate::sys::now_ns() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn domains(of_regions: &[&str]) -> bool {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::create_dir(scratch.path().join("bus0")).unwrap();
+        for (no, domain) in of_regions.iter().enumerate() {
+            let region = scratch.path().join(format!("region{no}"));
+            std::fs::create_dir(&region).unwrap();
+            std::fs::write(region.join("persistence_domain"), domain).unwrap();
+        }
+        caches_persist(scratch.path())
+    }
+
+    #[test]
+    fn caches_persist_if_every_region_says_so() {
+        assert!(domains(&["cpu_cache\n", "cpu_cache"]));
+        assert!(!domains(&["cpu_cache\n", "memory_controller\n"]));
+        assert!(!domains(&[""]));
+        assert!(!domains(&[]), "no region, no promise");
+        assert!(!caches_persist(Path::new("/nowhere")));
+    }
+
+    #[test]
+    fn ticks_are_about_what_the_clock_says() {
+        let ticks = Ticks::of_process();
+        let (start_ns, start) = (crate::sys::now_ns(), ticks.now());
+        crate::sys::sleep_until_ns(start_ns + 5_000_000);
+        let (end, end_ns) = (ticks.now(), crate::sys::now_ns());
+        let (measured, real) = ((end - start) as f64 / ticks.per_ns, (end_ns - start_ns) as f64);
+        assert!((measured / real - 1.0).abs() < 0.1, "{measured} ns against {real}");
+    }
+}

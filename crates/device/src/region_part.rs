@@ -1,0 +1,104 @@
+//! A part of a region, with an account.
+//!
+//! Invariants
+//! 1. Nothing outside the part can be touched through it.
+//! 2. Every read and store is in the account, for the part's space and purpose. Write-backs and fences are only in the
+//!    region's own tally.
+//!
+//! What it does not know: what the part is for.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::accounting::{Accounting, Io};
+use crate::block::{Purpose, Space};
+use crate::error::Result;
+use crate::region::{self, LINE_BYTES, Region, RegionFacts, RegionTally, WORD_BYTES};
+
+/// A part of a region that is a region itself; its tally is that of the whole.
+pub struct RegionPart {
+    region: Arc<dyn Region>,
+    start: u64,
+    len_bytes: u64,
+    space: Space,
+    why: Purpose,
+    account: Arc<Accounting>,
+}
+
+impl RegionPart {
+    /// The bytes `range` of a region, which begin at a whole line. What is read and stored is accounted to `space` and
+    /// `why`.
+    pub fn new(
+        region: Arc<dyn Region>,
+        range: Range<u64>,
+        space: Space,
+        why: Purpose,
+        account: Arc<Accounting>,
+    ) -> Arc<RegionPart> {
+        assert!(range.start.is_multiple_of(LINE_BYTES), "a part at {} shares a line", range.start);
+        assert!(range.start <= range.end && range.end <= region.len_bytes(), "a part beyond the region");
+        let len_bytes = range.end - range.start;
+        Arc::new(RegionPart { region, start: range.start, len_bytes, space, why, account })
+    }
+
+    /// Where a range of the part lies in the region.
+    fn at(&self, offset: u64, len_bytes: u64) -> u64 {
+        region::assert_within(self.len_bytes, offset, len_bytes);
+        self.start + offset
+    }
+
+    fn io(&self, offset: u64, bytes: usize) -> Io {
+        Io { space: self.space, why: self.why, file: 0, offset, bytes: bytes as u64 }
+    }
+}
+
+impl Region for RegionPart {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) {
+        let started = self.account.start();
+        self.region.read(self.at(offset, buf.len() as u64), buf);
+        self.account.count_read(self.io(offset, buf.len()), started);
+    }
+
+    fn store(&self, offset: u64, bytes: &[u8]) {
+        let started = self.account.start();
+        self.region.store(self.at(offset, bytes.len() as u64), bytes);
+        self.account.count_write(self.io(offset, bytes.len()), false, started);
+    }
+
+    fn write_back(&self, offset: u64, len_bytes: u64) {
+        self.region.write_back(self.at(offset, len_bytes), len_bytes);
+    }
+
+    fn fence(&self) {
+        self.region.fence();
+    }
+
+    fn facts(&self) -> RegionFacts {
+        self.region.facts()
+    }
+
+    fn tally(&self) -> RegionTally {
+        self.region.tally()
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.region.settle()
+    }
+
+    fn store_word(&self, offset: u64, value: u64) {
+        let started = self.account.start();
+        self.region.store_word(self.at(offset, WORD_BYTES as u64), value);
+        self.account.count_write(self.io(offset, WORD_BYTES), false, started);
+    }
+
+    fn load_word(&self, offset: u64) -> u64 {
+        let started = self.account.start();
+        let value = self.region.load_word(self.at(offset, WORD_BYTES as u64));
+        self.account.count_read(self.io(offset, WORD_BYTES), started);
+        value
+    }
+}
