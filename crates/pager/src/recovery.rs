@@ -204,14 +204,14 @@ fn nonsense(what: &str, lsn: Lsn) -> PagerError {
 
 /// Ranges of pages with the LSN of their last discard; ranges don't overlap.
 #[derive(Default)]
-struct Discards {
+pub(crate) struct Discards {
     /// By first page: one past the last page, and the LSN.
     ranges: BTreeMap<u64, (u64, Lsn)>,
 }
 
 impl Discards {
     /// Later notes win.
-    fn insert(&mut self, range: PageRange, lsn: Lsn) {
+    pub(crate) fn insert(&mut self, range: PageRange, lsn: Lsn) {
         let first = range.first.to_u64();
         let end = first + u64::from(range.count);
         let touched: SmallVec<[(u64, u64, Lsn); 4]> = self
@@ -236,7 +236,7 @@ impl Discards {
     }
 
     /// Whether the page was discarded after `lsn`.
-    fn covers(&self, id: PageId, lsn: Lsn) -> bool {
+    pub(crate) fn covers(&self, id: PageId, lsn: Lsn) -> bool {
         let at = id.to_u64();
         let range = self.ranges.range(..=at).next_back();
         range.is_some_and(|(_, (end, discarded))| at < *end && lsn < *discarded)

@@ -1,0 +1,264 @@
+//! The book of a packed space: where every page lies, and where a crash would find it.
+//!
+//! A page that is written goes to a new slot at once; the slot before it lives until a note in the durable log names the
+//! new one. Between the two the page is *held*:
+//!
+//! ```text
+//!             written              begin_settle             settled
+//!    stable ----------> pending ------------------> noting ----------> stable (the slot before dies)
+//!                        ^   | written: the pending    | unsettle
+//!                        |   | slot dies               |
+//!                        +---+<------------------------+
+//! ```
+//!
+//! Invariants
+//! 1. A slot dies only when neither the map, nor what a crash would find, nor a grave names it.
+//! 2. `durable` has what a crash would find for the pages that are pending or noting, and for no others: for those the
+//!    map says it.
+//! 3. A discarded page leaves both; its slots lie in a grave until the note of the discard is durable. A slot that no
+//!    note ever named dies at once.
+//! 4. A map page is dirty if what a crash would find for one of its pages has changed since the last checkpoint.
+//!
+//! What it does not know: devices, the log, threads: its owner holds a lock.
+
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::ops::Range;
+use std::sync::Arc;
+
+use varve_device::{planted, reached};
+
+use super::extents::{ExtentNo, Extents, Filling, NoExtent};
+use super::format::map_page_of;
+use super::note::Said;
+use super::page_map::PageMap;
+use super::place::Place;
+use crate::ids::PageNo;
+use crate::lsn::Lsn;
+
+/// A held page.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// LSN of its image; 0 if it was only moved.
+    lsn: Lsn,
+    place: Place,
+    is_moved: bool,
+}
+
+/// What is known of a packed space in memory.
+pub(crate) struct Book {
+    map: Arc<PageMap>,
+    extents: Extents,
+    /// The extent that pages are written into.
+    filling: Option<Filling>,
+    /// Written, in no note.
+    pending: BTreeMap<PageNo, Held>,
+    /// On the way into a note.
+    noting: BTreeMap<PageNo, Held>,
+    /// What a crash would find.
+    durable: BTreeMap<PageNo, Option<Place>>,
+    graves: BTreeMap<Lsn, Vec<Place>>,
+    dirty: BTreeSet<u32>,
+}
+
+impl Book {
+    /// The book of a space whose pages are where `map` says. `dirty`: map pages that the last checkpoint has otherwise.
+    pub(crate) fn new(map: Arc<PageMap>, extents: Extents, dirty: BTreeSet<u32>) -> Book {
+        Book {
+            map,
+            extents,
+            filling: None,
+            pending: BTreeMap::new(),
+            noting: BTreeMap::new(),
+            durable: BTreeMap::new(),
+            graves: BTreeMap::new(),
+            dirty,
+        }
+    }
+
+    /// The extents.
+    pub(crate) fn extents(&self) -> &Extents {
+        &self.extents
+    }
+
+    /// The file got longer.
+    pub(crate) fn lengthen(&mut self, extents: u32) {
+        self.extents.lengthen(extents);
+    }
+
+    /// A slot for a page that is going to be written; `None`: the next extent has to be begun.
+    pub(crate) fn take(&mut self, no: PageNo, units: u32) -> Option<Place> {
+        self.extents.take(self.filling.as_mut()?, no, units)
+    }
+
+    /// Begins the next extent.
+    pub(crate) fn begin(
+        &mut self,
+        keep_free: u32,
+        is_read: impl Fn(ExtentNo) -> bool,
+    ) -> Result<(), NoExtent> {
+        let next = self.extents.begin(keep_free, is_read)?;
+        if let Some(full) = self.filling.replace(next) {
+            self.extents.finish(full);
+        }
+        Ok(())
+    }
+
+    /// The page lies in its new slot now; `lsn` is that of its image, or the end of the log when an image without one
+    /// was made.
+    pub(crate) fn written(&mut self, no: PageNo, lsn: Lsn, place: Place) {
+        self.extents.landed(place);
+        let old = self.map.swap(no, Some(place));
+        self.hold(no, old);
+        let replaced = self.pending.insert(no, Held { lsn, place, is_moved: false });
+        if let Some(replaced) = replaced {
+            // No note ever named it.
+            self.extents.die(replaced.place);
+        }
+    }
+
+    /// The write of a slot failed: nothing names it.
+    pub(crate) fn abandoned(&mut self, place: Place) {
+        self.extents.landed(place);
+        self.extents.die(place);
+    }
+
+    /// The stored page was copied from one slot to another. Whether that counts: the page may be elsewhere by now.
+    pub(crate) fn moved(&mut self, no: PageNo, from: Place, to: Place) -> bool {
+        if self.map.load(no) != Some(from) && !planted("packed: reclamation ignores a newer slot") {
+            self.abandoned(to);
+            return false;
+        }
+        self.extents.landed(to);
+        let old = self.map.swap(no, Some(to));
+        self.hold(no, old);
+        match self.pending.entry(no) {
+            Entry::Occupied(mut held) => {
+                // No note has named the first slot: the page was written to the second one instead.
+                let first = std::mem::replace(&mut held.get_mut().place, to);
+                self.extents.die(first);
+            }
+            Entry::Vacant(vacant) => drop(vacant.insert(Held { lsn: Lsn::ZERO, place: to, is_moved: true })),
+        }
+        true
+    }
+
+    /// The page is going to be held: notes what a crash finds until it is noted.
+    fn hold(&mut self, no: PageNo, old: Option<Place>) {
+        self.durable.entry(no).or_insert(old);
+    }
+
+    /// Pages written and in no note.
+    pub(crate) fn pending_count(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Pages that a crash would lose from where they are.
+    pub(crate) fn held_count(&self) -> usize {
+        self.durable.len()
+    }
+
+    /// Takes what is pending on its way. One settling at a time.
+    pub(crate) fn begin_settle(&mut self) {
+        assert!(self.noting.is_empty(), "two settle at once");
+        self.noting = std::mem::take(&mut self.pending);
+    }
+
+    /// What has to be noted, without what was discarded meanwhile.
+    pub(crate) fn to_note(&self) -> Vec<Said> {
+        let said = |(no, held): (&PageNo, &Held)| Said {
+            no: *no,
+            lsn: held.lsn,
+            place: held.place,
+            is_moved: held.is_moved,
+        };
+        self.noting.iter().map(said).collect()
+    }
+
+    /// The note is durable: gives the pages that are stable now, with the LSNs of their images.
+    pub(crate) fn settled(&mut self) -> Vec<(PageNo, Lsn)> {
+        let mut stable = Vec::new();
+        for (no, held) in std::mem::take(&mut self.noting) {
+            let old = match self.pending.contains_key(&no) {
+                true => self.durable.insert(no, Some(held.place)),
+                false => self.durable.remove(&no),
+            };
+            old.flatten().into_iter().for_each(|old| self.extents.die(old));
+            self.dirty.insert(map_page_of(no));
+            if !held.is_moved {
+                stable.push((no, held.lsn));
+            }
+        }
+        stable
+    }
+
+    /// There was no room for the note, and none was appended: the pages are pending again.
+    pub(crate) fn unsettle(&mut self) {
+        for (no, held) in std::mem::take(&mut self.noting) {
+            match self.pending.entry(no) {
+                Entry::Vacant(vacant) => drop(vacant.insert(held)),
+                Entry::Occupied(mut newer) => {
+                    let newer = newer.get_mut();
+                    if newer.is_moved {
+                        // The move was of this image, which is still to be noted.
+                        (newer.lsn, newer.is_moved) = (held.lsn, held.is_moved);
+                    }
+                    self.extents.die(held.place);
+                }
+            }
+        }
+    }
+
+    /// The pages mean nothing any more once the log is durable up to `after`.
+    pub(crate) fn discard(&mut self, pages: Range<u32>, after: Lsn) {
+        let mut grave = Vec::new();
+        for no in pages.map(PageNo) {
+            let Some(last) = self.map.swap(no, None) else { continue };
+            self.dirty.insert(map_page_of(no));
+            let pending = self.pending.remove(&no);
+            let noting = self.noting.remove(&no);
+            let found = match self.durable.remove(&no) {
+                Some(found) => found,
+                None => Some(last),
+            };
+            pending.into_iter().for_each(|pending| self.extents.die(pending.place));
+            // The note of it may be in the log already, before that of the discard.
+            grave.extend(noting.map(|noting| noting.place));
+            grave.extend(found);
+        }
+        if planted("packed: a discard frees its slots at once") {
+            grave.drain(..).for_each(|place| self.extents.die(place));
+        }
+        if !grave.is_empty() {
+            self.graves.entry(after).or_default().append(&mut grave);
+        }
+    }
+
+    /// The log is durable up to `durable`: what discards before it left behind dies.
+    pub(crate) fn bury(&mut self, durable: Lsn) {
+        while let Some(entry) = self.graves.first_entry().filter(|entry| *entry.key() <= durable) {
+            reached("packed: grave buried");
+            entry.remove().into_iter().for_each(|place| self.extents.die(place));
+        }
+    }
+
+    /// Where a crash would find the page.
+    pub(crate) fn found_by_crash(&self, no: PageNo) -> Option<Place> {
+        self.durable.get(&no).copied().unwrap_or_else(|| self.map.load(no))
+    }
+
+    /// Map pages that the last checkpoint has otherwise.
+    pub(crate) fn dirty(&self) -> &BTreeSet<u32> {
+        &self.dirty
+    }
+
+    /// A checkpoint has taken the dirty map pages.
+    pub(crate) fn take_dirty(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// The checkpoint came to nothing.
+    pub(crate) fn give_back_dirty(&mut self, pages: BTreeSet<u32>) {
+        self.dirty.extend(pages);
+    }
+}
