@@ -9,9 +9,9 @@
 //!    names likewise by syncs of their directory. Everything else submitted before the cut is pending.
 //! 2. Events of one file apply in the order of submission, whichever of them are chosen.
 //! 3. Length changes, punches, creations, renames, removals and atomic writes happen whole or not at all.
-//! 4. A store to a region is durable once its line was written back after it and a fence issued after that has
-//!    returned; any 8-byte words of the others may be there. (Fences count for all threads: the regions recorded so far
-//!    have one thread that stores.)
+//! 4. A store to a region is durable once its line was written back after it and a fence that the same thread issued
+//!    after writing back has returned; any 8-byte words of the others may be there. (Who stored does not matter: a line is
+//!    written back with all that is in it.)
 //! 5. The same recording, cut and fates give the same image.
 //!
 //! What it does not know: what a database expects to find in the image.
@@ -225,16 +225,15 @@ impl Timeline {
         }
     }
 
-    /// Notes the lines that were written back before a fence.
+    /// Notes the lines that a fence's thread wrote back before it.
     fn finish_fence(&mut self, fence: usize) {
-        let (device, submitted) =
-            (self.recording.events[fence].device, self.recording.events[fence].submitted);
+        let Event { device, thread, submitted, .. } = self.recording.events[fence];
         let events = &self.recording.events;
         let fenced = &mut self.fenced;
         self.unfenced.retain(|index| {
             let event = &events[*index];
             let Change::WriteBack { file, offset, len_bytes } = event.change else { return false };
-            if event.device != device || event.completed >= submitted {
+            if event.device != device || event.thread != thread || event.completed >= submitted {
                 return true;
             }
             for line in region::lines(offset, len_bytes) {

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -118,12 +119,21 @@ pub enum Change {
 pub struct Event {
     /// Device it happened on; marks are on device 0.
     pub device: DeviceNo,
+    /// The thread that it happened on: a fence waits for what its own thread wrote back.
+    pub thread: u32,
     /// Tick before the operation was passed on.
     pub submitted: u64,
     /// Tick after it succeeded, or [`NEVER`].
     pub completed: u64,
     /// What it changed.
     pub change: Change,
+}
+
+/// Numbers given to threads that record.
+static THREADS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static THREAD: u32 = THREADS.fetch_add(1, Relaxed);
 }
 
 /// State of a device when recording began.
@@ -202,7 +212,8 @@ impl RecordLog {
     fn submit(&self, device: DeviceNo, change: Change) -> usize {
         let mut log = self.log.lock();
         let submitted = log.tick();
-        log.events.push(Event { device, submitted, completed: NEVER, change });
+        let thread = THREAD.with(|number| *number);
+        log.events.push(Event { device, thread, submitted, completed: NEVER, change });
         log.events.len() - 1
     }
 

@@ -263,3 +263,20 @@ fn a_store_is_torn_at_words_and_cut_at_lines() {
     assert!(shapes.len() > 8, "any subset of the four words, was {}", shapes.len());
     assert!(shapes.iter().all(|words| words[8..] == [0; 4]));
 }
+
+#[test]
+fn a_fence_covers_what_its_own_thread_wrote_back() {
+    let bench = Bench::new();
+    let region = bench.directory.map("r", 256).unwrap();
+    let elsewhere = |run: &(dyn Fn() + Sync)| std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+    let pending = || bench.timeline(Lies::default()).pending().len();
+    region.store(0, &[1; 8]);
+    region.write_back(0, 8);
+    elsewhere(&|| region.fence());
+    assert_eq!(pending(), 1, "another thread's fence waits for nothing of this one");
+    region.fence();
+    assert_eq!(pending(), 0);
+    region.store(64, &[2; 8]);
+    elsewhere(&|| region.persist(64, 8));
+    assert_eq!(pending(), 0, "whoever writes a line back takes all that is in it");
+}

@@ -121,7 +121,7 @@ mod tests {
             durability: Durability::Later,
             atomic: false,
         };
-        let event = Event { device: DeviceNo(0), submitted: 1, completed: 2, change: write };
+        let event = Event { device: DeviceNo(0), thread: 0, submitted: 1, completed: 2, change: write };
         vec![event; count]
     }
 
