@@ -33,6 +33,7 @@ mod page;
 mod row;
 mod seeds;
 mod sql;
+mod stored;
 mod types;
 mod undo;
 
@@ -66,6 +67,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("row", row),
     ("sql_bind", sql_bind),
     ("sql_run", sql_run),
+    ("stored_page", stored_page),
     ("types", types),
     ("undo_page", undo_page),
     ("undo_record", undo_record),
@@ -92,5 +94,6 @@ pub use page::{page, page_redo};
 pub use row::row;
 pub use seeds::{Seed, seeds};
 pub use sql::{sql_bind, sql_run};
+pub use stored::stored_page;
 pub use types::types;
 pub use undo::{undo_page, undo_record};

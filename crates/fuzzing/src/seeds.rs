@@ -61,6 +61,9 @@ impl Seeds {
             );
             fuzzing::undo_records(bytes).iter().for_each(|record| self.add("undo_record", &[record]));
         }
+        for algorithm in 1..=7_u8 {
+            self.add("stored_page", &[&head, &[algorithm, 3], &runs, &[0]]);
+        }
         self.definitions(bytes);
         self.add("catalog", &[&runs]);
         self.add("opening", &[&[3, 0], &runs]);

@@ -36,7 +36,6 @@ impl Compression {
     }
 
     /// The level that the codec is told: the default in place of 0.
-    #[allow(dead_code)] // Called by `codec`.
     pub(crate) fn effective_level(self) -> u8 {
         match (self.level, self.algorithm) {
             (0, Algorithm::Zlib | Algorithm::Lzma) => 6,

@@ -10,12 +10,14 @@ use crate::config::PagerConfig;
 use crate::error::Result;
 use crate::files::{SpaceFile, SpaceFiles};
 use crate::ids::{PageId, PageRange, SpaceId};
+use crate::level::Image;
 use crate::lsn::Lsn;
+use crate::page::PageDamage;
 use crate::redo::{self, RedoError, RedoOps};
 use crate::space::discard;
 use crate::space::layout::{Entry, Geometry};
 use crate::space::map::Map;
-use crate::{protection, written};
+use crate::{Access, Compression, protection, stored, written};
 
 /// Redoes one operation on a page.
 pub fn redo(
@@ -43,6 +45,28 @@ pub fn written(payload: &[u8]) -> Option<Vec<(PageId, Lsn)>> {
 /// The ranges of a note that pages were discarded; `None` if the payload is not one.
 pub fn discarded(payload: &[u8]) -> Option<Vec<PageRange>> {
     discard::decode(payload)
+}
+
+/// The stored form of a page, made for a device with sectors of `unit` bytes.
+pub fn encode(id: PageId, page: &[u8], how: Compression, unit: usize) -> Vec<u8> {
+    stored::Stored::of(&Image::of(id, page, Access::Random), how, unit).bytes().to_vec()
+}
+
+/// The plain page of a stored form, both ways of reading it.
+pub fn decode(id: PageId, stored: &[u8], page_size: usize) -> std::result::Result<Vec<u8>, PageDamage> {
+    let mut page = vec![0; page_size];
+    let apart = stored::decode(stored, id, &mut page);
+    if stored.len() <= page_size {
+        let mut inside = vec![0xEE; page_size];
+        inside[..stored.len()].copy_from_slice(stored);
+        // What lies behind the bytes counts for a page that says that it has more of them.
+        let within = stored::decode_in(&mut inside, id);
+        assert!(
+            apart.is_err() || (within == apart && inside == page),
+            "{apart:?} apart, {within:?} in place"
+        );
+    }
+    apart.map(|_| page)
 }
 
 /// Opens the files of the spaces and the doublewrite file, and mends what is torn.

@@ -9,8 +9,6 @@
 
 mod background;
 mod checkpoint;
-// Home calls it from package K3 on (docs/plan-of-issue-5).
-#[allow(dead_code)]
 mod codec;
 mod compression;
 mod config;
@@ -41,6 +39,9 @@ mod recovery;
 mod redo;
 mod space;
 mod stats;
+// Home calls it from package K3 on (docs/plan-of-issue-5).
+#[allow(dead_code)]
+mod stored;
 mod written;
 
 pub use compression::{Algorithm, Compression};

@@ -9,7 +9,7 @@
 //! | 8 | 8 | page LSN: end of the last mini-transaction that changed the page |
 //! | 16 | 2 | space |
 //! | 18 | 1 | kind |
-//! | 19 | 1 | flags (0) |
+//! | 19 | 1 | flags: 0; 1 in the stored form of a compressed page (`stored.rs`), which is never in memory |
 //! | 20 | 4 | owner: the segment that the page was allocated to, 0 = none |
 //! | 24 | 8 | reserved (0) |
 //! | 32 | .. | body |
@@ -22,6 +22,7 @@
 
 use varve_device::planted;
 
+use crate::compression::Algorithm;
 use crate::ids::{PageId, PageNo, SpaceId};
 use crate::lsn::Lsn;
 
@@ -32,14 +33,14 @@ pub const PAGE_SIZE_MIN_BYTES: usize = 4096;
 /// Largest page size, in bytes.
 pub const PAGE_SIZE_MAX_BYTES: usize = 65536;
 
-const CHECKSUM: usize = 0;
-const PAGE_NO: usize = 4;
+pub(crate) const CHECKSUM: usize = 0;
+pub(crate) const PAGE_NO: usize = 4;
 const PAGE_LSN: usize = 8;
 const SPACE: usize = 16;
 const KIND: usize = 18;
-const FLAGS: usize = 19;
-const OWNER: usize = 20;
-const RESERVED: usize = 24;
+pub(crate) const FLAGS: usize = 19;
+pub(crate) const OWNER: usize = 20;
+pub(crate) const RESERVED: usize = 24;
 const _: () = assert!(RESERVED + 8 == PAGE_HEADER_BYTES && FLAGS + 1 == OWNER);
 
 /// Kinds of the pager's own pages; kinds from [`FIRST_ENGINE_KIND`] belong to the engine.
@@ -89,9 +90,43 @@ pub enum PageDamage {
         /// End of the durable log.
         durable: Lsn,
     },
+    /// The page is stored compressed, and cannot be made plain.
+    #[error("its compressed form {what}")]
+    Stored {
+        /// What is wrong with it.
+        what: StoredDamage,
+    },
 }
 
-fn u32_at(page: &[u8], at: usize) -> u32 {
+/// Why a compressed page cannot be made plain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StoredDamage {
+    /// It is longer than what holds it.
+    #[error("says that it has {says} bytes where there are {has}")]
+    Length {
+        /// Bytes by its header.
+        says: u32,
+        /// Bytes at hand.
+        has: u32,
+    },
+    /// No algorithm has this code.
+    #[error("was made by algorithm {0}, which this program does not know")]
+    Algorithm(u8),
+    /// It is of another database's page size.
+    #[error("is that of a page of 2^{0} bytes")]
+    PageSize(u8),
+    /// Bytes are set that mean nothing.
+    #[error("has bytes set that this program does not know")]
+    Reserved,
+    /// The codec refuses it.
+    #[error("is refused by {0}")]
+    Decompress(Algorithm),
+    /// The codec made other bytes of it than were compressed.
+    #[error("gives other bytes than were compressed")]
+    Contents,
+}
+
+pub(crate) fn u32_at(page: &[u8], at: usize) -> u32 {
     let mut bytes = [0; 4];
     bytes.copy_from_slice(&page[at..at + 4]);
     u32::from_le_bytes(bytes)
@@ -152,6 +187,11 @@ pub fn seal(page: &mut [u8]) {
 /// Checks checksum and identity of bytes read from the place of `id`.
 pub fn verify(page: &[u8], id: PageId) -> Result<(), PageDamage> {
     verify_checksum(page)?;
+    verify_identity(page, id)
+}
+
+/// Checks the identity alone; it stands in the same place in every stored form.
+pub(crate) fn verify_identity(page: &[u8], id: PageId) -> Result<(), PageDamage> {
     let found = page_identity(page);
     if found == id {
         return Ok(());

@@ -18,10 +18,16 @@ impl Zlib {
     pub(super) fn compress(&mut self, level: u8, plain: &[u8], out: &mut [u8]) -> Option<usize> {
         let kept = self.deflate.take().filter(|(of, _)| *of == level);
         let fresh = || (level, Compress::new(flate2::Compression::new(u32::from(level)), false));
-        let (_, deflate) = self.deflate.insert(kept.unwrap_or_else(fresh));
+        let (_, mut deflate) = kept.unwrap_or_else(fresh);
         deflate.reset();
         let status = deflate.compress(plain, out, FlushCompress::Finish).ok()?;
-        (status == Status::StreamEnd).then_some(deflate.total_out() as usize)
+        if status != Status::StreamEnd {
+            // The reset of zlib-rs 0.6 forgets what a stream that did not end left behind: the next one panics or is wrong.
+            return None;
+        }
+        let count = deflate.total_out() as usize;
+        self.deflate = Some((level, deflate));
+        Some(count)
     }
 
     pub(super) fn decompress(&mut self, from: &[u8], out: &mut [u8]) -> bool {

@@ -134,6 +134,24 @@ mod tests {
         }
     }
 
+    /// zlib-rs 0.6.8 does not reset what a stream without room left behind: the next one panicked, or could not
+    /// be read.
+    #[test]
+    fn pages_that_do_not_fit_leave_nothing_behind() {
+        let codecs = &mut Codecs::default();
+        let (plain, noise) = (text(65504), noise(65504));
+        for how in every_way() {
+            for round in 0..3 {
+                assert_eq!(
+                    codecs.compress(how, &noise, &mut vec![0; 59_000 + 1000 * round]),
+                    None,
+                    "{how:?}"
+                );
+                round_trip(codecs, how, &plain);
+            }
+        }
+    }
+
     /// A length that is not exactly right is a failure: fewer bytes would leave old ones, more would be a bomb.
     #[test]
     fn other_lengths_are_refused() {
