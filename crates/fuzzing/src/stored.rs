@@ -17,7 +17,7 @@ const OWNER: u32 = 16;
 /// A page comes back as it was; what is no stored page is refused, and what is taken for one is one.
 pub fn stored_page(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let id = PageId::new(SpaceId(input.u16() % 2), PageNo(input.u32()));
+    let id = PageId::new(SpaceId(1 + input.u16() % 2), PageNo(input.u32()));
     let how = compression(&mut input);
     let mut page = input.page();
     let body = page[32..].to_vec();

@@ -4,7 +4,8 @@
 //! they have come (the ledger's oldest recovery LSN) and cuts the log there.
 //!
 //! Invariants
-//! 1. The position comes from the ledger alone, taken in the append section.
+//! 1. The position comes from the ledger, taken in the append section, and from what a level below the pool still needs of
+//!    the log.
 //! 2. The log is made durable up to its end at that moment before the position is stored: pages that were dropped by a
 //!    logged discard are no longer in the ledger, so the discard must be there when redo starts behind their changes.
 //! 3. The position is durable in the control file before the log is cut or a file made shorter.
@@ -48,7 +49,11 @@ impl Shared {
         self.spaces.plan_cut(|| self.log.end());
         self.level.checkpoint(Step::Begin)?;
         let forgets = planted("checkpoint: its position passes dirty pages");
-        let redo_start = self.log.redo_point(|| self.ledger.oldest().filter(|_| !forgets))?;
+        self.level.settle()?;
+        let redo_start = self.log.redo_point(|| {
+            let oldest = self.ledger.oldest().filter(|_| !forgets);
+            oldest.into_iter().chain(self.level.needs_log_from()).min()
+        })?;
         self.level.checkpoint(Step::BeforeEnd)?;
         let durable = self.log.durable();
         self.control.update(|superblock| {
@@ -68,6 +73,8 @@ impl Shared {
 
     /// Cleans up to `pages` pages, oldest change first; gives the number written.
     pub(crate) fn clean_oldest(&self, pages: usize) -> Result<usize> {
+        // Held pages are not in the pool: there would be nothing to clean of the oldest.
+        self.level.settle()?;
         let mut oldest = Vec::with_capacity(pages);
         self.ledger.next_to_clean(pages, &mut oldest);
         self.pool.clean(&oldest, Cause::Checkpoint)

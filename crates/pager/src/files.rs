@@ -14,6 +14,7 @@ use varve_device::{BlockFile, Directory, Durability, OpenHow, Purpose, Space, Wr
 use crate::error::{PagerError, Result};
 use crate::ids::{PageId, SpaceId};
 use crate::level::Image;
+use crate::stored::Stored;
 
 /// The file of one space.
 pub(crate) struct SpaceFile {
@@ -128,14 +129,14 @@ impl SpaceFiles {
     }
 
     /// Writes pages in place, all together per file.
-    pub(crate) fn write(&self, images: &[&Image]) -> Result<()> {
-        for group in images.chunk_by(|a, b| a.id().space() == b.id().space()) {
+    pub(crate) fn write(&self, pages: &[&Stored<'_>]) -> Result<()> {
+        for group in pages.chunk_by(|a, b| a.id().space() == b.id().space()) {
             let file = self.of(group[0].id())?;
             let mut ops = Vec::with_capacity(group.len());
-            for image in group {
-                let offset = file.offset(image.id())?;
+            for page in group {
+                let offset = file.offset(page.id())?;
                 let (why, durability) = (file.purpose(), Durability::Later);
-                ops.push(WriteOp { offset, buf: image.bytes(), why, durability });
+                ops.push(WriteOp { offset, buf: page.bytes(), why, durability });
             }
             file.file.write_batch(&ops)?;
         }
@@ -143,16 +144,16 @@ impl SpaceFiles {
     }
 
     /// Writes one page in place, durably.
-    pub(crate) fn write_now(&self, image: &Image) -> Result<()> {
-        let file = self.of(image.id())?;
-        file.file.write_at(file.offset(image.id())?, image.bytes(), file.purpose(), Durability::Now)?;
+    pub(crate) fn write_now(&self, page: &Stored<'_>) -> Result<()> {
+        let file = self.of(page.id())?;
+        file.file.write_at(file.offset(page.id())?, page.bytes(), file.purpose(), Durability::Now)?;
         Ok(())
     }
 
     /// Flushes the files that hold these pages.
-    pub(crate) fn flush(&self, images: &[&Image]) -> Result<()> {
+    pub(crate) fn flush(&self, pages: &[&Stored<'_>]) -> Result<()> {
         for file in &self.files {
-            if images.iter().any(|image| image.id().space() == file.space) {
+            if pages.iter().any(|page| page.id().space() == file.space) {
                 file.file.flush()?;
             }
         }

@@ -16,7 +16,7 @@
 use varve_device::AlignedBuf;
 
 use crate::error::Result;
-use crate::ids::{Access, PageId, PageRange};
+use crate::ids::{Access, PageId, PageRange, SpaceId};
 use crate::lsn::Lsn;
 use crate::page;
 
@@ -169,6 +169,21 @@ pub struct LevelReport {
     pub counters: Vec<(&'static str, u64)>,
 }
 
+/// Something that a level keeps for its caller until this is dropped.
+pub struct DiscardHold<'l>(#[expect(dead_code, reason = "it is only dropped")] Box<dyn Held + 'l>);
+
+/// Anything that is let go by being dropped.
+pub trait Held {}
+
+impl<T> Held for T {}
+
+impl<'l> DiscardHold<'l> {
+    /// Keeps `held`.
+    pub fn new(held: impl Held + 'l) -> DiscardHold<'l> {
+        DiscardHold(Box::new(held))
+    }
+}
+
 /// A level of the stack.
 pub trait Level: Send + Sync {
     /// Reads the newest version at or below this level, verified. Blocks; submits all runs together.
@@ -193,6 +208,23 @@ pub trait Level: Send + Sync {
     /// Looks for contradictions here and below, and appends what it finds, at most some hundred. Nobody writes meanwhile.
     fn check(&self, _damages: &mut Vec<String>) -> Result<()> {
         Ok(())
+    }
+
+    /// The caller is about to log that pages of this space are discarded, and keeps what it is given until `discard` has
+    /// returned: no copy is made meanwhile of where pages lie. Called with no latch held.
+    fn discarding(&self, _space: SpaceId) -> Option<DiscardHold<'_>> {
+        None
+    }
+
+    /// Makes stable what was put with [`Need::Held`], here and below.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Oldest log position that recovery needs for what this level and those below it keep, beside the pages' changes; a
+    /// block's start.
+    fn needs_log_from(&self) -> Option<Lsn> {
+        None
     }
 
     /// Most pages of one `put`.

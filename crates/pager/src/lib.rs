@@ -21,6 +21,7 @@ pub mod fuzzing;
 mod home;
 mod ids;
 mod latch;
+mod layout;
 mod ledger;
 mod level;
 pub mod log;
@@ -49,7 +50,7 @@ pub use config::{CheckpointConfig, LOG_FRACTION_MAX, PagerConfig, ProtectionKind
 pub use error::{PagerError, Result};
 pub use ids::{Access, PageId, PageNo, PageRange, SpaceId};
 pub use ledger::Ledger;
-pub use level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
+pub use level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
 pub use log::{Log, LogError, LogStats};
 pub use lsn::{AtomicLsn, Lsn};
 pub use meter::{PageCounts, PageMeter};

@@ -26,6 +26,7 @@ use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile, SpaceFiles};
 use crate::home::Home;
 use crate::ids::{PageId, SpaceId};
+use crate::layout::{InPlace, Layouts};
 use crate::ledger::Ledger;
 use crate::level::{Image, Level};
 use crate::log::{Log, LogConfig, LogError, StoredLog, Tail, record};
@@ -187,7 +188,9 @@ fn assemble(
     let protection = protection::open(config, &files, (!is_new).then_some(was))?;
     note_protection(config, control)?;
     let (ledger, counters) = (Arc::<Ledger>::default(), Arc::<Counters>::default());
-    let level: Arc<dyn Level> = Arc::new(Home::new(files.clone(), protection, ledger.clone(), log.clone()));
+    let in_place = InPlace::new(files, protection, ledger.clone(), log.clone());
+    let layouts = Arc::new(Layouts::in_place(in_place));
+    let level: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
     let parts = PoolParts {
         level: level.clone(),
         ledger: ledger.clone(),
@@ -195,7 +198,7 @@ fn assemble(
         counters: counters.clone(),
     };
     let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
-    let spaces = Spaces::new(files, page_size, config.growth_extents);
+    let spaces = Spaces::new(layouts, page_size, config.growth_extents);
     Ok(Parts { ledger, counters, level, pool, spaces, mended })
 }
 

@@ -46,10 +46,10 @@ use self::guard::Guard;
 use self::table::Table;
 use crate::config::Replacement;
 use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, PageRange};
+use crate::ids::{Access, PageId, PageRange, SpaceId};
 use crate::latch::Mode;
 use crate::ledger::Ledger;
-use crate::level::{Image, Level};
+use crate::level::{DiscardHold, Image, Level};
 use crate::lsn::Lsn;
 use crate::stats::Counters;
 
@@ -229,6 +229,11 @@ impl Pool {
     fn number_of(&self, frame: &Frame) -> usize {
         let base = self.frames.as_ptr() as usize;
         (std::ptr::from_ref(frame) as usize - base) / size_of::<Frame>()
+    }
+
+    /// As [`Level::discarding`].
+    pub(crate) fn discarding(&self, space: SpaceId) -> Option<DiscardHold<'_>> {
+        self.level.discarding(space)
     }
 
     /// Drops the pages without writing them; waits for writes in flight. Nobody may use them any more. A crash may bring

@@ -11,6 +11,7 @@ use varve_device::{
 use super::*;
 use crate::files::SpaceFile;
 use crate::ids::{Access, PageId, PageNo, SpaceId};
+use crate::level::Image;
 use crate::page;
 
 const PAGES: u32 = 24;
@@ -55,7 +56,7 @@ fn repaired(directory: Arc<dyn Directory>) -> Arc<SpaceFiles> {
 
 fn write(protection: &dyn Protection, pages: impl Iterator<Item = u32>, lsn: u64, cause: Cause) {
     let images: Vec<Image> = pages.map(|no| image(no, lsn)).collect();
-    protection.write(&images.iter().collect::<Vec<_>>(), cause).unwrap();
+    protection.write(&images.iter().map(Stored::plain).collect::<Vec<_>>(), cause).unwrap();
 }
 
 /// LSN of the page at home, which must be whole.
@@ -123,7 +124,7 @@ fn a_failed_batch_keeps_its_slots() {
         device.arm(rule(When::Nth(1), Fault::Slow(std::time::Duration::from_millis(10))));
         let put = |first: u32| {
             let images: Vec<Image> = (first..first + 6).map(|no| image(no, 11)).collect();
-            protection.write(&images.iter().collect::<Vec<_>>(), Cause::Checkpoint)
+            protection.write(&images.iter().map(Stored::plain).collect::<Vec<_>>(), Cause::Checkpoint)
         };
         std::thread::scope(|scope| {
             let other = scope.spawn(|| put(6));
@@ -131,7 +132,7 @@ fn a_failed_batch_keeps_its_slots() {
         });
         assert!(put(0).is_err(), "round {round}: slots are used after a failure");
         let single = image(3, 12);
-        assert!(protection.write(&[&single], Cause::EvictInline).is_err(), "round {round}");
+        assert!(protection.write(&[Stored::plain(&single)], Cause::EvictInline).is_err(), "round {round}");
         let files = repaired(inner);
         (0..12).for_each(|no| assert!(lsn_at_home(&files, no, &format!("round {round}")) >= 10));
     }
@@ -151,7 +152,7 @@ fn a_failed_single_write_keeps_its_slot() {
         when: When::Nth(2),
         fault: Fault::Short,
     });
-    let put = |no: u32, lsn| protection.write(&[&image(no, lsn)], Cause::EvictInline);
+    let put = |no: u32, lsn| protection.write(&[Stored::plain(&image(no, lsn))], Cause::EvictInline);
     assert!(put(0, 11).is_err());
     for no in 1..6 {
         assert!(put(no, 11).is_err(), "page {no} is written after a failure");
@@ -181,7 +182,7 @@ fn a_half_written_page_keeps_its_slot_until_it_is_in_place() {
         let device = Faulty::wrap(inner.clone());
         let (_, protection) = area(device.clone(), false);
         device.arm(half_full(2));
-        let error = protection.write(&[&image(0, 11)], cause).unwrap_err();
+        let error = protection.write(&[Stored::plain(&image(0, 11))], cause).unwrap_err();
         assert!(error.is_no_space(), "{error}");
         device.disarm();
         assert_eq!(protection.held().len(), 1);
@@ -207,7 +208,7 @@ fn slots_that_are_all_held_come_back_with_the_room() {
     let device = Faulty::wrap(inner);
     let (files, protection) = area(device.clone(), false);
     device.arm(half_full(2));
-    let put = |no: u32, cause| protection.write(&[&image(no, 11)], cause);
+    let put = |no: u32, cause| protection.write(&[Stored::plain(&image(no, 11))], cause);
     for no in 0..6 {
         assert!(put(no, Cause::Checkpoint).unwrap_err().is_no_space(), "page {no}");
     }

@@ -32,6 +32,7 @@ use crate::ids::{Access, PageId, SpaceId};
 use crate::level::{Cause, Image};
 use crate::lsn::Lsn;
 use crate::page;
+use crate::stored::Stored;
 
 const FILE_NAME: &str = "doublewrite.varve";
 const UNFINISHED_FILE: &str = "doublewrite.new.varve";
@@ -141,24 +142,24 @@ impl Doublewrite {
         })
     }
 
-    /// Writes as many of the images as there are slots; gives their number.
-    fn write_batch(&self, images: &[&Image]) -> Result<usize> {
+    /// Writes as many of the pages as there are slots; gives their number.
+    fn write_batch(&self, pages: &[&Stored<'_>]) -> Result<usize> {
         let mut staging = self.batch.lock();
         reached("doublewrite: batch");
         self.check()?;
-        let slots = self.batch_slots(images.len())?;
-        let images = &images[..slots.len()];
+        let slots = self.batch_slots(pages.len())?;
+        let pages = &pages[..slots.len()];
         let page_size = self.layout.page_size as usize;
         let buf =
             staging.get_or_insert_with(|| AlignedBuf::new(page_size * self.layout.batch_slots as usize));
-        for (slot, image) in buf.chunks_exact_mut(page_size).zip(images) {
-            slot.copy_from_slice(image.bytes());
+        for (slot, page) in buf.chunks_exact_mut(page_size).zip(pages) {
+            slot.copy_from_slice(page.bytes());
         }
         // A failure is known before the lock is free: the next batch would write over the only whole copies.
-        let placed = self.write_copies(buf, &slots).and_then(|()| self.place_batch(images, &slots));
+        let placed = self.write_copies(buf, &slots).and_then(|()| self.place_batch(pages, &slots));
         placed.inspect_err(|cause| self.fail_unless_full(cause))?;
         self.batches.fetch_add(1, Relaxed);
-        Ok(images.len())
+        Ok(pages.len())
     }
 
     /// Batch slots that are not held, up to `count`.
@@ -187,40 +188,40 @@ impl Doublewrite {
         Ok(())
     }
 
-    fn place_batch(&self, images: &[&Image], slots: &[u32]) -> Result<()> {
-        let placed = self.place(images);
+    fn place_batch(&self, pages: &[&Stored<'_>], slots: &[u32]) -> Result<()> {
+        let placed = self.place(pages);
         if let Err(error) = &placed
             && error.is_no_space()
         {
-            self.hold_torn(images, slots, error)?;
+            self.hold_torn(pages, slots, error)?;
         }
         placed
     }
 
     /// Writes pages in place, of which there are copies.
-    fn place(&self, images: &[&Image]) -> Result<()> {
-        self.files.write(images)?;
+    fn place(&self, pages: &[&Stored<'_>]) -> Result<()> {
+        self.files.write(pages)?;
         if !planted("pages: not flushed in place") {
-            self.files.flush(images)?;
+            self.files.flush(pages)?;
         }
         let mut slots = self.slots.lock();
-        images.iter().for_each(|image| self.release(&mut slots, image.id()));
+        pages.iter().for_each(|page| self.release(&mut slots, page.id()));
         Ok(())
     }
 
-    fn write_single(&self, image: &Image) -> Result<()> {
+    fn write_single(&self, page: &Stored<'_>) -> Result<()> {
         let slot = self.take_single()?;
         reached("doublewrite: single page");
         let at = self.layout.offset(slot);
-        let copied = self.file.write_at(at, image.bytes(), Purpose::Doublewrite, Durability::Now);
+        let copied = self.file.write_at(at, page.bytes(), Purpose::Doublewrite, Durability::Now);
         if let Err(error) = copied {
             if error.is_no_space() {
                 self.give_single(slot);
             }
             return Err(error.into());
         }
-        if let Err(error) = self.files.write_now(image) {
-            if error.is_no_space() && !self.hold_torn(&[image], &[slot], &error)? {
+        if let Err(error) = self.files.write_now(page) {
+            if error.is_no_space() && !self.hold_torn(&[page], &[slot], &error)? {
                 self.give_single(slot);
             }
             return Err(error);
@@ -250,19 +251,19 @@ impl Doublewrite {
         self.single_freed.notify_one();
     }
 
-    /// After a full device refused some of these images: what it left of their pages is made durable and looked at, and
+    /// After a full device refused some of these pages: what it left of their pages is made durable and looked at, and
     /// the slots of those that are half written are held. Whether there are any.
     #[cold]
-    fn hold_torn(&self, images: &[&Image], slots: &[u32], cause: &PagerError) -> Result<bool> {
-        self.files.flush(images)?;
+    fn hold_torn(&self, pages: &[&Stored<'_>], slots: &[u32], cause: &PagerError) -> Result<bool> {
+        self.files.flush(pages)?;
         let mut buf = AlignedBuf::new(self.layout.page_size as usize);
         let mut any = false;
-        for (image, slot) in images.iter().zip(slots) {
-            let is_torn = is_damaged(&self.files, image.id(), &mut buf)? && buf.iter().any(|byte| *byte != 0);
+        for (page, slot) in pages.iter().zip(slots) {
+            let is_torn = is_damaged(&self.files, page.id(), &mut buf)? && buf.iter().any(|byte| *byte != 0);
             any |= is_torn;
             if is_torn {
                 reached("doublewrite: slot held");
-                self.hold(image.id(), *slot, cause);
+                self.hold(page.id(), *slot, cause);
             }
         }
         Ok(any)
@@ -323,7 +324,7 @@ pub(super) fn repair(
     ids.sort_unstable();
     for id in ids {
         if is_damaged(files, id, &mut buf)? {
-            files.write_now(&copies[&id])?;
+            files.write_now(&Stored::plain(&copies[&id]))?;
             mended.push(id);
             reached("recovery: torn page mended");
         }
@@ -408,14 +409,14 @@ fn read_layout(file: &dyn BlockFile, page_size: u32) -> Result<Option<Layout>> {
 }
 
 impl Protection for Doublewrite {
-    fn write(&self, batch: &[&Image], cause: Cause) -> Result<()> {
-        let is_held = |image: &&&Image| self.slots.lock().held.contains_key(&image.id());
-        let (held, others): (Vec<&Image>, Vec<&Image>) = batch.iter().partition(is_held);
+    fn write(&self, batch: &[Stored<'_>], cause: Cause) -> Result<()> {
+        let is_held = |page: &&Stored<'_>| self.slots.lock().held.contains_key(&page.id());
+        let (held, others): (Vec<&Stored<'_>>, Vec<&Stored<'_>>) = batch.iter().partition(is_held);
         if !held.is_empty() {
             self.place(&held).inspect_err(|cause| self.fail_unless_full(cause))?;
         }
         if cause == Cause::EvictInline {
-            let written = others.iter().try_for_each(|image| self.write_single(image));
+            let written = others.iter().try_for_each(|page| self.write_single(page));
             return written.inspect_err(|cause| self.fail_unless_full(cause));
         }
         let mut rest = &others[..];

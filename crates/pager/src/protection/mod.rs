@@ -22,8 +22,9 @@ use crate::control::InForce;
 use crate::error::Result;
 use crate::files::SpaceFiles;
 use crate::ids::PageId;
-use crate::level::{Cause, Image};
+use crate::level::Cause;
 use crate::lsn::Lsn;
+use crate::stored::Stored;
 
 use doublewrite::Doublewrite;
 use none::Unprotected;
@@ -31,7 +32,7 @@ use none::Unprotected;
 /// A way to write pages so that a crash tears none.
 pub(crate) trait Protection: Send + Sync {
     /// Writes pages in place, durably.
-    fn write(&self, batch: &[&Image], cause: Cause) -> Result<()>;
+    fn write(&self, batch: &[Stored<'_>], cause: Cause) -> Result<()>;
     /// Pages that a full device left half written, each with where its copy is kept.
     fn held(&self) -> Vec<(PageId, u32)>;
     /// These copies are of pages that mean nothing any more, after a crash neither.

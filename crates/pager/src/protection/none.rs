@@ -10,7 +10,8 @@ use super::Protection;
 use crate::error::Result;
 use crate::files::SpaceFiles;
 use crate::ids::PageId;
-use crate::level::{Cause, Image};
+use crate::level::Cause;
+use crate::stored::Stored;
 
 /// Writes in place.
 pub(super) struct Unprotected {
@@ -24,9 +25,10 @@ impl Unprotected {
 }
 
 impl Protection for Unprotected {
-    fn write(&self, batch: &[&Image], _cause: Cause) -> Result<()> {
-        self.files.write(batch)?;
-        self.files.flush(batch)
+    fn write(&self, batch: &[Stored<'_>], _cause: Cause) -> Result<()> {
+        let batch: Vec<&Stored<'_>> = batch.iter().collect();
+        self.files.write(&batch)?;
+        self.files.flush(&batch)
     }
 
     fn held(&self) -> Vec<(PageId, u32)> {

@@ -12,8 +12,8 @@ use varve_device::reached;
 use super::layout::{Entry, Geometry};
 use super::{BACKGROUND_EXTENTS, Cut, Growth, RESERVE_EXTENTS, Space, Spaces};
 use crate::error::{PagerError, Result};
-use crate::files::SpaceFile;
 use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
+use crate::layout::Layout;
 use crate::level::Image;
 use crate::lsn::Lsn;
 use crate::page::{self, kind};
@@ -28,22 +28,22 @@ impl Spaces {
         for id in SpaceId::DURABLE {
             let space = self.space(id)?;
             let geometry = space.geometry;
-            let file = self.file(geometry)?;
-            file.resize(geometry.extent_pages)?;
-            write_new(file, geometry.header(), &geometry.new_header(database_id))?;
-            write_new(file, geometry.descriptor_of(0), &geometry.new_descriptor(0))?;
+            let layout = self.layout(geometry)?;
+            layout.resize(id, geometry.extent_pages)?;
+            write_new(layout, geometry.header(), &geometry.new_header(database_id))?;
+            write_new(layout, geometry.descriptor_of(0), &geometry.new_descriptor(0))?;
             if id == SpaceId::DATA {
                 let mut root = vec![0; geometry.page_size];
                 page::format(&mut root, PageId::ROOT, kind::ROOT, 0);
-                write_new(file, PageId::ROOT, &root)?;
+                write_new(layout, PageId::ROOT, &root)?;
             }
-            file.resize(geometry.extent_pages * (1 + RESERVE_EXTENTS.max(self.growth_extents)))?;
+            layout.resize(id, geometry.extent_pages * (1 + RESERVE_EXTENTS.max(self.growth_extents)))?;
         }
         Ok(())
     }
 
-    fn file(&self, geometry: Geometry) -> Result<&SpaceFile> {
-        self.files.of(geometry.header())
+    fn layout(&self, geometry: Geometry) -> Result<&dyn Layout> {
+        self.layouts.of(geometry.header())
     }
 
     /// Keeps extents free in the logged spaces. A full device shows when a mini-transaction allocates. `others_try`: a page
@@ -113,7 +113,7 @@ impl Spaces {
 
     fn lengthen(&self, space: &Space, extents: u32) -> Result<()> {
         let geometry = space.geometry;
-        let file = self.file(geometry)?;
+        let layout = self.layout(geometry)?;
         let mut extent = space.map().extent_count();
         let target = extent + extents;
         while extent < target {
@@ -122,10 +122,10 @@ impl Spaces {
             let mut entries = vec![Entry::default(); (stop - extent) as usize];
             if geometry.space.is_logged() && extent.is_multiple_of(geometry.group_extents) {
                 let descriptor = geometry.new_descriptor(group);
-                write_new(file, geometry.descriptor_of(group), &descriptor)?;
+                write_new(layout, geometry.descriptor_of(group), &descriptor)?;
                 entries[0] = geometry.entry(&descriptor, extent)?;
             }
-            file.resize(stop * geometry.extent_pages)?;
+            layout.resize(geometry.space, stop * geometry.extent_pages)?;
             reached("space: file lengthened");
             let mut map = space.map();
             entries.into_iter().for_each(|entry| map.push(entry));
@@ -164,7 +164,7 @@ impl Spaces {
             let first = space.map().extent_count() * geometry.extent_pages;
             let count = self.file_pages(geometry).saturating_sub(first);
             pool.discard(PageRange { first: PageId::new(geometry.space, PageNo(first)), count }, planned)?;
-            match self.file(geometry)?.resize(first) {
+            match self.layout(geometry)?.resize(geometry.space, first) {
                 // A file system may want room even for that. Nothing has changed, and the next checkpoint tries again.
                 Err(error) if error.is_no_space() => continue,
                 done => done?,
@@ -194,6 +194,6 @@ impl Space {
 }
 
 /// Writes a page that nothing refers to yet, outside the log.
-fn write_new(file: &SpaceFile, id: PageId, bytes: &[u8]) -> Result<()> {
-    file.write_unlogged(&Image::of(id, bytes, Access::Random))
+fn write_new(layout: &dyn Layout, id: PageId, bytes: &[u8]) -> Result<()> {
+    layout.write_unlogged(&Image::of(id, bytes, Access::Random))
 }

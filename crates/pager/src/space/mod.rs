@@ -30,8 +30,8 @@ pub(crate) use pending::Pending;
 use self::layout::{Bits, Entry, ExtentNo, Geometry};
 use self::map::Map;
 use crate::error::{PagerError, Result};
-use crate::files::SpaceFiles;
 use crate::ids::{Access, PageId, PageRange, SpaceId};
+use crate::layout::Layouts;
 use crate::lsn::Lsn;
 use crate::pool::{PageS, Pool};
 
@@ -71,13 +71,13 @@ struct Space {
 /// All spaces.
 pub(crate) struct Spaces {
     spaces: [Space; 3],
-    files: Arc<SpaceFiles>,
+    layouts: Arc<Layouts>,
     growth_extents: u32,
 }
 
 impl Spaces {
     /// Spaces whose maps are not read yet.
-    pub(crate) fn new(files: Arc<SpaceFiles>, page_size: usize, growth_extents: u32) -> Spaces {
+    pub(crate) fn new(layouts: Arc<Layouts>, page_size: usize, growth_extents: u32) -> Spaces {
         let space = |id| {
             let geometry = Geometry::of(id, page_size);
             Space {
@@ -90,7 +90,7 @@ impl Spaces {
             }
         };
         let spaces = [space(SpaceId::DATA), space(SpaceId::ROLLBACK), space(SpaceId::TEMPORARY)];
-        Spaces { spaces, files, growth_extents }
+        Spaces { spaces, layouts, growth_extents }
     }
 
     /// After redo: checks the headers and reads the maps.
@@ -125,7 +125,7 @@ impl Spaces {
     }
 
     fn file_pages(&self, geometry: Geometry) -> u32 {
-        self.files.space(geometry.space).map_or(0, |file| file.pages())
+        self.layouts.of(geometry.header()).map_or(0, |layout| layout.pages(geometry.space))
     }
 
     fn geometry(&self, space: SpaceId) -> Result<Geometry> {

@@ -56,6 +56,7 @@ impl Spaces {
     ) -> Result<()> {
         let ranges: Vec<PageRange> = extents.iter().map(|extent| geometry.pages_of(*extent)).collect();
         let mut mtr = pager.begin()?;
+        let _hold = pool.discarding(geometry.space);
         let descriptor = mtr.x(geometry.descriptor_of(geometry.group_of(extents[0])))?;
         if !planted("space: dropped pages are not noted") {
             mtr.note(NOTE_DISCARD, &discard::encode(&ranges));

@@ -1,0 +1,125 @@
+//! In place: every page has its own place in the file of its space.
+//!
+//! Invariants
+//! 1. Page `n` of a space lies at byte `n * page_size` of the space's file.
+//! 2. What was written is stable when `write` returns: written as the protection demands and flushed; then the ledger is told.
+//!    Pages of the temporary space are only written.
+//!
+//! What it does not know: how the protection works.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use varve_device::ReadOp;
+
+use super::Layout;
+use crate::error::{PagerError, Result};
+use crate::files::SpaceFiles;
+use crate::ids::{PageId, SpaceId};
+use crate::ledger::Ledger;
+use crate::level::{Cause, Image, Need, Step, Want};
+use crate::page;
+use crate::pool::WriteAhead;
+use crate::protection::Protection;
+use crate::stored::Stored;
+
+/// The layout of spaces whose pages stay where they are.
+pub(crate) struct InPlace {
+    files: Arc<SpaceFiles>,
+    protection: Box<dyn Protection>,
+    ledger: Arc<Ledger>,
+    log: Arc<dyn WriteAhead>,
+    /// At a checkpoint: pages with a held copy that nobody needs any more, once the log is durable.
+    unneeded: Mutex<Vec<(PageId, u32)>>,
+}
+
+impl InPlace {
+    pub(crate) fn new(
+        files: Arc<SpaceFiles>,
+        protection: Box<dyn Protection>,
+        ledger: Arc<Ledger>,
+        log: Arc<dyn WriteAhead>,
+    ) -> InPlace {
+        InPlace { files, protection, ledger, log, unneeded: Mutex::default() }
+    }
+
+    fn read_many(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
+        for group in wants.chunk_by_mut(|a, b| a.0.space() == b.0.space()) {
+            let file = self.files.of(group[0].0)?;
+            let mut ops = Vec::with_capacity(group.len());
+            for (id, want) in group {
+                if let Want::Page { frame, .. } = want {
+                    ops.push(ReadOp { offset: file.offset(*id)?, buf: frame, why: file.purpose() });
+                }
+            }
+            file.file().read_batch(&mut ops)?;
+        }
+        Ok(())
+    }
+}
+
+fn verify(id: PageId, want: &Want<'_>) -> Result<()> {
+    let Want::Page { frame, .. } = want else { return Ok(()) };
+    page::verify(frame, id).map_err(|damage| PagerError::DamagedPage { id, damage })
+}
+
+impl Layout for InPlace {
+    fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
+        if let [(id, Want::Page { frame, .. })] = wants {
+            let file = self.files.of(*id)?;
+            file.file().read_at(file.offset(*id)?, frame, file.purpose())?;
+        } else {
+            self.read_many(wants)?;
+        }
+        wants.iter().try_for_each(|(id, want)| verify(*id, want))
+    }
+
+    fn write(&self, images: &[&Image], cause: Cause, _need: Need) -> Result<()> {
+        let stored: Vec<Stored<'_>> = images.iter().map(|image| Stored::plain(image)).collect();
+        if images.iter().any(|image| !image.id().space().is_logged()) {
+            return self.files.write(&stored.iter().collect::<Vec<_>>());
+        }
+        self.protection.write(&stored, cause)?;
+        self.log.note_written(images);
+        images.iter().for_each(|image| self.ledger.stable(image.id(), image.lsn()));
+        Ok(())
+    }
+
+    fn write_unlogged(&self, image: &Image) -> Result<()> {
+        self.files.of(image.id())?.write_unlogged(image)
+    }
+
+    fn pages(&self, space: SpaceId) -> u32 {
+        self.files.space(space).map_or(0, |file| file.pages())
+    }
+
+    fn resize(&self, space: SpaceId, pages: u32) -> Result<()> {
+        self.files.space(space).map_or(Ok(()), |file| file.resize(pages))
+    }
+
+    /// A half-written page that was discarded will never be put again: its copy goes once the discard is durable.
+    fn checkpoint(&self, step: Step) -> Result<()> {
+        let mut unneeded = self.unneeded.lock();
+        match step {
+            Step::Begin => {
+                *unneeded = self.protection.held();
+                unneeded.retain(|(id, _)| !self.ledger.has(*id));
+            }
+            Step::BeforeEnd => {}
+            Step::End => {
+                // One that was made anew meanwhile may be half written again, in the same slot.
+                unneeded.retain(|(id, _)| !self.ledger.has(*id));
+                self.protection.forget(&std::mem::take(&mut *unneeded));
+            }
+        }
+        Ok(())
+    }
+
+    fn drain(&self) -> Result<()> {
+        self.files.flush_all()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.protection.counters()
+    }
+}

@@ -1,0 +1,112 @@
+//! The seam inside home: where and how the pages of a space lie in its file.
+//!
+//! Invariants
+//! 1. Home lets one thread at a time write a page; reads come at any time.
+//! 2. The layout of a space does not change while the database is open.
+//!
+//! What it does not know: which pages are in use, frames, what is in a page.
+
+mod flights;
+mod in_place;
+
+use std::sync::Arc;
+
+pub(crate) use flights::Flights;
+pub(crate) use in_place::InPlace;
+
+use crate::error::{PagerError, Result};
+use crate::ids::{PageId, PageRange, SpaceId};
+use crate::level::{Cause, DiscardHold, Image, Need, Step, Want};
+use crate::lsn::Lsn;
+
+/// Where and how pages lie. One layout may have several spaces.
+pub(crate) trait Layout: Send + Sync {
+    /// Reads stored pages and makes them plain in their frames, checked; submits all together. A page that was never written
+    /// is [`PageDamage::Zero`](crate::page::PageDamage::Zero). None of the wants is a hole.
+    fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()>;
+    /// Writes pages, all of them logged or all temporary. `Held` ones are given back by `read` from the moment this returns;
+    /// `Stable` ones survive a crash, and the ledger was told. On error any of them may be.
+    fn write(&self, images: &[&Image], cause: Cause, need: Need) -> Result<()>;
+    /// Makes stable what was written with `Need::Held`.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Writes a page that nothing refers to yet, durably (growth of a space).
+    fn write_unlogged(&self, image: &Image) -> Result<()>;
+    /// Length of a space, in pages.
+    fn pages(&self, space: SpaceId) -> u32;
+    /// Changes the length of a space, durably. After a refusal for want of room it is what it was.
+    fn resize(&self, space: SpaceId, pages: u32) -> Result<()>;
+    /// As [`Level::discard`](crate::Level::discard).
+    fn discard(&self, _ids: PageRange, _after: Lsn) -> Result<()> {
+        Ok(())
+    }
+    /// As [`Level::discarding`](crate::Level::discarding).
+    fn discarding(&self) -> Option<DiscardHold<'_>> {
+        None
+    }
+    /// Takes part in a checkpoint.
+    fn checkpoint(&self, step: Step) -> Result<()>;
+    /// Oldest log position that recovery of this layout still needs; a block's start.
+    fn needs_log_from(&self) -> Option<Lsn> {
+        None
+    }
+    /// Brings everything home (clean shutdown).
+    fn drain(&self) -> Result<()>;
+    /// As [`Level::check`](crate::Level::check).
+    fn check(&self, _damages: &mut Vec<String>) -> Result<()> {
+        Ok(())
+    }
+    /// Counters for home's report.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// Which layout each space has.
+pub(crate) struct Layouts {
+    all: Vec<Arc<dyn Layout>>,
+    /// Place in `all`, by the number of the space less one.
+    by_space: [usize; SPACES],
+}
+
+const SPACES: usize = 3;
+
+impl Layouts {
+    /// All spaces lie in place.
+    pub(crate) fn in_place(layout: InPlace) -> Layouts {
+        Layouts { all: vec![Arc::new(layout)], by_space: [0; SPACES] }
+    }
+
+    fn number_of(&self, space: SpaceId) -> Option<usize> {
+        self.by_space.get(usize::from(space.0).checked_sub(1)?).copied()
+    }
+
+    /// The layout of the page's space.
+    pub(crate) fn of(&self, id: PageId) -> Result<&dyn Layout> {
+        let number = self.number_of(id.space()).ok_or(PagerError::NoSuchPage { id, pages: 0 })?;
+        Ok(&*self.all[number])
+    }
+
+    /// All layouts.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &dyn Layout> {
+        self.all.iter().map(|layout| &**layout)
+    }
+
+    /// Reads pages of any spaces.
+    pub(crate) fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
+        let number = |id: &PageId| self.number_of(id.space());
+        let mut groups = wants.chunk_by_mut(|a, b| number(&a.0) == number(&b.0));
+        groups.try_for_each(|group| self.of(group[0].0)?.read(group))
+    }
+
+    /// Writes pages of any spaces, all of them logged or all temporary.
+    pub(crate) fn write(&self, images: &[&Image], cause: Cause, need: Need) -> Result<()> {
+        for (number, layout) in self.all.iter().enumerate() {
+            let is_there = |image: &&Image| self.number_of(image.id().space()) == Some(number);
+            let there: Vec<&Image> = images.iter().copied().filter(is_there).collect();
+            if !there.is_empty() {
+                layout.write(&there, cause, need)?;
+            }
+        }
+        Ok(())
+    }
+}
