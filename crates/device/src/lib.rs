@@ -17,6 +17,7 @@
 
 mod accounting;
 mod block;
+mod boot;
 mod buf;
 mod capabilities;
 mod counted;
@@ -47,6 +48,7 @@ mod uring;
 
 pub use accounting::{Accounting, Tally, TallyRow};
 pub use block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, ReadOp, Space, WriteOp};
+pub use boot::boot_id;
 pub use buf::AlignedBuf;
 pub use capabilities::Capabilities;
 pub use emulated::{Emulated, EmulationReport};

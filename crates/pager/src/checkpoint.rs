@@ -56,14 +56,31 @@ impl Shared {
         })?;
         self.level.checkpoint(Step::BeforeEnd)?;
         let durable = self.log.durable();
+        let stamp = self.prepare_region(is_clean)?;
         self.control.update(|superblock| {
             superblock.advance_redo(redo_start, durable);
+            if let Some(attached) = &mut superblock.attached {
+                attached.stamp = stamp;
+            }
             superblock.state = if is_clean { State::Clean } else { State::Open };
         })?;
         let early = planted("log: segments are recycled early");
-        self.log.truncate(if early { durable } else { redo_start })?;
+        // Behind the word that all was shut down nothing is stored where it may not survive the machine.
+        if !is_clean || self.region.is_none() {
+            self.log.truncate(if early { durable } else { redo_start })?;
+        }
         self.level.checkpoint(Step::End)?;
         self.spaces.carry_out_cuts(&self.pool, redo_start)
+    }
+
+    /// The region is ahead of the control file; at a clean shutdown all of it is where it survives the machine.
+    fn prepare_region(&self, is_clean: bool) -> Result<u64> {
+        let Some(region) = &self.region else { return Ok(0) };
+        let stamp = region.next_stamp();
+        if is_clean {
+            region.settle()?;
+        }
+        Ok(stamp)
     }
 
     /// End of the log at the last checkpoint.

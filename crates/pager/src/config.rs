@@ -11,6 +11,7 @@ use varve_device::Directory;
 
 use crate::control::InForce;
 use crate::error::{PagerError, Result};
+use crate::nvm::layout::Layout;
 use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
 
 /// Which clean page leaves the pool first.
@@ -59,6 +60,17 @@ pub struct CheckpointConfig {
     pub log_fraction: f64,
 }
 
+/// A region of persistent memory and what lies in it. It belongs to the database from its creation on.
+#[derive(Clone)]
+pub struct NvmConfig {
+    /// Device that holds the region.
+    pub directory: Arc<dyn Directory>,
+    /// Length of the region, in bytes: a multiple of 4096.
+    pub size_bytes: u64,
+    /// Bytes of it for the log, which is then no files: eight segments; `log_segment_bytes` and `log_capacity_bytes` mean nothing.
+    pub log_bytes: u64,
+}
+
 /// Configuration of a pager.
 #[derive(Clone)]
 pub struct PagerConfig {
@@ -80,6 +92,8 @@ pub struct PagerConfig {
     pub log_segment_bytes: u64,
     /// Length of all log segments together, in bytes.
     pub log_capacity_bytes: u64,
+    /// Persistent memory, if the log is to lie in it.
+    pub nvm: Option<NvmConfig>,
     /// Protection of page writes.
     pub protection: ProtectionKind,
     /// Page writer threads (at least one runs if `background`).
@@ -107,6 +121,7 @@ impl PagerConfig {
             control: directory,
             log_segment_bytes: 64 << 20,
             log_capacity_bytes: 1 << 30,
+            nvm: None,
             protection: ProtectionKind::DOUBLEWRITE,
             page_writers: 1,
             replacement: Replacement::Clock,
@@ -133,6 +148,7 @@ impl PagerConfig {
                 "log segments of {segment} bytes: give them a multiple of 4096 and at least {SEGMENT_PAGES_MIN} pages"
             )
         })?;
+        Layout::of(self)?;
         let part = self.checkpoint.log_fraction;
         require(part > 0.0 && part <= LOG_FRACTION_MAX, || {
             format!("checkpoint log fraction {part}: it must be above 0 and at most {LOG_FRACTION_MAX}")

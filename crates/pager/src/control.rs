@@ -475,7 +475,7 @@ fn unknown_parts(directory: &dyn Directory) -> PagerError {
     }
 }
 
-/// An identity for a new database.
-pub fn random_database_id() -> u64 {
+/// An identity for a new database or region.
+pub fn random_id() -> u64 {
     RandomState::new().hash_one(std::process::id()) | 1
 }

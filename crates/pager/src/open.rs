@@ -1,6 +1,6 @@
 //! Opening: making a new database, or recovering one.
 //!
-//! Order for a new one: control file (state creating), empty log, space files and doublewrite file, then the control
+//! Order for a new one: control file (state creating), NVM region if there is to be one, empty log, space files and doublewrite file, then the control
 //! file says open. A crash before that starts over. For an existing one: control file, analysis of the log, a new life
 //! of the log, mending of torn pages, redo, allocation maps.
 //!
@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use varve_device::{Directory, reached};
 
 use crate::config::PagerConfig;
-use crate::control::{Control, State, Superblock, random_database_id};
+use crate::control::{Control, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile, SpaceFiles};
 use crate::home::Home;
@@ -31,6 +31,7 @@ use crate::ledger::Ledger;
 use crate::level::{Image, Level};
 use crate::log::{Log, LogConfig, LogError, StoredLog, Tail, record};
 use crate::lsn::Lsn;
+use crate::nvm::{self, NvmRegion};
 use crate::pager::Shared;
 use crate::pool::{Pool, PoolParts, WriteAhead};
 use crate::protection;
@@ -90,17 +91,16 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
             if unfinished.is_none() {
                 refuse_leftovers(&config)?;
             }
-            drop(unfinished);
-            create(config, ops)
+            let before = unfinished.map(|control| control.get());
+            create(config, before, ops)
         }
     }
 }
 
 /// Page size and segment size were settled at creation.
 fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
-    if stored.attached.is_some() || stored.log_begins_anew {
-        let what = "the database's newest pages or its log are in an NVM region, or the log left one: \
-                    use the program that wrote it";
+    if stored.log_begins_anew {
+        let what = "the database's log left an NVM region: use the program that did that";
         return Err(PagerError::Incompatible { what: what.into() });
     }
     config.page_size = stored.page_size as usize;
@@ -136,12 +136,23 @@ fn log_config(config: &PagerConfig) -> LogConfig {
     }
 }
 
-fn create(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Shared> {
-    let mut first = Superblock::new(random_database_id(), config.page_size as u32, config.log_segment_bytes);
+/// `before`: what an unfinished creation left.
+fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+    let unfinished = before.and_then(|before| before.attached);
+    let attached = nvm::wanted(&config, unfinished, random_id())?;
+    let segment_bytes = nvm::layout::Layout::of(&config)?.and_then(|layout| layout.log);
+    let segment_bytes = segment_bytes.map_or(config.log_segment_bytes, |log| log.segment_bytes);
+    let mut first = Superblock::new(random_id(), config.page_size as u32, segment_bytes);
     first.protection = config.protection.in_force();
+    first.attached = attached;
     let database = first.database;
     let control = Control::create(&*config.control, first)?;
     StoredLog::remove_all(&*config.log)?;
+    let region = nvm::make(&config, &control.get())?;
+    if let Some(region) = &region {
+        region.place_log(&mut config);
+        StoredLog::remove_all(&*config.log)?;
+    }
     let stored = StoredLog::open(log_config(&config), database)?;
     let log = Arc::new(recovery::begin_life(stored, &control, Tail::empty())?);
     let parts = assemble(&config, &control, &log, None)?;
@@ -149,16 +160,20 @@ fn create(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Shared> {
     config.data.sync()?;
     config.rollback.sync()?;
     control.update(|superblock| superblock.state = State::Open)?;
-    finish(config, control, parts, log, ops, true)
+    finish(config, control, region, parts, log, ops, true)
 }
 
-fn recover(config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+    let region = nvm::find(&config, &control.get())?;
+    if let Some(region) = &region {
+        region.place_log(&mut config);
+    }
     let (log, mut plan) = recovery::read_log(log_config(&config), &control, &mut [])?;
     let log = Arc::new(log);
     let parts = assemble(&config, &control, &log, Some(plan.from()))?;
     plan.forget_written(&parts.mended);
     recovery::redo(&parts.pool, &log, &*ops, &plan)?;
-    finish(config, control, parts, log, ops, false)
+    finish(config, control, region, parts, log, ops, false)
 }
 
 /// Opens the spaces and builds the pool over them. `redo_start` is where redo will start; `None` makes new files.
@@ -216,6 +231,7 @@ fn note_protection(config: &PagerConfig, control: &Control) -> Result<()> {
 fn finish(
     config: PagerConfig,
     control: Control,
+    region: Option<NvmRegion>,
     parts: Parts,
     log: Arc<Log>,
     ops: Arc<dyn RedoOps>,
@@ -231,6 +247,7 @@ fn finish(
         level,
         spaces,
         control,
+        region,
         counters,
         ops,
         config,

@@ -27,6 +27,7 @@ use crate::level::Level;
 use crate::log::Log;
 use crate::lsn::Lsn;
 use crate::mtr::Mtr;
+use crate::nvm::NvmRegion;
 use crate::open;
 use crate::page::{self, kind};
 use crate::pool::{PageS, PageSx, PageX, Pool, held};
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) config: PagerConfig,
     pub(crate) is_new: bool,
     pub(crate) database: u64,
+    /// Persistent memory that the log is in.
+    pub(crate) region: Option<NvmRegion>,
     /// Held during a checkpoint: end of the log at the last one.
     pub(crate) checkpointing: Mutex<Lsn>,
     pub(crate) is_stopping: AtomicBool,
@@ -98,6 +101,7 @@ impl Pager {
             let found = device.capabilities().warnings.iter();
             warnings.extend(found.map(|warning| format!("{}: {warning}", device.location())));
         }
+        warnings.extend(self.shared.region.as_ref().and_then(NvmRegion::warning));
         if config.protection == ProtectionKind::None {
             warnings.push("page protection is off: a crash may tear pages; for measuring only".into());
         }

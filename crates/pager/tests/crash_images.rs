@@ -14,7 +14,7 @@ use common::{KIND, config, get, open};
 use varve_device::{
     Directory, Event, Fate, Lies, MemoryDirectory, RecordLog, Recorder, Recording, Space, Timeline,
 };
-use varve_pager::{PageId, Pager, PagerConfig, SpaceId};
+use varve_pager::{NvmConfig, PageId, Pager, PagerConfig, SpaceId};
 
 /// What a step left: the number of each page that it wrote, and of those freed.
 #[derive(Default, Clone)]
@@ -25,6 +25,7 @@ struct Step {
 
 /// Everything that was done, in order.
 struct History {
+    settings: Settings,
     owner: u32,
     steps: Vec<Step>,
 }
@@ -48,6 +49,15 @@ impl Random {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
+}
+
+/// Settings over one directory for everything.
+type Settings = fn(Arc<dyn Directory>) -> PagerConfig;
+
+/// The log in persistent memory.
+fn nvm_settings(directory: Arc<dyn Directory>) -> PagerConfig {
+    let nvm = NvmConfig { directory: directory.clone(), size_bytes: 768 << 10, log_bytes: 512 << 10 };
+    PagerConfig { nvm: Some(nvm), ..settings(directory) }
 }
 
 fn settings(directory: Arc<dyn Directory>) -> PagerConfig {
@@ -99,10 +109,10 @@ fn step(pager: &Pager, owner: u32, number: u64, pages: &[PageId], random: &mut R
 }
 
 /// Runs steps; marks each step whose log was flushed.
-fn run(pager: &Pager, record: &RecordLog, steps_count: u64, seed: u64) -> History {
+fn run(pager: &Pager, settings: Settings, record: &RecordLog, steps_count: u64, seed: u64) -> History {
     let mut random = Random(seed);
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
-    let mut history = History { owner, steps: Vec::new() };
+    let mut history = History { settings, owner, steps: Vec::new() };
     let mut scratch = None;
     for number in 1..=steps_count {
         let mut pages: Vec<PageId> = history.pages_after(number - 1).into_keys().collect();
@@ -140,7 +150,7 @@ fn fill_scratch(pager: &Pager) -> u32 {
 
 /// Opens an image and compares it with the history; gives the prefix it holds.
 fn verify(image: Arc<dyn Directory>, history: &History, acknowledged: u64, what: &str) -> u64 {
-    let pager = open(&settings(image));
+    let pager = open(&(history.settings)(image));
     let first = history.steps[0].written[0];
     let owned = pager.pages_of_owner(SpaceId::DATA, history.owner).unwrap();
     let count = if owned.is_empty() { 0 } else { get(&pager, first).unwrap() };
@@ -201,11 +211,11 @@ fn crash_everywhere(mut timeline: Timeline, history: &History, cuts_count: u64, 
     }
 }
 
-fn record(steps_count: u64, seed: u64) -> (Recording, History) {
+fn record(settings: Settings, steps_count: u64, seed: u64) -> (Recording, History) {
     let record = RecordLog::new();
     let recorder: Arc<dyn Directory> = Recorder::wrap(MemoryDirectory::new(), record.clone());
     let pager = open(&settings(recorder));
-    let history = run(&pager, &record, steps_count, seed);
+    let history = run(&pager, settings, &record, steps_count, seed);
     drop(pager);
     (record.recording(), history)
 }
@@ -213,14 +223,24 @@ fn record(steps_count: u64, seed: u64) -> (Recording, History) {
 #[test]
 fn any_crash_leaves_a_prefix() {
     for seed in 1..=4 {
-        let (recording, history) = record(250, seed);
+        let (recording, history) = record(settings, 250, seed);
         crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
     }
 }
 
 #[test]
 fn a_crash_early_on_leaves_a_prefix() {
-    let (recording, history) = record(6, 11);
+    let (recording, history) = record(settings, 6, 11);
+    crash_everywhere(Timeline::new(recording), &history, 250, 2, 0);
+}
+
+#[test]
+fn a_log_in_persistent_memory_leaves_a_prefix() {
+    for seed in 1..=3 {
+        let (recording, history) = record(nvm_settings, 250, seed);
+        crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
+    }
+    let (recording, history) = record(nvm_settings, 6, 11);
     crash_everywhere(Timeline::new(recording), &history, 250, 2, 0);
 }
 
@@ -233,7 +253,7 @@ fn a_lying_device_is_found_out() {
         Lies { flushes_of: Some(Space::Data), ..Lies::default() },
     ];
     for lie in lies {
-        let (recording, history) = record(250, 3);
+        let (recording, history) = record(settings, 250, 3);
         let crash = || crash_everywhere(Timeline::with_lies(recording, lie), &history, 150, 0, 0);
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(crash));
         assert!(found.is_err(), "{lie:?} went unnoticed");

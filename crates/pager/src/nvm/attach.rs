@@ -1,0 +1,277 @@
+//! Attaching a region to a database, and finding it again.
+//!
+//! ```text
+//!  new database: wanted (refuses a region of others) -> control file, creating, names the region -> make -> ... -> open
+//!  opening:      find (refuses whatever is not this database's whole region of now) -> log, pages
+//! ```
+//!
+//! Invariants
+//! 1. A region whose header names another database or another region id is never written to.
+//! 2. A header is written only while the control file says that the database has no contents yet, and names the region.
+//! 3. `find` changes nothing before everything fits; then only the start of the machine is noted.
+//! 4. The region's stamp is durable before the control file gets the same one, so it is never the smaller one, unless the region
+//!    was put back from an earlier moment.
+//!
+//! Not known here: what is in the areas.
+
+use std::sync::Arc;
+
+use varve_device::{
+    Accounting, Directory, Medium, Purpose, Region, RegionExtents, RegionFiles, RegionPart, Space, boot_id,
+    planted,
+};
+
+use super::layout::{BOOT_AT, HEADER_BYTES, HeaderDamage, Layout, MAGIC, MAGIC_AT, RegionHeader, STAMP_AT};
+use crate::config::{NvmConfig, PagerConfig};
+use crate::control::{Attached, State, Superblock};
+use crate::error::{PagerError, Result};
+
+/// Name of the file that is the region.
+const NVM_FILE: &str = "nvm.varve";
+const LOG_PREFIX: &str = "log";
+const WORD_BYTES: u64 = 8;
+
+/// The region of an open database.
+pub(crate) struct NvmRegion {
+    region: Arc<dyn Region>,
+    layout: Layout,
+    directory: Arc<dyn Directory>,
+}
+
+/// What the control file of a new database has to say of the region that is configured. `unfinished` is the id that
+/// an unfinished creation gave it. Refuses a region that somebody else uses.
+pub(crate) fn wanted(
+    config: &PagerConfig,
+    unfinished: Option<Attached>,
+    new_id: u64,
+) -> Result<Option<Attached>> {
+    let (Some(nvm), Some(layout)) = (&config.nvm, Layout::of(config)?) else { return Ok(None) };
+    let id = unfinished.map_or(new_id, |attached| attached.region);
+    let region = map(nvm)?;
+    let place = place(nvm);
+    if region.len_bytes() != layout.region_bytes {
+        return Err(refused(format!(
+            "{place} is {} bytes long, and a region of {} is configured: configure that, or remove the file if no \
+             database needs it",
+            region.len_bytes(),
+            layout.region_bytes
+        )));
+    }
+    match read_header(&*region) {
+        Err(HeaderDamage::NotOne) => {}
+        Ok(header) if header.region == id => {}
+        _ => {
+            return Err(refused(format!(
+                "{place} is the NVM region of another database: choose another place, or remove the file if that \
+                 database is gone"
+            )));
+        }
+    }
+    Ok(Some(attached(id, &layout)))
+}
+
+/// What the control file says of a region that was just made.
+fn attached(region: u64, layout: &Layout) -> Attached {
+    Attached { region, pages: false, log: layout.log.is_some(), copies: false, stamp: 0 }
+}
+
+/// Writes the header of a new database's region, which its control file names.
+pub(crate) fn make(config: &PagerConfig, stored: &Superblock) -> Result<Option<NvmRegion>> {
+    let (Some(nvm), Some(layout), Some(attached)) = (&config.nvm, Layout::of(config)?, stored.attached)
+    else {
+        return Ok(None);
+    };
+    let region = map(nvm)?;
+    let header = RegionHeader { database: stored.database, region: attached.region, layout };
+    write_word(&*region, MAGIC_AT, 0);
+    write_word(&*region, STAMP_AT, attached.stamp);
+    write_word(&*region, BOOT_AT, boot_of(&*region));
+    let behind_magic = MAGIC_AT + WORD_BYTES;
+    region.store(behind_magic, &header.encode()[behind_magic as usize..]);
+    region.persist(behind_magic, HEADER_BYTES as u64 - behind_magic);
+    write_word(&*region, MAGIC_AT, MAGIC);
+    Ok(Some(NvmRegion { region, layout, directory: nvm.directory.clone() }))
+}
+
+/// The region that the control file of an existing database names.
+pub(crate) fn find(config: &PagerConfig, stored: &Superblock) -> Result<Option<NvmRegion>> {
+    let (nvm, attached) = match (&config.nvm, stored.attached) {
+        (None, None) => return Ok(None),
+        (Some(nvm), Some(attached)) => (nvm, attached),
+        (None, Some(_)) => {
+            let what = "the database's log is in an NVM region, and none is configured: start it with the [nvm] that it had";
+            return Err(refused(what.into()));
+        }
+        (Some(_), None) => {
+            let what = "the database's log is in files, and an NVM region for it is configured: only a new database gets one; \
+                        start this one without";
+            return Err(refused(what.into()));
+        }
+    };
+    let place = place(nvm);
+    if !nvm.directory.exists(NVM_FILE)? {
+        return Err(refused(format!(
+            "{place} is missing, and the database's log is in it: bring it back, or restore a backup"
+        )));
+    }
+    let region = map(nvm)?;
+    let layout =
+        fitting(config, stored, &attached, &*region).map_err(|why| refused(format!("{place} {why}")))?;
+    let boot = boot_of(&*region);
+    if region.load_word(BOOT_AT) != boot {
+        write_word(&*region, BOOT_AT, boot);
+    }
+    Ok(Some(NvmRegion { region, layout, directory: nvm.directory.clone() }))
+}
+
+/// The layout of the region if it is the database's, whole, of now, and as configured; else what is wrong.
+fn fitting(
+    config: &PagerConfig,
+    stored: &Superblock,
+    attached: &Attached,
+    region: &dyn Region,
+) -> std::result::Result<Layout, String> {
+    let header = read_header(region).map_err(|damage| {
+        let what = match damage {
+            HeaderDamage::NotOne => "is no NVM region".into(),
+            HeaderDamage::OtherVersion(version) => format!("is an NVM region of version {version}"),
+            HeaderDamage::Checksum | HeaderDamage::Impossible => "has a damaged header".into(),
+        };
+        format!(
+            "{what}, and the database's log should be in it: bring the right file back, or restore a backup"
+        )
+    })?;
+    if header.database != stored.database || header.region != attached.region {
+        return Err("belongs to another database: bring this one's file back, or restore a backup".into());
+    }
+    if header.layout.region_bytes != region.len_bytes() {
+        return Err(format!(
+            "is {} bytes long and should be {}: it was cut or has grown; bring the whole file back, or restore a backup",
+            region.len_bytes(),
+            header.layout.region_bytes
+        ));
+    }
+    if !planted("nvm: the stamp is not compared") && region.load_word(STAMP_AT) < attached.stamp {
+        return Err(
+            "was put back from an earlier moment: bring the newest file back, or restore a backup".into()
+        );
+    }
+    if is_lost(region.load_word(BOOT_AT), boot_of(region), stored.state) {
+        return Err(
+            "was emulated by memory that did not survive the restart of the machine: restore a backup".into(),
+        );
+    }
+    let configured = Layout::of(config).map_err(|error| error.to_string())?;
+    if configured != Some(header.layout) || header.layout.log.is_some() != attached.log {
+        return Err(format!(
+            "is divided in another way than is configured: start the database with the [nvm] that it had ({} bytes, {} of \
+             them for the log)",
+            header.layout.region_bytes,
+            header.layout.log.map_or(0, |log| log.segment_bytes * u64::from(log.segments))
+        ));
+    }
+    Ok(header.layout)
+}
+
+/// Whether what a region held went with the machine's memory. After a clean shutdown the file behind it has everything.
+fn is_lost(noted: u64, now: u64, state: State) -> bool {
+    noted != 0 && noted != now && state != State::Clean
+}
+
+/// What is noted of the machine's start: 0 if the medium outlives it.
+fn boot_of(region: &dyn Region) -> u64 {
+    match region.facts().medium {
+        Medium::Persistent | Medium::Memory => 0,
+        Medium::EmulatedByFile => boot_id().unwrap_or(u64::MAX),
+    }
+}
+
+fn map(nvm: &NvmConfig) -> Result<Arc<dyn Region>> {
+    Ok(nvm.directory.map(NVM_FILE, nvm.size_bytes)?)
+}
+
+fn read_header(region: &dyn Region) -> std::result::Result<RegionHeader, HeaderDamage> {
+    // The words behind the header belong to it.
+    if region.len_bytes() < BOOT_AT + WORD_BYTES {
+        return Err(HeaderDamage::NotOne);
+    }
+    let mut bytes = [0; HEADER_BYTES];
+    region.read(MAGIC_AT, &mut bytes);
+    RegionHeader::decode(&bytes)
+}
+
+fn write_word(region: &dyn Region, at: u64, value: u64) {
+    region.store_word(at, value);
+    region.persist(at, WORD_BYTES);
+}
+
+fn place(nvm: &NvmConfig) -> String {
+    format!("{}/{NVM_FILE}", nvm.directory.location())
+}
+
+fn refused(what: String) -> PagerError {
+    PagerError::Incompatible { what }
+}
+
+impl NvmRegion {
+    /// Sizes and place of the log, where it is here.
+    pub(crate) fn place_log(&self, config: &mut PagerConfig) {
+        let Some(log) = self.layout.log else { return };
+        let end = log.offset + log.segment_bytes * u64::from(log.segments);
+        // The files count what they read and write, so the part's own account goes to nobody.
+        let uncounted = Arc::new(Accounting::new());
+        let range = log.offset..end;
+        let part = RegionPart::new(self.region.clone(), range, Space::Log, Purpose::Log, uncounted);
+        let how = RegionExtents {
+            prefix: LOG_PREFIX.into(),
+            extent_bytes: log.segment_bytes,
+            count: log.segments,
+            location: self.location(),
+        };
+        config.log = RegionFiles::new(part, how, self.directory.accounting().clone());
+        config.log_segment_bytes = log.segment_bytes;
+        config.log_capacity_bytes = log.capacity_bytes();
+    }
+
+    /// Where it is.
+    pub(crate) fn location(&self) -> String {
+        format!("{}/{NVM_FILE}", self.directory.location())
+    }
+
+    /// What a person should know at start.
+    pub(crate) fn warning(&self) -> Option<String> {
+        (self.region.facts().medium == Medium::EmulatedByFile).then(|| {
+            format!(
+                "{}: NVM is emulated by a file: what is committed survives the death of the process, not that of the machine",
+                self.location()
+            )
+        })
+    }
+
+    /// Before a checkpoint is noted: the stamp that the control file gets with it.
+    pub(crate) fn next_stamp(&self) -> u64 {
+        let stamp = self.region.load_word(STAMP_AT) + 1;
+        write_word(&*self.region, STAMP_AT, stamp);
+        stamp
+    }
+
+    /// Before the control file says that everything was shut down: what is emulated is in the file then.
+    pub(crate) fn settle(&self) -> Result<()> {
+        Ok(self.region.settle()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After another start of the machine an emulated region is as good as lost, unless everything was brought to its file.
+    #[test]
+    fn memory_does_not_outlive_the_machine() {
+        assert!(is_lost(7, 8, State::Open));
+        assert!(is_lost(7, 0, State::Open), "it was emulated, whatever it is now");
+        assert!(!is_lost(7, 8, State::Clean));
+        assert!(!is_lost(7, 7, State::Open));
+        assert!(!is_lost(0, 8, State::Open), "the medium outlives the machine");
+    }
+}

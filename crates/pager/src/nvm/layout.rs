@@ -1,0 +1,357 @@
+//! How a region of persistent memory is divided, and its header.
+//!
+//! The header is 4096 bytes at 0, little endian. It is written when the region is attached to a database, and its magic is stored
+//! last, in one word: whoever finds the magic finds the whole header.
+//!
+//! | at | size | field |
+//! |---:|---:|---|
+//! | 0 | 8 | magic "VARVENVM" |
+//! | 8 | 4 | version, 1 |
+//! | 12 | 4 | page size in bytes |
+//! | 16 | 8 | database id |
+//! | 24 | 8 | region id: random, not 0; the control file names it |
+//! | 32 | 8 | length of the region in bytes |
+//! | 40 | 8 | log area: offset, a multiple of 4096; 0 = none |
+//! | 48 | 4 | log area: number of segments |
+//! | 52 | 4 | number of page slots; 0 = none |
+//! | 56 | 8 | log area: bytes of a segment |
+//! | 64 | 8 | slot headers: offset, a multiple of 4096; 0 = none |
+//! | 72 | 8 | page slots: offset, a multiple of the page size; 0 = none |
+//! | 80 | 4 | what the page slots are for: 0 there are none, 1 pages on their way home, 2 doublewrite copies (without slot headers) |
+//! | 84 | 4008 | zeros |
+//! | 4092 | 4 | crc32c of bytes 0..4092 |
+//!
+//! Behind it, each stored and made durable by itself:
+//!
+//! | at | size | word |
+//! |---:|---:|---|
+//! | 4096 | 8 | stamp: number of the last checkpoint that was begun with this region |
+//! | 4104 | 8 | start of the machine at the last opening, if the medium doesn't outlive it; else 0 |
+//!
+//! The areas begin at 8192: log segments, slot headers, page slots.
+//!
+//! Not known here: regions, what is in the areas.
+
+use crate::config::PagerConfig;
+use crate::error::{PagerError, Result};
+use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
+use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
+
+/// Bytes of the header.
+pub(crate) const HEADER_BYTES: usize = 4096;
+/// Where the stamp is.
+pub(crate) const STAMP_AT: u64 = 4096;
+/// Where the start of the machine is noted.
+pub(crate) const BOOT_AT: u64 = 4104;
+/// First byte of the magic; the first word of a header.
+pub(crate) const MAGIC_AT: u64 = 0;
+/// The magic as a word.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"VARVENVM");
+
+const VERSION: u32 = 1;
+const AREAS_AT: u64 = 8192;
+const ALIGNMENT: u64 = 4096;
+const CHECKSUM_AT: usize = HEADER_BYTES - 4;
+const SLOT_HEADER_BYTES: u64 = 64;
+/// The log lies in this many segments.
+const LOG_SEGMENTS: u32 = 8;
+/// A mini-transaction fits into a segment (`config.rs`).
+const SEGMENT_PAGES_MIN: u64 = 16;
+
+/// Where the log's segments are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogArea {
+    pub(crate) offset: u64,
+    pub(crate) segments: u32,
+    pub(crate) segment_bytes: u64,
+}
+
+/// What page slots are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlotUse {
+    /// Pages on their way home.
+    Buffer,
+    /// Doublewrite copies.
+    Copies,
+}
+
+/// Where the page slots are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlotArea {
+    pub(crate) purpose: SlotUse,
+    pub(crate) slots: u32,
+    /// Offset of the slot headers; 0 for copies, which have none.
+    pub(crate) headers: u64,
+    pub(crate) pages: u64,
+}
+
+/// A division of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) region_bytes: u64,
+    pub(crate) page_size: u32,
+    pub(crate) log: Option<LogArea>,
+    pub(crate) slots: Option<SlotArea>,
+}
+
+impl LogArea {
+    fn end(&self) -> Option<u64> {
+        self.segment_bytes.checked_mul(u64::from(self.segments))?.checked_add(self.offset)
+    }
+
+    /// Bytes of the log that its users may fill; the last segment takes what is being recycled.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.segment_bytes * u64::from(self.segments - 1)
+    }
+}
+
+impl Layout {
+    /// The division that a configuration asks for; `None` if it asks for no region.
+    pub(crate) fn of(config: &PagerConfig) -> Result<Option<Layout>> {
+        let Some(nvm) = &config.nvm else { return Ok(None) };
+        let page_size = config.page_size as u64;
+        let segment_bytes = nvm.log_bytes / u64::from(LOG_SEGMENTS) / ALIGNMENT * ALIGNMENT;
+        let log_bytes_min = u64::from(LOG_SEGMENTS) * SEGMENT_PAGES_MIN * page_size;
+        require(nvm.log_bytes >= log_bytes_min, || {
+            format!(
+                "a log of {} bytes in NVM: give it at least {log_bytes_min} with pages of {page_size} bytes",
+                nvm.log_bytes
+            )
+        })?;
+        let log = LogArea { offset: AREAS_AT, segments: LOG_SEGMENTS, segment_bytes };
+        let end = log.end().filter(|end| *end <= nvm.size_bytes);
+        require(nvm.size_bytes.is_multiple_of(ALIGNMENT) && end.is_some(), || {
+            format!(
+                "an NVM region of {} bytes: it must be a multiple of {ALIGNMENT}, and at least {} with a log of {}",
+                nvm.size_bytes,
+                nvm.log_bytes.saturating_add(AREAS_AT),
+                nvm.log_bytes
+            )
+        })?;
+        let page_size = config.page_size as u32;
+        Ok(Some(Layout { region_bytes: nvm.size_bytes, page_size, log: Some(log), slots: None }))
+    }
+
+    /// Whether the areas lie behind each other within the region.
+    fn is_sound(&self) -> bool {
+        let page_size = self.page_size as usize;
+        let has_pages =
+            page_size.is_power_of_two() && (PAGE_SIZE_MIN_BYTES..=PAGE_SIZE_MAX_BYTES).contains(&page_size);
+        let log_end = self.log.map_or(Some(AREAS_AT), |log| log.end().filter(|_| log.is_sound()));
+        let end = log_end.and_then(|end| match &self.slots {
+            Some(slots) => slots.end_behind(end, u64::from(self.page_size)),
+            None => Some(end),
+        });
+        has_pages && end.is_some_and(|end| end <= self.region_bytes)
+    }
+}
+
+impl LogArea {
+    fn is_sound(&self) -> bool {
+        self.offset == AREAS_AT
+            && self.segments == LOG_SEGMENTS
+            && self.segment_bytes > 0
+            && self.segment_bytes.is_multiple_of(ALIGNMENT)
+    }
+}
+
+impl SlotArea {
+    /// The end of the area if it lies behind `before` in order.
+    fn end_behind(&self, before: u64, page_size: u64) -> Option<u64> {
+        let slots = u64::from(self.slots);
+        let headers_end = match self.purpose {
+            SlotUse::Buffer => {
+                let is_placed = self.headers >= before && self.headers.is_multiple_of(ALIGNMENT);
+                self.headers.checked_add(slots * SLOT_HEADER_BYTES).filter(|_| is_placed)?
+            }
+            SlotUse::Copies => Some(before).filter(|_| self.headers == 0)?,
+        };
+        let is_placed = self.pages >= headers_end && self.pages.is_multiple_of(page_size) && slots > 0;
+        self.pages.checked_add(slots * page_size).filter(|_| is_placed)
+    }
+}
+
+/// Why bytes are no header that can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeaderDamage {
+    /// Nothing of the kind is there.
+    NotOne,
+    /// It is of another version.
+    OtherVersion(u32),
+    /// The checksum is wrong.
+    Checksum,
+    /// The checksum is right and the numbers cannot be.
+    Impossible,
+}
+
+/// The header of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RegionHeader {
+    pub(crate) database: u64,
+    pub(crate) region: u64,
+    pub(crate) layout: Layout,
+}
+
+impl RegionHeader {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let Layout { region_bytes, page_size, log, slots } = self.layout;
+        put_u64(&mut bytes, 0, MAGIC);
+        put_u32(&mut bytes, 8, VERSION);
+        put_u32(&mut bytes, 12, page_size);
+        put_u64(&mut bytes, 16, self.database);
+        put_u64(&mut bytes, 24, self.region);
+        put_u64(&mut bytes, 32, region_bytes);
+        if let Some(log) = log {
+            put_u64(&mut bytes, 40, log.offset);
+            put_u32(&mut bytes, 48, log.segments);
+            put_u64(&mut bytes, 56, log.segment_bytes);
+        }
+        if let Some(slots) = slots {
+            put_u32(&mut bytes, 52, slots.slots);
+            put_u64(&mut bytes, 64, slots.headers);
+            put_u64(&mut bytes, 72, slots.pages);
+            put_u32(&mut bytes, 80, if slots.purpose == SlotUse::Buffer { 1 } else { 2 });
+        }
+        let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+        put_u32(&mut bytes, CHECKSUM_AT, checksum);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> std::result::Result<RegionHeader, HeaderDamage> {
+        if get_u64(bytes, 0) != MAGIC {
+            return Err(HeaderDamage::NotOne);
+        }
+        if get_u32(bytes, CHECKSUM_AT) != crc32c::crc32c(&bytes[..CHECKSUM_AT]) {
+            return Err(HeaderDamage::Checksum);
+        }
+        if get_u32(bytes, 8) != VERSION {
+            return Err(HeaderDamage::OtherVersion(get_u32(bytes, 8)));
+        }
+        let layout = Layout {
+            region_bytes: get_u64(bytes, 32),
+            page_size: get_u32(bytes, 12),
+            log: decode_log(bytes),
+            slots: decode_slots(bytes)?,
+        };
+        let found = RegionHeader { database: get_u64(bytes, 16), region: get_u64(bytes, 24), layout };
+        // What no field says stays zero, so that a header is encoded in one way.
+        let is_sound = found.region != 0 && layout.is_sound() && found.encode() == *bytes;
+        if is_sound { Ok(found) } else { Err(HeaderDamage::Impossible) }
+    }
+}
+
+fn decode_log(bytes: &[u8]) -> Option<LogArea> {
+    let found = LogArea {
+        offset: get_u64(bytes, 40),
+        segments: get_u32(bytes, 48),
+        segment_bytes: get_u64(bytes, 56),
+    };
+    (found.offset != 0).then_some(found)
+}
+
+fn decode_slots(bytes: &[u8]) -> std::result::Result<Option<SlotArea>, HeaderDamage> {
+    let purpose = match get_u32(bytes, 80) {
+        0 => return Ok(None),
+        1 => SlotUse::Buffer,
+        2 => SlotUse::Copies,
+        _ => return Err(HeaderDamage::Impossible),
+    };
+    let (slots, headers, pages) = (get_u32(bytes, 52), get_u64(bytes, 64), get_u64(bytes, 72));
+    Ok(Some(SlotArea { purpose, slots, headers, pages }))
+}
+
+fn require(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
+    if holds { Ok(()) } else { Err(PagerError::Incompatible { what: what() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: LogArea = LogArea { offset: 8192, segments: 8, segment_bytes: 65536 };
+    const SLOTS: SlotArea = SlotArea { purpose: SlotUse::Buffer, slots: 6, headers: 532_480, pages: 536_576 };
+
+    fn header(log: Option<LogArea>, slots: Option<SlotArea>) -> RegionHeader {
+        let layout = Layout { region_bytes: 1 << 20, page_size: 4096, log, slots };
+        RegionHeader { database: 0x0102_0304, region: 77, layout }
+    }
+
+    fn sealed(mut bytes: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
+        let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+        put_u32(&mut bytes, CHECKSUM_AT, checksum);
+        bytes
+    }
+
+    #[test]
+    fn headers_come_back() {
+        let copies = SlotArea { purpose: SlotUse::Copies, headers: 0, ..SLOTS };
+        for (log, slots) in [(Some(LOG), None), (None, Some(SLOTS)), (Some(LOG), Some(copies)), (None, None)]
+        {
+            let header = header(log, slots);
+            assert_eq!(RegionHeader::decode(&header.encode()), Ok(header));
+        }
+    }
+
+    #[test]
+    fn the_header_keeps_its_layout() {
+        let bytes = header(Some(LOG), Some(SLOTS)).encode();
+        let expected = [
+            *b"VARVENVM",
+            [1, 0, 0, 0, 0, 16, 0, 0],
+            [4, 3, 2, 1, 0, 0, 0, 0],
+            [77, 0, 0, 0, 0, 0, 0, 0],
+            [0, 0, 16, 0, 0, 0, 0, 0],
+            [0, 32, 0, 0, 0, 0, 0, 0],
+            [8, 0, 0, 0, 6, 0, 0, 0],
+            [0, 0, 1, 0, 0, 0, 0, 0],
+            [0, 32, 8, 0, 0, 0, 0, 0],
+            [0, 48, 8, 0, 0, 0, 0, 0],
+            [1, 0, 0, 0, 0, 0, 0, 0],
+        ];
+        assert_eq!(bytes[..88], *expected.as_flattened());
+        assert!(bytes[88..CHECKSUM_AT].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn any_damaged_byte_is_found() {
+        let bytes = header(Some(LOG), Some(SLOTS)).encode();
+        for at in 0..HEADER_BYTES {
+            let mut damaged = bytes;
+            damaged[at] ^= 1;
+            let expected = if at < 8 { HeaderDamage::NotOne } else { HeaderDamage::Checksum };
+            assert_eq!(RegionHeader::decode(&damaged), Err(expected), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        let bytes = header(Some(LOG), Some(SLOTS)).encode();
+        // Page size, region id, length, log (offset, segments, bytes), slots (number, headers, pages, use), a byte of the rest.
+        let fields: [(usize, &[u8]); 14] = [
+            (12, &[1, 0, 0, 0]),
+            (24, &[0; 8]),
+            (32, &[0; 8]),
+            (40, &[0; 8]),
+            (40, &[0, 64, 0, 0]),
+            (48, &[9]),
+            (48, &[0; 4]),
+            (56, &[255; 8]),
+            (52, &[255; 4]),
+            (52, &[0; 4]),
+            (64, &[0, 16, 0, 0]),
+            (72, &[255; 8]),
+            (80, &[3]),
+            (90, &[1]),
+        ];
+        for (at, field) in fields {
+            let mut damaged = bytes;
+            damaged[at..at + field.len()].copy_from_slice(field);
+            let found = RegionHeader::decode(&sealed(damaged));
+            assert_eq!(found, Err(HeaderDamage::Impossible), "{field:?} at {at}");
+        }
+        let mut other = bytes;
+        other[8] = 9;
+        assert_eq!(RegionHeader::decode(&sealed(other)), Err(HeaderDamage::OtherVersion(9)));
+    }
+}
