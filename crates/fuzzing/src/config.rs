@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use varve::config::{ConfigError, DeviceSettings, MAIN_DEVICE, Settings, TlsSettings};
-use varve_pager::{ProtectionKind, Replacement};
+use varve_pager::Replacement;
 use varve_server::Proof;
 
 const SECTIONS: [&str; 6] = ["devices", "spaces", "pool", "log", "protection", "server"];
@@ -80,7 +80,7 @@ fn written(settings: &Settings) -> String {
     for (key, bytes) in [("size", pool.size_bytes), ("page_size", pool.page_size_bytes)] {
         let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
     }
-    let kind = if *protection == ProtectionKind::None { "none" } else { "doublewrite" };
+    let kind = protection.name();
     let _ = write!(
         out,
         "[log]\nsegment = {}\ncapacity = '{} B'\n[protection]\nkind = '{kind}'\n\

@@ -35,6 +35,8 @@ pub enum ProtectionKind {
         /// Pages that threads evicting inline can have in flight.
         single_slots: u32,
     },
+    /// By the log: it holds a clean page whole before the page changes, and pages are written once, in place.
+    FullPageLog,
 }
 
 impl ProtectionKind {
@@ -46,6 +48,16 @@ impl ProtectionKind {
         match self {
             ProtectionKind::None => InForce::Nothing,
             ProtectionKind::Doublewrite { .. } => InForce::Doublewrite,
+            ProtectionKind::FullPageLog => InForce::FullPageLog,
+        }
+    }
+
+    /// Its name in the configuration file and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            ProtectionKind::None => "none",
+            ProtectionKind::Doublewrite { .. } => "doublewrite",
+            ProtectionKind::FullPageLog => "full-page-log",
         }
     }
 }
@@ -143,9 +155,12 @@ impl PagerConfig {
             format!("a pool of {} bytes has {frames} frames: give it at least {FRAMES_MIN}", self.pool_bytes)
         })?;
         let segment = self.log_segment_bytes;
-        require(segment.is_multiple_of(4096) && segment >= SEGMENT_PAGES_MIN * size as u64, || {
+        let logs_images = self.protection == ProtectionKind::FullPageLog;
+        let pages = if logs_images { SEGMENT_PAGES_MIN_WITH_IMAGES } else { SEGMENT_PAGES_MIN };
+        require(segment.is_multiple_of(4096) && segment >= pages * size as u64, || {
+            let with = if logs_images { " for protection full-page-log" } else { "" };
             format!(
-                "log segments of {segment} bytes: give them a multiple of 4096 and at least {SEGMENT_PAGES_MIN} pages"
+                "log segments of {segment} bytes: give them a multiple of 4096 and at least {pages} pages{with}"
             )
         })?;
         Layout::of(self)?;
@@ -168,6 +183,8 @@ pub const LOG_FRACTION_MAX: f64 = 0.75;
 
 /// Pages that a log segment must hold, so that every mini-transaction fits into one.
 const SEGMENT_PAGES_MIN: u64 = 16;
+/// As above where a mini-transaction may log each of its pages whole.
+const SEGMENT_PAGES_MIN_WITH_IMAGES: u64 = 64;
 
 /// Fewest frames a pool works with.
 pub const FRAMES_MIN: usize = 32;

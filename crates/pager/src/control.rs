@@ -27,7 +27,7 @@
 //! | 3904 | 144 | zeros: kept for how pages are stored at home |
 //! | 4048 | 8 | id of the attached NVM region, 0 = none |
 //! | 4056 | 1 | flags: 1 newest pages are in the region, 2 the log is, 4 doublewrite copies are, 8 there is no log: it begins anew at the redo position |
-//! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none |
+//! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log |
 //! | 4058 | 6 | zeros |
 //! | 4064 | 8 | stamp: counts the checkpoints with the region |
 //! | 4072 | 20 | zeros |
@@ -112,18 +112,23 @@ pub enum InForce {
     Doublewrite,
     /// None.
     Nothing,
+    /// Images of clean pages in the log.
+    FullPageLog,
 }
 
 impl InForce {
+    const ALL: [InForce; 3] = [InForce::Doublewrite, InForce::Nothing, InForce::FullPageLog];
+
     fn code(self) -> u8 {
         match self {
             InForce::Doublewrite => 0,
             InForce::Nothing => 1,
+            InForce::FullPageLog => 2,
         }
     }
 
     fn of(code: u8) -> Option<InForce> {
-        [InForce::Doublewrite, InForce::Nothing].into_iter().find(|kind| kind.code() == code)
+        InForce::ALL.into_iter().find(|kind| kind.code() == code)
     }
 }
 

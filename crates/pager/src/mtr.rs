@@ -5,7 +5,10 @@
 //!    (asserted in debug builds); changes and the commit can't fail.
 //! 3. In the append section of the commit the page LSNs become the end of the group, clean pages enter the ledger
 //!    and the caller's function runs; latches are released after it.
-//! 4. A mini-transaction that is dropped after a change, without commit, stops the pager: its pages are no longer
+//! 4. Under full-page-log the first change of a clean page is preceded by the page as it is: a write of the page that a
+//!    crash tears is made whole from there. At every such change, not once a checkpoint: the redo position may move past
+//!    an image while the page is clean, and past it the page may be torn.
+//! 5. A mini-transaction that is dropped after a change, without commit, stops the pager: its pages are no longer
 //!    what the log says.
 //!
 //! Nothing is allocated per mini-transaction: the records gather in a buffer of the thread.
@@ -17,6 +20,7 @@
 use std::cell::RefCell;
 
 use smallvec::SmallVec;
+use varve_device::planted;
 
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange, SpaceId};
@@ -63,13 +67,17 @@ pub struct Mtr<'p> {
     named: Option<PageId>,
     /// A page that was in use is changed: only commit is left.
     changed: bool,
+    /// Clean pages are logged whole before they change.
+    keeps_images: bool,
 }
 
 impl<'p> Mtr<'p> {
     pub(crate) fn new(pager: &'p Pager) -> Mtr<'p> {
         let (records, scratch) = BUFFERS.with(RefCell::take);
         let pending = pager.pending();
-        Mtr { pager, pending, slots: SmallVec::new(), records, scratch, named: None, changed: false }
+        let keeps_images = pager.keeps_images();
+        let slots = SmallVec::new();
+        Mtr { pager, pending, slots, records, scratch, named: None, changed: false, keeps_images }
     }
 
     fn hold(&mut self, page: Latched<'p>) -> H {
@@ -216,6 +224,9 @@ impl<'p> Mtr<'p> {
     }
 
     fn change(&mut self, h: H, op: u8, payload: &[u8]) {
+        if self.keeps_images && !redo::is_whole_page(op) {
+            self.keep_image(h);
+        }
         let ops = self.pager.redo_ops();
         let page = self.exclusive(h);
         let id = page.id();
@@ -227,6 +238,22 @@ impl<'p> Mtr<'p> {
         }
         self.slots[usize::from(h.0)].changed = true;
         self.record(id, op, payload);
+    }
+
+    /// Records a clean page as it is.
+    fn keep_image(&mut self, h: H) {
+        let is_changed = self.slots[usize::from(h.0)].changed;
+        let page = self.exclusive(h);
+        if is_changed || !page.is_clean() {
+            return;
+        }
+        let (id, lsn) = (page.id(), page.lsn());
+        let mut payload = Vec::with_capacity(page.len());
+        redo::put_image(&mut payload, page);
+        if planted("full-page-log: one image a checkpoint") && lsn >= self.pager.redo_start() {
+            return;
+        }
+        self.record(id, redo::OP_IMAGE, &payload);
     }
 
     fn record(&mut self, id: PageId, op: u8, payload: &[u8]) {

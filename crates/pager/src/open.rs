@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
-use varve_device::{Directory, reached};
+use varve_device::{Directory, planted, reached};
 
-use crate::config::PagerConfig;
-use crate::control::{Control, State, Superblock, random_id};
+use crate::config::{PagerConfig, ProtectionKind};
+use crate::control::{Control, InForce, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile, SpaceFiles};
 use crate::home::Home;
@@ -54,7 +54,7 @@ impl WriteAhead for Log {
         let mut records = Vec::new();
         record::put_note(&mut records, written::NOTE_WRITTEN, &written::encode(images));
         // A hint is not worth a segment that a full device may have no room for.
-        if self.has_segment_for(records.len()) {
+        if self.has_segment_for(records.len()) && !planted(recovery::IMAGE_IGNORED) {
             self.append(&records, |_| ());
         }
     }
@@ -85,6 +85,7 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
     match Control::open(&*config.control)? {
         Some(control) if control.get().state != State::Creating => {
             fit(&mut config, &control.get())?;
+            begin_images(&config, &control)?;
             recover(config, control, ops)
         }
         unfinished => {
@@ -106,6 +107,21 @@ fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
     config.page_size = stored.page_size as usize;
     config.log_segment_bytes = stored.log_segment_bytes;
     config.check()
+}
+
+/// Full-page-log needs an image of every page that has changed, and another protection has left none: it begins when no
+/// page has.
+fn begin_images(config: &PagerConfig, control: &Control) -> Result<()> {
+    let stored = control.get();
+    if config.protection != ProtectionKind::FullPageLog || stored.protection == InForce::FullPageLog {
+        return Ok(());
+    }
+    if stored.state != State::Clean {
+        let what = "protection full-page-log begins after a clean shutdown: the log of this database holds changes from \
+                    before, without images of their pages. Start it once with the protection that it had, and stop it";
+        return Err(PagerError::Incompatible { what: what.into() });
+    }
+    note_protection(config, control)
 }
 
 /// A directory with spaces but without a control file is not a place for a new database.
@@ -138,11 +154,13 @@ fn log_config(config: &PagerConfig) -> LogConfig {
 
 /// `before`: what an unfinished creation left.
 fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+    if let Some(log) = nvm::layout::Layout::of(&config)?.and_then(|layout| layout.log) {
+        config.log_segment_bytes = log.segment_bytes;
+        config.check()?;
+    }
     let unfinished = before.and_then(|before| before.attached);
     let attached = nvm::wanted(&config, unfinished, random_id())?;
-    let segment_bytes = nvm::layout::Layout::of(&config)?.and_then(|layout| layout.log);
-    let segment_bytes = segment_bytes.map_or(config.log_segment_bytes, |log| log.segment_bytes);
-    let mut first = Superblock::new(random_id(), config.page_size as u32, segment_bytes);
+    let mut first = Superblock::new(random_id(), config.page_size as u32, config.log_segment_bytes);
     first.protection = config.protection.in_force();
     first.attached = attached;
     let database = first.database;

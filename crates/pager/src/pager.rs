@@ -210,6 +210,16 @@ impl Pager {
         &*self.shared.ops
     }
 
+    /// Whether the log holds a clean page whole before it changes.
+    pub(crate) fn keeps_images(&self) -> bool {
+        self.shared.config.protection == ProtectionKind::FullPageLog
+    }
+
+    /// Where redo would start after a crash now.
+    pub(crate) fn redo_start(&self) -> Lsn {
+        self.shared.control.get().redo
+    }
+
     /// Takes no more changes, writes no more pages.
     pub(crate) fn stop(&self, cause: PagerError) {
         self.shared.log.poison(&cause.to_string());

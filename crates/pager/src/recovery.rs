@@ -9,7 +9,9 @@
 //! 1. Redo applies a group to a page only if the page LSN is below the group's end, so doing it twice changes
 //!    nothing: recovery may crash at any point and start over.
 //! 2. The spaces change only after the control file knows the new life; until then recovery only reads.
-//! 3. A page whose first record is a whole one (format, image) isn't read: what a crash left of it doesn't matter.
+//! 3. Records of a page before its last whole one (format, image) are skipped, and a page whose first needed record is a
+//!    whole one isn't read: what a crash left of it doesn't matter. (Redo may start between two dirty periods of a page
+//!    whose later write was torn; nothing but the image makes it whole.)
 //! 4. Records of a page that a note says is home with a later LSN are skipped without reading it, unless the page was
 //!    mended at this start: the copy may be older than the note.
 //! 5. Records of a page older than a note that it was discarded are skipped: their base may never have been
@@ -38,6 +40,9 @@ use crate::redo::{self, RedoOps};
 use crate::space::discard;
 use crate::written;
 
+/// A planted fault; notes of what is home are left out with it, or they would hide nearly all that it does.
+pub(crate) const IMAGE_IGNORED: &str = "full-page-log: records before an image are redone on a torn page";
+
 /// Pages read ahead of redo at once, at most.
 const AHEAD_PAGES_MAX: usize = 64;
 
@@ -55,6 +60,8 @@ pub(crate) struct Plan {
     discards: Discards,
     /// Page LSN of the last stable image of each page that a note speaks of.
     written: HashMap<PageId, Lsn>,
+    /// End of the last group that begins anew with a page: by a whole-page record.
+    whole: HashMap<PageId, Lsn>,
     /// Pages that redo has to read, in the order of their first record.
     reads: Vec<PageId>,
     groups_count: u64,
@@ -106,6 +113,7 @@ pub(crate) fn read_log(
         lives: block.lives,
         discards: analysis.discards,
         written: analysis.written,
+        whole: analysis.whole,
         reads: analysis.reads.into_iter().flatten().collect(),
         groups_count: analysis.groups_count,
     };
@@ -141,6 +149,7 @@ struct Needed {
 struct Analysis {
     discards: Discards,
     written: HashMap<PageId, Lsn>,
+    whole: HashMap<PageId, Lsn>,
     needed: HashMap<PageId, Needed>,
     /// In the order of first records; taken out when the page turns out to be home.
     reads: Vec<Option<PageId>>,
@@ -177,6 +186,14 @@ impl Analysis {
     }
 
     fn change(&mut self, lsn: Lsn, page: PageId, op: u8) {
+        // Behind another change of its group a whole-page record does not begin anew: redo comes by the other one first.
+        let is_first = self.needed.get(&page).is_none_or(|needed| needed.last < lsn);
+        if redo::is_whole_page(op) && is_first && !planted(IMAGE_IGNORED) {
+            self.whole.insert(page, lsn);
+            self.forget_need(page);
+            self.needed.insert(page, Needed { last: lsn, place: None });
+            return;
+        }
         match self.needed.entry(page) {
             Entry::Occupied(mut entry) => entry.get_mut().last = lsn,
             Entry::Vacant(entry) => {
@@ -187,13 +204,17 @@ impl Analysis {
         }
     }
 
+    /// Nothing that the log said of the page until now is needed.
+    fn forget_need(&mut self, page: PageId) {
+        if let Some(place) = self.needed.remove(&page).and_then(|needed| needed.place) {
+            self.reads[place] = None;
+        }
+    }
+
     fn is_home(&mut self, id: PageId, image_lsn: Lsn) {
         self.written.insert(id, image_lsn);
-        if let Entry::Occupied(entry) = self.needed.entry(id)
-            && entry.get().last <= image_lsn
-            && let Some(place) = entry.remove().place
-        {
-            self.reads[place] = None;
+        if self.needed.get(&id).is_some_and(|needed| needed.last <= image_lsn) {
+            self.forget_need(id);
         }
     }
 }
@@ -322,7 +343,8 @@ impl<'a> Redo<'a> {
     fn open(&mut self, id: PageId, op: u8, end: Lsn) -> Result<Option<PageX<'a>>> {
         self.read_ahead(id);
         let is_home = self.plan.written.get(&id).is_some_and(|written| end <= *written);
-        if is_home || self.plan.discards.covers(id, end) {
+        let begins_later = self.plan.whole.get(&id).is_some_and(|whole| end < *whole);
+        if is_home || begins_later || self.plan.discards.covers(id, end) {
             return Ok(None);
         }
         let page: PageX<'a> = if redo::is_whole_page(op) {

@@ -14,7 +14,7 @@ use common::{KIND, config, get, open};
 use varve_device::{
     Directory, Event, Fate, Lies, MemoryDirectory, RecordLog, Recorder, Recording, Space, Timeline,
 };
-use varve_pager::{NvmConfig, PageId, Pager, PagerConfig, SpaceId};
+use varve_pager::{NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
 
 /// What a step left: the number of each page that it wrote, and of those freed.
 #[derive(Default, Clone)]
@@ -22,6 +22,9 @@ struct Step {
     written: Vec<PageId>,
     freed: Vec<PageId>,
 }
+
+/// Settings over one directory for everything.
+type Settings = fn(Arc<dyn Directory>) -> PagerConfig;
 
 /// Everything that was done, in order.
 struct History {
@@ -51,9 +54,6 @@ impl Random {
     }
 }
 
-/// Settings over one directory for everything.
-type Settings = fn(Arc<dyn Directory>) -> PagerConfig;
-
 /// The log in persistent memory.
 fn nvm_settings(directory: Arc<dyn Directory>) -> PagerConfig {
     let nvm = NvmConfig { directory: directory.clone(), size_bytes: 768 << 10, log_bytes: 512 << 10 };
@@ -70,6 +70,15 @@ fn settings(directory: Arc<dyn Directory>) -> PagerConfig {
     small.log_segment_bytes = 64 << 10;
     small.log_capacity_bytes = 512 << 10;
     small
+}
+
+/// Pages are protected by the log.
+fn with_images(directory: Arc<dyn Directory>) -> PagerConfig {
+    let mut config = settings(directory);
+    config.protection = ProtectionKind::FullPageLog;
+    config.log_segment_bytes = 256 << 10;
+    config.log_capacity_bytes = 1 << 20;
+    config
 }
 
 /// One step; the first page is always among those written.
@@ -224,6 +233,14 @@ fn record(settings: Settings, steps_count: u64, seed: u64) -> (Recording, Histor
 fn any_crash_leaves_a_prefix() {
     for seed in 1..=4 {
         let (recording, history) = record(settings, 250, seed);
+        crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
+    }
+}
+
+#[test]
+fn any_crash_leaves_a_prefix_under_full_page_log() {
+    for seed in 5..=6 {
+        let (recording, history) = record(with_images, 250, seed);
         crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
     }
 }

@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use varve_device::Space;
 use varve_pager::page::{FIRST_ENGINE_KIND, PAGE_HEADER_BYTES};
-use varve_pager::{Access, CheckpointConfig, Lsn, PageId, Pager, PagerConfig, RedoError, RedoOps, SpaceId};
+use varve_pager::{
+    Access, CheckpointConfig, Lsn, PageId, Pager, PagerConfig, ProtectionKind, RedoError, RedoOps, SpaceId,
+};
 
 use crate::devices::Devices;
 use crate::relief::{Steps, drive};
@@ -55,6 +57,16 @@ impl Pages {
     /// A workload of this many mini-transactions.
     pub fn new(commits: usize) -> Pages {
         Pages { commits, load: None, configure: |_| () }
+    }
+
+    /// The same under full-page-log, with segments that hold a mini-transaction's images.
+    pub fn with_images(commits: usize) -> Pages {
+        let configure = |config: &mut PagerConfig| {
+            config.protection = ProtectionKind::FullPageLog;
+            config.log_segment_bytes = 256 << 10;
+            config.log_capacity_bytes = 1 << 20;
+        };
+        Pages { configure, ..Pages::new(commits) }
     }
 
     fn config(&self, devices: &Devices) -> PagerConfig {

@@ -64,6 +64,8 @@ pub enum On {
     Drops,
     /// Raw pages with damage at rest.
     AtRest,
+    /// Raw pages under full-page-log.
+    Images,
     /// The toys.
     Toy,
 }
@@ -159,6 +161,7 @@ impl Planted {
                 Box::new(Pages { load: Some(pages::Load::Cleaning), ..Pages::new(commits.min(1500)) })
             }
             (On::Drops, _) => Box::new(Pages { load: Some(pages::Load::Fleeting), ..Pages::new(commits) }),
+            (On::Images, _) => Box::new(Pages::with_images(commits)),
             (On::Engine, _) => Box::new(Engine::new(150)),
             _ => Box::new(Pages::new(commits)),
         }
@@ -239,6 +242,7 @@ const LARGE: On = On::Large;
 const FAMILY: On = On::Family;
 const CATALOG: On = On::Catalog;
 const AT_REST: On = On::AtRest;
+const IMAGES: On = On::Images;
 
 /// Switches in the code, by room: where searched for, name, what it breaks.
 const CODE: &[(On, &str, &str)] = &[
@@ -255,6 +259,8 @@ const CODE: &[(On, &str, &str)] = &[
     (PAGES, "doublewrite: batches skip it", "torn pages"),
     (PAGES, "doublewrite: not flushed before the pages", "torn pages"),
     (PAGES, "doublewrite: torn pages are not mended", "torn pages"),
+    (IMAGES, "full-page-log: one image a checkpoint", "torn pages"),
+    (IMAGES, "full-page-log: records before an image are redone on a torn page", "torn pages"),
     (PAGES, "pages: not flushed in place", "pages that the ledger calls stable"),
     (PAGES, "pages: written before their log", "write-ahead"),
     (PAGES, "pages: the checksum is not looked at", "torn pages"),

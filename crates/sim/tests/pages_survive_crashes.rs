@@ -7,10 +7,27 @@ use varve_sim::{Found, Plan, search};
 const IMAGES: usize = 1000;
 const SEEDS: usize = 5;
 
+fn images_asked(usually: usize) -> usize {
+    let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
+    asked.map_or(usually, |count: usize| count / 4)
+}
+
+/// The same without a copy of any page but that in the log.
+#[test]
+fn three_hundred_crash_images_under_full_page_log() {
+    let images = images_asked(300);
+    let mut found = Found::default();
+    for (seed, commits) in [300, 1500, 4000].into_iter().enumerate() {
+        found.add(search(&Pages::with_images(commits), Plan::new(seed as u64, images / 3)));
+    }
+    println!("pages under full-page-log: {}", found.summary());
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    assert!(found.images >= images, "{}", found.summary());
+}
+
 #[test]
 fn a_thousand_crash_images_of_raw_pages() {
-    let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
-    let images: usize = asked.map_or(IMAGES, |count: usize| count / 4);
+    let images = images_asked(IMAGES);
     let mut found = Found::default();
     for seed in 0..SEEDS {
         // Long runs go round the log several times, short ones look closely at the beginning.

@@ -39,6 +39,11 @@ fn in_pages_damaged_at_rest() {
 }
 
 #[test]
+fn in_pages_under_full_page_log() {
+    all_are_found(On::Images);
+}
+
+#[test]
 fn in_trees() {
     all_are_found(On::Trees);
 }
@@ -75,14 +80,15 @@ fn there_are_enough() {
 
 #[test]
 fn no_fault_no_finding() {
-    let subjects: [&dyn Subject; 4] = [
+    let subjects: [&dyn Subject; 5] = [
         &Pages::new(2500),
+        &Pages::with_images(1500),
         &Trees { commits: 2000 },
         &Engine::new(150),
         &Nvm { flaw: NvmFlaw::None, commits: 40 },
     ];
     let mut found = Found::default();
-    for (subject, images) in subjects.into_iter().zip([250, 120, 60, 600]) {
+    for (subject, images) in subjects.into_iter().zip([250, 150, 120, 60, 600]) {
         found.add(search(subject, Plan::new(1, images)));
     }
     assert!(found.failures.is_empty(), "{:?}", found.failures);

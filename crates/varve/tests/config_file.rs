@@ -171,3 +171,13 @@ fn damaged_files_are_read_or_refused() {
     }
     assert!(read_count > 100 && refused_count > 100, "{read_count} were read, {refused_count} refused");
 }
+
+#[test]
+fn every_protection_has_its_word() {
+    for kind in ["doublewrite", "full-page-log", "none"] {
+        let settings = parse(&format!("[protection]\nkind = '{kind}'")).unwrap();
+        assert_eq!(settings.protection.name(), kind);
+    }
+    let why = parse("[protection]\nkind = 'hope'").unwrap_err();
+    assert!(why.contains("full-page-log"), "{why}");
+}

@@ -163,6 +163,12 @@ impl<'p> PageX<'p> {
         unsafe { self.bytes.as_mut() }
     }
 
+    /// Whether the page has no change that is not home or on its way there. Only the holder of this latch makes it dirty,
+    /// or a write that failed.
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.frame.is_dirty()
+    }
+
     /// Tells the levels below that the page is about to change. Called before the change's record is appended.
     pub(crate) fn announce(&self) {
         self.pool.level.changed(self.id());

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. [`Protection::write`] returns without error only when every page is in place and flushed. After an error any of them
 //!    may be.
-//! 2. A protected page whose write was cut off is whole again after [`repair`], whatever is configured now.
+//! 2. A protected page whose write was cut off is whole again after [`repair`], whatever is configured now; under full-page-log
+//!    after redo, which comes by an image of it before anything reads it.
 //! 3. [`open`] comes after [`repair`]: it may make the files of the configured protection anew.
 //!
 //! What it does not know: why pages are written.
@@ -50,7 +51,8 @@ pub(crate) fn repair(
     redo_start: Lsn,
 ) -> Result<Vec<PageId>> {
     match was {
-        InForce::Nothing => Ok(Vec::new()),
+        // Redo begins with an image of every page whose write was cut off.
+        InForce::Nothing | InForce::FullPageLog => Ok(Vec::new()),
         InForce::Doublewrite => {
             doublewrite::repair(&*config.data, config.page_size as u32, files, redo_start)
         }
@@ -66,7 +68,7 @@ pub(crate) fn open(
 ) -> Result<Box<dyn Protection>> {
     let directory: &dyn Directory = &*config.data;
     Ok(match config.protection {
-        ProtectionKind::None => Box::new(Unprotected::new(files.clone())),
+        ProtectionKind::None | ProtectionKind::FullPageLog => Box::new(Unprotected::new(files.clone())),
         ProtectionKind::Doublewrite { batch_slots, single_slots } => {
             let layout =
                 doublewrite::Layout { page_size: config.page_size as u32, batch_slots, single_slots };

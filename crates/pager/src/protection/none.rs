@@ -1,4 +1,5 @@
-//! No protection: pages are written in place. A crash may tear them; for measuring only.
+//! No protection here: pages are written in place, and a crash may tear them. For measuring only, or where the log holds
+//! images of them (full-page-log).
 //!
 //! Invariants: those of `protection/mod.rs` but the second.
 //!

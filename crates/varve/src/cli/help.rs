@@ -61,7 +61,9 @@ is optional; this shows every key with its default:
     capacity = \"1GiB\"         # more room: fewer page writes, longer recovery
 
     [protection]
-    kind = \"doublewrite\"      # or \"none\": a torn page is then lost; for measuring only
+    kind = \"doublewrite\"      # or \"full-page-log\": the log holds a page whole before it changes, pages are
+                              #   written once (begins after a clean shutdown);
+                              #   or \"none\": a torn page is then lost; for measuring only
 
     [server]
     listen = \"127.0.0.1:5433\"

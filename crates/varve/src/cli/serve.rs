@@ -103,10 +103,9 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
         "pool of {}, log of {}, protection {}, at most {} sessions",
         show_bytes(pool),
         show_bytes(settings.log.capacity_bytes),
-        if settings.protection == ProtectionKind::None {
-            "none (torn pages will be lost)"
-        } else {
-            "doublewrite"
+        match settings.protection {
+            ProtectionKind::None => "none (torn pages will be lost)",
+            kind => kind.name(),
         },
         settings.server.max_connections
     ));

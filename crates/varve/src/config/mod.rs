@@ -28,7 +28,8 @@
 //! capacity = "1GiB"
 //!
 //! [protection]
-//! kind = "doublewrite"      # or "none": a torn page is then lost; for measuring only
+//! kind = "doublewrite"      # or "full-page-log": the log holds a page whole before it changes, pages are written once;
+//!                           # or "none": a torn page is then lost; for measuring only
 //!
 //! [server]
 //! listen = "127.0.0.1:5433"
@@ -278,7 +279,8 @@ impl Settings {
     }
 
     fn protection(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
-        let kinds = [("doublewrite", ProtectionKind::DOUBLEWRITE), ("none", ProtectionKind::None)];
+        let kinds = [ProtectionKind::DOUBLEWRITE, ProtectionKind::FullPageLog, ProtectionKind::None];
+        let kinds = kinds.map(|kind| (kind.name(), kind));
         self.protection = section.choice("kind", &kinds)?.unwrap_or(self.protection);
         section.finish()
     }

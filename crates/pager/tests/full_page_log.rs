@@ -1,0 +1,163 @@
+//! Protection by the log: a page that a crash tears while it is written is made whole by redo, from the image that the log
+//! holds since the page was clean last.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{NoOps, add, config, get, open, set, stored, with_stored};
+use varve_device::MemoryDirectory;
+use varve_pager::{NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
+
+const IMAGES: ProtectionKind = ProtectionKind::FullPageLog;
+const NONE: ProtectionKind = ProtectionKind::None;
+
+fn with(directory: &Arc<MemoryDirectory>, protection: ProtectionKind) -> PagerConfig {
+    PagerConfig { protection, ..config(directory, 64) }
+}
+
+/// A page of which half is not zero, with the number 1, at home; nothing of it is in the log that redo would read.
+fn one_page(protection: ProtectionKind) -> (Arc<MemoryDirectory>, PageId) {
+    let directory = MemoryDirectory::new();
+    let pager = open(&with(&directory, protection));
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let id = add(&pager, owner, 1).unwrap();
+    let mut mtr = pager.begin().unwrap();
+    let page = mtr.x(id).unwrap();
+    mtr.write(page, 2000, &[0x55; 2000]);
+    mtr.commit();
+    pager.shutdown().unwrap();
+    (directory, id)
+}
+
+/// The machine fails in the middle of a write of the page: half of it is of another time.
+fn torn(directory: &Arc<MemoryDirectory>, id: PageId) -> Arc<MemoryDirectory> {
+    let mut bytes = stored(directory, id);
+    bytes[2048..].fill(0xAA);
+    with_stored(directory, id, &bytes)
+}
+
+/// Puts a number into the page by a whole-page record.
+fn set_whole(pager: &Pager, id: PageId, number: u64) {
+    let mut mtr = pager.begin().unwrap();
+    let page = mtr.x(id).unwrap();
+    let mut body = mtr.page(page)[32..].to_vec();
+    body[68..76].copy_from_slice(&number.to_le_bytes());
+    mtr.image(page, &body);
+    mtr.commit();
+}
+
+fn flush(pager: &Pager) {
+    pager.flush_log(pager.log().end()).unwrap();
+}
+
+fn clean(pager: &Pager) {
+    while pager.tick_write(100).unwrap() > 0 {}
+}
+
+#[test]
+fn a_torn_page_is_made_whole_from_its_image() {
+    let (directory, id) = one_page(IMAGES);
+    let pager = open(&with(&directory, IMAGES));
+    set(&pager, id, 2).unwrap();
+    flush(&pager);
+    drop(pager);
+    assert_eq!(get(&open(&with(&torn(&directory, id), IMAGES)), id).unwrap(), 2);
+    // Another protection at the next start reads the same log.
+    let crashed = torn(&directory, id);
+    let pager = open(&with(&crashed, ProtectionKind::Doublewrite { batch_slots: 8, single_slots: 2 }));
+    assert_eq!(get(&pager, id).unwrap(), 2);
+}
+
+/// The rule of levels.md: at every clean-to-dirty transition. An image that is older than the last time that the page was
+/// clean may lie before the redo position.
+#[test]
+fn each_change_of_a_clean_page_is_preceded_by_its_image() {
+    let (directory, id) = one_page(IMAGES);
+    let pager = open(&with(&directory, IMAGES));
+    let logged = |what: &dyn Fn()| {
+        let before = pager.log().stats().group_bytes;
+        what();
+        pager.log().stats().group_bytes - before
+    };
+    for round in 0..3 {
+        let first = logged(&|| set(&pager, id, round).unwrap());
+        let second = logged(&|| set(&pager, id, round + 10).unwrap());
+        assert!((2000..2300).contains(&first), "round {round}: {first} bytes, a hole of zeros left out");
+        assert!(second < 50, "round {round}: {second} bytes");
+        clean(&pager);
+        pager.checkpoint().unwrap();
+        set(&pager, id, round + 20).unwrap();
+        flush(&pager);
+        let reopened = open(&with(&torn(&directory, id), IMAGES));
+        assert_eq!(get(&reopened, id).unwrap(), round + 20, "round {round}");
+        clean(&pager);
+    }
+}
+
+/// Redo may start between two dirty periods of a page. It applied the records of the first one to the page as it was
+/// stored, which a write in the second one had torn.
+#[test]
+fn redo_does_not_read_a_page_that_an_image_makes_anew_later() {
+    let (directory, id) = one_page(NONE);
+    let pager = open(&with(&directory, NONE));
+    set(&pager, id, 2).unwrap();
+    set_whole(&pager, id, 3);
+    set(&pager, id, 4).unwrap();
+    flush(&pager);
+    drop(pager);
+    assert_eq!(get(&open(&with(&torn(&directory, id), NONE)), id).unwrap(), 4);
+}
+
+/// An image behind another change of the same mini-transaction is no beginning: what comes before it in the group is done
+/// to the page first.
+#[test]
+fn an_image_within_a_group_does_not_hide_the_one_before() {
+    let (directory, id) = one_page(IMAGES);
+    let pager = open(&with(&directory, IMAGES));
+    set(&pager, id, 2).unwrap();
+    let mut mtr = pager.begin().unwrap();
+    let page = mtr.x(id).unwrap();
+    mtr.write(page, 200, &[9; 8]);
+    let body = mtr.page(page)[32..].to_vec();
+    mtr.image(page, &body);
+    mtr.commit();
+    flush(&pager);
+    drop(pager);
+    let pager = open(&with(&torn(&directory, id), IMAGES));
+    assert_eq!(get(&pager, id).unwrap(), 2);
+}
+
+#[test]
+fn it_begins_after_a_clean_shutdown_only() {
+    let (directory, id) = one_page(NONE);
+    let refused = |directory: &Arc<MemoryDirectory>| {
+        Pager::open(with(directory, IMAGES), Arc::new(NoOps)).err().map(|error| error.to_string())
+    };
+    let pager = open(&with(&directory, NONE));
+    set(&pager, id, 2).unwrap();
+    flush(&pager);
+    drop(pager);
+    let why = refused(&directory).expect("the log holds a change without an image");
+    assert!(why.contains("full-page-log begins after a clean shutdown"), "{why}");
+    open(&with(&directory, NONE)).shutdown().unwrap();
+    let pager = open(&with(&directory, IMAGES));
+    set(&pager, id, 3).unwrap();
+    flush(&pager);
+    drop(pager);
+    assert_eq!(get(&open(&with(&torn(&directory, id), IMAGES)), id).unwrap(), 3, "in force since");
+}
+
+#[test]
+fn segments_must_hold_a_mini_transaction_with_images() {
+    let directory = MemoryDirectory::new();
+    let small = PagerConfig { log_segment_bytes: 128 << 10, ..with(&directory, IMAGES) };
+    let nvm = NvmConfig { directory: directory.clone(), size_bytes: 768 << 10, log_bytes: 512 << 10 };
+    let in_nvm = PagerConfig { nvm: Some(nvm), ..with(&directory, IMAGES) };
+    for config in [small, in_nvm] {
+        let why = Pager::open(config, Arc::new(NoOps)).err().unwrap().to_string();
+        assert!(why.contains("at least 64 pages for protection full-page-log"), "{why}");
+        assert!(directory.images().is_empty(), "nothing was made");
+    }
+}
