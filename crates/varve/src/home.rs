@@ -106,8 +106,9 @@ impl Home {
         home.add(MAIN_DEVICE, &main, &["control"])?;
         for (name, device) in &settings.devices {
             let spaces = spaces_on(name, settings);
-            if !spaces.is_empty() {
-                home.add(name, device, &spaces)?;
+            match spaces.is_empty() {
+                true => home.check_path(name, &device.path, &["none"])?,
+                false => home.add(name, device, &spaces)?,
             }
         }
         Ok(home)

@@ -119,6 +119,19 @@ fn a_missing_device_is_named_with_its_space() {
     );
 }
 
+/// A new user found: it was refused only once a space was placed on it.
+#[test]
+fn a_missing_device_is_refused_before_anything_is_on_it() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("varve.toml"), "[devices.fast]\npath = \"nowhere\"\n").unwrap();
+    check(
+        directory.path(),
+        &["init", "DIR"],
+        "varve: The device \"fast\" (space: none) has the directory DIR/nowhere, which doesn't exist. \
+         Mount it or make it, or correct [devices.fast] in varve.toml.",
+    );
+}
+
 #[test]
 fn a_device_needs_a_directory_of_its_own() {
     let directory = tempfile::tempdir().unwrap();
@@ -206,6 +219,10 @@ fn wrong_usage_is_exit_code_2_and_help_teaches() {
     for key in ["[devices.fast]", "temporary = \"main\"", "max_connections = 1000", "--listen", "57P01"] {
         assert!(text.contains(key), "{key} is not explained");
     }
+    assert!(
+        text.contains(include_str!("../src/config/settings.toml").trim_end()),
+        "the file is not shown as it is"
+    );
     for key in keys() {
         let shown = [format!("[{key}]"), format!("{key} = "), format!("[{key}.")];
         assert!(

@@ -14,6 +14,23 @@ fn an_empty_file_means_the_defaults() {
     assert_eq!(parse("[pool]\n[server]\n"), Ok(Settings::default()));
 }
 
+/// What `varve help serve` shows, long comments wrapped into lines that were none; a new user found it was no file.
+const SHOWN: &str = include_str!("../src/config/settings.toml");
+
+#[test]
+fn the_settings_that_help_shows_are_a_file_with_the_defaults() {
+    assert_eq!(parse(SHOWN), Ok(Settings::default()));
+    let is_key =
+        |line: &str| line.starts_with("#[") || line.split(" = ").next().is_some_and(|k| !k.contains(' '));
+    let uncommented = SHOWN.lines().map(|line| match line.strip_prefix('#') {
+        Some(rest) if line.contains(" = ") && is_key(line) || line.starts_with("#[") => rest,
+        _ => line,
+    });
+    let settings = parse(&uncommented.collect::<Vec<_>>().join("\n")).unwrap();
+    assert!(settings.devices.contains_key("fast") && settings.server.tls.is_some(), "{settings:?}");
+    assert!(SHOWN.lines().all(|line| line.len() < 80), "a line is wrapped at 80 columns");
+}
+
 /// Every key, with a value that isn't its default.
 const FULL: &str = r#"
 [devices.fast]

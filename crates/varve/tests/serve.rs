@@ -46,6 +46,15 @@ impl Served {
         Client::connect(&config, NoTls).unwrap()
     }
 
+    fn connect_as(&self, user: &str, password: &str) -> Result<Client, postgres::Error> {
+        let config = format!(
+            "host=127.0.0.1 port={} user={user} dbname=postgres password='{}'",
+            self.port,
+            password.replace('\'', "\\'")
+        );
+        Client::connect(&config, NoTls)
+    }
+
     fn signal(&self, signal: &str) {
         let pid = self.process.id().to_string();
         // The shell's own kill: a bare Debian has no program of that name.
@@ -129,6 +138,70 @@ fn there_is_one_database_and_any_user() {
     let error = Client::connect(&other, NoTls).err().unwrap();
     let told = error.as_db_error().unwrap();
     assert_eq!((told.code().code(), told.message()), ("3D000", "database \"other\" does not exist"));
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
+/// A new user found: a new database that asks for passwords has no role with one, and nothing said so.
+#[test]
+fn a_server_says_that_nobody_can_log_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    std::fs::write(directory.path().join("varve.toml"), "[server]\nauthentication = \"scram-sha-256\"\n")
+        .unwrap();
+    let served = Served::start(directory.path());
+    let told = format!("varve sql {path} -c \"ALTER ROLE varve PASSWORD '...'\"");
+    assert!(served.said.contains("nobody can log in") && served.said.contains(&told), "{}", served.said);
+    assert!(served.said.contains("-U varve postgres"), "{}", served.said);
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    let statement = "ALTER ROLE varve PASSWORD 'a'";
+    let sql =
+        Command::new(env!("CARGO_BIN_EXE_varve")).args(["sql", path, "-c", statement]).output().unwrap();
+    assert!(sql.status.success(), "{sql:?}");
+    let served = Served::start(directory.path());
+    assert!(!served.said.contains("nobody can log in"), "{}", served.said);
+    served.connect_as("varve", "a").unwrap().batch_execute("select 1").unwrap();
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
+#[test]
+fn the_first_password_comes_from_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(place("my.toml"), "[server]\nauthentication = \"scram-sha-256\"\n").unwrap();
+    std::fs::write(place("secret"), "it's me\nnot this\n").unwrap();
+    std::fs::write(place("blank"), "\n").unwrap();
+    let init = |file: &str| {
+        let (db, config, file) = (place("db"), place("my.toml"), place(file));
+        let arguments = ["init", &db, "--config", &config, "--password-file", &file];
+        let done = Command::new(env!("CARGO_BIN_EXE_varve")).args(arguments).output().unwrap();
+        (done.status.code(), String::from_utf8([done.stdout, done.stderr].concat()).unwrap())
+    };
+    let (code, said) = init("blank");
+    assert!(code == Some(1) && said.contains("is empty"), "{said}");
+    let (code, said) = init("secret");
+    assert!(code == Some(0) && !said.contains("nobody"), "{said}");
+    std::fs::copy(place("my.toml"), place("db/varve.toml")).unwrap();
+    let served = Served::start(&directory.path().join("db"));
+    served.connect_as("varve", "it's me").unwrap().batch_execute("select 1").unwrap();
+    assert!(served.connect_as("varve", "not this").is_err());
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
+/// A session that others end, through all layers.
+#[test]
+fn a_session_is_ended_by_another_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let (mut victim, mut other) = (served.connect(), served.connect());
+    let number: i32 = victim.query_one("select pg_backend_pid()", &[]).unwrap().get(0);
+    victim.batch_execute("create table t (n integer)").unwrap();
+    victim.batch_execute("begin; insert into t values (1)").unwrap();
+    let ended: bool = other.query_one("select pg_terminate_backend($1, 10000)", &[&number]).unwrap().get(0);
+    assert!(ended);
+    let error = victim.batch_execute("commit").unwrap_err();
+    let told = error.as_db_error().is_some_and(|error| error.code().code() == "57P01");
+    assert!(told || error.is_closed(), "{error}");
+    assert_eq!(other.query("select * from t", &[]).unwrap().len(), 0);
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 

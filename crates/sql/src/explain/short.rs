@@ -219,13 +219,14 @@ fn joined_rows(scan: &Actual, outer: Option<Actual>) -> Actual {
 fn scan_step(t: &TableAccess, own: &Names<'_>, outer: &Names<'_>) -> Step {
     let back = if t.reverse { " Backward" } else { "" };
     let direction = if t.reverse { "Backward" } else { "Forward" };
-    let by_index = |index: &str, condition: String| Step {
-        index: Some(index.to_owned()),
-        ..Step::new(format!("Index Scan{back}"))
+    let by_index = |index: &str, condition: String| {
+        let step = Step::new(format!("Index Scan{back}"))
             .fact("Node Type", "Index Scan")
             .fact("Scan Direction", direction)
-            .on(&t.table.name)
-            .note("Index Cond", condition)
+            .on(&t.table.name);
+        // An index that is there for its order alone has none.
+        let step = if condition.is_empty() { step } else { step.note("Index Cond", condition) };
+        Step { index: Some(index.to_owned()), ..step }
     };
     match &t.access {
         Access::Full => Step::new(format!("Seq Scan{back}")).fact("Node Type", "Seq Scan").on(&t.table.name),
@@ -264,7 +265,10 @@ fn range_text(range: &KeyRange, columns: &[usize], own: &Names<'_>, outer: &Name
             }
         }
     }
-    if parts.len() == 1 { parts.remove(0) } else { format!("({})", parts.join(" AND ")) }
+    match parts.len() {
+        0 | 1 => parts.pop().unwrap_or_default(),
+        _ => format!("({})", parts.join(" AND ")),
+    }
 }
 
 /// What the columns of a source are called.

@@ -137,6 +137,13 @@ impl SqlDatabase {
         })
     }
 
+    /// Whether any role can prove a password and log in.
+    pub fn has_login(&self) -> bool {
+        let catalog = self.engine.begin(Isolation::ReadCommitted).catalog();
+        let mut roles = catalog.roles().filter(|role| role.may_log_in);
+        roles.any(|role| identity::verifier(&catalog, &role.name).is_some())
+    }
+
     /// What sessions do, and what ANALYZE found.
     pub(crate) fn watched(&self) -> &Watched {
         &self.watched

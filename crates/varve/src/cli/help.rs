@@ -18,7 +18,8 @@ Stop the server with Ctrl-C; nothing that was committed is ever lost, however it
 `varve help COMMAND` explains a command.";
 
 /// `varve help serve`
-pub const SERVE: &str = "\
+pub const SERVE: &str = concat!(
+    "\
 Serves the database in a directory until it gets SIGINT (Ctrl-C) or SIGTERM. A directory that is \
 missing or empty becomes a new database first. On start it prints what it found about the devices, \
 the settings in force, and, once clients can connect, `listening on ADDRESS:PORT`.
@@ -31,66 +32,31 @@ Who may connect: any user name, from this machine only, unless `authentication` 
 otherwise. The database is named postgres.
 
 Settings come from varve.toml in the data directory, or from the file given with --config. All of it \
-is optional; this shows every key with its default:
+is optional; this is a whole file:
 
-    [devices.fast]            # a device: any name you like; \"main\" is the data directory
-    path = \"/mnt/nvme/varve\"  #   its directory, which must exist; a relative path starts at the
-                              #   directory of this file
-    profile = \"none\"          #   or \"sata-ssd-2014\", \"fusion-io-160\": emulate that device
-    direct = true             #   go past the page cache where the file system can
-
-    [spaces]                  # which device holds what
-    data = \"main\"             #   tables and indexes
-    log = \"main\"              #   the log; put it on the device with the fastest flush
-    rollback = \"main\"         #   old versions of rows
-    temporary = \"main\"        #   sorts, cursors, what queries spill
-
-    [pool]
-    size = \"1GiB\"             # default: a quarter of the memory, at most 1 GiB
-    replacement = \"clock\"     # or \"lru2\"
-    page_writers = 1
-    page_size = \"8KiB\"        # 4KiB to 64KiB; fixed when the database is made
-
-    [query]
-    memory = \"1GiB\"           # of all general queries together, beyond which sorts and groups go on in
-                              #   the temporary space; default: an eighth of the memory, at least 256 MiB
-    temporary = \"10GiB\"       # of one session's temporary files and cursors (temp_file_limit); default: no limit
-
-    [log]
-    segment = \"64MiB\"
-    capacity = \"1GiB\"         # more room: fewer page writes, longer recovery
-
-    [protection]
-    kind = \"doublewrite\"      # or \"full-page-log\": the log holds a page whole before it changes, pages are
-                              #   written once (begins after a clean shutdown);
-                              #   or \"none\": a torn page is then lost; for measuring only
-
-    [server]
-    listen = \"127.0.0.1:5433\"
-    max_connections = 1000
-    authentication_timeout = 60        # seconds until a client must be let in
-    authentication = \"trust\"  # or \"scram-sha-256\": roles prove passwords; first ALTER ROLE varve PASSWORD '...'
-    tls_certificate = \"server.crt\"   # PEM; without it there is no TLS
-    tls_key = \"server.key\"
-    tls = \"offered\"           # or \"required\", \"off\"
-
+",
+    include_str!("../config/settings.toml"),
+    "
 Examples:
 
     varve serve                                 # ./varve-data, port 5433
     varve serve /srv/db --pool 4GiB
     varve serve /srv/db --listen 127.0.0.1:0    # any free port
-    varve serve /srv/db --config my.toml";
+    varve serve /srv/db --config my.toml"
+);
 
 /// `varve help init`
 pub const INIT: &str = "\
 Makes a new, empty database in a directory that is missing or empty. `varve serve` does the same when \
-it has to; use init to prepare a directory with a page size or devices of its own, or to be told when \
-there is something in it already. A varve.toml in the directory is used.
+it has to; use init to prepare a directory with a page size or devices of its own, to give the first \
+role, varve, its password, or to be told when there is something in it already. A varve.toml in the \
+directory is used.
 
 Examples:
 
     varve init /srv/db
-    varve init /srv/db --config my.toml";
+    varve init /srv/db --config my.toml
+    varve init /srv/db --password-file secret.txt    # for authentication = \"scram-sha-256\"";
 
 /// `varve help sql`
 pub const SQL: &str = "\

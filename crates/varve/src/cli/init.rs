@@ -1,5 +1,11 @@
 //! `varve init`.
 
+use std::path::Path;
+
+use varve_engine::BOOTSTRAP_NAME;
+use varve_server::Proof;
+use varve_sql::SqlError;
+
 use super::{CommandError, InitArgs, say};
 use crate::Embedded;
 use crate::error::OpenError;
@@ -12,7 +18,37 @@ pub fn run(arguments: &InitArgs) -> Result<(), CommandError> {
     if place.state()? == State::Database {
         return Err(OpenError::AlreadyDatabase { path }.into());
     }
-    Embedded::open_with(&path, &settings)?.close()?;
+    let password = arguments.password_file.as_deref().map(first_line).transpose()?;
+    let database = Embedded::open_with(&path, &settings)?;
+    if let Some(password) = password {
+        give_password(&database, &password)?;
+    }
+    let is_locked_out = settings.server.authentication == Proof::Password && !database.sql().has_login();
+    database.close()?;
     say(format!("made a new database in {}; start it with: varve serve {}", path.display(), path.display()));
+    if is_locked_out {
+        say(format!("nobody can log in there yet; first: {}", how_to_log_in(&path)));
+    }
+    Ok(())
+}
+
+/// What gives the first role a password.
+pub fn how_to_log_in(directory: &Path) -> String {
+    format!("varve sql {} -c \"ALTER ROLE {BOOTSTRAP_NAME} PASSWORD '...'\"", directory.display())
+}
+
+fn first_line(file: &Path) -> Result<String, CommandError> {
+    let unusable = |error| CommandError::System { what: "Cannot read the password from its file", error };
+    let text = std::fs::read_to_string(file).map_err(unusable)?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.to_owned()),
+        _ => Err(unusable(std::io::Error::other(format!("the first line of {} is empty", file.display())))),
+    }
+}
+
+fn give_password(database: &Embedded, password: &str) -> Result<(), CommandError> {
+    let refused = |error: SqlError| CommandError::Session(error.message.into());
+    let sql = format!("ALTER ROLE {BOOTSTRAP_NAME} PASSWORD '{}'", password.replace('\'', "''"));
+    database.session().and_then(|mut session| session.run(&sql)).map_err(refused)?;
     Ok(())
 }

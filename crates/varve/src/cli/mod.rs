@@ -127,6 +127,9 @@ struct SqlArgs {
 struct InitArgs {
     #[command(flatten)]
     place: Where,
+    /// Give the first role, varve, the password in the first line of this file
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

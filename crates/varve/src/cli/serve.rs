@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use varve_engine::BOOTSTRAP_NAME;
 use varve_pager::ProtectionKind;
 use varve_server::{Encryption, Listener, Options, Proof, Server};
 
+use super::init::how_to_log_in;
 use super::{CommandError, ServeArgs, say};
 use crate::Embedded;
 use crate::config::{ServerSettings, Settings, show_bytes};
@@ -36,7 +38,14 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     let database = Embedded::open_with(&place.directory, &settings)?;
     introduce(&database, &settings, state);
     let server = Server::start_with(listener, options, database.sql().clone())?;
-    announce(&server);
+    announce(&server, &settings.server);
+    if settings.server.authentication == Proof::Password && !database.sql().has_login() {
+        say(format!(
+            "nobody can log in: no role has a password; stop this server, then: {}",
+            how_to_log_in(&place.directory)
+        ));
+    }
+    say(format!("listening on {}", server.address()));
     // The iterator ends only when it is closed, which nobody does.
     let _ = signals.forever().next();
     say("stopping: ending sessions, writing a checkpoint");
@@ -121,10 +130,13 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
     say(format!("clients: {proof}, {tls}"));
 }
 
-fn announce(server: &Server) {
-    let address = server.address();
-    say(format!("connect with: psql -h {} -p {} -U postgres postgres", address.ip(), address.port()));
-    say(format!("listening on {address}"));
+fn announce(server: &Server, settings: &ServerSettings) {
+    let (address, port) = (server.address().ip(), server.address().port());
+    let user = match settings.authentication {
+        Proof::Nothing => "postgres",
+        Proof::Password => BOOTSTRAP_NAME,
+    };
+    say(format!("connect with: psql -h {address} -p {port} -U {user} postgres"));
 }
 
 fn stop(server: Server, database: Embedded) -> Result<(), CommandError> {

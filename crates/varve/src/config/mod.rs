@@ -1,44 +1,7 @@
 //! `varve.toml`: what can be configured, what the defaults are, what is refused.
 //!
 //! ```toml
-//! [devices.fast]            # any name
-//! path = "/mnt/nvme/varve"  # a directory; relative paths start at the file's directory
-//! profile = "none"          # or "sata-ssd-2014", "fusion-io-160": emulate that device
-//! direct = true             # go past the page cache where the file system can
-//!
-//! [spaces]                  # device of each space; the data directory itself is "main"
-//! data = "main"
-//! log = "fast"
-//! rollback = "main"
-//! temporary = "main"
-//!
-//! [pool]
-//! size = "2GiB"             # default: a quarter of the memory, at most 1 GiB
-//! replacement = "clock"     # or "lru2"
-//! page_writers = 1
-//! page_size = "8KiB"        # fixed when the directory is initialised
-//!
-//! [query]
-//! memory = "1GiB"           # of all sorts, joins and groups of general queries together; what goes beyond it goes to the
-//!                           # temporary space. Default: an eighth of the memory, at least 256 MiB
-//! temporary = "10GiB"       # of temporary files of one session (temp_file_limit). Default: no limit
-//!
-//! [log]
-//! segment = "64MiB"
-//! capacity = "1GiB"
-//!
-//! [protection]
-//! kind = "doublewrite"      # or "full-page-log": the log holds a page whole before it changes, pages are written once;
-//!                           # or "none": a torn page is then lost; for measuring only
-//!
-//! [server]
-//! listen = "127.0.0.1:5433"
-//! max_connections = 1000
-//! authentication_timeout = 60 # seconds until a client must be let in
-//! authentication = "trust"  # or "scram-sha-256": roles prove their passwords
-//! tls_certificate = "server.crt" # PEM; relative paths start at the file's directory
-//! tls_key = "server.key"
-//! tls = "offered"           # or "required", "off"; default: offered if there is a certificate
+#![doc = include_str!("settings.toml")]
 //! ```
 //!
 //! Invariants
