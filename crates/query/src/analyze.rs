@@ -28,6 +28,7 @@ use varve_engine::PageMeter;
 use varve_sql::general::{Actual, Gauge};
 
 use crate::apply::ApplyPlan;
+use crate::cancel::Watched;
 use crate::scan::ScanPlan;
 use crate::shared::{Leaf, SharedTable};
 
@@ -86,6 +87,10 @@ struct Walk {
 
 impl Walk {
     fn node(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<(Arc<dyn ExecutionPlan>, Node)> {
+        if let Some(watched) = plan.downcast_ref::<Watched>() {
+            let (made, node) = self.node(watched.plan())?;
+            return Ok((with_children(plan.clone(), vec![made])?, node));
+        }
         let (mut children, mut inner) = (Vec::new(), Vec::new());
         for child in plan.children() {
             let (child, node) = self.node(child)?;

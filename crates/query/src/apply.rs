@@ -38,6 +38,7 @@ use futures::StreamExt;
 use varve_engine::{Datum, Value};
 use varve_sql::general::{Around, Expr, SqlError, SqlState, Ty, push_image, push_key};
 
+use crate::cancel;
 use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
 use crate::identity::{Identity, compared_by_identity};
@@ -227,7 +228,7 @@ impl ExtensionPlanner for ApplyPlanner {
             .iter()
             .map(|e| planner.create_physical_expr(e, logical.schema(), session, context))
             .collect::<Result<Vec<_>>>()?;
-        let plan = session.create_physical_plan(&apply.inner.plan).await?;
+        let plan = cancel::physical_plan(session, &apply.inner.plan, &apply.inner.around).await?;
         let schema: SchemaRef = apply.schema.inner().clone();
         Ok(Some(Arc::new(ApplyPlan::new(input.clone(), given, plan, apply.inner.clone(), schema))))
     }

@@ -10,6 +10,7 @@ mod aggregate;
 mod analyze;
 mod append;
 mod apply;
+mod cancel;
 mod cells;
 mod computed;
 mod constants;

@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. One query runs on the thread of its connection: its runtime is made for it, drives all its streams, and is dropped
 //!    with them before `run` returns. So no reader outlives the statement, and who waits for a page blocks nobody else.
-//! 2. The wish to cancel is looked at between two polls, for each batch that an expression computes (`computed`), and for
-//!    each leaf that a scan reads (the engine).
+//! 2. The wish to cancel is looked at between two polls, for each batch that an expression computes (`computed`) or that a
+//!    join makes (`cancel`), and for each leaf that a scan reads (the engine).
 //!
 //! Does not know: SQL.
 
@@ -37,6 +37,7 @@ use varve_sql::general::{
 use crate::analyze::{Node, nodes};
 use crate::append::Appends;
 use crate::apply::ApplyPlanner;
+use crate::cancel;
 use crate::cells::Cells;
 use crate::error::{unwrapped, wrapped};
 use crate::expand::ExpandPlanner;
@@ -218,7 +219,7 @@ impl Queries {
         // Whoever uses the plan next renews them while this execution may still need its own.
         let around = query.around.apart();
         let logical = translate::plan(query, around.clone(), snapshot.clone(), assumed.clone())?;
-        let plan = state.create_physical_plan(&logical).await?;
+        let plan = cancel::physical_plan(state, &logical, &around).await?;
         // Ranges that are dealt out to several partitions are those of this execution.
         let is_of_one_run = !keeps || self.state.config().target_partitions() > 1;
         let mut assumed = assumed.map(|assumed| assumed.take()).unwrap_or_default();

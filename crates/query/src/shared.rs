@@ -32,6 +32,7 @@ use futures::lock::Mutex;
 use varve_sql::general::{Around, Shared, Ty, push_key};
 
 use crate::apply::made;
+use crate::cancel::physical_plan;
 use crate::cells::{Cells, data_type};
 use crate::error::wrapped;
 use crate::table::column_name;
@@ -54,6 +55,8 @@ pub struct Maker {
     pub first: LogicalPlan,
     /// What a recursion makes of the rows of a turn.
     pub then: Option<Then>,
+    /// The surroundings of both.
+    pub around: Arc<Around>,
 }
 
 /// The second part of a recursive query.
@@ -128,9 +131,10 @@ impl SharedTable {
     async fn plan(&self, session: &dyn Session) -> Result<()> {
         let mut plans = self.plans.lock().await;
         if plans.is_none() {
-            let first = session.create_physical_plan(&self.maker.first).await?;
-            let then = match &self.maker.then {
-                Some(then) => Some(session.create_physical_plan(&then.plan).await?),
+            let Maker { first, then, around } = &self.maker;
+            let first = physical_plan(session, first, around).await?;
+            let then = match then {
+                Some(then) => Some(physical_plan(session, &then.plan, around).await?),
                 None => None,
             };
             *plans = Some(Plans { first, then });

@@ -16,7 +16,7 @@ use datafusion::common::Result;
 use datafusion::logical_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion::logical_expr::{PartitionEvaluator, Signature, Volatility, WindowUDF, WindowUDFImpl};
 use varve_engine::Datum;
-use varve_sql::general::{FrameUnits, SqlError, SqlState, Ty, WinFunction};
+use varve_sql::general::{Around, FrameUnits, SqlError, SqlState, Ty, WinFunction};
 
 use crate::aggregate::Folded;
 use crate::cells::{Cells, CellsBuilder, data_type};
@@ -56,6 +56,7 @@ pub struct Windowed {
     pub first: usize,
     /// The result's type.
     pub output: Ty,
+    around: Arc<Around>,
     signature: Signature,
 }
 
@@ -66,14 +67,15 @@ impl Windowed {
         units: FrameUnits,
         (start, end): (End, End),
         types: Vec<Ty>,
-        filter: Option<usize>,
-        first: usize,
+        (filter, first): (Option<usize>, usize),
         output: Ty,
+        around: Arc<Around>,
     ) -> WindowUDF {
         let id = Identity::next();
         let arguments = types.iter().map(|t| data_type(*t)).collect();
         let signature = Signature::exact(arguments, Volatility::Immutable);
-        let it = Windowed { id, function, units, start, end, types, filter, first, output, signature };
+        let it =
+            Windowed { id, function, units, start, end, types, filter, first, output, around, signature };
         WindowUDF::new_from_impl(it)
     }
 }
@@ -99,6 +101,7 @@ impl WindowUDFImpl for Windowed {
             filter: self.filter,
             first: self.first,
             output: self.output,
+            around: self.around.clone(),
         }))
     }
 
@@ -121,6 +124,7 @@ struct Evaluator {
     filter: Option<usize>,
     first: usize,
     output: Ty,
+    around: Arc<Around>,
 }
 
 impl PartitionEvaluator for Evaluator {
@@ -267,6 +271,8 @@ impl<'a> Partition<'a> {
         let (mut folded, mut taken) = (fresh(), 0..0);
         let mut result = folded.result()?;
         for row in 0..self.rows {
+            // A frame that moves is gone through again for each row.
+            self.call.around.check_cancel()?;
             let frame = self.frame(row);
             if frame.start != taken.start || frame.end < taken.end {
                 (folded, taken) = (fresh(), frame.start..frame.start);

@@ -276,6 +276,36 @@ fn the_start_up_packet_may_name_a_time_zone() {
     assert_eq!(refused.sqlstate.as_str(), "22023");
 }
 
+/// As `options=-c search_path=...` and the settings of pools do.
+#[test]
+fn the_start_up_packet_may_name_a_search_path() {
+    let db = database();
+    let mut sink = Recorder::default();
+    let tables = "create table t (a text); insert into t values ('public')";
+    sink.simple(&mut session(&db), tables);
+    let tables = "create schema app; create table app.t (a text); insert into app.t values ('app')";
+    sink.simple(&mut session(&db), tables);
+    let mut ask = |path: &str, sql: &str| {
+        let params = SessionParams {
+            user: "postgres".into(),
+            settings: vec![("search_path".into(), path.into())],
+            ..SessionParams::default()
+        };
+        let mut s = Session::new(db.clone(), params).unwrap();
+        sink.lines.clear();
+        sink.simple(&mut s, sql);
+        sink.lines.clone()
+    };
+    let asked = "select a from t; show search_path";
+    assert_eq!(ask("app, public", asked), ["app", "= SELECT 1", "app, public", "= SHOW"]);
+    assert_eq!(ask("public", asked), ["public", "= SELECT 1", "public", "= SHOW"]);
+    // RESET goes back to what the packet said; a schema that isn't there is passed over.
+    let reset = "set search_path to public; reset search_path; select a from t";
+    assert_eq!(ask("nowhere,app", reset).iter().rev().nth(1).unwrap(), "app");
+    let prepared = "prepare s as select a from t; execute s; set search_path to public; execute s";
+    assert_eq!(ask("app", prepared), ["= PREPARE", "app", "= SELECT 1", "= SET", "public", "= SELECT 1"]);
+}
+
 /// Found by a reader (review 8, A1): a role dropped or renamed while its client logged in became nobody, who may do everything.
 #[test]
 fn who_has_proved_a_password_must_still_be_that_role() {

@@ -217,6 +217,22 @@ fn clients_are_told_of_the_stop() {
     assert!(told || error.is_closed(), "{error}");
 }
 
+/// A cross join below an aggregate went on, and the stop left without a checkpoint.
+#[test]
+fn a_stop_ends_a_join_of_many_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    let fill = "create table n (id int primary key); insert into n select generate_series(1, 10000)";
+    client.batch_execute(fill).unwrap();
+    let busy = std::thread::spawn(move || client.batch_execute("select count(*) from n a, n b, n c"));
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert!(!busy.is_finished());
+    let last_words = "stopping: ending sessions, writing a checkpoint\nstopped\n";
+    assert_eq!(served.stop("-TERM"), (Some(0), last_words.into()));
+    assert!(busy.join().unwrap().is_err());
+}
+
 #[test]
 fn damage_is_found_and_named() {
     let directory = tempfile::tempdir().unwrap();

@@ -167,7 +167,9 @@ impl Translator<'_> {
             FrameUnits::Range if matches!(start, End::Count(_)) => FrameUnits::Groups,
             units => units,
         };
-        let function = Windowed::udf(call.function, units, (start, end), types, filter, first, call.output);
+        let (ends, places) = ((start, end), (filter, first));
+        let function =
+            Windowed::udf(call.function, units, ends, types, places, call.output, self.around.clone());
         let plan = if added.is_empty() {
             part.plan
         } else {

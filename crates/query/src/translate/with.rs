@@ -35,7 +35,10 @@ impl Translator<'_> {
         let runs_again = self.around.is_within() || !self.turns.is_empty();
         let mut keeping = Keeping { keeps: is_read_again || runs_again, of_runs: None };
         let maker = match &shared.body {
-            SharedBody::Query(select) => Maker { first: self.select(select)?.plan.build()?, then: None },
+            SharedBody::Query(select) => {
+                let first = self.select(select)?.plan.build()?;
+                Maker { first, then: None, around: self.around.clone() }
+            }
             SharedBody::Recursive(recursion) => {
                 let is_given = recursion.first.reads_outer() || recursion.then.reads_outer();
                 keeping.of_runs = is_given.then(|| self.around.clone());
@@ -58,7 +61,8 @@ impl Translator<'_> {
         let plan = self.select(&recursion.then);
         self.turns.pop();
         let plan = plan?.plan.build()?;
-        Ok(Maker { first, then: Some(Then { plan, work, all: recursion.all }) })
+        let then = Some(Then { plan, work, all: recursion.all });
+        Ok(Maker { first, then, around: self.around.clone() })
     }
 
     /// The rows that the turn before has added to a recursive query.

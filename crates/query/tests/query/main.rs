@@ -5,6 +5,7 @@
     reason = "a test may stop at the first surprise; each file uses a part of the helpers"
 )]
 
+mod cancel;
 mod joins;
 mod kept;
 mod plans;

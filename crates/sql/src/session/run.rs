@@ -580,3 +580,57 @@ pub(super) fn read_only(verb: &str) -> SqlError {
     let message = format!("cannot execute {verb} in a read-only transaction");
     SqlError::new(SqlState::READ_ONLY_TRANSACTION, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use varve_device::MemoryDirectory;
+    use varve_engine::{Database, Options};
+    use varve_pager::PagerConfig;
+
+    use super::*;
+    use crate::SqlDatabase;
+    use crate::session::SessionParams;
+    use crate::sink::Nowhere;
+
+    fn session() -> Session {
+        let mut pager = PagerConfig::new(MemoryDirectory::new());
+        pager.pool_bytes = 4 << 20;
+        pager.log_segment_bytes = 1 << 20;
+        pager.log_capacity_bytes = 4 << 20;
+        pager.background = false;
+        let db = Arc::new(SqlDatabase::new(Database::open(Options::new(pager)).unwrap()));
+        let params = SessionParams { user: "postgres".into(), ..SessionParams::default() };
+        Session::new(db, params).unwrap()
+    }
+
+    /// Plans that are kept behind a prepared statement after so many definitions, each with an execution behind it.
+    fn links_after(session: &mut Session, definition: impl Fn(usize) -> String) -> usize {
+        session.simple("prepare s as select a from t where a = 1", &mut Nowhere).unwrap();
+        for n in 0..20 {
+            session.simple(&definition(n), &mut Nowhere).unwrap();
+            session.simple("execute s", &mut Nowhere).unwrap();
+        }
+        let mut prepared = &session.statement("s").unwrap();
+        let mut links = 0;
+        while let Some(next) = prepared.successor.get() {
+            (prepared, links) = (next, links + 1);
+        }
+        session.simple("deallocate s", &mut Nowhere).unwrap();
+        links
+    }
+
+    /// Review 13, A5: under a search path each definition of anybody put one more plan behind a statement, for ever.
+    #[test]
+    fn plans_under_a_search_path_form_no_growing_chain() {
+        let mut session = session();
+        session.simple("create schema s; create table t (a int primary key)", &mut Nowhere).unwrap();
+        let strange = |n| format!("create table strange{n} (a int); drop table strange{n}");
+        let own = |n| format!("alter table t add column b{n} int");
+        assert_eq!(links_after(&mut session, strange), 0);
+        session.simple("set search_path to s, public", &mut Nowhere).unwrap();
+        assert_eq!(links_after(&mut session, strange), 0);
+        assert_eq!(links_after(&mut session, own), 0);
+        session.simple("create table s.t (a int primary key)", &mut Nowhere).unwrap();
+        assert_eq!(links_after(&mut session, |n| own(n + 20)), 0);
+    }
+}

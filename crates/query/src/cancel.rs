@@ -1,0 +1,215 @@
+//! The wish to cancel, looked at wherever a plan can make many rows, or many pairs of rows, of few.
+//!
+//! DataFusion's operators give way at the leaves of a plan only. A join makes batch after batch of what it has read long ago, and
+//! what stands above it may take them all in one poll; a join that keeps few of its pairs doesn't even give batches.
+//!
+//! Invariants
+//! 1. Behind each join stands a node that looks for each batch.
+//! 2. A join that may form pairs without giving rows has a condition, and that looks for each batch of pairs.
+//! 3. Every physical plan of a query is made by `physical_plan`, so none is without them.
+//!
+//! Does not know: scans, expressions, functions that give sets and window frames, which look by themselves.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{FieldRef, Schema};
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::catalog::Session;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinType, Result, ScalarValue};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{ColumnarValue, LogicalPlan};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::StreamExt;
+use varve_sql::general::Around;
+
+use crate::error::wrapped;
+
+/// The physical plan of a query, or of a part of it that is planned by itself; `around` tells whether it is to end.
+pub async fn physical_plan(
+    session: &dyn Session,
+    plan: &LogicalPlan,
+    around: &Arc<Around>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let plan = session.create_physical_plan(plan).await?;
+    let watch = |node: Arc<dyn ExecutionPlan>| match looking(&node, around)? {
+        Some(plan) => {
+            let watched: Arc<dyn ExecutionPlan> = Arc::new(Watched { plan, around: around.clone() });
+            Ok(Transformed::yes(watched))
+        }
+        None => Ok(Transformed::no(node)),
+    };
+    Ok(plan.transform_up(watch)?.data)
+}
+
+/// A join whose condition looks; `None` if it is no join.
+fn looking(node: &Arc<dyn ExecutionPlan>, around: &Arc<Around>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+        let filter = condition(join.filter.as_ref(), join.join_type, around);
+        return Ok(Some(join.builder().with_filter(filter).build_exec()?));
+    }
+    if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+        let (left, right) = (join.left().clone(), join.right().clone());
+        let filter = condition(join.filter(), *join.join_type(), around);
+        let projection = join.projection().as_ref().map(|columns| columns.to_vec());
+        let join = NestedLoopJoinExec::try_new(left, right, filter, join.join_type(), projection)?;
+        return Ok(Some(Arc::new(join)));
+    }
+    if let Some(join) = node.downcast_ref::<SortMergeJoinExec>() {
+        return Ok(Some(Arc::new(SortMergeJoinExec::try_new(
+            join.left.clone(),
+            join.right.clone(),
+            join.on.clone(),
+            // Without a condition it passes equal keys over, where it need not pair them.
+            join.filter.as_ref().map(|filter| that_looks(filter, around)),
+            join.join_type,
+            join.sort_options.clone(),
+            join.null_equality,
+        )?)));
+    }
+    Ok(node.is::<CrossJoinExec>().then(|| node.clone()))
+}
+
+/// The condition of a join that goes through all pairs, looking; `None` if it has none and gives each of its pairs.
+fn condition(filter: Option<&JoinFilter>, kind: JoinType, around: &Arc<Around>) -> Option<JoinFilter> {
+    let gives_pairs = matches!(kind, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full);
+    match filter {
+        Some(filter) => Some(that_looks(filter, around)),
+        None if gives_pairs => None,
+        None => {
+            let always = Arc::new(Literal::new(ScalarValue::Boolean(Some(true))));
+            Some(that_looks(&JoinFilter::new(always, Vec::new(), Arc::new(Schema::empty())), around))
+        }
+    }
+}
+
+fn that_looks(filter: &JoinFilter, around: &Arc<Around>) -> JoinFilter {
+    let condition = Arc::new(Condition { condition: filter.expression().clone(), around: around.clone() });
+    JoinFilter::new(condition, filter.column_indices().to_vec(), filter.schema().clone())
+}
+
+/// A join, and the look at each of its batches.
+pub struct Watched {
+    plan: Arc<dyn ExecutionPlan>,
+    around: Arc<Around>,
+}
+
+impl Watched {
+    /// The join.
+    pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.plan
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.plan.fmt(f)
+    }
+}
+
+impl DisplayAs for Watched {
+    fn fmt_as(&self, how: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.plan.fmt_as(how, f)
+    }
+}
+
+impl ExecutionPlan for Watched {
+    fn name(&self) -> &str {
+        self.plan.name()
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.plan.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.plan]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = children.pop().unwrap_or_else(|| self.plan.clone());
+        Ok(Arc::new(Watched { plan, around: self.around.clone() }))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let (rows, around) = (self.plan.execute(partition, context)?, self.around.clone());
+        let schema = rows.schema();
+        let rows = rows.map(move |batch| around.check_cancel().map_err(wrapped).and(batch));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+}
+
+/// A condition that looks for each batch.
+#[derive(Debug)]
+struct Condition {
+    condition: Arc<dyn PhysicalExpr>,
+    around: Arc<Around>,
+}
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.around, &other.around) && self.condition.eq(&other.condition)
+    }
+}
+
+impl Eq for Condition {}
+
+impl Hash for Condition {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.condition.hash(state);
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt(f)
+    }
+}
+
+impl PhysicalExpr for Condition {
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.condition.return_field(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        self.around.check_cancel().map_err(wrapped)?;
+        self.condition.evaluate(batch)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.condition]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let condition = children.pop().unwrap_or_else(|| self.condition.clone());
+        Ok(Arc::new(Condition { condition, around: self.around.clone() }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt_sql(f)
+    }
+}

@@ -1,0 +1,117 @@
+//! Queries that make many rows, or many pairs of rows, of few: each of them ends when it is told to.
+
+use std::time::{Duration, Instant};
+
+use super::support::{database, database_with, lines, session};
+use varve_query::QueryOptions;
+use varve_sql::Session;
+
+const ENDED: &str = "! 57014 canceling statement due to statement timeout";
+
+/// A session with a table of equal, of rising and of falling numbers, and little time for each statement.
+fn hasty(db: &std::sync::Arc<varve_sql::SqlDatabase>) -> Session {
+    let mut session = session(db);
+    lines(&mut session, "create table n (id int primary key, same int, up int, down int)");
+    lines(&mut session, "create table few (id int primary key); insert into few values (1), (2), (3)");
+    lines(&mut session, "insert into n select i, 1, i, -i from generate_series(1, 20000) as i");
+    lines(&mut session, "set statement_timeout = 400");
+    session
+}
+
+fn ends(session: &mut Session, sql: &str) {
+    let begin = Instant::now();
+    assert_eq!(lines(session, sql), [ENDED], "{sql}");
+    assert!(begin.elapsed() < Duration::from_secs(5), "{sql}: {:?}", begin.elapsed());
+}
+
+fn show(session: &mut Session, sql: &str) -> String {
+    lines(session, &format!("explain (verbose) {sql}")).join("\n")
+}
+
+/// The aggregate took batch after batch in one poll, and nobody looked at the wish to cancel.
+#[test]
+fn cross_joins_below_an_aggregate_are_ended() {
+    let mut session = hasty(&database());
+    let crossed = "select count(*) from n a, n b, n c";
+    assert!(show(&mut session, crossed).contains("CrossJoinExec"));
+    ends(&mut session, crossed);
+    ends(&mut session, "select max(a.up + b.up) from n a, n b, n c, few");
+    ends(&mut session, "select a.same, count(distinct b.up) from n a, n b, n c group by a.same");
+    ends(&mut session, "select count(*) from n a left join n b on true left join n c on true");
+    assert_eq!(lines(&mut session, "select count(*) from few a, few b"), ["9", "= SELECT 1"]);
+}
+
+/// No row passes the condition, so that no batch comes for as long as it takes.
+#[test]
+fn joins_that_keep_none_of_their_pairs_are_ended() {
+    let mut session = hasty(&database());
+    let never = "select count(*) from n a join n b on a.up > b.up and a.down > b.down";
+    assert!(show(&mut session, never).contains("NestedLoopJoinExec"));
+    ends(&mut session, never);
+    ends(&mut session, "select a.id from n a left join n b on a.down > b.up order by 1 limit 1");
+    ends(&mut session, "select count(*) from n a where exists (select 1 from n b where a.down > b.up)");
+    ends(&mut session, "select count(*) from n a where not exists (select 1 from n b where a.up <> b.up)");
+    let equal = "select count(*) from n a join n b on a.same = b.same and a.up > b.up and a.down > b.down";
+    assert!(show(&mut session, equal).contains("HashJoinExec"));
+    ends(&mut session, equal);
+}
+
+/// Semi joins and anti joins form all pairs of equal keys and give at most the rows of one side.
+#[test]
+fn semi_joins_of_many_equal_keys_are_ended() {
+    let mut session = hasty(&database());
+    ends(&mut session, "select count(*) from n a where exists (select 1 from n b where b.same = a.same)");
+    ends(&mut session, "select count(*) from n a where same in (select same from n b where up > 3)");
+    ends(&mut session, "select count(*) from n a where not exists (select 1 from n b where b.same = a.same)");
+}
+
+#[test]
+fn parts_that_are_planned_by_themselves_are_ended() {
+    let mut session = hasty(&database());
+    ends(&mut session, "with c as materialized (select a.up from n a, n b, n c) select count(*) from c, c d");
+    ends(
+        &mut session,
+        "select (select count(*) from n b, n c where b.up > few.id and c.up <> b.down) from few",
+    );
+    let turns = "with recursive r(x) as (select 1 union all select x + 1 from r, (select max(a.up) m from n a, n b, n c) q where x < m) select max(x) from r";
+    ends(&mut session, turns);
+    ends(&mut session, "explain analyze select count(*) from n a, n b, n c");
+}
+
+/// A plan that was kept looks at the wish of the execution that uses it.
+#[test]
+fn kept_plans_are_ended() {
+    let mut session = hasty(&database());
+    lines(
+        &mut session,
+        "prepare paired(int) as select count(*) from n a, n b where a.up <= $1 and a.up > b.up and a.down > b.down",
+    );
+    lines(&mut session, "set statement_timeout = 0");
+    for _ in 0..3 {
+        assert_eq!(lines(&mut session, "execute paired(1)"), ["0", "= SELECT 1"]);
+    }
+    lines(&mut session, "set statement_timeout = 400");
+    ends(&mut session, "execute paired(20000)");
+}
+
+/// A frame that moves is gone through again for each row.
+#[test]
+fn moving_frames_are_ended() {
+    let mut session = hasty(&database());
+    let moving = "select max(s) from (select sum(up) over (order by id rows between 15000 preceding and current row) s from n) w";
+    ends(&mut session, moving);
+}
+
+/// The joins of a query that goes on in files.
+#[test]
+fn merge_joins_are_ended() {
+    let spill = tempfile::tempdir().unwrap();
+    let options = QueryOptions {
+        memory_bytes: 1 << 20,
+        spill: Some(spill.path().to_path_buf()),
+        ..QueryOptions::default()
+    };
+    let mut session = hasty(&database_with(&options));
+    let joined = "select count(*) from n a, n b where a.same = b.same and a.up > b.up and a.down > b.down";
+    ends(&mut session, joined);
+}
