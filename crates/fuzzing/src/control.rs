@@ -34,13 +34,13 @@ pub fn control(bytes: &[u8]) {
     });
     let expected = if updated.is_ok() { control.get() } else { found };
     assert_eq!(
-        stored(&*directory).as_ref(),
+        stored(&directory).as_ref(),
         Some(&expected),
         "what was stored last is read back ({updated:?})"
     );
     let moved = control.update(|block| attach(block, &mut input));
     let expected = if moved.is_ok() { control.get() } else { expected };
-    assert_eq!(stored(&*directory), Some(expected), "what was attached last is read back ({moved:?})");
+    assert_eq!(stored(&directory), Some(expected), "what was attached last is read back ({moved:?})");
 }
 
 fn stored(directory: &MemoryDirectory) -> Option<Superblock> {
