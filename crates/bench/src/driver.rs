@@ -88,8 +88,8 @@ pub fn run(target: &dyn Target, workload: &dyn Workload, plan: Plan) -> Result<V
         .collect()
 }
 
-/// One round on fresh sessions.
-fn round(
+/// One round of so much time on fresh sessions; `seed` determines what they ask.
+pub fn round(
     target: &dyn Target,
     workload: &dyn Workload,
     plan: Plan,

@@ -21,6 +21,11 @@ pub fn open(directory: &Path, pool_bytes: usize) -> Result<Arc<Database>> {
         FileDirectory::open_or_create(directory, FileOptions::default()).map_err(std::io::Error::other)?;
     let mut pager = PagerConfig::new(files);
     pager.pool_bytes = pool_bytes;
+    open_with(pager)
+}
+
+/// Opens or creates a database as the configuration says.
+pub fn open_with(pager: PagerConfig) -> Result<Arc<Database>> {
     Ok(Database::open(Options::new(pager))?)
 }
 

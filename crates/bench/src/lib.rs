@@ -3,7 +3,8 @@
 //! 1. A workload is written once, as SQL with parameters ([`workload::Workload`]), and runs against any [`target::Target`]: embedded, in this
 //!    process, or over the wire.
 //! 2. Every figure is a row with the hash of its configuration; a median never travels without its spread ([`report`]).
-//! 3. The gates ([`gates`]) use the embedded API below SQL and measure the device's own figure in the same run.
+//! 3. A published figure is re-run by a command that knows its points, its scale and the published values ([`experiment`]).
+//! 4. The gates ([`gates`]) use the embedded API below SQL and measure the device's own figure in the same run.
 //!
 //! It does not know any internals: it uses the public interfaces of `engine` and `sql`, and opens a database like an embedder does.
 
@@ -12,6 +13,7 @@ pub mod cli;
 pub mod driver;
 pub mod embedded;
 mod error;
+pub mod experiment;
 pub mod gates;
 pub mod linkbench;
 mod numeric;

@@ -54,12 +54,16 @@ impl Configuration {
         }
     }
 
-    /// Sixteen hexadecimal digits that change when anything in the configuration does (FNV-1a of its JSON).
+    /// Changes when anything in the configuration does.
     pub fn hash(&self) -> String {
-        let text = serde_json::to_string(self).unwrap_or_default();
-        let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
-        format!("{:016x}", text.bytes().fold(0xCBF2_9CE4_8422_2325, fnv))
+        hash_of(&serde_json::to_string(self).unwrap_or_default())
     }
+}
+
+/// Sixteen hexadecimal digits (FNV-1a).
+pub fn hash_of(text: &str) -> String {
+    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    format!("{:016x}", text.bytes().fold(0xCBF2_9CE4_8422_2325, fnv))
 }
 
 /// One measured round.

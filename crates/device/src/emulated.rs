@@ -40,11 +40,21 @@ struct Model {
     profile: Profile,
     dilation: f64,
     service: Mutex<Service>,
-    since_ns: u64,
-    cpu_since_ns: u64,
+    begun: Mutex<Books>,
     modelled_ns: AtomicU64,
     late_ns: AtomicU64,
     operations: AtomicU64,
+}
+
+/// What was counted up to a moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Books {
+    at_ns: u64,
+    cpu_ns: u64,
+    busy_ns: u64,
+    modelled_ns: u64,
+    late_ns: u64,
+    operations: u64,
 }
 
 /// How far a run on an emulated device can be believed. A run counts only if the model error is at
@@ -68,12 +78,12 @@ pub struct EmulationReport {
 
 impl Model {
     fn new(profile: Profile, dilation: f64) -> Model {
+        let begun = Books { at_ns: sys::now_ns(), cpu_ns: sys::process_cpu_ns(), ..Books::default() };
         Model {
             service: Mutex::new(Service::new(profile.clone(), dilation)),
             profile,
             dilation,
-            since_ns: sys::now_ns(),
-            cpu_since_ns: sys::process_cpu_ns(),
+            begun: Mutex::new(begun),
             modelled_ns: AtomicU64::new(0),
             late_ns: AtomicU64::new(0),
             operations: AtomicU64::new(0),
@@ -113,22 +123,33 @@ impl Model {
         self.operations.fetch_add(1, Relaxed);
     }
 
+    fn books(&self) -> Books {
+        Books {
+            at_ns: sys::now_ns(),
+            cpu_ns: sys::process_cpu_ns(),
+            busy_ns: self.service.lock().busy_ns(),
+            modelled_ns: self.modelled_ns.load(Relaxed),
+            late_ns: self.late_ns.load(Relaxed),
+            operations: self.operations.load(Relaxed),
+        }
+    }
+
     fn report(&self) -> EmulationReport {
-        let elapsed_ns = (sys::now_ns() - self.since_ns).max(1) as f64;
+        let (begun, now) = (*self.begun.lock(), self.books());
+        let elapsed_ns = (now.at_ns - begun.at_ns).max(1) as f64;
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get()) as f64;
-        let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+        let share = |part: u64, whole: f64| if whole > 0.0 { part as f64 / whole } else { 0.0 };
         let channels = f64::from(self.profile.channels);
-        let cpu_ns = (sys::process_cpu_ns() - self.cpu_since_ns) as f64;
         EmulationReport {
             profile: self.profile.name.clone(),
             dilation: self.dilation,
-            operations: self.operations.load(Relaxed),
+            operations: now.operations - begun.operations,
             model_error_share: share(
-                self.late_ns.load(Relaxed) as f64,
-                self.modelled_ns.load(Relaxed) as f64,
+                now.late_ns - begun.late_ns,
+                (now.modelled_ns - begun.modelled_ns) as f64,
             ),
-            busy_share: share(self.service.lock().busy_ns() as f64, elapsed_ns * channels),
-            cpu_share: share(cpu_ns, elapsed_ns * processors),
+            busy_share: share(now.busy_ns - begun.busy_ns, elapsed_ns * channels),
+            cpu_share: share(now.cpu_ns - begun.cpu_ns, elapsed_ns * processors),
         }
     }
 }
@@ -154,7 +175,12 @@ impl Emulated {
         })
     }
 
-    /// How far results can be believed, since the device was made.
+    /// Begins a new report: what was done before, such as loading and warming up, is not in it.
+    pub fn begin_report(&self) {
+        *self.model.begun.lock() = self.model.books();
+    }
+
+    /// How far results can be believed, since the device was made or [`Emulated::begin_report`].
     pub fn report(&self) -> EmulationReport {
         self.model.report()
     }

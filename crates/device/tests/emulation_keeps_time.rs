@@ -38,6 +38,20 @@ fn random_reads_take_the_modelled_time() {
     assert_eq!(report.operations, 200);
 }
 
+/// What was done while data was loaded says nothing about the run.
+#[test]
+fn a_report_begins_anew() {
+    let (device, file) = device();
+    let mut buf = AlignedBuf::new(PAGE_BYTES);
+    (0..50).for_each(|no| file.read_at(scattered(no), &mut buf, Purpose::DataPage).unwrap());
+    let loaded = device.report();
+    assert!(loaded.operations == 50 && loaded.busy_share > 0.1, "{loaded:?}");
+    device.begin_report();
+    std::thread::sleep(Duration::from_millis(50));
+    let idle = device.report();
+    assert!(idle.operations == 0 && idle.busy_share < 0.01 && idle.cpu_share < 1.0, "{idle:?}");
+}
+
 #[test]
 fn callers_share_the_channels() {
     let (_, file) = device();

@@ -242,3 +242,13 @@ fn keys() -> Vec<&'static str> {
     assert!(keys.len() > 15, "{keys:?}");
     keys
 }
+
+#[test]
+fn experiments_are_named() {
+    let output = Command::new(env!("CARGO_BIN_EXE_varve")).args(["experiment", "list"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.starts_with("doublewrite-cost"), "{text}");
+    let (code, refused) = run(&["experiment", "perpetual-motion"]);
+    assert_eq!(code, Some(1));
+    assert!(refused.contains("there is no experiment perpetual-motion"), "{refused}");
+}

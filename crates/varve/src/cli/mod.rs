@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod experiment;
 mod help;
 mod init;
 mod serve;
@@ -74,6 +75,9 @@ enum Command {
     /// Measure: workloads in this process or over the wire
     #[command(long_about = help::BENCH)]
     Bench(varve_bench::cli::BenchArgs),
+    /// Run published figures again, beside the published values
+    #[command(long_about = help::EXPERIMENT)]
+    Experiment(varve_bench::experiment::ExperimentArgs),
 }
 
 /// The directory of who names none.
@@ -189,6 +193,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Check(arguments) => check::run(&arguments),
         Command::Sql(arguments) => sql::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Experiment(arguments) => experiment::run(&arguments),
     };
     match done {
         Ok(()) => 0,

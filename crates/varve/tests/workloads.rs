@@ -1,4 +1,4 @@
-//! TPC-C leaves data for which its twelve conditions hold, in this process and over the wire, and the check finds what is planted.
+//! TPC-C and LinkBench leave data for which their conditions hold, in this process and over the wire, and the check finds what is planted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use varve_bench::check::broken;
 use varve_bench::driver::{Plan, run};
 use varve_bench::embedded::{Embedded, open};
+use varve_bench::linkbench::LinkBench;
 use varve_bench::target::{Connection, Target};
 use varve_bench::tpcc::{Scale, Tpcc};
 use varve_bench::wire::Wire;
@@ -85,16 +86,45 @@ fn the_conditions_hold_and_damage_is_found() {
     });
 }
 
-#[test]
-fn over_the_wire() {
+fn wire(test: impl FnOnce(&dyn Target)) {
     let directory = tempfile::tempdir().unwrap();
     let database = varve::Embedded::open(directory.path()).unwrap();
     let listener = Listener::open(([127, 0, 0, 1], 0).into()).unwrap();
     let server = Server::start(listener, 5, database.sql().clone()).unwrap();
-    let target = Wire::new(&format!("host=127.0.0.1 port={} user=postgres", server.address().port()));
-    let workload = Tpcc::new(Scale::small(2));
-    workload.load(target.connect(&[]).unwrap().as_mut()).unwrap();
-    runs(&workload, &target);
+    test(&Wire::new(&format!("host=127.0.0.1 port={} user=postgres", server.address().port())));
     assert_eq!(server.stop(std::time::Duration::from_secs(10)), 0);
     database.close().unwrap();
+}
+
+#[test]
+fn over_the_wire() {
+    wire(|target| {
+        let workload = Tpcc::new(Scale::small(2));
+        workload.load(target.connect(&[]).unwrap().as_mut()).unwrap();
+        runs(&workload, target);
+    });
+}
+
+fn linkbench(target: &dyn Target) {
+    let workload = LinkBench::new(300).unwrap();
+    let mut connection = target.connect(&[]).unwrap();
+    workload.load(connection.as_mut()).unwrap();
+    let rounds = run(target, &workload, PLAN).unwrap();
+    assert!(rounds[0].transactions > 0);
+    workload.verify(connection.as_mut()).unwrap();
+    assert_eq!(broken(&workload.conditions(), connection.as_mut()).unwrap(), []);
+    // The sum stays what it was.
+    connection.simple("UPDATE counttable SET count = count + 1 WHERE id = (SELECT min(id) FROM counttable WHERE count > 0)").unwrap();
+    connection.simple("UPDATE counttable SET count = count - 1 WHERE id = (SELECT max(id) FROM counttable WHERE count > 0)").unwrap();
+    assert_eq!(broken(&workload.conditions(), connection.as_mut()).unwrap().len(), 1);
+}
+
+#[test]
+fn linkbench_embedded() {
+    embedded(linkbench);
+}
+
+#[test]
+fn linkbench_over_the_wire() {
+    wire(linkbench);
 }

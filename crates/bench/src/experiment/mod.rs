@@ -1,0 +1,141 @@
+//! `varve experiment`: published figures and tables, run again on this program, each row beside the published value.
+//!
+//! 1. All variants of a comparison run in turns in one process, on copies of one loaded database; a ratio is one of medians.
+//! 2. Device, flush time and dilation are fixed before a point is measured and printed with it; a point that the emulation spoilt gets no verdict.
+//! 3. Values that stand only in a plot are not guessed.
+//!
+//! It does not know any internals: variants are configurations that anybody can choose.
+
+mod copies;
+mod kang;
+mod lab;
+mod lindstrom;
+mod row;
+mod table;
+mod verdict;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::{BenchError, Result};
+
+pub use lab::{Device, Lab, Scale};
+pub use verdict::{Better, Verdict};
+
+/// Arguments of `varve experiment`.
+#[derive(Debug, Args)]
+pub struct ExperimentArgs {
+    /// The experiment: `list` names them, `all` runs them
+    name: String,
+    /// About a minute each (what is done without --full)
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// About ten minutes each: larger, longer, three rounds
+    #[arg(long)]
+    full: bool,
+    /// Where the rows go, one JSON object a line; without it, to standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Where databases are made (some GiB); the loaded ones stay there for the next run. Without it, in a directory that is removed afterwards
+    #[arg(long)]
+    directory: Option<PathBuf>,
+    /// Device to emulate; `none` for the one that is there
+    #[arg(long, default_value = "sata-ssd-2014")]
+    profile: String,
+    /// Time of a flush of the emulated device, instead of its profile's
+    #[arg(long)]
+    flush_us: Option<f64>,
+    /// Sessions of the points, such as 8,32
+    #[arg(long, value_delimiter = ',')]
+    clients: Vec<usize>,
+    /// Seconds of a round
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Rounds
+    #[arg(long)]
+    rounds: Option<usize>,
+}
+
+/// One experiment.
+struct Experiment {
+    name: &'static str,
+    source: &'static str,
+    about: &'static str,
+    run: fn(&mut Lab<'_>) -> Result<()>,
+}
+
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "doublewrite-cost",
+        source: "Kang 2016, figure 2.3",
+        about: "sysbench with doublewrite and without any protection, by sessions",
+        run: kang::doublewrite_cost,
+    },
+    Experiment {
+        name: "nvm-flush-sweep",
+        source: "after Kang 2016, figure 4.1",
+        about: "how far throughput hangs on the drive's flush time, which no source gives",
+        run: kang::flush_sweep,
+    },
+    Experiment {
+        name: "compression-page-size",
+        source: "Lindstrom 2017, figures 13 to 15",
+        about: "LinkBench with pages of 4 to 64 KiB",
+        run: lindstrom::page_size,
+    },
+];
+
+const CAUTION: &str = "An emulated ratio is evidence about policies and algorithms, not about real devices.";
+
+/// Runs the command; rows and tables go to `out`.
+pub fn run(args: &ExperimentArgs, out: &mut dyn Write) -> Result<()> {
+    if args.name == "list" {
+        return list(out);
+    }
+    let names: Vec<&str> = match args.name.as_str() {
+        "all" => EXPERIMENTS.iter().map(|one| one.name).collect(),
+        name => vec![find(name)?.name],
+    };
+    let mut lab = lab_of(args, out)?;
+    names.iter().try_for_each(|name| perform(&mut lab, name))?;
+    lab.end()
+}
+
+/// Runs one experiment.
+pub fn perform(lab: &mut Lab<'_>, name: &str) -> Result<()> {
+    let experiment = find(name)?;
+    lab.say(&format!("{} ({}): {}", experiment.name, experiment.source, experiment.about))?;
+    lab.say(CAUTION)?;
+    lab.begin(experiment.name, experiment.source);
+    (experiment.run)(lab)
+}
+
+fn find(name: &str) -> Result<&'static Experiment> {
+    EXPERIMENTS.iter().find(|one| one.name == name).ok_or_else(|| {
+        let names: Vec<&str> = EXPERIMENTS.iter().map(|one| one.name).collect();
+        let names = names.join(", ");
+        BenchError::Arguments(format!("there is no experiment {name}: choose one of {names}, or all"))
+    })
+}
+
+fn list(out: &mut dyn Write) -> Result<()> {
+    for experiment in EXPERIMENTS {
+        writeln!(out, "{:24} {} ({})", experiment.name, experiment.about, experiment.source)?;
+    }
+    Ok(())
+}
+
+fn lab_of<'a>(args: &ExperimentArgs, out: &'a mut dyn Write) -> Result<Lab<'a>> {
+    let mut scale = if args.full { Scale::FULL } else { Scale::QUICK };
+    scale.seconds = args.seconds.unwrap_or(scale.seconds);
+    scale.rounds = args.rounds.unwrap_or(scale.rounds).max(1);
+    let device = Device::named(&args.profile, args.flush_us)?;
+    let mut lab = Lab::new(scale, device, args.directory.clone(), out)?;
+    lab.choose_clients(&args.clients)?;
+    if let Some(path) = &args.out {
+        lab.write_rows_to(path)?;
+    }
+    Ok(lab)
+}

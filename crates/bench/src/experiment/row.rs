@@ -1,0 +1,176 @@
+//! The rows of an experiment: what a point measured, and what a claim came to.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use varve_device::EmulationReport;
+
+use super::verdict::Verdict;
+use crate::report::Spread;
+
+/// What tells a point from the others: variant, sessions, page size ...
+pub type Factors = BTreeMap<&'static str, Value>;
+
+/// Model error above which a run doesn't count.
+const MODEL_ERROR_MAX: f64 = 0.03;
+/// Busy share of the processors from which a run doesn't count.
+const CPU_MAX: f64 = 0.85;
+/// Busy share from which a device is what limits.
+const BUSY_MIN: f64 = 0.9;
+
+/// How far the rounds of a point can be believed: the worst of each figure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Emulation {
+    /// The profile's name.
+    pub profile: String,
+    /// Time of a flush.
+    pub flush_us: f64,
+    /// Device times were multiplied by this, and figures put back.
+    pub dilation: f64,
+    /// Delay that could not be made good, as a share of the modelled time.
+    pub model_error_share: f64,
+    /// Busy share of the device; the least of all rounds.
+    pub busy_share: f64,
+    /// Busy share of the processors.
+    pub cpu_share: f64,
+    /// Whether it counts.
+    pub counts: bool,
+    /// Whether the device is what limits.
+    pub device_limits: bool,
+}
+
+impl Emulation {
+    /// Of at least one report.
+    pub fn worst(reports: &[EmulationReport], flush_us: f64) -> Option<Self> {
+        let first = reports.first()?;
+        let worst = |of: fn(&EmulationReport) -> f64| reports.iter().map(of).fold(0.0, f64::max);
+        let (model_error_share, cpu_share) = (worst(|r| r.model_error_share), worst(|r| r.cpu_share));
+        let busy_share = reports.iter().map(|report| report.busy_share).fold(f64::INFINITY, f64::min);
+        Some(Self {
+            profile: first.profile.clone(),
+            flush_us,
+            dilation: first.dilation,
+            model_error_share,
+            busy_share,
+            cpu_share,
+            counts: model_error_share <= MODEL_ERROR_MAX && cpu_share < CPU_MAX,
+            device_limits: busy_share >= BUSY_MIN,
+        })
+    }
+
+    /// Why it doesn't count.
+    pub fn spoilt(&self) -> String {
+        format!(
+            "model error {:.1} %, processors {:.0} % busy at dilation {}",
+            100.0 * self.model_error_share,
+            100.0 * self.cpu_share,
+            self.dilation
+        )
+    }
+}
+
+/// A measured point.
+#[derive(Debug, Clone, Serialize)]
+pub struct Point {
+    /// `point`.
+    pub row: &'static str,
+    /// The experiment.
+    pub experiment: &'static str,
+    /// Figure or table of the publication.
+    pub figure: &'static str,
+    /// What tells it from the others.
+    pub factors: Factors,
+    /// [`crate::report::Configuration::hash`].
+    pub configuration: String,
+    /// What was made smaller, and what stayed.
+    pub scale: String,
+    /// Rounds.
+    pub rounds: usize,
+    /// Transactions a second.
+    pub tps: Spread,
+    /// Mean latency of all rounds.
+    pub latency_mean_us: f64,
+    /// 99th percentile of all rounds.
+    pub latency_p99_us: f64,
+    /// Bytes written for each transaction, by purpose.
+    pub written_bytes: BTreeMap<&'static str, f64>,
+    /// Pages read for each transaction.
+    pub pages_read: f64,
+    /// Pages written for each transaction by sessions that needed a frame.
+    pub pages_written_inline: f64,
+    /// Pages written for each transaction by page writers.
+    pub pages_written_ahead: f64,
+    /// Bytes of the database's data pages.
+    pub database_bytes: u64,
+    /// Missing where no device was emulated.
+    pub emulation: Option<Emulation>,
+}
+
+impl Point {
+    /// Bytes written for each transaction.
+    pub fn written_bytes_all(&self) -> f64 {
+        self.written_bytes.values().sum()
+    }
+
+    /// Why nothing may be concluded from it.
+    pub fn not_judged(&self) -> Option<String> {
+        match &self.emulation {
+            None => Some("no device was emulated".to_owned()),
+            Some(emulation) if emulation.counts => None,
+            Some(emulation) => Some(emulation.spoilt()),
+        }
+    }
+}
+
+/// What the publication says about some points, and what we found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Claim {
+    /// `claim`.
+    pub row: &'static str,
+    /// The experiment.
+    pub experiment: &'static str,
+    /// Figure or table of the publication.
+    pub figure: &'static str,
+    /// The points that were compared.
+    pub factors: Factors,
+    /// What is compared.
+    pub says: String,
+    /// Our figure.
+    pub ours: f64,
+    /// The publication's, if its text or a table states it.
+    pub published: Option<f64>,
+    /// What it came to.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(model_error_share: f64, busy_share: f64, cpu_share: f64) -> EmulationReport {
+        EmulationReport {
+            profile: "p".to_owned(),
+            dilation: 2.0,
+            operations: 1,
+            model_error_share,
+            busy_share,
+            cpu_share,
+        }
+    }
+
+    #[test]
+    fn the_worst_round_decides() {
+        let good = [report(0.01, 0.95, 0.5), report(0.03, 0.97, 0.84)];
+        let worst = Emulation::worst(&good, 0.0).expect("two reports");
+        assert!(worst.counts && worst.device_limits);
+        assert_eq!((worst.model_error_share, worst.busy_share, worst.cpu_share), (0.03, 0.95, 0.84));
+        let late =
+            Emulation::worst(&[report(0.01, 0.9, 0.5), report(0.04, 0.9, 0.5)], 0.0).expect("two reports");
+        assert!(!late.counts && late.spoilt().contains("4.0 %"));
+        let busy = Emulation::worst(&[report(0.0, 0.5, 0.85)], 0.0).expect("a report");
+        assert!(!busy.counts && !busy.device_limits && busy.spoilt().contains("dilation 2"));
+        assert!(Emulation::worst(&[], 0.0).is_none());
+    }
+}
