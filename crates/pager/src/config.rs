@@ -35,6 +35,13 @@ pub enum ProtectionKind {
         /// Pages that threads evicting inline can have in flight.
         single_slots: u32,
     },
+    /// Doublewrite with its copies in persistent memory ([`PagerConfig::nvm`]); Kang 2016, NVM-DWB.
+    NvmDoublewrite {
+        /// Pages of one batch.
+        batch_slots: u32,
+        /// Pages that threads evicting inline can have in flight.
+        single_slots: u32,
+    },
     /// By the log: it holds a clean page whole before the page changes, and pages are written once, in place.
     FullPageLog,
 }
@@ -48,8 +55,24 @@ impl ProtectionKind {
         match self {
             ProtectionKind::None => InForce::Nothing,
             ProtectionKind::Doublewrite { .. } => InForce::Doublewrite,
+            ProtectionKind::NvmDoublewrite { .. } => InForce::NvmDoublewrite,
             ProtectionKind::FullPageLog => InForce::FullPageLog,
         }
+    }
+
+    /// Batch slots and single-page slots of a doublewrite.
+    pub(crate) fn slots(self) -> Option<(u32, u32)> {
+        match self {
+            ProtectionKind::Doublewrite { batch_slots, single_slots }
+            | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
+                Some((batch_slots, single_slots))
+            }
+            ProtectionKind::None | ProtectionKind::FullPageLog => None,
+        }
+    }
+
+    fn needs_nvm(self) -> bool {
+        matches!(self, ProtectionKind::NvmDoublewrite { .. })
     }
 
     /// Its name in the configuration file and in reports.
@@ -57,6 +80,7 @@ impl ProtectionKind {
         match self {
             ProtectionKind::None => "none",
             ProtectionKind::Doublewrite { .. } => "doublewrite",
+            ProtectionKind::NvmDoublewrite { .. } => "nvm-dwb",
             ProtectionKind::FullPageLog => "full-page-log",
         }
     }
@@ -80,6 +104,7 @@ pub struct NvmConfig {
     /// Length of the region, in bytes: a multiple of 4096.
     pub size_bytes: u64,
     /// Bytes of it for the log, which is then no files: eight segments; `log_segment_bytes` and `log_capacity_bytes` mean nothing.
+    /// 0 = the log is in files.
     pub log_bytes: u64,
 }
 
@@ -104,7 +129,7 @@ pub struct PagerConfig {
     pub log_segment_bytes: u64,
     /// Length of all log segments together, in bytes.
     pub log_capacity_bytes: u64,
-    /// Persistent memory, if the log is to lie in it.
+    /// Persistent memory, if the log or doublewrite copies are to lie in it.
     pub nvm: Option<NvmConfig>,
     /// Protection of page writes.
     pub protection: ProtectionKind,
@@ -168,7 +193,10 @@ impl PagerConfig {
         require(part > 0.0 && part <= LOG_FRACTION_MAX, || {
             format!("checkpoint log fraction {part}: it must be above 0 and at most {LOG_FRACTION_MAX}")
         })?;
-        if let ProtectionKind::Doublewrite { batch_slots, single_slots } = self.protection {
+        require(!self.protection.needs_nvm() || self.nvm.is_some(), || {
+            format!("protection {} needs an NVM region: configure [nvm]", self.protection.name())
+        })?;
+        if let Some((batch_slots, single_slots)) = self.protection.slots() {
             require(batch_slots > 0 && single_slots > 0, || {
                 "doublewrite needs at least one batch slot and one single-page slot".into()
             })?;

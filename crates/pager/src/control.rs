@@ -27,7 +27,7 @@
 //! | 3904 | 144 | zeros: kept for how pages are stored at home |
 //! | 4048 | 8 | id of the attached NVM region, 0 = none |
 //! | 4056 | 1 | flags: 1 newest pages are in the region, 2 the log is, 4 doublewrite copies are, 8 there is no log: it begins anew at the redo position |
-//! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log |
+//! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log, 4 doublewrite with copies in the region |
 //! | 4058 | 6 | zeros |
 //! | 4064 | 8 | stamp: counts the checkpoints with the region |
 //! | 4072 | 20 | zeros |
@@ -114,16 +114,20 @@ pub enum InForce {
     Nothing,
     /// Images of clean pages in the log.
     FullPageLog,
+    /// Doublewrite with copies in the NVM region.
+    NvmDoublewrite,
 }
 
 impl InForce {
-    const ALL: [InForce; 3] = [InForce::Doublewrite, InForce::Nothing, InForce::FullPageLog];
+    const ALL: [InForce; 4] =
+        [InForce::Doublewrite, InForce::Nothing, InForce::FullPageLog, InForce::NvmDoublewrite];
 
     fn code(self) -> u8 {
         match self {
             InForce::Doublewrite => 0,
             InForce::Nothing => 1,
             InForce::FullPageLog => 2,
+            InForce::NvmDoublewrite => 4,
         }
     }
 
@@ -320,7 +324,10 @@ impl Superblock {
     fn has_sound_parts(&self) -> bool {
         let has_log_there = self.attached.is_some_and(|attached| attached.log);
         let can_begin = self.state == State::Clean && self.lives.is_empty() && !has_log_there;
-        self.attached.is_none_or(|attached| attached.is_sound()) && (can_begin || !self.log_begins_anew)
+        let has_copies = self.attached.is_some_and(|attached| attached.copies);
+        self.attached.is_none_or(|attached| attached.is_sound())
+            && (can_begin || !self.log_begins_anew)
+            && (has_copies || self.protection != InForce::NvmDoublewrite)
     }
 }
 

@@ -77,8 +77,8 @@ pub fn repair(config: &PagerConfig, redo_start: Lsn) -> Result<Vec<PageId>> {
     let files = vec![open(SpaceId::DATA, &config.data)?, open(SpaceId::ROLLBACK, &config.rollback)?];
     let files = Arc::new(SpaceFiles::new(files));
     let was = config.protection.in_force();
-    let mended = protection::repair(was, config, &files, redo_start)?;
-    protection::open(config, &files, Some(was))?;
+    let mended = protection::repair(was, config, None, &files, redo_start)?;
+    protection::open(config, None, &files, Some(was))?;
     Ok(mended)
 }
 

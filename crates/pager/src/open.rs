@@ -173,7 +173,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     }
     let stored = StoredLog::open(log_config(&config), database)?;
     let log = Arc::new(recovery::begin_life(stored, &control, Tail::empty())?);
-    let parts = assemble(&config, &control, &log, None)?;
+    let parts = assemble(&config, &control, region.as_ref(), &log, None)?;
     parts.spaces.create(database)?;
     config.data.sync()?;
     config.rollback.sync()?;
@@ -188,7 +188,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     }
     let (log, mut plan) = recovery::read_log(log_config(&config), &control, &mut [])?;
     let log = Arc::new(log);
-    let parts = assemble(&config, &control, &log, Some(plan.from()))?;
+    let parts = assemble(&config, &control, region.as_ref(), &log, Some(plan.from()))?;
     plan.forget_written(&parts.mended);
     recovery::redo(&parts.pool, &log, &*ops, &plan)?;
     finish(config, control, region, parts, log, ops, false)
@@ -198,6 +198,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
 fn assemble(
     config: &PagerConfig,
     control: &Control,
+    region: Option<&NvmRegion>,
     log: &Arc<Log>,
     redo_start: Option<Lsn>,
 ) -> Result<Parts> {
@@ -211,14 +212,16 @@ fn assemble(
         open(SpaceId::ROLLBACK, &config.rollback, is_new)?,
         open(SpaceId::TEMPORARY, &config.temporary, true)?,
     ]));
+    let copies = region.and_then(NvmRegion::copies);
+    let copies = copies.as_deref().map(|copies| copies as &dyn Directory);
     let was = control.get().protection;
     let mut mended = Vec::new();
     if let Some(redo_start) = redo_start {
         // A killed process may have left writes in caches; redo would take those pages for stable.
         files.flush_all()?;
-        mended = protection::repair(was, config, &files, redo_start)?;
+        mended = protection::repair(was, config, copies, &files, redo_start)?;
     }
-    let protection = protection::open(config, &files, (!is_new).then_some(was))?;
+    let protection = protection::open(config, copies, &files, (!is_new).then_some(was))?;
     note_protection(config, control)?;
     let (ledger, counters) = (Arc::<Ledger>::default(), Arc::<Counters>::default());
     let in_place = InPlace::new(files, protection, ledger.clone(), log.clone());

@@ -60,6 +60,13 @@ fn nvm_settings(directory: Arc<dyn Directory>) -> PagerConfig {
     PagerConfig { nvm: Some(nvm), ..settings(directory) }
 }
 
+/// Doublewrite copies in persistent memory, the log in files.
+fn nvm_copies(directory: Arc<dyn Directory>) -> PagerConfig {
+    let nvm = NvmConfig { directory: directory.clone(), size_bytes: 64 << 10, log_bytes: 0 };
+    let protection = ProtectionKind::NvmDoublewrite { batch_slots: 8, single_slots: 2 };
+    PagerConfig { nvm: Some(nvm), protection, ..settings(directory) }
+}
+
 fn settings(directory: Arc<dyn Directory>) -> PagerConfig {
     let mut small = config(&MemoryDirectory::new(), 48);
     small.data = directory.clone();
@@ -249,6 +256,16 @@ fn any_crash_leaves_a_prefix_under_full_page_log() {
 fn a_crash_early_on_leaves_a_prefix() {
     let (recording, history) = record(settings, 6, 11);
     crash_everywhere(Timeline::new(recording), &history, 250, 2, 0);
+}
+
+#[test]
+fn any_crash_leaves_a_prefix_with_copies_in_persistent_memory() {
+    for seed in 9..=10 {
+        let (recording, history) = record(nvm_copies, 250, seed);
+        crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
+    }
+    let (recording, history) = record(nvm_copies, 6, 11);
+    crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A database whose log is in persistent memory: it opens with its own region, whole, of now, and with nothing else; what is
+//! A database whose log, or doublewrite copies, are in persistent memory: it opens with its own region, whole, of now, and with nothing else; what is
 //! refused stays as it was.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -6,10 +6,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{NoOps, add, config, get, open, set};
+use common::{NoOps, add, config, get, open, set, stored, with_stored};
 use varve_device::{Directory, MemoryDirectory, MemoryImage, Region};
 use varve_pager::control::{CONTROL_FILE, Control, State};
-use varve_pager::{NvmConfig, PageId, Pager, PagerConfig, SpaceId};
+use varve_pager::{NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
 
 const REGION: &str = "nvm.varve";
 const SIZE_BYTES: u64 = 768 << 10;
@@ -182,6 +182,58 @@ fn another_division_is_refused() {
     assert_refused(&directory, &longer, "divided in another way");
 }
 
+const COPIES: ProtectionKind = ProtectionKind::NvmDoublewrite { batch_slots: 8, single_slots: 2 };
+
+/// Doublewrite copies in the region, with or without the log.
+fn with_copies(directory: &Arc<MemoryDirectory>, log_bytes: u64) -> PagerConfig {
+    PagerConfig { protection: COPIES, ..with_log(directory, SIZE_BYTES, log_bytes) }
+}
+
+/// A page that a crash tore while it was written home with the number 2, its log cut behind the number 1.
+fn torn(log_bytes: u64) -> (Arc<MemoryDirectory>, PageId) {
+    let directory = MemoryDirectory::new();
+    let pager = open(&with_copies(&directory, log_bytes));
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let id = add(&pager, owner, 1).unwrap();
+    pager.tick_write(100).unwrap();
+    pager.checkpoint().unwrap();
+    set(&pager, id, 2).unwrap();
+    assert_eq!(pager.tick_write(1).unwrap(), 1);
+    let mut bytes = stored(&directory, id);
+    bytes[2048..].fill(0xAA);
+    (with_stored(&directory, id, &bytes), id)
+}
+
+#[test]
+fn a_torn_page_is_mended_from_its_copy_in_the_region() {
+    for log_bytes in [0, LOG_BYTES] {
+        let (directory, id) = torn(log_bytes);
+        assert!(
+            directory.list().unwrap().iter().all(|name| !name.starts_with("doublewrite")),
+            "no file of copies"
+        );
+        assert_eq!(get(&open(&with_copies(&directory, log_bytes)), id).unwrap(), 2, "log of {log_bytes}");
+    }
+}
+
+/// Its copies may be needed, so it doesn't open without them; nor with a protection that knows nothing of them.
+#[test]
+fn without_the_region_of_its_copies_a_database_is_refused() {
+    let (directory, _) = torn(0);
+    assert_refused(&directory, &config(&directory, 64), "doublewrite copies are in an NVM region, and none");
+    let gone = with_region(&directory, None);
+    assert_refused(&gone, &with_copies(&gone, 0), "doublewrite copies are in it");
+    assert_refused(&directory, &in_nvm(&directory), "divided in another way");
+    let none = PagerConfig { nvm: None, ..with_copies(&directory, 0) };
+    assert_refused(&directory, &none, "nvm-dwb needs an NVM region");
+    let more = ProtectionKind::NvmDoublewrite { batch_slots: 9, single_slots: 2 };
+    let more = PagerConfig { protection: more, ..with_copies(&directory, 0) };
+    assert_refused(&directory, &more, "divided in another way");
+    let old = MemoryDirectory::new();
+    drop(open(&config(&old, 64)));
+    assert_refused(&old, &with_copies(&old, 0), "only a new database gets one");
+}
+
 #[test]
 fn a_log_in_files_does_not_move() {
     let directory = MemoryDirectory::new();
@@ -193,7 +245,7 @@ fn a_log_in_files_does_not_move() {
 fn sizes_that_cannot_work_are_refused() {
     let directory = MemoryDirectory::new();
     for (size_bytes, log_bytes, expected) in [
-        (SIZE_BYTES, 0, "at least 524288"),
+        (SIZE_BYTES, 0, "nothing in it"),
         (SIZE_BYTES, LOG_BYTES - 1, "at least 524288"),
         (LOG_BYTES, LOG_BYTES, "at least 532480"),
         (SIZE_BYTES + 1, LOG_BYTES, "multiple of 4096"),

@@ -21,10 +21,13 @@ use varve_device::{
     planted,
 };
 
-use super::layout::{BOOT_AT, HEADER_BYTES, HeaderDamage, Layout, MAGIC, MAGIC_AT, RegionHeader, STAMP_AT};
+use super::layout::{
+    BOOT_AT, HEADER_BYTES, HeaderDamage, Layout, MAGIC, MAGIC_AT, RegionHeader, STAMP_AT, SlotUse,
+};
 use crate::config::{NvmConfig, PagerConfig};
 use crate::control::{Attached, State, Superblock};
 use crate::error::{PagerError, Result};
+use crate::protection::REGION_PREFIX;
 
 /// Name of the file that is the region.
 const NVM_FILE: &str = "nvm.varve";
@@ -72,7 +75,17 @@ pub(crate) fn wanted(
 
 /// What the control file says of a region that was just made.
 fn attached(region: u64, layout: &Layout) -> Attached {
-    Attached { region, pages: false, log: layout.log.is_some(), copies: false, stamp: 0 }
+    let copies = layout.slots.is_some_and(|slots| slots.purpose == SlotUse::Copies);
+    Attached { region, pages: false, log: layout.log.is_some(), copies, stamp: 0 }
+}
+
+/// What of a database is in its region, for messages.
+fn contents(attached: &Attached) -> &'static str {
+    match (attached.log, attached.copies) {
+        (_, false) => "the database's log is",
+        (false, true) => "the database's doublewrite copies are",
+        (true, true) => "the database's log and its doublewrite copies are",
+    }
 }
 
 /// Writes the header of a new database's region, which its control file names.
@@ -98,20 +111,23 @@ pub(crate) fn find(config: &PagerConfig, stored: &Superblock) -> Result<Option<N
     let (nvm, attached) = match (&config.nvm, stored.attached) {
         (None, None) => return Ok(None),
         (Some(nvm), Some(attached)) => (nvm, attached),
-        (None, Some(_)) => {
-            let what = "the database's log is in an NVM region, and none is configured: start it with the [nvm] that it had";
-            return Err(refused(what.into()));
+        (None, Some(attached)) => {
+            return Err(refused(format!(
+                "{} in an NVM region, and none is configured: start it with the [nvm] that it had",
+                contents(&attached)
+            )));
         }
         (Some(_), None) => {
-            let what = "the database's log is in files, and an NVM region for it is configured: only a new database gets one; \
-                        start this one without";
+            let what = "the database's log is in files, as are its doublewrite copies, and an NVM region is configured: only a \
+                        new database gets one; start this one without";
             return Err(refused(what.into()));
         }
     };
     let place = place(nvm);
     if !nvm.directory.exists(NVM_FILE)? {
         return Err(refused(format!(
-            "{place} is missing, and the database's log is in it: bring it back, or restore a backup"
+            "{place} is missing, and {} in it: bring it back, or restore a backup",
+            contents(&attached)
         )));
     }
     let region = map(nvm)?;
@@ -138,7 +154,8 @@ fn fitting(
             HeaderDamage::Checksum | HeaderDamage::Impossible => "has a damaged header".into(),
         };
         format!(
-            "{what}, and the database's log should be in it: bring the right file back, or restore a backup"
+            "{what}, and {} in the right one: bring that file back, or restore a backup",
+            contents(attached)
         )
     })?;
     if header.database != stored.database || header.region != attached.region {
@@ -162,12 +179,14 @@ fn fitting(
         );
     }
     let configured = Layout::of(config).map_err(|error| error.to_string())?;
-    if configured != Some(header.layout) || header.layout.log.is_some() != attached.log {
+    let named = Attached { stamp: attached.stamp, ..self::attached(attached.region, &header.layout) };
+    if configured != Some(header.layout) || named != *attached {
         return Err(format!(
-            "is divided in another way than is configured: start the database with the [nvm] that it had ({} bytes, {} of \
-             them for the log)",
+            "is divided in another way than is configured: start the database with the [nvm] and the protection that it had \
+             ({} bytes, {} of them for the log, {} for pages)",
             header.layout.region_bytes,
-            header.layout.log.map_or(0, |log| log.segment_bytes * u64::from(log.segments))
+            header.layout.log.map_or(0, |log| log.segment_bytes * u64::from(log.segments)),
+            header.layout.slots.map_or(0, |slots| slots.bytes(header.layout.page_size))
         ));
     }
     Ok(header.layout)
@@ -217,20 +236,34 @@ impl NvmRegion {
     /// Sizes and place of the log, where it is here.
     pub(crate) fn place_log(&self, config: &mut PagerConfig) {
         let Some(log) = self.layout.log else { return };
-        let end = log.offset + log.segment_bytes * u64::from(log.segments);
-        // The files count what they read and write, so the part's own account goes to nobody.
-        let uncounted = Arc::new(Accounting::new());
-        let range = log.offset..end;
-        let part = RegionPart::new(self.region.clone(), range, Space::Log, Purpose::Log, uncounted);
-        let how = RegionExtents {
-            prefix: LOG_PREFIX.into(),
-            extent_bytes: log.segment_bytes,
-            count: log.segments,
-            location: self.location(),
-        };
-        config.log = RegionFiles::new(part, how, self.directory.accounting().clone());
+        let part = (Space::Log, Purpose::Log);
+        config.log = self.files(LOG_PREFIX, log.offset, log.segment_bytes, log.segments, part);
         config.log_segment_bytes = log.segment_bytes;
         config.log_capacity_bytes = log.capacity_bytes();
+    }
+
+    /// The place of doublewrite copies, where they are here: a directory of one file.
+    pub(crate) fn copies(&self) -> Option<Arc<RegionFiles>> {
+        let slots = self.layout.slots.filter(|slots| slots.purpose == SlotUse::Copies)?;
+        let part = (Space::Nvm, Purpose::Doublewrite);
+        Some(self.files(REGION_PREFIX, slots.pages, slots.bytes(self.layout.page_size), 1, part))
+    }
+
+    /// A part of the region as files of equal length.
+    fn files(
+        &self,
+        prefix: &str,
+        offset: u64,
+        extent_bytes: u64,
+        count: u32,
+        (space, why): (Space, Purpose),
+    ) -> Arc<RegionFiles> {
+        // The files count what they read and write, so the part's own account goes to nobody.
+        let uncounted = Arc::new(Accounting::new());
+        let range = offset..offset + extent_bytes * u64::from(count);
+        let part = RegionPart::new(self.region.clone(), range, space, why, uncounted);
+        let how = RegionExtents { prefix: prefix.into(), extent_bytes, count, location: self.location() };
+        RegionFiles::new(part, how, self.directory.accounting().clone())
     }
 
     /// Where it is.

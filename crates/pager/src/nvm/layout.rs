@@ -17,7 +17,7 @@
 //! | 56 | 8 | log area: bytes of a segment |
 //! | 64 | 8 | slot headers: offset, a multiple of 4096; 0 = none |
 //! | 72 | 8 | page slots: offset, a multiple of the page size; 0 = none |
-//! | 80 | 4 | what the page slots are for: 0 there are none, 1 pages on their way home, 2 doublewrite copies (without slot headers) |
+//! | 80 | 4 | what the page slots are for: 0 there are none, 1 pages on their way home, 2 doublewrite copies (without slot headers; laid out by `protection/doublewrite.rs`) |
 //! | 84 | 4008 | zeros |
 //! | 4092 | 4 | crc32c of bytes 0..4092 |
 //!
@@ -32,10 +32,11 @@
 //!
 //! Not known here: regions, what is in the areas.
 
-use crate::config::PagerConfig;
+use crate::config::{PagerConfig, ProtectionKind};
 use crate::error::{PagerError, Result};
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
+use crate::protection;
 
 /// Bytes of the header.
 pub(crate) const HEADER_BYTES: usize = 4096;
@@ -109,27 +110,27 @@ impl Layout {
     /// The division that a configuration asks for; `None` if it asks for no region.
     pub(crate) fn of(config: &PagerConfig) -> Result<Option<Layout>> {
         let Some(nvm) = &config.nvm else { return Ok(None) };
-        let page_size = config.page_size as u64;
-        let segment_bytes = nvm.log_bytes / u64::from(LOG_SEGMENTS) / ALIGNMENT * ALIGNMENT;
-        let log_bytes_min = u64::from(LOG_SEGMENTS) * SEGMENT_PAGES_MIN * page_size;
-        require(nvm.log_bytes >= log_bytes_min, || {
-            format!(
-                "a log of {} bytes in NVM: give it at least {log_bytes_min} with pages of {page_size} bytes",
-                nvm.log_bytes
-            )
-        })?;
-        let log = LogArea { offset: AREAS_AT, segments: LOG_SEGMENTS, segment_bytes };
-        let end = log.end().filter(|end| *end <= nvm.size_bytes);
-        require(nvm.size_bytes.is_multiple_of(ALIGNMENT) && end.is_some(), || {
-            format!(
-                "an NVM region of {} bytes: it must be a multiple of {ALIGNMENT}, and at least {} with a log of {}",
-                nvm.size_bytes,
-                nvm.log_bytes.saturating_add(AREAS_AT),
-                nvm.log_bytes
-            )
-        })?;
         let page_size = config.page_size as u32;
-        Ok(Some(Layout { region_bytes: nvm.size_bytes, page_size, log: Some(log), slots: None }))
+        let log = log_area(nvm.log_bytes, page_size)?;
+        let log_end = log.map_or(Some(AREAS_AT), |log| log.end());
+        let slots = log_end.and_then(|end| copies_area(config.protection, end, page_size));
+        require(log.is_some() || slots.is_some(), || {
+            "an NVM region with nothing in it: give it a log, or choose protection nvm-dwb".into()
+        })?;
+        let end = slots.map_or(log_end, |slots| slots.pages.checked_add(slots.bytes(page_size)));
+        let end = end.and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
+        require(
+            nvm.size_bytes.is_multiple_of(ALIGNMENT) && end.is_some_and(|end| end <= nvm.size_bytes),
+            || {
+                format!(
+                    "an NVM region of {} bytes: it must be a multiple of {ALIGNMENT}, and at least {} with a log of {}",
+                    nvm.size_bytes,
+                    end.unwrap_or(u64::MAX),
+                    nvm.log_bytes
+                )
+            },
+        )?;
+        Ok(Some(Layout { region_bytes: nvm.size_bytes, page_size, log, slots }))
     }
 
     /// Whether the areas lie behind each other within the region.
@@ -155,7 +156,36 @@ impl LogArea {
     }
 }
 
+/// The log's area, at the beginning; `None` if there is none.
+fn log_area(log_bytes: u64, page_size: u32) -> Result<Option<LogArea>> {
+    if log_bytes == 0 {
+        return Ok(None);
+    }
+    let log_bytes_min = u64::from(LOG_SEGMENTS) * SEGMENT_PAGES_MIN * u64::from(page_size);
+    require(log_bytes >= log_bytes_min, || {
+        format!(
+            "a log of {log_bytes} bytes in NVM: give it at least {log_bytes_min} with pages of {page_size} bytes"
+        )
+    })?;
+    let segment_bytes = log_bytes / u64::from(LOG_SEGMENTS) / ALIGNMENT * ALIGNMENT;
+    Ok(Some(LogArea { offset: AREAS_AT, segments: LOG_SEGMENTS, segment_bytes }))
+}
+
+/// The area of doublewrite copies behind `before`, if the protection keeps them there: its header takes a slot, too.
+fn copies_area(protection: ProtectionKind, before: u64, page_size: u32) -> Option<SlotArea> {
+    let ProtectionKind::NvmDoublewrite { batch_slots, single_slots } = protection else { return None };
+    let bytes = protection::copies_bytes(page_size, batch_slots, single_slots);
+    let slots = u32::try_from(bytes / u64::from(page_size)).ok()?;
+    let pages = before.checked_next_multiple_of(u64::from(page_size))?;
+    Some(SlotArea { purpose: SlotUse::Copies, slots, headers: 0, pages })
+}
+
 impl SlotArea {
+    /// Bytes of the slots.
+    pub(crate) fn bytes(&self, page_size: u32) -> u64 {
+        u64::from(self.slots) * u64::from(page_size)
+    }
+
     /// The end of the area if it lies behind `before` in order.
     fn end_behind(&self, before: u64, page_size: u64) -> Option<u64> {
         let slots = u64::from(self.slots);

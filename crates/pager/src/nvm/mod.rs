@@ -1,6 +1,6 @@
-//! Persistent memory beside the files: the region that a database may keep its log in.
+//! Persistent memory beside the files: the region that a database may keep its log and its doublewrite copies in.
 //!
-//! Not known here: what is in the log.
+//! Not known here: what is in the log, what copies are for.
 
 mod attach;
 pub(crate) mod layout;

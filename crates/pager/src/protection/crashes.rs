@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use varve_device::{
-    Directory, Fate, Fault, Faulty, MemoryDirectory, Operation, RecordLog, Recorder, Rule, Timeline, When,
+    Accounting, Directory, Fate, Fault, Faulty, MemoryDirectory, Operation, RecordLog, Recorder,
+    RegionExtents, RegionFiles, Rule, Timeline, When,
 };
 
 use super::*;
@@ -25,10 +26,47 @@ fn image(no: u32, lsn: u64) -> Image {
     Image::of(id, &bytes, Access::Random)
 }
 
-fn settings(directory: Arc<dyn Directory>) -> PagerConfig {
+/// Where the copies are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Copies {
+    InFile,
+    InRegion,
+}
+
+impl Copies {
+    const BOTH: [Copies; 2] = [Copies::InFile, Copies::InRegion];
+
+    /// The number of the first write of a page in its place: a copy in a region is no write of a file.
+    fn first_in_place(self) -> u64 {
+        if self == Copies::InFile { 2 } else { 1 }
+    }
+
+    fn in_force(self) -> InForce {
+        if self == Copies::InFile { InForce::Doublewrite } else { InForce::NvmDoublewrite }
+    }
+
+    /// The region of a device as a place for copies.
+    fn of(self, device: &dyn Directory) -> Option<Arc<RegionFiles>> {
+        let extent_bytes = copies_bytes(4096, 6, 2);
+        let how = RegionExtents {
+            prefix: REGION_PREFIX.into(),
+            extent_bytes,
+            count: 1,
+            location: "(memory)".into(),
+        };
+        let map = || device.map("nvm", extent_bytes).unwrap();
+        (self == Copies::InRegion).then(|| RegionFiles::new(map(), how, Arc::new(Accounting::new())))
+    }
+}
+
+fn settings(directory: Arc<dyn Directory>, copies: Copies) -> PagerConfig {
     let mut config = PagerConfig::new(directory);
     config.page_size = 4096;
-    config.protection = ProtectionKind::Doublewrite { batch_slots: 6, single_slots: 2 };
+    let (batch_slots, single_slots) = (6, 2);
+    config.protection = match copies {
+        Copies::InFile => ProtectionKind::Doublewrite { batch_slots, single_slots },
+        Copies::InRegion => ProtectionKind::NvmDoublewrite { batch_slots, single_slots },
+    };
     config
 }
 
@@ -40,17 +78,25 @@ fn space(directory: &dyn Directory, is_new: bool) -> Arc<SpaceFiles> {
     Arc::new(SpaceFiles::new(vec![file]))
 }
 
-fn area(directory: Arc<dyn Directory>, is_new: bool) -> (Arc<SpaceFiles>, Box<dyn Protection>) {
+fn area(
+    directory: Arc<dyn Directory>,
+    copies: Copies,
+    is_new: bool,
+) -> (Arc<SpaceFiles>, Box<dyn Protection>) {
     let files = space(&*directory, is_new);
-    let was = (!is_new).then_some(InForce::Doublewrite);
-    let protection = open(&settings(directory), &files, was).unwrap();
+    let was = (!is_new).then_some(copies.in_force());
+    let region = copies.of(&*directory);
+    let region = region.as_deref().map(|region| region as &dyn Directory);
+    let protection = open(&settings(directory, copies), region, &files, was).unwrap();
     (files, protection)
 }
 
 /// The files after repair.
-fn repaired(directory: Arc<dyn Directory>) -> Arc<SpaceFiles> {
+fn repaired(directory: Arc<dyn Directory>, copies: Copies) -> Arc<SpaceFiles> {
     let files = space(&*directory, false);
-    repair(InForce::Doublewrite, &settings(directory), &files, Lsn::new(9)).unwrap();
+    let region = copies.of(&*directory);
+    let region = region.as_deref().map(|region| region as &dyn Directory);
+    repair(copies.in_force(), &settings(directory, copies), region, &files, Lsn::new(9)).unwrap();
     files
 }
 
@@ -71,37 +117,39 @@ fn lsn_at_home(files: &SpaceFiles, no: u32, what: &str) -> u64 {
 
 #[test]
 fn every_page_is_whole_after_repair() {
-    let inner = MemoryDirectory::new();
-    let (_, protection) = area(inner.clone(), true);
-    for first in (0..PAGES).step_by(6) {
-        write(&*protection, first..first + 6, 10, Cause::Drain);
-    }
-    let log = RecordLog::new();
-    let (_, protection) = area(Recorder::wrap(inner, log.clone()), false);
-    for lsn in 11..=20 {
-        write(&*protection, (0..PAGES).filter(|no| u64::from(no % 3) == lsn % 3), lsn, Cause::Checkpoint);
-        log.mark(lsn);
-        write(&*protection, (0..3).map(|no| no * 7 + lsn as u32 % 3), lsn, Cause::EvictInline);
-    }
-    let mut timeline = Timeline::new(log.recording());
-    for cut in 0..=timeline.end() {
-        timeline.advance(cut);
-        let pending = timeline.pending().len();
-        for seed in 0..4 {
-            let fate = |at: usize| match (seed + at) % 4 {
-                0 => Fate::Absent,
-                1 => Fate::Torn { unit_bytes: 512, seed: cut + at as u64 },
-                2 => Fate::Garbage { seed: cut + at as u64 },
-                _ => Fate::Present,
-            };
-            let directory = timeline.image(&(0..pending).map(fate).collect::<Vec<_>>()).remove(0);
-            let files = repaired(directory);
-            let what = format!("cut {cut}, fates {seed}");
-            let newest = timeline.marks().last().copied().unwrap_or(10);
-            for no in 0..PAGES {
-                let lsn = lsn_at_home(&files, no, &what);
-                let written = (11..=newest).rev().find(|lsn| lsn % 3 == u64::from(no % 3)).unwrap_or(10);
-                assert!(lsn >= written, "{what}: page {no} went back to {lsn} from {written}");
+    for copies in Copies::BOTH {
+        let inner = MemoryDirectory::new();
+        let (_, protection) = area(inner.clone(), copies, true);
+        for first in (0..PAGES).step_by(6) {
+            write(&*protection, first..first + 6, 10, Cause::Drain);
+        }
+        let log = RecordLog::new();
+        let (_, protection) = area(Recorder::wrap(inner, log.clone()), copies, false);
+        for lsn in 11..=20 {
+            write(&*protection, (0..PAGES).filter(|no| u64::from(no % 3) == lsn % 3), lsn, Cause::Checkpoint);
+            log.mark(lsn);
+            write(&*protection, (0..3).map(|no| no * 7 + lsn as u32 % 3), lsn, Cause::EvictInline);
+        }
+        let mut timeline = Timeline::new(log.recording());
+        for cut in 0..=timeline.end() {
+            timeline.advance(cut);
+            let pending = timeline.pending().len();
+            for seed in 0..4 {
+                let fate = |at: usize| match (seed + at) % 4 {
+                    0 => Fate::Absent,
+                    1 => Fate::Torn { unit_bytes: 512, seed: cut + at as u64 },
+                    2 => Fate::Garbage { seed: cut + at as u64 },
+                    _ => Fate::Present,
+                };
+                let directory = timeline.image(&(0..pending).map(fate).collect::<Vec<_>>()).remove(0);
+                let files = repaired(directory, copies);
+                let what = format!("cut {cut}, fates {seed}");
+                let newest = timeline.marks().last().copied().unwrap_or(10);
+                for no in 0..PAGES {
+                    let lsn = lsn_at_home(&files, no, &what);
+                    let written = (11..=newest).rev().find(|lsn| lsn % 3 == u64::from(no % 3)).unwrap_or(10);
+                    assert!(lsn >= written, "{what}: page {no} went back to {lsn} from {written}");
+                }
             }
         }
     }
@@ -111,62 +159,71 @@ fn every_page_is_whole_after_repair() {
 /// slots meanwhile: that one must not take them, since they hold the only whole copies.
 #[test]
 fn a_failed_batch_keeps_its_slots() {
-    for round in 0..30 {
-        let inner = MemoryDirectory::new();
-        let (_, protection) = area(inner.clone(), true);
-        write(&*protection, 0..6, 10, Cause::Drain);
-        write(&*protection, 6..12, 10, Cause::Drain);
-        let device = Faulty::wrap(inner.clone());
-        let (_, protection) = area(device.clone(), false);
-        let rule = |when, fault| Rule { operation: Some(Operation::Write), space: None, when, fault };
-        // The second write is that of the first page in its place.
-        device.arm(rule(When::Nth(2), Fault::Short));
-        device.arm(rule(When::Nth(1), Fault::Slow(std::time::Duration::from_millis(10))));
-        let put = |first: u32| {
-            let images: Vec<Image> = (first..first + 6).map(|no| image(no, 11)).collect();
-            protection.write(&images.iter().map(Stored::plain).collect::<Vec<_>>(), Cause::Checkpoint)
-        };
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| put(6));
-            assert!(put(0).is_err() && other.join().unwrap().is_err(), "round {round}: both must fail");
-        });
-        assert!(put(0).is_err(), "round {round}: slots are used after a failure");
-        let single = image(3, 12);
-        assert!(protection.write(&[Stored::plain(&single)], Cause::EvictInline).is_err(), "round {round}");
-        let files = repaired(inner);
-        (0..12).for_each(|no| assert!(lsn_at_home(&files, no, &format!("round {round}")) >= 10));
+    for copies in Copies::BOTH {
+        for round in 0..30 {
+            let inner = MemoryDirectory::new();
+            let (_, protection) = area(inner.clone(), copies, true);
+            write(&*protection, 0..6, 10, Cause::Drain);
+            write(&*protection, 6..12, 10, Cause::Drain);
+            let device = Faulty::wrap(inner.clone());
+            let (_, protection) = area(device.clone(), copies, false);
+            let rule = |when, fault| Rule { operation: Some(Operation::Write), space: None, when, fault };
+            device.arm(rule(When::Nth(copies.first_in_place()), Fault::Short));
+            if copies == Copies::InFile {
+                device.arm(rule(When::Nth(1), Fault::Slow(std::time::Duration::from_millis(10))));
+            }
+            let put = |first: u32| {
+                let images: Vec<Image> = (first..first + 6).map(|no| image(no, 11)).collect();
+                protection.write(&images.iter().map(Stored::plain).collect::<Vec<_>>(), Cause::Checkpoint)
+            };
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| put(6));
+                assert!(put(0).is_err() && other.join().unwrap().is_err(), "round {round}: both must fail");
+            });
+            assert!(put(0).is_err(), "round {round}: slots are used after a failure");
+            let single = image(3, 12);
+            assert!(
+                protection.write(&[Stored::plain(&single)], Cause::EvictInline).is_err(),
+                "round {round}"
+            );
+            let files = repaired(inner, copies);
+            (0..12).for_each(|no| assert!(lsn_at_home(&files, no, &format!("round {round}")) >= 10));
+        }
     }
 }
 
 /// As above for one page: its slot is not given to the next one.
 #[test]
 fn a_failed_single_write_keeps_its_slot() {
-    let inner = MemoryDirectory::new();
-    let (_, protection) = area(inner.clone(), true);
-    write(&*protection, 0..6, 10, Cause::Drain);
-    let device = Faulty::wrap(inner.clone());
-    let (_, protection) = area(device.clone(), false);
-    device.arm(Rule {
-        operation: Some(Operation::Write),
-        space: None,
-        when: When::Nth(2),
-        fault: Fault::Short,
-    });
-    let put = |no: u32, lsn| protection.write(&[Stored::plain(&image(no, lsn))], Cause::EvictInline);
-    assert!(put(0, 11).is_err());
-    for no in 1..6 {
-        assert!(put(no, 11).is_err(), "page {no} is written after a failure");
+    for copies in Copies::BOTH {
+        let inner = MemoryDirectory::new();
+        let (_, protection) = area(inner.clone(), copies, true);
+        write(&*protection, 0..6, 10, Cause::Drain);
+        let device = Faulty::wrap(inner.clone());
+        let (_, protection) = area(device.clone(), copies, false);
+        device.arm(Rule {
+            operation: Some(Operation::Write),
+            space: None,
+            when: When::Nth(copies.first_in_place()),
+            fault: Fault::Short,
+        });
+        let put = |no: u32, lsn| protection.write(&[Stored::plain(&image(no, lsn))], Cause::EvictInline);
+        assert!(put(0, 11).is_err());
+        for no in 1..6 {
+            assert!(put(no, 11).is_err(), "page {no} is written after a failure");
+        }
+        let files = repaired(inner, copies);
+        assert_eq!(lsn_at_home(&files, 0, "after repair"), 11);
     }
-    let files = repaired(inner);
-    assert_eq!(lsn_at_home(&files, 0, "after repair"), 11);
 }
 
-/// A device that is full half-way through every page: `from` is the first write that is refused.
-fn half_full(from: u64) -> Rule {
+/// A device that is full half-way through every page in its place.
+fn half_full(copies: Copies) -> Rule {
+    let every = copies.first_in_place();
     Rule {
         operation: Some(Operation::Write),
         space: None,
-        when: When::EveryFrom(from, 2),
+        when: When::EveryFrom(every, every),
         fault: Fault::HalfFull,
     }
 }
@@ -174,53 +231,57 @@ fn half_full(from: u64) -> Rule {
 /// A full device leaves a page half written, then has room for others: they must not take the slot of its only copy.
 #[test]
 fn a_half_written_page_keeps_its_slot_until_it_is_in_place() {
-    for cause in [Cause::Checkpoint, Cause::EvictInline] {
-        let inner = MemoryDirectory::new();
-        let (_, protection) = area(inner.clone(), true);
-        write(&*protection, 0..6, 10, Cause::Drain);
-        write(&*protection, 6..12, 10, Cause::Drain);
-        let device = Faulty::wrap(inner.clone());
-        let (_, protection) = area(device.clone(), false);
-        device.arm(half_full(2));
-        let error = protection.write(&[Stored::plain(&image(0, 11))], cause).unwrap_err();
-        assert!(error.is_no_space(), "{error}");
-        device.disarm();
-        assert_eq!(protection.held().len(), 1);
-        for round in 0..3 {
-            write(&*protection, 1..12, 12 + round, Cause::Checkpoint);
-            (1..12).for_each(|no| write(&*protection, no..no + 1, 12 + round, Cause::EvictInline));
+    for copies in Copies::BOTH {
+        for cause in [Cause::Checkpoint, Cause::EvictInline] {
+            let inner = MemoryDirectory::new();
+            let (_, protection) = area(inner.clone(), copies, true);
+            write(&*protection, 0..6, 10, Cause::Drain);
+            write(&*protection, 6..12, 10, Cause::Drain);
+            let device = Faulty::wrap(inner.clone());
+            let (_, protection) = area(device.clone(), copies, false);
+            device.arm(half_full(copies));
+            let error = protection.write(&[Stored::plain(&image(0, 11))], cause).unwrap_err();
+            assert!(error.is_no_space(), "{error}");
+            device.disarm();
+            assert_eq!(protection.held().len(), 1);
+            for round in 0..3 {
+                write(&*protection, 1..12, 12 + round, Cause::Checkpoint);
+                (1..12).for_each(|no| write(&*protection, no..no + 1, 12 + round, Cause::EvictInline));
+            }
+            let crashed = MemoryDirectory::from_images(inner.images());
+            let files = repaired(crashed, copies);
+            assert_eq!(lsn_at_home(&files, 0, "after repair"), 11);
+            write(&*protection, 0..1, 20, cause);
+            assert!(protection.held().is_empty());
         }
-        let crashed = MemoryDirectory::from_images(inner.images());
-        let files = repaired(crashed);
-        assert_eq!(lsn_at_home(&files, 0, "after repair"), 11);
-        write(&*protection, 0..1, 20, cause);
-        assert!(protection.held().is_empty());
     }
 }
 
 /// When every slot holds the only copy of a half-written page, nothing else is written; with room again all of them are.
 #[test]
 fn slots_that_are_all_held_come_back_with_the_room() {
-    let inner = MemoryDirectory::new();
-    let (_, protection) = area(inner.clone(), true);
-    write(&*protection, 0..6, 10, Cause::Drain);
-    write(&*protection, 6..12, 10, Cause::Drain);
-    let device = Faulty::wrap(inner);
-    let (files, protection) = area(device.clone(), false);
-    device.arm(half_full(2));
-    let put = |no: u32, cause| protection.write(&[Stored::plain(&image(no, 11))], cause);
-    for no in 0..6 {
-        assert!(put(no, Cause::Checkpoint).unwrap_err().is_no_space(), "page {no}");
+    for copies in Copies::BOTH {
+        let inner = MemoryDirectory::new();
+        let (_, protection) = area(inner.clone(), copies, true);
+        write(&*protection, 0..6, 10, Cause::Drain);
+        write(&*protection, 6..12, 10, Cause::Drain);
+        let device = Faulty::wrap(inner);
+        let (files, protection) = area(device.clone(), copies, false);
+        device.arm(half_full(copies));
+        let put = |no: u32, cause| protection.write(&[Stored::plain(&image(no, 11))], cause);
+        for no in 0..6 {
+            assert!(put(no, Cause::Checkpoint).unwrap_err().is_no_space(), "page {no}");
+        }
+        for no in 6..8 {
+            assert!(put(no, Cause::EvictInline).unwrap_err().is_no_space(), "page {no}");
+        }
+        device.disarm();
+        assert_eq!(protection.held().len(), 8);
+        assert!(put(9, Cause::Checkpoint).unwrap_err().is_no_space());
+        assert!(put(9, Cause::EvictInline).unwrap_err().is_no_space());
+        write(&*protection, 0..12, 12, Cause::Checkpoint);
+        (0..12).for_each(|no| assert_eq!(lsn_at_home(&files, no, "with room"), 12));
+        write(&*protection, 0..12, 13, Cause::EvictInline);
+        assert!(protection.held().is_empty());
     }
-    for no in 6..8 {
-        assert!(put(no, Cause::EvictInline).unwrap_err().is_no_space(), "page {no}");
-    }
-    device.disarm();
-    assert_eq!(protection.held().len(), 8);
-    assert!(put(9, Cause::Checkpoint).unwrap_err().is_no_space());
-    assert!(put(9, Cause::EvictInline).unwrap_err().is_no_space());
-    write(&*protection, 0..12, 12, Cause::Checkpoint);
-    (0..12).for_each(|no| assert_eq!(lsn_at_home(&files, no, "with room"), 12));
-    write(&*protection, 0..12, 13, Cause::EvictInline);
-    assert!(protection.held().is_empty());
 }

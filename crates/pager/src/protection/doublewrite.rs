@@ -1,4 +1,6 @@
-//! Doublewrite: every page goes to a fixed file first, then to its place (Kang 2016, section 2.1).
+//! Doublewrite: every page goes to a fixed file first, then to its place (Kang 2016, section 2.1). The file is on the data
+//! device, or a piece of a region of persistent memory (NVM-DWB, section 3.1): there a copy is made durable by writing its
+//! lines back and a fence.
 //!
 //! File `doublewrite.varve` (little endian), in units of a page:
 //!
@@ -34,11 +36,43 @@ use crate::lsn::Lsn;
 use crate::page;
 use crate::stored::Stored;
 
-const FILE_NAME: &str = "doublewrite.varve";
-const UNFINISHED_FILE: &str = "doublewrite.new.varve";
+/// Prefix of the only file in the part of a region for copies.
+pub(crate) const REGION_PREFIX: &str = "doublewrite";
 const MAGIC: &[u8; 8] = b"VARVEDBW";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 28;
+
+/// Where the file is.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    directory: &'a dyn Directory,
+    name: &'static str,
+    /// Its name until it is whole.
+    unfinished: &'static str,
+    space: Space,
+}
+
+impl<'a> Place<'a> {
+    /// Among the files of a data device.
+    pub(super) fn file(directory: &'a dyn Directory) -> Place<'a> {
+        let (name, unfinished) = ("doublewrite.varve", "doublewrite.new.varve");
+        Place { directory, name, unfinished, space: Space::Data }
+    }
+
+    /// The only file (of [`REGION_PREFIX`]) in a part of a region.
+    pub(super) fn region(directory: &'a dyn Directory) -> Place<'a> {
+        let (name, unfinished) = ("doublewrite.0000", "doublewrite.0000.new");
+        Place { directory, name, unfinished, space: Space::Nvm }
+    }
+
+    /// The file, if there is one.
+    fn find(&self) -> Result<Option<Arc<dyn BlockFile>>> {
+        if !self.directory.exists(self.name)? {
+            return Ok(None);
+        }
+        Ok(Some(self.directory.open(self.name, OpenHow::existing(self.space))?))
+    }
+}
 
 /// Sizes of a doublewrite file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +91,7 @@ impl Layout {
         u64::from(slot + 1) * u64::from(self.page_size)
     }
 
-    fn len_bytes(self) -> u64 {
+    pub(super) fn len_bytes(self) -> u64 {
         self.offset(self.slots())
     }
 
@@ -118,13 +152,13 @@ impl Slots {
 impl Doublewrite {
     /// Opens the file; it is made anew if it isn't to be kept, or has another layout.
     pub(super) fn open(
-        directory: &dyn Directory,
+        place: Place<'_>,
         layout: Layout,
         files: Arc<SpaceFiles>,
         is_kept: bool,
     ) -> Result<Doublewrite> {
-        let kept = if is_kept { open_kept(directory, layout)? } else { None };
-        let file = kept.map_or_else(|| make(directory, layout), Ok)?;
+        let kept = if is_kept { open_kept(place, layout)? } else { None };
+        let file = kept.map_or_else(|| make(place, layout), Ok)?;
         Ok(Doublewrite {
             file,
             layout,
@@ -307,16 +341,16 @@ impl Doublewrite {
 /// Mends pages that a crash left torn from the copies in the file that lies there, which may be of another layout than
 /// the configured one.
 pub(super) fn repair(
-    directory: &dyn Directory,
+    place: Place<'_>,
     page_size: u32,
     files: &SpaceFiles,
     redo_start: Lsn,
 ) -> Result<Vec<PageId>> {
     let mut mended = Vec::new();
-    if planted("doublewrite: torn pages are not mended") || !directory.exists(FILE_NAME)? {
+    if planted("doublewrite: torn pages are not mended") {
         return Ok(mended);
     }
-    let file = directory.open(FILE_NAME, OpenHow::existing(Space::Data))?;
+    let Some(file) = place.find()? else { return Ok(mended) };
     let Some(layout) = read_layout(&*file, page_size)? else { return Ok(mended) };
     let mut buf = AlignedBuf::new(page_size as usize);
     let copies = copies(&*file, layout, redo_start)?;
@@ -359,29 +393,27 @@ fn is_damaged(files: &SpaceFiles, id: PageId, buf: &mut [u8]) -> Result<bool> {
 }
 
 /// The file that lies there, if it is of this layout.
-fn open_kept(directory: &dyn Directory, layout: Layout) -> Result<Option<Arc<dyn BlockFile>>> {
-    if !directory.exists(FILE_NAME)? {
-        return Ok(None);
-    }
-    let file = directory.open(FILE_NAME, OpenHow::existing(Space::Data))?;
+fn open_kept(place: Place<'_>, layout: Layout) -> Result<Option<Arc<dyn BlockFile>>> {
+    let Some(file) = place.find()? else { return Ok(None) };
     let stored = read_layout(&*file, layout.page_size)?;
     Ok((stored == Some(layout)).then_some(file))
 }
 
 /// Makes a file of empty slots; it gets its name when it is whole, since a header that a crash left half written looks like
-/// damage. The slots are written, so that later writes change no metadata of the file system.
-fn make(directory: &dyn Directory, layout: Layout) -> Result<Arc<dyn BlockFile>> {
-    let file = directory.open(UNFINISHED_FILE, OpenHow::or_create(Space::Data))?;
-    file.set_len(0)?;
+/// damage. (In a region names are only in memory; but nobody looks there before the control file says that this protection
+/// is in force, which comes later.) The slots are written, so that later writes change no metadata of the file system.
+fn make(place: Place<'_>, layout: Layout) -> Result<Arc<dyn BlockFile>> {
+    let Place { directory, name, unfinished, space } = place;
+    let file = directory.open(unfinished, OpenHow::or_create(space))?;
     file.set_len(layout.len_bytes())?;
     let mut area = AlignedBuf::new(layout.len_bytes() as usize);
     area[..HEADER_BYTES].copy_from_slice(&layout.encode());
     file.write_at(0, &area, Purpose::Doublewrite, Durability::Later)?;
     file.flush()?;
     drop(file);
-    directory.rename(UNFINISHED_FILE, FILE_NAME)?;
+    directory.rename(unfinished, name)?;
     directory.sync()?;
-    Ok(directory.open(FILE_NAME, OpenHow::existing(Space::Data))?)
+    Ok(directory.open(name, OpenHow::existing(space))?)
 }
 
 /// The layout of the file; `None` if its making was cut off.
@@ -403,7 +435,8 @@ fn read_layout(file: &dyn BlockFile, page_size: u32) -> Result<Option<Layout>> {
     }
     Err(PagerError::Corrupt {
         what: format!(
-            "the header of {FILE_NAME} is damaged or of another version: if the database was shut down cleanly, remove the file"
+            "the header of {} is damaged or of another version: if the database was shut down cleanly, remove the file",
+            file.name()
         ),
     })
 }
@@ -458,7 +491,7 @@ mod tests {
         let directory = varve_device::MemoryDirectory::new();
         let layout = Layout { page_size: 4096, batch_slots: 1, single_slots: 2 };
         let files = Arc::new(SpaceFiles::new(Vec::new()));
-        let area = Doublewrite::open(&*directory, layout, files, false).unwrap();
+        let area = Doublewrite::open(Place::file(&*directory), layout, files, false).unwrap();
         let owned = [area.take_single().unwrap(), area.take_single().unwrap()];
         let cause = PagerError::Stopped { cause: "no room".into() };
         std::thread::scope(|scope| {

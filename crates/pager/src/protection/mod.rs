@@ -20,14 +20,15 @@ use varve_device::Directory;
 
 use crate::config::{PagerConfig, ProtectionKind};
 use crate::control::InForce;
-use crate::error::Result;
+use crate::error::{PagerError, Result};
 use crate::files::SpaceFiles;
 use crate::ids::PageId;
 use crate::level::Cause;
 use crate::lsn::Lsn;
 use crate::stored::Stored;
 
-use doublewrite::Doublewrite;
+pub(crate) use doublewrite::REGION_PREFIX;
+use doublewrite::{Doublewrite, Place};
 use none::Unprotected;
 
 /// A way to write pages so that a crash tears none.
@@ -43,18 +44,22 @@ pub(crate) trait Protection: Send + Sync {
 }
 
 /// Before redo: mends pages whose write was cut off under the protection that was in force. `redo_start` is where redo
-/// will begin. Gives the pages mended: they are of some time since then, not necessarily their newest stable image.
+/// will begin, `copies` the part of the NVM region for doublewrite copies. Gives the pages mended: they are of some time since
+/// then, not necessarily their newest stable image.
 pub(crate) fn repair(
     was: InForce,
     config: &PagerConfig,
+    copies: Option<&dyn Directory>,
     files: &SpaceFiles,
     redo_start: Lsn,
 ) -> Result<Vec<PageId>> {
+    let page_size = config.page_size as u32;
     match was {
         // Redo begins with an image of every page whose write was cut off.
         InForce::Nothing | InForce::FullPageLog => Ok(Vec::new()),
-        InForce::Doublewrite => {
-            doublewrite::repair(&*config.data, config.page_size as u32, files, redo_start)
+        InForce::Doublewrite => doublewrite::repair(Place::file(&*config.data), page_size, files, redo_start),
+        InForce::NvmDoublewrite => {
+            doublewrite::repair(Place::region(in_region(copies)?), page_size, files, redo_start)
         }
     }
 }
@@ -63,17 +68,36 @@ pub(crate) fn repair(
 /// left are made anew, since nobody knows whose pages they hold.
 pub(crate) fn open(
     config: &PagerConfig,
+    copies: Option<&dyn Directory>,
     files: &Arc<SpaceFiles>,
     was: Option<InForce>,
 ) -> Result<Box<dyn Protection>> {
-    let directory: &dyn Directory = &*config.data;
+    let page_size = config.page_size as u32;
+    let doublewrite = |place: Place<'_>, batch_slots, single_slots| -> Result<Box<dyn Protection>> {
+        let layout = doublewrite::Layout { page_size, batch_slots, single_slots };
+        let is_kept = was == Some(config.protection.in_force());
+        Ok(Box::new(Doublewrite::open(place, layout, files.clone(), is_kept)?))
+    };
     Ok(match config.protection {
         ProtectionKind::None | ProtectionKind::FullPageLog => Box::new(Unprotected::new(files.clone())),
         ProtectionKind::Doublewrite { batch_slots, single_slots } => {
-            let layout =
-                doublewrite::Layout { page_size: config.page_size as u32, batch_slots, single_slots };
-            let is_kept = was == Some(InForce::Doublewrite);
-            Box::new(Doublewrite::open(directory, layout, files.clone(), is_kept)?)
+            doublewrite(Place::file(&*config.data), batch_slots, single_slots)?
+        }
+        ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
+            doublewrite(Place::region(in_region(copies)?), batch_slots, single_slots)?
         }
     })
+}
+
+/// The part of the region for copies, where the protection needs one.
+fn in_region(copies: Option<&dyn Directory>) -> Result<&dyn Directory> {
+    copies.ok_or_else(|| PagerError::Corrupt {
+        what: "the doublewrite copies should be in an NVM region, and the control file names none with them"
+            .into(),
+    })
+}
+
+/// Bytes that doublewrite copies take in a region.
+pub(crate) fn copies_bytes(page_size: u32, batch_slots: u32, single_slots: u32) -> u64 {
+    doublewrite::Layout { page_size, batch_slots, single_slots }.len_bytes()
 }
