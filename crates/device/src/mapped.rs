@@ -81,7 +81,7 @@ fn fail(path: &Path, operation: Operation, error: &std::io::Error) -> DeviceErro
 /// Makes a file of zeros.
 fn make(path: &Path, len_bytes: u64) -> Result<()> {
     let mut new = path.as_os_str().to_os_string();
-    new.push(".new");
+    new.push(region::UNFINISHED);
     let new = PathBuf::from(new);
     let filled = fill(&new, len_bytes).map_err(|error| fail(path, Operation::SetLen, &error));
     if filled.is_err() {

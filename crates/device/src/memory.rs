@@ -233,10 +233,15 @@ impl Directory for MemoryDirectory {
 
     fn map(&self, name: &str, len_bytes: u64) -> Result<Arc<dyn Region>> {
         let mut files = self.files.lock();
-        let inode = files.entry(name.to_string()).or_insert_with(|| self.inode(MemoryImage::default()));
-        let inode = Arc::clone(inode);
+        let new = || {
+            let mut image = MemoryImage::default();
+            image.set_len(len_bytes);
+            self.inode(image)
+        };
+        let inode = Arc::clone(files.entry(name.to_string()).or_insert_with(new));
         if inode.image.read().len_bytes() == 0 {
-            inode.image.write().set_len(len_bytes);
+            let kind = ErrorKind::ShortRead { wanted_bytes: len_bytes, got_bytes: 0 };
+            return Err(DeviceError::new(name, Operation::Open, kind));
         }
         Ok(Arc::new(MemoryRegion { inode, counts: Counts::default() }))
     }

@@ -19,7 +19,7 @@ use crate::block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, R
 use crate::capabilities::Capabilities;
 use crate::error::Result;
 use crate::memory::{MemoryDirectory, MemoryImage};
-use crate::region::{self, Region, RegionFacts, RegionTally};
+use crate::region::{self, Region, RegionFacts, RegionTally, UNFINISHED};
 
 /// A device within a record log, in order of wrapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -279,6 +279,22 @@ impl Recorder {
         self.log.complete(index..index + 1);
     }
 
+    /// A region gets its name when it is whole; what an earlier attempt has left is used again.
+    fn note_new_region(&self, names: &mut BTreeMap<String, FileNo>, name: &str, len_bytes: u64) -> FileNo {
+        let new = format!("{name}{UNFINISHED}");
+        let file = names.remove(&new).unwrap_or_else(|| {
+            let file = self.log.log.lock().new_file();
+            self.note(Change::Create { name: new.clone(), file });
+            file
+        });
+        self.note(Change::SetLen { file, len_bytes: 0 });
+        self.note(Change::SetLen { file, len_bytes });
+        self.note(Change::Flush { file });
+        self.note(Change::Rename { from: new, to: name.to_string() });
+        self.note(Change::SyncDirectory);
+        file
+    }
+
     fn note_space(&self, file: FileNo, space: Space) {
         if let Some(slot) = self.log.log.lock().file_spaces.get_mut(file.0) {
             *slot = Some(space);
@@ -344,11 +360,7 @@ impl Directory for Recorder {
         let file = match names.get(name) {
             Some(file) => *file,
             None => {
-                let file = self.log.log.lock().new_file();
-                self.note(Change::Create { name: name.to_string(), file });
-                self.note(Change::SetLen { file, len_bytes });
-                self.note(Change::Flush { file });
-                self.note(Change::SyncDirectory);
+                let file = self.note_new_region(&mut names, name, len_bytes);
                 names.insert(name.to_string(), file);
                 file
             }

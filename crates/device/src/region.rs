@@ -15,6 +15,9 @@ pub const LINE_BYTES: u64 = 64;
 /// Bytes that are stored whole.
 pub const WORD_BYTES: usize = 8;
 
+/// What the name of a region's file ends with until it is whole.
+pub(crate) const UNFINISHED: &str = ".new";
+
 /// What a region is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {

@@ -280,3 +280,50 @@ fn a_fence_covers_what_its_own_thread_wrote_back() {
     elsewhere(&|| region.persist(64, 8));
     assert_eq!(pending(), 0, "whoever writes a line back takes all that is in it");
 }
+
+/// Lets `see` look at every image of every crash of a recording.
+fn all_images(bench: &Bench, mut see: impl FnMut(&Arc<MemoryDirectory>)) {
+    let mut timeline = Timeline::new(bench.log.recording());
+    for cut in 1..=timeline.end() {
+        timeline.advance(cut);
+        let count = timeline.pending().len();
+        for choice in 0..1 << count {
+            let fate = |no| if choice >> no & 1 == 1 { Fate::Present } else { Fate::Absent };
+            see(&timeline.image(&(0..count).map(fate).collect::<Vec<_>>())[0]);
+        }
+    }
+}
+
+/// Whether the region is there; then it must be whole.
+fn has_whole_region(image: &MemoryDirectory) -> bool {
+    let is_there = image.exists("r").expect("memory is asked");
+    if is_there {
+        let file = image.open("r", OpenHow::existing(Space::Nvm)).expect("the file is there");
+        assert_eq!(file.len_bytes().expect("a length"), 256);
+    }
+    is_there
+}
+
+/// It had its name before its length once, so that a crash could leave an empty region, which the harness then lengthened
+/// behind the recorder's back.
+#[test]
+fn a_new_region_is_there_whole_or_not_at_all() {
+    let map = |bench: &Bench| bench.directory.map("r", 256).unwrap().store(0, &[1; 8]);
+    let first = Bench::new();
+    map(&first);
+    let mut left = Vec::new();
+    let mut whole = 0;
+    all_images(&first, |image| match has_whole_region(image) {
+        true => whole += 1,
+        false => left.push(Arc::clone(image)),
+    });
+    assert!(whole > 0 && left.iter().any(|image| image.exists("r.new").unwrap()));
+    for image in left {
+        let log = RecordLog::new();
+        let second = Bench { directory: Recorder::wrap(image, Arc::clone(&log)), log };
+        map(&second);
+        all_images(&second, |image| {
+            has_whole_region(image);
+        });
+    }
+}

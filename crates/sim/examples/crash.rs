@@ -19,12 +19,13 @@ use varve_sim::pages::Pages;
 use varve_sim::planted::{Wrong, planted_faults};
 use varve_sim::toy::{Flaw, Toy};
 use varve_sim::trees::Trees;
-use varve_sim::{Found, Plan, Rng, Subject, search, some_rule, try_fault};
+use varve_sim::{Found, Part, Plan, Rng, Subject, search, some_rule, try_fault};
 
-const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
+const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--part doublewrite|full-page-log|nvm-log] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
 
 struct Arguments {
     subject: String,
+    part: Part,
     images: usize,
     seed: u64,
     seeds: Option<usize>,
@@ -36,6 +37,7 @@ impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
         let mut parsed = Arguments {
             subject: "engine".into(),
+            part: Part::Doublewrite,
             images: 20_000,
             seed: 1,
             seeds: None,
@@ -45,6 +47,10 @@ impl Arguments {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--subject" => parsed.subject = words.next()?,
+                "--part" => {
+                    let name = words.next()?;
+                    parsed.part = Part::ALL.into_iter().find(|part| part.name() == name)?;
+                }
                 "--images" => parsed.images = words.next()?.parse().ok()?,
                 "--seed" => parsed.seed = words.next()?.parse().ok()?,
                 "--seeds" => parsed.seeds = Some(words.next()?.parse().ok()?),
@@ -57,11 +63,12 @@ impl Arguments {
     }
 
     fn subject(&self) -> Option<Box<dyn Subject>> {
+        let part = self.part;
         Some(match self.subject.as_str() {
             // The throng is several engines' worth of sessions; see `search_throng`.
-            "engine" | "throng" | "faults" => Box::new(Engine::new(self.commits)),
-            "pages" => Box::new(Pages::new(self.commits)),
-            "crowd" => Box::new(Crowd { commits: self.commits }),
+            "engine" | "throng" | "faults" => Box::new(Engine { part, ..Engine::new(self.commits) }),
+            "pages" => Box::new(Pages { part, ..Pages::new(self.commits) }),
+            "crowd" => Box::new(Crowd { commits: self.commits, part }),
             "trees" => Box::new(Trees { commits: self.commits }),
             "nvm" => Box::new(Nvm { flaw: NvmFlaw::None, commits: self.commits as u64 }),
             "toy" => Box::new(Toy { flaw: Flaw::None, commits: self.commits as u64 }),

@@ -26,9 +26,7 @@ const SUBJECTS: [(&str, Make); 3] = [
     ("pages", || Box::new(Pages::new(700))),
     ("engine", || Box::new(Engine::new(100))),
     // Few frames: pages come and go, so that reads fail in the middle of everything.
-    ("frames", || {
-        Box::new(Engine { configure: |config| config.pool_bytes = 36 * config.page_size, ..Engine::new(160) })
-    }),
+    ("frames", || Box::new(Engine { pool_pages: 36, ..Engine::new(160) })),
 ];
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {

@@ -18,6 +18,7 @@ use varve_pager::{Access, Lsn, Mtr, PageId, Pager, SpaceId};
 use crate::devices::Devices;
 use crate::history::History;
 use crate::pages::{KIND, NoOperations, small_config};
+use crate::parts::Part;
 use crate::rng::Rng;
 use crate::search::{Recovered, Subject, Workbench};
 
@@ -29,14 +30,17 @@ const WORDS: u64 = 8;
 pub struct Crowd {
     /// Mini-transactions of each thread.
     pub commits: usize,
+    /// What it is put together from.
+    pub part: Part,
 }
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn open(devices: &Devices, background: bool) -> Result<Pager, String> {
-    let config = varve_pager::PagerConfig { background, ..small_config(devices) };
+fn open(devices: &Devices, part: Part, background: bool) -> Result<Pager, String> {
+    let mut config = varve_pager::PagerConfig { background, ..small_config(devices) };
+    part.configure(&mut config, devices);
     Pager::open(config, Arc::new(NoOperations)).map_err(text)
 }
 
@@ -117,7 +121,7 @@ impl Worker<'_> {
 
 impl Subject for Crowd {
     fn work(&self, bench: &mut Workbench) -> Result<(), String> {
-        let pager = open(&bench.devices, true)?;
+        let pager = open(&bench.devices, self.part, true)?;
         let pages = make_pages(&pager)?;
         let digest = Mutex::new(0);
         let worked: Result<(), String> = std::thread::scope(|scope| {
@@ -137,7 +141,7 @@ impl Subject for Crowd {
     }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        let pager = open(devices, false)?;
+        let pager = open(devices, self.part, false)?;
         opened();
         let damages = pager.check().map_err(text)?.damages;
         let mut digest = 0;

@@ -23,6 +23,7 @@ mod history;
 mod model;
 pub mod nvm;
 pub mod pages;
+mod parts;
 pub mod planted;
 mod relief;
 mod rng;
@@ -36,6 +37,7 @@ pub use damage::{Verdicts, damage};
 pub use devices::Devices;
 pub use faults::{Tried, some_rule, try_fault, try_relieved_fault};
 pub use history::{History, Span};
+pub use parts::Part;
 pub use relief::{LATE, Relief};
 pub use rng::Rng;
 pub use search::{

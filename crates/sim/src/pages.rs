@@ -14,11 +14,10 @@ use std::sync::Arc;
 
 use varve_device::Space;
 use varve_pager::page::{FIRST_ENGINE_KIND, PAGE_HEADER_BYTES};
-use varve_pager::{
-    Access, CheckpointConfig, Lsn, PageId, Pager, PagerConfig, ProtectionKind, RedoError, RedoOps, SpaceId,
-};
+use varve_pager::{Access, CheckpointConfig, Lsn, PageId, Pager, PagerConfig, RedoError, RedoOps, SpaceId};
 
 use crate::devices::Devices;
+use crate::parts::Part;
 use crate::relief::{Steps, drive};
 use crate::rng::Rng;
 use crate::search::{Recovered, Subject, WRONG, Workbench, outcome};
@@ -49,30 +48,20 @@ pub struct Pages {
     pub commits: usize,
     /// Kind of load; `None` = by the seed.
     pub load: Option<Load>,
-    /// Changes the configuration, for planted faults.
-    pub configure: fn(&mut PagerConfig),
+    /// What it is put together from.
+    pub part: Part,
 }
 
 impl Pages {
     /// A workload of this many mini-transactions.
     pub fn new(commits: usize) -> Pages {
-        Pages { commits, load: None, configure: |_| () }
+        Pages { commits, load: None, part: Part::Doublewrite }
     }
 
-    /// The same under full-page-log, with segments that hold a mini-transaction's images.
-    pub fn with_images(commits: usize) -> Pages {
-        let configure = |config: &mut PagerConfig| {
-            config.protection = ProtectionKind::FullPageLog;
-            config.log_segment_bytes = 256 << 10;
-            config.log_capacity_bytes = 1 << 20;
-        };
-        Pages { configure, ..Pages::new(commits) }
-    }
-
-    fn config(&self, devices: &Devices) -> PagerConfig {
+    fn open(&self, devices: &Devices) -> Result<Pager, String> {
         let mut config = small_config(devices);
-        (self.configure)(&mut config);
-        config
+        self.part.configure(&mut config, devices);
+        Pager::open(config, Arc::new(NoOperations)).map_err(text)
     }
 }
 
@@ -364,8 +353,7 @@ impl Steps for Worker<'_> {
 
 impl Subject for Pages {
     fn work(&self, bench: &mut Workbench) -> Result<(), String> {
-        let open = || Pager::open(self.config(&bench.devices), Arc::new(NoOperations)).map_err(text);
-        let pager = bench.relief.make(open)?;
+        let pager = bench.relief.make(|| self.open(&bench.devices))?;
         let owner = bench.relief.make(|| pager.create_segment(SpaceId::DATA).map_err(text))?;
         let pages = vec![0; PAGES_MAX];
         let model = Model::default();
@@ -380,7 +368,7 @@ impl Subject for Pages {
     }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        let pager = Pager::open(self.config(devices), Arc::new(NoOperations)).map_err(text)?;
+        let pager = self.open(devices)?;
         opened();
         let digest = digest(&pager)?;
         let damages = pager.check().map_err(text)?.damages;

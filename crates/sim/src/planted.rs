@@ -11,12 +11,12 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use varve_device::{Directory, Fault, Faulty, Lies, Operation, Rule, Space, When, plant, planted_hits};
-use varve_pager::{PagerConfig, ProtectionKind};
 
 use crate::damage::damage;
 use crate::engine::{Engine, Load, Plant};
 use crate::nvm::{Nvm, NvmFlaw};
 use crate::pages::{self, Pages};
+use crate::parts::Part;
 use crate::search::{Found, PANIC, Plan, Subject, WRONG, run, search_run};
 use crate::toy::{Flaw, Toy};
 use crate::trees::Trees;
@@ -66,6 +66,8 @@ pub enum On {
     AtRest,
     /// Raw pages under full-page-log.
     Images,
+    /// Raw pages with the log in persistent memory.
+    NvmLog,
     /// The toys.
     Toy,
 }
@@ -152,7 +154,7 @@ impl Planted {
             (_, Wrong::Toy(flaw)) => Box::new(Toy { flaw: *flaw, commits: 40 }),
             (_, Wrong::Nvm(flaw)) => Box::new(Nvm { flaw: *flaw, commits: 40 }),
             (_, Wrong::Workload(plant)) => Box::new(Engine { plant: *plant, ..Engine::new(150) }),
-            (_, Wrong::Unprotected) => Box::new(Pages { configure: unprotected, ..Pages::new(commits) }),
+            (_, Wrong::Unprotected) => Box::new(Pages { part: Part::Unprotected, ..Pages::new(commits) }),
             (On::Trees, _) => Box::new(Trees { commits }),
             (On::Large, _) => Box::new(Engine { load: Some(Load::Large), ..Engine::new(100) }),
             (On::Family, _) => Box::new(Engine { load: Some(Load::Family), ..Engine::new(150) }),
@@ -160,8 +162,9 @@ impl Planted {
             (On::AtRest, _) => {
                 Box::new(Pages { load: Some(pages::Load::Cleaning), ..Pages::new(commits.min(1500)) })
             }
+            (On::NvmLog, _) => Box::new(Pages { part: Part::NvmLog, ..Pages::new(commits) }),
             (On::Drops, _) => Box::new(Pages { load: Some(pages::Load::Fleeting), ..Pages::new(commits) }),
-            (On::Images, _) => Box::new(Pages::with_images(commits)),
+            (On::Images, _) => Box::new(Pages { part: Part::FullPageLog, ..Pages::new(commits) }),
             (On::Engine, _) => Box::new(Engine::new(150)),
             _ => Box::new(Pages::new(commits)),
         }
@@ -230,10 +233,6 @@ impl Planted {
     }
 }
 
-fn unprotected(config: &mut PagerConfig) {
-    config.protection = ProtectionKind::None;
-}
-
 const PAGES: On = On::Pages;
 const TREES: On = On::Trees;
 const ENGINE: On = On::Engine;
@@ -243,6 +242,7 @@ const FAMILY: On = On::Family;
 const CATALOG: On = On::Catalog;
 const AT_REST: On = On::AtRest;
 const IMAGES: On = On::Images;
+const NVM_LOG: On = On::NvmLog;
 
 /// Switches in the code, by room: where searched for, name, what it breaks.
 const CODE: &[(On, &str, &str)] = &[
@@ -252,6 +252,10 @@ const CODE: &[(On, &str, &str)] = &[
     (LARGE, "log: torn blocks are taken for whole", "the log as a prefix"),
     (PAGES, "log: segment headers are not durable", "segments found after a crash"),
     (PAGES, "log: the directory is not synced", "segments found after a crash"),
+    (NVM_LOG, "nvm log: a block is not written back", "acknowledged commits"),
+    (NVM_LOG, "nvm log: a block is not fenced", "acknowledged commits"),
+    (NVM_LOG, "log: blocks are not durable", "acknowledged commits"),
+    (NVM_LOG, "log: segment headers are not durable", "segments found after a crash"),
     (PAGES, "checkpoint: its position passes dirty pages", "redo of pages still dirty"),
     (DROPS, "checkpoint: the log is not flushed before it is stored", "redo of pages that were dropped"),
     (PAGES, "control: one slot is always written", "the control file as a whole"),

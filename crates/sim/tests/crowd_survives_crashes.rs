@@ -2,7 +2,7 @@
 
 use varve_sim::crowd::Crowd;
 use varve_sim::engine::search_throng;
-use varve_sim::{Found, Plan, search};
+use varve_sim::{Found, Part, Plan, search};
 
 #[test]
 fn sessions_of_the_engine() {
@@ -18,7 +18,7 @@ fn sessions_of_the_engine() {
 fn threads_that_commit_together() {
     let mut found = Found::default();
     for (seed, commits) in [(1, 100), (2, 700)] {
-        found.add(search(&Crowd { commits }, Plan::new(seed, 200)));
+        found.add(search(&Crowd { commits, part: Part::Doublewrite }, Plan::new(seed, 200)));
     }
     println!("crowd: {}", found.summary());
     assert!(found.failures.is_empty(), "{:#?}", found.failures);

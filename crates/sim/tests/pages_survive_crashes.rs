@@ -1,7 +1,7 @@
 //! Mini-transactions survive any crash: a prefix of the commit order, with all that was acknowledged.
 
 use varve_sim::pages::Pages;
-use varve_sim::{Found, Plan, search};
+use varve_sim::{Found, Part, Plan, search};
 
 /// Crash images of the pager: a slice of `VARVE_CRASH_IMAGES`, or this many.
 const IMAGES: usize = 1000;
@@ -18,7 +18,8 @@ fn three_hundred_crash_images_under_full_page_log() {
     let images = images_asked(300);
     let mut found = Found::default();
     for (seed, commits) in [300, 1500, 4000].into_iter().enumerate() {
-        found.add(search(&Pages::with_images(commits), Plan::new(seed as u64, images / 3)));
+        let subject = Pages { part: Part::FullPageLog, ..Pages::new(commits) };
+        found.add(search(&subject, Plan::new(seed as u64, images / 3)));
     }
     println!("pages under full-page-log: {}", found.summary());
     assert!(found.failures.is_empty(), "{:#?}", found.failures);

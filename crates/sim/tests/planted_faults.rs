@@ -5,7 +5,7 @@ use varve_sim::nvm::{Nvm, NvmFlaw};
 use varve_sim::pages::Pages;
 use varve_sim::planted::{On, Planted, planted_faults};
 use varve_sim::trees::Trees;
-use varve_sim::{Found, Plan, Subject, search};
+use varve_sim::{Found, Part, Plan, Subject, search};
 
 const SEEDS: u64 = 60;
 const IMAGES_PER_SEED: usize = 100;
@@ -41,6 +41,11 @@ fn in_pages_damaged_at_rest() {
 #[test]
 fn in_pages_under_full_page_log() {
     all_are_found(On::Images);
+}
+
+#[test]
+fn in_a_log_in_persistent_memory() {
+    all_are_found(On::NvmLog);
 }
 
 #[test]
@@ -82,7 +87,7 @@ fn there_are_enough() {
 fn no_fault_no_finding() {
     let subjects: [&dyn Subject; 5] = [
         &Pages::new(2500),
-        &Pages::with_images(1500),
+        &Pages { part: Part::FullPageLog, ..Pages::new(1500) },
         &Trees { commits: 2000 },
         &Engine::new(150),
         &Nvm { flaw: NvmFlaw::None, commits: 40 },

@@ -18,12 +18,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use varve_engine::{Change, Database, Isolation, Options, Outcome, RowImage, ScanIndex, Table, TableDef};
-use varve_pager::PagerConfig;
 
 use self::session::{Session, data, data_of, key, scan, stored};
 use crate::devices::Devices;
 use crate::model::{Effect, Model, Row, body, hash_name};
 use crate::pages::small_config;
+use crate::parts::Part;
 use crate::relief::{Steps, drive};
 use crate::rng::Rng;
 use crate::search::{Recovered, STOPPED, Subject, WRONG, Workbench, outcome};
@@ -78,8 +78,10 @@ pub struct Engine {
     pub commits: usize,
     /// Kind of load; `None` = by the seed.
     pub load: Option<Load>,
-    /// Changes the configuration, for planted faults.
-    pub configure: fn(&mut PagerConfig),
+    /// What it is put together from.
+    pub part: Part,
+    /// Pages of the pool.
+    pub pool_pages: usize,
     /// A fault of the workload itself.
     pub plant: Plant,
 }
@@ -87,15 +89,16 @@ pub struct Engine {
 impl Engine {
     /// A workload of this many commits.
     pub fn new(commits: usize) -> Engine {
-        Engine { commits, load: None, configure: |_| (), plant: Plant::Nothing }
+        Engine { commits, load: None, part: Part::Doublewrite, pool_pages: 96, plant: Plant::Nothing }
     }
 
-    fn options(&self, devices: &Devices) -> Options {
+    fn open(&self, devices: &Devices) -> Result<Arc<Database>, String> {
         let mut pager = small_config(devices);
-        pager.pool_bytes = 96 * pager.page_size;
-        (self.configure)(&mut pager);
+        pager.pool_bytes = self.pool_pages * pager.page_size;
+        self.part.configure(&mut pager, devices);
         // One thread plays all sessions: it must not wait for itself.
-        Options { lock_timeout: Some(Duration::from_millis(20)), ..Options::new(pager) }
+        let options = Options { lock_timeout: Some(Duration::from_millis(20)), ..Options::new(pager) };
+        Database::open(options).map_err(text)
     }
 }
 
@@ -446,8 +449,7 @@ impl Steps for Worker<'_> {
 
 impl Subject for Engine {
     fn work(&self, bench: &mut Workbench) -> Done {
-        let open = || Database::open(self.options(&bench.devices)).map_err(text);
-        let db = bench.relief.make(open)?;
+        let db = bench.relief.make(|| self.open(&bench.devices))?;
         let load = self.load.unwrap_or_else(|| LOADS[bench.rng.below(LOADS.len() as u64) as usize]);
         let committed = Model::default();
         let sessions = [const { None }; SESSIONS];
@@ -467,7 +469,7 @@ impl Subject for Engine {
     }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        let db = Database::open(self.options(devices)).map_err(text)?;
+        let db = self.open(devices)?;
         opened();
         let mut damages = Vec::new();
         let digest = digest(&db, &mut damages).map_err(|what| format!("reading it: {what}"))?;

@@ -1,0 +1,66 @@
+//! What is kept in persistent memory survives any crash, whichever of its lines and words do.
+
+use varve_sim::crowd::Crowd;
+use varve_sim::engine::{Engine, covering_seeds};
+use varve_sim::pages::Pages;
+use varve_sim::{Found, Part, Plan, search};
+
+/// Crash images: `VARVE_CRASH_IMAGES`, or so many, of which the engine's share is this.
+const IMAGES: usize = 1600;
+const ENGINE_IMAGES: usize = 600;
+
+/// What the workloads must come by, or the images show less than they seem to.
+const EVENTS: [&str; 2] = ["log: segment recycled", "nvm log: written durably"];
+
+/// A share of the images asked for.
+fn images(share: usize) -> usize {
+    let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
+    asked.map_or(share, |count: usize| count * share / IMAGES)
+}
+
+fn judge(what: &str, found: &Found, images: usize) {
+    println!("{what}: {}\nreached: {:#?}", found.summary(), found.reached);
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    let missed: Vec<_> = EVENTS.iter().filter(|event| !found.reached.contains_key(*event)).collect();
+    assert!(missed.is_empty(), "no workload came by {missed:?}");
+    assert!(found.images >= images, "{}", found.summary());
+}
+
+#[test]
+fn raw_pages() {
+    let images = images(IMAGES - ENGINE_IMAGES);
+    let seeds = (5 * images.div_ceil(5000)) as u64;
+    let mut found = Found::default();
+    for seed in 0..seeds {
+        // Long runs go round the log several times, short ones look closely at the beginning.
+        let commits = [100, 600, 2500, 2500, 5000][seed as usize % 5];
+        let subject = Pages { part: Part::of_seed(&Part::IN_NVM, seed), ..Pages::new(commits) };
+        found.add(search(&subject, Plan::new(seed, images.div_ceil(seeds as usize))));
+    }
+    judge("pages", &found, images);
+}
+
+#[test]
+fn the_engine() {
+    let images = images(ENGINE_IMAGES);
+    let rounds = images.div_ceil(5000) as u64;
+    let seeds: Vec<u64> = (0..rounds).flat_map(|round| covering_seeds(1 + round * 100)).collect();
+    let mut found = Found::default();
+    for seed in &seeds {
+        let subject = Engine { part: Part::of_seed(&Part::IN_NVM, *seed), ..Engine::new(150) };
+        found.add(search(&subject, Plan::new(*seed, images.div_ceil(seeds.len()))));
+    }
+    judge("engine", &found, images);
+}
+
+/// A fence is one thread's: what another has written back it does not wait for.
+#[test]
+fn threads_that_commit_together() {
+    let mut found = Found::default();
+    for (seed, commits) in [(1, 100), (2, 700)] {
+        let part = Part::of_seed(&Part::IN_NVM, seed);
+        found.add(search(&Crowd { commits, part }, Plan::new(seed, 100)));
+    }
+    println!("crowd: {}", found.summary());
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+}
