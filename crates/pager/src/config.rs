@@ -12,6 +12,7 @@ use varve_device::Directory;
 use crate::control::InForce;
 use crate::error::{PagerError, Result};
 use crate::nvm::layout::Layout;
+use crate::packed::is_extent;
 use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
 
 /// Which clean page leaves the pool first.
@@ -86,6 +87,30 @@ impl ProtectionKind {
     }
 }
 
+/// How pages of the data and the rollback space lie in their files; settled when a database is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HomeLayout {
+    /// Each page at its own place.
+    #[default]
+    InPlace,
+    /// Stored pages out of place, found through a map (docs/plan-of-issue-5/compression.md, section 7).
+    Packed(PackedConfig),
+}
+
+/// How packed spaces work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackedConfig {
+    /// Length of an extent, in bytes: a power of two from 64 KiB to 64 MiB, at least four pages; fixed at creation.
+    pub extent_bytes: u64,
+    /// Pages written and in no note at which a thread that writes makes them stable.
+    pub held_pages_max: usize,
+}
+
+impl PackedConfig {
+    /// Extents of 2 MiB, a thousand held pages.
+    pub const DEFAULT: PackedConfig = PackedConfig { extent_bytes: 2 << 20, held_pages_max: 1024 };
+}
+
 /// When the page writers clean pages for the sake of the log.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CheckpointConfig {
@@ -131,7 +156,9 @@ pub struct PagerConfig {
     pub log_capacity_bytes: u64,
     /// Persistent memory, if the log or doublewrite copies are to lie in it.
     pub nvm: Option<NvmConfig>,
-    /// Protection of page writes.
+    /// How the data and the rollback space are laid out; an existing database stays as it is.
+    pub layout: HomeLayout,
+    /// Protection of page writes: of spaces that are laid out in place, the others need none.
     pub protection: ProtectionKind,
     /// Page writer threads (at least one runs if `background`).
     pub page_writers: usize,
@@ -159,6 +186,7 @@ impl PagerConfig {
             log_segment_bytes: 64 << 20,
             log_capacity_bytes: 1 << 30,
             nvm: None,
+            layout: HomeLayout::InPlace,
             protection: ProtectionKind::DOUBLEWRITE,
             page_writers: 1,
             replacement: Replacement::Clock,
@@ -201,6 +229,16 @@ impl PagerConfig {
                 "doublewrite needs at least one batch slot and one single-page slot".into()
             })?;
         }
+        if let HomeLayout::Packed(packed) = self.layout {
+            let fits =
+                is_extent(packed.extent_bytes) && packed.extent_bytes >= EXTENT_PAGES_MIN * size as u64;
+            require(fits, || {
+                format!(
+                    "extents of {} bytes: they must be a power of two from 64 KiB to 64 MiB and hold {EXTENT_PAGES_MIN} pages",
+                    packed.extent_bytes
+                )
+            })?;
+        }
         require(self.growth_extents > 0, || "spaces must grow by at least one extent".into())
     }
 }
@@ -213,6 +251,9 @@ pub const LOG_FRACTION_MAX: f64 = 0.75;
 const SEGMENT_PAGES_MIN: u64 = 16;
 /// As above where a mini-transaction may log each of its pages whole.
 const SEGMENT_PAGES_MIN_WITH_IMAGES: u64 = 64;
+
+/// Pages that an extent of a packed space must hold, one of which the header block may take.
+const EXTENT_PAGES_MIN: u64 = 4;
 
 /// Fewest frames a pool works with.
 pub const FRAMES_MIN: usize = 32;

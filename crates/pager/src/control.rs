@@ -13,7 +13,7 @@
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 8 | magic "VARVECTL" |
-//! | 8 | 4 | format version of the database: 2 if anything from 4048 on is not zero, else 1 |
+//! | 8 | 4 | format version of the database: 2 if anything from 3904 on is not zero, else 1 |
 //! | 12 | 4 | page size in bytes |
 //! | 16 | 8 | sequence: counts the writes, the slot is sequence mod 2 |
 //! | 24 | 8 | database id |
@@ -24,7 +24,10 @@
 //! | 60 | 4 | number of lives |
 //! | 64 | 24 each | lives: incarnation (4), 0 (4), LSN after the life before (8), first LSN (8) |
 //! | .. | .. | zeros |
-//! | 3904 | 144 | zeros: kept for how pages are stored at home |
+//! | 3904 | 4 | features: 2 the data and the rollback space are packed; others are refused |
+//! | 3908 | 1 | layout of the data space: 0 in place, 1 packed |
+//! | 3909 | 1 | layout of the rollback space, the same |
+//! | 3910 | 138 | zeros: kept for how pages are stored at home |
 //! | 4048 | 8 | id of the attached NVM region, 0 = none |
 //! | 4056 | 1 | flags: 1 newest pages are in the region, 2 the log is, 4 doublewrite copies are, 8 there is no log: it begins anew at the redo position |
 //! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log, 4 doublewrite with copies in the region |
@@ -33,7 +36,7 @@
 //! | 4072 | 20 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
-//! What a program doesn't know in the flags or in the protection it refuses: it would ignore where pages are.
+//! What a program doesn't know in the features, the flags or the protection it refuses: it would ignore where pages are.
 //!
 //! Not known here: what is in the log and in the spaces.
 
@@ -61,8 +64,11 @@ const MAGIC: u64 = u64::from_le_bytes(*b"VARVECTL");
 const LIVES_AT: usize = 64;
 const LIFE_BYTES: usize = 24;
 const LIVES_MAX: usize = 160;
-/// Bytes from here on are kept for how pages are stored at home.
+/// Bytes from here on say how pages are stored at home.
 const STORED_AT: usize = 3904;
+const LAYOUTS_AT: usize = 3908;
+const FEATURE_PACKED: u32 = 2;
+const FEATURES_KNOWN: u32 = FEATURE_PACKED;
 const REGION_AT: usize = 4048;
 const FLAGS_AT: usize = 4056;
 const PROTECTION_AT: usize = 4057;
@@ -182,6 +188,8 @@ pub struct Superblock {
     pub lives: Vec<Life>,
     /// The protection under which pages were written last.
     pub protection: InForce,
+    /// The data and the rollback space are packed; settled at creation.
+    pub packed: bool,
     /// The NVM region that the database needs.
     pub attached: Option<Attached>,
     /// The log was left behind by a clean shutdown: the next one begins empty, at the redo position.
@@ -201,6 +209,7 @@ impl Superblock {
             durable: Lsn::ZERO,
             lives: Vec::new(),
             protection: InForce::default(),
+            packed: false,
             attached: None,
             log_begins_anew: false,
             sequence: 0,
@@ -270,7 +279,11 @@ impl Superblock {
             slot[FLAGS_AT] |= FLAG_LOG_BEGINS_ANEW;
         }
         slot[PROTECTION_AT] = self.protection.code();
-        slot[REGION_AT..CHECKSUM_AT].iter().any(|byte| *byte != 0)
+        if self.packed {
+            put_u32(slot, STORED_AT, FEATURE_PACKED);
+            slot[LAYOUTS_AT..LAYOUTS_AT + 2].fill(1);
+        }
+        slot[STORED_AT..CHECKSUM_AT].iter().any(|byte| *byte != 0)
     }
 
     fn decode(slot: &[u8]) -> Slot {
@@ -282,7 +295,7 @@ impl Superblock {
             return Slot::OtherVersion(version);
         }
         let protection = match InForce::of(slot[PROTECTION_AT]) {
-            Some(protection) if slot[FLAGS_AT] & !FLAGS_KNOWN == 0 => protection,
+            Some(protection) if slot[FLAGS_AT] & !FLAGS_KNOWN == 0 && has_known_layouts(slot) => protection,
             _ => return Slot::UnknownParts,
         };
         let lives_count = get_u32(slot, 60) as usize;
@@ -300,10 +313,11 @@ impl Superblock {
             state,
             lives: lives.map(decode_life).collect(),
             protection,
+            packed: get_u32(slot, STORED_AT) & FEATURE_PACKED != 0,
             attached: decode_attached(slot),
             log_begins_anew: slot[FLAGS_AT] & FLAG_LOG_BEGINS_ANEW != 0,
         };
-        let fits_version = version == FORMAT_VERSION || slot[REGION_AT..CHECKSUM_AT].iter().all(|b| *b == 0);
+        let fits_version = version == FORMAT_VERSION || slot[STORED_AT..CHECKSUM_AT].iter().all(|b| *b == 0);
         if fits_version && found.is_sound() { Slot::Valid(found) } else { Slot::Damaged }
     }
 
@@ -329,6 +343,13 @@ impl Superblock {
             && (can_begin || !self.log_begins_anew)
             && (has_copies || self.protection != InForce::NvmDoublewrite)
     }
+}
+
+/// Whether this program can find pages that are stored so.
+fn has_known_layouts(slot: &[u8]) -> bool {
+    let features = get_u32(slot, STORED_AT);
+    let layout = u8::from(features & FEATURE_PACKED != 0);
+    features & !FEATURES_KNOWN == 0 && slot[LAYOUTS_AT..LAYOUTS_AT + 2] == [layout; 2]
 }
 
 fn decode_life(bytes: &[u8]) -> Life {

@@ -29,7 +29,8 @@ pub(crate) fn file_name(space: SpaceId) -> String {
     format!("{}.varve", space.name())
 }
 
-fn device_space(space: SpaceId) -> (Space, Purpose) {
+/// The kind of device space, and what its pages are read and written for.
+pub(crate) fn device_space(space: SpaceId) -> (Space, Purpose) {
     match space {
         SpaceId::ROLLBACK => (Space::Rollback, Purpose::UndoPage),
         SpaceId::TEMPORARY => (Space::Temporary, Purpose::Temporary),

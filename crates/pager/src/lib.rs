@@ -30,8 +30,6 @@ mod meter;
 mod mtr;
 mod nvm;
 mod open;
-// Called by `open.rs` as soon as a home can be laid out like this (package PK3 of docs/plan-of-issue-5).
-#[allow(dead_code, reason = "PK3 calls it")]
 mod packed;
 pub mod page;
 mod pager;
@@ -47,7 +45,10 @@ mod stored;
 mod written;
 
 pub use compression::{Algorithm, Compression};
-pub use config::{CheckpointConfig, LOG_FRACTION_MAX, NvmConfig, PagerConfig, ProtectionKind, Replacement};
+pub use config::{
+    CheckpointConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, PackedConfig, PagerConfig, ProtectionKind,
+    Replacement,
+};
 pub use error::{PagerError, Result};
 pub use ids::{Access, PageId, PageNo, PageRange, SpaceId};
 pub use ledger::Ledger;

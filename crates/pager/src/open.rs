@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use varve_device::{Directory, planted, reached};
 
-use crate::config::{PagerConfig, ProtectionKind};
+use crate::config::{HomeLayout, PackedConfig, PagerConfig, ProtectionKind};
 use crate::control::{Control, InForce, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile, SpaceFiles};
@@ -32,10 +32,11 @@ use crate::level::{Image, Level};
 use crate::log::{Log, LogConfig, LogError, StoredLog, Tail, record};
 use crate::lsn::Lsn;
 use crate::nvm::{self, NvmRegion};
+use crate::packed::{self, PackedSpace};
 use crate::pager::Shared;
 use crate::pool::{Pool, PoolParts, WriteAhead};
 use crate::protection;
-use crate::recovery;
+use crate::recovery::{self, Observe};
 use crate::redo::RedoOps;
 use crate::space::Spaces;
 use crate::stats::Counters;
@@ -104,6 +105,11 @@ fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
         let what = "the database's log left an NVM region: use the program that did that";
         return Err(PagerError::Incompatible { what: what.into() });
     }
+    config.layout = match (stored.packed, config.layout) {
+        (false, _) => HomeLayout::InPlace,
+        (true, HomeLayout::InPlace) => HomeLayout::Packed(PackedConfig::DEFAULT),
+        (true, packed) => packed,
+    };
     config.page_size = stored.page_size as usize;
     config.log_segment_bytes = stored.log_segment_bytes;
     config.check()
@@ -126,7 +132,7 @@ fn begin_images(config: &PagerConfig, control: &Control) -> Result<()> {
 
 /// A directory with spaces but without a control file is not a place for a new database.
 fn refuse_leftovers(config: &PagerConfig) -> Result<()> {
-    for (directory, space) in [(&config.data, SpaceId::DATA), (&config.rollback, SpaceId::ROLLBACK)] {
+    for (space, directory) in durable_spaces(config) {
         let name = files::file_name(space);
         if directory.exists(&name)? {
             return Err(PagerError::Incompatible {
@@ -142,6 +148,10 @@ fn refuse_leftovers(config: &PagerConfig) -> Result<()> {
         return Err(LogError::NoControl { location: config.log.location() }.into());
     }
     Ok(())
+}
+
+fn durable_spaces(config: &PagerConfig) -> [(SpaceId, &Arc<dyn Directory>); 2] {
+    [(SpaceId::DATA, &config.data), (SpaceId::ROLLBACK, &config.rollback)]
 }
 
 fn log_config(config: &PagerConfig) -> LogConfig {
@@ -163,6 +173,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     let mut first = Superblock::new(random_id(), config.page_size as u32, config.log_segment_bytes);
     first.protection = config.protection.in_force();
     first.attached = attached;
+    first.packed = matches!(config.layout, HomeLayout::Packed(_));
     let database = first.database;
     let control = Control::create(&*config.control, first)?;
     StoredLog::remove_all(&*config.log)?;
@@ -173,7 +184,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     }
     let stored = StoredLog::open(log_config(&config), database)?;
     let log = Arc::new(recovery::begin_life(stored, &control, Tail::empty())?);
-    let parts = assemble(&config, &control, region.as_ref(), &log, None)?;
+    let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty)?;
     parts.spaces.create(database)?;
     config.data.sync()?;
     config.rollback.sync()?;
@@ -186,32 +197,99 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     if let Some(region) = &region {
         region.place_log(&mut config);
     }
-    let (log, mut plan) = recovery::read_log(log_config(&config), &control, &mut [])?;
+    let mut packed = find_packed(&config, &control.get())?;
+    let mut observers: Vec<&mut dyn Observe> =
+        packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
+    let (log, mut plan) = recovery::read_log(log_config(&config), &control, &mut observers)?;
     let log = Arc::new(log);
-    let parts = assemble(&config, &control, region.as_ref(), &log, Some(plan.from()))?;
+    let start = Start::Found { redo: plan.from(), until: plan.until(), packed };
+    let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
     plan.forget_written(&parts.mended);
     recovery::redo(&parts.pool, &log, &*ops, &plan)?;
     finish(config, control, region, parts, log, ops, false)
 }
 
-/// Opens the spaces and builds the pool over them. `redo_start` is where redo will start; `None` makes new files.
+/// What the spaces are opened from.
+enum Start {
+    /// Nothing: their files are made.
+    Empty,
+    /// What is there.
+    Found {
+        /// Where redo will start.
+        redo: Lsn,
+        /// Where the log ended.
+        until: Lsn,
+        packed: Vec<(SpaceId, packed::Found)>,
+    },
+}
+
+/// The packed spaces as their files say.
+fn find_packed(config: &PagerConfig, stored: &Superblock) -> Result<Vec<(SpaceId, packed::Found)>> {
+    if !stored.packed {
+        return Ok(Vec::new());
+    }
+    let found = durable_spaces(config).map(|(space, directory)| {
+        let who = packed::Identity { space, database: stored.database, page_size: config.page_size };
+        Ok((space, packed::Found::open(&**directory, &who)?))
+    });
+    found.into_iter().collect()
+}
+
+/// Opens the packed spaces, or makes empty ones.
+fn open_packed(
+    config: &PagerConfig,
+    control: &Control,
+    (log, ledger): (&Arc<Log>, &Arc<Ledger>),
+    start: Start,
+) -> Result<Vec<(SpaceId, PackedSpace)>> {
+    let HomeLayout::Packed(packed) = config.layout else { return Ok(Vec::new()) };
+    let stored = control.get();
+    let around =
+        || packed::Around { log: log.clone(), ledger: ledger.clone(), config: packed, redo: stored.redo };
+    match start {
+        Start::Empty => {
+            let made = durable_spaces(config).map(|(space, directory)| {
+                let (database, page_size) = (stored.database, config.page_size);
+                let who = packed::Identity { space, database, page_size };
+                Ok((space, PackedSpace::create(&**directory, &who, around())?))
+            });
+            made.into_iter().collect()
+        }
+        Start::Found { until, packed, .. } => {
+            packed.into_iter().map(|(space, found)| Ok((space, found.into_space(until, around())?))).collect()
+        }
+    }
+}
+
+/// The files of the spaces that are laid out in place.
+fn open_in_place(config: &PagerConfig, is_new: bool) -> Result<SpaceFiles> {
+    let open = |space, directory: &Arc<dyn Directory>, create| {
+        SpaceFile::open(space, &**directory, config.page_size, create)
+    };
+    let mut files = vec![open(SpaceId::TEMPORARY, &config.temporary, true)?];
+    if config.layout == HomeLayout::InPlace {
+        for (space, directory) in durable_spaces(config) {
+            files.push(open(space, directory, is_new)?);
+        }
+    }
+    Ok(SpaceFiles::new(files))
+}
+
+/// Opens the spaces and builds the pool over them.
 fn assemble(
     config: &PagerConfig,
     control: &Control,
     region: Option<&NvmRegion>,
     log: &Arc<Log>,
-    redo_start: Option<Lsn>,
+    start: Start,
 ) -> Result<Parts> {
+    let redo_start = match start {
+        Start::Empty => None,
+        Start::Found { redo, .. } => Some(redo),
+    };
     let is_new = redo_start.is_none();
     let page_size = config.page_size;
-    let open = |space, directory: &Arc<dyn Directory>, create| {
-        SpaceFile::open(space, &**directory, page_size, create)
-    };
-    let files = Arc::new(SpaceFiles::new(vec![
-        open(SpaceId::DATA, &config.data, is_new)?,
-        open(SpaceId::ROLLBACK, &config.rollback, is_new)?,
-        open(SpaceId::TEMPORARY, &config.temporary, true)?,
-    ]));
+    let files = Arc::new(open_in_place(config, is_new)?);
     let copies = region.and_then(NvmRegion::copies);
     let copies = copies.as_deref().map(|copies| copies as &dyn Directory);
     let was = control.get().protection;
@@ -225,7 +303,8 @@ fn assemble(
     note_protection(config, control)?;
     let (ledger, counters) = (Arc::<Ledger>::default(), Arc::<Counters>::default());
     let in_place = InPlace::new(files, protection, ledger.clone(), log.clone());
-    let layouts = Arc::new(Layouts::in_place(in_place));
+    let packed = open_packed(config, control, (log, &ledger), start)?;
+    let layouts = Arc::new(Layouts::new(in_place, packed));
     let level: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
     let parts = PoolParts {
         level: level.clone(),

@@ -34,6 +34,7 @@ use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange};
 use crate::log::{Appended, Group, Life, Log, LogConfig, Record, StoredLog, Tail};
 use crate::lsn::Lsn;
+use crate::packed::note::{self, NOTE_MAP};
 use crate::page;
 use crate::pool::{PageX, Pool};
 use crate::redo::{self, RedoOps};
@@ -81,6 +82,11 @@ pub struct RedoReport {
 }
 
 impl Plan {
+    /// Where the log ends.
+    pub(crate) fn until(&self) -> Lsn {
+        self.until
+    }
+
     /// Where redo starts.
     pub(crate) fn from(&self) -> Lsn {
         self.from
@@ -179,6 +185,12 @@ impl Analysis {
             Record::Note { kind: written::NOTE_WRITTEN, payload } => {
                 let images = written::decode(payload).ok_or_else(|| nonsense("written", lsn))?;
                 images.into_iter().for_each(|(id, image_lsn)| self.is_home(id, image_lsn));
+            }
+            Record::Note { kind: NOTE_MAP, payload } => {
+                let pages = note::decode(payload).ok_or_else(|| nonsense("stored", lsn))?;
+                // What was only moved is as old as before.
+                let written = pages.into_iter().filter(|(_, said)| !said.is_moved);
+                written.for_each(|(space, said)| self.is_home(PageId::new(space, said.no), said.lsn));
             }
             Record::Note { .. } => {}
         }

@@ -256,3 +256,22 @@ fn parts_in_a_database_of_version_1_are_damage_and_unknown_ones_are_refused() {
         assert!(error.contains(expected), "{value} at {at}: {error}");
     }
 }
+
+#[test]
+fn the_layout_of_the_spaces_is_read_back_and_what_is_not_known_is_refused() {
+    let (directory, control) = create();
+    control.update(|block| block.packed = true).unwrap();
+    assert!(Control::open(&*directory).unwrap().unwrap().get().packed);
+    let mut slot = AlignedBuf::new(4096);
+    file(&directory).read_at(0, &mut slot, Purpose::Control).unwrap();
+    assert_eq!((slot[16], slot[8]), (2, 2));
+    assert_eq!(slot[3904..3912], [2, 0, 0, 0, 1, 1, 0, 0]);
+    for (at, value) in [(3904, 0), (3904, 6), (3907, 1), (3908, 0), (3909, 2)] {
+        let (directory, control) = create();
+        control.update(|block| block.packed = true).unwrap();
+        control.update(|_| ()).unwrap();
+        write(&directory, at, &[value]);
+        let error = Control::open(&*directory).err().expect("must be refused").to_string();
+        assert!(error.contains("doesn't know"), "{value} at {at}: {error}");
+    }
+}

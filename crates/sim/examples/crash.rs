@@ -21,7 +21,7 @@ use varve_sim::toy::{Flaw, Toy};
 use varve_sim::trees::Trees;
 use varve_sim::{Found, Part, Plan, Rng, Subject, search, some_rule, try_fault};
 
-const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--part doublewrite|full-page-log|nvm-log] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
+const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--part doublewrite|full-page-log|nvm-log|packed] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
 
 struct Arguments {
     subject: String,

@@ -6,7 +6,7 @@
 //! What it does not know: what a workload does.
 
 use varve_device::Space;
-use varve_pager::{NvmConfig, PagerConfig, ProtectionKind};
+use varve_pager::{HomeLayout, NvmConfig, PackedConfig, PagerConfig, ProtectionKind};
 
 use crate::devices::Devices;
 
@@ -15,7 +15,7 @@ const LOG_BYTES: u64 = 512 << 10;
 /// Length of the region.
 const REGION_BYTES: u64 = 768 << 10;
 
-/// How pages are protected and where the log is.
+/// How pages are laid out and protected, and where the log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Nothing protects pages: a planted fault.
@@ -26,6 +26,8 @@ pub enum Part {
     FullPageLog,
     /// The log in persistent memory.
     NvmLog,
+    /// Pages out of place, in extents of 64 KiB; settled after sixteen.
+    Packed,
 }
 
 impl Part {
@@ -33,7 +35,8 @@ impl Part {
     pub const IN_NVM: [Part; 1] = [Part::NvmLog];
 
     /// All of them.
-    pub const ALL: [Part; 4] = [Part::Unprotected, Part::Doublewrite, Part::FullPageLog, Part::NvmLog];
+    pub const ALL: [Part; 5] =
+        [Part::Unprotected, Part::Doublewrite, Part::FullPageLog, Part::NvmLog, Part::Packed];
 
     /// Its name, for people.
     pub fn name(self) -> &'static str {
@@ -42,6 +45,7 @@ impl Part {
             Part::Doublewrite => "doublewrite",
             Part::FullPageLog => "full-page-log",
             Part::NvmLog => "nvm-log",
+            Part::Packed => "packed",
         }
     }
 
@@ -61,6 +65,10 @@ impl Part {
                 config.log_capacity_bytes = 1 << 20;
             }
             Part::NvmLog => config.nvm = Some(region(devices, LOG_BYTES)),
+            Part::Packed => {
+                let packed = PackedConfig { extent_bytes: 64 << 10, held_pages_max: 16 };
+                config.layout = HomeLayout::Packed(packed);
+            }
         }
     }
 }

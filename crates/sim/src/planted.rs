@@ -62,6 +62,10 @@ pub enum On {
     Catalog,
     /// Raw pages of segments that come and go.
     Drops,
+    /// Raw pages in the packed layout.
+    Packed,
+    /// The same of segments that come and go.
+    PackedDrops,
     /// Raw pages with damage at rest.
     AtRest,
     /// Raw pages under full-page-log.
@@ -164,6 +168,11 @@ impl Planted {
             }
             (On::NvmLog, _) => Box::new(Pages { part: Part::NvmLog, ..Pages::new(commits) }),
             (On::Drops, _) => Box::new(Pages { load: Some(pages::Load::Fleeting), ..Pages::new(commits) }),
+            (On::Packed, _) => Box::new(Pages { part: Part::Packed, ..Pages::new(commits) }),
+            (On::PackedDrops, _) => {
+                let load = Some(pages::Load::Fleeting);
+                Box::new(Pages { part: Part::Packed, load, ..Pages::new(commits) })
+            }
             (On::Images, _) => Box::new(Pages { part: Part::FullPageLog, ..Pages::new(commits) }),
             (On::Engine, _) => Box::new(Engine::new(150)),
             _ => Box::new(Pages::new(commits)),
@@ -237,6 +246,8 @@ const PAGES: On = On::Pages;
 const TREES: On = On::Trees;
 const ENGINE: On = On::Engine;
 const DROPS: On = On::Drops;
+const PACKED: On = On::Packed;
+const PACKED_DROPS: On = On::PackedDrops;
 const LARGE: On = On::Large;
 const FAMILY: On = On::Family;
 const CATALOG: On = On::Catalog;
@@ -278,6 +289,18 @@ const CODE: &[(On, &str, &str)] = &[
     (ENGINE, "space: a drop forgets an extent", "allocated = reachable"),
     (PAGES, "space: a file's new length is not flushed", "growth of files"),
     (TREES, "tree: a merged page is not freed", "allocated = reachable"),
+    (PACKED, "packed: noted before flushed", "slots that a note names"),
+    (
+        PACKED,
+        "packed: the note is not flushed before pages are stable",
+        "redo of pages that a crash finds older",
+    ),
+    (PACKED, "packed: an extent is free while its notes are not durable", "slots that a crash finds"),
+    (PACKED, "packed: the map checkpoint takes held entries", "pages that are held"),
+    (PACKED_DROPS, "packed: the map checkpoint forgets the log's flush", "drops that a crash takes back"),
+    (PACKED, "packed: map pages are written to their valid place", "torn map pages"),
+    (PACKED, "packed: the head names its pages before they are flushed", "the map as a whole"),
+    (PACKED, "packed: the log is cut beyond its last checkpoint", "notes of places"),
     (ENGINE, "undo: every 20th record is lost", "rollback"),
     (ENGINE, "undo: a transaction's begin is not logged", "atomicity: losers stay"),
     (ENGINE, "commit: its mark is not logged", "acknowledged commits"),

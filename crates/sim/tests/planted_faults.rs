@@ -49,6 +49,16 @@ fn in_a_log_in_persistent_memory() {
 }
 
 #[test]
+fn in_packed_pages() {
+    all_are_found(On::Packed);
+}
+
+#[test]
+fn in_packed_pages_that_come_and_go() {
+    all_are_found(On::PackedDrops);
+}
+
+#[test]
 fn in_trees() {
     all_are_found(On::Trees);
 }

@@ -18,6 +18,7 @@ use crate::error::{PagerError, Result};
 use crate::ids::{PageId, PageRange, SpaceId};
 use crate::level::{Cause, DiscardHold, Image, Need, Step, Want};
 use crate::lsn::Lsn;
+use crate::packed::PackedSpace;
 
 /// Where and how pages lie. One layout may have several spaces.
 pub(crate) trait Layout: Send + Sync {
@@ -71,9 +72,14 @@ pub(crate) struct Layouts {
 const SPACES: usize = 3;
 
 impl Layouts {
-    /// All spaces lie in place.
-    pub(crate) fn in_place(layout: InPlace) -> Layouts {
-        Layouts { all: vec![Arc::new(layout)], by_space: [0; SPACES] }
+    /// Spaces that have a packed layout here lie there, the others in place.
+    pub(crate) fn new(in_place: InPlace, packed: Vec<(SpaceId, PackedSpace)>) -> Layouts {
+        let mut layouts = Layouts { all: vec![Arc::new(in_place)], by_space: [0; SPACES] };
+        for (space, layout) in packed {
+            layouts.by_space[usize::from(space.0) - 1] = layouts.all.len();
+            layouts.all.push(Arc::new(layout));
+        }
+        layouts
     }
 
     fn number_of(&self, space: SpaceId) -> Option<usize> {

@@ -222,6 +222,18 @@ impl Log {
             || self.segments.is_prepared(number) && left_bytes > bytes as u64 + format::SEGMENT_HEADER_BYTES
     }
 
+    /// As `has_segment_for`, for appends that can't be left out: makes the next segment if that is what is missing. `false` if a
+    /// full device has no room for it. No latch may be held.
+    pub fn make_segment_for(&self, bytes: usize) -> Result<bool, LogError> {
+        if self.has_segment_for(bytes) {
+            return Ok(true);
+        }
+        match self.segments.prepare(self.geometry.segment_of(self.end()) + 1) {
+            Err(error) if error.is_no_space() => Ok(false),
+            made => made.map(|()| self.has_segment_for(bytes)),
+        }
+    }
+
     /// Waits until no segment is being made: on a nearly full device that takes room for a moment.
     pub fn await_segment(&self) {
         self.segments.await_making();

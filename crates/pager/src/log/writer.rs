@@ -195,8 +195,8 @@ impl Log {
     /// a segment that a full device has no room for, the position is the block before it.
     pub fn redo_point(&self, oldest: impl FnOnce() -> Option<Lsn>) -> Result<Lsn, LogError> {
         let appender = self.appender.lock();
-        let oldest = oldest();
         let (last, next) = (appender.last, appender.active.start);
+        let oldest = oldest().filter(|oldest| *oldest < next);
         let end = self.end();
         drop(appender);
         if !planted("checkpoint: the log is not flushed before it is stored") {
@@ -210,7 +210,7 @@ impl Log {
     }
 
     /// Start of the open block.
-    pub(super) fn block_start(&self) -> Lsn {
+    pub(crate) fn block_start(&self) -> Lsn {
         self.appender.lock().active.start
     }
 

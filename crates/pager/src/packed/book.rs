@@ -29,7 +29,7 @@ use std::sync::Arc;
 use varve_device::{planted, reached};
 
 use super::extents::{ExtentNo, Extents, Filling, NoExtent};
-use super::format::map_page_of;
+use super::format::{MapPage, PLACES, map_page_of};
 use super::note::Said;
 use super::page_map::PageMap;
 use super::place::Place;
@@ -91,12 +91,16 @@ impl Book {
         self.extents.take(self.filling.as_mut()?, no, units)
     }
 
-    /// Begins the next extent.
-    pub(crate) fn begin(
+    /// Begins the next extent, unless a slot of `units` fits into the one that is being filled.
+    pub(crate) fn begin_for(
         &mut self,
+        units: u32,
         keep_free: u32,
         is_read: impl Fn(ExtentNo) -> bool,
     ) -> Result<(), NoExtent> {
+        if self.filling.as_ref().is_some_and(|filling| self.extents.left_units(filling) >= units) {
+            return Ok(());
+        }
         let next = self.extents.begin(keep_free, is_read)?;
         if let Some(full) = self.filling.replace(next) {
             self.extents.finish(full);
@@ -124,6 +128,7 @@ impl Book {
     }
 
     /// The stored page was copied from one slot to another. Whether that counts: the page may be elsewhere by now.
+    #[cfg_attr(not(test), allow(dead_code, reason = "reclamation, package PK7, calls it"))]
     pub(crate) fn moved(&mut self, no: PageNo, from: Place, to: Place) -> bool {
         if self.map.load(no) != Some(from) && !planted("packed: reclamation ignores a newer slot") {
             self.abandoned(to);
@@ -145,7 +150,11 @@ impl Book {
 
     /// The page is going to be held: notes what a crash finds until it is noted.
     fn hold(&mut self, no: PageNo, old: Option<Place>) {
-        self.durable.entry(no).or_insert(old);
+        if let Entry::Vacant(vacant) = self.durable.entry(no) {
+            let dies = old.filter(|_| planted("packed: an extent is free while its notes are not durable"));
+            vacant.insert(if dies.is_some() { None } else { old });
+            dies.into_iter().for_each(|old| self.extents.die(old));
+        }
     }
 
     /// Pages written and in no note.
@@ -252,9 +261,25 @@ impl Book {
         &self.dirty
     }
 
-    /// A checkpoint has taken the dirty map pages.
-    pub(crate) fn take_dirty(&mut self) -> BTreeSet<u32> {
-        std::mem::take(&mut self.dirty)
+    /// The map pages that checkpoint `number` has to write, and how many there are then; there were `before`. They are no
+    /// longer dirty.
+    pub(crate) fn copy(&mut self, number: u64, before: u32) -> (Vec<MapPage>, u32) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let map_pages = dirty.last().map_or(0, |last| last + 1).max(before);
+        dirty.extend(before..map_pages);
+        (dirty.into_iter().map(|page| self.map_page(page, number)).collect(), map_pages)
+    }
+
+    fn map_page(&self, number: u32, checkpoint: u64) -> MapPage {
+        let first = u64::from(number) * u64::from(PLACES);
+        let place = |no| {
+            let no = PageNo(u32::try_from(no).ok()?);
+            match planted("packed: the map checkpoint takes held entries") {
+                true => self.map.load(no),
+                false => self.found_by_crash(no),
+            }
+        };
+        MapPage { number, checkpoint, places: (first..first + u64::from(PLACES)).map(place).collect() }
     }
 
     /// The checkpoint came to nothing.

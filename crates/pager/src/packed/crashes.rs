@@ -181,7 +181,7 @@ impl World {
             if let Some(place) = self.book.take(no, units) {
                 break place;
             }
-            if self.book.begin(0, |_| false) == Err(NoExtent::NoneFree) {
+            if self.book.begin_for(units, 0, |_| false) == Err(NoExtent::NoneFree) {
                 self.book.lengthen(1);
             }
         };
@@ -263,7 +263,7 @@ impl World {
         let found = |no| Some((no, self.book.found_by_crash(PageNo(no))?));
         let copy: BTreeMap<u32, Place> = (0..PAGES).filter_map(found).collect();
         let same = (0..PAGES).filter(|no| copy.get(no) == self.checkpoint.0.get(no));
-        let dirty = self.book.take_dirty();
+        let (dirty, _) = self.book.copy(1, 0);
         assert!(!dirty.is_empty() || same.count() == PAGES as usize, "a map page changed and is not dirty");
         self.durable = self.end;
         self.checkpoint = (copy, self.end);

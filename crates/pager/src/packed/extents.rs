@@ -33,6 +33,7 @@ enum Kind {
     Filling,
     Full,
     /// What could be moved has been moved; waits for the old slots to die.
+    #[cfg_attr(not(test), allow(dead_code, reason = "reclamation, package PK7, makes it"))]
     Moving,
 }
 
@@ -143,10 +144,6 @@ impl Extents {
         ExtentNo(u32::try_from(place.address() / u64::from(self.extent_units)).unwrap_or(u32::MAX))
     }
 
-    fn of(&self, no: ExtentNo) -> &Extent {
-        &self.list[no.0 as usize]
-    }
-
     fn of_mut(&mut self, no: ExtentNo) -> &mut Extent {
         &mut self.list[no.0 as usize]
     }
@@ -171,11 +168,6 @@ impl Extents {
     /// Units in which something lives.
     pub(crate) fn live_units(&self) -> u64 {
         self.live_units
-    }
-
-    /// Units of one extent.
-    pub(crate) fn extent_units(&self) -> u32 {
-        self.extent_units
     }
 
     /// Begins to fill the first free extent that nobody reads; `keep_free` of them are for others.
@@ -251,6 +243,19 @@ impl Extents {
         extent.kind = Kind::Free;
         extent.pages = Vec::new();
         self.free.insert(no.0);
+    }
+}
+
+/// For reclamation, package PK7.
+#[cfg_attr(not(test), allow(dead_code, reason = "reclamation, package PK7, calls it"))]
+impl Extents {
+    fn of(&self, no: ExtentNo) -> &Extent {
+        &self.list[no.0 as usize]
+    }
+
+    /// Units of one extent.
+    pub(crate) fn extent_units(&self) -> u32 {
+        self.extent_units
     }
 
     /// Full extents in which the least lives, at most `live_units_max`, until `wanted_units` live in them together.

@@ -79,6 +79,11 @@ pub(crate) fn map_page_of(no: PageNo) -> u32 {
     no.0 / PLACES
 }
 
+/// Whether extents of this length can be.
+pub(crate) fn is_extent(bytes: u64) -> bool {
+    bytes.is_power_of_two() && (EXTENT_BYTES_MIN..=EXTENT_BYTES_MAX).contains(&bytes)
+}
+
 /// Why a block is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BlockDamage {
@@ -102,11 +107,6 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Whether extents of this length can be.
-    pub(crate) fn is_extent(bytes: u64) -> bool {
-        bytes.is_power_of_two() && (EXTENT_BYTES_MIN..=EXTENT_BYTES_MAX).contains(&bytes)
-    }
-
     fn encode(&self, magic: u64, block: &mut [u8]) {
         block.fill(0);
         put_u64(block, 0, magic);
@@ -135,7 +135,7 @@ impl Shape {
         let pages = PAGE_SIZE_MIN_BYTES as u32..=PAGE_SIZE_MAX_BYTES as u32;
         let is_sound = shape.page_size.is_power_of_two()
             && pages.contains(&shape.page_size)
-            && Shape::is_extent(shape.extent_bytes)
+            && is_extent(shape.extent_bytes)
             && SpaceId::DURABLE.contains(&shape.space);
         if is_sound { Ok(shape) } else { Err(BlockDamage::Nonsense) }
     }
@@ -217,7 +217,7 @@ impl Head {
         };
         require_zeros(&block[SHAPE_END..36])?;
         require_zeros(&block[HEAD_END..CHECKSUM_AT])?;
-        let is_sound = head.log_from <= head.after
+        let is_sound = head.log_from.get() <= LSN_MAX
             && head.after.get() <= LSN_MAX
             && head.map_pages <= map_page_of(PageNo(u32::MAX)) + 1
             && (head.checkpoint > 0 || head.map_pages == 0)
@@ -377,7 +377,7 @@ mod tests {
             (32, &[3], BlockDamage::Nonsense),
             (34, &[1], BlockDamage::Nonsense),
             (48, &[0], BlockDamage::Nonsense),
-            (56, &[0, 0x24], BlockDamage::Nonsense),
+            (63, &[0x41], BlockDamage::Nonsense),
             (71, &[0x40], BlockDamage::Nonsense),
             (75, &[1], BlockDamage::Nonsense),
             (100, &[1], BlockDamage::Nonsense),

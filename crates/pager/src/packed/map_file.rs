@@ -20,6 +20,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, WriteOp, planted};
 
+use super::Identity;
 use super::format::{BLOCK_BYTES, BlockDamage, Head, MapPage, PLACES, Shape};
 use super::page_map::PageMap;
 use crate::error::{PagerError, Result};
@@ -90,10 +91,10 @@ impl MapFile {
     }
 
     /// Opens the file of a space.
-    pub(crate) fn open(directory: &dyn Directory, shape: Shape) -> Result<MapFile> {
-        let name = file_name(shape.space);
+    pub(crate) fn open(directory: &dyn Directory, who: &Identity) -> Result<MapFile> {
+        let name = file_name(who.space);
         let location = format!("{}/{name}", directory.location());
-        let file = directory.open(&name, OpenHow::existing(device_space(shape.space)))?;
+        let file = directory.open(&name, OpenHow::existing(device_space(who.space)))?;
         let mut bytes = AlignedBuf::new(HEADS as usize * BLOCK_BYTES);
         if file.len_bytes()? >= bytes.len() as u64 {
             file.read_at(0, &mut bytes, Purpose::Mapping)?;
@@ -102,7 +103,7 @@ impl MapFile {
         file.flush()?;
         let mut newest: Option<Head> = None;
         for block in bytes.chunks_exact(BLOCK_BYTES) {
-            match Head::decode(block).and_then(|head| is_of(head, shape)) {
+            match Head::decode(block).and_then(|head| is_of(head, who)) {
                 Ok(head) if newest.is_none_or(|best| best.sequence < head.sequence) => newest = Some(head),
                 Ok(_) | Err(BlockDamage::Checksum) => {}
                 Err(damage) => return Err(refused(&location, damage)),
@@ -250,8 +251,11 @@ impl MapFile {
     }
 }
 
-fn is_of(head: Head, shape: Shape) -> std::result::Result<Head, BlockDamage> {
-    if head.shape == shape { Ok(head) } else { Err(BlockDamage::Foreign) }
+fn is_of(head: Head, who: &Identity) -> std::result::Result<Head, BlockDamage> {
+    let shape = head.shape;
+    let is_same =
+        (shape.database, shape.space, shape.page_size as usize) == (who.database, who.space, who.page_size);
+    if is_same { Ok(head) } else { Err(BlockDamage::Foreign) }
 }
 
 fn refused(location: &str, damage: BlockDamage) -> PagerError {
@@ -285,6 +289,8 @@ mod tests {
 
     const SHAPE: Shape =
         Shape { page_size: 4096, extent_bytes: 64 << 10, database: 77, space: SpaceId::DATA };
+
+    const WHO: Identity = Identity { space: SpaceId::DATA, database: 77, page_size: 4096 };
 
     type Model = BTreeMap<u32, Place>;
 
@@ -335,7 +341,7 @@ mod tests {
             let numbers = change(&mut model, round);
             checkpoint(&file, &model, &numbers, round).unwrap();
             file.resize(round as u32).unwrap();
-            let again = MapFile::open(&*directory, SHAPE).unwrap();
+            let again = MapFile::open(&*directory, &WHO).unwrap();
             let (map, stale) = again.load().unwrap();
             assert_eq!((contents(&map), stale), (model.clone(), BTreeSet::new()));
             let head = again.head();
@@ -360,7 +366,7 @@ mod tests {
         let inner = MemoryDirectory::new();
         drop(MapFile::create(&*inner, SHAPE).unwrap());
         let log = RecordLog::new();
-        let file = MapFile::open(&*Recorder::wrap(inner, log.clone()), SHAPE).unwrap();
+        let file = MapFile::open(&*Recorder::wrap(inner, log.clone()), &WHO).unwrap();
         let mut models = vec![Model::new()];
         for round in 1..9 {
             let mut model = models.last().cloned().unwrap();
@@ -377,7 +383,7 @@ mod tests {
             for seed in 0..4 {
                 let fates: Vec<Fate> = (0..timeline.pending().len()).map(|at| fate(cut, seed, at)).collect();
                 let directory = timeline.image(&fates).remove(0);
-                let found = MapFile::open(&*directory, SHAPE).unwrap();
+                let found = MapFile::open(&*directory, &WHO).unwrap();
                 let round = found.head().checkpoint;
                 assert!((newest..=newest + 1).contains(&round), "cut {cut}: {round} after {newest}");
                 let (map, mut numbers) = found.load().unwrap();
@@ -385,7 +391,7 @@ mod tests {
                 assert_eq!(contents(&map), model, "cut {cut}, seed {seed}");
                 numbers.append(&mut change(&mut model, 20 + round));
                 checkpoint(&found, &model, &numbers, round + 1).unwrap();
-                let again = MapFile::open(&*directory, SHAPE).unwrap();
+                let again = MapFile::open(&*directory, &WHO).unwrap();
                 assert_eq!(contents(&again.load().unwrap().0), model, "cut {cut}, seed {seed}, again");
             }
         }
@@ -406,18 +412,18 @@ mod tests {
             checkpoint(&file, &model, &[0, 1].into(), round).unwrap();
         }
         spoil(&directory, place_of(1, 0));
-        let open = || MapFile::open(&*directory, SHAPE).and_then(|file| file.load().map(|(map, _)| map));
+        let open = || MapFile::open(&*directory, &WHO).and_then(|file| file.load().map(|(map, _)| map));
         assert_eq!(contents(&open().unwrap()).len(), 2, "one of two places is enough");
         spoil(&directory, place_of(1, 1));
         let error = open().map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("page 1 of the map in") && error.contains("data.map.varve"), "{error}");
-        let other = Shape { database: 78, ..SHAPE };
-        let error = MapFile::open(&*directory, other).map(|_| ()).unwrap_err().to_string();
+        let other = Identity { database: 78, ..WHO };
+        let error = MapFile::open(&*directory, &other).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("belongs to another database"), "{error}");
         spoil(&directory, 0);
-        assert!(MapFile::open(&*directory, SHAPE).is_ok(), "one of two heads is enough");
+        assert!(MapFile::open(&*directory, &WHO).is_ok(), "one of two heads is enough");
         spoil(&directory, 4096);
-        let error = MapFile::open(&*directory, SHAPE).map(|_| ()).unwrap_err().to_string();
+        let error = MapFile::open(&*directory, &WHO).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("neither of its two heads"), "{error}");
     }
 }

@@ -1,7 +1,23 @@
 //! The packed layout: stored pages out of place, in sector-aligned slots of whole extents, found through a page map.
 //!
-//! A page that is written goes to the next slot of the extent being filled; nothing is overwritten, so a crash always
-//! finds the version before. Where pages lie is in memory, in notes of the log, and in checkpoints of the map.
+//! ```text
+//!    write: slot of the extent being filled --> held --settle: flush, note in the log, log flush--> stable; the slot before dies
+//!    read:  map --> one read of the slot --> plain page
+//!    map:   memory <-- notes in the log since the last checkpoint of the map <-- checkpoint in the map's file
+//! ```
+//!
+//! Invariants
+//! 1. A place is noted only after its slot was flushed. A slot dies only when no durable state, no entry of the map and no
+//!    grave names it. An extent is written only if nothing in it lives and nobody reads it.
+//! 2. What a crash finds: the last complete checkpoint of the map, then the notes of groups that end behind it, in the order
+//!    of the log (`replay.rs` has the rules).
+//! 3. Notes of places are appended under `settling` and the book's lock. A discard is noted either under the book's lock, or
+//!    by somebody who keeps the gate open until the book knows of it: so a copy of the map has what the log before it says.
+//! 4. The log is kept from the last checkpoint of the map on.
+//! 5. Settling, moving and checkpoints of the map change no page: recovery at any moment gives the page of the last note that
+//!    counts, and redo does the rest.
+//!
+//! Locks, in this order: `opening`; the gate; `settling`; the book; the log's append section. No I/O under the book's lock.
 //!
 //! | file | what |
 //! |---|---|
@@ -13,15 +29,248 @@
 //! | `extents.rs` | what lives in each extent, which are free |
 //! | `book.rs` | what is held, and what a crash would find |
 //! | `replay.rs` | what the log says since the last checkpoint of the map |
+//! | `write.rs`, `read.rs`, `settle.rs`, `checkpoint.rs`, `recover.rs` | what happens to files |
+//!
+//! What it does not know: what is in a page, who uses it.
 
 mod book;
+mod checkpoint;
 mod chunks;
 #[cfg(test)]
 mod crashes;
 mod extents;
-pub(crate) mod format;
+mod format;
+mod gate;
 mod map_file;
 pub(crate) mod note;
 mod page_map;
-pub(crate) mod place;
+mod place;
+mod read;
+mod recover;
 mod replay;
+mod settle;
+mod write;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, planted};
+
+use self::book::Book;
+use self::chunks::Chunks;
+use self::extents::Extents;
+use self::format::Shape;
+use self::gate::Gate;
+use self::map_file::MapFile;
+use self::page_map::PageMap;
+use self::place::UNIT_BYTES;
+use crate::config::PackedConfig;
+use crate::error::{PagerError, Result};
+use crate::files;
+use crate::ids::{PageId, PageRange, SpaceId};
+use crate::layout::Layout;
+use crate::ledger::Ledger;
+use crate::level::{Cause, DiscardHold, Image, Need, Step, Want};
+use crate::log::Log;
+use crate::lsn::{AtomicLsn, Lsn};
+use crate::stored::Stored;
+
+pub(crate) use self::format::is_extent;
+pub(crate) use self::recover::Found;
+
+/// What a packed space works with.
+pub(crate) struct Around {
+    pub(crate) log: Arc<Log>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) config: PackedConfig,
+    /// Where redo begins: before it there is no log.
+    pub(crate) redo: Lsn,
+}
+
+/// Who and what a new space is.
+pub(crate) struct Identity {
+    pub(crate) space: SpaceId,
+    pub(crate) database: u64,
+    pub(crate) page_size: usize,
+}
+
+/// A space whose pages lie out of place.
+pub(crate) struct PackedSpace {
+    shape: Shape,
+    file: Arc<dyn BlockFile>,
+    purpose: Purpose,
+    map_file: MapFile,
+    map: Arc<PageMap>,
+    /// Readers of each extent.
+    readers: Chunks<AtomicU32>,
+    book: Mutex<Book>,
+    /// Held by who begins the next extent.
+    opening: Mutex<()>,
+    /// Held by who settles.
+    settling: Mutex<()>,
+    gate: Gate,
+    /// Length in pages.
+    pages: AtomicU32,
+    /// The log is kept from here on.
+    log_from: AtomicLsn,
+    log: Arc<Log>,
+    ledger: Arc<Ledger>,
+    config: PackedConfig,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct Counters {
+    settles: AtomicU64,
+    noted_pages: AtomicU64,
+    map_checkpoints: AtomicU64,
+}
+
+impl PackedSpace {
+    /// Makes the files of an empty space; their names are not durable.
+    pub(crate) fn create(directory: &dyn Directory, who: &Identity, around: Around) -> Result<PackedSpace> {
+        let shape = Shape {
+            page_size: who.page_size as u32,
+            extent_bytes: around.config.extent_bytes,
+            database: who.database,
+            space: who.space,
+        };
+        let (kind, _) = files::device_space(who.space);
+        let file = directory.open(&files::file_name(who.space), OpenHow::or_create(kind))?;
+        file.set_len(0)?;
+        file.set_len(shape.extent_bytes)?;
+        let header = AlignedBuf::copy_of(&shape.header());
+        file.write_at(0, &header, Purpose::Mapping, Durability::Later)?;
+        file.flush()?;
+        let map_file = MapFile::create(directory, shape)?;
+        let mut extents = Extents::new(shape.extent_bytes as usize);
+        extents.lengthen(1);
+        let map = Arc::new(PageMap::new());
+        let book = Book::new(map.clone(), extents, BTreeSet::new());
+        Ok(PackedSpace::over(file, map_file, map, book, around))
+    }
+
+    fn over(
+        file: Arc<dyn BlockFile>,
+        map_file: MapFile,
+        map: Arc<PageMap>,
+        book: Book,
+        around: Around,
+    ) -> PackedSpace {
+        let head = map_file.head();
+        PackedSpace {
+            shape: head.shape,
+            file,
+            purpose: files::device_space(head.shape.space).1,
+            map_file,
+            map,
+            readers: Chunks::new(),
+            book: Mutex::new(book),
+            opening: Mutex::new(()),
+            settling: Mutex::new(()),
+            gate: Gate::default(),
+            pages: AtomicU32::new(head.pages),
+            log_from: AtomicLsn::new(head.log_from.max(around.redo)),
+            log: around.log,
+            ledger: around.ledger,
+            config: around.config,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Unit of slots, in bytes.
+    fn sector_bytes(&self) -> usize {
+        (self.file.sector_bytes() as usize).max(UNIT_BYTES)
+    }
+
+    fn id(&self, no: crate::ids::PageNo) -> PageId {
+        PageId::new(self.shape.space, no)
+    }
+
+    fn require_page(&self, id: PageId) -> Result<()> {
+        let pages = self.pages.load(Ordering::Acquire);
+        if id.no().0 < pages { Ok(()) } else { Err(PagerError::NoSuchPage { id, pages }) }
+    }
+}
+
+impl Layout for PackedSpace {
+    fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
+        self.read_wants(wants)
+    }
+
+    fn write(&self, images: &[&Image], _cause: Cause, need: Need) -> Result<()> {
+        images.iter().try_for_each(|image| self.require_page(image.id()))?;
+        let stored: Vec<Stored<'_>> = images.iter().map(|image| Stored::plain(image)).collect();
+        self.write_stored(&stored)?;
+        match need {
+            Need::Stable => self.settle_all(),
+            Need::Held => self.settle_if_many(),
+        }
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.settle_all()
+    }
+
+    fn write_unlogged(&self, image: &Image) -> Result<()> {
+        self.write_stored(&[Stored::plain(image)])?;
+        self.settle_all()
+    }
+
+    fn pages(&self, _space: SpaceId) -> u32 {
+        self.pages.load(Ordering::Acquire)
+    }
+
+    fn resize(&self, _space: SpaceId, pages: u32) -> Result<()> {
+        let before = self.pages.fetch_min(pages, Ordering::AcqRel);
+        self.map_file.resize(pages).inspect_err(|_| self.pages.store(before, Ordering::Release))?;
+        self.pages.store(pages, Ordering::Release);
+        Ok(())
+    }
+
+    fn discard(&self, ids: PageRange, after: Lsn) -> Result<()> {
+        self.forget(ids, after);
+        Ok(())
+    }
+
+    fn discarding(&self) -> Option<DiscardHold<'_>> {
+        Some(DiscardHold::new(self.gate.enter()))
+    }
+
+    fn checkpoint(&self, step: Step) -> Result<()> {
+        match step {
+            Step::Begin => self.checkpoint_map_if_due(),
+            Step::BeforeEnd => Ok(()),
+            Step::End => {
+                self.book.lock().bury(self.log.durable());
+                Ok(())
+            }
+        }
+    }
+
+    fn needs_log_from(&self) -> Option<Lsn> {
+        Some(self.log_from.load()).filter(|_| !planted("packed: the log is cut beyond its last checkpoint"))
+    }
+
+    fn drain(&self) -> Result<()> {
+        self.settle_all()?;
+        self.checkpoint_map()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let book = self.book.lock();
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            ("extents", u64::from(book.extents().count())),
+            ("free_extents", u64::from(book.extents().free_count())),
+            ("live_bytes", book.extents().live_units() * UNIT_BYTES as u64),
+            ("held_pages", book.held_count() as u64),
+            ("settles", load(&self.counters.settles)),
+            ("noted_pages", load(&self.counters.noted_pages)),
+            ("map_checkpoints", load(&self.counters.map_checkpoints)),
+            ("map_bytes", self.map.bytes() as u64),
+        ]
+    }
+}

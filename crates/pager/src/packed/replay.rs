@@ -16,7 +16,7 @@ use varve_device::{planted, reached};
 use super::format::map_page_of;
 use super::note::{self, NOTE_MAP, Said};
 use super::page_map::PageMap;
-use crate::error::{PagerError, Result};
+use crate::error::Result;
 use crate::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::log::Record;
 use crate::lsn::Lsn;
@@ -86,16 +86,14 @@ impl Observe for Replay {
     fn observe(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<()> {
         match *record {
             Record::Note { kind: NOTE_MAP, payload } => {
-                let pages = note::decode(payload).ok_or_else(|| PagerError::Corrupt {
-                    what: format!("the note of stored pages at LSN {lsn} makes no sense"),
-                })?;
+                // Analysis has refused it if it is not one.
+                let pages = note::decode(payload).unwrap_or_default();
                 let mine = self.space;
                 for (_, said) in pages.iter().filter(|(space, _)| *space == mine) {
                     self.said(lsn, said);
                 }
             }
             Record::Note { kind: NOTE_DISCARD, payload } => {
-                // Analysis has refused it if it is not one.
                 let ranges = discard::decode(payload).unwrap_or_default();
                 ranges.into_iter().for_each(|range| self.discarded(lsn, range));
             }

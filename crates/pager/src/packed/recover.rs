@@ -1,0 +1,91 @@
+//! Opening a packed space: its map as a crash, or a shutdown, left it.
+//!
+//! ```text
+//!    heads, header block, map pages --> notes of the log (analysis) --> extents: what lives where
+//! ```
+//!
+//! Invariants
+//! 1. Until the log's new life is known nothing is written.
+//! 2. Places outside the file or over one another are damage, named by page; nothing is guessed.
+//! 3. What no place names is free: which extent was being filled, and what was on its way, does not matter.
+//!
+//! What it does not know: what the notes mean (`replay.rs`), redo.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use varve_device::{AlignedBuf, BlockFile, Directory, OpenHow, Purpose};
+
+use super::book::Book;
+use super::extents::Extents;
+use super::format::{BLOCK_BYTES, Shape};
+use super::map_file::MapFile;
+use super::replay::Replay;
+use super::{Around, Identity, PackedSpace};
+use crate::error::{PagerError, Result};
+use crate::files;
+use crate::lsn::Lsn;
+
+/// The files of a space, and what its map says so far.
+pub(crate) struct Found {
+    file: Arc<dyn BlockFile>,
+    location: String,
+    map_file: MapFile,
+    stale: BTreeSet<u32>,
+    /// Takes the notes of the log.
+    pub(crate) replay: Replay,
+}
+
+impl Found {
+    /// Reads the files of a space.
+    pub(crate) fn open(directory: &dyn Directory, who: &Identity) -> Result<Found> {
+        let map_file = MapFile::open(directory, who)?;
+        let head = map_file.head();
+        let name = files::file_name(who.space);
+        let (kind, _) = files::device_space(who.space);
+        let file = directory.open(&name, OpenHow::existing(kind))?;
+        let location = format!("{}/{name}", directory.location());
+        check_header(&*file, &location, &head.shape)?;
+        let (map, stale) = map_file.load()?;
+        let replay = Replay::new(who.space, map, head.after);
+        Ok(Found { file, location, map_file, stale, replay })
+    }
+
+    /// The space, once the log was read up to `until`.
+    pub(crate) fn into_space(self, until: Lsn, around: Around) -> Result<PackedSpace> {
+        let head = self.map_file.head();
+        if head.after > until {
+            let what = format!(
+                "the map of {} goes with a log that reaches to {}, and this one ends at {until}: restore both from one backup",
+                self.location, head.after
+            );
+            return Err(PagerError::Corrupt { what });
+        }
+        // A killed process may have left slots in caches; redo would take those pages for stable.
+        self.file.flush()?;
+        let (map, mut dirty) = self.replay.finish();
+        dirty.extend(self.stale);
+        let count = u32::try_from(self.file.len_bytes()? / head.shape.extent_bytes).unwrap_or(u32::MAX);
+        let extents =
+            Extents::recovered(head.shape.extent_bytes as usize, count, map.each()).map_err(|bad| {
+                PagerError::Corrupt {
+                    what: format!("the map of {} is damaged: {bad}: restore it from a backup", self.location),
+                }
+            })?;
+        let map = Arc::new(map);
+        let book = Book::new(map.clone(), extents, dirty);
+        Ok(PackedSpace::over(self.file, self.map_file, map, book, around))
+    }
+}
+
+fn check_header(file: &dyn BlockFile, location: &str, shape: &Shape) -> Result<()> {
+    let mut block = AlignedBuf::new(BLOCK_BYTES);
+    if file.len_bytes()? >= BLOCK_BYTES as u64 {
+        file.read_at(0, &mut block, Purpose::Mapping)?;
+    }
+    shape.check_header(&block).map_err(|damage| PagerError::Corrupt {
+        what: format!(
+            "the header block of {location} is not that of the space: {damage}: restore it from a backup"
+        ),
+    })
+}

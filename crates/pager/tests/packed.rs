@@ -1,0 +1,224 @@
+//! A database in the packed layout: it opens, changes, shuts down, crashes and opens again; what can't be is refused by name.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{NoOps, Random, add, get, set};
+use varve_device::{
+    AlignedBuf, Directory, Durability, FileDirectory, FileOptions, MemoryDirectory, OpenHow, Purpose, Space,
+};
+use varve_pager::{HomeLayout, PackedConfig, PageId, Pager, PagerConfig, SpaceId};
+
+fn config(directory: &Arc<MemoryDirectory>) -> PagerConfig {
+    let mut config = common::config(directory, 40);
+    config.layout = HomeLayout::Packed(PackedConfig { extent_bytes: 64 << 10, held_pages_max: 16 });
+    config
+}
+
+fn open(config: &PagerConfig) -> Pager {
+    common::open(config)
+}
+
+/// Changes pages at random, and remembers.
+fn work(pager: &Pager, ids: &mut Vec<(PageId, u64)>, owner: u32, steps: u64, random: &mut Random) {
+    for step in 0..steps {
+        if ids.len() < 20 || random.below(4) == 0 {
+            ids.push((add(pager, owner, step).unwrap(), step));
+        }
+        let at = random.below(ids.len() as u64) as usize;
+        set(pager, ids[at].0, step * 7).unwrap();
+        ids[at].1 = step * 7;
+        if random.below(40) == 0 {
+            pager.checkpoint().unwrap();
+        }
+    }
+}
+
+fn check(pager: &Pager, ids: &[(PageId, u64)]) {
+    for (id, number) in ids {
+        assert_eq!(get(pager, *id).unwrap(), *number, "{id}");
+    }
+    assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
+}
+
+fn counter(pager: &Pager, name: &str) -> u64 {
+    let levels = pager.stats().levels;
+    levels.iter().flat_map(|level| &level.counters).filter(|(found, _)| *found == name).map(|(_, n)| *n).sum()
+}
+
+#[test]
+fn pages_survive_shutdowns_and_crashes() {
+    let directory = MemoryDirectory::new();
+    let (mut ids, mut random) = (Vec::new(), Random(7));
+    for round in 0..8 {
+        let pager = open(&config(&directory));
+        check(&pager, &ids);
+        let owner = pager.create_segment(SpaceId::DATA).unwrap();
+        work(&pager, &mut ids, owner, 300, &mut random);
+        pager.flush_log(pager.log().end()).unwrap();
+        assert!(counter(&pager, "settles") > 0 && counter(&pager, "extents") > 8);
+        if round % 2 == 1 {
+            pager.shutdown().unwrap();
+        }
+    }
+}
+
+/// Whoever opens it need not know how it was made.
+#[test]
+fn the_layout_was_settled_at_creation() {
+    let directory = MemoryDirectory::new();
+    let pager = open(&config(&directory));
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let id = add(&pager, owner, 5).unwrap();
+    pager.shutdown().unwrap();
+    drop(pager);
+    let pager = open(&common::config(&directory, 40));
+    assert_eq!(get(&pager, id).unwrap(), 5);
+    assert!(counter(&pager, "extents") > 0);
+    let in_place = MemoryDirectory::new();
+    drop(open(&common::config(&in_place, 40)));
+    assert_eq!(counter(&open(&config(&in_place)), "extents"), 0);
+}
+
+/// What is dropped gives its slots back, and files do not grow while the same pages are written again and again.
+#[test]
+fn slots_are_used_again() {
+    let directory = MemoryDirectory::new();
+    let pager = open(&config(&directory));
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let mut ids: Vec<(PageId, u64)> =
+        (0..200).map(|number| (add(&pager, owner, number).unwrap(), number)).collect();
+    let rewrite = |ids: &mut Vec<(PageId, u64)>, round| {
+        for (id, number) in ids.iter_mut() {
+            *number = round;
+            set(&pager, *id, round).unwrap();
+        }
+        pager.checkpoint().unwrap();
+    };
+    (0..4).for_each(|round| rewrite(&mut ids, round));
+    let extents = counter(&pager, "extents");
+    (4..30).for_each(|round| rewrite(&mut ids, round));
+    assert_eq!(counter(&pager, "extents"), extents, "{:?}", pager.stats());
+    check(&pager, &ids);
+    let live = counter(&pager, "live_bytes");
+    pager.drop_segment(SpaceId::DATA, owner).unwrap();
+    pager.flush_log(pager.log().end()).unwrap();
+    pager.checkpoint().unwrap();
+    assert!(counter(&pager, "live_bytes") + 150 * 4096 < live, "{live} {}", counter(&pager, "live_bytes"));
+}
+
+/// A slot begins in the middle of a larger sector; it is read with what is around it.
+#[test]
+fn a_clean_database_moves_to_larger_sectors() {
+    let small = MemoryDirectory::with_sector(512);
+    let (mut ids, mut random) = (Vec::new(), Random(3));
+    let pager = open(&config(&small));
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    work(&pager, &mut ids, owner, 200, &mut random);
+    pager.shutdown().unwrap();
+    drop(pager);
+    let large = MemoryDirectory::with_sector(4096);
+    for (name, image) in small.images() {
+        let mut bytes = AlignedBuf::new((image.len_bytes() as usize).next_multiple_of(4096));
+        image.read(0, &mut bytes[..image.len_bytes() as usize]);
+        let file = large.open(&name, OpenHow::new_file(Space::Data)).unwrap();
+        if !bytes.is_empty() {
+            file.write_at(0, &bytes, Purpose::DataPage, Durability::Now).unwrap();
+        }
+    }
+    for _ in 0..3 {
+        let pager = open(&config(&large));
+        check(&pager, &ids);
+        work(&pager, &mut ids, owner, 100, &mut random);
+        pager.flush_log(pager.log().end()).unwrap();
+    }
+}
+
+#[test]
+fn real_files_and_threads() {
+    let path = tempfile::tempdir().unwrap();
+    let (mut ids, mut random) = (Vec::new(), Random(11));
+    for round in 0..3 {
+        let directory: Arc<dyn Directory> =
+            FileDirectory::open_or_create(path.path(), FileOptions::default()).unwrap();
+        let mut config = config(&MemoryDirectory::new());
+        config.data = directory.clone();
+        config.log = directory.clone();
+        config.rollback = directory.clone();
+        config.temporary = directory.clone();
+        config.control = directory;
+        config.background = true;
+        config.page_writers = 2;
+        config.checkpoint.interval_ms = 20;
+        let pager = Pager::open(config, Arc::new(NoOps)).unwrap();
+        check(&pager, &ids);
+        let owner = pager.create_segment(SpaceId::DATA).unwrap();
+        work(&pager, &mut ids, owner, 500, &mut random);
+        pager.flush_log(pager.log().end()).unwrap();
+        if round == 1 {
+            pager.shutdown().unwrap();
+        }
+    }
+}
+
+fn refusal(directory: &Arc<MemoryDirectory>) -> String {
+    match Pager::open(config(directory), Arc::new(NoOps)) {
+        Ok(_) => "opened".into(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn spoil(directory: &MemoryDirectory, name: &str, offset: u64, bytes: usize) {
+    let file = directory.open(name, OpenHow::existing(Space::Data)).unwrap();
+    let rubbish = AlignedBuf::copy_of(&vec![0xAB; bytes]);
+    file.write_at(offset, &rubbish, Purpose::Mapping, Durability::Now).unwrap();
+}
+
+fn shut_down_database() -> (Arc<MemoryDirectory>, Vec<(PageId, u64)>) {
+    let directory = MemoryDirectory::new();
+    let (mut ids, mut random) = (Vec::new(), Random(5));
+    let pager = open(&config(&directory));
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    work(&pager, &mut ids, owner, 100, &mut random);
+    pager.shutdown().unwrap();
+    (directory, ids)
+}
+
+#[test]
+fn what_is_damaged_is_named() {
+    let (directory, _) = shut_down_database();
+    spoil(&directory, "data.varve", 0, 512);
+    assert!(refusal(&directory).contains("header block of"), "{}", refusal(&directory));
+    let (directory, _) = shut_down_database();
+    spoil(&directory, "rollback.map.varve", 0, 8192);
+    assert!(refusal(&directory).contains("rollback.map.varve"), "{}", refusal(&directory));
+    let (directory, _) = shut_down_database();
+    directory.remove("data.map.varve").unwrap();
+    assert!(refusal(&directory).contains("data.map.varve"), "{}", refusal(&directory));
+    let (directory, _) = shut_down_database();
+    let file = directory.open("data.varve", OpenHow::existing(Space::Data)).unwrap();
+    file.set_len(64 << 10).unwrap();
+    assert!(refusal(&directory).contains("outside of any extent"), "{}", refusal(&directory));
+    // Slots that are damaged concern their pages.
+    let (directory, ids) = shut_down_database();
+    let file = directory.open("data.varve", OpenHow::existing(Space::Data)).unwrap();
+    for offset in (64 << 10..file.len_bytes().unwrap()).step_by(4096) {
+        spoil(&directory, "data.varve", offset, 512);
+    }
+    let outcome = Pager::open(config(&directory), Arc::new(NoOps))
+        .and_then(|pager| ids.iter().try_for_each(|(id, _)| get(&pager, *id).map(drop)));
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.contains("is damaged") && error.contains("data:"), "{error}");
+}
+
+#[test]
+fn extents_that_cannot_be_are_refused() {
+    let mut config = config(&MemoryDirectory::new());
+    for extent_bytes in [0, 4096, 96 << 10, 128 << 20] {
+        config.layout = HomeLayout::Packed(PackedConfig { extent_bytes, held_pages_max: 16 });
+        let error = Pager::open(config.clone(), Arc::new(NoOps)).map(drop).unwrap_err().to_string();
+        assert!(error.contains("extents of"), "{error}");
+    }
+}

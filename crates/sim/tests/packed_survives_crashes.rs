@@ -1,0 +1,49 @@
+//! Databases whose pages lie out of place survive any crash like others.
+
+use varve_sim::engine::Engine;
+use varve_sim::pages::Pages;
+use varve_sim::{Found, Part, Plan, search};
+
+/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many.
+const IMAGES: usize = 600;
+const SEEDS: usize = 4;
+
+fn images() -> usize {
+    let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
+    asked.map_or(IMAGES, |count: usize| count / 8)
+}
+
+#[test]
+fn raw_pages_in_the_packed_layout() {
+    let mut found = Found::default();
+    for seed in 0..SEEDS {
+        let commits = [100, 600, 1500, 2500][seed % 4];
+        let subject = Pages { part: Part::Packed, ..Pages::new(commits) };
+        found.add(search(&subject, Plan::new(seed as u64, images() / SEEDS)));
+    }
+    println!("packed: {}", found.summary());
+    println!("reached: {:#?}", found.reached);
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    for event in [
+        "packed: file lengthened",
+        "packed: settled",
+        "packed: map checkpoint",
+        "packed: grave buried",
+        "recovery: map note applied",
+        "log: segment recycled",
+        "space: file cut",
+    ] {
+        assert!(found.reached.get(event).is_some_and(|count| *count > 2), "hardly ever: {event}");
+    }
+}
+
+#[test]
+fn the_engine_in_the_packed_layout() {
+    let mut found = Found::default();
+    for seed in 0..2 {
+        let subject = Engine { part: Part::Packed, ..Engine::new(120) };
+        found.add(search(&subject, Plan::new(seed, images() / 8)));
+    }
+    println!("packed engine: {}", found.summary());
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+}
