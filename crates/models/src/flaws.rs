@@ -50,7 +50,7 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
     (
         "page before log",
         "pager/pool/write.rs",
-        "self.log.flush(newest)?;",
+        "self.counters.times.of(Timing::LogWait, || self.log.flush(newest))?;",
         "if !MODELS::flaw(\"page before log\") { self.log.flush(newest)?; }",
     ),
     (

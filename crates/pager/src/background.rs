@@ -73,8 +73,9 @@ fn write_pages(shared: &Shared, takes_checkpoints: bool) -> Result<()> {
     let mut checkpointer = Checkpointer::new(shared);
     let mut cursor = 0;
     while !shared.is_stopping() {
+        let began = Instant::now();
         let mut room = Room::default();
-        room.tolerate(shared.pool.refill().map(drop))?;
+        room.tolerate(shared.keep_frames_free().map(drop))?;
         let cleaned = room.tolerate(shared.clean_for_log())?;
         if shared.pool.is_tight() {
             room.tolerate(shared.clean_around(&mut cursor))?;
@@ -84,7 +85,7 @@ fn write_pages(shared: &Shared, takes_checkpoints: bool) -> Result<()> {
             shared.note_refused(cause);
             std::thread::sleep(REST);
         } else if may_sleep && !shared.pool.is_tight() {
-            shared.pool.wait_for_work(NAP);
+            shared.sleep(began);
         }
     }
     Ok(())
@@ -157,6 +158,24 @@ impl Shared {
     /// Whether threads are to end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
+    }
+
+    fn keep_frames_free(&self) -> Result<usize> {
+        match self.config.pacing {
+            None => self.pool.refill(),
+            Some(pacing) => self.pool.refill_to(pacing.free_frames),
+        }
+    }
+
+    /// A page writer sleeps, after a round that began then, until somebody needs frames; a paced one until its interval is
+    /// over, unless nothing can be changed before it has worked.
+    fn sleep(&self, began: Instant) {
+        let Some(pacing) = self.config.pacing else { return self.pool.wait_for_work(NAP) };
+        let interval = Duration::from_millis(pacing.interval_ms);
+        while !self.is_stopping() && !self.pool.is_tight() && !self.log.is_full() {
+            let Some(rest) = interval.checked_sub(began.elapsed()) else { break };
+            std::thread::sleep(rest.min(NAP));
+        }
     }
 
     /// Whether page writers are at work.

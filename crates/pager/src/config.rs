@@ -14,6 +14,7 @@ use crate::error::{PagerError, Result};
 use crate::nvm::layout::Layout;
 use crate::packed::is_extent;
 use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
+use crate::times::Times;
 
 /// Which clean page leaves the pool first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +112,20 @@ impl PackedConfig {
     pub const DEFAULT: PackedConfig = PackedConfig { extent_bytes: 2 << 20, held_pages_max: 1024 };
 }
 
+/// Page writers that don't work as needed but from time to time, as InnoDB's page cleaner did up to MySQL 5.6: for comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pacing {
+    /// They wake this often, in milliseconds; earlier only when nothing can be changed any more.
+    pub interval_ms: u64,
+    /// Frames that are free when they go to sleep again, at most half of the pool.
+    pub free_frames: usize,
+}
+
+impl Pacing {
+    /// InnoDB 5.6: each second, `innodb_lru_scan_depth` = 1024.
+    pub const INNODB: Pacing = Pacing { interval_ms: 1000, free_frames: 1024 };
+}
+
 /// When the page writers clean pages for the sake of the log.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CheckpointConfig {
@@ -162,6 +177,10 @@ pub struct PagerConfig {
     pub protection: ProtectionKind,
     /// Page writer threads (at least one runs if `background`).
     pub page_writers: usize,
+    /// How the page writers keep frames free; `None` = as needed.
+    pub pacing: Option<Pacing>,
+    /// Where time goes; off by default.
+    pub times: Arc<Times>,
     /// Replacement policy.
     pub replacement: Replacement,
     /// Checkpoint settings.
@@ -189,6 +208,8 @@ impl PagerConfig {
             layout: HomeLayout::InPlace,
             protection: ProtectionKind::DOUBLEWRITE,
             page_writers: 1,
+            pacing: None,
+            times: Arc::default(),
             replacement: Replacement::Clock,
             checkpoint: CheckpointConfig { interval_ms: 1000, log_fraction: 0.5 },
             background: true,
@@ -239,6 +260,9 @@ impl PagerConfig {
                 )
             })?;
         }
+        require(self.pacing.is_none_or(|pacing| pacing.interval_ms > 0 && pacing.free_frames > 0), || {
+            "paced page writers need an interval and a number of frames above 0".into()
+        })?;
         require(self.growth_extents > 0, || "spaces must grow by at least one extent".into())
     }
 }

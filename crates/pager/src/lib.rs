@@ -42,12 +42,13 @@ mod stats;
 // Home calls it from package K3 on (docs/plan-of-issue-5).
 #[allow(dead_code)]
 mod stored;
+mod times;
 mod written;
 
 pub use compression::{Algorithm, Compression};
 pub use config::{
-    CheckpointConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, PackedConfig, PagerConfig, ProtectionKind,
-    Replacement,
+    CheckpointConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, Pacing, PackedConfig, PagerConfig,
+    ProtectionKind, Replacement,
 };
 pub use error::{PagerError, Result};
 pub use ids::{Access, PageId, PageNo, PageRange, SpaceId};
@@ -61,3 +62,4 @@ pub use pager::{CheckReport, Pager};
 pub use pool::{PageS, PageSx, PageX};
 pub use redo::{RedoError, RedoOps};
 pub use stats::PagerStats;
+pub use times::{Spent, Times, Timing};

@@ -301,7 +301,8 @@ fn assemble(
     }
     let protection = protection::open(config, copies, &files, (!is_new).then_some(was))?;
     note_protection(config, control)?;
-    let (ledger, counters) = (Arc::<Ledger>::default(), Arc::<Counters>::default());
+    let ledger = Arc::<Ledger>::default();
+    let counters = Arc::new(Counters { times: config.times.clone(), ..Counters::default() });
     let in_place = InPlace::new(files, protection, ledger.clone(), log.clone());
     let packed = open_packed(config, control, (log, &ledger), start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));

@@ -34,6 +34,7 @@ use crate::pool::{PageS, PageSx, PageX, Pool, held};
 use crate::redo::RedoOps;
 use crate::space::{Pending, RESERVE_EXTENTS, Spaces};
 use crate::stats::{Counters, PagerStats};
+use crate::times::Timing;
 
 /// What `Pager::check` found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -235,7 +236,11 @@ impl Pager {
         if planted("log: a commit's flush is dropped") {
             return Ok(());
         }
-        Ok(self.shared.log.flush(upto)?)
+        let log = &self.shared.log;
+        if upto <= log.durable() {
+            return Ok(());
+        }
+        Ok(self.shared.config.times.of(Timing::LogWait, || log.flush(upto))?)
     }
 
     /// End of the durable log.

@@ -5,9 +5,11 @@
 //!
 //! What it does not know: how they are shown.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::level::LevelReport;
+use crate::times::Times;
 
 /// A snapshot of the pager's counters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -54,4 +56,5 @@ pub(crate) struct Counters {
     pub(crate) inline_writes: AtomicU64,
     pub(crate) checkpoint_writes: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
+    pub(crate) times: Arc<Times>,
 }

@@ -52,6 +52,7 @@ use crate::ledger::Ledger;
 use crate::level::{DiscardHold, Image, Level};
 use crate::lsn::Lsn;
 use crate::stats::Counters;
+use crate::times::Timing;
 
 /// What the pool needs of the log.
 pub(crate) trait WriteAhead: Send + Sync {
@@ -169,10 +170,14 @@ impl Pool {
                     guard.frame().touch(access, self.tick.load(Relaxed));
                     return Ok(guard);
                 }
-            } else if let Some(page) = self.read_page(id, access)? {
+            } else if let Some(page) = self.read_page_timed(id, access)? {
                 return Ok(page.into_mode());
             }
         }
+    }
+
+    fn read_page_timed(&self, id: PageId, access: Access) -> Result<Option<PageX<'_>>> {
+        self.counters.times.of(Timing::PageRead, || self.read_page(id, access))
     }
 
     /// As `fix`; `None` if the latch is held in a conflicting mode.
@@ -184,7 +189,7 @@ impl Pool {
                     guard.frame().touch(access, self.tick.load(Relaxed));
                     return Ok(Some(guard));
                 }
-            } else if let Some(page) = self.read_page(id, access)? {
+            } else if let Some(page) = self.read_page_timed(id, access)? {
                 return Ok(Some(page.into_mode()));
             }
         }

@@ -24,6 +24,7 @@ use crate::error::{PagerError, Result};
 use crate::ids::PageId;
 use crate::level::{Cause, Image, Need, UnsealedImage};
 use crate::lsn::Lsn;
+use crate::times::Timing;
 
 /// Most pages that are written together for a checkpoint.
 const TOGETHER_MAX: usize = 120;
@@ -230,8 +231,8 @@ impl Pool {
     fn put_images(&self, images: &[Image], cause: Cause, need: Need) -> Result<()> {
         self.log.check()?;
         let newest = images.iter().map(Image::lsn).max().unwrap_or(Lsn::ZERO);
-        if !planted("pages: written before their log") {
-            self.log.flush(newest)?;
+        if !planted("pages: written before their log") && newest > self.log.durable_lsn() {
+            self.counters.times.of(Timing::LogWait, || self.log.flush(newest))?;
         }
         self.level.put(images, cause, need)
     }
@@ -322,9 +323,15 @@ impl Pool {
     /// One round of a page writer: fills the free list up to its high-water mark. Gives the pages written. Want of room
     /// shows when everything was tried.
     pub(crate) fn refill(&self) -> Result<usize> {
+        self.refill_to(2 * self.low_water())
+    }
+
+    /// As `refill`, up to a number of free frames, at most half of them.
+    pub(crate) fn refill_to(&self, free_count: usize) -> Result<usize> {
+        let free_count = free_count.min(self.frames.len() / 2);
         let (mut written, mut refused) = (0, None);
         for _ in 0..self.frames.len() / BATCH + 1 {
-            if self.free.count() >= 2 * self.low_water() {
+            if self.free.count() >= free_count {
                 break;
             }
             let victims = self.free_more();

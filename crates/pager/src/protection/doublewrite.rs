@@ -35,6 +35,7 @@ use crate::level::{Cause, Image};
 use crate::lsn::Lsn;
 use crate::page;
 use crate::stored::Stored;
+use crate::times::{Times, Timing};
 
 /// Prefix of the only file in the part of a region for copies.
 pub(crate) const REGION_PREFIX: &str = "doublewrite";
@@ -131,6 +132,7 @@ pub(super) struct Doublewrite {
     file: Arc<dyn BlockFile>,
     layout: Layout,
     files: Arc<SpaceFiles>,
+    times: Arc<Times>,
     /// Staging of a batch; its lock is also the right to use the batch slots.
     batch: Mutex<Option<AlignedBuf>>,
     slots: Mutex<Slots>,
@@ -155,6 +157,7 @@ impl Doublewrite {
         place: Place<'_>,
         layout: Layout,
         files: Arc<SpaceFiles>,
+        times: Arc<Times>,
         is_kept: bool,
     ) -> Result<Doublewrite> {
         let kept = if is_kept { open_kept(place, layout)? } else { None };
@@ -163,6 +166,7 @@ impl Doublewrite {
             file,
             layout,
             files,
+            times,
             batch: Mutex::new(None),
             slots: Mutex::new(Slots {
                 singles: (layout.batch_slots..layout.slots()).collect(),
@@ -190,7 +194,9 @@ impl Doublewrite {
             slot.copy_from_slice(page.bytes());
         }
         // A failure is known before the lock is free: the next batch would write over the only whole copies.
-        let placed = self.write_copies(buf, &slots).and_then(|()| self.place_batch(pages, &slots));
+        let copied = self.times.of(Timing::BatchCopy, || self.write_copies(buf, &slots));
+        let place = || self.times.of(Timing::BatchPlace, || self.place_batch(pages, &slots));
+        let placed = copied.and_then(|()| place());
         placed.inspect_err(|cause| self.fail_unless_full(cause))?;
         self.batches.fetch_add(1, Relaxed);
         Ok(pages.len())
@@ -247,14 +253,15 @@ impl Doublewrite {
         let slot = self.take_single()?;
         reached("doublewrite: single page");
         let at = self.layout.offset(slot);
-        let copied = self.file.write_at(at, page.bytes(), Purpose::Doublewrite, Durability::Now);
+        let copy = || self.file.write_at(at, page.bytes(), Purpose::Doublewrite, Durability::Now);
+        let copied = self.times.of(Timing::SingleCopy, copy);
         if let Err(error) = copied {
             if error.is_no_space() {
                 self.give_single(slot);
             }
             return Err(error.into());
         }
-        if let Err(error) = self.files.write_now(page) {
+        if let Err(error) = self.times.of(Timing::SinglePlace, || self.files.write_now(page)) {
             if error.is_no_space() && !self.hold_torn(&[page], &[slot], &error)? {
                 self.give_single(slot);
             }
@@ -491,7 +498,7 @@ mod tests {
         let directory = varve_device::MemoryDirectory::new();
         let layout = Layout { page_size: 4096, batch_slots: 1, single_slots: 2 };
         let files = Arc::new(SpaceFiles::new(Vec::new()));
-        let area = Doublewrite::open(Place::file(&*directory), layout, files, false).unwrap();
+        let area = Doublewrite::open(Place::file(&*directory), layout, files, Arc::default(), false).unwrap();
         let owned = [area.take_single().unwrap(), area.take_single().unwrap()];
         let cause = PagerError::Stopped { cause: "no room".into() };
         std::thread::scope(|scope| {

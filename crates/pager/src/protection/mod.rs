@@ -76,10 +76,12 @@ pub(crate) fn open(
     let doublewrite = |place: Place<'_>, batch_slots, single_slots| -> Result<Box<dyn Protection>> {
         let layout = doublewrite::Layout { page_size, batch_slots, single_slots };
         let is_kept = was == Some(config.protection.in_force());
-        Ok(Box::new(Doublewrite::open(place, layout, files.clone(), is_kept)?))
+        Ok(Box::new(Doublewrite::open(place, layout, files.clone(), config.times.clone(), is_kept)?))
     };
     Ok(match config.protection {
-        ProtectionKind::None | ProtectionKind::FullPageLog => Box::new(Unprotected::new(files.clone())),
+        ProtectionKind::None | ProtectionKind::FullPageLog => {
+            Box::new(Unprotected::new(files.clone(), config.times.clone()))
+        }
         ProtectionKind::Doublewrite { batch_slots, single_slots } => {
             doublewrite(Place::file(&*config.data), batch_slots, single_slots)?
         }

@@ -13,23 +13,28 @@ use crate::files::SpaceFiles;
 use crate::ids::PageId;
 use crate::level::Cause;
 use crate::stored::Stored;
+use crate::times::{Times, Timing};
 
 /// Writes in place.
 pub(super) struct Unprotected {
     files: Arc<SpaceFiles>,
+    times: Arc<Times>,
 }
 
 impl Unprotected {
-    pub(super) fn new(files: Arc<SpaceFiles>) -> Unprotected {
-        Unprotected { files }
+    pub(super) fn new(files: Arc<SpaceFiles>, times: Arc<Times>) -> Unprotected {
+        Unprotected { files, times }
     }
 }
 
 impl Protection for Unprotected {
-    fn write(&self, batch: &[Stored<'_>], _cause: Cause) -> Result<()> {
+    fn write(&self, batch: &[Stored<'_>], cause: Cause) -> Result<()> {
         let batch: Vec<&Stored<'_>> = batch.iter().collect();
-        self.files.write(&batch)?;
-        self.files.flush(&batch)
+        let what = if cause == Cause::EvictInline { Timing::SinglePlace } else { Timing::BatchPlace };
+        self.times.of(what, || {
+            self.files.write(&batch)?;
+            self.files.flush(&batch)
+        })
     }
 
     fn held(&self) -> Vec<(PageId, u32)> {

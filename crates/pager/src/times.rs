@@ -1,0 +1,101 @@
+//! How long threads spend where, for comparison with published profiles (Kang 2016, tables 2.1 and 4.4).
+//!
+//! Invariants
+//! 1. Switched off it costs one load where something slow begins.
+//! 2. A time is that of the whole call; what it waits for in other calls is in theirs, too (a page read may have to write
+//!    another page first).
+//!
+//! What it does not know: whose time it was.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
+
+/// Where time goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timing {
+    /// Waiting until the log is durable: commits, and pages that must not be written before it (`log_write_up_to`).
+    LogWait,
+    /// Getting a page that is not in the pool, a free frame for it included (`buf_page_get_gen`).
+    PageRead,
+    /// Making the copy of a single page durable (`single_page_dwb_write`, `single_page_dwb_flush`).
+    SingleCopy,
+    /// Writing a single page in its place, durably (`single_page_ori_write`, `single_page_ori_flush`).
+    SinglePlace,
+    /// Making the copies of a batch durable (`add_to_batch_write`, `add_to_batch_flush`).
+    BatchCopy,
+    /// Writing a batch in its places, durably.
+    BatchPlace,
+}
+
+impl Timing {
+    /// All of them, in the order of reports.
+    pub const ALL: [Timing; 6] = [
+        Timing::LogWait,
+        Timing::PageRead,
+        Timing::SingleCopy,
+        Timing::SinglePlace,
+        Timing::BatchCopy,
+        Timing::BatchPlace,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Timing::LogWait => "log_wait",
+            Timing::PageRead => "page_read",
+            Timing::SingleCopy => "single_copy",
+            Timing::SinglePlace => "single_place",
+            Timing::BatchCopy => "batch_copy",
+            Timing::BatchPlace => "batch_place",
+        }
+    }
+}
+
+/// Calls, and how long they took together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Number of calls.
+    pub count: u64,
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
+#[derive(Default)]
+struct Sum {
+    count: AtomicU64,
+    ns: AtomicU64,
+}
+
+/// Sums of times by where they went, over all threads. Off unless made by [`Times::on`].
+#[derive(Default)]
+pub struct Times {
+    on: AtomicBool,
+    sums: [Sum; Timing::ALL.len()],
+}
+
+impl Times {
+    /// Sums that are kept from now on.
+    pub fn on() -> Times {
+        Times { on: AtomicBool::new(true), ..Times::default() }
+    }
+
+    /// What was spent so far.
+    pub fn spent(&self, what: Timing) -> Spent {
+        let sum = &self.sums[what as usize];
+        Spent { count: sum.count.load(Relaxed), ns: sum.ns.load(Relaxed) }
+    }
+
+    /// Does something, and notes how long that took.
+    pub(crate) fn of<T>(&self, what: Timing, work: impl FnOnce() -> T) -> T {
+        if !self.on.load(Relaxed) {
+            return work();
+        }
+        let started = Instant::now();
+        let done = work();
+        let sum = &self.sums[what as usize];
+        sum.count.fetch_add(1, Relaxed);
+        sum.ns.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+        done
+    }
+}
