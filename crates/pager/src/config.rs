@@ -46,6 +46,9 @@ pub enum ProtectionKind {
     },
     /// By the log: it holds a clean page whole before the page changes, and pages are written once, in place.
     FullPageLog,
+    /// Pages are copied to persistent memory first and stay there until home has them (Kang 2016, chapter 3). Needs a region;
+    /// what the log leaves of it are page slots.
+    Nvm,
 }
 
 impl ProtectionKind {
@@ -59,6 +62,7 @@ impl ProtectionKind {
             ProtectionKind::Doublewrite { .. } => InForce::Doublewrite,
             ProtectionKind::NvmDoublewrite { .. } => InForce::NvmDoublewrite,
             ProtectionKind::FullPageLog => InForce::FullPageLog,
+            ProtectionKind::Nvm => InForce::Nvm,
         }
     }
 
@@ -69,12 +73,12 @@ impl ProtectionKind {
             | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
                 Some((batch_slots, single_slots))
             }
-            ProtectionKind::None | ProtectionKind::FullPageLog => None,
+            ProtectionKind::None | ProtectionKind::FullPageLog | ProtectionKind::Nvm => None,
         }
     }
 
     fn needs_nvm(self) -> bool {
-        matches!(self, ProtectionKind::NvmDoublewrite { .. })
+        matches!(self, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm)
     }
 
     /// Its name in the configuration file and in reports.
@@ -84,6 +88,7 @@ impl ProtectionKind {
             ProtectionKind::Doublewrite { .. } => "doublewrite",
             ProtectionKind::NvmDoublewrite { .. } => "nvm-dwb",
             ProtectionKind::FullPageLog => "full-page-log",
+            ProtectionKind::Nvm => "nvm",
         }
     }
 }
@@ -169,7 +174,7 @@ pub struct PagerConfig {
     pub log_segment_bytes: u64,
     /// Length of all log segments together, in bytes.
     pub log_capacity_bytes: u64,
-    /// Persistent memory, if the log or doublewrite copies are to lie in it.
+    /// Persistent memory, if the log, pages or doublewrite copies are to lie in it.
     pub nvm: Option<NvmConfig>,
     /// How the data and the rollback space are laid out; an existing database stays as it is.
     pub layout: HomeLayout,

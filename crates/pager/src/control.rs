@@ -30,7 +30,7 @@
 //! | 3910 | 138 | zeros: kept for how pages are stored at home |
 //! | 4048 | 8 | id of the attached NVM region, 0 = none |
 //! | 4056 | 1 | flags: 1 newest pages are in the region, 2 the log is, 4 doublewrite copies are, 8 there is no log: it begins anew at the redo position |
-//! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log, 4 doublewrite with copies in the region |
+//! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log, 4 doublewrite with copies in the region, 5 pages in the region |
 //! | 4058 | 6 | zeros |
 //! | 4064 | 8 | stamp: counts the checkpoints with the region |
 //! | 4072 | 20 | zeros |
@@ -122,11 +122,13 @@ pub enum InForce {
     FullPageLog,
     /// Doublewrite with copies in the NVM region.
     NvmDoublewrite,
+    /// Versions in the NVM region, which stay there until the page is home.
+    Nvm,
 }
 
 impl InForce {
-    const ALL: [InForce; 4] =
-        [InForce::Doublewrite, InForce::Nothing, InForce::FullPageLog, InForce::NvmDoublewrite];
+    const ALL: [InForce; 5] =
+        [InForce::Doublewrite, InForce::Nothing, InForce::FullPageLog, InForce::NvmDoublewrite, InForce::Nvm];
 
     fn code(self) -> u8 {
         match self {
@@ -134,6 +136,7 @@ impl InForce {
             InForce::Nothing => 1,
             InForce::FullPageLog => 2,
             InForce::NvmDoublewrite => 4,
+            InForce::Nvm => 5,
         }
     }
 
@@ -339,9 +342,11 @@ impl Superblock {
         let has_log_there = self.attached.is_some_and(|attached| attached.log);
         let can_begin = self.state == State::Clean && self.lives.is_empty() && !has_log_there;
         let has_copies = self.attached.is_some_and(|attached| attached.copies);
+        let has_pages = self.attached.is_some_and(|attached| attached.pages);
         self.attached.is_none_or(|attached| attached.is_sound())
             && (can_begin || !self.log_begins_anew)
             && (has_copies || self.protection != InForce::NvmDoublewrite)
+            && (has_pages || self.protection != InForce::Nvm)
     }
 }
 

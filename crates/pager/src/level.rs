@@ -18,7 +18,7 @@ use varve_device::AlignedBuf;
 use crate::error::Result;
 use crate::ids::{Access, PageId, PageRange, SpaceId};
 use crate::lsn::Lsn;
-use crate::page;
+use crate::page::{self, PageDamage};
 
 /// A private copy of a page without its checksum: what is made under the page's shared latch.
 pub(crate) struct UnsealedImage(Image);
@@ -50,6 +50,16 @@ impl Image {
     /// Copies and seals a page.
     pub fn of(id: PageId, page: &[u8], access: Access) -> Image {
         UnsealedImage::copy(id, page, access).seal()
+    }
+
+    /// An image that was sealed when it was put.
+    pub(crate) fn of_sealed(
+        id: PageId,
+        bytes: AlignedBuf,
+        access: Access,
+    ) -> std::result::Result<Image, PageDamage> {
+        page::verify(&bytes, id)?;
+        Ok(Image { id, lsn: page::page_lsn(&bytes), access, bytes })
     }
 
     /// Which page.

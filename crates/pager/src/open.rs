@@ -31,7 +31,7 @@ use crate::ledger::Ledger;
 use crate::level::{Image, Level};
 use crate::log::{Log, LogConfig, LogError, StoredLog, Tail, record};
 use crate::lsn::Lsn;
-use crate::nvm::{self, NvmRegion};
+use crate::nvm::{self, NvmBuffer, NvmRegion};
 use crate::packed::{self, PackedSpace};
 use crate::pager::Shared;
 use crate::pool::{Pool, PoolParts, WriteAhead};
@@ -74,6 +74,7 @@ struct Parts {
     ledger: Arc<Ledger>,
     counters: Arc<Counters>,
     level: Arc<dyn Level>,
+    buffer: Option<Arc<NvmBuffer>>,
     pool: Pool,
     spaces: Spaces,
     /// Pages that the protection mended.
@@ -168,16 +169,17 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
         config.log_segment_bytes = log.segment_bytes;
         config.check()?;
     }
+    let database = random_id();
     let unfinished = before.and_then(|before| before.attached);
-    let attached = nvm::wanted(&config, unfinished, random_id())?;
-    let mut first = Superblock::new(random_id(), config.page_size as u32, config.log_segment_bytes);
+    let region = unfinished.map_or_else(random_id, |attached| attached.region);
+    let attached = nvm::wanted(&config, database, region)?;
+    let mut first = Superblock::new(database, config.page_size as u32, config.log_segment_bytes);
     first.protection = config.protection.in_force();
     first.attached = attached;
     first.packed = matches!(config.layout, HomeLayout::Packed(_));
-    let database = first.database;
     let control = Control::create(&*config.control, first)?;
     StoredLog::remove_all(&*config.log)?;
-    let region = nvm::make(&config, &control.get())?;
+    let region = nvm::make(&config, database, attached)?;
     if let Some(region) = &region {
         region.place_log(&mut config);
         StoredLog::remove_all(&*config.log)?;
@@ -193,7 +195,10 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
 }
 
 fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
-    let region = nvm::find(&config, &control.get())?;
+    let region = match nvm::find(&config, &control.get())? {
+        None => nvm::attach(&config, &control)?,
+        found => found,
+    };
     if let Some(region) = &region {
         region.place_log(&mut config);
     }
@@ -306,7 +311,10 @@ fn assemble(
     let in_place = InPlace::new(files, protection, ledger.clone(), log.clone());
     let packed = open_packed(config, control, (log, &ledger), start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
-    let level: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
+    let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
+    let open = |area| NvmBuffer::open(area, home.clone(), ledger.clone(), log.clone());
+    let buffer = region.and_then(NvmRegion::page_area).map(open).transpose()?.map(Arc::new);
+    let level = buffer.clone().map_or(home, |buffer| buffer as Arc<dyn Level>);
     let parts = PoolParts {
         level: level.clone(),
         ledger: ledger.clone(),
@@ -315,7 +323,7 @@ fn assemble(
     };
     let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
     let spaces = Spaces::new(layouts, page_size, config.growth_extents);
-    Ok(Parts { ledger, counters, level, pool, spaces, mended })
+    Ok(Parts { ledger, counters, level, buffer, pool, spaces, mended })
 }
 
 /// From now on a crash is mended by the means of the configured protection.
@@ -338,9 +346,12 @@ fn finish(
     ops: Arc<dyn RedoOps>,
     is_new: bool,
 ) -> Result<Shared> {
-    let Parts { ledger, counters, level, pool, spaces, .. } = parts;
+    let Parts { ledger, counters, level, buffer, pool, spaces, .. } = parts;
     let database = control.get().database;
     spaces.load(&pool, database)?;
+    if let Some(buffer) = &buffer {
+        buffer.keep_used(|id| spaces.is_used(id));
+    }
     Ok(Shared {
         pool,
         log,
@@ -349,6 +360,7 @@ fn finish(
         spaces,
         control,
         region,
+        buffer,
         counters,
         ops,
         config,

@@ -27,7 +27,7 @@ use crate::level::Level;
 use crate::log::Log;
 use crate::lsn::Lsn;
 use crate::mtr::Mtr;
-use crate::nvm::NvmRegion;
+use crate::nvm::{NvmBuffer, NvmRegion};
 use crate::open;
 use crate::page::{self, kind};
 use crate::pool::{PageS, PageSx, PageX, Pool, held};
@@ -60,8 +60,10 @@ pub(crate) struct Shared {
     pub(crate) config: PagerConfig,
     pub(crate) is_new: bool,
     pub(crate) database: u64,
-    /// Persistent memory that the log is in.
+    /// Persistent memory that the log or pages are in.
     pub(crate) region: Option<NvmRegion>,
+    /// The level that keeps pages in it.
+    pub(crate) buffer: Option<Arc<NvmBuffer>>,
     /// Held during a checkpoint: end of the log at the last one.
     pub(crate) checkpointing: Mutex<Lsn>,
     pub(crate) is_stopping: AtomicBool,
@@ -319,6 +321,11 @@ impl Pager {
     /// Cleans up to `pages` pages, oldest change first (for `background: false`); gives the number written.
     pub fn tick_write(&self, pages: usize) -> Result<usize> {
         self.shared.clean_oldest(pages)
+    }
+
+    /// Brings up to `pages` pages from persistent memory home, oldest first; gives the number begun.
+    pub fn tick_nvm(&self, pages: usize) -> Result<usize> {
+        self.shared.buffer.as_ref().map_or(Ok(0), |buffer| buffer.flush_oldest(pages))
     }
 
     /// Writes everything, stores a clean checkpoint, stops the threads; nothing can be changed afterwards. No

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{add, config, get, open, set, stored, with_stored};
 use varve_device::{Directory, Fate, MemoryDirectory, MemoryImage, RecordLog, Recorder, Timeline};
 use varve_pager::control::{Control, InForce};
-use varve_pager::{PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
+use varve_pager::{NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
 
 const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 8, single_slots: 2 };
 const OTHER_SIZES: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 4, single_slots: 1 };
@@ -17,6 +17,12 @@ const NONE: ProtectionKind = ProtectionKind::None;
 
 fn with(directory: &Arc<MemoryDirectory>, protection: ProtectionKind) -> PagerConfig {
     PagerConfig { protection, ..config(directory, 64) }
+}
+
+/// Pages in persistent memory, 24 slots of it.
+fn in_nvm(directory: &Arc<MemoryDirectory>) -> PagerConfig {
+    let nvm = NvmConfig { directory: directory.clone(), size_bytes: 112 << 10, log_bytes: 0 };
+    PagerConfig { nvm: Some(nvm), ..with(directory, ProtectionKind::Nvm) }
 }
 
 fn noted(directory: &dyn Directory) -> InForce {
@@ -136,6 +142,73 @@ fn crash_at_every_moment(record: Arc<RecordLog>, id: PageId, first: u64, what: &
                 let number = number.unwrap_or_else(|error| panic!("{what}, cut {cut}, {seed}: {error}"));
                 assert!(number >= first, "{what}, cut {cut}, {seed}: {number}");
             }
+        }
+    }
+}
+
+/// An existing database gets a region for its pages; from then on it needs that.
+#[test]
+fn a_database_of_doublewrite_goes_on_with_pages_in_persistent_memory() {
+    let (directory, pager, id) = one_page(DOUBLEWRITE);
+    let crashed = tear(&directory, &pager, id, 2);
+    let pager = open(&in_nvm(&crashed));
+    assert_eq!(get(&pager, id).unwrap(), 2);
+    set(&pager, id, 3).unwrap();
+    assert_eq!(pager.tick_write(1).unwrap(), 1);
+    // Home's page may be torn now or of any time: the slot has the newest.
+    let torn = with_stored(&crashed, id, &[0xAA; 4096]);
+    let pager = open(&in_nvm(&torn));
+    assert_eq!(get(&pager, id).unwrap(), 3);
+    pager.shutdown().unwrap();
+    drop(pager);
+    for protection in [DOUBLEWRITE, NONE] {
+        let error = Pager::open(with(&torn, protection), Arc::new(common::NoOps)).err().unwrap().to_string();
+        assert!(error.contains("newest pages are in an NVM region"), "{error}");
+        let other = PagerConfig { protection, ..in_nvm(&torn) };
+        assert!(Pager::open(other, Arc::new(common::NoOps)).is_err(), "{protection:?}");
+    }
+    assert_eq!(get(&open(&in_nvm(&torn)), id).unwrap(), 3);
+}
+
+/// The region is attached with a crash at every moment: there is none at which the torn page or the new version is lost.
+#[test]
+fn a_crash_while_a_region_is_attached_loses_no_page() {
+    let (directory, pager, id) = one_page(DOUBLEWRITE);
+    let before = tear(&directory, &pager, id, 2);
+    drop(pager);
+    let record = RecordLog::new();
+    let recorder: Arc<dyn Directory> = Recorder::wrap(before.clone(), record.clone());
+    let mut settings = in_nvm(&before);
+    settings.nvm = Some(NvmConfig { directory: recorder.clone(), size_bytes: 112 << 10, log_bytes: 0 });
+    settings.data = recorder.clone();
+    settings.log = recorder.clone();
+    settings.rollback = recorder.clone();
+    settings.temporary = recorder.clone();
+    settings.control = recorder;
+    let pager = open(&settings);
+    set_in_two_places(&pager, id, 3);
+    pager.tick_write(100).unwrap();
+    pager.checkpoint().unwrap();
+    record.mark(3);
+    pager.tick_nvm(100).unwrap();
+    let mut timeline = Timeline::new(record.recording());
+    for cut in 0..=timeline.end() {
+        timeline.advance(cut);
+        let pending = timeline.pending().len();
+        for seed in 0..4 {
+            let fate = |at: usize| match (seed + at) % 3 {
+                _ if seed == 3 => Fate::Absent,
+                0 => Fate::Absent,
+                1 => Fate::Torn { unit_bytes: 512, seed: cut * 9 + seed as u64 },
+                _ => Fate::Present,
+            };
+            let image = timeline.image(&(0..pending).map(fate).collect::<Vec<_>>()).remove(0);
+            let what = format!("cut {cut} of {}, {seed}", timeline.end());
+            let pager = Pager::open(in_nvm(&image), Arc::new(common::NoOps));
+            let pager = pager.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let least = timeline.marks().last().copied().unwrap_or(2);
+            assert!(get(&pager, id).unwrap() >= least, "{what}");
+            assert_eq!(pager.check().unwrap().damages, Vec::<String>::new(), "{what}");
         }
     }
 }

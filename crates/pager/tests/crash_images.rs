@@ -67,6 +67,18 @@ fn nvm_copies(directory: Arc<dyn Directory>) -> PagerConfig {
     PagerConfig { nvm: Some(nvm), protection, ..settings(directory) }
 }
 
+/// Pages in persistent memory: 24 slots, half of the pool.
+fn nvm_pages(directory: Arc<dyn Directory>) -> PagerConfig {
+    let nvm = NvmConfig { directory: directory.clone(), size_bytes: 112 << 10, log_bytes: 0 };
+    PagerConfig { nvm: Some(nvm), protection: ProtectionKind::Nvm, ..settings(directory) }
+}
+
+/// Log and pages.
+fn nvm_all(directory: Arc<dyn Directory>) -> PagerConfig {
+    let nvm = NvmConfig { directory: directory.clone(), size_bytes: 624 << 10, log_bytes: 512 << 10 };
+    PagerConfig { nvm: Some(nvm), protection: ProtectionKind::Nvm, ..settings(directory) }
+}
+
 fn settings(directory: Arc<dyn Directory>) -> PagerConfig {
     let mut small = config(&MemoryDirectory::new(), 48);
     small.data = directory.clone();
@@ -140,6 +152,7 @@ fn run(pager: &Pager, settings: Settings, record: &RecordLog, steps_count: u64, 
         history.steps.push(step(pager, owner, number, &pages, &mut random));
         match random.below(12) {
             0 => drop(pager.tick_write(4).unwrap()),
+            3 => drop(pager.tick_nvm(6).unwrap()),
             1 => pager.checkpoint().unwrap(),
             2 => match scratch.take() {
                 Some(other) => pager.drop_segment(SpaceId::DATA, other).unwrap(),
@@ -276,6 +289,18 @@ fn a_log_in_persistent_memory_leaves_a_prefix() {
     }
     let (recording, history) = record(nvm_settings, 6, 11);
     crash_everywhere(Timeline::new(recording), &history, 250, 2, 0);
+}
+
+#[test]
+fn pages_in_persistent_memory_leave_a_prefix() {
+    for (seed, settings) in [(1, nvm_pages as Settings), (2, nvm_all), (3, nvm_pages), (4, nvm_all)] {
+        let (recording, history) = record(settings, 250, seed);
+        crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
+    }
+    for settings in [nvm_pages as Settings, nvm_all] {
+        let (recording, history) = record(settings, 6, 11);
+        crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
+    }
 }
 
 /// The harness is not blind: a device that loses what it promised to keep is found out.

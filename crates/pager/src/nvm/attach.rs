@@ -3,11 +3,13 @@
 //! ```text
 //!  new database: wanted (refuses a region of others) -> control file, creating, names the region -> make -> ... -> open
 //!  opening:      find (refuses whatever is not this database's whole region of now) -> log, pages
+//!  a region for pages, newly configured: wanted -> make -> control file names the region
 //! ```
 //!
 //! Invariants
 //! 1. A region whose header names another database or another region id is never written to.
-//! 2. A header is written only while the control file says that the database has no contents yet, and names the region.
+//! 2. A header is written, over empty slots, only while nothing is in the region: the control file names none yet, or says that the
+//!    database has no contents.
 //! 3. `find` changes nothing before everything fits; then only the start of the machine is noted.
 //! 4. The region's stamp is durable before the control file gets the same one, so it is never the smaller one, unless the region
 //!    was put back from an earlier moment.
@@ -18,14 +20,15 @@ use std::sync::Arc;
 
 use varve_device::{
     Accounting, Directory, Medium, Purpose, Region, RegionExtents, RegionFiles, RegionPart, Space, boot_id,
-    planted,
+    planted, reached,
 };
 
+use super::area::{PageArea, SLOT_HEADER_BYTES};
 use super::layout::{
     BOOT_AT, HEADER_BYTES, HeaderDamage, Layout, MAGIC, MAGIC_AT, RegionHeader, STAMP_AT, SlotUse,
 };
-use crate::config::{NvmConfig, PagerConfig};
-use crate::control::{Attached, State, Superblock};
+use crate::config::{NvmConfig, PagerConfig, ProtectionKind};
+use crate::control::{Attached, Control, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::protection::REGION_PREFIX;
 
@@ -37,19 +40,15 @@ const WORD_BYTES: u64 = 8;
 /// The region of an open database.
 pub(crate) struct NvmRegion {
     region: Arc<dyn Region>,
+    id: u64,
     layout: Layout,
     directory: Arc<dyn Directory>,
 }
 
-/// What the control file of a new database has to say of the region that is configured. `unfinished` is the id that
-/// an unfinished creation gave it. Refuses a region that somebody else uses.
-pub(crate) fn wanted(
-    config: &PagerConfig,
-    unfinished: Option<Attached>,
-    new_id: u64,
-) -> Result<Option<Attached>> {
+/// What the control file of `database` has to say of the region that is configured, which gets this id. Refuses a region
+/// that somebody else uses.
+pub(crate) fn wanted(config: &PagerConfig, database: u64, id: u64) -> Result<Option<Attached>> {
     let (Some(nvm), Some(layout)) = (&config.nvm, Layout::of(config)?) else { return Ok(None) };
-    let id = unfinished.map_or(new_id, |attached| attached.region);
     let region = map(nvm)?;
     let place = place(nvm);
     if region.len_bytes() != layout.region_bytes {
@@ -62,7 +61,8 @@ pub(crate) fn wanted(
     }
     match read_header(&*region) {
         Err(HeaderDamage::NotOne) => {}
-        Ok(header) if header.region == id => {}
+        // What an unfinished creation or attachment left.
+        Ok(header) if header.region == id || header.database == database => {}
         _ => {
             return Err(refused(format!(
                 "{place} is the NVM region of another database: choose another place, or remove the file if that \
@@ -75,38 +75,61 @@ pub(crate) fn wanted(
 
 /// What the control file says of a region that was just made.
 fn attached(region: u64, layout: &Layout) -> Attached {
-    let copies = layout.slots.is_some_and(|slots| slots.purpose == SlotUse::Copies);
-    Attached { region, pages: false, log: layout.log.is_some(), copies, stamp: 0 }
+    let holds = |purpose| layout.slots.is_some_and(|slots| slots.purpose == purpose);
+    let (pages, copies) = (holds(SlotUse::Buffer), holds(SlotUse::Copies));
+    Attached { region, pages, log: layout.log.is_some(), copies, stamp: 0 }
 }
 
 /// What of a database is in its region, for messages.
 fn contents(attached: &Attached) -> &'static str {
-    match (attached.log, attached.copies) {
-        (_, false) => "the database's log is",
-        (false, true) => "the database's doublewrite copies are",
-        (true, true) => "the database's log and its doublewrite copies are",
+    match (attached.log, attached.pages, attached.copies) {
+        (_, false, false) => "the database's log is",
+        (false, true, _) => "the database's newest pages are",
+        (false, false, true) => "the database's doublewrite copies are",
+        (true, true, _) => "the database's log and its newest pages are",
+        (true, false, true) => "the database's log and its doublewrite copies are",
     }
 }
 
-/// Writes the header of a new database's region, which its control file names.
-pub(crate) fn make(config: &PagerConfig, stored: &Superblock) -> Result<Option<NvmRegion>> {
-    let (Some(nvm), Some(layout), Some(attached)) = (&config.nvm, Layout::of(config)?, stored.attached)
-    else {
+/// Makes an empty region of what `wanted` has allowed.
+pub(crate) fn make(
+    config: &PagerConfig,
+    database: u64,
+    attached: Option<Attached>,
+) -> Result<Option<NvmRegion>> {
+    let (Some(nvm), Some(layout), Some(attached)) = (&config.nvm, Layout::of(config)?, attached) else {
         return Ok(None);
     };
     let region = map(nvm)?;
-    let header = RegionHeader { database: stored.database, region: attached.region, layout };
+    let header = RegionHeader { database, region: attached.region, layout };
     write_word(&*region, MAGIC_AT, 0);
+    if let Some(slots) = layout.slots.filter(|slots| slots.purpose == SlotUse::Buffer) {
+        let zeros = vec![0; slots.slots as usize * SLOT_HEADER_BYTES];
+        region.store(slots.headers, &zeros);
+        region.persist(slots.headers, zeros.len() as u64);
+    }
     write_word(&*region, STAMP_AT, attached.stamp);
     write_word(&*region, BOOT_AT, boot_of(&*region));
     let behind_magic = MAGIC_AT + WORD_BYTES;
     region.store(behind_magic, &header.encode()[behind_magic as usize..]);
     region.persist(behind_magic, HEADER_BYTES as u64 - behind_magic);
     write_word(&*region, MAGIC_AT, MAGIC);
-    Ok(Some(NvmRegion { region, layout, directory: nvm.directory.clone() }))
+    Ok(Some(NvmRegion { region, id: attached.region, layout, directory: nvm.directory.clone() }))
 }
 
-/// The region that the control file of an existing database names.
+/// Gives an existing database, which has none, the region for its pages that is configured.
+pub(crate) fn attach(config: &PagerConfig, control: &Control) -> Result<Option<NvmRegion>> {
+    let database = control.get().database;
+    let attached = wanted(config, database, random_id())?;
+    let region = make(config, database, attached)?;
+    if region.is_some() {
+        control.update(|superblock| superblock.attached = attached)?;
+        reached("nvm: region attached");
+    }
+    Ok(region)
+}
+
+/// The region that the control file of an existing database names; `None` if it names none.
 pub(crate) fn find(config: &PagerConfig, stored: &Superblock) -> Result<Option<NvmRegion>> {
     let (nvm, attached) = match (&config.nvm, stored.attached) {
         (None, None) => return Ok(None),
@@ -116,6 +139,9 @@ pub(crate) fn find(config: &PagerConfig, stored: &Superblock) -> Result<Option<N
                 "{} in an NVM region, and none is configured: start it with the [nvm] that it had",
                 contents(&attached)
             )));
+        }
+        (Some(nvm), None) if nvm.log_bytes == 0 && config.protection == ProtectionKind::Nvm => {
+            return Ok(None);
         }
         (Some(_), None) => {
             let what = "the database's log is in files, as are its doublewrite copies, and an NVM region is configured: only a \
@@ -137,7 +163,7 @@ pub(crate) fn find(config: &PagerConfig, stored: &Superblock) -> Result<Option<N
     if region.load_word(BOOT_AT) != boot {
         write_word(&*region, BOOT_AT, boot);
     }
-    Ok(Some(NvmRegion { region, layout, directory: nvm.directory.clone() }))
+    Ok(Some(NvmRegion { region, id: attached.region, layout, directory: nvm.directory.clone() }))
 }
 
 /// The layout of the region if it is the database's, whole, of now, and as configured; else what is wrong.
@@ -240,6 +266,24 @@ impl NvmRegion {
         config.log = self.files(LOG_PREFIX, log.offset, log.segment_bytes, log.segments, part);
         config.log_segment_bytes = log.segment_bytes;
         config.log_capacity_bytes = log.capacity_bytes();
+    }
+
+    /// The page slots, where newest versions of pages are here.
+    pub(crate) fn page_area(&self) -> Option<PageArea> {
+        let slots = self.layout.slots.filter(|slots| slots.purpose == SlotUse::Buffer)?;
+        let part = |offset, len_bytes, why| {
+            let account = self.directory.accounting().clone();
+            RegionPart::new(self.region.clone(), offset..offset + len_bytes, Space::Nvm, why, account)
+        };
+        let headers_bytes = u64::from(slots.slots) * SLOT_HEADER_BYTES as u64;
+        Some(PageArea {
+            headers: part(slots.headers, headers_bytes, Purpose::NvmMeta),
+            pages: part(slots.pages, slots.bytes(self.layout.page_size), Purpose::NvmPage),
+            region: self.id,
+            page_size: self.layout.page_size,
+            slots: slots.slots,
+            location: self.location(),
+        })
     }
 
     /// The place of doublewrite copies, where they are here: a directory of one file.

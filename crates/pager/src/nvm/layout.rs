@@ -32,7 +32,8 @@
 //!
 //! Not known here: regions, what is in the areas.
 
-use crate::config::{PagerConfig, ProtectionKind};
+use super::area::SLOT_HEADER_BYTES;
+use crate::config::{NvmConfig, PagerConfig, ProtectionKind};
 use crate::error::{PagerError, Result};
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
@@ -53,7 +54,8 @@ const VERSION: u32 = 1;
 const AREAS_AT: u64 = 8192;
 const ALIGNMENT: u64 = 4096;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
-const SLOT_HEADER_BYTES: u64 = 64;
+/// Fewer slots are no buffer.
+const SLOTS_MIN: u64 = 4;
 /// The log lies in this many segments.
 const LOG_SEGMENTS: u32 = 8;
 /// A mini-transaction fits into a segment (`config.rs`).
@@ -113,9 +115,12 @@ impl Layout {
         let page_size = config.page_size as u32;
         let log = log_area(nvm.log_bytes, page_size)?;
         let log_end = log.map_or(Some(AREAS_AT), |log| log.end());
-        let slots = log_end.and_then(|end| copies_area(config.protection, end, page_size));
+        let slots = match log_end.filter(|_| config.protection == ProtectionKind::Nvm) {
+            Some(end) => Some(slot_area(nvm, end, u64::from(page_size))?),
+            None => log_end.and_then(|end| copies_area(config.protection, end, page_size)),
+        };
         require(log.is_some() || slots.is_some(), || {
-            "an NVM region with nothing in it: give it a log, or choose protection nvm-dwb".into()
+            "an NVM region with nothing in it: give it a log, or choose protection nvm or nvm-dwb".into()
         })?;
         let end = slots.map_or(log_end, |slots| slots.pages.checked_add(slots.bytes(page_size)));
         let end = end.and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
@@ -145,6 +150,28 @@ impl Layout {
         });
         has_pages && end.is_some_and(|end| end <= self.region_bytes)
     }
+}
+
+/// As many slots as the rest of the region holds.
+fn slot_area(nvm: &NvmConfig, headers: u64, page_size: u64) -> Result<SlotArea> {
+    let area = |slots: u64| SlotArea {
+        purpose: SlotUse::Buffer,
+        slots: slots as u32,
+        headers,
+        pages: (headers + slots * SLOT_HEADER_BYTES as u64).next_multiple_of(page_size),
+    };
+    let fits = |slots: &u64| area(*slots).pages + slots * page_size <= nvm.size_bytes;
+    let most = nvm.size_bytes.saturating_sub(headers) / (page_size + SLOT_HEADER_BYTES as u64);
+    // Rounding up costs a few slots at most.
+    let slots = (most.saturating_sub(2)..=most.min(u64::from(u32::MAX))).rev().find(fits).unwrap_or(0);
+    require(slots >= SLOTS_MIN, || {
+        let at_least = area(SLOTS_MIN).pages + SLOTS_MIN * page_size;
+        format!(
+            "an NVM region of {} bytes holds {slots} pages beside the log: give it at least {at_least}",
+            nvm.size_bytes
+        )
+    })?;
+    Ok(area(slots))
 }
 
 impl LogArea {
@@ -192,7 +219,7 @@ impl SlotArea {
         let headers_end = match self.purpose {
             SlotUse::Buffer => {
                 let is_placed = self.headers >= before && self.headers.is_multiple_of(ALIGNMENT);
-                self.headers.checked_add(slots * SLOT_HEADER_BYTES).filter(|_| is_placed)?
+                self.headers.checked_add(slots * SLOT_HEADER_BYTES as u64).filter(|_| is_placed)?
             }
             SlotUse::Copies => Some(before).filter(|_| self.headers == 0)?,
         };

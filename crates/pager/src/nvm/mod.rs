@@ -1,8 +1,19 @@
-//! Persistent memory beside the files: the region that a database may keep its log and its doublewrite copies in.
+//! Persistent memory beside the files: a region that may hold the log and doublewrite copies (`attach.rs`), and newest versions of
+//! pages on their way home (`buffer.rs`, the level).
 //!
-//! Not known here: what is in the log, what copies are for.
+//! Not known here: what is in log and pages, what copies are for.
 
+mod area;
 mod attach;
+mod book;
+#[cfg(test)]
+mod book_tests;
+mod buffer;
+#[cfg(test)]
+mod buffer_tests;
+mod flush;
 pub(crate) mod layout;
+mod recover;
 
-pub(crate) use attach::{NvmRegion, find, make, wanted};
+pub(crate) use attach::{NvmRegion, attach, find, make, wanted};
+pub(crate) use buffer::NvmBuffer;

@@ -55,8 +55,8 @@ pub(crate) fn repair(
 ) -> Result<Vec<PageId>> {
     let page_size = config.page_size as u32;
     match was {
-        // Redo begins with an image of every page whose write was cut off.
-        InForce::Nothing | InForce::FullPageLog => Ok(Vec::new()),
+        // Redo begins with an image of every page whose write was cut off; or a slot in NVM has its newest version.
+        InForce::Nothing | InForce::FullPageLog | InForce::Nvm => Ok(Vec::new()),
         InForce::Doublewrite => doublewrite::repair(Place::file(&*config.data), page_size, files, redo_start),
         InForce::NvmDoublewrite => {
             doublewrite::repair(Place::region(in_region(copies)?), page_size, files, redo_start)
@@ -79,7 +79,8 @@ pub(crate) fn open(
         Ok(Box::new(Doublewrite::open(place, layout, files.clone(), config.times.clone(), is_kept)?))
     };
     Ok(match config.protection {
-        ProtectionKind::None | ProtectionKind::FullPageLog => {
+        // The log, or a slot in NVM, has what is being written.
+        ProtectionKind::None | ProtectionKind::FullPageLog | ProtectionKind::Nvm => {
             Box::new(Unprotected::new(files.clone(), config.times.clone()))
         }
         ProtectionKind::Doublewrite { batch_slots, single_slots } => {

@@ -168,6 +168,13 @@ impl Spaces {
         Ok(())
     }
 
+    /// Whether a page is in use, by the pager itself or by an owner.
+    pub(crate) fn is_used(&self, id: PageId) -> bool {
+        let Ok(geometry) = self.geometry(id.space()) else { return false };
+        let entry = self.entry(geometry, geometry.extent_of(id));
+        entry.is_some_and(|entry| entry.used.has(geometry.within(id)))
+    }
+
     /// Pages in use of a space.
     pub(crate) fn used_pages(&self, space: SpaceId) -> u64 {
         self.space(space).map_or(0, |space| space.map().used_pages())

@@ -1,0 +1,254 @@
+//! Page slots in persistent memory: the header of a slot, and every store that the level makes.
+//!
+//! A slot header is 64 bytes, one line, little endian; that of slot n lies at 64 n in the area of headers, its image at page size
+//! x n in the area of pages:
+//!
+//! | at | size | field |
+//! |---:|---:|---|
+//! | 0 | 8 | state word: 0 = free, else sequence << 8 with 0x50 below: published. The only word that publishes |
+//! | 8 | 8 | page id |
+//! | 16 | 8 | page LSN |
+//! | 24 | 4 | checksum that the image carries in its first 4 bytes |
+//! | 28 | 4 | bytes of the image (the page size) |
+//! | 32 | 8 | region id |
+//! | 40 | 4 | crc32c over bytes 8..40 and then the 8 bytes of the sequence |
+//! | 44 | 20 | zeros |
+//!
+//! Invariants
+//! 1. Nothing but the state word of a published slot is ever stored to.
+//!
+//! Not known here: which slot is whose, in which order the steps come.
+
+use std::sync::Arc;
+
+use varve_device::{AlignedBuf, Region, planted};
+
+use crate::error::{PagerError, Result};
+use crate::ids::PageId;
+use crate::level::Image;
+use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
+use crate::lsn::Lsn;
+use crate::page;
+
+/// Bytes of a slot header.
+pub(crate) const SLOT_HEADER_BYTES: usize = 64;
+/// Largest sequence that fits a state word.
+const SEQUENCE_MAX: u64 = (1 << 56) - 1;
+const WORD_BYTES: usize = 8;
+const PUBLISHED: u64 = 0x50;
+const CHECKED: std::ops::Range<usize> = 8..40;
+const CHECKSUM_AT: usize = 40;
+
+/// What a published slot says of its image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlotHeader {
+    pub(crate) id: PageId,
+    pub(crate) lsn: Lsn,
+    pub(crate) image_crc: u32,
+    pub(crate) sequence: u64,
+}
+
+/// What a slot's header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slot {
+    Free,
+    Published(SlotHeader),
+    /// It is published and makes no sense, for this reason.
+    Damaged(&'static str),
+}
+
+impl SlotHeader {
+    pub(crate) fn of(image: &Image, sequence: u64) -> SlotHeader {
+        SlotHeader { id: image.id(), lsn: image.lsn(), image_crc: get_u32(image.bytes(), 0), sequence }
+    }
+
+    /// The whole line, with the state word of a free slot.
+    fn encode(&self, region: u64, image_bytes: u32) -> [u8; SLOT_HEADER_BYTES] {
+        let mut bytes = [0; SLOT_HEADER_BYTES];
+        put_u64(&mut bytes, 8, self.id.to_u64());
+        put_u64(&mut bytes, 16, self.lsn.get());
+        put_u32(&mut bytes, 24, self.image_crc);
+        put_u32(&mut bytes, 28, image_bytes);
+        put_u64(&mut bytes, 32, region);
+        let checksum = checksum(&bytes, self.sequence);
+        put_u32(&mut bytes, CHECKSUM_AT, checksum);
+        bytes
+    }
+
+    fn state_word(&self) -> u64 {
+        assert!(self.sequence > 0 && self.sequence <= SEQUENCE_MAX);
+        self.sequence << 8 | PUBLISHED
+    }
+}
+
+fn checksum(bytes: &[u8; SLOT_HEADER_BYTES], sequence: u64) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&bytes[CHECKED]), &sequence.to_le_bytes())
+}
+
+impl Slot {
+    pub(crate) fn decode(bytes: &[u8; SLOT_HEADER_BYTES], region: u64, image_bytes: u32) -> Slot {
+        let word = get_u64(bytes, 0);
+        if word == 0 {
+            return Slot::Free;
+        }
+        let sequence = word >> 8;
+        if word & 0xFF != PUBLISHED || sequence == 0 {
+            return Slot::Damaged("its state word is none");
+        }
+        if get_u32(bytes, CHECKSUM_AT) != checksum(bytes, sequence) {
+            return Slot::Damaged("its header's checksum is wrong");
+        }
+        let Some(id) = PageId::from_u64(get_u64(bytes, 8)) else {
+            return Slot::Damaged("it names no page");
+        };
+        if get_u64(bytes, 32) != region || get_u32(bytes, 28) != image_bytes {
+            return Slot::Damaged("it is of another region or page size");
+        }
+        let (lsn, image_crc) = (Lsn::new(get_u64(bytes, 16)), get_u32(bytes, 24));
+        Slot::Published(SlotHeader { id, lsn, image_crc, sequence })
+    }
+}
+
+/// The slots of a region.
+pub(crate) struct PageArea {
+    pub(super) headers: Arc<dyn Region>,
+    pub(super) pages: Arc<dyn Region>,
+    pub(super) region: u64,
+    pub(super) page_size: u32,
+    pub(super) slots: u32,
+    /// For messages.
+    pub(super) location: String,
+}
+
+impl PageArea {
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    fn header_at(slot: u32) -> u64 {
+        u64::from(slot) * SLOT_HEADER_BYTES as u64
+    }
+
+    fn page_at(&self, slot: u32) -> u64 {
+        u64::from(slot) * u64::from(self.page_size)
+    }
+
+    /// Copies an image and its header, without the state word, into a slot that this thread owns, and begins to write
+    /// both back.
+    pub(crate) fn fill(&self, slot: u32, header: &SlotHeader, image: &[u8]) {
+        self.pages.store(self.page_at(slot), image);
+        if !planted("nvm: the page is not written back") {
+            self.pages.write_back(self.page_at(slot), image.len() as u64);
+        }
+        let line = header.encode(self.region, self.page_size);
+        self.headers.store(Self::header_at(slot) + WORD_BYTES as u64, &line[WORD_BYTES..]);
+        self.headers.write_back(Self::header_at(slot), line.len() as u64);
+    }
+
+    /// Publishes a filled slot, and begins to write that back.
+    pub(crate) fn publish(&self, slot: u32, header: &SlotHeader) {
+        self.headers.store_word(Self::header_at(slot), header.state_word());
+        self.headers.write_back(Self::header_at(slot), WORD_BYTES as u64);
+    }
+
+    /// Makes a slot free, and begins to write that back.
+    pub(crate) fn retire(&self, slot: u32) {
+        self.headers.store_word(Self::header_at(slot), 0);
+        self.headers.write_back(Self::header_at(slot), WORD_BYTES as u64);
+    }
+
+    /// Waits until what this thread has written back is durable.
+    pub(crate) fn fence(&self) {
+        self.headers.fence();
+    }
+
+    /// Begins to write back all of a slot, whoever stored it.
+    pub(crate) fn write_back(&self, slot: u32) {
+        self.headers.write_back(Self::header_at(slot), SLOT_HEADER_BYTES as u64);
+        self.pages.write_back(self.page_at(slot), u64::from(self.page_size));
+    }
+
+    /// Copies an image out.
+    pub(crate) fn load(&self, slot: u32, page: &mut [u8]) {
+        self.pages.read(self.page_at(slot), page);
+    }
+
+    /// What the header says now.
+    pub(crate) fn header(&self, slot: u32) -> Slot {
+        let mut bytes = [0; SLOT_HEADER_BYTES];
+        self.headers.read(Self::header_at(slot), &mut bytes);
+        Slot::decode(&bytes, self.region, self.page_size)
+    }
+
+    /// A buffer for an image.
+    pub(crate) fn buffer(&self) -> AlignedBuf {
+        AlignedBuf::new(self.page_size as usize)
+    }
+
+    /// Whether an image is the one that a header speaks of.
+    pub(crate) fn verify(&self, slot: u32, header: &SlotHeader, image: &[u8]) -> Result<()> {
+        let damage = page::verify(image, header.id).map_err(|damage| damage.to_string());
+        let fits = page::page_lsn(image) == header.lsn && get_u32(image, 0) == header.image_crc;
+        let damage =
+            damage.and_then(|()| fits.then_some(()).ok_or("its header speaks of another image".into()));
+        damage.map_err(|why| self.damaged(slot, &format!("the newest image of page {}: {why}", header.id)))
+    }
+
+    /// A slot does not hold what was put there.
+    pub(crate) fn damaged(&self, slot: u32, why: &str) -> PagerError {
+        PagerError::Corrupt {
+            what: format!("slot {slot} of {} is damaged ({why}): restore a backup", self.location),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{PageNo, SpaceId};
+
+    const HEADER: SlotHeader = SlotHeader {
+        id: PageId::new(SpaceId::DATA, PageNo(0x0102)),
+        lsn: Lsn::new(0x0304),
+        image_crc: 0x0506,
+        sequence: 0x0708,
+    };
+
+    fn published() -> [u8; SLOT_HEADER_BYTES] {
+        let mut bytes = HEADER.encode(77, 4096);
+        put_u64(&mut bytes, 0, HEADER.state_word());
+        bytes
+    }
+
+    #[test]
+    fn slot_headers_come_back() {
+        assert_eq!(Slot::decode(&published(), 77, 4096), Slot::Published(HEADER));
+        assert_eq!(Slot::decode(&HEADER.encode(77, 4096), 77, 4096), Slot::Free);
+    }
+
+    #[test]
+    fn the_slot_header_keeps_its_layout() {
+        let bytes = published();
+        let expected = [
+            [0x50, 8, 7, 0, 0, 0, 0, 0],
+            [2, 1, 0, 0, 1, 0, 0, 0],
+            [4, 3, 0, 0, 0, 0, 0, 0],
+            [6, 5, 0, 0, 0, 16, 0, 0],
+            [77, 0, 0, 0, 0, 0, 0, 0],
+        ];
+        assert_eq!(bytes[..40], *expected.as_flattened());
+        assert!(bytes[44..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_published_header_with_any_other_bit_is_damaged() {
+        for bit in 0..44 * 8 {
+            let mut damaged = published();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let found = Slot::decode(&damaged, 77, 4096);
+            assert!(matches!(found, Slot::Damaged(_)), "bit {bit}: {found:?}");
+        }
+        assert!(matches!(Slot::decode(&published(), 78, 4096), Slot::Damaged(_)));
+        assert!(matches!(Slot::decode(&published(), 77, 8192), Slot::Damaged(_)));
+    }
+}

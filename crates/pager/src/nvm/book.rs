@@ -1,0 +1,338 @@
+//! Which page's newest version is in which slot, and what may be done to it. In memory; rebuilt from the slots at start.
+//!
+//! ```text
+//!              replace             begin_flush, end_flush            leave_clean, left
+//!  (slot free) -------> Dirty ----------------------------> Clean ----------------> (slot free)
+//!                        |  a refused flush leaves it Dirty   |
+//!                        +---------------- doom --------------+--> Doomed -- leave_due, left --> (slot free)
+//!  replace takes the place of any of them; the older slot is free, or its flusher frees it (end_flush).
+//! ```
+//! *Dirty*: home does not have it. *Clean*: home has it durably; it serves reads until slots are short. *Doomed*: of a
+//! discarded page; neither served nor written home, but kept until the log has the discard. *Leaving*: somebody is retiring
+//! it; who wants to put the page waits.
+//!
+//! Invariants
+//! 1. A page has at most one entry; a slot is free, or an entry's, or in the hands of one thread.
+//! 2. A version that is held (a put of its page is under way), read or being flushed is not taken away; what is being
+//!    flushed is not waited for by a put.
+//! 3. One version of a page at a time is being written home, so an older one never lands there after a newer one.
+//! 4. Sequences grow; of two versions the one with the larger sequence is newer, whatever their LSNs say (decision 0305).
+//!
+//! Not known here: the region, home, the log, waiting.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use crate::ids::{PageId, PageRange};
+use crate::lsn::Lsn;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Dirty,
+    Clean,
+    Doomed { after: Lsn },
+    Leaving,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) slot: u32,
+    pub(crate) sequence: u64,
+    pub(crate) lsn: Lsn,
+    pub(crate) state: State,
+    readers: u32,
+    is_held: bool,
+    is_flushing: bool,
+    /// Superseded versions of the page that are still being written home.
+    older_flights: u32,
+}
+
+impl Entry {
+    fn is_in_use(&self) -> bool {
+        self.is_held || self.is_flushing || self.older_flights > 0 || self.readers > 0
+    }
+}
+
+/// A version that somebody writes home or retires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) id: PageId,
+    pub(crate) slot: u32,
+    pub(crate) sequence: u64,
+    pub(crate) lsn: Lsn,
+}
+
+/// What a put finds of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// No version.
+    None,
+    /// An older version, in this slot; nobody takes it away until `replace`.
+    Older(u32),
+    /// Wait and ask again.
+    Leaving,
+}
+
+/// The book of all slots.
+#[derive(Debug)]
+pub(crate) struct Book {
+    entries: HashMap<PageId, Entry>,
+    /// Oldest first, so that all slots wear alike.
+    free: VecDeque<u32>,
+    /// By sequence, each with its page: which versions are in these states.
+    dirty: BTreeMap<u64, PageId>,
+    clean: BTreeMap<u64, PageId>,
+    doomed: BTreeMap<u64, PageId>,
+    next_sequence: u64,
+}
+
+impl Book {
+    /// Of the slots that recovery found free, and the versions that it found, which home may not have.
+    pub(crate) fn new(free: VecDeque<u32>, found: impl Iterator<Item = Version>) -> Book {
+        let mut book = Book {
+            entries: HashMap::new(),
+            free,
+            dirty: BTreeMap::new(),
+            clean: BTreeMap::new(),
+            doomed: BTreeMap::new(),
+            next_sequence: 1,
+        };
+        for version in found {
+            book.next_sequence = book.next_sequence.max(version.sequence + 1);
+            book.enter(version);
+        }
+        book
+    }
+
+    fn enter(&mut self, Version { id, slot, sequence, lsn }: Version) -> Option<Entry> {
+        self.dirty.insert(sequence, id);
+        let (state, readers) = (State::Dirty, 0);
+        let (is_held, is_flushing, older_flights) = (false, false, 0);
+        let entry = Entry { slot, sequence, lsn, state, readers, is_held, is_flushing, older_flights };
+        self.entries.insert(id, entry)
+    }
+
+    /// Takes `count` free slots, or none.
+    pub(crate) fn take_free(&mut self, count: usize) -> Option<Vec<u32>> {
+        (self.free.len() >= count).then(|| self.free.drain(..count).collect())
+    }
+
+    /// Numbers for `count` puts: the first one.
+    pub(crate) fn take_sequences(&mut self, count: usize) -> u64 {
+        let first = self.next_sequence;
+        self.next_sequence += count as u64;
+        first
+    }
+
+    /// Begins a put of the page.
+    pub(crate) fn hold(&mut self, id: PageId) -> Hold {
+        let Some(entry) = self.entries.get_mut(&id) else { return Hold::None };
+        if entry.state == State::Leaving {
+            return Hold::Leaving;
+        }
+        assert!(!entry.is_held && entry.readers == 0, "page {id} is put and used at the same time");
+        entry.is_held = true;
+        Hold::Older(entry.slot)
+    }
+
+    /// Ends it: the new version is the page's, the older one is durably retired. Its slot is free now, unless a flusher
+    /// still has it.
+    pub(crate) fn replace(&mut self, new: Version) {
+        let Some(old) = self.enter(new) else { return };
+        assert!(old.is_held && old.sequence < new.sequence, "page {} was put without being held", new.id);
+        self.strike(old.state, old.sequence);
+        if let Some(entry) = self.entries.get_mut(&new.id) {
+            entry.older_flights = old.older_flights + u32::from(old.is_flushing);
+        }
+        if !old.is_flushing {
+            self.free.push_back(old.slot);
+        }
+    }
+
+    /// Takes a version out of the list of those in its state.
+    fn strike(&mut self, state: State, sequence: u64) {
+        let list = match state {
+            State::Dirty => &mut self.dirty,
+            State::Clean => &mut self.clean,
+            State::Doomed { .. } => &mut self.doomed,
+            State::Leaving => return,
+        };
+        let struck = list.remove(&sequence);
+        assert!(struck.is_some(), "version {sequence} is in no list");
+    }
+
+    /// The version that a read gets, which stays until `end_read`, and whether home has it, too.
+    pub(crate) fn begin_read(&mut self, id: PageId) -> Option<(Version, bool)> {
+        let entry = self.entries.get_mut(&id)?;
+        if !matches!(entry.state, State::Dirty | State::Clean) {
+            return None;
+        }
+        entry.readers += 1;
+        Some((entry.version(id), entry.state == State::Clean))
+    }
+
+    pub(crate) fn end_read(&mut self, id: PageId) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.readers -= 1;
+        }
+    }
+
+    /// Dirty versions to write home, oldest first, at most `max`, of those with a sequence below `limit`.
+    pub(crate) fn begin_flush(&mut self, max: usize, limit: u64) -> Vec<Version> {
+        let mut begun = Vec::new();
+        for id in self.dirty.range(..limit).map(|(_, id)| *id) {
+            if begun.len() == max {
+                break;
+            }
+            let Some(entry) = self.entries.get_mut(&id) else { continue };
+            if !entry.is_held && !entry.is_flushing && entry.older_flights == 0 {
+                entry.is_flushing = true;
+                begun.push(entry.version(id));
+            }
+        }
+        begun
+    }
+
+    /// A version's flush has ended; `is_home`: home has exactly this image, durably.
+    pub(crate) fn end_flush(&mut self, version: &Version, is_home: bool) {
+        match self.entries.get_mut(&version.id) {
+            Some(entry) if entry.sequence == version.sequence => {
+                entry.is_flushing = false;
+                if is_home && entry.state == State::Dirty {
+                    entry.state = State::Clean;
+                    self.dirty.remove(&version.sequence);
+                    self.clean.insert(version.sequence, version.id);
+                }
+            }
+            // A newer version has taken its place meanwhile.
+            Some(entry) => {
+                entry.older_flights -= 1;
+                self.free.push_back(version.slot);
+            }
+            None => unreachable!("a page is not forgotten while a version of it is being written home"),
+        }
+    }
+
+    /// Versions that home has, oldest first, at most `max`: the caller retires their slots durably, then calls `left`.
+    pub(crate) fn leave_clean(&mut self, max: usize) -> Vec<Version> {
+        let oldest = self.clean.values().copied().filter(|id| !self.is_in_use(*id)).take(max);
+        let oldest: Vec<PageId> = oldest.collect();
+        self.leave(oldest)
+    }
+
+    /// Likewise versions of discarded pages that no crash brings back, the log being durable up to `durable`.
+    pub(crate) fn leave_due(&mut self, durable: Lsn) -> Vec<Version> {
+        let is_due = |id: &PageId| {
+            let after = self.entries.get(id).and_then(Entry::doomed_after);
+            after.is_some_and(|after| after <= durable) && !self.is_in_use(*id)
+        };
+        let due: Vec<PageId> = self.doomed.values().copied().filter(is_due).collect();
+        self.leave(due)
+    }
+
+    /// Likewise versions of pages that are not in use, after recovery.
+    pub(crate) fn leave_unless(&mut self, is_used: impl Fn(PageId) -> bool) -> Vec<Version> {
+        let can_leave = |(id, entry): &(&PageId, &Entry)| {
+            !is_used(**id) && !entry.is_in_use() && entry.state != State::Leaving
+        };
+        let unused: Vec<PageId> = self.entries.iter().filter(can_leave).map(|(id, _)| *id).collect();
+        self.leave(unused)
+    }
+
+    fn is_in_use(&self, id: PageId) -> bool {
+        self.entries.get(&id).is_some_and(Entry::is_in_use)
+    }
+
+    fn leave(&mut self, ids: Vec<PageId>) -> Vec<Version> {
+        let mut leaving = Vec::with_capacity(ids.len());
+        for id in ids {
+            let Some(entry) = self.entries.get_mut(&id) else { continue };
+            let state = std::mem::replace(&mut entry.state, State::Leaving);
+            let version = entry.version(id);
+            self.strike(state, version.sequence);
+            leaving.push(version);
+        }
+        leaving
+    }
+
+    /// Their slots are durably retired.
+    pub(crate) fn left(&mut self, versions: &[Version]) {
+        for version in versions {
+            let gone = self.entries.remove(&version.id);
+            let is_it = gone.is_some_and(|entry| entry.sequence == version.sequence && !entry.is_in_use());
+            assert!(is_it, "page {} was put while its slot was being retired", version.id);
+            self.free.push_back(version.slot);
+        }
+    }
+
+    /// The pages mean nothing once the log is durable up to `after`. Whether one of them is still being read, flushed or
+    /// retired: then wait and ask again.
+    pub(crate) fn doom(&mut self, ids: PageRange, after: Lsn) -> bool {
+        let ids: Vec<PageId> = if ids.count as usize <= self.entries.len() {
+            ids.pages().filter(|id| self.entries.contains_key(id)).collect()
+        } else {
+            self.entries.keys().copied().filter(|id| ids.contains(*id)).collect()
+        };
+        let mut is_busy = false;
+        for id in ids {
+            is_busy |= self.doom_one(id, after);
+        }
+        is_busy
+    }
+
+    fn doom_one(&mut self, id: PageId, after: Lsn) -> bool {
+        let Some(entry) = self.entries.get_mut(&id) else { return false };
+        assert!(!entry.is_held, "page {id} is discarded while it is put");
+        let (old, sequence, is_busy) = (entry.state, entry.sequence, entry.is_in_use());
+        if old == State::Leaving {
+            return true;
+        }
+        // Any durable note that the page is gone is enough.
+        let after = entry.doomed_after().map_or(after, |earlier| earlier.min(after));
+        entry.state = State::Doomed { after };
+        self.strike(old, sequence);
+        self.doomed.insert(sequence, id);
+        is_busy
+    }
+
+    /// How far the log has to be durable so that some discarded page can go.
+    pub(crate) fn next_due(&self) -> Option<Lsn> {
+        let idle = self.doomed.values().filter(|id| !self.is_in_use(**id));
+        idle.filter_map(|id| self.entries.get(id)?.doomed_after()).min()
+    }
+
+    /// The sequence of the next put.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// Free, dirty, clean and discarded.
+    pub(crate) fn counts(&self) -> [usize; 4] {
+        [self.free.len(), self.dirty.len(), self.clean.len(), self.doomed.len()]
+    }
+
+    /// All versions, with their state, in page order.
+    pub(crate) fn versions(&self) -> Vec<(Version, State)> {
+        let mut all: Vec<_> =
+            self.entries.iter().map(|(id, entry)| (entry.version(*id), entry.state)).collect();
+        all.sort_unstable_by_key(|(version, _)| version.id);
+        all
+    }
+
+    /// Free slots.
+    pub(crate) fn free(&self) -> Vec<u32> {
+        self.free.iter().copied().collect()
+    }
+}
+
+impl Entry {
+    fn version(&self, id: PageId) -> Version {
+        Version { id, slot: self.slot, sequence: self.sequence, lsn: self.lsn }
+    }
+
+    fn doomed_after(&self) -> Option<Lsn> {
+        match self.state {
+            State::Doomed { after } => Some(after),
+            _ => None,
+        }
+    }
+}

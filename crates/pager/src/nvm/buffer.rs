@@ -1,0 +1,339 @@
+//! The NVM page buffer: a level between the pool and home (Kang 2016, chapter 3).
+//!
+//! A page that leaves the pool is copied into a free slot, never over its older version, and is stable from then on. Home gets it
+//! later, in batches (`flush.rs`); until then, and as long as slots last, it is read from its slot.
+//!
+//! Invariants
+//! 1. A slot's words are stored only by the thread that owns the slot: taken from the free ones, or holding the page.
+//! 2. A published image is never stored to. A slot is free only after its state word 0 was fenced.
+//! 3. A version is in the book only if every older version of its page is durably retired: so nothing stale comes back after
+//!    the newer one is gone.
+//! 4. `put` returns, and the ledger is told (of the whole batch, or of nothing), only after the state words are fenced.
+//! 5. A version leaves its slot only when home has exactly this image, durably; or superseded; or discarded, with the log durable
+//!    up to the discard.
+//!
+//! Steps of a put: slots (only this can be refused) -> hold the older versions -> fill, *fence* -> publish, *fence* -> retire the
+//! older versions, *fence* -> ledger -> book. A crash between the last two fences leaves two versions: the larger sequence is the
+//! newer one.
+//!
+//! Lock order: frame latches > the book. The book's lock is not held across I/O or fences.
+//!
+//! Not known here: frames, what home does with protection and layouts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::{Condvar, Mutex};
+use varve_device::{planted, reached};
+
+use super::area::{PageArea, Slot, SlotHeader};
+use super::book::{Book, Hold, Version};
+use crate::error::{PagerError, Result};
+use crate::ids::{Access, PageId, PageRange, SpaceId};
+use crate::ledger::Ledger;
+use crate::level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
+use crate::lsn::Lsn;
+use crate::page::PageDamage;
+use crate::pool::WriteAhead;
+
+/// Most pages of a put, where there are slots enough.
+const TOGETHER_MAX: usize = 64;
+
+/// The level.
+pub(crate) struct NvmBuffer {
+    pub(super) area: PageArea,
+    pub(super) book: Mutex<Book>,
+    /// Something in the book has changed that somebody may wait for.
+    pub(super) changed: Condvar,
+    pub(super) home: Arc<dyn Level>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) log: Arc<dyn WriteAhead>,
+    pub(super) counters: NvmCounters,
+}
+
+#[derive(Default)]
+pub(super) struct NvmCounters {
+    pub(super) puts: AtomicU64,
+    pub(super) inline_puts: AtomicU64,
+    /// Versions that were superseded before home got them.
+    pub(super) reclaimed: AtomicU64,
+    pub(super) read_hits: AtomicU64,
+    pub(super) home_pages: AtomicU64,
+    pub(super) home_batches: AtomicU64,
+    pub(super) slot_waits: AtomicU64,
+    pub(super) refused: AtomicU64,
+}
+
+/// A put under way.
+struct Putting<'i> {
+    image: &'i Image,
+    header: SlotHeader,
+    slot: u32,
+    older: Option<u32>,
+}
+
+impl NvmBuffer {
+    fn put_logged(&self, images: &[&Image], cause: Cause) -> Result<()> {
+        let durable = self.log.durable_lsn();
+        for image in images {
+            let unchecked = planted("pages: written before their log");
+            assert!(unchecked || image.lsn() <= durable, "page {} goes out before its log", image.id());
+        }
+        let slots = self.take_slots(images.len())?;
+        let putting = self.begin(images, slots);
+        for one in &putting {
+            self.area.fill(one.slot, &one.header, one.image.bytes());
+        }
+        if !planted("nvm: no fence before a slot is published") {
+            self.area.fence();
+        }
+        if planted("nvm: the older version is retired first") {
+            self.retire_older(&putting);
+        }
+        putting.iter().for_each(|one| self.area.publish(one.slot, &one.header));
+        if !planted("nvm: put returns before the state is fenced") {
+            self.area.fence();
+        }
+        reached("nvm: slot published");
+        self.retire_older(&putting);
+        images.iter().for_each(|image| self.ledger.stable(image.id(), image.lsn()));
+        self.end(&putting, cause);
+        Ok(())
+    }
+
+    /// Numbers the puts and holds the pages' older versions.
+    fn begin<'i>(&self, images: &[&'i Image], slots: Vec<u32>) -> Vec<Putting<'i>> {
+        let mut book = self.book.lock();
+        let sequences = book.take_sequences(images.len())..;
+        let mut putting = Vec::with_capacity(images.len());
+        for ((image, slot), sequence) in images.iter().copied().zip(slots).zip(sequences) {
+            let older = loop {
+                match book.hold(image.id()) {
+                    Hold::None => break None,
+                    Hold::Older(slot) => break Some(slot),
+                    // Who retires it waits for nobody.
+                    Hold::Leaving => self.changed.wait(&mut book),
+                }
+            };
+            putting.push(Putting { image, header: SlotHeader::of(image, sequence), slot, older });
+        }
+        putting
+    }
+
+    fn retire_older(&self, putting: &[Putting<'_>]) {
+        let older: Vec<u32> = putting.iter().filter_map(|one| one.older).collect();
+        older.iter().for_each(|slot| self.area.retire(*slot));
+        if !older.is_empty() && !planted("nvm: a freed slot is not fenced") {
+            reached("nvm: version superseded");
+            self.area.fence();
+        }
+    }
+
+    fn end(&self, putting: &[Putting<'_>], cause: Cause) {
+        let mut book = self.book.lock();
+        let dirty_before = book.counts()[1];
+        for Putting { header, slot, .. } in putting {
+            let SlotHeader { id, lsn, sequence, .. } = *header;
+            book.replace(Version { id, slot: *slot, sequence, lsn });
+        }
+        let reclaimed = (dirty_before + putting.len()).saturating_sub(book.counts()[1]);
+        drop(book);
+        self.changed.notify_all();
+        self.counters.reclaimed.fetch_add(reclaimed as u64, Relaxed);
+        self.counters.puts.fetch_add(putting.len() as u64, Relaxed);
+        if cause == Cause::EvictInline {
+            self.counters.inline_puts.fetch_add(putting.len() as u64, Relaxed);
+        }
+    }
+
+    /// Retires versions that the book has let go, and frees their slots.
+    pub(super) fn retire(&self, leaving: &[Version]) {
+        if leaving.is_empty() {
+            return;
+        }
+        leaving.iter().for_each(|version| self.area.retire(version.slot));
+        if !planted("nvm: a freed slot is not fenced") {
+            self.area.fence();
+        }
+        self.book.lock().left(leaving);
+        self.changed.notify_all();
+    }
+
+    fn retire_due(&self) {
+        let due = self.book.lock().leave_due(self.log.durable_lsn());
+        if !due.is_empty() {
+            reached("nvm: doomed slot retired");
+        }
+        self.retire(&due);
+    }
+
+    /// Fills the frame from the page's slot; whether there is one.
+    fn read_slot(&self, id: PageId, want: &mut Want<'_>) -> Result<bool> {
+        let Want::Page { frame, got } = want else { return Ok(false) };
+        if !id.space().is_logged() {
+            return Ok(false);
+        }
+        let Some((version, is_clean)) = self.book.lock().begin_read(id) else { return Ok(false) };
+        let loaded = self.load(&version, frame);
+        self.book.lock().end_read(id);
+        self.changed.notify_all();
+        match loaded {
+            Err(damage) if is_clean => self.read_instead(&version, frame, got).map_err(|_| damage)?,
+            loaded => loaded?,
+        }
+        *got = Some(Got { from: Tier::Nvm, lsn: version.lsn, taken: false });
+        self.counters.read_hits.fetch_add(1, Relaxed);
+        Ok(true)
+    }
+
+    /// Copies a version out and looks whether it is what was put. The caller has pinned it.
+    pub(super) fn load(&self, version: &Version, page: &mut [u8]) -> Result<()> {
+        let header = match self.area.header(version.slot) {
+            Slot::Published(header) => header,
+            // A put of the page has retired it and holds it still.
+            Slot::Free => return Err(self.area.damaged(version.slot, "it is free")),
+            Slot::Damaged(why) => return Err(self.area.damaged(version.slot, why)),
+        };
+        self.area.load(version.slot, page);
+        if planted("nvm: slot images are not verified") {
+            return Ok(());
+        }
+        self.area.verify(version.slot, &header, page)?;
+        let durable = self.log.durable_lsn();
+        if (header.id, header.lsn, header.sequence) != (version.id, version.lsn, version.sequence) {
+            return Err(self.area.damaged(version.slot, "it holds another version"));
+        }
+        if version.lsn > durable {
+            let damage = PageDamage::BeyondLog { lsn: version.lsn, durable };
+            return Err(PagerError::DamagedPage { id: version.id, damage });
+        }
+        Ok(())
+    }
+
+    /// The slot is damaged, but home should have the same image.
+    fn read_instead(&self, version: &Version, frame: &mut [u8], got: &mut Option<Got>) -> Result<()> {
+        let mut want = [Want::Page { frame, got: None }];
+        self.home.read(&mut [Run { first: version.id, want: &mut want }], Access::Random)?;
+        let [Want::Page { got: found, .. }] = want else { return Ok(()) };
+        *got = found;
+        if found.is_none_or(|found| found.lsn != version.lsn) {
+            return Err(self.area.damaged(version.slot, "home has another version"));
+        }
+        reached("nvm: damaged clean slot");
+        Ok(())
+    }
+}
+
+impl Level for NvmBuffer {
+    fn read(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()> {
+        let mut misses: Vec<Run<'_, '_>> = Vec::new();
+        for run in runs.iter_mut() {
+            let mut hits = Vec::with_capacity(run.want.len());
+            for (at, want) in (0_u32..).zip(run.want.iter_mut()) {
+                hits.push(self.read_slot(run.first.plus(at), want)?);
+            }
+            let (mut first, mut rest) = (run.first, &mut *run.want);
+            for stretch in hits.chunk_by(|a, b| a == b) {
+                let (want, behind) = rest.split_at_mut(stretch.len());
+                if !stretch[0] && want.iter().any(|want| matches!(want, Want::Page { .. })) {
+                    misses.push(Run { first, want });
+                }
+                (first, rest) = (first.plus(stretch.len() as u32), behind);
+            }
+        }
+        if misses.is_empty() { Ok(()) } else { self.home.read(&mut misses, why) }
+    }
+
+    /// Images of the temporary space go home; the others are all in their slots, or none is.
+    fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
+        let is_logged = |image: &Image| image.id().space().is_logged();
+        for part in batch.chunk_by(|a, b| is_logged(a) == is_logged(b)) {
+            if !is_logged(&part[0]) {
+                self.home.put(part, cause, need)?;
+            }
+        }
+        let logged: Vec<&Image> = batch.iter().filter(|image| is_logged(image)).collect();
+        if logged.is_empty() { Ok(()) } else { self.put_logged(&logged, cause) }
+    }
+
+    fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image) {
+        self.home.offer(id, why, copy);
+    }
+
+    fn changed(&self, id: PageId) {
+        self.home.changed(id);
+    }
+
+    /// Waits until none of the pages is being written home: their places may be cut off next.
+    fn discard(&self, ids: PageRange, after: Lsn) -> Result<()> {
+        if ids.first.space().is_logged() {
+            let at_once = planted("nvm: a dropped page's slot goes at once");
+            let after = if at_once { Lsn::ZERO } else { after };
+            let mut book = self.book.lock();
+            while book.doom(ids, after) {
+                self.changed.wait(&mut book);
+            }
+            drop(book);
+            if after <= self.log.durable_lsn() {
+                self.retire_due();
+            }
+        }
+        self.home.discard(ids, after)
+    }
+
+    fn discarding(&self, space: SpaceId) -> Option<DiscardHold<'_>> {
+        self.home.discarding(space)
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.home.settle()
+    }
+
+    fn needs_log_from(&self) -> Option<Lsn> {
+        self.home.needs_log_from()
+    }
+
+    fn checkpoint(&self, step: Step) -> Result<()> {
+        if step == Step::End {
+            self.retire_due();
+        }
+        self.home.checkpoint(step)
+    }
+
+    /// The slots outlive a shutdown: what is in them stays there.
+    fn drain(&self) -> Result<()> {
+        self.home.drain()
+    }
+
+    fn check(&self, damages: &mut Vec<String>) -> Result<()> {
+        self.check_slots(damages)?;
+        self.home.check(damages)
+    }
+
+    fn put_pages_max(&self) -> usize {
+        (self.area.slots() as usize / 4).clamp(1, TOGETHER_MAX)
+    }
+
+    fn report(&self) -> Vec<LevelReport> {
+        let [free, dirty, clean, doomed] = self.book.lock().counts().map(|count| count as u64);
+        let of = |counter: &AtomicU64| counter.load(Relaxed);
+        let counters = vec![
+            ("slots", u64::from(self.area.slots())),
+            ("free", free),
+            ("dirty", dirty),
+            ("clean", clean),
+            ("doomed", doomed),
+            ("puts", of(&self.counters.puts)),
+            ("inline_puts", of(&self.counters.inline_puts)),
+            ("reclaimed", of(&self.counters.reclaimed)),
+            ("read_hits", of(&self.counters.read_hits)),
+            ("home_pages", of(&self.counters.home_pages)),
+            ("home_batches", of(&self.counters.home_batches)),
+            ("slot_waits", of(&self.counters.slot_waits)),
+            ("refused", of(&self.counters.refused)),
+        ];
+        let mut reports = vec![LevelReport { name: "nvm", counters }];
+        reports.extend(self.home.report());
+        reports
+    }
+}
