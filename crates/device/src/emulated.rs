@@ -256,22 +256,18 @@ impl EmulatedFile {
         self.model.serve(place_all, inner)
     }
 
-    /// Whether a durable write is followed by a flush; if not, it goes through the device's cache.
-    fn flushes(&self) -> bool {
-        self.model.profile.durable_write == DurableWrite::Flush
-    }
-
+    /// What a write is to the device's cache.
     fn kind(&self, durability: Durability) -> Kind {
-        match durability {
-            Durability::Now if !self.flushes() => Kind::WriteThrough,
+        match (durability, self.model.profile.durable_write) {
+            (Durability::Now, DurableWrite::Fua) => Kind::WriteThrough,
             _ => Kind::Write,
         }
     }
 
     /// The time of the flush that a durable write is to this device; `inner` has made it durable.
     fn settle(&self, durability: Durability) -> Result<()> {
-        match durability {
-            Durability::Now if self.flushes() => self.model.serve(Service::place_flush, || Ok(())),
+        match (durability, self.model.profile.durable_write) {
+            (Durability::Now, DurableWrite::Flush) => self.model.serve(Service::place_flush, || Ok(())),
             _ => Ok(()),
         }
     }

@@ -127,6 +127,10 @@ fn a_durable_write_costs_a_flush_where_the_profile_says_so() {
     assert!(write(&*file, Durability::Now) >= FLUSH);
     let (_, file) = drive_of_2014(&SATA_SSD.replace("\"flush\"", "\"fua\""));
     assert!(write(&*file, Durability::Now) < FLUSH / 2, "that drive writes through");
+    let slow =
+        SATA_SSD.replace("\"flush\"", "\"cached\"").replace("random_write = 90000", "random_write = 300");
+    let (_, file) = drive_of_2014(&slow);
+    assert!(write(&*file, Durability::Now) < FLUSH / 2, "the cache of that drive outlives a power failure");
 }
 
 #[test]
