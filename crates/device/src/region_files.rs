@@ -292,13 +292,13 @@ impl BlockFile for RegionFile {
         match durability {
             Durability::Later => self.extent.unflushed.lock().note(range),
             Durability::Now => {
-                if !planted("nvm log: a block is not written back") {
+                if !planted("region files: a durable write is not written back") {
                     self.write_back(&range);
                 }
-                if !planted("nvm log: a block is not fenced") {
+                if !planted("region files: a durable write is not fenced") {
                     self.region.fence();
                 }
-                reached("nvm log: written durably");
+                reached("region files: written durably");
             }
         }
         let is_durable = durability == Durability::Now;
@@ -314,8 +314,11 @@ impl BlockFile for RegionFile {
             Unflushed::All => self.write_back(&(0..self.len_bytes)),
             Unflushed::Ranges(ranges) => ranges.iter().for_each(|range| self.write_back(range)),
         }
-        self.region.fence();
+        if !planted("region files: a flush is not fenced") {
+            self.region.fence();
+        }
         drop(unflushed);
+        reached("region files: flushed");
         self.accounting.count_flush(self.space, started);
         Ok(())
     }

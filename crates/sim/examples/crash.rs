@@ -5,6 +5,8 @@
 //! Seeds follow each other; each runs one workload and tries its share of the images. A failure names its
 //! seed and image; the same seed with `--seeds 1` shows it again.
 //!
+//! `--part` puts the database together in another way: `nvm-log`, `full-page-log`, ... (`varve_sim::Part`).
+//!
 //! `--planted` hunts every planted fault (those with a part of their name given) and prints what caught it; `--seed` is where the
 //! seeds begin. Subject `faults` is the engine under one run-time fault a seed.
 //!
@@ -21,7 +23,7 @@ use varve_sim::toy::{Flaw, Toy};
 use varve_sim::trees::Trees;
 use varve_sim::{Found, Part, Plan, Rng, Subject, search, some_rule, try_fault};
 
-const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--part doublewrite|full-page-log|nvm-log|packed] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
+const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--part PART] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
 
 struct Arguments {
     subject: String,

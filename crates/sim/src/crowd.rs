@@ -30,7 +30,7 @@ const WORDS: u64 = 8;
 pub struct Crowd {
     /// Mini-transactions of each thread.
     pub commits: usize,
-    /// What it is put together from.
+    /// What it is put together from; one that does not switch.
     pub part: Part,
 }
 

@@ -58,10 +58,35 @@ impl Pages {
         Pages { commits, load: None, part: Part::Doublewrite }
     }
 
-    fn open(&self, devices: &Devices) -> Result<Pager, String> {
-        let mut config = small_config(devices);
-        self.part.configure(&mut config, devices);
-        Pager::open(config, Arc::new(NoOperations)).map_err(text)
+    /// Goes on from what is `known` until there are so many commits, on a pager of this part; gives what is known then.
+    fn stage(
+        &self,
+        part: Part,
+        known: Known,
+        commits: usize,
+        bench: &mut Workbench,
+    ) -> Result<Known, String> {
+        let pager = bench.relief.make(|| open(part, &bench.devices))?;
+        let known = match known.load {
+            Some(_) => known,
+            None => {
+                let owner = bench.relief.make(|| pager.create_segment(SpaceId::DATA).map_err(text))?;
+                let some = LOADS[bench.rng.below(LOADS.len() as u64) as usize];
+                Known { owner, load: self.load.or(Some(some)), ..known }
+            }
+        };
+        let mut worker = Worker::new(&pager, bench, known);
+        let mut errors = drive(&mut worker, commits);
+        errors.extend(worker.acknowledge().err());
+        if errors.is_empty() && digest(&pager)? != worker.model.digest {
+            errors.push(format!("{WRONG}: the pages do not read as they were written"));
+        }
+        let known = worker.known();
+        let is_last = commits >= self.commits;
+        if errors.is_empty() && !is_last {
+            errors.extend(pager.shutdown().map_err(text).err());
+        }
+        outcome(errors).map(|()| known)
     }
 }
 
@@ -139,9 +164,32 @@ struct Worker<'a> {
     last: Option<(usize, Lsn)>,
 }
 
+/// What a workload knows of its pages, whichever pager is open.
+#[derive(Default)]
+struct Known {
+    model: Model,
+    pages: Vec<u64>,
+    owner: u32,
+    /// `None` before the first pager was open.
+    load: Option<Load>,
+    burst: Option<(u32, Vec<usize>)>,
+}
+
 type Done = Result<(), String>;
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
+    fn new(pager: &'a Pager, bench: &'a mut Workbench, known: Known) -> Worker<'a> {
+        let Known { model, mut pages, owner, load, burst } = known;
+        pages.resize(PAGES_MAX, 0);
+        let load = load.unwrap_or(Load::Even);
+        Worker { pager, bench, model, pages, owner, load, burst, last: None }
+    }
+
+    fn known(self) -> Known {
+        let Worker { model, pages, owner, load, burst, .. } = self;
+        Known { model, pages, owner, load: Some(load), burst }
+    }
+
     fn one(&mut self) -> Done {
         match self.load {
             Load::Fleeting if self.burst.is_none() && self.bench.rng.one_in(8) => return self.fleet(),
@@ -351,24 +399,24 @@ impl Steps for Worker<'_> {
     }
 }
 
+fn open(part: Part, devices: &Devices) -> Result<Pager, String> {
+    let mut config = small_config(devices);
+    part.configure(&mut config, devices);
+    Pager::open(config, Arc::new(NoOperations)).map_err(text)
+}
+
 impl Subject for Pages {
     fn work(&self, bench: &mut Workbench) -> Result<(), String> {
-        let pager = bench.relief.make(|| self.open(&bench.devices))?;
-        let owner = bench.relief.make(|| pager.create_segment(SpaceId::DATA).map_err(text))?;
-        let pages = vec![0; PAGES_MAX];
-        let model = Model::default();
-        let load = self.load.unwrap_or(LOADS[bench.rng.below(LOADS.len() as u64) as usize]);
-        let mut worker = Worker { pager: &pager, bench, model, pages, owner, load, burst: None, last: None };
-        let mut errors = drive(&mut worker, self.commits);
-        errors.extend(worker.acknowledge().err());
-        if errors.is_empty() && digest(&pager)? != worker.model.digest {
-            errors.push(format!("{WRONG}: the pages do not read as they were written"));
+        let stages = self.part.stages();
+        let mut known = Known::default();
+        for (before, part) in stages.iter().enumerate() {
+            known = self.stage(*part, known, self.commits * (before + 1) / stages.len(), bench)?;
         }
-        outcome(errors)
+        Ok(())
     }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        let pager = self.open(devices)?;
+        let pager = open(self.part, devices)?;
         opened();
         let digest = digest(&pager)?;
         let damages = pager.check().map_err(text)?.damages;

@@ -15,6 +15,9 @@ const LOG_BYTES: u64 = 512 << 10;
 /// Length of the region.
 const REGION_BYTES: u64 = 768 << 10;
 
+/// Doublewrite copies in the region: few, so that a batch does not fit and single pages wait for each other.
+const COPIES: ProtectionKind = ProtectionKind::NvmDoublewrite { batch_slots: 24, single_slots: 4 };
+
 /// How pages are laid out and protected, and where the log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -22,29 +25,54 @@ pub enum Part {
     Unprotected,
     /// Pages by the doublewrite file, the log in files.
     Doublewrite,
+    /// The same with segments as under full-page-log, which it is switched from and to.
+    WideDoublewrite,
     /// Pages by images in the log, whose segments hold those of a mini-transaction.
     FullPageLog,
+    /// Full-page-log, then doublewrite, then full-page-log; recovered under doublewrite.
+    Switching,
+    /// Doublewrite, then full-page-log, then doublewrite, which recovers: full-page-log begins after a clean shutdown only.
+    SwitchingBack,
     /// The log in persistent memory.
     NvmLog,
+    /// Doublewrite copies in persistent memory.
+    NvmDoublewrite,
+    /// Both.
+    NvmDoublewriteLog,
     /// Pages out of place, in extents of 64 KiB; settled after sixteen.
     Packed,
 }
 
 impl Part {
     /// Those that have something in persistent memory.
-    pub const IN_NVM: [Part; 1] = [Part::NvmLog];
+    pub const IN_NVM: [Part; 3] = [Part::NvmLog, Part::NvmDoublewrite, Part::NvmDoublewriteLog];
 
     /// All of them.
-    pub const ALL: [Part; 5] =
-        [Part::Unprotected, Part::Doublewrite, Part::FullPageLog, Part::NvmLog, Part::Packed];
+    pub const ALL: [Part; 10] = [
+        Part::Unprotected,
+        Part::Doublewrite,
+        Part::WideDoublewrite,
+        Part::FullPageLog,
+        Part::Switching,
+        Part::SwitchingBack,
+        Part::NvmLog,
+        Part::NvmDoublewrite,
+        Part::NvmDoublewriteLog,
+        Part::Packed,
+    ];
 
     /// Its name, for people.
     pub fn name(self) -> &'static str {
         match self {
             Part::Unprotected => "unprotected",
             Part::Doublewrite => "doublewrite",
+            Part::WideDoublewrite => "wide-doublewrite",
             Part::FullPageLog => "full-page-log",
+            Part::Switching => "switching",
+            Part::SwitchingBack => "switching-back",
             Part::NvmLog => "nvm-log",
+            Part::NvmDoublewrite => "nvm-dwb",
+            Part::NvmDoublewriteLog => "nvm-dwb-log",
             Part::Packed => "packed",
         }
     }
@@ -54,17 +82,36 @@ impl Part {
         parts.get(seed as usize % parts.len().max(1)).copied().unwrap_or(Part::Doublewrite)
     }
 
-    /// Puts the part into a configuration.
+    /// The parts of a run, with a clean shutdown between them.
+    pub(crate) fn stages(self) -> Vec<Part> {
+        match self {
+            Part::Switching => vec![Part::FullPageLog, Part::WideDoublewrite, Part::FullPageLog],
+            Part::SwitchingBack => vec![Part::WideDoublewrite, Part::FullPageLog, Part::WideDoublewrite],
+            one => vec![one],
+        }
+    }
+
+    /// Puts the part into a configuration; for one that switches, what it is recovered as.
     pub fn configure(self, config: &mut PagerConfig, devices: &Devices) {
+        let region =
+            |log_bytes| NvmConfig { directory: devices.of(Space::Nvm), size_bytes: REGION_BYTES, log_bytes };
         match self {
             Part::Unprotected => config.protection = ProtectionKind::None,
             Part::Doublewrite => {}
+            Part::WideDoublewrite | Part::Switching | Part::SwitchingBack => widen(config),
             Part::FullPageLog => {
                 config.protection = ProtectionKind::FullPageLog;
-                config.log_segment_bytes = 256 << 10;
-                config.log_capacity_bytes = 1 << 20;
+                widen(config);
             }
-            Part::NvmLog => config.nvm = Some(region(devices, LOG_BYTES)),
+            Part::NvmLog => config.nvm = Some(region(LOG_BYTES)),
+            Part::NvmDoublewrite => {
+                config.protection = COPIES;
+                config.nvm = Some(region(0));
+            }
+            Part::NvmDoublewriteLog => {
+                config.protection = COPIES;
+                config.nvm = Some(region(LOG_BYTES));
+            }
             Part::Packed => {
                 let packed = PackedConfig { extent_bytes: 64 << 10, held_pages_max: 16 };
                 config.layout = HomeLayout::Packed(packed);
@@ -73,6 +120,7 @@ impl Part {
     }
 }
 
-fn region(devices: &Devices, log_bytes: u64) -> NvmConfig {
-    NvmConfig { directory: devices.of(Space::Nvm), size_bytes: REGION_BYTES, log_bytes }
+fn widen(config: &mut PagerConfig) {
+    config.log_segment_bytes = 256 << 10;
+    config.log_capacity_bytes = 1 << 20;
 }

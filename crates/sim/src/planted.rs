@@ -72,6 +72,10 @@ pub enum On {
     Images,
     /// Raw pages with the log in persistent memory.
     NvmLog,
+    /// Raw pages with doublewrite copies in persistent memory.
+    NvmCopies,
+    /// Raw pages under protections that change.
+    Switching,
     /// The toys.
     Toy,
 }
@@ -167,6 +171,8 @@ impl Planted {
                 Box::new(Pages { load: Some(pages::Load::Cleaning), ..Pages::new(commits.min(1500)) })
             }
             (On::NvmLog, _) => Box::new(Pages { part: Part::NvmLog, ..Pages::new(commits) }),
+            (On::NvmCopies, _) => Box::new(Pages { part: Part::NvmDoublewrite, ..Pages::new(commits) }),
+            (On::Switching, _) => Box::new(Pages { part: Part::Switching, ..Pages::new(commits) }),
             (On::Drops, _) => Box::new(Pages { load: Some(pages::Load::Fleeting), ..Pages::new(commits) }),
             (On::Packed, _) => Box::new(Pages { part: Part::Packed, ..Pages::new(commits) }),
             (On::PackedDrops, _) => {
@@ -254,6 +260,8 @@ const CATALOG: On = On::Catalog;
 const AT_REST: On = On::AtRest;
 const IMAGES: On = On::Images;
 const NVM_LOG: On = On::NvmLog;
+const NVM_COPIES: On = On::NvmCopies;
+const SWITCHING: On = On::Switching;
 
 /// Switches in the code, by room: where searched for, name, what it breaks.
 const CODE: &[(On, &str, &str)] = &[
@@ -263,8 +271,14 @@ const CODE: &[(On, &str, &str)] = &[
     (LARGE, "log: torn blocks are taken for whole", "the log as a prefix"),
     (PAGES, "log: segment headers are not durable", "segments found after a crash"),
     (PAGES, "log: the directory is not synced", "segments found after a crash"),
-    (NVM_LOG, "nvm log: a block is not written back", "acknowledged commits"),
-    (NVM_LOG, "nvm log: a block is not fenced", "acknowledged commits"),
+    (NVM_LOG, "region files: a durable write is not written back", "acknowledged commits"),
+    (NVM_LOG, "region files: a durable write is not fenced", "acknowledged commits"),
+    (NVM_COPIES, "region files: a flush is not fenced", "torn pages"),
+    (NVM_COPIES, "doublewrite: batches skip it", "torn pages"),
+    (NVM_COPIES, "doublewrite: not flushed before the pages", "torn pages"),
+    (NVM_COPIES, "doublewrite: torn pages are not mended", "torn pages"),
+    (SWITCHING, "doublewrite: torn pages are not mended", "torn pages"),
+    (SWITCHING, "full-page-log: one image a checkpoint", "torn pages"),
     (NVM_LOG, "log: blocks are not durable", "acknowledged commits"),
     (NVM_LOG, "log: segment headers are not durable", "segments found after a crash"),
     (PAGES, "checkpoint: its position passes dirty pages", "redo of pages still dirty"),

@@ -3,14 +3,14 @@
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
 use varve_sim::trees::Trees;
-use varve_sim::{Subject, damage, run};
+use varve_sim::{Part, Subject, damage, run};
 
-fn check(what: &str, subject: &dyn Subject) {
+fn check(what: &str, subject: &dyn Subject, images: usize) {
     let mut caught = 0;
     for seed in 0..3 {
         let run = run(subject, seed, |device| device);
         assert_eq!(run.error, None);
-        let verdicts = damage(subject, &run, seed, 150);
+        let verdicts = damage(subject, &run, seed, images);
         println!(
             "{what}: {} refused, {} reported, {} harmless, {} older",
             verdicts.refused, verdicts.reported, verdicts.harmless, verdicts.older
@@ -23,15 +23,20 @@ fn check(what: &str, subject: &dyn Subject) {
 
 #[test]
 fn of_raw_pages() {
-    check("pages", &Pages::new(1500));
+    check("pages", &Pages::new(1500), 150);
+}
+
+#[test]
+fn of_raw_pages_with_log_and_copies_in_persistent_memory() {
+    check("nvm", &Pages { part: Part::NvmDoublewriteLog, ..Pages::new(1500) }, 80);
 }
 
 #[test]
 fn of_a_database() {
-    check("engine", &Engine::new(100));
+    check("engine", &Engine::new(100), 150);
 }
 
 #[test]
 fn of_a_tree() {
-    check("trees", &Trees { commits: 1500 });
+    check("trees", &Trees { commits: 1500 }, 150);
 }

@@ -10,7 +10,14 @@ const IMAGES: usize = 1600;
 const ENGINE_IMAGES: usize = 600;
 
 /// What the workloads must come by, or the images show less than they seem to.
-const EVENTS: [&str; 2] = ["log: segment recycled", "nvm log: written durably"];
+const EVENTS: [&str; 6] = [
+    "doublewrite: batch",
+    "doublewrite: single page",
+    "log: segment recycled",
+    "recovery: torn page mended",
+    "region files: flushed",
+    "region files: written durably",
+];
 
 /// A share of the images asked for.
 fn images(share: usize) -> usize {

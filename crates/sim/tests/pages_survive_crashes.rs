@@ -1,6 +1,6 @@
 //! Mini-transactions survive any crash: a prefix of the commit order, with all that was acknowledged.
 
-use varve_sim::pages::Pages;
+use varve_sim::pages::{Load, Pages};
 use varve_sim::{Found, Part, Plan, search};
 
 /// Crash images of the pager: a slice of `VARVE_CRASH_IMAGES`, or this many.
@@ -23,6 +23,27 @@ fn three_hundred_crash_images_under_full_page_log() {
     }
     println!("pages under full-page-log: {}", found.summary());
     assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    assert!(found.images >= images, "{}", found.summary());
+}
+
+/// What a crash left torn is mended by the protection that was in force, whichever the database is opened under.
+#[test]
+fn three_hundred_crash_images_between_two_protections() {
+    let images = images_asked(300);
+    let mut found = Found::default();
+    for seed in 0..6 {
+        let part = [Part::Switching, Part::SwitchingBack][seed % 2];
+        // Under the load that writes most, copies of several ages lie about.
+        let load = (seed < 4).then_some(Load::Cleaning);
+        let subject = Pages { part, load, ..Pages::new([300, 900, 2000][seed / 2]) };
+        found.add(search(&subject, Plan::new(seed as u64, images / 6)));
+    }
+    println!("pages between two protections: {}", found.summary());
+    println!("reached: {:#?}", found.reached);
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    for (event, times) in [("open: another protection", 20), ("recovery: torn page mended", 1)] {
+        assert!(found.reached.get(event).is_some_and(|count| *count >= times), "hardly ever: {event}");
+    }
     assert!(found.images >= images, "{}", found.summary());
 }
 

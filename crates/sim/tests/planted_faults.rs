@@ -59,6 +59,16 @@ fn in_packed_pages_that_come_and_go() {
 }
 
 #[test]
+fn in_copies_in_persistent_memory() {
+    all_are_found(On::NvmCopies);
+}
+
+#[test]
+fn under_protections_that_change() {
+    all_are_found(On::Switching);
+}
+
+#[test]
 fn in_trees() {
     all_are_found(On::Trees);
 }

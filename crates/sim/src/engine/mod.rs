@@ -78,7 +78,7 @@ pub struct Engine {
     pub commits: usize,
     /// Kind of load; `None` = by the seed.
     pub load: Option<Load>,
-    /// What it is put together from.
+    /// What it is put together from; one that does not switch.
     pub part: Part,
     /// Pages of the pool.
     pub pool_pages: usize,
