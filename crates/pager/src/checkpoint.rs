@@ -49,7 +49,11 @@ impl Shared {
         self.spaces.plan_cut(|| self.log.end());
         self.level.checkpoint(Step::Begin)?;
         let forgets = planted("checkpoint: its position passes dirty pages");
-        self.level.settle()?;
+        match self.level.settle() {
+            // What stays held stays in the ledger; the log that it needs is not cut, what is before that makes room.
+            Err(error) if error.is_no_space() => {}
+            settled => settled?,
+        }
         let redo_start = self.log.redo_point(|| {
             let oldest = self.ledger.oldest().filter(|_| !forgets);
             oldest.into_iter().chain(self.level.needs_log_from()).min()
@@ -62,6 +66,7 @@ impl Shared {
             if let Some(attached) = &mut superblock.attached {
                 attached.stamp = stamp;
             }
+            superblock.map_checkpoints = self.spaces.map_checkpoints();
             superblock.state = if is_clean { State::Clean } else { State::Open };
         })?;
         let early = planted("log: segments are recycled early");

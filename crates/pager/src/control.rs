@@ -27,7 +27,9 @@
 //! | 3904 | 4 | features: 2 the data and the rollback space are packed; others are refused |
 //! | 3908 | 1 | layout of the data space: 0 in place, 1 packed |
 //! | 3909 | 1 | layout of the rollback space, the same |
-//! | 3910 | 138 | zeros: kept for how pages are stored at home |
+//! | 3910 | 2 | zeros |
+//! | 3912 | 8 each | numbers of checkpoints of the data and the rollback space's map, one that was durable at this write; 0 if not packed |
+//! | 3928 | 120 | zeros: kept for how pages are stored at home |
 //! | 4048 | 8 | id of the attached NVM region, 0 = none |
 //! | 4056 | 1 | flags: 1 newest pages are in the region, 2 the log is, 4 doublewrite copies are, 8 there is no log: it begins anew at the redo position |
 //! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log, 4 doublewrite with copies in the region, 5 pages in the region |
@@ -67,6 +69,7 @@ const LIVES_MAX: usize = 160;
 /// Bytes from here on say how pages are stored at home.
 const STORED_AT: usize = 3904;
 const LAYOUTS_AT: usize = 3908;
+const MAPS_AT: usize = 3912;
 const FEATURE_PACKED: u32 = 2;
 const FEATURES_KNOWN: u32 = FEATURE_PACKED;
 const REGION_AT: usize = 4048;
@@ -193,6 +196,8 @@ pub struct Superblock {
     pub protection: InForce,
     /// The data and the rollback space are packed; settled at creation.
     pub packed: bool,
+    /// Checkpoints of the maps of the data and the rollback space that were durable.
+    pub map_checkpoints: [u64; 2],
     /// The NVM region that the database needs.
     pub attached: Option<Attached>,
     /// The log was left behind by a clean shutdown: the next one begins empty, at the redo position.
@@ -213,6 +218,7 @@ impl Superblock {
             lives: Vec::new(),
             protection: InForce::default(),
             packed: false,
+            map_checkpoints: [0; 2],
             attached: None,
             log_begins_anew: false,
             sequence: 0,
@@ -285,6 +291,8 @@ impl Superblock {
         if self.packed {
             put_u32(slot, STORED_AT, FEATURE_PACKED);
             slot[LAYOUTS_AT..LAYOUTS_AT + 2].fill(1);
+            put_u64(slot, MAPS_AT, self.map_checkpoints[0]);
+            put_u64(slot, MAPS_AT + 8, self.map_checkpoints[1]);
         }
         slot[STORED_AT..CHECKSUM_AT].iter().any(|byte| *byte != 0)
     }
@@ -317,6 +325,7 @@ impl Superblock {
             lives: lives.map(decode_life).collect(),
             protection,
             packed: get_u32(slot, STORED_AT) & FEATURE_PACKED != 0,
+            map_checkpoints: [get_u64(slot, MAPS_AT), get_u64(slot, MAPS_AT + 8)],
             attached: decode_attached(slot),
             log_begins_anew: slot[FLAGS_AT] & FLAG_LOG_BEGINS_ANEW != 0,
         };

@@ -233,11 +233,12 @@ fn find_packed(config: &PagerConfig, stored: &Superblock) -> Result<Vec<(SpaceId
     if !stored.packed {
         return Ok(Vec::new());
     }
-    let found = durable_spaces(config).map(|(space, directory)| {
+    let spaces = durable_spaces(config).into_iter().zip(stored.map_checkpoints);
+    let found = spaces.map(|((space, directory), checkpoint)| {
         let who = packed::Identity { space, database: stored.database, page_size: config.page_size };
-        Ok((space, packed::Found::open(&**directory, &who)?))
+        Ok((space, packed::Found::open(&**directory, &who, checkpoint)?))
     });
-    found.into_iter().collect()
+    found.collect()
 }
 
 /// Opens the packed spaces, or makes empty ones.

@@ -266,6 +266,10 @@ fn the_layout_of_the_spaces_is_read_back_and_what_is_not_known_is_refused() {
     file(&directory).read_at(0, &mut slot, Purpose::Control).unwrap();
     assert_eq!((slot[16], slot[8]), (2, 2));
     assert_eq!(slot[3904..3912], [2, 0, 0, 0, 1, 1, 0, 0]);
+    control.update(|block| block.map_checkpoints = [3, 0x104]).unwrap();
+    file(&directory).read_at(4096, &mut slot, Purpose::Control).unwrap();
+    assert_eq!(slot[3912..3928], [3, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(Control::open(&*directory).unwrap().unwrap().get().map_checkpoints, [3, 0x104]);
     for (at, value) in [(3904, 0), (3904, 6), (3907, 1), (3908, 0), (3909, 2)] {
         let (directory, control) = create();
         control.update(|block| block.packed = true).unwrap();

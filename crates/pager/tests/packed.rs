@@ -213,6 +213,49 @@ fn what_is_damaged_is_named() {
     assert!(error.contains("is damaged") && error.contains("data:"), "{error}");
 }
 
+/// A map from before a shutdown: the log that leads from there to now is gone.
+#[test]
+fn an_older_map_that_was_put_back_is_refused() {
+    let (directory, _) = shut_down_database();
+    let before = directory.images();
+    let pager = open(&config(&directory));
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    for number in 0..50 {
+        add(&pager, owner, number).unwrap();
+    }
+    pager.shutdown().unwrap();
+    drop(pager);
+    let mut images = directory.images();
+    let (_, old) = before.into_iter().find(|(name, _)| name == "data.map.varve").unwrap();
+    images
+        .iter_mut()
+        .filter(|(name, _)| *name == "data.map.varve")
+        .for_each(|(_, image)| *image = old.clone());
+    let error = refusal(&MemoryDirectory::from_images(images));
+    assert!(error.contains("the map of the data space") && error.contains("is older"), "{error}");
+}
+
+/// `check` reads every slot, also those of pages that nobody uses.
+#[test]
+fn a_damaged_slot_is_found_by_the_check() {
+    let (directory, ids) = shut_down_database();
+    let pager = open(&config(&directory));
+    assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
+    let images = directory.images();
+    let (_, file) = images.iter().find(|(name, _)| name == "data.varve").unwrap();
+    // The number that the page has, behind its header.
+    let (id, number) = ids[ids.len() - 1];
+    let mut bytes = vec![0; file.len_bytes() as usize];
+    file.read(0, &mut bytes);
+    let slots = (4096..bytes.len()).step_by(512).filter(|at| {
+        bytes[at + 4..at + 8] == id.no().0.to_le_bytes() && bytes[at + 100..at + 108] == number.to_le_bytes()
+    });
+    slots.for_each(|at| spoil(&directory, "data.varve", at as u64 + 512, 512));
+    let damages = open(&config(&directory)).check().unwrap().damages;
+    let named = format!("page {id} is damaged in its slot");
+    assert!(damages.iter().any(|damage| damage.contains(&named)), "{damages:?}");
+}
+
 #[test]
 fn extents_that_cannot_be_are_refused() {
     let mut config = config(&MemoryDirectory::new());

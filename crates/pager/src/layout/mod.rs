@@ -52,6 +52,10 @@ pub(crate) trait Layout: Send + Sync {
     fn needs_log_from(&self) -> Option<Lsn> {
         None
     }
+    /// Number of the last durable checkpoint of the map; 0 where there is no map.
+    fn map_checkpoint(&self) -> u64 {
+        0
+    }
     /// Brings everything home (clean shutdown).
     fn drain(&self) -> Result<()>;
     /// As [`Level::check`](crate::Level::check).

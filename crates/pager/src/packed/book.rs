@@ -251,6 +251,11 @@ impl Book {
         }
     }
 
+    /// Whether slots live that the map does not name.
+    pub(crate) fn has_more_than_the_map(&self) -> bool {
+        !self.durable.is_empty() || !self.graves.is_empty()
+    }
+
     /// Where a crash would find the page.
     pub(crate) fn found_by_crash(&self, no: PageNo) -> Option<Place> {
         self.durable.get(&no).copied().unwrap_or_else(|| self.map.load(no))

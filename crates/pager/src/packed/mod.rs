@@ -29,11 +29,12 @@
 //! | `extents.rs` | what lives in each extent, which are free |
 //! | `book.rs` | what is held, and what a crash would find |
 //! | `replay.rs` | what the log says since the last checkpoint of the map |
-//! | `write.rs`, `read.rs`, `settle.rs`, `checkpoint.rs`, `recover.rs` | what happens to files |
+//! | `write.rs`, `read.rs`, `settle.rs`, `checkpoint.rs`, `recover.rs`, `check.rs` | what happens to files |
 //!
 //! What it does not know: what is in a page, who uses it.
 
 mod book;
+mod check;
 mod checkpoint;
 mod chunks;
 #[cfg(test)]
@@ -254,9 +255,17 @@ impl Layout for PackedSpace {
         Some(self.log_from.load()).filter(|_| !planted("packed: the log is cut beyond its last checkpoint"))
     }
 
+    fn map_checkpoint(&self) -> u64 {
+        self.map_file.head().checkpoint
+    }
+
     fn drain(&self) -> Result<()> {
         self.settle_all()?;
         self.checkpoint_map()
+    }
+
+    fn check(&self, damages: &mut Vec<String>) -> Result<()> {
+        self.check_slots(damages)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -32,10 +32,11 @@ impl Drop for Found<'_> {
 }
 
 /// Bytes of the file that are read for a slot: whole sectors around it.
-struct Window {
-    offset: u64,
-    skip: usize,
-    len_bytes: usize,
+pub(super) struct Window {
+    pub(super) offset: u64,
+    /// Bytes before the slot.
+    pub(super) skip: usize,
+    pub(super) len_bytes: usize,
 }
 
 impl PackedSpace {
@@ -60,7 +61,8 @@ impl PackedSpace {
         }
     }
 
-    fn window(&self, place: Place) -> Window {
+    /// What has to be read for a place.
+    pub(super) fn window(&self, place: Place) -> Window {
         let sector_bytes = self.sector_bytes() as u64;
         let offset = place.offset_bytes() / sector_bytes * sector_bytes;
         let skip = (place.offset_bytes() - offset) as usize;

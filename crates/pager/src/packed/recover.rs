@@ -37,10 +37,21 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Reads the files of a space.
-    pub(crate) fn open(directory: &dyn Directory, who: &Identity) -> Result<Found> {
+    /// Reads the files of a space. Checkpoint `known` of its map was durable: an older map was put back, and the log of the
+    /// time since then is gone.
+    pub(crate) fn open(directory: &dyn Directory, who: &Identity, known: u64) -> Result<Found> {
         let map_file = MapFile::open(directory, who)?;
         let head = map_file.head();
+        if head.checkpoint < known {
+            let what = format!(
+                "the map of the {} space in {} is older than the database: checkpoint {} where {known} was durable; put back \
+                 all files of one backup",
+                who.space.name(),
+                directory.location(),
+                head.checkpoint
+            );
+            return Err(PagerError::Incompatible { what });
+        }
         let name = files::file_name(who.space);
         let (kind, _) = files::device_space(who.space);
         let file = directory.open(&name, OpenHow::existing(kind))?;

@@ -30,7 +30,7 @@ pub(crate) use pending::Pending;
 use self::layout::{Bits, Entry, ExtentNo, Geometry};
 use self::map::Map;
 use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, PageRange, SpaceId};
+use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::layout::Layouts;
 use crate::lsn::Lsn;
 use crate::pool::{PageS, Pool};
@@ -126,6 +126,13 @@ impl Spaces {
 
     fn file_pages(&self, geometry: Geometry) -> u32 {
         self.layouts.of(geometry.header()).map_or(0, |layout| layout.pages(geometry.space))
+    }
+
+    /// Numbers of the last checkpoints of the maps of packed spaces.
+    pub(crate) fn map_checkpoints(&self) -> [u64; 2] {
+        let header = |space| PageId::new(space, PageNo(0));
+        SpaceId::DURABLE
+            .map(|space| self.layouts.of(header(space)).map_or(0, |layout| layout.map_checkpoint()))
     }
 
     fn geometry(&self, space: SpaceId) -> Result<Geometry> {

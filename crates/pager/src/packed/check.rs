@@ -1,0 +1,71 @@
+//! Looking for contradictions in a packed space: every place within the file and none over another, in every slot the page
+//! that the map says, what lives in the extents as much as the pages need.
+//!
+//! Invariants
+//! 1. Nothing is changed; what is found is said in words that name page and place.
+//!
+//! What it does not know: what is in a page.
+
+use varve_device::AlignedBuf;
+
+use super::PackedSpace;
+use super::extents::Extents;
+use super::place::{Place, UNIT_BYTES};
+use crate::error::{PagerError, Result};
+use crate::ids::PageNo;
+use crate::stored;
+
+/// Damages that are named before the rest is not.
+const NAMED_MAX: usize = 100;
+
+impl PackedSpace {
+    /// Appends what it finds. Nobody writes meanwhile.
+    pub(super) fn check_slots(&self, damages: &mut Vec<String>) -> Result<()> {
+        self.check_extents(damages);
+        let mut frame = AlignedBuf::new(self.shape.page_size as usize);
+        for (no, place) in self.map.each() {
+            if damages.len() >= NAMED_MAX {
+                break;
+            }
+            match self.check_slot(no, place, &mut frame) {
+                Err(PagerError::DamagedPage { id, damage }) => damages.push(format!(
+                    "page {id} is damaged in its slot at byte {} of {}: {damage}",
+                    place.offset_bytes(),
+                    self.file.name()
+                )),
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the slot that the map names, whatever the page is.
+    fn check_slot(&self, no: PageNo, place: Place, frame: &mut [u8]) -> Result<()> {
+        let window = self.window(place);
+        let mut bytes = AlignedBuf::new(window.len_bytes);
+        self.file.read_at(window.offset, &mut bytes, self.purpose)?;
+        let id = self.id(no);
+        stored::decode(&bytes[window.skip..window.skip + place.len_bytes()], id, frame)
+            .map_err(|damage| PagerError::DamagedPage { id, damage })?;
+        Ok(())
+    }
+
+    fn check_extents(&self, damages: &mut Vec<String>) {
+        let book = self.book.lock();
+        let live_units = book.extents().live_units();
+        let counted =
+            Extents::recovered(self.shape.extent_bytes as usize, book.extents().count(), self.map.each());
+        match counted {
+            Err(bad) => damages.push(format!("{}: {bad}", self.file.name())),
+            Ok(counted) if !book.has_more_than_the_map() && counted.live_units() != live_units => {
+                damages.push(format!(
+                    "{}: its pages need {} bytes, and {} bytes are in use",
+                    self.file.name(),
+                    counted.live_units() * UNIT_BYTES as u64,
+                    live_units * UNIT_BYTES as u64
+                ));
+            }
+            Ok(_) => {}
+        }
+    }
+}
