@@ -13,13 +13,18 @@ fn small(directory: &std::sync::Arc<MemoryDirectory>) -> std::sync::Arc<Database
     small_on(PagerConfig::new(directory.clone()))
 }
 
-fn small_on(mut pager: PagerConfig) -> std::sync::Arc<Database> {
-    pager.pool_bytes = 4 << 20;
-    pager.log_segment_bytes = 1 << 20;
-    pager.log_capacity_bytes = 8 << 20;
-    pager.background = false;
-    pager.growth_extents = 1;
-    Database::open(Options::new(pager)).unwrap()
+fn small_on(pager: PagerConfig) -> std::sync::Arc<Database> {
+    Database::open(Options::new(smaller(PagerConfig { growth_extents: 1, ..pager }))).unwrap()
+}
+
+fn smaller(pager: PagerConfig) -> PagerConfig {
+    PagerConfig {
+        pool_bytes: 4 << 20,
+        log_segment_bytes: 1 << 20,
+        log_capacity_bytes: 8 << 20,
+        background: false,
+        ..pager
+    }
 }
 
 fn put_large(
@@ -35,10 +40,23 @@ fn put_large(
 #[test]
 fn an_insert_that_finds_no_room_fails_cleanly() {
     let directory = MemoryDirectory::with_capacity(24 << 20);
-    let database = small(&directory);
-    let def = create(&database, "t");
-    load(&database, &def, (0..100).map(|i| (i, i)));
-    let mut txn = begin(&database, RC);
+    fill_up(&small(&directory));
+}
+
+/// The same at each page size.
+#[test]
+fn every_page_size_meets_a_full_device() {
+    for (page_size, capacity_mib) in [(4096, 22), (16384, 28), (32768, 36), (65536, 52)] {
+        let directory = MemoryDirectory::with_capacity(capacity_mib << 20);
+        let pager = PagerConfig { page_size, growth_extents: 8, ..PagerConfig::new(directory) };
+        fill_up(&Database::open(Options::new(smaller(pager))).unwrap());
+    }
+}
+
+fn fill_up(database: &std::sync::Arc<Database>) {
+    let def = create(database, "t");
+    load(database, &def, (0..100).map(|i| (i, i)));
+    let mut txn = begin(database, RC);
     let mut id = 100;
     let failure = loop {
         match put_large(&mut txn, &def, id) {
@@ -50,11 +68,11 @@ fn an_insert_that_finds_no_room_fails_cleanly() {
     assert_eq!(failure.sqlstate(), "53100", "{failure}");
     txn.rollback().unwrap();
     database.tick().unwrap();
-    assert_eq!(all(&database, &def).len(), 100);
-    is_sound(&database);
-    load(&database, &def, (100..200).map(|i| (i, i)));
-    assert_eq!(all(&database, &def).len(), 200);
-    is_sound(&database);
+    assert_eq!(all(database, &def).len(), 100);
+    is_sound(database);
+    load(database, &def, (100..200).map(|i| (i, i)));
+    assert_eq!(all(database, &def).len(), 200);
+    is_sound(database);
 }
 
 /// A log that takes nothing more kept the shutdown from being a clean one, for the sake of a sequence without a gap.

@@ -71,7 +71,7 @@ impl Arguments {
             "engine" | "throng" | "faults" => Box::new(Engine { part, ..Engine::new(self.commits) }),
             "pages" => Box::new(Pages { part, ..Pages::new(self.commits) }),
             "crowd" => Box::new(Crowd { commits: self.commits, part }),
-            "trees" => Box::new(Trees { commits: self.commits }),
+            "trees" => Box::new(Trees::new(self.commits)),
             "nvm" => Box::new(Nvm { flaw: NvmFlaw::None, commits: self.commits as u64 }),
             "toy" => Box::new(Toy { flaw: Flaw::None, commits: self.commits as u64 }),
             _ => return None,

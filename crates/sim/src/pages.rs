@@ -22,10 +22,14 @@ use crate::relief::{Steps, drive};
 use crate::rng::Rng;
 use crate::search::{Recovered, Subject, WRONG, Workbench, outcome};
 
-const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
 /// Pages the root can list: a small part of its body, so that torn writes of it matter.
 const PAGES_MAX: usize = 150;
-const WORDS: u64 = (PAGE_BYTES - PAGE_HEADER_BYTES) as u64 / 8;
+
+/// Words of a page of this size.
+fn words(page_bytes: usize) -> u64 {
+    (page_bytes - PAGE_HEADER_BYTES) as u64 / 8
+}
 pub(crate) const KIND: u8 = FIRST_ENGINE_KIND + 100;
 
 /// Kinds of load, chosen by the seed.
@@ -50,12 +54,21 @@ pub struct Pages {
     pub load: Option<Load>,
     /// What it is put together from.
     pub part: Part,
+    /// Bytes of a page.
+    pub page_bytes: usize,
 }
 
 impl Pages {
     /// A workload of this many mini-transactions.
     pub fn new(commits: usize) -> Pages {
-        Pages { commits, load: None, part: Part::Doublewrite }
+        Pages { commits, load: None, part: Part::Doublewrite, page_bytes: PAGE_BYTES }
+    }
+
+    fn open(&self, part: Part, devices: &Devices) -> Result<Pager, String> {
+        let mut config = small_config(devices);
+        resize(&mut config, self.page_bytes);
+        part.configure(&mut config, devices);
+        Pager::open(config, Arc::new(NoOperations)).map_err(text)
     }
 
     /// Goes on from what is `known` until there are so many commits, on a pager of this part; gives what is known then.
@@ -66,7 +79,7 @@ impl Pages {
         commits: usize,
         bench: &mut Workbench,
     ) -> Result<Known, String> {
-        let pager = bench.relief.make(|| open(part, &bench.devices))?;
+        let pager = bench.relief.make(|| self.open(part, &bench.devices))?;
         let known = match known.load {
             Some(_) => known,
             None => {
@@ -75,7 +88,7 @@ impl Pages {
                 Known { owner, load: self.load.or(Some(some)), ..known }
             }
         };
-        let mut worker = Worker::new(&pager, bench, known);
+        let mut worker = Worker::new(&pager, bench, known, words(self.page_bytes));
         let mut errors = drive(&mut worker, commits);
         errors.extend(worker.acknowledge().err());
         if errors.is_empty() && digest(&pager)? != worker.model.digest {
@@ -106,6 +119,15 @@ pub fn small_config(devices: &Devices) -> PagerConfig {
         control: devices.of(Space::Control),
         ..PagerConfig::new(devices.of(Space::Data))
     }
+}
+
+/// The same with pages of another size: as many frames, and segments that hold as many pages.
+pub(crate) fn resize(config: &mut PagerConfig, page_bytes: usize) {
+    let times = |bytes: u64| bytes / config.page_size as u64 * page_bytes as u64;
+    config.log_segment_bytes = times(config.log_segment_bytes);
+    config.log_capacity_bytes = times(config.log_capacity_bytes);
+    config.pool_bytes = times(config.pool_bytes as u64) as usize;
+    config.page_size = page_bytes;
 }
 
 /// No operations beyond the pager's own.
@@ -158,6 +180,8 @@ struct Worker<'a> {
     pages: Vec<u64>,
     owner: u32,
     load: Load,
+    /// Words of a page.
+    words: u64,
     /// Pages of the segment that will be dropped as a whole, and its owner.
     burst: Option<(u32, Vec<usize>)>,
     /// The last commit and the end of its log.
@@ -178,11 +202,11 @@ struct Known {
 type Done = Result<(), String>;
 
 impl<'a> Worker<'a> {
-    fn new(pager: &'a Pager, bench: &'a mut Workbench, known: Known) -> Worker<'a> {
+    fn new(pager: &'a Pager, bench: &'a mut Workbench, known: Known, words: u64) -> Worker<'a> {
         let Known { model, mut pages, owner, load, burst } = known;
         pages.resize(PAGES_MAX, 0);
         let load = load.unwrap_or(Load::Even);
-        Worker { pager, bench, model, pages, owner, load, burst, last: None }
+        Worker { pager, bench, model, pages, owner, load, words, burst, last: None }
     }
 
     fn known(self) -> Known {
@@ -332,7 +356,7 @@ impl<'a> Worker<'a> {
         }
         for (number, page) in held {
             for _ in 0..1 + self.bench.rng.below(4) {
-                let (word, value) = (self.bench.rng.below(WORDS), self.bench.rng.draw());
+                let (word, value) = (self.bench.rng.below(self.words), self.bench.rng.draw());
                 mtr.write(page, word_offset(word), &value.to_le_bytes());
                 self.model.set(number, word, value);
             }
@@ -366,8 +390,9 @@ fn digest(pager: &Pager) -> Result<u64, String> {
     for (entry, number) in entries.into_iter().enumerate().filter(|(_, number)| *number != 0) {
         digest ^= hash(0, entry as u64, number);
         let page = pager.fix_s(page_id(number), Access::Random).map_err(text)?;
-        digest ^=
-            (0..WORDS).map(|word| hash(number, word, word_of(&page, word))).fold(0, |sum, one| sum ^ one);
+        digest ^= (0..words(page.len()))
+            .map(|word| hash(number, word, word_of(&page, word)))
+            .fold(0, |sum, one| sum ^ one);
     }
     Ok(digest)
 }
@@ -399,12 +424,6 @@ impl Steps for Worker<'_> {
     }
 }
 
-fn open(part: Part, devices: &Devices) -> Result<Pager, String> {
-    let mut config = small_config(devices);
-    part.configure(&mut config, devices);
-    Pager::open(config, Arc::new(NoOperations)).map_err(text)
-}
-
 impl Subject for Pages {
     fn work(&self, bench: &mut Workbench) -> Result<(), String> {
         let stages = self.part.stages();
@@ -416,7 +435,7 @@ impl Subject for Pages {
     }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        let pager = open(self.part, devices)?;
+        let pager = self.open(self.part, devices)?;
         opened();
         let digest = digest(&pager)?;
         let damages = pager.check().map_err(text)?.damages;

@@ -163,7 +163,7 @@ impl Planted {
             (_, Wrong::Nvm(flaw)) => Box::new(Nvm { flaw: *flaw, commits: 40 }),
             (_, Wrong::Workload(plant)) => Box::new(Engine { plant: *plant, ..Engine::new(150) }),
             (_, Wrong::Unprotected) => Box::new(Pages { part: Part::Unprotected, ..Pages::new(commits) }),
-            (On::Trees, _) => Box::new(Trees { commits }),
+            (On::Trees, _) => Box::new(Trees::new(commits)),
             (On::Large, _) => Box::new(Engine { load: Some(Load::Large), ..Engine::new(100) }),
             (On::Family, _) => Box::new(Engine { load: Some(Load::Family), ..Engine::new(150) }),
             (On::Catalog, _) => Box::new(Engine { load: Some(Load::Catalog), ..Engine::new(100) }),

@@ -19,13 +19,28 @@ use varve_pager::{Access, Lsn, PageId, PageNo, Pager, SpaceId};
 
 use crate::devices::Devices;
 use crate::model::hash_bytes;
-use crate::pages::small_config;
+use crate::pages::{PAGE_BYTES, resize, small_config};
 use crate::search::{Recovered, Subject, Workbench};
 
 /// Trees on the smallest pool.
 pub struct Trees {
     /// Puts and removes of the workload.
     pub commits: usize,
+    /// Bytes of a page.
+    pub page_bytes: usize,
+}
+
+impl Trees {
+    /// A workload of this many puts and removes.
+    pub fn new(commits: usize) -> Trees {
+        Trees { commits, page_bytes: PAGE_BYTES }
+    }
+
+    fn open(&self, devices: &Devices) -> Result<Pager, String> {
+        let mut config = small_config(devices);
+        resize(&mut config, self.page_bytes);
+        Pager::open(config, Arc::new(EngineRedo)).map_err(text)
+    }
 }
 
 fn text(error: impl std::fmt::Display) -> String {
@@ -36,10 +51,6 @@ type Done = Result<(), String>;
 
 fn hash(key: &[u8], payload: &[u8]) -> u64 {
     hash_bytes(hash_bytes(3, key), payload)
-}
-
-fn open(devices: &Devices) -> Result<Pager, String> {
-    Pager::open(small_config(devices), Arc::new(EngineRedo)).map_err(text)
 }
 
 /// Notes in the root page where the tree is.
@@ -71,6 +82,8 @@ struct Worker<'a> {
     last: Option<(usize, Lsn)>,
     /// Growing and shrinking take turns.
     growing: bool,
+    /// Larger pages get larger entries, so that they split as often.
+    entry_factor: u64,
 }
 
 impl Worker<'_> {
@@ -108,7 +121,7 @@ impl Worker<'_> {
 
     fn put(&mut self) -> Done {
         let key = self.some_key();
-        let len = if self.bench.rng.one_in(10) { 900 } else { 150 };
+        let len = self.entry_factor * if self.bench.rng.one_in(10) { 900 } else { 150 };
         let payload: Vec<u8> = (0..self.bench.rng.below(len)).map(|_| self.bench.rng.draw() as u8).collect();
         loop {
             let mut mtr = self.pager.begin().map_err(text)?;
@@ -174,11 +187,13 @@ fn examine(pager: &Pager, tree: &Tree, damages: &mut Vec<String>) -> Result<u64,
 
 impl Subject for Trees {
     fn work(&self, bench: &mut Workbench) -> Done {
-        let pager = open(&bench.devices)?;
+        let pager = self.open(&bench.devices)?;
         let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).map_err(text)?;
         note_place(&pager, &tree)?;
         let model = BTreeMap::new();
-        let mut worker = Worker { pager: &pager, tree, bench, model, digest: 0, last: None, growing: true };
+        let entry_factor = (self.page_bytes / PAGE_BYTES) as u64;
+        let mut worker =
+            Worker { pager: &pager, tree, bench, model, digest: 0, last: None, growing: true, entry_factor };
         while worker.bench.history.digests().len() <= self.commits {
             worker.step()?;
         }
@@ -186,7 +201,7 @@ impl Subject for Trees {
     }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        let pager = open(devices)?;
+        let pager = self.open(devices)?;
         opened();
         let mut damages = pager.check().map_err(text)?.damages;
         let digest = match find_tree(&pager)? {

@@ -38,5 +38,5 @@ fn of_a_database() {
 
 #[test]
 fn of_a_tree() {
-    check("trees", &Trees { commits: 1500 }, 150);
+    check("trees", &Trees::new(1500), 150);
 }

@@ -108,7 +108,7 @@ fn no_fault_no_finding() {
     let subjects: [&dyn Subject; 5] = [
         &Pages::new(2500),
         &Pages { part: Part::FullPageLog, ..Pages::new(1500) },
-        &Trees { commits: 2000 },
+        &Trees::new(2000),
         &Engine::new(150),
         &Nvm { flaw: NvmFlaw::None, commits: 40 },
     ];

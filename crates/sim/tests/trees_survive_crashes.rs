@@ -14,7 +14,7 @@ fn a_thousand_crash_images_of_a_tree() {
     let mut found = Found::default();
     for seed in 0..SEEDS {
         let commits = [300, 900, 2500, 2500, 4000][seed % 5];
-        found.add(search(&Trees { commits }, Plan::new(seed as u64, images / SEEDS)));
+        found.add(search(&Trees::new(commits), Plan::new(seed as u64, images / SEEDS)));
     }
     println!("trees: {}", found.summary());
     println!("reached: {:#?}", found.reached);

@@ -22,7 +22,7 @@ use varve_engine::{Change, Database, Isolation, Options, Outcome, RowImage, Scan
 use self::session::{Session, data, data_of, key, scan, stored};
 use crate::devices::Devices;
 use crate::model::{Effect, Model, Row, body, hash_name};
-use crate::pages::small_config;
+use crate::pages::{PAGE_BYTES, resize, small_config};
 use crate::parts::Part;
 use crate::relief::{Steps, drive};
 use crate::rng::Rng;
@@ -82,6 +82,8 @@ pub struct Engine {
     pub part: Part,
     /// Pages of the pool.
     pub pool_pages: usize,
+    /// Bytes of a page.
+    pub page_bytes: usize,
     /// A fault of the workload itself.
     pub plant: Plant,
 }
@@ -89,11 +91,13 @@ pub struct Engine {
 impl Engine {
     /// A workload of this many commits.
     pub fn new(commits: usize) -> Engine {
-        Engine { commits, load: None, part: Part::Doublewrite, pool_pages: 96, plant: Plant::Nothing }
+        let (part, page_bytes) = (Part::Doublewrite, PAGE_BYTES);
+        Engine { commits, load: None, part, pool_pages: 96, page_bytes, plant: Plant::Nothing }
     }
 
     fn open(&self, devices: &Devices) -> Result<Arc<Database>, String> {
         let mut pager = small_config(devices);
+        resize(&mut pager, self.page_bytes);
         pager.pool_bytes = self.pool_pages * pager.page_size;
         self.part.configure(&mut pager, devices);
         // One thread plays all sessions: it must not wait for itself.

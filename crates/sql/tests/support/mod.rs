@@ -19,9 +19,17 @@ pub fn database() -> Arc<SqlDatabase> {
     reopened(&MemoryDirectory::new())
 }
 
+/// A database with pages of this size.
+pub fn with_pages(page_size: usize) -> Arc<SqlDatabase> {
+    opened(PagerConfig { page_size, ..PagerConfig::new(MemoryDirectory::new()) })
+}
+
 /// The database in this directory, which may hold one already.
 pub fn reopened(directory: &Arc<MemoryDirectory>) -> Arc<SqlDatabase> {
-    let mut pager = PagerConfig::new(directory.clone());
+    opened(PagerConfig::new(directory.clone()))
+}
+
+fn opened(mut pager: PagerConfig) -> Arc<SqlDatabase> {
     pager.pool_bytes = 8 << 20;
     pager.log_segment_bytes = 1 << 20;
     pager.log_capacity_bytes = 16 << 20;
