@@ -5,11 +5,11 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use varve::config::{ConfigError, DeviceSettings, MAIN_DEVICE, Settings, TlsSettings};
+use varve::config::{ConfigError, DeviceSettings, MAIN_DEVICE, NvmSettings, Settings, TlsSettings};
 use varve_pager::Replacement;
 use varve_server::Proof;
 
-const SECTIONS: [&str; 6] = ["devices", "spaces", "pool", "log", "protection", "server"];
+const SECTIONS: [&str; 8] = ["devices", "spaces", "pool", "query", "log", "nvm", "protection", "server"];
 
 /// A text is refused with its line and key, or its settings come back when they are written as a text.
 pub fn config(bytes: &[u8]) {
@@ -30,7 +30,8 @@ pub fn config(bytes: &[u8]) {
 /// What a server relies on without looking again.
 fn consistent(settings: &Settings) {
     let Settings { spaces, pool, log, server, devices, .. } = settings;
-    for device in [&spaces.data, &spaces.log, &spaces.rollback, &spaces.temporary] {
+    let of_nvm = settings.nvm.as_ref().map(|nvm| &nvm.device);
+    for device in [&spaces.data, &spaces.log, &spaces.rollback, &spaces.temporary].into_iter().chain(of_nvm) {
         assert!(device == MAIN_DEVICE || devices.contains_key(device), "no device {device}");
     }
     assert!(log.capacity_bytes / 2 >= log.segment_bytes && log.segment_bytes > 0, "{log:?}");
@@ -61,7 +62,7 @@ fn one_line_lower(text: &str, read: Result<Settings, ConfigError>) {
 
 /// The settings as a text that says each of them.
 fn written(settings: &Settings) -> String {
-    let Settings { devices, spaces, pool, log, protection, server, query } = settings;
+    let Settings { devices, spaces, pool, log, nvm, protection, server, query } = settings;
     let mut out = String::new();
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     for (name, DeviceSettings { path, profile, direct }) in devices {
@@ -98,6 +99,10 @@ fn written(settings: &Settings) -> String {
         let [certificate, key] = [certificate, key].map(|p| quoted(p.to_str().unwrap_or_default()));
         let wish = if *required { "required" } else { "offered" };
         let _ = writeln!(out, "tls_certificate = {certificate}\ntls_key = {key}\ntls = '{wish}'");
+    }
+    if let Some(NvmSettings { device, size_bytes, log_bytes }) = nvm {
+        let device = quoted(device);
+        let _ = writeln!(out, "[nvm]\ndevice = {device}\nsize = {size_bytes}\nlog = {log_bytes}");
     }
     out.push_str("[query]\n");
     for (key, bytes) in [("memory", query.memory_bytes), ("temporary", query.temporary_bytes)] {

@@ -13,6 +13,7 @@ mod codec;
 mod compression;
 mod config;
 pub mod control;
+mod durability;
 mod error;
 mod files;
 #[cfg(feature = "fuzzing")]
@@ -50,6 +51,7 @@ pub use config::{
     CheckpointConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, Pacing, PackedConfig, PagerConfig,
     ProtectionKind, Replacement,
 };
+pub use durability::{DurabilityRow, NvmStats};
 pub use error::{PagerError, Result};
 pub use ids::{Access, PageId, PageNo, PageRange, SpaceId};
 pub use ledger::Ledger;

@@ -73,7 +73,7 @@ pub(crate) struct Shared {
 
 /// An open set of spaces with their log.
 pub struct Pager {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 

@@ -72,6 +72,8 @@ pub enum Utility {
     SetCharacteristics(Modes),
     /// SET CONSTRAINTS: names, ALL is `None`; DEFERRED (true) or IMMEDIATE
     SetConstraints(Option<Vec<ast::ObjectName>>, bool),
+    /// ALTER SYSTEM SET name = value; RESET name without a value, RESET ALL without both
+    AlterSystem(Option<String>, Option<String>),
     /// SHOW name
     Show(String),
     /// RESET name, ALL is `None`
@@ -154,6 +156,7 @@ pub fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<Utility>> {
         "fetch" => cursor::fetch(&mut c, false)?,
         "move" => cursor::fetch(&mut c, true)?,
         "close" => cursor::close(&mut c)?,
+        "alter" if c.eat("system") => alter_system(&mut c)?,
         verb => match role::read(&mut c, verb)? {
             Some(command) => command,
             None => return Ok(None),
@@ -409,6 +412,26 @@ fn set(c: &mut Cursor<'_>) -> Result<Utility> {
         values.push(set_value(c, is_list)?);
     }
     Ok(Utility::Set { name, value: Some(values.join(", ")), local })
+}
+
+fn alter_system(c: &mut Cursor<'_>) -> Result<Utility> {
+    if c.eat("reset") {
+        let name = if c.eat("all") { None } else { Some(setting_name(c)?) };
+        return Ok(Utility::AlterSystem(name, None));
+    }
+    c.expect("set")?;
+    let name = setting_name(c)?;
+    if !c.eat_token(&Token::Eq) && !c.eat("to") {
+        return Err(c.error());
+    }
+    if c.eat("default") {
+        return Ok(Utility::AlterSystem(Some(name), None));
+    }
+    let mut values = vec![set_value(c, false)?];
+    while c.eat_token(&Token::Comma) {
+        values.push(set_value(c, false)?);
+    }
+    Ok(Utility::AlterSystem(Some(name), Some(values.join(", "))))
 }
 
 fn set_constraints(c: &mut Cursor<'_>) -> Result<Utility> {

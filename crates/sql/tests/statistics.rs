@@ -35,3 +35,28 @@ fn a_commit_is_written_to_the_log_and_counted() {
     assert!(bytes_written(&mut s, "log") > bytes_before);
     assert_eq!(commits(&mut s), commits_before + 1);
 }
+
+/// SHOW and the system table of the same name give the same columns and rows.
+#[test]
+fn what_show_says_can_be_queried() {
+    let mut s = session(&database());
+    for (name, table) in [
+        ("durability", "varve_durability"),
+        ("varve.io", "varve_io"),
+        ("varve.levels", "varve_levels"),
+        ("varve.nvm", "varve_nvm"),
+        ("varve.stats", "varve_stats"),
+    ] {
+        let (mut shown, mut queried) = (Recorder::default(), Recorder::default());
+        shown.simple(&mut s, &format!("show {name}"));
+        queried.simple(&mut s, &format!("select * from {table}"));
+        assert_eq!(shown.columns, queried.columns, "{name}");
+        assert_eq!(shown.lines.len(), queried.lines.len(), "{name}: {:?}", shown.lines);
+    }
+    let mut durable = Recorder::default();
+    durable.simple(&mut s, "select part, medium, survives from varve_durability order by part");
+    let memory = ["control", "log", "old versions", "pages"].map(|part| format!("{part}|memory|nothing"));
+    assert_eq!(durable.lines[..4], memory);
+    let levels = rows(&mut s, "show varve.levels");
+    assert!(levels.iter().any(|row| row[0] == "home" && row[1] == "pages_written"), "{levels:?}");
+}

@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use varve_engine::{Database, Datum, Value};
 use varve_query::{Queries, QueryOptions};
-use varve_sql::{Column, CommandTag, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError};
+use varve_sql::{
+    Column, CommandTag, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError, TemporaryLimit,
+};
 
-use crate::config::Settings;
+use crate::config::{Settings, SystemFile};
 use crate::error::OpenError;
 use crate::home::Home;
 use crate::memory::default_query_bytes;
@@ -33,7 +35,27 @@ impl Embedded {
 
     /// Opens the database in a directory; makes it if there is none.
     pub fn open_with(directory: impl AsRef<Path>, settings: &Settings) -> Result<Self, OpenError> {
-        let home = Home::open(directory.as_ref(), settings)?;
+        let limit = Arc::new(TemporaryLimit::new(settings.query.temporary_bytes));
+        Self::open_limited(directory.as_ref(), settings, limit, None)
+    }
+
+    /// The same for a program whose settings ALTER SYSTEM may change.
+    pub fn open_with_system(
+        directory: impl AsRef<Path>,
+        settings: &Settings,
+        system: SystemFile,
+    ) -> Result<Self, OpenError> {
+        let limit = Arc::clone(system.temporary_limit());
+        Self::open_limited(directory.as_ref(), settings, limit, Some(system.in_force(settings)))
+    }
+
+    fn open_limited(
+        directory: &Path,
+        settings: &Settings,
+        limit: Arc<TemporaryLimit>,
+        system: Option<SystemFile>,
+    ) -> Result<Self, OpenError> {
+        let home = Home::open(directory, settings)?;
         let engine = Database::open(home.options(settings)?)?;
         let memory = settings.query.memory_bytes.unwrap_or_else(default_query_bytes);
         let queries = QueryOptions {
@@ -43,8 +65,12 @@ impl Embedded {
         };
         let queries = Queries::new(&queries).map_err(OpenError::Queries)?;
         let sql = SqlDatabase::new(engine.clone()).with_general(Arc::new(queries));
-        let sql = Arc::new(sql.with_temporary_limit(settings.query.temporary_bytes));
-        Ok(Self { engine, sql, home })
+        let sql = sql.with_temporary_limit(limit);
+        let sql = match system {
+            Some(system) => sql.with_system(Arc::new(system)),
+            None => sql,
+        };
+        Ok(Self { engine, sql: Arc::new(sql), home })
     }
 
     /// A new session; sessions may run in different threads.

@@ -10,13 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_device::{
-    Capabilities, DeviceError, DirLock, Directory, Emulated, ErrorKind, FileDirectory, FileOptions, Profile,
+    Capabilities, DeviceError, DirLock, Directory, Emulated, ErrorKind, FileDirectory, FileOptions,
+    MemoryDirectory, Profile,
 };
 use varve_engine::Options;
-use varve_pager::PagerConfig;
 use varve_pager::control::{CONTROL_FILE, Control};
+use varve_pager::{NvmConfig, PagerConfig};
 
-use crate::config::{DeviceSettings, FILE_NAME, MAIN_DEVICE, Settings, show_bytes};
+use crate::config::{
+    AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, MAIN_DEVICE, Settings, show_bytes,
+};
 use crate::error::OpenError;
 use crate::memory::{default_pool_bytes, memory_bytes};
 
@@ -32,7 +35,8 @@ pub enum State {
 }
 
 /// Names that may stand in a directory without making it anybody's.
-const NOBODYS: &[&str] = &[FILE_NAME, "varve.lock", "control.new", "lost+found"];
+const NOBODYS: &[&str] =
+    &[FILE_NAME, AUTO_FILE_NAME, AUTO_FILE_NEW, "varve.lock", "control.new", "lost+found"];
 
 /// Looks at a directory without changing it.
 pub fn inspect(path: &Path) -> Result<State, OpenError> {
@@ -166,12 +170,12 @@ impl Home {
         pager.log = self.directory(&settings.spaces.log);
         pager.rollback = self.directory(&settings.spaces.rollback);
         pager.temporary = self.directory(&settings.spaces.temporary);
-        pager.pool_bytes = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes) as usize;
-        pager.replacement = settings.pool.replacement;
-        pager.page_writers = settings.pool.page_writers;
-        pager.log_segment_bytes = settings.log.segment_bytes;
-        pager.log_capacity_bytes = settings.log.capacity_bytes;
-        pager.protection = settings.protection;
+        pager.nvm = settings.nvm.as_ref().map(|nvm| NvmConfig {
+            directory: self.directory(&nvm.device),
+            size_bytes: nvm.size_bytes,
+            log_bytes: nvm.log_bytes,
+        });
+        apply(settings, &mut pager);
         Ok(Options::new(pager))
     }
 
@@ -208,6 +212,25 @@ impl Home {
     }
 }
 
+/// What the pager is to have that is no directory.
+fn apply(settings: &Settings, pager: &mut PagerConfig) {
+    pager.pool_bytes = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes) as usize;
+    pager.replacement = settings.pool.replacement;
+    pager.page_writers = settings.pool.page_writers;
+    pager.log_segment_bytes = settings.log.segment_bytes;
+    pager.log_capacity_bytes = settings.log.capacity_bytes;
+    pager.protection = settings.protection;
+}
+
+/// What can be told of settings without opening anything.
+pub fn check_settings(settings: &Settings) -> Result<(), OpenError> {
+    check_pool(settings)?;
+    let mut pager = PagerConfig::new(MemoryDirectory::new());
+    pager.page_size = settings.pool.page_size_bytes.unwrap_or(pager.page_size as u64) as usize;
+    apply(settings, &mut pager);
+    Ok(pager.check()?)
+}
+
 /// A pool that memory can't hold would end the process, or the machine would swap pages that it could
 /// read from their files.
 fn check_pool(settings: &Settings) -> Result<(), OpenError> {
@@ -227,7 +250,9 @@ fn spaces_on(device: &str, settings: &Settings) -> Vec<&'static str> {
         ("rollback", &spaces.rollback),
         ("temporary", &spaces.temporary),
     ];
-    places.iter().filter(|(_, place)| *place == device).map(|(space, _)| *space).collect()
+    let spaces = places.iter().filter(|(_, place)| *place == device).map(|(space, _)| *space);
+    let nvm = settings.nvm.iter().filter(|nvm| nvm.device == device).map(|_| "nvm");
+    spaces.chain(nvm).collect()
 }
 
 fn emulated(files: Arc<dyn Directory>, profile: &str) -> Result<Arc<dyn Directory>, OpenError> {

@@ -52,6 +52,10 @@ page_size = 16384
 [log]
 segment = "16 MiB"
 capacity = "256MiB"
+[nvm]
+device = "fast"
+size = "1GiB"
+log = "256 MiB"
 [protection]
 kind = "none"
 [server]
@@ -82,6 +86,8 @@ fn every_key_is_read() {
     assert_eq!(settings.pool.replacement, varve::pager::Replacement::Lru2);
     assert_eq!((settings.pool.page_writers, settings.pool.page_size_bytes), (4, Some(16384)));
     assert_eq!((settings.log.segment_bytes, settings.log.capacity_bytes), (16 << 20, 256 << 20));
+    let nvm = settings.nvm.unwrap();
+    assert_eq!((&*nvm.device, nvm.size_bytes, nvm.log_bytes), ("fast", 1 << 30, 256 << 20));
     assert_eq!(settings.protection, varve::pager::ProtectionKind::None);
     assert_eq!((settings.server.listen.port(), settings.server.max_connections), (6000, 17));
     assert_eq!(settings.server.authentication, varve_server::Proof::Password);
@@ -94,6 +100,16 @@ fn every_key_is_read() {
 fn mistakes_are_named() {
     let check = |text: &str, expect: &str| assert_eq!(parse(text).err().as_deref(), Some(expect), "{text}");
     check("[pool]\nsise = 1", "line 2: pool.sise is unknown; did you mean pool.size?");
+    check("[nvm]\nsize = '1GiB'", "line 1: nvm.device is missing: the device whose directory holds it");
+    check("[nvm]\ndevice = 'main'", "line 1: nvm.size is missing: the bytes of its file");
+    let nvm = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n";
+    check(nvm, "line 1: nvm.log is missing: how much of it the redo log takes");
+    check(&format!("{nvm}log = '4MiB'"), "line 4: nvm.log must be less than the size, 4 MiB");
+    check(
+        "[nvm]\ndevice = 'mainn'",
+        "line 2: nvm.device names the device \"mainn\", which doesn't exist; did you mean \"main\"?",
+    );
+    check("[nvm]\ndevice = 'main'\nsize = 4194305", "line 3: nvm.size must be a multiple of 4 KiB");
     check("\n[poool]", "line 2: poool is unknown; did you mean pool?");
     let limit = "line 2: server.max_connections must be between 1 and 32768";
     check("[server]\nmax_connections = 32769", limit);

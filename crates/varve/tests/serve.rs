@@ -187,6 +187,110 @@ fn the_first_password_comes_from_a_file() {
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
+/// Some settings of the process, `*` behind those that wait for the next start.
+fn settings(client: &mut Client) -> String {
+    let sql =
+        "select name || '=' || setting || case when pending_restart then '*' else '' end from pg_settings
+        where name in ('pool_page_writers', 'log_segment', 'query_temporary', 'pool_size') order by name";
+    let rows = client.query(sql, &[]).unwrap();
+    rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn altered_settings_outlive_the_server() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("varve.toml"), "[pool]\npage_writers = 2\n").unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    // The flag says 16 MiB, whatever the files say.
+    let first = "log_segment=64 MiB pool_page_writers=2 pool_size=16 MiB query_temporary=unlimited";
+    assert_eq!(settings(&mut client), first);
+    for statement in [
+        "alter system set pool_page_writers = 3",
+        "alter system set log_segment = '32MiB'",
+        "alter system set temp_file_limit = '1GiB'",
+    ] {
+        client.batch_execute(statement).unwrap();
+    }
+    let after = "log_segment=64 MiB* pool_page_writers=2* pool_size=16 MiB query_temporary=1 GiB";
+    assert_eq!(settings(&mut client), after);
+    let limit: String = served.connect().query_one("show temp_file_limit", &[]).unwrap().get(0);
+    assert_eq!(limit, "1GB");
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    let served = Served::start(directory.path());
+    let said = "varve.auto.toml (ALTER SYSTEM) says: log_segment, pool_page_writers, query_temporary";
+    assert!(served.said.contains(said), "{}", served.said);
+    let mut client = served.connect();
+    let next = "log_segment=32 MiB pool_page_writers=3 pool_size=16 MiB query_temporary=1 GiB";
+    assert_eq!(settings(&mut client), next);
+    client.batch_execute("alter system reset all").unwrap();
+    let reset = "log_segment=32 MiB* pool_page_writers=3* pool_size=16 MiB query_temporary=unlimited";
+    assert_eq!(settings(&mut client), reset);
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
+#[test]
+fn what_the_next_start_would_refuse_is_not_altered() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    client.batch_execute("alter system set log_segment = '32MiB'").unwrap();
+    let before = settings(&mut client);
+    let unknown = |name: &str| format!("unrecognized configuration parameter \"{name}\"");
+    for (statement, code, told) in [
+        ("pool_page_writers = 0", "22023", "pool.page_writers must be between 1 and 64".to_owned()),
+        (
+            "pool_page_writers = 'x'",
+            "22023",
+            "invalid value for parameter \"pool_page_writers\": \"x\"".to_owned(),
+        ),
+        (
+            "log_capacity = '3MiB'",
+            "22023",
+            "log.capacity must hold at least two segments of 32 MiB".to_owned(),
+        ),
+        ("pool_size = '900TiB'", "22023", "pool.size must be between 1 MiB and 1 TiB".to_owned()),
+        ("pool_sise = '1GiB'", "42704", unknown("pool_sise")),
+        ("server_listen = '0.0.0.0:1'", "42704", unknown("server_listen")),
+    ] {
+        let error = client.batch_execute(&format!("alter system set {statement}")).unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!((error.code().code(), error.message()), (code, &*told), "{statement}");
+    }
+    assert_eq!(settings(&mut client), before);
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    // A mistake in the file is told as one of the other, with its line.
+    std::fs::write(directory.path().join("varve.auto.toml"), "[pool]\nsize = 1\n").unwrap();
+    let place = directory.path().to_str().unwrap();
+    let refused = Command::new(env!("CARGO_BIN_EXE_varve")).args(["serve", place]).output().unwrap();
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(told.contains("varve.auto.toml, line 2: pool.size must be between"), "{told}");
+}
+
+#[test]
+fn the_log_lies_in_persistent_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "[nvm]\ndevice = 'main'\nsize = '8MiB'\nlog = '4MiB'\n";
+    std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+    let served = Served::start(directory.path());
+    assert!(served.said.contains("nvm: 8 MiB on main, the log in 4 MiB of it"), "{}", served.said);
+    served
+        .connect()
+        .batch_execute("create table item (id integer, name text); insert into item values (1, 'a')")
+        .unwrap();
+    assert_eq!(served.stop("-KILL").0, None);
+    let served = Served::start(directory.path());
+    assert_eq!(names(&mut served.connect()), ["a"]);
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    assert_eq!(check(directory.path()).0, Some(0));
+    std::fs::rename(directory.path().join("nvm.varve"), directory.path().join("away.varve")).unwrap();
+    let (code, told) = check(directory.path());
+    assert!(
+        code == Some(1) && told.contains("nvm.varve is missing, and the database's log is in it"),
+        "{told}"
+    );
+}
+
 /// A session that others end, through all layers.
 #[test]
 fn a_session_is_ended_by_another_one() {

@@ -29,6 +29,7 @@ use super::layout::{
 };
 use crate::config::{NvmConfig, PagerConfig, ProtectionKind};
 use crate::control::{Attached, Control, State, Superblock, random_id};
+use crate::durability::NvmStats;
 use crate::error::{PagerError, Result};
 use crate::protection::REGION_PREFIX;
 
@@ -313,6 +314,17 @@ impl NvmRegion {
     /// Where it is.
     pub(crate) fn location(&self) -> String {
         format!("{}/{NVM_FILE}", self.directory.location())
+    }
+
+    /// What it is made of, and what went over it.
+    pub(crate) fn stats(&self) -> NvmStats {
+        NvmStats {
+            place: self.location(),
+            facts: self.region.facts(),
+            size_bytes: self.region.len_bytes(),
+            log_bytes: self.layout.log.map_or(0, |log| log.capacity_bytes()),
+            tally: self.region.tally(),
+        }
     }
 
     /// What a person should know at start.

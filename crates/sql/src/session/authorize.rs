@@ -94,7 +94,7 @@ impl Session {
     }
 
     /// 42501 unless the role is a superuser.
-    pub(super) fn authorize_superuser(&mut self, message: &'static str) -> Result<()> {
+    pub(super) fn authorize_superuser(&mut self, message: &str) -> Result<()> {
         if self.holder().is_some() { Err(denied(message)) } else { Ok(()) }
     }
 }

@@ -5,18 +5,22 @@
 //!
 //! Does not know: plans' insides.
 
+use std::sync::Arc;
+
 use sqlparser::ast;
 use varve_engine::{Datum, Value};
 
 use super::plan::in_failed_transaction;
-use super::{Block, Session, statistics};
+use super::{Block, Session};
 use crate::bind::{Binder, Scope};
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid::{self, Oid};
 use crate::prepared::{Body, Prepared};
 use crate::settings;
-use crate::sink::{Column, CommandTag, Sink};
-use crate::ty::{self, Typed};
+use crate::sink::{Column, CommandTag, Severity, Sink};
+use crate::system::statistics;
+use crate::system_settings::{self, SystemSetting};
+use crate::ty::{self, Ty, Typed};
 use crate::utility::{Level, Utility};
 
 /// Settings of which each transaction has its own.
@@ -104,6 +108,7 @@ impl Session {
                 self.after_settings();
                 "SET"
             }
+            Utility::AlterSystem(name, value) => self.alter_system(name.as_deref(), value.as_deref())?,
             Utility::Show(name) => return self.show(name, announce, sink),
             Utility::Discard(all) => self.discard(*all)?,
             Utility::Prepare(name, types, text) => self.prepare_named(name, types, text)?,
@@ -219,8 +224,45 @@ impl Session {
         self.assign(name, None, local)
     }
 
-    /// 42501 for a setting that is for superusers.
+    /// ALTER SYSTEM
+    fn alter_system(&mut self, name: Option<&str>, value: Option<&str>) -> Result<&'static str> {
+        let refusal = match name {
+            Some(name) => format!("permission denied to set parameter \"{name}\""),
+            None => "permission denied to perform ALTER SYSTEM RESET ALL".to_owned(),
+        };
+        self.authorize_superuser(&refusal)?;
+        self.forbid_block("ALTER SYSTEM")?;
+        let shared = Arc::clone(&self.shared);
+        let Some(system) = &shared.system else {
+            return Err(SqlError::unsupported("ALTER SYSTEM in a program that embeds the database"));
+        };
+        let Some(name) = name else {
+            system.reset_all()?;
+            return Ok("ALTER SYSTEM");
+        };
+        let name = system_name(name);
+        let is_of_sessions = shared.system_setting(name).is_none() && self.settings.get(name).is_ok();
+        if is_of_sessions {
+            let what = format!("ALTER SYSTEM of {name}, which is a setting of sessions,");
+            return Err(
+                SqlError::unsupported(what).with_hint("Sessions SET it, or their start-up packet does.")
+            );
+        }
+        system.alter(name, value)?;
+        if let Some(setting) = shared.system_setting(name).filter(SystemSetting::is_pending) {
+            let message = format!("{} changes when the server is started again", setting.name);
+            self.notices.push((Severity::Notice, SqlError::new(SqlState("00000"), message)));
+        }
+        Ok("ALTER SYSTEM")
+    }
+
+    /// 42501 for a setting that is for superusers, 55P02 for one that is no session's.
     fn check_may_set(&mut self, name: &str) -> Result<()> {
+        if self.settings.get(name).is_err()
+            && let Some(setting) = self.shared.system_setting(name)
+        {
+            return Err(system_settings::not_of_a_session(&setting));
+        }
         match settings::check_for_all(name) {
             Err(refused) if self.holder().is_some() => Err(refused),
             _ => Ok(()),
@@ -316,23 +358,30 @@ impl Session {
         if announce {
             sink.columns(&show_columns(name))?;
         }
-        if statistics::columns(name).is_some() {
-            statistics::rows(name, self.shared.engine(), sink)?;
-            return Ok(CommandTag::Plain("SHOW"));
-        }
-        if name == "all" {
-            let all = self.settings.all();
-            for (name, value) in &all {
-                sink.row(&[Datum::Text(name), Datum::Text(value), Datum::Text("")])?;
+        if let Some(table) = statistics::shown_by(name) {
+            for row in table.rows(&self.world()) {
+                let row: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
+                sink.row(&row)?;
             }
             return Ok(CommandTag::Plain("SHOW"));
         }
-        if name == "varve.io" {
-            return self.show_io(sink);
+        if name == "all" {
+            let system = self.shared.system_settings();
+            let described = system.iter().map(|s| (s.name.to_owned(), s.value.clone(), s.description));
+            let of_sessions = self.settings.all().into_iter().map(|(name, value)| (name, value, ""));
+            let mut all: Vec<_> = of_sessions.chain(described).collect();
+            all.sort_by_key(|(name, ..)| name.to_lowercase());
+            for (name, value, description) in &all {
+                sink.row(&[Datum::Text(name), Datum::Text(value), Datum::Text(description)])?;
+            }
+            return Ok(CommandTag::Plain("SHOW"));
         }
         let value = match self.transaction_setting(name) {
             Some(value) => value.to_owned(),
-            None => self.settings.get(name)?,
+            None => self.settings.get(name).or_else(|unknown| {
+                let setting = self.shared.system_setting(name);
+                setting.map(|setting| setting.value).ok_or(unknown)
+            })?,
         };
         sink.row(&[Datum::Text(&value)])?;
         Ok(CommandTag::Plain("SHOW"))
@@ -349,37 +398,31 @@ impl Session {
             _ => return None,
         })
     }
+}
 
-    /// What went to and from the devices since the start.
-    fn show_io(&self, sink: &mut dyn Sink) -> Result<CommandTag> {
-        let count = |n: u64| Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX));
-        for row in self.shared.engine.io() {
-            sink.row(&[
-                Datum::Text(row.space),
-                Datum::Text(row.purpose),
-                count(row.read_count),
-                count(row.read_bytes),
-                count(row.write_count),
-                count(row.written_bytes),
-            ])?;
-        }
-        Ok(CommandTag::Plain("SHOW"))
+/// PostgreSQL's name of a setting of the process, where that has another one here.
+fn system_name(name: &str) -> &str {
+    match name {
+        "max_connections" => "server_max_connections",
+        "authentication_timeout" => "server_authentication_timeout",
+        "temp_file_limit" => "query_temporary",
+        other => other,
     }
 }
 
 /// The columns of SHOW.
 pub(super) fn show_columns(name: &str) -> Vec<Column> {
-    if let Some(columns) = statistics::columns(name) {
-        return columns;
+    if let Some(table) = statistics::shown_by(name) {
+        let column = |(name, ty, _): &(&str, Ty, bool)| Column {
+            name: (*name).into(),
+            type_oid: ty.oid(),
+            typmod: -1,
+        };
+        return table.columns.iter().map(column).collect();
     }
     let text = |name: &str| Column { name: name.into(), type_oid: oid::TEXT, typmod: -1 };
     match name {
         "all" => vec![text("name"), text("setting"), text("description")],
-        "varve.io" => {
-            let bigint = |name: &str| Column { type_oid: oid::INT8, ..text(name) };
-            let counts = ["reads", "read_bytes", "writes", "written_bytes"].map(bigint);
-            [text("space"), text("purpose")].into_iter().chain(counts).collect()
-        }
         "timezone" => vec![text("TimeZone")],
         "datestyle" => vec![text("DateStyle")],
         "intervalstyle" => vec![text("IntervalStyle")],

@@ -35,12 +35,11 @@ mod plan;
 mod portals;
 mod roles;
 mod run;
-mod statistics;
 mod watchdog;
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bumpalo::Bump;
@@ -63,6 +62,7 @@ use crate::rights::Holder;
 use crate::scram::Verifier;
 use crate::settings::{self, Settings, is_role};
 use crate::sink::{Progress, Severity, Sink};
+use crate::system_settings::{SystemSetting, SystemSettings};
 use crate::time::Zone;
 use crate::utility::Level;
 use authorize::Allowed;
@@ -85,8 +85,10 @@ pub struct SqlDatabase {
     plans: RwLock<PlanCache>,
     general: Option<Arc<dyn General>>,
     forced_general: bool,
-    /// `temp_file_limit` of each session, if there is one.
-    temporary_bytes: Option<u64>,
+    /// `temp_file_limit` of each session that begins.
+    temporary_limit: Arc<TemporaryLimit>,
+    /// The process's own settings, where a program has any.
+    system: Option<Arc<dyn SystemSettings>>,
     watched: Arc<Watched>,
     /// Makes up verifiers of roles that do not exist, as long as the first role has no password.
     secret: [u8; 32],
@@ -99,13 +101,14 @@ impl SqlDatabase {
         let filled = getrandom::fill(&mut secret);
         assert!(filled.is_ok(), "the system gives no random bits: {filled:?}");
         let plans = RwLock::new(PlanCache::new(SHARED_PLANS));
-        let (general, forced_general, temporary_bytes) = (None, false, None);
+        let (general, forced_general, temporary_limit) = (None, false, Arc::default());
         SqlDatabase {
             engine,
             plans,
             general,
             forced_general,
-            temporary_bytes,
+            temporary_limit,
+            system: None,
             watched: Arc::default(),
             secret,
         }
@@ -116,9 +119,24 @@ impl SqlDatabase {
         SqlDatabase { general: Some(general), ..self }
     }
 
-    /// The same where the temporary files of each session take at most so many bytes, unless a superuser sets `temp_file_limit`.
-    pub fn with_temporary_limit(self, bytes: Option<u64>) -> SqlDatabase {
-        SqlDatabase { temporary_bytes: bytes, ..self }
+    /// The same with a limit on the temporary files of each session, unless a superuser sets `temp_file_limit`.
+    pub fn with_temporary_limit(self, limit: Arc<TemporaryLimit>) -> SqlDatabase {
+        SqlDatabase { temporary_limit: limit, ..self }
+    }
+
+    /// The same in a process that has settings of its own, for ALTER SYSTEM; without, that is refused (0A000).
+    pub fn with_system(self, system: Arc<dyn SystemSettings>) -> SqlDatabase {
+        SqlDatabase { system: Some(system), ..self }
+    }
+
+    /// The process's own settings.
+    pub(crate) fn system_settings(&self) -> Vec<SystemSetting> {
+        self.system.as_ref().map(|system| system.all()).unwrap_or_default()
+    }
+
+    /// One of them.
+    pub(crate) fn system_setting(&self, name: &str) -> Option<SystemSetting> {
+        self.system_settings().into_iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
     }
 
     /// The same, but the runner of general queries gets all that it can run: for tests that compare the two paths.
@@ -152,6 +170,33 @@ impl SqlDatabase {
     /// The engine below.
     pub fn engine(&self) -> &Arc<Database> {
         &self.engine
+    }
+}
+
+/// Bytes that the temporary files of a session take at most. It may change; sessions take it when they begin.
+#[derive(Debug)]
+pub struct TemporaryLimit(AtomicU64);
+
+impl TemporaryLimit {
+    /// A limit; `None` is as much as there is.
+    pub fn new(bytes: Option<u64>) -> TemporaryLimit {
+        TemporaryLimit(AtomicU64::new(bytes.unwrap_or(u64::MAX)))
+    }
+
+    /// Another one, for sessions that begin from now on.
+    pub fn set(&self, bytes: Option<u64>) {
+        self.0.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// The limit now.
+    pub fn get(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|bytes| *bytes != u64::MAX)
+    }
+}
+
+impl Default for TemporaryLimit {
+    fn default() -> Self {
+        TemporaryLimit::new(None)
     }
 }
 
@@ -284,7 +329,7 @@ fn first_settings(shared: &SqlDatabase, params: &SessionParams, is_superuser: bo
     if !is_superuser {
         settings.set_fact("is_superuser", "off");
     }
-    if let Some(bytes) = shared.temporary_bytes {
+    if let Some(bytes) = shared.temporary_limit.get() {
         settings.set_fact("temp_file_limit", &(bytes >> 10).to_string());
     }
     if let Some(general) = &shared.general {

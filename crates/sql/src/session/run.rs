@@ -284,7 +284,7 @@ impl Session {
     }
 
     /// What catalog functions and system tables are computed from.
-    fn world(&mut self) -> World {
+    pub(super) fn world(&mut self) -> World {
         let catalog = self.current_catalog();
         self.follow_catalog(&catalog);
         let own = |name| (name, self.transaction_setting(name).unwrap_or_default());

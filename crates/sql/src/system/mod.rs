@@ -2,12 +2,13 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `shapes.txt` | names, OIDs, kinds and columns of all system tables, as PostgreSQL 15 has them |
+//! | `shapes.txt` | names, OIDs, kinds and columns of all system tables, as PostgreSQL 15 has them; those of Varve's own from 16000 |
 //! | `types.txt` | PostgreSQL's `pg_type` for the types that Varve knows |
 //! | `relations.rs` | relations of a database, and the tables about them (pg_class, pg_attribute, pg_index, ...) |
 //! | `constraints.rs` | pg_constraint |
 //! | `others.rs` | roles, schemas, types, comments |
 //! | `watched.rs`, `settings.txt` | settings, sessions, counts |
+//! | `statistics.rs` | tables of Varve's own: counters, levels, durability |
 //! | `information.rs` | information_schema |
 //! | `deparse.rs` | the queries of views, laid out |
 //! | `show.rs` | definitions as text (`pg_get_indexdef` and its relatives), names behind OIDs |
@@ -30,6 +31,7 @@ pub mod names;
 mod others;
 mod relations;
 pub mod show;
+pub mod statistics;
 mod types;
 mod watched;
 
@@ -43,6 +45,7 @@ use crate::path::Path;
 use crate::rights::{self, Holder, Who};
 use crate::session::SqlDatabase;
 use crate::settings::{self, Settings};
+use crate::system_settings;
 use crate::ty::{Elem, Reg, Ty};
 
 pub use relations::{Relation, What, namespace, parts_of, relation};
@@ -85,10 +88,17 @@ impl World {
     /// The value of a setting, as SHOW prints it; 42704 if there is none.
     pub fn setting(&self, name: &str) -> Result<String> {
         let own = self.of_transaction.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
-        own.map_or_else(|| self.settings.lock().get(name), |(_, value)| Ok((*value).to_owned()))
+        if let Some((_, value)) = own {
+            return Ok((*value).to_owned());
+        }
+        let of_session = self.settings.lock().get(name);
+        of_session.or_else(|unknown| {
+            let setting = self.shared.system_setting(name);
+            setting.map(|setting| setting.value).ok_or(unknown)
+        })
     }
 
-    /// All settings, by their names.
+    /// All settings of the session, by their names.
     pub fn all_settings(&self) -> Vec<(String, String)> {
         let all = self.settings.lock().all();
         let own = |name: &str| self.of_transaction.iter().find(|(own, _)| *own == name);
@@ -104,6 +114,11 @@ impl World {
     pub fn set(&self, name: &str, value: Option<&str>, is_local: bool) -> Result<String> {
         if !Holder::of(&self.catalog, self.who).is_superuser() {
             settings::check_for_all(name)?;
+        }
+        if self.settings.lock().get(name).is_err()
+            && let Some(setting) = self.shared.system_setting(name)
+        {
+            return Err(system_settings::not_of_a_session(&setting));
         }
         if let Some(role) = value.filter(|value| name.eq_ignore_ascii_case("role") && *value != "none") {
             self.catalog.role(role).ok_or_else(|| rights::no_such_value(role))?;
@@ -316,7 +331,8 @@ fn fill_of(schema: &str, name: &str) -> Fill {
     let found = match schema {
         "pg_catalog" => {
             let named = relations::fill(name).or_else(|| constraints::fill(name));
-            named.or_else(|| others::fill(name)).or_else(|| watched::fill(name))
+            let named = named.or_else(|| others::fill(name)).or_else(|| watched::fill(name));
+            named.or_else(|| statistics::fill(name))
         }
         _ => information::fill(name),
     };

@@ -8,6 +8,7 @@ use varve_engine::{LockInfo, LockOwner, Locked, ObjectId, Value};
 
 use super::{Fill, Rows, World, ids, oid, text};
 use crate::rights::Holder;
+use crate::system_settings::SystemSetting;
 
 /// The code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
@@ -51,6 +52,24 @@ fn pg_settings(world: &World, rows: &mut Rows<'_>) {
             ("pending_restart", Value::Bool(false)),
         ]);
     }
+    world.shared.system_settings().iter().for_each(|setting| system_setting(setting, rows));
+}
+
+/// A setting of the process, which ALTER SYSTEM changes.
+fn system_setting(setting: &SystemSetting, rows: &mut Rows<'_>) {
+    let is_default = setting.value == setting.default;
+    rows.add([
+        ("name", text(setting.name)),
+        ("setting", text(&setting.value)),
+        ("category", text("Varve")),
+        ("short_desc", text(setting.description)),
+        ("context", text(if setting.needs_restart { "postmaster" } else { "sighup" })),
+        ("vartype", text("string")),
+        ("source", text(if is_default { "default" } else { "configuration file" })),
+        ("boot_val", text(&setting.default)),
+        ("reset_val", text(&setting.value)),
+        ("pending_restart", Value::Bool(setting.is_pending())),
+    ]);
 }
 
 /// Locks of tables and other objects, and of transactions: who waits for a row waits for the transaction that has it.

@@ -31,8 +31,10 @@ unasked. A second signal ends the process at once; then the next start recovers 
 Who may connect: any user name, from this machine only, unless `authentication` and `listen` say \
 otherwise. The database is named postgres.
 
-Settings come from varve.toml in the data directory, or from the file given with --config. All of it \
-is optional; this is a whole file:
+Settings come from varve.toml in the data directory, or from the file given with --config. What ALTER \
+SYSTEM SET has changed is in varve.auto.toml of the data directory and goes before it; pg_settings shows \
+the settings of category Varve, and which of them wait for the next start. All of it is optional; this \
+is a whole file:
 
 ",
     include_str!("../config/settings.toml"),

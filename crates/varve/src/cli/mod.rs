@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{ConfigError, FILE_NAME, Settings, parse_address, parse_bytes};
+use crate::config::{ConfigError, FILE_NAME, Settings, SystemFile, parse_address, parse_bytes};
 use crate::error::OpenError;
 use crate::home::{State, inspect};
 use crate::shell::Format;
@@ -152,16 +152,25 @@ fn listen_address(text: &str) -> Result<std::net::SocketAddr, String> {
 }
 
 impl Where {
-    /// The settings: defaults, then the file, then flags.
+    /// The settings: defaults, then the file, then what ALTER SYSTEM has changed, then flags.
     fn settings(&self) -> Result<Settings, OpenError> {
+        Ok(self.with_flags(self.system()?.settings().clone()))
+    }
+
+    fn with_flags(&self, mut settings: Settings) -> Settings {
+        settings.pool.size_bytes = self.pool.or(settings.pool.size_bytes);
+        settings
+    }
+
+    /// The settings without flags, and what changes them.
+    fn system(&self) -> Result<SystemFile, OpenError> {
         let in_directory = self.directory.join(FILE_NAME);
-        let mut settings = match &self.config {
+        let settings = match &self.config {
             Some(file) => read_settings(file)?,
             None if in_directory.is_file() => read_settings(&in_directory)?,
             None => Settings::default(),
         };
-        settings.pool.size_bytes = self.pool.or(settings.pool.size_bytes);
-        Ok(settings)
+        SystemFile::read(&self.directory, settings)
     }
 
     fn state(&self) -> Result<State, OpenError> {

@@ -16,7 +16,7 @@ use varve_server::{Encryption, Listener, Options, Proof, Server};
 use super::init::how_to_log_in;
 use super::{CommandError, ServeArgs, say};
 use crate::Embedded;
-use crate::config::{ServerSettings, Settings, show_bytes};
+use crate::config::{AUTO_FILE_NAME, ServerSettings, Settings, show_bytes};
 use crate::home::State;
 use crate::memory::default_pool_bytes;
 
@@ -27,7 +27,9 @@ const DESCRIPTORS_BESIDE: u64 = 256;
 
 pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     let place = &arguments.place;
-    let mut settings = place.settings()?;
+    let system = place.system()?;
+    let altered = system.altered();
+    let mut settings = place.with_flags(system.settings().clone());
     settings.server.listen = arguments.listen.unwrap_or(settings.server.listen);
     let mut signals = catch_signals()?;
     raise_descriptor_limit(settings.server.max_connections as u64);
@@ -35,8 +37,11 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     // The address comes first: recovery can take minutes, and would be for nothing without it.
     let options = options(&settings.server)?;
     let listener = Listener::open_for(settings.server.listen, &options)?;
-    let database = Embedded::open_with(&place.directory, &settings)?;
+    let database = Embedded::open_with_system(&place.directory, &settings, system)?;
     introduce(&database, &settings, state);
+    if !altered.is_empty() {
+        say(format!("{AUTO_FILE_NAME} (ALTER SYSTEM) says: {}", altered.join(", ")));
+    }
     let server = Server::start_with(listener, options, database.sql().clone())?;
     announce(&server, &settings.server);
     if settings.server.authentication == Proof::Password && !database.sql().has_login() {
@@ -108,16 +113,32 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
         spaces.data, spaces.log, spaces.rollback, spaces.temporary
     ));
     let pool = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes);
+    let log = settings.nvm.as_ref().map_or(settings.log.capacity_bytes, |nvm| nvm.log_bytes);
+    if let Some(nvm) = &settings.nvm {
+        say(format!(
+            "nvm: {} on {}, the log in {} of it",
+            show_bytes(nvm.size_bytes),
+            nvm.device,
+            show_bytes(log)
+        ));
+    }
     say(format!(
         "pool of {}, log of {}, protection {}, at most {} sessions",
         show_bytes(pool),
-        show_bytes(settings.log.capacity_bytes),
+        show_bytes(log),
         match settings.protection {
             ProtectionKind::None => "none (torn pages will be lost)",
             kind => kind.name(),
         },
         settings.server.max_connections
     ));
+    // Those of devices stand beside them.
+    let told = |warning: &&String| {
+        let of_devices = home.devices.iter().flat_map(|device| &device.capabilities().warnings);
+        of_devices.into_iter().any(|known| warning.ends_with(known.as_str()))
+    };
+    let warnings = database.engine().pager().warnings();
+    warnings.iter().filter(|warning| !told(warning)).for_each(|warning| say(format!("warning: {warning}")));
     let proof = match settings.server.authentication {
         Proof::Nothing => "every user name is let in without a password",
         Proof::Password => "roles prove their passwords (SCRAM-SHA-256)",

@@ -15,7 +15,9 @@ pub fn run(arguments: &SqlArgs) -> Result<(), CommandError> {
     if place.state()? == State::Missing && !may_create(arguments) {
         return Err(OpenError::NoDirectory { path: place.directory.clone() }.into());
     }
-    let database = Embedded::open_with(&place.directory, &place.settings()?)?;
+    let system = place.system()?;
+    let settings = place.with_flags(system.settings().clone());
+    let database = Embedded::open_with_system(&place.directory, &settings, system)?;
     let done = work(arguments, &database);
     database.close()?;
     done

@@ -10,6 +10,8 @@
 //!
 //! What this file doesn't know: whether a path exists, and how much memory there is.
 
+mod auto;
+mod keys;
 mod reader;
 mod suggest;
 mod units;
@@ -24,6 +26,7 @@ use varve_pager::{ProtectionKind, Replacement};
 use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 
+pub use auto::{AUTO_FILE_NAME, AUTO_FILE_NEW, SystemFile};
 pub use reader::ConfigError;
 use reader::Reader;
 pub use suggest::nearest;
@@ -57,6 +60,8 @@ pub struct Settings {
     pub query: QuerySettings,
     /// The log.
     pub log: LogSettings,
+    /// Persistent memory, if there is any.
+    pub nvm: Option<NvmSettings>,
     /// Protection against torn pages.
     pub protection: ProtectionKind,
     /// The server.
@@ -118,6 +123,17 @@ pub struct LogSettings {
     pub capacity_bytes: u64,
 }
 
+/// Persistent memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NvmSettings {
+    /// Name of the device whose directory holds the region's file.
+    pub device: String,
+    /// Bytes of the region.
+    pub size_bytes: u64,
+    /// Bytes of it for the log.
+    pub log_bytes: u64,
+}
+
 /// The server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
@@ -158,6 +174,7 @@ impl Default for Settings {
             },
             query: QuerySettings { memory_bytes: None, temporary_bytes: None },
             log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
+            nvm: None,
             protection: ProtectionKind::DOUBLEWRITE,
             server: ServerSettings {
                 listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
@@ -173,17 +190,23 @@ impl Default for Settings {
 impl Settings {
     /// Reads the text of a configuration file; `home` is where relative paths start.
     pub fn parse(text: &str, home: &Path) -> Result<Self, ConfigError> {
-        let mut settings = Self::default();
+        Self::default().overlaid(text, home)
+    }
+
+    /// The same settings where the text doesn't say others.
+    pub fn overlaid(mut self, text: &str, home: &Path) -> Result<Self, ConfigError> {
         let mut file = Reader::parse(text)?;
-        settings.devices = devices(file.section("devices")?, home)?;
-        settings.spaces(file.section("spaces")?)?;
-        settings.pool(file.section("pool")?)?;
-        settings.query(file.section("query")?)?;
-        settings.log(file.section("log")?)?;
-        settings.protection(file.section("protection")?)?;
-        settings.server(file.section("server")?, home)?;
+        self.devices.extend(devices(file.section("devices")?, home)?);
+        self.spaces(file.section("spaces")?)?;
+        self.pool(file.section("pool")?)?;
+        self.query(file.section("query")?)?;
+        self.log(file.section("log")?)?;
+        let (has_nvm, nvm) = (file.has("nvm"), file.section("nvm")?);
+        self.nvm = if has_nvm { Some(self.nvm(nvm)?) } else { self.nvm };
+        self.protection(file.section("protection")?)?;
+        self.server(file.section("server")?, home)?;
         file.finish()?;
-        Ok(settings)
+        Ok(self)
     }
 
     fn spaces(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
@@ -207,11 +230,11 @@ impl Settings {
     fn pool(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
         let replacements = [("clock", Replacement::Clock), ("lru2", Replacement::Lru2)];
         let pool = &mut self.pool;
-        pool.size_bytes = section.bytes("size", MIB..=TIB)?;
+        pool.size_bytes = section.bytes("size", MIB..=TIB)?.or(pool.size_bytes);
         pool.replacement = section.choice("replacement", &replacements)?.unwrap_or(pool.replacement);
         pool.page_writers = section.count("page_writers", 1..=64)?.unwrap_or(pool.page_writers);
         let at = section.position("page_size");
-        pool.page_size_bytes = section.bytes("page_size", 4 * KIB..=64 * KIB)?;
+        pool.page_size_bytes = section.bytes("page_size", 4 * KIB..=64 * KIB)?.or(pool.page_size_bytes);
         if pool.page_size_bytes.is_some_and(|bytes| !bytes.is_power_of_two()) {
             return Err(section.error("page_size", at, "must be a power of two"));
         }
@@ -219,8 +242,9 @@ impl Settings {
     }
 
     fn query(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
-        self.query.memory_bytes = section.bytes("memory", MIB..=TIB)?;
-        self.query.temporary_bytes = section.bytes("temporary", MIB..=TIB)?;
+        let query = &mut self.query;
+        query.memory_bytes = section.bytes("memory", MIB..=TIB)?.or(query.memory_bytes);
+        query.temporary_bytes = section.bytes("temporary", MIB..=TIB)?.or(query.temporary_bytes);
         section.finish()
     }
 
@@ -239,6 +263,28 @@ impl Settings {
             ));
         }
         section.finish()
+    }
+
+    fn nvm(&self, mut section: Reader<'_>) -> Result<NvmSettings, ConfigError> {
+        let at = ["device", "size", "log"].map(|key| section.position(key));
+        let (device, size) = (section.text("device")?, section.bytes("size", 2 * MIB..=TIB)?);
+        let log = section.bytes("log", MIB..=TIB)?;
+        let missing = |key, at, what| section.error(key, at, &format!("is missing: {what}"));
+        let device = device.ok_or_else(|| missing("device", at[0], "the device whose directory holds it"))?;
+        if device != MAIN_DEVICE && !self.devices.contains_key(&device) {
+            return Err(section.error("device", at[0], &unknown_device(&device, &self.devices)));
+        }
+        let size_bytes = size.ok_or_else(|| missing("size", at[1], "the bytes of its file"))?;
+        if !size_bytes.is_multiple_of(4 * KIB) {
+            return Err(section.error("size", at[1], "must be a multiple of 4 KiB"));
+        }
+        let log_bytes = log.ok_or_else(|| missing("log", at[2], "how much of it the redo log takes"))?;
+        if log_bytes >= size_bytes {
+            let size = show_bytes(size_bytes);
+            return Err(section.error("log", at[2], &format!("must be less than the size, {size}")));
+        }
+        section.finish()?;
+        Ok(NvmSettings { device, size_bytes, log_bytes })
     }
 
     fn protection(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
@@ -262,20 +308,25 @@ impl Settings {
         let proofs = [("trust", Proof::Nothing), ("scram-sha-256", Proof::Password)];
         let proof = section.choice("authentication", &proofs)?;
         self.server.authentication = proof.unwrap_or(self.server.authentication);
-        self.server.tls = tls(&mut section, home)?;
+        self.server.tls = tls(&mut section, home, self.server.tls.take())?;
         section.finish()
     }
 }
 
-/// The keys about TLS.
-fn tls(section: &mut Reader<'_>, home: &Path) -> Result<Option<TlsSettings>, ConfigError> {
+/// The keys about TLS; what was said before, if there are none.
+fn tls(
+    section: &mut Reader<'_>,
+    home: &Path,
+    before: Option<TlsSettings>,
+) -> Result<Option<TlsSettings>, ConfigError> {
     let at = section.position("tls");
     let certificate = section.text("tls_certificate")?.map(|path| home.join(path));
     let key = section.text("tls_key")?.map(|path| home.join(path));
     let given =
         section.choice("tls", &[("off", None), ("offered", Some(false)), ("required", Some(true))])?;
     match (certificate, key, given) {
-        (_, _, Some(None)) | (None, None, None) => Ok(None),
+        (None, None, None) => Ok(before),
+        (_, _, Some(None)) => Ok(None),
         (Some(certificate), Some(key), wish) => {
             let required = wish.flatten().unwrap_or(false);
             Ok(Some(TlsSettings { certificate, key, required }))

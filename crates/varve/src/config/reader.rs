@@ -55,6 +55,11 @@ impl<'i> Reader<'i> {
         Self { text, path, at, entries, known: Vec::new() }
     }
 
+    /// Whether the table says anything of a key.
+    pub fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
     /// The table under `key`; an empty one if it is absent.
     pub fn section(&mut self, key: &'static str) -> Result<Reader<'i>> {
         let at = self.key_position(key);

@@ -1,0 +1,121 @@
+//! System tables of Varve's own: what the database counts of itself, and where what is durable lies. SHOW shows them, too.
+//!
+//! Invariants
+//! 1. Counters start at zero when the database is opened; reading them waits for nobody.
+//!
+//! Does not know: who counts.
+
+use varve_engine::{DatabaseStats, Value};
+
+use super::{Fill, Rows, SystemTable, World, table, text};
+
+/// The code for the tables of this file.
+pub fn fill(name: &str) -> Option<Fill> {
+    Some(match name {
+        "varve_durability" => durability,
+        "varve_io" => io,
+        "varve_levels" => levels,
+        "varve_nvm" => nvm,
+        "varve_stats" => stats,
+        _ => return None,
+    })
+}
+
+/// The table that SHOW of this name shows.
+pub fn shown_by(name: &str) -> Option<&'static SystemTable> {
+    let name = match name {
+        "durability" => "varve_durability",
+        "varve.io" => "varve_io",
+        "varve.levels" => "varve_levels",
+        "varve.nvm" => "varve_nvm",
+        "varve.stats" => "varve_stats",
+        _ => return None,
+    };
+    table("pg_catalog", name)
+}
+
+fn count(value: u64) -> Value {
+    Value::Int8(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn durability(world: &World, rows: &mut Rows<'_>) {
+    for row in world.shared.engine().pager().durability() {
+        rows.add([
+            ("part", text(row.part)),
+            ("place", text(row.place)),
+            ("medium", text(row.medium)),
+            ("survives", text(row.survives)),
+        ]);
+    }
+}
+
+fn io(world: &World, rows: &mut Rows<'_>) {
+    for row in world.shared.engine().io() {
+        rows.add([
+            ("space", text(row.space)),
+            ("purpose", text(row.purpose)),
+            ("reads", count(row.read_count)),
+            ("read_bytes", count(row.read_bytes)),
+            ("writes", count(row.write_count)),
+            ("written_bytes", count(row.written_bytes)),
+        ]);
+    }
+}
+
+fn levels(world: &World, rows: &mut Rows<'_>) {
+    for level in world.shared.engine().pager().stats().levels {
+        for (name, value) in level.counters {
+            rows.add([("level", text(level.name)), ("counter", text(name)), ("value", count(value))]);
+        }
+    }
+}
+
+fn nvm(world: &World, rows: &mut Rows<'_>) {
+    let Some(nvm) = world.shared.engine().pager().nvm() else { return };
+    rows.add([
+        ("place", text(nvm.place)),
+        ("medium", text(nvm.facts.medium.name())),
+        ("write_back", text(nvm.facts.write_back.name())),
+        ("emulates", nvm.facts.emulates.map_or(Value::Null, Value::Text)),
+        ("size_bytes", count(nvm.size_bytes)),
+        ("log_bytes", count(nvm.log_bytes)),
+        ("loads", count(nvm.tally.loads_count)),
+        ("loaded_bytes", count(nvm.tally.loaded_bytes)),
+        ("stores", count(nvm.tally.stores_count)),
+        ("stored_bytes", count(nvm.tally.stored_bytes)),
+        ("written_back_lines", count(nvm.tally.written_back_lines)),
+        ("fences", count(nvm.tally.fences_count)),
+    ]);
+}
+
+fn stats(world: &World, rows: &mut Rows<'_>) {
+    for (name, value) in counters(&world.shared.engine().stats()) {
+        rows.add([("name", text(name)), ("value", count(value))]);
+    }
+}
+
+fn counters(stats: &DatabaseStats) -> [(&'static str, u64); 20] {
+    let pager = &stats.pager;
+    [
+        ("commits", stats.commits),
+        ("rollbacks", stats.rollbacks),
+        ("lock_waits", stats.lock_waits),
+        ("deadlocks", stats.deadlocks),
+        ("purged_records", stats.purged_records),
+        ("purge_backlog", stats.purge_backlog),
+        ("losers", stats.losers),
+        ("pool_frames", pager.frames),
+        ("pool_free_frames", pager.free_frames),
+        ("pool_dirty_frames", pager.dirty_frames),
+        ("page_fixes", pager.fixes),
+        ("page_misses", pager.misses),
+        ("pages_prefetched", pager.prefetched),
+        ("page_evictions", pager.evictions),
+        ("evict_writes", pager.evict_writes),
+        ("inline_writes", pager.inline_writes),
+        ("checkpoint_writes", pager.checkpoint_writes),
+        ("checkpoints", pager.checkpoints),
+        ("data_pages", pager.data_pages),
+        ("rollback_pages", pager.rollback_pages),
+    ]
+}

@@ -1,0 +1,55 @@
+//! Settings of the whole process, which ALTER SYSTEM changes: what the program behind the database tells and does.
+//!
+//! Invariants
+//! 1. A change is durable when `alter` returns; one that the next start would refuse is refused.
+//!
+//! Does not know: files, what a setting is for.
+
+use crate::error::{Result, SqlError, SqlState};
+
+/// What the process can change about itself; implemented by the program.
+pub trait SystemSettings: Send + Sync {
+    /// All that there are.
+    fn all(&self) -> Vec<SystemSetting>;
+
+    /// Checks a value, keeps it, and applies it if that can be done while the database is open. Without a value the setting
+    /// goes back to what it is without ALTER SYSTEM.
+    fn alter(&self, name: &str, value: Option<&str>) -> Result<()>;
+
+    /// Takes back all that ALTER SYSTEM has done.
+    fn reset_all(&self) -> Result<()>;
+}
+
+/// One setting of the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SystemSetting {
+    /// Its name.
+    pub name: &'static str,
+    /// The value in force.
+    pub value: String,
+    /// The value after the next start.
+    pub after_restart: String,
+    /// The value if nobody says anything.
+    pub default: String,
+    /// What it is for.
+    pub description: &'static str,
+    /// Whether a change waits for the next start.
+    pub needs_restart: bool,
+}
+
+impl SystemSetting {
+    /// Whether the next start changes it.
+    pub fn is_pending(&self) -> bool {
+        self.value != self.after_restart
+    }
+}
+
+/// 55P02: SET of a setting that is the process's.
+pub fn not_of_a_session(setting: &SystemSetting) -> SqlError {
+    let (name, hint) = (setting.name, "ALTER SYSTEM SET changes it.");
+    let message = match setting.needs_restart {
+        true => format!("parameter \"{name}\" cannot be changed without restarting the server"),
+        false => format!("parameter \"{name}\" cannot be changed now"),
+    };
+    SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message).with_hint(hint)
+}
