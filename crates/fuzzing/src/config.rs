@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use varve::config::{ConfigError, DeviceSettings, MAIN_DEVICE, NvmSettings, Settings, TlsSettings};
-use varve_pager::Replacement;
+use varve_pager::{ProtectionKind, Replacement};
 use varve_server::Proof;
 
 const SECTIONS: [&str; 8] = ["devices", "spaces", "pool", "query", "log", "nvm", "protection", "server"];
@@ -82,9 +82,16 @@ fn written(settings: &Settings) -> String {
         let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
     }
     let kind = protection.name();
+    let slots = match protection {
+        ProtectionKind::Doublewrite { batch_slots, single_slots }
+        | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
+            format!("batch_slots = {batch_slots}\nsingle_slots = {single_slots}\n")
+        }
+        ProtectionKind::None | ProtectionKind::FullPageLog => String::new(),
+    };
     let _ = write!(
         out,
-        "[log]\nsegment = {}\ncapacity = '{} B'\n[protection]\nkind = '{kind}'\n\
+        "[log]\nsegment = {}\ncapacity = '{} B'\n[protection]\nkind = '{kind}'\n{slots}\
          [server]\nlisten = '{}'\nmax_connections = {}\nauthentication_timeout = {}\n",
         log.segment_bytes,
         log.capacity_bytes,
@@ -100,9 +107,12 @@ fn written(settings: &Settings) -> String {
         let wish = if *required { "required" } else { "offered" };
         let _ = writeln!(out, "tls_certificate = {certificate}\ntls_key = {key}\ntls = '{wish}'");
     }
-    if let Some(NvmSettings { device, size_bytes, log_bytes }) = nvm {
-        let device = quoted(device);
-        let _ = writeln!(out, "[nvm]\ndevice = {device}\nsize = {size_bytes}\nlog = {log_bytes}");
+    if let Some(NvmSettings { device, size_bytes, log_bytes, emulate }) = nvm {
+        let (device, emulate) = (quoted(device), emulate.as_deref().unwrap_or("none"));
+        let _ = writeln!(
+            out,
+            "[nvm]\ndevice = {device}\nsize = {size_bytes}\nlog = {log_bytes}\nemulate = '{emulate}'"
+        );
     }
     out.push_str("[query]\n");
     for (key, bytes) in [("memory", query.memory_bytes), ("temporary", query.temporary_bytes)] {

@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_device::{
-    Capabilities, DeviceError, DirLock, Directory, Emulated, ErrorKind, FileDirectory, FileOptions,
-    MemoryDirectory, Profile,
+    Capabilities, DeviceError, DirLock, Directory, Emulated, EmulatedMemory, ErrorKind, FileDirectory,
+    FileOptions, MemoryDirectory, NvmProfile, Profile,
 };
 use varve_engine::Options;
 use varve_pager::control::{CONTROL_FILE, Control};
 use varve_pager::{NvmConfig, PagerConfig};
 
 use crate::config::{
-    AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, MAIN_DEVICE, Settings, show_bytes,
+    AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, MAIN_DEVICE, NvmSettings, Settings, show_bytes,
 };
 use crate::error::OpenError;
 use crate::memory::{default_pool_bytes, memory_bytes};
@@ -170,13 +170,21 @@ impl Home {
         pager.log = self.directory(&settings.spaces.log);
         pager.rollback = self.directory(&settings.spaces.rollback);
         pager.temporary = self.directory(&settings.spaces.temporary);
-        pager.nvm = settings.nvm.as_ref().map(|nvm| NvmConfig {
-            directory: self.directory(&nvm.device),
-            size_bytes: nvm.size_bytes,
-            log_bytes: nvm.log_bytes,
-        });
+        pager.nvm = settings.nvm.as_ref().map(|nvm| self.nvm(nvm)).transpose()?;
         apply(settings, &mut pager);
         Ok(Options::new(pager))
+    }
+
+    fn nvm(&self, nvm: &NvmSettings) -> Result<NvmConfig, OpenError> {
+        let memory = self.directory(&nvm.device);
+        let directory = match &nvm.emulate {
+            None => memory,
+            Some(name) => {
+                let profile = NvmProfile::shipped(name).map_err(|error| OpenError::Profile { error })?;
+                EmulatedMemory::wrap(memory, profile, 1.0)
+            }
+        };
+        Ok(NvmConfig { directory, size_bytes: nvm.size_bytes, log_bytes: nvm.log_bytes })
     }
 
     fn check_created_with(&self, control: &Control, settings: &Settings) -> Result<(), OpenError> {
@@ -225,7 +233,13 @@ fn apply(settings: &Settings, pager: &mut PagerConfig) {
 /// What can be told of settings without opening anything.
 pub fn check_settings(settings: &Settings) -> Result<(), OpenError> {
     check_pool(settings)?;
-    let mut pager = PagerConfig::new(MemoryDirectory::new());
+    let memory = MemoryDirectory::new();
+    let mut pager = PagerConfig::new(memory.clone());
+    pager.nvm = settings.nvm.as_ref().map(|nvm| NvmConfig {
+        directory: memory,
+        size_bytes: nvm.size_bytes,
+        log_bytes: nvm.log_bytes,
+    });
     pager.page_size = settings.pool.page_size_bytes.unwrap_or(pager.page_size as u64) as usize;
     apply(settings, &mut pager);
     Ok(pager.check()?)

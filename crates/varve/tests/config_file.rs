@@ -56,6 +56,7 @@ capacity = "256MiB"
 device = "fast"
 size = "1GiB"
 log = "256 MiB"
+emulate = "nvm-8x"
 [protection]
 kind = "none"
 [server]
@@ -88,6 +89,7 @@ fn every_key_is_read() {
     assert_eq!((settings.log.segment_bytes, settings.log.capacity_bytes), (16 << 20, 256 << 20));
     let nvm = settings.nvm.unwrap();
     assert_eq!((&*nvm.device, nvm.size_bytes, nvm.log_bytes), ("fast", 1 << 30, 256 << 20));
+    assert_eq!(nvm.emulate.as_deref(), Some("nvm-8x"));
     assert_eq!(settings.protection, varve::pager::ProtectionKind::None);
     assert_eq!((settings.server.listen.port(), settings.server.max_connections), (6000, 17));
     assert_eq!(settings.server.authentication, varve_server::Proof::Password);
@@ -103,7 +105,16 @@ fn mistakes_are_named() {
     check("[nvm]\nsize = '1GiB'", "line 1: nvm.device is missing: the device whose directory holds it");
     check("[nvm]\ndevice = 'main'", "line 1: nvm.size is missing: the bytes of its file");
     let nvm = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n";
-    check(nvm, "line 1: nvm.log is missing: how much of it the redo log takes");
+    let nothing = "line 1: nvm holds nothing: give the log a part of it with log, or choose kind = \"nvm-dwb\" in \
+                   [protection]";
+    check(nvm, nothing);
+    let alone = "[protection]\nkind = 'nvm-dwb'";
+    check(alone, "line 2: protection.kind = \"nvm-dwb\" needs a section [nvm]");
+    assert_eq!(parse(&format!("{nvm}{alone}")).unwrap().protection.name(), "nvm-dwb");
+    check(
+        "[protection]\nkind = 'none'\nbatch_slots = 3",
+        "line 3: protection.batch_slots is for doublewrite and nvm-dwb only",
+    );
     check(&format!("{nvm}log = '4MiB'"), "line 4: nvm.log must be less than the size, 4 MiB");
     check(
         "[nvm]\ndevice = 'mainn'",
@@ -206,9 +217,18 @@ fn damaged_files_are_read_or_refused() {
 }
 
 #[test]
+fn doublewrite_takes_its_slots() {
+    use varve::pager::ProtectionKind::Doublewrite;
+    let slots = |text: &str| parse(text).unwrap().protection;
+    let of_kang = "[protection]\nsingle_slots = 392";
+    assert_eq!(slots(of_kang), Doublewrite { batch_slots: 120, single_slots: 392 });
+}
+
+#[test]
 fn every_protection_has_its_word() {
-    for kind in ["doublewrite", "full-page-log", "none"] {
-        let settings = parse(&format!("[protection]\nkind = '{kind}'")).unwrap();
+    let nvm = "[nvm]\ndevice = 'main'\nsize = '4MiB'\nlog = '1MiB'\n";
+    for kind in ["doublewrite", "nvm-dwb", "full-page-log", "none"] {
+        let settings = parse(&format!("{nvm}[protection]\nkind = '{kind}'")).unwrap();
         assert_eq!(settings.protection.name(), kind);
     }
     let why = parse("[protection]\nkind = 'hope'").unwrap_err();

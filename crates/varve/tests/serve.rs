@@ -267,13 +267,34 @@ fn what_the_next_start_would_refuse_is_not_altered() {
     assert!(told.contains("varve.auto.toml, line 2: pool.size must be between"), "{told}");
 }
 
+/// The doublewrite's copies alone.
+#[test]
+fn copies_lie_in_persistent_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "[nvm]\ndevice = 'main'\nsize = '2MiB'\n[protection]\nkind = 'nvm-dwb'\n";
+    std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+    let served = Served::start(directory.path());
+    assert!(served.said.contains("protection nvm-dwb"), "{}", served.said);
+    let statements =
+        "create table item (id integer, name text); insert into item values (1, 'a'); checkpoint";
+    served.connect().batch_execute(statements).unwrap();
+    let row = served.connect().query_one("select log_bytes, size_bytes from varve_nvm", &[]).unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (0, 2 << 20));
+    assert_eq!(served.stop("-KILL").0, None);
+    assert_eq!(check(directory.path()).0, Some(0));
+}
+
 #[test]
 fn the_log_lies_in_persistent_memory() {
     let directory = tempfile::tempdir().unwrap();
-    let text = "[nvm]\ndevice = 'main'\nsize = '8MiB'\nlog = '4MiB'\n";
+    let text = "[nvm]\ndevice = 'main'\nsize = '8MiB'\nlog = '4MiB'\nemulate = 'pcm'\n";
     std::fs::write(directory.path().join("varve.toml"), text).unwrap();
     let served = Served::start(directory.path());
-    assert!(served.said.contains("nvm: 8 MiB on main, the log in 4 MiB of it"), "{}", served.said);
+    let place = directory.path().join("nvm.varve");
+    let said = |part: &str| assert!(served.said.contains(part), "{}", served.said);
+    said(&format!("nvm: 8 MiB in {}: ", place.display()));
+    said(" with the times of pcm, ");
+    said(", log of 4 MiB\n");
     served
         .connect()
         .batch_execute("create table item (id integer, name text); insert into item values (1, 'a')")

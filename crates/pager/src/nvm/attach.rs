@@ -322,7 +322,7 @@ impl NvmRegion {
             place: self.location(),
             facts: self.region.facts(),
             size_bytes: self.region.len_bytes(),
-            log_bytes: self.layout.log.map_or(0, |log| log.capacity_bytes()),
+            log_bytes: self.layout.log.map_or(0, |log| log.segment_bytes * u64::from(log.segments)),
             tally: self.region.tally(),
         }
     }

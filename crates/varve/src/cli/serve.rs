@@ -10,7 +10,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use varve_engine::BOOTSTRAP_NAME;
-use varve_pager::ProtectionKind;
+use varve_pager::{NvmStats, ProtectionKind};
 use varve_server::{Encryption, Listener, Options, Proof, Server};
 
 use super::init::how_to_log_in;
@@ -113,14 +113,10 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
         spaces.data, spaces.log, spaces.rollback, spaces.temporary
     ));
     let pool = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes);
-    let log = settings.nvm.as_ref().map_or(settings.log.capacity_bytes, |nvm| nvm.log_bytes);
-    if let Some(nvm) = &settings.nvm {
-        say(format!(
-            "nvm: {} on {}, the log in {} of it",
-            show_bytes(nvm.size_bytes),
-            nvm.device,
-            show_bytes(log)
-        ));
+    let in_nvm = settings.nvm.as_ref().map(|nvm| nvm.log_bytes).filter(|bytes| *bytes > 0);
+    let log = in_nvm.unwrap_or(settings.log.capacity_bytes);
+    if let Some(nvm) = database.engine().pager().nvm() {
+        say(introduced(&nvm));
     }
     say(format!(
         "pool of {}, log of {}, protection {}, at most {} sessions",
@@ -149,6 +145,14 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
         Some(_) => "TLS offered",
     };
     say(format!("clients: {proof}, {tls}"));
+}
+
+fn introduced(nvm: &NvmStats) -> String {
+    let (medium, write_back) = (nvm.facts.medium.name(), nvm.facts.write_back.name());
+    let imitates =
+        nvm.facts.emulates.as_ref().map_or(String::new(), |name| format!(" with the times of {name}"));
+    let [size, log] = [nvm.size_bytes, nvm.log_bytes].map(show_bytes);
+    format!("nvm: {size} in {}: {medium}{imitates}, {write_back}, log of {log}", nvm.place)
 }
 
 fn announce(server: &Server, settings: &ServerSettings) {

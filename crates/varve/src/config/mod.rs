@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use varve_device::Profile;
+use varve_device::{NvmProfile, Profile};
 use varve_pager::{ProtectionKind, Replacement};
 use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
@@ -43,6 +43,12 @@ const TIB: u64 = 1 << 40;
 
 /// Most sessions that may be asked for: each is a thread with a stack, and Linux gives a process this many.
 const CONNECTIONS_MAX: usize = 32_768;
+
+/// Pages of one doublewrite batch, and pages that threads evicting inline have in flight, at most.
+const SLOTS_MAX: usize = 4096;
+
+const NVM_FOR_NOTHING: &str =
+    "holds nothing: give the log a part of it with log, or choose kind = \"nvm-dwb\" in [protection]";
 
 /// As in PostgreSQL.
 const AUTHENTICATION_SECONDS_MAX: usize = 600;
@@ -130,8 +136,10 @@ pub struct NvmSettings {
     pub device: String,
     /// Bytes of the region.
     pub size_bytes: u64,
-    /// Bytes of it for the log.
+    /// Bytes of it for the log; 0 if that lies in files.
     pub log_bytes: u64,
+    /// Name of the medium whose times are added, if any.
+    pub emulate: Option<String>,
 }
 
 /// The server.
@@ -201,9 +209,14 @@ impl Settings {
         self.pool(file.section("pool")?)?;
         self.query(file.section("query")?)?;
         self.log(file.section("log")?)?;
-        let (has_nvm, nvm) = (file.has("nvm"), file.section("nvm")?);
+        let (has_nvm, nvm_at) = (file.has("nvm"), file.key_position("nvm"));
+        let nvm = file.section("nvm")?;
         self.nvm = if has_nvm { Some(self.nvm(nvm)?) } else { self.nvm };
         self.protection(file.section("protection")?)?;
+        let holds_copies = matches!(self.protection, ProtectionKind::NvmDoublewrite { .. });
+        if self.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes == 0) && !holds_copies {
+            return Err(file.error("nvm", nvm_at, NVM_FOR_NOTHING));
+        }
         self.server(file.section("server")?, home)?;
         file.finish()?;
         Ok(self)
@@ -268,7 +281,7 @@ impl Settings {
     fn nvm(&self, mut section: Reader<'_>) -> Result<NvmSettings, ConfigError> {
         let at = ["device", "size", "log"].map(|key| section.position(key));
         let (device, size) = (section.text("device")?, section.bytes("size", 2 * MIB..=TIB)?);
-        let log = section.bytes("log", MIB..=TIB)?;
+        let log_bytes = section.bytes("log", 0..=TIB)?.unwrap_or(0);
         let missing = |key, at, what| section.error(key, at, &format!("is missing: {what}"));
         let device = device.ok_or_else(|| missing("device", at[0], "the device whose directory holds it"))?;
         if device != MAIN_DEVICE && !self.devices.contains_key(&device) {
@@ -278,19 +291,42 @@ impl Settings {
         if !size_bytes.is_multiple_of(4 * KIB) {
             return Err(section.error("size", at[1], "must be a multiple of 4 KiB"));
         }
-        let log_bytes = log.ok_or_else(|| missing("log", at[2], "how much of it the redo log takes"))?;
         if log_bytes >= size_bytes {
             let size = show_bytes(size_bytes);
             return Err(section.error("log", at[2], &format!("must be less than the size, {size}")));
         }
+        let mut media: Vec<_> = NvmProfile::names().into_iter().map(|name| (name, Some(name))).collect();
+        media.push(("none", None));
+        let emulate = section.choice("emulate", &media)?.flatten().map(str::to_owned);
         section.finish()?;
-        Ok(NvmSettings { device, size_bytes, log_bytes })
+        Ok(NvmSettings { device, size_bytes, log_bytes, emulate })
     }
 
     fn protection(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
-        let kinds = [ProtectionKind::DOUBLEWRITE, ProtectionKind::FullPageLog, ProtectionKind::None];
-        let kinds = kinds.map(|kind| (kind.name(), kind));
-        self.protection = section.choice("kind", &kinds)?.unwrap_or(self.protection);
+        let (batch, single) = slots(self.protection);
+        let at = ["kind", "batch_slots", "single_slots"].map(|key| section.position(key));
+        let has_slots = ["batch_slots", "single_slots"].map(|key| section.has(key));
+        let batch_slots = section.count("batch_slots", 1..=SLOTS_MAX)?.map_or(batch, |count| count as u32);
+        let single_slots = section.count("single_slots", 1..=SLOTS_MAX)?.map_or(single, |count| count as u32);
+        let kinds = [
+            ProtectionKind::Doublewrite { batch_slots, single_slots },
+            ProtectionKind::NvmDoublewrite { batch_slots, single_slots },
+            ProtectionKind::FullPageLog,
+            ProtectionKind::None,
+        ];
+        let named = kinds.map(|kind| (kind.name(), kind));
+        let before = kinds.into_iter().find(|kind| kind.name() == self.protection.name());
+        let kind = section.choice("kind", &named)?.or(before).unwrap_or(self.protection);
+        if matches!(kind, ProtectionKind::NvmDoublewrite { .. }) && self.nvm.is_none() {
+            return Err(section.error("kind", at[0], "= \"nvm-dwb\" needs a section [nvm]"));
+        }
+        let without_slots = matches!(kind, ProtectionKind::FullPageLog | ProtectionKind::None);
+        for (n, key) in ["batch_slots", "single_slots"].into_iter().enumerate() {
+            if without_slots && has_slots[n] {
+                return Err(section.error(key, at[n + 1], "is for doublewrite and nvm-dwb only"));
+            }
+        }
+        self.protection = kind;
         section.finish()
     }
 
@@ -310,6 +346,15 @@ impl Settings {
         self.server.authentication = proof.unwrap_or(self.server.authentication);
         self.server.tls = tls(&mut section, home, self.server.tls.take())?;
         section.finish()
+    }
+}
+
+/// Batch slots and single-page slots; those of the default, where there are none.
+fn slots(protection: ProtectionKind) -> (u32, u32) {
+    match protection {
+        ProtectionKind::Doublewrite { batch_slots, single_slots }
+        | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => (batch_slots, single_slots),
+        ProtectionKind::None | ProtectionKind::FullPageLog => slots(ProtectionKind::DOUBLEWRITE),
     }
 }
 

@@ -166,7 +166,8 @@ impl<'i> Reader<'i> {
         self.find(key).map_or(self.at, |(_, value)| value.span().start)
     }
 
-    fn key_position(&self, key: &str) -> usize {
+    /// Where a key is named.
+    pub fn key_position(&self, key: &str) -> usize {
         self.find(key).map_or(self.at, |(name, _)| name.span().start)
     }
 
