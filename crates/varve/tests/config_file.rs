@@ -102,25 +102,6 @@ fn every_key_is_read() {
 fn mistakes_are_named() {
     let check = |text: &str, expect: &str| assert_eq!(parse(text).err().as_deref(), Some(expect), "{text}");
     check("[pool]\nsise = 1", "line 2: pool.sise is unknown; did you mean pool.size?");
-    check("[nvm]\nsize = '1GiB'", "line 1: nvm.device is missing: the device whose directory holds it");
-    check("[nvm]\ndevice = 'main'", "line 1: nvm.size is missing: the bytes of its file");
-    let nvm = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n";
-    let nothing = "line 1: nvm holds nothing: give the log a part of it with log, or choose kind = \"nvm-dwb\" in \
-                   [protection]";
-    check(nvm, nothing);
-    let alone = "[protection]\nkind = 'nvm-dwb'";
-    check(alone, "line 2: protection.kind = \"nvm-dwb\" needs a section [nvm]");
-    assert_eq!(parse(&format!("{nvm}{alone}")).unwrap().protection.name(), "nvm-dwb");
-    check(
-        "[protection]\nkind = 'none'\nbatch_slots = 3",
-        "line 3: protection.batch_slots is for doublewrite and nvm-dwb only",
-    );
-    check(&format!("{nvm}log = '4MiB'"), "line 4: nvm.log must be less than the size, 4 MiB");
-    check(
-        "[nvm]\ndevice = 'mainn'",
-        "line 2: nvm.device names the device \"mainn\", which doesn't exist; did you mean \"main\"?",
-    );
-    check("[nvm]\ndevice = 'main'\nsize = 4194305", "line 3: nvm.size must be a multiple of 4 KiB");
     check("\n[poool]", "line 2: poool is unknown; did you mean pool?");
     let limit = "line 2: server.max_connections must be between 1 and 32768";
     check("[server]\nmax_connections = 32769", limit);
@@ -214,6 +195,30 @@ fn damaged_files_are_read_or_refused() {
         }
     }
     assert!(read_count > 100 && refused_count > 100, "{read_count} were read, {refused_count} refused");
+}
+
+#[test]
+fn mistakes_about_persistent_memory_are_named() {
+    let check = |text: &str, expect: &str| assert_eq!(parse(text).err().as_deref(), Some(expect), "{text}");
+    check("[nvm]\nsize = '1GiB'", "line 1: nvm.device is missing: the device whose directory holds it");
+    check("[nvm]\ndevice = 'main'", "line 1: nvm.size is missing: the bytes of its file");
+    let nvm = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n";
+    let nothing = "line 1: nvm holds nothing: give the log a part of it with log, or choose kind = \"nvm-dwb\" in \
+                   [protection]";
+    check(nvm, nothing);
+    let alone = "[protection]\nkind = 'nvm-dwb'";
+    check(alone, "line 2: protection.kind = \"nvm-dwb\" needs a section [nvm]");
+    assert_eq!(parse(&format!("{nvm}{alone}")).unwrap().protection.name(), "nvm-dwb");
+    check(
+        "[protection]\nkind = 'none'\nbatch_slots = 3",
+        "line 3: protection.batch_slots is for doublewrite and nvm-dwb only",
+    );
+    check(&format!("{nvm}log = '4MiB'"), "line 4: nvm.log must be less than the size, 4 MiB");
+    check(
+        "[nvm]\ndevice = 'mainn'",
+        "line 2: nvm.device names the device \"mainn\", which doesn't exist; did you mean \"main\"?",
+    );
+    check("[nvm]\ndevice = 'main'\nsize = 4194305", "line 3: nvm.size must be a multiple of 4 KiB");
 }
 
 #[test]
