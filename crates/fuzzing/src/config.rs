@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use varve::config::{ConfigError, DeviceSettings, MAIN_DEVICE, NvmSettings, Settings, TlsSettings};
-use varve_pager::{ProtectionKind, Replacement};
+use varve_pager::{Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
 const SECTIONS: [&str; 8] = ["devices", "spaces", "pool", "query", "log", "nvm", "protection", "server"];
@@ -78,6 +78,9 @@ fn written(settings: &Settings) -> String {
     }
     let replacement = if pool.replacement == Replacement::Clock { "clock" } else { "lru2" };
     let _ = writeln!(out, "[pool]\nreplacement = '{replacement}'\npage_writers = {}", pool.page_writers);
+    if let Some(Pacing { interval_ms, free_frames }) = pool.pacing {
+        let _ = writeln!(out, "writer_interval_ms = {interval_ms}\nwriter_frames = {free_frames}");
+    }
     for (key, bytes) in [("size", pool.size_bytes), ("page_size", pool.page_size_bytes)] {
         let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
     }
@@ -87,7 +90,7 @@ fn written(settings: &Settings) -> String {
         | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
             format!("batch_slots = {batch_slots}\nsingle_slots = {single_slots}\n")
         }
-        ProtectionKind::None | ProtectionKind::FullPageLog => String::new(),
+        ProtectionKind::None | ProtectionKind::FullPageLog | ProtectionKind::Nvm => String::new(),
     };
     let _ = write!(
         out,

@@ -225,6 +225,7 @@ fn apply(settings: &Settings, pager: &mut PagerConfig) {
     pager.pool_bytes = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes) as usize;
     pager.replacement = settings.pool.replacement;
     pager.page_writers = settings.pool.page_writers;
+    pager.pacing = settings.pool.pacing;
     pager.log_segment_bytes = settings.log.segment_bytes;
     pager.log_capacity_bytes = settings.log.capacity_bytes;
     pager.protection = settings.protection;

@@ -48,6 +48,7 @@ temporary = "main"
 size = "2GiB"
 replacement = "lru2"
 page_writers = 4
+writer_interval_ms = 500
 page_size = 16384
 [log]
 segment = "16 MiB"
@@ -85,6 +86,8 @@ fn every_key_is_read() {
     );
     assert_eq!(settings.pool.size_bytes, Some(2 << 30));
     assert_eq!(settings.pool.replacement, varve::pager::Replacement::Lru2);
+    let pacing = varve::pager::Pacing { interval_ms: 500, free_frames: 1024 };
+    assert_eq!(settings.pool.pacing, Some(pacing));
     assert_eq!((settings.pool.page_writers, settings.pool.page_size_bytes), (4, Some(16384)));
     assert_eq!((settings.log.segment_bytes, settings.log.capacity_bytes), (16 << 20, 256 << 20));
     let nvm = settings.nvm.unwrap();
@@ -102,6 +105,7 @@ fn every_key_is_read() {
 fn mistakes_are_named() {
     let check = |text: &str, expect: &str| assert_eq!(parse(text).err().as_deref(), Some(expect), "{text}");
     check("[pool]\nsise = 1", "line 2: pool.sise is unknown; did you mean pool.size?");
+    check("[pool]\nwriter_frames = 5", "line 2: pool.writer_frames needs a writer_interval_ms above 0");
     check("\n[poool]", "line 2: poool is unknown; did you mean pool?");
     let limit = "line 2: server.max_connections must be between 1 and 32768";
     check("[server]\nmax_connections = 32769", limit);
@@ -120,7 +124,7 @@ fn mistakes_are_named() {
     );
     check(
         "[pool]\ncolour = 1",
-        "line 2: pool.colour is unknown; known here: size, replacement, page_writers, page_size",
+        "line 2: pool.colour is unknown; known here: size, replacement, page_writers, writer_interval_ms, writer_frames, page_size",
     );
     check("[pool]\nsize = true", "line 2: pool.size must be a size such as \"2GiB\", not boolean value");
     check(
@@ -203,7 +207,7 @@ fn mistakes_about_persistent_memory_are_named() {
     check("[nvm]\nsize = '1GiB'", "line 1: nvm.device is missing: the device whose directory holds it");
     check("[nvm]\ndevice = 'main'", "line 1: nvm.size is missing: the bytes of its file");
     let nvm = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n";
-    let nothing = "line 1: nvm holds nothing: give the log a part of it with log, or choose kind = \"nvm-dwb\" in \
+    let nothing = "line 1: nvm holds nothing: give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in \
                    [protection]";
     check(nvm, nothing);
     let alone = "[protection]\nkind = 'nvm-dwb'";
@@ -232,7 +236,7 @@ fn doublewrite_takes_its_slots() {
 #[test]
 fn every_protection_has_its_word() {
     let nvm = "[nvm]\ndevice = 'main'\nsize = '4MiB'\nlog = '1MiB'\n";
-    for kind in ["doublewrite", "nvm-dwb", "full-page-log", "none"] {
+    for kind in ["doublewrite", "nvm-dwb", "nvm", "full-page-log", "none"] {
         let settings = parse(&format!("{nvm}[protection]\nkind = '{kind}'")).unwrap();
         assert_eq!(settings.protection.name(), kind);
     }

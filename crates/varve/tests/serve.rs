@@ -267,21 +267,26 @@ fn what_the_next_start_would_refuse_is_not_altered() {
     assert!(told.contains("varve.auto.toml, line 2: pool.size must be between"), "{told}");
 }
 
-/// The doublewrite's copies alone.
+/// Doublewrite's copies alone, and pages with a log in files.
 #[test]
-fn copies_lie_in_persistent_memory() {
-    let directory = tempfile::tempdir().unwrap();
-    let text = "[nvm]\ndevice = 'main'\nsize = '2MiB'\n[protection]\nkind = 'nvm-dwb'\n";
-    std::fs::write(directory.path().join("varve.toml"), text).unwrap();
-    let served = Served::start(directory.path());
-    assert!(served.said.contains("protection nvm-dwb"), "{}", served.said);
-    let statements =
-        "create table item (id integer, name text); insert into item values (1, 'a'); checkpoint";
-    served.connect().batch_execute(statements).unwrap();
-    let row = served.connect().query_one("select log_bytes, size_bytes from varve_nvm", &[]).unwrap();
-    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (0, 2 << 20));
-    assert_eq!(served.stop("-KILL").0, None);
-    assert_eq!(check(directory.path()).0, Some(0));
+fn pages_and_copies_lie_in_persistent_memory() {
+    for kind in ["nvm-dwb", "nvm"] {
+        let directory = tempfile::tempdir().unwrap();
+        let text = format!("[nvm]\ndevice = 'main'\nsize = '4MiB'\n[protection]\nkind = '{kind}'\n");
+        std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+        let served = Served::start(directory.path());
+        assert!(served.said.contains(&format!("protection {kind},")), "{}", served.said);
+        let statements =
+            "create table item (id integer, name text); insert into item values (1, 'a'); checkpoint";
+        served.connect().batch_execute(statements).unwrap();
+        let row = served.connect().query_one("select log_bytes, size_bytes from varve_nvm", &[]).unwrap();
+        assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (0, 4 << 20), "{kind}");
+        assert_eq!(served.stop("-KILL").0, None);
+        let served = Served::start(directory.path());
+        assert_eq!(names(&mut served.connect()), ["a"], "{kind}");
+        assert_eq!(served.stop("-TERM").0, Some(0));
+        assert_eq!(check(directory.path()).0, Some(0), "{kind}");
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use varve_device::{NvmProfile, Profile};
-use varve_pager::{ProtectionKind, Replacement};
+use varve_pager::{Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 
@@ -47,8 +47,7 @@ const CONNECTIONS_MAX: usize = 32_768;
 /// Pages of one doublewrite batch, and pages that threads evicting inline have in flight, at most.
 const SLOTS_MAX: usize = 4096;
 
-const NVM_FOR_NOTHING: &str =
-    "holds nothing: give the log a part of it with log, or choose kind = \"nvm-dwb\" in [protection]";
+const NVM_FOR_NOTHING: &str = "holds nothing: give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in [protection]";
 
 /// As in PostgreSQL.
 const AUTHENTICATION_SECONDS_MAX: usize = 600;
@@ -107,6 +106,8 @@ pub struct PoolSettings {
     pub replacement: Replacement,
     /// Threads that clean pages.
     pub page_writers: usize,
+    /// How they keep frames free; `None`: as needed.
+    pub pacing: Option<Pacing>,
     /// Bytes of a page; `None`: the default for a new directory, whatever it is for an old one.
     pub page_size_bytes: Option<u64>,
 }
@@ -178,6 +179,7 @@ impl Default for Settings {
                 size_bytes: None,
                 replacement: Replacement::Clock,
                 page_writers: 1,
+                pacing: None,
                 page_size_bytes: None,
             },
             query: QuerySettings { memory_bytes: None, temporary_bytes: None },
@@ -213,8 +215,7 @@ impl Settings {
         let nvm = file.section("nvm")?;
         self.nvm = if has_nvm { Some(self.nvm(nvm)?) } else { self.nvm };
         self.protection(file.section("protection")?)?;
-        let holds_copies = matches!(self.protection, ProtectionKind::NvmDoublewrite { .. });
-        if self.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes == 0) && !holds_copies {
+        if self.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes == 0) && !is_in_nvm(self.protection) {
             return Err(file.error("nvm", nvm_at, NVM_FOR_NOTHING));
         }
         self.server(file.section("server")?, home)?;
@@ -246,6 +247,7 @@ impl Settings {
         pool.size_bytes = section.bytes("size", MIB..=TIB)?.or(pool.size_bytes);
         pool.replacement = section.choice("replacement", &replacements)?.unwrap_or(pool.replacement);
         pool.page_writers = section.count("page_writers", 1..=64)?.unwrap_or(pool.page_writers);
+        pool.pacing = pacing(&mut section, pool.pacing)?;
         let at = section.position("page_size");
         pool.page_size_bytes = section.bytes("page_size", 4 * KIB..=64 * KIB)?.or(pool.page_size_bytes);
         if pool.page_size_bytes.is_some_and(|bytes| !bytes.is_power_of_two()) {
@@ -303,7 +305,8 @@ impl Settings {
     }
 
     fn protection(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
-        let (batch, single) = slots(self.protection);
+        let (batch, single) =
+            slots(self.protection).or(slots(ProtectionKind::DOUBLEWRITE)).unwrap_or_default();
         let at = ["kind", "batch_slots", "single_slots"].map(|key| section.position(key));
         let has_slots = ["batch_slots", "single_slots"].map(|key| section.has(key));
         let batch_slots = section.count("batch_slots", 1..=SLOTS_MAX)?.map_or(batch, |count| count as u32);
@@ -311,18 +314,19 @@ impl Settings {
         let kinds = [
             ProtectionKind::Doublewrite { batch_slots, single_slots },
             ProtectionKind::NvmDoublewrite { batch_slots, single_slots },
+            ProtectionKind::Nvm,
             ProtectionKind::FullPageLog,
             ProtectionKind::None,
         ];
         let named = kinds.map(|kind| (kind.name(), kind));
         let before = kinds.into_iter().find(|kind| kind.name() == self.protection.name());
         let kind = section.choice("kind", &named)?.or(before).unwrap_or(self.protection);
-        if matches!(kind, ProtectionKind::NvmDoublewrite { .. }) && self.nvm.is_none() {
-            return Err(section.error("kind", at[0], "= \"nvm-dwb\" needs a section [nvm]"));
+        if is_in_nvm(kind) && self.nvm.is_none() {
+            let problem = format!("= \"{}\" needs a section [nvm]", kind.name());
+            return Err(section.error("kind", at[0], &problem));
         }
-        let without_slots = matches!(kind, ProtectionKind::FullPageLog | ProtectionKind::None);
         for (n, key) in ["batch_slots", "single_slots"].into_iter().enumerate() {
-            if without_slots && has_slots[n] {
+            if slots(kind).is_none() && has_slots[n] {
                 return Err(section.error(key, at[n + 1], "is for doublewrite and nvm-dwb only"));
             }
         }
@@ -349,13 +353,33 @@ impl Settings {
     }
 }
 
-/// Batch slots and single-page slots; those of the default, where there are none.
-fn slots(protection: ProtectionKind) -> (u32, u32) {
+/// The keys about when page writers work.
+fn pacing(section: &mut Reader<'_>, before: Option<Pacing>) -> Result<Option<Pacing>, ConfigError> {
+    let at = section.position("writer_frames");
+    let interval_ms = section.count("writer_interval_ms", 0..=60_000)?.map(|ms| ms as u64);
+    let free_frames = section.count("writer_frames", 1..=1 << 20)?;
+    let Some(interval_ms) = interval_ms.or(before.map(|p| p.interval_ms)).filter(|ms| *ms > 0) else {
+        return match free_frames {
+            None => Ok(None),
+            Some(_) => Err(section.error("writer_frames", at, "needs a writer_interval_ms above 0")),
+        };
+    };
+    let free_frames = free_frames.unwrap_or_else(|| before.unwrap_or(Pacing::INNODB).free_frames);
+    Ok(Some(Pacing { interval_ms, free_frames }))
+}
+
+/// Batch slots and single-page slots of a doublewrite.
+fn slots(protection: ProtectionKind) -> Option<(u32, u32)> {
     match protection {
         ProtectionKind::Doublewrite { batch_slots, single_slots }
-        | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => (batch_slots, single_slots),
-        ProtectionKind::None | ProtectionKind::FullPageLog => slots(ProtectionKind::DOUBLEWRITE),
+        | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => Some((batch_slots, single_slots)),
+        ProtectionKind::None | ProtectionKind::FullPageLog | ProtectionKind::Nvm => None,
     }
+}
+
+/// Whether what protects lies in persistent memory.
+fn is_in_nvm(protection: ProtectionKind) -> bool {
+    matches!(protection, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm)
 }
 
 /// The keys about TLS; what was said before, if there are none.
