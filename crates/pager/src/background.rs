@@ -1,4 +1,5 @@
-//! The threads of a pager: page writers. The first one also takes the checkpoints.
+//! The threads of a pager: page writers, of which the first one also takes the checkpoints, and threads that bring pages from
+//! persistent memory home.
 //!
 //! Invariants
 //! 1. A thread ends when the pager is dropped or shut down, and after the first failure (which has stopped the log). A full
@@ -19,6 +20,7 @@ use crate::error::{PagerError, Result};
 use crate::level::Cause;
 use crate::log::Admission;
 use crate::lsn::Lsn;
+use crate::nvm::NvmBuffer;
 use crate::pager::Shared;
 use crate::space::BACKGROUND_EXTENTS;
 
@@ -42,20 +44,54 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
     if !shared.config.background {
         return Ok(Vec::new());
     }
-    (0..shared.config.page_writers.max(1)).map(|no| spawn(shared.clone(), no)).collect()
+    let writers = shared.config.page_writers.max(1);
+    let mut threads = Vec::new();
+    for no in 0..writers {
+        threads.push(spawn(shared, format!("page-writer-{no}"), move |shared| write_pages(shared, no == 0))?);
+    }
+    if let Some(buffer) = &shared.buffer {
+        for no in 0..shared.config.nvm_flush.workers {
+            let buffer = buffer.clone();
+            let flush = move |shared: &Shared| flush_slots(shared, &buffer);
+            threads.push(spawn(shared, format!("nvm-flush-{no}"), flush)?);
+        }
+    }
+    Ok(threads)
 }
 
-fn spawn(shared: Arc<Shared>, no: usize) -> Result<JoinHandle<()>> {
+fn spawn(
+    shared: &Arc<Shared>,
+    name: String,
+    work: impl FnOnce(&Shared) -> Result<()> + Send + 'static,
+) -> Result<JoinHandle<()>> {
+    let (shared, named) = (shared.clone(), name.clone());
     let run = move || {
         let _alarm = Alarm(&shared);
-        if let Err(cause) = write_pages(&shared, no == 0) {
+        if let Err(cause) = work(&shared) {
             shared.log.poison(&cause.to_string());
         }
     };
-    let thread = std::thread::Builder::new().name(format!("page-writer-{no}")).spawn(run);
+    let thread = std::thread::Builder::new().name(name).spawn(run);
     thread.map_err(|error| PagerError::Incompatible {
-        what: format!("cannot start a page writer thread: {error}"),
+        what: format!("cannot start the thread {named}: {error}"),
     })
+}
+
+/// Brings pages home while more than the low mark of slots are dirty, once the high one was passed.
+fn flush_slots(shared: &Shared, buffer: &NvmBuffer) -> Result<()> {
+    let mut is_flushing = false;
+    while !shared.is_stopping() {
+        match buffer.flush_round(&mut is_flushing) {
+            Ok(true) => {}
+            Ok(false) => buffer.wait_for_bell(NAP),
+            Err(cause) if cause.is_no_space() => {
+                shared.note_refused(cause);
+                std::thread::sleep(REST);
+            }
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(())
 }
 
 /// Stops the log when its thread panics: without page writers everything would wait for ever.
@@ -64,7 +100,7 @@ struct Alarm<'a>(&'a Shared);
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.log.poison("a page writer thread panicked");
+            self.0.log.poison("a thread that writes pages panicked");
         }
     }
 }

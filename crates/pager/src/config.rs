@@ -153,6 +153,26 @@ pub struct NvmConfig {
     pub log_bytes: u64,
 }
 
+/// When threads bring pages from persistent memory home, under [`ProtectionKind::Nvm`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NvmFlush {
+    /// Threads, where the pager has any (`background`).
+    pub workers: usize,
+    /// They begin when more than this many in a hundred slots hold pages that home has not,
+    pub high_water: u32,
+    /// and end at this many.
+    pub low_water: u32,
+}
+
+impl NvmFlush {
+    /// Two threads, between 80 and 60 in a hundred.
+    pub const DEFAULT: NvmFlush = NvmFlush { workers: 2, high_water: 80, low_water: 60 };
+
+    fn can_work(self) -> bool {
+        self.workers > 0 && self.low_water < self.high_water && self.high_water <= 100
+    }
+}
+
 /// Configuration of a pager.
 #[derive(Clone)]
 pub struct PagerConfig {
@@ -176,6 +196,8 @@ pub struct PagerConfig {
     pub log_capacity_bytes: u64,
     /// Persistent memory, if the log, pages or doublewrite copies are to lie in it.
     pub nvm: Option<NvmConfig>,
+    /// When pages in it go home.
+    pub nvm_flush: NvmFlush,
     /// How the data and the rollback space are laid out; an existing database stays as it is.
     pub layout: HomeLayout,
     /// Protection of page writes: of spaces that are laid out in place, the others need none.
@@ -210,6 +232,7 @@ impl PagerConfig {
             log_segment_bytes: 64 << 20,
             log_capacity_bytes: 1 << 30,
             nvm: None,
+            nvm_flush: NvmFlush::DEFAULT,
             layout: HomeLayout::InPlace,
             protection: ProtectionKind::DOUBLEWRITE,
             page_writers: 1,
@@ -243,6 +266,13 @@ impl PagerConfig {
             )
         })?;
         Layout::of(self)?;
+        require(self.nvm_flush.can_work(), || {
+            let NvmFlush { workers, high_water, low_water } = self.nvm_flush;
+            format!(
+                "{workers} threads that flush NVM from {high_water} to {low_water} in a hundred slots: there must be one, and \
+                 the low mark below the high one, which is at most 100"
+            )
+        })?;
         let part = self.checkpoint.log_fraction;
         require(part > 0.0 && part <= LOG_FRACTION_MAX, || {
             format!("checkpoint log fraction {part}: it must be above 0 and at most {LOG_FRACTION_MAX}")

@@ -48,7 +48,7 @@ mod written;
 
 pub use compression::{Algorithm, Compression};
 pub use config::{
-    CheckpointConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, Pacing, PackedConfig, PagerConfig,
+    CheckpointConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, NvmFlush, Pacing, PackedConfig, PagerConfig,
     ProtectionKind, Replacement,
 };
 pub use durability::{DurabilityRow, NvmStats};

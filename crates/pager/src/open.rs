@@ -313,7 +313,7 @@ fn assemble(
     let packed = open_packed(config, control, (log, &ledger), start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
-    let open = |area| NvmBuffer::open(area, home.clone(), ledger.clone(), log.clone());
+    let open = |area| NvmBuffer::open(area, config.nvm_flush, home.clone(), ledger.clone(), log.clone());
     let buffer = region.and_then(NvmRegion::page_area).map(open).transpose()?.map(Arc::new);
     let level = buffer.clone().map_or(home, |buffer| buffer as Arc<dyn Level>);
     let parts = PoolParts {

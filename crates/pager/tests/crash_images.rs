@@ -14,7 +14,7 @@ use common::{KIND, config, get, open};
 use varve_device::{
     Directory, Event, Fate, Lies, MemoryDirectory, RecordLog, Recorder, Recording, Space, Timeline,
 };
-use varve_pager::{NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
+use varve_pager::{HomeLayout, NvmConfig, PackedConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
 
 /// What a step left: the number of each page that it wrote, and of those freed.
 #[derive(Default, Clone)]
@@ -71,6 +71,12 @@ fn nvm_copies(directory: Arc<dyn Directory>) -> PagerConfig {
 fn nvm_pages(directory: Arc<dyn Directory>) -> PagerConfig {
     let nvm = NvmConfig { directory: directory.clone(), size_bytes: 112 << 10, log_bytes: 0 };
     PagerConfig { nvm: Some(nvm), protection: ProtectionKind::Nvm, ..settings(directory) }
+}
+
+/// Over packed spaces.
+fn nvm_packed(directory: Arc<dyn Directory>) -> PagerConfig {
+    let packed = PackedConfig { extent_bytes: 256 << 10, held_pages_max: 64 };
+    PagerConfig { layout: HomeLayout::Packed(packed), ..nvm_all(directory) }
 }
 
 /// Log and pages.
@@ -293,7 +299,7 @@ fn a_log_in_persistent_memory_leaves_a_prefix() {
 
 #[test]
 fn pages_in_persistent_memory_leave_a_prefix() {
-    for (seed, settings) in [(1, nvm_pages as Settings), (2, nvm_all), (3, nvm_pages), (4, nvm_all)] {
+    for (seed, settings) in [(1, nvm_pages as Settings), (2, nvm_all), (3, nvm_pages), (4, nvm_packed)] {
         let (recording, history) = record(settings, 250, seed);
         crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
     }

@@ -45,10 +45,20 @@ pub(crate) struct NvmBuffer {
     pub(super) book: Mutex<Book>,
     /// Something in the book has changed that somebody may wait for.
     pub(super) changed: Condvar,
+    /// Rung when threads should begin to flush.
+    pub(super) bell: Condvar,
+    pub(super) marks: Marks,
     pub(super) home: Arc<dyn Level>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) log: Arc<dyn WriteAhead>,
     pub(super) counters: NvmCounters,
+}
+
+/// How many slots may hold pages that home has not, before threads flush them, and where they end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Marks {
+    pub(crate) high: usize,
+    pub(crate) low: usize,
 }
 
 #[derive(Default)]
@@ -136,9 +146,13 @@ impl NvmBuffer {
             let SlotHeader { id, lsn, sequence, .. } = *header;
             book.replace(Version { id, slot: *slot, sequence, lsn });
         }
-        let reclaimed = (dirty_before + putting.len()).saturating_sub(book.counts()[1]);
+        let dirty = book.counts()[1];
+        let reclaimed = (dirty_before + putting.len()).saturating_sub(dirty);
         drop(book);
         self.changed.notify_all();
+        if dirty > self.marks.high {
+            self.bell.notify_all();
+        }
         self.counters.reclaimed.fetch_add(reclaimed as u64, Relaxed);
         self.counters.puts.fetch_add(putting.len() as u64, Relaxed);
         if cause == Cause::EvictInline {

@@ -11,6 +11,7 @@ use varve_device::{
 
 use super::area::SLOT_HEADER_BYTES;
 use super::*;
+use crate::config::NvmFlush;
 use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::lsn::Lsn;
@@ -124,7 +125,7 @@ impl Rig {
 
     /// The level as a start finds it.
     fn try_open(&self) -> Result<NvmBuffer> {
-        NvmBuffer::open(self.area(), self.home.clone(), Arc::default(), self.log.clone())
+        NvmBuffer::open(self.area(), NvmFlush::DEFAULT, self.home.clone(), Arc::default(), self.log.clone())
     }
 
     fn open(&self) -> NvmBuffer {
@@ -422,4 +423,20 @@ fn threads_put_and_flush_together() {
             assert_eq!(read(&level, no).unwrap().0, u64::from(last(no % 16)), "page {no}");
         }
     }
+}
+
+/// Rounds of a flushing thread: none below the high mark, then down to the low one, the latest puts last.
+#[test]
+fn threads_flush_from_the_high_mark_to_the_low_one() {
+    let rig = Rig::new(20);
+    let level = rig.open();
+    let mut is_flushing = false;
+    (0..16).for_each(|no| put(&level, &[no], 10).unwrap());
+    assert!(!level.flush_round(&mut is_flushing).unwrap(), "16 of 20 are not above 80 in a hundred");
+    put(&level, &[16], 10).unwrap();
+    while level.flush_round(&mut is_flushing).unwrap() {}
+    assert_eq!((counter(&level, "dirty"), counter(&level, "clean")), (12, 5));
+    let home: Vec<u32> = rig.home.batches.lock().concat().iter().map(|id| id.no().0).collect();
+    assert_eq!(home, [0, 1, 2, 3, 4], "the oldest");
+    assert_eq!(read(&level, 0).unwrap(), (10, Tier::Nvm), "and they serve reads on");
 }

@@ -1,4 +1,5 @@
 //! Making room: slots of versions that home has are taken back; if there are none, the oldest versions are written home.
+//! Threads do that ahead of need: from the high mark of dirty slots down to the low one.
 //!
 //! Invariants
 //! 1. A version is clean only after home's put for exactly its image has returned, with need `Stable`.
@@ -8,6 +9,7 @@
 //! Not known here: who needs the slots.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use varve_device::{planted, reached};
 
@@ -65,7 +67,7 @@ impl NvmBuffer {
         if !leaving.is_empty() {
             return Work::Retire(leaving);
         }
-        let flushing = oldest_dirty(book, u64::from(self.area.slots()));
+        let flushing = oldest_dirty(book, u64::from(self.area.slots()), FLUSH_MAX);
         if !flushing.is_empty() {
             return Work::Flush(flushing);
         }
@@ -91,6 +93,29 @@ impl NvmBuffer {
         let begun = versions.len();
         self.flush(versions)?;
         Ok(begun)
+    }
+
+    /// A round of a flushing thread: a batch, if there are more dirty versions than the low mark; `is_flushing` says whether it
+    /// is between the marks on the way down. Whether there may be more to do.
+    pub(crate) fn flush_round(&self, is_flushing: &mut bool) -> Result<bool> {
+        let mut book = self.book.lock();
+        let dirty = book.counts()[1];
+        let mark = if *is_flushing { self.marks.low } else { self.marks.high };
+        *is_flushing = dirty > mark;
+        if !*is_flushing {
+            return Ok(false);
+        }
+        let versions = oldest_dirty(&mut book, u64::from(self.area.slots()), dirty - self.marks.low);
+        drop(book);
+        let has_begun = !versions.is_empty();
+        self.flush(versions)?;
+        Ok(has_begun)
+    }
+
+    /// A flushing thread sleeps until the high mark is passed.
+    pub(crate) fn wait_for_bell(&self, longest: Duration) {
+        let mut book = self.book.lock();
+        self.bell.wait_for(&mut book, longest);
     }
 
     fn flush(&self, mut versions: Vec<Version>) -> Result<()> {
@@ -173,8 +198,9 @@ impl NvmBuffer {
 }
 
 /// The oldest dirty versions; those put lately only if there are no others: they may be superseded soon.
-fn oldest_dirty(book: &mut Book, slots: u64) -> Vec<Version> {
+fn oldest_dirty(book: &mut Book, slots: u64, max: usize) -> Vec<Version> {
+    let max = max.min(FLUSH_MAX);
     let limit = book.next_sequence().saturating_sub(slots / KEPT_PART);
-    let old = book.begin_flush(FLUSH_MAX, limit);
-    if old.is_empty() { book.begin_flush(FLUSH_MAX, u64::MAX) } else { old }
+    let old = book.begin_flush(max, limit);
+    if old.is_empty() { book.begin_flush(max, u64::MAX) } else { old }
 }

@@ -16,7 +16,8 @@ use varve_device::{planted, reached};
 
 use super::area::{PageArea, Slot};
 use super::book::{Book, State, Version};
-use super::buffer::{NvmBuffer, NvmCounters};
+use super::buffer::{Marks, NvmBuffer, NvmCounters};
+use crate::config::NvmFlush;
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId};
 use crate::ledger::Ledger;
@@ -36,6 +37,7 @@ impl NvmBuffer {
     /// The level over the slots of a region, with what is in them.
     pub(crate) fn open(
         area: PageArea,
+        flush: NvmFlush,
         home: Arc<dyn Level>,
         ledger: Arc<Ledger>,
         log: Arc<dyn WriteAhead>,
@@ -51,7 +53,11 @@ impl NvmBuffer {
             free.extend(found.older.iter().map(|version| version.slot));
         }
         let book = Book::new(free.into(), found.newest.into_values());
+        let part = |percent: u32| area.slots() as usize * percent as usize / 100;
+        let marks = Marks { high: part(flush.high_water), low: part(flush.low_water) };
         Ok(NvmBuffer {
+            marks,
+            bell: Condvar::new(),
             area,
             book: Mutex::new(book),
             changed: Condvar::new(),

@@ -1,0 +1,84 @@
+//! Page writers and flushing threads beside threads that change pages, over slots that are far fewer than the pages.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{add, config, get, open, set};
+use varve_device::MemoryDirectory;
+use varve_pager::{NvmConfig, NvmFlush, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
+
+/// 64 slots and twice as many frames.
+fn in_nvm(directory: &Arc<MemoryDirectory>) -> PagerConfig {
+    let nvm = NvmConfig { directory: directory.clone(), size_bytes: 800 << 10, log_bytes: 512 << 10 };
+    let mut config = config(directory, 128);
+    config.checkpoint.interval_ms = 20;
+    PagerConfig { nvm: Some(nvm), protection: ProtectionKind::Nvm, background: true, ..config }
+}
+
+fn counter(pager: &Pager, name: &str) -> u64 {
+    let levels = pager.stats().levels;
+    let nvm = levels.iter().find(|level| level.name == "nvm").unwrap();
+    nvm.counters.iter().find(|(found, _)| *found == name).unwrap().1
+}
+
+fn fill(pager: &Pager, count: u64) -> Vec<PageId> {
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    (0..count).map(|number| add(pager, owner, number).unwrap()).collect()
+}
+
+#[test]
+fn many_threads_over_few_slots_end_with_every_last_change() {
+    let directory = MemoryDirectory::new();
+    let pager = open(&in_nvm(&directory));
+    let pages = fill(&pager, 600);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (pager, pages) = (&pager, &pages);
+            scope.spawn(move || {
+                for round in 0..1500_u64 {
+                    let id = pages[(thread + 4 * (round * 37 % 150)) as usize];
+                    set(pager, id, 1000 + round).unwrap();
+                }
+            });
+        }
+    });
+    let last = |at: u64| (0..1500).rev().find(|round| round * 37 % 150 == at / 4).unwrap() + 1000;
+    pager.flush_log(pager.log().end()).unwrap();
+    assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
+    assert!(counter(&pager, "home_pages") > 0 && counter(&pager, "read_hits") > 0);
+    let crashed = MemoryDirectory::from_images(directory.images());
+    for pager in [pager, open(&in_nvm(&crashed))] {
+        for (at, id) in (0..).zip(&pages) {
+            assert_eq!(get(&pager, *id).unwrap(), last(at), "page {id}");
+        }
+        pager.shutdown().unwrap();
+    }
+}
+
+/// Pages go home ahead of need, though nobody puts any more: without the threads most slots stay dirty.
+#[test]
+fn threads_keep_slots_free() {
+    let directory = MemoryDirectory::new();
+    let nvm_flush = NvmFlush { workers: 1, high_water: 10, low_water: 0 };
+    let pager = open(&PagerConfig { nvm_flush, ..in_nvm(&directory) });
+    fill(&pager, 400);
+    let since = Instant::now();
+    while pager.stats().dirty_frames > 0 || counter(&pager, "dirty") > counter(&pager, "slots") / 10 {
+        assert!(since.elapsed() < Duration::from_secs(20), "{} slots stay dirty", counter(&pager, "dirty"));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    pager.shutdown().unwrap();
+}
+
+#[test]
+fn marks_that_cannot_work_are_refused() {
+    let directory = MemoryDirectory::new();
+    for (workers, high_water, low_water) in [(0, 80, 60), (1, 60, 60), (1, 101, 60)] {
+        let nvm_flush = NvmFlush { workers, high_water, low_water };
+        let error = PagerConfig { nvm_flush, ..in_nvm(&directory) }.check().unwrap_err().to_string();
+        assert!(error.contains("low mark"), "{error}");
+    }
+}
