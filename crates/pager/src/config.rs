@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use varve_device::Directory;
 
+use crate::compression::Compression;
 use crate::control::InForce;
 use crate::error::{PagerError, Result};
 use crate::nvm::layout::Layout;
@@ -216,6 +217,8 @@ pub struct PagerConfig {
     pub background: bool,
     /// Smallest step by which a space file grows, in extents.
     pub growth_extents: u32,
+    /// How pages are stored whose owner has no compression of its own.
+    pub compression: Compression,
 }
 
 impl PagerConfig {
@@ -242,6 +245,7 @@ impl PagerConfig {
             checkpoint: CheckpointConfig { interval_ms: 1000, log_fraction: 0.5 },
             background: true,
             growth_extents: 8,
+            compression: Compression::NONE,
         }
     }
 
@@ -297,6 +301,15 @@ impl PagerConfig {
         }
         require(self.pacing.is_none_or(|pacing| pacing.interval_ms > 0 && pacing.free_frames > 0), || {
             "paced page writers need an interval and a number of frames above 0".into()
+        })?;
+        let Compression { algorithm, level } = self.compression;
+        require(self.compression.is_valid(), || {
+            let levels = algorithm.levels();
+            format!(
+                "compression level {level}: {algorithm} has levels {} to {}",
+                levels.start(),
+                levels.end()
+            )
         })?;
         require(self.growth_extents > 0, || "spaces must grow by at least one extent".into())
     }

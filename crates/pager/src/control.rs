@@ -24,7 +24,7 @@
 //! | 60 | 4 | number of lives |
 //! | 64 | 24 each | lives: incarnation (4), 0 (4), LSN after the life before (8), first LSN (8) |
 //! | .. | .. | zeros |
-//! | 3904 | 4 | features: 2 the data and the rollback space are packed; others are refused |
+//! | 3904 | 4 | features: 1 some pages are compressed (`stored.rs`), 2 the data and the rollback space are packed; others are refused |
 //! | 3908 | 1 | layout of the data space: 0 in place, 1 packed |
 //! | 3909 | 1 | layout of the rollback space, the same |
 //! | 3910 | 2 | zeros |
@@ -38,7 +38,8 @@
 //! | 4072 | 20 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
-//! What a program doesn't know in the features, the flags or the protection it refuses: it would ignore where pages are.
+//! What a program doesn't know in the features, the flags or the protection it refuses: it would ignore where pages are, or take
+//! them for damaged.
 //!
 //! Not known here: what is in the log and in the spaces.
 
@@ -70,8 +71,9 @@ const LIVES_MAX: usize = 160;
 const STORED_AT: usize = 3904;
 const LAYOUTS_AT: usize = 3908;
 const MAPS_AT: usize = 3912;
+const FEATURE_COMPRESSED: u32 = 1;
 const FEATURE_PACKED: u32 = 2;
-const FEATURES_KNOWN: u32 = FEATURE_PACKED;
+const FEATURES_KNOWN: u32 = FEATURE_COMPRESSED | FEATURE_PACKED;
 const REGION_AT: usize = 4048;
 const FLAGS_AT: usize = 4056;
 const PROTECTION_AT: usize = 4057;
@@ -202,6 +204,8 @@ pub struct Superblock {
     pub attached: Option<Attached>,
     /// The log was left behind by a clean shutdown: the next one begins empty, at the redo position.
     pub log_begins_anew: bool,
+    /// Some pages may be compressed: set before the first one is, and never taken back.
+    pub has_compressed_pages: bool,
     sequence: u64,
 }
 
@@ -221,6 +225,7 @@ impl Superblock {
             map_checkpoints: [0; 2],
             attached: None,
             log_begins_anew: false,
+            has_compressed_pages: false,
             sequence: 0,
         }
     }
@@ -288,8 +293,9 @@ impl Superblock {
             slot[FLAGS_AT] |= FLAG_LOG_BEGINS_ANEW;
         }
         slot[PROTECTION_AT] = self.protection.code();
+        let compressed = if self.has_compressed_pages { FEATURE_COMPRESSED } else { 0 };
+        put_u32(slot, STORED_AT, compressed | if self.packed { FEATURE_PACKED } else { 0 });
         if self.packed {
-            put_u32(slot, STORED_AT, FEATURE_PACKED);
             slot[LAYOUTS_AT..LAYOUTS_AT + 2].fill(1);
             put_u64(slot, MAPS_AT, self.map_checkpoints[0]);
             put_u64(slot, MAPS_AT + 8, self.map_checkpoints[1]);
@@ -328,6 +334,7 @@ impl Superblock {
             map_checkpoints: [get_u64(slot, MAPS_AT), get_u64(slot, MAPS_AT + 8)],
             attached: decode_attached(slot),
             log_begins_anew: slot[FLAGS_AT] & FLAG_LOG_BEGINS_ANEW != 0,
+            has_compressed_pages: get_u32(slot, STORED_AT) & FEATURE_COMPRESSED != 0,
         };
         let fits_version = version == FORMAT_VERSION || slot[STORED_AT..CHECKSUM_AT].iter().all(|b| *b == 0);
         if fits_version && found.is_sound() { Slot::Valid(found) } else { Slot::Damaged }

@@ -146,8 +146,13 @@ impl SpaceFiles {
 
     /// Writes one page in place, durably.
     pub(crate) fn write_now(&self, page: &Stored<'_>) -> Result<()> {
-        let file = self.of(page.id())?;
-        file.file.write_at(file.offset(page.id())?, page.bytes(), file.purpose(), Durability::Now)?;
+        self.write_copy(page.id(), page.bytes())
+    }
+
+    /// Writes a page's stored bytes in place, durably.
+    pub(crate) fn write_copy(&self, id: PageId, stored: &[u8]) -> Result<()> {
+        let file = self.of(id)?;
+        file.file.write_at(file.offset(id)?, stored, file.purpose(), Durability::Now)?;
         Ok(())
     }
 

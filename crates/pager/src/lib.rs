@@ -11,6 +11,7 @@ mod background;
 mod checkpoint;
 mod codec;
 mod compression;
+mod compressions;
 mod config;
 pub mod control;
 mod durability;
@@ -40,8 +41,6 @@ mod recovery;
 mod redo;
 mod space;
 mod stats;
-// Home calls it from package K3 on (docs/plan-of-issue-5).
-#[allow(dead_code)]
 mod stored;
 mod times;
 mod written;

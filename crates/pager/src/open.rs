@@ -20,13 +20,15 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use varve_device::{Directory, planted, reached};
 
+use crate::compression::Compression;
+use crate::compressions::Compressions;
 use crate::config::{HomeLayout, PackedConfig, PagerConfig, ProtectionKind};
 use crate::control::{Control, InForce, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile, SpaceFiles};
 use crate::home::Home;
 use crate::ids::{PageId, SpaceId};
-use crate::layout::{InPlace, Layouts};
+use crate::layout::{InPlace, InPlaceParts, Layouts};
 use crate::ledger::Ledger;
 use crate::level::{Image, Level};
 use crate::log::{Log, LogConfig, LogError, StoredLog, Tail, record};
@@ -77,6 +79,7 @@ struct Parts {
     buffer: Option<Arc<NvmBuffer>>,
     pool: Pool,
     spaces: Spaces,
+    compressions: Arc<Compressions>,
     /// Pages that the protection mended.
     mended: Vec<PageId>,
 }
@@ -307,9 +310,18 @@ fn assemble(
     }
     let protection = protection::open(config, copies, &files, (!is_new).then_some(was))?;
     note_protection(config, control)?;
+    note_compression(control, config.compression)?;
     let ledger = Arc::<Ledger>::default();
     let counters = Arc::new(Counters { times: config.times.clone(), ..Counters::default() });
-    let in_place = InPlace::new(files, protection, ledger.clone(), log.clone());
+    let compressions = Arc::new(Compressions::new(config.compression));
+    let in_place = InPlace::new(InPlaceParts {
+        files,
+        protection,
+        ledger: ledger.clone(),
+        log: log.clone(),
+        compressions: compressions.clone(),
+        unit_bytes: unit_bytes(config),
+    });
     let packed = open_packed(config, control, (log, &ledger), start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
@@ -324,7 +336,7 @@ fn assemble(
     };
     let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
     let spaces = Spaces::new(layouts, page_size, config.growth_extents);
-    Ok(Parts { ledger, counters, level, buffer, pool, spaces, mended })
+    Ok(Parts { ledger, counters, level, buffer, pool, spaces, compressions, mended })
 }
 
 /// From now on a crash is mended by the means of the configured protection.
@@ -337,6 +349,21 @@ fn note_protection(config: &PagerConfig, control: &Control) -> Result<()> {
     control.update(|superblock| superblock.protection = now)
 }
 
+/// Notes that pages will be compressed, before the first one is: a program that does not know of it would take it for damage.
+pub(crate) fn note_compression(control: &Control, how: Compression) -> Result<()> {
+    if how.is_none() || control.get().has_compressed_pages {
+        return Ok(());
+    }
+    reached("open: pages are compressed from now on");
+    control.update(|superblock| superblock.has_compressed_pages = true)
+}
+
+/// What a stored page takes is a multiple of this: a page and its copy in the doublewrite file have the same bytes.
+fn unit_bytes(config: &PagerConfig) -> usize {
+    let sectors = [&config.data, &config.rollback].map(|device| device.capabilities().sector_bytes());
+    sectors.into_iter().max().unwrap_or_default() as usize
+}
+
 /// Everything is redone: reads the allocation maps.
 fn finish(
     config: PagerConfig,
@@ -347,7 +374,7 @@ fn finish(
     ops: Arc<dyn RedoOps>,
     is_new: bool,
 ) -> Result<Shared> {
-    let Parts { ledger, counters, level, buffer, pool, spaces, .. } = parts;
+    let Parts { ledger, counters, level, buffer, pool, spaces, compressions, .. } = parts;
     let database = control.get().database;
     spaces.load(&pool, database)?;
     if let Some(buffer) = &buffer {
@@ -359,6 +386,7 @@ fn finish(
         ledger,
         level,
         spaces,
+        compressions,
         control,
         region,
         buffer,

@@ -18,6 +18,8 @@ use parking_lot::Mutex;
 use varve_device::planted;
 
 use crate::background;
+use crate::compression::Compression;
+use crate::compressions::Compressions;
 use crate::config::{PagerConfig, ProtectionKind};
 use crate::control::Control;
 use crate::error::{PagerError, Result};
@@ -54,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) level: Arc<dyn Level>,
     pub(crate) spaces: Spaces,
+    pub(crate) compressions: Arc<Compressions>,
     pub(crate) control: Control,
     pub(crate) counters: Arc<Counters>,
     pub(crate) ops: Arc<dyn RedoOps>,
@@ -111,6 +114,21 @@ impl Pager {
         warnings.sort();
         warnings.dedup();
         warnings
+    }
+
+    /// How pages are stored from now on whose owner has no compression of its own.
+    pub fn set_default_compression(&self, how: Compression) -> Result<()> {
+        open::note_compression(&self.shared.control, how)?;
+        self.shared.compressions.set_default(how);
+        Ok(())
+    }
+
+    /// How pages of this owner are stored from now on; `None`: as the default says. Not kept: whoever knows the owner says
+    /// it after every opening.
+    pub fn set_compression(&self, space: SpaceId, owner: u32, how: Option<Compression>) -> Result<()> {
+        open::note_compression(&self.shared.control, how.unwrap_or_default())?;
+        self.shared.compressions.set(space, owner, how);
+        Ok(())
     }
 
     /// Identity of the database.

@@ -171,6 +171,19 @@ fn version(directory: &MemoryDirectory, control: &Control) -> u8 {
     slots[newer + 8]
 }
 
+#[test]
+fn compressed_pages_make_a_database_of_version_2() {
+    let (directory, control) = create();
+    assert_eq!(version(&directory, &control), 1);
+    control.update(|block| block.has_compressed_pages = true).unwrap();
+    assert_eq!(version(&directory, &control), 2);
+    assert!(Control::open(&*directory).unwrap().unwrap().get().has_compressed_pages);
+    let mut slots = AlignedBuf::new(8192);
+    file(&directory).read_at(0, &mut slots, Purpose::Control).unwrap();
+    let newer = usize::from(slots[16] < slots[4096 + 16]) * 4096;
+    assert_eq!(slots[newer + 3904..newer + 3908], [1, 0, 0, 0]);
+}
+
 const REGION: Attached = Attached { region: 77, pages: true, log: true, copies: false, stamp: 5 };
 
 #[test]
@@ -204,7 +217,7 @@ fn the_parts_of_version_2_keep_their_layout() {
     let mut slot = AlignedBuf::new(4096);
     file(&directory).read_at(4096, &mut slot, Purpose::Control).unwrap();
     assert_eq!(slot[16], 3);
-    assert!(slot[3904..4048].iter().all(|byte| *byte == 0), "kept for others");
+    assert!(slot[3904..4048].iter().all(|byte| *byte == 0), "nothing is compressed, and the rest is kept");
     let expected = [77, 0, 0, 0, 0, 0, 0, 0, 3, 1, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
     assert_eq!(slot[4048..4072], expected);
 }
@@ -245,9 +258,14 @@ fn impossible_attachments_are_neither_written_nor_read() {
 
 #[test]
 fn parts_in_a_database_of_version_1_are_damage_and_unknown_ones_are_refused() {
-    for (at, value, expected) in
-        [(4057, 1, "right checksum"), (4057, 99, "doesn't know"), (4056, 0x40, "doesn't know")]
-    {
+    for (at, value, expected) in [
+        (4057, 1, "right checksum"),
+        (4057, 99, "doesn't know"),
+        (4056, 0x40, "doesn't know"),
+        (3904, 1, "right checksum"),
+        (3904, 4, "doesn't know"),
+        (3907, 1, "doesn't know"),
+    ] {
         let (directory, control) = create();
         control.update(|_| ()).unwrap();
         control.update(|_| ()).unwrap();

@@ -89,6 +89,7 @@ impl Pages {
             }
         };
         let mut worker = Worker::new(&pager, bench, known, words(self.page_bytes));
+        worker.fills = part == Part::Compressed;
         let mut errors = drive(&mut worker, commits);
         errors.extend(worker.acknowledge().err());
         if errors.is_empty() && digest(&pager)? != worker.model.digest {
@@ -182,6 +183,8 @@ struct Worker<'a> {
     load: Load,
     /// Words of a page.
     words: u64,
+    /// Whether pages are now and then filled with noise, which no codec makes shorter.
+    fills: bool,
     /// Pages of the segment that will be dropped as a whole, and its owner.
     burst: Option<(u32, Vec<usize>)>,
     /// The last commit and the end of its log.
@@ -206,7 +209,7 @@ impl<'a> Worker<'a> {
         let Known { model, mut pages, owner, load, burst } = known;
         pages.resize(PAGES_MAX, 0);
         let load = load.unwrap_or(Load::Even);
-        Worker { pager, bench, model, pages, owner, load, words, burst, last: None }
+        Worker { pager, bench, model, pages, owner, load, words, fills: false, burst, last: None }
     }
 
     fn known(self) -> Known {
@@ -215,6 +218,9 @@ impl<'a> Worker<'a> {
     }
 
     fn one(&mut self) -> Done {
+        if self.fills && self.bench.rng.one_in(10) {
+            return self.fill();
+        }
         match self.load {
             Load::Fleeting if self.burst.is_none() && self.bench.rng.one_in(8) => return self.fleet(),
             Load::Cleaning if self.bench.rng.one_in(6) => return self.clean(),
@@ -361,6 +367,20 @@ impl<'a> Worker<'a> {
                 self.model.set(number, word, value);
             }
         }
+        self.commit(mtr)
+    }
+
+    /// Fills a page, or the beginning of one, with noise.
+    fn fill(&mut self) -> Done {
+        let Some(entry) = self.pick(true) else { return Ok(()) };
+        let number = self.pages[entry];
+        let words = if self.bench.rng.one_in(2) { self.words } else { 1 + self.bench.rng.below(self.words) };
+        let values: Vec<u64> = (0..words).map(|_| self.bench.rng.draw()).collect();
+        let mut mtr = self.pager.begin().map_err(text)?;
+        let page = mtr.x(page_id(number)).map_err(text)?;
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        mtr.write(page, word_offset(0), &bytes);
+        (0..).zip(values).for_each(|(word, value)| self.model.set(number, word, value));
         self.commit(mtr)
     }
 

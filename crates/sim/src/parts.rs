@@ -6,7 +6,7 @@
 //! What it does not know: what a workload does.
 
 use varve_device::Space;
-use varve_pager::{HomeLayout, NvmConfig, PackedConfig, PagerConfig, ProtectionKind};
+use varve_pager::{Algorithm, Compression, HomeLayout, NvmConfig, PackedConfig, PagerConfig, ProtectionKind};
 
 use crate::devices::Devices;
 
@@ -18,7 +18,7 @@ const REGION_BYTES: u64 = 768 << 10;
 /// Doublewrite copies in the region: few, so that a batch does not fit and single pages wait for each other.
 const COPIES: ProtectionKind = ProtectionKind::NvmDoublewrite { batch_slots: 24, single_slots: 4 };
 
-/// How pages are laid out and protected, and where the log is.
+/// How pages are laid out, stored and protected, and where the log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Nothing protects pages: a planted fault.
@@ -41,6 +41,8 @@ pub enum Part {
     NvmDoublewriteLog,
     /// Pages out of place, in extents of 64 KiB; settled after sixteen.
     Packed,
+    /// Pages by the doublewrite file, compressed at home.
+    Compressed,
 }
 
 impl Part {
@@ -48,7 +50,7 @@ impl Part {
     pub const IN_NVM: [Part; 3] = [Part::NvmLog, Part::NvmDoublewrite, Part::NvmDoublewriteLog];
 
     /// All of them.
-    pub const ALL: [Part; 10] = [
+    pub const ALL: [Part; 11] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
@@ -59,6 +61,7 @@ impl Part {
         Part::NvmDoublewrite,
         Part::NvmDoublewriteLog,
         Part::Packed,
+        Part::Compressed,
     ];
 
     /// Its name, for people.
@@ -74,6 +77,7 @@ impl Part {
             Part::NvmDoublewrite => "nvm-dwb",
             Part::NvmDoublewriteLog => "nvm-dwb-log",
             Part::Packed => "packed",
+            Part::Compressed => "compressed",
         }
     }
 
@@ -116,6 +120,7 @@ impl Part {
                 let packed = PackedConfig { extent_bytes: 64 << 10, held_pages_max: 16 };
                 config.layout = HomeLayout::Packed(packed);
             }
+            Part::Compressed => config.compression = Compression::of(Algorithm::Lz4),
         }
     }
 }

@@ -66,6 +66,8 @@ pub enum On {
     Packed,
     /// The same of segments that come and go.
     PackedDrops,
+    /// Raw pages that are compressed at home.
+    Compressed,
     /// Raw pages with damage at rest.
     AtRest,
     /// Raw pages under full-page-log.
@@ -173,6 +175,7 @@ impl Planted {
             (On::NvmLog, _) => Box::new(Pages { part: Part::NvmLog, ..Pages::new(commits) }),
             (On::NvmCopies, _) => Box::new(Pages { part: Part::NvmDoublewrite, ..Pages::new(commits) }),
             (On::Switching, _) => Box::new(Pages { part: Part::Switching, ..Pages::new(commits) }),
+            (On::Compressed, _) => Box::new(Pages { part: Part::Compressed, ..Pages::new(commits) }),
             (On::Drops, _) => Box::new(Pages { load: Some(pages::Load::Fleeting), ..Pages::new(commits) }),
             (On::Packed, _) => Box::new(Pages { part: Part::Packed, ..Pages::new(commits) }),
             (On::PackedDrops, _) => {
@@ -262,6 +265,7 @@ const IMAGES: On = On::Images;
 const NVM_LOG: On = On::NvmLog;
 const NVM_COPIES: On = On::NvmCopies;
 const SWITCHING: On = On::Switching;
+const COMPRESSED: On = On::Compressed;
 
 /// Switches in the code, by room: where searched for, name, what it breaks.
 const CODE: &[(On, &str, &str)] = &[
@@ -293,6 +297,10 @@ const CODE: &[(On, &str, &str)] = &[
     (PAGES, "pages: not flushed in place", "pages that the ledger calls stable"),
     (PAGES, "pages: written before their log", "write-ahead"),
     (PAGES, "pages: the checksum is not looked at", "torn pages"),
+    (COMPRESSED, "stored: the checksum is not looked at", "torn pages"),
+    (COMPRESSED, "stored: the length is one sector short", "the ends of pages"),
+    (COMPRESSED, "stored: a page that does not shrink is cut", "pages stored plain"),
+    (COMPRESSED, "doublewrite: the mended page is written one sector short", "torn pages"),
     (TREES, "redo: applied twice", "redo twice is redo once"),
     (PAGES, "redo: every 50th change is skipped", "pages after a crash"),
     (AT_REST, "redo: a mended page is taken for home", "pages mended from an older copy"),

@@ -48,6 +48,24 @@ fn three_hundred_crash_images_between_two_protections() {
 }
 
 #[test]
+fn a_thousand_crash_images_of_compressed_pages() {
+    let images = images_asked(IMAGES);
+    let mut found = Found::default();
+    for seed in 0..SEEDS {
+        let commits = [100, 600, 2500, 2500, 5000][seed % 5];
+        let subject = Pages { part: Part::Compressed, ..Pages::new(commits) };
+        found.add(search(&subject, Plan::new(seed as u64, images / SEEDS)));
+    }
+    println!("compressed pages: {}", found.summary());
+    println!("reached: {:#?}", found.reached);
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    for event in ["home: page compressed", "home: page stored plain", "recovery: torn page mended"] {
+        assert!(found.reached.get(event).is_some_and(|count| *count > 2), "hardly ever: {event}");
+    }
+    assert!(found.images >= images, "{}", found.summary());
+}
+
+#[test]
 fn a_thousand_crash_images_of_raw_pages() {
     let images = images_asked(IMAGES);
     let mut found = Found::default();

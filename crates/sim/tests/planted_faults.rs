@@ -34,6 +34,11 @@ fn in_pages_that_come_and_go() {
 }
 
 #[test]
+fn in_compressed_pages() {
+    all_are_found(On::Compressed);
+}
+
+#[test]
 fn in_pages_damaged_at_rest() {
     all_are_found(On::AtRest);
 }

@@ -2,50 +2,105 @@
 //!
 //! Invariants
 //! 1. Page `n` of a space lies at byte `n * page_size` of the space's file.
-//! 2. What was written is stable when `write` returns: written as the protection demands and flushed; then the ledger is told.
+//! 2. It has as many bytes as its stored form needs: what lies behind them up to the next page's place means nothing.
+//! 3. What was written is stable when `write` returns: written as the protection demands and flushed; then the ledger is told.
 //!    Pages of the temporary space are only written.
 //!
 //! What it does not know: how the protection works.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use varve_device::ReadOp;
+use varve_device::{ReadOp, reached};
 
 use super::Layout;
+use crate::compression::Compression;
+use crate::compressions::Compressions;
 use crate::error::{PagerError, Result};
 use crate::files::SpaceFiles;
 use crate::ids::{PageId, SpaceId};
 use crate::ledger::Ledger;
 use crate::level::{Cause, Image, Need, Step, Want};
-use crate::page;
 use crate::pool::WriteAhead;
 use crate::protection::Protection;
-use crate::stored::Stored;
+use crate::stored::{self, Form, Stored};
+
+/// What the layout works with.
+pub(crate) struct InPlaceParts {
+    pub(crate) files: Arc<SpaceFiles>,
+    pub(crate) protection: Box<dyn Protection>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) log: Arc<dyn WriteAhead>,
+    pub(crate) compressions: Arc<Compressions>,
+    /// Stored pages take whole units, in bytes.
+    pub(crate) unit_bytes: usize,
+}
 
 /// The layout of spaces whose pages stay where they are.
 pub(crate) struct InPlace {
-    files: Arc<SpaceFiles>,
-    protection: Box<dyn Protection>,
-    ledger: Arc<Ledger>,
-    log: Arc<dyn WriteAhead>,
+    parts: InPlaceParts,
+    counts: Counts,
     /// At a checkpoint: pages with a held copy that nobody needs any more, once the log is durable.
     unneeded: Mutex<Vec<(PageId, u32)>>,
 }
 
+/// Of pages that were, or might have been, compressed.
+#[derive(Default)]
+struct Counts {
+    /// Pages written compressed.
+    compressed: AtomicU64,
+    /// Pages read that were compressed.
+    decompressed: AtomicU64,
+    /// Bytes of pages whose owner wants them compressed, as they are.
+    plain_bytes: AtomicU64,
+    /// Bytes that were written of them.
+    stored_bytes: AtomicU64,
+}
+
 impl InPlace {
-    pub(crate) fn new(
-        files: Arc<SpaceFiles>,
-        protection: Box<dyn Protection>,
-        ledger: Arc<Ledger>,
-        log: Arc<dyn WriteAhead>,
-    ) -> InPlace {
-        InPlace { files, protection, ledger, log, unneeded: Mutex::default() }
+    pub(crate) fn new(parts: InPlaceParts) -> InPlace {
+        InPlace { parts, counts: Counts::default(), unneeded: Mutex::default() }
+    }
+
+    /// As the pages go to the device.
+    fn encode<'i>(&self, images: &[&'i Image]) -> Vec<Stored<'i>> {
+        let table = self.parts.compressions.table();
+        if table.is_idle() {
+            return images.iter().map(|image| Stored::plain(image)).collect();
+        }
+        images.iter().map(|image| self.encode_one(image, table.of(image.bytes()))).collect()
+    }
+
+    fn encode_one<'i>(&self, image: &'i Image, how: Compression) -> Stored<'i> {
+        if how.is_none() {
+            return Stored::plain(image);
+        }
+        let stored = Stored::of(image, how, self.parts.unit_bytes);
+        if stored.is_compressed() {
+            reached("home: page compressed");
+            self.counts.compressed.fetch_add(1, Relaxed);
+        }
+        self.counts.plain_bytes.fetch_add(image.bytes().len() as u64, Relaxed);
+        self.counts.stored_bytes.fetch_add(stored.bytes().len() as u64, Relaxed);
+        stored
+    }
+
+    fn decode(&self, id: PageId, want: &mut Want<'_>) -> Result<()> {
+        let Want::Page { frame, .. } = want else { return Ok(()) };
+        match stored::decode_in(frame, id) {
+            Ok(Form::Plain) => Ok(()),
+            Ok(Form::Compressed(..)) => {
+                self.counts.decompressed.fetch_add(1, Relaxed);
+                Ok(())
+            }
+            Err(damage) => Err(PagerError::DamagedPage { id, damage }),
+        }
     }
 
     fn read_many(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
         for group in wants.chunk_by_mut(|a, b| a.0.space() == b.0.space()) {
-            let file = self.files.of(group[0].0)?;
+            let file = self.parts.files.of(group[0].0)?;
             let mut ops = Vec::with_capacity(group.len());
             for (id, want) in group {
                 if let Want::Page { frame, .. } = want {
@@ -58,43 +113,38 @@ impl InPlace {
     }
 }
 
-fn verify(id: PageId, want: &Want<'_>) -> Result<()> {
-    let Want::Page { frame, .. } = want else { return Ok(()) };
-    page::verify(frame, id).map_err(|damage| PagerError::DamagedPage { id, damage })
-}
-
 impl Layout for InPlace {
     fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
         if let [(id, Want::Page { frame, .. })] = wants {
-            let file = self.files.of(*id)?;
+            let file = self.parts.files.of(*id)?;
             file.file().read_at(file.offset(*id)?, frame, file.purpose())?;
         } else {
             self.read_many(wants)?;
         }
-        wants.iter().try_for_each(|(id, want)| verify(*id, want))
+        wants.iter_mut().try_for_each(|(id, want)| self.decode(*id, want))
     }
 
     fn write(&self, images: &[&Image], cause: Cause, _need: Need) -> Result<()> {
-        let stored: Vec<Stored<'_>> = images.iter().map(|image| Stored::plain(image)).collect();
+        let stored = self.encode(images);
         if images.iter().any(|image| !image.id().space().is_logged()) {
-            return self.files.write(&stored.iter().collect::<Vec<_>>());
+            return self.parts.files.write(&stored.iter().collect::<Vec<_>>());
         }
-        self.protection.write(&stored, cause)?;
-        self.log.note_written(images);
-        images.iter().for_each(|image| self.ledger.stable(image.id(), image.lsn()));
+        self.parts.protection.write(&stored, cause)?;
+        self.parts.log.note_written(images);
+        images.iter().for_each(|image| self.parts.ledger.stable(image.id(), image.lsn()));
         Ok(())
     }
 
     fn write_unlogged(&self, image: &Image) -> Result<()> {
-        self.files.of(image.id())?.write_unlogged(image)
+        self.parts.files.of(image.id())?.write_unlogged(image)
     }
 
     fn pages(&self, space: SpaceId) -> u32 {
-        self.files.space(space).map_or(0, |file| file.pages())
+        self.parts.files.space(space).map_or(0, |file| file.pages())
     }
 
     fn resize(&self, space: SpaceId, pages: u32) -> Result<()> {
-        self.files.space(space).map_or(Ok(()), |file| file.resize(pages))
+        self.parts.files.space(space).map_or(Ok(()), |file| file.resize(pages))
     }
 
     /// A half-written page that was discarded will never be put again: its copy goes once the discard is durable.
@@ -102,24 +152,32 @@ impl Layout for InPlace {
         let mut unneeded = self.unneeded.lock();
         match step {
             Step::Begin => {
-                *unneeded = self.protection.held();
-                unneeded.retain(|(id, _)| !self.ledger.has(*id));
+                *unneeded = self.parts.protection.held();
+                unneeded.retain(|(id, _)| !self.parts.ledger.has(*id));
             }
             Step::BeforeEnd => {}
             Step::End => {
                 // One that was made anew meanwhile may be half written again, in the same slot.
-                unneeded.retain(|(id, _)| !self.ledger.has(*id));
-                self.protection.forget(&std::mem::take(&mut *unneeded));
+                unneeded.retain(|(id, _)| !self.parts.ledger.has(*id));
+                self.parts.protection.forget(&std::mem::take(&mut *unneeded));
             }
         }
         Ok(())
     }
 
     fn drain(&self) -> Result<()> {
-        self.files.flush_all()
+        self.parts.files.flush_all()
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.protection.counters()
+        let counts = [
+            ("pages_compressed", &self.counts.compressed),
+            ("pages_decompressed", &self.counts.decompressed),
+            ("plain_bytes", &self.counts.plain_bytes),
+            ("stored_bytes", &self.counts.stored_bytes),
+        ];
+        let mut counters = self.parts.protection.counters();
+        counters.extend(counts.map(|(name, count)| (name, count.load(Relaxed))));
+        counters
     }
 }

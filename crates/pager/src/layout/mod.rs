@@ -12,7 +12,7 @@ mod in_place;
 use std::sync::Arc;
 
 pub(crate) use flights::Flights;
-pub(crate) use in_place::InPlace;
+pub(crate) use in_place::{InPlace, InPlaceParts};
 
 use crate::error::{PagerError, Result};
 use crate::ids::{PageId, PageRange, SpaceId};

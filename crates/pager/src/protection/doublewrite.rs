@@ -7,7 +7,7 @@
 //! | unit | what |
 //! |---|---|
 //! | 0 | header: 0 magic "VARVEDBW" ; 8 version u32 ; 12 page size u32 ; 16 batch slots u32 ; 20 single slots u32 ; 24 crc32c u32 of bytes 0..24 |
-//! | 1 .. | batch slots, then single slots; each holds one sealed page |
+//! | 1 .. | batch slots, then single slots; each holds one stored page (`stored.rs`) |
 //!
 //! Invariants
 //! 1. A slot is overwritten only after the page it held is in place and flushed.
@@ -25,16 +25,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Condvar, Mutex};
-use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, planted, reached};
+use varve_device::{
+    AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, WriteOp, planted, reached,
+};
 
 use super::Protection;
 use crate::error::{PagerError, Result};
 use crate::files::SpaceFiles;
-use crate::ids::{Access, PageId, SpaceId};
-use crate::level::{Cause, Image};
+use crate::ids::{PageId, SpaceId};
+use crate::level::Cause;
 use crate::lsn::Lsn;
 use crate::page;
-use crate::stored::Stored;
+use crate::stored::{self, Stored};
 use crate::times::{Times, Timing};
 
 /// Prefix of the only file in the part of a region for copies.
@@ -190,11 +192,8 @@ impl Doublewrite {
         let page_size = self.layout.page_size as usize;
         let buf =
             staging.get_or_insert_with(|| AlignedBuf::new(page_size * self.layout.batch_slots as usize));
-        for (slot, page) in buf.chunks_exact_mut(page_size).zip(pages) {
-            slot.copy_from_slice(page.bytes());
-        }
         // A failure is known before the lock is free: the next batch would write over the only whole copies.
-        let copied = self.times.of(Timing::BatchCopy, || self.write_copies(buf, &slots));
+        let copied = self.times.of(Timing::BatchCopy, || self.write_copies(buf, pages, &slots));
         let place = || self.times.of(Timing::BatchPlace, || self.place_batch(pages, &slots));
         let placed = copied.and_then(|()| place());
         placed.inspect_err(|cause| self.fail_unless_full(cause))?;
@@ -210,17 +209,26 @@ impl Doublewrite {
         if free.is_empty() { Err(slots.refusal()) } else { Ok(free) }
     }
 
-    /// Makes the copies durable in their slots: one write for each run of slots.
-    fn write_copies(&self, copies: &[u8], slots: &[u32]) -> Result<()> {
+    /// Makes the copies durable in their slots: one write for each run of slots, one for each compressed page.
+    fn write_copies(&self, staging: &mut [u8], pages: &[&Stored<'_>], slots: &[u32]) -> Result<()> {
         let page_size = self.layout.page_size as usize;
-        let mut rest = copies;
-        for run in slots.chunk_by(|a, b| a + 1 == *b) {
+        for (copy, page) in staging.chunks_exact_mut(page_size).zip(pages) {
+            if !page.is_compressed() {
+                copy.copy_from_slice(page.bytes());
+            }
+        }
+        let copies: Vec<(u32, &Stored<'_>)> = slots.iter().copied().zip(pages.iter().copied()).collect();
+        let mut ops = Vec::new();
+        let mut rest = &*staging;
+        for run in copies.chunk_by(|a, b| a.0 + 1 == b.0 && !a.1.is_compressed() && !b.1.is_compressed()) {
             let (bytes, more) = rest.split_at(run.len() * page_size);
             rest = more;
-            if !planted("doublewrite: batches skip it") {
-                let at = self.layout.offset(run[0]);
-                self.file.write_at(at, bytes, Purpose::Doublewrite, Durability::Later)?;
-            }
+            let buf = if run[0].1.is_compressed() { run[0].1.bytes() } else { bytes };
+            let (offset, why) = (self.layout.offset(run[0].0), Purpose::Doublewrite);
+            ops.push(WriteOp { offset, buf, why, durability: Durability::Later });
+        }
+        if !planted("doublewrite: batches skip it") {
+            self.file.write_batch(&ops)?;
         }
         if !planted("doublewrite: not flushed before the pages") {
             self.file.flush()?;
@@ -365,7 +373,12 @@ pub(super) fn repair(
     ids.sort_unstable();
     for id in ids {
         if is_damaged(files, id, &mut buf)? {
-            files.write_now(&Stored::plain(&copies[&id]))?;
+            let short =
+                if planted("doublewrite: the mended page is written one sector short") { 512 } else { 0 };
+            let Copy { used, bytes, .. } = &copies[&id];
+            // The slots may be in another unit than the page's place.
+            let whole = used.next_multiple_of(files.of(id)?.file().sector_bytes() as usize).min(bytes.len());
+            files.write_copy(id, &bytes[..whole.saturating_sub(short).max(512)])?;
             mended.push(id);
             reached("recovery: torn page mended");
         }
@@ -373,19 +386,30 @@ pub(super) fn repair(
     Ok(mended)
 }
 
+/// A page as a slot holds it.
+struct Copy {
+    lsn: Lsn,
+    /// Its stored form has this many bytes, ...
+    used: usize,
+    /// ... and begins what the slot holds.
+    bytes: AlignedBuf,
+}
+
 /// The newest usable copy of every page in the area.
-fn copies(file: &dyn BlockFile, layout: Layout, redo_start: Lsn) -> Result<HashMap<PageId, Image>> {
-    let mut copies: HashMap<PageId, Image> = HashMap::new();
-    let mut buf = AlignedBuf::new(layout.page_size as usize);
+fn copies(file: &dyn BlockFile, layout: Layout, redo_start: Lsn) -> Result<HashMap<PageId, Copy>> {
+    let mut copies: HashMap<PageId, Copy> = HashMap::new();
+    let page_size = layout.page_size as usize;
+    let (mut buf, mut page) = (AlignedBuf::new(page_size), AlignedBuf::new(page_size));
     for slot in 0..layout.slots() {
         file.read_at(layout.offset(slot), &mut buf, Purpose::Doublewrite)?;
+        // Identity and LSN have the same places in both forms.
         let (id, lsn) = (page::page_identity(&buf), page::page_lsn(&buf));
-        let is_usable = page::verify_checksum(&buf).is_ok() && lsn > redo_start;
-        if !is_usable || !SpaceId::DURABLE.contains(&id.space()) {
+        if lsn <= redo_start || !SpaceId::DURABLE.contains(&id.space()) {
             continue;
         }
-        if copies.get(&id).is_none_or(|other| other.lsn() < lsn) {
-            copies.insert(id, Image::of(id, &buf, Access::Random));
+        let Ok(form) = stored::decode(&buf, id, &mut page) else { continue };
+        if copies.get(&id).is_none_or(|other| other.lsn < lsn) {
+            copies.insert(id, Copy { lsn, used: form.bytes(page_size), bytes: buf.clone() });
         }
     }
     Ok(copies)
@@ -396,7 +420,7 @@ fn is_damaged(files: &SpaceFiles, id: PageId, buf: &mut [u8]) -> Result<bool> {
     let file = files.of(id)?;
     let Ok(offset) = file.offset(id) else { return Ok(false) };
     file.file().read_at(offset, buf, file.purpose())?;
-    Ok(page::verify(buf, id).is_err())
+    Ok(stored::decode_in(buf, id).is_err())
 }
 
 /// The file that lies there, if it is of this layout.
