@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{NoOps, add, get, set};
 use varve_device::{Directory, FileDirectory, FileOptions, MemoryDirectory};
-use varve_pager::{PageId, Pager, PagerConfig, SpaceId};
+use varve_pager::{NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
 
 fn config(path: &std::path::Path) -> PagerConfig {
     let mut config = common::config(&MemoryDirectory::new(), 64);
@@ -22,8 +22,28 @@ fn config(path: &std::path::Path) -> PagerConfig {
     config
 }
 
+/// Log and pages in a region that a file emulates.
+fn in_nvm(path: &std::path::Path) -> PagerConfig {
+    let config = config(path);
+    let nvm = NvmConfig { directory: config.data.clone(), size_bytes: 800 << 10, log_bytes: 512 << 10 };
+    PagerConfig { nvm: Some(nvm), protection: ProtectionKind::Nvm, ..config }
+}
+
 #[test]
 fn a_database_in_files_survives_restarts() {
+    survives_restarts(config);
+}
+
+#[test]
+fn a_database_in_a_mapped_region_survives_restarts() {
+    survives_restarts(in_nvm);
+    let path = tempfile::tempdir().unwrap();
+    let pager = Pager::open(in_nvm(path.path()), Arc::new(NoOps)).unwrap();
+    let warnings = pager.warnings().join("\n");
+    assert!(warnings.contains("NVM is emulated by a file"), "{warnings}");
+}
+
+fn survives_restarts(config: fn(&std::path::Path) -> PagerConfig) {
     let path = tempfile::tempdir().unwrap();
     let mut ids: Vec<PageId> = Vec::new();
     for round in 0..3 {
