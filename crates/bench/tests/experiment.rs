@@ -38,6 +38,8 @@ fn doublewrite_cost() {
         );
         assert!(point["written_bytes"]["log"].as_f64() > Some(0.0), "{point}");
         assert_eq!(point["emulation"], Value::Null);
+        let share = |what: &str| point["time_share"][what].as_f64();
+        assert!(share("log_wait") > Some(0.0) && share("log_wait") < Some(1.5), "{point}");
     }
     let hashes: std::collections::BTreeSet<_> =
         points.iter().map(|point| point["configuration"].to_string()).collect();
@@ -46,6 +48,7 @@ fn doublewrite_cost() {
     assert_eq!(claims.len(), 2);
     // Kang has no figure for two sessions.
     assert!(claims.iter().all(|claim| claim["verdict"] == "not_in_text" && claim["published"].is_null()));
+    assert!(text.contains("log_wait"), "{text}");
     assert!(text.contains("not about real devices") && text.contains("times the pool"), "{text}");
 }
 

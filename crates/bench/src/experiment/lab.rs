@@ -13,7 +13,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use varve_device::{Directory, Emulated, EmulationReport, FileDirectory, FileOptions, Profile};
 use varve_engine::Database;
-use varve_pager::PagerConfig;
+use varve_pager::{PagerConfig, Times, Timing};
 
 use super::copies::{Bench, Copied};
 use super::row::{Claim, Emulation, Factors, Point};
@@ -163,10 +163,11 @@ struct Counts {
     inline: u64,
     ahead: u64,
     database_bytes: u64,
+    spent_ns: BTreeMap<&'static str, u64>,
 }
 
 impl Counts {
-    fn of(database: &Database, page_bytes: usize) -> Self {
+    fn of(database: &Database, times: &Times, page_bytes: usize) -> Self {
         let mut written_bytes = BTreeMap::new();
         for row in database.io().iter().filter(|row| row.space != "temporary") {
             *written_bytes.entry(row.purpose).or_default() += row.written_bytes;
@@ -178,17 +179,23 @@ impl Counts {
             inline: pager.inline_writes,
             ahead: pager.evict_writes + pager.checkpoint_writes,
             database_bytes: pager.data_pages * page_bytes as u64,
+            spent_ns: Timing::ALL.iter().map(|what| (what.name(), times.spent(*what).ns)).collect(),
         }
     }
 
     fn since(mut self, before: &Counts) -> Self {
-        for (purpose, bytes) in &mut self.written_bytes {
-            *bytes -= before.written_bytes.get(purpose).copied().unwrap_or(0);
-        }
+        subtract(&mut self.written_bytes, &before.written_bytes);
+        subtract(&mut self.spent_ns, &before.spent_ns);
         self.pages_read -= before.pages_read;
         self.inline -= before.inline;
         self.ahead -= before.ahead;
         self
+    }
+}
+
+fn subtract(from: &mut BTreeMap<&'static str, u64>, before: &BTreeMap<&'static str, u64>) {
+    for (name, figure) in from {
+        *figure -= before.get(name).copied().unwrap_or(0);
     }
 }
 
@@ -347,7 +354,9 @@ impl<'a> Lab<'a> {
         (clients, dilation, round): (usize, f64, u64),
     ) -> Result<Measured> {
         let emulated = device.0.as_ref().map(|profile| (profile, dilation));
-        let (config, emulated) = stand.config(emulated)?;
+        let (mut config, emulated) = stand.config(emulated)?;
+        config.times = Arc::new(Times::on());
+        let times = Arc::clone(&config.times);
         let database = open_with(config)?;
         let settings = format!("{}, {}", stand.describe(), device.describe(dilation));
         let target = Embedded::new(Arc::clone(&database), &settings);
@@ -356,11 +365,11 @@ impl<'a> Lab<'a> {
         if warm_seconds > 0 {
             driver::round(&target, workload, plan, Duration::from_secs(warm_seconds), 2 * round)?;
         }
-        let before = Counts::of(&database, stand.page_bytes);
+        let before = Counts::of(&database, &times, stand.page_bytes);
         emulated.as_ref().inspect(|device| device.begin_report());
         let measured = driver::round(&target, workload, plan, Duration::from_secs(seconds), 2 * round + 1)?;
         let emulation = emulated.map(|device| device.report());
-        let counts = Counts::of(&database, stand.page_bytes).since(&before);
+        let counts = Counts::of(&database, &times, stand.page_bytes).since(&before);
         let configuration = Configuration::of(&target, workload, plan).hash();
         drop(target);
         database.shutdown()?;
@@ -385,6 +394,11 @@ impl<'a> Lab<'a> {
         for (purpose, bytes) in rounds.iter().flat_map(|one| &one.counts.written_bytes) {
             *written_bytes.entry(*purpose).or_default() += *bytes as f64 / transactions;
         }
+        let latencies_ns = (latency_us.mean() * latency_us.len() as f64 * 1000.0).max(1.0);
+        let mut time_share = BTreeMap::new();
+        for (what, ns) in rounds.iter().flat_map(|one| &one.counts.spent_ns) {
+            *time_share.entry(*what).or_default() += *ns as f64 / latencies_ns;
+        }
         let reports: Vec<EmulationReport> = rounds.iter().filter_map(|one| one.emulation.clone()).collect();
         let database_bytes = rounds.last().map_or(0, |one| one.counts.database_bytes);
         let mut factors = factors.clone();
@@ -404,6 +418,7 @@ impl<'a> Lab<'a> {
             pages_read: each(|counts| counts.pages_read),
             pages_written_inline: each(|counts| counts.inline),
             pages_written_ahead: each(|counts| counts.ahead),
+            time_share,
             database_bytes,
             emulation: Emulation::worst(&reports, device.flush_us()),
         }
@@ -439,7 +454,8 @@ impl<'a> Lab<'a> {
 
     /// The tables for people.
     pub fn tell(&mut self, points: &[Point], claims: &[Claim]) -> Result<()> {
-        let text = format!("\n{}{}", table_of_points(points), table_of_claims(claims));
+        let (points_text, times_text) = (table_of_points(points), table_of_times(points));
+        let text = format!("\n{points_text}\n{times_text}{}", table_of_claims(claims));
         if let Some(point) = points.first() {
             self.say(&point.scale)?;
         }
@@ -530,6 +546,25 @@ fn table_of_points(points: &[Point]) -> Table {
         table.push(line);
     }
     table
+}
+
+/// Where time went, in percent of the sum of latencies.
+fn table_of_times(points: &[Point]) -> Table {
+    let Some(first) = points.first() else { return Table::headed(&["no points"]) };
+    let mut head: Vec<&str> = first.factors.keys().copied().collect();
+    head.extend(Timing::ALL.map(Timing::name));
+    let mut table = Table::headed(&head);
+    for point in points {
+        let mut line: Vec<String> = point.factors.values().map(plain).collect();
+        let percent = |what: Timing| 100.0 * point.time_share.get(what.name()).copied().unwrap_or(0.0);
+        line.extend(Timing::ALL.map(|what| format!("{:.2} %", percent(what))));
+        table.push(line);
+    }
+    table
+}
+
+fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn emulation_cells(emulation: Option<&Emulation>) -> [String; 4] {

@@ -101,6 +101,9 @@ pub struct Point {
     pub pages_written_inline: f64,
     /// Pages written for each transaction by page writers.
     pub pages_written_ahead: f64,
+    /// Time of all threads by where it went (`varve_pager::Timing`), as a part of the sum of latencies. A page read holds what it waits for, and
+    /// page writers' times count too: the parts don't add up to 1.
+    pub time_share: BTreeMap<&'static str, f64>,
     /// Bytes of the database's data pages.
     pub database_bytes: u64,
     /// Missing where no device was emulated.
