@@ -40,6 +40,7 @@ pub const MODELS: &[Model] = &[
     crate::log::FAILS,
     crate::visibility::SNAPSHOTS,
     crate::visibility::HORIZON,
+    crate::workers::WORKERS,
     crate::orders::AWAITED,
     crate::orders::FAILED,
 ];

@@ -183,4 +183,23 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
         "!self.is_writing() && !self.is_dirty() && self.pins",
         "(if MODELS::flaw(\"dirty looked at before writing\") { !self.is_dirty() && !self.is_writing() } else { !self.is_writing() && !self.is_dirty() }) && self.pins",
     ),
+    // ---- flush workers
+    (
+        "results come before the jobs have ended",
+        "pager/workers.rs",
+        "while state.left > 0 {",
+        "while state.left > 0 && !MODELS::flaw(\"results come before the jobs have ended\") {",
+    ),
+    (
+        "a thread leaves without a word",
+        "pager/workers.rs",
+        "queue.running -= 1;\n                self.bell.notify_all();",
+        "queue.running -= 1;\n                if !MODELS::flaw(\"a thread leaves without a word\") { self.bell.notify_all(); }",
+    ),
+    (
+        "a job is left in the queue",
+        "pager/workers.rs",
+        "while !batch.has_ended()\n            && let Some(job) = self.inner.next()",
+        "while !MODELS::flaw(\"a job is left in the queue\")\n            && !batch.has_ended()\n            && let Some(job) = self.inner.next()",
+    ),
 ];

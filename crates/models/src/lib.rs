@@ -21,6 +21,7 @@ mod orders;
 mod pages;
 mod sync;
 mod visibility;
+mod workers;
 
 use checker::flaw;
 pub use checker::{MODELS, Model};

@@ -90,7 +90,10 @@ fn one_step(world: &World) {
         6 => drop(
             world.pool.clean(&[id(some_page()), id(some_page())], Cause::Checkpoint).expect("writes succeed"),
         ),
-        7 => drop(world.pool.refill().expect("writes succeed")),
+        7 => {
+            let write = |dirty: &[u32]| world.pool.write_frames(dirty);
+            world.pool.refill_to(world.pool.high_water(), write).expect("writes succeed");
+        }
         _ if below(2) == 0 => world.try_read(some_page()),
         _ => world.pool.prefetch(&[id(some_page()), id(some_page())]),
     }

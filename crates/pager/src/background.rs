@@ -1,10 +1,11 @@
-//! The threads of a pager: page writers, of which the first one also takes the checkpoints, and threads that bring pages from
-//! persistent memory home.
+//! The threads of a pager: the producer of page writes, which says which pages are written and when, and takes the checkpoints
+//! (workers, `workers`, write parts of them beside it); and threads that bring pages from persistent memory home.
 //!
 //! Invariants
 //! 1. A thread ends when the pager is dropped or shut down, and after the first failure (which has stopped the log). A full
 //!    device is no failure: after a rest it is tried again, for as long as it takes.
-//! 2. Without threads (`background: false`) the same steps run inside the calls that need them.
+//! 2. There is one producer, so no two threads choose the same pages. Without threads (`background: false`) the same steps run
+//!    inside the calls that need them.
 //! 3. A mini-transaction that finds the log full, or the pool full of changes, because pages can't be written is refused
 //!    after a bounded wait.
 //!
@@ -16,12 +17,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::checkpoint::ROUND_PAGES;
+use crate::config::PagerConfig;
 use crate::error::{PagerError, Result};
 use crate::level::Cause;
 use crate::log::Admission;
 use crate::lsn::Lsn;
 use crate::nvm::NvmBuffer;
 use crate::pager::Shared;
+use crate::pool::Pool;
 use crate::space::BACKGROUND_EXTENTS;
 
 /// How long a page writer sleeps when nobody rings.
@@ -39,30 +42,31 @@ const REST: Duration = Duration::from_millis(100);
 /// Rounds of cleaning without threads, before a mini-transaction cleans everything.
 const INLINE_ROUNDS: usize = 64;
 
-/// Starts the page writers.
+/// Starts the threads, if there are to be any.
 pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
     if !shared.config.background {
         return Ok(Vec::new());
     }
-    let writers = shared.config.page_writers.max(1);
-    let mut threads = Vec::new();
-    for no in 0..writers {
-        threads.push(spawn(shared, format!("page-writer-{no}"), move |shared| write_pages(shared, no == 0))?);
-    }
+    let mut threads = vec![spawn(shared, "page-writer".to_owned(), write_pages)?];
     if let Some(buffer) = &shared.buffer {
         for no in 0..shared.config.nvm_flush.workers {
             let buffer = buffer.clone();
-            let flush = move |shared: &Shared| flush_slots(shared, &buffer);
+            let flush = move |shared: &Arc<Shared>| flush_slots(shared, &buffer);
             threads.push(spawn(shared, format!("nvm-flush-{no}"), flush)?);
         }
     }
     Ok(threads)
 }
 
+/// Threads beside the producer that a configuration asks for.
+pub(crate) fn workers(config: &PagerConfig) -> usize {
+    if config.background { config.page_writers.max(1) - 1 } else { 0 }
+}
+
 fn spawn(
     shared: &Arc<Shared>,
     name: String,
-    work: impl FnOnce(&Shared) -> Result<()> + Send + 'static,
+    work: impl FnOnce(&Arc<Shared>) -> Result<()> + Send + 'static,
 ) -> Result<JoinHandle<()>> {
     let (shared, named) = (shared.clone(), name.clone());
     let run = move || {
@@ -105,7 +109,7 @@ impl Drop for Alarm<'_> {
     }
 }
 
-fn write_pages(shared: &Shared, takes_checkpoints: bool) -> Result<()> {
+fn write_pages(shared: &Arc<Shared>) -> Result<()> {
     let mut checkpointer = Checkpointer::new(shared);
     let mut cursor = 0;
     while !shared.is_stopping() {
@@ -116,7 +120,7 @@ fn write_pages(shared: &Shared, takes_checkpoints: bool) -> Result<()> {
         if shared.pool.is_tight() {
             room.tolerate(shared.clean_around(&mut cursor))?;
         }
-        let may_sleep = !takes_checkpoints || checkpointer.step(cleaned, &mut room)?;
+        let may_sleep = checkpointer.step(cleaned, &mut room)?;
         if let Some(cause) = room.refused {
             shared.note_refused(cause);
             std::thread::sleep(REST);
@@ -146,16 +150,16 @@ impl Room {
     }
 }
 
-/// What the first page writer does besides.
+/// What the producer does besides.
 struct Checkpointer<'a> {
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     last: Instant,
     /// End of the log when it was looked at last, and since when it has not changed.
     idle: (Lsn, Instant),
 }
 
 impl<'a> Checkpointer<'a> {
-    fn new(shared: &'a Shared) -> Checkpointer<'a> {
+    fn new(shared: &'a Arc<Shared>) -> Checkpointer<'a> {
         Checkpointer { shared, last: Instant::now(), idle: (Lsn::ZERO, Instant::now()) }
     }
 
@@ -196,11 +200,10 @@ impl Shared {
         self.is_stopping.load(Ordering::Acquire)
     }
 
-    fn keep_frames_free(&self) -> Result<usize> {
-        match self.config.pacing {
-            None => self.pool.refill(),
-            Some(pacing) => self.pool.refill_to(pacing.free_frames),
-        }
+    /// Frees frames ahead of need, in parts beside each other if there are workers; gives the pages written for it.
+    pub(crate) fn keep_frames_free(self: &Arc<Self>) -> Result<usize> {
+        let free_count = self.config.pacing.map_or(self.pool.high_water(), |pacing| pacing.free_frames);
+        self.pool.refill_to(free_count, |dirty| self.in_parts(dirty, Pool::write_frames))
     }
 
     /// A page writer sleeps, after a round that began then, until somebody needs frames; a paced one until its interval is
@@ -225,7 +228,7 @@ impl Shared {
     }
 
     /// Waits for frames that may be changed and for log space; without threads makes some.
-    pub(crate) fn admit(&self) -> Result<()> {
+    pub(crate) fn admit(self: &Arc<Self>) -> Result<()> {
         if self.pool.is_tight() {
             self.loosen()?;
         }
@@ -233,7 +236,7 @@ impl Shared {
     }
 
     /// Waits for log space; without threads makes some.
-    pub(crate) fn admit_to_log(&self) -> Result<()> {
+    pub(crate) fn admit_to_log(self: &Arc<Self>) -> Result<()> {
         let (mut rounds, mut since) = (0, None);
         while self.log.admit()? == Admission::Full {
             if self.has_writers() {
@@ -282,7 +285,7 @@ impl Shared {
     }
 
     /// Cleans and takes a checkpoint. Want of room is an error if the log stays full.
-    fn make_room(&self, round: usize) -> Result<()> {
+    fn make_room(self: &Arc<Self>, round: usize) -> Result<()> {
         let mut room = Room::default();
         room.tolerate(if round > INLINE_ROUNDS { self.clean_all() } else { self.clean_for_log().map(drop) })?;
         room.tolerate(self.checkpoint(false))?;

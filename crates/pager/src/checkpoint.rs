@@ -13,6 +13,7 @@
 //!
 //! What it does not know: threads; how pages are written.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use varve_device::{planted, reached};
@@ -23,9 +24,13 @@ use crate::ids::PageId;
 use crate::level::{Cause, Step};
 use crate::lsn::Lsn;
 use crate::pager::Shared;
+use crate::pool::{Pool, summed};
+use crate::workers::Job;
 
 /// Pages cleaned before the log's length is looked at again.
 pub(crate) const ROUND_PAGES: usize = 120;
+/// A worker isn't rung for fewer pages: each part costs the flushes of a batch.
+const PART_PAGES_MIN: usize = 16;
 
 impl Shared {
     /// Notes how far cleaning has come, stores it, cuts the log. `is_clean`: this is the end of a clean shutdown.
@@ -94,35 +99,64 @@ impl Shared {
     }
 
     /// Cleans up to `pages` pages, oldest change first; gives the number written.
-    pub(crate) fn clean_oldest(&self, pages: usize) -> Result<usize> {
+    pub(crate) fn clean_oldest(self: &Arc<Self>, pages: usize) -> Result<usize> {
         // Held pages are not in the pool: there would be nothing to clean of the oldest.
         self.level.settle()?;
         let mut oldest = Vec::with_capacity(pages);
         self.ledger.next_to_clean(pages, &mut oldest);
-        self.pool.clean(&oldest, Cause::Checkpoint)
+        self.clean(&oldest, Cause::Checkpoint)
+    }
+
+    /// Makes these pages stable, in parts beside each other if there are workers. Gives the number written; want of room
+    /// shows when everything was tried.
+    fn clean(self: &Arc<Self>, ids: &[PageId], cause: Cause) -> Result<usize> {
+        self.in_parts(ids, move |pool, part| pool.clean(part, cause))
+    }
+
+    /// Has the workers write parts of these pages; the caller holds no latch and no lock.
+    pub(crate) fn in_parts<T: Copy + Send + 'static>(
+        self: &Arc<Self>,
+        pages: &[T],
+        write: impl Fn(&Pool, &[T]) -> Result<usize> + Copy + Send + 'static,
+    ) -> Result<usize> {
+        let workers = self.workers.count();
+        if workers == 1 {
+            return write(&self.pool, pages);
+        }
+        let part_len = pages.len().div_ceil(workers).clamp(PART_PAGES_MIN, ROUND_PAGES);
+        let job = |part: &[T]| -> Job<Result<usize>> {
+            let (shared, part) = (self.clone(), part.to_vec());
+            Box::new(move || write(&shared.pool, &part))
+        };
+        summed(self.workers.run(pages.chunks(part_len).map(job).collect()))
     }
 
     /// Cleans some of the dirty pages, other ones each time: the oldest ones may be those that a full device has no room for.
-    pub(crate) fn clean_around(&self, cursor: &mut usize) -> Result<usize> {
+    pub(crate) fn clean_around(self: &Arc<Self>, cursor: &mut usize) -> Result<usize> {
         let mut dirty = self.pool.dirty_pages();
         dirty.sort_unstable();
         let from = *cursor % dirty.len().max(1);
         dirty.rotate_left(from);
         dirty.truncate(ROUND_PAGES);
         *cursor = cursor.wrapping_add(ROUND_PAGES);
-        let cleaned = self.pool.clean(&dirty, Cause::Checkpoint);
+        let cleaned = self.clean(&dirty, Cause::Checkpoint);
         // Pages get clean by being discarded, too.
         self.pool.look_if_tight();
         cleaned
     }
 
     /// Cleans as long as the log since the oldest dirty page is longer than its share. Whether anything was done.
-    pub(crate) fn clean_for_log(&self) -> Result<bool> {
+    pub(crate) fn clean_for_log(self: &Arc<Self>) -> Result<bool> {
         let mut worked = false;
         while self.is_log_long() && !self.is_stopping() {
             worked = true;
-            if self.clean_oldest(ROUND_PAGES)? == 0 {
+            let workers = self.workers.count();
+            if self.clean_oldest(ROUND_PAGES * workers)? == 0 {
                 break;
+            }
+            if workers > 1 {
+                // Frames run short meanwhile, and nobody else frees any ahead of need.
+                self.keep_frames_free()?;
             }
         }
         Ok(worked)
@@ -134,13 +168,13 @@ impl Shared {
     }
 
     /// Makes everything stable.
-    pub(crate) fn clean_all(&self) -> Result<()> {
+    pub(crate) fn clean_all(self: &Arc<Self>) -> Result<()> {
         loop {
             let dirty: Vec<PageId> = self.pool.dirty_pages();
             if dirty.is_empty() {
                 return self.level.drain();
             }
-            self.pool.clean(&dirty, Cause::Drain)?;
+            self.clean(&dirty, Cause::Drain)?;
         }
     }
 }

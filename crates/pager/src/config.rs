@@ -203,7 +203,8 @@ pub struct PagerConfig {
     pub layout: HomeLayout,
     /// Protection of page writes: of spaces that are laid out in place, the others need none.
     pub protection: ProtectionKind,
-    /// Page writer threads (at least one runs if `background`).
+    /// Threads that write pages (at least one if `background`): one chooses them, all write parts of what it chose. The doublewrite
+    /// file has an area for each.
     pub page_writers: usize,
     /// How the page writers keep frames free; `None` = as needed.
     pub pacing: Option<Pacing>,

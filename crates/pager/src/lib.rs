@@ -43,6 +43,7 @@ mod space;
 mod stats;
 mod stored;
 mod times;
+mod workers;
 mod written;
 
 pub use compression::{Algorithm, Compression};

@@ -20,6 +20,7 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use varve_device::{Directory, planted, reached};
 
+use crate::background;
 use crate::compression::Compression;
 use crate::compressions::Compressions;
 use crate::config::{HomeLayout, PackedConfig, PagerConfig, ProtectionKind};
@@ -42,6 +43,7 @@ use crate::recovery::{self, Observe};
 use crate::redo::RedoOps;
 use crate::space::Spaces;
 use crate::stats::Counters;
+use crate::workers::Workers;
 use crate::written;
 
 impl WriteAhead for Log {
@@ -380,6 +382,7 @@ fn finish(
     if let Some(buffer) = &buffer {
         buffer.keep_used(|id| spaces.is_used(id));
     }
+    let workers = Workers::new(background::workers(&config))?;
     Ok(Shared {
         pool,
         log,
@@ -397,6 +400,7 @@ fn finish(
         database,
         checkpointing: Mutex::default(),
         is_stopping: AtomicBool::new(false),
+        workers,
         refused: Mutex::default(),
     })
 }

@@ -37,6 +37,7 @@ use crate::redo::RedoOps;
 use crate::space::{Pending, RESERVE_EXTENTS, Spaces};
 use crate::stats::{Counters, PagerStats};
 use crate::times::Timing;
+use crate::workers::Workers;
 
 /// What `Pager::check` found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,6 +71,8 @@ pub(crate) struct Shared {
     /// Held during a checkpoint: end of the log at the last one.
     pub(crate) checkpointing: Mutex<Lsn>,
     pub(crate) is_stopping: AtomicBool,
+    /// They write pages beside the producer.
+    pub(crate) workers: Workers,
     /// What a full device refused the page writers last, and when.
     pub(crate) refused: Mutex<Option<(Instant, PagerError)>>,
 }
@@ -354,6 +357,13 @@ impl Pager {
         self.shared.checkpoint(true)?;
         self.shared.log.poison("it was shut down");
         Ok(())
+    }
+
+    /// So many threads write pages from now on, at least one; the doublewrite file keeps its areas until the next start.
+    /// Without `background` there are none whatever is asked for.
+    pub fn set_page_writers(&self, writers: usize) -> Result<()> {
+        let config = PagerConfig { page_writers: writers, ..self.shared.config.clone() };
+        self.shared.workers.resize(background::workers(&config))
     }
 
     fn stop_threads(&self) {

@@ -17,7 +17,7 @@ const PAGES: u64 = 300;
 fn busy_config(directory: &Arc<MemoryDirectory>, replacement: Replacement) -> PagerConfig {
     let mut config = config(directory, 64);
     config.background = true;
-    config.page_writers = 2;
+    config.page_writers = 3;
     config.checkpoint.interval_ms = 5;
     config.replacement = replacement;
     config
@@ -97,6 +97,12 @@ fn run(replacement: Replacement) {
     let (changes, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let dropper = scope.spawn(|| dropper(&pager, &stop));
+        let resizer = scope.spawn(|| {
+            for writers in [1, 4, 2].into_iter().cycle().take_while(|_| !stop.load(Relaxed)) {
+                pager.set_page_writers(writers).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        });
         let workers: Vec<_> = (0..THREADS)
             .map(|no| {
                 let (pager, ids, changes) = (&pager, &ids, &changes);
@@ -106,6 +112,7 @@ fn run(replacement: Replacement) {
         workers.into_iter().for_each(|worker| worker.join().unwrap());
         stop.store(true, Relaxed);
         dropper.join().unwrap();
+        resizer.join().unwrap();
     });
     let sum = |pager: &Pager| -> u64 {
         ids.iter().map(|id| numbers(&pager.fix_s(*id, Access::Random).unwrap()).0).sum()

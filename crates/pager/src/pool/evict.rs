@@ -236,6 +236,11 @@ impl Pool {
         }
     }
 
+    /// Free frames that page writers make.
+    pub(crate) fn high_water(&self) -> usize {
+        2 * self.low_water()
+    }
+
     /// Free frames below which page writers start.
     pub(super) fn low_water(&self) -> usize {
         (self.frames.len() / 32).min(4 * BATCH)

@@ -67,6 +67,16 @@ struct Begun<'p> {
     image: Image,
 }
 
+/// Pages written in several puts. What stops the pager counts more than want of room.
+pub(crate) fn summed(puts: impl IntoIterator<Item = Result<usize>>) -> Result<usize> {
+    let sum = |so_far, put| match (so_far, put) {
+        (Ok(before), Ok(count)) => Ok(before + count),
+        (Err(error), Err(later)) => Err(if PagerError::is_no_space(&error) { later } else { error }),
+        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+    };
+    puts.into_iter().reduce(sum).unwrap_or(Ok(0))
+}
+
 impl Pool {
     /// Begins to write a frame: copies it and marks it clean. `None` if it is clean, being written, or (unless
     /// `patient`) latched exclusively.
@@ -119,14 +129,7 @@ impl Pool {
             begun.into_iter().map(|one| (one.frame, one.image)).unzip();
         let most = self.level.put_pages_max();
         let parts = frames.chunks(most).zip(images.chunks(most));
-        let puts = parts.map(|(frames, images)| self.put_together(frames, images, (cause, need), counter));
-        let sum = |so_far, put| match (so_far, put) {
-            (Ok(before), Ok(count)) => Ok(before + count),
-            // What stops the pager counts more than want of room.
-            (Err(error), Err(later)) => Err(if PagerError::is_no_space(&error) { later } else { error }),
-            (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
-        };
-        puts.reduce(sum).unwrap_or(Ok(0))
+        summed(parts.map(|(frames, images)| self.put_together(frames, images, (cause, need), counter)))
     }
 
     fn put_together(
@@ -238,7 +241,7 @@ impl Pool {
     }
 
     /// Writes the dirty ones of these frames together, in page order; gives their number.
-    pub(super) fn write_frames(&self, numbers: &[u32]) -> Result<usize> {
+    pub(crate) fn write_frames(&self, numbers: &[u32]) -> Result<usize> {
         let mut begun: Vec<Begun<'_>> =
             numbers.iter().filter_map(|no| self.begin_write(*no as usize, None, false)).collect();
         begun.sort_by_key(|one| one.image.id());
@@ -320,14 +323,13 @@ impl Pool {
         dirty.filter_map(Frame::page).filter(|id| id.space().is_logged()).collect()
     }
 
-    /// One round of a page writer: fills the free list up to its high-water mark. Gives the pages written. Want of room
-    /// shows when everything was tried.
-    pub(crate) fn refill(&self) -> Result<usize> {
-        self.refill_to(2 * self.low_water())
-    }
-
-    /// As `refill`, up to a number of free frames, at most half of them.
-    pub(crate) fn refill_to(&self, free_count: usize) -> Result<usize> {
+    /// One round of the page writer: fills the free list up to a number of frames, at most half of them; `write` writes those
+    /// that are dirty. Gives the pages written. Want of room shows when everything was tried.
+    pub(crate) fn refill_to(
+        &self,
+        free_count: usize,
+        write: impl Fn(&[u32]) -> Result<usize>,
+    ) -> Result<usize> {
         let free_count = free_count.min(self.frames.len() / 2);
         let (mut written, mut refused) = (0, None);
         for _ in 0..self.frames.len() / BATCH + 1 {
@@ -335,7 +337,7 @@ impl Pool {
                 break;
             }
             let victims = self.free_more();
-            match self.write_frames(&victims.dirty) {
+            match write(&victims.dirty) {
                 Err(error) if error.is_no_space() => refused = Some(error),
                 wrote => written += wrote?,
             }

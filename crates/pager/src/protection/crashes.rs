@@ -100,11 +100,21 @@ fn area(
     copies: Copies,
     is_new: bool,
 ) -> (Arc<SpaceFiles>, Box<dyn Protection>) {
+    area_for(1, directory, copies, is_new)
+}
+
+fn area_for(
+    page_writers: usize,
+    directory: Arc<dyn Directory>,
+    copies: Copies,
+    is_new: bool,
+) -> (Arc<SpaceFiles>, Box<dyn Protection>) {
     let files = space(&*directory, is_new);
     let was = (!is_new).then_some(copies.in_force());
     let region = copies.of(&*directory);
     let region = region.as_deref().map(|region| region as &dyn Directory);
-    let protection = open(&settings(directory, copies), region, &files, was).unwrap();
+    let config = PagerConfig { page_writers, ..settings(directory, copies) };
+    let protection = open(&config, region, &files, was).unwrap();
     (files, protection)
 }
 
@@ -169,6 +179,50 @@ fn every_page_is_whole_after_repair() {
                     assert!(lsn >= written, "{what}: page {no} went back to {lsn} from {written}");
                 }
             }
+        }
+    }
+}
+
+/// Batches of several page writers go through areas of their own.
+#[test]
+fn batches_beside_each_other_leave_every_page_whole() {
+    Copies::BOTH.into_iter().for_each(batches_beside_each_other);
+}
+
+fn batches_beside_each_other(copies: Copies) {
+    const WRITERS: u32 = 3;
+    const EACH: u32 = PAGES / WRITERS;
+    let inner = MemoryDirectory::new();
+    let (_, protection) = area_for(WRITERS as usize, inner.clone(), copies, true);
+    write(&*protection, 0..PAGES, 10, Cause::Drain);
+    let log = RecordLog::new();
+    let recorder = Recorder::wrap(inner, log.clone());
+    let (_, protection) = area_for(WRITERS as usize, recorder, copies, false);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let pages = writer * EACH..(writer + 1) * EACH;
+            let protection = &*protection;
+            let put = move |lsn| write(protection, pages.clone(), lsn, Cause::Checkpoint);
+            scope.spawn(move || (11..=13).for_each(put));
+        }
+    });
+    let mut timeline = Timeline::new(log.recording());
+    let end = timeline.end();
+    for cut in 0..=end {
+        timeline.advance(cut);
+        let pending = timeline.pending().len();
+        for seed in 0..2 {
+            let fate = |at: usize| match (seed + at + cut as usize) % 3 {
+                0 => Fate::Absent,
+                1 => Fate::Torn { unit_bytes: 512, seed: cut + at as u64 },
+                _ => Fate::Present,
+            };
+            let directory = timeline.image(&(0..pending).map(fate).collect::<Vec<_>>()).remove(0);
+            let files = repaired(directory, copies);
+            let what = format!("{copies:?}, cut {cut} of {end}, fates {seed}");
+            let lsns: Vec<u64> = (0..PAGES).map(|no| lsn_at_home(&files, no, &what)).collect();
+            let is_right = |lsn: &u64| (10..=13).contains(lsn) && (cut < end || *lsn == 13);
+            assert!(lsns.iter().all(is_right), "{what}: {lsns:?}");
         }
     }
 }

@@ -7,11 +7,12 @@
 //! | unit | what |
 //! |---|---|
 //! | 0 | header: 0 magic "VARVEDBW" ; 8 version u32 ; 12 page size u32 ; 16 batch slots u32 ; 20 single slots u32 ; 24 crc32c u32 of bytes 0..24 |
-//! | 1 .. | batch slots, then single slots; each holds one stored page (`stored.rs`) |
+//! | 1 .. | batch slots, in equal areas, then single slots; each holds one stored page (`stored.rs`) |
 //!
 //! Invariants
 //! 1. A slot is overwritten only after the page it held is in place and flushed.
-//! 2. Batch: all slots in one write, flush, all places, flush. Single: slot durably, place durably.
+//! 2. Batch: all slots in one write, flush, all places, flush; each area has one batch at a time. Single: slot durably, place
+//!    durably.
 //! 3. Repair uses a slot only for a page that is damaged at home and only if the slot's LSN is beyond the start of redo.
 //!    A page whose write was in flight had a recovery LSN in the ledger, so its image is newer than the checkpoint; and
 //!    from any image newer than the checkpoint redo makes the newest page. An older slot proves nothing and is left.
@@ -21,10 +22,11 @@
 //! What it does not know: the log.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use varve_device::{
     AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, WriteOp, planted, reached,
 };
@@ -129,14 +131,23 @@ struct Slots {
     refused: Option<PagerError>,
 }
 
-/// The doublewrite area.
+/// Slots of one batch at a time.
+struct Area {
+    slots: Range<u32>,
+    /// Staging of a batch; its lock is also the right to use the slots.
+    staging: Mutex<Option<AlignedBuf>>,
+}
+
+/// The doublewrite file.
 pub(super) struct Doublewrite {
     file: Arc<dyn BlockFile>,
     layout: Layout,
     files: Arc<SpaceFiles>,
     times: Arc<Times>,
-    /// Staging of a batch; its lock is also the right to use the batch slots.
-    batch: Mutex<Option<AlignedBuf>>,
+    /// Batch slots, in parts for batches beside each other.
+    areas: Vec<Area>,
+    /// Whose turn it is to be waited for.
+    turn: AtomicUsize,
     slots: Mutex<Slots>,
     single_freed: Condvar,
     /// A write failed: slots may hold the only whole copies, so none is used again.
@@ -155,21 +166,27 @@ impl Slots {
 
 impl Doublewrite {
     /// Opens the file; it is made anew if it isn't to be kept, or has another layout.
+    ///
+    /// `areas`: batches that may be written at the same time; each has an equal part of the layout's batch slots.
     pub(super) fn open(
         place: Place<'_>,
         layout: Layout,
+        areas: u32,
         files: Arc<SpaceFiles>,
         times: Arc<Times>,
         is_kept: bool,
     ) -> Result<Doublewrite> {
         let kept = if is_kept { open_kept(place, layout)? } else { None };
         let file = kept.map_or_else(|| make(place, layout), Ok)?;
+        let each = layout.batch_slots / areas;
+        let area = |no: u32| Area { slots: no * each..(no + 1) * each, staging: Mutex::new(None) };
         Ok(Doublewrite {
             file,
             layout,
             files,
             times,
-            batch: Mutex::new(None),
+            areas: (0..areas).map(area).collect(),
+            turn: AtomicUsize::new(0),
             slots: Mutex::new(Slots {
                 singles: (layout.batch_slots..layout.slots()).collect(),
                 held: HashMap::new(),
@@ -184,14 +201,13 @@ impl Doublewrite {
 
     /// Writes as many of the pages as there are slots; gives their number.
     fn write_batch(&self, pages: &[&Stored<'_>]) -> Result<usize> {
-        let mut staging = self.batch.lock();
+        let (area, mut staging) = self.take_area();
         reached("doublewrite: batch");
         self.check()?;
-        let slots = self.batch_slots(pages.len())?;
+        let slots = self.batch_slots(area, pages.len())?;
         let pages = &pages[..slots.len()];
         let page_size = self.layout.page_size as usize;
-        let buf =
-            staging.get_or_insert_with(|| AlignedBuf::new(page_size * self.layout.batch_slots as usize));
+        let buf = staging.get_or_insert_with(|| AlignedBuf::new(page_size * area.slots.len()));
         // A failure is known before the lock is free: the next batch would write over the only whole copies.
         let copied = self.times.of(Timing::BatchCopy, || self.write_copies(buf, pages, &slots));
         let place = || self.times.of(Timing::BatchPlace, || self.place_batch(pages, &slots));
@@ -201,11 +217,27 @@ impl Doublewrite {
         Ok(pages.len())
     }
 
-    /// Batch slots that are not held, up to `count`.
-    fn batch_slots(&self, count: usize) -> Result<Vec<u32>> {
+    /// An area that nobody uses; if there is none, the next one in turn, which is waited for.
+    fn take_area(&self) -> (&Area, MutexGuard<'_, Option<AlignedBuf>>) {
+        let usable: Vec<&Area> = self.areas.iter().filter(|area| !self.is_all_held(area)).collect();
+        let unused = usable.iter().find_map(|area| Some((*area, area.staging.try_lock()?)));
+        unused.unwrap_or_else(|| {
+            let among = if usable.is_empty() { self.areas.iter().collect() } else { usable };
+            let area = among[self.turn.fetch_add(1, Relaxed) % among.len()];
+            (area, area.staging.lock())
+        })
+    }
+
+    fn is_all_held(&self, area: &Area) -> bool {
+        let slots = self.slots.lock();
+        slots.held.values().filter(|slot| area.slots.contains(slot)).count() == area.slots.len()
+    }
+
+    /// Slots of an area that are not held, up to `count`.
+    fn batch_slots(&self, area: &Area, count: usize) -> Result<Vec<u32>> {
         let slots = self.slots.lock();
         let is_free = |slot: &u32| !slots.held.values().any(|held| held == slot);
-        let free: Vec<u32> = (0..self.layout.batch_slots).filter(is_free).take(count).collect();
+        let free: Vec<u32> = area.slots.clone().filter(is_free).take(count).collect();
         if free.is_empty() { Err(slots.refusal()) } else { Ok(free) }
     }
 
@@ -522,7 +554,8 @@ mod tests {
         let directory = varve_device::MemoryDirectory::new();
         let layout = Layout { page_size: 4096, batch_slots: 1, single_slots: 2 };
         let files = Arc::new(SpaceFiles::new(Vec::new()));
-        let area = Doublewrite::open(Place::file(&*directory), layout, files, Arc::default(), false).unwrap();
+        let area =
+            Doublewrite::open(Place::file(&*directory), layout, 1, files, Arc::default(), false).unwrap();
         let owned = [area.take_single().unwrap(), area.take_single().unwrap()];
         let cause = PagerError::Stopped { cause: "no room".into() };
         std::thread::scope(|scope| {
@@ -542,6 +575,28 @@ mod tests {
             area.single_freed.notify_all();
             answer.expect("the waiting thread was never woken").unwrap_err();
         });
+    }
+
+    /// With one area for all, the second batch would wait here for ever.
+    #[test]
+    fn batches_of_two_areas_go_beside_each_other() {
+        let directory = varve_device::MemoryDirectory::new();
+        let layout = Layout { page_size: 4096, batch_slots: 6, single_slots: 1 };
+        let files = Arc::new(SpaceFiles::new(Vec::new()));
+        let file =
+            Doublewrite::open(Place::file(&*directory), layout, 2, files, Arc::default(), false).unwrap();
+        let (first, held) = file.take_area();
+        let (second, also_held) = file.take_area();
+        assert_eq!((first.slots.clone(), second.slots.clone()), (0..3, 3..6));
+        assert_eq!(file.batch_slots(second, 5).unwrap(), [3, 4, 5]);
+        drop((held, also_held));
+        // All slots of the first one are held for half-written pages.
+        let cause = PagerError::Stopped { cause: "no room".into() };
+        let id = |no| PageId::new(crate::ids::SpaceId::DATA, crate::ids::PageNo(no));
+        (0..3).for_each(|slot| file.hold(id(slot), slot, &cause));
+        assert_eq!(file.take_area().0.slots, 3..6);
+        (3..6).for_each(|slot| file.hold(id(slot), slot, &cause));
+        assert!(file.batch_slots(file.take_area().0, 1).is_err());
     }
 
     #[test]

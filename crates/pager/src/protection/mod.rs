@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use varve_device::Directory;
 
+use crate::background;
 use crate::config::{PagerConfig, ProtectionKind};
 use crate::control::InForce;
 use crate::error::{PagerError, Result};
@@ -73,10 +74,11 @@ pub(crate) fn open(
     was: Option<InForce>,
 ) -> Result<Box<dyn Protection>> {
     let page_size = config.page_size as u32;
-    let doublewrite = |place: Place<'_>, batch_slots, single_slots| -> Result<Box<dyn Protection>> {
+    let writers = background::workers(config) as u32 + 1;
+    let doublewrite = |place: Place<'_>, batch_slots, areas, single_slots| -> Result<Box<dyn Protection>> {
         let layout = doublewrite::Layout { page_size, batch_slots, single_slots };
         let is_kept = was == Some(config.protection.in_force());
-        Ok(Box::new(Doublewrite::open(place, layout, files.clone(), config.times.clone(), is_kept)?))
+        Ok(Box::new(Doublewrite::open(place, layout, areas, files.clone(), config.times.clone(), is_kept)?))
     };
     Ok(match config.protection {
         // The log, or a slot in NVM, has what is being written.
@@ -84,10 +86,12 @@ pub(crate) fn open(
             Box::new(Unprotected::new(files.clone(), config.times.clone()))
         }
         ProtectionKind::Doublewrite { batch_slots, single_slots } => {
-            doublewrite(Place::file(&*config.data), batch_slots, single_slots)?
+            doublewrite(Place::file(&*config.data), writers * batch_slots, writers, single_slots)?
         }
         ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
-            doublewrite(Place::region(in_region(copies)?), batch_slots, single_slots)?
+            // The region has its length from its making on: the writers share its slots.
+            let areas = writers.min(batch_slots);
+            doublewrite(Place::region(in_region(copies)?), batch_slots, areas, single_slots)?
         }
     })
 }

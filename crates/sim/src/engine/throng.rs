@@ -53,6 +53,7 @@ fn open(devices: &Devices, background: bool) -> Result<Arc<Database>, String> {
     pager.pool_bytes = 128 * pager.page_size;
     pager.log_capacity_bytes *= 4;
     pager.background = background;
+    pager.page_writers = 3;
     Database::open(Options::new(pager)).map_err(text)
 }
 
