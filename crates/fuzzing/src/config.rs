@@ -9,7 +9,8 @@ use varve::config::{ConfigError, DeviceSettings, MAIN_DEVICE, NvmSettings, Setti
 use varve_pager::{Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
-const SECTIONS: [&str; 8] = ["devices", "spaces", "pool", "query", "log", "nvm", "protection", "server"];
+const SECTIONS: [&str; 9] =
+    ["devices", "spaces", "pool", "query", "log", "nvm", "home", "protection", "server"];
 
 /// A text is refused with its line and key, or its settings come back when they are written as a text.
 pub fn config(bytes: &[u8]) {
@@ -62,7 +63,7 @@ fn one_line_lower(text: &str, read: Result<Settings, ConfigError>) {
 
 /// The settings as a text that says each of them.
 fn written(settings: &Settings) -> String {
-    let Settings { devices, spaces, pool, log, nvm, protection, server, query } = settings;
+    let Settings { devices, spaces, pool, log, nvm, compression, protection, server, query } = settings;
     let mut out = String::new();
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     for (name, DeviceSettings { path, profile, direct }) in devices {
@@ -117,7 +118,8 @@ fn written(settings: &Settings) -> String {
             "[nvm]\ndevice = {device}\nsize = {size_bytes}\nlog = {log_bytes}\nemulate = '{emulate}'"
         );
     }
-    out.push_str("[query]\n");
+    let (algorithm, level) = (compression.algorithm, compression.level);
+    let _ = writeln!(out, "[home]\ncompression = '{algorithm}'\ncompression_level = {level}\n[query]");
     for (key, bytes) in [("memory", query.memory_bytes), ("temporary", query.temporary_bytes)] {
         let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
     }

@@ -229,6 +229,7 @@ fn apply(settings: &Settings, pager: &mut PagerConfig) {
     pager.log_segment_bytes = settings.log.segment_bytes;
     pager.log_capacity_bytes = settings.log.capacity_bytes;
     pager.protection = settings.protection;
+    pager.compression = settings.compression;
 }
 
 /// What can be told of settings without opening anything.

@@ -58,6 +58,9 @@ device = "fast"
 size = "1GiB"
 log = "256 MiB"
 emulate = "nvm-8x"
+[home]
+compression = "zstd"
+compression_level = 19
 [protection]
 kind = "none"
 [server]
@@ -93,6 +96,8 @@ fn every_key_is_read() {
     let nvm = settings.nvm.unwrap();
     assert_eq!((&*nvm.device, nvm.size_bytes, nvm.log_bytes), ("fast", 1 << 30, 256 << 20));
     assert_eq!(nvm.emulate.as_deref(), Some("nvm-8x"));
+    let zstd = varve::pager::Compression { algorithm: varve::pager::Algorithm::Zstd, level: 19 };
+    assert_eq!(settings.compression, zstd);
     assert_eq!(settings.protection, varve::pager::ProtectionKind::None);
     assert_eq!((settings.server.listen.port(), settings.server.max_connections), (6000, 17));
     assert_eq!(settings.server.authentication, varve_server::Proof::Password);
@@ -136,6 +141,14 @@ fn mistakes_are_named() {
     check(
         "[pool]\nreplacement = \"fifo\"",
         "line 2: pool.replacement = \"fifo\" is unknown; choose one of: clock, lru2",
+    );
+    check(
+        "[home]\ncompression = \"lz5\"",
+        "line 2: home.compression = \"lz5\" is unknown; choose one of: none, lz4, lzo, snappy, zlib, bzip2, lzma, zstd",
+    );
+    check(
+        "[home]\ncompression = \"zlib\"\ncompression_level = 10",
+        "line 3: home.compression_level must be between 0 and 9: zlib has no more",
     );
     check("[pool]\npage_writers = 0", "line 2: pool.page_writers must be between 1 and 64");
     check("pool = 3", "line 1: pool must be a table, not integer value");

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use varve_device::{NvmProfile, Profile};
-use varve_pager::{Pacing, ProtectionKind, Replacement};
+use varve_pager::{Algorithm, Compression, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 
@@ -67,6 +67,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Persistent memory, if there is any.
     pub nvm: Option<NvmSettings>,
+    /// How pages are compressed at home.
+    pub compression: Compression,
     /// Protection against torn pages.
     pub protection: ProtectionKind,
     /// The server.
@@ -185,6 +187,7 @@ impl Default for Settings {
             query: QuerySettings { memory_bytes: None, temporary_bytes: None },
             log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
             nvm: None,
+            compression: Compression::NONE,
             protection: ProtectionKind::DOUBLEWRITE,
             server: ServerSettings {
                 listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
@@ -214,6 +217,7 @@ impl Settings {
         let (has_nvm, nvm_at) = (file.has("nvm"), file.key_position("nvm"));
         let nvm = file.section("nvm")?;
         self.nvm = if has_nvm { Some(self.nvm(nvm)?) } else { self.nvm };
+        self.home(file.section("home")?)?;
         self.protection(file.section("protection")?)?;
         if self.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes == 0) && !is_in_nvm(self.protection) {
             return Err(file.error("nvm", nvm_at, NVM_FOR_NOTHING));
@@ -302,6 +306,23 @@ impl Settings {
         let emulate = section.choice("emulate", &media)?.flatten().map(str::to_owned);
         section.finish()?;
         Ok(NvmSettings { device, size_bytes, log_bytes, emulate })
+    }
+
+    fn home(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+        let algorithms = Algorithm::ALL.map(|algorithm| (algorithm.name(), algorithm));
+        let before = self.compression;
+        let algorithm = section.choice("compression", &algorithms)?.unwrap_or(before.algorithm);
+        let at = section.position("compression_level");
+        let level = section.count("compression_level", 0..=usize::from(u8::MAX))?;
+        // Another algorithm has other levels.
+        let kept = if algorithm == before.algorithm { before.level } else { 0 };
+        self.compression = Compression { algorithm, level: level.map_or(kept, |level| level as u8) };
+        if !self.compression.is_valid() {
+            let levels = algorithm.levels();
+            let most = format!("must be between 0 and {}: {algorithm} has no more", levels.end());
+            return Err(section.error("compression_level", at, &most));
+        }
+        section.finish()
     }
 
     fn protection(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
