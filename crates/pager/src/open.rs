@@ -380,7 +380,8 @@ fn finish(
     let database = control.get().database;
     spaces.load(&pool, database)?;
     if let Some(buffer) = &buffer {
-        buffer.keep_used(|id| spaces.is_used(id));
+        // Not only pages in use: after another crash redo may come by the earlier life of one that was freed.
+        buffer.keep_used(|id| spaces.has_place(id));
     }
     let workers = Workers::new(background::workers(&config))?;
     Ok(Shared {

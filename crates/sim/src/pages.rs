@@ -227,7 +227,7 @@ impl<'a> Worker<'a> {
             _ => {}
         }
         match self.bench.rng.below(20) {
-            0 => self.pager.tick_write(1 + self.bench.rng.below(20) as usize).map(|_| ()).map_err(text),
+            0 => self.write_some(),
             1 if self.bench.rng.one_in(if self.load == Load::Cleaning { 20 } else { 3 }) => {
                 self.pager.checkpoint().map_err(text)
             }
@@ -238,6 +238,16 @@ impl<'a> Worker<'a> {
             8 if self.bench.rng.one_in(40) => self.room_for_later(),
             _ => self.change(),
         }
+    }
+
+    /// Writes out of the pool, and now and then from persistent memory home.
+    fn write_some(&mut self) -> Done {
+        let pages = 1 + self.bench.rng.below(20) as usize;
+        self.pager.tick_write(pages).map_err(text)?;
+        if pages.is_multiple_of(4) {
+            self.pager.tick_nvm(pages).map_err(text)?;
+        }
+        Ok(())
     }
 
     fn acknowledge(&mut self) -> Done {

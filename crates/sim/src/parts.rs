@@ -12,8 +12,10 @@ use crate::devices::Devices;
 
 /// The log is eight segments of 64 KiB, as long as the one in files.
 const LOG_BYTES: u64 = 512 << 10;
-/// Length of the region.
+/// Length of a region without a page buffer.
 const REGION_BYTES: u64 = 768 << 10;
+/// Length of what a page buffer takes beside the log: headers and 24 slots, half as many as the pool has frames.
+const BUFFER_BYTES: u64 = 8192 + 4096 + 24 * 4096;
 
 /// Doublewrite copies in the region: few, so that a batch does not fit and single pages wait for each other.
 const COPIES: ProtectionKind = ProtectionKind::NvmDoublewrite { batch_slots: 24, single_slots: 4 };
@@ -39,6 +41,12 @@ pub enum Part {
     NvmDoublewrite,
     /// Both.
     NvmDoublewriteLog,
+    /// Pages in persistent memory on their way home.
+    NvmPages,
+    /// The same, and the log.
+    NvmAll,
+    /// Doublewrite, and then pages in persistent memory, which recover.
+    ToNvmPages,
     /// Pages out of place, in extents of 64 KiB; settled after sixteen.
     Packed,
     /// Pages by the doublewrite file, compressed at home.
@@ -47,10 +55,11 @@ pub enum Part {
 
 impl Part {
     /// Those that have something in persistent memory.
-    pub const IN_NVM: [Part; 3] = [Part::NvmLog, Part::NvmDoublewrite, Part::NvmDoublewriteLog];
+    pub const IN_NVM: [Part; 5] =
+        [Part::NvmPages, Part::NvmAll, Part::NvmLog, Part::NvmDoublewrite, Part::NvmDoublewriteLog];
 
     /// All of them.
-    pub const ALL: [Part; 11] = [
+    pub const ALL: [Part; 14] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
@@ -60,6 +69,9 @@ impl Part {
         Part::NvmLog,
         Part::NvmDoublewrite,
         Part::NvmDoublewriteLog,
+        Part::NvmPages,
+        Part::NvmAll,
+        Part::ToNvmPages,
         Part::Packed,
         Part::Compressed,
     ];
@@ -76,6 +88,9 @@ impl Part {
             Part::NvmLog => "nvm-log",
             Part::NvmDoublewrite => "nvm-dwb",
             Part::NvmDoublewriteLog => "nvm-dwb-log",
+            Part::NvmPages => "nvm-pages",
+            Part::NvmAll => "nvm-all",
+            Part::ToNvmPages => "to-nvm-pages",
             Part::Packed => "packed",
             Part::Compressed => "compressed",
         }
@@ -91,14 +106,16 @@ impl Part {
         match self {
             Part::Switching => vec![Part::FullPageLog, Part::WideDoublewrite, Part::FullPageLog],
             Part::SwitchingBack => vec![Part::WideDoublewrite, Part::FullPageLog, Part::WideDoublewrite],
+            Part::ToNvmPages => vec![Part::Doublewrite, Part::NvmPages],
             one => vec![one],
         }
     }
 
     /// Puts the part into a configuration; for one that switches, what it is recovered as.
     pub fn configure(self, config: &mut PagerConfig, devices: &Devices) {
-        let region =
-            |log_bytes| NvmConfig { directory: devices.of(Space::Nvm), size_bytes: REGION_BYTES, log_bytes };
+        let region = |size_bytes, log_bytes| {
+            Some(NvmConfig { directory: devices.of(Space::Nvm), size_bytes, log_bytes })
+        };
         match self {
             Part::Unprotected => config.protection = ProtectionKind::None,
             Part::Doublewrite => {}
@@ -107,14 +124,22 @@ impl Part {
                 config.protection = ProtectionKind::FullPageLog;
                 widen(config);
             }
-            Part::NvmLog => config.nvm = Some(region(LOG_BYTES)),
+            Part::NvmLog => config.nvm = region(REGION_BYTES, LOG_BYTES),
             Part::NvmDoublewrite => {
                 config.protection = COPIES;
-                config.nvm = Some(region(0));
+                config.nvm = region(REGION_BYTES, 0);
             }
             Part::NvmDoublewriteLog => {
                 config.protection = COPIES;
-                config.nvm = Some(region(LOG_BYTES));
+                config.nvm = region(REGION_BYTES, LOG_BYTES);
+            }
+            Part::NvmPages | Part::ToNvmPages => {
+                config.protection = ProtectionKind::Nvm;
+                config.nvm = region(BUFFER_BYTES, 0);
+            }
+            Part::NvmAll => {
+                config.protection = ProtectionKind::Nvm;
+                config.nvm = region(BUFFER_BYTES + LOG_BYTES, LOG_BYTES);
             }
             Part::Packed => {
                 let packed = PackedConfig { extent_bytes: 64 << 10, held_pages_max: 16 };

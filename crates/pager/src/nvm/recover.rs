@@ -4,7 +4,8 @@
 //! 1. Of several versions of a page the one with the largest sequence stays. It is written back before the others are retired: a
 //!    killed process may have left it in caches.
 //! 2. A published slot that makes no sense is an error: no crash leaves one. Home's older page is never taken instead.
-//! 3. Doing this twice is doing it once: only what has a durable newer version, or no page in use, is retired.
+//! 3. Doing this twice is doing it once: only what has a durable newer version, or no place in its file, is
+//!    retired. (A page that was freed keeps its slot: redo may begin before that again, and home may never have had the page.)
 //!
 //! Not known here: redo.
 
@@ -68,11 +69,8 @@ impl NvmBuffer {
         })
     }
 
-    /// After redo: pages that nobody uses have no version. Their files may be shorter than that by now.
+    /// After redo: pages that lie behind the end of their file have no version.
     pub(crate) fn keep_used(&self, is_used: impl Fn(PageId) -> bool) {
-        if planted("nvm: slots of unallocated pages stay") {
-            return;
-        }
         let unused = self.book.lock().leave_unless(is_used);
         if !unused.is_empty() {
             reached("nvm: unallocated slot retired");

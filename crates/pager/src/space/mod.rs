@@ -175,11 +175,9 @@ impl Spaces {
         Ok(())
     }
 
-    /// Whether a page is in use, by the pager itself or by an owner.
-    pub(crate) fn is_used(&self, id: PageId) -> bool {
-        let Ok(geometry) = self.geometry(id.space()) else { return false };
-        let entry = self.entry(geometry, geometry.extent_of(id));
-        entry.is_some_and(|entry| entry.used.has(geometry.within(id)))
+    /// Whether a page lies within the file of its space, in use or not.
+    pub(crate) fn has_place(&self, id: PageId) -> bool {
+        self.geometry(id.space()).is_ok_and(|geometry| id.no().0 < self.file_pages(geometry))
     }
 
     /// Pages in use of a space.

@@ -191,9 +191,19 @@ impl Worker<'_> {
     fn maintain(&mut self) -> Done {
         match self.dice(8) {
             0 => self.db.checkpoint().map_err(text),
-            1..=3 => self.db.pager().tick_write(1 + self.dice(20) as usize).map(|_| ()).map_err(text),
+            1..=3 => self.write_some(),
             _ => self.db.tick().map_err(text),
         }
+    }
+
+    /// Writes out of the pool, and now and then from persistent memory home.
+    fn write_some(&mut self) -> Done {
+        let pages = 1 + self.dice(20) as usize;
+        self.db.pager().tick_write(pages).map_err(text)?;
+        if pages.is_multiple_of(4) {
+            self.db.pager().tick_nvm(pages).map_err(text)?;
+        }
+        Ok(())
     }
 
     /// Writes that are undone within the transaction.
