@@ -9,9 +9,9 @@ use super::row::Factors;
 use crate::Result;
 use crate::linkbench::LinkBench;
 
-/// Its page-size study has a database ten times the pool (section 5.5).
+/// Its page-size study has a database ten times the pool.
 const DATABASE_OF_POOL: u64 = 10;
-/// Bytes of data pages for each node of the graph, measured with pages of 8 KiB after loading.
+/// Bytes of data pages for each node of the graph: an estimate. The ratio that comes of it is printed with the points.
 const BYTES_OF_A_NODE: u64 = 1_000;
 
 const PLAIN: Variant = Variant { name: "none", configure: |_: &mut PagerConfig| {} };
