@@ -250,13 +250,18 @@ fn find_packed(config: &PagerConfig, stored: &Superblock) -> Result<Vec<(SpaceId
 fn open_packed(
     config: &PagerConfig,
     control: &Control,
-    (log, ledger): (&Arc<Log>, &Arc<Ledger>),
+    (log, ledger, compressions): (&Arc<Log>, &Arc<Ledger>, &Arc<Compressions>),
     start: Start,
 ) -> Result<Vec<(SpaceId, PackedSpace)>> {
     let HomeLayout::Packed(packed) = config.layout else { return Ok(Vec::new()) };
     let stored = control.get();
-    let around =
-        || packed::Around { log: log.clone(), ledger: ledger.clone(), config: packed, redo: stored.redo };
+    let around = || packed::Around {
+        log: log.clone(),
+        ledger: ledger.clone(),
+        compressions: compressions.clone(),
+        config: packed,
+        redo: stored.redo,
+    };
     match start {
         Start::Empty => {
             let made = durable_spaces(config).map(|(space, directory)| {
@@ -324,7 +329,7 @@ fn assemble(
         compressions: compressions.clone(),
         unit_bytes: unit_bytes(config),
     });
-    let packed = open_packed(config, control, (log, &ledger), start)?;
+    let packed = open_packed(config, control, (log, &ledger, &compressions), start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
     let open = |area| NvmBuffer::open(area, config.nvm_flush, home.clone(), ledger.clone(), log.clone());

@@ -9,7 +9,7 @@ use common::{NoOps, Random, add, get, set};
 use varve_device::{
     AlignedBuf, Directory, Durability, FileDirectory, FileOptions, MemoryDirectory, OpenHow, Purpose, Space,
 };
-use varve_pager::{HomeLayout, PackedConfig, PageId, Pager, PagerConfig, SpaceId};
+use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PageId, Pager, PagerConfig, SpaceId};
 
 fn config(directory: &Arc<MemoryDirectory>) -> PagerConfig {
     let mut config = common::config(directory, 40);
@@ -61,6 +61,38 @@ fn pages_survive_shutdowns_and_crashes() {
         assert!(counter(&pager, "settles") > 0 && counter(&pager, "extents") > 8);
         if round % 2 == 1 {
             pager.shutdown().unwrap();
+        }
+    }
+}
+
+/// A compressed page takes as many sectors as it needs, wherever it goes; pages written before stay as they are.
+#[test]
+fn compressed_pages_take_less_room() {
+    for algorithm in [Algorithm::Lz4, Algorithm::Zstd] {
+        let directory = MemoryDirectory::new();
+        let (mut ids, mut random) = (Vec::new(), Random(9));
+        for round in 0..6 {
+            let mut config = config(&directory);
+            if round > 0 {
+                config.compression = Compression::of(algorithm);
+            }
+            let pager = open(&config);
+            check(&pager, &ids);
+            let owner = pager.create_segment(SpaceId::DATA).unwrap();
+            work(&pager, &mut ids, owner, 300, &mut random);
+            pager.flush_log(pager.log().end()).unwrap();
+            assert_eq!(counter(&pager, "pages_compressed") > 0, round > 0);
+            match round {
+                5 => pager.tick_write(5000).map(drop).unwrap(),
+                _ if round % 2 == 1 => pager.shutdown().unwrap(),
+                _ => {}
+            }
+            let live_bytes = counter(&pager, "live_bytes");
+            assert!(
+                round < 5 || live_bytes < ids.len() as u64 * 2048,
+                "{live_bytes} for {} pages",
+                ids.len()
+            );
         }
     }
 }

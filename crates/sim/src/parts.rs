@@ -51,6 +51,8 @@ pub enum Part {
     Packed,
     /// Pages by the doublewrite file, compressed at home.
     Compressed,
+    /// Compressed pages out of place.
+    PackedCompressed,
 }
 
 impl Part {
@@ -59,7 +61,7 @@ impl Part {
         [Part::NvmPages, Part::NvmAll, Part::NvmLog, Part::NvmDoublewrite, Part::NvmDoublewriteLog];
 
     /// All of them.
-    pub const ALL: [Part; 14] = [
+    pub const ALL: [Part; 15] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
@@ -74,6 +76,7 @@ impl Part {
         Part::ToNvmPages,
         Part::Packed,
         Part::Compressed,
+        Part::PackedCompressed,
     ];
 
     /// Its name, for people.
@@ -93,6 +96,7 @@ impl Part {
             Part::ToNvmPages => "to-nvm-pages",
             Part::Packed => "packed",
             Part::Compressed => "compressed",
+            Part::PackedCompressed => "packed-compressed",
         }
     }
 
@@ -146,6 +150,10 @@ impl Part {
                 config.layout = HomeLayout::Packed(packed);
             }
             Part::Compressed => config.compression = Compression::of(Algorithm::Lz4),
+            Part::PackedCompressed => {
+                Part::Packed.configure(config, devices);
+                Part::Compressed.configure(config, devices);
+            }
         }
     }
 }

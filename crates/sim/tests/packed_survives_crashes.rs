@@ -18,7 +18,8 @@ fn raw_pages_in_the_packed_layout() {
     let mut found = Found::default();
     for seed in 0..SEEDS {
         let commits = [100, 600, 1500, 2500][seed % 4];
-        let subject = Pages { part: Part::Packed, ..Pages::new(commits) };
+        let part = [Part::Packed, Part::PackedCompressed][seed % 2];
+        let subject = Pages { part, ..Pages::new(commits) };
         found.add(search(&subject, Plan::new(seed as u64, images() / SEEDS)));
     }
     println!("packed: {}", found.summary());
@@ -41,7 +42,7 @@ fn raw_pages_in_the_packed_layout() {
 fn the_engine_in_the_packed_layout() {
     let mut found = Found::default();
     for seed in 0..2 {
-        let subject = Engine { part: Part::Packed, ..Engine::new(120) };
+        let subject = Engine { part: Part::PackedCompressed, ..Engine::new(120) };
         found.add(search(&subject, Plan::new(seed, images() / 8)));
     }
     println!("packed engine: {}", found.summary());

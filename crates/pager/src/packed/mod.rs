@@ -67,6 +67,7 @@ use self::gate::Gate;
 use self::map_file::MapFile;
 use self::page_map::PageMap;
 use self::place::UNIT_BYTES;
+use crate::compressions::Compressions;
 use crate::config::PackedConfig;
 use crate::error::{PagerError, Result};
 use crate::files;
@@ -85,6 +86,7 @@ pub(crate) use self::recover::Found;
 pub(crate) struct Around {
     pub(crate) log: Arc<Log>,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) compressions: Arc<Compressions>,
     pub(crate) config: PackedConfig,
     /// Where redo begins: before it there is no log.
     pub(crate) redo: Lsn,
@@ -118,6 +120,7 @@ pub(crate) struct PackedSpace {
     log_from: AtomicLsn,
     log: Arc<Log>,
     ledger: Arc<Ledger>,
+    compressions: Arc<Compressions>,
     config: PackedConfig,
     counters: Counters,
 }
@@ -127,6 +130,7 @@ struct Counters {
     settles: AtomicU64,
     noted_pages: AtomicU64,
     map_checkpoints: AtomicU64,
+    compressed_pages: AtomicU64,
 }
 
 impl PackedSpace {
@@ -176,6 +180,7 @@ impl PackedSpace {
             log_from: AtomicLsn::new(head.log_from.max(around.redo)),
             log: around.log,
             ledger: around.ledger,
+            compressions: around.compressions,
             config: around.config,
             counters: Counters::default(),
         }
@@ -184,6 +189,19 @@ impl PackedSpace {
     /// Unit of slots, in bytes.
     fn sector_bytes(&self) -> usize {
         (self.file.sector_bytes() as usize).max(UNIT_BYTES)
+    }
+
+    /// The stored forms of pages, as their owners want them.
+    fn encode<'i>(&self, images: &[&'i Image]) -> Vec<Stored<'i>> {
+        let table = self.compressions.table();
+        if table.is_idle() {
+            return images.iter().map(|image| Stored::plain(image)).collect();
+        }
+        let encode = |image: &&'i Image| Stored::of(image, table.of(image.bytes()), self.sector_bytes());
+        let stored: Vec<Stored<'i>> = images.iter().map(encode).collect();
+        let compressed = stored.iter().filter(|stored| stored.is_compressed()).count();
+        self.counters.compressed_pages.fetch_add(compressed as u64, Ordering::Relaxed);
+        stored
     }
 
     fn id(&self, no: crate::ids::PageNo) -> PageId {
@@ -203,8 +221,7 @@ impl Layout for PackedSpace {
 
     fn write(&self, images: &[&Image], _cause: Cause, need: Need) -> Result<()> {
         images.iter().try_for_each(|image| self.require_page(image.id()))?;
-        let stored: Vec<Stored<'_>> = images.iter().map(|image| Stored::plain(image)).collect();
-        self.write_stored(&stored)?;
+        self.write_stored(&self.encode(images))?;
         match need {
             Need::Stable => self.settle_all(),
             Need::Held => self.settle_if_many(),
@@ -278,6 +295,7 @@ impl Layout for PackedSpace {
             ("held_pages", book.held_count() as u64),
             ("settles", load(&self.counters.settles)),
             ("noted_pages", load(&self.counters.noted_pages)),
+            ("pages_compressed", load(&self.counters.compressed_pages)),
             ("map_checkpoints", load(&self.counters.map_checkpoints)),
             ("map_bytes", self.map.bytes() as u64),
         ]
