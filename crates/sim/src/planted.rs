@@ -76,6 +76,10 @@ pub enum On {
     NvmLog,
     /// Raw pages with doublewrite copies in persistent memory.
     NvmCopies,
+    /// Raw pages that are in persistent memory on their way home.
+    NvmPages,
+    /// The same with damage at rest.
+    NvmAtRest,
     /// Raw pages under protections that change.
     Switching,
     /// The toys.
@@ -174,6 +178,11 @@ impl Planted {
             }
             (On::NvmLog, _) => Box::new(Pages { part: Part::NvmLog, ..Pages::new(commits) }),
             (On::NvmCopies, _) => Box::new(Pages { part: Part::NvmDoublewrite, ..Pages::new(commits) }),
+            (On::NvmPages, _) => Box::new(Pages { part: Part::NvmPages, ..Pages::new(commits) }),
+            (On::NvmAtRest, _) => {
+                let load = Some(pages::Load::Cleaning);
+                Box::new(Pages { part: Part::NvmPages, load, ..Pages::new(commits.min(1500)) })
+            }
             (On::Switching, _) => Box::new(Pages { part: Part::Switching, ..Pages::new(commits) }),
             (On::Compressed, _) => Box::new(Pages { part: Part::Compressed, ..Pages::new(commits) }),
             (On::Drops, _) => Box::new(Pages { load: Some(pages::Load::Fleeting), ..Pages::new(commits) }),
@@ -244,7 +253,7 @@ impl Planted {
             let failures = vec![crate::search::Failure { image: 0, what }];
             return Found { failures, ..Found::default() };
         }
-        if self.on == On::AtRest {
+        if matches!(self.on, On::AtRest | On::NvmAtRest) {
             return damage(&*subject, &run, seed, images).found;
         }
         search_run(&*subject, &run, Plan { lies, second_crash_every: 3, ..Plan::new(seed, images) })
@@ -264,6 +273,8 @@ const AT_REST: On = On::AtRest;
 const IMAGES: On = On::Images;
 const NVM_LOG: On = On::NvmLog;
 const NVM_COPIES: On = On::NvmCopies;
+const NVM_PAGES: On = On::NvmPages;
+const NVM_AT_REST: On = On::NvmAtRest;
 const SWITCHING: On = On::Switching;
 const COMPRESSED: On = On::Compressed;
 
@@ -281,6 +292,12 @@ const CODE: &[(On, &str, &str)] = &[
     (NVM_COPIES, "doublewrite: batches skip it", "torn pages"),
     (NVM_COPIES, "doublewrite: not flushed before the pages", "torn pages"),
     (NVM_COPIES, "doublewrite: torn pages are not mended", "torn pages"),
+    (NVM_PAGES, "nvm: the page is not written back", "images in slots"),
+    (NVM_PAGES, "nvm: no fence before a slot is published", "images in slots"),
+    (NVM_PAGES, "nvm: the older version is retired first", "pages that the ledger calls stable"),
+    (NVM_PAGES, "nvm: a freed slot is not fenced", "images in slots"),
+    (NVM_PAGES, "nvm: freed before home is durable", "pages that the ledger calls stable"),
+    (NVM_AT_REST, "nvm: slot images are not verified", "images in slots"),
     (SWITCHING, "doublewrite: torn pages are not mended", "torn pages"),
     (SWITCHING, "full-page-log: one image a checkpoint", "torn pages"),
     (NVM_LOG, "log: blocks are not durable", "acknowledged commits"),

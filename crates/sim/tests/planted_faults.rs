@@ -69,6 +69,16 @@ fn in_copies_in_persistent_memory() {
 }
 
 #[test]
+fn in_pages_in_persistent_memory() {
+    all_are_found(On::NvmPages);
+}
+
+#[test]
+fn in_pages_in_persistent_memory_damaged_at_rest() {
+    all_are_found(On::NvmAtRest);
+}
+
+#[test]
 fn under_protections_that_change() {
     all_are_found(On::Switching);
 }
