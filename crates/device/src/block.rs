@@ -239,6 +239,11 @@ pub trait BlockFile: Send + Sync {
         Err(DeviceError::at(self.name(), Operation::Write, offset, ErrorKind::Unsupported))
     }
 
+    /// Like `write_batch`, each write all or nothing.
+    fn write_batch_atomic(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        ops.iter().try_for_each(|op| self.write_atomic(op.offset, op.buf, op.why, op.durability))
+    }
+
     /// Submits all reads together and waits for all. On error some buffers may be filled; the
     /// first failed operation is reported.
     fn read_batch(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {

@@ -26,6 +26,8 @@ pub struct Capabilities {
     pub fua: bool,
     /// Batches are submitted together through io_uring.
     pub io_uring: bool,
+    /// Smallest power-of-two write that can be all or nothing, in bytes; 0 if nothing is promised.
+    pub atomic_write_min_bytes: u32,
     /// Largest power-of-two write that is all or nothing, in bytes; 0 if nothing is promised.
     pub atomic_write_bytes: u32,
     /// Files can be mapped without a page cache (DAX).
@@ -35,6 +37,12 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// Whether a write of this length, at a multiple of it, is all or nothing.
+    pub fn writes_whole(&self, len_bytes: usize) -> bool {
+        let range = self.atomic_write_min_bytes as usize..=self.atomic_write_bytes as usize;
+        len_bytes.is_power_of_two() && range.contains(&len_bytes)
+    }
+
     /// Unit for offsets and lengths: what one write may change on the medium, at most 4096 bytes; a cache line on
     /// persistent memory. Through the page cache that unit is a page.
     pub fn sector_bytes(&self) -> u32 {
@@ -56,7 +64,10 @@ impl fmt::Display for Capabilities {
             yes(self.punch_hole),
             yes(self.fua),
             yes(self.io_uring),
-            if self.atomic_write_bytes == 0 { "none".into() } else { self.atomic_write_bytes.to_string() },
+            match self.atomic_write_bytes {
+                0 => "none".into(),
+                most => format!("{} to {most}", self.atomic_write_min_bytes),
+            },
             yes(self.dax),
         )?;
         self.warnings.iter().try_for_each(|warning| write!(f, "; warning: {warning}"))

@@ -194,7 +194,13 @@ fn emulated_capabilities(below: &Capabilities, profile: &Profile) -> Capabilitie
         warnings.push("emulated atomic writes: a real crash may tear them".into());
     }
     let atomic_write_bytes = below.atomic_write_bytes.max(profile.atomic_write_bytes);
-    Capabilities { backend, atomic_write_bytes, warnings, ..below.clone() }
+    // What the profile promises begins with a sector.
+    let atomic_write_min_bytes = match (below.atomic_write_min_bytes, profile.atomic_write_bytes) {
+        (least, 0) => least,
+        (0, _) => below.sector_bytes(),
+        (least, _) => least.min(below.sector_bytes()),
+    };
+    Capabilities { backend, atomic_write_min_bytes, atomic_write_bytes, warnings, ..below.clone() }
 }
 
 impl Directory for Emulated {
@@ -335,6 +341,13 @@ impl BlockFile for EmulatedFile {
         let requests: Vec<_> =
             ops.iter().map(|op| (Kind::Read, self.extent(op.offset, op.buf.len()))).collect();
         self.serve(requests.into_iter(), || self.inner.read_batch(ops))
+    }
+    fn write_batch_atomic(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        let request = |op: &WriteOp<'_>| (self.kind(op.durability), self.extent(op.offset, op.buf.len()));
+        let whole = |op: &WriteOp<'_>| self.write_whole(op.offset, op.buf, op.why, op.durability);
+        self.serve(ops.iter().map(request), || ops.iter().try_for_each(whole))?;
+        let is_durable = ops.iter().any(|op| op.durability == Durability::Now);
+        self.settle(if is_durable { Durability::Now } else { Durability::Later })
     }
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         let request = |op: &WriteOp<'_>| (self.kind(op.durability), self.extent(op.offset, op.buf.len()));

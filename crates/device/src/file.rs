@@ -68,6 +68,8 @@ struct Shared {
     rings: RingPool,
     sector_bytes: u32,
     fua: bool,
+    /// Smallest and largest atomic write; 0 if there is none.
+    atomic_bytes: (u32, u32),
 }
 
 /// An open file of the kernel.
@@ -99,6 +101,7 @@ impl FileDirectory {
             rings,
             sector_bytes: capabilities.sector_bytes(),
             fua: capabilities.fua,
+            atomic_bytes: (capabilities.atomic_write_min_bytes, capabilities.atomic_write_bytes),
         };
         Ok(Arc::new(FileDirectory {
             path: path.to_path_buf(),
@@ -331,6 +334,26 @@ impl OpenFile {
         Ok(())
     }
 
+    /// Whether the kernel takes this as an atomic write (`generic_atomic_write_valid`).
+    fn takes_atomic(&self, offset: u64, len: usize) -> bool {
+        let (least, most) = self.shared.atomic_bytes;
+        let fits = len.is_power_of_two() && (least as usize..=most as usize).contains(&len);
+        most > 0 && fits && offset.is_multiple_of(len as u64)
+    }
+
+    /// One write that is all or nothing. A short one is an error and never continued: the rest would be a second write.
+    fn write_whole(&self, offset: u64, buf: &[u8], durable: bool) -> Result<()> {
+        match sys::write_atomic(self.descriptor.file.as_fd(), buf, offset, durable) {
+            Ok(written) if written == buf.len() => Ok(()),
+            Ok(written) => Err(self.short(Operation::Write, offset, buf.len(), written)),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                Err(DeviceError::at(&self.name, Operation::Write, offset, ErrorKind::Unsupported))
+            }
+            Err(error) if durable => Err(self.fail_durable(Operation::Write, offset, &error)),
+            Err(error) => Err(self.fail(Operation::Write, offset, &error)),
+        }
+    }
+
     #[cold]
     fn short(&self, operation: Operation, offset: u64, wanted: usize, got: usize) -> DeviceError {
         let (wanted_bytes, got_bytes) = (wanted as u64, got as u64);
@@ -425,6 +448,22 @@ impl BlockFile for OpenFile {
         let durable = durability == Durability::Now;
         let started = self.shared.accounting.start();
         self.write_rest(offset, buf, 0, durable && self.shared.fua)?;
+        if durable && !self.shared.fua {
+            self.sync_data()?;
+        }
+        self.shared.accounting.count_write(self.io(offset, buf.len(), why), durable, started);
+        Ok(())
+    }
+
+    fn write_atomic(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        assert_aligned(self.shared.sector_bytes, offset, buf);
+        self.check_writable(Operation::Write)?;
+        if !self.takes_atomic(offset, buf.len()) {
+            return Err(DeviceError::at(&self.name, Operation::Write, offset, ErrorKind::Unsupported));
+        }
+        let durable = durability == Durability::Now;
+        let started = self.shared.accounting.start();
+        self.write_whole(offset, buf, durable && self.shared.fua)?;
         if durable && !self.shared.fua {
             self.sync_data()?;
         }

@@ -175,6 +175,7 @@ fn capabilities(sector_bytes: u32) -> Capabilities {
         punch_hole: true,
         fua: true,
         io_uring: false,
+        atomic_write_min_bytes: sector_bytes,
         atomic_write_bytes: 64 << 10,
         dax: false,
         warnings: Vec::new(),

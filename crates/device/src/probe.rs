@@ -83,7 +83,8 @@ fn capabilities(facts: &sys::StatxFacts, direct_io: bool) -> Capabilities {
         punch_hole: false,
         fua: false,
         io_uring: false,
-        atomic_write_bytes: facts.atomic_write_bytes_max,
+        atomic_write_min_bytes: 0,
+        atomic_write_bytes: 0,
         dax: facts.dax,
         warnings: Vec::new(),
     }
@@ -110,6 +111,10 @@ fn examine(file: &File, direct_io: bool, want_direct: bool) -> std::io::Result<C
     // Through the page cache a durable write is a write and a flush, whose error may be that of earlier writes: there a
     // flush of its own has to say so.
     (found.fua, found.punch_hole) = (fua && direct_io, punch_hole);
+    if direct_io && is_atomic(file, &facts) {
+        found.atomic_write_min_bytes = facts.atomic_write_bytes_min;
+        found.atomic_write_bytes = facts.atomic_write_bytes_max;
+    }
     if want_direct && !direct_io {
         found.warnings.push("no direct I/O here, so reads and writes go through the page cache".into());
     }
@@ -117,6 +122,13 @@ fn examine(file: &File, direct_io: bool, want_direct: bool) -> std::io::Result<C
         found.warnings.push("no hole punching here, so freed pages keep their space".into());
     }
     Ok(found)
+}
+
+/// Whether the smallest atomic write that `statx` promises succeeds.
+fn is_atomic(file: &File, facts: &sys::StatxFacts) -> bool {
+    let bytes = facts.atomic_write_bytes_min as usize;
+    bytes > 0
+        && sys::write_atomic(file.as_fd(), &AlignedBuf::new(bytes), 0, true).is_ok_and(|wrote| wrote == bytes)
 }
 
 /// What can be said of a directory that must not be written to.
@@ -129,6 +141,7 @@ pub(crate) fn read_only() -> Capabilities {
         punch_hole: false,
         fua: false,
         io_uring: false,
+        atomic_write_min_bytes: 0,
         atomic_write_bytes: 0,
         dax: false,
         warnings: Vec::new(),

@@ -125,6 +125,7 @@ fn capabilities(how: &RegionExtents) -> Capabilities {
         punch_hole: false,
         fua: true,
         io_uring: false,
+        atomic_write_min_bytes: 0,
         atomic_write_bytes: 0,
         dax: true,
         warnings: Vec::new(),

@@ -26,9 +26,18 @@ fn retry(mut call: impl FnMut() -> i64) -> io::Result<i64> {
 
 /// One durable write (`pwritev2` with `RWF_DSYNC`); returns the bytes written.
 pub(crate) fn write_durable(fd: BorrowedFd<'_>, buf: &[u8], offset: u64) -> io::Result<usize> {
+    write_with(fd, buf, offset, libc::RWF_DSYNC)
+}
+
+/// One write that is all or nothing (`RWF_ATOMIC`), durable if asked for; returns the bytes written.
+pub(crate) fn write_atomic(fd: BorrowedFd<'_>, buf: &[u8], offset: u64, durable: bool) -> io::Result<usize> {
+    write_with(fd, buf, offset, libc::RWF_ATOMIC | if durable { libc::RWF_DSYNC } else { 0 })
+}
+
+fn write_with(fd: BorrowedFd<'_>, buf: &[u8], offset: u64, flags: i32) -> io::Result<usize> {
     let part = libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() };
     // SAFETY: `part` describes `buf`, which is borrowed for the call; the kernel only reads it.
-    let call = || unsafe { libc::pwritev2(fd.as_raw_fd(), &part, 1, offset as i64, libc::RWF_DSYNC) as i64 };
+    let call = || unsafe { libc::pwritev2(fd.as_raw_fd(), &part, 1, offset as i64, flags) as i64 };
     retry(call).map(|written| written as usize)
 }
 
@@ -54,7 +63,8 @@ fn fallocate(fd: BorrowedFd<'_>, mode: i32, offset: u64, len_bytes: u64) -> io::
 pub(crate) struct StatxFacts {
     /// Alignment of offsets and lengths; 0 if the file system does not tell.
     pub direct_offset_align_bytes: u32,
-    /// Largest atomic write; 0 if none.
+    /// Smallest and largest atomic write; 0 if there is none.
+    pub atomic_write_bytes_min: u32,
     pub atomic_write_bytes_max: u32,
     /// The file is mapped without a page cache.
     pub dax: bool,
@@ -73,9 +83,12 @@ pub(crate) fn statx(fd: BorrowedFd<'_>) -> io::Result<StatxFacts> {
         i64::from(libc::statx(raw, c"".as_ptr(), libc::AT_EMPTY_PATH, mask, &mut facts))
     };
     retry(call)?;
+    let is_atomic = facts.stx_attributes & libc::STATX_ATTR_WRITE_ATOMIC as u64 != 0;
+    let if_atomic = |bytes| if is_atomic { bytes } else { 0 };
     Ok(StatxFacts {
         direct_offset_align_bytes: facts.stx_dio_offset_align,
-        atomic_write_bytes_max: facts.stx_atomic_write_unit_max,
+        atomic_write_bytes_min: if_atomic(facts.stx_atomic_write_unit_min),
+        atomic_write_bytes_max: if_atomic(facts.stx_atomic_write_unit_max),
         dax: facts.stx_attributes & libc::STATX_ATTR_DAX as u64 != 0,
         device_major: facts.stx_dev_major,
         device_minor: facts.stx_dev_minor,

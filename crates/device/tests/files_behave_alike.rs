@@ -139,6 +139,23 @@ fn a_read_only_handle_takes_no_changes() {
     }
 }
 
+/// All or nothing where the device says so, a refusal where it doesn't.
+#[test]
+fn an_atomic_write_is_done_or_refused() {
+    for kind in all_kinds() {
+        let file = kind.directory.open("a", OpenHow::new_file(Space::Data)).unwrap();
+        file.write_at(0, &filled(8192, 1), WHY, Durability::Now).unwrap();
+        let can = kind.directory.capabilities().writes_whole(4096);
+        for durability in [Durability::Later, Durability::Now] {
+            let wrote =
+                file.write_atomic(4096, &filled(4096, 2), WHY, durability).map_err(|error| error.kind);
+            assert_eq!(wrote, if can { Ok(()) } else { Err(ErrorKind::Unsupported) }, "{}", kind.what);
+        }
+        assert_eq!(read(&*file, 4096, 4096), vec![if can { 2 } else { 1 }; 4096], "{}", kind.what);
+        assert_eq!(read(&*file, 0, 4096), vec![1; 4096], "{}", kind.what);
+    }
+}
+
 /// Through the page cache a failed durable write may be the failure of earlier writes, so it must be a flush that says it.
 #[test]
 fn only_direct_files_write_durably_without_a_flush() {

@@ -91,7 +91,10 @@ fn written(settings: &Settings) -> String {
         | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
             format!("batch_slots = {batch_slots}\nsingle_slots = {single_slots}\n")
         }
-        ProtectionKind::None | ProtectionKind::FullPageLog | ProtectionKind::Nvm => String::new(),
+        ProtectionKind::None
+        | ProtectionKind::AtomicWrite
+        | ProtectionKind::FullPageLog
+        | ProtectionKind::Nvm => String::new(),
     };
     let _ = write!(
         out,

@@ -45,6 +45,8 @@ pub enum ProtectionKind {
         /// Pages that threads evicting inline can have in flight.
         single_slots: u32,
     },
+    /// By the devices of data and rollback space, which write a page whole or not at all.
+    AtomicWrite,
     /// By the log: it holds a clean page whole before the page changes, and pages are written once, in place.
     FullPageLog,
     /// Pages are copied to persistent memory first and stay there until home has them (Kang 2016, chapter 3). Needs a region;
@@ -62,6 +64,7 @@ impl ProtectionKind {
             ProtectionKind::None => InForce::Nothing,
             ProtectionKind::Doublewrite { .. } => InForce::Doublewrite,
             ProtectionKind::NvmDoublewrite { .. } => InForce::NvmDoublewrite,
+            ProtectionKind::AtomicWrite => InForce::AtomicWrite,
             ProtectionKind::FullPageLog => InForce::FullPageLog,
             ProtectionKind::Nvm => InForce::Nvm,
         }
@@ -74,7 +77,10 @@ impl ProtectionKind {
             | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
                 Some((batch_slots, single_slots))
             }
-            ProtectionKind::None | ProtectionKind::FullPageLog | ProtectionKind::Nvm => None,
+            ProtectionKind::None
+            | ProtectionKind::AtomicWrite
+            | ProtectionKind::FullPageLog
+            | ProtectionKind::Nvm => None,
         }
     }
 
@@ -88,6 +94,7 @@ impl ProtectionKind {
             ProtectionKind::None => "none",
             ProtectionKind::Doublewrite { .. } => "doublewrite",
             ProtectionKind::NvmDoublewrite { .. } => "nvm-dwb",
+            ProtectionKind::AtomicWrite => "atomic-write",
             ProtectionKind::FullPageLog => "full-page-log",
             ProtectionKind::Nvm => "nvm",
         }
@@ -300,6 +307,9 @@ impl PagerConfig {
                 )
             })?;
         }
+        if self.protection == ProtectionKind::AtomicWrite && self.layout == HomeLayout::InPlace {
+            [&self.data, &self.rollback].into_iter().try_for_each(|device| writes_whole(&**device, size))?;
+        }
         require(self.pacing.is_none_or(|pacing| pacing.interval_ms > 0 && pacing.free_frames > 0), || {
             "paced page writers need an interval and a number of frames above 0".into()
         })?;
@@ -330,6 +340,20 @@ const EXTENT_PAGES_MIN: u64 = 4;
 
 /// Fewest frames a pool works with.
 pub const FRAMES_MIN: usize = 32;
+
+fn writes_whole(device: &dyn Directory, page_size: usize) -> Result<()> {
+    let found = device.capabilities();
+    require(found.writes_whole(page_size), || {
+        let (least, most) = (found.atomic_write_min_bytes, found.atomic_write_bytes);
+        let promised =
+            if most == 0 { "no such write".into() } else { format!("writes of {least} to {most} bytes") };
+        format!(
+            "protection atomic-write needs a device that writes {page_size} bytes in one piece, and {} promises \
+             {promised}: choose doublewrite, or another device",
+            device.location()
+        )
+    })
+}
 
 fn require(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(PagerError::Incompatible { what: what() }) }

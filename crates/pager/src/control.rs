@@ -32,7 +32,7 @@
 //! | 3928 | 120 | zeros: kept for how pages are stored at home |
 //! | 4048 | 8 | id of the attached NVM region, 0 = none |
 //! | 4056 | 1 | flags: 1 newest pages are in the region, 2 the log is, 4 doublewrite copies are, 8 there is no log: it begins anew at the redo position |
-//! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log, 4 doublewrite with copies in the region, 5 pages in the region |
+//! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log, 3 atomic writes, 4 doublewrite with copies in the region, 5 pages in the region |
 //! | 4058 | 6 | zeros |
 //! | 4064 | 8 | stamp: counts the checkpoints with the region |
 //! | 4072 | 20 | zeros |
@@ -125,6 +125,8 @@ pub enum InForce {
     Nothing,
     /// Images of clean pages in the log.
     FullPageLog,
+    /// Atomic writes of the devices.
+    AtomicWrite,
     /// Doublewrite with copies in the NVM region.
     NvmDoublewrite,
     /// Versions in the NVM region, which stay there until the page is home.
@@ -132,14 +134,21 @@ pub enum InForce {
 }
 
 impl InForce {
-    const ALL: [InForce; 5] =
-        [InForce::Doublewrite, InForce::Nothing, InForce::FullPageLog, InForce::NvmDoublewrite, InForce::Nvm];
+    const ALL: [InForce; 6] = [
+        InForce::Doublewrite,
+        InForce::Nothing,
+        InForce::FullPageLog,
+        InForce::AtomicWrite,
+        InForce::NvmDoublewrite,
+        InForce::Nvm,
+    ];
 
     fn code(self) -> u8 {
         match self {
             InForce::Doublewrite => 0,
             InForce::Nothing => 1,
             InForce::FullPageLog => 2,
+            InForce::AtomicWrite => 3,
             InForce::NvmDoublewrite => 4,
             InForce::Nvm => 5,
         }

@@ -131,6 +131,22 @@ impl SpaceFiles {
 
     /// Writes pages in place, all together per file.
     pub(crate) fn write(&self, pages: &[&Stored<'_>]) -> Result<()> {
+        self.write_each(pages, |file, ops| file.write_batch(ops))
+    }
+
+    /// As `write`, each page whole or not at all.
+    pub(crate) fn write_whole(&self, pages: &[&Stored<'_>]) -> Result<()> {
+        if planted("atomic-write: ordinary writes") {
+            return self.write(pages);
+        }
+        self.write_each(pages, |file, ops| file.write_batch_atomic(ops))
+    }
+
+    fn write_each(
+        &self,
+        pages: &[&Stored<'_>],
+        write: impl Fn(&dyn BlockFile, &[WriteOp<'_>]) -> varve_device::Result<()>,
+    ) -> Result<()> {
         for group in pages.chunk_by(|a, b| a.id().space() == b.id().space()) {
             let file = self.of(group[0].id())?;
             let mut ops = Vec::with_capacity(group.len());
@@ -139,7 +155,7 @@ impl SpaceFiles {
                 let (why, durability) = (file.purpose(), Durability::Later);
                 ops.push(WriteOp { offset, buf: page.bytes(), why, durability });
             }
-            file.file.write_batch(&ops)?;
+            write(&*file.file, &ops)?;
         }
         Ok(())
     }

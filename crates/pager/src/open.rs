@@ -367,6 +367,10 @@ pub(crate) fn note_compression(control: &Control, how: Compression) -> Result<()
 
 /// What a stored page takes is a multiple of this: a page and its copy in the doublewrite file have the same bytes.
 fn unit_bytes(config: &PagerConfig) -> usize {
+    // An atomic write has a power of two bytes, at a multiple of that: only whole pages are written so.
+    if config.protection == ProtectionKind::AtomicWrite {
+        return config.page_size;
+    }
     let sectors = [&config.data, &config.rollback].map(|device| device.capabilities().sector_bytes());
     sectors.into_iter().max().unwrap_or_default() as usize
 }

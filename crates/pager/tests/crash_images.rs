@@ -60,6 +60,11 @@ fn nvm_settings(directory: Arc<dyn Directory>) -> PagerConfig {
     PagerConfig { nvm: Some(nvm), ..settings(directory) }
 }
 
+/// A device that writes pages whole.
+fn with_atomic_writes(directory: Arc<dyn Directory>) -> PagerConfig {
+    PagerConfig { protection: ProtectionKind::AtomicWrite, ..settings(directory) }
+}
+
 /// Doublewrite copies in persistent memory, the log in files.
 fn nvm_copies(directory: Arc<dyn Directory>) -> PagerConfig {
     let nvm = NvmConfig { directory: directory.clone(), size_bytes: 64 << 10, log_bytes: 0 };
@@ -275,6 +280,12 @@ fn any_crash_leaves_a_prefix_under_full_page_log() {
 fn a_crash_early_on_leaves_a_prefix() {
     let (recording, history) = record(settings, 6, 11);
     crash_everywhere(Timeline::new(recording), &history, 250, 2, 0);
+}
+
+#[test]
+fn any_crash_leaves_a_prefix_on_a_device_with_atomic_writes() {
+    let (recording, history) = record(with_atomic_writes, 250, 12);
+    crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub enum Part {
     Switching,
     /// Doublewrite, then full-page-log, then doublewrite, which recovers: full-page-log begins after a clean shutdown only.
     SwitchingBack,
+    /// Pages by devices that write them whole or not at all.
+    AtomicWrite,
     /// The log in persistent memory.
     NvmLog,
     /// Doublewrite copies in persistent memory.
@@ -61,11 +63,12 @@ impl Part {
         [Part::NvmPages, Part::NvmAll, Part::NvmLog, Part::NvmDoublewrite, Part::NvmDoublewriteLog];
 
     /// All of them.
-    pub const ALL: [Part; 15] = [
+    pub const ALL: [Part; 16] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
         Part::FullPageLog,
+        Part::AtomicWrite,
         Part::Switching,
         Part::SwitchingBack,
         Part::NvmLog,
@@ -86,6 +89,7 @@ impl Part {
             Part::Doublewrite => "doublewrite",
             Part::WideDoublewrite => "wide-doublewrite",
             Part::FullPageLog => "full-page-log",
+            Part::AtomicWrite => "atomic-write",
             Part::Switching => "switching",
             Part::SwitchingBack => "switching-back",
             Part::NvmLog => "nvm-log",
@@ -123,6 +127,7 @@ impl Part {
         match self {
             Part::Unprotected => config.protection = ProtectionKind::None,
             Part::Doublewrite => {}
+            Part::AtomicWrite => config.protection = ProtectionKind::AtomicWrite,
             Part::WideDoublewrite | Part::Switching | Part::SwitchingBack => widen(config),
             Part::FullPageLog => {
                 config.protection = ProtectionKind::FullPageLog;

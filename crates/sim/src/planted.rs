@@ -72,6 +72,8 @@ pub enum On {
     AtRest,
     /// Raw pages under full-page-log.
     Images,
+    /// Raw pages on devices with atomic writes.
+    Atomic,
     /// Raw pages with the log in persistent memory.
     NvmLog,
     /// Raw pages with doublewrite copies in persistent memory.
@@ -191,6 +193,7 @@ impl Planted {
                 let load = Some(pages::Load::Fleeting);
                 Box::new(Pages { part: Part::Packed, load, ..Pages::new(commits) })
             }
+            (On::Atomic, _) => Box::new(Pages { part: Part::AtomicWrite, ..Pages::new(commits) }),
             (On::Images, _) => Box::new(Pages { part: Part::FullPageLog, ..Pages::new(commits) }),
             (On::Engine, _) => Box::new(Engine::new(150)),
             _ => Box::new(Pages::new(commits)),
@@ -271,6 +274,7 @@ const FAMILY: On = On::Family;
 const CATALOG: On = On::Catalog;
 const AT_REST: On = On::AtRest;
 const IMAGES: On = On::Images;
+const ATOMIC: On = On::Atomic;
 const NVM_LOG: On = On::NvmLog;
 const NVM_COPIES: On = On::NvmCopies;
 const NVM_PAGES: On = On::NvmPages;
@@ -311,6 +315,7 @@ const CODE: &[(On, &str, &str)] = &[
     (PAGES, "doublewrite: torn pages are not mended", "torn pages"),
     (IMAGES, "full-page-log: one image a checkpoint", "torn pages"),
     (IMAGES, "full-page-log: records before an image are redone on a torn page", "torn pages"),
+    (ATOMIC, "atomic-write: ordinary writes", "torn pages"),
     (PAGES, "pages: not flushed in place", "pages that the ledger calls stable"),
     (PAGES, "pages: written before their log", "write-ahead"),
     (PAGES, "pages: the checksum is not looked at", "torn pages"),

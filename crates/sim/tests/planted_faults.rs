@@ -84,6 +84,11 @@ fn under_protections_that_change() {
 }
 
 #[test]
+fn in_pages_on_devices_with_atomic_writes() {
+    all_are_found(On::Atomic);
+}
+
+#[test]
 fn in_trees() {
     all_are_found(On::Trees);
 }

@@ -249,7 +249,7 @@ fn doublewrite_takes_its_slots() {
 #[test]
 fn every_protection_has_its_word() {
     let nvm = "[nvm]\ndevice = 'main'\nsize = '4MiB'\nlog = '1MiB'\n";
-    for kind in ["doublewrite", "nvm-dwb", "nvm", "full-page-log", "none"] {
+    for kind in ["doublewrite", "nvm-dwb", "nvm", "full-page-log", "atomic-write", "none"] {
         let settings = parse(&format!("{nvm}[protection]\nkind = '{kind}'")).unwrap();
         assert_eq!(settings.protection.name(), kind);
     }

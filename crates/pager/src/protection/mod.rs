@@ -9,6 +9,7 @@
 //!
 //! What it does not know: why pages are written.
 
+mod atomic;
 #[cfg(test)]
 mod crashes;
 mod doublewrite;
@@ -28,6 +29,7 @@ use crate::level::Cause;
 use crate::lsn::Lsn;
 use crate::stored::Stored;
 
+use atomic::AtomicWrites;
 pub(crate) use doublewrite::REGION_PREFIX;
 use doublewrite::{Doublewrite, Place};
 use none::Unprotected;
@@ -57,7 +59,7 @@ pub(crate) fn repair(
     let page_size = config.page_size as u32;
     match was {
         // Redo begins with an image of every page whose write was cut off; or a slot in NVM has its newest version.
-        InForce::Nothing | InForce::FullPageLog | InForce::Nvm => Ok(Vec::new()),
+        InForce::Nothing | InForce::AtomicWrite | InForce::FullPageLog | InForce::Nvm => Ok(Vec::new()),
         InForce::Doublewrite => doublewrite::repair(Place::file(&*config.data), page_size, files, redo_start),
         InForce::NvmDoublewrite => {
             doublewrite::repair(Place::region(in_region(copies)?), page_size, files, redo_start)
@@ -85,6 +87,7 @@ pub(crate) fn open(
         ProtectionKind::None | ProtectionKind::FullPageLog | ProtectionKind::Nvm => {
             Box::new(Unprotected::new(files.clone(), config.times.clone()))
         }
+        ProtectionKind::AtomicWrite => Box::new(AtomicWrites::new(files.clone(), config.times.clone())),
         ProtectionKind::Doublewrite { batch_slots, single_slots } => {
             doublewrite(Place::file(&*config.data), writers * batch_slots, writers, single_slots)?
         }

@@ -337,6 +337,7 @@ impl Settings {
             ProtectionKind::NvmDoublewrite { batch_slots, single_slots },
             ProtectionKind::Nvm,
             ProtectionKind::FullPageLog,
+            ProtectionKind::AtomicWrite,
             ProtectionKind::None,
         ];
         let named = kinds.map(|kind| (kind.name(), kind));
@@ -394,7 +395,10 @@ fn slots(protection: ProtectionKind) -> Option<(u32, u32)> {
     match protection {
         ProtectionKind::Doublewrite { batch_slots, single_slots }
         | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => Some((batch_slots, single_slots)),
-        ProtectionKind::None | ProtectionKind::FullPageLog | ProtectionKind::Nvm => None,
+        ProtectionKind::None
+        | ProtectionKind::AtomicWrite
+        | ProtectionKind::FullPageLog
+        | ProtectionKind::Nvm => None,
     }
 }
 

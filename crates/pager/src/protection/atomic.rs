@@ -1,0 +1,48 @@
+//! Protection by the device: it writes a page whole or not at all, so each page is written once, in place.
+//!
+//! Invariants: those of `protection/mod.rs`; `PagerConfig::check` refuses devices that don't promise it.
+//!
+//! What it does not know: how a device keeps that promise.
+
+use std::sync::Arc;
+
+use super::Protection;
+use crate::error::Result;
+use crate::files::SpaceFiles;
+use crate::ids::PageId;
+use crate::level::Cause;
+use crate::stored::Stored;
+use crate::times::{Times, Timing};
+
+/// Writes in place, each page atomically.
+pub(super) struct AtomicWrites {
+    files: Arc<SpaceFiles>,
+    times: Arc<Times>,
+}
+
+impl AtomicWrites {
+    pub(super) fn new(files: Arc<SpaceFiles>, times: Arc<Times>) -> AtomicWrites {
+        AtomicWrites { files, times }
+    }
+}
+
+impl Protection for AtomicWrites {
+    fn write(&self, batch: &[Stored<'_>], cause: Cause) -> Result<()> {
+        let batch: Vec<&Stored<'_>> = batch.iter().collect();
+        let what = if cause == Cause::EvictInline { Timing::SinglePlace } else { Timing::BatchPlace };
+        self.times.of(what, || {
+            self.files.write_whole(&batch)?;
+            self.files.flush(&batch)
+        })
+    }
+
+    fn held(&self) -> Vec<(PageId, u32)> {
+        Vec::new()
+    }
+
+    fn forget(&self, _held: &[(PageId, u32)]) {}
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
