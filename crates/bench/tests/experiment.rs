@@ -71,8 +71,17 @@ fn the_emulation_decides_what_counts() {
         let dilation = emulation["dilation"].as_f64().expect("a number");
         assert!(emulation["counts"] == true || dilation == 16.0, "{point}");
     }
-    let counts = of_kind(&rows, "point").iter().all(|point| point["emulation"]["counts"] == true);
     for claim in of_kind(&rows, "claim") {
+        let is_compared = |point: &Value| {
+            let variant = point["factors"]["variant"].as_str().expect("a name");
+            let says = claim["says"].as_str().expect("a text");
+            point["factors"]["clients"] == claim["factors"]["clients"]
+                && says.split(" / ").any(|name| name == variant)
+        };
+        let points = of_kind(&rows, "point");
+        let compared: Vec<_> = points.iter().filter(|point| is_compared(point)).collect();
+        assert_eq!(compared.len(), 2, "{claim}");
+        let counts = compared.iter().all(|point| point["emulation"]["counts"] == true);
         assert_eq!(claim["published"], 1.14);
         assert_eq!(claim["verdict"] != "not_judged", counts, "{claim}");
     }
