@@ -162,9 +162,13 @@ impl PageArea {
         self.headers.fence();
     }
 
-    /// Begins to write back all of a slot, whoever stored it.
-    pub(crate) fn write_back(&self, slot: u32) {
-        self.headers.write_back(Self::header_at(slot), SLOT_HEADER_BYTES as u64);
+    /// Begins to write back the headers of all slots, whoever stored them.
+    pub(crate) fn write_back_headers(&self) {
+        self.headers.write_back(0, Self::header_at(self.slots));
+    }
+
+    /// Likewise the image in a slot.
+    pub(crate) fn write_back_page(&self, slot: u32) {
         self.pages.write_back(self.page_at(slot), u64::from(self.page_size));
     }
 

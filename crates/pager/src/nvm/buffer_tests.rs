@@ -257,6 +257,28 @@ fn after_each_call_everything_stored_is_durable() {
     }
 }
 
+/// A process was killed when the word that frees the older version was stored, and in a cache only. A start that takes the slot
+/// for free makes it so: power that fails later would bring the older version back, when home has the newer one alone.
+#[test]
+fn a_start_makes_durable_what_a_killed_process_freed_in_a_cache() {
+    let rig = Rig::new(8);
+    let tracked = Tracked::wrap(rig.region.clone());
+    let rig = Rig { region: tracked.clone(), ..rig };
+    let (older, newer) = (image(1, 10), image(1, 20));
+    let area = rig.area();
+    for (slot, sequence, image) in [(5, 7, &older), (2, 8, &newer)] {
+        let header = area::SlotHeader::of(image, sequence);
+        area.fill(slot, &header, image.bytes());
+        area.publish(slot, &header);
+    }
+    area.fence();
+    tracked.store_word(5 * SLOT_HEADER_BYTES as u64, 0);
+    assert_eq!(tracked.unpersisted(), 1, "the process is killed before it writes that back");
+    let level = rig.open();
+    assert_eq!(counter(&level, "free"), 7, "the start takes the slot for free");
+    assert_eq!(tracked.unpersisted(), 0, "so no power failure may publish it again");
+}
+
 #[test]
 fn a_discarded_page_keeps_its_slot_until_the_log_knows() {
     let rig = Rig::new(8);

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Of several versions of a page the one with the largest sequence stays. It is written back before the others are retired: a
-//!    killed process may have left it in caches.
+//!    killed process may have left it in caches. Words that freed a slot as well, so all headers are: else a power failure later
+//!    brings back a version that this start took for gone.
 //! 2. A published slot that makes no sense is an error: no crash leaves one. Home's older page is never taken instead.
 //! 3. Doing this twice is doing it once: only what has a durable newer version, or no place in its file, is
 //!    retired. (A page that was freed keeps its slot: redo may begin before that again, and home may never have had the page.)
@@ -45,7 +46,8 @@ impl NvmBuffer {
     ) -> Result<NvmBuffer> {
         let found = scan(&area, log.durable_lsn())?;
         let mut free = found.free;
-        found.newest.values().for_each(|version| area.write_back(version.slot));
+        area.write_back_headers();
+        found.newest.values().for_each(|version| area.write_back_page(version.slot));
         area.fence();
         if !found.older.is_empty() {
             reached("nvm: two versions found");
