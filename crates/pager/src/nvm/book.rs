@@ -7,9 +7,9 @@
 //!                        +---------------- doom --------------+--> Doomed -- leave_due, left --> (slot free)
 //!  replace takes the place of any of them; the older slot is free, or its flusher frees it (end_flush).
 //! ```
-//! *Dirty*: home does not have it. *Clean*: home has it durably; it serves reads until slots are short. *Doomed*: of a
-//! discarded page; neither served nor written home, but kept until the log has the discard. *Leaving*: somebody is retiring
-//! it; who wants to put the page waits.
+//! *Dirty*: home does not have it. *Clean*: home has it durably; it serves reads until slots are short, or its
+//! slot is found damaged. *Doomed*: of a discarded page; neither served nor written home, but kept until the log has the discard.
+//! *Leaving*: somebody is retiring it; who wants to put the page waits.
 //!
 //! Invariants
 //! 1. A page has at most one entry; a slot is free, or an entry's, or in the hands of one thread.
@@ -217,6 +217,15 @@ impl Book {
         let oldest = self.clean.values().copied().filter(|id| !self.is_in_use(*id)).take(max);
         let oldest: Vec<PageId> = oldest.collect();
         self.leave(oldest)
+    }
+
+    /// Likewise this version, if it is still there, home has it, and nobody uses it.
+    pub(crate) fn leave_if_clean(&mut self, version: &Version) -> Vec<Version> {
+        let can_leave = |entry: &Entry| {
+            entry.sequence == version.sequence && entry.state == State::Clean && !entry.is_in_use()
+        };
+        let leaving = self.entries.get(&version.id).filter(|entry| can_leave(entry)).map(|_| version.id);
+        self.leave(leaving.into_iter().collect())
     }
 
     /// Likewise versions of discarded pages that no crash brings back, the log being durable up to `durable`.

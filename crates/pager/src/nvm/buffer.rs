@@ -68,6 +68,8 @@ pub(super) struct NvmCounters {
     /// Versions that were superseded before home got them.
     pub(super) reclaimed: AtomicU64,
     pub(super) read_hits: AtomicU64,
+    /// Clean versions whose slot was damaged: home's image was taken, and the slot given up.
+    pub(super) replaced: AtomicU64,
     pub(super) home_pages: AtomicU64,
     pub(super) home_batches: AtomicU64,
     pub(super) slot_waits: AtomicU64,
@@ -192,7 +194,11 @@ impl NvmBuffer {
         self.book.lock().end_read(id);
         self.changed.notify_all();
         match loaded {
-            Err(damage) if is_clean => self.read_instead(&version, frame, got).map_err(|_| damage)?,
+            Err(damage) if is_clean => {
+                self.read_instead(&version, frame, got).map_err(|_| damage)?;
+                self.retire_replaced(&version);
+                return Ok(true);
+            }
             loaded => loaded?,
         }
         *got = Some(Got { from: Tier::Nvm, lsn: version.lsn, taken: false });
@@ -235,6 +241,14 @@ impl NvmBuffer {
         }
         reached("nvm: damaged clean slot");
         Ok(())
+    }
+
+    /// Only this process knows that home has what the damaged slot held: the next start would take the slot for the only place
+    /// of the page, and refuse it.
+    fn retire_replaced(&self, version: &Version) {
+        let leaving = self.book.lock().leave_if_clean(version);
+        self.counters.replaced.fetch_add(leaving.len() as u64, Relaxed);
+        self.retire(&leaving);
     }
 }
 
@@ -341,6 +355,7 @@ impl Level for NvmBuffer {
             ("inline_puts", of(&self.counters.inline_puts)),
             ("reclaimed", of(&self.counters.reclaimed)),
             ("read_hits", of(&self.counters.read_hits)),
+            ("replaced", of(&self.counters.replaced)),
             ("home_pages", of(&self.counters.home_pages)),
             ("home_batches", of(&self.counters.home_batches)),
             ("slot_waits", of(&self.counters.slot_waits)),

@@ -370,8 +370,43 @@ fn home_serves_a_clean_page_whose_slot_is_damaged() {
     level.flush_oldest(9).unwrap();
     rig.region.store(PAGES_AT + 200, &[9]);
     assert_eq!(read(&level, 1).unwrap().0, 10);
+}
+
+#[test]
+fn home_does_not_stand_in_with_another_version() {
+    let rig = Rig::new(4);
+    let level = rig.open();
+    put(&level, &[1], 10).unwrap();
+    level.flush_oldest(9).unwrap();
+    rig.region.store(PAGES_AT + 200, &[9]);
     rig.home.pages.lock().insert(id(1), image(1, 9).bytes().to_vec());
     assert!(read(&level, 1).is_err(), "home has another version");
+    assert_eq!(counter(&level, "clean"), 1, "and the slot is kept");
+}
+
+/// The running program knew that home had the page, and left the slot published: the next start took it for the only place of
+/// the newest image, and refused the database.
+#[test]
+fn a_damaged_slot_that_home_replaced_does_not_bar_the_next_start() {
+    for at in [3, 20, PAGES_AT + 200] {
+        let rig = Rig::new(4);
+        let tracked = Tracked::wrap(rig.region.clone());
+        let rig = Rig { region: tracked.clone(), ..rig };
+        let level = rig.open();
+        put(&level, &[1], 10).unwrap();
+        level.flush_oldest(9).unwrap();
+        let mut byte = [0];
+        rig.region.read(at, &mut byte);
+        rig.region.store(at, &[byte[0] ^ 0x10]);
+        rig.region.persist(at, 1);
+        assert_eq!(read(&level, 1).unwrap().0, 10, "byte {at}");
+        assert_eq!(tracked.unpersisted(), 0, "byte {at}");
+        assert_eq!(read(&rig.open(), 1).unwrap(), (10, Tier::Home), "byte {at}: after a start");
+        assert_eq!(read(&level, 1).unwrap(), (10, Tier::Home), "byte {at}: nobody looks at the slot again");
+        assert_eq!([counter(&level, "replaced"), counter(&level, "free")], [1, 4], "byte {at}");
+        put(&level, &[1], 20).unwrap();
+        assert_eq!(read(&rig.open(), 1).unwrap(), (20, Tier::Nvm), "byte {at}: put again");
+    }
 }
 
 #[test]
