@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //! 1. The position comes from the ledger, taken in the append section, and from what a level below the pool still needs of
-//!    the log.
+//!    the log. Under full-page-log it stays where redo began until all that redo changed is stable: a page that redo wrote and
+//!    changed again has its only image somewhere behind that.
 //! 2. The log is made durable up to its end at that moment before the position is stored: pages that were dropped by a
 //!    logged discard are no longer in the ledger, so the discard must be there when redo starts behind their changes.
 //! 3. The position is durable in the control file before the log is cut or a file made shorter.
@@ -60,7 +61,7 @@ impl Shared {
             settled => settled?,
         }
         let redo_start = self.log.redo_point(|| {
-            let oldest = self.ledger.oldest().filter(|_| !forgets);
+            let oldest = self.redo_from().filter(|_| !forgets);
             oldest.into_iter().chain(self.level.needs_log_from()).min()
         })?;
         self.level.checkpoint(Step::BeforeEnd)?;
@@ -81,6 +82,13 @@ impl Shared {
         }
         self.level.checkpoint(Step::End)?;
         self.spaces.carry_out_cuts(&self.pool, redo_start)
+    }
+
+    /// Where redo of the pages that are not stable would have to begin; `None` when all are.
+    fn redo_from(&self) -> Option<Lsn> {
+        let oldest = self.ledger.oldest()?;
+        let held = self.redone.as_ref().filter(|redone| oldest < redone.end);
+        Some(held.map_or(oldest, |redone| redone.start))
     }
 
     /// The region is ahead of the control file; at a clean shutdown all of it is where it survives the machine.
@@ -164,7 +172,7 @@ impl Shared {
 
     fn is_log_long(&self) -> bool {
         let share = self.log.cleaning_bytes() as f64 * self.config.checkpoint.log_fraction;
-        self.ledger.oldest().is_some_and(|oldest| self.log.end().since(oldest) as f64 > share)
+        self.redo_from().is_some_and(|from| self.log.end().since(from) as f64 > share)
     }
 
     /// Makes everything stable.

@@ -14,6 +14,7 @@
 //!
 //! What it does not know: what records mean, how pages are mended.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -92,7 +93,7 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
     match Control::open(&*config.control)? {
         Some(control) if control.get().state != State::Creating => {
             fit(&mut config, &control.get())?;
-            begin_images(&config, &control)?;
+            may_begin_images(&config, &control.get())?;
             recover(config, control, ops)
         }
         unfinished => {
@@ -123,8 +124,7 @@ fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
 
 /// Full-page-log needs an image of every page that has changed, and another protection has left none: it begins when no
 /// page has.
-fn begin_images(config: &PagerConfig, control: &Control) -> Result<()> {
-    let stored = control.get();
+fn may_begin_images(config: &PagerConfig, stored: &Superblock) -> Result<()> {
     if config.protection != ProtectionKind::FullPageLog || stored.protection == InForce::FullPageLog {
         return Ok(());
     }
@@ -133,7 +133,7 @@ fn begin_images(config: &PagerConfig, control: &Control) -> Result<()> {
                     before, without images of their pages. Start it once with the protection that it had, and stop it";
         return Err(PagerError::Incompatible { what: what.into() });
     }
-    note_protection(config, control)
+    Ok(())
 }
 
 /// A directory with spaces but without a control file is not a place for a new database.
@@ -196,7 +196,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     config.data.sync()?;
     config.rollback.sync()?;
     control.update(|superblock| superblock.state = State::Open)?;
-    finish(config, control, region, parts, log, ops, true)
+    finish(config, control, region, parts, log, ops, None)
 }
 
 fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
@@ -208,6 +208,10 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
         region.place_log(&mut config);
     }
     let mut packed = find_packed(&config, &control.get())?;
+    if config.protection == ProtectionKind::FullPageLog {
+        // Before the log begins a life: after a crash from then on nobody could tell that it began cleanly.
+        note_protection(&config, &control)?;
+    }
     let mut observers: Vec<&mut dyn Observe> =
         packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
     let (log, mut plan) = recovery::read_log(log_config(&config), &control, &mut observers)?;
@@ -216,7 +220,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
     plan.forget_written(&parts.mended);
     recovery::redo(&parts.pool, &log, &*ops, &plan)?;
-    finish(config, control, region, parts, log, ops, false)
+    finish(config, control, region, parts, log, ops, Some(plan.from()..plan.until()))
 }
 
 /// What the spaces are opened from.
@@ -383,10 +387,11 @@ fn finish(
     parts: Parts,
     log: Arc<Log>,
     ops: Arc<dyn RedoOps>,
-    is_new: bool,
+    redone: Option<Range<Lsn>>,
 ) -> Result<Shared> {
     let Parts { ledger, counters, level, buffer, pool, spaces, compressions, .. } = parts;
     let database = control.get().database;
+    let keeps_images = config.protection == ProtectionKind::FullPageLog;
     spaces.load(&pool, database)?;
     if let Some(buffer) = &buffer {
         // Not only pages in use: after another crash redo may come by the earlier life of one that was freed.
@@ -406,7 +411,8 @@ fn finish(
         counters,
         ops,
         config,
-        is_new,
+        is_new: redone.is_none(),
+        redone: redone.filter(|_| keeps_images),
         database,
         checkpointing: Mutex::default(),
         is_stopping: AtomicBool::new(false),

@@ -9,6 +9,7 @@
 //! What it does not know: keys, rows, transactions.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -63,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) ops: Arc<dyn RedoOps>,
     pub(crate) config: PagerConfig,
     pub(crate) is_new: bool,
+    /// Under full-page-log: the log that was redone at this start.
+    pub(crate) redone: Option<Range<Lsn>>,
     pub(crate) database: u64,
     /// Persistent memory that the log or pages are in.
     pub(crate) region: Option<NvmRegion>,

@@ -13,7 +13,8 @@
 //!    whole one isn't read: what a crash left of it doesn't matter. (Redo may start between two dirty periods of a page
 //!    whose later write was torn; nothing but the image makes it whole.)
 //! 4. Records of a page that a note says is home with a later LSN are skipped without reading it, unless the page was
-//!    mended at this start: the copy may be older than the note.
+//!    mended at this start: the copy may be older than the note. Under full-page-log a note that comes behind later changes
+//!    of the page is left out: redo wrote the page before it came to them, and there is no image between.
 //! 5. Records of a page older than a note that it was discarded are skipped: their base may never have been
 //!    written.
 //! 6. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails.
@@ -29,7 +30,7 @@ use std::collections::hash_map::{Entry, HashMap};
 use smallvec::SmallVec;
 use varve_device::{planted, reached};
 
-use crate::control::{Control, State};
+use crate::control::{Control, InForce, State};
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange};
 use crate::log::{Appended, Group, Life, Log, LogConfig, Record, StoredLog, Tail};
@@ -108,7 +109,8 @@ pub(crate) fn read_log(
 ) -> Result<(Log, Plan)> {
     let block = control.get();
     let stored = StoredLog::open(config, block.database)?;
-    let mut analysis = Analysis::default();
+    let keeps_images = block.protection == InForce::FullPageLog;
+    let mut analysis = Analysis { keeps_images, ..Analysis::default() };
     let known = (block.durable, if block.state == State::Clean { SHUT_DOWN } else { NOTED });
     let tail =
         stored.each_group(&block.lives, block.redo, known, |group| analysis.group(group, observers))?;
@@ -153,6 +155,8 @@ struct Needed {
 
 #[derive(Default)]
 struct Analysis {
+    /// Only an image makes a page whole that a crash tore.
+    keeps_images: bool,
     discards: Discards,
     written: HashMap<PageId, Lsn>,
     whole: HashMap<PageId, Lsn>,
@@ -224,8 +228,13 @@ impl Analysis {
     }
 
     fn is_home(&mut self, id: PageId, image_lsn: Lsn) {
+        let holds_all = self.needed.get(&id).map(|needed| needed.last <= image_lsn);
+        if self.keeps_images && holds_all == Some(false) {
+            reached("recovery: note of a page that was changed later");
+            return;
+        }
         self.written.insert(id, image_lsn);
-        if self.needed.get(&id).is_some_and(|needed| needed.last <= image_lsn) {
+        if holds_all == Some(true) {
             self.forget_need(id);
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use common::{NoOps, add, config, get, open, set, stored, with_stored};
 use varve_device::MemoryDirectory;
+use varve_pager::control::Control;
 use varve_pager::{NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
 
 const IMAGES: ProtectionKind = ProtectionKind::FullPageLog;
@@ -127,6 +128,67 @@ fn an_image_within_a_group_does_not_hide_the_one_before() {
     drop(pager);
     let pager = open(&with(&torn(&directory, id), IMAGES));
     assert_eq!(get(&pager, id).unwrap(), 2);
+}
+
+/// A crashed database whose redo, with few frames, writes the page with the number 2 before it comes to the number 3; both
+/// changes are of one dirty period.
+fn crashed_with_more_than_fits() -> (Arc<MemoryDirectory>, PageId) {
+    let (directory, id) = one_page(IMAGES);
+    let pager = open(&PagerConfig { protection: IMAGES, ..config(&directory, 256) });
+    set(&pager, id, 2).unwrap();
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    for number in 0..100 {
+        add(&pager, owner, number).unwrap();
+    }
+    // Into another block of the log than the image.
+    flush(&pager);
+    // Twice: used often, it is not the next page to leave.
+    set(&pager, id, 3).unwrap();
+    set(&pager, id, 3).unwrap();
+    flush(&pager);
+    drop(pager);
+    (directory, id)
+}
+
+fn few_frames(directory: &Arc<MemoryDirectory>) -> PagerConfig {
+    PagerConfig { protection: IMAGES, ..config(directory, 32) }
+}
+
+fn number_stored(directory: &MemoryDirectory, id: PageId) -> u64 {
+    u64::from_le_bytes(stored(directory, id)[100..108].try_into().unwrap())
+}
+
+/// Redo wrote a page, noted that it was home and changed it again; the note hid its only image from the redo after a second
+/// torn write, and the database did not open any more.
+#[test]
+fn a_page_that_redo_wrote_in_between_is_made_whole_in_spite_of_the_note() {
+    let (directory, id) = crashed_with_more_than_fits();
+    let pager = open(&few_frames(&directory));
+    assert_eq!(number_stored(&directory, id), 2, "redo has written it in between");
+    flush(&pager);
+    clean(&pager);
+    assert_eq!(number_stored(&directory, id), 3);
+    drop(pager);
+    assert_eq!(get(&open(&few_frames(&torn(&directory, id))), id).unwrap(), 3);
+}
+
+/// As above: after a checkpoint redo would have begun behind the image.
+#[test]
+fn a_page_that_redo_wrote_in_between_holds_the_log_back_to_its_image() {
+    let (directory, id) = crashed_with_more_than_fits();
+    let pager = open(&few_frames(&directory));
+    while pager.stats().dirty_frames > 1 {
+        assert!(pager.tick_write(1).unwrap() > 0);
+    }
+    assert_eq!(number_stored(&directory, id), 2, "it is the only dirty page");
+    pager.checkpoint().unwrap();
+    assert_eq!(get(&open(&few_frames(&torn(&directory, id))), id).unwrap(), 3);
+    // When it is stable, the log before it can go.
+    let redo = |directory: &MemoryDirectory| Control::open(directory).unwrap().unwrap().get().redo;
+    let held = redo(&directory);
+    clean(&pager);
+    pager.checkpoint().unwrap();
+    assert!(redo(&directory) > held);
 }
 
 #[test]
