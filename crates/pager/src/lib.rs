@@ -60,6 +60,7 @@ pub use log::{Log, LogError, LogStats};
 pub use lsn::{AtomicLsn, Lsn};
 pub use meter::{PageCounts, PageMeter};
 pub use mtr::{H, Mtr};
+pub use nvm::NVM_FILE;
 pub use pager::{CheckReport, Pager};
 pub use pool::{PageS, PageSx, PageX};
 pub use redo::{RedoError, RedoOps};

@@ -6,6 +6,8 @@
 //!
 //! What this file doesn't know: what is inside the files.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use varve_device::{
 };
 use varve_engine::Options;
 use varve_pager::control::{CONTROL_FILE, Control};
-use varve_pager::{NvmConfig, PagerConfig};
+use varve_pager::{NVM_FILE, NvmConfig, PagerConfig};
 
 use crate::config::{
     AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, MAIN_DEVICE, NvmSettings, Settings, show_bytes,
@@ -36,7 +38,9 @@ pub enum State {
 
 /// Names that may stand in a directory without making it anybody's.
 const NOBODYS: &[&str] =
-    &[FILE_NAME, AUTO_FILE_NAME, AUTO_FILE_NEW, "varve.lock", "control.new", "lost+found"];
+    &[FILE_NAME, AUTO_FILE_NAME, AUTO_FILE_NEW, "varve.lock", "control.new", "nvm.varve.new", "lost+found"];
+/// The bytes that a region's header may take.
+const REGION_HEADER_BYTES: u64 = 4096;
 
 /// Looks at a directory without changing it.
 pub fn inspect(path: &Path) -> Result<State, OpenError> {
@@ -57,6 +61,9 @@ pub fn inspect(path: &Path) -> Result<State, OpenError> {
         names.push(entry.file_name().to_string_lossy().into_owned());
     }
     names.retain(|name| !NOBODYS.contains(&name.as_str()));
+    if !names.iter().any(|name| name == CONTROL_FILE) && is_unused_region(&path.join(NVM_FILE)) {
+        names.retain(|name| name != NVM_FILE);
+    }
     names.sort();
     let ours = |name: &String| name == CONTROL_FILE || name.ends_with(".varve");
     match names.first() {
@@ -65,6 +72,14 @@ pub fn inspect(path: &Path) -> Result<State, OpenError> {
         Some(_) if names.iter().any(ours) => Err(OpenError::ControlLost { path: path.to_owned() }),
         Some(_) => Err(OpenError::Foreign { path: path.to_owned(), names: some_of(&names) }),
     }
+}
+
+/// A region is made before the control file, which takes as long as filling it, and gets its header after that: one of zeros is
+/// what is left of a start that was killed meanwhile.
+fn is_unused_region(path: &Path) -> bool {
+    let mut header = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(REGION_HEADER_BYTES).read_to_end(&mut header));
+    read.is_ok_and(|read| read as u64 == REGION_HEADER_BYTES) && header.iter().all(|byte| *byte == 0)
 }
 
 fn some_of(names: &[String]) -> String {

@@ -56,6 +56,28 @@ fn a_database_without_its_control_file_is_not_initialised_over() {
     assert_eq!(std::fs::read(directory.path().join("data.varve")).unwrap(), b"rows");
 }
 
+/// A start that is killed while it makes the region of persistent memory leaves that, and no control file: the next one goes on.
+/// A region with something in it is a database's.
+#[test]
+fn what_a_killed_start_left_of_a_region_is_nobodys() {
+    let settings = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n[protection]\nkind = 'nvm-dwb'\n";
+    for (name, bytes) in [("nvm.varve.new", 1 << 20), ("nvm.varve", 4 << 20)] {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("varve.toml"), settings).unwrap();
+        std::fs::write(directory.path().join(name), vec![0; bytes]).unwrap();
+        let (code, text) = run(&["init", directory.path().to_str().unwrap()]);
+        assert_eq!(code, Some(0), "{name}: {text}");
+        assert!(names(directory.path()).contains(&"control".to_owned()), "{name}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut used = vec![0; 4 << 20];
+    used[100] = 1;
+    std::fs::write(directory.path().join("nvm.varve"), &used).unwrap();
+    let (code, text) = run(&["init", directory.path().to_str().unwrap()]);
+    assert!(code == Some(1) && text.contains("its control file is missing"), "{text}");
+    assert_eq!(std::fs::read(directory.path().join("nvm.varve")).unwrap(), used);
+}
+
 #[test]
 fn nothing_to_check() {
     let directory = tempfile::tempdir().unwrap();

@@ -33,8 +33,8 @@ use crate::durability::NvmStats;
 use crate::error::{PagerError, Result};
 use crate::protection::REGION_PREFIX;
 
-/// Name of the file that is the region.
-const NVM_FILE: &str = "nvm.varve";
+/// Name of the file that is a region of persistent memory, in the directory of its device.
+pub const NVM_FILE: &str = "nvm.varve";
 const LOG_PREFIX: &str = "log";
 const WORD_BYTES: u64 = 8;
 

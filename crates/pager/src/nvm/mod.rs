@@ -15,5 +15,6 @@ mod flush;
 pub(crate) mod layout;
 mod recover;
 
+pub use attach::NVM_FILE;
 pub(crate) use attach::{NvmRegion, attach, find, make, wanted};
 pub(crate) use buffer::NvmBuffer;
