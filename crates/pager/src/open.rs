@@ -219,6 +219,9 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     let start = Start::Found { redo: plan.from(), until: plan.until(), packed };
     let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
     plan.forget_written(&parts.mended);
+    if let Some(buffer) = &parts.buffer {
+        plan.note_held(buffer.held());
+    }
     recovery::redo(&parts.pool, &log, &*ops, &plan)?;
     finish(config, control, region, parts, log, ops, Some(plan.from()..plan.until()))
 }

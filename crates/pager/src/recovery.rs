@@ -15,6 +15,8 @@
 //! 4. Records of a page that a note says is home with a later LSN are skipped without reading it, unless the page was
 //!    mended at this start: the copy may be older than the note. Under full-page-log a note that comes behind later changes
 //!    of the page is left out: redo wrote the page before it came to them, and there is no image between.
+//!    Likewise those that the NVM page buffer had in the page's slot when redo began. A page is not begun anew then: it would
+//!    be put with a lower LSN, while its slot's image goes home and tells ledger and log that it is there.
 //! 5. Records of a page older than a note that it was discarded are skipped: their base may never have been
 //!    written.
 //! 6. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails.
@@ -98,6 +100,12 @@ impl Plan {
         for id in mended.iter().filter(|_| !planted("redo: a mended page is taken for home")) {
             self.written.remove(id);
         }
+    }
+
+    /// Pages with the LSNs of the images that the level above home has, before redo changes that. They are what is read,
+    /// whatever notes say of home; and while redo runs they may go home, but never back.
+    pub(crate) fn note_held(&mut self, held: impl Iterator<Item = (PageId, Lsn)>) {
+        self.written.extend(held);
     }
 }
 

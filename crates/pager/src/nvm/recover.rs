@@ -71,6 +71,12 @@ impl NvmBuffer {
         })
     }
 
+    /// Before redo: the pages that have a version, and its LSN.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (PageId, Lsn)> + use<> {
+        let versions = self.book.lock().versions();
+        versions.into_iter().map(|(version, _)| (version.id, version.lsn))
+    }
+
     /// After redo: pages that lie behind the end of their file have no version.
     pub(crate) fn keep_used(&self, is_used: impl Fn(PageId) -> bool) {
         let unused = self.book.lock().leave_unless(is_used);
@@ -115,7 +121,8 @@ impl NvmBuffer {
             State::Clean if at_home != Some(version.lsn) => {
                 Err(self.area.damaged(version.slot, "home should have the same image and has not"))
             }
-            // Redo may have put an early state of a page whose changes are in the pool now.
+            // A crash lost the note that home has the page, and its slot was free: redo made it anew and put an early state.
+            // Its changes are in the pool now.
             State::Dirty if at_home.is_some_and(|lsn| lsn > version.lsn) && !self.ledger.has(version.id) => {
                 Err(self.area.damaged(version.slot, "home has a newer image"))
             }
