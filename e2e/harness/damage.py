@@ -45,8 +45,8 @@ def find(directory, needle, wanted):
     raise AssertionError(f"{needle!r} is in no file of {directory}")
 
 
-def raise_format_version(directory):
-    """Makes both slots of the control file claim the next format version, under a valid checksum."""
+def set_format_version(directory, version):
+    """Makes both slots of the control file claim a format version, under a valid checksum."""
     path = os.path.join(directory, CONTROL_FILE)
     with open(path, "r+b") as file:
         for slot in range(2):
@@ -54,8 +54,7 @@ def raise_format_version(directory):
             raw = bytearray(file.read(CONTROL_SLOT_BYTES))
             if len(raw) < CONTROL_SLOT_BYTES or not any(raw):
                 continue
-            (version,) = struct.unpack_from("<I", raw, VERSION_AT)
-            struct.pack_into("<I", raw, VERSION_AT, version + 1)
+            struct.pack_into("<I", raw, VERSION_AT, version)
             struct.pack_into("<I", raw, CHECKSUM_AT, crc32c(raw[:CHECKSUM_AT]))
             file.seek(slot * CONTROL_SLOT_BYTES)
             file.write(raw)
