@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::Protection;
 use crate::error::Result;
 use crate::files::SpaceFiles;
-use crate::ids::PageId;
 use crate::level::Cause;
 use crate::stored::Stored;
 use crate::times::{Times, Timing};
@@ -34,15 +33,5 @@ impl Protection for AtomicWrites {
             self.files.write_whole(&batch)?;
             self.files.flush(&batch)
         })
-    }
-
-    fn held(&self) -> Vec<(PageId, u32)> {
-        Vec::new()
-    }
-
-    fn forget(&self, _held: &[(PageId, u32)]) {}
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
     }
 }

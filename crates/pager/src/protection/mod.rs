@@ -38,12 +38,16 @@ use none::Unprotected;
 pub(crate) trait Protection: Send + Sync {
     /// Writes pages in place, durably.
     fn write(&self, batch: &[Stored<'_>], cause: Cause) -> Result<()>;
-    /// Pages that a full device left half written, each with where its copy is kept.
-    fn held(&self) -> Vec<(PageId, u32)>;
+    /// Pages that a full device left half written, each with where its copy is kept. None where no copies are made.
+    fn held(&self) -> Vec<(PageId, u32)> {
+        Vec::new()
+    }
     /// These copies are of pages that mean nothing any more, after a crash neither.
-    fn forget(&self, held: &[(PageId, u32)]);
+    fn forget(&self, _held: &[(PageId, u32)]) {}
     /// Counters for the level's report.
-    fn counters(&self) -> Vec<(&'static str, u64)>;
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 /// Before redo: mends pages whose write was cut off under the protection that was in force. `redo_start` is where redo
