@@ -16,6 +16,8 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use varve_device::reached;
+
 use crate::checkpoint::ROUND_PAGES;
 use crate::config::PagerConfig;
 use crate::error::{PagerError, Result};
@@ -31,6 +33,8 @@ use crate::space::BACKGROUND_EXTENTS;
 const NAP: Duration = Duration::from_millis(20);
 /// How long nothing is changed before pages are cleaned without need.
 const IDLE: Duration = Duration::from_millis(500);
+/// How long the flushing thread lets go by between two rounds then.
+const IDLE_PAUSE: Duration = Duration::from_millis(100);
 /// While pages are cleaned for the log's sake, a checkpoint is taken this often at most.
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a mini-transaction waits for log space before it looks again.
@@ -51,7 +55,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
     if let Some(buffer) = &shared.buffer {
         for no in 0..shared.config.nvm_flush.workers {
             let buffer = buffer.clone();
-            let flush = move |shared: &Arc<Shared>| flush_slots(shared, &buffer);
+            let flush = move |shared: &Arc<Shared>| flush_slots(shared, &buffer, no == 0);
             threads.push(spawn(shared, format!("nvm-flush-{no}"), flush)?);
         }
     }
@@ -81,11 +85,17 @@ fn spawn(
     })
 }
 
-/// Brings pages home while more than the low mark of slots are dirty, once the high one was passed.
-fn flush_slots(shared: &Shared, buffer: &NvmBuffer) -> Result<()> {
+/// Brings pages home while more than the low mark of slots are dirty, once the high one was passed; one of the threads all of them,
+/// while nothing else is done.
+fn flush_slots(shared: &Shared, buffer: &NvmBuffer, may_idle: bool) -> Result<()> {
     let mut is_flushing = false;
+    let mut quiet = Quiet::new(shared);
     while !shared.is_stopping() {
-        match buffer.flush_round(&mut is_flushing) {
+        let flushed = match buffer.flush_round(&mut is_flushing) {
+            Ok(false) if may_idle && buffer.flushes_when_idle() => quiet.flush_some(shared, buffer),
+            flushed => flushed,
+        };
+        match flushed {
             Ok(true) => {}
             Ok(false) => buffer.wait_for_bell(NAP),
             Err(cause) if cause.is_no_space() => {
@@ -96,6 +106,39 @@ fn flush_slots(shared: &Shared, buffer: &NvmBuffer) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether anything is done.
+struct Quiet {
+    /// End of the log and pages read from devices, when somebody looked last.
+    seen: (Lsn, u64),
+    /// When pages are brought home, if that has not changed until then.
+    next: Instant,
+}
+
+impl Quiet {
+    fn new(shared: &Shared) -> Quiet {
+        Quiet { seen: Quiet::look(shared), next: Instant::now() + IDLE }
+    }
+
+    fn look(shared: &Shared) -> (Lsn, u64) {
+        (shared.log.end(), shared.counters.misses.load(Ordering::Relaxed))
+    }
+
+    /// If nothing was done for a while, brings some pages home, and lets some time go by until the next ones. Whether it did: then
+    /// the marks are looked at again first.
+    fn flush_some(&mut self, shared: &Shared, buffer: &NvmBuffer) -> Result<bool> {
+        if Quiet::look(shared) != self.seen {
+            *self = Quiet::new(shared);
+        }
+        if Instant::now() < self.next || buffer.flush_oldest(ROUND_PAGES)? == 0 {
+            return Ok(false);
+        }
+        reached("nvm: flushed when idle");
+        // Notes of what is home are no work.
+        *self = Quiet { seen: Quiet::look(shared), next: Instant::now() + IDLE_PAUSE };
+        Ok(true)
+    }
 }
 
 /// Stops the log when its thread panics: without page writers everything would wait for ever.

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use varve_device::{planted, reached};
 
 use crate::control::State;
-use crate::error::Result;
+use crate::error::{PagerError, Result};
 use crate::ids::PageId;
 use crate::level::{Cause, Step};
 use crate::lsn::Lsn;
@@ -66,6 +66,11 @@ impl Shared {
         })?;
         self.level.checkpoint(Step::BeforeEnd)?;
         let durable = self.log.durable();
+        let leaves = is_clean && self.leaves_region();
+        if leaves && let Some(oldest) = self.ledger.oldest() {
+            let what = format!("a page is not stable since LSN {oldest}, and the log would be left behind");
+            return Err(PagerError::Corrupt { what });
+        }
         let stamp = self.prepare_region(is_clean)?;
         self.control.update(|superblock| {
             superblock.advance_redo(redo_start, durable);
@@ -74,7 +79,15 @@ impl Shared {
             }
             superblock.map_checkpoints = self.spaces.map_checkpoints();
             superblock.state = if is_clean { State::Clean } else { State::Open };
+            if leaves {
+                superblock.leave_region();
+            }
         })?;
+        if leaves {
+            // The next start has another log, or none of the places that the steps below speak of.
+            reached("checkpoint: the region is left");
+            return Ok(());
+        }
         let early = planted("log: segments are recycled early");
         // Behind the word that all was shut down nothing is stored where it may not survive the machine.
         if !is_clean || self.region.is_none() {
@@ -82,6 +95,11 @@ impl Shared {
         }
         self.level.checkpoint(Step::End)?;
         self.spaces.carry_out_cuts(&self.pool, redo_start)
+    }
+
+    /// Whether this shutdown leaves the region of persistent memory.
+    pub(crate) fn leaves_region(&self) -> bool {
+        self.region.is_some() && self.leaves_region.load(Relaxed)
     }
 
     /// Where redo of the pages that are not stable would have to begin; `None` when all are.
@@ -173,6 +191,15 @@ impl Shared {
     fn is_log_long(&self) -> bool {
         let share = self.log.cleaning_bytes() as f64 * self.config.checkpoint.log_fraction;
         self.redo_from().is_some_and(|from| self.log.end().since(from) as f64 > share)
+    }
+
+    /// Makes everything stable, and has it at home if the region is to be left.
+    pub(crate) fn bring_all_home(self: &Arc<Self>) -> Result<()> {
+        self.clean_all()?;
+        match self.buffer.as_ref().filter(|_| self.leaves_region()) {
+            Some(buffer) => buffer.bring_home().and_then(|()| self.level.drain()),
+            None => Ok(()),
+        }
     }
 
     /// Makes everything stable.

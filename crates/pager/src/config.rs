@@ -149,7 +149,8 @@ pub struct CheckpointConfig {
     pub log_fraction: f64,
 }
 
-/// A region of persistent memory and what lies in it. It belongs to the database from its creation on.
+/// A region of persistent memory and what lies in it. A database that was opened with it needs it until it leaves it
+/// ([`Pager::leave_region_at_shutdown`](crate::Pager::leave_region_at_shutdown)).
 #[derive(Clone)]
 pub struct NvmConfig {
     /// Device that holds the region.
@@ -170,11 +171,13 @@ pub struct NvmFlush {
     pub high_water: u32,
     /// and end at this many.
     pub low_water: u32,
+    /// Whether one of them brings the rest home, slowly, while nothing is changed and read.
+    pub when_idle: bool,
 }
 
 impl NvmFlush {
-    /// Two threads, between 80 and 60 in a hundred.
-    pub const DEFAULT: NvmFlush = NvmFlush { workers: 2, high_water: 80, low_water: 60 };
+    /// Two threads, between 80 and 60 in a hundred, and when nothing else is done.
+    pub const DEFAULT: NvmFlush = NvmFlush { workers: 2, high_water: 80, low_water: 60, when_idle: true };
 
     fn can_work(self) -> bool {
         self.workers > 0 && self.low_water < self.high_water && self.high_water <= 100
@@ -279,7 +282,7 @@ impl PagerConfig {
         })?;
         Layout::of(self)?;
         require(self.nvm_flush.can_work(), || {
-            let NvmFlush { workers, high_water, low_water } = self.nvm_flush;
+            let NvmFlush { workers, high_water, low_water, .. } = self.nvm_flush;
             format!(
                 "{workers} threads that flush NVM from {high_water} to {low_water} in a hundred slots: there must be one, and \
                  the low mark below the high one, which is at most 100"

@@ -264,6 +264,30 @@ impl Superblock {
         drop(self.lives.drain(..needed.unwrap_or(0)));
     }
 
+    /// A clean shutdown that leaves the region: everything is at home, and nothing in the region is needed, nor anything of the
+    /// log if that was there.
+    pub fn leave_region(&mut self) {
+        let Some(left) = self.attached.take() else { return };
+        if left.log {
+            self.log_begins_anew = true;
+            self.redo = self.redo.max(self.durable);
+            self.lives.clear();
+        }
+        if left.pages || left.copies {
+            // Nothing is torn, and what protects pages next begins with files of its own.
+            self.protection = InForce::Nothing;
+        }
+    }
+
+    /// The log begins anew, empty, with this life, behind all that it had.
+    pub fn begin_log_anew(&mut self, life: Life, segment_bytes: u64) {
+        self.lives.clear();
+        self.log_begins_anew = false;
+        self.log_segment_bytes = segment_bytes;
+        self.durable = self.durable.max(life.start);
+        self.begin_life(life);
+    }
+
     /// Whether a checkpoint should shorten the list of lives soon.
     pub fn wants_checkpoint(&self) -> bool {
         self.lives.len() > LIVES_WANTED

@@ -4,7 +4,7 @@
 
 use varve_device::{Capabilities, Directory, Medium, RegionFacts, RegionTally};
 
-use crate::nvm::NvmRegion;
+use crate::nvm::{NvmBuffer, NvmRegion};
 use crate::pager::Pager;
 
 /// One part of what a database keeps.
@@ -31,8 +31,25 @@ pub struct NvmStats {
     pub size_bytes: u64,
     /// Bytes of it for the log; 0 if that lies in files.
     pub log_bytes: u64,
+    /// Slots for pages on their way home, if there are any.
+    pub slots: Option<SlotCounts>,
     /// Exact counts.
     pub tally: RegionTally,
+}
+
+/// What slots hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotCounts {
+    /// All of them.
+    pub total: u64,
+    /// Nothing.
+    pub free: u64,
+    /// A page that home has not.
+    pub dirty: u64,
+    /// A page that home has, too.
+    pub clean: u64,
+    /// A page that was discarded.
+    pub doomed: u64,
 }
 
 const POWER_LOSS: &str = "the loss of power";
@@ -42,7 +59,8 @@ const NOTHING: &str = "nothing";
 impl Pager {
     /// The region of persistent memory, if the database has one.
     pub fn nvm(&self) -> Option<NvmStats> {
-        self.shared.region.as_ref().map(NvmRegion::stats)
+        let stats = self.shared.region.as_ref().map(NvmRegion::stats)?;
+        Some(NvmStats { slots: self.shared.buffer.as_deref().map(NvmBuffer::slot_counts), ..stats })
     }
 
     /// Where each part lies; what a commit has to survive is in the row of the log.
@@ -93,7 +111,10 @@ mod tests {
         let row = |medium| {
             let facts = RegionFacts { medium, write_back: varve_device::WriteBack::Clwb, emulates: None };
             let (size_bytes, log_bytes, tally) = (1 << 20, 1 << 20, RegionTally::default());
-            of_region("log", &NvmStats { place: "x".into(), facts, size_bytes, log_bytes, tally })
+            of_region(
+                "log",
+                &NvmStats { place: "x".into(), facts, size_bytes, log_bytes, slots: None, tally },
+            )
         };
         assert_eq!(row(Medium::EmulatedByFile).survives, PROCESS_DEATH);
         assert_eq!(row(Medium::EmulatedByFile).medium, "NVM, emulated by a file");

@@ -51,7 +51,7 @@ pub use config::{
     CheckpointConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, NvmFlush, Pacing, PackedConfig, PagerConfig,
     ProtectionKind, Replacement,
 };
-pub use durability::{DurabilityRow, NvmStats};
+pub use durability::{DurabilityRow, NvmStats, SlotCounts};
 pub use error::{PagerError, Result};
 pub use ids::{Access, PageId, PageNo, PageRange, SpaceId};
 pub use ledger::Ledger;
@@ -60,7 +60,7 @@ pub use log::{Log, LogError, LogStats};
 pub use lsn::{AtomicLsn, Lsn};
 pub use meter::{PageCounts, PageMeter};
 pub use mtr::{H, Mtr};
-pub use nvm::NVM_FILE;
+pub use nvm::{NVM_FILE, NvmFound, RegionFound};
 pub use pager::{CheckReport, Pager};
 pub use pool::{PageS, PageSx, PageX};
 pub use redo::{RedoError, RedoOps};

@@ -2,7 +2,8 @@
 //!
 //! Order for a new one: control file (state creating), NVM region if there is to be one, empty log, space files and doublewrite file, then the control
 //! file says open. A crash before that starts over. For an existing one: control file, analysis of the log, a new life
-//! of the log, mending of torn pages, redo, allocation maps.
+//! of the log, mending of torn pages, redo, allocation maps. A log that moves, between files and a region, or that was left in a
+//! region, begins anew: there is nothing to analyse and to redo, since the shutdown before was a clean one.
 //!
 //! Invariants
 //! 1. Nothing is written before the files are known to fit together and the configuration.
@@ -25,7 +26,7 @@ use crate::background;
 use crate::compression::Compression;
 use crate::compressions::Compressions;
 use crate::config::{HomeLayout, PackedConfig, PagerConfig, ProtectionKind};
-use crate::control::{Control, InForce, State, Superblock, random_id};
+use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile, SpaceFiles};
 use crate::home::Home;
@@ -92,9 +93,10 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
     config.check()?;
     match Control::open(&*config.control)? {
         Some(control) if control.get().state != State::Creating => {
+            let postponed = postpone_images(&mut config, &control.get());
             fit(&mut config, &control.get())?;
-            may_begin_images(&config, &control.get())?;
-            recover(config, control, ops)
+            let shared = recover(config, control, ops)?;
+            Ok(Shared { postponed, ..shared })
         }
         unfinished => {
             if unfinished.is_none() {
@@ -106,34 +108,37 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
     }
 }
 
-/// Page size and segment size were settled at creation.
-fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
-    if stored.log_begins_anew {
-        let what = "the database's log left an NVM region: use the program that did that";
-        return Err(PagerError::Incompatible { what: what.into() });
-    }
+/// Page size and layout were settled at creation, the segment size of the log when that began.
+pub(crate) fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
     config.layout = match (stored.packed, config.layout) {
         (false, _) => HomeLayout::InPlace,
         (true, HomeLayout::InPlace) => HomeLayout::Packed(PackedConfig::DEFAULT),
         (true, packed) => packed,
     };
     config.page_size = stored.page_size as usize;
-    config.log_segment_bytes = stored.log_segment_bytes;
+    if !stored.log_begins_anew {
+        config.log_segment_bytes = stored.log_segment_bytes;
+    }
     config.check()
 }
 
 /// Full-page-log needs an image of every page that has changed, and another protection has left none: it begins when no
-/// page has.
-fn may_begin_images(config: &PagerConfig, stored: &Superblock) -> Result<()> {
-    if config.protection != ProtectionKind::FullPageLog || stored.protection == InForce::FullPageLog {
-        return Ok(());
+/// page has. After a crash the database goes on with the protection that it had; gives the one that has to wait.
+fn postpone_images(config: &mut PagerConfig, stored: &Superblock) -> Option<ProtectionKind> {
+    let begins =
+        config.protection == ProtectionKind::FullPageLog && stored.protection != InForce::FullPageLog;
+    if !begins || stored.state == State::Clean {
+        return None;
     }
-    if stored.state != State::Clean {
-        let what = "protection full-page-log begins after a clean shutdown: the log of this database holds changes from \
-                    before, without images of their pages. Start it once with the protection that it had, and stop it";
-        return Err(PagerError::Incompatible { what: what.into() });
-    }
-    Ok(())
+    let now = match stored.protection {
+        InForce::Nothing => ProtectionKind::None,
+        InForce::AtomicWrite => ProtectionKind::AtomicWrite,
+        InForce::Doublewrite => ProtectionKind::DOUBLEWRITE,
+        // What is in a region doesn't fit the configuration, which is refused with words about that.
+        InForce::FullPageLog | InForce::NvmDoublewrite | InForce::Nvm => return None,
+    };
+    reached("open: full-page-log has to wait");
+    Some(std::mem::replace(&mut config.protection, now))
 }
 
 /// A directory with spaces but without a control file is not a place for a new database.
@@ -200,10 +205,8 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
 }
 
 fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
-    let region = match nvm::find(&config, &control.get())? {
-        None => nvm::attach(&config, &control)?,
-        found => found,
-    };
+    let log_files = config.log.clone();
+    let (region, log_begins) = find_region(&config, &control)?;
     if let Some(region) = &region {
         region.place_log(&mut config);
     }
@@ -214,7 +217,13 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     }
     let mut observers: Vec<&mut dyn Observe> =
         packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
-    let (log, mut plan) = recovery::read_log(log_config(&config), &control, &mut observers)?;
+    let (log, mut plan) = match log_begins {
+        LogBegins::No => recovery::read_log(log_config(&config), &control, &mut observers)?,
+        LogBegins::Anew(attached) => recovery::begin_log_anew(log_config(&config), &control, attached)?,
+    };
+    if region.as_ref().is_some_and(NvmRegion::has_log) {
+        remove_left_log(&*log_files, control.get().database)?;
+    }
     let log = Arc::new(log);
     let start = Start::Found { redo: plan.from(), until: plan.until(), packed };
     let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
@@ -224,6 +233,43 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     }
     recovery::redo(&parts.pool, &log, &*ops, &plan)?;
     finish(config, control, region, parts, log, ops, Some(plan.from()..plan.until()))
+}
+
+/// Whether the log of an existing database begins anew, since it moves.
+enum LogBegins {
+    No,
+    /// With what the control file has to say of a region that comes to the database with that.
+    Anew(Option<Attached>),
+}
+
+/// The region that the database has, or gets now. One that gets the log, too, is named by the control file when it knows the log's
+/// new life: until then the log is where it was.
+fn find_region(config: &PagerConfig, control: &Control) -> Result<(Option<NvmRegion>, LogBegins)> {
+    let stored = control.get();
+    let found = nvm::find(config, &stored)?;
+    let taken = if found.is_none() { nvm::take(config, &stored)? } else { None };
+    let (region, attached) = taken.map_or((found, None), |(region, attached)| (Some(region), Some(attached)));
+    if attached.is_some() {
+        reached("nvm: region attached");
+    }
+    if stored.log_begins_anew || attached.is_some_and(|attached| attached.log) {
+        return Ok((region, LogBegins::Anew(attached)));
+    }
+    if attached.is_some() {
+        control.update(|superblock| superblock.attached = attached)?;
+    }
+    Ok((region, LogBegins::No))
+}
+
+/// The log is in a region: its files, from the time before it moved there, are of no use.
+fn remove_left_log(files: &dyn Directory, database: u64) -> Result<()> {
+    if !StoredLog::any(files)? {
+        return Ok(());
+    }
+    match StoredLog::remove_of(files, database) {
+        Err(LogError::Foreign { .. }) => Ok(()),
+        removed => Ok(removed?),
+    }
 }
 
 /// What the spaces are opened from.
@@ -419,6 +465,8 @@ fn finish(
         database,
         checkpointing: Mutex::default(),
         is_stopping: AtomicBool::new(false),
+        leaves_region: AtomicBool::new(false),
+        postponed: None,
         workers,
         refused: Mutex::default(),
     })

@@ -21,7 +21,7 @@ use varve_device::planted;
 use crate::background;
 use crate::compression::Compression;
 use crate::compressions::Compressions;
-use crate::config::{PagerConfig, ProtectionKind};
+use crate::config::{NvmFlush, PagerConfig, ProtectionKind};
 use crate::control::Control;
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange, SpaceId};
@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     /// Under full-page-log: the log that was redone at this start.
     pub(crate) redone: Option<Range<Lsn>>,
     pub(crate) database: u64,
+    /// A protection that was configured, and has to wait for a clean shutdown.
+    pub(crate) postponed: Option<ProtectionKind>,
     /// Persistent memory that the log or pages are in.
     pub(crate) region: Option<NvmRegion>,
     /// The level that keeps pages in it.
@@ -74,6 +76,8 @@ pub(crate) struct Shared {
     /// Held during a checkpoint: end of the log at the last one.
     pub(crate) checkpointing: Mutex<Lsn>,
     pub(crate) is_stopping: AtomicBool,
+    /// A shutdown leaves the region.
+    pub(crate) leaves_region: AtomicBool,
     /// They write pages beside the producer.
     pub(crate) workers: Workers,
     /// What a full device refused the page writers last, and when.
@@ -114,6 +118,13 @@ impl Pager {
             warnings.extend(found.map(|warning| format!("{}: {warning}", device.location())));
         }
         warnings.extend(self.shared.region.as_ref().and_then(NvmRegion::warning));
+        warnings.extend(self.shared.postponed.map(|wanted| {
+            let now = config.protection.name();
+            format!(
+                "protection {} begins after a clean shutdown, and the last one was none: until then it is {now}",
+                wanted.name()
+            )
+        }));
         if config.protection == ProtectionKind::None {
             warnings.push("page protection is off: a crash may tear pages; for measuring only".into());
         }
@@ -356,10 +367,42 @@ impl Pager {
     /// mini-transaction may be in progress. If a device is full, nothing is lost, and it can be called again.
     pub fn shutdown(&self) -> Result<()> {
         self.stop_threads();
-        self.shared.clean_all()?;
+        self.shared.bring_all_home()?;
         self.shared.checkpoint(true)?;
         self.shared.log.poison("it was shut down");
+        match self.shared.region.as_ref().filter(|_| self.shared.leaves_region()) {
+            Some(region) => region.remove(),
+            None => Ok(()),
+        }
+    }
+
+    /// `shutdown` will leave the region of persistent memory, if there is one: all pages go home, a log in it ends, the database
+    /// no longer needs it, and its file is removed. The next start begins an empty log, in files or in a new region.
+    pub fn leave_region_at_shutdown(&self) {
+        self.shared.leaves_region.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on pages go home from persistent memory by these marks, and when idle or not; the number of threads stays.
+    pub fn set_nvm_flush(&self, flush: NvmFlush) -> Result<()> {
+        PagerConfig { nvm_flush: flush, ..self.shared.config.clone() }.check()?;
+        if let Some(buffer) = &self.shared.buffer {
+            buffer.set_flush(flush);
+        }
         Ok(())
+    }
+
+    /// The configuration in force; what was changed on line since then is not in it.
+    pub fn config(&self) -> &PagerConfig {
+        &self.shared.config
+    }
+
+    /// Whether the next start, after a clean shutdown, would take this configuration.
+    pub fn check_next(&self, next: &PagerConfig) -> Result<()> {
+        let mut next = PagerConfig { page_size: self.page_size(), ..next.clone() };
+        if let Some(region) = &self.shared.region {
+            region.fits(&next)?;
+        }
+        open::fit(&mut next, &self.shared.control.get())
     }
 
     /// So many threads write pages from now on, at least one; the doublewrite file keeps its areas until the next start.

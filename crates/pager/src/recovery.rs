@@ -32,7 +32,7 @@ use std::collections::hash_map::{Entry, HashMap};
 use smallvec::SmallVec;
 use varve_device::{planted, reached};
 
-use crate::control::{Control, InForce, State};
+use crate::control::{Attached, Control, InForce, State};
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange};
 use crate::log::{Appended, Group, Life, Log, LogConfig, Record, StoredLog, Tail};
@@ -85,6 +85,20 @@ pub struct RedoReport {
 }
 
 impl Plan {
+    /// Of a log that begins with this life.
+    fn empty(life: Life) -> Plan {
+        Plan {
+            from: life.start,
+            until: life.start,
+            lives: vec![life],
+            discards: Discards::default(),
+            written: HashMap::new(),
+            whole: HashMap::new(),
+            reads: Vec::new(),
+            groups_count: 0,
+        }
+    }
+
     /// Where the log ends.
     pub(crate) fn until(&self) -> Lsn {
         self.until
@@ -152,6 +166,27 @@ pub(crate) fn begin_life(stored: StoredLog, control: &Control, tail: Tail) -> Re
         }
     })?;
     Ok(stored.resume(incarnation, tail, control.get().redo)?)
+}
+
+/// Begins an empty log where `config` says, behind everything that the one before had: of that nothing is needed. `attached`: the
+/// region that comes to the database at the same moment.
+pub(crate) fn begin_log_anew(
+    config: LogConfig,
+    control: &Control,
+    attached: Option<Attached>,
+) -> Result<(Log, Plan)> {
+    let segment_bytes = config.segment_bytes;
+    let block = control.get();
+    let (stored, tail) = StoredLog::begin_anew(config, block.database, block.redo.max(block.durable))?;
+    let life = Life { incarnation: block.next_incarnation(), after: tail.next, start: tail.next };
+    control.update(|block| {
+        block.begin_log_anew(life, segment_bytes);
+        block.attached = attached.or(block.attached);
+        block.state = State::Open;
+    })?;
+    reached("open: the log begins anew");
+    let log = stored.resume(life.incarnation, tail, tail.next)?;
+    Ok((log, Plan::empty(life)))
 }
 
 /// The records of a page since its last stable image.

@@ -229,16 +229,6 @@ fn without_the_region_of_its_copies_a_database_is_refused() {
     let more = ProtectionKind::NvmDoublewrite { batch_slots: 9, single_slots: 2 };
     let more = PagerConfig { protection: more, ..with_copies(&directory, 0) };
     assert_refused(&directory, &more, "divided in another way");
-    let old = MemoryDirectory::new();
-    drop(open(&config(&old, 64)));
-    assert_refused(&old, &with_copies(&old, 0), "only a new database gets one");
-}
-
-#[test]
-fn a_log_in_files_does_not_move() {
-    let directory = MemoryDirectory::new();
-    drop(open(&config(&directory, 64)));
-    assert_refused(&directory, &in_nvm(&directory), "the database's log is in files");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn many_threads_over_few_slots_end_with_every_last_change() {
 #[test]
 fn threads_keep_slots_free() {
     let directory = MemoryDirectory::new();
-    let nvm_flush = NvmFlush { workers: 1, high_water: 10, low_water: 0 };
+    let nvm_flush = NvmFlush { workers: 1, high_water: 10, low_water: 0, when_idle: false };
     let pager = open(&PagerConfig { nvm_flush, ..in_nvm(&directory) });
     fill(&pager, 400);
     let since = Instant::now();
@@ -73,11 +73,32 @@ fn threads_keep_slots_free() {
     pager.shutdown().unwrap();
 }
 
+/// Below the marks, too, when nothing is done; and not where that is switched off.
+#[test]
+fn pages_go_home_when_nothing_is_done() {
+    let directory = MemoryDirectory::new();
+    let off = NvmFlush { when_idle: false, ..NvmFlush::DEFAULT };
+    let pager = open(&PagerConfig { nvm_flush: off, ..in_nvm(&directory) });
+    fill(&pager, 40);
+    while pager.stats().dirty_frames > 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(900));
+    assert!(counter(&pager, "dirty") > 0, "it is switched off");
+    pager.set_nvm_flush(NvmFlush::DEFAULT).unwrap();
+    let since = Instant::now();
+    while counter(&pager, "dirty") > 0 {
+        assert!(since.elapsed() < Duration::from_secs(20), "{} slots stay dirty", counter(&pager, "dirty"));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    pager.shutdown().unwrap();
+}
+
 #[test]
 fn marks_that_cannot_work_are_refused() {
     let directory = MemoryDirectory::new();
     for (workers, high_water, low_water) in [(0, 80, 60), (1, 60, 60), (1, 101, 60)] {
-        let nvm_flush = NvmFlush { workers, high_water, low_water };
+        let nvm_flush = NvmFlush { workers, high_water, low_water, ..NvmFlush::DEFAULT };
         let error = PagerConfig { nvm_flush, ..in_nvm(&directory) }.check().unwrap_err().to_string();
         assert!(error.contains("low mark"), "{error}");
     }

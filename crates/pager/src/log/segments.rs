@@ -107,6 +107,20 @@ impl Segments {
         Ok(directory.sync()?)
     }
 
+    /// Removes the log files in `directory`, unless one of them says that it is of another database than `database`. Other files
+    /// stay, whatever they are called: people keep things in their data directory.
+    pub(crate) fn remove_of(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
+        let is_ours = |name: &String| slot_of(name.strip_suffix(UNFINISHED_SUFFIX).unwrap_or(name)).is_some();
+        let names: Vec<String> = directory.list()?.into_iter().filter(is_ours).collect();
+        for name in &names {
+            if let Some(owner) = owner_of(directory, name)?.filter(|owner| *owner != database) {
+                return Err(LogError::Foreign { file: name.clone(), database: owner });
+            }
+        }
+        names.iter().try_for_each(|name| directory.remove(name))?;
+        Ok(directory.sync()?)
+    }
+
     /// Whether `directory` holds log files.
     pub(crate) fn any(directory: &dyn Directory) -> Result<bool, LogError> {
         Ok(directory.list()?.iter().any(|name| slot_of(name).is_some()))
@@ -374,6 +388,17 @@ impl Segments {
         let files = self.files.lock();
         (files.live.len(), files.reusable_count())
     }
+}
+
+/// The database that a file's header names.
+fn owner_of(directory: &dyn Directory, name: &str) -> Result<Option<u64>, LogError> {
+    let file = directory.open(name, OpenHow::existing(Space::Log))?;
+    if file.len_bytes()? < SEGMENT_HEADER_BYTES {
+        return Ok(None);
+    }
+    let mut sector = AlignedBuf::new(SEGMENT_HEADER_BYTES as usize);
+    file.read_at(0, &mut sector, Purpose::Log)?;
+    Ok(SegmentHeader::decode(&sector).map(|header| header.database))
 }
 
 fn is_unfinished(name: &str) -> bool {

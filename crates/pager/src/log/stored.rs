@@ -2,6 +2,7 @@
 //!
 //! 1. Nothing is changed while the log is read (unfinished segment files are removed when it is opened).
 //! 2. Appending goes on in a new incarnation, which the control file must know durably before `resume`.
+//! 3. A log that begins anew lies behind everything that the one before had, so LSNs go on growing.
 //!
 //! Not known here: pages, the control file.
 
@@ -30,6 +31,23 @@ impl StoredLog {
         let geometry = Geometry::new(config.segment_bytes);
         let segments = Segments::open(config.directory.clone(), geometry, config.capacity_bytes, database)?;
         Ok(StoredLog { config, geometry, database, segments })
+    }
+
+    /// An empty log whose first block lies in the next segment behind `lsn`. What lies there of the database is removed first: the
+    /// control file says that nothing of it is needed, and must know the new life before `resume`. The segment is there by then: a
+    /// log without the one that redo begins in is a damaged one.
+    pub fn begin_anew(config: LogConfig, database: u64, lsn: Lsn) -> Result<(StoredLog, Tail), LogError> {
+        Segments::remove_of(&*config.directory, database)?;
+        let log = StoredLog::open(config, database)?;
+        let number = log.geometry.segment_of(lsn) + 1;
+        log.segments.prepare(number)?;
+        let at = log.geometry.first_block(number);
+        Ok((log, Tail { block: at, end: at, next: at }))
+    }
+
+    /// Removes the log files of `database` in `directory`; fails if one is of another database.
+    pub fn remove_of(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
+        Segments::remove_of(directory, database)
     }
 
     /// Removes every log file in `directory`: for a database whose creation did not finish.

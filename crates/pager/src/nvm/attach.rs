@@ -1,15 +1,18 @@
-//! Attaching a region to a database, and finding it again.
+//! Attaching a region to a database, finding it again, and leaving it.
 //!
 //! ```text
 //!  new database: wanted (refuses a region of others) -> control file, creating, names the region -> make -> ... -> open
 //!  opening:      find (refuses whatever is not this database's whole region of now) -> log, pages
-//!  a region for pages, newly configured: wanted -> make -> control file names the region
+//!  a region for a database that has none: take (wanted, make) -> control file names the region, and the log's new life in it if
+//!                                         the log moves there
+//!  leaving it, at a clean shutdown: pages home -> control file names no region (and the log begins anew) -> remove
 //! ```
 //!
 //! Invariants
 //! 1. A region whose header names another database or another region id is never written to.
-//! 2. A header is written, over empty slots, only while nothing is in the region: the control file names none yet, or says that the
-//!    database has no contents.
+//! 2. A header is written, over empty slots, only while nothing is in the region: the control file names none, or says that the
+//!    database has no contents. A region of this database that the control file does not name is what is left of one: it is
+//!    used again, or makes room for one of another length.
 //! 3. `find` changes nothing before everything fits; then only the start of the machine is noted.
 //! 4. The region's stamp is durable before the control file gets the same one, so it is never the smaller one, unless the region
 //!    was put back from an earlier moment.
@@ -20,15 +23,15 @@ use std::sync::Arc;
 
 use varve_device::{
     Accounting, Directory, Medium, Purpose, Region, RegionExtents, RegionFiles, RegionPart, Space, boot_id,
-    planted, reached,
+    planted,
 };
 
 use super::area::{PageArea, SLOT_HEADER_BYTES};
 use super::layout::{
     BOOT_AT, HEADER_BYTES, HeaderDamage, Layout, MAGIC, MAGIC_AT, RegionHeader, STAMP_AT, SlotUse,
 };
-use crate::config::{NvmConfig, PagerConfig, ProtectionKind};
-use crate::control::{Attached, Control, State, Superblock, random_id};
+use crate::config::{NvmConfig, PagerConfig};
+use crate::control::{Attached, State, Superblock, random_id};
 use crate::durability::NvmStats;
 use crate::error::{PagerError, Result};
 use crate::protection::REGION_PREFIX;
@@ -36,6 +39,8 @@ use crate::protection::REGION_PREFIX;
 /// Name of the file that is a region of persistent memory, in the directory of its device.
 pub const NVM_FILE: &str = "nvm.varve";
 const LOG_PREFIX: &str = "log";
+/// What a person runs who wants the database out of its region.
+const DRAIN: &str = "`varve nvm drain`";
 const WORD_BYTES: u64 = 8;
 
 /// The region of an open database.
@@ -52,26 +57,47 @@ pub(crate) fn wanted(config: &PagerConfig, database: u64, id: u64) -> Result<Opt
     let (Some(nvm), Some(layout)) = (&config.nvm, Layout::of(config)?) else { return Ok(None) };
     let region = map(nvm)?;
     let place = place(nvm);
-    if region.len_bytes() != layout.region_bytes {
-        return Err(refused(format!(
-            "{place} is {} bytes long, and a region of {} is configured: configure that, or remove the file if no \
-             database needs it",
-            region.len_bytes(),
-            layout.region_bytes
-        )));
-    }
-    match read_header(&*region) {
-        Err(HeaderDamage::NotOne) => {}
-        // What an unfinished creation or attachment left.
-        Ok(header) if header.region == id || header.database == database => {}
-        _ => {
+    let len_bytes = region.len_bytes();
+    let is_left_over = match read_header(&*region) {
+        Err(HeaderDamage::NotOne) => false,
+        // What an unfinished creation or attachment left, or a region that was left.
+        Ok(header) if header.region == id || header.database == database => true,
+        Ok(_) => {
             return Err(refused(format!(
                 "{place} is the NVM region of another database: choose another place, or remove the file if that \
                  database is gone"
             )));
         }
+        Err(damage) => {
+            return Err(refused(format!(
+                "{place} {}: choose another place, or remove the file if no database needs it",
+                described(damage)
+            )));
+        }
+    };
+    if len_bytes != layout.region_bytes && !is_left_over {
+        return Err(refused(format!(
+            "{place} is {len_bytes} bytes long, and a region of {} is configured: configure that, or remove the file if no \
+             database needs it",
+            layout.region_bytes
+        )));
+    }
+    if len_bytes != layout.region_bytes {
+        drop(region);
+        nvm.directory.remove(NVM_FILE)?;
+        nvm.directory.sync()?;
+        map(nvm)?;
     }
     Ok(Some(attached(id, &layout)))
+}
+
+/// What is wrong with a file that should be a region.
+pub(super) fn described(damage: HeaderDamage) -> String {
+    match damage {
+        HeaderDamage::NotOne => "is no NVM region".into(),
+        HeaderDamage::OtherVersion(version) => format!("is an NVM region of version {version}"),
+        HeaderDamage::Checksum | HeaderDamage::Impossible => "has a damaged header".into(),
+    }
 }
 
 /// What the control file says of a region that was just made.
@@ -118,37 +144,29 @@ pub(crate) fn make(
     Ok(Some(NvmRegion { region, id: attached.region, layout, directory: nvm.directory.clone() }))
 }
 
-/// Gives an existing database, which has none, the region for its pages that is configured.
-pub(crate) fn attach(config: &PagerConfig, control: &Control) -> Result<Option<NvmRegion>> {
-    let database = control.get().database;
-    let attached = wanted(config, database, random_id())?;
-    let region = make(config, database, attached)?;
-    if region.is_some() {
-        control.update(|superblock| superblock.attached = attached)?;
-        reached("nvm: region attached");
+/// A region for an existing database that has none, if one is configured, and what the control file has to say of it then. The log
+/// moves there only when nothing of it is needed.
+pub(crate) fn take(config: &PagerConfig, stored: &Superblock) -> Result<Option<(NvmRegion, Attached)>> {
+    let Some(layout) = Layout::of(config)? else { return Ok(None) };
+    if layout.log.is_some() && stored.state != State::Clean {
+        let what = "the log is in files, a crash has left it needed there, and [nvm] wants it in an NVM region: run \
+                    `varve nvm drain`, which recovers the database where it is and shuts it down, and start it again";
+        return Err(refused(what.into()));
     }
-    Ok(region)
+    let attached = wanted(config, stored.database, random_id())?;
+    let region = make(config, stored.database, attached)?;
+    Ok(region.zip(attached))
 }
 
 /// The region that the control file of an existing database names; `None` if it names none.
 pub(crate) fn find(config: &PagerConfig, stored: &Superblock) -> Result<Option<NvmRegion>> {
-    let (nvm, attached) = match (&config.nvm, stored.attached) {
-        (None, None) => return Ok(None),
-        (Some(nvm), Some(attached)) => (nvm, attached),
-        (None, Some(attached)) => {
-            return Err(refused(format!(
-                "{} in an NVM region, and none is configured: start it with the [nvm] that it had",
-                contents(&attached)
-            )));
-        }
-        (Some(nvm), None) if nvm.log_bytes == 0 && config.protection == ProtectionKind::Nvm => {
-            return Ok(None);
-        }
-        (Some(_), None) => {
-            let what = "the database's log is in files, as are its doublewrite copies, and an NVM region is configured: only a \
-                        new database gets one; start this one without";
-            return Err(refused(what.into()));
-        }
+    let Some(attached) = stored.attached else { return Ok(None) };
+    let Some(nvm) = &config.nvm else {
+        return Err(refused(format!(
+            "{} in an NVM region, and none is configured: start it with the [nvm] that it had, or bring everything home \
+             first: {DRAIN}",
+            contents(&attached)
+        )));
     };
     let place = place(nvm);
     if !nvm.directory.exists(NVM_FILE)? {
@@ -175,15 +193,8 @@ fn fitting(
     region: &dyn Region,
 ) -> std::result::Result<Layout, String> {
     let header = read_header(region).map_err(|damage| {
-        let what = match damage {
-            HeaderDamage::NotOne => "is no NVM region".into(),
-            HeaderDamage::OtherVersion(version) => format!("is an NVM region of version {version}"),
-            HeaderDamage::Checksum | HeaderDamage::Impossible => "has a damaged header".into(),
-        };
-        format!(
-            "{what}, and {} in the right one: bring that file back, or restore a backup",
-            contents(attached)
-        )
+        let (what, contents) = (described(damage), contents(attached));
+        format!("{what}, and {contents} in the right one: bring that file back, or restore a backup")
     })?;
     if header.database != stored.database || header.region != attached.region {
         return Err("belongs to another database: bring this one's file back, or restore a backup".into());
@@ -208,15 +219,19 @@ fn fitting(
     let configured = Layout::of(config).map_err(|error| error.to_string())?;
     let named = Attached { stamp: attached.stamp, ..self::attached(attached.region, &header.layout) };
     if configured != Some(header.layout) || named != *attached {
-        return Err(format!(
-            "is divided in another way than is configured: start the database with the [nvm] and the protection that it had \
-             ({} bytes, {} of them for the log, {} for pages)",
-            header.layout.region_bytes,
-            header.layout.log.map_or(0, |log| log.segment_bytes * u64::from(log.segments)),
-            header.layout.slots.map_or(0, |slots| slots.bytes(header.layout.page_size))
-        ));
+        return Err(divided_otherwise(&header.layout));
     }
     Ok(header.layout)
+}
+
+fn divided_otherwise(layout: &Layout) -> String {
+    format!(
+        "is divided in another way than is configured: start the database with the [nvm] and the protection that it had \
+         ({} bytes, {} of them for the log, {} for pages), or bring everything home first: {DRAIN}",
+        layout.region_bytes,
+        layout.log.map_or(0, |log| log.bytes()),
+        layout.slots.map_or(0, |slots| slots.bytes(layout.page_size))
+    )
 }
 
 /// Whether what a region held went with the machine's memory. After a clean shutdown the file behind it has everything.
@@ -260,6 +275,31 @@ fn refused(what: String) -> PagerError {
 }
 
 impl NvmRegion {
+    /// Whether the log is here.
+    pub(crate) fn has_log(&self) -> bool {
+        self.layout.log.is_some()
+    }
+
+    /// Refuses a configuration for the next start that would not fit this region.
+    pub(crate) fn fits(&self, next: &PagerConfig) -> Result<()> {
+        let why = match Layout::of(next)? {
+            Some(layout) if layout == self.layout => return Ok(()),
+            Some(_) => divided_otherwise(&self.layout),
+            None => format!(
+                "is the database's NVM region, and none is configured: bring everything home first: {DRAIN}"
+            ),
+        };
+        Err(refused(format!("{} {why}", self.location())))
+    }
+
+    /// The control file names it no more: the file goes. What a crash leaves of it is made a new region of this database, or
+    /// removed by hand.
+    pub(crate) fn remove(&self) -> Result<()> {
+        write_word(&*self.region, MAGIC_AT, 0);
+        self.directory.remove(NVM_FILE)?;
+        Ok(self.directory.sync()?)
+    }
+
     /// Sizes and place of the log, where it is here.
     pub(crate) fn place_log(&self, config: &mut PagerConfig) {
         let Some(log) = self.layout.log else { return };
@@ -322,7 +362,8 @@ impl NvmRegion {
             place: self.location(),
             facts: self.region.facts(),
             size_bytes: self.region.len_bytes(),
-            log_bytes: self.layout.log.map_or(0, |log| log.segment_bytes * u64::from(log.segments)),
+            log_bytes: self.layout.log.map_or(0, |log| log.bytes()),
+            slots: None,
             tally: self.region.tally(),
         }
     }

@@ -28,6 +28,7 @@ use varve_device::{planted, reached};
 
 use super::area::{PageArea, Slot, SlotHeader};
 use super::book::{Book, Hold, Version};
+use super::marks::Marks;
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange, SpaceId};
 use crate::ledger::Ledger;
@@ -52,13 +53,6 @@ pub(crate) struct NvmBuffer {
     pub(super) ledger: Arc<Ledger>,
     pub(super) log: Arc<dyn WriteAhead>,
     pub(super) counters: NvmCounters,
-}
-
-/// How many slots may hold pages that home has not, before threads flush them, and where they end.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Marks {
-    pub(crate) high: usize,
-    pub(crate) low: usize,
 }
 
 #[derive(Default)]
@@ -152,7 +146,7 @@ impl NvmBuffer {
         let reclaimed = (dirty_before + putting.len()).saturating_sub(dirty);
         drop(book);
         self.changed.notify_all();
-        if dirty > self.marks.high {
+        if dirty > self.marks.high() {
             self.bell.notify_all();
         }
         self.counters.reclaimed.fetch_add(reclaimed as u64, Relaxed);

@@ -100,12 +100,13 @@ impl NvmBuffer {
     pub(crate) fn flush_round(&self, is_flushing: &mut bool) -> Result<bool> {
         let mut book = self.book.lock();
         let dirty = book.counts()[1];
-        let mark = if *is_flushing { self.marks.low } else { self.marks.high };
+        let mark = if *is_flushing { self.marks.low() } else { self.marks.high() };
         *is_flushing = dirty > mark;
         if !*is_flushing {
             return Ok(false);
         }
-        let versions = oldest_dirty(&mut book, u64::from(self.area.slots()), dirty - self.marks.low);
+        let versions =
+            oldest_dirty(&mut book, u64::from(self.area.slots()), dirty - mark.min(self.marks.low()));
         drop(book);
         let has_begun = !versions.is_empty();
         self.flush(versions)?;

@@ -102,6 +102,11 @@ impl LogArea {
         self.segment_bytes.checked_mul(u64::from(self.segments))?.checked_add(self.offset)
     }
 
+    /// Bytes of all segments.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segment_bytes * u64::from(self.segments)
+    }
+
     /// Bytes of the log that its users may fill; the last segment takes what is being recycled.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         self.segment_bytes * u64::from(self.segments - 1)

@@ -12,9 +12,13 @@ mod buffer;
 #[cfg(test)]
 mod buffer_tests;
 mod flush;
+mod found;
 pub(crate) mod layout;
+mod leave;
+mod marks;
 mod recover;
 
 pub use attach::NVM_FILE;
-pub(crate) use attach::{NvmRegion, attach, find, make, wanted};
+pub(crate) use attach::{NvmRegion, find, make, take, wanted};
 pub(crate) use buffer::NvmBuffer;
+pub use found::{NvmFound, RegionFound};

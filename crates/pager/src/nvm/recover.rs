@@ -18,7 +18,8 @@ use varve_device::{planted, reached};
 
 use super::area::{PageArea, Slot};
 use super::book::{Book, State, Version};
-use super::buffer::{Marks, NvmBuffer, NvmCounters};
+use super::buffer::{NvmBuffer, NvmCounters};
+use super::marks::Marks;
 use crate::config::NvmFlush;
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId};
@@ -56,10 +57,8 @@ impl NvmBuffer {
             free.extend(found.older.iter().map(|version| version.slot));
         }
         let book = Book::new(free.into(), found.newest.into_values());
-        let part = |percent: u32| area.slots() as usize * percent as usize / 100;
-        let marks = Marks { high: part(flush.high_water), low: part(flush.low_water) };
         Ok(NvmBuffer {
-            marks,
+            marks: Marks::new(flush, area.slots()),
             bell: Condvar::new(),
             area,
             book: Mutex::new(book),

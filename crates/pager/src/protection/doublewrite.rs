@@ -111,7 +111,7 @@ impl Layout {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Layout> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Layout> {
         let field = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
         let is_whole = bytes.get(..8)? == MAGIC && field(24)? == crc32c::crc32c(bytes.get(..24)?);
         let layout = Layout { page_size: field(12)?, batch_slots: field(16)?, single_slots: field(20)? };

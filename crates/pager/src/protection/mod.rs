@@ -111,6 +111,12 @@ fn in_region(copies: Option<&dyn Directory>) -> Result<&dyn Directory> {
     })
 }
 
+/// Batch slots and single-page slots of doublewrite copies that begin with these bytes; `None` if they are none.
+pub(crate) fn slots_of(header: &[u8]) -> Option<(u32, u32)> {
+    let layout = doublewrite::Layout::decode(header)?;
+    Some((layout.batch_slots, layout.single_slots))
+}
+
 /// Bytes that doublewrite copies take in a region.
 pub(crate) fn copies_bytes(page_size: u32, batch_slots: u32, single_slots: u32) -> u64 {
     doublewrite::Layout { page_size, batch_slots, single_slots }.len_bytes()

@@ -1,0 +1,65 @@
+//! When pages in slots go home. May change while the database is open.
+//!
+//! Invariants
+//! 1. The high mark is below the number of slots: where it is passed there are slots for puts while threads flush.
+//!
+//! Not known here: who flushes.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use crate::config::NvmFlush;
+
+/// How many slots may hold pages that home has not before threads flush them, and where they end.
+pub(crate) struct Marks {
+    slots: usize,
+    high: AtomicUsize,
+    low: AtomicUsize,
+    flushes_when_idle: AtomicBool,
+}
+
+impl Marks {
+    pub(crate) fn new(flush: NvmFlush, slots: u32) -> Marks {
+        let slots = slots as usize;
+        let marks = Marks {
+            slots,
+            high: AtomicUsize::new(0),
+            low: AtomicUsize::new(0),
+            flushes_when_idle: AtomicBool::new(false),
+        };
+        marks.set(flush);
+        marks
+    }
+
+    /// The next round goes by these.
+    pub(crate) fn set(&self, flush: NvmFlush) {
+        let part = |percent: u32| self.slots * percent as usize / 100;
+        self.high.store(part(flush.high_water).min(self.slots - 1), Relaxed);
+        self.low.store(part(flush.low_water), Relaxed);
+        self.flushes_when_idle.store(flush.when_idle, Relaxed);
+    }
+
+    pub(crate) fn high(&self) -> usize {
+        self.high.load(Relaxed)
+    }
+
+    pub(crate) fn low(&self) -> usize {
+        self.low.load(Relaxed)
+    }
+
+    pub(crate) fn flushes_when_idle(&self) -> bool {
+        self.flushes_when_idle.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_parts_of_the_slots() {
+        let marks = Marks::new(NvmFlush::DEFAULT, 200);
+        assert_eq!((marks.high(), marks.low()), (160, 120));
+        marks.set(NvmFlush { high_water: 100, low_water: 0, ..NvmFlush::DEFAULT });
+        assert_eq!((marks.high(), marks.low()), (199, 0), "threads begin before all slots are dirty");
+    }
+}

@@ -1,0 +1,459 @@
+//! A database leaves its region of persistent memory, gets one, or another one: its pages go home, its log moves. Whatever crash
+//! comes between, it opens as it then is, with everything that was durable, and goes on.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use common::{NoOps, add, config, get, open, set, stored, with_stored};
+use varve_device::{
+    Change, Directory, Fate, MemoryDirectory, MemoryImage, RecordLog, Recorder, Recording, Timeline,
+};
+use varve_pager::control::{Control, InForce, State, Superblock};
+use varve_pager::{HomeLayout, NvmConfig, PackedConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
+
+const REGION: &str = "nvm.varve";
+const LOG_BYTES: u64 = 512 << 10;
+const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 8, single_slots: 2 };
+const COPIES: ProtectionKind = ProtectionKind::NvmDoublewrite { batch_slots: 8, single_slots: 2 };
+const PAGES: usize = 30;
+
+/// What is in a region, by length, part of the log and protection; `None`: no region.
+type Parts = (Option<(u64, u64)>, ProtectionKind);
+
+const IN_FILES: Parts = (None, DOUBLEWRITE);
+const NVM_PAGES: Parts = (Some((112 << 10, 0)), ProtectionKind::Nvm);
+const NVM_ALL: Parts = (Some((624 << 10, LOG_BYTES)), ProtectionKind::Nvm);
+const NVM_COPIES: Parts = (Some((64 << 10, 0)), COPIES);
+const NVM_COPIES_LOG: Parts = (Some((768 << 10, LOG_BYTES)), COPIES);
+const NVM_LOG: Parts = (Some((768 << 10, LOG_BYTES)), DOUBLEWRITE);
+const LARGER: Parts = (Some((1 << 20, LOG_BYTES + (64 << 10))), ProtectionKind::Nvm);
+const IN_REGION: [Parts; 5] = [NVM_PAGES, NVM_ALL, NVM_COPIES, NVM_COPIES_LOG, NVM_LOG];
+
+fn with(directory: &Arc<MemoryDirectory>, (region, protection): Parts) -> PagerConfig {
+    over(directory.clone(), (region, protection))
+}
+
+fn over(directory: Arc<dyn Directory>, (region, protection): Parts) -> PagerConfig {
+    let nvm = region.map(|(size_bytes, log_bytes)| NvmConfig {
+        directory: directory.clone(),
+        size_bytes,
+        log_bytes,
+    });
+    PagerConfig {
+        nvm,
+        protection,
+        data: directory.clone(),
+        log: directory.clone(),
+        rollback: directory.clone(),
+        temporary: directory.clone(),
+        control: directory,
+        ..config(&MemoryDirectory::new(), 64)
+    }
+}
+
+/// As the database is, whatever that is.
+fn as_found(directory: &Arc<MemoryDirectory>) -> PagerConfig {
+    let mut found = with(directory, NVM_ALL);
+    found.as_found().unwrap().expect("there is a database");
+    found
+}
+
+fn noted(directory: &dyn Directory) -> Superblock {
+    Control::open(directory).unwrap().unwrap().get()
+}
+
+fn has_region(directory: &MemoryDirectory) -> bool {
+    directory.exists(REGION).unwrap()
+}
+
+/// Pages with the numbers 1, 2, ..., some of them at home, some only in the region or in the pool.
+fn some_pages(parts: Parts) -> (Arc<MemoryDirectory>, Pager, Vec<PageId>) {
+    let directory = MemoryDirectory::new();
+    let pager = open(&with(&directory, parts));
+    let ids = fill(&pager);
+    (directory, pager, ids)
+}
+
+fn fill(pager: &Pager) -> Vec<PageId> {
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let ids: Vec<PageId> = (1..=PAGES).map(|number| add(pager, owner, number as u64).unwrap()).collect();
+    pager.tick_write(20).unwrap();
+    pager.tick_nvm(5).unwrap();
+    pager.checkpoint().unwrap();
+    pager.tick_write(5).unwrap();
+    ids
+}
+
+fn assert_numbers(pager: &Pager, ids: &[PageId], what: &str) {
+    for (id, number) in ids.iter().zip(1..) {
+        assert_eq!(get(pager, *id).unwrap(), number, "{what}: page {id}");
+    }
+    assert_eq!(pager.check().unwrap().damages, Vec::<String>::new(), "{what}");
+}
+
+fn leave(pager: Pager) {
+    pager.leave_region_at_shutdown();
+    pager.shutdown().unwrap();
+}
+
+/// The database is changed, crashes, and has the change.
+fn goes_on(directory: &Arc<MemoryDirectory>, config: &PagerConfig, id: PageId, what: &str) {
+    let pager = open(config);
+    set(&pager, id, 77).unwrap();
+    pager.flush_log(pager.log().end()).unwrap();
+    pager.tick_write(1).unwrap();
+    set(&pager, id, 78).unwrap();
+    pager.flush_log(pager.log().end()).unwrap();
+    drop(pager);
+    let pager = open(&as_found(directory));
+    assert_eq!(get(&pager, id).unwrap(), 78, "{what}");
+    set(&pager, id, 1).unwrap();
+    pager.checkpoint().unwrap();
+    pager.shutdown().unwrap();
+}
+
+#[test]
+fn a_database_leaves_its_region_for_every_other_kind() {
+    let kinds = [
+        IN_FILES,
+        (None, ProtectionKind::None),
+        (None, ProtectionKind::FullPageLog),
+        (None, ProtectionKind::AtomicWrite),
+        NVM_PAGES,
+        LARGER,
+        NVM_COPIES,
+        NVM_LOG,
+    ];
+    for from in IN_REGION {
+        for to in kinds {
+            let what = format!("{from:?} to {to:?}");
+            let (directory, pager, ids) = some_pages(from);
+            leave(pager);
+            let left = noted(&*directory);
+            assert_eq!((left.attached, left.state), (None, State::Clean), "{what}");
+            assert_eq!(left.log_begins_anew, from.0.is_some_and(|(_, log)| log > 0), "{what}");
+            assert!(!has_region(&directory), "{what}");
+            let config = with(&directory, to);
+            assert_numbers(&open(&config), &ids, &what);
+            assert_eq!(has_region(&directory), to.0.is_some(), "{what}");
+            goes_on(&directory, &with(&directory, to), ids[0], &what);
+            assert_numbers(&open(&with(&directory, to)), &ids, &what);
+        }
+    }
+}
+
+/// There and back several times: positions in the log go on growing, and nothing of an earlier log is taken for the newest one.
+#[test]
+fn a_database_goes_in_and_out() {
+    let (directory, pager, ids) = some_pages(IN_FILES);
+    pager.shutdown().unwrap();
+    let mut at = noted(&*directory).durable;
+    for (round, parts) in
+        [NVM_ALL, IN_FILES, NVM_LOG, LARGER, IN_FILES, NVM_COPIES_LOG, NVM_PAGES].iter().enumerate()
+    {
+        let pager = open(&with(&directory, *parts));
+        assert!(pager.log().end() > at, "round {round}");
+        assert_numbers(&pager, &ids, &format!("round {round}"));
+        for number in 100..200 {
+            set(&pager, ids[number % PAGES], number as u64).unwrap();
+        }
+        pager.tick_write(20).unwrap();
+        for (id, number) in ids.iter().zip(1..) {
+            set(&pager, *id, number).unwrap();
+        }
+        leave(pager);
+        at = noted(&*directory).durable;
+        let logs = directory.list().unwrap().into_iter().filter(|name| name.starts_with("log.")).count();
+        assert_eq!(
+            logs > 0,
+            parts.0.is_none_or(|(_, log)| log == 0),
+            "round {round}: files of a log in the region"
+        );
+    }
+}
+
+/// Segments may have another size when the log begins anew.
+#[test]
+fn a_log_that_begins_anew_has_the_configured_segments() {
+    let (directory, pager, ids) = some_pages(NVM_ALL);
+    leave(pager);
+    let larger = PagerConfig {
+        log_segment_bytes: 512 << 10,
+        log_capacity_bytes: 2 << 20,
+        ..with(&directory, IN_FILES)
+    };
+    assert_numbers(&open(&larger), &ids, "larger");
+    assert_eq!(noted(&*directory).log_segment_bytes, 512 << 10);
+    assert_numbers(&open(&with(&directory, IN_FILES)), &ids, "as they are, whatever is configured");
+}
+
+/// The log of a crash is needed where it is.
+#[test]
+fn a_log_does_not_move_after_a_crash() {
+    let (directory, pager, ids) = some_pages(IN_FILES);
+    drop(pager);
+    let before = directory.images().len();
+    let refused = |parts| {
+        Pager::open(with(&directory, parts), Arc::new(NoOps)).err().expect("must be refused").to_string()
+    };
+    for parts in [NVM_ALL, NVM_LOG, NVM_COPIES_LOG] {
+        let why = refused(parts);
+        assert!(why.contains("`varve nvm drain`, which recovers"), "{why}");
+        assert_eq!(directory.images().len(), before, "nothing was made");
+    }
+    let pager = open(&as_found(&directory));
+    leave(pager);
+    assert_numbers(&open(&with(&directory, NVM_ALL)), &ids, "after a clean shutdown");
+}
+
+/// Files that people keep beside the log stay when it moves.
+#[test]
+fn only_the_log_is_removed() {
+    let (directory, pager, ids) = some_pages(IN_FILES);
+    pager.shutdown().unwrap();
+    let kept = ["log.txt", "log.old", "logs"];
+    let images = kept.map(|name| (name.to_owned(), MemoryImage::default()));
+    let directory = MemoryDirectory::from_images(directory.images().into_iter().chain(images));
+    let pager = open(&with(&directory, NVM_LOG));
+    assert_numbers(&pager, &ids, "moved");
+    assert!(kept.iter().all(|name| directory.exists(name).unwrap()), "{:?}", directory.list());
+    assert!(!directory.exists("log.0000").unwrap());
+}
+
+/// Log files of another database are not removed when the log moves to where they lie.
+#[test]
+fn a_log_is_not_moved_over_that_of_another_database() {
+    let (directory, pager, ids) = some_pages(NVM_ALL);
+    leave(pager);
+    let (other, pager, _) = some_pages(IN_FILES);
+    pager.shutdown().unwrap();
+    let logs = other.images().into_iter().filter(|(name, _)| name.starts_with("log."));
+    let mixed = MemoryDirectory::from_images(directory.images().into_iter().chain(logs));
+    let why = Pager::open(with(&mixed, IN_FILES), Arc::new(NoOps)).err().unwrap().to_string();
+    assert!(why.contains("belongs to another database"), "{why}");
+    assert_numbers(&open(&with(&directory, IN_FILES)), &ids, "without them");
+}
+
+/// What a killed shutdown left of a region is no hindrance, whatever its length is.
+#[test]
+fn what_is_left_of_a_region_makes_room() {
+    let (directory, pager, ids) = some_pages(NVM_ALL);
+    let region = directory.images().into_iter().find(|(name, _)| name == REGION).unwrap();
+    leave(pager);
+    let directory = MemoryDirectory::from_images(directory.images().into_iter().chain([region]));
+    assert_numbers(&open(&with(&directory, LARGER)), &ids, "another length");
+    assert_eq!(directory.map(REGION, 4096).unwrap().len_bytes(), 1 << 20);
+}
+
+/// A page that is torn at home, and whole in its slot only.
+#[test]
+fn leaving_mends_what_only_the_region_has() {
+    let (directory, pager, ids) = some_pages(NVM_PAGES);
+    set(&pager, ids[0], 1).unwrap();
+    pager.tick_write(100).unwrap();
+    let bytes = vec![0xAA; stored(&directory, ids[0]).len()];
+    drop(pager);
+    let directory = with_stored(&directory, ids[0], &bytes);
+    leave(open(&with(&directory, NVM_PAGES)));
+    assert_numbers(&open(&with(&directory, IN_FILES)), &ids, "torn at home");
+}
+
+#[test]
+fn what_is_found_is_told() {
+    let (directory, pager, _) = some_pages(NVM_COPIES_LOG);
+    drop(pager);
+    let mut config = with(&directory, NVM_PAGES);
+    let found = config.as_found().unwrap().unwrap();
+    let region = found.needed().unwrap().unwrap();
+    assert_eq!((region.size_bytes, region.log_bytes, region.used_slots), (768 << 10, LOG_BYTES, 0));
+    assert_eq!((region.protection, config.protection, found.is_clean), (Some(COPIES), COPIES, false));
+    assert!(
+        with(&directory, NVM_COPIES_LOG).goes_with(&found) && !with(&directory, NVM_PAGES).goes_with(&found)
+    );
+    assert!(!with(&directory, IN_FILES).goes_with(&found));
+
+    let (directory, pager, _) = some_pages(NVM_PAGES);
+    let dirty = pager.nvm().unwrap().slots.unwrap();
+    assert_eq!(dirty.free + dirty.dirty + dirty.clean + dirty.doomed, dirty.total);
+    let found = with(&directory, NVM_PAGES).as_found().unwrap().unwrap();
+    let region = found.needed().unwrap().unwrap();
+    assert_eq!(u64::from(region.slots), dirty.total);
+    assert_eq!(u64::from(region.used_slots), dirty.dirty + dirty.clean + dirty.doomed);
+    directory.remove(REGION).unwrap();
+    let found = with(&directory, NVM_PAGES).as_found().unwrap().unwrap();
+    let why = found.needed().unwrap_err().to_string();
+    assert!(why.contains("is missing, and the database needs it"), "{why}");
+    drop(pager);
+
+    let (directory, pager, _) = some_pages(IN_FILES);
+    leave(pager);
+    let found = with(&directory, IN_FILES).as_found().unwrap().unwrap();
+    assert!(found.is_clean && found.region.is_none() && with(&directory, IN_FILES).goes_with(&found));
+    assert!(with(&MemoryDirectory::new(), IN_FILES).as_found().unwrap().is_none());
+}
+
+/// The next start's configuration is judged by what the database has.
+#[test]
+fn another_division_is_refused_beforehand() {
+    let (directory, pager, _) = some_pages(NVM_ALL);
+    pager.check_next(&with(&directory, NVM_ALL)).unwrap();
+    for (next, expected) in
+        [(IN_FILES, "none is configured"), (LARGER, "divided in another way"), (NVM_PAGES, "divided")]
+    {
+        let why = pager.check_next(&with(&directory, next)).unwrap_err().to_string();
+        assert!(why.contains(expected) && why.contains("varve nvm drain"), "{why}");
+    }
+    let (directory, pager, _) = some_pages(IN_FILES);
+    pager.check_next(&with(&directory, NVM_ALL)).unwrap();
+    // Segments have the size that they have, whatever is configured.
+    let large_pages =
+        PagerConfig { page_size: 65536, log_segment_bytes: 64 << 20, ..with(&directory, IN_FILES) };
+    pager.check_next(&large_pages).unwrap();
+}
+
+/// What is done between two moments, recorded: leaving, moving, going on.
+fn recorded(before: Arc<MemoryDirectory>, work: impl FnOnce(Arc<dyn Directory>, &RecordLog)) -> Recording {
+    let record = RecordLog::new();
+    let recorder: Arc<dyn Directory> = Recorder::wrap(before, record.clone());
+    work(recorder, &record);
+    record.recording()
+}
+
+/// Moments around everything that happened to files, and some of those between stores to the region.
+fn moments(recording: &Recording) -> BTreeSet<u64> {
+    let mut moments: BTreeSet<u64> = (0..=recording.end).step_by(1 + recording.end as usize / 40).collect();
+    for event in &recording.events {
+        if !matches!(
+            event.change,
+            Change::Store { .. } | Change::WriteBack { .. } | Change::Fence | Change::Mark(_)
+        ) {
+            moments.extend([event.submitted, event.completed].map(|tick| tick.saturating_add(1)));
+        }
+    }
+    moments
+}
+
+/// Calls `verify` with the images of crashes at many moments, in several fates of what was on its way, and the largest number that
+/// was durable.
+fn at_every_crash(recording: Recording, verify: impl Fn(Arc<MemoryDirectory>, u64, &str)) {
+    let moments = moments(&recording);
+    let mut timeline = Timeline::new(recording);
+    for cut in moments.into_iter().filter(|cut| *cut <= timeline.end()).collect::<Vec<_>>() {
+        timeline.advance(cut);
+        let pending = timeline.pending().len();
+        for seed in 0..if pending == 0 { 1 } else { 4 } {
+            let fate = |at: usize| match (seed + at) % 3 {
+                _ if seed == 3 => Fate::Absent,
+                0 => Fate::Absent,
+                1 => Fate::Torn { unit_bytes: 512, seed: cut * 9 + seed as u64 },
+                _ => Fate::Present,
+            };
+            let image = timeline.image(&(0..pending).map(fate).collect::<Vec<_>>()).remove(0);
+            let least = timeline.marks().last().copied().unwrap_or(1);
+            verify(image, least, &format!("cut {cut} of {}, {seed}", timeline.end()));
+        }
+    }
+}
+
+/// Opens what a crash left, goes on working, crashes again, and leaves: nothing is lost.
+fn survives(image: Arc<MemoryDirectory>, config: &PagerConfig, ids: &[PageId], least: u64, what: &str) {
+    let pager =
+        Pager::open(config.clone(), Arc::new(NoOps)).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let number = get(&pager, ids[0]).unwrap();
+    assert!(number >= least, "{what}: {number} where {least} was durable");
+    assert_eq!(pager.check().unwrap().damages, Vec::<String>::new(), "{what}");
+    set(&pager, ids[0], 1).unwrap();
+    pager.checkpoint().unwrap();
+    pager.tick_write(100).unwrap();
+    drop(pager);
+    let pager = Pager::open(as_found(&image), Arc::new(NoOps))
+        .unwrap_or_else(|error| panic!("{what}, again: {error}"));
+    assert_numbers(&pager, ids, what);
+    leave(pager);
+    assert_numbers(&open(&with(&image, IN_FILES)), ids, what);
+}
+
+/// Leaves the region and goes on elsewhere, with a crash at every moment.
+fn crash_while_leaving(from: Parts, to: Parts, layout: HomeLayout) {
+    let directory = MemoryDirectory::new();
+    let first = PagerConfig { layout, ..with(&directory, from) };
+    let pager = open(&first);
+    let ids = fill(&pager);
+    pager.flush_log(pager.log().end()).unwrap();
+    drop(pager);
+    let recording = recorded(directory, |directory, record| {
+        let pager = open(&over(directory.clone(), from));
+        set(&pager, ids[0], 2).unwrap();
+        pager.flush_log(pager.log().end()).unwrap();
+        record.mark(2);
+        leave(pager);
+        let pager = open(&over(directory, to));
+        set(&pager, ids[0], 3).unwrap();
+        pager.flush_log(pager.log().end()).unwrap();
+        record.mark(3);
+        pager.tick_write(3).unwrap();
+    });
+    at_every_crash(recording, |image, least, what| {
+        let config = as_found(&image);
+        survives(image, &config, &ids, least, &format!("{from:?} to {to:?}, {what}"));
+    });
+}
+
+#[test]
+fn a_crash_while_a_region_is_left_loses_nothing() {
+    for (from, to) in [
+        (NVM_PAGES, IN_FILES),
+        (NVM_ALL, IN_FILES),
+        (NVM_ALL, LARGER),
+        (NVM_COPIES_LOG, IN_FILES),
+        (NVM_COPIES, NVM_PAGES),
+        (NVM_LOG, (None, ProtectionKind::AtomicWrite)),
+    ] {
+        crash_while_leaving(from, to, HomeLayout::InPlace);
+    }
+}
+
+#[test]
+fn a_crash_while_packed_pages_leave_a_region_loses_nothing() {
+    let packed = PackedConfig { extent_bytes: 256 << 10, held_pages_max: 64 };
+    crash_while_leaving(NVM_ALL, IN_FILES, HomeLayout::Packed(packed));
+}
+
+#[test]
+fn a_crash_while_the_log_moves_into_a_region_loses_nothing() {
+    for to in [NVM_ALL, NVM_LOG] {
+        let (directory, pager, ids) = some_pages(IN_FILES);
+        pager.shutdown().unwrap();
+        drop(pager);
+        let recording = recorded(directory, |directory, record| {
+            let pager = open(&over(directory, to));
+            set(&pager, ids[0], 2).unwrap();
+            pager.flush_log(pager.log().end()).unwrap();
+            record.mark(2);
+            pager.tick_write(3).unwrap();
+            pager.checkpoint().unwrap();
+        });
+        at_every_crash(recording, |image, least, what| {
+            // Either way: as it was when the crash came, or as it was going to be.
+            let copy = MemoryDirectory::from_images(image.images());
+            let config = with(&copy, to);
+            survives(copy, &config, &ids, least, &format!("to {to:?}, {what}"));
+            let config = as_found(&image);
+            survives(image, &config, &ids, least, &format!("as found on the way to {to:?}, {what}"));
+        });
+    }
+}
+
+/// No page is torn after it: what protects next begins with files of its own.
+#[test]
+fn protection_in_force_is_none_of_the_region_afterwards() {
+    for from in IN_REGION {
+        let (directory, pager, _) = some_pages(from);
+        leave(pager);
+        let expected = if from.1 == DOUBLEWRITE { InForce::Doublewrite } else { InForce::Nothing };
+        assert_eq!(noted(&*directory).protection, expected, "{from:?}");
+    }
+}
