@@ -266,7 +266,7 @@ impl Shared {
     }
 
     /// A full device refused a page writer something.
-    fn note_refused(&self, cause: PagerError) {
+    pub(crate) fn note_refused(&self, cause: PagerError) {
         *self.refused.lock() = Some((Instant::now(), cause));
     }
 

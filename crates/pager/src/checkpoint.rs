@@ -33,13 +33,21 @@ pub(crate) const ROUND_PAGES: usize = 120;
 /// A worker isn't rung for fewer pages: each part costs the flushes of a batch.
 const PART_PAGES_MIN: usize = 16;
 
+/// Want of room, which is told at the end; other failures at once.
+fn want_of_room(result: Result<()>) -> Result<Option<PagerError>> {
+    match result {
+        Err(cause) if cause.is_no_space() => Ok(Some(cause)),
+        done => done.map(|()| None),
+    }
+}
+
 impl Shared {
     /// Notes how far cleaning has come, stores it, cuts the log. `is_clean`: this is the end of a clean shutdown.
     /// A failure stops the pager, since what it left on the devices is unknown; but want of room leaves the position as it
-    /// was, and the next checkpoint does the whole again.
+    /// was, or not as far on as it could be, and the next checkpoint does the whole again.
     pub(crate) fn checkpoint(&self, is_clean: bool) -> Result<()> {
         let mut last = self.checkpointing.lock();
-        self.checkpoint_steps(is_clean).inspect_err(|cause| {
+        let refused = self.checkpoint_steps(is_clean).inspect_err(|cause| {
             if !cause.is_no_space() {
                 self.log.poison(&cause.to_string());
             }
@@ -47,19 +55,17 @@ impl Shared {
         *last = self.log.end();
         reached("checkpoint");
         self.counters.checkpoints.fetch_add(1, Relaxed);
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
-    fn checkpoint_steps(&self, is_clean: bool) -> Result<()> {
+    /// Gives what a full device refused the levels: the log that they still need is not cut, what is before it makes room. Whoever
+    /// waits for room has to hear of it.
+    fn checkpoint_steps(&self, is_clean: bool) -> Result<Option<PagerError>> {
         self.log.check()?;
         self.spaces.plan_cut(|| self.log.end());
-        self.level.checkpoint(Step::Begin)?;
+        let kept = want_of_room(self.level.checkpoint(Step::Begin))?;
         let forgets = planted("checkpoint: its position passes dirty pages");
-        match self.level.settle() {
-            // What stays held stays in the ledger; the log that it needs is not cut, what is before that makes room.
-            Err(error) if error.is_no_space() => {}
-            settled => settled?,
-        }
+        let held = want_of_room(self.level.settle())?;
         let redo_start = self.log.redo_point(|| {
             let oldest = self.redo_from().filter(|_| !forgets);
             oldest.into_iter().chain(self.level.needs_log_from()).min()
@@ -94,7 +100,8 @@ impl Shared {
             self.log.truncate(if early { durable } else { redo_start })?;
         }
         self.level.checkpoint(Step::End)?;
-        self.spaces.carry_out_cuts(&self.pool, redo_start)
+        self.spaces.carry_out_cuts(&self.pool, redo_start)?;
+        Ok(kept.or(held))
     }
 
     /// Whether this shutdown leaves the region of persistent memory.
@@ -136,7 +143,9 @@ impl Shared {
     /// Makes these pages stable, in parts beside each other if there are workers. Gives the number written; want of room
     /// shows when everything was tried.
     fn clean(self: &Arc<Self>, ids: &[PageId], cause: Cause) -> Result<usize> {
-        self.in_parts(ids, move |pool, part| pool.clean(part, cause))
+        let cleaned = self.in_parts(ids, move |pool, part| pool.clean(part, cause));
+        // All at once, and what was refused there is not put again: its frames are clean, and the ledger has its pages.
+        summed([cleaned, self.level.settle().map(|()| 0)])
     }
 
     /// Has the workers write parts of these pages; the caller holds no latch and no lock.
@@ -181,8 +190,12 @@ impl Shared {
                 break;
             }
             if workers > 1 {
-                // Frames run short meanwhile, and nobody else frees any ahead of need.
-                self.keep_frames_free()?;
+                // Frames run short meanwhile, and nobody else frees any ahead of need. That a full device refuses some of it
+                // doesn't end the cleaning of others.
+                match self.keep_frames_free() {
+                    Err(cause) if cause.is_no_space() => self.note_refused(cause),
+                    freed => drop(freed?),
+                }
             }
         }
         Ok(worked)

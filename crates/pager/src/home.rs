@@ -14,11 +14,11 @@ use varve_device::planted;
 
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
-use crate::layout::{Flights, Layouts};
+use crate::layout::{Flights, Layout, Layouts};
 use crate::level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::lsn::Lsn;
 use crate::page::{self, PageDamage};
-use crate::pool::WriteAhead;
+use crate::pool::{WriteAhead, summed};
 
 /// The level of the space files.
 pub(crate) struct Home {
@@ -50,6 +50,11 @@ impl Home {
         *got = Some(Got { from: Tier::Home, lsn, taken: false });
         self.pages_read.fetch_add(1, Relaxed);
         Ok(())
+    }
+
+    /// Asks every layout, also after one was refused room; that is told when all were asked.
+    fn all(&self, ask: impl Fn(&dyn Layout) -> Result<()>) -> Result<()> {
+        summed(self.layouts.each().map(|layout| ask(layout).map(|()| 0))).map(drop)
     }
 
     fn put_logged(&self, images: &[&Image], cause: Cause, need: Need) -> Result<()> {
@@ -109,7 +114,11 @@ impl Level for Home {
     }
 
     fn settle(&self) -> Result<()> {
-        self.layouts.each().try_for_each(|layout| layout.settle())
+        self.all(|layout| layout.settle())
+    }
+
+    fn takes_together(&self, one: SpaceId, other: SpaceId) -> bool {
+        self.layouts.is_one(one, other)
     }
 
     fn needs_log_from(&self) -> Option<Lsn> {
@@ -117,11 +126,11 @@ impl Level for Home {
     }
 
     fn checkpoint(&self, step: Step) -> Result<()> {
-        self.layouts.each().try_for_each(|layout| layout.checkpoint(step))
+        self.all(|layout| layout.checkpoint(step))
     }
 
     fn drain(&self) -> Result<()> {
-        self.layouts.each().try_for_each(|layout| layout.drain())
+        self.all(|layout| layout.drain())
     }
 
     fn check(&self, damages: &mut Vec<String>) -> Result<()> {

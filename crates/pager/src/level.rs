@@ -10,6 +10,15 @@
 //! 3. An older image never lands after a newer one.
 //! 4. The log is durable up to the LSN of every image that is put (asserted).
 //! 5. The recovery LSN belongs to the page, not to a level: the ledger is told by whoever makes an image stable.
+//! 6. A put that is refused for want of room:
+//!    - with `Held`, none of its pages was taken: neither now nor by a later `settle` is the ledger told of one of them on account
+//!      of this put (their bytes may be on a device). So whoever put them marks them changed again, and their entries are there:
+//!      a page that is dirty in the pool is in the ledger, always (asserted in `stamp`). A level that can't promise that for
+//!      pages of two spaces together says so in [`Level::takes_together`].
+//!    - with `Stable`, which is `Held` and then `settle`, the pages may be held all the same, and become stable later. That is for
+//!      levels, which keep an image until home has it and told the ledger when they took it; the pool puts `Held` and settles,
+//!      and a refused `settle` concerns no frame.
+//!    After any other failure nothing is known, and the pager stops.
 //!
 //! What it does not know: frames, latches, the log's format.
 
@@ -199,14 +208,14 @@ pub trait Level: Send + Sync {
     /// Reads the newest version at or below this level, verified. Blocks; submits all runs together.
     /// On error no buffer may be used.
     fn read(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()>;
-    /// Takes changed pages. `Ok` means that `need` is met for every one; on error any subset may have been written.
+    /// Takes changed pages. `Ok` means that `need` is met for every one; what an error means says invariant 6.
     fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()>;
     /// A clean page leaves the level above. `copy` makes an image if the level wants it.
     fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image);
     /// The page is about to be changed above; called under its exclusive latch before the record is appended.
     fn changed(&self, id: PageId);
-    /// The pages mean nothing any more once the log is durable up to `after`; until then a crash may bring them back.
-    /// Called before they are used again or cut off.
+    /// The pages mean nothing any more once the log is durable up to `after`; until then a crash may bring them back. Zero: they
+    /// mean nothing already, and no note in the log says so (a cut, temporary pages). Called before they are used again or cut off.
     fn discard(&self, ids: PageRange, after: Lsn) -> Result<()>;
     /// Takes part in a checkpoint.
     fn checkpoint(&self, step: Step) -> Result<()>;
@@ -215,7 +224,8 @@ pub trait Level: Send + Sync {
     /// Counters for statistics.
     fn report(&self) -> Vec<LevelReport>;
 
-    /// Looks for contradictions here and below, and appends what it finds, at most some hundred. Nobody writes meanwhile.
+    /// Looks for contradictions here and below, and appends what it finds, at most some hundred. Nobody changes pages
+    /// meanwhile; those that are changed may be written.
     fn check(&self, _damages: &mut Vec<String>) -> Result<()> {
         Ok(())
     }
@@ -226,7 +236,8 @@ pub trait Level: Send + Sync {
         None
     }
 
-    /// Makes stable what was put with [`Need::Held`], here and below.
+    /// Makes stable what was put with [`Need::Held`], here and below. For want of room some of it may stay held: nothing is
+    /// lost, and it can be called again.
     fn settle(&self) -> Result<()> {
         Ok(())
     }
@@ -235,6 +246,11 @@ pub trait Level: Send + Sync {
     /// block's start.
     fn needs_log_from(&self) -> Option<Lsn> {
         None
+    }
+
+    /// Whether pages of both spaces can be in one `put`, so that a refusal is of all of them.
+    fn takes_together(&self, _one: SpaceId, _other: SpaceId) -> bool {
+        true
     }
 
     /// Most pages of one `put`.

@@ -26,7 +26,7 @@ pub(crate) trait Layout: Send + Sync {
     /// is [`PageDamage::Zero`](crate::page::PageDamage::Zero). None of the wants is a hole.
     fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()>;
     /// Writes pages, all of them logged or all temporary. `Held` ones are given back by `read` from the moment this returns;
-    /// `Stable` ones survive a crash, and the ledger was told. On error any of them may be.
+    /// `Stable` ones survive a crash, and the ledger was told. What a refusal means says `level.rs`, invariant 6.
     fn write(&self, images: &[&Image], cause: Cause, need: Need) -> Result<()>;
     /// Makes stable what was written with `Need::Held`.
     fn settle(&self) -> Result<()> {
@@ -108,7 +108,12 @@ impl Layouts {
         groups.try_for_each(|group| self.of(group[0].0)?.read(group))
     }
 
-    /// Writes pages of any spaces, all of them logged or all temporary.
+    /// Whether the pages of both spaces are written by one layout.
+    pub(crate) fn is_one(&self, one: SpaceId, other: SpaceId) -> bool {
+        self.number_of(one) == self.number_of(other)
+    }
+
+    /// Writes pages of any spaces, all of them logged or all temporary. After a refusal those of another layout may be written.
     pub(crate) fn write(&self, images: &[&Image], cause: Cause, need: Need) -> Result<()> {
         for (number, layout) in self.all.iter().enumerate() {
             let is_there = |image: &&Image| self.number_of(image.id().space()) == Some(number);

@@ -222,15 +222,15 @@ impl Log {
             || self.segments.is_prepared(number) && left_bytes > bytes as u64 + format::SEGMENT_HEADER_BYTES
     }
 
-    /// As `has_segment_for`, for appends that can't be left out: makes the next segment if that is what is missing. `false` if a
-    /// full device has no room for it. No latch may be held.
+    /// As `has_segment_for`, for appends that can't be left out: makes the next segment if that is what is missing; others may take
+    /// the room at once, so look again. `false` if a full device has none. No latch may be held.
     pub fn make_segment_for(&self, bytes: usize) -> Result<bool, LogError> {
         if self.has_segment_for(bytes) {
             return Ok(true);
         }
         match self.segments.prepare(self.geometry.segment_of(self.end()) + 1) {
             Err(error) if error.is_no_space() => Ok(false),
-            made => made.map(|()| self.has_segment_for(bytes)),
+            made => made.map(|()| true),
         }
     }
 

@@ -30,17 +30,14 @@ const LOG_SHARE: u64 = 8;
 const DIRTY_MAX: usize = 4096;
 
 impl PackedSpace {
-    /// Copies the map if the log since the last copy is long. Want of room is no failure: the log is kept longer.
+    /// Copies the map if the log since the last copy is long. After a refusal for want of room the log is kept longer.
     pub(super) fn checkpoint_map_if_due(&self) -> Result<()> {
         let since = self.log.end().since(self.map_file.head().after);
         let dirty_count = self.book.lock().dirty().len();
         if since <= self.log.cleaning_bytes() / LOG_SHARE && dirty_count < DIRTY_MAX {
             return Ok(());
         }
-        match self.checkpoint_map() {
-            Err(error) if error.is_no_space() => Ok(()),
-            done => done,
-        }
+        self.checkpoint_map()
     }
 
     /// Copies the map.
@@ -73,14 +70,12 @@ impl PackedSpace {
 
     /// The pages mean nothing any more once the log is durable up to `after`.
     ///
-    /// If it is already, this may be a cut of the space, of which no note speaks: without one, a crash before the shorter
-    /// length is known would find the pages where others are by then. So it is noted here; if the log has no room for that,
-    /// the pages keep their slots.
+    /// A cut of the space (zero) is in no note: without one, a crash before the shorter length is known would find the pages
+    /// where others are by then. So it is noted here; if the log has no room for that, the pages keep their slots.
     pub(super) fn forget(&self, ids: PageRange, after: Lsn) {
         let first = ids.first.no().0;
         let mut book = self.book.lock();
-        let is_noted =
-            after > self.log.durable() || planted("packed: a cut gives its slots back without a note");
+        let is_noted = after > Lsn::ZERO || planted("packed: a cut gives its slots back without a note");
         let after = match is_noted {
             true => Some(after),
             false => self.note_discard(ids),

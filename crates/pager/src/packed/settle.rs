@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! 1. A crash before the notes are durable finds the slots before, behind it the new ones: both are whole until then.
-//! 2. If the log has no room for the notes on a full device, nothing has happened, and it is tried again.
+//! 2. If the log has no room for the notes on a full device, nothing has happened: the pages stay held, and it is tried again.
+//!    That is no refusal of the put that wrote them (`level.rs`, invariant 6).
 //!
 //! What it does not know: who wants it.
 
@@ -20,8 +21,6 @@ use crate::error::Result;
 use crate::log::record;
 use crate::lsn::Lsn;
 
-/// How often a segment of the log is made for the notes before there is said to be no room.
-const TRIES: usize = 8;
 /// Room in the log beyond the notes themselves.
 const SLACK_BYTES: usize = 64;
 
@@ -76,7 +75,7 @@ impl PackedSpace {
 
     /// Notes what is to be noted; gives the end of the last note, if there is one.
     fn append_notes(&self) -> Result<Option<Lsn>> {
-        for _ in 0..TRIES {
+        loop {
             let book = self.book.lock();
             let said = book.to_note();
             let groups: Vec<Vec<u8>> = said.chunks(NOTE_PAGES_MAX).map(|said| self.group(said)).collect();
@@ -88,11 +87,10 @@ impl PackedSpace {
             drop(book);
             // Others append meanwhile, so one may have to look again.
             if !self.log.make_segment_for(bytes).inspect_err(|_| self.book.lock().unsettle())? {
-                break;
+                self.book.lock().unsettle();
+                return Err(DeviceError::new("log", Operation::Write, ErrorKind::NoSpace).into());
             }
         }
-        self.book.lock().unsettle();
-        Err(DeviceError::new("log", Operation::Write, ErrorKind::NoSpace).into())
     }
 
     fn group(&self, said: &[Said]) -> Vec<u8> {

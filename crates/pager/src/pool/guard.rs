@@ -180,6 +180,12 @@ impl<'p> PageX<'p> {
         self.frame.fresh.store(false, Relaxed);
         if self.frame.set_dirty() {
             self.pool.ledger.first_change(self.id(), at.block, at.start);
+        } else {
+            debug_assert!(
+                self.pool.ledger.knows(self.id()),
+                "page {} is changed and not in the ledger: a refused put was told to it",
+                self.id()
+            );
         }
     }
 

@@ -4,7 +4,8 @@
 //! 1. An image is copied under the shared latch and marked clean in the same moment; the put happens under no latch.
 //! 2. The log is flushed up to the newest image before the put.
 //! 3. When a put fails, its pages are dirty again before their writes end, so no changed page is lost or evicted. The
-//!    pager stops, unless a device was full: then each page is put by itself, and those without room stay dirty.
+//!    pager stops, unless a device was full: then each page is put by itself, and those without room stay dirty. They are in
+//!    the ledger (`level.rs`, invariant 6): pages are put as `Held`, and only such together as can be refused together.
 //! 4. The ledger is told by the level that made the image stable; a page changed meanwhile is entered again by then
 //!    with its new first change.
 //!
@@ -123,25 +124,33 @@ impl Pool {
         }
     }
 
-    /// Writes what has begun, as much at a time as the level takes; gives the number of pages, which `counter` gets too.
-    fn put(&self, begun: Vec<Begun<'_>>, cause: Cause, need: Need, counter: &AtomicU64) -> Result<usize> {
+    /// Writes what has begun, as much at a time as the level takes; gives the number of pages, which `counter` gets too. They
+    /// come in page order.
+    fn put(&self, begun: Vec<Begun<'_>>, cause: Cause, counter: &AtomicU64) -> Result<usize> {
         let (frames, images): (Vec<&Frame>, Vec<Image>) =
             begun.into_iter().map(|one| (one.frame, one.image)).unzip();
         let most = self.level.put_pages_max();
-        let parts = frames.chunks(most).zip(images.chunks(most));
-        summed(parts.map(|(frames, images)| self.put_together(frames, images, (cause, need), counter)))
+        let are_together =
+            |one: &Image, next: &Image| self.level.takes_together(one.id().space(), next.id().space());
+        let mut rest = &frames[..];
+        let parts = images.chunk_by(are_together).flat_map(|part| part.chunks(most));
+        summed(parts.map(|images| {
+            let (frames, behind) = rest.split_at(images.len());
+            rest = behind;
+            self.put_together(frames, images, cause, counter)
+        }))
     }
 
     fn put_together(
         &self,
         frames: &[&Frame],
         images: &[Image],
-        (cause, need): (Cause, Need),
+        cause: Cause,
         counter: &AtomicU64,
     ) -> Result<usize> {
-        let result = match self.put_images(images, cause, need) {
+        let result = match self.put_images(images, cause) {
             Err(error) if error.is_no_space() && images.len() > 1 => {
-                return self.put_singly(frames, images, (cause, need), counter);
+                return self.put_singly(frames, images, cause, counter);
             }
             result => result,
         };
@@ -154,7 +163,7 @@ impl Pool {
         &self,
         frames: &[&Frame],
         images: &[Image],
-        (cause, need): (Cause, Need),
+        cause: Cause,
         counter: &AtomicU64,
     ) -> Result<usize> {
         reached("full device: pages put singly");
@@ -167,7 +176,7 @@ impl Pool {
             let put = match &in_a_row {
                 // Pages without a place are neighbours, behind those that have one: not all of them need be tried.
                 Err(error) => Err(PagerError::clone(error)),
-                Ok(_) => self.put_images(std::slice::from_ref(image), cause, need),
+                Ok(_) => self.put_images(std::slice::from_ref(image), cause),
             };
             match self.end_put(&[frame], put, counter) {
                 Ok(_) => in_a_row = Ok(0),
@@ -231,13 +240,13 @@ impl Pool {
         self.tight.store(2 * self.dirty_count() > self.frames.len(), Relaxed);
     }
 
-    fn put_images(&self, images: &[Image], cause: Cause, need: Need) -> Result<()> {
+    fn put_images(&self, images: &[Image], cause: Cause) -> Result<()> {
         self.log.check()?;
         let newest = images.iter().map(Image::lsn).max().unwrap_or(Lsn::ZERO);
         if !planted("pages: written before their log") && newest > self.log.durable_lsn() {
             self.counters.times.of(Timing::LogWait, || self.log.flush(newest))?;
         }
-        self.level.put(images, cause, need)
+        self.level.put(images, cause, Need::Held)
     }
 
     /// Writes the dirty ones of these frames together, in page order; gives their number.
@@ -248,7 +257,7 @@ impl Pool {
         if begun.is_empty() {
             return Ok(0);
         }
-        self.put(begun, Cause::Evict, Need::Held, &self.counters.evict_writes)
+        self.put(begun, Cause::Evict, &self.counters.evict_writes)
     }
 
     /// The single-page path of Kang 2016, section 2.1: writes one of the frames itself and frees it. Prefers one whose
@@ -262,7 +271,7 @@ impl Pool {
         let mut tries = 0;
         for no in order.map(|no| *no as usize) {
             let Some(begun) = self.begin_write(no, None, false) else { continue };
-            match self.put(vec![begun], Cause::EvictInline, Need::Held, &self.counters.inline_writes) {
+            match self.put(vec![begun], Cause::EvictInline, &self.counters.inline_writes) {
                 Err(error) if error.is_no_space() && tries < REFUSED_MAX => {
                     refused = Err(error);
                     tries += 1;
@@ -283,8 +292,8 @@ impl Pool {
         Guard::try_lock(self, no).map(|page: PageS<'_>| page.lsn())
     }
 
-    /// Makes these pages stable, as far as they are dirty and resident: for checkpoints. Gives the number written.
-    /// Pages that somebody else is writing are waited for. Want of room shows when everything was tried.
+    /// Writes these pages, as far as they are dirty and resident: for checkpoints, stable when the level has settled. Gives the
+    /// number written. Pages that somebody else is writing are waited for. Want of room shows when everything was tried.
     pub(crate) fn clean(&self, ids: &[PageId], cause: Cause) -> Result<usize> {
         let together = (self.frames.len() / 8).clamp(1, TOGETHER_MAX);
         let (mut written, mut refused) = (0, None);
@@ -310,7 +319,7 @@ impl Pool {
         begun.sort_by_key(|one| one.image.id());
         let count = match begun.is_empty() {
             true => 0,
-            false => self.put(begun, cause, Need::Stable, &self.counters.checkpoint_writes)?,
+            false => self.put(begun, cause, &self.counters.checkpoint_writes)?,
         };
         elsewhere.into_iter().for_each(|frame| self.wait_written(frame));
         Ok(count)

@@ -156,14 +156,14 @@ impl Spaces {
     pub(crate) fn carry_out_cuts(&self, pool: &Pool, redo_start: Lsn) -> Result<()> {
         for space in &self.spaces {
             let mut growth = space.growth.lock();
-            let Some(planned) = growth.cut.as_ref().map(|cut| cut.lsn).filter(|lsn| *lsn <= redo_start)
-            else {
+            if growth.cut.as_ref().is_none_or(|cut| cut.lsn > redo_start) {
                 continue;
-            };
+            }
             let geometry = space.geometry;
             let first = space.map().extent_count() * geometry.extent_pages;
             let count = self.file_pages(geometry).saturating_sub(first);
-            pool.discard(PageRange { first: PageId::new(geometry.space, PageNo(first)), count }, planned)?;
+            let pages = PageRange { first: PageId::new(geometry.space, PageNo(first)), count };
+            pool.discard(pages, Lsn::ZERO)?;
             match self.layout(geometry)?.resize(geometry.space, first) {
                 // A file system may want room even for that. Nothing has changed, and the next checkpoint tries again.
                 Err(error) if error.is_no_space() => continue,
