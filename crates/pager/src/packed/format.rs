@@ -16,20 +16,21 @@
 //! | 34 | | zeros |
 //! | 4092 | 4 | CRC-32C of bytes 0..4092 |
 //!
-//! `S.map.varve`: blocks 0 and 1 are *heads*, written in turn; from block 2 on *map pages*, two places each: map page i
-//! has blocks 2 + 2i and 3 + 2i.
+//! `S.map.varve`: blocks 0 and 1 are *heads*, the same in both; from block 2 on *map pages*, two places each: map page i has
+//! blocks 2 + 2i and 3 + 2i.
 //!
 //! | head: offset | bytes | what |
 //! |---|---|---|
 //! | 0 | 34 | as in the header block, with magic "VARVEMAP" |
 //! | 34 | 2 | 0 |
 //! | 36 | 4 | length of the space in pages |
-//! | 40 | 8 | sequence: counts the writes, the block is sequence mod 2 |
+//! | 40 | 8 | sequence: counts the heads; if the blocks differ, the larger one counts |
 //! | 48 | 8 | number of the last complete checkpoint of the map, 0 before the first |
 //! | 56 | 8 | start of a log block: where reading the log has to begin for what follows that checkpoint |
 //! | 64 | 8 | end of the log at that checkpoint: groups that end behind it apply |
 //! | 72 | 4 | map pages that exist at that checkpoint |
-//! | 76 | | zeros |
+//! | 76 | 8 | which versions of the map pages count: the sum of `version_mark(i, checkpoint)` over all of them |
+//! | 84 | | zeros |
 //! | 4092 | 4 | CRC-32C of bytes 0..4092 |
 //!
 //! | map page: offset | bytes | what |
@@ -45,6 +46,9 @@
 //! Invariants
 //! 1. What is decoded has been under a right checksum and is of this database and space; what says anything else is
 //!    refused with the reason.
+//!
+//! This is version 1: it was never in a program whose configuration could choose it before heads were the same in both blocks and
+//! named the versions.
 //!
 //! What it does not know: files; when what is written (`map_file.rs`).
 
@@ -69,14 +73,29 @@ const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"VARVEMAP");
 const VERSION: u32 = 1;
 const CHECKSUM_AT: usize = BLOCK_BYTES - 4;
 const SHAPE_END: usize = 34;
-const HEAD_END: usize = 76;
+const HEAD_END: usize = 84;
 const PLACES_AT: usize = 32;
+/// Heads and checkpoints are never as many: the next numbers can always be given.
+const COUNT_MAX: u64 = 1 << 62;
 
 const _: () = assert!(PLACES_AT + 8 * PLACES as usize == BLOCK_BYTES);
 
 /// The map page that has a page's place.
 pub(crate) fn map_page_of(no: PageNo) -> u32 {
     no.0 / PLACES
+}
+
+/// The part of [`Head::versions`] that says which version of a map page counts: that of this checkpoint. The numbers are mixed
+/// (SplitMix64; Steele, Lea and Flood 2014) so that no other choice of versions is likely to have the same sum.
+pub(crate) fn version_mark(number: u32, checkpoint: u64) -> u64 {
+    mixed(mixed(u64::from(number)).wrapping_add(checkpoint))
+}
+
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
 }
 
 /// Whether extents of this length can be.
@@ -171,7 +190,7 @@ pub(crate) struct Head {
     pub(crate) shape: Shape,
     /// Length of the space in pages.
     pub(crate) pages: u32,
-    /// Counts the writes.
+    /// Counts the heads.
     pub(crate) sequence: u64,
     /// Number of the last complete checkpoint.
     pub(crate) checkpoint: u64,
@@ -181,13 +200,15 @@ pub(crate) struct Head {
     pub(crate) after: Lsn,
     /// Map pages at the checkpoint.
     pub(crate) map_pages: u32,
+    /// Which of their versions count.
+    pub(crate) versions: u64,
 }
 
 impl Head {
     /// The head of a new, empty space.
     pub(crate) fn new(shape: Shape) -> Head {
         let (log_from, after) = (Lsn::ZERO, Lsn::ZERO);
-        Head { shape, pages: 0, sequence: 0, checkpoint: 0, log_from, after, map_pages: 0 }
+        Head { shape, pages: 0, sequence: 0, checkpoint: 0, log_from, after, map_pages: 0, versions: 0 }
     }
 
     /// The block.
@@ -200,6 +221,7 @@ impl Head {
         put_u64(&mut block, 56, self.log_from.get());
         put_u64(&mut block, 64, self.after.get());
         put_u32(&mut block, 72, self.map_pages);
+        put_u64(&mut block, 76, self.versions);
         seal(&mut block);
         block
     }
@@ -214,6 +236,7 @@ impl Head {
             log_from: Lsn::new(get_u64(block, 56)),
             after: Lsn::new(get_u64(block, 64)),
             map_pages: get_u32(block, 72),
+            versions: get_u64(block, 76),
         };
         require_zeros(&block[SHAPE_END..36])?;
         require_zeros(&block[HEAD_END..CHECKSUM_AT])?;
@@ -221,8 +244,9 @@ impl Head {
             && head.after.get() <= LSN_MAX
             && head.map_pages <= map_page_of(PageNo(u32::MAX)) + 1
             && (head.checkpoint > 0 || head.map_pages == 0)
-            && head.sequence < u64::MAX
-            && head.checkpoint < u64::MAX;
+            && (head.map_pages > 0 || head.versions == 0)
+            && head.sequence < COUNT_MAX
+            && head.checkpoint < COUNT_MAX;
         if is_sound { Ok(head) } else { Err(BlockDamage::Nonsense) }
     }
 }
@@ -290,6 +314,7 @@ mod tests {
             log_from: Lsn::new(0x2000),
             after: Lsn::new(0x2345),
             map_pages: 3,
+            versions: 0x0102_0304_0506_0708,
         }
     }
 
@@ -318,7 +343,7 @@ mod tests {
     fn layout_snapshot_of_a_head() {
         let block = head().encode();
         assert_eq!(
-            hex(&block[..76]),
+            hex(&block[..84]),
             "56415256454d4150\
              01000000\
              00200000\
@@ -330,10 +355,19 @@ mod tests {
              0200000000000000\
              0020000000000000\
              4523000000000000\
-             03000000"
+             03000000\
+             0807060504030201"
         );
-        assert!(block[76..4092].iter().all(|byte| *byte == 0));
+        assert!(block[84..4092].iter().all(|byte| *byte == 0));
         assert_eq!(Head::decode(&block), Ok(head()));
+    }
+
+    /// Stored in heads, so it stays as it is.
+    #[test]
+    fn snapshot_of_version_marks() {
+        assert_eq!(version_mark(0, 0), 0xA706_DD2F_4D19_7E6F);
+        assert_eq!(version_mark(1, 7), 0x3318_0454_BA17_A00C);
+        assert_eq!(version_mark(u32::MAX, u64::MAX), 0x1378_7FEC_5F8C_2AE9);
     }
 
     #[test]
@@ -379,7 +413,9 @@ mod tests {
             (48, &[0], BlockDamage::Nonsense),
             (63, &[0x41], BlockDamage::Nonsense),
             (71, &[0x40], BlockDamage::Nonsense),
+            (47, &[0x40], BlockDamage::Nonsense),
             (75, &[1], BlockDamage::Nonsense),
+            (84, &[1], BlockDamage::Nonsense),
             (100, &[1], BlockDamage::Nonsense),
         ];
         for (at, bytes, damage) in cases {

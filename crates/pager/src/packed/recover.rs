@@ -20,6 +20,7 @@ use super::book::Book;
 use super::extents::Extents;
 use super::format::{BLOCK_BYTES, Shape};
 use super::map_file::MapFile;
+use super::page_map::PageMap;
 use super::replay::Replay;
 use super::{Around, Identity, PackedSpace};
 use crate::error::{PagerError, Result};
@@ -72,21 +73,40 @@ impl Found {
             );
             return Err(PagerError::Corrupt { what });
         }
+        let parts = self.into_parts()?;
+        Ok(PackedSpace::over(parts.file, parts.map_file, parts.map, parts.book, around))
+    }
+
+    /// What the notes that were taken have made of it.
+    pub(super) fn into_parts(self) -> Result<Parts> {
+        let shape = self.map_file.head().shape;
         // A killed process may have left slots in caches; redo would take those pages for stable.
         self.file.flush()?;
+        match self.map_file.mend_heads() {
+            // One of them is enough, and it is tried again before the next is written.
+            Err(cause) if cause.is_no_space() => {}
+            mended => mended?,
+        }
         let (map, mut dirty) = self.replay.finish();
         dirty.extend(self.stale);
-        let count = u32::try_from(self.file.len_bytes()? / head.shape.extent_bytes).unwrap_or(u32::MAX);
-        let extents =
-            Extents::recovered(head.shape.extent_bytes as usize, count, map.each()).map_err(|bad| {
-                PagerError::Corrupt {
-                    what: format!("the map of {} is damaged: {bad}: restore it from a backup", self.location),
-                }
-            })?;
+        let count = u32::try_from(self.file.len_bytes()? / shape.extent_bytes).unwrap_or(u32::MAX);
+        let extents = Extents::recovered(shape.extent_bytes as usize, count, map.each()).map_err(|bad| {
+            PagerError::Corrupt {
+                what: format!("the map of {} is damaged: {bad}: restore it from a backup", self.location),
+            }
+        })?;
         let map = Arc::new(map);
         let book = Book::new(map.clone(), extents, dirty);
-        Ok(PackedSpace::over(self.file, self.map_file, map, book, around))
+        Ok(Parts { file: self.file, map_file: self.map_file, map, book })
     }
+}
+
+/// What a space is made of.
+pub(super) struct Parts {
+    pub(super) file: Arc<dyn BlockFile>,
+    pub(super) map_file: MapFile,
+    pub(super) map: Arc<PageMap>,
+    pub(super) book: Book,
 }
 
 fn check_header(file: &dyn BlockFile, location: &str, shape: &Shape) -> Result<()> {
