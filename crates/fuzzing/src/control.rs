@@ -1,7 +1,8 @@
 //! The control file: two slots under their checksums, and what opening does with what they say.
 //!
 //! Input: for each slot a page of runs over a valid slot and whether to leave the checksum as it is (u8); then a life (u32,
-//! u32, u32), and what is attached: flags u8 (as in the slot; 16: no protection), region u64, stamp u64.
+//! u32, u32), and what is attached: flags u8 (as in the slot; 16: no protection; 32: packed, with region and stamp as the numbers of
+//! its maps' checkpoints; 64: compressed pages), region u64, stamp u64.
 
 use varve_device::{MemoryDirectory, MemoryImage};
 use varve_pager::Lsn;
@@ -60,6 +61,9 @@ fn attach(block: &mut Superblock, input: &mut Input<'_>) {
         block.lives.clear();
     }
     block.protection = if has(16) { InForce::Nothing } else { InForce::Doublewrite };
+    block.packed = has(32);
+    block.map_checkpoints = if has(32) { [region, attached.stamp] } else { [0; 2] };
+    block.has_compressed_pages = has(64);
 }
 
 /// A control file whose slots are as the input wants them.

@@ -29,6 +29,7 @@ mod node_model;
 mod numeric;
 mod opening;
 mod overflow;
+mod packed_map;
 mod page;
 mod row;
 mod seeds;
@@ -62,6 +63,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("numeric", numeric),
     ("opening", opening),
     ("overflow", overflow),
+    ("packed_map", packed_map),
     ("page", page),
     ("page_redo", page_redo),
     ("row", row),
@@ -90,6 +92,7 @@ pub use node_model::node_model;
 pub use numeric::numeric;
 pub use opening::opening;
 pub use overflow::overflow;
+pub use packed_map::packed_map;
 pub use page::{page, page_redo};
 pub use row::row;
 pub use seeds::{Seed, seeds};

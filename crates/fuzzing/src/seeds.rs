@@ -207,11 +207,19 @@ impl Seeds {
             "control",
             &[&[1, 40, 0, 8, 0, 32, 0, 0, 0, 0, 0, 0, 0, 1, 16, 0, 1, 9, 0], &[0, 48, 0, 0, 0, 0, 0, 0]],
         );
-        for flags in [1, 3, 6, 8, 16, 27] {
+        for flags in [1, 3, 6, 8, 16, 27, 32, 65, 99] {
             let region = [flags, 9, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0];
             self.add("control", &[&[0; 4], &[0, 48, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &region]);
         }
         self.add("control", &[&[2, 208, 15, 10, 9, 0, 0, 0, 0, 0, 0, 0, 3, 5, 8, 0, 1, 2, 0, 0, 0]]);
+        // A page that is written, one that is moved, and pages that are discarded.
+        let said = [0, 16, 0, 2, 0, 7, 0, 9, 0, 100, 0, 4, 1, 1, 0, 0, 0, 120, 0, 4];
+        self.add("packed_map", &[&[0; 12], &said, &[1, 32, 0, 1, 0, 3, 0]]);
+        self.add("packed_map", &[&[0, 0, 1, 60, 0, 1, 9, 0], &[0; 8], &said, &[2, 64, 0, 5, 1, 7, 0, 80, 8]]);
+        for block in 0..6_usize {
+            let change = [&vec![0; 2 * block][..], &[1, 8, 0, 1, 1, 1], &vec![0; 10 - 2 * block]].concat();
+            self.add("packed_map", &[&change, &said]);
+        }
         let slot = [2, 4, 0, 4, 1, 0, 0, 0, 8, 0, 11, 200, 0, 0, 0, 0, 0, 0, 0, 1, 0, 20, 0];
         self.add("doublewrite", &[&[0; 8], &[0, 0, 0, 1, 0, 1], &slot, &slot]);
         self.add("overflow", &[&[1, 16, 0, 2, 16, 0, 3, 16, 0, 0, 16, 0], &[0, 64, 0, 0, 0, 4]]);

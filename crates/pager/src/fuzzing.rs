@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use varve_device::Directory;
+
 use crate::config::PagerConfig;
 use crate::error::Result;
 use crate::files::{SpaceFile, SpaceFiles};
@@ -17,7 +19,7 @@ use crate::redo::{self, RedoError, RedoOps};
 use crate::space::discard;
 use crate::space::layout::{Entry, Geometry};
 use crate::space::map::Map;
-use crate::{Access, Compression, protection, stored, written};
+use crate::{Access, Compression, packed, protection, stored, written};
 
 /// Redoes one operation on a page.
 pub fn redo(
@@ -69,11 +71,26 @@ pub fn decode(id: PageId, stored: &[u8], page_size: usize) -> std::result::Resul
     apart.map(|_| page)
 }
 
+/// Makes the files of a packed data space of a few pages.
+pub fn make_packed(directory: &dyn Directory, database: u64, page_size: usize) -> Result<()> {
+    packed::fuzzing::make(directory, database, page_size)
+}
+
+/// Recovers that space (database, page size) by its files and notes of the log (end of the group, kind, payload), and copies its map
+/// if it is to go on. Gives where each page lies: number, address and length in units of 512 bytes.
+pub fn recover_packed(
+    directory: &dyn Directory,
+    who: (u64, usize),
+    notes: &[(Lsn, u8, Vec<u8>)],
+    goes_on: bool,
+) -> Result<Vec<(u32, u64, u32)>> {
+    packed::fuzzing::recover(directory, who, notes, goes_on)
+}
+
 /// Opens the files of the spaces and the doublewrite file, and mends what is torn.
 pub fn repair(config: &PagerConfig, redo_start: Lsn) -> Result<Vec<PageId>> {
-    let open = |space, directory: &Arc<dyn varve_device::Directory>| {
-        SpaceFile::open(space, &**directory, config.page_size, false)
-    };
+    let open =
+        |space, directory: &Arc<dyn Directory>| SpaceFile::open(space, &**directory, config.page_size, false);
     let files = vec![open(SpaceId::DATA, &config.data)?, open(SpaceId::ROLLBACK, &config.rollback)?];
     let files = Arc::new(SpaceFiles::new(files));
     let was = config.protection.in_force();

@@ -23,7 +23,7 @@
 //! |---|---|
 //! | `place.rs` | where a stored page lies: its number form |
 //! | `format.rs` | header block, heads, map pages |
-//! | `map_file.rs` | the file that they are in: two places for each |
+//! | `map_file.rs` | the file that they are in: two heads that are the same, two places for each map page |
 //! | `note.rs` | the note in the log |
 //! | `page_map.rs` | where the newest form of each page lies, read without a lock |
 //! | `extents.rs` | what lives in each extent, which are free |
@@ -41,6 +41,8 @@ mod chunks;
 mod crashes;
 mod extents;
 mod format;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod gate;
 mod map_file;
 pub(crate) mod note;
@@ -243,6 +245,7 @@ impl Layout for PackedSpace {
 
     fn resize(&self, _space: SpaceId, pages: u32) -> Result<()> {
         let before = self.pages.fetch_min(pages, Ordering::AcqRel);
+        // The map of what comes to lie there needs room, too.
         self.map_file.resize(pages).inspect_err(|_| self.pages.store(before, Ordering::Release))?;
         self.pages.store(pages, Ordering::Release);
         Ok(())

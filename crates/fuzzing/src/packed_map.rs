@@ -1,0 +1,131 @@
+//! The map of a packed space: its heads and map pages, and what notes in the log do to it.
+//!
+//! Input: for each block of the map's file (two heads, two places for each of two map pages) runs over a valid block and whether
+//! its checksum stays as it is u8; then notes: kind u8 (modulo 3), end of the group u16, and
+//!
+//! | kind | what |
+//! |---|---|
+//! | 0 | pages that lie somewhere: how many u8 (modulo 8), for each flags u8 (1 moved, 2 the high part of the address is one), page u16, LSN u16, address u16, units u8 |
+//! | 1 | pages that mean nothing: first u16, count u16 |
+//! | 2 | any payload of a note of places, behind its length u8 |
+
+use std::sync::Arc;
+
+use varve_device::{MemoryDirectory, MemoryImage};
+use varve_pager::log::record::put_varint;
+use varve_pager::{Lsn, PageId, PageNo, SpaceId, fuzzing};
+
+use crate::input::{Input, PAGE_BYTES};
+
+const DATABASE: u64 = 77;
+const BLOCK_BYTES: usize = 4096;
+const BLOCKS: u64 = 6;
+const HEADS: u64 = 2;
+const NOTE_DISCARD: u8 = 1;
+const NOTE_MAP: u8 = 3;
+/// Each may name a chunk of the map of its own.
+const ANY_NOTES_MAX: usize = 2;
+/// End of the log before the first note.
+const LOG_END: u64 = 4096;
+/// No map has had so many heads or checkpoints: the target doesn't go on from there.
+const COUNT_MAX: u64 = 1 << 60;
+/// The header block, in units.
+const HEADER_UNITS: u64 = 8;
+
+type Note = (Lsn, u8, Vec<u8>);
+
+/// The map is refused, or every page has a place of its own in the file, and the map comes back from its next copy.
+pub fn packed_map(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let Some(directory) = directory(&mut input) else { return };
+    let (notes, goes_on) = notes(&mut input);
+    let recover =
+        |notes: &[Note]| fuzzing::recover_packed(&*directory, (DATABASE, PAGE_BYTES), notes, goes_on);
+    let Ok(pages) = recover(&notes) else { return };
+    let mut places: Vec<(u64, u64)> =
+        pages.iter().map(|(_, address, units)| (*address, address + u64::from(*units))).collect();
+    places.sort_unstable();
+    assert!(places.array_windows().all(|[one, next]| one.1 <= next.0), "two pages in one place: {pages:?}");
+    assert!(places.first().is_none_or(|first| first.0 >= HEADER_UNITS), "a page in the header");
+    let file_units = image(&directory, "data.varve").len_bytes() / 512;
+    assert!(places.last().is_none_or(|last| last.1 <= file_units), "a page outside of the file");
+    if goes_on {
+        assert_eq!(recover(&[]).ok(), Some(pages), "the map as it was copied");
+    }
+}
+
+fn image(directory: &MemoryDirectory, name: &str) -> MemoryImage {
+    let found = directory.images().into_iter().find(|(found, _)| found == name);
+    found.expect("the file is there").1
+}
+
+/// The files of a small space, their map as the input wants it; `None` if it counts beyond all measure.
+fn directory(input: &mut Input<'_>) -> Option<Arc<MemoryDirectory>> {
+    let made = MemoryDirectory::new();
+    fuzzing::make_packed(&*made, DATABASE, PAGE_BYTES).expect("memory takes it");
+    let mut map = image(&made, "data.map.varve");
+    let mut is_usual = true;
+    for number in 0..BLOCKS {
+        let mut block = vec![0; BLOCK_BYTES];
+        map.read(number * BLOCK_BYTES as u64, &mut block);
+        input.runs(&mut block);
+        if input.byte() == 0 {
+            seal(&mut block, number < HEADS);
+        }
+        map.write(number * BLOCK_BYTES as u64, &block);
+        let count = |at: usize| block[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+        is_usual &= number >= HEADS || count(40) < COUNT_MAX && count(48) < COUNT_MAX;
+    }
+    let files = made.images().into_iter().map(|(name, image)| match name.as_str() {
+        "data.map.varve" => (name, map.clone()),
+        _ => (name, image),
+    });
+    is_usual.then(|| MemoryDirectory::from_images(files))
+}
+
+/// A head ends with its checksum, a map page begins with it.
+fn seal(block: &mut [u8], is_head: bool) {
+    let (at, covered) = if is_head { (BLOCK_BYTES - 4, 0..BLOCK_BYTES - 4) } else { (0, 4..BLOCK_BYTES) };
+    let checksum = crc32c::crc32c(&block[covered]);
+    block[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The notes, and whether the map may be copied after them: it has as many map pages as the largest page number asks for.
+fn notes(input: &mut Input<'_>) -> (Vec<Note>, bool) {
+    let (mut notes, mut of_any) = (Vec::new(), 0);
+    while !input.is_empty() {
+        let kind = input.byte() % 3;
+        let lsn = Lsn::new(LOG_END + u64::from(input.u16()));
+        notes.push(match kind {
+            0 => (lsn, NOTE_MAP, places(input)),
+            1 => (lsn, NOTE_DISCARD, discard(input)),
+            _ => {
+                of_any += 1;
+                (lsn, NOTE_MAP, input.piece().to_vec())
+            }
+        });
+        if of_any == ANY_NOTES_MAX {
+            break;
+        }
+    }
+    (notes, of_any == 0)
+}
+
+fn places(input: &mut Input<'_>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for _ in 0..input.byte() % 8 {
+        let flags = input.byte();
+        let (page, lsn, address, units) = (input.u16(), input.u16(), input.u16(), input.byte());
+        let address = u64::from(address) | u64::from(flags & 2) << 30;
+        let fields = [u64::from(SpaceId::DATA.0), u64::from(page), u64::from(lsn), address];
+        fields.into_iter().for_each(|field| put_varint(&mut payload, field));
+        put_varint(&mut payload, u64::from(units) << 1 | u64::from(flags & 1));
+    }
+    payload
+}
+
+fn discard(input: &mut Input<'_>) -> Vec<u8> {
+    let first = PageId::new(SpaceId::DATA, PageNo(u32::from(input.u16())));
+    let count = u32::from(input.u16());
+    [&first.to_u64().to_le_bytes()[..], &count.to_le_bytes()].concat()
+}
