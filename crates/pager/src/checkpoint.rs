@@ -92,7 +92,7 @@ impl Shared {
         if leaves {
             // The next start has another log, or none of the places that the steps below speak of.
             reached("checkpoint: the region is left");
-            return Ok(());
+            return Ok(kept.or(held));
         }
         let early = planted("log: segments are recycled early");
         // Behind the word that all was shut down nothing is stored where it may not survive the machine.

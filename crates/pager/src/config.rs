@@ -260,6 +260,24 @@ impl PagerConfig {
         }
     }
 
+    /// The configured protection as far as it has anything to do: a packed space tears no page, and only such are logged.
+    pub(crate) fn protection_needed(&self) -> ProtectionKind {
+        match (self.layout, self.protection) {
+            (
+                HomeLayout::Packed(_),
+                ProtectionKind::Doublewrite { .. }
+                | ProtectionKind::AtomicWrite
+                | ProtectionKind::FullPageLog,
+            ) => ProtectionKind::None,
+            (_, protection) => protection,
+        }
+    }
+
+    /// Whether pages can be stored shorter than they are: an atomic write in place is of a whole page.
+    pub(crate) fn can_compress(&self) -> bool {
+        self.layout != HomeLayout::InPlace || self.protection != ProtectionKind::AtomicWrite
+    }
+
     /// Refuses what cannot work.
     pub fn check(&self) -> Result<()> {
         let size = self.page_size;

@@ -115,6 +115,7 @@ pub(crate) fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
         (true, HomeLayout::InPlace) => HomeLayout::Packed(PackedConfig::DEFAULT),
         (true, packed) => packed,
     };
+    config.protection = config.protection_needed();
     config.page_size = stored.page_size as usize;
     if !stored.log_begins_anew {
         config.log_segment_bytes = stored.log_segment_bytes;
@@ -125,8 +126,9 @@ pub(crate) fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
 /// Full-page-log needs an image of every page that has changed, and another protection has left none: it begins when no
 /// page has. After a crash the database goes on with the protection that it had; gives the one that has to wait.
 fn postpone_images(config: &mut PagerConfig, stored: &Superblock) -> Option<ProtectionKind> {
-    let begins =
-        config.protection == ProtectionKind::FullPageLog && stored.protection != InForce::FullPageLog;
+    let begins = config.protection == ProtectionKind::FullPageLog
+        && stored.protection != InForce::FullPageLog
+        && !stored.packed;
     if !begins || stored.state == State::Clean {
         return None;
     }
@@ -179,6 +181,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
         config.log_segment_bytes = log.segment_bytes;
         config.check()?;
     }
+    config.protection = config.protection_needed();
     let database = random_id();
     let unfinished = before.and_then(|before| before.attached);
     let region = unfinished.map_or_else(random_id, |attached| attached.region);
@@ -370,7 +373,7 @@ fn assemble(
     }
     let protection = protection::open(config, copies, &files, (!is_new).then_some(was))?;
     note_protection(config, control)?;
-    note_compression(control, config.compression)?;
+    note_compression(control, config, config.compression)?;
     let ledger = Arc::<Ledger>::default();
     let counters = Arc::new(Counters { times: config.times.clone(), ..Counters::default() });
     let compressions = Arc::new(Compressions::new(config.compression));
@@ -410,8 +413,8 @@ fn note_protection(config: &PagerConfig, control: &Control) -> Result<()> {
 }
 
 /// Notes that pages will be compressed, before the first one is: a program that does not know of it would take it for damage.
-pub(crate) fn note_compression(control: &Control, how: Compression) -> Result<()> {
-    if how.is_none() || control.get().has_compressed_pages {
+pub(crate) fn note_compression(control: &Control, config: &PagerConfig, how: Compression) -> Result<()> {
+    if how.is_none() || !config.can_compress() || control.get().has_compressed_pages {
         return Ok(());
     }
     reached("open: pages are compressed from now on");

@@ -21,7 +21,7 @@ use varve_device::planted;
 use crate::background;
 use crate::compression::Compression;
 use crate::compressions::Compressions;
-use crate::config::{NvmFlush, PagerConfig, ProtectionKind};
+use crate::config::{HomeLayout, NvmFlush, PagerConfig, ProtectionKind};
 use crate::control::Control;
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange, SpaceId};
@@ -125,8 +125,12 @@ impl Pager {
                 wanted.name()
             )
         }));
-        if config.protection == ProtectionKind::None {
+        if config.protection == ProtectionKind::None && config.layout == HomeLayout::InPlace {
             warnings.push("page protection is off: a crash may tear pages; for measuring only".into());
+        }
+        if !config.compression.is_none() && !config.can_compress() {
+            let what = "protection atomic-write writes whole pages: compression of pages changes nothing";
+            warnings.push(what.into());
         }
         warnings.sort();
         warnings.dedup();
@@ -135,7 +139,7 @@ impl Pager {
 
     /// How pages are stored from now on whose owner has no compression of its own.
     pub fn set_default_compression(&self, how: Compression) -> Result<()> {
-        open::note_compression(&self.shared.control, how)?;
+        open::note_compression(&self.shared.control, &self.shared.config, how)?;
         self.shared.compressions.set_default(how);
         Ok(())
     }
@@ -143,7 +147,7 @@ impl Pager {
     /// How pages of this owner are stored from now on; `None`: as the default says. Not kept: whoever knows the owner says
     /// it after every opening.
     pub fn set_compression(&self, space: SpaceId, owner: u32, how: Option<Compression>) -> Result<()> {
-        open::note_compression(&self.shared.control, how.unwrap_or_default())?;
+        open::note_compression(&self.shared.control, &self.shared.config, how.unwrap_or_default())?;
         self.shared.compressions.set(space, owner, how);
         Ok(())
     }

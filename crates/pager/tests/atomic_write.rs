@@ -10,7 +10,8 @@ use common::{NoOps, add, config, get, open, set};
 use varve_device::{
     Directory, Emulated, FileDirectory, FileOptions, MemoryDirectory, Profile, Purpose, Space,
 };
-use varve_pager::{Pager, PagerConfig, ProtectionKind, SpaceId};
+use varve_pager::control::Control;
+use varve_pager::{Algorithm, Compression, Pager, PagerConfig, ProtectionKind, SpaceId};
 
 /// All spaces on one device.
 fn on(device: Arc<dyn Directory>) -> PagerConfig {
@@ -83,4 +84,26 @@ fn an_emulated_drive_that_promises_a_page_is_taken() {
     pager.shutdown().unwrap();
     drop(pager);
     assert_eq!(get(&open(&on(device)), id).unwrap(), 2);
+}
+
+/// Found by review: nothing was compressed, nobody was told, and older programs were shut out all the same.
+#[test]
+fn compression_that_can_not_be_is_said_and_not_noted() {
+    let directory = MemoryDirectory::new();
+    let settings = PagerConfig { compression: Compression::of(Algorithm::Lz4), ..on(directory.clone()) };
+    let pager = open(&settings);
+    let warnings = pager.warnings();
+    assert!(
+        warnings.iter().any(|warning| warning.contains("compression of pages changes nothing")),
+        "{warnings:?}"
+    );
+    pager.set_default_compression(Compression::of(Algorithm::Zstd)).unwrap();
+    pager.set_compression(SpaceId::DATA, 20, Some(Compression::of(Algorithm::Zstd))).unwrap();
+    let noted = || Control::open(&*directory).unwrap().unwrap().get().has_compressed_pages;
+    assert!(!noted());
+    pager.shutdown().unwrap();
+    drop(pager);
+    let settings = PagerConfig { protection: ProtectionKind::DOUBLEWRITE, ..settings };
+    assert!(open(&settings).warnings().iter().all(|warning| !warning.contains("compression")));
+    assert!(noted());
 }

@@ -9,7 +9,9 @@ use common::{NoOps, Random, add, get, set};
 use varve_device::{
     AlignedBuf, Directory, Durability, FileDirectory, FileOptions, MemoryDirectory, OpenHow, Purpose, Space,
 };
-use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PageId, Pager, PagerConfig, SpaceId};
+use varve_pager::{
+    Algorithm, Compression, HomeLayout, PackedConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId,
+};
 
 fn config(directory: &Arc<MemoryDirectory>) -> PagerConfig {
     let mut config = common::config(directory, 40);
@@ -95,6 +97,35 @@ fn compressed_pages_take_less_room() {
             );
         }
     }
+}
+
+/// No page of it can be torn: there are neither copies of pages nor images in the log, and no protection has to begin cleanly.
+#[test]
+fn it_needs_no_protection() {
+    let directory = MemoryDirectory::new();
+    let (mut ids, mut random) = (Vec::new(), Random(13));
+    for round in 0..6 {
+        let mut config = config(&directory);
+        if round % 2 == 1 {
+            config.protection = ProtectionKind::FullPageLog;
+        }
+        let pager = open(&config);
+        check(&pager, &ids);
+        assert_eq!(pager.warnings(), open_in_place().warnings());
+        let owner = pager.create_segment(SpaceId::DATA).unwrap();
+        work(&pager, &mut ids, owner, 200, &mut random);
+        pager.tick_write(5000).unwrap();
+        let before = pager.log().end();
+        set(&pager, ids[0].0, round).unwrap();
+        ids[0].1 = round;
+        assert!(pager.log().end().since(before) < 1000, "a page is in the log whole");
+        pager.flush_log(pager.log().end()).unwrap();
+    }
+    assert!(directory.list().unwrap().iter().all(|name| !name.starts_with("doublewrite")));
+}
+
+fn open_in_place() -> Pager {
+    open(&common::config(&MemoryDirectory::new(), 40))
 }
 
 /// Whoever opens it need not know how it was made.
@@ -289,26 +320,48 @@ fn what_is_damaged_is_named() {
     assert!(error.contains("is damaged") && error.contains("data:"), "{error}");
 }
 
-/// A map from before a shutdown: the log that leads from there to now is gone.
-#[test]
-fn an_older_map_that_was_put_back_is_refused() {
+/// Of the first directory, but for those files of the second.
+fn mixed(
+    directory: &Arc<MemoryDirectory>,
+    other: &Arc<MemoryDirectory>,
+    names: &[&str],
+) -> Arc<MemoryDirectory> {
+    let of = |directory: &Arc<MemoryDirectory>, is_named: bool| {
+        directory.images().into_iter().filter(move |(name, _)| names.contains(&name.as_str()) == is_named)
+    };
+    MemoryDirectory::from_images(of(directory, false).chain(of(other, true)))
+}
+
+/// Two states of a database that was shut down.
+fn two_states() -> [Arc<MemoryDirectory>; 2] {
     let (directory, _) = shut_down_database();
-    let before = directory.images();
+    let before = MemoryDirectory::from_images(directory.images());
     let pager = open(&config(&directory));
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
     for number in 0..50 {
         add(&pager, owner, number).unwrap();
     }
     pager.shutdown().unwrap();
-    drop(pager);
-    let mut images = directory.images();
-    let (_, old) = before.into_iter().find(|(name, _)| name == "data.map.varve").unwrap();
-    images
-        .iter_mut()
-        .filter(|(name, _)| *name == "data.map.varve")
-        .for_each(|(_, image)| *image = old.clone());
-    let error = refusal(&MemoryDirectory::from_images(images));
-    assert!(error.contains("the map of the data space") && error.contains("is older"), "{error}");
+    [before, directory]
+}
+
+/// A map from before a shutdown: the log that leads from there to now is gone.
+#[test]
+fn an_older_map_that_was_put_back_is_refused() {
+    let [before, after] = two_states();
+    for space in ["data", "rollback"] {
+        let error = refusal(&mixed(&after, &before, &[&format!("{space}.map.varve")]));
+        let is_named = error.contains(&format!("the map of the {space} space"));
+        assert!(is_named && error.contains("is older"), "{error}");
+    }
+}
+
+/// A map that comes from behind the end of the log.
+#[test]
+fn a_newer_map_than_the_log_is_refused() {
+    let [before, after] = two_states();
+    let error = refusal(&mixed(&before, &after, &["data.varve", "data.map.varve"]));
+    assert!(error.contains("data.varve goes with a log that reaches to"), "{error}");
 }
 
 /// `check` reads every slot, also those of pages that nobody uses.

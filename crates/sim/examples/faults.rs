@@ -8,12 +8,13 @@
 
 use std::process::ExitCode;
 
+use varve_sim::Part;
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
 use varve_sim::sweep::{Make, Outcome, Row, kinds, sweep};
 
 const USAGE: &str =
-    "usage: faults [--subject pages|engine|frames] [--fault PART OF A NAME] [--step N] [--seed S]";
+    "usage: faults [--subject pages|packed|packed-engine|engine|frames] [--fault PART] [--step N] [--seed S]";
 
 struct Arguments {
     subjects: Vec<(&'static str, Make)>,
@@ -22,8 +23,10 @@ struct Arguments {
     seed: u64,
 }
 
-const SUBJECTS: [(&str, Make); 3] = [
+const SUBJECTS: [(&str, Make); 5] = [
     ("pages", || Box::new(Pages::new(700))),
+    ("packed", || Box::new(Pages { part: Part::Packed, ..Pages::new(700) })),
+    ("packed-engine", || Box::new(Engine { part: Part::PackedCompressed, ..Engine::new(100) })),
     ("engine", || Box::new(Engine::new(100))),
     // Few frames: pages come and go, so that reads fail in the middle of everything.
     ("frames", || Box::new(Engine { pool_pages: 36, ..Engine::new(160) })),

@@ -32,6 +32,11 @@ fn of_raw_pages_with_log_and_copies_in_persistent_memory() {
 }
 
 #[test]
+fn of_packed_pages() {
+    check("packed", &Pages { part: Part::Packed, ..Pages::new(1500) }, 100);
+}
+
+#[test]
 fn of_a_database() {
     check("engine", &Engine::new(100), 150);
 }

@@ -5,7 +5,7 @@ use varve_device::{ErrorKind, Fault, Operation, Rule, Space, When};
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
 use varve_sim::sweep::{Make, Outcome, Row, kinds, sweep};
-use varve_sim::{Rng, STOPPED, Subject, some_rule, try_fault};
+use varve_sim::{Part, Rng, STOPPED, Subject, some_rule, try_fault};
 
 /// Numbers left out between two that are tried.
 const STEP: u64 = 97;
@@ -33,6 +33,11 @@ fn slice(subject: &str, make: Make, seed: u64) {
 #[test]
 fn of_raw_pages() {
     slice("pages", || Box::new(Pages::new(700)), 1);
+}
+
+#[test]
+fn of_packed_pages() {
+    slice("packed", || Box::new(Pages { part: Part::Packed, ..Pages::new(700) }), 3);
 }
 
 #[test]
@@ -73,6 +78,8 @@ fn once_there_is_room_again_the_database_goes_on_without_a_restart() {
         for first in first..first + 4 {
             hits += usize::from(goes_on(&Engine::new(300), 300, space, first));
             hits += usize::from(goes_on(&Pages::new(2500), 2500, space, first));
+            let packed = Pages { part: Part::Packed, ..Pages::new(2500) };
+            hits += usize::from(goes_on(&packed, 2500, space, first));
         }
         assert!(hits > 0, "no growth of {} was ever refused", space.name());
     }

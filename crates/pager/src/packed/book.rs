@@ -252,8 +252,8 @@ impl Book {
     }
 
     /// Whether slots live that the map does not name.
-    pub(crate) fn has_more_than_the_map(&self) -> bool {
-        !self.durable.is_empty() || !self.graves.is_empty()
+    pub(crate) fn is_under_way(&self) -> bool {
+        !self.durable.is_empty() || !self.graves.is_empty() || self.extents.has_flights()
     }
 
     /// Where a crash would find the page.

@@ -3,6 +3,8 @@
 //!
 //! Invariants
 //! 1. Nothing is changed; what is found is said in words that name page and place.
+//! 2. Page writers may be at work: a slot is held while it is looked at, as for reading, and sums are compared when nothing is
+//!    on its way.
 //!
 //! What it does not know: what is in a page.
 
@@ -11,7 +13,7 @@ use varve_device::AlignedBuf;
 use super::PackedSpace;
 use super::extents::Extents;
 use super::place::{Place, UNIT_BYTES};
-use crate::error::{PagerError, Result};
+use crate::error::Result;
 use crate::ids::PageNo;
 use crate::stored;
 
@@ -19,35 +21,32 @@ use crate::stored;
 const NAMED_MAX: usize = 100;
 
 impl PackedSpace {
-    /// Appends what it finds. Nobody writes meanwhile.
+    /// Appends what it finds.
     pub(super) fn check_slots(&self, damages: &mut Vec<String>) -> Result<()> {
         self.check_extents(damages);
         let mut frame = AlignedBuf::new(self.shape.page_size as usize);
-        for (no, place) in self.map.each() {
+        for (no, _) in self.map.each() {
             if damages.len() >= NAMED_MAX {
                 break;
             }
-            match self.check_slot(no, place, &mut frame) {
-                Err(PagerError::DamagedPage { id, damage }) => damages.push(format!(
-                    "page {id} is damaged in its slot at byte {} of {}: {damage}",
-                    place.offset_bytes(),
-                    self.file.name()
-                )),
-                done => done?,
-            }
+            // None: it was discarded meanwhile.
+            let Some(slot) = self.hold(no) else { continue };
+            damages.extend(self.check_slot(no, slot.place, &mut frame)?);
         }
         Ok(())
     }
 
-    /// Reads the slot that the map names, whatever the page is.
-    fn check_slot(&self, no: PageNo, place: Place, frame: &mut [u8]) -> Result<()> {
+    /// What is wrong with a held slot, whatever the page is.
+    fn check_slot(&self, no: PageNo, place: Place, frame: &mut [u8]) -> Result<Option<String>> {
         let window = self.window(place);
         let mut bytes = AlignedBuf::new(window.len_bytes);
         self.file.read_at(window.offset, &mut bytes, self.purpose)?;
-        let id = self.id(no);
-        stored::decode(&bytes[window.skip..window.skip + place.len_bytes()], id, frame)
-            .map_err(|damage| PagerError::DamagedPage { id, damage })?;
-        Ok(())
+        let decoded =
+            stored::decode(&bytes[window.skip..window.skip + place.len_bytes()], self.id(no), frame);
+        Ok(decoded.err().map(|damage| {
+            let (id, at, file) = (self.id(no), place.offset_bytes(), self.file.name());
+            format!("page {id} is damaged in its slot at byte {at} of {file}: {damage}")
+        }))
     }
 
     fn check_extents(&self, damages: &mut Vec<String>) {
@@ -57,7 +56,7 @@ impl PackedSpace {
             Extents::recovered(self.shape.extent_bytes as usize, book.extents().count(), self.map.each());
         match counted {
             Err(bad) => damages.push(format!("{}: {bad}", self.file.name())),
-            Ok(counted) if !book.has_more_than_the_map() && counted.live_units() != live_units => {
+            Ok(counted) if !book.is_under_way() && counted.live_units() != live_units => {
                 damages.push(format!(
                     "{}: its pages need {} bytes, and {} bytes are in use",
                     self.file.name(),

@@ -170,6 +170,11 @@ impl Extents {
         self.live_units
     }
 
+    /// Whether a slot is being written.
+    pub(crate) fn has_flights(&self) -> bool {
+        self.list.iter().any(|extent| extent.in_flight > 0)
+    }
+
     /// Begins to fill the first free extent that nobody reads; `keep_free` of them are for others.
     pub(crate) fn begin(
         &mut self,

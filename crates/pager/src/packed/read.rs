@@ -14,14 +14,14 @@ use super::PackedSpace;
 use super::extents::ExtentNo;
 use super::place::Place;
 use crate::error::{PagerError, Result};
-use crate::ids::PageId;
+use crate::ids::{PageId, PageNo};
 use crate::level::Want;
 use crate::page::PageDamage;
 use crate::stored;
 
 /// A slot that stays as it is until this is dropped.
-struct Found<'s> {
-    place: Place,
+pub(super) struct Found<'s> {
+    pub(super) place: Place,
     readers: &'s AtomicU32,
 }
 
@@ -47,16 +47,19 @@ impl PackedSpace {
 
     fn find(&self, id: PageId) -> Result<Found<'_>> {
         self.require_page(id)?;
+        self.hold(id.no()).ok_or(PagerError::DamagedPage { id, damage: PageDamage::Zero })
+    }
+
+    /// The slot that the map names for a page; `None` if it names none.
+    pub(super) fn hold(&self, no: PageNo) -> Option<Found<'_>> {
         let extent_units = self.shape.extent_bytes / super::place::UNIT_BYTES as u64;
         loop {
-            let Some(place) = self.map.load(id.no()) else {
-                return Err(PagerError::DamagedPage { id, damage: PageDamage::Zero });
-            };
+            let place = self.map.load(no)?;
             let readers = self.readers.make((place.address() / extent_units) as u32);
             readers.fetch_add(1, SeqCst);
             let found = Found { place, readers };
-            if self.map.load(id.no()) == Some(place) {
-                return Ok(found);
+            if self.map.load(no) == Some(place) {
+                return Some(found);
             }
         }
     }

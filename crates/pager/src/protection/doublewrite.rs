@@ -219,13 +219,20 @@ impl Doublewrite {
 
     /// An area that nobody uses; if there is none, the next one in turn, which is waited for.
     fn take_area(&self) -> (&Area, MutexGuard<'_, Option<AlignedBuf>>) {
-        let usable: Vec<&Area> = self.areas.iter().filter(|area| !self.is_all_held(area)).collect();
-        let unused = usable.iter().find_map(|area| Some((*area, area.staging.try_lock()?)));
-        unused.unwrap_or_else(|| {
-            let among = if usable.is_empty() { self.areas.iter().collect() } else { usable };
-            let area = among[self.turn.fetch_add(1, Relaxed) % among.len()];
-            (area, area.staging.lock())
-        })
+        loop {
+            let usable: Vec<&Area> = self.areas.iter().filter(|area| !self.is_all_held(area)).collect();
+            let is_any_usable = !usable.is_empty();
+            let unused = usable.iter().find_map(|area| Some((*area, area.staging.try_lock()?)));
+            let (area, staging) = unused.unwrap_or_else(|| {
+                let among = if is_any_usable { usable } else { self.areas.iter().collect() };
+                let area = among[self.turn.fetch_add(1, Relaxed) % among.len()];
+                (area, area.staging.lock())
+            });
+            // A batch that was refused may have left it wholly held meanwhile.
+            if !is_any_usable || !self.is_all_held(area) {
+                return (area, staging);
+            }
+        }
     }
 
     fn is_all_held(&self, area: &Area) -> bool {
