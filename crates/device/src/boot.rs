@@ -6,7 +6,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const DIGITS: usize = 16;
 
 /// A number of the machine's current start, not 0; `None` where the system doesn't tell.
-pub fn boot_id() -> Option<u64> {
+pub(crate) fn boot_id() -> Option<u64> {
     number(&std::fs::read_to_string(BOOT_ID).ok()?)
 }
 

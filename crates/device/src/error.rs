@@ -107,6 +107,9 @@ pub enum ErrorKind {
     /// The kernel or file system cannot do this.
     #[error("the file system does not support this operation")]
     Unsupported,
+    /// A setting asks for what is not there.
+    #[error("{0}")]
+    Setting(Box<str>),
 }
 
 impl ErrorKind {

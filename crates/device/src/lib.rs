@@ -46,10 +46,10 @@ mod sys;
 mod trace;
 mod tracked;
 mod uring;
+mod volatile;
 
 pub use accounting::{Accounting, Tally, TallyRow};
 pub use block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, ReadOp, Space, WriteOp};
-pub use boot::boot_id;
 pub use buf::AlignedBuf;
 pub use capabilities::Capabilities;
 pub use emulated::{Emulated, EmulationReport};
@@ -73,3 +73,4 @@ pub use region_files::{HEAD_BYTES, RegionExtents, RegionFiles};
 pub use region_part::RegionPart;
 pub use trace::{IoTrace, TraceEntry};
 pub use tracked::Tracked;
+pub use volatile::VolatileMachine;

@@ -19,10 +19,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::boot::boot_id;
 use crate::counted::Counts;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
 use crate::persist;
-use crate::region::{self, LINE_BYTES, Medium, Region, RegionFacts, RegionTally, WriteBack};
+use crate::region::{self, LINE_BYTES, Medium, Region, RegionFacts, RegionTally};
 use crate::sys;
 
 /// What a new region's length is a multiple of.
@@ -34,8 +35,7 @@ const FILL_BYTES: usize = 1 << 20;
 pub(crate) struct MappedRegion {
     start: NonNull<u8>,
     len_bytes: u64,
-    medium: Medium,
-    write_back: WriteBack,
+    facts: RegionFacts,
     counts: Counts,
     path: PathBuf,
     /// Held for as long as the mapping lives.
@@ -51,6 +51,9 @@ unsafe impl Sync for MappedRegion {}
 pub(crate) fn map(path: &Path, len_bytes: u64) -> Result<Arc<MappedRegion>> {
     let whole = len_bytes > 0 && len_bytes.is_multiple_of(UNIT_BYTES);
     assert!(whole, "a region of {len_bytes} bytes is not made of {UNIT_BYTES}-byte units");
+    let refuse = |kind| DeviceError::new(&path.display().to_string(), Operation::Open, kind);
+    // Before a region is made that this process can't use.
+    persist::write_back_of(Medium::EmulatedByFile).map_err(refuse)?;
     let fail = |error: std::io::Error| fail(path, Operation::Open, &error);
     if !path.try_exists().map_err(fail)? {
         make(path, len_bytes)?;
@@ -58,16 +61,16 @@ pub(crate) fn map(path: &Path, len_bytes: u64) -> Result<Arc<MappedRegion>> {
     let file = OpenOptions::new().read(true).write(true).open(path).map_err(fail)?;
     let found_bytes = file.metadata().map_err(fail)?.len();
     if found_bytes == 0 {
-        let kind = ErrorKind::ShortRead { wanted_bytes: len_bytes, got_bytes: 0 };
-        return Err(DeviceError::new(&path.display().to_string(), Operation::Open, kind));
+        return Err(refuse(ErrorKind::ShortRead { wanted_bytes: len_bytes, got_bytes: 0 }));
     }
     fill_holes(&file, found_bytes).map_err(fail)?;
     let (start, medium) = map_file(&file, found_bytes).map_err(fail)?;
+    let write_back = persist::write_back_of(medium).map_err(refuse)?;
+    let boot = (medium == Medium::EmulatedByFile).then(|| boot_id().unwrap_or(u64::MAX));
     Ok(Arc::new(MappedRegion {
         start,
         len_bytes: found_bytes,
-        medium,
-        write_back: persist::write_back_of(medium),
+        facts: RegionFacts { medium, write_back, emulates: None, boot },
         counts: Counts::default(),
         path: path.to_path_buf(),
         _file: file,
@@ -137,14 +140,15 @@ fn map_how(file: &File, len_bytes: u64, flags: i32) -> std::io::Result<NonNull<u
     mapped.ok_or_else(std::io::Error::last_os_error)
 }
 
-/// Asks for huge pages, and for the pages of an emulation now, so that no store waits for them later.
+/// Asks for huge pages, and for the pages of an emulation now, so that nothing waits for a drive later. (For reading: asked for to be
+/// written, all of them would be dirty, and a file system would write the whole region back.)
 fn advised(start: NonNull<u8>, len_bytes: u64, now: bool) -> NonNull<u8> {
     let (raw, len) = (start.as_ptr().cast(), len_bytes as usize);
     // SAFETY: advice about a mapping of ours; a refusal only means that pages come one by one.
     unsafe {
         libc::madvise(raw, len, libc::MADV_HUGEPAGE);
         if now {
-            libc::madvise(raw, len, libc::MADV_POPULATE_WRITE);
+            libc::madvise(raw, len, libc::MADV_POPULATE_READ);
         }
     }
     start
@@ -183,13 +187,26 @@ impl Region for MappedRegion {
         self.counts.store(offset, bytes.len());
     }
 
+    fn store_back(&self, offset: u64, bytes: &[u8]) {
+        let is_lines = offset.is_multiple_of(LINE_BYTES) && (bytes.len() as u64).is_multiple_of(LINE_BYTES);
+        if !is_lines || !persist::streams() {
+            self.store(offset, bytes);
+            return self.write_back(offset, bytes.len() as u64);
+        }
+        let to = self.at(offset, bytes.len() as u64);
+        // SAFETY: `at` has checked the bounds, the mapping begins at a whole page, and the caller's bytes are not mapped memory.
+        unsafe { persist::stream(bytes.as_ptr(), to, bytes.len()) };
+        self.counts.store(offset, bytes.len());
+        self.counts.write_back(offset, bytes.len() as u64);
+    }
+
     fn write_back(&self, offset: u64, len_bytes: u64) {
         region::assert_within(self.len_bytes, offset, len_bytes);
         let lines = region::lines(offset, len_bytes);
         if len_bytes > 0 {
             let first = self.start.as_ptr().wrapping_add((lines.start * LINE_BYTES) as usize);
             // SAFETY: the range is within the mapping, which begins and ends at whole pages, so at whole lines.
-            unsafe { persist::write_back_lines(self.write_back, first, lines.end - lines.start) };
+            unsafe { persist::write_back_lines(self.facts.write_back, first, lines.end - lines.start) };
         }
         self.counts.write_back(offset, len_bytes);
     }
@@ -200,7 +217,7 @@ impl Region for MappedRegion {
     }
 
     fn facts(&self) -> RegionFacts {
-        RegionFacts { medium: self.medium, write_back: self.write_back, emulates: None }
+        self.facts.clone()
     }
 
     fn tally(&self) -> RegionTally {
@@ -208,7 +225,7 @@ impl Region for MappedRegion {
     }
 
     fn settle(&self) -> Result<()> {
-        if self.medium == Medium::Persistent {
+        if self.facts.medium == Medium::Persistent {
             return Ok(());
         }
         // SAFETY: the whole of a mapping of ours.

@@ -387,7 +387,7 @@ impl Region for MemoryRegion {
     }
 
     fn facts(&self) -> RegionFacts {
-        RegionFacts { medium: Medium::Memory, write_back: WriteBack::FenceOnly, emulates: None }
+        RegionFacts { medium: Medium::Memory, write_back: WriteBack::FenceOnly, emulates: None, boot: None }
     }
 
     fn tally(&self) -> RegionTally {

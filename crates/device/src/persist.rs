@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. The instruction is chosen once per process, by what the processor has: clwb, else clflushopt, else clflush. Where
 //!    the kernel says that the caches themselves survive a power failure (eADR), a fence is enough.
-//! 2. The assembler blocks claim to read and write all memory, so the compiler moves no store across them.
+//! 2. Stores past the caches (`stream`) are read by nobody before their thread's fence.
+//! 3. The assembler blocks claim to read and write all memory, so the compiler moves no store across them.
 //!
 //! What is relied on (Intel SDM, volume 2): clwb and clflushopt are ordered after older stores to their line, not among
 //! themselves; sfence waits for those of its own thread and comes before later stores; a line that is dirty in another
@@ -14,6 +15,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
+use crate::error::ErrorKind;
 use crate::region::{LINE_BYTES, Medium, WriteBack};
 
 /// Forces an instruction, in tests and experiments.
@@ -23,7 +25,7 @@ const REGIONS: &str = "/sys/bus/nd/devices";
 
 /// What this process uses.
 struct Found {
-    instruction: WriteBack,
+    instruction: Result<WriteBack, ErrorKind>,
     /// By the environment, against what would be chosen.
     is_forced: bool,
     /// The caches survive a power failure.
@@ -35,18 +37,23 @@ fn found() -> &'static Found {
     FOUND.get_or_init(|| {
         let forced = std::env::var(FORCE).ok().map(|name| named(&name));
         Found {
-            instruction: forced.unwrap_or_else(best),
             is_forced: forced.is_some(),
+            instruction: forced.unwrap_or_else(|| Ok(best())),
             caches_persist: caches_persist(Path::new(REGIONS)),
         }
     })
 }
 
-/// How lines of a medium are written back.
-pub(crate) fn write_back_of(medium: Medium) -> WriteBack {
+/// How lines of a medium are written back; an error if the environment asks for what this processor has not.
+pub(crate) fn write_back_of(medium: Medium) -> Result<WriteBack, ErrorKind> {
     let found = found();
     let fence_only = medium == Medium::Persistent && found.caches_persist && !found.is_forced;
-    if fence_only { WriteBack::FenceOnly } else { found.instruction }
+    if fence_only { Ok(WriteBack::FenceOnly) } else { found.instruction.clone() }
+}
+
+/// Whether whole lines are stored past the caches, where they are written back at once: not if an instruction is forced.
+pub(crate) fn streams() -> bool {
+    CAN_STREAM && !found().is_forced
 }
 
 const INSTRUCTIONS: [WriteBack; 3] = [WriteBack::Clwb, WriteBack::ClflushOpt, WriteBack::Clflush];
@@ -55,11 +62,15 @@ fn best() -> WriteBack {
     INSTRUCTIONS.into_iter().find(|how| has(*how)).unwrap_or(WriteBack::FenceOnly)
 }
 
-fn named(name: &str) -> WriteBack {
+fn named(name: &str) -> Result<WriteBack, ErrorKind> {
+    let wrong = |what: &str| ErrorKind::Setting(format!("{FORCE} is {name:?}{what}").into());
     let how = INSTRUCTIONS.into_iter().find(|how| how.name() == name);
-    let how = how.unwrap_or_else(|| panic!("{FORCE} is {name:?}: choose clwb, clflushopt or clflush"));
-    assert!(has(how), "{FORCE} asks for {name}, which this processor does not have");
-    how
+    let how = how.ok_or_else(|| wrong(": choose clwb, clflushopt or clflush"))?;
+    if has(how) {
+        Ok(how)
+    } else {
+        Err(wrong(", and this processor has no such instruction: choose another one"))
+    }
 }
 
 /// Whether the kernel says of every region of persistent memory that the caches belong to what survives.
@@ -87,7 +98,7 @@ pub(crate) unsafe fn write_back_lines(how: WriteBack, first: *const u8, lines: u
 #[cfg(target_arch = "x86_64")]
 mod processor {
     use std::arch::asm;
-    use std::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
+    use std::arch::x86_64::{__cpuid, __cpuid_count, __m128i, _mm_loadu_si128, _mm_stream_si128, _rdtsc};
 
     use super::{LINE_BYTES, WriteBack};
 
@@ -122,6 +133,24 @@ mod processor {
         }
     }
 
+    /// Whether lines can be stored past the caches.
+    pub(super) const CAN_STREAM: bool = true;
+
+    /// Copies whole lines past the caches: they are written back with the next fence of this thread.
+    ///
+    /// # Safety
+    /// The ranges must be mapped and apart, `to` at a whole line and `len` a multiple of a line.
+    pub(crate) unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
+        for at in (0..len).step_by(size_of::<__m128i>()) {
+            // SAFETY: the caller says that both are mapped. Nobody touches `to` before this thread's fence (contract of
+            // `Region::store_back`), which is what the compiler is promised about such stores.
+            unsafe {
+                let bytes = _mm_loadu_si128(from.add(at).cast());
+                _mm_stream_si128(to.add(at).cast(), bytes);
+            }
+        }
+    }
+
     /// Waits until what this thread wrote back is durable.
     #[inline]
     pub(crate) fn fence() {
@@ -151,6 +180,10 @@ mod processor {
 
     pub(super) unsafe fn write_back_line(_how: WriteBack, _line: *const u8) {}
 
+    pub(super) const CAN_STREAM: bool = false;
+
+    pub(crate) unsafe fn stream(_from: *const u8, _to: *mut u8, _len: usize) {}
+
     /// Orders stores; on this architecture nothing is mapped as persistent.
     pub(crate) fn fence() {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
@@ -165,8 +198,8 @@ mod processor {
     }
 }
 
-pub(crate) use processor::fence;
-use processor::{counter, counter_is_steady, has, write_back_line};
+use processor::{CAN_STREAM, counter, counter_is_steady, has, write_back_line};
+pub(crate) use processor::{fence, stream};
 
 /// The clock's nanoseconds and the counter at the same moment: the best of some tries, since a thread may be interrupted
 /// between the two.

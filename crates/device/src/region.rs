@@ -74,6 +74,8 @@ pub struct RegionFacts {
     pub write_back: WriteBack,
     /// Name of the profile whose latency and bandwidth it imitates.
     pub emulates: Option<String>,
+    /// The start of the machine that its contents end with, a number that is not 0; `None` if they outlive it.
+    pub boot: Option<u64>,
 }
 
 /// Exact counts since a region was mapped. Lines, not bytes, wear a medium out.
@@ -131,6 +133,13 @@ pub trait Region: Send + Sync {
         let mut word = [0; WORD_BYTES];
         self.read(offset, &mut word);
         u64::from_le_bytes(word)
+    }
+
+    /// Stores bytes and begins to write them back, in one pass where the processor can. Until this thread's next fence nobody
+    /// reads or stores them.
+    fn store_back(&self, offset: u64, bytes: &[u8]) {
+        self.store(offset, bytes);
+        self.write_back(offset, bytes.len() as u64);
     }
 
     /// Makes a range durable.

@@ -98,6 +98,16 @@ impl EmulatedRegion {
         self.spin(extra_ns, self.bus(begun, missed));
     }
 
+    /// After lines were written back from `begun` on.
+    fn charge_write_back(&self, begun: u64, offset: u64, len_bytes: u64) {
+        if len_bytes > 0 {
+            let lines = region::lines(offset, len_bytes);
+            let count = lines.end - lines.start;
+            HAS_WRITTEN_BACK.set(true);
+            self.spin(self.profile.run_ns(count, self.profile.write_line_ns), self.bus(begun, count));
+        }
+    }
+
     fn note_stored(&self, offset: u64, len_bytes: usize) {
         if len_bytes > 0 && !self.profile.reads_are_free() {
             for line in region::lines(offset, len_bytes as u64) {
@@ -133,12 +143,7 @@ impl Region for EmulatedRegion {
     fn write_back(&self, offset: u64, len_bytes: u64) {
         let begun = self.ticks.now();
         self.inner.write_back(offset, len_bytes);
-        if len_bytes > 0 {
-            let lines = region::lines(offset, len_bytes);
-            let count = lines.end - lines.start;
-            HAS_WRITTEN_BACK.set(true);
-            self.spin(self.profile.run_ns(count, self.profile.write_line_ns), self.bus(begun, count));
-        }
+        self.charge_write_back(begun, offset, len_bytes);
     }
 
     fn fence(&self) {
@@ -158,6 +163,14 @@ impl Region for EmulatedRegion {
 
     fn settle(&self) -> Result<()> {
         self.inner.settle()
+    }
+
+    /// As slow as the two steps: the profile knows lines that reach the medium, not how.
+    fn store_back(&self, offset: u64, bytes: &[u8]) {
+        let begun = self.ticks.now();
+        self.inner.store_back(offset, bytes);
+        self.note_stored(offset, bytes.len());
+        self.charge_write_back(begun, offset, bytes.len() as u64);
     }
 
     fn store_word(&self, offset: u64, value: u64) {

@@ -89,6 +89,12 @@ impl Region for RegionPart {
         self.region.settle()
     }
 
+    fn store_back(&self, offset: u64, bytes: &[u8]) {
+        let started = self.account.start();
+        self.region.store_back(self.at(offset, bytes.len() as u64), bytes);
+        self.account.count_write(self.io(offset, bytes.len()), false, started);
+    }
+
     fn store_word(&self, offset: u64, value: u64) {
         let started = self.account.start();
         self.region.store_word(self.at(offset, WORD_BYTES as u64), value);

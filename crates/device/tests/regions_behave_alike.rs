@@ -88,6 +88,26 @@ fn a_word_is_the_eight_bytes_at_its_place() {
     }
 }
 
+/// Whole lines and others, at whole lines and elsewhere; counted as the two steps that it is made of.
+#[test]
+fn what_is_stored_back_is_stored_and_written_back() {
+    for Fixture { what, region, _files } in all_kinds() {
+        for (offset, len_bytes) in
+            [(0, 4096), (64, 64), (8256, 100), (8400, 128), (LEN_BYTES - 64, 64), (5, 0)]
+        {
+            let stored: Vec<u8> = (0..len_bytes).map(|no| (no + len_bytes) as u8).collect();
+            let before = region.tally();
+            region.store_back(offset, &stored);
+            region.fence();
+            let after = region.tally();
+            assert_eq!(bytes_at(&*region, offset, len_bytes), stored, "{what}");
+            let lines = after.stored_lines - before.stored_lines;
+            assert_eq!(after.written_back_lines - before.written_back_lines, lines, "{what}");
+            assert_eq!(after.stored_bytes - before.stored_bytes, len_bytes as u64, "{what}");
+        }
+    }
+}
+
 #[test]
 fn counts_are_exact() {
     for Fixture { what, region, _files } in all_kinds() {
@@ -123,12 +143,13 @@ type Call = fn(&dyn Region);
 
 #[test]
 fn what_lies_beyond_the_end_or_is_no_word_is_asserted() {
-    let wrong: [(&str, Call); 7] = [
+    let wrong: [(&str, Call); 8] = [
         ("a store across the end", |region| region.store(LEN_BYTES - 3, &[0; 4])),
         ("a store behind the end", |region| region.store(LEN_BYTES + 1, &[])),
         ("a store that overflows", |region| region.store(u64::MAX, &[0; 2])),
         ("a read across the end", |region| region.read(LEN_BYTES - 3, &mut [0; 4])),
         ("a write-back across the end", |region| region.write_back(LEN_BYTES - 3, 4)),
+        ("storing back across the end", |region| region.store_back(LEN_BYTES - 64, &[0; 128])),
         ("a word that is not aligned", |region| region.store_word(4, 1)),
         ("loading a word that is not aligned", |region| assert_eq!(region.load_word(4), 0)),
     ];
@@ -313,9 +334,58 @@ fn every_instruction_that_the_processor_has_runs() {
             assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         }
     }
-    let output = run("clflash");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && told.contains("choose clwb"), "{told}");
+}
+
+#[test]
+fn child_with_a_wrong_instruction() {
+    let Some(directory) = child_directory() else { return };
+    let error = directory.map("r", LEN_BYTES).err().expect("there is no such instruction").to_string();
+    assert!(error.contains("/r: VARVE_NVM_WRITE_BACK is \"clflash\": choose clwb"), "{error}");
+}
+
+/// It was a panic of the process, where every other setting is refused with words.
+#[test]
+fn an_instruction_that_is_none_is_refused() {
+    let files = on_files("mapped", FileOptions::default());
+    let path = files.directory.location();
+    let environment = [("VARVE_NVM_WRITE_BACK", "clflash")];
+    let output = child("child_with_a_wrong_instruction", Path::new(&path), "", &environment);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(files.directory.list().unwrap(), [""; 0], "and nothing is made");
+}
+
+/// Kilobytes of the mapping of a file that are in memory, and that are dirty.
+fn mapped_kilobytes(path: &str) -> (u64, u64) {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let of_file = maps.lines().skip_while(|line| !line.ends_with(path)).skip(1);
+    let rows =
+        of_file.take_while(|line| line.split_whitespace().next().is_some_and(|name| name.ends_with(':')));
+    let (mut resident, mut dirty) = (0, 0);
+    for row in rows {
+        let mut words = row.split_whitespace();
+        let (name, count) = (words.next().unwrap(), words.next().and_then(|count| count.parse::<u64>().ok()));
+        match name {
+            "Rss:" => resident += count.unwrap(),
+            "Shared_Dirty:" | "Private_Dirty:" => dirty += count.unwrap(),
+            _ => {}
+        }
+    }
+    (resident, dirty)
+}
+
+/// Each start made all pages of the region dirty, so a file system wrote a whole GiB back.
+#[test]
+fn mapping_an_existing_region_dirties_nothing() {
+    let files = on_files("mapped", FileOptions::default());
+    let path = format!("{}/r", files.directory.location());
+    map(&*files.directory, LEN_BYTES).settle().unwrap();
+    let file_system = Command::new("stat").args(["-f", "-c", "%T", &path]).output().unwrap().stdout;
+    if file_system.starts_with(b"tmpfs") {
+        return;
+    }
+    let _region = map(&*files.directory, LEN_BYTES);
+    let (resident, dirty) = mapped_kilobytes(&path);
+    assert_eq!(dirty, 0, "of {resident} KiB");
 }
 
 #[test]

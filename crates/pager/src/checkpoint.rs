@@ -95,12 +95,16 @@ impl Shared {
             return Ok(kept.or(held));
         }
         let early = planted("log: segments are recycled early");
-        // Behind the word that all was shut down nothing is stored where it may not survive the machine.
-        if !is_clean || self.region.is_none() {
+        // Behind the word that all was shut down nothing is stored where it may not survive the machine: the log is cut, and
+        // slots of pages behind the new end of a file are freed, by the next one.
+        let is_sealed = is_clean && self.region.is_some();
+        if !is_sealed {
             self.log.truncate(if early { durable } else { redo_start })?;
         }
         self.level.checkpoint(Step::End)?;
-        self.spaces.carry_out_cuts(&self.pool, redo_start)?;
+        if !is_sealed {
+            self.spaces.carry_out_cuts(&self.pool, redo_start)?;
+        }
         Ok(kept.or(held))
     }
 

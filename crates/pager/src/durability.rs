@@ -4,13 +4,14 @@
 
 use varve_device::{Capabilities, Directory, Medium, RegionFacts, RegionTally};
 
+use crate::config::ProtectionKind;
 use crate::nvm::{NvmBuffer, NvmRegion};
 use crate::pager::Pager;
 
 /// One part of what a database keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DurabilityRow {
-    /// What it is: the log, pages, ...
+    /// What it is: log, pages, copies (of pages that are being written in their places), old versions, control.
     pub part: &'static str,
     /// Where it lies.
     pub place: String,
@@ -52,9 +53,30 @@ pub struct SlotCounts {
     pub doomed: u64,
 }
 
-const POWER_LOSS: &str = "the loss of power";
-const PROCESS_DEATH: &str = "the death of the process";
-const NOTHING: &str = "nothing";
+/// The worst that something survives, the least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Survives {
+    Nothing,
+    ProcessDeath,
+    PowerLoss,
+}
+
+impl Survives {
+    fn text(self) -> &'static str {
+        match self {
+            Survives::Nothing => "nothing",
+            Survives::ProcessDeath => "the death of the process",
+            Survives::PowerLoss => "the loss of power",
+        }
+    }
+}
+
+/// A place where something of a database lies.
+struct Place {
+    location: String,
+    medium: String,
+    survives: Survives,
+}
 
 impl Pager {
     /// The region of persistent memory, if the database has one.
@@ -63,35 +85,50 @@ impl Pager {
         Some(NvmStats { slots: self.shared.buffer.as_deref().map(NvmBuffer::slot_counts), ..stats })
     }
 
-    /// Where each part lies; what a commit has to survive is in the row of the log.
+    /// Where each part lies. What a commit has to survive is in the row of the log; pages whose log is cut are only where their
+    /// row says, and are lost with it.
     pub fn durability(&self) -> Vec<DurabilityRow> {
         let config = &self.shared.config;
-        let log = match self.nvm().filter(|nvm| nvm.log_bytes > 0) {
-            Some(nvm) => of_region("log", &nvm),
-            None => of_files("log", &*config.log),
+        let (nvm, attached) = (self.nvm(), self.shared.control.get().attached);
+        let region_if = |holds: bool| nvm.as_ref().filter(|_| holds).map(of_region);
+        let pages = |directory| {
+            let newest = region_if(attached.is_some_and(|attached| attached.pages));
+            newest.into_iter().chain([of_files(directory)]).min_by_key(|place| place.survives)
         };
-        vec![
-            log,
-            of_files("pages", &*config.data),
-            of_files("old versions", &*config.rollback),
-            of_files("control", &*config.control),
-        ]
+        let copies = match config.protection {
+            ProtectionKind::Doublewrite { .. } => Some(of_files(&*config.data)),
+            _ => region_if(attached.is_some_and(|attached| attached.copies)),
+        };
+        let log = region_if(attached.is_some_and(|attached| attached.log));
+        let parts = [
+            ("log", Some(log.unwrap_or_else(|| of_files(&*config.log)))),
+            ("pages", pages(&*config.data)),
+            ("copies", copies),
+            ("old versions", pages(&*config.rollback)),
+            ("control", Some(of_files(&*config.control))),
+        ];
+        parts.into_iter().filter_map(|(part, place)| Some(row(part, place?))).collect()
     }
 }
 
-fn of_files(part: &'static str, directory: &dyn Directory) -> DurabilityRow {
-    let Capabilities { backend, .. } = directory.capabilities();
-    let survives = if backend.ends_with("memory") { NOTHING } else { POWER_LOSS };
-    DurabilityRow { part, place: directory.location(), medium: backend.clone(), survives }
+fn row(part: &'static str, Place { location, medium, survives }: Place) -> DurabilityRow {
+    DurabilityRow { part, place: location, medium, survives: survives.text() }
 }
 
-fn of_region(part: &'static str, nvm: &NvmStats) -> DurabilityRow {
-    let (medium, survives) = match nvm.facts.medium {
-        Medium::Persistent => (Medium::Persistent, POWER_LOSS),
-        Medium::EmulatedByFile => (Medium::EmulatedByFile, PROCESS_DEATH),
-        Medium::Memory => (Medium::Memory, NOTHING),
+fn of_files(directory: &dyn Directory) -> Place {
+    let Capabilities { backend, .. } = directory.capabilities();
+    let survives = if backend.ends_with("memory") { Survives::Nothing } else { Survives::PowerLoss };
+    Place { location: directory.location(), medium: backend.clone(), survives }
+}
+
+fn of_region(nvm: &NvmStats) -> Place {
+    let survives = match nvm.facts.medium {
+        Medium::Persistent => Survives::PowerLoss,
+        Medium::EmulatedByFile => Survives::ProcessDeath,
+        Medium::Memory => Survives::Nothing,
     };
-    DurabilityRow { part, place: nvm.place.clone(), medium: format!("NVM, {}", medium.name()), survives }
+    let medium = format!("NVM, {}", nvm.facts.medium.name());
+    Place { location: nvm.place.clone(), medium, survives }
 }
 
 #[cfg(test)]
@@ -102,22 +139,19 @@ mod tests {
 
     #[test]
     fn memory_survives_nothing() {
-        let row = of_files("pages", &*MemoryDirectory::new());
-        assert_eq!((row.part, row.survives), ("pages", NOTHING), "{row:?}");
+        assert_eq!(of_files(&*MemoryDirectory::new()).survives.text(), "nothing");
     }
 
     #[test]
     fn what_emulates_persistent_memory_dies_with_the_machine() {
-        let row = |medium| {
-            let facts = RegionFacts { medium, write_back: varve_device::WriteBack::Clwb, emulates: None };
+        let place = |medium| {
+            let write_back = varve_device::WriteBack::Clwb;
+            let facts = RegionFacts { medium, write_back, emulates: None, boot: None };
             let (size_bytes, log_bytes, tally) = (1 << 20, 1 << 20, RegionTally::default());
-            of_region(
-                "log",
-                &NvmStats { place: "x".into(), facts, size_bytes, log_bytes, slots: None, tally },
-            )
+            of_region(&NvmStats { place: "x".into(), facts, size_bytes, log_bytes, slots: None, tally })
         };
-        assert_eq!(row(Medium::EmulatedByFile).survives, PROCESS_DEATH);
-        assert_eq!(row(Medium::EmulatedByFile).medium, "NVM, emulated by a file");
-        assert_eq!(row(Medium::Persistent).survives, POWER_LOSS);
+        assert_eq!(place(Medium::EmulatedByFile).survives.text(), "the death of the process");
+        assert_eq!(place(Medium::EmulatedByFile).medium, "NVM, emulated by a file");
+        assert_eq!(place(Medium::Persistent).survives.text(), "the loss of power");
     }
 }

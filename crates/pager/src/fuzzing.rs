@@ -21,6 +21,8 @@ use crate::space::layout::{Entry, Geometry};
 use crate::space::map::Map;
 use crate::{Access, Compression, packed, protection, stored, written};
 
+pub use crate::nvm::fuzzing::{Slots, region_header, slot_header};
+
 /// Redoes one operation on a page.
 pub fn redo(
     ops: &dyn RedoOps,

@@ -388,7 +388,10 @@ fn assemble(
     let packed = open_packed(config, control, (log, &ledger, &compressions), start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
-    let open = |area| NvmBuffer::open(area, config.nvm_flush, home.clone(), ledger.clone(), log.clone());
+    let open = |area| {
+        let (home, ledger, log) = (home.clone(), ledger.clone(), log.clone());
+        NvmBuffer::open(area, config.nvm_flush, home, ledger, log, config.times.clone())
+    };
     let buffer = region.and_then(NvmRegion::page_area).map(open).transpose()?.map(Arc::new);
     let level = buffer.clone().map_or(home, |buffer| buffer as Arc<dyn Level>);
     let parts = PoolParts {
@@ -447,7 +450,7 @@ fn finish(
     spaces.load(&pool, database)?;
     if let Some(buffer) = &buffer {
         // Not only pages in use: after another crash redo may come by the earlier life of one that was freed.
-        buffer.keep_used(|id| spaces.has_place(id));
+        buffer.keep_placed(|id| spaces.has_place(id));
     }
     let workers = Workers::new(background::workers(&config))?;
     Ok(Shared {

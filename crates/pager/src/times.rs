@@ -26,17 +26,23 @@ pub enum Timing {
     BatchCopy,
     /// Writing a batch in its places, durably.
     BatchPlace,
+    /// Making pages stable in persistent memory, getting their slots included.
+    NvmPut,
+    /// Getting slots where none was free: taking some back, writing some home, or waiting for others who do.
+    NvmWait,
 }
 
 impl Timing {
     /// All of them, in the order of reports.
-    pub const ALL: [Timing; 6] = [
+    pub const ALL: [Timing; 8] = [
         Timing::LogWait,
         Timing::PageRead,
         Timing::SingleCopy,
         Timing::SinglePlace,
         Timing::BatchCopy,
         Timing::BatchPlace,
+        Timing::NvmPut,
+        Timing::NvmWait,
     ];
 
     /// Its name in reports.
@@ -48,6 +54,8 @@ impl Timing {
             Timing::SinglePlace => "single_place",
             Timing::BatchCopy => "batch_copy",
             Timing::BatchPlace => "batch_place",
+            Timing::NvmPut => "nvm_put",
+            Timing::NvmWait => "nvm_wait",
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{add, config, get, open, set};
 use varve_device::MemoryDirectory;
-use varve_pager::{NvmConfig, NvmFlush, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
+use varve_pager::{NvmConfig, NvmFlush, PageId, Pager, PagerConfig, ProtectionKind, SpaceId, Times, Timing};
 
 /// 64 slots and twice as many frames.
 fn in_nvm(directory: &Arc<MemoryDirectory>) -> PagerConfig {
@@ -91,6 +91,30 @@ fn pages_go_home_when_nothing_is_done() {
         assert!(since.elapsed() < Duration::from_secs(20), "{} slots stay dirty", counter(&pager, "dirty"));
         std::thread::sleep(Duration::from_millis(5));
     }
+    pager.shutdown().unwrap();
+}
+
+/// "Time by function" of the variant that has pages in NVM said nothing of puts, and nothing told whether transactions waited
+/// for the drive after all.
+#[test]
+fn puts_and_what_they_wait_for_show_in_the_times() {
+    let directory = MemoryDirectory::new();
+    let times = Arc::new(Times::on());
+    let quiet = PagerConfig { background: false, times: times.clone(), ..in_nvm(&directory) };
+    let pager = open(&quiet);
+    fill(&pager, 20);
+    pager.tick_write(1000).unwrap();
+    assert!(times.spent(Timing::NvmPut).count > 0);
+    assert_eq!(
+        (times.spent(Timing::NvmWait).count, counter(&pager, "put_flushes")),
+        (0, 0),
+        "slots are free"
+    );
+    fill(&pager, 400);
+    let [put, wait] = [Timing::NvmPut, Timing::NvmWait].map(|what| times.spent(what));
+    assert!(wait.count > 0 && wait.ns <= put.ns, "{wait:?} of {put:?}");
+    assert!(counter(&pager, "put_flushes") > 0);
+    assert!(counter(&pager, "inline_flushes") <= counter(&pager, "put_flushes"));
     pager.shutdown().unwrap();
 }
 

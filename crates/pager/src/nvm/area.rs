@@ -21,7 +21,9 @@
 
 use std::sync::Arc;
 
-use varve_device::{AlignedBuf, Region, planted};
+use varve_device::{Accounting, AlignedBuf, Purpose, Region, RegionPart, Space, WORD_BYTES, planted};
+
+use super::layout::{Layout, SlotUse};
 
 use crate::error::{PagerError, Result};
 use crate::ids::PageId;
@@ -34,7 +36,8 @@ use crate::page;
 pub(crate) const SLOT_HEADER_BYTES: usize = 64;
 /// Largest sequence that fits a state word.
 const SEQUENCE_MAX: u64 = (1 << 56) - 1;
-const WORD_BYTES: usize = 8;
+/// No put comes near half of that, so what says so is damaged; and a start has numbers to go on with.
+const SEQUENCE_BELIEVED_MAX: u64 = SEQUENCE_MAX / 2;
 const PUBLISHED: u64 = 0x50;
 const CHECKED: std::ops::Range<usize> = 8..40;
 const CHECKSUM_AT: usize = 40;
@@ -75,6 +78,14 @@ impl SlotHeader {
         bytes
     }
 
+    /// The whole line of a published slot.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn published(&self, region: u64, image_bytes: u32) -> [u8; SLOT_HEADER_BYTES] {
+        let mut bytes = self.encode(region, image_bytes);
+        put_u64(&mut bytes, 0, self.state_word());
+        bytes
+    }
+
     fn state_word(&self) -> u64 {
         assert!(self.sequence > 0 && self.sequence <= SEQUENCE_MAX);
         self.sequence << 8 | PUBLISHED
@@ -92,7 +103,7 @@ impl Slot {
             return Slot::Free;
         }
         let sequence = word >> 8;
-        if word & 0xFF != PUBLISHED || sequence == 0 {
+        if word & 0xFF != PUBLISHED || sequence == 0 || sequence > SEQUENCE_BELIEVED_MAX {
             return Slot::Damaged("its state word is none");
         }
         if get_u32(bytes, CHECKSUM_AT) != checksum(bytes, sequence) {
@@ -121,6 +132,28 @@ pub(crate) struct PageArea {
 }
 
 impl PageArea {
+    /// The slots of a region with this id that is divided so; `None` if it has none for pages.
+    pub(crate) fn of(
+        region: &Arc<dyn Region>,
+        id: u64,
+        layout: &Layout,
+        account: &Arc<Accounting>,
+        location: String,
+    ) -> Option<PageArea> {
+        let slots = layout.slots.filter(|slots| slots.purpose == SlotUse::Buffer)?;
+        let part = |offset, len_bytes, why| {
+            RegionPart::new(region.clone(), offset..offset + len_bytes, Space::Nvm, why, account.clone())
+        };
+        Some(PageArea {
+            headers: part(slots.headers, Self::header_at(slots.slots), Purpose::NvmMeta),
+            pages: part(slots.pages, slots.bytes(layout.page_size), Purpose::NvmPage),
+            region: id,
+            page_size: layout.page_size,
+            slots: slots.slots,
+            location,
+        })
+    }
+
     pub(crate) fn slots(&self) -> u32 {
         self.slots
     }
@@ -134,25 +167,26 @@ impl PageArea {
     }
 
     /// Copies an image and its header, without the state word, into a slot that this thread owns, and begins to write
-    /// both back.
-    pub(crate) fn fill(&self, slot: u32, header: &SlotHeader, image: &[u8]) {
-        self.pages.store(self.page_at(slot), image);
-        if !planted("nvm: the page is not written back") {
-            self.pages.write_back(self.page_at(slot), image.len() as u64);
+    /// both back: a fence ends that.
+    pub(crate) fn begin_fill(&self, slot: u32, header: &SlotHeader, image: &[u8]) {
+        if planted("nvm: the page is not written back") {
+            self.pages.store(self.page_at(slot), image);
+        } else {
+            self.pages.store_back(self.page_at(slot), image);
         }
         let line = header.encode(self.region, self.page_size);
         self.headers.store(Self::header_at(slot) + WORD_BYTES as u64, &line[WORD_BYTES..]);
         self.headers.write_back(Self::header_at(slot), line.len() as u64);
     }
 
-    /// Publishes a filled slot, and begins to write that back.
-    pub(crate) fn publish(&self, slot: u32, header: &SlotHeader) {
+    /// Publishes a filled slot; durable with the next fence.
+    pub(crate) fn begin_publish(&self, slot: u32, header: &SlotHeader) {
         self.headers.store_word(Self::header_at(slot), header.state_word());
         self.headers.write_back(Self::header_at(slot), WORD_BYTES as u64);
     }
 
-    /// Makes a slot free, and begins to write that back.
-    pub(crate) fn retire(&self, slot: u32) {
+    /// Makes a slot free; durable with the next fence.
+    pub(crate) fn begin_retire(&self, slot: u32) {
         self.headers.store_word(Self::header_at(slot), 0);
         self.headers.write_back(Self::header_at(slot), WORD_BYTES as u64);
     }
@@ -163,12 +197,12 @@ impl PageArea {
     }
 
     /// Begins to write back the headers of all slots, whoever stored them.
-    pub(crate) fn write_back_headers(&self) {
+    pub(crate) fn begin_write_back_headers(&self) {
         self.headers.write_back(0, Self::header_at(self.slots));
     }
 
     /// Likewise the image in a slot.
-    pub(crate) fn write_back_page(&self, slot: u32) {
+    pub(crate) fn begin_write_back_page(&self, slot: u32) {
         self.pages.write_back(self.page_at(slot), u64::from(self.page_size));
     }
 
@@ -177,7 +211,12 @@ impl PageArea {
         self.pages.read(self.page_at(slot), page);
     }
 
-    /// What the header says now.
+    /// Whether a slot is published. Anybody may ask.
+    pub(crate) fn is_published(&self, slot: u32) -> bool {
+        self.headers.load_word(Self::header_at(slot)) != 0
+    }
+
+    /// What the header says. The caller keeps others from storing to the slot.
     pub(crate) fn header(&self, slot: u32) -> Slot {
         let mut bytes = [0; SLOT_HEADER_BYTES];
         self.headers.read(Self::header_at(slot), &mut bytes);
@@ -219,15 +258,23 @@ mod tests {
     };
 
     fn published() -> [u8; SLOT_HEADER_BYTES] {
-        let mut bytes = HEADER.encode(77, 4096);
-        put_u64(&mut bytes, 0, HEADER.state_word());
-        bytes
+        HEADER.published(77, 4096)
     }
 
     #[test]
     fn slot_headers_come_back() {
         assert_eq!(Slot::decode(&published(), 77, 4096), Slot::Published(HEADER));
         assert_eq!(Slot::decode(&HEADER.encode(77, 4096), 77, 4096), Slot::Free);
+    }
+
+    /// With a right checksum, too: the puts behind it would have no number.
+    #[test]
+    fn a_sequence_that_no_put_reaches_is_damage() {
+        let header = |sequence| SlotHeader { sequence, ..HEADER }.published(77, 4096);
+        assert!(matches!(Slot::decode(&header(SEQUENCE_BELIEVED_MAX), 77, 4096), Slot::Published(_)));
+        for sequence in [SEQUENCE_BELIEVED_MAX + 1, SEQUENCE_MAX] {
+            assert!(matches!(Slot::decode(&header(sequence), 77, 4096), Slot::Damaged(_)));
+        }
     }
 
     #[test]

@@ -22,8 +22,8 @@
 use std::sync::Arc;
 
 use varve_device::{
-    Accounting, Directory, Medium, Purpose, Region, RegionExtents, RegionFiles, RegionPart, Space, boot_id,
-    planted,
+    Accounting, Directory, Medium, Purpose, Region, RegionExtents, RegionFiles, RegionPart, Space,
+    WORD_BYTES, planted,
 };
 
 use super::area::{PageArea, SLOT_HEADER_BYTES};
@@ -41,7 +41,6 @@ pub const NVM_FILE: &str = "nvm.varve";
 const LOG_PREFIX: &str = "log";
 /// What a person runs who wants the database out of its region.
 const DRAIN: &str = "`varve nvm drain`";
-const WORD_BYTES: u64 = 8;
 
 /// The region of an open database.
 pub(crate) struct NvmRegion {
@@ -58,7 +57,7 @@ pub(crate) fn wanted(config: &PagerConfig, database: u64, id: u64) -> Result<Opt
     let region = map(nvm)?;
     let place = place(nvm);
     let len_bytes = region.len_bytes();
-    let is_left_over = match read_header(&*region) {
+    let is_left_over = match RegionHeader::read(&*region) {
         Err(HeaderDamage::NotOne) => false,
         // What an unfinished creation or attachment left, or a region that was left.
         Ok(header) if header.region == id || header.database == database => true,
@@ -137,10 +136,12 @@ pub(crate) fn make(
     }
     write_word(&*region, STAMP_AT, attached.stamp);
     write_word(&*region, BOOT_AT, boot_of(&*region));
-    let behind_magic = MAGIC_AT + WORD_BYTES;
+    let behind_magic = MAGIC_AT + WORD_BYTES as u64;
     region.store(behind_magic, &header.encode()[behind_magic as usize..]);
     region.persist(behind_magic, HEADER_BYTES as u64 - behind_magic);
     write_word(&*region, MAGIC_AT, MAGIC);
+    // Of an emulated region that goes with the machine at least the header stays, and what went is told.
+    region.settle()?;
     Ok(Some(NvmRegion { region, id: attached.region, layout, directory: nvm.directory.clone() }))
 }
 
@@ -192,7 +193,7 @@ fn fitting(
     attached: &Attached,
     region: &dyn Region,
 ) -> std::result::Result<Layout, String> {
-    let header = read_header(region).map_err(|damage| {
+    let header = RegionHeader::read(region).map_err(|damage| {
         let (what, contents) = (described(damage), contents(attached));
         format!("{what}, and {contents} in the right one: bring that file back, or restore a backup")
     })?;
@@ -206,14 +207,14 @@ fn fitting(
             header.layout.region_bytes
         ));
     }
-    if !planted("nvm: the stamp is not compared") && region.load_word(STAMP_AT) < attached.stamp {
-        return Err(
-            "was put back from an earlier moment: bring the newest file back, or restore a backup".into()
-        );
-    }
     if is_lost(region.load_word(BOOT_AT), boot_of(region), stored.state) {
         return Err(
             "was emulated by memory that did not survive the restart of the machine: restore a backup".into(),
+        );
+    }
+    if !planted("nvm: the stamp is not compared") && region.load_word(STAMP_AT) < attached.stamp {
+        return Err(
+            "was put back from an earlier moment: bring the newest file back, or restore a backup".into()
         );
     }
     let configured = Layout::of(config).map_err(|error| error.to_string())?;
@@ -241,29 +242,16 @@ fn is_lost(noted: u64, now: u64, state: State) -> bool {
 
 /// What is noted of the machine's start: 0 if the medium outlives it.
 fn boot_of(region: &dyn Region) -> u64 {
-    match region.facts().medium {
-        Medium::Persistent | Medium::Memory => 0,
-        Medium::EmulatedByFile => boot_id().unwrap_or(u64::MAX),
-    }
+    region.facts().boot.unwrap_or_default()
 }
 
 fn map(nvm: &NvmConfig) -> Result<Arc<dyn Region>> {
     Ok(nvm.directory.map(NVM_FILE, nvm.size_bytes)?)
 }
 
-fn read_header(region: &dyn Region) -> std::result::Result<RegionHeader, HeaderDamage> {
-    // The words behind the header belong to it.
-    if region.len_bytes() < BOOT_AT + WORD_BYTES {
-        return Err(HeaderDamage::NotOne);
-    }
-    let mut bytes = [0; HEADER_BYTES];
-    region.read(MAGIC_AT, &mut bytes);
-    RegionHeader::decode(&bytes)
-}
-
 fn write_word(region: &dyn Region, at: u64, value: u64) {
     region.store_word(at, value);
-    region.persist(at, WORD_BYTES);
+    region.persist(at, WORD_BYTES as u64);
 }
 
 fn place(nvm: &NvmConfig) -> String {
@@ -311,20 +299,7 @@ impl NvmRegion {
 
     /// The page slots, where newest versions of pages are here.
     pub(crate) fn page_area(&self) -> Option<PageArea> {
-        let slots = self.layout.slots.filter(|slots| slots.purpose == SlotUse::Buffer)?;
-        let part = |offset, len_bytes, why| {
-            let account = self.directory.accounting().clone();
-            RegionPart::new(self.region.clone(), offset..offset + len_bytes, Space::Nvm, why, account)
-        };
-        let headers_bytes = u64::from(slots.slots) * SLOT_HEADER_BYTES as u64;
-        Some(PageArea {
-            headers: part(slots.headers, headers_bytes, Purpose::NvmMeta),
-            pages: part(slots.pages, slots.bytes(self.layout.page_size), Purpose::NvmPage),
-            region: self.id,
-            page_size: self.layout.page_size,
-            slots: slots.slots,
-            location: self.location(),
-        })
+        PageArea::of(&self.region, self.id, &self.layout, self.directory.accounting(), self.location())
     }
 
     /// The place of doublewrite copies, where they are here: a directory of one file.

@@ -13,14 +13,19 @@
 //!
 //! Invariants
 //! 1. A page has at most one entry; a slot is free, or an entry's, or in the hands of one thread.
-//! 2. A version that is held (a put of its page is under way), read or being flushed is not taken away; what is being
-//!    flushed is not waited for by a put.
+//! 2. A version that is held (a put of its page is under way), read, looked at or being flushed is not taken away; what is being
+//!    flushed is not waited for by a put, what is looked at is.
 //! 3. One version of a page at a time is being written home, so an older one never lands there after a newer one.
-//! 4. Sequences grow; of two versions the one with the larger sequence is newer, whatever their LSNs say (decision 0305).
+//! 4. Sequences grow; of two versions the one with the larger sequence is newer, whatever their LSNs say (decision 0205).
+//! 5. Flushing goes round: what a full device refused is passed over until everything has been tried that was dirty then.
+//! 6. Puts, reads and flushes look at no more versions than they take, but for those in use among them.
 //!
 //! Not known here: the region, home, the log, waiting.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
 
 use crate::ids::{PageId, PageRange};
 use crate::lsn::Lsn;
@@ -41,6 +46,8 @@ pub(crate) struct Entry {
     pub(crate) state: State,
     readers: u32,
     is_held: bool,
+    /// `check` compares it with its slot and with home.
+    is_looked_at: bool,
     is_flushing: bool,
     /// Superseded versions of the page that are still being written home.
     older_flights: u32,
@@ -48,7 +55,8 @@ pub(crate) struct Entry {
 
 impl Entry {
     fn is_in_use(&self) -> bool {
-        self.is_held || self.is_flushing || self.older_flights > 0 || self.readers > 0
+        let is_home_busy = self.is_flushing || self.older_flights > 0;
+        self.is_held || self.is_looked_at || is_home_busy || self.readers > 0
     }
 }
 
@@ -68,33 +76,40 @@ pub(crate) enum Hold {
     None,
     /// An older version, in this slot; nobody takes it away until `replace`.
     Older(u32),
-    /// Wait and ask again.
-    Leaving,
+    /// Somebody retires it, or looks at it: wait and ask again.
+    Wait,
 }
 
 /// The book of all slots.
 #[derive(Debug)]
 pub(crate) struct Book {
-    entries: HashMap<PageId, Entry>,
+    entries: FxHashMap<PageId, Entry>,
     /// Oldest first, so that all slots wear alike.
     free: VecDeque<u32>,
     /// By sequence, each with its page: which versions are in these states.
     dirty: BTreeMap<u64, PageId>,
     clean: BTreeMap<u64, PageId>,
-    doomed: BTreeMap<u64, PageId>,
+    /// Likewise, by what the log has to be durable up to.
+    doomed: BTreeMap<(Lsn, u64), PageId>,
     next_sequence: u64,
+    /// Sequences that have not been tried since a full device refused something.
+    untried: Option<Range<u64>>,
+    /// Threads that wait for a change of the book: others need not tell of every one.
+    pub(super) waiting: usize,
 }
 
 impl Book {
     /// Of the slots that recovery found free, and the versions that it found, which home may not have.
     pub(crate) fn new(free: VecDeque<u32>, found: impl Iterator<Item = Version>) -> Book {
         let mut book = Book {
-            entries: HashMap::new(),
+            entries: FxHashMap::default(),
             free,
             dirty: BTreeMap::new(),
             clean: BTreeMap::new(),
             doomed: BTreeMap::new(),
             next_sequence: 1,
+            untried: None,
+            waiting: 0,
         };
         for version in found {
             book.next_sequence = book.next_sequence.max(version.sequence + 1);
@@ -106,8 +121,9 @@ impl Book {
     fn enter(&mut self, Version { id, slot, sequence, lsn }: Version) -> Option<Entry> {
         self.dirty.insert(sequence, id);
         let (state, readers) = (State::Dirty, 0);
-        let (is_held, is_flushing, older_flights) = (false, false, 0);
-        let entry = Entry { slot, sequence, lsn, state, readers, is_held, is_flushing, older_flights };
+        let (is_held, is_looked_at, is_flushing, older_flights) = (false, false, false, 0);
+        let entry =
+            Entry { slot, sequence, lsn, state, readers, is_held, is_looked_at, is_flushing, older_flights };
         self.entries.insert(id, entry)
     }
 
@@ -126,8 +142,8 @@ impl Book {
     /// Begins a put of the page.
     pub(crate) fn hold(&mut self, id: PageId) -> Hold {
         let Some(entry) = self.entries.get_mut(&id) else { return Hold::None };
-        if entry.state == State::Leaving {
-            return Hold::Leaving;
+        if entry.state == State::Leaving || entry.is_looked_at {
+            return Hold::Wait;
         }
         assert!(!entry.is_held && entry.readers == 0, "page {id} is put and used at the same time");
         entry.is_held = true;
@@ -150,13 +166,12 @@ impl Book {
 
     /// Takes a version out of the list of those in its state.
     fn strike(&mut self, state: State, sequence: u64) {
-        let list = match state {
-            State::Dirty => &mut self.dirty,
-            State::Clean => &mut self.clean,
-            State::Doomed { .. } => &mut self.doomed,
+        let struck = match state {
+            State::Dirty => self.dirty.remove(&sequence),
+            State::Clean => self.clean.remove(&sequence),
+            State::Doomed { after } => self.doomed.remove(&(after, sequence)),
             State::Leaving => return,
         };
-        let struck = list.remove(&sequence);
         assert!(struck.is_some(), "version {sequence} is in no list");
     }
 
@@ -170,26 +185,62 @@ impl Book {
         Some((entry.version(id), entry.state == State::Clean))
     }
 
-    pub(crate) fn end_read(&mut self, id: PageId) {
+    /// Whether somebody waits for that.
+    pub(crate) fn end_read(&mut self, id: PageId) -> bool {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.readers -= 1;
         }
+        self.waiting > 0
     }
 
-    /// Dirty versions to write home, oldest first, at most `max`, of those with a sequence below `limit`.
+    /// The version of the page and its state, which stay until `end_look`; `None` if there is none, or a put or somebody who
+    /// retires it stores to its slot.
+    pub(crate) fn begin_look(&mut self, id: PageId) -> Option<(Version, State)> {
+        let entry = self.entries.get_mut(&id)?;
+        // What is being flushed has no settled place at home.
+        let is_home_busy = entry.is_flushing || entry.older_flights > 0;
+        if entry.is_held || entry.is_looked_at || is_home_busy || entry.state == State::Leaving {
+            return None;
+        }
+        entry.is_looked_at = true;
+        Some((entry.version(id), entry.state))
+    }
+
+    pub(crate) fn end_look(&mut self, id: PageId) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.is_looked_at = false;
+        }
+    }
+
+    /// Dirty versions to write home, oldest first, at most `max`, of those with a sequence below `limit`. While a turn goes
+    /// round after a refusal, only what it has not tried yet.
     pub(crate) fn begin_flush(&mut self, max: usize, limit: u64) -> Vec<Version> {
+        let Range { start, end } = self.untried.clone().unwrap_or(0..u64::MAX);
+        let end = end.min(limit).max(start);
         let mut begun = Vec::new();
-        for id in self.dirty.range(..limit).map(|(_, id)| *id) {
+        for id in self.dirty.range(start..end).map(|(_, id)| *id) {
             if begun.len() == max {
                 break;
             }
             let Some(entry) = self.entries.get_mut(&id) else { continue };
-            if !entry.is_held && !entry.is_flushing && entry.older_flights == 0 {
+            let is_home_busy = entry.is_flushing || entry.older_flights > 0;
+            if !entry.is_held && !entry.is_looked_at && !is_home_busy {
                 entry.is_flushing = true;
                 begun.push(entry.version(id));
             }
         }
         begun
+    }
+
+    /// A full device refused this version: the ones behind it come first, up to those that are dirty now.
+    pub(crate) fn pass_over(&mut self, sequence: u64) {
+        let end = self.untried.as_ref().map_or(self.next_sequence, |untried| untried.end);
+        self.untried = Some(sequence + 1..end.max(sequence + 1));
+    }
+
+    /// Everything was tried: the oldest come first again. Whether that changes anything.
+    pub(crate) fn begin_with_oldest(&mut self) -> bool {
+        self.untried.take().is_some()
     }
 
     /// A version's flush has ended; `is_home`: home has exactly this image, durably.
@@ -229,22 +280,19 @@ impl Book {
     }
 
     /// Likewise versions of discarded pages that no crash brings back, the log being durable up to `durable`.
-    pub(crate) fn leave_due(&mut self, durable: Lsn) -> Vec<Version> {
-        let is_due = |id: &PageId| {
-            let after = self.entries.get(id).and_then(Entry::doomed_after);
-            after.is_some_and(|after| after <= durable) && !self.is_in_use(*id)
-        };
-        let due: Vec<PageId> = self.doomed.values().copied().filter(is_due).collect();
+    pub(crate) fn leave_due(&mut self, durable: Lsn, max: usize) -> Vec<Version> {
+        let due = self.doomed.range(..=(durable, u64::MAX)).map(|(_, id)| *id);
+        let due: Vec<PageId> = due.filter(|id| !self.is_in_use(*id)).take(max).collect();
         self.leave(due)
     }
 
-    /// Likewise versions of pages that are not in use, after recovery.
-    pub(crate) fn leave_unless(&mut self, is_used: impl Fn(PageId) -> bool) -> Vec<Version> {
+    /// Likewise versions of pages that have no place in their file, after recovery.
+    pub(crate) fn leave_unless(&mut self, has_place: impl Fn(PageId) -> bool) -> Vec<Version> {
         let can_leave = |(id, entry): &(&PageId, &Entry)| {
-            !is_used(**id) && !entry.is_in_use() && entry.state != State::Leaving
+            !has_place(**id) && !entry.is_in_use() && entry.state != State::Leaving
         };
-        let unused: Vec<PageId> = self.entries.iter().filter(can_leave).map(|(id, _)| *id).collect();
-        self.leave(unused)
+        let placeless: Vec<PageId> = self.entries.iter().filter(can_leave).map(|(id, _)| *id).collect();
+        self.leave(placeless)
     }
 
     fn is_in_use(&self, id: PageId) -> bool {
@@ -276,16 +324,20 @@ impl Book {
     /// The pages mean nothing once the log is durable up to `after`. Whether one of them is still being read, flushed or
     /// retired: then wait and ask again.
     pub(crate) fn doom(&mut self, ids: PageRange, after: Lsn) -> bool {
-        let ids: Vec<PageId> = if ids.count as usize <= self.entries.len() {
-            ids.pages().filter(|id| self.entries.contains_key(id)).collect()
-        } else {
-            self.entries.keys().copied().filter(|id| ids.contains(*id)).collect()
-        };
         let mut is_busy = false;
-        for id in ids {
+        for id in self.among(ids) {
             is_busy |= self.doom_one(id, after);
         }
         is_busy
+    }
+
+    /// Those of the pages that have a version.
+    pub(crate) fn among(&self, ids: PageRange) -> Vec<PageId> {
+        if ids.count as usize <= self.entries.len() {
+            ids.pages().filter(|id| self.entries.contains_key(id)).collect()
+        } else {
+            self.entries.keys().copied().filter(|id| ids.contains(*id)).collect()
+        }
     }
 
     fn doom_one(&mut self, id: PageId, after: Lsn) -> bool {
@@ -299,14 +351,13 @@ impl Book {
         let after = entry.doomed_after().map_or(after, |earlier| earlier.min(after));
         entry.state = State::Doomed { after };
         self.strike(old, sequence);
-        self.doomed.insert(sequence, id);
+        self.doomed.insert((after, sequence), id);
         is_busy
     }
 
     /// How far the log has to be durable so that some discarded page can go.
     pub(crate) fn next_due(&self) -> Option<Lsn> {
-        let idle = self.doomed.values().filter(|id| !self.is_in_use(**id));
-        idle.filter_map(|id| self.entries.get(id)?.doomed_after()).min()
+        self.doomed.iter().find(|(_, id)| !self.is_in_use(**id)).map(|((after, _), _)| *after)
     }
 
     /// The sequence of the next put.
@@ -327,9 +378,9 @@ impl Book {
         all
     }
 
-    /// Free slots.
-    pub(crate) fn free(&self) -> Vec<u32> {
-        self.free.iter().copied().collect()
+    /// Some of the free slots, by their place in line.
+    pub(crate) fn free(&self, places: Range<usize>) -> impl Iterator<Item = u32> {
+        self.free.iter().copied().skip(places.start).take(places.len())
     }
 }
 

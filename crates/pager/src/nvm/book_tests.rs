@@ -25,8 +25,10 @@ enum Step {
     EndFlush(bool),
     BeginRead(u32),
     EndRead,
+    BeginLook(u32),
+    EndLook,
     LeaveClean(usize),
-    LeaveDue(u64),
+    LeaveDue(u64, usize),
     Left,
     Doom(u32, u32, u64),
 }
@@ -39,8 +41,10 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<bool>().prop_map(Step::EndFlush),
         1 => (0..PAGES).prop_map(Step::BeginRead),
         1 => Just(Step::EndRead),
+        1 => (0..PAGES).prop_map(Step::BeginLook),
+        2 => Just(Step::EndLook),
         2 => (1_usize..4).prop_map(Step::LeaveClean),
-        1 => (0_u64..20).prop_map(Step::LeaveDue),
+        1 => (0_u64..20, 1_usize..4).prop_map(|(durable, max)| Step::LeaveDue(durable, max)),
         2 => Just(Step::Left),
         1 => (0..PAGES, 1_u32..4, 0_u64..20).prop_map(|(first, count, after)| Step::Doom(first, count, after)),
     ]
@@ -54,6 +58,7 @@ struct Model {
     puts: Vec<(Version, Hold)>,
     flights: Vec<Version>,
     reads: Vec<PageId>,
+    looks: Vec<Version>,
     leaving: Vec<Version>,
 }
 
@@ -61,7 +66,7 @@ impl Model {
     fn new() -> Model {
         let book = Book::new((0..SLOTS).collect(), std::iter::empty());
         let (newest, puts, flights) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Model { book, newest, puts, flights, reads: Vec::new(), leaving: Vec::new() }
+        Model { book, newest, puts, flights, reads: Vec::new(), looks: Vec::new(), leaving: Vec::new() }
     }
 
     fn is_being_used(&self, id: PageId) -> bool {
@@ -81,6 +86,7 @@ impl Model {
                 let begun = self.book.begin_flush(max, u64::MAX);
                 assert!(begun.len() <= max && begun.windows(2).all(|two| two[0].sequence < two[1].sequence));
                 assert!(begun.iter().all(|one| !self.puts.iter().any(|(put, _)| put.id == one.id)));
+                assert!(!begun.iter().any(|one| self.looks.contains(one)));
                 let flies = |one: &Version| self.flights.iter().any(|flying| flying.id == one.id);
                 assert!(!begun.iter().any(flies), "an older version could land after this one");
                 self.flights.extend(begun);
@@ -94,14 +100,20 @@ impl Model {
                 }
             }
             Step::BeginRead(no) if !self.is_being_used(id(no)) => self.begin_read(id(no)),
-            Step::EndRead => self.reads.pop().into_iter().for_each(|id| self.book.end_read(id)),
+            Step::EndRead => {
+                let is_awaited = self.reads.pop().is_some_and(|id| self.book.end_read(id));
+                assert!(!is_awaited, "nobody waits in one thread");
+            }
+            Step::BeginLook(no) => self.begin_look(id(no)),
+            Step::EndLook => self.looks.pop().into_iter().for_each(|one| self.book.end_look(one.id)),
             Step::LeaveClean(max) => {
                 let leaving = self.book.leave_clean(max);
                 assert!(leaving.iter().all(|version| self.newest[&version.id].1), "home must have it");
                 self.leave(leaving);
             }
-            Step::LeaveDue(durable) => {
-                let leaving = self.book.leave_due(Lsn::new(durable));
+            Step::LeaveDue(durable, max) => {
+                let leaving = self.book.leave_due(Lsn::new(durable), max);
+                assert!(leaving.len() <= max);
                 let is_due = |one: &Version| self.newest[&one.id].2.is_some_and(|after| after <= durable);
                 assert!(leaving.iter().all(is_due), "a crash could bring it back");
                 self.leave(leaving);
@@ -117,9 +129,9 @@ impl Model {
     }
 
     fn begin_put(&mut self, id: PageId) {
-        // A page that is leaving would be waited for.
-        if self.leaving.iter().any(|version| version.id == id) {
-            assert_eq!(self.book.hold(id), Hold::Leaving);
+        // A page that is leaving, or looked at, would be waited for.
+        if self.leaving.iter().chain(&self.looks).any(|version| version.id == id) {
+            assert_eq!(self.book.hold(id), Hold::Wait);
             return;
         }
         let Some(slots) = self.book.take_free(1) else { return };
@@ -142,9 +154,20 @@ impl Model {
         self.reads.extend(found.map(|_| id));
     }
 
+    fn begin_look(&mut self, id: PageId) {
+        let is_there = |versions: &[Version]| versions.iter().any(|version| version.id == id);
+        let is_busy = is_there(&self.flights) || is_there(&self.leaving) || is_there(&self.looks);
+        let is_put = self.puts.iter().any(|(version, _)| version.id == id);
+        let found = self.book.begin_look(id).map(|(version, _)| version);
+        let expected = self.newest.get(&id).filter(|_| !is_busy && !is_put).map(|newest| newest.0);
+        assert_eq!(found.map(|version| version.sequence), expected);
+        self.looks.extend(found);
+    }
+
     fn leave(&mut self, leaving: Vec<Version>) {
         assert!(leaving.iter().all(|one| !self.is_being_used(one.id)), "it is in use");
         assert!(leaving.iter().all(|one| !self.flights.contains(one)), "it is being written home");
+        assert!(leaving.iter().all(|one| !self.looks.contains(one)), "it is being looked at");
         self.leaving.extend(leaving);
     }
 
@@ -156,7 +179,8 @@ impl Model {
         let is_busy = self.book.doom(range, Lsn::new(after));
         let flies = |id| {
             let flying = self.flights.iter().any(|one| one.id == id);
-            flying || self.reads.contains(&id) || self.leaving.iter().any(|one| one.id == id)
+            let is_there = |versions: &[Version]| versions.iter().any(|one| one.id == id);
+            flying || self.reads.contains(&id) || is_there(&self.leaving) || is_there(&self.looks)
         };
         assert_eq!(is_busy, range.pages().any(flies));
         for id in range.pages() {
@@ -173,7 +197,7 @@ impl Model {
         let versions = self.book.versions();
         let mut slots: BTreeSet<u32> = BTreeSet::new();
         let mut own = |slot: u32| assert!(slots.insert(slot), "slot {slot} has two owners");
-        self.book.free().into_iter().for_each(&mut own);
+        self.book.free(0..SLOTS as usize).for_each(&mut own);
         versions.iter().for_each(|(version, _)| own(version.slot));
         self.puts.iter().for_each(|(version, _)| own(version.slot));
         let newest = |id: PageId| self.newest.get(&id).map(|newest| newest.0);
@@ -184,7 +208,7 @@ impl Model {
         let expected = self.newest.iter().map(|(id, newest)| (*id, newest.0)).collect();
         assert_eq!(found, expected, "the newest version of each page");
         let [free, dirty, clean, doomed] = self.book.counts();
-        assert_eq!(free, self.book.free().len());
+        assert_eq!(free, self.book.free(0..SLOTS as usize).count());
         let count = |of: fn(&State) -> bool| versions.iter().filter(|(_, state)| of(state)).count();
         assert_eq!(dirty, count(|state| *state == State::Dirty));
         assert_eq!(clean, count(|state| *state == State::Clean));
@@ -222,4 +246,54 @@ fn two_halves_of_what_is_needed_are_not_given() {
     let mut book = Book::new((0..2).collect(), std::iter::empty());
     assert!(book.take_free(3).is_none());
     assert_eq!(book.take_free(2).unwrap(), [0, 1]);
+}
+
+/// A turn after a refusal ends with what was dirty when it began: younger versions don't keep the refused ones from being tried again.
+#[test]
+fn what_was_refused_is_tried_again_when_all_others_were() {
+    let mut book = Book::new((0..SLOTS).collect(), std::iter::empty());
+    let put = |book: &mut Book, no| {
+        let slot = book.take_free(1).unwrap()[0];
+        let sequence = book.take_sequences(1);
+        book.replace(Version { id: id(no), slot, sequence, lsn: Lsn::new(1) });
+    };
+    let flush = |book: &mut Book, is_home| {
+        let begun = book.begin_flush(1, u64::MAX);
+        begun.iter().for_each(|one| book.end_flush(one, is_home));
+        begun.first().map(|one| one.id.no().0)
+    };
+    (0..3).for_each(|no| put(&mut book, no));
+    assert_eq!(flush(&mut book, false), Some(0));
+    book.pass_over(1);
+    put(&mut book, 3);
+    assert_eq!(flush(&mut book, true), Some(1));
+    assert_eq!(flush(&mut book, true), Some(2));
+    assert_eq!(flush(&mut book, true), None, "the turn is over");
+    assert!(book.begin_with_oldest() && !book.begin_with_oldest());
+    assert_eq!(flush(&mut book, true), Some(0));
+}
+
+/// The log's state decides which discarded pages can go, in its order, whatever the order of discards; a table of thousands of
+/// pages that is not due is not looked through.
+#[test]
+fn discarded_pages_leave_in_the_order_of_the_log() {
+    let mut book = Book::new((0..SLOTS).collect(), std::iter::empty());
+    for no in 0..4 {
+        let slot = book.take_free(1).unwrap()[0];
+        let sequence = book.take_sequences(1);
+        book.replace(Version { id: id(no), slot, sequence, lsn: Lsn::new(1) });
+    }
+    for (no, after) in [(0, 40), (1, 20), (2, 30), (3, 40)] {
+        assert!(!book.doom(PageRange { first: id(no), count: 1 }, Lsn::new(after)));
+    }
+    assert!(!book.doom(PageRange { first: id(3), count: 1 }, Lsn::new(10)), "any note is enough");
+    assert_eq!(book.next_due(), Some(Lsn::new(10)));
+    let due = |book: &mut Book, durable, max| -> Vec<u32> {
+        let leaving = book.leave_due(Lsn::new(durable), max);
+        book.left(&leaving);
+        leaving.iter().map(|one| one.id.no().0).collect()
+    };
+    assert_eq!(due(&mut book, 30, 2), [3, 1]);
+    assert_eq!(due(&mut book, 30, 2), [2]);
+    assert_eq!((due(&mut book, 39, 9), book.next_due()), (vec![], Some(Lsn::new(40))));
 }

@@ -12,6 +12,8 @@
 //! 5. A version leaves its slot only when home has exactly this image, durably; or superseded; or discarded, with the log durable
 //!    up to the discard.
 //!
+//! A put waits for the drive only if all slots hold what home has not: then it writes some home itself, and that is counted.
+//!
 //! Steps of a put: slots (only this can be refused) -> hold the older versions -> fill, *fence* -> publish, *fence* -> retire the
 //! older versions, *fence* -> ledger -> book. A crash between the last two fences leaves two versions: the larger sequence is the
 //! newer one.
@@ -23,7 +25,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use varve_device::{planted, reached};
 
 use super::area::{PageArea, Slot, SlotHeader};
@@ -36,9 +38,12 @@ use crate::level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run
 use crate::lsn::Lsn;
 use crate::page::PageDamage;
 use crate::pool::WriteAhead;
+use crate::times::{Times, Timing};
 
 /// Most pages of a put, where there are slots enough.
 const TOGETHER_MAX: usize = 64;
+/// Slots retired with one fence, where nobody waits for them.
+const RETIRE_MAX: usize = 1024;
 
 /// The level.
 pub(crate) struct NvmBuffer {
@@ -52,6 +57,7 @@ pub(crate) struct NvmBuffer {
     pub(super) home: Arc<dyn Level>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) log: Arc<dyn WriteAhead>,
+    pub(super) times: Arc<Times>,
     pub(super) counters: NvmCounters,
 }
 
@@ -66,7 +72,12 @@ pub(super) struct NvmCounters {
     pub(super) replaced: AtomicU64,
     pub(super) home_pages: AtomicU64,
     pub(super) home_batches: AtomicU64,
+    /// Times that a put had to wait until others had freed slots; by threads that needed a frame.
     pub(super) slot_waits: AtomicU64,
+    pub(super) inline_slot_waits: AtomicU64,
+    /// Batches written home by a put that found no slot; by threads that needed a frame.
+    pub(super) put_flushes: AtomicU64,
+    pub(super) inline_flushes: AtomicU64,
     pub(super) refused: AtomicU64,
 }
 
@@ -85,10 +96,10 @@ impl NvmBuffer {
             let unchecked = planted("pages: written before their log");
             assert!(unchecked || image.lsn() <= durable, "page {} goes out before its log", image.id());
         }
-        let slots = self.take_slots(images.len())?;
+        let slots = self.take_slots(images.len(), cause)?;
         let putting = self.begin(images, slots);
         for one in &putting {
-            self.area.fill(one.slot, &one.header, one.image.bytes());
+            self.area.begin_fill(one.slot, &one.header, one.image.bytes());
         }
         if !planted("nvm: no fence before a slot is published") {
             self.area.fence();
@@ -96,7 +107,7 @@ impl NvmBuffer {
         if planted("nvm: the older version is retired first") {
             self.retire_older(&putting);
         }
-        putting.iter().for_each(|one| self.area.publish(one.slot, &one.header));
+        putting.iter().for_each(|one| self.area.begin_publish(one.slot, &one.header));
         if !planted("nvm: put returns before the state is fenced") {
             self.area.fence();
         }
@@ -117,8 +128,8 @@ impl NvmBuffer {
                 match book.hold(image.id()) {
                     Hold::None => break None,
                     Hold::Older(slot) => break Some(slot),
-                    // Who retires it waits for nobody.
-                    Hold::Leaving => self.changed.wait(&mut book),
+                    // Who retires it, or looks at it, waits for no put.
+                    Hold::Wait => self.wait(&mut book),
                 }
             };
             putting.push(Putting { image, header: SlotHeader::of(image, sequence), slot, older });
@@ -128,7 +139,7 @@ impl NvmBuffer {
 
     fn retire_older(&self, putting: &[Putting<'_>]) {
         let older: Vec<u32> = putting.iter().filter_map(|one| one.older).collect();
-        older.iter().for_each(|slot| self.area.retire(*slot));
+        older.iter().for_each(|slot| self.area.begin_retire(*slot));
         if !older.is_empty() && !planted("nvm: a freed slot is not fenced") {
             reached("nvm: version superseded");
             self.area.fence();
@@ -161,7 +172,7 @@ impl NvmBuffer {
         if leaving.is_empty() {
             return;
         }
-        leaving.iter().for_each(|version| self.area.retire(version.slot));
+        leaving.iter().for_each(|version| self.area.begin_retire(version.slot));
         if !planted("nvm: a freed slot is not fenced") {
             self.area.fence();
         }
@@ -170,11 +181,38 @@ impl NvmBuffer {
     }
 
     fn retire_due(&self) {
-        let due = self.book.lock().leave_due(self.log.durable_lsn());
-        if !due.is_empty() {
+        let durable = self.log.durable_lsn();
+        loop {
+            let due = self.book.lock().leave_due(durable, RETIRE_MAX);
+            if due.is_empty() {
+                return;
+            }
             reached("nvm: doomed slot retired");
+            self.retire(&due);
         }
-        self.retire(&due);
+    }
+
+    /// Waits until none of these pages, which are due, has a slot: a put that needed slots may have begun to retire some of
+    /// them, a check may look at one.
+    fn await_gone(&self, ids: PageRange, durable: Lsn) {
+        let mut book = self.book.lock();
+        while !book.among(ids).is_empty() {
+            let due = book.leave_due(durable, RETIRE_MAX);
+            if due.is_empty() {
+                self.wait(&mut book);
+            } else {
+                drop(book);
+                self.retire(&due);
+                book = self.book.lock();
+            }
+        }
+    }
+
+    /// Waits for a change of the book.
+    pub(super) fn wait(&self, book: &mut MutexGuard<'_, Book>) {
+        book.waiting += 1;
+        self.changed.wait(book);
+        book.waiting -= 1;
     }
 
     /// Fills the frame from the page's slot; whether there is one.
@@ -185,8 +223,10 @@ impl NvmBuffer {
         }
         let Some((version, is_clean)) = self.book.lock().begin_read(id) else { return Ok(false) };
         let loaded = self.load(&version, frame);
-        self.book.lock().end_read(id);
-        self.changed.notify_all();
+        let is_awaited = self.book.lock().end_read(id);
+        if is_awaited {
+            self.changed.notify_all();
+        }
         match loaded {
             Err(damage) if is_clean => {
                 self.read_instead(&version, frame, got).map_err(|_| damage)?;
@@ -275,7 +315,10 @@ impl Level for NvmBuffer {
             }
         }
         let logged: Vec<&Image> = batch.iter().filter(|image| is_logged(image)).collect();
-        if logged.is_empty() { Ok(()) } else { self.put_logged(&logged, cause) }
+        if logged.is_empty() {
+            return Ok(());
+        }
+        self.times.of(Timing::NvmPut, || self.put_logged(&logged, cause))
     }
 
     fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image) {
@@ -286,18 +329,21 @@ impl Level for NvmBuffer {
         self.home.changed(id);
     }
 
-    /// Waits until none of the pages is being written home: their places may be cut off next.
+    /// Waits until none of the pages is being written home, and, if the log has the discard, until none has a slot: their
+    /// places may be cut off next.
     fn discard(&self, ids: PageRange, after: Lsn) -> Result<()> {
         if ids.first.space().is_logged() {
             let at_once = planted("nvm: a dropped page's slot goes at once");
             let after = if at_once { Lsn::ZERO } else { after };
             let mut book = self.book.lock();
             while book.doom(ids, after) {
-                self.changed.wait(&mut book);
+                self.wait(&mut book);
             }
             drop(book);
-            if after <= self.log.durable_lsn() {
+            let durable = self.log.durable_lsn();
+            if after <= durable {
                 self.retire_due();
+                self.await_gone(ids, durable);
             }
         }
         self.home.discard(ids, after)
@@ -315,8 +361,9 @@ impl Level for NvmBuffer {
         self.home.needs_log_from()
     }
 
+    /// What is due goes before the position is stored: behind the word of a clean shutdown the region stays as it is.
     fn checkpoint(&self, step: Step) -> Result<()> {
-        if step == Step::End {
+        if step == Step::BeforeEnd {
             self.retire_due();
         }
         self.home.checkpoint(step)
@@ -353,6 +400,9 @@ impl Level for NvmBuffer {
             ("home_pages", of(&self.counters.home_pages)),
             ("home_batches", of(&self.counters.home_batches)),
             ("slot_waits", of(&self.counters.slot_waits)),
+            ("inline_slot_waits", of(&self.counters.inline_slot_waits)),
+            ("put_flushes", of(&self.counters.put_flushes)),
+            ("inline_flushes", of(&self.counters.inline_flushes)),
             ("refused", of(&self.counters.refused)),
         ];
         let mut reports = vec![LevelReport { name: "nvm", counters }];

@@ -4,7 +4,8 @@
 //! Invariants
 //! 1. A version is clean only after home's put for exactly its image has returned, with need `Stable`.
 //! 2. Who waits for a slot is woken by whoever frees one or gives up a version; nobody waits while there is something to do.
-//! 3. What a full device refuses stays dirty; the caller hears of it only if nothing at all could be written.
+//! 3. What a full device refuses stays dirty, and what is behind it is tried next. A put hears of it when all that is dirty was
+//!    refused, or [`TRIED_MAX`] pages in a row: the next one goes on behind them.
 //!
 //! Not known here: who needs the slots.
 
@@ -19,6 +20,7 @@ use crate::error::{PagerError, Result};
 use crate::ids::Access;
 use crate::level::{Cause, Image, Need};
 use crate::lsn::Lsn;
+use crate::times::Timing;
 
 /// Slots taken back at once.
 const LEAVE_MAX: usize = 64;
@@ -26,8 +28,8 @@ const LEAVE_MAX: usize = 64;
 const FLUSH_MAX: usize = 128;
 /// The newest part of the area, one in so many slots, is written home only if there is nothing else.
 const KEPT_PART: u64 = 4;
-/// After so many pages in a row that a full device refused, the rest is not tried.
-const REFUSED_MAX: usize = 8;
+/// After so many pages that a full device refused a put is refused, too.
+const TRIED_MAX: usize = 1024;
 
 /// What somebody who needs slots can do.
 enum Work {
@@ -41,29 +43,66 @@ enum Work {
 
 impl NvmBuffer {
     /// `count` slots, or none: two that each had half of what they need would wait for each other.
-    pub(super) fn take_slots(&self, count: usize) -> Result<Vec<u32>> {
+    pub(super) fn take_slots(&self, count: usize, cause: Cause) -> Result<Vec<u32>> {
+        if let Some(slots) = self.book.lock().take_free(count) {
+            return Ok(slots);
+        }
+        self.times.of(Timing::NvmWait, || self.make_slots(count, cause))
+    }
+
+    #[cold]
+    fn make_slots(&self, count: usize, cause: Cause) -> Result<Vec<u32>> {
+        let mut tried = 0;
         let mut book = self.book.lock();
         loop {
             if let Some(slots) = book.take_free(count) {
                 return Ok(slots);
             }
-            match self.next_work(&mut book) {
+            let work = self.next_work(&mut book, count);
+            self.count_work(&work, cause);
+            let begun = match work {
                 Work::Wait => {
-                    self.counters.slot_waits.fetch_add(1, Relaxed);
-                    self.changed.wait(&mut book);
+                    self.wait(&mut book);
+                    continue;
                 }
-                work => {
-                    drop(book);
-                    self.carry_out(work)?;
-                    book = self.book.lock();
+                Work::Flush(ref versions) => versions.len(),
+                _ => 0,
+            };
+            drop(book);
+            let done = self.carry_out(work);
+            book = self.book.lock();
+            match done {
+                Err(error) if error.is_no_space() => {
+                    tried += begun;
+                    let [_, dirty, ..] = book.counts();
+                    if begun == 0 || tried >= dirty.min(TRIED_MAX) {
+                        return Err(error);
+                    }
+                }
+                done => {
+                    done?;
+                    tried = 0;
                 }
             }
         }
     }
 
-    fn next_work(&self, book: &mut Book) -> Work {
-        let mut leaving = book.leave_due(self.log.durable_lsn());
-        leaving.extend(book.leave_clean(LEAVE_MAX));
+    /// A thread that needs a frame should find slots, and neither wait nor write home.
+    fn count_work(&self, work: &Work, cause: Cause) {
+        let (all, inline) = match work {
+            Work::Wait => (&self.counters.slot_waits, &self.counters.inline_slot_waits),
+            Work::Flush(_) => (&self.counters.put_flushes, &self.counters.inline_flushes),
+            Work::Retire(_) | Work::MakeDurable(_) => return,
+        };
+        all.fetch_add(1, Relaxed);
+        inline.fetch_add(u64::from(cause == Cause::EvictInline), Relaxed);
+    }
+
+    fn next_work(&self, book: &mut Book, count: usize) -> Work {
+        let mut leaving = book.leave_due(self.log.durable_lsn(), LEAVE_MAX);
+        if leaving.len() < count {
+            leaving.extend(book.leave_clean(LEAVE_MAX - leaving.len()));
+        }
         if !leaving.is_empty() {
             return Work::Retire(leaving);
         }
@@ -89,7 +128,7 @@ impl NvmBuffer {
 
     /// Writes up to `pages` of the oldest dirty versions home; gives how many were begun.
     pub(crate) fn flush_oldest(&self, pages: usize) -> Result<usize> {
-        let versions = self.book.lock().begin_flush(pages, u64::MAX);
+        let versions = next_dirty(&mut self.book.lock(), pages, &[u64::MAX]);
         let begun = versions.len();
         self.flush(versions)?;
         Ok(begun)
@@ -113,7 +152,7 @@ impl NvmBuffer {
         Ok(has_begun)
     }
 
-    /// A flushing thread sleeps until the high mark is passed.
+    /// A flushing thread sleeps until the high mark is passed, or a little: a bell that rings just before is not heard.
     pub(crate) fn wait_for_bell(&self, longest: Duration) {
         let mut book = self.book.lock();
         self.bell.wait_for(&mut book, longest);
@@ -127,6 +166,14 @@ impl NvmBuffer {
         let (is_home, result) = self.write_home(&versions);
         let mut book = self.book.lock();
         versions.iter().zip(&is_home).for_each(|(version, is_home)| book.end_flush(version, *is_home));
+        if result.as_ref().is_err_and(PagerError::is_no_space) {
+            let refused = versions.iter().zip(&is_home).filter(|(_, is_home)| !**is_home);
+            refused
+                .map(|(version, _)| version.sequence)
+                .max()
+                .into_iter()
+                .for_each(|last| book.pass_over(last));
+        }
         drop(book);
         self.changed.notify_all();
         let written = is_home.iter().filter(|is_home| **is_home).count() as u64;
@@ -162,22 +209,15 @@ impl NvmBuffer {
     #[cold]
     fn write_singly(&self, images: &[Image], refusal: PagerError) -> (Vec<bool>, Result<()>) {
         let mut is_home = vec![false; images.len()];
-        let (mut last, mut in_a_row) = (Err(refusal), 0);
+        let mut last = Err(refusal);
         for (at, image) in images.iter().enumerate() {
             match self.home.put(std::slice::from_ref(image), Cause::Evict, Need::Stable) {
-                Ok(()) => {
-                    is_home[at] = true;
-                    in_a_row = 0;
-                }
+                Ok(()) => is_home[at] = true,
                 Err(error) if error.is_no_space() => {
                     self.counters.refused.fetch_add(1, Relaxed);
                     last = Err(error);
-                    in_a_row += 1;
                 }
                 Err(error) => return (is_home, Err(error)),
-            }
-            if in_a_row == REFUSED_MAX {
-                break;
             }
         }
         (is_home, last)
@@ -200,8 +240,21 @@ impl NvmBuffer {
 
 /// The oldest dirty versions; those put lately only if there are no others: they may be superseded soon.
 fn oldest_dirty(book: &mut Book, slots: u64, max: usize) -> Vec<Version> {
-    let max = max.min(FLUSH_MAX);
     let limit = book.next_sequence().saturating_sub(slots / KEPT_PART);
-    let old = book.begin_flush(max, limit);
-    if old.is_empty() { book.begin_flush(max, u64::MAX) } else { old }
+    next_dirty(book, max.min(FLUSH_MAX), &[limit, u64::MAX])
+}
+
+/// The next dirty versions below the first limit that has any; when a turn after a refusal has ended, from the oldest on.
+fn next_dirty(book: &mut Book, max: usize, limits: &[u64]) -> Vec<Version> {
+    loop {
+        for limit in limits {
+            let begun = book.begin_flush(max, *limit);
+            if !begun.is_empty() {
+                return begun;
+            }
+        }
+        if !book.begin_with_oldest() {
+            return Vec::new();
+        }
+    }
 }

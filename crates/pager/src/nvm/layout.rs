@@ -30,7 +30,9 @@
 //!
 //! The areas begin at 8192: log segments, slot headers, page slots.
 //!
-//! Not known here: regions, what is in the areas.
+//! Not known here: what is in the areas.
+
+use varve_device::Region;
 
 use super::area::SLOT_HEADER_BYTES;
 use crate::config::{NvmConfig, PagerConfig, ProtectionKind};
@@ -51,7 +53,8 @@ pub(crate) const MAGIC_AT: u64 = 0;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"VARVENVM");
 
 const VERSION: u32 = 1;
-const AREAS_AT: u64 = 8192;
+/// Where the areas begin.
+pub(crate) const AREAS_AT: u64 = 8192;
 const ALIGNMENT: u64 = 4096;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
 /// Fewer slots are no buffer.
@@ -278,6 +281,17 @@ impl RegionHeader {
         let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
         put_u32(&mut bytes, CHECKSUM_AT, checksum);
         bytes
+    }
+
+    /// The header of a region.
+    pub(crate) fn read(region: &dyn Region) -> std::result::Result<RegionHeader, HeaderDamage> {
+        // The words behind the header belong to it.
+        if region.len_bytes() < AREAS_AT {
+            return Err(HeaderDamage::NotOne);
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        region.read(MAGIC_AT, &mut bytes);
+        RegionHeader::decode(&bytes)
     }
 
     pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> std::result::Result<RegionHeader, HeaderDamage> {

@@ -10,13 +10,19 @@ mod book;
 mod book_tests;
 mod buffer;
 #[cfg(test)]
+mod buffer_races;
+#[cfg(test)]
 mod buffer_tests;
 mod flush;
 mod found;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 pub(crate) mod layout;
 mod leave;
 mod marks;
 mod recover;
+#[cfg(test)]
+mod rig;
 
 pub use attach::NVM_FILE;
 pub(crate) use attach::{NvmRegion, find, make, take, wanted};

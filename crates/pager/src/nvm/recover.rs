@@ -5,18 +5,24 @@
 //!    killed process may have left it in caches. Words that freed a slot as well, so all headers are: else a power failure later
 //!    brings back a version that this start took for gone.
 //! 2. A published slot that makes no sense is an error: no crash leaves one. Home's older page is never taken instead.
-//! 3. Doing this twice is doing it once: only what has a durable newer version, or no place in its file, is
-//!    retired. (A page that was freed keeps its slot: redo may begin before that again, and home may never have had the page.)
+//! 3. Doing this twice is doing it once: only what has a durable newer version, or no place in its file as the spaces know it
+//!    after redo, is retired. (A page that was freed keeps its slot: redo may begin before that again, and home may never have
+//!    had the page.)
+//! 4. What a check looks at nobody stores to meanwhile: a put of that page waits until it is done.
 //!
 //! Not known here: redo.
 
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::hash_map::Entry;
+use std::iter::once;
+use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
 use varve_device::{planted, reached};
 
-use super::area::{PageArea, Slot};
+use super::area::{PageArea, Slot, SlotHeader};
 use super::book::{Book, State, Version};
 use super::buffer::{NvmBuffer, NvmCounters};
 use super::marks::Marks;
@@ -28,11 +34,20 @@ use crate::level::{Level, Run, Want};
 use crate::lsn::Lsn;
 use crate::page::PageDamage;
 use crate::pool::WriteAhead;
+use crate::times::Times;
+
+/// Free slots that a check looks at under one lock.
+const LOOKED_AT_ONCE: usize = 1024;
+
+/// Fewer slots than this, of each thread, are not worth one.
+const THREAD_SLOTS_MIN: u32 = 8192;
+const THREADS_MAX: u32 = 8;
 
 /// What the slots hold.
+#[derive(Default)]
 struct Found {
     free: Vec<u32>,
-    newest: HashMap<PageId, Version>,
+    newest: FxHashMap<PageId, Version>,
     older: Vec<Version>,
 }
 
@@ -44,15 +59,16 @@ impl NvmBuffer {
         home: Arc<dyn Level>,
         ledger: Arc<Ledger>,
         log: Arc<dyn WriteAhead>,
+        times: Arc<Times>,
     ) -> Result<NvmBuffer> {
         let found = scan(&area, log.durable_lsn())?;
         let mut free = found.free;
-        area.write_back_headers();
-        found.newest.values().for_each(|version| area.write_back_page(version.slot));
+        area.begin_write_back_headers();
+        found.newest.values().for_each(|version| area.begin_write_back_page(version.slot));
         area.fence();
         if !found.older.is_empty() {
             reached("nvm: two versions found");
-            found.older.iter().for_each(|version| area.retire(version.slot));
+            found.older.iter().for_each(|version| area.begin_retire(version.slot));
             area.fence();
             free.extend(found.older.iter().map(|version| version.slot));
         }
@@ -66,6 +82,7 @@ impl NvmBuffer {
             home,
             ledger,
             log,
+            times,
             counters: NvmCounters::default(),
         })
     }
@@ -77,29 +94,26 @@ impl NvmBuffer {
     }
 
     /// After redo: pages that lie behind the end of their file have no version.
-    pub(crate) fn keep_used(&self, is_used: impl Fn(PageId) -> bool) {
-        let unused = self.book.lock().leave_unless(is_used);
-        if !unused.is_empty() {
+    pub(crate) fn keep_placed(&self, has_place: impl Fn(PageId) -> bool) {
+        let placeless = self.book.lock().leave_unless(has_place);
+        if !placeless.is_empty() {
             reached("nvm: unallocated slot retired");
         }
-        self.retire(&unused);
+        self.retire(&placeless);
     }
 
-    /// Compares the slots with the book, and home with the slots. Nobody writes meanwhile.
+    /// Compares the slots with the book, and home with the slots. Page writers and flushing threads may be at work.
     pub(super) fn check_slots(&self, damages: &mut Vec<String>) -> Result<()> {
-        let (versions, free) = {
-            let book = self.book.lock();
-            (book.versions(), book.free())
-        };
-        for slot in free {
-            if self.area.header(slot) != Slot::Free {
-                damages.push(self.area.damaged(slot, "nobody owns it and it is published").to_string());
-            }
-        }
+        self.check_free(damages);
+        let versions = self.book.lock().versions();
         let mut buf = self.area.buffer();
-        for (version, state) in versions {
+        for (version, _) in versions {
+            // What has gone meanwhile, or is on its way, is another time's.
+            let Some((version, state)) = self.book.lock().begin_look(version.id) else { continue };
             let checked =
                 self.load(&version, &mut buf).and_then(|()| self.check_home(&version, state, &mut buf));
+            self.book.lock().end_look(version.id);
+            self.changed.notify_all();
             match checked {
                 Err(damage @ (PagerError::Corrupt { .. } | PagerError::DamagedPage { .. })) => {
                     damages.push(damage.to_string());
@@ -108,6 +122,17 @@ impl NvmBuffer {
             }
         }
         Ok(())
+    }
+
+    /// A slot that stands in line is nobody's as long as the book is locked; what moves up between two looks may be missed.
+    fn check_free(&self, damages: &mut Vec<String>) {
+        for from in (0..self.area.slots() as usize).step_by(LOOKED_AT_ONCE) {
+            let book = self.book.lock();
+            let published =
+                book.free(from..from + LOOKED_AT_ONCE).filter(|slot| self.area.is_published(*slot));
+            let damage = |slot| self.area.damaged(slot, "nobody owns it and it is published").to_string();
+            damages.extend(published.map(damage));
+        }
     }
 
     /// Home has what a clean version says, and nothing newer than a dirty one.
@@ -130,33 +155,62 @@ impl NvmBuffer {
     }
 }
 
+/// Looks at all slots; in a large area by several threads.
 fn scan(area: &PageArea, durable: Lsn) -> Result<Found> {
-    let mut found = Found { free: Vec::new(), newest: HashMap::new(), older: Vec::new() };
+    let threads = (area.slots() / THREAD_SLOTS_MIN).clamp(1, THREADS_MAX);
+    let step = area.slots().div_ceil(threads);
+    let part = &|no: u32| scan_slots(area, durable, no * step..((no + 1) * step).min(area.slots()));
+    let parts: Vec<Result<Found>> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|no| scope.spawn(move || part(no))).collect();
+        // What tests plant and reach belongs to this thread.
+        let first = part(0);
+        let others = others.into_iter().map(|scan| scan.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        once(first).chain(others).collect()
+    });
+    let mut found = Found::default();
+    parts.into_iter().try_for_each(|part| part.map(|part| found.merge(part)))?;
+    Ok(found)
+}
+
+fn scan_slots(area: &PageArea, durable: Lsn, slots: Range<u32>) -> Result<Found> {
+    let mut found = Found::default();
     let mut buf = area.buffer();
-    for slot in 0..area.slots() {
-        let header = match area.header(slot) {
-            Slot::Free => {
-                found.free.push(slot);
-                continue;
-            }
+    for slot in slots {
+        match area.header(slot) {
+            Slot::Free => found.free.push(slot),
             Slot::Damaged(why) => return Err(area.damaged(slot, why)),
-            Slot::Published(header) => header,
-        };
-        area.load(slot, &mut buf);
-        if !planted("nvm: slot images are not verified") {
-            area.verify(slot, &header, &buf)?;
+            Slot::Published(header) => found.add(whole_version(area, durable, slot, &header, &mut buf)?),
         }
-        if header.lsn > durable {
-            let damage = PageDamage::BeyondLog { lsn: header.lsn, durable };
-            return Err(PagerError::DamagedPage { id: header.id, damage });
-        }
-        let (id, sequence, lsn) = (header.id, header.sequence, header.lsn);
-        found.add(Version { id, slot, sequence, lsn });
     }
     Ok(found)
 }
 
+/// The version in a published slot, if it is whole and the log knows of it.
+fn whole_version(
+    area: &PageArea,
+    durable: Lsn,
+    slot: u32,
+    header: &SlotHeader,
+    buf: &mut [u8],
+) -> Result<Version> {
+    area.load(slot, buf);
+    if !planted("nvm: slot images are not verified") {
+        area.verify(slot, header, buf)?;
+    }
+    let SlotHeader { id, lsn, sequence, .. } = *header;
+    if lsn > durable {
+        return Err(PagerError::DamagedPage { id, damage: PageDamage::BeyondLog { lsn, durable } });
+    }
+    Ok(Version { id, slot, sequence, lsn })
+}
+
 impl Found {
+    fn merge(&mut self, other: Found) {
+        self.free.extend(other.free);
+        self.older.extend(other.older);
+        other.newest.into_values().for_each(|version| self.add(version));
+    }
+
     fn add(&mut self, version: Version) {
         match self.newest.entry(version.id) {
             Entry::Vacant(entry) => drop(entry.insert(version)),
