@@ -1,77 +1,144 @@
-//! Directories with a loaded database, and their copies.
+//! Places of databases: loaded ones, and their copies. Files lie in one directory, regions of persistent memory in another one.
 
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use varve_pager::NVM_FILE;
 
 use crate::Result;
 
 /// Tells that loading has ended: the last file to be made.
 const LOADED: &str = "loaded";
+/// Where a loaded database has its region.
+const REGION: &str = "region";
+/// Memory as a file system.
+const MEMORY: &str = "/dev/shm";
 
-/// A directory that is removed when it is dropped, unless it was somebody's.
+/// The two directories of a database.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Of its files.
+    pub files: PathBuf,
+    /// Of its region.
+    pub region: PathBuf,
+}
+
+impl Place {
+    fn remove(&self) -> Result<()> {
+        remove(&self.files)?;
+        remove(&self.region)
+    }
+}
+
+/// Directories that are removed when it is dropped, unless they were somebody's.
 #[derive(Debug)]
 pub struct Bench {
     path: PathBuf,
     is_ours: bool,
+    /// Where copies have their regions.
+    regions: PathBuf,
 }
 
 impl Bench {
-    /// The directory that was asked for, or a fresh one in the working directory.
-    pub fn open(asked: Option<PathBuf>) -> Result<Self> {
+    /// Databases in the directory that was asked for, or in a fresh one of the working directory; regions of copies in a fresh one of
+    /// `memory`, of the machine's memory as a file system, or beside the databases where there is none.
+    pub fn open(asked: Option<PathBuf>, memory: Option<PathBuf>) -> Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Relaxed);
+        let fresh = PathBuf::from(format!("varve-experiment-{}-{number}", std::process::id()));
         let is_ours = asked.is_none();
-        let path = asked.unwrap_or_else(|| PathBuf::from(format!("varve-experiment-{}", std::process::id())));
+        let path = asked.unwrap_or_else(|| fresh.clone());
         std::fs::create_dir_all(&path)?;
-        Ok(Self { path, is_ours })
+        let shared = Some(PathBuf::from(MEMORY)).filter(|memory| memory.is_dir());
+        let memory = memory.or(shared).unwrap_or_else(|| path.clone());
+        let regions = memory.join(format!("{}-regions", fresh.display()));
+        Ok(Self { path, is_ours, regions })
     }
 
-    /// The directory of a loaded database; `load` fills it unless an earlier run has.
-    pub fn base(&self, name: &str, load: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-        let path = self.path.join(name);
-        if path.join(LOADED).exists() {
-            return Ok(path);
+    /// The place of a loaded database; `load` fills it unless an earlier run has.
+    pub fn base(&self, name: &str, load: impl FnOnce(&Place) -> Result<()>) -> Result<Place> {
+        let files = self.path.join(name);
+        let place = Place { region: files.join(REGION), files };
+        if place.files.join(LOADED).exists() {
+            return Ok(place);
         }
-        remove(&path)?;
-        load(&path)?;
-        std::fs::write(path.join(LOADED), "")?;
-        Ok(path)
+        place.remove()?;
+        load(&place)?;
+        std::fs::write(place.files.join(LOADED), "")?;
+        Ok(place)
+    }
+
+    /// A place for a database that goes with it.
+    pub fn empty(&self, name: &str) -> Result<Copied> {
+        let place = Place { files: self.path.join(format!("copy-{name}")), region: self.regions.join(name) };
+        place.remove()?;
+        std::fs::create_dir_all(&place.files)?;
+        std::fs::create_dir_all(&place.region)?;
+        Ok(Copied(place))
     }
 
     /// A fresh copy of a loaded database.
-    pub fn copy(&self, base: &Path, name: &str) -> Result<Copied> {
-        let path = self.path.join(format!("copy-{name}"));
-        remove(&path)?;
-        std::fs::create_dir_all(&path)?;
-        for entry in std::fs::read_dir(base)? {
+    pub fn copy(&self, base: &Place, name: &str) -> Result<Copied> {
+        let copied = self.empty(name)?;
+        for entry in std::fs::read_dir(&base.files)? {
             let entry = entry?;
             if entry.file_name() != LOADED && entry.file_type()?.is_file() {
-                std::fs::copy(entry.path(), path.join(entry.file_name()))?;
+                copy_file(&entry.path(), &copied.0.files.join(entry.file_name()))?;
             }
         }
-        Ok(Copied(path))
+        let region = base.region.join(NVM_FILE);
+        if region.exists() {
+            copy_file(&region, &copied.0.region.join(NVM_FILE))?;
+        }
+        Ok(copied)
     }
+}
+
+/// Copies it to the device, so that the kernel has nothing left to write when something is measured.
+fn copy_file(from: &Path, to: &Path) -> Result<()> {
+    std::fs::copy(from, to)?;
+    Ok(File::open(to)?.sync_all()?)
 }
 
 impl Drop for Bench {
     fn drop(&mut self) {
+        let _ = remove(&self.regions);
         if self.is_ours {
             let _ = remove(&self.path);
         }
     }
 }
 
-/// A copy, which is removed when it is dropped.
+/// A database's place, which is removed when it is dropped.
 #[derive(Debug)]
-pub struct Copied(PathBuf);
+pub struct Copied(Place);
 
 impl Copied {
-    /// Its directory.
-    pub fn path(&self) -> &Path {
+    /// Its directories.
+    pub fn place(&self) -> &Place {
         &self.0
+    }
+
+    /// Bytes of blocks of those of its files whose name is wanted.
+    pub fn allocated_bytes(&self, wanted: impl Fn(&str) -> bool) -> Result<u64> {
+        const BLOCK_BYTES: u64 = 512;
+        let mut bytes = 0;
+        for entry in std::fs::read_dir(&self.0.files)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if metadata.is_file() && entry.file_name().to_str().is_some_and(&wanted) {
+                bytes += metadata.blocks() * BLOCK_BYTES;
+            }
+        }
+        Ok(bytes)
     }
 }
 
 impl Drop for Copied {
     fn drop(&mut self) {
-        let _ = remove(&self.0);
+        let _ = self.0.remove();
     }
 }
 
@@ -84,27 +151,35 @@ mod tests {
     use super::*;
     use crate::BenchError;
 
-    fn load(path: &Path) -> Result<()> {
-        std::fs::create_dir_all(path)?;
-        Ok(std::fs::write(path.join("data"), "rows")?)
+    fn load(place: &Place) -> Result<()> {
+        std::fs::create_dir_all(&place.region)?;
+        std::fs::write(place.region.join(NVM_FILE), "lines")?;
+        Ok(std::fs::write(place.files.join("data"), "rows")?)
     }
 
     #[test]
     fn a_load_that_was_cut_off_is_done_again_and_a_whole_one_is_not() {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        let bench = Bench::open(Some(folder.path().to_owned())).expect("a directory");
-        let cut_off = bench.base("a", |path| load(path).and(Err(BenchError::Wrong("cut off".to_owned()))));
+        let memory = tempfile::tempdir().expect("a temporary directory");
+        let bench = Bench::open(Some(folder.path().to_owned()), Some(memory.path().to_owned()));
+        let bench = bench.expect("directories");
+        let cut_off = bench.base("a", |place| load(place).and(Err(BenchError::Wrong("cut off".to_owned()))));
         assert!(cut_off.is_err());
         let base = bench.base("a", load).expect("loaded");
         let again = bench.base("a", |_| Err(BenchError::Wrong("loaded twice".to_owned())));
-        assert_eq!(again.expect("the same"), base);
+        assert_eq!(again.expect("the same").files, base.files);
         let copy = bench.copy(&base, "x").expect("a copy");
-        let path = copy.path().to_owned();
-        assert_eq!(std::fs::read_to_string(path.join("data")).expect("copied"), "rows");
-        assert!(!path.join(LOADED).exists());
+        let place = copy.place().clone();
+        assert_eq!(std::fs::read_to_string(place.files.join("data")).expect("copied"), "rows");
+        assert_eq!(std::fs::read_to_string(place.region.join(NVM_FILE)).expect("copied"), "lines");
+        assert!(place.region.starts_with(memory.path()));
+        assert!(!place.files.join(LOADED).exists());
+        assert!(copy.allocated_bytes(|name| name == "data").expect("files") > 0);
+        assert_eq!(copy.allocated_bytes(|_| false).expect("files"), 0);
         drop(copy);
-        assert!(!path.exists() && base.exists());
+        assert!(!place.files.exists() && !place.region.exists() && base.files.exists());
         drop(bench);
-        assert!(base.exists(), "somebody's directory stays");
+        assert!(base.files.exists(), "somebody's directory stays");
+        assert_eq!(std::fs::read_dir(memory.path()).expect("it is there").count(), 0);
     }
 }

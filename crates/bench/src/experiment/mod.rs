@@ -6,12 +6,18 @@
 //!
 //! It does not know any internals: variants are configurations that anybody can choose.
 
+mod claim;
 mod copies;
+mod device;
 mod kang;
 mod lab;
 mod lindstrom;
+mod measure;
 mod row;
+mod scale;
+mod stand;
 mod table;
+mod tell;
 mod verdict;
 
 use std::io::Write;
@@ -21,7 +27,9 @@ use clap::Args;
 
 use crate::{BenchError, Result};
 
-pub use lab::{Device, Lab, Scale};
+pub use device::Device;
+pub use lab::Lab;
+pub use scale::Scale;
 pub use verdict::{Better, Verdict};
 
 /// Arguments of `varve experiment`.
@@ -29,10 +37,10 @@ pub use verdict::{Better, Verdict};
 pub struct ExperimentArgs {
     /// The experiment: `list` names them, `all` runs them
     name: String,
-    /// About a minute each (what is done without --full)
+    /// One to six minutes each (what is done without --full)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// About ten minutes each: larger, longer, three rounds
+    /// Ten minutes to an hour each: larger, longer, three rounds
     #[arg(long)]
     full: bool,
     /// Where the rows go, one JSON object a line; without it, to standard output
@@ -41,6 +49,9 @@ pub struct ExperimentArgs {
     /// Where databases are made (some GiB); the loaded ones stay there for the next run. Without it, in a directory that is removed afterwards
     #[arg(long)]
     directory: Option<PathBuf>,
+    /// Where regions of persistent memory are made: a file system in memory. Without it, /dev/shm
+    #[arg(long, value_name = "DIRECTORY")]
+    memory: Option<PathBuf>,
     /// Device to emulate; `none` for the one that is there
     #[arg(long, default_value = "sata-ssd-2014")]
     profile: String,
@@ -50,7 +61,7 @@ pub struct ExperimentArgs {
     /// Sessions of the points, such as 8,32
     #[arg(long, value_delimiter = ',')]
     clients: Vec<usize>,
-    /// Seconds of a round
+    /// Seconds of a round, in the time of the emulated device
     #[arg(long)]
     seconds: Option<u64>,
     /// Rounds
@@ -74,20 +85,87 @@ const EXPERIMENTS: &[Experiment] = &[
         run: kang::doublewrite_cost,
     },
     Experiment {
+        name: "nvm-throughput-sysbench",
+        source: "Kang 2016, figure 4.1",
+        about: "sysbench with the four protections and a tuned doublewrite, by sessions",
+        run: kang::throughput_sysbench,
+    },
+    Experiment {
+        name: "nvm-throughput-tpcc",
+        source: "Kang 2016, figure 4.2",
+        about: "TPC-C with the same protections, by sessions",
+        run: kang::throughput_tpcc,
+    },
+    Experiment {
+        name: "nvm-latency",
+        source: "Kang 2016, figure 4.3, tables 2.1 and 4.4",
+        about: "latencies of sysbench, and the time that goes into log and page writes",
+        run: kang::latency,
+    },
+    Experiment {
+        name: "nvm-area-size",
+        source: "Kang 2016, figure 4.4",
+        about: "bytes of page writes saved, by size of the area in persistent memory",
+        run: kang::area_size,
+    },
+    Experiment {
         name: "nvm-flush-sweep",
         source: "after Kang 2016, figure 4.1",
         about: "how far throughput hangs on the drive's flush time, which no source gives",
         run: kang::flush_sweep,
     },
     Experiment {
+        name: "compression-parts",
+        source: "Lindstrom 2017, figure 4",
+        about: "LinkBench by protection, compression and flush workers",
+        run: lindstrom::parts,
+    },
+    Experiment {
+        name: "compression-load",
+        source: "Lindstrom 2017, figure 5",
+        about: "seconds to load LinkBench's graph, by codec",
+        run: lindstrom::load,
+    },
+    Experiment {
+        name: "compression-space",
+        source: "Lindstrom 2017, figure 6",
+        about: "bytes that LinkBench's graph takes, by codec",
+        run: lindstrom::space,
+    },
+    Experiment {
+        name: "compression-throughput",
+        source: "Lindstrom 2017, figures 7 and 10",
+        about: "LinkBench and TPC-C, by codec",
+        run: lindstrom::throughput,
+    },
+    Experiment {
+        name: "compression-latency",
+        source: "Lindstrom 2017, figure 8",
+        about: "latencies of LinkBench's requests with lz4 and without",
+        run: lindstrom::latency,
+    },
+    Experiment {
+        name: "compression-write-amount",
+        source: "Lindstrom 2017, figure 9",
+        about: "bytes written for each of LinkBench's requests with lz4 and without",
+        run: lindstrom::write_amount,
+    },
+    Experiment {
+        name: "compression-threads",
+        source: "Lindstrom 2017, figure 12",
+        about: "TPC-C with lz4, lzo and without, by sessions",
+        run: lindstrom::threads,
+    },
+    Experiment {
         name: "compression-page-size",
         source: "Lindstrom 2017, figures 13 to 15",
-        about: "LinkBench with pages of 4 to 64 KiB",
+        about: "LinkBench with pages of 4 to 64 KiB, by codec",
         run: lindstrom::page_size,
     },
 ];
 
-const CAUTION: &str = "An emulated ratio is evidence about policies and algorithms, not about real devices.";
+const CAUTION: &str = "An emulated ratio is evidence about policies and algorithms, not about real devices. A dilation of n stands for a \
+                       machine whose processors and memory are n times as fast.";
 
 /// Runs the command; rows and tables go to `out`.
 pub fn run(args: &ExperimentArgs, out: &mut dyn Write) -> Result<()> {
@@ -122,17 +200,17 @@ fn find(name: &str) -> Result<&'static Experiment> {
 
 fn list(out: &mut dyn Write) -> Result<()> {
     for experiment in EXPERIMENTS {
-        writeln!(out, "{:24} {} ({})", experiment.name, experiment.about, experiment.source)?;
+        writeln!(out, "{:25} {} ({})", experiment.name, experiment.about, experiment.source)?;
     }
     Ok(())
 }
 
 fn lab_of<'a>(args: &ExperimentArgs, out: &'a mut dyn Write) -> Result<Lab<'a>> {
     let mut scale = if args.full { Scale::FULL } else { Scale::QUICK };
-    scale.seconds = args.seconds.unwrap_or(scale.seconds);
+    scale.round_ms = args.seconds.map_or(scale.round_ms, |seconds| seconds * 1000);
     scale.rounds = args.rounds.unwrap_or(scale.rounds).max(1);
     let device = Device::named(&args.profile, args.flush_us)?;
-    let mut lab = Lab::new(scale, device, args.directory.clone(), out)?;
+    let mut lab = Lab::new(scale, device, (args.directory.clone(), args.memory.clone()), out)?;
     lab.choose_clients(&args.clients)?;
     if let Some(path) = &args.out {
         lab.write_rows_to(path)?;

@@ -1,12 +1,12 @@
-//! The rows of an experiment: what a point measured, and what a claim came to.
+//! The rows of an experiment that tell what a point measured.
 
 use std::collections::BTreeMap;
 
+use hdrhistogram::Histogram;
 use serde::Serialize;
 use serde_json::Value;
 use varve_device::EmulationReport;
 
-use super::verdict::Verdict;
 use crate::report::Spread;
 
 /// What tells a point from the others: variant, sessions, page size ...
@@ -70,6 +70,23 @@ impl Emulation {
     }
 }
 
+/// Latencies in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct KindLatency {
+    /// Mean.
+    pub mean_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+}
+
+impl KindLatency {
+    /// Of a dilated run, put back.
+    pub fn of(latency_us: &Histogram<u64>, dilation: f64) -> Self {
+        let p99_us = latency_us.value_at_quantile(0.99) as f64;
+        Self { mean_us: latency_us.mean() / dilation, p99_us: p99_us / dilation }
+    }
+}
+
 /// A measured point.
 #[derive(Debug, Clone, Serialize)]
 pub struct Point {
@@ -93,8 +110,16 @@ pub struct Point {
     pub latency_mean_us: f64,
     /// 99th percentile of all rounds.
     pub latency_p99_us: f64,
-    /// Bytes written for each transaction, by purpose.
+    /// The same by kind of transaction; empty for a load of one kind.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub kinds: BTreeMap<&'static str, KindLatency>,
+    /// Bytes written to the drive for each transaction, by purpose.
     pub written_bytes: BTreeMap<&'static str, f64>,
+    /// Bytes written to persistent memory for each transaction, by purpose.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub nvm_bytes: BTreeMap<&'static str, f64>,
+    /// What the levels below the pool did for each transaction.
+    pub levels: BTreeMap<&'static str, f64>,
     /// Pages read for each transaction.
     pub pages_read: f64,
     /// Pages written for each transaction by sessions that needed a frame.
@@ -111,9 +136,24 @@ pub struct Point {
 }
 
 impl Point {
-    /// Bytes written for each transaction.
+    /// Bytes written to the drive for each transaction.
     pub fn written_bytes_all(&self) -> f64 {
         self.written_bytes.values().sum()
+    }
+
+    /// Bytes of pages written in their places for each transaction.
+    pub fn page_bytes(&self) -> f64 {
+        ["data page", "undo page"].iter().filter_map(|purpose| self.written_bytes.get(purpose)).sum()
+    }
+
+    /// What a level did for each transaction, by a name such as `nvm.puts`.
+    pub fn level(&self, counter: &str) -> f64 {
+        self.levels.get(counter).copied().unwrap_or(0.0)
+    }
+
+    /// A part of the time that went there.
+    pub fn share(&self, what: &str) -> f64 {
+        self.time_share.get(what).copied().unwrap_or(0.0)
     }
 
     /// Why nothing may be concluded from it.
@@ -126,26 +166,27 @@ impl Point {
     }
 }
 
-/// What the publication says about some points, and what we found.
+/// How a load went.
 #[derive(Debug, Clone, Serialize)]
-pub struct Claim {
-    /// `claim`.
+pub struct LoadRow {
+    /// `load`.
     pub row: &'static str,
     /// The experiment.
     pub experiment: &'static str,
     /// Figure or table of the publication.
     pub figure: &'static str,
-    /// The points that were compared.
-    pub factors: Factors,
-    /// What is compared.
-    pub says: String,
-    /// Our figure.
-    pub ours: f64,
-    /// The publication's, if its text or a table states it.
-    pub published: Option<f64>,
-    /// What it came to.
-    #[serde(flatten)]
-    pub verdict: Verdict,
+    /// How pages were compressed.
+    pub compression: String,
+    /// From the first statement to the end of the shutdown.
+    pub seconds: f64,
+    /// Bytes of pages in use, uncompressed.
+    pub pages_bytes: u64,
+    /// What was written of them, as a part; 1 where nothing is compressed.
+    pub stored_share: f64,
+    /// Bytes of blocks that the file system has given to the files.
+    pub allocated_bytes: u64,
+    /// The drive.
+    pub device: String,
 }
 
 #[cfg(test)]

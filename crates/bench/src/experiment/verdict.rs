@@ -1,6 +1,7 @@
 //! Whether a published value was reproduced.
 //!
 //! "Reproduced" is the same order and a ratio within a fifth; "beaten" is better than that. A value that stands only in a plot has no number here.
+//! A bar is what this project demands of itself: it is met or missed, without tolerance.
 
 use serde::Serialize;
 
@@ -14,6 +15,8 @@ pub enum Better {
     Higher,
     /// A cost.
     Lower,
+    /// Neither: the figure of a baseline, which is to be the same.
+    Neither,
 }
 
 /// What a claim came to.
@@ -26,13 +29,25 @@ pub enum Verdict {
     Beaten,
     /// Neither.
     Not(String),
-    /// The publication has it in a plot only.
+    /// A bar was reached.
+    Met,
+    /// A bar was not reached.
+    Missed(String),
+    /// The publication has it in a plot only, or not at all.
     NotInText,
     /// The measurement can't be judged.
     NotJudged(String),
 }
 
 impl Verdict {
+    /// Compares a figure with a bar that it must reach.
+    pub fn at_least(bar: f64, ours: f64) -> Self {
+        match ours >= bar {
+            true => Self::Met,
+            false => Self::Missed(format!("{:+.0} % from the bar", 100.0 * (ours / bar - 1.0))),
+        }
+    }
+
     /// Compares a ratio of two measured figures with the published one.
     pub fn of(ours: f64, published: f64, better: Better) -> Self {
         let (low, high) = (published * (1.0 - TOLERANCE), published * (1.0 + TOLERANCE));
@@ -40,6 +55,7 @@ impl Verdict {
         let is_better = match better {
             Better::Higher => ours > high,
             Better::Lower => ours < low,
+            Better::Neither => false,
         };
         match (low..=high).contains(&ours) {
             true if same_order => Self::Reproduced,
@@ -59,6 +75,8 @@ impl std::fmt::Display for Verdict {
             Self::Reproduced => f.write_str("reproduced"),
             Self::Beaten => f.write_str("beaten"),
             Self::Not(reason) => write!(f, "not: {reason}"),
+            Self::Met => f.write_str("met"),
+            Self::Missed(reason) => write!(f, "missed: {reason}"),
             Self::NotInText => f.write_str("not in text"),
             Self::NotJudged(reason) => write!(f, "not judged: {reason}"),
         }
@@ -81,6 +99,8 @@ mod tests {
         ] {
             assert_eq!(Verdict::of(ours, published, better), expected, "{ours} {published}");
         }
+        let cheaper = Verdict::of(1.07, 1.55, Better::Neither);
+        assert_eq!(cheaper, Verdict::Not("-31 % from the published value".to_owned()));
         let other_order = Verdict::of(0.98, 1.14, Better::Higher);
         assert!(matches!(&other_order, Verdict::Not(reason) if reason.contains("order")), "{other_order}");
         assert_eq!(
@@ -91,6 +111,12 @@ mod tests {
             Verdict::of(4.0, 2.0, Better::Lower),
             Verdict::Not("+100 % from the published value".to_owned())
         );
+    }
+
+    #[test]
+    fn a_bar_has_no_tolerance() {
+        assert_eq!(Verdict::at_least(4.0, 4.0), Verdict::Met);
+        assert_eq!(Verdict::at_least(4.0, 3.9), Verdict::Missed("-3 % from the bar".to_owned()));
     }
 
     #[test]

@@ -1,0 +1,71 @@
+//! The drive of data, undo and log: emulated, or the one that is there.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use varve_device::{Directory, Emulated, FileDirectory, FileOptions, Profile};
+
+use crate::{BenchError, Result};
+
+/// The drive.
+#[derive(Debug, Clone)]
+pub struct Device(Option<Profile>);
+
+impl Device {
+    /// The device that is there.
+    pub const REAL: Device = Device(None);
+
+    /// A shipped profile, with another flush time if one is given; `none` for the device that is there.
+    pub fn named(profile: &str, flush_us: Option<f64>) -> Result<Self> {
+        if profile == "none" {
+            return Ok(Self::REAL);
+        }
+        let found = Profile::shipped(profile).map_err(|error| BenchError::Arguments(error.to_string()))?;
+        Ok(Self(Some(found)).with_flush_us(flush_us))
+    }
+
+    /// The same with another flush time.
+    pub fn with_flush_us(mut self, flush_us: Option<f64>) -> Self {
+        if let (Some(profile), Some(flush_us)) = (&mut self.0, flush_us) {
+            profile.flush_us = flush_us;
+        }
+        self
+    }
+
+    /// The same, writing so many bytes whole or not at all: in their time alone, a real crash may tear them. What is there is not changed.
+    pub fn with_atomic_writes(mut self, bytes: usize) -> Self {
+        if let Some(profile) = &mut self.0 {
+            profile.atomic_write_bytes = bytes as u32;
+        }
+        self
+    }
+
+    /// Whether it is emulated.
+    pub fn is_emulated(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Time of a flush; 0 if it is not emulated.
+    pub fn flush_us(&self) -> f64 {
+        self.0.as_ref().map_or(0.0, |profile| profile.flush_us)
+    }
+
+    /// For the configuration's hash.
+    pub fn describe(&self, dilation: f64) -> String {
+        match &self.0 {
+            None => "the device that is there".to_owned(),
+            Some(profile) => {
+                format!("{} with flushes of {} us, dilation {dilation}", profile.name, profile.flush_us)
+            }
+        }
+    }
+
+    /// An existing directory on it, and the emulation's own handle.
+    pub fn open(&self, path: &Path, dilation: f64) -> Result<(Arc<dyn Directory>, Option<Arc<Emulated>>)> {
+        let files =
+            FileDirectory::open_or_create(path, FileOptions::default()).map_err(std::io::Error::other)?;
+        let Some(profile) = &self.0 else { return Ok((files, None)) };
+        let emulated = Emulated::wrap(files, profile.clone(), dilation);
+        Ok((emulated.clone(), Some(emulated)))
+    }
+}

@@ -1,0 +1,232 @@
+//! A round: a database is opened, warmed up, measured and shut down; and what several rounds of one come to.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use varve_device::{Accounting, EmulationReport};
+use varve_engine::Database;
+use varve_pager::{Times, Timing};
+
+use super::device::Device;
+use super::row::{Emulation, Factors, KindLatency, Point};
+use super::scale::Scale;
+use super::stand::{LOG_BYTES_OF_POOL, Opened, Stand, levels};
+use crate::Result;
+use crate::driver::{self, Plan, Round, histogram};
+use crate::embedded::Embedded;
+use crate::report::{Configuration, Spread};
+use crate::workload::Workload;
+
+/// Counters of levels that go into rows, by their names there: what has been done, not how much there is.
+const LEVEL_COUNTERS: &[&str] = &[
+    "nvm.puts",
+    "nvm.inline_puts",
+    "nvm.reclaimed",
+    "nvm.read_hits",
+    "nvm.home_pages",
+    "nvm.slot_waits",
+    "nvm.inline_slot_waits",
+    "nvm.put_flushes",
+    "nvm.inline_flushes",
+    "home.pages_written",
+    "home.pages_compressed",
+    "home.pages_decompressed",
+    "home.plain_bytes",
+    "home.stored_bytes",
+    "home.moved_bytes",
+];
+
+/// What is measured on what.
+#[derive(Clone, Copy)]
+pub struct Conditions<'a> {
+    /// The load.
+    pub workload: &'a dyn Workload,
+    /// The drive.
+    pub device: &'a Device,
+    /// Sessions.
+    pub clients: usize,
+    /// Device times are multiplied by this.
+    pub dilation: f64,
+}
+
+/// What one round measured.
+pub struct Measured {
+    round: Round,
+    counts: Counts,
+    configuration: String,
+    emulation: Option<EmulationReport>,
+}
+
+impl Measured {
+    /// Whether the emulation kept up; without one, nothing was spoilt.
+    pub fn counts(&self) -> bool {
+        let reports: Vec<EmulationReport> = self.emulation.iter().cloned().collect();
+        Emulation::worst(&reports, 0.0).is_none_or(|emulation| emulation.counts)
+    }
+}
+
+/// Counters of a database.
+#[derive(Default)]
+struct Counts {
+    written_bytes: BTreeMap<&'static str, u64>,
+    nvm_bytes: BTreeMap<&'static str, u64>,
+    spent_ns: BTreeMap<&'static str, u64>,
+    levels: BTreeMap<&'static str, u64>,
+    pages_read: u64,
+    inline: u64,
+    ahead: u64,
+    database_bytes: u64,
+}
+
+impl Counts {
+    fn of(opened: &Opened, page_bytes: usize) -> Self {
+        let Opened { database, times, accounts: (drive, nvm), .. } = opened;
+        let pager = database.stats().pager;
+        Self {
+            written_bytes: written_bytes(drive),
+            nvm_bytes: nvm.as_deref().map(written_bytes).unwrap_or_default(),
+            spent_ns: spent_ns(times),
+            levels: level_counters(database),
+            pages_read: pager.misses + pager.prefetched,
+            inline: pager.inline_writes,
+            ahead: pager.evict_writes + pager.checkpoint_writes,
+            database_bytes: pager.data_pages * page_bytes as u64,
+        }
+    }
+
+    fn since(mut self, before: &Counts) -> Self {
+        subtract(&mut self.written_bytes, &before.written_bytes);
+        subtract(&mut self.nvm_bytes, &before.nvm_bytes);
+        subtract(&mut self.spent_ns, &before.spent_ns);
+        subtract(&mut self.levels, &before.levels);
+        self.pages_read -= before.pages_read;
+        self.inline -= before.inline;
+        self.ahead -= before.ahead;
+        self
+    }
+}
+
+/// Bytes written by purpose.
+fn written_bytes(account: &Accounting) -> BTreeMap<&'static str, u64> {
+    let mut sums = BTreeMap::new();
+    for row in account.rows().iter().filter(|row| row.written.bytes > 0) {
+        *sums.entry(row.purpose.name()).or_default() += row.written.bytes;
+    }
+    sums
+}
+
+fn spent_ns(times: &Times) -> BTreeMap<&'static str, u64> {
+    Timing::ALL.iter().map(|what| (what.name(), times.spent(*what).ns)).collect()
+}
+
+fn level_counters(database: &Database) -> BTreeMap<&'static str, u64> {
+    let all = levels(database);
+    LEVEL_COUNTERS.iter().filter_map(|name| Some((*name, *all.get(*name)?))).collect()
+}
+
+fn subtract(from: &mut BTreeMap<&'static str, u64>, before: &BTreeMap<&'static str, u64>) {
+    for (name, figure) in from {
+        *figure -= before.get(name).copied().unwrap_or(0);
+    }
+}
+
+/// Measures a stand once; `number` determines what the sessions ask.
+pub fn round(stand: &Stand, on: Conditions<'_>, scale: Scale, number: u64) -> Result<Measured> {
+    let opened = stand.open(on.device, on.dilation)?;
+    let settings = format!("{}, {}", stand.describe(), on.device.describe(on.dilation));
+    let target = Embedded::new(opened.database.clone(), &settings);
+    let whole_seconds = |ms: u64| ms.div_ceil(1000);
+    let plan = Plan {
+        threads: on.clients,
+        rounds: scale.rounds,
+        seconds: whole_seconds(scale.round_ms),
+        warm_seconds: whole_seconds(scale.warm_ms),
+    };
+    let dilated = |ms: u64| Duration::from_millis(ms).mul_f64(on.dilation);
+    if scale.warm_ms > 0 {
+        driver::round(&target, on.workload, plan, dilated(scale.warm_ms), 2 * number)?;
+    }
+    let before = Counts::of(&opened, stand.sizes.page_bytes);
+    opened.emulated.as_ref().inspect(|device| device.begin_report());
+    let round = driver::round(&target, on.workload, plan, dilated(scale.round_ms), 2 * number + 1)?;
+    let emulation = opened.emulated.as_ref().map(|device| device.report());
+    let counts = Counts::of(&opened, stand.sizes.page_bytes).since(&before);
+    let configuration = Configuration::of(&target, on.workload, plan).hash();
+    drop(target);
+    opened.database.shutdown()?;
+    Ok(Measured { round, counts, configuration, emulation })
+}
+
+/// The point of at least one round, of this experiment and figure.
+pub fn point(
+    (experiment, figure): (&'static str, &'static str),
+    stand: &Stand,
+    rounds: &[Measured],
+    on: Conditions<'_>,
+    (scale, shared): (Scale, &Factors),
+) -> Point {
+    let transactions = rounds.iter().map(|one| one.round.transactions).sum::<u64>().max(1) as f64;
+    let each =
+        |of: fn(&Counts) -> u64| rounds.iter().map(|one| of(&one.counts)).sum::<u64>() as f64 / transactions;
+    let each_of = |of: fn(&Counts) -> &BTreeMap<&'static str, u64>| {
+        let figures = rounds.iter().flat_map(|one| of(&one.counts));
+        sums(figures.map(|(name, figure)| (*name, *figure as f64 / transactions)))
+    };
+    let rates: Vec<f64> = rounds.iter().map(|one| one.round.tps() * on.dilation).collect();
+    let mut latency_us = histogram();
+    rounds.iter().for_each(|one| latency_us += &one.round.latency_us);
+    let latencies_ns = (latency_us.mean() * latency_us.len() as f64 * 1000.0).max(1.0);
+    let spent = rounds.iter().flat_map(|one| &one.counts.spent_ns);
+    let reports: Vec<EmulationReport> = rounds.iter().filter_map(|one| one.emulation.clone()).collect();
+    let database_bytes = rounds.last().map_or(0, |one| one.counts.database_bytes);
+    let latency = KindLatency::of(&latency_us, on.dilation);
+    let mut factors = shared.clone();
+    factors.extend(stand.variant.factors.clone());
+    factors.insert("clients", on.clients.into());
+    Point {
+        row: "point",
+        experiment,
+        figure,
+        factors,
+        configuration: rounds.last().map_or_else(String::new, |one| one.configuration.clone()),
+        scale: scale_text(stand, scale.name, database_bytes),
+        rounds: rounds.len(),
+        tps: Spread::of(&rates),
+        latency_mean_us: latency.mean_us,
+        latency_p99_us: latency.p99_us,
+        kinds: kinds(rounds, on.dilation),
+        written_bytes: each_of(|counts| &counts.written_bytes),
+        nvm_bytes: each_of(|counts| &counts.nvm_bytes),
+        levels: each_of(|counts| &counts.levels),
+        pages_read: each(|counts| counts.pages_read),
+        pages_written_inline: each(|counts| counts.inline),
+        pages_written_ahead: each(|counts| counts.ahead),
+        time_share: sums(spent.map(|(what, ns)| (*what, *ns as f64 / latencies_ns))),
+        database_bytes,
+        emulation: Emulation::worst(&reports, on.device.flush_us()),
+    }
+}
+
+fn sums(figures: impl Iterator<Item = (&'static str, f64)>) -> BTreeMap<&'static str, f64> {
+    let mut sums = BTreeMap::new();
+    figures.for_each(|(name, figure)| *sums.entry(name).or_default() += figure);
+    sums
+}
+
+/// Latencies of each kind of transaction over all rounds.
+fn kinds(rounds: &[Measured], dilation: f64) -> BTreeMap<&'static str, KindLatency> {
+    let mut all: BTreeMap<&'static str, Histogram<u64>> = BTreeMap::new();
+    for (kind, latency_us) in rounds.iter().flat_map(|one| &one.round.kinds) {
+        *all.entry(kind.name).or_insert_with(histogram) += latency_us;
+    }
+    all.iter().map(|(name, latency_us)| (*name, KindLatency::of(latency_us, dilation))).collect()
+}
+
+fn scale_text(stand: &Stand, name: &str, database_bytes: u64) -> String {
+    let ratio = database_bytes as f64 / stand.sizes.pool_bytes as f64;
+    format!(
+        "{name}: {} MiB of data pages, {ratio:.1} times the pool, log {LOG_BYTES_OF_POOL} times the pool; device times as they are",
+        database_bytes >> 20
+    )
+}
