@@ -164,6 +164,33 @@ fn more_pages_than_memory() {
     assert!(pager.stats().evictions > 0, "the data fitted in memory");
 }
 
+/// 32 leaves were read ahead for each of sysbench's ranges of 100 rows, which end behind 7 of 4 KiB.
+#[test]
+fn nothing_is_read_ahead_beyond_the_end_of_a_range() {
+    let directory = new_directory();
+    let pager = open_pager(directory.clone(), 4096, 1024 * 4096);
+    let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).unwrap();
+    for value in 0..4000 {
+        put(&pager, &tree, &int_key(value), Stamp::default(), &[b'x'; 190]);
+    }
+    pager.shutdown().unwrap();
+    drop(pager);
+    let pager = open_pager(directory, 4096, 1024 * 4096);
+    let reads = || pager.stats().misses + pager.stats().prefetched;
+    for (first, direction) in [(500, Direction::Forward), (2500, Direction::Backward)] {
+        let before = reads();
+        let (lower, upper) = (int_key(first), int_key(first + 99));
+        let mut scan = Scan::new(Bound::Included(&lower), Bound::Included(&upper), direction, 0);
+        let mut found = 0;
+        while tree.next_batch(&pager, &mut scan).unwrap() {
+            found += scan.len();
+        }
+        let read = reads() - before;
+        assert_eq!(found, 100);
+        assert!((6..=12).contains(&read), "{read} pages were read for 100 rows, {direction:?}");
+    }
+}
+
 #[test]
 fn keys_have_a_limit() {
     let pager = new_pager(4096);

@@ -233,6 +233,18 @@ impl Scan {
         parts.iter().for_each(|part| self.next_key.extend_from_slice(part));
     }
 
+    /// The child of an inner node in which the scan ends, or where the node does.
+    fn last_child(&self, node: NodeRef<'_>) -> usize {
+        match (&self.stop, self.direction) {
+            (Bound::Included(stop) | Bound::Excluded(stop), _) => {
+                let found = node.search(stop);
+                found.slot + usize::from(found.exact)
+            }
+            (Bound::Unbounded, Direction::Forward) => node.len(),
+            (Bound::Unbounded, Direction::Backward) => 0,
+        }
+    }
+
     /// Whether keys on the far side of a leaf's fence can be wanted.
     fn may_go_on(&self, fence: &[u8]) -> bool {
         match (&self.stop, self.direction) {
@@ -257,7 +269,7 @@ impl Tree {
         Ok(scan.len > 0)
     }
 
-    /// Has the next leaves of a long scan read together. No latch is held while reading.
+    /// Has the next leaves of a long scan read together, up to the one in which it ends. No latch is held while reading.
     fn read_ahead(&self, pager: &Pager, scan: &mut Scan) -> TreeResult<()> {
         if scan.leaves < LONG_LEAVES {
             return Ok(());
@@ -272,9 +284,9 @@ impl Tree {
             return Ok(());
         }
         let at = scan.target().child_index(node);
-        let range = match scan.direction {
-            Direction::Forward => at..(at + AHEAD_LEAVES).min(node.len() + 1),
-            Direction::Backward => (at + 1).saturating_sub(AHEAD_LEAVES)..at + 1,
+        let range = match (scan.direction, scan.last_child(node)) {
+            (Direction::Forward, last) => at..(at + AHEAD_LEAVES).min(last.max(at) + 1),
+            (Direction::Backward, last) => (at + 1).saturating_sub(AHEAD_LEAVES).max(last.min(at))..at + 1,
         };
         scan.ahead = range.len();
         let pages: Vec<_> = range.map(|index| self.page_id(node.child(index))).collect();
