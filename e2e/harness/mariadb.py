@@ -21,13 +21,52 @@ class MariaDb(Server):
         "innodb_flush_log_at_trx_commit": "1",
         "innodb_doublewrite": "ON",
         "innodb_flush_method": "O_DIRECT",
-        "innodb_page_size": "8k",
         "innodb_log_file_size": "4G",
         "innodb_buffer_pool_dump_at_shutdown": "OFF",
         "innodb_buffer_pool_load_at_startup": "OFF",
         "max_connections": "400",
         "max_prepared_stmt_count": "100000",
     }
+
+    PLUGINS = "/usr/lib/mysql/plugin"
+    # What is built in, if the plug-in of the codec that was asked for is not there.
+    CODEC = "zlib"
+
+    def __init__(self, directory, pool_mib=256, how="", page_kib=8):
+        super().__init__(directory, pool_mib)
+        self.page_kib = page_kib
+        self.tables, _, codec = how.partition("-")
+        if self.tables not in ("", "page", "row"):
+            raise SystemExit(f"mariadb-{how}: its tables are page (page_compressed) or row (ROW_FORMAT=COMPRESSED)")
+        self.codec = self.found_codec(codec) if self.tables == "page" else ""
+
+    @classmethod
+    def storing(cls, how, directory, pool_mib, page_kib):
+        """Tables as they are, page_compressed (`page`, `page-zlib`, `page-lz4` ...) or ROW_FORMAT=COMPRESSED (`row`)."""
+        return cls(directory, pool_mib, how, page_kib)
+
+    @classmethod
+    def found_codec(cls, asked):
+        """The codec of page_compressed: lz4 if nothing is said and Debian's plug-in is there."""
+        there = [codec for codec in ("lz4", "lzo", "snappy", "bzip2", "lzma") if os.path.exists(os.path.join(cls.PLUGINS, f"provider_{codec}.so"))]
+        if asked and asked not in (cls.CODEC, *there):
+            raise SystemExit(f"mariadb has no {asked} here: install mariadb-plugin-provider-{asked}")
+        return asked or ("lz4" if "lz4" in there else cls.CODEC)
+
+    def settings(self):
+        """All settings, those of this server's pages and codec included."""
+        settings = {**self.SETTINGS, "innodb_page_size": f"{self.page_kib}k"}
+        if self.codec:
+            settings["innodb_compression_algorithm"] = self.codec
+        if self.codec not in ("", self.CODEC):
+            settings["plugin_load_add"] = f"provider_{self.codec}"
+        return settings
+
+    def reshape(self):
+        """Tables become compressed: the clients' own CREATE TABLE say nothing about it."""
+        how = {"page": "PAGE_COMPRESSED=1", "row": f"ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE={self.page_kib // 2}"}.get(self.tables)
+        for table in self.sql("SHOW TABLES").split() if how else []:
+            self.sql(f"ALTER TABLE `{table}` {how}, FORCE")
 
     def identity(self):
         """It refuses to run as root. Only Debian's package with the service makes a user of its own."""
@@ -44,11 +83,11 @@ class MariaDb(Server):
         identity = self.identity()
         if identity:
             os.chown(self.directory, identity["user"], identity["group"])
-        command = ["mariadb-install-db", "--no-defaults", f"--datadir={self.directory}", "--auth-root-authentication-method=normal", "--skip-test-db", "--innodb_page_size=8k"]
+        command = ["mariadb-install-db", "--no-defaults", f"--datadir={self.directory}", "--auth-root-authentication-method=normal", "--skip-test-db", f"--innodb_page_size={self.page_kib}k"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, cwd="/", **identity)
 
     def command(self):
-        settings = [f"--{name.replace('_', '-')}={value}" for name, value in self.SETTINGS.items()]
+        settings = [f"--{name.replace('_', '-')}={value}" for name, value in self.settings().items()]
         place = [f"--datadir={self.directory}", f"--socket={self.directory}/socket", f"--port={self.port}", "--bind-address=127.0.0.1"]
         return ["/usr/sbin/mariadbd", "--no-defaults", *place, f"--innodb-buffer-pool-size={self.pool_mib}M", "--skip-log-bin", "--skip-name-resolve", *settings]
 
@@ -75,6 +114,9 @@ class MariaDb(Server):
 
     def sysbench_options(self):
         return ["--db-driver=mysql", "--mysql-host=127.0.0.1", f"--mysql-port={self.port}", "--mysql-user=root", f"--mysql-db={self.DATABASE}"]
+
+    def bench_address(self):
+        return f"mysql://root@127.0.0.1:{self.port}/{self.DATABASE}"
 
     def go_tpc_options(self):
         return ["-d", "mysql", "-H", "127.0.0.1", "-P", str(self.port), "-U", "root", "-D", self.DATABASE]

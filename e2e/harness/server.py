@@ -3,6 +3,7 @@
 Every process is stopped by its own pid. A server object owns its data directory only if it made it.
 """
 
+import contextlib
 import glob
 import os
 import pwd
@@ -90,8 +91,31 @@ class Server:
     def sysbench_options(self):
         return ["--db-driver=pgsql", "--pgsql-host=127.0.0.1", f"--pgsql-port={self.port}", "--pgsql-user=postgres", "--pgsql-db=postgres"]
 
+    def bench_address(self):
+        """For `varve bench run --server`."""
+        return f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres"
+
     def go_tpc_options(self):
         return ["-d", "postgres", "-H", "127.0.0.1", "-P", str(self.port), "-U", "postgres", "-D", "postgres", "--conn-params", "sslmode=disable"]
+
+    def reshape(self):
+        """After a load, before it is settled: tables become what is to be measured. Nothing, unless a server says so."""
+
+    def written_bytes(self):
+        """What its process has sent to block devices, direct writes included; None where several processes write."""
+        with open(f"/proc/{self.process.pid}/io") as counters:
+            return next(int(line.split()[1]) for line in counters if line.startswith("write_bytes:"))
+
+    def allocated_bytes(self):
+        """Blocks that the file system has given to its files, but for the log's."""
+        found = 0
+        for folder, _, names in os.walk(self.directory):
+            for name in names if os.path.basename(folder) != "pg_wal" else []:
+                if name.startswith(("log.", "ib_logfile")):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    found += os.stat(os.path.join(folder, name)).st_blocks * 512
+        return found
 
     def settle(self, tables):
         """After a load: statistics, and everything on disk."""
@@ -167,20 +191,26 @@ class Varve(Server):
 
     name = "varve"
 
-    def __init__(self, directory, pool_mib=256, config=""):
+    def __init__(self, directory, pool_mib=256, config="", page_kib=8):
         super().__init__(directory, pool_mib)
         self.binary = varve_binary()
         if not os.path.exists(self.binary):
             raise SystemExit(f"{self.binary} does not exist: cargo build -p varve, or set VARVE_BIN")
         self.config_path = f"{directory}.toml"
         with open(self.config_path, "w") as file:
-            file.write(f'[pool]\nsize = "{pool_mib}MiB"\n\n[server]\nmax_connections = 400\n{config}')
+            page_size = f'page_size = "{page_kib}KiB"\n' if page_kib != 8 else ""
+            file.write(f'[pool]\nsize = "{pool_mib}MiB"\n{page_size}\n[server]\nmax_connections = 400\n{config}')
 
     def command(self):
         return [self.binary, "serve", self.directory, "--listen", f"127.0.0.1:{self.port}", "--config", self.config_path]
 
     def version(self):
         return subprocess.run([self.binary, "--version"], capture_output=True, text=True).stdout.strip()
+
+    @classmethod
+    def storing(cls, how, directory, pool_mib, page_kib):
+        """With pages of this size, compressed with `how` if that is a codec."""
+        return cls(directory, pool_mib, f'\n[home]\ncompression = "{how}"\n' if how else "", page_kib)
 
     def add_postgres(self):
         """Makes the role as which the tests connect, so that it owns what they make, as on PostgreSQL."""
@@ -251,6 +281,9 @@ class Postgres(Server):
             self.initialise()
         return super().start(wait_s)
 
+    def written_bytes(self):
+        return None
+
     def version(self):
         return subprocess.run([f"{self.bin}/postgres", "--version"], capture_output=True, text=True).stdout.strip()
 
@@ -258,8 +291,12 @@ class Postgres(Server):
         return 0, "(no check for PostgreSQL)"
 
 
-def make(kind, directory, pool_mib=256):
-    """A server by its name on the command line."""
+def make(kind, directory, pool_mib=256, page_kib=8):
+    """A server by its name on the command line: postgres, mariadb or varve, the latter two perhaps with how tables are stored behind it,
+    such as mariadb-page, mariadb-row, varve-lz4."""
     from .mariadb import MariaDb
 
-    return {"varve": Varve, "postgres": Postgres, "mariadb": MariaDb}[kind](directory, pool_mib)
+    name, _, how = kind.partition("-")
+    if name == "postgres":
+        return Postgres(directory, pool_mib)
+    return {"varve": Varve, "mariadb": MariaDb}[name].storing(how, directory, pool_mib, page_kib)

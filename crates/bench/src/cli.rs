@@ -13,6 +13,7 @@ use crate::driver::{self, Plan};
 use crate::embedded::{self, Embedded};
 use crate::gates::{self, Rows};
 use crate::linkbench::LinkBench;
+use crate::mysql::{self, MySql};
 use crate::random::YCSB_THETA;
 use crate::report::{self, Configuration, Spread};
 use crate::sysbench::Sysbench;
@@ -49,7 +50,8 @@ struct RunArgs {
     /// oltp_point_select, oltp_read_only, oltp_read_write, oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert,
     /// oltp_delete, tpcb, tpcc, ycsb-a to ycsb-f, linkbench
     workload: String,
-    /// A server to measure, as a connection string: "host=127.0.0.1 port=5433 user=postgres"; without it, embedded
+    /// A server to measure, as a connection string: "host=127.0.0.1 port=5433 user=postgres"; without it, embedded. MariaDB as
+    /// "mysql://root@127.0.0.1:3306/DATABASE" (linkbench only)
     #[arg(long)]
     server: Option<String>,
     /// Directory for the embedded database (a fresh one that is removed afterwards)
@@ -214,7 +216,10 @@ fn with_database(
 fn run_workload(args: &RunArgs, general: Arc<dyn General>, out: &mut dyn Write) -> Result<()> {
     let workload = workload_of(args)?;
     if let Some(server) = &args.server {
-        return measure(&Wire::new(server), workload.as_ref(), args, out);
+        return match server.starts_with(mysql::PREFIX) {
+            true => measure(&MySql::named(server)?, workload.as_ref(), args, out),
+            false => measure(&Wire::new(server), workload.as_ref(), args, out),
+        };
     }
     with_database(args.directory.as_deref(), args.pool_mib, |database, _| {
         let settings = format!("pool {} MiB", args.pool_mib);

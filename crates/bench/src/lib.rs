@@ -16,6 +16,7 @@ mod error;
 pub mod experiment;
 pub mod gates;
 pub mod linkbench;
+pub mod mysql;
 mod numeric;
 pub mod random;
 pub mod report;
