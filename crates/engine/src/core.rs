@@ -7,14 +7,15 @@
 //!
 //! Does not know: sessions, the public interface.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use varve_device::{Directory, planted};
-use varve_pager::{Lsn, Pager};
+use varve_pager::{Lsn, Pager, SpaceId};
 
-use crate::catalog::CatalogState;
+use crate::catalog::{CatalogState, ObjectChange, TableDef, TableId};
 use crate::context::Loser;
 use crate::error::Result;
 use crate::ids::{Owner, TxnId};
@@ -176,6 +177,29 @@ impl Core {
             self.id_limit.store(next, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// The tree's segment is about to go.
+    pub(crate) fn forget_tree(&self, owner: u32) {
+        self.catalog.trees.forget(owner);
+        self.pager.forget_compression(SpaceId::DATA, owner);
+    }
+
+    /// Tells the pager how the tables are stored that a transaction has changed, when it has committed and still locks them.
+    /// Only their last definitions count: trees of earlier ones may be purged already.
+    pub(crate) fn tell_storage<'c>(&self, changes: impl Iterator<Item = &'c ObjectChange>) {
+        let mut last: HashMap<TableId, &TableDef> = HashMap::new();
+        for change in changes {
+            match change {
+                ObjectChange::Table(id, Some(table)) => drop(last.insert(*id, table.def())),
+                ObjectChange::Table(id, None) => drop(last.remove(id)),
+                _ => {}
+            }
+        }
+        let told =
+            |def: &TableDef| def.owners().map(|owner| (owner, def.storage.compression)).collect::<Vec<_>>();
+        let owners: Vec<_> = last.values().flat_map(|def| told(def)).collect();
+        self.pager.set_compression(SpaceId::DATA, &owners);
     }
 
     /// A table engine by name; definitions name only engines that exist.

@@ -21,7 +21,7 @@ use crate::options::Options;
 use crate::purge::Bell;
 use crate::quota::TemporaryQuota;
 use crate::redo::EngineRedo;
-use crate::sizes::Sizes;
+use crate::sizes::{Savings, Sizes};
 use crate::spool::Spool;
 use crate::transaction::{Isolation, Transaction};
 use crate::{purge, recovery};
@@ -141,6 +141,11 @@ impl Database {
     /// How much room the database and its trees take.
     pub fn sizes(&self) -> Result<Sizes> {
         Sizes::read(&self.core.pager)
+    }
+
+    /// How tables are stored, and what that saves.
+    pub fn savings(&self) -> Result<Savings> {
+        Savings::read(&self.core.pager)
     }
 
     /// Counters.

@@ -14,7 +14,8 @@ use varve_pager::SpaceId;
 
 use crate::catalog::{
     Catalog, Check, Definition, IndexDef, IndexId, NewIndex, NewSequence, NewTable, ObjectChange, ObjectId,
-    Partitions, PrimaryKey, SchemaDef, SequenceDef, SequenceId, Table, TableDef, TableId, TreePlace, store,
+    Partitions, PrimaryKey, SchemaDef, SequenceDef, SequenceId, StorageOptions, Table, TableDef, TableId,
+    TreePlace, store,
 };
 use crate::error::{Error, ObjectKind, Result};
 use crate::paged::PagedStore;
@@ -93,7 +94,7 @@ impl Transaction {
             if let Some(key) = &new.primary_key {
                 store::add_name(&mut txn.cx, ObjectKind::Index, &new.schema, &key.name, id)?;
             }
-            let place = txn.new_tree(TreeKind::Clustered)?;
+            let place = txn.new_tree(TreeKind::Clustered, new.storage)?;
             let mut def = table_def(new, TableId(id), place);
             for check in &mut def.checks {
                 let id = ObjectId(txn.new_object_id()?);
@@ -150,12 +151,12 @@ impl Transaction {
         let old = self.exclusive(table)?;
         self.whole(|txn| {
             let mut def = TableDef::clone(&old);
-            def.place = txn.new_tree(TreeKind::Clustered)?;
+            def.place = txn.new_tree(TreeKind::Clustered, old.storage)?;
             txn.cx.core.catalog.trees.note_rewriter(def.place.owner, txn.cx.id);
             txn.give_up(old.place)?;
             for index in &mut def.indexes {
                 txn.give_up(index.place)?;
-                let place = txn.new_tree(TreeKind::Secondary)?;
+                let place = txn.new_tree(TreeKind::Secondary, old.storage)?;
                 *index = Arc::new(IndexDef { place, ..IndexDef::clone(index) });
             }
             txn.store_table(def, false).map(|_| ())
@@ -169,7 +170,7 @@ impl Transaction {
         self.whole(|txn| {
             let id = txn.new_object_id()?;
             store::add_name(&mut txn.cx, ObjectKind::Index, &old.schema, &new.name, id)?;
-            let owner = txn.new_segment()?;
+            let owner = txn.new_segment(old.storage)?;
             let table = txn.open_own(&old)?;
             let index = IndexDef {
                 id: IndexId(id),
@@ -371,16 +372,22 @@ impl Transaction {
         self.catalog().open_table(def.id).cloned().ok_or_else(missing)
     }
 
-    /// A new segment, which rollback drops.
-    pub(crate) fn new_segment(&mut self) -> Result<u32> {
+    /// A new segment, which rollback drops. Its pages are stored as the table's from the first one on.
+    pub(crate) fn new_segment(&mut self, storage: StorageOptions) -> Result<u32> {
+        if let Some(how) = storage.compression {
+            self.cx.core.pager.prepare_compression(how)?;
+        }
         let owner = self.cx.core.pager.create_segment(SpaceId::DATA)?;
         self.cx.append_plain(Kind::NewSegment, owner, |_| Ok(None))?;
         self.cx.new_trees.push(owner);
+        if storage.compression.is_some() {
+            self.cx.core.pager.set_compression(SpaceId::DATA, &[(owner, storage.compression)]);
+        }
         Ok(owner)
     }
 
-    fn new_tree(&mut self, kind: TreeKind) -> Result<TreePlace> {
-        let owner = self.new_segment()?;
+    fn new_tree(&mut self, kind: TreeKind, storage: StorageOptions) -> Result<TreePlace> {
+        let owner = self.new_segment(storage)?;
         let tree = Tree::create_in(&self.cx.core.pager, SpaceId::DATA, owner, kind)?;
         Ok(TreePlace { root: tree.root().no().0, owner })
     }
@@ -493,6 +500,7 @@ fn table_def(new: NewTable, id: TableId, place: TreePlace) -> TableDef {
         }),
         is_unlogged: new.is_unlogged,
         not_valid: Box::default(),
+        storage: new.storage,
         engine: "paged".into(),
         place,
         row_schema: Arc::new(RowSchema::new(&types)),

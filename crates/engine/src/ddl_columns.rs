@@ -12,7 +12,7 @@ use varve_device::{planted, reached};
 
 use crate::catalog::{
     Check, ColumnDef, Definition, ForeignKey, IndexDef, ObjectChange, Partitions, PrimaryKey, SequenceDef,
-    TableDef, TableId, TreePlace, Use, ViewDef, store,
+    StorageOptions, TableDef, TableId, TreePlace, Use, ViewDef, store,
 };
 use crate::ddl::{COLUMNS_MAX, invalid, paged};
 use crate::error::{Error, ObjectKind, Result};
@@ -89,6 +89,25 @@ impl Transaction {
     fn rename_index(&mut self, schema: &str, from: &str, to: &str, id: u32) -> Result<()> {
         store::remove_name(&mut self.cx, schema, from)?;
         store::add_name(&mut self.cx, ObjectKind::Index, schema, to, id)
+    }
+
+    /// How the table's pages are stored from this transaction's commit on; those that are there stay as they are until they
+    /// are written again, or [rewritten](Self::rewrite).
+    pub fn set_storage(&mut self, table: TableId, storage: StorageOptions) -> Result<Arc<TableDef>> {
+        self.alter(table, |txn, def| {
+            if let Some(how) = storage.compression {
+                // A commit can't fail for a control file that can't be written.
+                txn.cx.core.pager.prepare_compression(how)?;
+            }
+            def.storage = storage;
+            Ok(())
+        })
+    }
+
+    /// Puts the rows of a table into new trees, as they are (VACUUM FULL): without gaps, stored as the table says.
+    pub fn rewrite(&mut self, table: TableId) -> Result<Arc<TableDef>> {
+        let old = self.exclusive(table)?;
+        self.whole(|txn| txn.rebuild(&old, TableDef::clone(&old), None))
     }
 
     /// Drops the primary key: the rows are kept in the order that they had, under row ids.
@@ -193,16 +212,17 @@ impl Transaction {
         reached("ddl: table rewritten");
         let columns = columns.filter(|_| !planted("rewrite: the rows' new columns are not there"));
         let table = self.open_own(old)?;
-        let owner = self.new_segment()?;
+        let owner = self.new_segment(def.storage)?;
         let tree = paged(&table)?.rebuild(&mut self.cx, &def, owner, columns)?;
         def.place = TreePlace { root: tree.root().no().0, owner };
         self.cx.core.catalog.trees.note_rewriter(owner, self.cx.id);
         self.give_up(old.place)?;
         let bare = TableDef { indexes: Vec::new(), ..TableDef::clone(&def) };
         let rebuilt = PagedStore::open(&self.cx.core, &Arc::new(bare));
+        let storage = def.storage;
         for index in &mut def.indexes {
             self.give_up(index.place)?;
-            let owner = self.new_segment()?;
+            let owner = self.new_segment(storage)?;
             let tree = rebuilt.build_index(
                 &mut self.cx,
                 &IndexDef { place: TreePlace { root: 0, owner }, ..IndexDef::clone(index) },

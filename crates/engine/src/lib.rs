@@ -59,7 +59,7 @@ pub use catalog::{
     About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Bound, Catalog, Check, ColumnDef, Comment, Edge,
     ForeignKey, Grant, Identity, IndexDef, IndexId, Membership, Named, NewIndex, NewSequence, NewTable,
     NewView, ObjectId, Part, PartitionMethod, Partitions, PrimaryKey, Rights, RoleDef, SchemaDef, Secret,
-    SequenceDef, SequenceId, Table, TableDef, TableId, Use, ViewColumn, ViewDef,
+    SequenceDef, SequenceId, StorageOptions, Table, TableDef, TableId, Use, ViewColumn, ViewDef,
 };
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
@@ -74,9 +74,9 @@ pub use quota::TemporaryQuota;
 pub use reader::{Reader, place_in};
 pub use row::{RowError, RowImage, RowRef, RowSchema};
 pub use share::LockStrength;
-pub use sizes::Sizes;
+pub use sizes::{Savings, Sizes};
 pub use spool::Spool;
 pub use transaction::{Change, Isolation, OnRow, Outcome, SavepointId, ScanIndex, ScanSpec, Transaction};
 pub use tree::Estimate;
 pub use types::{ColumnType, Datum, Moment, Value};
-pub use varve_pager::{PageCounts, PageMeter};
+pub use varve_pager::{Algorithm, Compression, PageCounts, PageMeter, StoredPages};

@@ -237,7 +237,7 @@ fn purge_record(core: &Core, at: Mark, record: &Record) -> Result<()> {
     match read.kind {
         Kind::DropSegment => {
             reached("purge: dropped table or index");
-            core.catalog.trees.forget(read.tree);
+            core.forget_tree(read.tree);
             Ok(core.pager.drop_segment(SpaceId::DATA, read.tree)?)
         }
         Kind::UpdatePlain if read.chain.is_none() => Ok(()),

@@ -14,7 +14,7 @@ use varve_device::{Directory, reached};
 use varve_pager::{Lsn, Pager, SpaceId};
 
 use crate::catalog::store::SYSTEM_LEN;
-use crate::catalog::{CatalogState, TreePlace, store};
+use crate::catalog::{Catalog, CatalogState, TreePlace, store};
 use crate::context::{Context, Loser};
 use crate::core::{Core, Counters, Stripes};
 use crate::error::{Error, Result};
@@ -158,9 +158,17 @@ fn load_catalog(core: &Arc<Core>) -> Result<()> {
     let mut cx = Context::new(Arc::clone(core), Isolation::ReadCommitted, None);
     let bare = core.catalog.current();
     let loaded = store::load(&mut cx, core.catalog.derive(&bare, []))?;
+    tell_storage(core, &loaded)?;
     core.catalog.install(loaded);
     cx.leave();
     Ok(())
+}
+
+/// Redo has gone by how pages were stored; from now on it is what the definitions say.
+fn tell_storage(core: &Core, catalog: &Catalog) -> Result<()> {
+    let told = catalog.tables().filter_map(|def| Some((def, def.storage.compression?)));
+    let owners: Vec<_> = told.flat_map(|(def, how)| def.owners().map(move |owner| (owner, how))).collect();
+    Ok(core.pager.tell_compression(SpaceId::DATA, &owners)?)
 }
 
 /// Undoes all losers; those that fail stay.

@@ -6,9 +6,9 @@
 //!
 //! Does not know: what in those pages is free.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use varve_pager::{Pager, SpaceId};
+use varve_pager::{Compression, Pager, SpaceId, StoredPages};
 
 use crate::catalog::{IndexDef, TableDef};
 use crate::error::Result;
@@ -43,8 +43,51 @@ impl Sizes {
         self.of_owner(index.place.owner)
     }
 
+    /// Of a table with its indexes.
+    pub fn whole_table_bytes(&self, table: &TableDef) -> u64 {
+        table.owners().map(|owner| self.of_owner(owner)).sum()
+    }
+
     /// Of the database: rows, indexes, catalog, and old versions for as long as somebody may need them.
     pub fn database_bytes(&self) -> u64 {
         self.pages * self.page_bytes
+    }
+}
+
+/// How tables are stored, and what that saves: of a table with its indexes.
+#[derive(Clone, Debug)]
+pub struct Savings {
+    default: Compression,
+    home_bytes: Option<BTreeMap<u32, u64>>,
+    written: HashMap<u32, StoredPages>,
+}
+
+impl Savings {
+    pub(crate) fn read(pager: &Pager) -> Result<Savings> {
+        let home_bytes = pager.home_bytes(SpaceId::DATA)?;
+        let written = pager.stored_pages(SpaceId::DATA);
+        Ok(Savings { default: pager.default_compression(), home_bytes, written })
+    }
+
+    /// How the table's pages are stored when they are written now.
+    pub fn compression(&self, table: &TableDef) -> Compression {
+        table.storage.compression.unwrap_or(self.default)
+    }
+
+    /// Bytes that its pages take in the data space's file; `None` where each has a place of its own length.
+    pub fn home_bytes(&self, table: &TableDef) -> Option<u64> {
+        let by_owner = self.home_bytes.as_ref()?;
+        Some(table.owners().filter_map(|owner| by_owner.get(&owner)).sum())
+    }
+
+    /// Its pages that were written since the database was opened, and were to be compressed.
+    pub fn written(&self, table: &TableDef) -> StoredPages {
+        let mut sum = StoredPages::default();
+        for one in table.owners().filter_map(|owner| self.written.get(&owner)) {
+            sum.pages += one.pages;
+            sum.plain_bytes += one.plain_bytes;
+            sum.stored_bytes += one.stored_bytes;
+        }
+        sum
     }
 }

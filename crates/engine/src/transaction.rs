@@ -334,6 +334,7 @@ impl Transaction {
         }
         if !self.changes.is_empty() {
             let changes = std::mem::take(&mut self.changes);
+            core.tell_storage(changes.iter().map(|(_, change)| change));
             core.catalog.publish(changes.into_iter().map(|(_, change)| change).collect());
         }
         core.counters.commits.fetch_add(1, Ordering::Relaxed);

@@ -138,11 +138,17 @@ impl Level for Home {
     }
 
     fn report(&self) -> Vec<LevelReport> {
-        let mut counters = vec![
+        let counters = vec![
             ("pages_read", self.pages_read.load(Relaxed)),
             ("pages_written", self.pages_written.load(Relaxed)),
         ];
-        counters.extend(self.layouts.each().flat_map(|layout| layout.counters()));
-        vec![LevelReport { name: "home", counters }]
+        let mut reports = vec![LevelReport { name: "home", part: None, counters }];
+        let of = |layout: &dyn Layout| LevelReport {
+            name: "home",
+            part: Some(layout.part()),
+            counters: layout.counters(),
+        };
+        reports.extend(self.layouts.each().map(of));
+        reports
     }
 }

@@ -184,6 +184,8 @@ pub enum Step {
 pub struct LevelReport {
     /// The level's name.
     pub name: &'static str,
+    /// The part of it that is told of: a layout of home; `None` = the level as a whole.
+    pub part: Option<&'static str>,
     /// Named counters.
     pub counters: Vec<(&'static str, u64)>,
 }

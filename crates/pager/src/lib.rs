@@ -17,6 +17,7 @@ pub mod control;
 mod durability;
 mod error;
 mod files;
+mod forms;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -47,6 +48,7 @@ mod workers;
 mod written;
 
 pub use compression::{Algorithm, Compression};
+pub use compressions::StoredPages;
 pub use config::{
     CheckpointConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, NvmFlush, Pacing, PackedConfig, PagerConfig,
     ProtectionKind, Replacement,

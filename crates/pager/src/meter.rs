@@ -18,7 +18,7 @@ use crate::level::Tier;
 static METERS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    static COUNTS: Cell<PageCounts> = const { Cell::new(PageCounts { hits: 0, reads: [0; Tier::ALL.len()] }) };
+    static COUNTS: Cell<PageCounts> = const { Cell::new(PageCounts::NONE) };
 }
 
 /// Pages by where they were found.
@@ -28,9 +28,21 @@ pub struct PageCounts {
     pub hits: u64,
     /// Pages read, read ahead among them, by level: in the order of [`Tier::ALL`].
     pub reads: [u64; Tier::ALL.len()],
+    /// Of the pages read from home: those that were compressed there.
+    pub decompressed: u64,
+    /// Bytes that they took there.
+    pub stored_bytes: u64,
 }
 
 impl PageCounts {
+    const NONE: PageCounts =
+        PageCounts { hits: 0, reads: [0; Tier::ALL.len()], decompressed: 0, stored_bytes: 0 };
+
+    /// Pages read from home.
+    pub fn home_count(&self) -> u64 {
+        self.reads[Tier::Home as usize]
+    }
+
     /// Pages read from any level.
     pub fn read_count(&self) -> u64 {
         self.reads.iter().sum()
@@ -48,6 +60,8 @@ impl Sub for PageCounts {
 
     fn sub(mut self, earlier: PageCounts) -> PageCounts {
         self.hits -= earlier.hits;
+        self.decompressed -= earlier.decompressed;
+        self.stored_bytes -= earlier.stored_bytes;
         self.reads.iter_mut().zip(earlier.reads).for_each(|(now, then)| *now -= then);
         self
     }
@@ -65,6 +79,8 @@ impl Add for PageCounts {
 impl AddAssign for PageCounts {
     fn add_assign(&mut self, other: PageCounts) {
         self.hits += other.hits;
+        self.decompressed += other.decompressed;
+        self.stored_bytes += other.stored_bytes;
         self.reads.iter_mut().zip(other.reads).for_each(|(sum, count)| *sum += count);
     }
 }
@@ -107,6 +123,16 @@ pub(crate) fn hit() {
 pub(crate) fn read(from: Tier) {
     if METERS.load(Relaxed) != 0 {
         count(|counts| counts.reads[from as usize] += 1);
+    }
+}
+
+/// A page that took so many bytes at home was made plain.
+pub(crate) fn decompressed(stored_bytes: u64) {
+    if METERS.load(Relaxed) != 0 {
+        count(|counts| {
+            counts.decompressed += 1;
+            counts.stored_bytes += stored_bytes;
+        });
     }
 }
 

@@ -234,7 +234,9 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     if let Some(buffer) = &parts.buffer {
         plan.note_held(buffer.held());
     }
+    parts.compressions.set_learning(true);
     recovery::redo(&parts.pool, &log, &*ops, &plan)?;
+    parts.compressions.set_learning(false);
     finish(config, control, region, parts, log, ops, Some(plan.from()..plan.until()))
 }
 

@@ -8,7 +8,7 @@
 //!
 //! What it does not know: keys, rows, transactions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use varve_device::planted;
 
 use crate::background;
 use crate::compression::Compression;
-use crate::compressions::Compressions;
+use crate::compressions::{Compressions, StoredPages};
 use crate::config::{HomeLayout, NvmFlush, PagerConfig, ProtectionKind};
 use crate::control::Control;
 use crate::error::{PagerError, Result};
@@ -139,17 +139,51 @@ impl Pager {
 
     /// How pages are stored from now on whose owner has no compression of its own.
     pub fn set_default_compression(&self, how: Compression) -> Result<()> {
-        open::note_compression(&self.shared.control, &self.shared.config, how)?;
+        self.prepare_compression(how)?;
         self.shared.compressions.set_default(how);
         Ok(())
     }
 
-    /// How pages of this owner are stored from now on; `None`: as the default says. Not kept: whoever knows the owner says
-    /// it after every opening.
-    pub fn set_compression(&self, space: SpaceId, owner: u32, how: Option<Compression>) -> Result<()> {
-        open::note_compression(&self.shared.control, &self.shared.config, how.unwrap_or_default())?;
-        self.shared.compressions.set(space, owner, how);
+    /// Notes durably that pages may be compressed: before the first owner is told so.
+    pub fn prepare_compression(&self, how: Compression) -> Result<()> {
+        open::note_compression(&self.shared.control, &self.shared.config, how)
+    }
+
+    /// How pages of these owners are stored from now on; `None`: as the default says. Not kept: whoever knows the owners
+    /// says it after every opening, by [`tell_compression`](Self::tell_compression).
+    pub fn set_compression(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) {
+        let is_noted = self.shared.control.get().has_compressed_pages || !self.shared.config.can_compress();
+        let is_plain = |how: Option<Compression>| how.is_none_or(Compression::is_none);
+        assert!(is_noted || owners.iter().all(|(_, how)| is_plain(*how)), "compression before it is noted");
+        self.shared.compressions.set(space, owners);
+    }
+
+    /// Tells of all owners that have a compression of their own, after recovery: until now the pager went by how pages that it
+    /// read were stored.
+    pub fn tell_compression(&self, space: SpaceId, owners: &[(u32, Compression)]) -> Result<()> {
+        owners.iter().try_for_each(|(_, how)| self.prepare_compression(*how))?;
+        self.shared.compressions.tell(space, owners);
         Ok(())
+    }
+
+    /// The owner is about to go: the next one with its number has nothing of it.
+    pub fn forget_compression(&self, space: SpaceId, owner: u32) {
+        self.shared.compressions.forget(space, owner);
+    }
+
+    /// What was written since the start of owners whose pages are to be compressed.
+    pub fn stored_pages(&self, space: SpaceId) -> HashMap<u32, StoredPages> {
+        self.shared.compressions.written(space)
+    }
+
+    /// How pages are stored whose owner has no compression of its own.
+    pub fn default_compression(&self) -> Compression {
+        self.shared.compressions.table().of_others()
+    }
+
+    /// Bytes that the pages of each owner take in the space's file; `None` where every page has a place of its own length.
+    pub fn home_bytes(&self, space: SpaceId) -> Result<Option<BTreeMap<u32, u64>>> {
+        self.shared.spaces.home_bytes(space)
     }
 
     /// Identity of the database.

@@ -18,8 +18,8 @@ fn compressed(directory: &Arc<MemoryDirectory>, how: Compression) -> PagerConfig
 
 /// A counter of home.
 fn count(pager: &Pager, name: &str) -> u64 {
-    let home = pager.stats().levels.into_iter().find(|level| level.name == "home").unwrap();
-    home.counters.into_iter().find(|(counter, _)| *counter == name).unwrap().1
+    let in_place = pager.stats().levels.into_iter().find(|level| level.part == Some("in-place")).unwrap();
+    in_place.counters.into_iter().find(|(counter, _)| *counter == name).unwrap().1
 }
 
 fn pages(pager: &Pager, count: u64) -> (u32, Vec<PageId>) {
@@ -78,9 +78,8 @@ fn pages_of_several_forms_lie_side_by_side() {
     pager.set_default_compression(LZ4).unwrap();
     set(&pager, ids[1], 10).unwrap();
     flush();
-    pager
-        .set_compression(SpaceId::DATA, owner, Some(Compression { algorithm: Algorithm::Zstd, level: 19 }))
-        .unwrap();
+    let zstd = Compression { algorithm: Algorithm::Zstd, level: 19 };
+    pager.set_compression(SpaceId::DATA, &[(owner, Some(zstd))]);
     set(&pager, ids[2], 20).unwrap();
     set(&pager, others[0], 30).unwrap();
     flush();
@@ -88,11 +87,11 @@ fn pages_of_several_forms_lie_side_by_side() {
         ids.iter().chain(&others).map(|id| form(*id)).collect::<Vec<_>>(),
         [(0, 0), (1, 1), (1, 7), (1, 1)]
     );
-    pager.set_compression(SpaceId::DATA, owner, Some(Compression::NONE)).unwrap();
+    pager.set_compression(SpaceId::DATA, &[(owner, Some(Compression::NONE))]);
     set(&pager, ids[2], 21).unwrap();
     flush();
     assert_eq!(form(ids[2]), (0, 0), "a longer form over a shorter one");
-    pager.set_compression(SpaceId::DATA, owner, None).unwrap();
+    pager.set_compression(SpaceId::DATA, &[(owner, None)]);
     set(&pager, ids[0], 1).unwrap();
     pager.shutdown().unwrap();
     assert_eq!(form(ids[0]), (1, 1));
@@ -100,6 +99,33 @@ fn pages_of_several_forms_lie_side_by_side() {
     let found: Vec<u64> = ids.iter().chain(&others).map(|id| get(&pager, *id).unwrap()).collect();
     assert_eq!(found, [1, 10, 21, 30]);
     assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
+}
+
+/// Nobody has told the pager whose pages are compressed when redo changes them: they stay in the form that they had.
+#[test]
+fn redo_writes_pages_in_the_form_they_had() {
+    let directory = MemoryDirectory::new();
+    let zstd = Compression::of(Algorithm::Zstd);
+    let pager = open(&config(&directory, 64));
+    let (owner, ids) = pages(&pager, 3);
+    let others = pages(&pager, 1).1;
+    pager.prepare_compression(zstd).unwrap();
+    pager.set_compression(SpaceId::DATA, &[(owner, Some(zstd))]);
+    while pager.tick_write(100).unwrap() > 0 {}
+    pager.checkpoint().unwrap();
+    for id in ids.iter().chain(&others) {
+        set(&pager, *id, 7).unwrap();
+    }
+    pager.flush_log(pager.log().end()).unwrap();
+    drop(pager);
+    let pager = open(&config(&directory, 64));
+    while pager.tick_write(100).unwrap() > 0 {}
+    let form = |id: PageId| (stored(&directory, id)[FLAGS], stored(&directory, id)[24]);
+    assert_eq!([ids[0], ids[2], others[0]].map(form), [(1, 7), (1, 7), (0, 0)]);
+    pager.tell_compression(SpaceId::DATA, &[]).unwrap();
+    set(&pager, ids[0], 8).unwrap();
+    pager.shutdown().unwrap();
+    assert_eq!(form(ids[0]), (0, 0), "what was learned goes when the owners are told");
 }
 
 #[test]

@@ -17,9 +17,11 @@
 
 use std::sync::{Arc, OnceLock};
 
+use varve_pager::{Algorithm, Compression};
+
 use super::defs::{
-    ColumnDef, IndexDef, IndexId, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, TableDef,
-    TableId, TreePlace,
+    ColumnDef, IndexDef, IndexId, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, StorageOptions,
+    TableDef, TableId, TreePlace,
 };
 use super::objects::{About, RoleDef, ViewDef};
 use crate::row::{self, RowSchema};
@@ -37,6 +39,8 @@ const ABOUT: u8 = 6;
 const IS_UNLOGGED: u8 = 1;
 /// A list of constraints follows.
 const HAS_NOT_VALID: u8 = 2;
+/// Algorithm and level of a compression follow, behind those.
+const HAS_COMPRESSION: u8 = 4;
 
 /// Any definition.
 #[derive(Clone, Debug)]
@@ -175,9 +179,19 @@ impl Writer {
         self.list(def.checks.iter(), |out, check| out.check(check));
         self.list(def.foreign_keys.iter(), |out, key| out.foreign_key(key));
         self.optional(def.partitions.as_ref(), Self::partitions);
-        self.byte(u8::from(def.is_unlogged) | if def.not_valid.is_empty() { 0 } else { HAS_NOT_VALID });
+        let compression = def.storage.compression;
+        let flag = |is_there, flag| if is_there { flag } else { 0 };
+        self.byte(
+            flag(def.is_unlogged, IS_UNLOGGED)
+                | flag(!def.not_valid.is_empty(), HAS_NOT_VALID)
+                | flag(compression.is_some(), HAS_COMPRESSION),
+        );
         if !def.not_valid.is_empty() {
             self.list(def.not_valid.iter(), |out, id| out.id(*id));
+        }
+        if let Some(Compression { algorithm, level }) = compression {
+            self.byte(algorithm.code());
+            self.byte(level);
         }
     }
 
@@ -375,7 +389,11 @@ impl Reader<'_> {
             0 => Box::default(),
             _ => self.list(Self::id).filter(|ids| !ids.is_empty())?.into(),
         };
-        if flags & !(IS_UNLOGGED | HAS_NOT_VALID) != 0 {
+        let compression = match flags & HAS_COMPRESSION {
+            0 => None,
+            _ => Some(self.compression()?),
+        };
+        if flags & !(IS_UNLOGGED | HAS_NOT_VALID | HAS_COMPRESSION) != 0 {
             return None;
         }
         Some(TableDef {
@@ -390,11 +408,17 @@ impl Reader<'_> {
             partitions,
             is_unlogged: flags & IS_UNLOGGED != 0,
             not_valid,
+            storage: StorageOptions { compression },
             engine,
             place,
             row_schema: Arc::new(RowSchema::new(&types)),
             handle: OnceLock::new(),
         })
+    }
+
+    fn compression(&mut self) -> Option<Compression> {
+        let (algorithm, level) = (Algorithm::of_code(self.byte()?)?, self.byte()?);
+        Some(Compression { algorithm, level }).filter(|how| how.is_valid())
     }
 
     fn column(&mut self) -> Option<ColumnDef> {

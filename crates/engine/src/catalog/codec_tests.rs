@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
+use varve_pager::{Algorithm, Compression};
+
 use super::codec::{Definition, decode, encode};
 use super::defs::{
-    ColumnDef, IndexDef, IndexId, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, TableDef,
-    TableId, TreePlace,
+    ColumnDef, IndexDef, IndexId, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, StorageOptions,
+    TableDef, TableId, TreePlace,
 };
 use super::objects::{
     About, Action, Bound, Check, Comment, Edge, ForeignKey, Grant, Identity, Membership, Part,
@@ -48,6 +50,7 @@ fn table() -> TableDef {
         partitions: Some(partitions()),
         is_unlogged: true,
         not_valid: [ObjectId(21)].into(),
+        storage: StorageOptions { compression: Some(Compression { algorithm: Algorithm::Zstd, level: 19 }) },
         engine: "paged".into(),
         place: TreePlace { root: 3, owner: 4 },
         row_schema: Arc::new(RowSchema::new(&types)),

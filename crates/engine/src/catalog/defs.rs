@@ -9,6 +9,8 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
+use varve_pager::Compression;
+
 use super::objects::{Check, ForeignKey, Identity, PartitionMethod, Partitions};
 use super::{Named, Table};
 use crate::key;
@@ -89,6 +91,13 @@ pub struct PrimaryKey {
     pub columns: Vec<usize>,
 }
 
+/// How the pages of a table are stored: of its rows, long values and indexes alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StorageOptions {
+    /// `None` = as the server's setting says.
+    pub compression: Option<Compression>,
+}
+
 /// Where a tree lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TreePlace {
@@ -138,6 +147,8 @@ pub struct TableDef {
     pub is_unlogged: bool,
     /// CHECK and FOREIGN KEY constraints that rows from before them need not fulfil (NOT VALID).
     pub not_valid: Box<[ObjectId]>,
+    /// `WITH (...)`
+    pub storage: StorageOptions,
     /// Name of the table engine (`USING`).
     pub engine: String,
     pub(crate) place: TreePlace,
@@ -188,6 +199,8 @@ pub struct NewTable {
     pub partition_by: Option<(PartitionMethod, Vec<usize>)>,
     /// UNLOGGED
     pub is_unlogged: bool,
+    /// `WITH (...)`
+    pub storage: StorageOptions,
 }
 
 impl NewTable {
@@ -202,6 +215,7 @@ impl NewTable {
             checks: Vec::new(),
             partition_by: None,
             is_unlogged: false,
+            storage: StorageOptions::default(),
         }
     }
 }
@@ -273,6 +287,7 @@ impl Clone for TableDef {
             partitions: self.partitions.clone(),
             is_unlogged: self.is_unlogged,
             not_valid: self.not_valid.clone(),
+            storage: self.storage,
             engine: self.engine.clone(),
             place: self.place,
             row_schema: Arc::clone(&self.row_schema),
@@ -295,6 +310,7 @@ impl fmt::Debug for TableDef {
             .field("partitions", &self.partitions)
             .field("is_unlogged", &self.is_unlogged)
             .field("not_valid", &self.not_valid)
+            .field("storage", &self.storage)
             .field("engine", &self.engine)
             .field("place", &self.place)
             .finish()
@@ -325,6 +341,11 @@ impl TableDef {
         let parts = self.partitions.iter().flat_map(|p| &p.parts);
         let parts = parts.map(|p| (p.schema.as_str(), p.name.as_str(), Named::Part(self.id, p.id)));
         own.chain(key).chain(indexes).chain(parts)
+    }
+
+    /// Segments of its trees: rows with their long values, and each index.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = u32> {
+        std::iter::once(self.place.owner).chain(self.indexes.iter().map(|index| index.place.owner))
     }
 
     /// Whether one of its constraints has this name.

@@ -30,7 +30,7 @@ use crate::table_engine::TableStore;
 use crate::table_lock::TableLock;
 pub use defs::{
     ColumnDef, IndexDef, IndexId, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey, SchemaDef,
-    SequenceDef, SequenceId, TableDef, TableId,
+    SequenceDef, SequenceId, StorageOptions, TableDef, TableId,
 };
 pub use objects::{
     About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Bound, Check, Comment, Edge, ForeignKey, Grant, Identity,

@@ -20,8 +20,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::codec::{self, Definition};
 use super::{
-    Catalog, ColumnDef, ObjectChange, PUBLIC, PrimaryKey, RoleDef, SchemaDef, Table, TableDef, TableId,
-    TreePlace,
+    Catalog, ColumnDef, ObjectChange, PUBLIC, PrimaryKey, RoleDef, SchemaDef, StorageOptions, Table,
+    TableDef, TableId, TreePlace,
 };
 use varve_device::planted;
 use varve_pager::Lsn;
@@ -87,6 +87,7 @@ fn system_def(which: usize, place: TreePlace) -> TableDef {
         partitions: None,
         is_unlogged: false,
         not_valid: Box::default(),
+        storage: StorageOptions::default(),
         engine: "paged".into(),
         place,
         row_schema: Arc::new(RowSchema::new(&types)),

@@ -61,7 +61,7 @@ fn undo_record<'t>(
     match record.kind {
         Kind::NewSegment => {
             reached("rollback: new table or index");
-            core.catalog.trees.forget(record.tree);
+            core.forget_tree(record.tree);
             if !planted("rollback: a new table's pages stay") {
                 core.pager.drop_segment(SpaceId::DATA, record.tree)?;
             }

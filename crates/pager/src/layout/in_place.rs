@@ -9,22 +9,21 @@
 //! What it does not know: how the protection works.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use varve_device::{ReadOp, reached};
+use varve_device::ReadOp;
 
 use super::Layout;
-use crate::compression::Compression;
 use crate::compressions::Compressions;
 use crate::error::{PagerError, Result};
 use crate::files::SpaceFiles;
+use crate::forms::Forms;
 use crate::ids::{PageId, SpaceId};
 use crate::ledger::Ledger;
 use crate::level::{Cause, Image, Need, Step, Want};
 use crate::pool::WriteAhead;
 use crate::protection::Protection;
-use crate::stored::{self, Form, Stored};
+use crate::stored;
 
 /// What the layout works with.
 pub(crate) struct InPlaceParts {
@@ -40,58 +39,22 @@ pub(crate) struct InPlaceParts {
 /// The layout of spaces whose pages stay where they are.
 pub(crate) struct InPlace {
     parts: InPlaceParts,
-    counts: Counts,
+    forms: Forms,
     /// At a checkpoint: pages with a held copy that nobody needs any more, once the log is durable.
     unneeded: Mutex<Vec<(PageId, u32)>>,
 }
 
-/// Of pages that were, or might have been, compressed.
-#[derive(Default)]
-struct Counts {
-    /// Pages written compressed.
-    compressed: AtomicU64,
-    /// Pages read that were compressed.
-    decompressed: AtomicU64,
-    /// Bytes of pages whose owner wants them compressed, as they are.
-    plain_bytes: AtomicU64,
-    /// Bytes that were written of them.
-    stored_bytes: AtomicU64,
-}
-
 impl InPlace {
     pub(crate) fn new(parts: InPlaceParts) -> InPlace {
-        InPlace { parts, counts: Counts::default(), unneeded: Mutex::default() }
-    }
-
-    /// As the pages go to the device.
-    fn encode<'i>(&self, images: &[&'i Image]) -> Vec<Stored<'i>> {
-        let table = self.parts.compressions.table();
-        if table.is_idle() {
-            return images.iter().map(|image| Stored::plain(image)).collect();
-        }
-        images.iter().map(|image| self.encode_one(image, table.of(image.bytes()))).collect()
-    }
-
-    fn encode_one<'i>(&self, image: &'i Image, how: Compression) -> Stored<'i> {
-        if how.is_none() {
-            return Stored::plain(image);
-        }
-        let stored = Stored::of(image, how, self.parts.unit_bytes);
-        if stored.is_compressed() {
-            reached("home: page compressed");
-            self.counts.compressed.fetch_add(1, Relaxed);
-        }
-        self.counts.plain_bytes.fetch_add(image.bytes().len() as u64, Relaxed);
-        self.counts.stored_bytes.fetch_add(stored.bytes().len() as u64, Relaxed);
-        stored
+        let forms = Forms::new(parts.compressions.clone(), parts.unit_bytes);
+        InPlace { parts, forms, unneeded: Mutex::default() }
     }
 
     fn decode(&self, id: PageId, want: &mut Want<'_>) -> Result<()> {
         let Want::Page { frame, .. } = want else { return Ok(()) };
         match stored::decode_in(frame, id) {
-            Ok(Form::Plain) => Ok(()),
-            Ok(Form::Compressed(..)) => {
-                self.counts.decompressed.fetch_add(1, Relaxed);
+            Ok(form) => {
+                self.forms.read(frame, form);
                 Ok(())
             }
             Err(damage) => Err(PagerError::DamagedPage { id, damage }),
@@ -125,7 +88,7 @@ impl Layout for InPlace {
     }
 
     fn write(&self, images: &[&Image], cause: Cause, _need: Need) -> Result<()> {
-        let stored = self.encode(images);
+        let stored = self.forms.encode(images);
         if images.iter().any(|image| !image.id().space().is_logged()) {
             return self.parts.files.write(&stored.iter().collect::<Vec<_>>());
         }
@@ -169,15 +132,13 @@ impl Layout for InPlace {
         self.parts.files.flush_all()
     }
 
+    fn part(&self) -> &'static str {
+        "in-place"
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let counts = [
-            ("pages_compressed", &self.counts.compressed),
-            ("pages_decompressed", &self.counts.decompressed),
-            ("plain_bytes", &self.counts.plain_bytes),
-            ("stored_bytes", &self.counts.stored_bytes),
-        ];
         let mut counters = self.parts.protection.counters();
-        counters.extend(counts.map(|(name, count)| (name, count.load(Relaxed))));
+        counters.extend(self.forms.counters());
         counters
     }
 }

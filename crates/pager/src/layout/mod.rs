@@ -62,6 +62,12 @@ pub(crate) trait Layout: Send + Sync {
     fn check(&self, _damages: &mut Vec<String>) -> Result<()> {
         Ok(())
     }
+    /// Bytes that the page takes in the file; `None` where that isn't known, 0 if it was never written.
+    fn slot_bytes(&self, _id: PageId) -> Option<u64> {
+        None
+    }
+    /// Its name in home's report.
+    fn part(&self) -> &'static str;
     /// Counters for home's report.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }

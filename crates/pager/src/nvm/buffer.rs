@@ -405,7 +405,7 @@ impl Level for NvmBuffer {
             ("inline_flushes", of(&self.counters.inline_flushes)),
             ("refused", of(&self.counters.refused)),
         ];
-        let mut reports = vec![LevelReport { name: "nvm", counters }];
+        let mut reports = vec![LevelReport { name: "nvm", part: None, counters }];
         reports.extend(self.home.report());
         reports
     }

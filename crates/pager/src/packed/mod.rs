@@ -73,6 +73,7 @@ use crate::compressions::Compressions;
 use crate::config::PackedConfig;
 use crate::error::{PagerError, Result};
 use crate::files;
+use crate::forms::Forms;
 use crate::ids::{PageId, PageRange, SpaceId};
 use crate::layout::Layout;
 use crate::ledger::Ledger;
@@ -122,7 +123,7 @@ pub(crate) struct PackedSpace {
     log_from: AtomicLsn,
     log: Arc<Log>,
     ledger: Arc<Ledger>,
-    compressions: Arc<Compressions>,
+    forms: Forms,
     config: PackedConfig,
     counters: Counters,
 }
@@ -132,7 +133,6 @@ struct Counters {
     settles: AtomicU64,
     noted_pages: AtomicU64,
     map_checkpoints: AtomicU64,
-    compressed_pages: AtomicU64,
 }
 
 impl PackedSpace {
@@ -167,6 +167,7 @@ impl PackedSpace {
         around: Around,
     ) -> PackedSpace {
         let head = map_file.head();
+        let forms = Forms::new(around.compressions, sector_bytes(&*file));
         PackedSpace {
             shape: head.shape,
             file,
@@ -182,7 +183,7 @@ impl PackedSpace {
             log_from: AtomicLsn::new(head.log_from.max(around.redo)),
             log: around.log,
             ledger: around.ledger,
-            compressions: around.compressions,
+            forms,
             config: around.config,
             counters: Counters::default(),
         }
@@ -190,20 +191,7 @@ impl PackedSpace {
 
     /// Unit of slots, in bytes.
     fn sector_bytes(&self) -> usize {
-        (self.file.sector_bytes() as usize).max(UNIT_BYTES)
-    }
-
-    /// The stored forms of pages, as their owners want them.
-    fn encode<'i>(&self, images: &[&'i Image]) -> Vec<Stored<'i>> {
-        let table = self.compressions.table();
-        if table.is_idle() {
-            return images.iter().map(|image| Stored::plain(image)).collect();
-        }
-        let encode = |image: &&'i Image| Stored::of(image, table.of(image.bytes()), self.sector_bytes());
-        let stored: Vec<Stored<'i>> = images.iter().map(encode).collect();
-        let compressed = stored.iter().filter(|stored| stored.is_compressed()).count();
-        self.counters.compressed_pages.fetch_add(compressed as u64, Ordering::Relaxed);
-        stored
+        sector_bytes(&*self.file)
     }
 
     fn id(&self, no: crate::ids::PageNo) -> PageId {
@@ -216,6 +204,11 @@ impl PackedSpace {
     }
 }
 
+/// Unit of slots, in bytes.
+fn sector_bytes(file: &dyn BlockFile) -> usize {
+    (file.sector_bytes() as usize).max(UNIT_BYTES)
+}
+
 impl Layout for PackedSpace {
     fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
         self.read_wants(wants)
@@ -223,7 +216,7 @@ impl Layout for PackedSpace {
 
     fn write(&self, images: &[&Image], _cause: Cause, need: Need) -> Result<()> {
         images.iter().try_for_each(|image| self.require_page(image.id()))?;
-        self.write_stored(&self.encode(images))?;
+        self.write_stored(&self.forms.encode(images))?;
         match need {
             Need::Stable => self.settle_all(),
             Need::Held => self.settle_if_many(),
@@ -288,19 +281,33 @@ impl Layout for PackedSpace {
         self.check_slots(damages)
     }
 
+    fn slot_bytes(&self, id: PageId) -> Option<u64> {
+        Some(self.map.load(id.no()).map_or(0, |place| place.len_bytes() as u64))
+    }
+
+    fn part(&self) -> &'static str {
+        match self.shape.space {
+            SpaceId::ROLLBACK => "packed-rollback",
+            _ => "packed-data",
+        }
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let book = self.book.lock();
+        let forms = self.forms.counters();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        vec![
+        [
             ("extents", u64::from(book.extents().count())),
             ("free_extents", u64::from(book.extents().free_count())),
             ("live_bytes", book.extents().live_units() * UNIT_BYTES as u64),
             ("held_pages", book.held_count() as u64),
             ("settles", load(&self.counters.settles)),
             ("noted_pages", load(&self.counters.noted_pages)),
-            ("pages_compressed", load(&self.counters.compressed_pages)),
             ("map_checkpoints", load(&self.counters.map_checkpoints)),
             ("map_bytes", self.map.bytes() as u64),
         ]
+        .into_iter()
+        .chain(forms)
+        .collect()
     }
 }

@@ -102,7 +102,8 @@ impl PackedSpace {
                 }
                 None => stored::decode_in(frame, *id),
             };
-            decoded.map_err(|damage| PagerError::DamagedPage { id: *id, damage })?;
+            let form = decoded.map_err(|damage| PagerError::DamagedPage { id: *id, damage })?;
+            self.forms.read(frame, form);
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use varve_engine::{
     TableDef, Use, Value, ViewColumn,
 };
 
+use super::definitions::stored_as;
 use super::session::{COLUMNS, Session, primary_key};
 use super::{Done, SCHEMA, Worker, text};
 use crate::model::{Effect, body};
@@ -163,6 +164,7 @@ pub(super) fn facts(catalog: &Catalog) -> Vec<(String, String)> {
             let parent = catalog.table_by_id(key.parent).map_or_else(String::new, |t| t.name.clone());
             facts.push((own(&format!("key/{}", key.name)), parent));
         }
+        facts.extend(stored_as(def.storage).map(|how| (own("storage"), how)));
         let comment = catalog.about(def.id).and_then(|about| about.comment(None));
         facts.extend(comment.map(|text| (own("comment"), text.to_owned())));
         if def.columns.len() > COLUMNS {

@@ -5,7 +5,7 @@
 //!
 //! What it does not know: rows beyond those that it fills a new table with.
 
-use varve_engine::{NewIndex, NewSequence, TableDef};
+use varve_engine::{Algorithm, Compression, NewIndex, NewSequence, NewTable, StorageOptions, TableDef};
 
 use super::session::{Session, data, new_table, primary_key};
 use super::{Done, Load, NUMBERED, NUMBERS, SCHEMA, SESSIONS, TABLES_MAX, Worker, text};
@@ -31,6 +31,10 @@ impl Worker<'_> {
         }
         let mut session = self.begin();
         for _ in 0..1 + self.dice(2) {
+            if self.stores && self.dice(3) > 0 {
+                self.store_one(&mut session)?;
+                continue;
+            }
             match self.load == Load::Catalog && self.dice(3) > 0 {
                 true => self.describe_one(&mut session)?,
                 false => self.define_one(&mut session)?,
@@ -74,8 +78,11 @@ impl Worker<'_> {
     fn create_table(&mut self, session: &mut Session, name: String) -> Done {
         let late = self.dice(3) == 0;
         let key = (!late).then(|| primary_key(&name));
-        let def = session.txn.create_table(new_table(&name, key)).map_err(text)?;
+        let storage = if self.stores { self.some_storage() } else { StorageOptions::default() };
+        let new = NewTable { storage, ..new_table(&name, key) };
+        let def = session.txn.create_table(new).map_err(text)?;
         session.effects.push(Effect::CreateTable(name.clone()));
+        session.effects.push(Effect::Fact(format!("{name}/storage"), stored_as(storage)));
         if !late {
             return Ok(());
         }
@@ -87,6 +94,29 @@ impl Worker<'_> {
             session.effects.push(Effect::Put(name.clone(), id, row));
         }
         session.txn.add_primary_key(def.id, primary_key(&name)).map(|_| ()).map_err(text)
+    }
+
+    /// ALTER TABLE ... SET or RESET (compression), and now and then VACUUM FULL.
+    fn store_one(&mut self, session: &mut Session) -> Done {
+        session.start(&self.committed);
+        let name = format!("t{}", self.dice(TABLES_MAX));
+        let Some(def) = session.txn.catalog().table(SCHEMA, &name) else {
+            return self.create_table(session, name);
+        };
+        if self.dice(4) == 0 {
+            return session.txn.rewrite(def.id).map(|_| ()).map_err(text);
+        }
+        let storage = self.some_storage();
+        session.txn.set_storage(def.id, storage).map_err(text)?;
+        session.effects.push(Effect::Fact(format!("{name}/storage"), stored_as(storage)));
+        Ok(())
+    }
+
+    /// Quick algorithms: the harness is built for finding faults.
+    fn some_storage(&mut self) -> StorageOptions {
+        let quick = [Algorithm::None, Algorithm::Lz4, Algorithm::Snappy, Algorithm::Zlib, Algorithm::Zstd];
+        let algorithm = quick.get(self.dice(quick.len() as u64 + 1) as usize);
+        StorageOptions { compression: algorithm.map(|algorithm| Compression::of(*algorithm)) }
     }
 
     fn create_index(&mut self, session: &mut Session, def: &TableDef) -> Done {
@@ -103,4 +133,9 @@ impl Worker<'_> {
         session.effects.push(Effect::CreateIndex(def.name.clone(), index));
         Ok(())
     }
+}
+
+/// What the catalog is to say of a table's storage.
+pub(super) fn stored_as(storage: StorageOptions) -> Option<String> {
+    storage.compression.map(|how| format!("{} {}", how.algorithm, how.level))
 }

@@ -116,6 +116,8 @@ struct Worker<'a> {
     db: &'a Arc<Database>,
     bench: &'a mut Workbench,
     load: Load,
+    /// Tables are stored in ways that change.
+    stores: bool,
     plant: Plant,
     committed: Model,
     /// A commit failed because the database stopped: whether it happened shows only after a restart.
@@ -136,7 +138,11 @@ impl Worker<'_> {
         if self.load == Load::Family && !self.committed.tables.contains_key(family::PARENTS) {
             return self.make_family();
         }
-        let definitions = if matches!(self.load, Load::Definitions | Load::Catalog) { 4 } else { 60 };
+        let definitions = match self.load {
+            Load::Definitions | Load::Catalog => 4,
+            _ if self.stores => 12,
+            _ => 60,
+        };
         if self.plain_tables().count() == 0 || self.dice(definitions) == 0 {
             return self.define();
         }
@@ -472,6 +478,7 @@ impl Subject for Engine {
             db: &db,
             bench,
             load,
+            stores: matches!(self.part, Part::Compressed | Part::PackedCompressed),
             plant: self.plant,
             committed,
             in_doubt: false,

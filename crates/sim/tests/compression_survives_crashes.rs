@@ -1,0 +1,35 @@
+//! Tables whose compression is altered are read right after any crash, in place and packed.
+
+use varve_sim::engine::{Engine, covering_seeds};
+use varve_sim::{Found, Part, Plan, search};
+
+/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many.
+const IMAGES: usize = 700;
+
+/// What the workloads must come by, or the images show less than they seem to.
+const EVENTS: [&str; 5] = [
+    "compressions: learned from a page",
+    "ddl: table rewritten",
+    "home: page compressed",
+    "purge: dropped table or index",
+    "rollback: new table or index",
+];
+
+#[test]
+fn the_engine_whose_tables_are_compressed_in_changing_ways() {
+    let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
+    let images: usize = asked.map_or(IMAGES, |count: usize| count / 8);
+    let seeds = covering_seeds(1);
+    let mut found = Found::default();
+    for (n, seed) in seeds.into_iter().enumerate() {
+        let part = [Part::Compressed, Part::PackedCompressed][n % 2];
+        let subject = Engine { part, ..Engine::new(150) };
+        let one = search(&subject, Plan::new(seed, images.div_ceil(seeds.len())));
+        println!("seed {seed}, {}: {}", part.name(), one.summary());
+        found.add(one);
+    }
+    println!("reached: {:#?}", found.reached);
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    let missed: Vec<_> = EVENTS.iter().filter(|event| !found.reached.contains_key(*event)).collect();
+    assert!(missed.is_empty(), "no workload came by {missed:?}");
+}
