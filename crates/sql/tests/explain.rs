@@ -94,3 +94,29 @@ fn pages_are_counted_where_they_were_found() {
     let inner = told.iter().filter(|l| l.contains("Buffers: shared")).count();
     assert_eq!(inner, 2, "of the scan, and of the aggregate above it: {told:?}");
 }
+
+/// Pages that are compressed at home are counted where they are made plain, and a table tells what that saves.
+#[test]
+fn pages_that_were_compressed_are_counted() {
+    let directory = MemoryDirectory::new();
+    let db = reopened(&directory);
+    let mut before = session(&db);
+    lines(&mut before, "create table t (a int primary key, b text) with (compression = 'zstd')");
+    lines(&mut before, "insert into t select i, repeat('x', 100) from generate_series(1, 5000) i");
+    db.engine().checkpoint().unwrap();
+    while db.engine().pager().tick_write(100).unwrap() > 0 {}
+    let saved = "select relname, algorithm, level, home_bytes, pages_written * 8192 = written_plain_bytes, \
+                 plain_bytes >= 60 * 8192, written_bytes < written_plain_bytes / 4, saved_percent > 75 \
+                 from varve_compression";
+    assert_eq!(lines(&mut before, saved)[0], "t|zstd|0|NULL|t|t|t|t");
+    drop(before);
+    db.engine().shutdown().unwrap();
+    drop(db);
+    let db = reopened(&directory);
+    let mut session = session(&db);
+    let told = lines(&mut session, "explain (analyze, buffers) select count(*) from t");
+    let note = told.iter().find(|l| l.trim().starts_with("Decompressed: "));
+    assert!(note.is_some_and(|l| l.ends_with("kB stored")), "{told:?}");
+    let told = lines(&mut session, "explain (analyze, buffers) select count(*) from t");
+    assert!(!told.iter().any(|l| l.contains("Decompressed")), "they are plain in the pool: {told:?}");
+}

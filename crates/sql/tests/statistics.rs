@@ -42,6 +42,7 @@ fn what_show_says_can_be_queried() {
     let mut s = session(&database());
     for (name, table) in [
         ("durability", "varve_durability"),
+        ("varve.compression", "varve_compression"),
         ("varve.io", "varve_io"),
         ("varve.levels", "varve_levels"),
         ("varve.nvm", "varve_nvm"),
@@ -55,8 +56,13 @@ fn what_show_says_can_be_queried() {
     }
     let mut durable = Recorder::default();
     durable.simple(&mut s, "select part, medium, survives from varve_durability order by part");
-    let memory = ["control", "log", "old versions", "pages"].map(|part| format!("{part}|memory|nothing"));
-    assert_eq!(durable.lines[..4], memory);
+    let memory =
+        ["control", "copies", "log", "old versions", "pages"].map(|part| format!("{part}|memory|nothing"));
+    assert_eq!(durable.lines[..5], memory);
     let levels = rows(&mut s, "show varve.levels");
-    assert!(levels.iter().any(|row| row[0] == "home" && row[1] == "pages_written"), "{levels:?}");
+    let mut names: Vec<_> = levels.iter().map(|row| &row[..3]).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), levels.len(), "a counter has one row: {levels:?}");
+    assert!(levels.iter().any(|row| row[0] == "home" && row[2] == "pages_written"), "{levels:?}");
 }

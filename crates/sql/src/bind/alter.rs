@@ -3,11 +3,11 @@
 //! Does not know: how it is done (`exec::alter`).
 
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation, DropBehavior, RenameTableNameKind};
-use varve_engine::{Check, ColumnDef, NewSequence, ObjectId, PrimaryKey, TableDef};
+use varve_engine::{Check, ColumnDef, NewSequence, ObjectId, PrimaryKey, StorageOptions, TableDef};
 
 use super::ddl::{Parts, keys_of, printed_default, table_constraint, two_primary_keys};
 use super::part::{check_unique_key, partition_by};
-use super::{Binder, Scope, fold, object_name};
+use super::{Binder, Scope, fold, object_name, storage};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 
@@ -37,6 +37,8 @@ pub enum Alteration {
     Rename(String),
     /// RENAME CONSTRAINT
     RenameConstraint(String, String),
+    /// SET (...) and RESET (...)
+    Storage(StorageOptions),
     /// DROP CONSTRAINT: name, CASCADE
     DropConstraint(String, bool),
     /// IF [NOT] EXISTS found that there is nothing to do: what to tell the client.
@@ -98,6 +100,9 @@ impl Binder<'_> {
             }
             AlterTableOperation::DropConstraint { if_exists, name, drop_behavior } => {
                 drop_constraint(table, fold(name), *if_exists, is_cascade(*drop_behavior))
+            }
+            AlterTableOperation::SetOptionsParens { options } => {
+                Ok(Alteration::Storage(storage::changed(table.storage, options)?))
             }
             other => {
                 let shown = other.to_string();

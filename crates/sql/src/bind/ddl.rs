@@ -7,8 +7,7 @@
 //! Does not know: how objects are made (`exec::definition`).
 
 use sqlparser::ast::{
-    self, ColumnOption, CreateTableOptions, Expr as Ast, GeneratedAs, IndexColumn, SequenceOptions,
-    SqlOption, TableConstraint,
+    self, ColumnOption, Expr as Ast, GeneratedAs, IndexColumn, SequenceOptions, TableConstraint,
 };
 use varve_engine::{
     Check, ColumnDef, ColumnType, Identity, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey, TableDef,
@@ -18,7 +17,7 @@ use super::part::{check_unique_key, partition_by, partition_key};
 use super::rules::{Condition, constraint_exists};
 use super::scope::Scope;
 use super::sequence::{identity, serial_type};
-use super::{Binder, clauses_ddl, fold, object_name};
+use super::{Binder, clauses_ddl, fold, object_name, storage};
 use crate::error::{Result, SqlError, SqlState};
 use crate::ty::{self, Ty, Typed};
 
@@ -57,7 +56,7 @@ impl Binder<'_> {
     /// CREATE TABLE
     pub fn create_table(&mut self, t: &ast::CreateTable) -> Result<TableSpec> {
         clauses_ddl::check_create_table(t)?;
-        check_options(&t.table_options)?;
+        let storage = storage::of_new_table(&t.table_options)?;
         let (schema, name) = object_name(&t.name)?;
         if !self.catalog.has_schema(&schema) {
             return Err(no_schema(&schema).at(self.at(&t.name)));
@@ -101,6 +100,7 @@ impl Binder<'_> {
             checks,
             partition_by,
             is_unlogged,
+            storage,
             ..NewTable::new(schema, name, parts.columns)
         };
         let foreign_keys = parts.foreign_keys;
@@ -424,24 +424,4 @@ fn check_operator_class(c: &IndexColumn) -> Result<()> {
 /// 3F000
 pub fn no_schema(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{name}\" does not exist"))
-}
-
-/// `fillfactor` and autovacuum settings mean nothing here; anything else is refused.
-pub(super) fn check_options(options: &CreateTableOptions) -> Result<()> {
-    let list = match options {
-        CreateTableOptions::None => return Ok(()),
-        CreateTableOptions::With(list) => list,
-        _ => return Err(SqlError::unsupported("these options of CREATE TABLE")),
-    };
-    for option in list {
-        let SqlOption::KeyValue { key, .. } = option else {
-            return Err(SqlError::unsupported("this option of CREATE TABLE"));
-        };
-        let name = fold(key);
-        if name != "fillfactor" && !name.starts_with("autovacuum_") && !name.starts_with("toast") {
-            let message = format!("unrecognized parameter \"{name}\"");
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-        }
-    }
-    Ok(())
 }

@@ -37,6 +37,7 @@ pub mod sequence;
 mod set;
 mod set_functions;
 mod sets;
+pub mod storage;
 mod subquery;
 mod unnest;
 pub mod view;

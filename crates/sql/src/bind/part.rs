@@ -11,12 +11,13 @@ use sqlparser::ast::{
     self, Expr as Ast, ForValues, FunctionArg, FunctionArgExpr, FunctionArguments, PartitionBoundValue,
 };
 use varve_engine::{
-    Bound, ColumnDef, Datum, Edge, ObjectId, Part, PartitionMethod, Partitions, TableDef, Value,
+    Bound, ColumnDef, Datum, Edge, ObjectId, Part, PartitionMethod, Partitions, StorageOptions, TableDef,
+    Value,
 };
 
 use super::ddl::check_orderable;
 use super::scope::Scope;
-use super::{Binder, clauses_ddl, fold, object_name, undefined_table};
+use super::{Binder, clauses_ddl, fold, object_name, storage, undefined_table};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::eval::func::hash::{IN_PART, is_hashable};
@@ -55,7 +56,10 @@ impl Binder<'_> {
         value_of: ValueOf<'_>,
     ) -> Result<(Arc<TableDef>, Part)> {
         clauses_ddl::check_create_part(t)?;
-        super::ddl::check_options(&t.table_options)?;
+        if storage::of_new_table(&t.table_options)? != StorageOptions::default() {
+            let hint = "Set it for the partitioned table: its partitions are stored together.";
+            return Err(SqlError::unsupported("compression of a partition alone").with_hint(hint));
+        }
         let (schema, name) = object_name(&t.name)?;
         let (parent_schema, parent) = object_name(of)?;
         if self.catalog.part(&parent_schema, &parent).is_some() {

@@ -111,6 +111,12 @@ impl Alter<'_> {
                     e => e.into(),
                 })
             }
+            Alteration::Storage(storage) => {
+                if storage != table.storage {
+                    self.txn.set_storage(table.id, storage)?;
+                }
+                Ok(())
+            }
             Alteration::DropConstraint(name, cascade) => self.drop_constraint(&table, &name, cascade),
             Alteration::Nothing(message) => {
                 notice(self.notices, "00000", message);

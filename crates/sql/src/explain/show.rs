@@ -128,6 +128,11 @@ impl Text<'_> {
             let levels: Vec<String> = pages.by_level().map(|(name, n)| format!("{name}={n}")).collect();
             self.note(indent, "Pages by Level", &levels.join(" "));
         }
+        if pages.decompressed > 0 {
+            let (count, of, stored) =
+                (pages.decompressed, pages.home_count(), pages.stored_bytes.div_ceil(1024));
+            self.note(indent, "Decompressed", &format!("{count} of {of} pages, {stored}kB stored"));
+        }
     }
 }
 
@@ -283,6 +288,10 @@ impl Json<'_> {
         self.open("Pages by Level", '{');
         pages.by_level().for_each(|(name, count)| self.number(name, &count.to_string()));
         self.close('}');
+        if pages.decompressed > 0 {
+            self.number("Decompressed Pages", &pages.decompressed.to_string());
+            self.number("Stored Bytes", &pages.stored_bytes.to_string());
+        }
     }
 }
 

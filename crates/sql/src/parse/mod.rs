@@ -7,6 +7,7 @@
 
 mod dialect;
 mod literal;
+pub mod options;
 mod rewrite;
 
 use dialect::VarveDialect;

@@ -9,11 +9,11 @@ use sqlparser::ast;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
-use super::is_blank;
+use super::{is_blank, options};
 
 /// All rewrites of a statement.
 pub(super) fn statement(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let tokens = with_typed_names(without_storage_clause(tokens));
+    let tokens = with_typed_names(options::plain(without_storage_clause(tokens)));
     let tokens = expression(without_overriding(tokens));
     let tokens = with_written_out_table(with_ordered_options(tokens));
     with_printable_literals(with_plain_locks(tokens))
@@ -149,7 +149,7 @@ fn without_overriding(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-fn lower_word(t: &TokenWithSpan) -> String {
+pub(super) fn lower_word(t: &TokenWithSpan) -> String {
     match &t.token {
         Token::Word(w) if w.quote_style.is_none() => w.value.to_lowercase(),
         _ => String::new(),

@@ -16,7 +16,7 @@ use super::authorize::{authorize_definition, own_what_is_new};
 use super::run::{Ran, read_only};
 use crate::bind::clauses_ddl::check_create_table;
 use crate::bind::ddl::no_schema;
-use crate::bind::{fold, object_name};
+use crate::bind::{fold, object_name, storage};
 use crate::error::{Result, SqlError, SqlState};
 use crate::kept::KeptRows;
 use crate::parse::{self, Parsed, bare_name};
@@ -65,16 +65,16 @@ impl Session {
         if self.read_only {
             return Err(read_only("CREATE TABLE AS"));
         }
+        let storage = storage::of_new_table(&t.table_options)?;
         if self.still_free(t, (&schema, &name))?.is_none() {
             return Ok(CommandTag::Plain("CREATE TABLE AS"));
         }
         let with_data = t.with_data.as_ref().is_none_or(|with| with.data);
         let (columns, mut rows) = self.rows_of_query(sql, statement, t, with_data)?;
         let types: Vec<_> = columns.iter().map(|c| Typed::of_column(c.column_type).ty.oid()).collect();
-        self.make_table(
-            statement,
-            NewTable { is_unlogged: t.unlogged, ..NewTable::new(&*schema, &*name, columns) },
-        )?;
+        let is_unlogged = t.unlogged;
+        let new = NewTable { is_unlogged, storage, ..NewTable::new(&*schema, &*name, columns) };
+        self.make_table(statement, new)?;
         if !with_data {
             return Ok(CommandTag::Plain("CREATE TABLE AS"));
         }
@@ -104,9 +104,6 @@ impl Session {
         }
         if t.partition_by.is_some() {
             return Err(SqlError::unsupported("CREATE TABLE AS with partitions"));
-        }
-        if t.table_options != ast::CreateTableOptions::None {
-            return Err(SqlError::unsupported("an option of CREATE TABLE AS"));
         }
         let catalog = self.current_catalog();
         if !catalog.has_schema(schema) {

@@ -1,7 +1,8 @@
 //! VACUUM and ANALYZE.
 //!
 //! Invariants
-//! 1. VACUUM changes nothing: purge runs by itself. ANALYZE counts rows, and keeps the counts until the database is closed.
+//! 1. VACUUM changes nothing: purge runs by itself. VACUUM FULL puts tables into new trees, each in a transaction of its own:
+//!    without gaps, stored as the table says now. ANALYZE counts rows, and keeps the counts until the database is closed.
 //!
 //! Does not know: who looks at counts.
 
@@ -9,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use sqlparser::ast;
-use varve_engine::{ScanIndex, ScanSpec, TableDef};
+use varve_engine::{Error as EngineError, Isolation, ScanIndex, ScanSpec, TableDef, Transaction};
 
 use super::Session;
 use crate::bind::{fold, object_name, undefined_table};
@@ -28,6 +29,11 @@ impl Session {
         if command.is_vacuum {
             self.forbid_block(tag)?;
         }
+        if command.rewrites && self.txn.as_ref().is_some_and(Transaction::has_begun) {
+            // The transaction of the statements before it may have locked the table.
+            let message = "VACUUM cannot run inside a transaction block";
+            return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
+        }
         let catalog = self.current_catalog();
         let holder = Holder::of(&catalog, self.facts.who);
         let owns = |t: &TableDef| holder.owns(&catalog, &Object::new(t.id, Kind::Table, &t.name));
@@ -44,6 +50,9 @@ impl Session {
         }
         if command.tables.is_empty() {
             tables = catalog.tables().filter(|t| owns(t)).cloned().collect();
+        }
+        if command.rewrites {
+            tables = self.rewritten(&tables)?;
         }
         if command.analyzes {
             tables.iter().try_for_each(|table| self.analyze(table))?;
@@ -78,6 +87,35 @@ impl Session {
         let message = format!("skipping \"{last}\" --- cannot {verb} non-tables or special system tables");
         self.warn(SqlState::WARNING, &message);
         Ok(None)
+    }
+
+    /// Rewrites tables; gives those that are there afterwards.
+    fn rewritten(&mut self, tables: &[Arc<TableDef>]) -> Result<Vec<Arc<TableDef>>> {
+        let mut made = Vec::with_capacity(tables.len());
+        for table in tables {
+            self.facts.check_cancel()?;
+            let mut txn = self.shared.engine.begin(Isolation::ReadCommitted);
+            txn.set_cancel(Some(self.facts.cancel.clone()));
+            txn.set_label(self.facts.process_id.cast_unsigned());
+            if self.defaults.lock_timeout.is_some() {
+                txn.set_lock_timeout(self.defaults.lock_timeout);
+            }
+            txn.start_statement();
+            match txn.rewrite(table.id) {
+                Ok(def) => {
+                    txn.commit()?;
+                    made.push(def);
+                }
+                Err(EngineError::StaleDefinition { .. }) => txn.rollback()?,
+                Err(error) => {
+                    // The first error is the one to report.
+                    let _ = txn.rollback();
+                    return Err(error.into());
+                }
+            }
+        }
+        self.catalog = None;
+        Ok(made)
     }
 
     /// Counts the rows of a table. One that has been altered meanwhile is left alone.

@@ -15,9 +15,10 @@ use varve_engine::{
 };
 
 use super::{
-    Fill, Rows, SystemTable, World, attnum, char1, constraints, ids, oid, show, tables, text, type_row,
+    Fill, Rows, SystemTable, World, attnum, char1, constraints, ids, list, oid, show, tables, text, type_row,
     vector,
 };
+use crate::bind::storage;
 use crate::partition;
 use crate::ty::{Ty, Typed};
 
@@ -302,8 +303,19 @@ fn pg_class(world: &World, rows: &mut Rows<'_>) {
             ("relreplident", char1(if matches!(kind, 'r' | 'p') { 'd' } else { 'n' })),
             ("relispartition", Value::Bool(matches!(r.what, What::Part(..)))),
             ("relacl", show::grants(catalog, &r)),
+            ("reloptions", options(&r)),
             ("relpartbound", bound),
         ]);
+    }
+}
+
+/// `reloptions`: of tables alone, their parts and indexes follow them.
+fn options(r: &Relation<'_>) -> Value {
+    let What::Table(table) = r.what else { return Value::Null };
+    let listed = storage::listed(table.storage);
+    match listed.is_empty() {
+        true => Value::Null,
+        false => list(ColumnType::Text, listed.iter().map(|option| Datum::Text(option))),
     }
 }
 

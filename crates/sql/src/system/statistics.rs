@@ -7,11 +7,12 @@
 
 use varve_engine::{DatabaseStats, Value};
 
-use super::{Fill, Rows, SystemTable, World, table, text};
+use super::{Fill, Rows, SystemTable, World, oid, table, text};
 
 /// The code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
+        "varve_compression" => compression,
         "varve_durability" => durability,
         "varve_io" => io,
         "varve_levels" => levels,
@@ -25,6 +26,7 @@ pub fn fill(name: &str) -> Option<Fill> {
 pub fn shown_by(name: &str) -> Option<&'static SystemTable> {
     let name = match name {
         "durability" => "varve_durability",
+        "varve.compression" => "varve_compression",
         "varve.io" => "varve_io",
         "varve.levels" => "varve_levels",
         "varve.nvm" => "varve_nvm",
@@ -36,6 +38,32 @@ pub fn shown_by(name: &str) -> Option<&'static SystemTable> {
 
 fn count(value: u64) -> Value {
     Value::Int8(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+/// Tables with their indexes: how they are stored, the room that their pages take plain and at home, and what was written.
+fn compression(world: &World, rows: &mut Rows<'_>) {
+    let engine = world.shared.engine();
+    let (Ok(sizes), Ok(savings)) = (engine.sizes(), engine.savings()) else { return };
+    let mut tables: Vec<_> = world.catalog.tables().collect();
+    tables.sort_by_key(|table| table.id);
+    for table in tables {
+        let (how, written) = (savings.compression(table), savings.written(table));
+        let saved = written.plain_bytes.saturating_sub(written.stored_bytes) * 100;
+        let saved = saved.checked_div(written.plain_bytes);
+        rows.add([
+            ("relid", oid(table.id.0)),
+            ("schemaname", text(&table.schema)),
+            ("relname", text(&table.name)),
+            ("algorithm", text(how.algorithm.name())),
+            ("level", Value::Int4(i32::from(how.level))),
+            ("plain_bytes", count(sizes.whole_table_bytes(table))),
+            ("home_bytes", savings.home_bytes(table).map_or(Value::Null, count)),
+            ("pages_written", count(written.pages)),
+            ("written_plain_bytes", count(written.plain_bytes)),
+            ("written_bytes", count(written.stored_bytes)),
+            ("saved_percent", saved.map_or(Value::Null, |percent| Value::Int4(percent as i32))),
+        ]);
+    }
 }
 
 fn durability(world: &World, rows: &mut Rows<'_>) {
@@ -65,7 +93,12 @@ fn io(world: &World, rows: &mut Rows<'_>) {
 fn levels(world: &World, rows: &mut Rows<'_>) {
     for level in world.shared.engine().pager().stats().levels {
         for (name, value) in level.counters {
-            rows.add([("level", text(level.name)), ("counter", text(name)), ("value", count(value))]);
+            rows.add([
+                ("level", text(level.name)),
+                ("part", level.part.map_or(Value::Null, text)),
+                ("counter", text(name)),
+                ("value", count(value)),
+            ]);
         }
     }
 }

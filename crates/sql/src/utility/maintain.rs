@@ -15,6 +15,8 @@ pub struct Maintain {
     pub is_vacuum: bool,
     /// Rows are to be counted.
     pub analyzes: bool,
+    /// FULL: tables are to be put into new trees.
+    pub rewrites: bool,
     /// Tables, with columns if any were named; all if there are none.
     pub tables: Vec<(ast::ObjectName, Vec<ast::Ident>)>,
 }
@@ -32,10 +34,14 @@ const FLAGS: &[&str] = &[
 const FLAGS_OF_ANALYZE: usize = 2;
 
 pub(super) fn read(c: &mut Cursor<'_>, is_vacuum: bool) -> Result<Utility> {
-    let mut analyzes = !is_vacuum;
+    let (mut analyzes, mut rewrites) = (!is_vacuum, false);
     if c.eat_token(&Token::LParen) {
         loop {
-            analyzes |= option(c, is_vacuum)?;
+            match option(c, is_vacuum)?.as_deref() {
+                Some("analyze") => analyzes = true,
+                Some("full") => rewrites = true,
+                _ => {}
+            }
             if !c.eat_token(&Token::Comma) {
                 break;
             }
@@ -44,9 +50,7 @@ pub(super) fn read(c: &mut Cursor<'_>, is_vacuum: bool) -> Result<Utility> {
     } else {
         // In this order only, as in PostgreSQL.
         let words: &[&str] = if is_vacuum { &["full", "freeze", "verbose"] } else { &["verbose"] };
-        words.iter().for_each(|word| {
-            c.eat(word);
-        });
+        words.iter().for_each(|word| rewrites |= c.eat(word) && *word == "full");
         analyzes |= is_vacuum && (c.eat("analyze") || c.eat("analyse"));
     }
     let mut tables = Vec::new();
@@ -69,28 +73,28 @@ pub(super) fn read(c: &mut Cursor<'_>, is_vacuum: bool) -> Result<Utility> {
         let message = "ANALYZE option must be specified when a column list is provided";
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
     }
-    Ok(Utility::Maintain(Box::new(Maintain { is_vacuum, analyzes, tables })))
+    Ok(Utility::Maintain(Box::new(Maintain { is_vacuum, analyzes, rewrites, tables })))
 }
 
-/// One option; whether it is ANALYZE, and on. The others say how PostgreSQL's vacuum goes about it.
-fn option(c: &mut Cursor<'_>, is_vacuum: bool) -> Result<bool> {
+/// One option: its name if it is on. But for ANALYZE and FULL they say how PostgreSQL's vacuum goes about it.
+fn option(c: &mut Cursor<'_>, is_vacuum: bool) -> Result<Option<String>> {
     let at = c.position();
     let name = c.name()?;
     let name = if name == "analyse" { "analyze".to_owned() } else { name };
     let known = if is_vacuum { FLAGS } else { &FLAGS[..FLAGS_OF_ANALYZE] };
     if known.contains(&name.as_str()) {
-        return Ok(flag(c, &name)? && name == "analyze");
+        return Ok(flag(c, &name)?.then_some(name));
     }
     match name.as_str() {
         "index_cleanup" if is_vacuum => {
             if !c.eat("auto") {
                 flag(c, &name)?;
             }
-            Ok(false)
+            Ok(None)
         }
         "parallel" if is_vacuum => {
             let workers = number(c).filter(|n| *n <= 1024);
-            workers.map(|_| false).ok_or_else(|| {
+            workers.map(|_| None).ok_or_else(|| {
                 let message = "parallel option requires a value between 0 and 1024";
                 SqlError::new(SqlState::SYNTAX_ERROR, message).at(at)
             })

@@ -1,0 +1,171 @@
+//! Storage parameters: the options of WITH, SET and RESET of a table.
+//!
+//! Invariants
+//! 1. Errors have PostgreSQL's words for options of the same type.
+//!
+//! Does not know: what pages look like; how the options were written (`parse::options` has made them plain).
+
+use sqlparser::ast::{CreateTableOptions, Expr as Ast, Ident, SqlOption, UnaryOperator, Value};
+use varve_engine::{Algorithm, Compression, StorageOptions};
+
+use super::fold;
+use crate::error::{Result, SqlError, SqlState};
+use crate::parse::options::{RESET, RESET_WITH_VALUE};
+
+/// PostgreSQL's parameters of tables that mean nothing here, but for `fillfactor` and `autovacuum_...`.
+const WITHOUT_MEANING: [&str; 7] = [
+    "log_autovacuum_min_duration",
+    "parallel_workers",
+    "toast_tuple_target",
+    "user_catalog_table",
+    "vacuum_index_cleanup",
+    "vacuum_truncate",
+    "oids",
+];
+
+/// What a list of options says.
+#[derive(Default)]
+struct Said {
+    algorithm: Option<Algorithm>,
+    level: Option<String>,
+    resets_algorithm: bool,
+    resets_level: bool,
+}
+
+/// The options of CREATE TABLE.
+pub fn of_new_table(options: &CreateTableOptions) -> Result<StorageOptions> {
+    match options {
+        CreateTableOptions::None => Ok(StorageOptions::default()),
+        CreateTableOptions::With(list) => changed(StorageOptions::default(), list),
+        _ => Err(SqlError::unsupported("these options of CREATE TABLE")),
+    }
+}
+
+/// What is in force after SET or RESET of these options.
+pub(super) fn changed(now: StorageOptions, options: &[SqlOption]) -> Result<StorageOptions> {
+    let said = read(options)?;
+    Ok(StorageOptions { compression: compression(now.compression, &said)? })
+}
+
+fn read(options: &[SqlOption]) -> Result<Said> {
+    let (mut said, mut names) = (Said::default(), Vec::new());
+    for option in options {
+        let SqlOption::KeyValue { key, value } = option else {
+            return Err(SqlError::unsupported("this option of a table"));
+        };
+        let (name, value) = (fold(key), text_of(value)?);
+        if value == RESET_WITH_VALUE {
+            let message = "RESET must not include values for parameters";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        let resets = value == RESET;
+        // PostgreSQL takes away what is there, and has no objection to names that it doesn't know.
+        if !resets {
+            if names.contains(&name) {
+                return Err(invalid(format!("parameter \"{name}\" specified more than once")));
+            }
+            check_name(&name, &value)?;
+            names.push(name.clone());
+        }
+        match (name.as_str(), resets) {
+            ("compression", true) => said.resets_algorithm = true,
+            ("compression_level", true) => said.resets_level = true,
+            ("compression", false) => said.algorithm = Some(algorithm(&value)?),
+            ("compression_level", false) => said.level = Some(value),
+            _ => {}
+        }
+    }
+    Ok(said)
+}
+
+/// A value as it is written, without quotes.
+fn text_of(value: &Ast) -> Result<String> {
+    Ok(match value {
+        Ast::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => text.clone(),
+            Value::Number(digits, _) => digits.clone(),
+            Value::Boolean(value) => value.to_string(),
+            other => return Err(SqlError::unsupported(format!("{other} as the value of an option"))),
+        },
+        Ast::UnaryOp { op: UnaryOperator::Minus, expr } => format!("-{}", text_of(expr)?),
+        Ast::UnaryOp { op: UnaryOperator::Plus, expr } => text_of(expr)?,
+        Ast::Identifier(Ident { value, .. }) => value.clone(),
+        other => return Err(SqlError::unsupported(format!("{other} as the value of an option"))),
+    })
+}
+
+fn invalid(message: String) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+/// Refuses what neither PostgreSQL nor Varve knows.
+fn check_name(name: &str, value: &str) -> Result<()> {
+    let bare = match name.split_once('.') {
+        None => name,
+        Some(("toast", bare)) => bare,
+        Some((namespace, _)) => {
+            return Err(invalid(format!("unrecognized parameter namespace \"{namespace}\"")));
+        }
+    };
+    let is_own = matches!(name, "compression" | "compression_level");
+    match bare {
+        "fillfactor" if bare == name => integer(name, value, 10, 100).map(|_| ()),
+        "oids" if matches!(value, "true" | "on" | "1") => {
+            let message = "tables declared WITH OIDS are not supported";
+            Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+        }
+        _ if is_own || bare.starts_with("autovacuum_") || WITHOUT_MEANING.contains(&bare) => Ok(()),
+        _ => Err(invalid(format!("unrecognized parameter \"{bare}\""))),
+    }
+}
+
+fn integer(name: &str, value: &str, least: i64, greatest: i64) -> Result<i64> {
+    let number = value.parse::<i32>().map(i64::from);
+    let number =
+        number.map_err(|_| invalid(format!("invalid value for integer option \"{name}\": {value}")))?;
+    if (least..=greatest).contains(&number) {
+        return Ok(number);
+    }
+    Err(invalid(format!("value {value} out of bounds for option \"{name}\""))
+        .with_detail(format!("Valid values are between \"{least}\" and \"{greatest}\".")))
+}
+
+fn algorithm(value: &str) -> Result<Algorithm> {
+    Algorithm::named(&value.to_ascii_lowercase()).ok_or_else(|| {
+        let names = Algorithm::ALL.map(|algorithm| format!("\"{algorithm}\""));
+        let [first @ .., last] = &names;
+        let detail = format!("Valid values are {}, and {last}.", first.join(", "));
+        invalid(format!("invalid value for enum option \"compression\": {value}")).with_detail(detail)
+    })
+}
+
+/// The level belongs to the algorithm: another one begins with its own.
+fn compression(now: Option<Compression>, said: &Said) -> Result<Option<Compression>> {
+    let now = if said.resets_algorithm { None } else { now };
+    let next = match (said.algorithm, now) {
+        (Some(algorithm), Some(now)) if now.algorithm == algorithm => Some(now),
+        (Some(algorithm), _) => Some(Compression::of(algorithm)),
+        (None, now) => now,
+    };
+    let next = next.map(|how| if said.resets_level { Compression::of(how.algorithm) } else { how });
+    match (&said.level, next) {
+        (None, next) => Ok(next),
+        (Some(_), None) => {
+            let message = "parameter \"compression_level\" needs \"compression\"".to_owned();
+            let hint = "Say both, such as: compression = 'zstd', compression_level = 3.";
+            Err(invalid(message).with_hint(hint))
+        }
+        (Some(level), Some(how)) => {
+            let greatest = i64::from(*how.algorithm.levels().end());
+            let level = integer("compression_level", level, 0, greatest)?;
+            Ok(Some(Compression { level: level as u8, ..how }))
+        }
+    }
+}
+
+/// As `pg_class.reloptions` has it; none where nothing was said.
+pub fn listed(storage: StorageOptions) -> Vec<String> {
+    let Some(Compression { algorithm, level }) = storage.compression else { return Vec::new() };
+    let level = (level != 0).then(|| format!("compression_level={level}"));
+    [format!("compression={algorithm}")].into_iter().chain(level).collect()
+}
