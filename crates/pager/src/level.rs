@@ -18,7 +18,7 @@
 //!    - with `Stable`, which is `Held` and then `settle`, the pages may be held all the same, and become stable later. That is for
 //!      levels, which keep an image until home has it and told the ledger when they took it; the pool puts `Held` and settles,
 //!      and a refused `settle` concerns no frame.
-//!    After any other failure nothing is known, and the pager stops.
+//!    - After any other failure nothing is known, and the pager stops.
 //!
 //! What it does not know: frames, latches, the log's format.
 
