@@ -233,6 +233,12 @@ pub trait BlockFile: Send + Sync {
     /// Sets the length; new bytes read as zeros, and their space is reserved where that can be done.
     fn set_len(&self, len_bytes: u64) -> Result<()>;
 
+    /// Makes sure that writes into the range, which is within the file, will find room, where that can be done; what is there
+    /// stays. For ranges that were punched.
+    fn reserve(&self, _offset: u64, _len_bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Writes like `write_at`, but all or nothing: no crash leaves a part of it. A device that cannot refuses; see
     /// [`Capabilities::atomic_write_bytes`].
     fn write_atomic(&self, offset: u64, _buf: &[u8], _why: Purpose, _durability: Durability) -> Result<()> {

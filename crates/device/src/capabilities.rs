@@ -22,6 +22,8 @@ pub struct Capabilities {
     pub direct_io: bool,
     /// Holes can be punched.
     pub punch_hole: bool,
+    /// What a hole is made of: blocks of the file system; 0 if there are none.
+    pub hole_bytes: u32,
     /// One write can be made durable without a flush of the file.
     pub fua: bool,
     /// Batches are submitted together through io_uring.
@@ -56,12 +58,15 @@ impl fmt::Display for Capabilities {
         let yes = |flag: bool| if flag { "yes" } else { "no" };
         write!(
             f,
-            "{}: sector {} logical / {} physical, direct I/O {}, punch hole {}, FUA {}, io_uring {}, atomic write {}, DAX {}",
+            "{}: sector {} logical / {} physical, direct I/O {}, holes {}, FUA {}, io_uring {}, atomic write {}, DAX {}",
             self.backend,
             self.logical_sector_bytes,
             self.physical_sector_bytes,
             yes(self.direct_io),
-            yes(self.punch_hole),
+            match self.hole_bytes {
+                0 => "no".into(),
+                bytes => format!("of {bytes}"),
+            },
             yes(self.fua),
             yes(self.io_uring),
             match self.atomic_write_bytes {

@@ -10,9 +10,13 @@
 //! 3. A durable write costs what the profile says: where that is a flush, the flush arrives when the write has been
 //!    answered, as a kernel sends it, so that others' requests come in between.
 //!
-//! What it does not know: what the profile's figures mean; which channel serves what (`service.rs`).
+//! 4. A device of limited size refuses what it has no room for before anything is done.
+//!
+//! What it does not know: what the profile's figures mean; which channel serves what (`service.rs`); which blocks files have
+//! (`flash.rs`).
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -21,7 +25,8 @@ use parking_lot::Mutex;
 use crate::accounting::Accounting;
 use crate::block::{BlockFile, Directory, Durability, OpenHow, Purpose, ReadOp, WriteOp};
 use crate::capabilities::Capabilities;
-use crate::error::{ErrorKind, Result};
+use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::flash::{Flash, FlashReport};
 use crate::profile::{DurableWrite, Profile};
 use crate::region::Region;
 use crate::service::{Extent, Kind, Service};
@@ -40,6 +45,8 @@ struct Model {
     profile: Profile,
     dilation: f64,
     service: Mutex<Service>,
+    /// Of a device of limited size.
+    flash: Option<Mutex<Flash>>,
     begun: Mutex<Books>,
     modelled_ns: AtomicU64,
     late_ns: AtomicU64,
@@ -55,6 +62,7 @@ struct Books {
     modelled_ns: u64,
     late_ns: u64,
     operations: u64,
+    flash: Option<FlashReport>,
 }
 
 /// How far a run on an emulated device can be believed. A run counts only if the model error is at
@@ -74,13 +82,16 @@ pub struct EmulationReport {
     pub busy_share: f64,
     /// Busy share of all processors by this process.
     pub cpu_share: f64,
+    /// What flash was written, of a device of limited size whose profile has a translation layer: modelled.
+    pub flash: Option<FlashReport>,
 }
 
 impl Model {
-    fn new(profile: Profile, dilation: f64) -> Model {
+    fn new(profile: Profile, dilation: f64, capacity_bytes: Option<u64>) -> Model {
         let begun = Books { at_ns: sys::now_ns(), cpu_ns: sys::process_cpu_ns(), ..Books::default() };
         Model {
             service: Mutex::new(Service::new(profile.clone(), dilation)),
+            flash: capacity_bytes.map(|bytes| Mutex::new(Flash::new(bytes, profile.translation.as_ref()))),
             profile,
             dilation,
             begun: Mutex::new(begun),
@@ -131,6 +142,7 @@ impl Model {
             modelled_ns: self.modelled_ns.load(Relaxed),
             late_ns: self.late_ns.load(Relaxed),
             operations: self.operations.load(Relaxed),
+            flash: self.flash.as_ref().and_then(|flash| flash.lock().report()),
         }
     }
 
@@ -150,6 +162,14 @@ impl Model {
             ),
             busy_share: share(now.busy_ns - begun.busy_ns, elapsed_ns * channels),
             cpu_share: share(now.cpu_ns - begun.cpu_ns, elapsed_ns * processors),
+            flash: now.flash.map(|flash| flash.since(&begun.flash.unwrap_or_default())),
+        }
+    }
+
+    /// Has the books of a limited device note something.
+    fn note(&self, what: impl FnOnce(&mut Flash)) {
+        if let Some(flash) = &self.flash {
+            what(&mut flash.lock());
         }
     }
 }
@@ -159,18 +179,40 @@ pub struct Emulated {
     inner: Arc<dyn Directory>,
     model: Arc<Model>,
     capabilities: Capabilities,
+    numbers: Mutex<HashMap<String, u32>>,
     next_number: AtomicU32,
 }
 
 impl Emulated {
     /// Makes `inner` as slow as `profile`, with device times multiplied by `dilation` (1 = none).
     pub fn wrap(inner: Arc<dyn Directory>, profile: Profile, dilation: f64) -> Arc<Emulated> {
+        Emulated::of(inner, profile, dilation, None)
+    }
+
+    /// The same with room for so many bytes, and, if the profile has a translation layer, with a model of what flash is written.
+    /// Files that are there already count as written whole when they are opened first.
+    pub fn sized(
+        inner: Arc<dyn Directory>,
+        profile: Profile,
+        dilation: f64,
+        capacity_bytes: u64,
+    ) -> Arc<Emulated> {
+        Emulated::of(inner, profile, dilation, Some(capacity_bytes))
+    }
+
+    fn of(
+        inner: Arc<dyn Directory>,
+        profile: Profile,
+        dilation: f64,
+        capacity: Option<u64>,
+    ) -> Arc<Emulated> {
         assert!(dilation.is_finite() && dilation > 0.0, "time dilation is a positive number");
         let capabilities = emulated_capabilities(inner.capabilities(), &profile);
         Arc::new(Emulated {
             inner,
-            model: Arc::new(Model::new(profile, dilation)),
+            model: Arc::new(Model::new(profile, dilation, capacity)),
             capabilities,
+            numbers: Mutex::default(),
             next_number: AtomicU32::new(0),
         })
     }
@@ -183,6 +225,11 @@ impl Emulated {
     /// How far results can be believed, since the device was made or [`Emulated::begin_report`].
     pub fn report(&self) -> EmulationReport {
         self.model.report()
+    }
+
+    /// The file of this number is gone, if it was ever opened.
+    fn forget(&self, number: Option<u32>) {
+        number.into_iter().for_each(|number| self.model.note(|flash| flash.removed(number)));
     }
 }
 
@@ -205,9 +252,16 @@ fn emulated_capabilities(below: &Capabilities, profile: &Profile) -> Capabilitie
 
 impl Directory for Emulated {
     fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>> {
+        let mut numbers = self.numbers.lock();
         let inner = self.inner.open(name, how)?;
-        let number = self.next_number.fetch_add(1, Relaxed);
-        Ok(Arc::new(EmulatedFile { inner, model: Arc::clone(&self.model), number }))
+        let known = numbers.get(name).copied();
+        let number = known.unwrap_or_else(|| self.next_number.fetch_add(1, Relaxed));
+        let file = EmulatedFile { inner, model: Arc::clone(&self.model), number };
+        if known.is_none() {
+            file.take_over()?;
+            numbers.insert(name.to_owned(), number);
+        }
+        Ok(Arc::new(file))
     }
     fn exists(&self, name: &str) -> Result<bool> {
         self.inner.exists(name)
@@ -216,10 +270,21 @@ impl Directory for Emulated {
         self.inner.list()
     }
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
+        let mut numbers = self.numbers.lock();
+        self.inner.rename(from, to)?;
+        let moved = numbers.remove(from);
+        let replaced = match moved {
+            Some(number) => numbers.insert(to.to_owned(), number),
+            None => numbers.remove(to),
+        };
+        self.forget(replaced);
+        Ok(())
     }
     fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
+        let mut numbers = self.numbers.lock();
+        self.inner.remove(name)?;
+        self.forget(numbers.remove(name));
+        Ok(())
     }
     fn sync(&self) -> Result<()> {
         self.inner.sync()
@@ -247,6 +312,28 @@ struct EmulatedFile {
 impl EmulatedFile {
     fn extent(&self, offset: u64, len: usize) -> Extent {
         Extent { file: self.number, offset, bytes: len as u64 }
+    }
+
+    /// What the file held before it was opened first.
+    fn take_over(&self) -> Result<()> {
+        if self.model.flash.is_none() {
+            return Ok(());
+        }
+        let len_bytes = self.inner.len_bytes()?;
+        self.make_room(Operation::Open, 0, len_bytes)?;
+        self.note_written(0, len_bytes);
+        Ok(())
+    }
+
+    /// A limited device finds room for a range, or says that it has none.
+    fn make_room(&self, operation: Operation, offset: u64, len_bytes: u64) -> Result<()> {
+        let Some(flash) = &self.model.flash else { return Ok(()) };
+        let found = flash.lock().reserve(self.number, offset, len_bytes);
+        found.map_err(|_| DeviceError::at(self.inner.name(), operation, offset, ErrorKind::NoSpace))
+    }
+
+    fn note_written(&self, offset: u64, len_bytes: u64) {
+        self.model.note(|flash| flash.written(self.number, offset, len_bytes));
     }
 
     /// Runs `inner` while the modelled requests are served.
@@ -286,9 +373,21 @@ impl EmulatedFile {
         durability: Durability,
         inner: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
+        self.make_room(Operation::Write, offset, len as u64)?;
         let request = (self.kind(durability), self.extent(offset, len));
         self.serve(std::iter::once(request), inner)?;
+        self.note_written(offset, len as u64);
         self.settle(durability)
+    }
+
+    /// As `write`, of several writes together.
+    fn write_all(&self, ops: &[WriteOp<'_>], inner: impl FnOnce() -> Result<()>) -> Result<()> {
+        let request = |op: &WriteOp<'_>| (self.kind(op.durability), self.extent(op.offset, op.buf.len()));
+        ops.iter().try_for_each(|op| self.make_room(Operation::Write, op.offset, op.buf.len() as u64))?;
+        self.serve(ops.iter().map(request), inner)?;
+        ops.iter().for_each(|op| self.note_written(op.offset, op.buf.len() as u64));
+        let is_durable = ops.iter().any(|op| op.durability == Durability::Now);
+        self.settle(if is_durable { Durability::Now } else { Durability::Later })
     }
 
     /// Writes all or nothing where the device below can; else as far as the profile promises it, which is true of the
@@ -332,10 +431,24 @@ impl BlockFile for EmulatedFile {
         self.model.serve(Service::place_flush, || self.inner.flush())
     }
     fn punch(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        self.inner.punch(offset, len_bytes)
+        self.model.serve(Service::place_trim, || self.inner.punch(offset, len_bytes))?;
+        self.model.note(|flash| flash.punched(self.number, offset, len_bytes));
+        Ok(())
     }
     fn set_len(&self, len_bytes: u64) -> Result<()> {
-        self.inner.set_len(len_bytes)
+        let before_bytes = if self.model.flash.is_some() { self.inner.len_bytes()? } else { 0 };
+        if before_bytes < len_bytes {
+            self.make_room(Operation::SetLen, before_bytes, len_bytes - before_bytes)?;
+        }
+        let set = self.inner.set_len(len_bytes);
+        // A refusal leaves the length, and the room that was found for a longer file.
+        let is_now_bytes = if set.is_ok() { len_bytes } else { before_bytes };
+        self.model.note(|flash| flash.cut(self.number, is_now_bytes));
+        set
+    }
+    fn reserve(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.make_room(Operation::Reserve, offset, len_bytes)?;
+        self.inner.reserve(offset, len_bytes)
     }
     fn read_batch(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
         let requests: Vec<_> =
@@ -343,16 +456,10 @@ impl BlockFile for EmulatedFile {
         self.serve(requests.into_iter(), || self.inner.read_batch(ops))
     }
     fn write_batch_atomic(&self, ops: &[WriteOp<'_>]) -> Result<()> {
-        let request = |op: &WriteOp<'_>| (self.kind(op.durability), self.extent(op.offset, op.buf.len()));
         let whole = |op: &WriteOp<'_>| self.write_whole(op.offset, op.buf, op.why, op.durability);
-        self.serve(ops.iter().map(request), || ops.iter().try_for_each(whole))?;
-        let is_durable = ops.iter().any(|op| op.durability == Durability::Now);
-        self.settle(if is_durable { Durability::Now } else { Durability::Later })
+        self.write_all(ops, || ops.iter().try_for_each(whole))
     }
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
-        let request = |op: &WriteOp<'_>| (self.kind(op.durability), self.extent(op.offset, op.buf.len()));
-        self.serve(ops.iter().map(request), || self.inner.write_batch(ops))?;
-        let is_durable = ops.iter().any(|op| op.durability == Durability::Now);
-        self.settle(if is_durable { Durability::Now } else { Durability::Later })
+        self.write_all(ops, || self.inner.write_batch(ops))
     }
 }

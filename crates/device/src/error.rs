@@ -26,6 +26,8 @@ pub enum Operation {
     Punch,
     /// Changing the length of a file.
     SetLen,
+    /// Finding room for what is going to be written into a hole.
+    Reserve,
     /// Asking for a file's length or existence, or listing a directory.
     Stat,
     /// Renaming a file.
@@ -47,6 +49,7 @@ impl fmt::Display for Operation {
             Operation::Flush => "flush",
             Operation::Punch => "punch a hole in",
             Operation::SetLen => "change the length of",
+            Operation::Reserve => "reserve room in",
             Operation::Stat => "look up",
             Operation::Rename => "rename",
             Operation::Remove => "remove",

@@ -393,4 +393,13 @@ impl BlockFile for FaultyFile {
             _ => self.inner.set_len(len_bytes),
         }
     }
+
+    /// Finds room, as a longer file does: the same rules are for both.
+    fn reserve(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.check_poison(Operation::Reserve)?;
+        match self.check(Operation::SetLen)? {
+            Some(Fault::Lost) => Ok(()),
+            _ => self.inner.reserve(offset, len_bytes),
+        }
+    }
 }

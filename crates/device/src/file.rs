@@ -511,6 +511,15 @@ impl BlockFile for OpenFile {
         set.map_err(|error| self.fail(Operation::SetLen, len_bytes, &error))
     }
 
+    fn reserve(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.check_writable(Operation::Reserve)?;
+        match sys::allocate(self.descriptor.file.as_fd(), offset, len_bytes) {
+            // Writes find room, or they don't.
+            Err(error) if ErrorKind::from_io(&error) == ErrorKind::Unsupported => Ok(()),
+            reserved => reserved.map_err(|error| self.fail(Operation::Reserve, offset, &error)),
+        }
+    }
+
     fn read_batch(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
         if ops.len() < 2 || !self.shared.rings.available() {
             return self.read_singly(ops);

@@ -173,6 +173,7 @@ fn capabilities(sector_bytes: u32) -> Capabilities {
         physical_sector_bytes: sector_bytes,
         direct_io: true,
         punch_hole: true,
+        hole_bytes: sector_bytes,
         fua: true,
         io_uring: false,
         atomic_write_min_bytes: sector_bytes,

@@ -9,7 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::buf::AlignedBuf;
@@ -81,6 +81,7 @@ fn capabilities(facts: &sys::StatxFacts, direct_io: bool) -> Capabilities {
         physical_sector_bytes: physical.unwrap_or(logical),
         direct_io,
         punch_hole: false,
+        hole_bytes: 0,
         fua: false,
         io_uring: false,
         atomic_write_min_bytes: 0,
@@ -111,6 +112,9 @@ fn examine(file: &File, direct_io: bool, want_direct: bool) -> std::io::Result<C
     // Through the page cache a durable write is a write and a flush, whose error may be that of earlier writes: there a
     // flush of its own has to say so.
     (found.fua, found.punch_hole) = (fua && direct_io, punch_hole);
+    if punch_hole {
+        found.hole_bytes = u32::try_from(file.metadata()?.blksize()).unwrap_or(0);
+    }
     if direct_io && is_atomic(file, &facts) {
         found.atomic_write_min_bytes = facts.atomic_write_bytes_min;
         found.atomic_write_bytes = facts.atomic_write_bytes_max;
@@ -139,6 +143,7 @@ pub(crate) fn read_only() -> Capabilities {
         physical_sector_bytes: 512,
         direct_io: false,
         punch_hole: false,
+        hole_bytes: 0,
         fua: false,
         io_uring: false,
         atomic_write_min_bytes: 0,

@@ -9,6 +9,8 @@
 
 use serde::Deserialize;
 
+use crate::ftl::Translation;
+
 /// A profile of this name that comes with the program.
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
@@ -97,6 +99,12 @@ pub struct Profile {
     /// Largest write that is all or nothing, in bytes; 0 if nothing is promised.
     #[serde(default)]
     pub atomic_write_bytes: u32,
+    /// Time of giving a range back (a trim) on one channel, in microseconds.
+    #[serde(default)]
+    pub trim_us: f64,
+    /// How the device maps pages to flash; without it, what flash is written isn't modelled.
+    #[serde(default)]
+    pub translation: Option<Translation>,
     /// Power while busy; 0 = not known.
     pub watts_active: f64,
     /// Power while idle; 0 = not known.
@@ -148,9 +156,12 @@ impl Profile {
         if self.channels == 0 || self.anchor_bytes == 0 {
             return Err("channels and anchor_bytes must be at least 1".into());
         }
-        let times_us = [self.fixed_us, self.flush_us, self.write_ack_us];
+        let times_us = [self.fixed_us, self.flush_us, self.write_ack_us, self.trim_us];
         if !times_us.iter().all(|time_us| time_us.is_finite() && *time_us >= 0.0) {
-            return Err("fixed_us, flush_us and write_ack_us must be at least 0".into());
+            return Err("fixed_us, flush_us, write_ack_us and trim_us must be at least 0".into());
+        }
+        if let Some(problem) = self.translation.as_ref().and_then(Translation::problem) {
+            return Err(problem.into());
         }
         for rate in rates {
             let service_us = f64::from(self.channels) * 1e6 / rate;
@@ -201,6 +212,8 @@ mod tests {
         assert!(Profile::parse(&early).unwrap_err().to_string().contains("flush_us"));
         let durable = format!("durable_write = \"perhaps\"\n{text}");
         assert!(Profile::parse(&durable).unwrap_err().to_string().contains("perhaps"));
+        let none = text.replace("[operations", "[translation]\nkind = \"page-mapped\"\npage_bytes = 4096\nblock_pages = 1\nspare_percent = 7.0\n[operations");
+        assert!(Profile::parse(&none).unwrap_err().to_string().contains("block_pages"));
         assert!(Profile::parse("name = 1").is_err());
     }
 }

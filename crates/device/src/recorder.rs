@@ -451,6 +451,11 @@ impl BlockFile for RecordedFile {
     fn set_len(&self, len_bytes: u64) -> Result<()> {
         self.around(Change::SetLen { file: self.file, len_bytes }, || self.inner.set_len(len_bytes))
     }
+
+    /// Changes no byte.
+    fn reserve(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.inner.reserve(offset, len_bytes)
+    }
 }
 
 struct RecordedRegion {

@@ -123,6 +123,7 @@ fn capabilities(how: &RegionExtents) -> Capabilities {
         physical_sector_bytes: line_bytes,
         direct_io: true,
         punch_hole: false,
+        hole_bytes: 0,
         fua: true,
         io_uring: false,
         atomic_write_min_bytes: 0,

@@ -182,6 +182,17 @@ impl Service {
         done_ns
     }
 
+    /// Places a trim that arrives at a moment; gives the moment at which it is answered. It takes one channel.
+    pub(crate) fn place_trim(&mut self, arrival_ns: u64) -> u64 {
+        let service_ns = self.dilated((self.profile.trim_us * 1e3) as u64);
+        if service_ns == 0 {
+            return arrival_ns;
+        }
+        let by_time = self.channels.iter().enumerate().min_by_key(|(_, channel)| channel.free_at_ns);
+        let no = by_time.map_or(0, |(no, _)| no);
+        self.occupy(no, arrival_ns, service_ns).1
+    }
+
     fn dilated(&self, ns: u64) -> u64 {
         (ns as f64 * self.dilation) as u64
     }

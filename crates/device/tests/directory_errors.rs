@@ -56,5 +56,5 @@ fn probing_leaves_nothing_behind_and_can_be_printed() {
     let directory = FileDirectory::open(scratch.path(), FileOptions::default()).unwrap();
     assert!(directory.list().unwrap().is_empty());
     let text = directory.capabilities().to_string();
-    assert!(text.contains("direct I/O") && text.contains("punch hole"), "{text}");
+    assert!(text.contains("direct I/O") && text.contains("holes"), "{text}");
 }

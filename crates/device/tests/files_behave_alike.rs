@@ -100,6 +100,11 @@ fn a_punched_range_reads_zeros_and_keeps_the_length() {
         assert_eq!(read(&*file, 8192, 65536), vec![0; 65536], "{}", kind.what);
         assert_eq!(read(&*file, 73728, 4096), vec![5; 4096]);
         assert_eq!(kind.directory.accounting().punched(Space::Data).bytes, 65536);
+        // Room for the hole is found again; nothing that can be read changes.
+        file.reserve(4096, 65536).unwrap();
+        assert_eq!(read(&*file, 0, 8192), vec![5; 8192], "{}", kind.what);
+        assert_eq!(read(&*file, 8192, 65536), vec![0; 65536], "{}", kind.what);
+        assert_eq!(file.len_bytes().unwrap(), 131_072);
     }
 }
 

@@ -66,11 +66,12 @@ fn written(settings: &Settings) -> String {
     let Settings { devices, spaces, pool, log, nvm, compression, protection, server, query } = settings;
     let mut out = String::new();
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    for (name, DeviceSettings { path, profile, direct }) in devices {
+    for (name, DeviceSettings { path, profile, capacity_bytes, direct }) in devices {
         let path = quoted(path.to_str().unwrap_or_default());
         let profile = quoted(profile.as_deref().unwrap_or("none"));
         let name = quoted_key(name);
         let _ = writeln!(out, "[devices.{name}]\npath = {path}\nprofile = {profile}\ndirect = {direct}");
+        let _ = capacity_bytes.map(|bytes| writeln!(out, "capacity = {bytes}"));
     }
     out.push_str("[spaces]\n");
     let places = [("data", &spaces.data), ("log", &spaces.log), ("rollback", &spaces.rollback)];

@@ -120,7 +120,8 @@ impl Home {
         check_pool(settings)?;
         varve_device::create_directory(path)
             .map_err(|error| OpenError::Unreadable { path: path.to_owned(), error })?;
-        let main = DeviceSettings { path: path.to_owned(), profile: None, direct: true };
+        let main =
+            DeviceSettings { path: path.to_owned(), profile: None, capacity_bytes: None, direct: true };
         let mut home = Home { devices: Vec::new(), is_new, locks: Vec::new() };
         home.add(MAIN_DEVICE, &main, &["control"])?;
         for (name, device) in &settings.devices {
@@ -142,7 +143,7 @@ impl Home {
         let files: Arc<dyn Directory> = FileDirectory::open(path, options).map_err(fail)?;
         let directory = match &settings.profile {
             None => files,
-            Some(profile) => emulated(files, profile)?,
+            Some(profile) => emulated(files, profile, settings.capacity_bytes)?,
         };
         self.devices.push(Device { name: name.to_owned(), path: path.clone(), directory });
         Ok(())
@@ -286,9 +287,16 @@ fn spaces_on(device: &str, settings: &Settings) -> Vec<&'static str> {
     spaces.chain(nvm).collect()
 }
 
-fn emulated(files: Arc<dyn Directory>, profile: &str) -> Result<Arc<dyn Directory>, OpenError> {
+fn emulated(
+    files: Arc<dyn Directory>,
+    profile: &str,
+    capacity_bytes: Option<u64>,
+) -> Result<Arc<dyn Directory>, OpenError> {
     let found = Profile::shipped(profile).map_err(|error| OpenError::Profile { error })?;
-    Ok(Emulated::wrap(files, found, 1.0))
+    Ok(match capacity_bytes {
+        None => Emulated::wrap(files, found, 1.0),
+        Some(bytes) => Emulated::sized(files, found, 1.0, bytes),
+    })
 }
 
 fn device_error(name: &str, spaces: &[&str], path: &Path, error: DeviceError) -> OpenError {

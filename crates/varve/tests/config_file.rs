@@ -39,6 +39,7 @@ direct = false
 [devices.slow]
 path = "/mnt/slow"
 profile = "fusion-io-160"
+capacity = "160GiB"
 [spaces]
 data = "slow"
 log = "fast"
@@ -79,8 +80,8 @@ fn every_key_is_read() {
     assert_eq!((fast.path.as_path(), fast.direct), (Path::new("/home-of-file/nvme"), false));
     let slow = &settings.devices["slow"];
     assert_eq!(
-        (slow.path.as_path(), slow.profile.as_deref()),
-        (Path::new("/mnt/slow"), Some("fusion-io-160"))
+        (slow.path.as_path(), slow.profile.as_deref(), slow.capacity_bytes),
+        (Path::new("/mnt/slow"), Some("fusion-io-160"), Some(160 << 30))
     );
     let spaces = &settings.spaces;
     assert_eq!(

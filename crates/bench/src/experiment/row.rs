@@ -201,6 +201,7 @@ mod tests {
             model_error_share,
             busy_share,
             cpu_share,
+            flash: None,
         }
     }
 

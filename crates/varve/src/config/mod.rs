@@ -82,6 +82,8 @@ pub struct DeviceSettings {
     pub path: PathBuf,
     /// The emulated profile, if any.
     pub profile: Option<String>,
+    /// Bytes that the emulated device has room for; `None`: as much as there is.
+    pub capacity_bytes: Option<u64>,
     /// Whether to go past the page cache.
     pub direct: bool,
 }
@@ -457,9 +459,14 @@ fn devices(section: Reader<'_>, home: &Path) -> Result<BTreeMap<String, DeviceSe
         let mut profiles: Vec<_> = Profile::names().into_iter().map(|name| (name, Some(name))).collect();
         profiles.push(("none", None));
         let profile = device.choice("profile", &profiles)?.flatten().map(str::to_owned);
+        let at = device.position("capacity");
+        let capacity_bytes = device.bytes("capacity", MIB..=TIB)?;
+        if capacity_bytes.is_some() && profile.is_none() {
+            return Err(device.error("capacity", at, "is for emulated devices: give it a profile"));
+        }
         let direct = device.flag("direct")?.unwrap_or(true);
         device.finish()?;
-        devices.insert(name, DeviceSettings { path: home.join(path), profile, direct });
+        devices.insert(name, DeviceSettings { path: home.join(path), profile, capacity_bytes, direct });
     }
     Ok(devices)
 }

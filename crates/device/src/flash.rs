@@ -1,0 +1,229 @@
+//! The blocks of an emulated device of limited size: which ones its files have, and what its flash was written (modelled).
+//!
+//! A stand-in for a file system and for the translation layer below it: a file's blocks are taken when it grows or is written
+//! to, and given back, and trimmed, when it is cut, punched or removed.
+//!
+//! Invariants
+//! 1. A block belongs to one file or to none.
+//! 2. A refusal takes no block.
+//!
+//! What it does not know: time, contents, names of files; what the file system writes for itself.
+
+use std::collections::HashMap;
+
+use crate::ftl::{Ftl, FtlCounts, Translation};
+
+/// Block of a device whose profile has no translation layer.
+const BLOCK_BYTES: u64 = 4096;
+/// No block.
+const HOLE: u32 = u32::MAX;
+
+/// What an emulated device's flash was written, as a page-mapped model with greedy collection says: modelled, never measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FlashReport {
+    /// Bytes that the host wrote.
+    pub host_bytes: u64,
+    /// Bytes of flash written: whole flash pages, and copies.
+    pub flash_bytes: u64,
+    /// Bytes of that which collection copied.
+    pub copied_bytes: u64,
+    /// Blocks erased.
+    pub erased_blocks: u64,
+    /// Bytes that the host gave back (holes, shorter or removed files).
+    pub trimmed_bytes: u64,
+    /// Bytes of the device that hold something now.
+    pub valid_bytes: u64,
+    /// Bytes that the device has for the host.
+    pub capacity_bytes: u64,
+}
+
+impl FlashReport {
+    /// What happened since an earlier report of the same device.
+    pub fn since(&self, earlier: &FlashReport) -> FlashReport {
+        FlashReport {
+            host_bytes: self.host_bytes - earlier.host_bytes,
+            flash_bytes: self.flash_bytes - earlier.flash_bytes,
+            copied_bytes: self.copied_bytes - earlier.copied_bytes,
+            erased_blocks: self.erased_blocks - earlier.erased_blocks,
+            trimmed_bytes: self.trimmed_bytes - earlier.trimmed_bytes,
+            ..*self
+        }
+    }
+}
+
+/// There is no room.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// A device's blocks.
+pub(crate) struct Flash {
+    block_bytes: u64,
+    blocks: u32,
+    /// Blocks of each file, by their place in it.
+    files: HashMap<u32, Vec<u32>>,
+    free: Vec<u32>,
+    ftl: Option<Ftl>,
+    host_bytes: u64,
+    trimmed_bytes: u64,
+}
+
+impl Flash {
+    /// An empty device; without a translation layer it only has its size.
+    pub(crate) fn new(capacity_bytes: u64, of: Option<&Translation>) -> Flash {
+        let block_bytes = of.map_or(BLOCK_BYTES, |of| u64::from(of.page_bytes));
+        let blocks = u32::try_from(capacity_bytes / block_bytes).unwrap_or(HOLE - 1).min(HOLE - 1);
+        Flash {
+            block_bytes,
+            blocks,
+            files: HashMap::new(),
+            free: (0..blocks).rev().collect(),
+            ftl: of.map(|of| Ftl::new(blocks, of)),
+            host_bytes: 0,
+            trimmed_bytes: 0,
+        }
+    }
+
+    /// Blocks that a range touches.
+    fn touched(&self, offset: u64, len_bytes: u64) -> std::ops::Range<usize> {
+        let end = (offset + len_bytes).div_ceil(self.block_bytes);
+        (offset / self.block_bytes) as usize..end as usize
+    }
+
+    /// Makes sure that a file has the blocks of a range.
+    pub(crate) fn reserve(&mut self, file: u32, offset: u64, len_bytes: u64) -> Result<(), Full> {
+        let range = self.touched(offset, len_bytes);
+        let blocks = self.files.entry(file).or_default();
+        if blocks.len() < range.end {
+            blocks.resize(range.end, HOLE);
+        }
+        let missing = blocks[range.clone()].iter().filter(|block| **block == HOLE).count();
+        if missing > self.free.len() {
+            return Err(Full);
+        }
+        for block in blocks[range].iter_mut().filter(|block| **block == HOLE) {
+            *block = self.free.pop().unwrap_or(HOLE);
+        }
+        Ok(())
+    }
+
+    /// A range of a file was written, whose blocks it has.
+    pub(crate) fn written(&mut self, file: u32, offset: u64, len_bytes: u64) {
+        self.host_bytes += len_bytes;
+        let range = self.touched(offset, len_bytes);
+        let Some(ftl) = &mut self.ftl else { return };
+        let blocks = self.files.get(&file).and_then(|blocks| blocks.get(range));
+        blocks.into_iter().flatten().filter(|block| **block != HOLE).for_each(|block| ftl.write(*block));
+    }
+
+    /// A range was punched: blocks that lie in it whole are given back.
+    pub(crate) fn punched(&mut self, file: u32, offset: u64, len_bytes: u64) {
+        let first = offset.div_ceil(self.block_bytes) as usize;
+        let end = ((offset + len_bytes) / self.block_bytes) as usize;
+        self.give_back(file, first, end);
+    }
+
+    /// The file is not longer than this any more.
+    pub(crate) fn cut(&mut self, file: u32, len_bytes: u64) {
+        self.give_back(file, len_bytes.div_ceil(self.block_bytes) as usize, usize::MAX);
+    }
+
+    /// The file is gone.
+    pub(crate) fn removed(&mut self, file: u32) {
+        self.cut(file, 0);
+        self.files.remove(&file);
+    }
+
+    fn give_back(&mut self, file: u32, first: usize, end: usize) {
+        let Some(blocks) = self.files.get_mut(&file) else { return };
+        let end = end.min(blocks.len());
+        let Some(range) = blocks.get_mut(first..end) else { return };
+        for block in range.iter_mut().filter(|block| **block != HOLE) {
+            if let Some(ftl) = &mut self.ftl {
+                ftl.trim(*block);
+            }
+            self.trimmed_bytes += self.block_bytes;
+            self.free.push(std::mem::replace(block, HOLE));
+        }
+    }
+
+    /// What the translation layer counted, if the profile has one.
+    pub(crate) fn report(&self) -> Option<FlashReport> {
+        let FtlCounts { programmed_pages, copied_pages, erased_blocks, valid_pages } =
+            self.ftl.as_ref()?.counts();
+        Some(FlashReport {
+            host_bytes: self.host_bytes,
+            flash_bytes: programmed_pages * self.block_bytes,
+            copied_bytes: copied_pages * self.block_bytes,
+            erased_blocks,
+            trimmed_bytes: self.trimmed_bytes,
+            valid_bytes: valid_pages * self.block_bytes,
+            capacity_bytes: u64::from(self.blocks) * self.block_bytes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ftl::Mapping;
+
+    const BLOCK: u64 = 4096;
+
+    fn device(blocks: u64) -> Flash {
+        let of = Translation {
+            kind: Mapping::PageMapped,
+            page_bytes: BLOCK as u32,
+            block_pages: 16,
+            spare_percent: 7.0,
+        };
+        Flash::new(blocks * BLOCK, Some(&of))
+    }
+
+    fn write(flash: &mut Flash, file: u32, offset: u64, len_bytes: u64) -> Result<(), Full> {
+        flash.reserve(file, offset, len_bytes)?;
+        flash.written(file, offset, len_bytes);
+        Ok(())
+    }
+
+    #[test]
+    fn a_part_of_a_flash_page_is_written_whole() {
+        let mut flash = device(64);
+        write(&mut flash, 1, 512, 512).unwrap();
+        write(&mut flash, 1, 4096 - 512, 1024).unwrap();
+        let report = flash.report().unwrap();
+        assert_eq!((report.host_bytes, report.flash_bytes), (1536, 3 * BLOCK));
+        assert_eq!(report.valid_bytes, 2 * BLOCK);
+    }
+
+    #[test]
+    fn what_is_beyond_the_capacity_is_refused_and_takes_nothing() {
+        let mut flash = device(10);
+        flash.reserve(1, 0, 6 * BLOCK).unwrap();
+        assert_eq!(flash.reserve(2, 0, 5 * BLOCK), Err(Full));
+        flash.reserve(2, 0, 4 * BLOCK).unwrap();
+        // What a file has it may write again; a hole that is filled needs room.
+        write(&mut flash, 1, 0, 6 * BLOCK).unwrap();
+        flash.punched(1, 100, 2 * BLOCK);
+        assert_eq!(flash.report().unwrap().trimmed_bytes, BLOCK, "only blocks that lie in it whole");
+        flash.reserve(3, 0, BLOCK).unwrap();
+        assert_eq!(write(&mut flash, 1, BLOCK, BLOCK), Err(Full));
+        flash.removed(2);
+        write(&mut flash, 1, BLOCK, BLOCK).unwrap();
+        flash.cut(1, BLOCK + 1);
+        assert_eq!(flash.report().unwrap().valid_bytes, 2 * BLOCK);
+        flash.cut(7, 0);
+    }
+
+    #[test]
+    fn reports_can_be_taken_apart() {
+        let mut flash = device(64);
+        write(&mut flash, 1, 0, 8 * BLOCK).unwrap();
+        let before = flash.report().unwrap();
+        write(&mut flash, 1, 0, 2 * BLOCK).unwrap();
+        flash.cut(1, 4 * BLOCK);
+        let since = flash.report().unwrap().since(&before);
+        assert_eq!((since.host_bytes, since.flash_bytes), (2 * BLOCK, 2 * BLOCK));
+        assert_eq!((since.trimmed_bytes, since.valid_bytes, since.copied_bytes), (4 * BLOCK, 4 * BLOCK, 0));
+        assert!(Flash::new(BLOCK, None).report().is_none(), "a device without flash has none to report");
+    }
+}

@@ -1,0 +1,212 @@
+//! A page-mapped flash translation layer with greedy collection, as a model: what flash would be written.
+//!
+//! The host's pages are appended to one block, pages that are collected to another. When fewer than two blocks are free, the one
+//! with the fewest valid pages is collected: those are copied, and it is erased.
+//!
+//! Invariants
+//! 1. A logical page that was written, and not trimmed since, has one physical page, which says whose it is.
+//! 2. A block's count of valid pages is the number of its pages that logical pages have.
+//! 3. A block is free between two calls. There are four more than the logical pages fill, so while fewer than two are free one of
+//!    the others has an invalid page.
+//! 4. No clock and no chance: the same calls give the same counts.
+//!
+//! What it does not know: time, files; wear levelling, caches of the drive, its own tables. Everything it says is modelled.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+/// How a device maps the host's pages to flash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mapping {
+    /// Every page on its own.
+    PageMapped,
+}
+
+/// The translation layer of a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Translation {
+    /// Its kind.
+    pub kind: Mapping,
+    /// Bytes of a flash page: what is written together.
+    pub page_bytes: u32,
+    /// Pages of a block: what is erased together.
+    pub block_pages: u32,
+    /// Flash beyond the capacity, in percent of it.
+    pub spare_percent: f64,
+}
+
+impl Translation {
+    /// Why it cannot be.
+    pub(crate) fn problem(&self) -> Option<&'static str> {
+        let is_sound = self.page_bytes.is_power_of_two()
+            && self.page_bytes >= 512
+            && (2..=1 << 16).contains(&self.block_pages)
+            && (0.0..=1000.0).contains(&self.spare_percent);
+        (!is_sound).then_some(
+            "translation: page_bytes is a power of two of at least 512, block_pages 2 to 65536, spare_percent 0 to 1000",
+        )
+    }
+}
+
+/// Blocks beyond what the logical pages fill, at least: two that are open, two that are free.
+const SPARE_BLOCKS_MIN: u64 = 4;
+/// Below so many free blocks one is collected.
+const FREE_BLOCKS_MIN: usize = 2;
+/// No page, no block.
+const NONE: u32 = u32::MAX;
+
+/// Who writes a page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Host,
+    Collection,
+}
+
+/// Where pages are appended.
+#[derive(Clone, Copy)]
+struct Open {
+    block: u32,
+    /// Pages of it that are taken.
+    taken: u32,
+}
+
+/// What flash was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct FtlCounts {
+    /// Pages written, copies among them.
+    pub programmed_pages: u64,
+    /// Valid pages moved out of collected blocks.
+    pub copied_pages: u64,
+    pub erased_blocks: u64,
+    /// Logical pages that have something.
+    pub valid_pages: u64,
+}
+
+/// The model.
+pub(crate) struct Ftl {
+    block_pages: u32,
+    /// Physical page of each logical page.
+    places: Vec<u32>,
+    /// Logical page of each physical page that is valid.
+    owners: Vec<u32>,
+    /// Valid pages of each block.
+    valid: Vec<u32>,
+    /// Blocks that are neither free nor open, by their valid pages.
+    written: BTreeSet<(u32, u32)>,
+    free: Vec<u32>,
+    host: Open,
+    collection: Open,
+    counts: FtlCounts,
+}
+
+impl Ftl {
+    /// An empty device of so many logical pages.
+    pub(crate) fn new(logical_pages: u32, of: &Translation) -> Ftl {
+        let block_pages = of.block_pages;
+        let with_spare = f64::from(logical_pages) * (1.0 + of.spare_percent / 100.0);
+        let wanted = (with_spare / f64::from(block_pages)).ceil() as u64;
+        let least = u64::from(logical_pages.div_ceil(block_pages)) + SPARE_BLOCKS_MIN;
+        let blocks = u32::try_from(wanted.max(least)).unwrap_or(NONE).min((NONE - 1) / block_pages);
+        let nowhere = Open { block: NONE, taken: block_pages };
+        Ftl {
+            block_pages,
+            places: vec![NONE; logical_pages as usize],
+            owners: vec![NONE; blocks as usize * block_pages as usize],
+            valid: vec![0; blocks as usize],
+            written: BTreeSet::new(),
+            free: (0..blocks).rev().collect(),
+            host: nowhere,
+            collection: nowhere,
+            counts: FtlCounts::default(),
+        }
+    }
+
+    /// The host writes a logical page.
+    pub(crate) fn write(&mut self, page: u32) {
+        self.invalidate(page);
+        self.append(page, By::Host);
+    }
+
+    /// The host says that it does not need a logical page any more.
+    pub(crate) fn trim(&mut self, page: u32) {
+        self.invalidate(page);
+    }
+
+    pub(crate) fn counts(&self) -> FtlCounts {
+        self.counts
+    }
+
+    fn invalidate(&mut self, page: u32) {
+        let place = std::mem::replace(&mut self.places[page as usize], NONE);
+        if place == NONE {
+            return;
+        }
+        self.owners[place as usize] = NONE;
+        self.counts.valid_pages -= 1;
+        let block = place / self.block_pages;
+        let valid = &mut self.valid[block as usize];
+        *valid -= 1;
+        // Open blocks are not among the written ones.
+        if self.written.remove(&(*valid + 1, block)) {
+            self.written.insert((*valid, block));
+        }
+    }
+
+    fn append(&mut self, page: u32, by: By) {
+        if self.point(by).taken == self.block_pages {
+            self.open_next(by);
+        }
+        let block_pages = self.block_pages;
+        let point = self.point(by);
+        let (block, place) = (point.block, point.block * block_pages + point.taken);
+        point.taken += 1;
+        self.places[page as usize] = place;
+        self.owners[place as usize] = page;
+        self.valid[block as usize] += 1;
+        self.counts.valid_pages += 1;
+        self.counts.programmed_pages += 1;
+    }
+
+    fn point(&mut self, by: By) -> &mut Open {
+        match by {
+            By::Host => &mut self.host,
+            By::Collection => &mut self.collection,
+        }
+    }
+
+    /// Ends the block that is full and begins a free one; for the host, makes one free first.
+    fn open_next(&mut self, by: By) {
+        let full = self.point(by).block;
+        if full != NONE {
+            self.written.insert((self.valid[full as usize], full));
+        }
+        while by == By::Host && self.free.len() < FREE_BLOCKS_MIN {
+            self.collect();
+        }
+        let block = self.free.pop().expect("a block is free (invariant 3)");
+        *self.point(by) = Open { block, taken: 0 };
+    }
+
+    /// Empties the block with the fewest valid pages, and erases it.
+    fn collect(&mut self) {
+        let (_, victim) = self.written.pop_first().expect("blocks were written (invariant 3)");
+        let first = victim * self.block_pages;
+        for place in first..first + self.block_pages {
+            let page = std::mem::replace(&mut self.owners[place as usize], NONE);
+            if page != NONE {
+                self.counts.valid_pages -= 1;
+                self.counts.copied_pages += 1;
+                self.append(page, By::Collection);
+            }
+        }
+        self.valid[victim as usize] = 0;
+        self.counts.erased_blocks += 1;
+        self.free.push(victim);
+    }
+}
+
+#[cfg(test)]
+mod tests;
