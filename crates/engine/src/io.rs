@@ -34,7 +34,8 @@ pub(crate) struct Accounts(Vec<Arc<Accounting>>);
 impl Accounts {
     pub(crate) fn of(config: &PagerConfig) -> Self {
         let mut accounts: Vec<Arc<Accounting>> = Vec::new();
-        for device in [&config.control, &config.data, &config.log, &config.rollback, &config.temporary] {
+        let files = [&config.control, &config.data, &config.log, &config.rollback, &config.temporary];
+        for device in files.into_iter().chain(config.nvm.as_ref().map(|nvm| &nvm.directory)) {
             let account = device.accounting();
             if !accounts.iter().any(|known| Arc::ptr_eq(known, account)) {
                 accounts.push(Arc::clone(account));

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use varve::config::{ConfigError, DeviceSettings, MAIN_DEVICE, NvmSettings, Settings, TlsSettings};
-use varve_pager::{Pacing, ProtectionKind, Replacement};
+use varve_pager::{NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
 const SECTIONS: [&str; 9] =
@@ -36,7 +36,10 @@ fn consistent(settings: &Settings) {
         assert!(device == MAIN_DEVICE || devices.contains_key(device), "no device {device}");
     }
     assert!(log.capacity_bytes / 2 >= log.segment_bytes && log.segment_bytes > 0, "{log:?}");
-    assert!(pool.page_size_bytes.is_none_or(u64::is_power_of_two) && pool.page_writers > 0, "{pool:?}");
+    assert!(
+        pool.page_size_bytes.is_none_or(u64::is_power_of_two) && pool.page_writers != Some(0),
+        "{pool:?}"
+    );
     assert!(server.max_connections > 0);
 }
 
@@ -79,7 +82,8 @@ fn written(settings: &Settings) -> String {
         let _ = writeln!(out, "{space} = {}", quoted(device));
     }
     let replacement = if pool.replacement == Replacement::Clock { "clock" } else { "lru2" };
-    let _ = writeln!(out, "[pool]\nreplacement = '{replacement}'\npage_writers = {}", pool.page_writers);
+    let writers = pool.page_writers.map_or_else(|| "'auto'".to_owned(), |writers| writers.to_string());
+    let _ = writeln!(out, "[pool]\nreplacement = '{replacement}'\npage_writers = {writers}");
     if let Some(Pacing { interval_ms, free_frames }) = pool.pacing {
         let _ = writeln!(out, "writer_interval_ms = {interval_ms}\nwriter_frames = {free_frames}");
     }
@@ -115,11 +119,13 @@ fn written(settings: &Settings) -> String {
         let wish = if *required { "required" } else { "offered" };
         let _ = writeln!(out, "tls_certificate = {certificate}\ntls_key = {key}\ntls = '{wish}'");
     }
-    if let Some(NvmSettings { device, size_bytes, log_bytes, emulate }) = nvm {
+    if let Some(NvmSettings { device, size_bytes, log_bytes, emulate, flush }) = nvm {
         let (device, emulate) = (quoted(device), emulate.as_deref().unwrap_or("none"));
+        let NvmFlush { workers, high_water, low_water, when_idle } = flush;
         let _ = writeln!(
             out,
-            "[nvm]\ndevice = {device}\nsize = {size_bytes}\nlog = {log_bytes}\nemulate = '{emulate}'"
+            "[nvm]\ndevice = {device}\nsize = {size_bytes}\nlog = {log_bytes}\nemulate = '{emulate}'\n\
+             flush_workers = {workers}\nhigh_water = {high_water}\nlow_water = {low_water}\nidle_flush = {when_idle}"
         );
     }
     let (algorithm, level) = (compression.algorithm, compression.level);

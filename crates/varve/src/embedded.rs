@@ -67,7 +67,7 @@ impl Embedded {
         let sql = SqlDatabase::new(engine.clone()).with_general(Arc::new(queries));
         let sql = sql.with_temporary_limit(limit);
         let sql = match system {
-            Some(system) => sql.with_system(Arc::new(system)),
+            Some(system) => sql.with_system(Arc::new(system.of(engine.clone()))),
             None => sql,
         };
         Ok(Self { engine, sql: Arc::new(sql), home })

@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use varve_device::{
 };
 use varve_engine::Options;
 use varve_pager::control::{CONTROL_FILE, Control};
-use varve_pager::{NVM_FILE, NvmConfig, PagerConfig};
+use varve_pager::{NVM_FILE, NvmConfig, NvmFlush, Pager, PagerConfig};
 
 use crate::config::{
     AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, MAIN_DEVICE, NvmSettings, Settings, show_bytes,
@@ -39,6 +40,8 @@ pub enum State {
 /// Names that may stand in a directory without making it anybody's.
 const NOBODYS: &[&str] =
     &[FILE_NAME, AUTO_FILE_NAME, AUTO_FILE_NEW, "varve.lock", "control.new", "nvm.varve.new", "lost+found"];
+/// Most page writers where nobody says how many.
+const WRITERS_MAX: usize = 8;
 /// The bytes that a region's header may take.
 const REGION_HEADER_BYTES: u64 = 4096;
 
@@ -173,11 +176,14 @@ impl Home {
     pub fn options(&self, settings: &Settings) -> Result<Options, OpenError> {
         let main = self.directory(MAIN_DEVICE);
         let mut pager = PagerConfig::new(main.clone());
+        let mut has_compressed = false;
         if !self.is_new
             && let Some(control) = Control::open(&*main)?
         {
             self.check_created_with(&control, settings)?;
-            pager.page_size = control.get().page_size as usize;
+            let stored = control.get();
+            pager.page_size = stored.page_size as usize;
+            has_compressed = stored.has_compressed_pages || stored.packed;
         }
         if let Some(bytes) = settings.pool.page_size_bytes {
             pager.page_size = bytes as usize;
@@ -187,7 +193,7 @@ impl Home {
         pager.rollback = self.directory(&settings.spaces.rollback);
         pager.temporary = self.directory(&settings.spaces.temporary);
         pager.nvm = settings.nvm.as_ref().map(|nvm| self.nvm(nvm)).transpose()?;
-        apply(settings, &mut pager);
+        apply(settings, has_compressed, &mut pager);
         Ok(Options::new(pager))
     }
 
@@ -236,11 +242,13 @@ impl Home {
     }
 }
 
-/// What the pager is to have that is no directory.
-fn apply(settings: &Settings, pager: &mut PagerConfig) {
+/// What the pager is to have that is no directory. `has_compressed`: the database may have compressed pages, whatever is said now.
+fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     pager.pool_bytes = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes) as usize;
     pager.replacement = settings.pool.replacement;
-    pager.page_writers = settings.pool.page_writers;
+    let compresses = has_compressed || !settings.compression.is_none();
+    pager.page_writers = settings.pool.page_writers.unwrap_or_else(|| writers_for(compresses));
+    pager.nvm_flush = settings.nvm.as_ref().map_or(NvmFlush::DEFAULT, |nvm| nvm.flush);
     pager.pacing = settings.pool.pacing;
     pager.log_segment_bytes = settings.log.segment_bytes;
     pager.log_capacity_bytes = settings.log.capacity_bytes;
@@ -248,19 +256,46 @@ fn apply(settings: &Settings, pager: &mut PagerConfig) {
     pager.compression = settings.compression;
 }
 
+/// Page writers where nobody says how many: compressing takes processors.
+fn writers_for(compresses: bool) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    if compresses { processors.min(WRITERS_MAX) } else { 1 }
+}
+
+/// Whether the next start of an open database would take the settings. Its devices are what they are: they are no matter of
+/// ALTER SYSTEM.
+pub fn check_next(settings: &Settings, open: &Pager) -> Result<(), OpenError> {
+    check_pool(settings)?;
+    let mut next = open.config().clone();
+    let nvm_device = next.nvm.take().map_or_else(|| next.control.clone(), |nvm| nvm.directory);
+    next.nvm = settings.nvm.as_ref().map(|nvm| NvmConfig {
+        directory: nvm_device,
+        size_bytes: nvm.size_bytes,
+        log_bytes: nvm.log_bytes,
+    });
+    apply(settings, false, &mut next);
+    Ok(open.check_next(&next)?)
+}
+
 /// What can be told of settings without opening anything.
 pub fn check_settings(settings: &Settings) -> Result<(), OpenError> {
     check_pool(settings)?;
+    let default_bytes = PagerConfig::new(MemoryDirectory::new()).page_size as u64;
+    let page_size = settings.pool.page_size_bytes.unwrap_or(default_bytes);
+    Ok(next_config(settings, page_size as usize).check()?)
+}
+
+/// The sizes that settings ask for, over devices that nobody looks at.
+pub fn next_config(settings: &Settings, page_size: usize) -> PagerConfig {
     let memory = MemoryDirectory::new();
-    let mut pager = PagerConfig::new(memory.clone());
+    let mut pager = PagerConfig { page_size, ..PagerConfig::new(memory.clone()) };
     pager.nvm = settings.nvm.as_ref().map(|nvm| NvmConfig {
         directory: memory,
         size_bytes: nvm.size_bytes,
         log_bytes: nvm.log_bytes,
     });
-    pager.page_size = settings.pool.page_size_bytes.unwrap_or(pager.page_size as u64) as usize;
-    apply(settings, &mut pager);
-    Ok(pager.check()?)
+    apply(settings, false, &mut pager);
+    pager
 }
 
 /// A pool that memory can't hold would end the process, or the machine would swap pages that it could

@@ -78,6 +78,83 @@ fn what_a_killed_start_left_of_a_region_is_nobodys() {
     assert_eq!(std::fs::read(directory.path().join("nvm.varve")).unwrap(), used);
 }
 
+/// A command that must succeed; what it says.
+fn said(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_varve")).args(arguments).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// There was no way out of a region: a database that had one needed it for ever, in the length that it had.
+#[test]
+fn a_database_leaves_persistent_memory() {
+    for (kind, log, inside) in [
+        ("nvm", "0MiB", "the newest pages"),
+        ("nvm", "2MiB", "the log and the newest pages"),
+        ("nvm-dwb", "2MiB", "the log and doublewrite copies"),
+        ("doublewrite", "2MiB", "the log"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let (place, file) = (directory.path().to_str().unwrap(), directory.path().join("varve.toml"));
+        let settings = |size: &str| {
+            let nvm = format!("[nvm]\ndevice = 'main'\nsize = '{size}'\nlog = '{log}'\n");
+            std::fs::write(&file, format!("{nvm}[protection]\nkind = '{kind}'\n")).unwrap();
+        };
+        let rows = || said(&["sql", place, "--pool", "16MiB", "--format", "csv", "-c", "select a from t"]);
+        settings("8MiB");
+        let made = "create table t (a integer); insert into t values (42)";
+        said(&["sql", place, "--create", "--pool", "16MiB", "-c", made]);
+        let status = said(&["nvm", "status", place]);
+        assert!(status.contains(&format!("in persistent memory: {inside}\n")), "{kind}: {status}");
+        assert!(status.contains("region: ") && status.contains("configuration: says the same\n"), "{status}");
+
+        std::fs::write(&file, "").unwrap();
+        let (code, text) = run(&["sql", place, "--pool", "16MiB", "-c", "select 1"]);
+        assert!(code == Some(1) && text.contains("bring everything home first: `varve nvm drain`"), "{text}");
+        let status = said(&["nvm", "status", place]);
+        assert!(status.contains(&format!("or run: varve nvm drain {place}\n")), "{status}");
+        let drained = said(&["nvm", "drain", place, "--pool", "16MiB"]);
+        assert!(drained.contains("needs no persistent memory any more; "), "{drained}");
+        assert!(!names(directory.path()).contains(&"nvm.varve".to_owned()));
+        assert_eq!(rows().lines().last(), Some("42"), "{kind} in files");
+        let again = said(&["nvm", "drain", place]);
+        assert_eq!(again, "nothing to bring home: the database needs no persistent memory\n");
+
+        settings("16MiB");
+        let status = said(&["nvm", "status", place]);
+        assert!(status.contains("the next start puts persistent memory to use"), "{status}");
+        assert_eq!(rows().lines().last(), Some("42"), "{kind} in another region");
+        let drained = said(&["nvm", "drain", place, "--pool", "16MiB"]);
+        assert!(drained.contains("the configuration still has [nvm] of 16 MiB"), "{drained}");
+        settings("4MiB");
+        assert_eq!(rows().lines().last(), Some("42"), "{kind} in a smaller region");
+    }
+}
+
+/// The device of the region is gone from the configuration: somebody has to say where it is.
+#[test]
+fn a_region_is_found_where_it_is_said_to_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let memory = tempfile::tempdir().unwrap();
+    let (place, region) = (directory.path().to_str().unwrap(), memory.path().to_str().unwrap());
+    let settings = format!(
+        "[devices.pmem]\npath = '{region}'\n[nvm]\ndevice = 'pmem'\nsize = '4MiB'\n[protection]\nkind = 'nvm'\n"
+    );
+    std::fs::write(directory.path().join("varve.toml"), settings).unwrap();
+    said(&["sql", place, "--create", "--pool", "16MiB", "-c", "create table t (a integer)"]);
+    std::fs::remove_file(directory.path().join("varve.toml")).unwrap();
+    let (code, text) = run(&["nvm", "drain", place]);
+    assert!(code == Some(1) && text.contains("nobody says in which directory"), "{text}");
+    said(&["nvm", "drain", place, "--region", region, "--pool", "16MiB"]);
+    said(&["sql", place, "--pool", "16MiB", "-c", "select a from t"]);
+    check(
+        directory.path(),
+        &["nvm", "status", "DIR/none"],
+        "varve: There is no database in DIR/none. `varve init DIR/none` makes one.",
+    );
+}
+
 #[test]
 fn nothing_to_check() {
     let directory = tempfile::tempdir().unwrap();

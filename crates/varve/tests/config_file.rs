@@ -59,6 +59,10 @@ device = "fast"
 size = "1GiB"
 log = "256 MiB"
 emulate = "nvm-8x"
+flush_workers = 3
+high_water = 90
+low_water = 10
+idle_flush = false
 [home]
 compression = "zstd"
 compression_level = 19
@@ -92,11 +96,13 @@ fn every_key_is_read() {
     assert_eq!(settings.pool.replacement, varve::pager::Replacement::Lru2);
     let pacing = varve::pager::Pacing { interval_ms: 500, free_frames: 1024 };
     assert_eq!(settings.pool.pacing, Some(pacing));
-    assert_eq!((settings.pool.page_writers, settings.pool.page_size_bytes), (4, Some(16384)));
+    assert_eq!((settings.pool.page_writers, settings.pool.page_size_bytes), (Some(4), Some(16384)));
     assert_eq!((settings.log.segment_bytes, settings.log.capacity_bytes), (16 << 20, 256 << 20));
     let nvm = settings.nvm.unwrap();
     assert_eq!((&*nvm.device, nvm.size_bytes, nvm.log_bytes), ("fast", 1 << 30, 256 << 20));
     assert_eq!(nvm.emulate.as_deref(), Some("nvm-8x"));
+    let flush = varve::pager::NvmFlush { workers: 3, high_water: 90, low_water: 10, when_idle: false };
+    assert_eq!(nvm.flush, flush);
     let zstd = varve::pager::Compression { algorithm: varve::pager::Algorithm::Zstd, level: 19 };
     assert_eq!(settings.compression, zstd);
     assert_eq!(settings.protection, varve::pager::ProtectionKind::None);
@@ -152,6 +158,8 @@ fn mistakes_are_named() {
         "line 3: home.compression_level must be between 0 and 9: zlib has no more",
     );
     check("[pool]\npage_writers = 0", "line 2: pool.page_writers must be between 1 and 64");
+    let word = "line 2: pool.page_writers = \"many\" is unknown; write a whole number or \"auto\"";
+    check("[pool]\npage_writers = 'many'", word);
     check("pool = 3", "line 1: pool must be a table, not integer value");
     check(
         "[log]\nsegment=\"64MiB\"\ncapacity = \"64MiB\"",

@@ -284,9 +284,89 @@ fn pages_and_copies_lie_in_persistent_memory() {
         assert_eq!(served.stop("-KILL").0, None);
         let served = Served::start(directory.path());
         assert_eq!(names(&mut served.connect()), ["a"], "{kind}");
+        let drain = || {
+            let place = directory.path().to_str().unwrap();
+            Command::new(env!("CARGO_BIN_EXE_varve")).args(["nvm", "drain", place]).output().unwrap()
+        };
+        let refused = drain();
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert!(refused.status.code() == Some(1) && told.contains("is in use by another process"), "{told}");
+        assert_eq!(served.stop("-KILL").0, None);
+        let told = String::from_utf8(drain().stdout).unwrap();
+        assert!(told.contains("recovered") && told.contains("needs no persistent memory"), "{kind}: {told}");
+        std::fs::write(directory.path().join("varve.toml"), "").unwrap();
+        let served = Served::start(directory.path());
+        assert_eq!(names(&mut served.connect()), ["a"], "{kind}");
         assert_eq!(served.stop("-TERM").0, Some(0));
         assert_eq!(check(directory.path()).0, Some(0), "{kind}");
     }
+}
+
+/// ALTER SYSTEM took what the next start of this database would refuse, and after a crash even what it could have taken.
+#[test]
+fn a_protection_that_the_database_cannot_have_is_not_altered() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |text: &str| std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+    place(
+        "[nvm]\ndevice = 'main'\nsize = '4MiB'\nlog = '512KiB'\n[pool]\npage_size = '4KiB'\n[protection]\nkind = 'nvm'\n",
+    );
+    drop(Served::start(directory.path()).stop("-TERM"));
+    // The page size is that of the database, wherever it is said: with others the log was said to be too small.
+    place("[nvm]\ndevice = 'main'\nsize = '4MiB'\nlog = '512KiB'\n[protection]\nkind = 'nvm'\n");
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    for kind in ["doublewrite", "nvm-dwb", "none", "full-page-log"] {
+        let error =
+            client.batch_execute(&format!("alter system set protection_kind = '{kind}'")).unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert!(
+            error.code().code() == "22023" && error.message().contains("varve nvm drain"),
+            "{kind}: {error}"
+        );
+    }
+    for on_line in
+        ["nvm_high_water = 90", "nvm_low_water = 10", "nvm_idle_flush = off", "home_compression = 'lz4'"]
+    {
+        client.batch_execute(&format!("alter system set {on_line}")).unwrap();
+    }
+    let sql = "select string_agg(name || '=' || setting || case when pending_restart then '*' else '' end, ' ' order by name) \
+               from pg_settings where name like 'nvm_%' or name = 'home_compression'";
+    let shown: String = client.query_one(sql, &[]).unwrap().get(0);
+    assert_eq!(
+        shown,
+        "home_compression=lz4 nvm_flush_workers=2 nvm_high_water=90 nvm_idle_flush=off nvm_low_water=10"
+    );
+    let error = client.batch_execute("alter system set nvm_low_water = 95").unwrap_err();
+    assert_eq!(error.as_db_error().unwrap().message(), "nvm.high_water must be above low_water, which is 95");
+    client.batch_execute("create table item (id integer, name text); insert into item values (1, repeat('a', 5000)); checkpoint").unwrap();
+    let counted = "select slots = free_slots + dirty_slots + clean_slots + doomed_slots from varve_nvm";
+    assert!(client.query_one(counted, &[]).unwrap().get::<_, bool>(0));
+    client.batch_execute("alter system reset nvm_high_water").unwrap();
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    let served = Served::start(directory.path());
+    let said = "varve.auto.toml (ALTER SYSTEM) says: home_compression, nvm_idle_flush, nvm_low_water";
+    assert!(served.said.contains(said), "{}", served.said);
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
+/// A server that is killed before its clean stop starts again, with what it had.
+#[test]
+fn full_page_log_waits_for_a_clean_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    served.connect().batch_execute("alter system set protection_kind = 'full-page-log'").unwrap();
+    assert_eq!(served.stop("-KILL").0, None);
+    let served = Served::start(directory.path());
+    assert!(served.said.contains("protection doublewrite,"), "{}", served.said);
+    assert!(
+        served.said.contains("warning: protection full-page-log begins after a clean shutdown"),
+        "{}",
+        served.said
+    );
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    let served = Served::start(directory.path());
+    assert!(served.said.contains("protection full-page-log,"), "{}", served.said);
+    assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
 #[test]

@@ -105,6 +105,7 @@ fn levels(world: &World, rows: &mut Rows<'_>) {
 
 fn nvm(world: &World, rows: &mut Rows<'_>) {
     let Some(nvm) = world.shared.engine().pager().nvm() else { return };
+    let slots = |held: Option<u64>| held.map_or(Value::Null, count);
     rows.add([
         ("place", text(nvm.place)),
         ("medium", text(nvm.facts.medium.name())),
@@ -112,6 +113,11 @@ fn nvm(world: &World, rows: &mut Rows<'_>) {
         ("emulates", nvm.facts.emulates.map_or(Value::Null, Value::Text)),
         ("size_bytes", count(nvm.size_bytes)),
         ("log_bytes", count(nvm.log_bytes)),
+        ("slots", slots(nvm.slots.map(|slots| slots.total))),
+        ("free_slots", slots(nvm.slots.map(|slots| slots.free))),
+        ("dirty_slots", slots(nvm.slots.map(|slots| slots.dirty))),
+        ("clean_slots", slots(nvm.slots.map(|slots| slots.clean))),
+        ("doomed_slots", slots(nvm.slots.map(|slots| slots.doomed))),
         ("loads", count(nvm.tally.loads_count)),
         ("loaded_bytes", count(nvm.tally.loaded_bytes)),
         ("stores", count(nvm.tally.stores_count)),

@@ -99,6 +99,28 @@ Example:
 
     varve check /srv/db";
 
+/// `varve help nvm`
+pub const NVM: &str = "\
+Persistent memory of a database that is stopped. With a section [nvm] its redo log, its newest pages, or \
+the copies that doublewrite makes lie in a region, the file nvm.varve of a device; and the database needs \
+that file as it needs its others. So a start whose configuration says something else is refused.
+
+`varve nvm status` says what is in the region, whether the database was shut down cleanly, and what the \
+next start makes of the configuration.
+
+`varve nvm drain` is the way out: it opens the database as it is, whatever the configuration says, \
+recovers it if it has to, brings all pages home, ends a log in the region, and removes the file. A crash \
+meanwhile loses nothing; run it again. Afterwards the configuration decides anew: without [nvm] and with \
+another [protection] kind everything lies in files; with [nvm], of any size, the next start makes a new \
+region. Where the database has no region, drain recovers it and shuts it down cleanly: after that a log in \
+files can move to persistent memory.
+
+Examples:
+
+    varve nvm status /srv/db
+    varve nvm drain /srv/db
+    varve nvm drain /srv/db --region /mnt/pmem    # [nvm] and its device are gone from varve.toml";
+
 /// `varve help bench`
 pub const BENCH: &str = "\
 Runs workloads against a server (Varve or PostgreSQL) or in this process, and prints rates and \

@@ -5,6 +5,7 @@ mod check;
 mod experiment;
 mod help;
 mod init;
+mod nvm;
 mod serve;
 mod sql;
 
@@ -37,6 +38,11 @@ pub enum CommandError {
     /// The check found damage; it was printed.
     #[error("{0}")]
     Damaged(String),
+    /// Not everything could be brought home from persistent memory.
+    #[error(
+        "The database could not be brought home: {0}. Nothing is lost; mend that, and run the command again."
+    )]
+    Drain(varve_engine::Error),
     /// The measurement failed.
     #[error("The measurement failed: {0}.")]
     Bench(#[from] varve_bench::BenchError),
@@ -69,6 +75,9 @@ enum Command {
     /// Read everything in a database and report damage
     #[command(long_about = help::CHECK)]
     Check(CheckArgs),
+    /// What a stopped database has in persistent memory; bring it home
+    #[command(long_about = help::NVM)]
+    Nvm(NvmArgs),
     /// Run statements on a database in this process, without a server
     #[command(long_about = help::SQL)]
     Sql(SqlArgs),
@@ -142,6 +151,29 @@ struct CheckArgs {
     place: Where,
 }
 
+#[derive(Debug, Args)]
+struct NvmArgs {
+    #[command(subcommand)]
+    command: NvmCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum NvmCommand {
+    /// Say what is in persistent memory, and whether the configuration goes with it
+    Status(RegionArgs),
+    /// Bring everything home, so that the database needs no persistent memory, or can have another one
+    Drain(RegionArgs),
+}
+
+#[derive(Debug, Args)]
+struct RegionArgs {
+    #[command(flatten)]
+    place: Where,
+    /// The directory of the region's file, nvm.varve, if no device of the configuration has it any more
+    #[arg(long, value_name = "DIRECTORY")]
+    region: Option<PathBuf>,
+}
+
 fn pool_size(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
     if bytes < 1 << 20 { Err("is less than 1 MiB".to_owned()) } else { Ok(bytes) }
@@ -200,6 +232,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Nvm(arguments) => nvm::run(&arguments),
         Command::Sql(arguments) => sql::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Experiment(arguments) => experiment::run(&arguments),

@@ -122,7 +122,7 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
         "pool of {}, log of {}, protection {}, at most {} sessions",
         show_bytes(pool),
         show_bytes(log),
-        match settings.protection {
+        match database.engine().pager().config().protection {
             ProtectionKind::None => "none (torn pages will be lost)",
             kind => kind.name(),
         },

@@ -4,22 +4,25 @@
 //! 1. The file is replaced whole: a crash leaves the old one or the new one.
 //! 2. What it says was read as settings over those of varve.toml before it was written.
 //! 3. Flags of the command line win over both, and are no reason to say that a restart is needed.
+//! 4. What the next start of the open database would refuse is refused, too.
 //!
 //! What this file doesn't know: SQL; how settings are read.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use toml::{Table, Value};
+use varve_engine::{Database, Error};
+use varve_pager::NvmFlush;
 use varve_sql::{SqlError, SqlState, SystemSetting, SystemSettings, TemporaryLimit};
 
 use super::keys::{KEYS, Key, Kind};
 use super::{ConfigError, Settings, nearest, parse_bytes};
 use crate::error::OpenError;
-use crate::home::check_settings;
+use crate::home::{check_next, check_settings};
 
 /// The file's name within a data directory.
 pub const AUTO_FILE_NAME: &str = "varve.auto.toml";
@@ -36,6 +39,8 @@ pub struct SystemFile {
     /// The same without flags of the command line.
     at_start: Settings,
     temporary: Arc<TemporaryLimit>,
+    /// The database that the settings are of, once it is open.
+    database: OnceLock<Arc<Database>>,
     now: Mutex<Now>,
 }
 
@@ -67,6 +72,7 @@ impl SystemFile {
             in_force: next.clone(),
             at_start: next.clone(),
             temporary: Arc::new(TemporaryLimit::new(next.query.temporary_bytes)),
+            database: OnceLock::new(),
             now: Mutex::new(Now { said, next }),
         })
     }
@@ -86,6 +92,11 @@ impl SystemFile {
         &self.temporary
     }
 
+    /// The same with the database that was opened with these settings: changes are judged by what it is, and reach it.
+    pub fn of(self, database: Arc<Database>) -> SystemFile {
+        SystemFile { database: OnceLock::from(database), ..self }
+    }
+
     /// Names of the settings that the file says.
     pub fn altered(&self) -> Vec<&'static str> {
         let now = self.now.lock();
@@ -98,14 +109,27 @@ impl SystemFile {
         let next = self.base.clone().overlaid(&text, &self.directory);
         let refused = |problem: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, problem);
         let next = next.map_err(|error| refused(error.message))?;
-        check_settings(&next).map_err(|error| refused(error.to_string()))?;
+        let pager = self.database.get().map(|database| database.pager());
+        let checked = pager.map_or_else(|| check_settings(&next), |pager| check_next(&next, pager));
+        checked.map_err(|error| refused(error.to_string()))?;
         self.write(&text).map_err(|error| {
             let path = self.directory.join(AUTO_FILE_NAME);
             SqlError::new(SqlState::IO_ERROR, format!("could not write file \"{}\": {error}", path.display()))
         })?;
-        self.temporary.set(next.query.temporary_bytes);
+        let applied = self.apply(&next);
         *now = Now { said, next };
-        Ok(())
+        applied
+    }
+
+    /// Settings that change on line. The file says them already: what fails here is done by the next start.
+    fn apply(&self, next: &Settings) -> Result<(), SqlError> {
+        self.temporary.set(next.query.temporary_bytes);
+        let Some(database) = self.database.get() else { return Ok(()) };
+        let pager = database.pager();
+        let flush = next.nvm.as_ref().map_or(NvmFlush::DEFAULT, |nvm| nvm.flush);
+        let applied =
+            pager.set_default_compression(next.compression).and_then(|()| pager.set_nvm_flush(flush));
+        applied.map_err(|error| SqlError::from(Error::from(error)))
     }
 
     fn write(&self, text: &str) -> std::io::Result<()> {
@@ -148,6 +172,9 @@ impl SystemSettings for SystemFile {
             Some(value) => section.insert(key.key.to_owned(), written(key, value)?),
             None => section.remove(key.key),
         };
+        if section.is_empty() {
+            said.remove(key.section);
+        }
         self.replace(&mut now, said)
     }
 
@@ -165,8 +192,23 @@ fn written(key: &Key, value: &str) -> Result<Value, SqlError> {
     };
     match key.kind {
         Kind::Bytes => parse_bytes(value).map(|_| Value::String(value.to_owned())).map_err(|e| invalid(&e)),
-        Kind::Count => value.trim().parse().map(Value::Integer).map_err(|_| invalid("is no whole number")),
+        Kind::Count => count(value).map_err(|_| invalid("is no whole number")),
+        Kind::CountOrAuto if value.trim() == "auto" => Ok(Value::String("auto".to_owned())),
+        Kind::CountOrAuto => count(value).map_err(|_| invalid("is no whole number, nor auto")),
+        Kind::Flag => flag(value).map(Value::Boolean).ok_or_else(|| invalid("is neither on nor off")),
         Kind::Word => Ok(Value::String(value.to_owned())),
+    }
+}
+
+fn count(value: &str) -> Result<Value, std::num::ParseIntError> {
+    value.trim().parse().map(Value::Integer)
+}
+
+fn flag(value: &str) -> Option<bool> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "on" | "true" | "yes" | "1" => Some(true),
+        "off" | "false" | "no" | "0" => Some(false),
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@
 //! What this file doesn't know: how a value is read.
 
 use toml::Table;
-use varve_pager::Replacement;
+use varve_pager::{NvmFlush, Replacement};
 
 use super::{Settings, show_bytes};
 use crate::memory::{default_pool_bytes, default_query_bytes};
@@ -18,6 +18,10 @@ pub enum Kind {
     Bytes,
     /// A whole number.
     Count,
+    /// A whole number or `auto`.
+    CountOrAuto,
+    /// True or false.
+    Flag,
     /// A word: text.
     Word,
 }
@@ -56,17 +60,68 @@ const fn key(
     Key { name, section, key, kind, description, needs_restart: true, shown }
 }
 
+/// The same for one that changes on line.
+const fn on_line(
+    names: [&'static str; 3],
+    kind: Kind,
+    description: &'static str,
+    shown: fn(&Settings) -> String,
+) -> Key {
+    Key { needs_restart: false, ..key(names, kind, description, shown) }
+}
+
+/// When pages go home from persistent memory; the defaults where there is none.
+fn flush(settings: &Settings) -> NvmFlush {
+    settings.nvm.as_ref().map_or(NvmFlush::DEFAULT, |nvm| nvm.flush)
+}
+
 /// All of them, by name.
 pub const KEYS: &[Key] = &[
+    on_line(
+        ["home_compression", "home", "compression"],
+        Kind::Word,
+        "How pages are compressed when they are written.",
+        |s| s.compression.algorithm.name().to_owned(),
+    ),
+    on_line(
+        ["home_compression_level", "home", "compression_level"],
+        Kind::Count,
+        "How hard; 0 is each algorithm's own choice.",
+        |s| s.compression.level.to_string(),
+    ),
     key(["log_capacity", "log", "capacity"], Kind::Bytes, "Bytes of all files of the log together.", |s| {
         show_bytes(s.log.capacity_bytes)
     }),
     key(["log_segment", "log", "segment"], Kind::Bytes, "Bytes of one file of the log.", |s| {
         show_bytes(s.log.segment_bytes)
     }),
-    key(["pool_page_writers", "pool", "page_writers"], Kind::Count, "Threads that write dirty pages.", |s| {
-        s.pool.page_writers.to_string()
+    key(
+        ["nvm_flush_workers", "nvm", "flush_workers"],
+        Kind::Count,
+        "Threads that bring pages home from persistent memory.",
+        |s| flush(s).workers.to_string(),
+    ),
+    on_line(
+        ["nvm_high_water", "nvm", "high_water"],
+        Kind::Count,
+        "Percentage of slots with pages that are not home at which threads begin to bring them there.",
+        |s| flush(s).high_water.to_string(),
+    ),
+    on_line(
+        ["nvm_idle_flush", "nvm", "idle_flush"],
+        Kind::Flag,
+        "Whether all pages are brought home from persistent memory while nothing else is done.",
+        |s| if flush(s).when_idle { "on" } else { "off" }.to_owned(),
+    ),
+    on_line(["nvm_low_water", "nvm", "low_water"], Kind::Count, "Percentage at which they end.", |s| {
+        flush(s).low_water.to_string()
     }),
+    key(
+        ["pool_page_writers", "pool", "page_writers"],
+        Kind::CountOrAuto,
+        "Threads that write dirty pages.",
+        |s| s.pool.page_writers.map_or_else(|| "auto".to_owned(), |writers| writers.to_string()),
+    ),
     key(["pool_replacement", "pool", "replacement"], Kind::Word, "Which page leaves the pool first.", |s| {
         match s.pool.replacement {
             Replacement::Clock => "clock".to_owned(),
@@ -88,15 +143,12 @@ pub const KEYS: &[Key] = &[
         "Bytes of memory for all general queries together.",
         |s| show_bytes(s.query.memory_bytes.unwrap_or_else(default_query_bytes)),
     ),
-    Key {
-        needs_restart: false,
-        ..key(
-            ["query_temporary", "query", "temporary"],
-            Kind::Bytes,
-            "Bytes of temporary files of one session; those that have begun keep theirs.",
-            |s| s.query.temporary_bytes.map_or_else(|| "unlimited".to_owned(), show_bytes),
-        )
-    },
+    on_line(
+        ["query_temporary", "query", "temporary"],
+        Kind::Bytes,
+        "Bytes of temporary files of one session; those that have begun keep theirs.",
+        |s| s.query.temporary_bytes.map_or_else(|| "unlimited".to_owned(), show_bytes),
+    ),
     key(
         ["server_authentication_timeout", "server", "authentication_timeout"],
         Kind::Count,

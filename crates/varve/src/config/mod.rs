@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use varve_device::{NvmProfile, Profile};
-use varve_pager::{Algorithm, Compression, Pacing, ProtectionKind, Replacement};
+use varve_pager::{Algorithm, Compression, NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 
@@ -108,8 +108,8 @@ pub struct PoolSettings {
     pub size_bytes: Option<u64>,
     /// Which page leaves first.
     pub replacement: Replacement,
-    /// Threads that clean pages.
-    pub page_writers: usize,
+    /// Threads that write pages; `None`: one, or more where they have pages to compress.
+    pub page_writers: Option<usize>,
     /// How they keep frames free; `None`: as needed.
     pub pacing: Option<Pacing>,
     /// Bytes of a page; `None`: the default for a new directory, whatever it is for an old one.
@@ -145,6 +145,8 @@ pub struct NvmSettings {
     pub log_bytes: u64,
     /// Name of the medium whose times are added, if any.
     pub emulate: Option<String>,
+    /// When pages in it go home.
+    pub flush: NvmFlush,
 }
 
 /// The server.
@@ -182,7 +184,7 @@ impl Default for Settings {
             pool: PoolSettings {
                 size_bytes: None,
                 replacement: Replacement::Clock,
-                page_writers: 1,
+                page_writers: None,
                 pacing: None,
                 page_size_bytes: None,
             },
@@ -252,7 +254,7 @@ impl Settings {
         let pool = &mut self.pool;
         pool.size_bytes = section.bytes("size", MIB..=TIB)?.or(pool.size_bytes);
         pool.replacement = section.choice("replacement", &replacements)?.unwrap_or(pool.replacement);
-        pool.page_writers = section.count("page_writers", 1..=64)?.unwrap_or(pool.page_writers);
+        pool.page_writers = section.count_or("page_writers", 1..=64, "auto")?.unwrap_or(pool.page_writers);
         pool.pacing = pacing(&mut section, pool.pacing)?;
         let at = section.position("page_size");
         pool.page_size_bytes = section.bytes("page_size", 4 * KIB..=64 * KIB)?.or(pool.page_size_bytes);
@@ -287,9 +289,11 @@ impl Settings {
     }
 
     fn nvm(&self, mut section: Reader<'_>) -> Result<NvmSettings, ConfigError> {
+        let before = self.nvm.as_ref();
         let at = ["device", "size", "log"].map(|key| section.position(key));
-        let (device, size) = (section.text("device")?, section.bytes("size", 2 * MIB..=TIB)?);
-        let log_bytes = section.bytes("log", 0..=TIB)?.unwrap_or(0);
+        let device = section.text("device")?.or(before.map(|nvm| nvm.device.clone()));
+        let size = section.bytes("size", 2 * MIB..=TIB)?.or(before.map(|nvm| nvm.size_bytes));
+        let log_bytes = section.bytes("log", 0..=TIB)?.or(before.map(|nvm| nvm.log_bytes)).unwrap_or(0);
         let missing = |key, at, what| section.error(key, at, &format!("is missing: {what}"));
         let device = device.ok_or_else(|| missing("device", at[0], "the device whose directory holds it"))?;
         if device != MAIN_DEVICE && !self.devices.contains_key(&device) {
@@ -305,9 +309,13 @@ impl Settings {
         }
         let mut media: Vec<_> = NvmProfile::names().into_iter().map(|name| (name, Some(name))).collect();
         media.push(("none", None));
-        let emulate = section.choice("emulate", &media)?.flatten().map(str::to_owned);
+        let emulate = match section.choice("emulate", &media)? {
+            Some(medium) => medium.map(str::to_owned),
+            None => before.and_then(|nvm| nvm.emulate.clone()),
+        };
+        let flush = flush(&mut section, before.map_or(NvmFlush::DEFAULT, |nvm| nvm.flush))?;
         section.finish()?;
-        Ok(NvmSettings { device, size_bytes, log_bytes, emulate })
+        Ok(NvmSettings { device, size_bytes, log_bytes, emulate, flush })
     }
 
     fn home(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
@@ -375,6 +383,20 @@ impl Settings {
         self.server.tls = tls(&mut section, home, self.server.tls.take())?;
         section.finish()
     }
+}
+
+/// The keys about when pages go home from persistent memory.
+fn flush(section: &mut Reader<'_>, before: NvmFlush) -> Result<NvmFlush, ConfigError> {
+    let workers = section.count("flush_workers", 1..=64)?.unwrap_or(before.workers);
+    let at = section.position("high_water");
+    let high_water = section.count("high_water", 1..=99)?.map_or(before.high_water, |mark| mark as u32);
+    let low_water = section.count("low_water", 0..=98)?.map_or(before.low_water, |mark| mark as u32);
+    let when_idle = section.flag("idle_flush")?.unwrap_or(before.when_idle);
+    if low_water >= high_water {
+        let problem = format!("must be above low_water, which is {low_water}");
+        return Err(section.error("high_water", at, &problem));
+    }
+    Ok(NvmFlush { workers, high_water, low_water, when_idle })
 }
 
 /// The keys about when page writers work.

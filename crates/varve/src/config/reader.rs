@@ -130,6 +130,23 @@ impl<'i> Reader<'i> {
         }
     }
 
+    /// A whole number within `range`, or a word for none.
+    pub fn count_or(
+        &mut self,
+        key: &'static str,
+        range: std::ops::RangeInclusive<usize>,
+        word: &str,
+    ) -> Result<Option<Option<usize>>> {
+        match self.find(key).map(|(_, value)| value.get_ref()) {
+            Some(DeValue::String(text)) if *text == word => Ok(self.take(key).map(|_| None)),
+            Some(DeValue::String(text)) => {
+                let problem = format!("= \"{text}\" is unknown; write a whole number or \"{word}\"");
+                Err(self.error(key, self.position(key), &problem))
+            }
+            _ => Ok(self.count(key, range)?.map(Some)),
+        }
+    }
+
     /// A size in bytes, as a number or as text with a unit.
     pub fn bytes(&mut self, key: &'static str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
         let Some(value) = self.take(key) else { return Ok(None) };

@@ -1,0 +1,186 @@
+//! `varve nvm`: what a stopped database has in persistent memory, and the way out of it.
+//!
+//! Invariants
+//! 1. `drain` opens the database as it is, not as the configuration says; `status` opens nothing.
+//!
+//! What this file doesn't know: how pages go home.
+
+use std::path::Path;
+
+use varve_engine::Database;
+use varve_pager::control::Attached;
+use varve_pager::{NVM_FILE, NvmFlush, NvmFound, ProtectionKind, RegionFound};
+
+use super::{CommandError, NvmArgs, NvmCommand, RegionArgs, say};
+use crate::config::{DeviceSettings, MAIN_DEVICE, NvmSettings, Settings, show_bytes};
+use crate::error::OpenError;
+use crate::home::{Home, State, next_config};
+
+/// Name of the device that `--region` makes.
+const REGION_DEVICE: &str = "--region";
+
+pub fn run(arguments: &NvmArgs) -> Result<(), CommandError> {
+    match &arguments.command {
+        NvmCommand::Status(region) => status(region),
+        NvmCommand::Drain(region) => drain(region),
+    }
+}
+
+fn status(arguments: &RegionArgs) -> Result<(), CommandError> {
+    let place = &arguments.place;
+    let configured = place.settings()?;
+    let home = open(arguments, &configured)?;
+    let mut config = home.options(&looking(arguments, &configured))?.pager;
+    let Some(found) = config.as_found().map_err(OpenError::from)? else {
+        return no_database(&place.directory);
+    };
+    say(format!("database: {}", if found.is_clean { "shut down cleanly" } else { "not shut down cleanly" }));
+    say(format!("in persistent memory: {}", found.attached.as_ref().map_or("nothing", parts)));
+    match &found.region {
+        Some(Ok(region)) => say(format!("region: {}", described(region))),
+        Some(Err(why)) => say(format!("region: {why}")),
+        None => {}
+    }
+    if found.log_begins_anew {
+        say("log: it left a region; the next start begins it anew");
+    }
+    let fits = next_config(&configured, config.page_size).goes_with(&found);
+    say(format!("configuration: {}", advice(&found, &configured, fits, &place.directory)));
+    home.close();
+    found.needed().map_err(OpenError::from)?;
+    Ok(())
+}
+
+fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
+    let directory = &arguments.place.directory;
+    let configured = arguments.place.settings()?;
+    let home = open(arguments, &configured)?;
+    let mut options = home.options(&looking(arguments, &configured))?;
+    let Some(found) = options.pager.as_found().map_err(OpenError::from)? else {
+        return no_database(directory);
+    };
+    let region = found.needed().map_err(OpenError::from)?;
+    if region.is_none() && found.is_clean {
+        say("nothing to bring home: the database needs no persistent memory");
+        return Ok(());
+    }
+    let database = Database::open(options).map_err(OpenError::from)?;
+    database.pager().leave_region_at_shutdown();
+    database.shutdown().map_err(CommandError::Drain)?;
+    home.close();
+    if !found.is_clean {
+        say("recovered what the last shutdown, which was none, had left, and shut it down");
+    }
+    let Some(region) = region else { return Ok(()) };
+    if region.used_slots > 0 {
+        say(format!("{} pages were in slots, and are home", region.used_slots));
+    }
+    say(format!("{} needs no persistent memory any more; {} was removed", directory.display(), region.place));
+    if region.log_bytes > 0 {
+        say("the next start begins an empty log");
+    }
+    if let Some(nvm) = &configured.nvm {
+        let size = show_bytes(nvm.size_bytes);
+        say(format!(
+            "the configuration still has [nvm] of {size}: the next start makes a region of that again"
+        ));
+    }
+    Ok(())
+}
+
+fn no_database(directory: &Path) -> Result<(), CommandError> {
+    Err(OpenError::NoDatabase { path: directory.to_owned() }.into())
+}
+
+/// The database's devices, locked, with the one of its region.
+fn open(arguments: &RegionArgs, configured: &Settings) -> Result<Home, CommandError> {
+    let place = &arguments.place;
+    if place.state()? != State::Database {
+        return Err(OpenError::NoDatabase { path: place.directory.clone() }.into());
+    }
+    Ok(Home::open(&place.directory, &looking(arguments, configured))?)
+}
+
+/// The settings with the device on which there is a region's file: the one of `--region`, the configured one, or any other.
+fn looking(arguments: &RegionArgs, configured: &Settings) -> Settings {
+    let mut settings = configured.clone();
+    let main = (MAIN_DEVICE, arguments.place.directory.as_path());
+    let others = configured.devices.iter().map(|(name, device)| (name.as_str(), device.path.as_path()));
+    let devices: Vec<(&str, &Path)> = others.chain([main]).collect();
+    let has_file =
+        |name: &str| devices.iter().any(|(known, path)| *known == name && path.join(NVM_FILE).exists());
+    let wanted = configured.nvm.as_ref().map(|nvm| nvm.device.as_str());
+    let found = wanted
+        .filter(|name| has_file(name))
+        .or(devices.iter().map(|(name, _)| *name).find(|name| has_file(name)));
+    let known = match &arguments.region {
+        None => found.or(wanted),
+        Some(path) => {
+            let is_it = |device: &&(&str, &Path)| device.1.canonicalize().ok() == path.canonicalize().ok();
+            let device = DeviceSettings { path: path.clone(), profile: None, direct: true };
+            Some(devices.iter().find(is_it).map_or_else(
+                || {
+                    settings.devices.insert(REGION_DEVICE.to_owned(), device);
+                    REGION_DEVICE
+                },
+                |(name, _)| *name,
+            ))
+        }
+    };
+    // What else there is to say of it the region says.
+    let nvm = |device: &str| NvmSettings {
+        device: device.to_owned(),
+        size_bytes: 0,
+        log_bytes: 0,
+        emulate: None,
+        flush: NvmFlush::DEFAULT,
+    };
+    settings.nvm = known.map(nvm);
+    settings
+}
+
+fn parts(attached: &Attached) -> &'static str {
+    match (attached.log, attached.pages, attached.copies) {
+        (true, true, _) => "the log and the newest pages",
+        (true, _, true) => "the log and doublewrite copies",
+        (true, false, false) => "the log",
+        (false, true, _) => "the newest pages",
+        (false, false, _) => "doublewrite copies",
+    }
+}
+
+fn described(region: &RegionFound) -> String {
+    let mut said = format!("{}, {}", region.place, show_bytes(region.size_bytes));
+    if region.log_bytes > 0 {
+        said += &format!(", log of {}", show_bytes(region.log_bytes));
+    }
+    match region.protection {
+        Some(ProtectionKind::Nvm) => {
+            said += &format!(", {} slots for pages, {} of them in use", region.slots, region.used_slots);
+        }
+        Some(ProtectionKind::NvmDoublewrite { batch_slots, single_slots }) => {
+            said += &format!(", {batch_slots} and {single_slots} slots for copies");
+        }
+        _ => {}
+    }
+    said
+}
+
+/// What the next start makes of the configuration, and what to do about it.
+fn advice(found: &NvmFound, configured: &Settings, fits: bool, directory: &Path) -> String {
+    let drain = format!("varve nvm drain {}", directory.display());
+    let wants_log = configured.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes > 0);
+    match (found.attached.is_some(), fits) {
+        (true, true) => "says the same".into(),
+        (true, false) => format!(
+            "says something else of [nvm] or [protection], and a start is refused; put that back, or run: {drain}"
+        ),
+        (false, true) => "has no persistent memory, either".into(),
+        (false, false) if wants_log && !found.is_clean => {
+            format!(
+                "wants the log in persistent memory, where it goes after a clean shutdown; run first: {drain}"
+            )
+        }
+        (false, false) => "the next start puts persistent memory to use as [nvm] says".into(),
+    }
+}
