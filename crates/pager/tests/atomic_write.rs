@@ -98,7 +98,9 @@ fn compression_that_can_not_be_is_said_and_not_noted() {
         "{warnings:?}"
     );
     pager.set_default_compression(Compression::of(Algorithm::Zstd)).unwrap();
-    pager.set_compression(SpaceId::DATA, 20, Some(Compression::of(Algorithm::Zstd))).unwrap();
+    let zstd = Compression::of(Algorithm::Zstd);
+    pager.prepare_compression(zstd).unwrap();
+    pager.set_compression(SpaceId::DATA, &[(20, Some(zstd))]);
     let noted = || Control::open(&*directory).unwrap().unwrap().get().has_compressed_pages;
     assert!(!noted());
     pager.shutdown().unwrap();
