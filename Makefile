@@ -92,6 +92,7 @@ crash:
 	for subject in pages trees engine crowd; do \
 	    $(CARGO) run --release -p varve-sim --example crash -- --subject $$subject --images $(or $(IMAGES),20000) || exit 1; \
 	done
+	$(CARGO) run --release -p varve-sim --example crash -- --parts --images $(or $(IMAGES),100000)
 
 faults:
 	@scripts/setup test

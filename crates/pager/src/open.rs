@@ -188,7 +188,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     let attached = nvm::wanted(&config, database, region)?;
     let mut first = Superblock::new(database, config.page_size as u32, config.log_segment_bytes);
     first.protection = config.protection.in_force();
-    first.attached = attached;
+    first.attached = attached.filter(|_| !planted("nvm: the control file does not name the region"));
     first.packed = matches!(config.layout, HomeLayout::Packed(_));
     let control = Control::create(&*config.control, first)?;
     StoredLog::remove_all(&*config.log)?;
@@ -231,7 +231,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     let start = Start::Found { redo: plan.from(), until: plan.until(), packed };
     let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
     plan.forget_written(&parts.mended);
-    if let Some(buffer) = &parts.buffer {
+    if let Some(buffer) = parts.buffer.as_ref().filter(|_| !planted("redo: what slots hold is begun anew")) {
         plan.note_held(buffer.held());
     }
     parts.compressions.set_learning(true);

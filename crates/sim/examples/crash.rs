@@ -7,6 +7,9 @@
 //!
 //! `--part` puts the database together in another way: `nvm-log`, `full-page-log`, ... (`varve_sim::Part`).
 //!
+//! `--parts` divides the images among all parts with storage levels and protections, raw pages, trees and the engine, and prints
+//! a table; without images, 100,000.
+//!
 //! `--planted` hunts every planted fault (those with a part of their name given) and prints what caught it; `--seed` is where the
 //! seeds begin. Subject `faults` is the engine under one run-time fault a seed.
 //!
@@ -23,10 +26,12 @@ use varve_sim::toy::{Flaw, Toy};
 use varve_sim::trees::Trees;
 use varve_sim::{Found, Part, Plan, Rng, Subject, search, some_rule, try_fault};
 
-const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--part PART] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
+const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash --parts [--images N] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--part PART] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
 
 struct Arguments {
     subject: String,
+    /// All parts, and not one.
+    parts: bool,
     part: Part,
     images: usize,
     seed: u64,
@@ -39,8 +44,9 @@ impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
         let mut parsed = Arguments {
             subject: "engine".into(),
+            parts: false,
             part: Part::Doublewrite,
-            images: 20_000,
+            images: 0,
             seed: 1,
             seeds: None,
             commits: 150,
@@ -49,6 +55,7 @@ impl Arguments {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--subject" => parsed.subject = words.next()?,
+                "--parts" => parsed.parts = true,
                 "--part" => {
                     let name = words.next()?;
                     parsed.part = Part::ALL.into_iter().find(|part| part.name() == name)?;
@@ -61,6 +68,9 @@ impl Arguments {
                 _ => return None,
             }
         }
+        if parsed.images == 0 {
+            parsed.images = if parsed.parts { IMAGES_OF_PARTS } else { IMAGES };
+        }
         Some(parsed)
     }
 
@@ -71,7 +81,7 @@ impl Arguments {
             "engine" | "throng" | "faults" => Box::new(Engine { part, ..Engine::new(self.commits) }),
             "pages" => Box::new(Pages { part, ..Pages::new(self.commits) }),
             "crowd" => Box::new(Crowd { commits: self.commits, part }),
-            "trees" => Box::new(Trees::new(self.commits)),
+            "trees" => Box::new(Trees { part, ..Trees::new(self.commits) }),
             "nvm" => Box::new(Nvm { flaw: NvmFlaw::None, commits: self.commits as u64 }),
             "toy" => Box::new(Toy { flaw: Flaw::None, commits: self.commits as u64 }),
             _ => return None,
@@ -81,6 +91,48 @@ impl Arguments {
 
 /// Images of one workload.
 const IMAGES_PER_SEED: usize = 500;
+/// Images if nobody says how many: of one part, and of all.
+const IMAGES: usize = 20_000;
+const IMAGES_OF_PARTS: usize = 100_000;
+
+/// The workload of a seed on a part: mostly raw pages, which are quick and come by everything; those that change take nothing else.
+fn some_subject(part: Part, seed: u64) -> Box<dyn Subject> {
+    // Long runs go round the log several times, short ones look closely at the beginning.
+    let commits = [100, 600, 1500, 2500, 5000][seed as usize % 5];
+    match seed % 4 {
+        _ if part.changes() => Box::new(Pages { part, ..Pages::new(commits) }),
+        0 => Box::new(Engine { part, ..Engine::new(150) }),
+        1 => Box::new(Trees { part, ..Trees::new(commits.min(2500)) }),
+        _ => Box::new(Pages { part, ..Pages::new(commits) }),
+    }
+}
+
+/// Searches all parts and prints a row for each.
+fn search_parts(arguments: &Arguments) -> ExitCode {
+    let started = std::time::Instant::now();
+    let mut all = Found::default();
+    let parts = Part::of_levels();
+    let each = arguments.images.div_ceil(parts.len());
+    let seeds = each.div_ceil(IMAGES_PER_SEED).max(1);
+    println!(
+        "| part | images | second crashes | went on | commits | failures | s |\n|---|---:|---:|---:|---:|---:|---:|"
+    );
+    for part in parts {
+        let begun = std::time::Instant::now();
+        let mut found = Found::default();
+        for seed in (arguments.seed..).take(seeds) {
+            let plan = Plan { failures_max: arguments.failures_max, ..Plan::new(seed, each.div_ceil(seeds)) };
+            found.add(search(&*some_subject(part, seed), plan));
+        }
+        let Found { images, second_crashes, lives, commits, failures, .. } = &found;
+        let (name, failed, s) = (part.name(), failures.len(), begun.elapsed().as_secs_f64());
+        println!("| {name} | {images} | {second_crashes} | {lives} | {commits} | {failed} | {s:.0} |");
+        failures.iter().for_each(|failure| println!("{name}: {}", failure.what));
+        all.add(found);
+    }
+    println!("all in {:.0} s: {}", started.elapsed().as_secs_f64(), all.summary());
+    if all.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
 
 /// Hunts the planted faults whose name has `part` in it and prints a table.
 fn hunt(part: &str, first: u64) -> ExitCode {
@@ -123,6 +175,9 @@ fn main() -> ExitCode {
         return hunt(part.map_or("", String::as_str), first);
     }
     let arguments = Arguments::parse(std::env::args().skip(1));
+    if let Some(arguments) = arguments.as_ref().filter(|arguments| arguments.parts) {
+        return search_parts(arguments);
+    }
     let Some((arguments, subject)) = arguments.and_then(|found| found.subject().map(|kind| (found, kind)))
     else {
         eprintln!("{USAGE}");

@@ -8,13 +8,16 @@
 
 use std::process::ExitCode;
 
-use varve_sim::Part;
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
 use varve_sim::sweep::{Make, Outcome, Row, kinds, sweep};
+use varve_sim::{Part, Subject};
 
-const USAGE: &str =
-    "usage: faults [--subject pages|packed|packed-engine|engine|frames] [--fault PART] [--step N] [--seed S]";
+const USAGE: &str = "usage: faults [--subject pages|engine|frames|compressed|packed|full-page-log|nvm|nvm-packed|packed-engine] [--fault PART OF A NAME] [--step N] [--seed S]";
+
+fn of_part(part: Part) -> Box<dyn Subject + Send> {
+    Box::new(Pages { part, ..Pages::new(700) })
+}
 
 struct Arguments {
     subjects: Vec<(&'static str, Make)>,
@@ -23,13 +26,17 @@ struct Arguments {
     seed: u64,
 }
 
-const SUBJECTS: [(&str, Make); 5] = [
+const SUBJECTS: [(&str, Make); 9] = [
     ("pages", || Box::new(Pages::new(700))),
-    ("packed", || Box::new(Pages { part: Part::Packed, ..Pages::new(700) })),
+    ("packed", || of_part(Part::Packed)),
     ("packed-engine", || Box::new(Engine { part: Part::PackedCompressed, ..Engine::new(100) })),
     ("engine", || Box::new(Engine::new(100))),
     // Few frames: pages come and go, so that reads fail in the middle of everything.
     ("frames", || Box::new(Engine { pool_pages: 36, ..Engine::new(160) })),
+    ("compressed", || of_part(Part::Compressed)),
+    ("full-page-log", || of_part(Part::FullPageLog)),
+    ("nvm", || of_part(Part::NvmPages)),
+    ("nvm-packed", || of_part(Part::NvmPacked)),
 ];
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {

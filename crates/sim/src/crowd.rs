@@ -25,6 +25,8 @@ use crate::search::{Recovered, Subject, Workbench};
 const THREADS: u64 = 4;
 const PAGES: u64 = 90;
 const WORDS: u64 = 8;
+/// After a recovery each thread makes 1, 2, 4, ... commits more.
+const COMMITS_AFTER_BITS: u64 = 6;
 
 /// Threads on raw pages.
 pub struct Crowd {
@@ -64,7 +66,7 @@ fn listed(pager: &Pager) -> Result<Vec<PageId>, String> {
 }
 
 /// Makes the pages and lists them, each in a mini-transaction that changes no state.
-fn make_pages(pager: &Pager) -> Result<Vec<PageId>, String> {
+fn make_pages(pager: &Pager) -> Result<(), String> {
     let owner = pager.create_segment(SpaceId::DATA).map_err(text)?;
     for entry in 0..PAGES {
         pager.reserve(SpaceId::DATA, 1).map_err(text)?;
@@ -75,7 +77,7 @@ fn make_pages(pager: &Pager) -> Result<Vec<PageId>, String> {
         mtr.write(root, offset(entry), &id.to_u64().to_le_bytes());
         mtr.commit();
     }
-    listed(pager)
+    Ok(())
 }
 
 struct Worker<'a> {
@@ -119,17 +121,28 @@ impl Worker<'_> {
     }
 }
 
-impl Subject for Crowd {
-    fn work(&self, bench: &mut Workbench) -> Result<(), String> {
-        let pager = open(&bench.devices, self.part, true)?;
-        let pages = make_pages(&pager)?;
-        let digest = Mutex::new(0);
+/// Digest of all words.
+fn digest(pager: &Pager) -> Result<u64, String> {
+    let mut digest = 0;
+    for (page, id) in (0..).zip(listed(pager)?) {
+        let bytes = pager.fix_s(id, Access::Random).map_err(text)?;
+        digest ^=
+            (0..WORDS).map(|word| hash(page, word, word_of(&bytes, word))).fold(0, |sum, one| sum ^ one);
+    }
+    Ok(digest)
+}
+
+impl Crowd {
+    /// So many mini-transactions of each thread, and a clean shutdown.
+    fn run(&self, pager: &Pager, bench: &mut Workbench, digest: u64, commits: usize) -> Result<(), String> {
+        let pages = listed(pager)?;
+        let digest = Mutex::new(digest);
         let worked: Result<(), String> = std::thread::scope(|scope| {
             let spawn = |_| {
                 let rng = bench.rng.fork();
                 let history = &bench.history;
-                let mut worker = Worker { pager: &pager, pages: &pages, history, digest: &digest, rng };
-                scope.spawn(move || (0..self.commits).try_for_each(|_| worker.one()))
+                let mut worker = Worker { pager, pages: &pages, history, digest: &digest, rng };
+                scope.spawn(move || (0..commits).try_for_each(|_| worker.one()))
             };
             let threads: Vec<_> = (0..THREADS).map(spawn).collect();
             threads
@@ -139,17 +152,33 @@ impl Subject for Crowd {
         worked?;
         pager.shutdown().map_err(text)
     }
+}
+
+impl Subject for Crowd {
+    fn work(&self, bench: &mut Workbench) -> Result<(), String> {
+        let pager = open(&bench.devices, self.part, true)?;
+        make_pages(&pager)?;
+        self.run(&pager, bench, 0, self.commits)
+    }
+
+    fn go_on(&self, bench: &mut Workbench, twin: &Devices) -> Result<(), String> {
+        let before = digest(&open(twin, self.part, false)?)?;
+        bench.history.resume(before);
+        let pager = open(&bench.devices, self.part, true)?;
+        bench.history.opened();
+        // A crash while they were made: there are too few to work on.
+        if listed(&pager)?.len() < PAGES as usize {
+            return pager.shutdown().map_err(text);
+        }
+        let commits = 1 << bench.rng.below(COMMITS_AFTER_BITS);
+        self.run(&pager, bench, before, commits)
+    }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
         let pager = open(devices, self.part, false)?;
         opened();
         let damages = pager.check().map_err(text)?.damages;
-        let mut digest = 0;
-        for (page, id) in (0..).zip(listed(&pager)?) {
-            let bytes = pager.fix_s(id, Access::Random).map_err(text)?;
-            digest ^=
-                (0..WORDS).map(|word| hash(page, word, word_of(&bytes, word))).fold(0, |sum, one| sum ^ one);
-        }
+        let digest = digest(&pager)?;
         pager.shutdown().map_err(text)?;
         Ok(Recovered { digest, damages })
     }

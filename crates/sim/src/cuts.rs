@@ -5,7 +5,7 @@
 //! the control file written, a file lengthened, a segment renamed) is crashed as often as what happens all the time.
 //!
 //! Invariants
-//! 1. Cuts come in order, and the end is always among them.
+//! 1. Cuts come in order, and the end is always among them; none is before the place that the history names, if it does.
 //! 2. The same recording and generator state give the same cuts.
 //!
 //! What it does not know: what becomes of the events (`choice.rs`).
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use varve_device::{Change, Event, Recording, Space};
 
+use crate::history::FROM_HERE;
 use crate::rng::Rng;
 
 /// Events are of one kind if this is the same.
@@ -25,6 +26,8 @@ type Spans = Vec<(u64, u64)>;
 
 /// The moments of a recording, by what is in flight.
 pub(crate) struct Moments {
+    /// No cut is before this.
+    first: u64,
     end: u64,
     /// For the writes of each space, ticks from submission to just after completion.
     writes: Vec<Spans>,
@@ -36,7 +39,9 @@ impl Moments {
     /// Of a recording.
     pub(crate) fn of(recording: &Recording) -> Moments {
         let mut kinds: BTreeMap<Kind, Spans> = BTreeMap::new();
-        for event in &recording.events {
+        let is_first = |event: &&Event| matches!(event.change, Change::Mark(FROM_HERE));
+        let first = recording.events.iter().find(is_first).map_or(1, |event| event.submitted + 1);
+        for event in recording.events.iter().filter(|event| event.submitted + 1 >= first) {
             if let Some(kind) = kind_of(event, &recording.file_spaces) {
                 let last = event.completed.saturating_add(1).min(recording.end);
                 kinds.entry(kind).or_default().push((event.submitted + 1, last));
@@ -44,7 +49,7 @@ impl Moments {
         }
         let others = kinds.split_off(&(WRITE + 1, None));
         let [writes, others] = [kinds, others].map(|kinds| kinds.into_values().collect());
-        Moments { end: recording.end, writes, others }
+        Moments { first, end: recording.end, writes, others }
     }
 
     /// `count` cuts.
@@ -53,7 +58,7 @@ impl Moments {
             .map(|_| match rng.below(3) {
                 0 => self.aimed(&self.writes, rng),
                 1 => self.aimed(&self.others, rng),
-                _ => 1 + rng.below(self.end),
+                _ => self.first + rng.below((self.end + 1).saturating_sub(self.first).max(1)),
             })
             .collect();
         cuts.push(self.end);

@@ -29,11 +29,32 @@ pub struct History {
 }
 
 const ACKNOWLEDGED: u64 = 1;
+/// The mark of a recovery that has returned.
+pub(crate) const OPENED: u64 = u64::MAX;
+/// The mark before which nothing is crashed.
+pub(crate) const FROM_HERE: u64 = u64::MAX - 1;
 
 impl History {
     /// A history whose first state has this digest; its notes go into `log`.
     pub fn new(log: Arc<RecordLog>) -> History {
         History { log, digests: Mutex::new(vec![0]) }
+    }
+
+    /// Notes what is there already: the state before the first commit.
+    pub fn resume(&self, digest: u64) {
+        if let Some(first) = self.digests.lock().first_mut() {
+            *first = digest;
+        }
+    }
+
+    /// Notes that the recovery of what a crash left has returned.
+    pub fn opened(&self) {
+        self.log.mark(OPENED);
+    }
+
+    /// Notes that crashes are tried from here on only: what was before would not survive one, and need not.
+    pub fn crash_from_here(&self) {
+        self.log.mark(FROM_HERE);
     }
 
     /// Notes that the next commit begins and leads to a state of this digest; gives its number.
@@ -69,7 +90,8 @@ impl History {
     /// What a recording's marks up to some cut say.
     pub fn span(marks: &[u64]) -> Span {
         let last = |acknowledged: u64| {
-            let of_kind = marks.iter().filter(|mark| **mark & ACKNOWLEDGED == acknowledged);
+            let of_commits = marks.iter().filter(|mark| **mark < FROM_HERE);
+            let of_kind = of_commits.filter(|mark| **mark & ACKNOWLEDGED == acknowledged);
             of_kind.map(|mark| (mark >> 1) as usize).max().unwrap_or(0)
         };
         Span { acknowledged: last(ACKNOWLEDGED), begun: last(0) }

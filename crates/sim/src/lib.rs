@@ -4,7 +4,7 @@
 //! many moments, builds crash images (see `varve_device::Timeline`), lets the subject recover each of
 //! them, and compares with the [`History`]: the recovered state must be a prefix of the commit order
 //! that holds every acknowledged commit and nothing that was not at least in flight. Recovery is
-//! recorded and crashed again.
+//! recorded and crashed again; and some databases go on working after theirs and are crashed later.
 //!
 //! Invariants
 //! 1. Everything follows from the seed: a failure names the seed and the image, and they replay it.
@@ -25,12 +25,14 @@ pub mod nvm;
 pub mod pages;
 mod parts;
 pub mod planted;
+mod regions;
 mod relief;
 mod rng;
 mod search;
 pub mod sweep;
 pub mod toy;
 pub mod trees;
+mod trial;
 
 pub use choice::choices;
 pub use damage::{Verdicts, damage};
@@ -38,6 +40,7 @@ pub use devices::Devices;
 pub use faults::{Tried, some_rule, try_fault, try_relieved_fault};
 pub use history::{History, Span};
 pub use parts::Part;
+pub use regions::{Swap, swap_regions};
 pub use relief::{LATE, Relief};
 pub use rng::Rng;
 pub use search::{

@@ -95,6 +95,15 @@ impl Nvm {
         acknowledge();
     }
 
+    fn run(&self, bench: &mut Workbench, region: &dyn Region, before: u64, mut digest: u64) {
+        for no in before + 1..=self.commits {
+            let entry = entry_of(bench.rng.draw() | 1);
+            digest = extend(digest, &entry);
+            let number = bench.history.begin(digest);
+            self.commit(region, no, &entry, &|| bench.history.acknowledge(number));
+        }
+    }
+
     /// Entries that a recovery believes in.
     fn entries(&self, region: &dyn Region) -> Vec<[u8; ENTRY_BYTES as usize]> {
         let mut word = [0; 8];
@@ -123,13 +132,17 @@ impl Nvm {
 impl Subject for Nvm {
     fn work(&self, bench: &mut Workbench) -> Result<(), String> {
         let region = self.map(&bench.devices)?;
-        let mut digest = 0;
-        for _ in 0..self.commits {
-            let entry = entry_of(bench.rng.draw() | 1);
-            digest = extend(digest, &entry);
-            let number = bench.history.begin(digest);
-            self.commit(&*region, number as u64, &entry, &|| bench.history.acknowledge(number));
-        }
+        self.run(bench, &*region, 0, 0);
+        Ok(())
+    }
+
+    fn go_on(&self, bench: &mut Workbench, _: &Devices) -> Result<(), String> {
+        let region = self.map(&bench.devices)?;
+        let entries = self.entries(&*region);
+        let digest = entries.iter().fold(0, |digest, entry| extend(digest, entry));
+        bench.history.resume(digest);
+        bench.history.opened();
+        self.run(bench, &*region, entries.len() as u64, digest);
         Ok(())
     }
 

@@ -17,6 +17,10 @@ const REGION_BYTES: u64 = 768 << 10;
 /// Length of what a page buffer takes beside the log: headers and 24 slots, half as many as the pool has frames.
 const BUFFER_BYTES: u64 = 8192 + 4096 + 24 * 4096;
 
+/// Segments as under full-page-log, which hold the images of a mini-transaction: in files, and in a region, where there are eight.
+const WIDE_SEGMENT_BYTES: u64 = 256 << 10;
+const WIDE_LOG_BYTES: u64 = 8 * WIDE_SEGMENT_BYTES;
+
 /// Doublewrite copies in the region: few, so that a batch does not fit and single pages wait for each other.
 const COPIES: ProtectionKind = ProtectionKind::NvmDoublewrite { batch_slots: 24, single_slots: 4 };
 
@@ -55,6 +59,20 @@ pub enum Part {
     Compressed,
     /// Compressed pages out of place.
     PackedCompressed,
+    /// Pages in persistent memory on their way home, which lays them out of place.
+    NvmPacked,
+    /// Pages in persistent memory on their way home, where they are compressed.
+    NvmCompressed,
+    /// The log and pages in persistent memory, compressed pages out of place.
+    NvmAllPacked,
+    /// Pages by images in a log that is in persistent memory.
+    NvmImages,
+    /// Compressed pages by images in the log.
+    CompressedImages,
+    /// Full-page-log, and then pages in persistent memory, which recover.
+    ImagesToNvmPages,
+    /// Nothing that protects pages, and then pages in persistent memory: it is crashed from then on.
+    UnprotectedToNvmPages,
 }
 
 impl Part {
@@ -62,8 +80,15 @@ impl Part {
     pub const IN_NVM: [Part; 5] =
         [Part::NvmPages, Part::NvmAll, Part::NvmLog, Part::NvmDoublewrite, Part::NvmDoublewriteLog];
 
+    /// Two levels or protections at once.
+    pub const MIXED: [Part; 5] =
+        [Part::NvmPacked, Part::NvmCompressed, Part::NvmAllPacked, Part::NvmImages, Part::CompressedImages];
+
+    /// Those that change to pages in persistent memory. For `Pages` only.
+    pub const TO_NVM: [Part; 3] = [Part::ToNvmPages, Part::ImagesToNvmPages, Part::UnprotectedToNvmPages];
+
     /// All of them.
-    pub const ALL: [Part; 16] = [
+    pub const ALL: [Part; 23] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
@@ -80,7 +105,25 @@ impl Part {
         Part::Packed,
         Part::Compressed,
         Part::PackedCompressed,
+        Part::NvmPacked,
+        Part::NvmCompressed,
+        Part::NvmAllPacked,
+        Part::NvmImages,
+        Part::CompressedImages,
+        Part::ImagesToNvmPages,
+        Part::UnprotectedToNvmPages,
     ];
+
+    /// Those with a storage level, a layout or a protection beside the first one's.
+    pub fn of_levels() -> Vec<Part> {
+        let one = [Part::Unprotected, Part::Doublewrite, Part::WideDoublewrite];
+        Part::ALL.into_iter().filter(|part| !one.contains(part)).collect()
+    }
+
+    /// Whether a run changes from one to another: `Pages` does that, and nothing else.
+    pub fn changes(self) -> bool {
+        self.stages().len() > 1
+    }
 
     /// Its name, for people.
     pub fn name(self) -> &'static str {
@@ -101,6 +144,13 @@ impl Part {
             Part::Packed => "packed",
             Part::Compressed => "compressed",
             Part::PackedCompressed => "packed-compressed",
+            Part::NvmPacked => "nvm-packed",
+            Part::NvmCompressed => "nvm-compressed",
+            Part::NvmAllPacked => "nvm-all-packed",
+            Part::NvmImages => "nvm-images",
+            Part::CompressedImages => "compressed-images",
+            Part::ImagesToNvmPages => "images-to-nvm-pages",
+            Part::UnprotectedToNvmPages => "unprotected-to-nvm-pages",
         }
     }
 
@@ -115,8 +165,30 @@ impl Part {
             Part::Switching => vec![Part::FullPageLog, Part::WideDoublewrite, Part::FullPageLog],
             Part::SwitchingBack => vec![Part::WideDoublewrite, Part::FullPageLog, Part::WideDoublewrite],
             Part::ToNvmPages => vec![Part::Doublewrite, Part::NvmPages],
+            Part::ImagesToNvmPages => vec![Part::FullPageLog, Part::ImagesToNvmPages],
+            Part::UnprotectedToNvmPages => vec![Part::Unprotected, Part::NvmPages],
             one => vec![one],
         }
+    }
+
+    /// Which part follows, after a clean shutdown, on a database that this one recovered.
+    pub(crate) fn after_shutdown(self) -> Part {
+        match self {
+            Part::Switching | Part::SwitchingBack => Part::FullPageLog,
+            one => one,
+        }
+    }
+
+    /// Whether pages are compressed at home.
+    pub(crate) fn compresses(self) -> bool {
+        matches!(
+            self,
+            Part::Compressed
+                | Part::PackedCompressed
+                | Part::NvmCompressed
+                | Part::NvmAllPacked
+                | Part::CompressedImages
+        )
     }
 
     /// Puts the part into a configuration; for one that switches, what it is recovered as.
@@ -125,8 +197,8 @@ impl Part {
             Some(NvmConfig { directory: devices.of(Space::Nvm), size_bytes, log_bytes })
         };
         match self {
-            Part::Unprotected => config.protection = ProtectionKind::None,
             Part::Doublewrite => {}
+            Part::Unprotected => config.protection = ProtectionKind::None,
             Part::AtomicWrite => config.protection = ProtectionKind::AtomicWrite,
             Part::WideDoublewrite | Part::Switching | Part::SwitchingBack => widen(config),
             Part::FullPageLog => {
@@ -142,7 +214,7 @@ impl Part {
                 config.protection = COPIES;
                 config.nvm = region(REGION_BYTES, LOG_BYTES);
             }
-            Part::NvmPages | Part::ToNvmPages => {
+            Part::NvmPages | Part::ToNvmPages | Part::UnprotectedToNvmPages => {
                 config.protection = ProtectionKind::Nvm;
                 config.nvm = region(BUFFER_BYTES, 0);
             }
@@ -155,15 +227,34 @@ impl Part {
                 config.layout = HomeLayout::Packed(packed);
             }
             Part::Compressed => config.compression = Compression::of(Algorithm::Lz4),
-            Part::PackedCompressed => {
-                Part::Packed.configure(config, devices);
-                Part::Compressed.configure(config, devices);
+            _ => self.configure_two(config, devices),
+        }
+    }
+
+    /// The same for what is two parts in one.
+    fn configure_two(self, config: &mut PagerConfig, devices: &Devices) {
+        let all = |parts: &[Part], config: &mut PagerConfig| {
+            parts.iter().for_each(|part| part.configure(config, devices));
+        };
+        match self {
+            Part::PackedCompressed => all(&[Part::Packed, Part::Compressed], config),
+            Part::NvmPacked => all(&[Part::NvmPages, Part::Packed], config),
+            Part::NvmCompressed => all(&[Part::NvmPages, Part::Compressed], config),
+            Part::NvmAllPacked => all(&[Part::NvmAll, Part::PackedCompressed], config),
+            Part::CompressedImages => all(&[Part::FullPageLog, Part::Compressed], config),
+            Part::ImagesToNvmPages => all(&[Part::WideDoublewrite, Part::NvmPages], config),
+            Part::NvmImages => {
+                Part::FullPageLog.configure(config, devices);
+                let (size_bytes, log_bytes) = (WIDE_LOG_BYTES + (64 << 10), WIDE_LOG_BYTES);
+                let directory = devices.of(Space::Nvm);
+                config.nvm = Some(NvmConfig { directory, size_bytes, log_bytes });
             }
+            _ => {}
         }
     }
 }
 
 fn widen(config: &mut PagerConfig) {
-    config.log_segment_bytes = 256 << 10;
+    config.log_segment_bytes = WIDE_SEGMENT_BYTES;
     config.log_capacity_bytes = 1 << 20;
 }

@@ -1,10 +1,7 @@
-//! The search: workload, cuts, images, recovery, oracle; and recovery crashed again.
+//! The search: a workload is run and recorded, the recording is cut, and images of each cut are tried (`trial.rs`).
 //!
 //! Invariants
-//! 1. An image is judged by the marks before its cut: the recovered state is one of the states from
-//!    the acknowledged commit to the begun one.
-//! 2. Once a recovery has returned, what it showed stays: a crash after that gives the same state.
-//! 3. Images are numbered in the order they are tried; seed and number replay one.
+//! 1. Images are numbered in the order they are tried; seed and number replay one.
 //!
 //! What it does not know: what the subject is.
 
@@ -16,12 +13,12 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use varve_device::{Directory, Fate, Lies, MemoryImage, RecordLog, Recording, Timeline, take_reached};
 
-use crate::choice::choices;
 use crate::cuts::Moments;
 use crate::devices::Devices;
 use crate::history::{History, Span};
 use crate::relief::Relief;
 use crate::rng::Rng;
+use crate::trial::Trial;
 
 /// What a recovery shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +48,10 @@ pub trait Subject {
     /// Opens what a crash left, checks it and reads all of it. `opened` is to be called as soon as
     /// recovery has returned.
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String>;
+    /// Opens what a crash left on the bench's devices and goes on working, without having read all of it: that would bring
+    /// every page into the pool, and out of it what recovery left there. What is there it reads on `twin`, which has the
+    /// same contents, and tells the history (`resume`); it calls `history.opened()` as soon as recovery has returned.
+    fn go_on(&self, bench: &mut Workbench, twin: &Devices) -> Result<(), String>;
 }
 
 /// How much to search.
@@ -62,8 +63,11 @@ pub struct Plan {
     pub images: usize,
     /// Images for each cut.
     pub images_per_cut: usize,
-    /// Every n-th image's recovery is crashed again (0 = never).
+    /// Every n-th image is recovered twice (0 = never): the second time either that recovery is crashed, or the database goes
+    /// on and is crashed later.
     pub second_crash_every: usize,
+    /// Whether some of those go on; else all have their recovery crashed.
+    pub goes_on: bool,
     /// Faults planted in the device.
     pub lies: Lies,
     /// Crash at the end of the recording only.
@@ -80,6 +84,7 @@ impl Plan {
             images,
             images_per_cut: 8,
             second_crash_every: 4,
+            goes_on: true,
             lies: Lies::default(),
             at_end: false,
             failures_max: 1,
@@ -101,8 +106,10 @@ pub struct Failure {
 pub struct Found {
     /// Images tried.
     pub images: usize,
-    /// Of these, crashes of a recovery.
+    /// Of these, crashes of a recovery, or of a database that had gone on after one.
     pub second_crashes: usize,
+    /// Databases that went on after a recovery.
+    pub lives: usize,
     /// Commits of the workload.
     pub commits: usize,
     /// Processor time spent opening, checking and reading: it does not depend on what else the machine does.
@@ -120,9 +127,10 @@ impl Found {
     pub fn summary(&self) -> String {
         let each_ms = |time: Duration| time.as_secs_f64() * 1e3 / self.images.max(1) as f64;
         format!(
-            "{} images ({} of crashed recoveries) of {} commits: {:.2} ms of processor time to build, {:.2} to open, recover and check each; {} failures",
+            "{} images ({} of second crashes; {} went on after the first) of {} commits: {:.2} ms of processor time to build, {:.2} to open, recover and check each; {} failures",
             self.images,
             self.second_crashes,
+            self.lives,
             self.commits,
             each_ms(self.building),
             each_ms(self.recovering),
@@ -134,6 +142,7 @@ impl Found {
     pub fn add(&mut self, other: Found) {
         self.images += other.images;
         self.second_crashes += other.second_crashes;
+        self.lives += other.lives;
         self.commits += other.commits;
         self.recovering += other.recovering;
         self.building += other.building;
@@ -144,8 +153,12 @@ impl Found {
 
 /// A workload's record.
 pub struct Run {
-    recording: Recording,
-    digests: Vec<u64>,
+    pub(crate) recording: Recording,
+    pub(crate) digests: Vec<u64>,
+    /// The states that a crash of this database's own recovery may show; `None` if it began with its creation.
+    pub(crate) before: Option<Vec<u64>>,
+    /// Crashes before it.
+    pub(crate) life: usize,
     /// How the workload ended, if not well.
     pub error: Option<String>,
 }
@@ -204,7 +217,8 @@ pub(crate) fn run_on(
     let history = History::new(Arc::clone(log));
     let mut bench = Workbench { devices, history, rng: Rng::new(seed), relief };
     let worked = guarded(|| subject.work(&mut bench));
-    Run { recording: log.recording(), digests: bench.history.digests(), error: worked.err() }
+    let (recording, digests) = (log.recording(), bench.history.digests());
+    Run { recording, digests, before: None, life: 0, error: worked.err() }
 }
 
 /// Runs a workload and tries crash images of it.
@@ -271,111 +285,6 @@ pub fn search_run(subject: &dyn Subject, run: &Run, plan: Plan) -> Found {
     found
 }
 
-struct Trial<'a> {
-    subject: &'a dyn Subject,
-    run: &'a Run,
-    plan: Plan,
-    cut: u64,
-    timeline: &'a Timeline,
-}
-
-impl Trial<'_> {
-    fn all_choices(&self, rng: &mut Rng, found: &mut Found) {
-        let pending = self.timeline.pending();
-        let budget = self.plan.images_per_cut.min(self.plan.images - found.images);
-        for fates in choices(&pending, rng, budget) {
-            let again = self.plan.second_crash_every;
-            let crash_again = again > 0 && found.images.is_multiple_of(again);
-            self.one(&fates, crash_again, rng, found);
-            if found.failures.len() >= self.plan.failures_max {
-                return;
-            }
-        }
-    }
-
-    fn one(&self, fates: &[Fate], crash_again: bool, rng: &mut Rng, found: &mut Found) {
-        let span = History::span(self.timeline.marks());
-        let images = timed(&mut found.building, || self.timeline.image(fates));
-        let log = RecordLog::new();
-        let devices =
-            if crash_again { Devices::recorded_from(images, &log) } else { Devices::of_images(images) };
-        found.images += 1;
-        let number = found.images;
-        let recovered = timed(&mut found.recovering, || self.recover(&devices, &mut || log.mark(OPENED)));
-        match self.judge(span, recovered) {
-            Err(what) => found.failures.push(self.failure(number, fates, &what)),
-            Ok(digest) if crash_again => self.crash_again(&log, span, digest, fates, rng, found),
-            Ok(_) => {}
-        }
-    }
-
-    /// Crashes a recovery and recovers from that.
-    fn crash_again(
-        &self,
-        log: &RecordLog,
-        span: Span,
-        digest: u64,
-        fates: &[Fate],
-        rng: &mut Rng,
-        found: &mut Found,
-    ) {
-        let mut timeline = Timeline::with_lies(log.recording(), self.plan.lies);
-        timeline.advance(1 + rng.below(timeline.end()));
-        let budget = 2.min(self.plan.images.saturating_sub(found.images));
-        let pending = timeline.pending();
-        for second in choices(&pending, rng, budget) {
-            let devices = Devices::of_images(timed(&mut found.building, || timeline.image(&second)));
-            found.images += 1;
-            found.second_crashes += 1;
-            let number = found.images;
-            let recovered = timed(&mut found.recovering, || self.recover(&devices, &mut || ()));
-            let mut judged = self.judge(span, recovered);
-            if timeline.marks().contains(&OPENED) && judged.as_ref().is_ok_and(|again| *again != digest) {
-                judged = Err("a state that a finished recovery had shown is gone".into());
-            }
-            if let Err(what) = judged {
-                let what = format!("crash of a recovery, keeping {}: {what}", show(&second));
-                found.failures.push(self.failure(number, fates, &what));
-                return;
-            }
-        }
-    }
-
-    fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        guarded(|| self.subject.recover(devices, opened))
-    }
-
-    /// Whether what was recovered is what was promised; gives its digest.
-    fn judge(&self, span: Span, recovered: Result<Recovered, String>) -> Result<u64, String> {
-        let recovered = recovered.map_err(|error| format!("it cannot be used: {error}"))?;
-        if let Some(damage) = recovered.damages.first() {
-            return Err(format!("the check finds {} damages, first: {damage}", recovered.damages.len()));
-        }
-        let digests = &self.run.digests;
-        let promised = digests.get(span.acknowledged..=span.begun).unwrap_or_default();
-        if promised.contains(&recovered.digest) {
-            return Ok(recovered.digest);
-        }
-        let Span { acknowledged, begun } = span;
-        Err(match digests.iter().rposition(|digest| *digest == recovered.digest) {
-            Some(number) => {
-                format!("it has {number} commits, where {acknowledged} were acknowledged and {begun} begun")
-            }
-            None => format!(
-                "its state is none of the workload's (acknowledged {acknowledged}, begun {begun} commits)"
-            ),
-        })
-    }
-
-    fn failure(&self, image: usize, fates: &[Fate], what: &str) -> Failure {
-        let (seed, cut) = (self.plan.seed, self.cut);
-        let what = format!("seed {seed}, image {image} (cut {cut}, keeping {}): {what}", show(fates));
-        Failure { image, what }
-    }
-}
-
-const OPENED: u64 = u64::MAX;
-
 /// Adds the processor time that a piece of work takes in this thread.
 pub(crate) fn timed<T>(sum: &mut Duration, work: impl FnOnce() -> T) -> T {
     let started = processor_time();
@@ -387,16 +296,4 @@ pub(crate) fn timed<T>(sum: &mut Duration, work: impl FnOnce() -> T) -> T {
 fn processor_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
-}
-
-/// Fates as a row of letters: absent, present, torn, garbage.
-fn show(fates: &[Fate]) -> String {
-    let letter = |fate: &Fate| match fate {
-        Fate::Absent => '-',
-        Fate::Present => 'P',
-        Fate::Torn { unit_bytes: ..=512, .. } => 't',
-        Fate::Torn { .. } => 'T',
-        Fate::Garbage { .. } => 'G',
-    };
-    if fates.is_empty() { "nothing pending".into() } else { fates.iter().map(letter).collect() }
 }

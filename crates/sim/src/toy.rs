@@ -6,6 +6,8 @@
 //!
 //! What it does not know: anything that the real one does.
 
+use std::sync::Arc;
+
 use varve_device::{AlignedBuf, BlockFile, Durability, OpenHow, Purpose, Space};
 
 use crate::devices::Devices;
@@ -14,6 +16,8 @@ use crate::search::{Recovered, Subject, Workbench};
 const SECTOR_BYTES: usize = 512;
 const FILE: &str = "toy.log";
 const WHY: Purpose = Purpose::Log;
+
+type File = Arc<dyn BlockFile>;
 
 /// How the toy is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,43 +72,83 @@ impl Toy {
     }
 }
 
-impl Subject for Toy {
-    fn work(&self, bench: &mut Workbench) -> Result<(), String> {
-        let file = bench.devices.of(Space::Log).open(FILE, OpenHow::new_file(Space::Log)).map_err(text)?;
-        if self.flaw != Flaw::NoDirectorySync {
-            bench.devices.of(Space::Log).sync().map_err(text)?;
-        }
-        let mut digest = 0;
-        for _ in 0..self.commits {
+impl Toy {
+    fn run(
+        &self,
+        bench: &mut Workbench,
+        file: &dyn BlockFile,
+        before: u64,
+        mut digest: u64,
+    ) -> Result<(), String> {
+        for no in before + 1..=self.commits {
             let value = bench.rng.draw();
             digest = extend(digest, value);
             let number = bench.history.begin(digest);
             if self.flaw == Flaw::EarlyAcknowledgement {
                 bench.history.acknowledge(number);
             }
-            self.commit(&*file, number as u64, value)?;
+            self.commit(file, no, value)?;
             bench.history.acknowledge(number);
         }
         Ok(())
     }
 
-    fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+    fn make(&self, devices: &Devices) -> Result<File, String> {
+        let file = devices.of(Space::Log).open(FILE, OpenHow::new_file(Space::Log)).map_err(text)?;
+        if self.flaw != Flaw::NoDirectorySync {
+            devices.of(Space::Log).sync().map_err(text)?;
+        }
+        Ok(file)
+    }
+
+    /// The file, if there is one, and the values in it.
+    fn find(&self, devices: &Devices) -> Result<(Option<File>, Vec<u64>), String> {
         let device = devices.of(Space::Log);
-        let sound = |digest| Ok(Recovered { digest, damages: Vec::new() });
         if !device.exists(FILE).map_err(text)? {
-            opened();
-            return sound(0);
+            return Ok((None, Vec::new()));
         }
         let file = device.open(FILE, OpenHow::existing(Space::Log)).map_err(text)?;
         let len_bytes = file.len_bytes().map_err(text)? / SECTOR_BYTES as u64 * SECTOR_BYTES as u64;
         let mut buf = AlignedBuf::new(len_bytes as usize);
         file.read_at(0, &mut buf, WHY).map_err(text)?;
-        let values: Vec<u64> = buf.chunks(SECTOR_BYTES).map_while(|sector| self.value(sector)).collect();
+        let values = buf.chunks(SECTOR_BYTES).map_while(|sector| self.value(sector)).collect();
+        Ok((Some(file), values))
+    }
+}
+
+impl Subject for Toy {
+    fn work(&self, bench: &mut Workbench) -> Result<(), String> {
+        let file = self.make(&bench.devices)?;
+        self.run(bench, &*file, 0, 0)
+    }
+
+    fn go_on(&self, bench: &mut Workbench, _: &Devices) -> Result<(), String> {
+        let (file, values) = self.find(&bench.devices)?;
+        let digest = values.iter().copied().fold(0, extend);
+        bench.history.resume(digest);
+        bench.history.opened();
+        let file = file.map_or_else(|| self.make(&bench.devices), Ok)?;
+        // What lies behind a torn sector would come back when that is written.
+        let end = values.len() as u64 * SECTOR_BYTES as u64;
+        let rest = file.len_bytes().map_err(text)?.saturating_sub(end).next_multiple_of(SECTOR_BYTES as u64);
+        if rest > 0 {
+            let zeros = AlignedBuf::new(rest as usize);
+            file.write_at(end, &zeros, WHY, Durability::Now).map_err(text)?;
+        }
+        self.run(bench, &*file, values.len() as u64, digest)
+    }
+
+    fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+        let (file, values) = self.find(devices)?;
         opened();
-        if self.flaw == Flaw::ForgetfulRecovery && !values.is_empty() {
+        if let Some(file) = file
+            && self.flaw == Flaw::ForgetfulRecovery
+            && !values.is_empty()
+        {
             let end = (values.len() - 1) * SECTOR_BYTES;
             file.write_at(end as u64, &AlignedBuf::new(SECTOR_BYTES), WHY, Durability::Now).map_err(text)?;
         }
-        sound(values.into_iter().fold(0, extend))
+        let digest = values.into_iter().fold(0, extend);
+        Ok(Recovered { digest, damages: Vec::new() })
     }
 }

@@ -20,26 +20,52 @@ use varve_pager::{Access, Lsn, PageId, PageNo, Pager, SpaceId};
 use crate::devices::Devices;
 use crate::model::hash_bytes;
 use crate::pages::{PAGE_BYTES, resize, small_config};
+use crate::parts::Part;
 use crate::search::{Recovered, Subject, Workbench};
 
 /// Trees on the smallest pool.
 pub struct Trees {
     /// Puts and removes of the workload.
     pub commits: usize,
+    /// What it is put together from; one that does not switch.
+    pub part: Part,
     /// Bytes of a page.
     pub page_bytes: usize,
 }
 
+/// After a recovery there are 1, 2, 4, ... commits more.
+const COMMITS_AFTER_BITS: u64 = 8;
+
 impl Trees {
     /// A workload of this many puts and removes.
     pub fn new(commits: usize) -> Trees {
-        Trees { commits, page_bytes: PAGE_BYTES }
+        Trees { commits, part: Part::Doublewrite, page_bytes: PAGE_BYTES }
     }
 
     fn open(&self, devices: &Devices) -> Result<Pager, String> {
         let mut config = small_config(devices);
         resize(&mut config, self.page_bytes);
+        self.part.configure(&mut config, devices);
         Pager::open(config, Arc::new(EngineRedo)).map_err(text)
+    }
+
+    /// Until there are so many commits.
+    fn steps(
+        &self,
+        pager: &Pager,
+        tree: Tree,
+        bench: &mut Workbench,
+        contents: Contents,
+        commits: usize,
+    ) -> Done {
+        let Contents { entries: model, digest } = contents;
+        let entry_factor = (self.page_bytes / PAGE_BYTES) as u64;
+        let mut worker =
+            Worker { pager, tree, bench, model, digest, last: None, growing: true, entry_factor };
+        while worker.bench.history.digests().len() <= commits {
+            worker.step()?;
+        }
+        worker.acknowledge()
     }
 }
 
@@ -166,6 +192,31 @@ fn hash_of(payload: &[u8]) -> u64 {
     hash_bytes(4, payload)
 }
 
+/// What is in a tree.
+#[derive(Default)]
+struct Contents {
+    /// Hashes of the payloads, by key.
+    entries: BTreeMap<Vec<u8>, u64>,
+    digest: u64,
+}
+
+fn contents(pager: &Pager, tree: &Tree) -> Result<Contents, String> {
+    let mut found = Contents::default();
+    let mut visit = |_: &mut Checker, entry: varve_engine::node::EntryRef<'_>| {
+        let (key, payload) = (entry.key().to_vec(), hash_of(entry.payload()));
+        found.digest ^= hash(&key, &payload.to_le_bytes());
+        found.entries.insert(key, payload);
+    };
+    tree.check(pager, &mut Checker::new(), &mut visit).map_err(text)?;
+    Ok(found)
+}
+
+fn make_tree(pager: &Pager) -> Result<Tree, String> {
+    let tree = Tree::create(pager, SpaceId::DATA, TreeKind::Clustered).map_err(text)?;
+    note_place(pager, &tree)?;
+    Ok(tree)
+}
+
 /// Digest of the tree, its damages, and pages of its segment that it does not use.
 fn examine(pager: &Pager, tree: &Tree, damages: &mut Vec<String>) -> Result<u64, String> {
     let mut checker = Checker::new();
@@ -188,16 +239,24 @@ fn examine(pager: &Pager, tree: &Tree, damages: &mut Vec<String>) -> Result<u64,
 impl Subject for Trees {
     fn work(&self, bench: &mut Workbench) -> Done {
         let pager = self.open(&bench.devices)?;
-        let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).map_err(text)?;
-        note_place(&pager, &tree)?;
-        let model = BTreeMap::new();
-        let entry_factor = (self.page_bytes / PAGE_BYTES) as u64;
-        let mut worker =
-            Worker { pager: &pager, tree, bench, model, digest: 0, last: None, growing: true, entry_factor };
-        while worker.bench.history.digests().len() <= self.commits {
-            worker.step()?;
-        }
-        worker.acknowledge()
+        let tree = make_tree(&pager)?;
+        self.steps(&pager, tree, bench, Contents::default(), self.commits)
+    }
+
+    fn go_on(&self, bench: &mut Workbench, twin: &Devices) -> Done {
+        let pager = self.open(twin)?;
+        let contents =
+            find_tree(&pager)?.map(|tree| contents(&pager, &tree)).transpose()?.unwrap_or_default();
+        drop(pager);
+        bench.history.resume(contents.digest);
+        let pager = self.open(&bench.devices)?;
+        bench.history.opened();
+        let tree = match find_tree(&pager)? {
+            Some(tree) => tree,
+            None => make_tree(&pager)?,
+        };
+        let commits = 1 << bench.rng.below(COMMITS_AFTER_BITS);
+        self.steps(&pager, tree, bench, contents, commits)
     }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {

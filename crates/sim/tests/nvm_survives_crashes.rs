@@ -6,7 +6,7 @@ use varve_sim::pages::Pages;
 use varve_sim::{Found, Part, Plan, search};
 
 /// Crash images: `VARVE_CRASH_IMAGES`, or so many, of which the engine's share is this.
-const IMAGES: usize = 1600;
+const IMAGES: usize = 2000;
 const ENGINE_IMAGES: usize = 600;
 
 /// What the workloads must come by, or the images show less than they seem to.

@@ -74,6 +74,16 @@ fn in_pages_in_persistent_memory() {
 }
 
 #[test]
+fn in_pages_in_persistent_memory_that_go_on() {
+    all_are_found(On::NvmLives);
+}
+
+#[test]
+fn in_pages_in_persistent_memory_of_an_earlier_moment() {
+    all_are_found(On::NvmEarlier);
+}
+
+#[test]
 fn in_pages_in_persistent_memory_damaged_at_rest() {
     all_are_found(On::NvmAtRest);
 }

@@ -27,8 +27,13 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use varve_device::planted;
+
 use crate::ids::{PageId, PageRange};
 use crate::lsn::Lsn;
+
+/// A fault of the crash harness.
+const REUSED: &str = "nvm: a superseded slot is reused while it is written home";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
@@ -157,9 +162,9 @@ impl Book {
         assert!(old.is_held && old.sequence < new.sequence, "page {} was put without being held", new.id);
         self.strike(old.state, old.sequence);
         if let Some(entry) = self.entries.get_mut(&new.id) {
-            entry.older_flights = old.older_flights + u32::from(old.is_flushing);
+            entry.older_flights = old.older_flights + u32::from(old.is_flushing && !planted(REUSED));
         }
-        if !old.is_flushing {
+        if !old.is_flushing || planted(REUSED) {
             self.free.push_back(old.slot);
         }
     }
@@ -254,6 +259,7 @@ impl Book {
                     self.clean.insert(version.sequence, version.id);
                 }
             }
+            Some(_) if planted(REUSED) => {}
             // A newer version has taken its place meanwhile.
             Some(entry) => {
                 entry.older_flights -= 1;

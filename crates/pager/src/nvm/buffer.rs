@@ -104,6 +104,9 @@ impl NvmBuffer {
         if !planted("nvm: no fence before a slot is published") {
             self.area.fence();
         }
+        if planted("nvm: the ledger hears before the second fence") {
+            images.iter().for_each(|image| self.ledger.stable(image.id(), image.lsn()));
+        }
         if planted("nvm: the older version is retired first") {
             self.retire_older(&putting);
         }

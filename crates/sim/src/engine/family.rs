@@ -190,7 +190,8 @@ pub(super) fn orphans(txn: &mut Transaction) -> Result<Vec<String>, String> {
     Ok(orphans.map(|(id, child)| format!("child {id} has no parent {}", child.balance)).collect())
 }
 
-fn rows(txn: &mut Transaction, def: &TableDef) -> Result<Vec<(i64, Row)>, String> {
+/// All rows of a table.
+pub(super) fn rows(txn: &mut Transaction, def: &TableDef) -> Result<Vec<(i64, Row)>, String> {
     let table = txn.table(def).map_err(text)?;
     let mut found = Vec::new();
     txn.scan(&table, &ScanSpec::ALL, &mut |_, row| {

@@ -11,6 +11,7 @@
 mod catalog;
 mod definitions;
 mod family;
+mod known;
 mod session;
 mod throng;
 
@@ -35,6 +36,8 @@ const SESSIONS: usize = 3;
 /// Keys of one session.
 const KEYS: u64 = 120;
 const TABLES_MAX: u64 = 4;
+/// After a recovery there are 1, 2, 4, ... commits more.
+const COMMITS_AFTER_BITS: u64 = 6;
 /// The table whose keys come from a sequence, and the sequence.
 const NUMBERED: &str = "numbered";
 const NUMBERS: &str = "numbers";
@@ -467,26 +470,45 @@ impl Steps for Worker<'_> {
     }
 }
 
-impl Subject for Engine {
-    fn work(&self, bench: &mut Workbench) -> Done {
-        let db = bench.relief.make(|| self.open(&bench.devices))?;
+impl Engine {
+    /// Until there are so many commits.
+    fn run(&self, db: &Arc<Database>, bench: &mut Workbench, committed: Model, commits: usize) -> Done {
         let load = self.load.unwrap_or_else(|| LOADS[bench.rng.below(LOADS.len() as u64) as usize]);
-        let committed = Model::default();
-        let sessions = [const { None }; SESSIONS];
-        let next_key = [0; SESSIONS];
+        let next_key = known::last_keys(&committed);
         let mut worker = Worker {
-            db: &db,
+            db,
             bench,
             load,
-            stores: matches!(self.part, Part::Compressed | Part::PackedCompressed),
+            stores: self.part.compresses(),
             plant: self.plant,
             committed,
             in_doubt: false,
-            sessions,
+            sessions: [const { None }; SESSIONS],
             next_key,
         };
-        let errors = drive(&mut worker, self.commits);
+        let errors = drive(&mut worker, commits);
         outcome(errors).map_err(|what| format!("{what} ({load:?})"))
+    }
+}
+
+impl Subject for Engine {
+    fn work(&self, bench: &mut Workbench) -> Done {
+        let db = bench.relief.make(|| self.open(&bench.devices))?;
+        self.run(&db, bench, Model::default(), self.commits)
+    }
+
+    fn go_on(&self, bench: &mut Workbench, twin: &Devices) -> Done {
+        let committed = known::read(&self.open(twin)?)?;
+        bench.history.resume(committed.digest());
+        let db = self.open(&bench.devices)?;
+        bench.history.opened();
+        if bench.rng.one_in(3) {
+            db.checkpoint().map_err(text)?;
+        }
+        // Transactions that the crash ended still hold their rows; one thread must not wait for them.
+        db.tick().map_err(text)?;
+        let commits = 1 << bench.rng.below(COMMITS_AFTER_BITS);
+        self.run(&db, bench, committed, commits)
     }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {

@@ -9,13 +9,15 @@
 //!
 //! What it does not know: trees, rows.
 
-use std::collections::BTreeMap;
+mod known;
+
 use std::sync::Arc;
 
 use varve_device::Space;
 use varve_pager::page::{FIRST_ENGINE_KIND, PAGE_HEADER_BYTES};
-use varve_pager::{Access, CheckpointConfig, Lsn, PageId, Pager, PagerConfig, RedoError, RedoOps, SpaceId};
+use varve_pager::{CheckpointConfig, Lsn, PageId, Pager, PagerConfig, RedoError, RedoOps, SpaceId};
 
+use self::known::{Known, Model, digest};
 use crate::devices::Devices;
 use crate::parts::Part;
 use crate::relief::{Steps, drive};
@@ -23,6 +25,15 @@ use crate::rng::Rng;
 use crate::search::{Recovered, Subject, WRONG, Workbench, outcome};
 
 pub(crate) const PAGE_BYTES: usize = 4096;
+/// After a recovery there are 1, 2, 4, ... commits more.
+const COMMITS_AFTER_BITS: u64 = 8;
+
+/// Few of them mostly: what a recovery leaves in memory is soon gone.
+fn commits_after(rng: &mut Rng) -> usize {
+    let bits = 1 + rng.below(COMMITS_AFTER_BITS);
+    1 << rng.below(bits)
+}
+
 /// Pages the root can list: a small part of its body, so that torn writes of it matter.
 const PAGES_MAX: usize = 150;
 
@@ -71,15 +82,14 @@ impl Pages {
         Pager::open(config, Arc::new(NoOperations)).map_err(text)
     }
 
-    /// Goes on from what is `known` until there are so many commits, on a pager of this part; gives what is known then.
+    /// Goes on from what is `known` until there are so many commits, on the pager; gives what is known then.
     fn stage(
         &self,
-        part: Part,
+        pager: &Pager,
         known: Known,
-        commits: usize,
+        stage: Stage,
         bench: &mut Workbench,
     ) -> Result<Known, String> {
-        let pager = bench.relief.make(|| self.open(part, &bench.devices))?;
         let known = match known.load {
             Some(_) => known,
             None => {
@@ -88,20 +98,48 @@ impl Pages {
                 Known { owner, load: self.load.or(Some(some)), ..known }
             }
         };
-        let mut worker = Worker::new(&pager, bench, known, words(self.page_bytes));
-        worker.fills = part == Part::Compressed;
-        let mut errors = drive(&mut worker, commits);
+        let mut worker = Worker::new(pager, bench, known, words(self.page_bytes));
+        worker.fills = stage.part.compresses();
+        let mut errors = drive(&mut worker, stage.commits);
         errors.extend(worker.acknowledge().err());
-        if errors.is_empty() && digest(&pager)? != worker.model.digest {
+        if errors.is_empty() && stage.reads && digest(pager)? != worker.model.digest {
             errors.push(format!("{WRONG}: the pages do not read as they were written"));
         }
         let known = worker.known();
-        let is_last = commits >= self.commits;
-        if errors.is_empty() && !is_last {
+        if errors.is_empty() && !stage.is_last {
             errors.extend(pager.shutdown().map_err(text).err());
         }
         outcome(errors).map(|()| known)
     }
+
+    /// What is done first after a recovery, while what it left is still in memory: its notes become durable, the redo position
+    /// moves, pages are written that it has changed.
+    fn begin_anew(pager: &Pager, bench: &mut Workbench) -> Done {
+        if bench.rng.one_in(2) {
+            pager.flush_log(pager.log().end()).map_err(text)?;
+        }
+        if bench.rng.one_in(3) {
+            pager.checkpoint().map_err(text)?;
+        }
+        if bench.rng.one_in(3) {
+            pager.tick_nvm(1 + bench.rng.below(8) as usize).map_err(text)?;
+        }
+        if bench.rng.one_in(2) {
+            pager.tick_write(1 + bench.rng.below(20) as usize).map_err(text)?;
+        }
+        Ok(())
+    }
+}
+
+/// A part of a run, on one open pager.
+struct Stage {
+    part: Part,
+    /// Until there are so many.
+    commits: usize,
+    /// All pages are read at the end and compared.
+    reads: bool,
+    /// It ends in a crash, and not in a clean shutdown.
+    is_last: bool,
 }
 
 /// A configuration in which everything happens soon: small pages, pool, log and files, no threads.
@@ -144,32 +182,8 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn hash(page: u64, word: u64, value: u64) -> u64 {
-    if value == 0 { 0 } else { Rng::new(page << 32 ^ word << 20 ^ value.rotate_left(31)).draw() }
-}
-
 fn word_offset(word: u64) -> usize {
     PAGE_HEADER_BYTES + word as usize * 8
-}
-
-/// The state of the pages, as the workload knows it.
-#[derive(Default)]
-struct Model {
-    words: BTreeMap<(u64, u64), u64>,
-    digest: u64,
-}
-
-impl Model {
-    fn set(&mut self, page: u64, word: u64, value: u64) {
-        let old = self.words.insert((page, word), value).unwrap_or(0);
-        self.digest ^= hash(page, word, old) ^ hash(page, word, value);
-    }
-
-    fn clear(&mut self, page: u64) {
-        let words: Vec<u64> =
-            self.words.range((page, 0)..(page + 1, 0)).map(|((_, word), _)| *word).collect();
-        words.into_iter().for_each(|word| self.set(page, word, 0));
-    }
 }
 
 /// One run of the workload.
@@ -189,17 +203,6 @@ struct Worker<'a> {
     burst: Option<(u32, Vec<usize>)>,
     /// The last commit and the end of its log.
     last: Option<(usize, Lsn)>,
-}
-
-/// What a workload knows of its pages, whichever pager is open.
-#[derive(Default)]
-struct Known {
-    model: Model,
-    pages: Vec<u64>,
-    owner: u32,
-    /// `None` before the first pager was open.
-    load: Option<Load>,
-    burst: Option<(u32, Vec<usize>)>,
 }
 
 type Done = Result<(), String>;
@@ -406,27 +409,6 @@ fn page_id(number: u64) -> PageId {
     PageId::new(SpaceId::DATA, varve_pager::PageNo(number as u32))
 }
 
-fn word_of(page: &[u8], word: u64) -> u64 {
-    let at = word_offset(word);
-    page.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
-}
-
-/// Digest of all pages that the root lists.
-fn digest(pager: &Pager) -> Result<u64, String> {
-    let root = pager.fix_s(PageId::ROOT, Access::Random).map_err(text)?;
-    let entries: Vec<u64> = (0..PAGES_MAX as u64).map(|entry| word_of(&root, entry)).collect();
-    drop(root);
-    let mut digest = 0;
-    for (entry, number) in entries.into_iter().enumerate().filter(|(_, number)| *number != 0) {
-        digest ^= hash(0, entry as u64, number);
-        let page = pager.fix_s(page_id(number), Access::Random).map_err(text)?;
-        digest ^= (0..words(page.len()))
-            .map(|word| hash(number, word, word_of(&page, word)))
-            .fold(0, |sum, one| sum ^ one);
-    }
-    Ok(digest)
-}
-
 impl Steps for Worker<'_> {
     fn bench(&mut self) -> &mut Workbench {
         self.bench
@@ -458,8 +440,35 @@ impl Subject for Pages {
     fn work(&self, bench: &mut Workbench) -> Result<(), String> {
         let stages = self.part.stages();
         let mut known = Known::default();
-        for (before, part) in stages.iter().enumerate() {
-            known = self.stage(*part, known, self.commits * (before + 1) / stages.len(), bench)?;
+        for (before, part) in stages.iter().copied().enumerate() {
+            let commits = self.commits * (before + 1) / stages.len();
+            let pager = bench.relief.make(|| self.open(part, &bench.devices))?;
+            let is_last = commits >= self.commits;
+            known = self.stage(&pager, known, Stage { part, commits, reads: true, is_last }, bench)?;
+            if part == Part::Unprotected && !is_last {
+                bench.history.crash_from_here();
+            }
+        }
+        Ok(())
+    }
+
+    fn go_on(&self, bench: &mut Workbench, twin: &Devices) -> Result<(), String> {
+        let mut known = Known::of(&self.open(self.part, twin)?)?;
+        bench.history.resume(known.model.digest);
+        let mut pager = self.open(self.part, &bench.devices)?;
+        bench.history.opened();
+        Self::begin_anew(&pager, bench)?;
+        // In one of three runs it is shut down once; it may have another part then.
+        let (stages, reads) = (1 + usize::from(bench.rng.one_in(3)), bench.rng.one_in(2));
+        let mut part = self.part;
+        for stage in 1..=stages {
+            let commits = bench.history.digests().len() + commits_after(&mut bench.rng);
+            known =
+                self.stage(&pager, known, Stage { part, commits, reads, is_last: stage == stages }, bench)?;
+            if stage < stages {
+                part = self.part.after_shutdown();
+                pager = self.open(part, &bench.devices)?;
+            }
         }
         Ok(())
     }

@@ -1,0 +1,120 @@
+//! A region of persistent memory that is not the one that the database had last: lost, put back from an earlier moment, of another
+//! database, or cut short.
+//!
+//! Its newest pages, its log or its doublewrite copies were in it, so opening has to refuse; it must show no state at all, not even
+//! one that ever was.
+//!
+//! Invariants
+//! 1. An earlier region is one that an earlier checkpoint was begun with: between two checkpoints nothing tells one moment from
+//!    another.
+//!
+//! What it does not know: what is in a region.
+
+use varve_device::MemoryImage;
+use varve_pager::NVM_FILE;
+
+use crate::devices::Devices;
+use crate::rng::Rng;
+use crate::search::{Failure, Found, PANIC, Run, Subject, recover_guarded};
+
+/// Where a region has the number of the last checkpoint that was begun with it.
+const STAMP_AT: u64 = 4096;
+/// Moments that a workload is crashed at.
+const CRASHES: u64 = 4;
+
+/// What is there instead of the region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Swap {
+    /// Nothing.
+    Lost,
+    /// The region as it was before an earlier checkpoint.
+    Earlier,
+    /// That of another database.
+    Foreign,
+    /// The beginning of it.
+    Short,
+}
+
+impl Swap {
+    /// All of them.
+    pub const ALL: [Swap; 4] = [Swap::Lost, Swap::Earlier, Swap::Foreign, Swap::Short];
+}
+
+/// The files of each device.
+type Files = Vec<Vec<(String, MemoryImage)>>;
+
+/// Tries `images` crashes of a workload after each of which the region is another one; `foreign` is a run of another database.
+/// Each opening that is not refused is a failure.
+pub fn swap_regions(
+    subject: &dyn Subject,
+    run: &Run,
+    foreign: &Run,
+    swaps: &[Swap],
+    seed: u64,
+    images: usize,
+) -> Found {
+    let mut rng = Rng::new(seed);
+    let mut found = Found::default();
+    // The second half: before it some have no region yet.
+    let half = run.end() / 2;
+    let cuts = (0..CRASHES).map(|at| half + 1 + at * half / CRASHES + rng.below(half / CRASHES));
+    let crashes: Vec<Files> = cuts.map(|cut| run.image_at(cut)).collect();
+    let foreign = foreign.image_at(foreign.end());
+    for number in 1..=images {
+        let swap = swaps[rng.below(swaps.len().max(1) as u64) as usize];
+        let crash = rng.below(CRASHES) as usize;
+        let Some((files, what)) = put(swap, &crashes, crash, &foreign, &mut rng) else { continue };
+        found.images += 1;
+        let failure = match recover_guarded(subject, &Devices::holding(files)) {
+            Err(error) if error.starts_with(PANIC) => error,
+            Err(_) => continue,
+            Ok(_) => "it opens".into(),
+        };
+        let what = format!("seed {seed}, image {number} (crash {crash}), the region is {what}: {failure}");
+        found.failures.push(Failure { image: number, what });
+        break;
+    }
+    found
+}
+
+/// What a crash left, with something in the region's place, and what. `None` if there is no such thing.
+fn put(
+    swap: Swap,
+    crashes: &[Files],
+    crash: usize,
+    foreign: &Files,
+    rng: &mut Rng,
+) -> Option<(Files, String)> {
+    let mut files = crashes[crash].clone();
+    let mine = region(&files)?;
+    let stamp = stamp_of(mine);
+    let (new, what) = match swap {
+        Swap::Lost => (None, "lost".into()),
+        Swap::Earlier => {
+            let earlier = crashes[..crash].iter().filter_map(region);
+            let earlier = earlier.into_iter().find(|earlier| (1..stamp).contains(&stamp_of(earlier)))?;
+            (Some(earlier.clone()), format!("of checkpoint {} instead of {stamp}", stamp_of(earlier)))
+        }
+        Swap::Foreign => (Some(region(foreign)?.clone()), "another database's".into()),
+        Swap::Short => {
+            let mut short = mine.clone();
+            let len_bytes = rng.below(short.len_bytes() / 4096) * 4096;
+            short.set_len(len_bytes);
+            (Some(short), format!("cut to {len_bytes} bytes"))
+        }
+    };
+    let device = files.iter_mut().find(|device| device.iter().any(|(name, _)| name == NVM_FILE))?;
+    device.retain(|(name, _)| name != NVM_FILE);
+    device.extend(new.map(|new| (NVM_FILE.to_owned(), new)));
+    Some((files, what))
+}
+
+fn region(files: &Files) -> Option<&MemoryImage> {
+    files.iter().flatten().find(|(name, _)| name == NVM_FILE).map(|(_, image)| image)
+}
+
+fn stamp_of(region: &MemoryImage) -> u64 {
+    let mut word = [0; 8];
+    region.read(STAMP_AT, &mut word);
+    u64::from_le_bytes(word)
+}

@@ -1,0 +1,212 @@
+//! One cut of a recording: its images are recovered and judged; some recoveries are crashed again, and some databases go on
+//! after theirs and are crashed later.
+//!
+//! ```text
+//!   work ---- crash --+-- recover, judge
+//!                     +-- recover, and crash that: recover, judge
+//!                     +-- recover, go on ---- crash --+-- recover, judge
+//!                                                     +-- ...
+//! ```
+//!
+//! Invariants
+//! 1. An image is judged by the marks before its cut: the recovered state is one of the states from
+//!    the acknowledged commit to the begun one.
+//! 2. Once a recovery has returned, what it showed stays: a crash after that gives the same state, or one of those that were
+//!    committed since.
+//! 3. A database that goes on has not been read before: what recovery left in memory is there.
+//! 4. What is tried of a later life counts towards the images of the search, so it takes no longer.
+//!
+//! What it does not know: which moments are cut.
+
+use std::sync::Arc;
+
+use varve_device::{Fate, RecordLog, Timeline};
+
+use crate::choice::choices;
+use crate::devices::Devices;
+use crate::history::{History, OPENED, Span};
+use crate::relief::Relief;
+use crate::rng::Rng;
+use crate::search::{Failure, Found, Plan, Recovered, Run, Subject, Workbench, guarded, search_run, timed};
+
+/// Crashes of a recovery.
+const CRASHES_OF_RECOVERY: usize = 2;
+/// Images of a database that has gone on, and of each of its cuts.
+const IMAGES_OF_A_LIFE: usize = 6;
+const IMAGES_OF_A_CUT: usize = 2;
+/// Of so many images that are recovered twice, one goes on.
+const LIVES_EVERY: u64 = 3;
+/// Crashes before the last one.
+const LIVES_MAX: usize = 3;
+
+/// A cut.
+pub(crate) struct Trial<'a> {
+    pub(crate) subject: &'a dyn Subject,
+    pub(crate) run: &'a Run,
+    pub(crate) plan: Plan,
+    pub(crate) cut: u64,
+    pub(crate) timeline: &'a Timeline,
+}
+
+impl Trial<'_> {
+    /// Tries images of all kinds.
+    pub(crate) fn all_choices(&self, rng: &mut Rng, found: &mut Found) {
+        let pending = self.timeline.pending();
+        let budget = self.plan.images_per_cut.min(self.plan.images - found.images);
+        for fates in choices(&pending, rng, budget) {
+            if found.images >= self.plan.images {
+                return;
+            }
+            let again = self.plan.second_crash_every;
+            let again = again > 0 && found.images.is_multiple_of(again);
+            self.one(&fates, again, rng, found);
+            if found.failures.len() >= self.plan.failures_max {
+                return;
+            }
+        }
+    }
+
+    fn one(&self, fates: &[Fate], again: bool, rng: &mut Rng, found: &mut Found) {
+        let may_go_on = again && self.plan.goes_on && self.run.life < LIVES_MAX;
+        let goes_on = may_go_on && rng.one_in(LIVES_EVERY);
+        let images = timed(&mut found.building, || self.timeline.image(fates));
+        let log = RecordLog::new();
+        let devices = match again && !goes_on {
+            true => Devices::recorded_from(images, &log),
+            false => Devices::of_images(images),
+        };
+        found.images += 1;
+        let number = found.images;
+        let recovered = timed(&mut found.recovering, || self.recover(&devices, &mut || log.mark(OPENED)));
+        match self.judge(recovered) {
+            Err(what) => found.failures.push(self.failure(number, fates, &what)),
+            Ok(digest) if goes_on => self.go_on(digest, fates, rng, found),
+            Ok(digest) if again => self.crash_again(&log, digest, fates, rng, found),
+            Ok(_) => {}
+        }
+    }
+
+    /// Crashes a recovery and recovers from that.
+    fn crash_again(&self, log: &RecordLog, digest: u64, fates: &[Fate], rng: &mut Rng, found: &mut Found) {
+        let mut timeline = Timeline::with_lies(log.recording(), self.plan.lies);
+        timeline.advance(1 + rng.below(timeline.end()));
+        let budget = CRASHES_OF_RECOVERY.min(self.plan.images.saturating_sub(found.images));
+        let pending = timeline.pending();
+        for second in choices(&pending, rng, budget) {
+            let devices = Devices::of_images(timed(&mut found.building, || timeline.image(&second)));
+            found.images += 1;
+            found.second_crashes += 1;
+            let number = found.images;
+            let recovered = timed(&mut found.recovering, || self.recover(&devices, &mut || ()));
+            let mut judged = self.judge(recovered);
+            if timeline.marks().contains(&OPENED) && judged.as_ref().is_ok_and(|again| *again != digest) {
+                judged = Err("a state that a finished recovery had shown is gone".into());
+            }
+            if let Err(what) = judged {
+                let what = format!("crash of a recovery, keeping {}: {what}", show(&second));
+                found.failures.push(self.failure(number, fates, &what));
+                return;
+            }
+        }
+    }
+
+    /// Lets the database go on after its recovery, and crashes that.
+    fn go_on(&self, digest: u64, fates: &[Fate], rng: &mut Rng, found: &mut Found) {
+        let images = IMAGES_OF_A_LIFE.min(self.plan.images.saturating_sub(found.images).div_ceil(2));
+        if images == 0 {
+            return;
+        }
+        let run = self.next_life(fates, rng, found);
+        found.lives += 1;
+        let commits = run.digests.len() - 1;
+        let wrong = match &run.error {
+            Some(error) => Some(format!("it does not go on: {error}")),
+            None => {
+                (run.digests.first() != Some(&digest)).then(|| "recovered again, it has another state".into())
+            }
+        };
+        let (seed, failures_max) = (rng.draw(), 1);
+        let plan = Plan { seed, images, images_per_cut: IMAGES_OF_A_CUT, failures_max, ..self.plan };
+        let more = match wrong {
+            None => search_run(self.subject, &run, plan),
+            Some(what) => Found { failures: vec![Failure { image: 0, what }], ..Found::default() },
+        };
+        let number = found.images;
+        for Failure { what, .. } in &more.failures {
+            let what = format!("gone on for {commits} commits: {what}");
+            found.failures.push(self.failure(number, fates, &what));
+        }
+        let second_crashes = more.images;
+        found.add(Found { commits: 0, second_crashes, failures: Vec::new(), ..more });
+    }
+
+    /// What a database does after its recovery.
+    fn next_life(&self, fates: &[Fate], rng: &mut Rng, found: &mut Found) -> Run {
+        let [images, twin] =
+            timed(&mut found.building, || [self.timeline.image(fates), self.timeline.image(fates)]);
+        let log = RecordLog::new();
+        let devices = Devices::recorded_from(images, &log);
+        let history = History::new(Arc::clone(&log));
+        let mut bench = Workbench { devices, history, rng: rng.fork(), relief: Relief::default() };
+        let worked = guarded(|| self.subject.go_on(&mut bench, &Devices::of_images(twin)));
+        let before = Some(self.promised().1.to_vec());
+        let (recording, digests) = (log.recording(), bench.history.digests());
+        Run { recording, digests, before, life: self.run.life + 1, error: worked.err() }
+    }
+
+    fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
+        guarded(|| self.subject.recover(devices, opened))
+    }
+
+    /// The commits that were acknowledged and begun before the cut, and the states that may be there after it.
+    fn promised(&self) -> (Span, &[u64]) {
+        let marks = self.timeline.marks();
+        let span = History::span(marks);
+        let states = match &self.run.before {
+            Some(before) if !marks.contains(&OPENED) => before,
+            _ => self.run.digests.get(span.acknowledged..=span.begun).unwrap_or_default(),
+        };
+        (span, states)
+    }
+
+    /// Whether what was recovered is what was promised; gives its digest.
+    fn judge(&self, recovered: Result<Recovered, String>) -> Result<u64, String> {
+        let recovered = recovered.map_err(|error| format!("it cannot be used: {error}"))?;
+        if let Some(damage) = recovered.damages.first() {
+            return Err(format!("the check finds {} damages, first: {damage}", recovered.damages.len()));
+        }
+        let (Span { acknowledged, begun }, promised) = self.promised();
+        if promised.contains(&recovered.digest) {
+            return Ok(recovered.digest);
+        }
+        Err(match self.run.digests.iter().rposition(|digest| *digest == recovered.digest) {
+            Some(number) => {
+                format!("it has {number} commits, where {acknowledged} were acknowledged and {begun} begun")
+            }
+            None => format!(
+                "its state is none of the workload's (acknowledged {acknowledged}, begun {begun} commits)"
+            ),
+        })
+    }
+
+    fn failure(&self, image: usize, fates: &[Fate], what: &str) -> Failure {
+        let which = match self.run.life {
+            0 => format!("seed {}, image {image}", self.plan.seed),
+            life => format!("crash {}", life + 1),
+        };
+        let what = format!("{which} (cut {}, keeping {}): {what}", self.cut, show(fates));
+        Failure { image, what }
+    }
+}
+
+/// Fates as a row of letters: absent, present, torn, garbage.
+fn show(fates: &[Fate]) -> String {
+    let letter = |fate: &Fate| match fate {
+        Fate::Absent => '-',
+        Fate::Present => 'P',
+        Fate::Torn { unit_bytes: ..=512, .. } => 't',
+        Fate::Torn { .. } => 'T',
+        Fate::Garbage { .. } => 'G',
+    };
+    if fates.is_empty() { "nothing pending".into() } else { fates.iter().map(letter).collect() }
+}

@@ -1,0 +1,63 @@
+//! Databases of two storage levels or protections at once, and those that change to persistent memory, survive any crash like others.
+
+use varve_sim::engine::Engine;
+use varve_sim::pages::Pages;
+use varve_sim::trees::Trees;
+use varve_sim::{Found, Part, Plan, search};
+
+/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of trees and of the engine.
+const IMAGES: [usize; 3] = [480, 120, 100];
+
+fn images(at: usize) -> usize {
+    let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
+    asked.map_or(IMAGES[at], |count: usize| count * IMAGES[at] / 8000)
+}
+
+fn judge(what: &str, found: &Found, images: usize, events: &[&str]) {
+    println!("{what}: {}\nreached: {:#?}", found.summary(), found.reached);
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    let missed: Vec<_> = events.iter().filter(|event| !found.reached.contains_key(*event)).collect();
+    assert!(missed.is_empty(), "no workload came by {missed:?}");
+    assert!(found.images >= images && found.lives > 5, "{}", found.summary());
+}
+
+#[test]
+fn raw_pages() {
+    let parts = [&Part::MIXED[..], &Part::TO_NVM[..]].concat();
+    let (images, mut found) = (images(0), Found::default());
+    for (seed, part) in (0..).zip(&parts) {
+        let commits = [300, 1500, 3000][seed as usize % 3];
+        let plan = Plan::new(seed, images.div_ceil(parts.len()));
+        found.add(search(&Pages { part: *part, ..Pages::new(commits) }, plan));
+    }
+    let events = [
+        "home: page compressed",
+        "nvm: flushed home",
+        "nvm: region attached",
+        "packed: settled",
+        "packed: map checkpoint",
+        "recovery: map note applied",
+        "region files: written durably",
+    ];
+    judge("pages", &found, images, &events);
+}
+
+#[test]
+fn trees() {
+    let parts = [Part::FullPageLog, Part::NvmPages, Part::PackedCompressed, Part::NvmAllPacked];
+    let (images, mut found) = (images(1), Found::default());
+    for (seed, part) in (0..).zip(parts) {
+        found.add(search(&Trees { part, ..Trees::new(900) }, Plan::new(seed, images / parts.len())));
+    }
+    judge("trees", &found, images, &["tree: split", "tree: merge"]);
+}
+
+#[test]
+fn the_engine() {
+    let (images, mut found) = (images(2), Found::default());
+    for (seed, part) in (0..).zip(Part::MIXED) {
+        let plan = Plan::new(seed, images / Part::MIXED.len());
+        found.add(search(&Engine { part, ..Engine::new(150) }, plan));
+    }
+    judge("engine", &found, images, &["recovery: loser undone", "nvm: flushed home", "packed: settled"]);
+}
