@@ -27,6 +27,7 @@ mod log_records;
 mod node;
 mod node_model;
 mod numeric;
+mod nvm_region;
 mod opening;
 mod overflow;
 mod packed_map;
@@ -61,6 +62,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("node_model", node_model),
     ("node_redo", node_redo),
     ("numeric", numeric),
+    ("nvm_region", nvm_region),
     ("opening", opening),
     ("overflow", overflow),
     ("packed_map", packed_map),
@@ -90,6 +92,7 @@ pub use log_records::log_records;
 pub use node::{node, node_redo};
 pub use node_model::node_model;
 pub use numeric::numeric;
+pub use nvm_region::nvm_region;
 pub use opening::opening;
 pub use overflow::overflow;
 pub use packed_map::packed_map;

@@ -222,6 +222,14 @@ impl Seeds {
         }
         let slot = [2, 4, 0, 4, 1, 0, 0, 0, 8, 0, 11, 200, 0, 0, 0, 0, 0, 0, 0, 1, 0, 20, 0];
         self.add("doublewrite", &[&[0; 8], &[0, 0, 0, 1, 0, 1], &slot, &slot]);
+        // Two versions of a page and one of another; the same with one that lies beyond the log; with damage; with another header.
+        let slots = [[1, 9, 0, 3, 0, 0, 0, 0], [1, 7, 0, 5, 0, 0, 0, 0], [2, 8, 0, 4, 0, 0, 0, 0]].concat();
+        for durable in [9, 8] {
+            self.add("nvm_region", &[&[durable, 0, 0, 0], &[0, 0], &slots]);
+        }
+        let damaged: &[u8] = &[1, 9, 0, 3, 1, 100, 0, 2, 7, 7, 0, 1, 16, 0, 1, 5, 0];
+        self.add("nvm_region", &[&[9, 0, 0, 0], &[0, 0], damaged, &slots]);
+        self.add("nvm_region", &[&[9, 0, 0, 0], &[0, 1, 52, 0, 1, 4], &slots]);
         self.add("overflow", &[&[1, 16, 0, 2, 16, 0, 3, 16, 0, 0, 16, 0], &[0, 64, 0, 0, 0, 4]]);
         for options in [0, 1, 2, 4, 6, 12, 28, 36, 68] {
             let data = "7\tx\n8\t\\N\n9,\"a\"\"b\nc\"\n\\.\n";

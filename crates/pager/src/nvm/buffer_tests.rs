@@ -229,6 +229,18 @@ fn a_damaged_slot_that_home_replaced_does_not_bar_the_next_start() {
     }
 }
 
+/// The fuzzer found it: the start took both, and a put of one of them ended the process. Of one page nobody knows the newer.
+#[test]
+fn two_slots_with_the_number_of_one_put_are_refused() {
+    for page in [1, 2] {
+        let rig = Rig::new(8);
+        rig.publish(3, 7, &image(1, 20));
+        rig.publish(5, 7, &image(page, 30));
+        let error = rig.try_open().err().expect("must be refused").to_string();
+        assert!(error.contains("slot 5 ") && error.contains("the number of its put"), "{error}");
+    }
+}
+
 /// A large area is looked through by several threads: versions of a page in the parts of two of them are one page's.
 #[test]
 fn a_large_area_is_found_whole() {

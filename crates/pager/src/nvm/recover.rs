@@ -169,6 +169,7 @@ fn scan(area: &PageArea, durable: Lsn) -> Result<Found> {
     });
     let mut found = Found::default();
     parts.into_iter().try_for_each(|part| part.map(|part| found.merge(part)))?;
+    found.check_sequences(area)?;
     Ok(found)
 }
 
@@ -205,6 +206,15 @@ fn whole_version(
 }
 
 impl Found {
+    /// No two puts have the same number: nobody could tell which of them is the newer.
+    fn check_sequences(&self, area: &PageArea) -> Result<()> {
+        let all = self.newest.values().chain(&self.older);
+        let mut numbers: Vec<(u64, u32)> = all.map(|version| (version.sequence, version.slot)).collect();
+        numbers.sort_unstable();
+        let twice = numbers.windows(2).find(|two| two[0].0 == two[1].0);
+        twice.map_or(Ok(()), |two| Err(area.damaged(two[1].1, "another slot has the number of its put")))
+    }
+
     fn merge(&mut self, other: Found) {
         self.free.extend(other.free);
         self.older.extend(other.older);
