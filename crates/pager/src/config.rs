@@ -118,11 +118,34 @@ pub struct PackedConfig {
     pub extent_bytes: u64,
     /// Pages written and in no note at which a thread that writes makes them stable.
     pub held_pages_max: usize,
+    /// Part of the file, in percent, that may hold pages before it grows; below, room is won back by moving them together.
+    /// From 50 to 90.
+    pub fill_percent: u8,
+    /// Room is won back while fewer extents are free; 0 leaves it to the length of the file. Many of them have pages moved
+    /// with every extent that is filled, as tests want it.
+    pub spare_extents_min: u32,
 }
 
 impl PackedConfig {
-    /// Extents of 2 MiB, a thousand held pages.
-    pub const DEFAULT: PackedConfig = PackedConfig { extent_bytes: 2 << 20, held_pages_max: 1024 };
+    /// Extents of 2 MiB, a thousand held pages, filled to four fifths.
+    pub const DEFAULT: PackedConfig =
+        PackedConfig { extent_bytes: 2 << 20, held_pages_max: 1024, fill_percent: 80, spare_extents_min: 0 };
+
+    fn check(&self, page_size: usize) -> Result<()> {
+        let fits = is_extent(self.extent_bytes) && self.extent_bytes >= EXTENT_PAGES_MIN * page_size as u64;
+        require(fits, || {
+            format!(
+                "extents of {} bytes: they must be a power of two from 64 KiB to 64 MiB and hold {EXTENT_PAGES_MIN} pages",
+                self.extent_bytes
+            )
+        })?;
+        require((50..=90).contains(&self.fill_percent), || {
+            format!(
+                "packed files filled to {} percent: it must be 50 to 90, since pages can be moved only where there is room",
+                self.fill_percent
+            )
+        })
+    }
 }
 
 /// Page writers that don't work as needed but from time to time, as InnoDB's page cleaner did up to MySQL 5.6: for comparison.
@@ -319,14 +342,7 @@ impl PagerConfig {
             })?;
         }
         if let HomeLayout::Packed(packed) = self.layout {
-            let fits =
-                is_extent(packed.extent_bytes) && packed.extent_bytes >= EXTENT_PAGES_MIN * size as u64;
-            require(fits, || {
-                format!(
-                    "extents of {} bytes: they must be a power of two from 64 KiB to 64 MiB and hold {EXTENT_PAGES_MIN} pages",
-                    packed.extent_bytes
-                )
-            })?;
+            packed.check(size)?;
         }
         if self.protection == ProtectionKind::AtomicWrite && self.layout == HomeLayout::InPlace {
             [&self.data, &self.rollback].into_iter().try_for_each(|device| writes_whole(&**device, size))?;

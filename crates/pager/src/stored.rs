@@ -260,6 +260,16 @@ pub(crate) fn decode(stored: &[u8], id: PageId, frame: &mut [u8]) -> Result<Form
     page::verify(frame, id).map(|()| Form::Plain)
 }
 
+/// Checks the stored form of `id` without making the plain page. `stored` may be longer than needed.
+pub(crate) fn verify(stored: &[u8], id: PageId, page_size: usize) -> Result<(), PageDamage> {
+    if is_compressed(stored) {
+        return check(stored, id, page_size).map(drop);
+    }
+    let (says, has) = (page_size as u32, stored.len() as u32);
+    let plain = stored.get(..page_size).ok_or(damage(StoredDamage::Length { says, has }))?;
+    page::verify(plain, id)
+}
+
 /// As [`decode`] of stored bytes that lie in the frame already. After an error the frame holds anything.
 #[inline]
 pub(crate) fn decode_in(frame: &mut [u8], id: PageId) -> Result<Form, PageDamage> {

@@ -80,7 +80,7 @@ fn nvm_pages(directory: Arc<dyn Directory>) -> PagerConfig {
 
 /// Over packed spaces.
 fn nvm_packed(directory: Arc<dyn Directory>) -> PagerConfig {
-    let packed = PackedConfig { extent_bytes: 256 << 10, held_pages_max: 64 };
+    let packed = PackedConfig { extent_bytes: 256 << 10, held_pages_max: 64, ..PackedConfig::DEFAULT };
     PagerConfig { layout: HomeLayout::Packed(packed), ..nvm_all(directory) }
 }
 

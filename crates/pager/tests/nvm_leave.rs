@@ -418,7 +418,7 @@ fn a_crash_while_a_region_is_left_loses_nothing() {
 
 #[test]
 fn a_crash_while_packed_pages_leave_a_region_loses_nothing() {
-    let packed = PackedConfig { extent_bytes: 256 << 10, held_pages_max: 64 };
+    let packed = PackedConfig { extent_bytes: 256 << 10, held_pages_max: 64, ..PackedConfig::DEFAULT };
     crash_while_leaving(NVM_ALL, IN_FILES, HomeLayout::Packed(packed));
 }
 

@@ -13,9 +13,12 @@ use varve_pager::{
     Algorithm, Compression, HomeLayout, PackedConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId,
 };
 
+const PACKED: PackedConfig =
+    PackedConfig { extent_bytes: 64 << 10, held_pages_max: 16, ..PackedConfig::DEFAULT };
+
 fn config(directory: &Arc<MemoryDirectory>) -> PagerConfig {
     let mut config = common::config(directory, 40);
-    config.layout = HomeLayout::Packed(PackedConfig { extent_bytes: 64 << 10, held_pages_max: 16 });
+    config.layout = HomeLayout::Packed(PACKED);
     config
 }
 
@@ -389,8 +392,13 @@ fn a_damaged_slot_is_found_by_the_check() {
 fn extents_that_cannot_be_are_refused() {
     let mut config = config(&MemoryDirectory::new());
     for extent_bytes in [0, 4096, 96 << 10, 128 << 20] {
-        config.layout = HomeLayout::Packed(PackedConfig { extent_bytes, held_pages_max: 16 });
+        config.layout = HomeLayout::Packed(PackedConfig { extent_bytes, ..PACKED });
         let error = Pager::open(config.clone(), Arc::new(NoOps)).map(drop).unwrap_err().to_string();
         assert!(error.contains("extents of"), "{error}");
+    }
+    for fill_percent in [0, 49, 91, 255] {
+        config.layout = HomeLayout::Packed(PackedConfig { fill_percent, ..PACKED });
+        let error = Pager::open(config.clone(), Arc::new(NoOps)).map(drop).unwrap_err().to_string();
+        assert!(error.contains("must be 50 to 90"), "{error}");
     }
 }

@@ -21,7 +21,11 @@ fn full_config(directory: &Arc<MemoryDirectory>) -> (PagerConfig, Arc<Faulty>) {
     let device = Faulty::wrap(directory.clone());
     let files: Arc<dyn Directory> = device.clone();
     let mut config = common::config(directory, 256);
-    config.layout = HomeLayout::Packed(PackedConfig { extent_bytes: 64 << 10, held_pages_max: 1000 });
+    config.layout = HomeLayout::Packed(PackedConfig {
+        extent_bytes: 64 << 10,
+        held_pages_max: 1000,
+        ..PackedConfig::DEFAULT
+    });
     (config.data, config.rollback, config.log) = (files.clone(), files.clone(), files);
     (config, device)
 }

@@ -53,7 +53,7 @@ pub enum Part {
     NvmAll,
     /// Doublewrite, and then pages in persistent memory, which recover.
     ToNvmPages,
-    /// Pages out of place, in extents of 64 KiB; settled after sixteen.
+    /// Pages out of place, in extents of 64 KiB; settled after sixteen, and moved early.
     Packed,
     /// Pages by the doublewrite file, compressed at home.
     Compressed,
@@ -223,7 +223,10 @@ impl Part {
                 config.nvm = region(BUFFER_BYTES + LOG_BYTES, LOG_BYTES);
             }
             Part::Packed => {
-                let packed = PackedConfig { extent_bytes: 64 << 10, held_pages_max: 16 };
+                let (extent_bytes, held_pages_max, fill_percent) = (64 << 10, 16, 90);
+                // Pages are moved with every extent that is filled.
+                let spare_extents_min = 1000;
+                let packed = PackedConfig { extent_bytes, held_pages_max, fill_percent, spare_extents_min };
                 config.layout = HomeLayout::Packed(packed);
             }
             Part::Compressed => config.compression = Compression::of(Algorithm::Lz4),

@@ -374,6 +374,8 @@ const CODE: &[(On, &str, &str)] = &[
     (PACKED, "packed: map pages are written to their valid place", "torn map pages"),
     (PACKED, "packed: the head names its pages before they are flushed", "the map as a whole"),
     (PACKED, "packed: the log is cut beyond its last checkpoint", "notes of places"),
+    (PACKED, "packed: what was moved gives its slot back without a note", "slots that a crash finds"),
+    (PACKED, "packed: a page that was moved is said to be new", "redo of pages that were moved"),
     (ENGINE, "undo: every 20th record is lost", "rollback"),
     (ENGINE, "undo: a transaction's begin is not logged", "atomicity: losers stay"),
     (ENGINE, "commit: its mark is not logged", "acknowledged commits"),
@@ -415,8 +417,8 @@ pub const NOT_HUNTED: &[(&str, &str)] = &[
     ),
     ("packed: a discard frees its slots at once", "not found within 6,000 images yet"),
     ("packed: recovery takes notes of discarded pages", "not found within 6,000 images yet"),
-    ("packed: a move of a discarded page counts", "nothing is moved yet"),
-    ("packed: reclamation ignores a newer slot", "nothing is moved yet"),
+    ("packed: a move of a discarded page counts", "one thread: nothing is discarded while it is moved"),
+    ("packed: reclamation ignores a newer slot", "one thread: nothing is written while it is moved"),
 ];
 
 /// Switches in the code that are hunted.

@@ -30,6 +30,8 @@ fn raw_pages_in_the_packed_layout() {
         "packed: settled",
         "packed: map checkpoint",
         "packed: grave buried",
+        "packed: pages moved",
+        "packed: file cut",
         "recovery: map note applied",
         "log: segment recycled",
         "space: file cut",

@@ -34,7 +34,7 @@ use super::note::Said;
 use super::page_map::PageMap;
 use super::place::Place;
 use crate::ids::PageNo;
-use crate::lsn::Lsn;
+use crate::lsn::{LSN_MAX, Lsn};
 
 /// A held page.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +48,8 @@ struct Held {
 /// What is known of a packed space in memory.
 pub(crate) struct Book {
     map: Arc<PageMap>,
+    /// Pages that the map names.
+    mapped_count: u32,
     extents: Extents,
     /// The extent that pages are written into.
     filling: Option<Filling>,
@@ -64,8 +66,10 @@ pub(crate) struct Book {
 impl Book {
     /// The book of a space whose pages are where `map` says. `dirty`: map pages that the last checkpoint has otherwise.
     pub(crate) fn new(map: Arc<PageMap>, extents: Extents, dirty: BTreeSet<u32>) -> Book {
+        let mapped_count = u32::try_from(map.each().count()).unwrap_or(u32::MAX);
         Book {
             map,
+            mapped_count,
             extents,
             filling: None,
             pending: BTreeMap::new(),
@@ -81,9 +85,22 @@ impl Book {
         &self.extents
     }
 
-    /// The file got longer.
-    pub(crate) fn lengthen(&mut self, extents: u32) {
-        self.extents.lengthen(extents);
+    /// The extents, for who takes slots that no page names yet, or gives free ones back.
+    pub(crate) fn extents_mut(&mut self) -> &mut Extents {
+        &mut self.extents
+    }
+
+    /// The pages that lie in an extent, in the order of their slots. Others that live there are named by no map, and die
+    /// with the next notes.
+    pub(crate) fn survivors(&self, no: ExtentNo) -> Vec<(PageNo, Place)> {
+        let here = |page: &PageNo| Some((*page, self.map.load(*page)?));
+        let pages = self.extents.pages_of(no).iter().filter_map(here);
+        let mut survivors: Vec<(PageNo, Place)> =
+            pages.filter(|(_, place)| self.extents.extent_of(*place) == no).collect();
+        survivors.sort_unstable_by_key(|(_, place)| place.address());
+        // A page that was written twice into the extent is named twice.
+        survivors.dedup();
+        survivors
     }
 
     /// A slot for a page that is going to be written; `None`: the next extent has to be begun.
@@ -98,14 +115,24 @@ impl Book {
         keep_free: u32,
         is_read: impl Fn(ExtentNo) -> bool,
     ) -> Result<(), NoExtent> {
-        if self.filling.as_ref().is_some_and(|filling| self.extents.left_units(filling) >= units) {
+        if self.has_room_for(units) {
             return Ok(());
         }
         let next = self.extents.begin(keep_free, is_read)?;
+        self.go_on_in(next);
+        Ok(())
+    }
+
+    /// Whether a slot of `units` fits into the extent that is being filled.
+    pub(crate) fn has_room_for(&self, units: u32) -> bool {
+        self.filling.as_ref().is_some_and(|filling| self.extents.left_units(filling) >= units)
+    }
+
+    /// From now on pages are written into this extent.
+    pub(crate) fn go_on_in(&mut self, next: Filling) {
         if let Some(full) = self.filling.replace(next) {
             self.extents.finish(full);
         }
-        Ok(())
     }
 
     /// The page lies in its new slot now; `lsn` is that of its image, or the end of the log when an image without one
@@ -113,6 +140,7 @@ impl Book {
     pub(crate) fn written(&mut self, no: PageNo, lsn: Lsn, place: Place) {
         self.extents.landed(place);
         let old = self.map.swap(no, Some(place));
+        self.mapped_count += u32::from(old.is_none());
         self.hold(no, old);
         let replaced = self.pending.insert(no, Held { lsn, place, is_moved: false });
         if let Some(replaced) = replaced {
@@ -128,7 +156,6 @@ impl Book {
     }
 
     /// The stored page was copied from one slot to another. Whether that counts: the page may be elsewhere by now.
-    #[cfg_attr(not(test), allow(dead_code, reason = "reclamation, package PK7, calls it"))]
     pub(crate) fn moved(&mut self, no: PageNo, from: Place, to: Place) -> bool {
         if self.map.load(no) != Some(from) && !planted("packed: reclamation ignores a newer slot") {
             self.abandoned(to);
@@ -136,7 +163,13 @@ impl Book {
         }
         self.extents.landed(to);
         let old = self.map.swap(no, Some(to));
+        self.mapped_count += u32::from(old.is_none());
         self.hold(no, old);
+        if planted("packed: what was moved gives its slot back without a note")
+            && let Some(found) = self.durable.get_mut(&no).and_then(Option::take)
+        {
+            self.extents.die(found);
+        }
         match self.pending.entry(no) {
             Entry::Occupied(mut held) => {
                 // No note has named the first slot: the page was written to the second one instead.
@@ -175,11 +208,12 @@ impl Book {
 
     /// What has to be noted, without what was discarded meanwhile.
     pub(crate) fn to_note(&self) -> Vec<Said> {
-        let said = |(no, held): (&PageNo, &Held)| Said {
-            no: *no,
-            lsn: held.lsn,
-            place: held.place,
-            is_moved: held.is_moved,
+        let said = |(no, held): (&PageNo, &Held)| {
+            let said = Said { no: *no, lsn: held.lsn, place: held.place, is_moved: held.is_moved };
+            match held.is_moved && planted("packed: a page that was moved is said to be new") {
+                true => Said { lsn: Lsn::new(LSN_MAX), is_moved: false, ..said },
+                false => said,
+            }
         };
         self.noting.iter().map(said).collect()
     }
@@ -223,6 +257,7 @@ impl Book {
         let mut grave = Vec::new();
         for no in pages.map(PageNo) {
             let Some(last) = self.map.swap(no, None) else { continue };
+            self.mapped_count -= 1;
             self.dirty.insert(map_page_of(no));
             let pending = self.pending.remove(&no);
             let noting = self.noting.remove(&no);
@@ -249,6 +284,16 @@ impl Book {
             reached("packed: grave buried");
             entry.remove().into_iter().for_each(|place| self.extents.die(place));
         }
+    }
+
+    /// Pages that lie somewhere.
+    pub(crate) fn mapped_count(&self) -> u32 {
+        self.mapped_count
+    }
+
+    /// Up to where the log has to be durable for all discards so far to count.
+    pub(crate) fn last_grave(&self) -> Option<Lsn> {
+        self.graves.last_key_value().map(|(after, _)| *after)
     }
 
     /// Whether slots live that the map does not name.

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use super::book::Book;
 use super::extents::{Extents, NoExtent};
+use super::moves::{Output, Rules, Turn};
 use super::note::Said;
 use super::page_map::PageMap;
 use super::place::Place;
@@ -21,6 +22,7 @@ use crate::lsn::Lsn;
 /// A few slots: extents are free and used again all the time.
 const EXTENT_BYTES: usize = 8 << 10;
 const PAGES: u32 = 12;
+const RULES: Rules = Rules { extents: 2, live_units_max: 12, sector_units: 1 };
 
 /// One stored form of a page, where it was written.
 struct Version {
@@ -52,6 +54,9 @@ enum Op {
     Land,
     Move { no: u32 },
     LandMove,
+    Reclaim,
+    LandTurn { written: usize },
+    Trim,
     Settle,
     Unsettle,
     Discard { first: u32, count: u32 },
@@ -69,6 +74,9 @@ fn op() -> impl Strategy<Value = Op> {
         8 => Just(Op::Land),
         3 => (0..PAGES).prop_map(|no| Op::Move { no }),
         3 => Just(Op::LandMove),
+        3 => Just(Op::Reclaim),
+        3 => (0_usize..4).prop_map(|written| Op::LandTurn { written }),
+        1 => Just(Op::Trim),
         8 => Just(Op::Settle),
         1 => Just(Op::Unsettle),
         2 => (0..PAGES, 1_u32..5).prop_map(|(first, count)| Op::Discard { first, count }),
@@ -95,6 +103,8 @@ struct World {
     stable: BTreeMap<u32, Lsn>,
     flying: Vec<usize>,
     moving: Vec<(Place, usize)>,
+    /// A turn of reclamation, and the versions that it writes.
+    turn: Option<(Turn, Vec<Output>, Vec<usize>)>,
     settling: Option<(Settling, Vec<Said>)>,
     /// Noted, not called.
     discarding: Vec<(Range<u32>, Lsn)>,
@@ -116,6 +126,7 @@ impl World {
             stable: BTreeMap::new(),
             flying: Vec::new(),
             moving: Vec::new(),
+            turn: None,
             settling: None,
             discarding: Vec::new(),
         }
@@ -142,6 +153,9 @@ impl World {
             Op::Land => self.land(),
             Op::Move { no } => self.start_move(*no),
             Op::LandMove => self.land_move(),
+            Op::Reclaim => self.reclaim(),
+            Op::LandTurn { written } => self.land_turn(*written),
+            Op::Trim => self.trim(),
             Op::Settle => self.settle(),
             Op::Unsettle => self.unsettle(),
             Op::Discard { first, count } => self.discard(*first..(*first + *count).min(PAGES)),
@@ -181,10 +195,20 @@ impl World {
             if let Some(place) = self.book.take(no, units) {
                 break place;
             }
+            // Who makes a turn keeps others from beginning an extent.
+            self.land_turn(usize::MAX);
             if self.book.begin_for(units, 0, |_| false) == Err(NoExtent::NoneFree) {
-                self.book.lengthen(1);
+                match self.book.extents().first_hollow() {
+                    Some(hollow) => self.book.extents_mut().filled(hollow),
+                    None => self.book.extents_mut().lengthen(1),
+                }
             }
         };
+        self.put(no, lsn, place)
+    }
+
+    /// What was in the place is gone.
+    fn put(&mut self, no: PageNo, lsn: Lsn, place: Place) -> usize {
         let version = self.versions.len();
         self.versions.push(Version { no, lsn, place, has_landed: false, is_flushed: false });
         self.medium.extend((place.address()..place.end()).map(|unit| (unit, version)));
@@ -210,6 +234,44 @@ impl World {
         let version = &mut self.versions[version];
         version.has_landed = true;
         self.book.moved(version.no, from, version.place);
+    }
+
+    /// Begins a turn: its copies are on their way.
+    fn reclaim(&mut self) {
+        if self.turn.is_some() {
+            return;
+        }
+        let mut turn = Turn::choose(&self.book, &RULES);
+        let survivors: BTreeMap<PageNo, Lsn> = turn
+            .survivors
+            .iter()
+            .map(|one| (one.no, self.version_at(one.no, one.from, false, "a survivor").lsn))
+            .collect();
+        let outputs = turn.place(&mut self.book, &RULES, |_| false);
+        let mut versions = Vec::new();
+        for one in outputs.iter().flat_map(|output| &output.moves) {
+            versions.push(self.put(one.survivor.no, survivors[&one.survivor.no], one.to));
+        }
+        self.turn = Some((turn, outputs, versions));
+    }
+
+    /// Some of what it writes cannot be written, perhaps.
+    fn land_turn(&mut self, written: usize) {
+        let Some((turn, outputs, versions)) = self.turn.take() else { return };
+        versions.into_iter().for_each(|version| self.versions[version].has_landed = true);
+        turn.land(&mut self.book, outputs, written);
+    }
+
+    /// Punches free extents: nothing can be found there.
+    fn trim(&mut self) {
+        while let Some(run) = self.book.extents_mut().take_run(1, 1, 2, |_| false) {
+            let units = u64::from(self.book.extents().extent_units());
+            let hole = u64::from(run.start) * units..u64::from(run.end) * units;
+            self.medium.retain(|unit, _| !hole.contains(unit));
+            self.book.extents_mut().give_back(run, true);
+        }
+        let tail = self.book.extents().free_tail(1, |_| false);
+        self.book.extents_mut().shorten(tail);
     }
 
     fn settle(&mut self) {
@@ -339,7 +401,10 @@ proptest! {
 
 /// Runs operations, each checked.
 fn run(ops: &[Op]) -> World {
-    let mut world = World::new();
+    run_on(World::new(), ops)
+}
+
+fn run_on(mut world: World, ops: &[Op]) -> World {
     for op in ops {
         world.run(op);
         world.check();
@@ -364,6 +429,23 @@ fn nothing_leaks() {
     let stale = [WRITE, Op::Land, Op::Move { no: 3 }, WRITE, Op::Land, Op::LandMove];
     let world = run(&[&stale[..], &settle].concat());
     assert_eq!(world.book.extents().live_units(), 4, "the copy of an older version dies");
+    // Five pages of seven units: three extents, of which one is old and half dead.
+    let five = (0..5).flat_map(|no| [Op::Write { no, units: 7, is_logged: true }, Op::Land]);
+    let old = [Op::Write { no: 1, units: 7, is_logged: true }, Op::Land];
+    for turn in
+        [vec![Op::LandTurn { written: 9 }], vec![Op::LandTurn { written: 0 }], [WRITE, Op::Land].into()]
+    {
+        let start: Vec<Op> =
+            five.clone().chain(settle.clone()).chain(old.clone()).chain(settle.clone()).collect();
+        let world = run(&[&start[..], &[Op::Reclaim], &turn, &settle, &settle, &[Op::Trim]].concat());
+        let world = match turn.len() {
+            2 => run_on(world, &[&[Op::LandTurn { written: 9 }][..], &settle, &settle].concat()),
+            _ => world,
+        };
+        let units = if turn.len() == 2 { 4 * 7 + 4 } else { 5 * 7 };
+        assert_eq!(world.book.extents().live_units(), units);
+        assert_eq!((world.book.extents().emptied_count(), world.book.held_count()), (0, 0));
+    }
 }
 
 /// A settle that came to nothing while its page was moved on: the image is still unsaid, so it is no mere move.

@@ -1,21 +1,26 @@
 //! The extents of a packed file: how much of each is alive, which are free, where the next slot goes.
 //!
 //! ```text
-//!            begin              finish               all survivors moved
-//!    free ----------> filling ----------> full ---------------------------> moving
-//!      ^                                   | nothing lives                     | nothing lives
-//!      +-----------------------------------+-----------------------------------+
+//!              filled           begin              finish               all survivors moved
+//!    hollow ----------> free ----------> filling ----------> full ---------------------------> emptied
+//!      ^   punched        | ^                                 | nothing lives                    | nothing lives
+//!      +------------------+ +---------------------------------+----------------------------------+
 //! ```
 //!
+//! A *hollow* extent is free, too, but its room may have been given back to the device: it has to be reserved before the
+//! extent is used. After a start that is not known of any free extent, so all of them are hollow.
+//!
 //! Invariants
-//! 1. A slot lives from `take` until it dies, once. An extent is free when nothing in it lives and nobody fills it.
+//! 1. A slot lives from `take` until it dies, once. An extent is free (or hollow) when nothing in it lives, nobody fills it
+//!    and nobody punches it.
 //! 2. Slots are taken one behind the other and never cross the end of an extent; the first 4096 bytes of extent 0 are
-//!    never given out.
+//!    never given out, and never punched.
 //! 3. An extent with a write in flight is nobody's victim: the page of that write may not be moved before it is there.
 //!
 //! What it does not know: devices; which page is where (`page_map.rs`); why a slot lives (`book.rs`).
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::place::{Place, UNIT_BYTES};
 use crate::ids::PageNo;
@@ -32,9 +37,10 @@ enum Kind {
     Free,
     Filling,
     Full,
-    /// What could be moved has been moved; waits for the old slots to die.
-    #[cfg_attr(not(test), allow(dead_code, reason = "reclamation, package PK7, makes it"))]
-    Moving,
+    /// All that the map named was moved; waits for the old slots to die.
+    Emptied,
+    /// A slot in it cannot be read, so it is no longer emptied.
+    Stuck,
 }
 
 struct Extent {
@@ -84,6 +90,8 @@ pub(crate) struct Extents {
     extent_units: u32,
     list: Vec<Extent>,
     free: BTreeSet<u32>,
+    hollow: BTreeSet<u32>,
+    emptied_count: u32,
     live_units: u64,
     written_units: u64,
 }
@@ -93,7 +101,15 @@ impl Extents {
     pub(crate) fn new(extent_bytes: usize) -> Extents {
         let extent_units = u32::try_from(extent_bytes / UNIT_BYTES).expect("extents are shorter than 2 TiB");
         assert!(extent_units.is_power_of_two() && extent_units > HEADER_UNITS);
-        Extents { extent_units, list: Vec::new(), free: BTreeSet::new(), live_units: 0, written_units: 0 }
+        Extents {
+            extent_units,
+            list: Vec::new(),
+            free: BTreeSet::new(),
+            hollow: BTreeSet::new(),
+            emptied_count: 0,
+            live_units: 0,
+            written_units: 0,
+        }
     }
 
     /// The extents of a file of `count` extents in which these pages live and nothing else does.
@@ -113,6 +129,7 @@ impl Extents {
             slots.sort_unstable_by_key(|(place, _)| place.address());
             extents.refill(ExtentNo(at as u32), &slots)?;
         }
+        extents.hollow = std::mem::take(&mut extents.free);
         Ok(extents)
     }
 
@@ -144,6 +161,10 @@ impl Extents {
         ExtentNo(u32::try_from(place.address() / u64::from(self.extent_units)).unwrap_or(u32::MAX))
     }
 
+    fn of(&self, no: ExtentNo) -> &Extent {
+        &self.list[no.0 as usize]
+    }
+
     fn of_mut(&mut self, no: ExtentNo) -> &mut Extent {
         &mut self.list[no.0 as usize]
     }
@@ -160,9 +181,29 @@ impl Extents {
         self.list.len() as u32
     }
 
-    /// Number of free extents.
+    /// Number of free extents that can be begun as they are.
     pub(crate) fn free_count(&self) -> u32 {
         self.free.len() as u32
+    }
+
+    /// Number of free extents whose room has to be reserved first.
+    pub(crate) fn hollow_count(&self) -> u32 {
+        self.hollow.len() as u32
+    }
+
+    /// Number of extents that get free when notes are durable.
+    pub(crate) fn emptied_count(&self) -> u32 {
+        self.emptied_count
+    }
+
+    /// Units of one extent.
+    pub(crate) fn extent_units(&self) -> u32 {
+        self.extent_units
+    }
+
+    /// Units of all extents.
+    pub(crate) fn all_units(&self) -> u64 {
+        self.list.len() as u64 * u64::from(self.extent_units)
     }
 
     /// Units in which something lives.
@@ -241,58 +282,71 @@ impl Extents {
 
     fn free_if_dead(&mut self, no: ExtentNo) {
         let extent = self.of_mut(no);
-        if extent.live_units > 0 || !matches!(extent.kind, Kind::Full | Kind::Moving) {
+        if extent.live_units > 0 || matches!(extent.kind, Kind::Free | Kind::Filling) {
             return;
         }
         assert_eq!(extent.in_flight, 0, "extent {} dies under a write", no.0);
-        extent.kind = Kind::Free;
+        let before = std::mem::replace(&mut extent.kind, Kind::Free);
         extent.pages = Vec::new();
+        self.emptied_count -= u32::from(before == Kind::Emptied);
         self.free.insert(no.0);
     }
 }
 
-/// For reclamation, package PK7.
-#[cfg_attr(not(test), allow(dead_code, reason = "reclamation, package PK7, calls it"))]
+/// For reclamation.
 impl Extents {
-    fn of(&self, no: ExtentNo) -> &Extent {
-        &self.list[no.0 as usize]
-    }
-
-    /// Units of one extent.
-    pub(crate) fn extent_units(&self) -> u32 {
-        self.extent_units
-    }
-
-    /// Full extents in which the least lives, at most `live_units_max`, until `wanted_units` live in them together.
-    pub(crate) fn victims(&self, wanted_units: u64, live_units_max: u32) -> Vec<ExtentNo> {
+    /// The full extents that are best emptied, best first, at most `most` of them, in each of which at most `live_units_max`
+    /// live, until `wanted_units` live in them together.
+    ///
+    /// Best is by cost and benefit (Rosenblum and Ousterhout 1992): what gets free, times how long it is likely to stay as it
+    /// is, for what has to be read and written. Young extents are left alone: they are still emptying themselves.
+    pub(crate) fn victims(&self, wanted_units: u64, live_units_max: u32, most: usize) -> Vec<ExtentNo> {
         let is_victim = |extent: &Extent| {
             extent.kind == Kind::Full && extent.in_flight == 0 && extent.live_units <= live_units_max
         };
-        let mut candidates: Vec<(u32, u32)> = (0..)
+        let mut candidates: Vec<(f64, u32)> = (0..)
             .zip(&self.list)
             .filter(|(_, extent)| is_victim(extent))
-            .map(|(no, extent)| (extent.live_units, no))
+            .map(|(no, extent)| (self.worth(extent), no))
             .collect();
-        candidates.sort_unstable();
+        let best_first = |a: &(f64, u32), b: &(f64, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+        if candidates.len() > most {
+            candidates.select_nth_unstable_by(most, best_first);
+            candidates.truncate(most);
+        }
+        candidates.sort_unstable_by(best_first);
         let mut sum = 0;
-        let enough = candidates.iter().position(|(live_units, _)| {
-            sum += u64::from(*live_units);
+        let enough = candidates.iter().position(|(_, no)| {
+            sum += u64::from(self.of(ExtentNo(*no)).live_units);
             sum >= wanted_units
         });
         candidates.truncate(enough.map_or(candidates.len(), |at| at + 1));
         candidates.into_iter().map(|(_, no)| ExtentNo(no)).collect()
     }
 
-    /// Nothing is left in the extent that could be moved: it gets free when its old slots have died.
-    pub(crate) fn moving(&mut self, no: ExtentNo) {
-        let extent = self.of_mut(no);
-        assert_eq!(extent.kind, Kind::Full, "only a full extent is emptied");
-        extent.kind = Kind::Moving;
+    fn worth(&self, extent: &Extent) -> f64 {
+        let live = f64::from(extent.live_units) / f64::from(self.extent_units);
+        let age_units = (self.written_units - extent.begun_at) as f64;
+        (1.0 - live) * (age_units + 1.0) / (1.0 + live)
     }
 
-    /// Units that live in an extent.
-    pub(crate) fn live_units_of(&self, no: ExtentNo) -> u32 {
-        self.of(no).live_units
+    /// Nothing is left in the extent that the map names: it gets free when its old slots have died. It may be by now.
+    pub(crate) fn emptied(&mut self, no: ExtentNo) -> bool {
+        let extent = self.of_mut(no);
+        let is_full = extent.kind == Kind::Full;
+        if is_full {
+            extent.kind = Kind::Emptied;
+            self.emptied_count += 1;
+        }
+        is_full
+    }
+
+    /// A slot in the extent cannot be read: what lives there stays there.
+    pub(crate) fn stuck(&mut self, no: ExtentNo) {
+        let extent = self.of_mut(no);
+        if extent.kind == Kind::Full {
+            extent.kind = Kind::Stuck;
+        }
     }
 
     /// The pages written into an extent, in the order of their slots; a page may come twice.
@@ -309,6 +363,76 @@ impl Extents {
     pub(crate) fn set_age(&mut self, filling: &Filling, age_units: u64) {
         let begun_at = self.written_units.saturating_sub(age_units);
         self.of_mut(filling.extent).begun_at = begun_at;
+    }
+}
+
+/// For trim.
+impl Extents {
+    /// The first hollow extent.
+    pub(crate) fn first_hollow(&self) -> Option<ExtentNo> {
+        self.hollow.first().copied().map(ExtentNo)
+    }
+
+    /// The room of a hollow extent is reserved.
+    pub(crate) fn filled(&mut self, no: ExtentNo) {
+        assert!(self.hollow.remove(&no.0), "extent {} is filled and was not hollow", no.0);
+        self.free.insert(no.0);
+    }
+
+    /// Takes neighbours among the free extents out, `least` to `most` of them, from the end of the file, so that they can be
+    /// punched; `keep_free` others stay.
+    pub(crate) fn take_run(
+        &mut self,
+        keep_free: u32,
+        least: u32,
+        most: u32,
+        is_read: impl Fn(ExtentNo) -> bool,
+    ) -> Option<Range<u32>> {
+        let most = most.min(self.free_count().saturating_sub(keep_free));
+        let mut run = 0..0;
+        for no in self.free.iter().rev().copied().filter(|no| *no > 0 && !is_read(ExtentNo(*no))) {
+            let is_next = no + 1 == run.start && run.len() < most as usize;
+            if !is_next && run.len() >= least as usize {
+                break;
+            }
+            run = if is_next { no..run.end } else { no..no + 1 };
+        }
+        let is_long = run.len() >= least as usize && run.len() <= most as usize;
+        let run = Some(run).filter(|run| is_long && !run.is_empty())?;
+        run.clone().for_each(|no| {
+            self.free.remove(&no);
+        });
+        Some(run)
+    }
+
+    /// The extents of a run were punched, or could not be.
+    pub(crate) fn give_back(&mut self, run: Range<u32>, is_hollow: bool) {
+        let set = if is_hollow { &mut self.hollow } else { &mut self.free };
+        set.extend(run);
+    }
+
+    /// Number of extents at the end of the file that can be cut off: free or hollow, read by nobody; so many stay, free ones
+    /// as far as there are so many.
+    pub(crate) fn free_tail(&self, keep: u32, is_read: impl Fn(ExtentNo) -> bool) -> u32 {
+        let mut spare_free = self.free_count().saturating_sub(keep);
+        let mut spare = (self.free_count() + self.hollow_count()).saturating_sub(keep);
+        let can_go = |no: &u32| {
+            let is_free = self.free.contains(no);
+            let can_go = spare > 0 && (self.hollow.contains(no) || (is_free && spare_free > 0));
+            spare -= u32::from(can_go);
+            spare_free -= u32::from(can_go && is_free);
+            can_go && !is_read(ExtentNo(*no))
+        };
+        (1..self.count()).rev().take_while(can_go).count() as u32
+    }
+
+    /// The file gets shorter by `count` extents, of which none is in use.
+    pub(crate) fn shorten(&mut self, count: u32) {
+        let keep = self.count() - count;
+        for no in keep..self.count() {
+            assert!(self.free.remove(&no) || self.hollow.remove(&no), "extent {no} is cut off and in use");
+        }
+        self.list.truncate(keep as usize);
     }
 }
 
@@ -355,25 +479,65 @@ mod tests {
         assert!(extents.begin(1, unread).is_ok());
     }
 
-    #[test]
-    fn victims_are_the_emptiest_and_nothing_is_in_flight_there() {
-        let mut extents = table(4);
-        for live in [100, 20, 60] {
+    /// Full extents in which this much lives.
+    fn filled(lives: &[u32]) -> Extents {
+        let mut extents = table(lives.len() as u32 + 1);
+        for live in lives {
             let mut filling = extents.begin(0, unread).unwrap();
-            let place = extents.take(&mut filling, PageNo(live), live).unwrap();
+            let place = extents.take(&mut filling, PageNo(*live), *live).unwrap();
             extents.landed(place);
             extents.finish(filling);
         }
-        let names = |victims: Vec<ExtentNo>| victims.iter().map(|no| no.0).collect::<Vec<_>>();
-        assert_eq!(names(extents.victims(70, 128)), [1, 2]);
-        assert_eq!(names(extents.victims(1, 128)), [1]);
-        assert_eq!(names(extents.victims(1000, 99)), [1, 2]);
-        extents.moving(ExtentNo(1));
-        assert_eq!(names(extents.victims(1, 128)), [2]);
+        extents
+    }
+
+    fn names(victims: &[ExtentNo]) -> Vec<u32> {
+        victims.iter().map(|no| no.0).collect()
+    }
+
+    #[test]
+    fn victims_are_empty_or_old_and_nothing_is_in_flight_there() {
+        // The oldest is emptied before one that is emptier and young.
+        let mut extents = filled(&[100, 20, 80]);
+        assert_eq!(names(&extents.victims(1000, 128, 9)), [1, 0, 2]);
+        assert_eq!(names(&extents.victims(1, 128, 9)), [1]);
+        assert_eq!(names(&extents.victims(21, 128, 9)), [1, 0]);
+        assert_eq!(names(&extents.victims(1000, 128, 2)), [1, 0]);
+        assert_eq!(names(&extents.victims(1000, 99, 9)), [1, 2]);
+        assert!(extents.emptied(ExtentNo(1)) && !extents.emptied(ExtentNo(1)));
+        extents.stuck(ExtentNo(0));
+        assert_eq!((names(&extents.victims(1, 128, 9)), extents.emptied_count()), (vec![2], 1));
         let mut filling = extents.begin(0, unread).unwrap();
         extents.take(&mut filling, PageNo(5), 1).unwrap();
         extents.finish(filling);
-        assert_eq!(names(extents.victims(1, 128)), [2], "a write in flight");
+        assert_eq!(names(&extents.victims(1, 128, 9)), [2], "a write in flight");
+        extents.die(Place::new(128, 20).unwrap());
+        assert_eq!((extents.emptied_count(), extents.free_count()), (0, 1));
+        assert!(!extents.emptied(ExtentNo(1)), "it is free by now");
+        extents.die(Place::new(8, 100).unwrap());
+        assert_eq!(extents.free_count(), 2, "what is stuck gets free as well");
+    }
+
+    #[test]
+    fn runs_are_punched_from_the_end_and_filled_again() {
+        let mut extents = table(10);
+        let taken =
+            |extents: &mut Extents, keep, least, most| extents.take_run(keep, least, most, |no| no.0 == 6);
+        assert_eq!(taken(&mut extents, 8, 3, 9), None);
+        assert_eq!(taken(&mut extents, 0, 6, 9), None, "the header is never punched");
+        assert_eq!(taken(&mut extents, 2, 4, 9), Some(1..6));
+        assert_eq!(taken(&mut extents, 2, 2, 2), Some(8..10));
+        assert_eq!(extents.free_tail(0, unread), 0);
+        extents.give_back(8..10, true);
+        extents.give_back(1..6, false);
+        assert_eq!((extents.free_count(), extents.hollow_count()), (8, 2));
+        assert_eq!((extents.free_tail(0, unread), extents.free_tail(0, |no| no.0 == 4)), (9, 5));
+        assert_eq!(extents.free_tail(5, unread), 5, "two hollow ones, and three of eight");
+        assert_eq!(extents.free_tail(9, unread), 1, "nine stay, though only eight can be begun as they are");
+        assert_eq!(extents.first_hollow(), Some(ExtentNo(8)));
+        extents.filled(ExtentNo(8));
+        extents.shorten(3);
+        assert_eq!((extents.count(), extents.free_count(), extents.hollow_count()), (7, 7, 0));
     }
 
     #[test]
@@ -410,6 +574,9 @@ mod tests {
         Next,
         Die { which: usize },
         Lengthen,
+        Punch { most: u32 },
+        Fill,
+        Shorten,
     }
 
     fn op() -> impl Strategy<Value = Op> {
@@ -418,6 +585,9 @@ mod tests {
             1 => Just(Op::Next),
             5 => any::<usize>().prop_map(|which| Op::Die { which }),
             1 => Just(Op::Lengthen),
+            1 => (1_u32..4).prop_map(|most| Op::Punch { most }),
+            1 => Just(Op::Fill),
+            1 => Just(Op::Shorten),
         ]
     }
 
@@ -444,6 +614,13 @@ mod tests {
                     }
                 }
                 Op::Lengthen => extents.lengthen(1),
+                Op::Punch { most } => {
+                    if let Some(run) = extents.take_run(1, 1, *most, unread) {
+                        extents.give_back(run, true);
+                    }
+                }
+                Op::Fill => extents.first_hollow().into_iter().for_each(|no| extents.filled(no)),
+                Op::Shorten => extents.shorten(extents.free_tail(1, unread)),
             }
         }
 
@@ -469,7 +646,7 @@ mod tests {
             let filling = self.filling.as_ref().map(|filling| filling.extent.0);
             let free: BTreeSet<u32> =
                 (0..extents.count()).filter(|no| !used.contains(no) && filling != Some(*no)).collect();
-            assert_eq!(extents.free, free);
+            assert_eq!(&extents.free | &extents.hollow, free);
             for (place, no) in self.living.values() {
                 assert!(extents.pages_of(extents.extent_of(*place)).contains(no));
             }
@@ -477,7 +654,7 @@ mod tests {
             let again = Extents::recovered(EXTENT_BYTES, extents.count(), live).unwrap();
             assert_eq!(again.live_units(), units);
             for no in (0..extents.count()).map(ExtentNo) {
-                assert_eq!(again.live_units_of(no), extents.live_units_of(no));
+                assert_eq!(again.of(no).live_units, extents.of(no).live_units);
             }
         }
     }
@@ -485,7 +662,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Slots never overlap, never cross an extent, and an extent is free exactly if nothing in it lives.
+        /// Slots never overlap, never cross an extent, and an extent is free (or hollow) exactly if nothing in it lives.
         #[test]
         fn the_table_agrees_with_a_model(ops in proptest::collection::vec(op(), 1..300)) {
             let mut extents = table(2);

@@ -3,6 +3,7 @@
 //! ```text
 //!    write: slot of the extent being filled --> held --settle: flush, note in the log, log flush--> stable; the slot before dies
 //!    read:  map --> one read of the slot --> plain page
+//!    move:  what lives in old extents --> whole new ones --settle: as above--> the old ones are free --checkpoint--> punched
 //!    map:   memory <-- notes in the log since the last checkpoint of the map <-- checkpoint in the map's file
 //! ```
 //!
@@ -29,7 +30,8 @@
 //! | `extents.rs` | what lives in each extent, which are free |
 //! | `book.rs` | what is held, and what a crash would find |
 //! | `replay.rs` | what the log says since the last checkpoint of the map |
-//! | `write.rs`, `read.rs`, `settle.rs`, `checkpoint.rs`, `recover.rs`, `check.rs` | what happens to files |
+//! | `moves.rs` | which extents are emptied, and which page goes where |
+//! | `write.rs`, `read.rs`, `settle.rs`, `checkpoint.rs`, `reclaim.rs`, `trim.rs`, `recover.rs`, `check.rs` | what happens to files |
 //!
 //! What it does not know: what is in a page, who uses it.
 
@@ -45,18 +47,21 @@ mod format;
 pub(crate) mod fuzzing;
 mod gate;
 mod map_file;
+mod moves;
 pub(crate) mod note;
 mod page_map;
 mod place;
 mod read;
+mod reclaim;
 mod recover;
 mod replay;
 mod settle;
+mod trim;
 mod write;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, planted};
@@ -112,8 +117,12 @@ pub(crate) struct PackedSpace {
     /// Readers of each extent.
     readers: Chunks<AtomicU32>,
     book: Mutex<Book>,
-    /// Held by who begins the next extent.
+    /// Held by who begins the next extent, and wins room for it.
     opening: Mutex<()>,
+    /// The file could not get longer when it was tried last.
+    is_full: AtomicBool,
+    /// The device cannot punch holes.
+    cannot_punch: AtomicBool,
     /// Held by who settles.
     settling: Mutex<()>,
     gate: Gate,
@@ -133,6 +142,23 @@ struct Counters {
     settles: AtomicU64,
     noted_pages: AtomicU64,
     map_checkpoints: AtomicU64,
+    written_bytes: AtomicU64,
+    moved_pages: AtomicU64,
+    moved_bytes: AtomicU64,
+    emptied_extents: AtomicU64,
+    unsound_slots: AtomicU64,
+    trims: AtomicU64,
+    trimmed_bytes: AtomicU64,
+    failed_trims: AtomicU64,
+}
+
+impl Counters {
+    /// Bytes written into slots, those of reclamation too, for a hundred bytes of pages that were to be written.
+    fn amplification_percent(&self) -> u64 {
+        let (written, moved) =
+            (self.written_bytes.load(Ordering::Relaxed), self.moved_bytes.load(Ordering::Relaxed));
+        100 + (moved * 100).checked_div(written).unwrap_or(0)
+    }
 }
 
 impl PackedSpace {
@@ -177,6 +203,8 @@ impl PackedSpace {
             readers: Chunks::new(),
             book: Mutex::new(book),
             opening: Mutex::new(()),
+            is_full: AtomicBool::new(false),
+            cannot_punch: AtomicBool::new(false),
             settling: Mutex::new(()),
             gate: Gate::default(),
             pages: AtomicU32::new(head.pages),
@@ -237,6 +265,9 @@ impl Layout for PackedSpace {
     }
 
     fn resize(&self, _space: SpaceId, pages: u32) -> Result<()> {
+        if pages > self.pages.load(Ordering::Acquire) {
+            self.require_room(pages)?;
+        }
         let before = self.pages.fetch_min(pages, Ordering::AcqRel);
         // The map of what comes to lie there needs room, too.
         self.map_file.resize(pages).inspect_err(|_| self.pages.store(before, Ordering::Release))?;
@@ -259,7 +290,7 @@ impl Layout for PackedSpace {
             Step::BeforeEnd => Ok(()),
             Step::End => {
                 self.book.lock().bury(self.log.durable());
-                Ok(())
+                self.trim()
             }
         }
     }
@@ -298,13 +329,22 @@ impl Layout for PackedSpace {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("extents", u64::from(book.extents().count())),
-            ("free_extents", u64::from(book.extents().free_count())),
+            ("free_extents", u64::from(book.extents().free_count() + book.extents().hollow_count())),
             ("live_bytes", book.extents().live_units() * UNIT_BYTES as u64),
             ("held_pages", book.held_count() as u64),
             ("settles", load(&self.counters.settles)),
             ("noted_pages", load(&self.counters.noted_pages)),
             ("map_checkpoints", load(&self.counters.map_checkpoints)),
             ("map_bytes", self.map.bytes() as u64),
+            ("written_bytes", load(&self.counters.written_bytes)),
+            ("moved_pages", load(&self.counters.moved_pages)),
+            ("moved_bytes", load(&self.counters.moved_bytes)),
+            ("emptied_extents", load(&self.counters.emptied_extents)),
+            ("write_amplification_percent", self.counters.amplification_percent()),
+            ("damaged_slots", load(&self.counters.unsound_slots)),
+            ("trims", load(&self.counters.trims)),
+            ("trimmed_bytes", load(&self.counters.trimmed_bytes)),
+            ("trims_failed", load(&self.counters.failed_trims)),
         ]
         .into_iter()
         .chain(forms)

@@ -4,14 +4,18 @@
 //! 1. A page's entry in the map changes when its slot was written, not before; a slot whose write failed dies.
 //! 2. The file is longer, durably, before a slot behind its old end is given out.
 //! 3. After a refusal for want of room everything is as it was.
+//! 4. Extents are begun under `opening` alone, after whoever begins one has done its share of reclamation.
 //!
-//! What it does not know: when pages are stable (`settle.rs`).
+//! What it does not know: when pages are stable (`settle.rs`), what is done for room (`reclaim.rs`).
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use varve_device::{AlignedBuf, Durability, WriteOp, reached};
 
 use super::PackedSpace;
 use super::extents::NoExtent;
 use super::place::{Place, UNIT_BYTES};
+use super::reclaim::LAST_EXTENTS;
 use crate::error::{PagerError, Result};
 use crate::lsn::Lsn;
 use crate::stored::Stored;
@@ -35,6 +39,8 @@ impl PackedSpace {
             places.into_iter().for_each(|place| book.abandoned(place));
             return Err(error);
         }
+        let units: u64 = places.iter().map(|place| u64::from(place.units())).sum();
+        self.counters.written_bytes.fetch_add(units * UNIT_BYTES as u64, Relaxed);
         for (stored, place) in stored.iter().zip(places) {
             // An image that the log does not know: behind every discard of its page, before every change.
             let lsn = if stored.lsn() == Lsn::ZERO { self.log.end() } else { stored.lsn() };
@@ -66,35 +72,72 @@ impl PackedSpace {
     /// Begins the next extent, unless somebody else has by now: a slot of `units` fits then.
     fn next_extent(&self, units: u32) -> Result<()> {
         let _turn = self.opening.lock();
+        let has_room = {
+            let mut book = self.book.lock();
+            book.bury(self.log.durable());
+            book.has_room_for(units)
+        };
+        if has_room {
+            return Ok(());
+        }
+        self.keep_up()?;
         loop {
-            let begun = {
-                let mut book = self.book.lock();
-                book.bury(self.log.durable());
-                book.begin_for(units, 0, |extent| self.is_read(extent))
-            };
+            let begun = self.book.lock().begin_for(units, LAST_EXTENTS, |extent| self.is_read(extent));
             match begun {
                 Ok(()) => return Ok(()),
-                Err(NoExtent::NoneFree) => self.grow()?,
-                Err(NoExtent::AllRead) => std::thread::yield_now(),
+                Err(NoExtent::NoneFree) => self.make_room()?,
+                Err(NoExtent::AllRead) => self.pass_readers()?,
             }
         }
     }
 
-    /// Makes the file longer. What is asked for may fit where a comfortable step does not.
-    fn grow(&self) -> Result<()> {
+    /// Readers of all free extents are waited for only if no others are to be had.
+    fn pass_readers(&self) -> Result<()> {
+        if self.fill_hollow() {
+            return Ok(());
+        }
+        match self.grow(1) {
+            Err(error) if error.is_no_space() => {
+                std::thread::yield_now();
+                Ok(())
+            }
+            grown => grown,
+        }
+    }
+
+    /// Reserves the room of a few hollow extents; whether there was any.
+    pub(super) fn fill_hollow(&self) -> bool {
+        for count in 0..GROWTH_EXTENTS_MIN {
+            let Some(extent) = self.book.lock().extents().first_hollow() else { return count > 0 };
+            let offset = u64::from(extent.0) * self.shape.extent_bytes;
+            if self.file.reserve(offset, self.shape.extent_bytes).is_err() {
+                return count > 0;
+            }
+            self.book.lock().extents_mut().filled(extent);
+        }
+        true
+    }
+
+    /// Makes the file longer, by `extents` or a comfortable step. What is asked for may fit where the step does not.
+    pub(super) fn grow(&self, extents: u32) -> Result<()> {
         let count = self.book.lock().extents().count();
-        let largest = (GROWTH_BYTES_MAX / self.shape.extent_bytes).max(1) as u32;
-        let step = (count / 16).max(GROWTH_EXTENTS_MIN).min(largest);
+        let step = self.growth(count).max(extents);
         match self.lengthen(count, step) {
-            Err(error) if error.is_no_space() && step > 1 => self.lengthen(count, 1),
+            Err(error) if error.is_no_space() && step > extents => self.lengthen(count, extents),
             result => result,
         }
+    }
+
+    /// The step by which a file of so many extents grows.
+    pub(super) fn growth(&self, count: u32) -> u32 {
+        let largest = (GROWTH_BYTES_MAX / self.shape.extent_bytes).max(1) as u32;
+        (count / 16).max(GROWTH_EXTENTS_MIN).min(largest)
     }
 
     fn lengthen(&self, count: u32, extents: u32) -> Result<()> {
         self.file.set_len(u64::from(count + extents) * self.shape.extent_bytes)?;
         self.file.flush()?;
-        self.book.lock().lengthen(extents);
+        self.book.lock().extents_mut().lengthen(extents);
         reached("packed: file lengthened");
         Ok(())
     }

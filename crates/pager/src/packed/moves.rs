@@ -1,0 +1,308 @@
+//! A turn of reclamation in memory: which extents are emptied, and which stored page goes where.
+//!
+//! ```text
+//!    choose: victims, and what the map says lies there --> (read, checked) --> place: oldest first, in whole extents
+//!      --> (written) --> land: the map names the new slot of every page that has not moved meanwhile
+//! ```
+//!
+//! Survivors fill whole extents, which are written in one piece each: that is what lets a drive erase in one piece, too. Only
+//! if all survivors together do not fill one, pages that are written next go on behind them.
+//!
+//! Invariants
+//! 1. A newer slot wins: a page that was written or discarded since it was chosen stays as that left it.
+//! 2. An extent counts as emptied only if all that the map named there has a slot elsewhere that was written.
+//! 3. Until its extent is free a slot that was moved keeps its bytes, so a turn that comes to nothing has lost nothing.
+//!
+//! What it does not know: devices, threads; when a turn is due (`reclaim.rs`).
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use super::book::Book;
+use super::extents::{ExtentNo, Filling};
+use super::place::Place;
+use crate::ids::PageNo;
+
+/// Extents emptied in a turn at most.
+const VICTIMS_MAX: usize = 64;
+
+/// How much a turn may do.
+pub(crate) struct Rules {
+    /// Extents written.
+    pub(crate) extents: usize,
+    /// Extents in which more lives are left alone.
+    pub(crate) live_units_max: u32,
+    /// Slots are a multiple of this long.
+    pub(crate) sector_units: u32,
+}
+
+/// A stored page that is to be moved.
+pub(crate) struct Survivor {
+    pub(crate) no: PageNo,
+    pub(crate) from: Place,
+    victim: ExtentNo,
+    age_units: u64,
+    /// Where its bytes are while it is moved: in which buffer, from which byte on.
+    pub(crate) bytes_at: (usize, usize),
+}
+
+/// A survivor and its new slot.
+pub(crate) struct Move {
+    pub(crate) survivor: Survivor,
+    pub(crate) to: Place,
+}
+
+/// An extent that survivors are written into, one behind the other.
+pub(crate) struct Output {
+    filling: Filling,
+    pub(crate) moves: Vec<Move>,
+    /// Others go on behind them.
+    is_part: bool,
+}
+
+/// What came of a turn.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moved {
+    /// Pages that lie elsewhere now.
+    pub(crate) pages: u64,
+    /// Their length.
+    pub(crate) units: u64,
+    /// Extents that get free with the next notes.
+    pub(crate) emptied: u64,
+    /// Pages that stay where they are, since their slots cannot be read.
+    pub(crate) unsound: u64,
+}
+
+/// A turn.
+pub(crate) struct Turn {
+    victims: Vec<ExtentNo>,
+    /// Victims in which something stays.
+    kept: BTreeSet<ExtentNo>,
+    unsound: u64,
+    /// What is to be moved, victim after victim, in the order of the slots.
+    pub(crate) survivors: Vec<Survivor>,
+}
+
+impl Turn {
+    /// Chooses as much as fills the extents that may be written.
+    pub(crate) fn choose(book: &Book, rules: &Rules) -> Turn {
+        let extents = book.extents();
+        let wanted_units = rules.extents as u64 * u64::from(extents.extent_units());
+        let victims = extents.victims(wanted_units, rules.live_units_max, VICTIMS_MAX);
+        let mut survivors = Vec::new();
+        for victim in victims.iter().copied() {
+            let age_units = extents.age_units(victim);
+            let survivor = |(no, from)| Survivor { no, from, victim, age_units, bytes_at: (0, 0) };
+            survivors.extend(book.survivors(victim).into_iter().map(survivor));
+        }
+        Turn { victims, kept: BTreeSet::new(), unsound: 0, survivors }
+    }
+
+    /// The extents that are emptied.
+    pub(crate) fn victims(&self) -> &[ExtentNo] {
+        &self.victims
+    }
+
+    /// Leaves survivors where they are that are not sound, and their extents alone from now on.
+    pub(crate) fn leave_unsound(&mut self, book: &mut Book, are_sound: &[bool]) {
+        let mut are_sound = are_sound.iter();
+        self.survivors.retain(|survivor| {
+            let is_sound = are_sound.next().copied().unwrap_or_default();
+            if !is_sound {
+                book.extents_mut().stuck(survivor.victim);
+                self.unsound += 1;
+            }
+            is_sound
+        });
+    }
+
+    /// Gives the survivors slots, oldest first. Those for which there are no whole extents stay where they are.
+    pub(crate) fn place(
+        &mut self,
+        book: &mut Book,
+        rules: &Rules,
+        is_read: impl Fn(ExtentNo) -> bool,
+    ) -> Vec<Output> {
+        let units = |survivor: &Survivor| survivor.from.units().next_multiple_of(rules.sector_units);
+        let mut left = std::mem::take(&mut self.survivors);
+        left.sort_by_key(|survivor| Reverse(survivor.age_units));
+        let mut outputs: Vec<Output> = Vec::new();
+        while outputs.len() < rules.extents && !left.is_empty() {
+            let left_units: u32 = left.iter().map(units).sum();
+            let is_part = left_units < book.extents().extent_units();
+            if is_part && !outputs.is_empty() {
+                break;
+            }
+            let extents = book.extents_mut();
+            let Ok(mut filling) = extents.begin(0, &is_read) else { break };
+            let (mut moves, mut stay) = (Vec::with_capacity(left.len()), Vec::new());
+            for survivor in left {
+                match extents.take(&mut filling, survivor.no, units(&survivor)) {
+                    Some(to) => moves.push(Move { survivor, to }),
+                    None => stay.push(survivor),
+                }
+            }
+            left = stay;
+            outputs.push(Output { filling, moves, is_part });
+        }
+        self.kept.extend(left.iter().map(|survivor| survivor.victim));
+        outputs
+    }
+
+    /// The first `written` outputs were written, the others could not be.
+    pub(crate) fn land(mut self, book: &mut Book, outputs: Vec<Output>, written: usize) -> Moved {
+        let mut moved = Moved { unsound: self.unsound, ..Moved::default() };
+        for (number, output) in outputs.into_iter().enumerate() {
+            match number < written {
+                true => arrive(book, output, &mut moved),
+                false => {
+                    self.kept.extend(output.moves.iter().map(|one| one.survivor.victim));
+                    output.moves.iter().for_each(|one| book.abandoned(one.to));
+                    book.extents_mut().finish(output.filling);
+                }
+            }
+        }
+        for victim in self.victims.iter().filter(|victim| !self.kept.contains(victim)) {
+            moved.emptied += u64::from(book.extents_mut().emptied(*victim));
+        }
+        moved
+    }
+}
+
+/// The map names the new slots from now on.
+fn arrive(book: &mut Book, output: Output, moved: &mut Moved) {
+    let mut age_units = u64::MAX;
+    for Move { survivor, to } in output.moves {
+        age_units = age_units.min(survivor.age_units);
+        if book.moved(survivor.no, survivor.from, to) {
+            moved.pages += 1;
+            moved.units += u64::from(to.units());
+        }
+    }
+    if output.is_part {
+        book.go_on_in(output.filling);
+        return;
+    }
+    book.extents_mut().set_age(&output.filling, age_units);
+    book.extents_mut().finish(output.filling);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::extents::Extents;
+    use super::super::page_map::PageMap;
+    use super::*;
+    use crate::lsn::Lsn;
+
+    const EXTENT_BYTES: usize = 64 << 10;
+    const RULES: Rules = Rules { extents: 2, live_units_max: 120, sector_units: 1 };
+
+    fn unread(_: ExtentNo) -> bool {
+        false
+    }
+
+    fn settle(book: &mut Book) {
+        book.begin_settle();
+        book.to_note();
+        book.settled();
+    }
+
+    /// A book of so many extents; pages of eight units are written in this order, each settled.
+    fn book(extents: u32, pages: &[u32]) -> (Arc<PageMap>, Book) {
+        let map = Arc::new(PageMap::new());
+        let mut table = Extents::new(EXTENT_BYTES);
+        table.lengthen(extents);
+        let mut book = Book::new(map.clone(), table, BTreeSet::new());
+        for no in pages.iter().copied().map(PageNo) {
+            book.begin_for(8, 0, unread).unwrap();
+            let place = book.take(no, 8).unwrap();
+            book.written(no, Lsn::new(7), place);
+            settle(&mut book);
+        }
+        (map, book)
+    }
+
+    fn run(book: &mut Book, rules: &Rules) -> Moved {
+        let mut turn = Turn::choose(book, rules);
+        let outputs = turn.place(book, rules, unread);
+        let written = outputs.len();
+        turn.land(book, outputs, written)
+    }
+
+    /// Three extents, each of which is half rewritten by the next.
+    fn churned() -> Vec<u32> {
+        (0..15).chain(0..8).chain(20..28).chain(20..24).chain(30..42).collect()
+    }
+
+    #[test]
+    fn survivors_fill_whole_extents_and_their_old_ones_get_free_with_the_notes() {
+        let (map, mut book) = book(8, &churned());
+        let places =
+            |map: &PageMap| -> Vec<(u32, Place)> { map.each().map(|(no, place)| (no.0, place)).collect() };
+        let before = places(&map);
+        let free = book.extents().free_count();
+        let moved = run(&mut book, &Rules { extents: 1, ..RULES });
+        assert_eq!(moved, Moved { pages: 16, units: 128, emptied: 1, unsound: 0 });
+        let after = places(&map);
+        assert_eq!(before.len(), after.len());
+        let at_new_places: Vec<u32> =
+            before.iter().zip(&after).filter(|(a, b)| a != b).map(|(a, _)| a.0).collect();
+        assert_eq!(at_new_places.len(), 16);
+        assert!((8..15).all(|no| at_new_places.contains(&no)), "the oldest go first");
+        assert_eq!(book.extents().free_count(), free - 1, "nothing is free before it is noted");
+        settle(&mut book);
+        assert_eq!(book.extents().free_count(), free);
+        assert_eq!(book.extents().live_units(), 8 * before.len() as u64);
+    }
+
+    #[test]
+    fn what_does_not_fill_an_extent_is_gone_on_behind() {
+        let (_, mut book) = book(6, &[&[0; 15][..], &[1; 16], &[2; 16]].concat());
+        let moved = run(&mut book, &RULES);
+        assert_eq!((moved.pages, moved.emptied), (2, 2), "the extent being filled is left alone");
+        assert!(book.has_room_for(14 * 8) && !book.has_room_for(14 * 8 + 1));
+        settle(&mut book);
+        assert_eq!(book.extents().live_units(), 24);
+    }
+
+    #[test]
+    fn what_could_not_be_written_stays_where_it_was() {
+        let (map, mut book) = book(8, &churned());
+        let before: Vec<_> = map.each().collect();
+        let free = book.extents().free_count();
+        let mut turn = Turn::choose(&book, &RULES);
+        let outputs = turn.place(&mut book, &RULES, unread);
+        assert!(!outputs.is_empty());
+        assert_eq!(turn.land(&mut book, outputs, 0), Moved::default());
+        assert_eq!(map.each().collect::<Vec<_>>(), before);
+        assert_eq!((book.extents().free_count(), book.extents().emptied_count()), (free, 0));
+        assert_eq!(book.held_count(), 0);
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_read_stays_and_its_extent_is_left_alone() {
+        let (map, mut book) = book(8, &churned());
+        let lost = map.load(PageNo(9)).unwrap();
+        let rules = Rules { extents: 1, ..RULES };
+        let mut turn = Turn::choose(&book, &rules);
+        let are_sound: Vec<bool> = turn.survivors.iter().map(|survivor| survivor.no != PageNo(9)).collect();
+        turn.leave_unsound(&mut book, &are_sound);
+        let outputs = turn.place(&mut book, &rules, unread);
+        let written = outputs.len();
+        assert_eq!(turn.land(&mut book, outputs, written).unsound, 1);
+        settle(&mut book);
+        assert_eq!(map.load(PageNo(9)), Some(lost));
+        let again = Turn::choose(&book, &RULES);
+        assert!(again.survivors.iter().all(|survivor| survivor.no != PageNo(9)));
+    }
+
+    #[test]
+    fn slots_get_whole_sectors() {
+        let (map, mut book) = book(6, &[&[0; 15][..], &[1; 16], &[2; 16]].concat());
+        run(&mut book, &Rules { sector_units: 16, ..RULES });
+        let units: Vec<u32> = map.each().map(|(_, place)| place.units()).collect();
+        assert_eq!(units, [16, 16, 8]);
+    }
+}
