@@ -7,6 +7,9 @@ use varve_device::{Directory, Emulated, FileDirectory, FileOptions, Profile};
 
 use crate::{BenchError, Result};
 
+/// A directory, and the emulated drive that it is on.
+type Opened = (Arc<dyn Directory>, Option<Arc<Emulated>>);
+
 /// The drive.
 #[derive(Debug, Clone)]
 pub struct Device(Option<Profile>);
@@ -61,7 +64,7 @@ impl Device {
     }
 
     /// An existing directory on it, and the emulation's own handle.
-    pub fn open(&self, path: &Path, dilation: f64) -> Result<(Arc<dyn Directory>, Option<Arc<Emulated>>)> {
+    pub fn open(&self, path: &Path, dilation: f64) -> Result<Opened> {
         let files =
             FileDirectory::open_or_create(path, FileOptions::default()).map_err(std::io::Error::other)?;
         let Some(profile) = &self.0 else { return Ok((files, None)) };

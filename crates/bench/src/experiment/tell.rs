@@ -82,9 +82,7 @@ pub fn claims(claims: &[Claim]) -> String {
     }
     let mut table = Table::headed(&["claim", "where", "ours", "published", "bar", "verdict"]);
     for claim in claims {
-        let figure = |value: Option<f64>, missing: &str| {
-            value.map_or_else(|| missing.to_owned(), |value| short(value))
-        };
+        let figure = |value: Option<f64>, missing: &str| value.map_or_else(|| missing.to_owned(), short);
         let published = if claim.bar.is_some() { "" } else { "not in text" };
         table.push(vec![
             claim.says.clone(),
