@@ -37,6 +37,26 @@ fn of_packed_pages() {
 }
 
 #[test]
+fn of_compressed_pages() {
+    check("compressed", &Pages { part: Part::Compressed, ..Pages::new(900) }, 60);
+}
+
+#[test]
+fn of_packed_pages_that_are_compressed() {
+    check("packed, compressed", &Pages { part: Part::PackedCompressed, ..Pages::new(900) }, 60);
+}
+
+#[test]
+fn of_pages_under_full_page_log() {
+    check("full-page-log", &Pages { part: Part::FullPageLog, ..Pages::new(900) }, 60);
+}
+
+#[test]
+fn of_pages_in_persistent_memory() {
+    check("nvm pages", &Pages { part: Part::NvmPages, ..Pages::new(900) }, 60);
+}
+
+#[test]
 fn of_a_database() {
     check("engine", &Engine::new(100), 150);
 }
