@@ -1,6 +1,6 @@
 //! The level between threads: what one does in the middle of another one's call.
 //!
-//! What it does not know: pool, files. The models (`crates/models`) try orders that no test here forces.
+//! What it does not know: pool, files; orders that no test here forces.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
