@@ -66,7 +66,8 @@ fn one_line_lower(text: &str, read: Result<Settings, ConfigError>) {
 
 /// The settings as a text that says each of them.
 fn written(settings: &Settings) -> String {
-    let Settings { devices, spaces, pool, log, nvm, compression, protection, server, query } = settings;
+    let Settings { devices, spaces, pool, log, nvm, layout: _, compression: _, protection, server, query } =
+        settings;
     let mut out = String::new();
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     for (name, DeviceSettings { path, profile, capacity_bytes, direct }) in devices {
@@ -128,12 +129,17 @@ fn written(settings: &Settings) -> String {
              flush_workers = {workers}\nhigh_water = {high_water}\nlow_water = {low_water}\nidle_flush = {when_idle}"
         );
     }
-    let (algorithm, level) = (compression.algorithm, compression.level);
-    let _ = writeln!(out, "[home]\ncompression = '{algorithm}'\ncompression_level = {level}\n[query]");
+    let _ = writeln!(out, "{}[query]", of_home(settings));
     for (key, bytes) in [("memory", query.memory_bytes), ("temporary", query.temporary_bytes)] {
         let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
     }
     out
+}
+
+fn of_home(settings: &Settings) -> String {
+    let (algorithm, level) = (settings.compression.algorithm, settings.compression.level);
+    let layout = settings.layout.map_or_else(String::new, |layout| format!("layout = '{}'\n", layout.name()));
+    format!("[home]\ncompression = '{algorithm}'\ncompression_level = {level}\n{layout}")
 }
 
 /// A key as a basic string, whatever is in it.

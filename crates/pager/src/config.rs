@@ -111,6 +111,16 @@ pub enum HomeLayout {
     Packed(PackedConfig),
 }
 
+impl HomeLayout {
+    /// Its name in the configuration file and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            HomeLayout::InPlace => "in-place",
+            HomeLayout::Packed(_) => "packed",
+        }
+    }
+}
+
 /// How packed spaces work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedConfig {

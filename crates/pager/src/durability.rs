@@ -4,7 +4,7 @@
 
 use varve_device::{Capabilities, Directory, Medium, RegionFacts, RegionTally};
 
-use crate::config::ProtectionKind;
+use crate::config::{HomeLayout, ProtectionKind};
 use crate::nvm::{NvmBuffer, NvmRegion};
 use crate::pager::Pager;
 
@@ -93,7 +93,7 @@ impl Pager {
         let region_if = |holds: bool| nvm.as_ref().filter(|_| holds).map(of_region);
         let pages = |directory| {
             let newest = region_if(attached.is_some_and(|attached| attached.pages));
-            newest.into_iter().chain([of_files(directory)]).min_by_key(|place| place.survives)
+            newest.into_iter().chain([at_home(directory, config.layout)]).min_by_key(|place| place.survives)
         };
         let copies = match config.protection {
             ProtectionKind::Doublewrite { .. } => Some(of_files(&*config.data)),
@@ -119,6 +119,15 @@ fn of_files(directory: &dyn Directory) -> Place {
     let Capabilities { backend, .. } = directory.capabilities();
     let survives = if backend.ends_with("memory") { Survives::Nothing } else { Survives::PowerLoss };
     Place { location: directory.location(), medium: backend.clone(), survives }
+}
+
+/// Spaces that don't lie in place say so.
+fn at_home(directory: &dyn Directory, layout: HomeLayout) -> Place {
+    let place = of_files(directory);
+    match layout {
+        HomeLayout::InPlace => place,
+        layout => Place { medium: format!("{}, {}", place.medium, layout.name()), ..place },
+    }
 }
 
 fn of_region(nvm: &NvmStats) -> Place {

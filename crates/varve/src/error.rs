@@ -188,6 +188,20 @@ pub enum OpenError {
         /// What was asked for.
         wanted: String,
     },
+    /// Where pages are written can't change.
+    #[error(
+        "{} was initialised with layout \"{created}\", the configuration asks for \"{wanted}\". The layout can't \
+         change later: remove layout from section [home], or initialise another directory.",
+        path.display()
+    )]
+    Layout {
+        /// The directory.
+        path: PathBuf,
+        /// What it has.
+        created: &'static str,
+        /// What was asked for.
+        wanted: &'static str,
+    },
     /// The pool doesn't fit.
     #[error(
         "The buffer pool is to have {pool}, but there are only {memory} of memory. Choose less with --pool \

@@ -18,7 +18,7 @@ use varve_device::{
 };
 use varve_engine::Options;
 use varve_pager::control::{CONTROL_FILE, Control};
-use varve_pager::{NVM_FILE, NvmConfig, NvmFlush, Pager, PagerConfig};
+use varve_pager::{HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, Pager, PagerConfig};
 
 use crate::config::{
     AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, MAIN_DEVICE, NvmSettings, Settings, show_bytes,
@@ -183,6 +183,7 @@ impl Home {
             self.check_created_with(&control, settings)?;
             let stored = control.get();
             pager.page_size = stored.page_size as usize;
+            pager.layout = layout_of(&control);
             has_compressed = stored.has_compressed_pages || stored.packed;
         }
         if let Some(bytes) = settings.pool.page_size_bytes {
@@ -210,13 +211,17 @@ impl Home {
     }
 
     fn check_created_with(&self, control: &Control, settings: &Settings) -> Result<(), OpenError> {
+        let path = || self.devices[0].path.clone();
         let created = u64::from(control.get().page_size);
-        match settings.pool.page_size_bytes {
-            Some(wanted) if wanted != created => Err(OpenError::PageSize {
-                path: self.devices[0].path.clone(),
-                created: show_bytes(created),
-                wanted: show_bytes(wanted),
-            }),
+        if let Some(wanted) = settings.pool.page_size_bytes
+            && wanted != created
+        {
+            let (created, wanted) = (show_bytes(created), show_bytes(wanted));
+            return Err(OpenError::PageSize { path: path(), created, wanted });
+        }
+        let created = layout_of(control).name();
+        match settings.layout.map(HomeLayout::name) {
+            Some(wanted) if wanted != created => Err(OpenError::Layout { path: path(), created, wanted }),
             _ => Ok(()),
         }
     }
@@ -253,6 +258,7 @@ fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     pager.log_segment_bytes = settings.log.segment_bytes;
     pager.log_capacity_bytes = settings.log.capacity_bytes;
     pager.protection = settings.protection;
+    pager.layout = settings.layout.unwrap_or(pager.layout);
     pager.compression = settings.compression;
 }
 
@@ -275,6 +281,14 @@ pub fn check_next(settings: &Settings, open: &Pager) -> Result<(), OpenError> {
     });
     apply(settings, false, &mut next);
     Ok(open.check_next(&next)?)
+}
+
+/// How the pages of a database lie.
+fn layout_of(control: &Control) -> HomeLayout {
+    match control.get().packed {
+        true => HomeLayout::Packed(PackedConfig::DEFAULT),
+        false => HomeLayout::InPlace,
+    }
 }
 
 /// What can be told of settings without opening anything.

@@ -23,6 +23,14 @@ fn check(directory: &Path, arguments: &[&str], expect: &str) {
     );
 }
 
+/// Runs a command that must succeed.
+fn check_runs(directory: &Path, arguments: &[&str]) {
+    let arguments: Vec<String> =
+        arguments.iter().map(|word| word.replace("DIR", directory.to_str().unwrap())).collect();
+    let (code, text) = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(code, Some(0), "{arguments:?}: {text}");
+}
+
 fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<String> =
@@ -229,6 +237,30 @@ fn a_missing_device_is_refused_before_anything_is_on_it() {
         "varve: The device \"fast\" (space: none) has the directory DIR/nowhere, which doesn't exist. \
          Mount it or make it, or correct [devices.fast] in varve.toml.",
     );
+}
+
+/// The layout is settled when the database is made: another one is refused, and none is needed.
+#[test]
+fn a_layout_does_not_change() {
+    for (made, other) in [("packed", "in-place"), ("in-place", "packed")] {
+        let directory = tempfile::tempdir().unwrap();
+        let says = |layout: &str| {
+            let text = format!("[pool]\nsize = \"8MiB\"\n{layout}");
+            std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+        };
+        says(&format!("[home]\nlayout = \"{made}\"\n"));
+        check_runs(directory.path(), &["init", "DIR"]);
+        let files = names(directory.path());
+        assert_eq!(files.contains(&"data.map.varve".to_owned()), made == "packed", "{files:?}");
+        says(&format!("[home]\nlayout = \"{other}\"\n"));
+        let expect = format!(
+            "varve: DIR was initialised with layout \"{made}\", the configuration asks for \"{other}\". The layout \
+             can't change later: remove layout from section [home], or initialise another directory."
+        );
+        check(directory.path(), &["serve", "DIR"], &expect);
+        says("");
+        check_runs(directory.path(), &["check", "DIR"]);
+    }
 }
 
 #[test]

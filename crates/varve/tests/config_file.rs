@@ -64,6 +64,7 @@ high_water = 90
 low_water = 10
 idle_flush = false
 [home]
+layout = "packed"
 compression = "zstd"
 compression_level = 19
 [protection]
@@ -105,6 +106,7 @@ fn every_key_is_read() {
     assert_eq!(nvm.flush, flush);
     let zstd = varve::pager::Compression { algorithm: varve::pager::Algorithm::Zstd, level: 19 };
     assert_eq!(settings.compression, zstd);
+    assert_eq!(settings.layout.map(varve::pager::HomeLayout::name), Some("packed"));
     assert_eq!(settings.protection, varve::pager::ProtectionKind::None);
     assert_eq!((settings.server.listen.port(), settings.server.max_connections), (6000, 17));
     assert_eq!(settings.server.authentication, varve_server::Proof::Password);
@@ -264,4 +266,10 @@ fn every_protection_has_its_word() {
     }
     let why = parse("[protection]\nkind = 'hope'").unwrap_err();
     assert!(why.contains("full-page-log"), "{why}");
+}
+
+#[test]
+fn a_layout_that_there_is_not_is_named() {
+    let why = parse("[home]\nlayout = \"sideways\"").unwrap_err();
+    assert!(why.contains("home.layout = \"sideways\" is unknown; choose one of: in-place, packed"), "{why}");
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use varve_engine::BOOTSTRAP_NAME;
-use varve_pager::{NvmStats, ProtectionKind};
+use varve_pager::{HomeLayout, NvmStats, ProtectionKind};
 use varve_server::{Encryption, Listener, Options, Proof, Server};
 
 use super::init::how_to_log_in;
@@ -118,13 +118,15 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
     if let Some(nvm) = database.engine().pager().nvm() {
         say(introduced(&nvm));
     }
+    let in_force = database.engine().pager().config();
     say(format!(
         "pool of {}, log of {}, protection {}, at most {} sessions",
         show_bytes(pool),
         show_bytes(log),
-        match database.engine().pager().config().protection {
-            ProtectionKind::None => "none (torn pages will be lost)",
-            kind => kind.name(),
+        match (in_force.layout, in_force.protection) {
+            (HomeLayout::Packed(_), ProtectionKind::None) => "none (layout packed needs none)",
+            (HomeLayout::InPlace, ProtectionKind::None) => "none (torn pages will be lost)",
+            (_, kind) => kind.name(),
         },
         settings.server.max_connections
     ));

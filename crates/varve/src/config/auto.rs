@@ -216,10 +216,10 @@ fn flag(value: &str) -> Option<bool> {
 fn unknown(name: &str) -> SqlError {
     let message = format!("unrecognized configuration parameter \"{name}\"");
     let error = SqlError::new(SqlState::UNDEFINED_OBJECT, message);
-    let sections = ["devices_", "spaces_", "server_", "pool_page_size"];
+    let sections = ["devices_", "spaces_", "server_", "pool_page_size", "home_layout"];
     if sections.iter().any(|section| name.starts_with(section)) {
         return error.with_hint(
-            "Devices, spaces, the page size, addresses and who is let in are changed in varve.toml.",
+            "Devices, spaces, page size and layout, addresses and who is let in are changed in varve.toml.",
         );
     }
     let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();

@@ -22,7 +22,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use varve_device::{NvmProfile, Profile};
-use varve_pager::{Algorithm, Compression, NvmFlush, Pacing, ProtectionKind, Replacement};
+use varve_pager::{
+    Algorithm, Compression, HomeLayout, NvmFlush, Pacing, PackedConfig, ProtectionKind, Replacement,
+};
 use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 
@@ -67,6 +69,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Persistent memory, if there is any.
     pub nvm: Option<NvmSettings>,
+    /// How pages lie at home; `None`: in place for a new directory, whatever it is for an old one.
+    pub layout: Option<HomeLayout>,
     /// How pages are compressed at home.
     pub compression: Compression,
     /// Protection against torn pages.
@@ -191,6 +195,7 @@ impl Default for Settings {
             query: QuerySettings { memory_bytes: None, temporary_bytes: None },
             log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
             nvm: None,
+            layout: None,
             compression: Compression::NONE,
             protection: ProtectionKind::DOUBLEWRITE,
             server: ServerSettings {
@@ -319,6 +324,9 @@ impl Settings {
     }
 
     fn home(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+        let layouts = [HomeLayout::InPlace, HomeLayout::Packed(PackedConfig::DEFAULT)];
+        self.layout =
+            section.choice("layout", &layouts.map(|layout| (layout.name(), layout)))?.or(self.layout);
         let algorithms = Algorithm::ALL.map(|algorithm| (algorithm.name(), algorithm));
         let before = self.compression;
         let algorithm = section.choice("compression", &algorithms)?.unwrap_or(before.algorithm);
