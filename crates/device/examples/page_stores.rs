@@ -10,6 +10,9 @@ use varve_device::{Directory, FileDirectory, FileOptions, Region};
 const PAGE_BYTES: usize = 4096;
 const ROUNDS: usize = 7;
 
+/// Makes a page durable at an offset of the region.
+type Way = fn(&dyn Region, u64, &[u8]);
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("say where the region's file is to be")?;
@@ -22,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let region = directory.map(name, mebibytes << 20)?;
     println!("{:?}", region.facts());
     let page = vec![0x5A; PAGE_BYTES];
-    let ways: [(&str, fn(&dyn Region, u64, &[u8])); 3] = [
+    let ways: [(&str, Way); 3] = [
         ("store alone", |region, at, page| region.store(at, page)),
         ("store, write back, fence", |region, at, page| {
             region.store(at, page);
@@ -42,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Nanoseconds a page, each page of the region once, in an order that no prefetcher follows.
-fn round(region: &dyn Region, page: &[u8], way: fn(&dyn Region, u64, &[u8])) -> f64 {
+fn round(region: &dyn Region, page: &[u8], way: Way) -> f64 {
     let pages = region.len_bytes() / PAGE_BYTES as u64;
     let began = Instant::now();
     for no in 0..pages {

@@ -1,4 +1,5 @@
 //! A device of limited size: what it refuses, and what its translation layer counts, file by file.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

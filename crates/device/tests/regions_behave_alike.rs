@@ -356,17 +356,18 @@ fn an_instruction_that_is_none_is_refused() {
 
 /// Kilobytes of the mapping of a file that are in memory, and that are dirty.
 fn mapped_kilobytes(path: &str) -> (u64, u64) {
-    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("a process may read its maps");
     let of_file = maps.lines().skip_while(|line| !line.ends_with(path)).skip(1);
     let rows =
         of_file.take_while(|line| line.split_whitespace().next().is_some_and(|name| name.ends_with(':')));
     let (mut resident, mut dirty) = (0, 0);
     for row in rows {
         let mut words = row.split_whitespace();
-        let (name, count) = (words.next().unwrap(), words.next().and_then(|count| count.parse::<u64>().ok()));
+        let (name, count) =
+            (words.next().unwrap_or_default(), words.next().and_then(|count| count.parse::<u64>().ok()));
         match name {
-            "Rss:" => resident += count.unwrap(),
-            "Shared_Dirty:" | "Private_Dirty:" => dirty += count.unwrap(),
+            "Rss:" => resident += count.unwrap_or_default(),
+            "Shared_Dirty:" | "Private_Dirty:" => dirty += count.unwrap_or_default(),
             _ => {}
         }
     }

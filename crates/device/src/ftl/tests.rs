@@ -45,7 +45,7 @@ fn chance(below: u32) -> impl Iterator<Item = u32> {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        ((state >> 32) * u64::from(below) >> 32) as u32
+        (((state >> 32) * u64::from(below)) >> 32) as u32
     })
 }
 
