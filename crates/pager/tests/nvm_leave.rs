@@ -214,7 +214,7 @@ fn a_log_does_not_move_after_a_crash() {
 fn only_the_log_is_removed() {
     let (directory, pager, ids) = some_pages(IN_FILES);
     pager.shutdown().unwrap();
-    let kept = ["log.txt", "log.old", "logs"];
+    let kept = ["log.txt", "log.old", "logs", "log.20261122"];
     let images = kept.map(|name| (name.to_owned(), MemoryImage::default()));
     let directory = MemoryDirectory::from_images(directory.images().into_iter().chain(images));
     let pager = open(&with(&directory, NVM_LOG));

@@ -108,16 +108,16 @@ impl Segments {
     }
 
     /// Removes the log files in `directory`, unless one of them says that it is of another database than `database`. Other files
-    /// stay, whatever they are called: people keep things in their data directory.
+    /// stay, also those with the name of a log file (`log.20261122`): people keep things in their data directory.
     pub(crate) fn remove_of(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
-        let is_ours = |name: &String| slot_of(name.strip_suffix(UNFINISHED_SUFFIX).unwrap_or(name)).is_some();
-        let names: Vec<String> = directory.list()?.into_iter().filter(is_ours).collect();
-        for name in &names {
-            if let Some(owner) = owner_of(directory, name)?.filter(|owner| *owner != database) {
-                return Err(LogError::Foreign { file: name.clone(), database: owner });
+        let is_named = |name: &str| slot_of(name.strip_suffix(UNFINISHED_SUFFIX).unwrap_or(name)).is_some();
+        let mut ours = Vec::new();
+        for name in directory.list()?.into_iter().filter(|name| is_named(name)) {
+            if is_of(directory, &name, database)? {
+                ours.push(name);
             }
         }
-        names.iter().try_for_each(|name| directory.remove(name))?;
+        ours.iter().try_for_each(|name| directory.remove(name))?;
         Ok(directory.sync()?)
     }
 
@@ -390,15 +390,20 @@ impl Segments {
     }
 }
 
-/// The database that a file's header names.
-fn owner_of(directory: &dyn Directory, name: &str) -> Result<Option<u64>, LogError> {
+/// Whether a file that is named like a segment is one of `database`, or was not begun; an error if it is another database's.
+fn is_of(directory: &dyn Directory, name: &str, database: u64) -> Result<bool, LogError> {
     let file = directory.open(name, OpenHow::existing(Space::Log))?;
-    if file.len_bytes()? < SEGMENT_HEADER_BYTES {
-        return Ok(None);
+    let len_bytes = file.len_bytes()?;
+    if len_bytes < SEGMENT_HEADER_BYTES {
+        return Ok(len_bytes == 0 && name.ends_with(UNFINISHED_SUFFIX));
     }
     let mut sector = AlignedBuf::new(SEGMENT_HEADER_BYTES as usize);
     file.read_at(0, &mut sector, Purpose::Log)?;
-    Ok(SegmentHeader::decode(&sector).map(|header| header.database))
+    match SegmentHeader::decode(&sector) {
+        Some(header) if header.database == database => Ok(true),
+        Some(header) => Err(LogError::Foreign { file: name.to_owned(), database: header.database }),
+        None => Ok(sector.iter().all(|byte| *byte == 0)),
+    }
 }
 
 fn is_unfinished(name: &str) -> bool {
