@@ -325,13 +325,20 @@ impl PagerConfig {
         let segment = self.log_segment_bytes;
         let logs_images = self.protection == ProtectionKind::FullPageLog;
         let pages = if logs_images { SEGMENT_PAGES_MIN_WITH_IMAGES } else { SEGMENT_PAGES_MIN };
+        let with = if logs_images { " for protection full-page-log" } else { "" };
         require(segment.is_multiple_of(4096) && segment >= pages * size as u64, || {
-            let with = if logs_images { " for protection full-page-log" } else { "" };
             format!(
                 "log segments of {segment} bytes: give them a multiple of 4096 and at least {pages} pages{with}"
             )
         })?;
-        Layout::of(self)?;
+        let in_nvm = Layout::of(self)?.and_then(|layout| layout.log);
+        // A log that moves there has other segments than the one that is left.
+        require(in_nvm.is_none_or(|log| log.segment_bytes >= pages * size as u64), || {
+            let least = in_nvm.map_or(0, |log| pages * size as u64 * u64::from(log.segments));
+            format!(
+                "segments of a log in NVM must hold at least {pages} pages{with}: give the log {least} bytes"
+            )
+        })?;
         require(self.nvm_flush.can_work(), || {
             let NvmFlush { workers, high_water, low_water, .. } = self.nvm_flush;
             format!(

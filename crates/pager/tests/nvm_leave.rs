@@ -209,6 +209,18 @@ fn a_log_does_not_move_after_a_crash() {
     assert_numbers(&open(&with(&directory, NVM_ALL)), &ids, "after a clean shutdown");
 }
 
+/// Found by review: the log moved into segments too small for images of pages, and every start from then on was refused.
+#[test]
+fn a_log_that_is_too_small_for_images_is_refused_before_it_moves() {
+    let (directory, pager, ids) = some_pages(IN_FILES);
+    pager.shutdown().unwrap();
+    let small = with(&directory, (NVM_LOG.0, ProtectionKind::FullPageLog));
+    let why = Pager::open(small, Arc::new(NoOps)).err().unwrap().to_string();
+    assert!(why.contains("at least 64 pages"), "{why}");
+    assert!(!directory.exists(REGION).unwrap(), "nothing was made");
+    assert_numbers(&open(&with(&directory, IN_FILES)), &ids, "afterwards");
+}
+
 /// Files that people keep beside the log stay when it moves.
 #[test]
 fn only_the_log_is_removed() {
