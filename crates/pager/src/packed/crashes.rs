@@ -198,7 +198,7 @@ impl World {
             // Who makes a turn keeps others from beginning an extent.
             self.land_turn(usize::MAX);
             if self.book.begin_for(units, 0, |_| false) == Err(NoExtent::NoneFree) {
-                match self.book.extents().first_hollow() {
+                match self.book.extents().first_hollow(0) {
                     Some(hollow) => self.book.extents_mut().filled(hollow),
                     None => self.book.extents_mut().lengthen(1),
                 }

@@ -67,6 +67,13 @@ pub(crate) struct Filling {
     used_units: u32,
 }
 
+impl Filling {
+    /// Which one.
+    pub(crate) fn extent(&self) -> ExtentNo {
+        self.extent
+    }
+}
+
 /// Why no extent can be begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoExtent {
@@ -368,9 +375,9 @@ impl Extents {
 
 /// For trim.
 impl Extents {
-    /// The first hollow extent.
-    pub(crate) fn first_hollow(&self) -> Option<ExtentNo> {
-        self.hollow.first().copied().map(ExtentNo)
+    /// The first hollow extent from `no` on.
+    pub(crate) fn first_hollow(&self, no: u32) -> Option<ExtentNo> {
+        self.hollow.range(no..).next().copied().map(ExtentNo)
     }
 
     /// The room of a hollow extent is reserved.
@@ -534,7 +541,10 @@ mod tests {
         assert_eq!((extents.free_tail(0, unread), extents.free_tail(0, |no| no.0 == 4)), (9, 5));
         assert_eq!(extents.free_tail(5, unread), 5, "two hollow ones, and three of eight");
         assert_eq!(extents.free_tail(9, unread), 1, "nine stay, though only eight can be begun as they are");
-        assert_eq!(extents.first_hollow(), Some(ExtentNo(8)));
+        assert_eq!(
+            [0, 8, 9, 10].map(|no| extents.first_hollow(no).map(|no| no.0)),
+            [Some(8), Some(8), Some(9), None]
+        );
         extents.filled(ExtentNo(8));
         extents.shorten(3);
         assert_eq!((extents.count(), extents.free_count(), extents.hollow_count()), (7, 7, 0));
@@ -619,7 +629,7 @@ mod tests {
                         extents.give_back(run, true);
                     }
                 }
-                Op::Fill => extents.first_hollow().into_iter().for_each(|no| extents.filled(no)),
+                Op::Fill => extents.first_hollow(0).into_iter().for_each(|no| extents.filled(no)),
                 Op::Shorten => extents.shorten(extents.free_tail(1, unread)),
             }
         }

@@ -135,6 +135,8 @@ impl Turn {
             }
             let extents = book.extents_mut();
             let Ok(mut filling) = extents.begin(0, &is_read) else { break };
+            // It may be a victim in which the last slot died while the others were read.
+            self.kept.insert(filling.extent());
             let (mut moves, mut stay) = (Vec::with_capacity(left.len()), Vec::new());
             for survivor in left {
                 match extents.take(&mut filling, survivor.no, units(&survivor)) {
@@ -265,6 +267,27 @@ mod tests {
         assert!(book.has_room_for(14 * 8) && !book.has_room_for(14 * 8 + 1));
         settle(&mut book);
         assert_eq!(book.extents().live_units(), 24);
+    }
+
+    /// Found by review: it counted as emptied for ever, and was no victim again.
+    #[test]
+    fn a_victim_that_died_and_is_filled_with_survivors_is_not_emptied() {
+        let (_, mut book) = book(8, &churned());
+        let mut turn = Turn::choose(&book, &RULES);
+        let lowest = turn.victims.iter().copied().min().unwrap();
+        let of_lowest = turn.survivors.iter().filter(|survivor| survivor.victim == lowest);
+        for no in of_lowest.map(|survivor| survivor.no).collect::<Vec<_>>() {
+            book.begin_for(8, 0, unread).unwrap();
+            let place = book.take(no, 8).unwrap();
+            book.written(no, Lsn::new(8), place);
+            settle(&mut book);
+        }
+        let outputs = turn.place(&mut book, &RULES, unread);
+        assert!(outputs.iter().any(|output| output.filling.extent() == lowest), "begun again");
+        let written = outputs.len();
+        turn.land(&mut book, outputs, written);
+        settle(&mut book);
+        assert_eq!(book.extents().emptied_count(), 0);
     }
 
     #[test]

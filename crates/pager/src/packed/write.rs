@@ -105,17 +105,20 @@ impl PackedSpace {
         }
     }
 
-    /// Reserves the room of a few hollow extents; whether there was any.
+    /// Reserves the room of a few hollow extents; whether there was any. A full device refuses one that was punched, and not
+    /// another one that still has its room, as most have after a start: so all are asked.
     pub(super) fn fill_hollow(&self) -> bool {
-        for count in 0..GROWTH_EXTENTS_MIN {
-            let Some(extent) = self.book.lock().extents().first_hollow() else { return count > 0 };
+        let (mut count, mut from) = (0, 0);
+        while count < GROWTH_EXTENTS_MIN {
+            let Some(extent) = self.book.lock().extents().first_hollow(from) else { break };
             let offset = u64::from(extent.0) * self.shape.extent_bytes;
-            if self.file.reserve(offset, self.shape.extent_bytes).is_err() {
-                return count > 0;
+            from = extent.0 + 1;
+            if self.file.reserve(offset, self.shape.extent_bytes).is_ok() {
+                self.book.lock().extents_mut().filled(extent);
+                count += 1;
             }
-            self.book.lock().extents_mut().filled(extent);
         }
-        true
+        count > 0
     }
 
     /// Makes the file longer, by `extents` or a comfortable step. What is asked for may fit where the step does not.
