@@ -6,13 +6,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{add, config, get, open, set};
+use common::{SEGMENT_BYTES, add, config, end_with_the_segment, get, is_full, note, open, set};
 use varve_device::{ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
 use varve_pager::{PageId, Pager, PagerConfig, PagerError, SpaceId};
-
-const SEGMENT_BYTES: u64 = 256 << 10;
-/// A note of the engine's.
-const NOTE: u8 = 16;
 
 /// A configuration whose log device can be full.
 fn with_log(directory: &Arc<MemoryDirectory>) -> (PagerConfig, Arc<Faulty>) {
@@ -26,29 +22,6 @@ fn fill(device: &Faulty) {
     let fault = Fault::Fails(ErrorKind::NoSpace);
     let (operation, space) = (Some(Operation::SetLen), Some(Space::Log));
     device.arm(Rule { operation, space, when: When::From(1), fault });
-}
-
-fn note(pager: &Pager, bytes: usize) -> Result<(), PagerError> {
-    let mut mtr = pager.begin()?;
-    mtr.note(NOTE, &vec![7; bytes]);
-    pager.flush_log(mtr.commit())
-}
-
-/// Ends the log exactly where its segment ends.
-fn end_with_the_segment(pager: &Pager) {
-    pager.flush_log(pager.log().end()).unwrap();
-    let start = pager.log().redo_point(|| None).unwrap().get();
-    let left = (SEGMENT_BYTES - start % SEGMENT_BYTES) as usize;
-    let varint = |value: usize| varve_pager::log::record::varint_bytes(value as u64);
-    let group = |payload: usize| 1 + varint(payload + 1) + 1 + payload;
-    let block = |payload: usize| 40 + varint(group(payload)) + group(payload);
-    let fitting = (0..left).rev().find(|payload| block(*payload) == left).unwrap();
-    note(pager, fitting).unwrap();
-    assert_eq!(pager.log().end().get() % SEGMENT_BYTES, 0, "the last block must end with the segment");
-}
-
-fn is_full(error: &PagerError) -> bool {
-    matches!(error, PagerError::Device(device) if device.is_no_space())
 }
 
 fn log_files(pager: &Pager) -> u64 {

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{NoOps, Random, add, get, set};
+use common::{NoOps, Random, add, get, on_large_sectors, set};
 use varve_device::{
     AlignedBuf, Directory, Durability, FileDirectory, FileOptions, MemoryDirectory, OpenHow, Purpose, Space,
 };
@@ -229,15 +229,7 @@ fn a_clean_database_moves_to_larger_sectors() {
     work(&pager, &mut ids, owner, 200, &mut random);
     pager.shutdown().unwrap();
     drop(pager);
-    let large = MemoryDirectory::with_sector(4096);
-    for (name, image) in small.images() {
-        let mut bytes = AlignedBuf::new((image.len_bytes() as usize).next_multiple_of(4096));
-        image.read(0, &mut bytes[..image.len_bytes() as usize]);
-        let file = large.open(&name, OpenHow::new_file(Space::Data)).unwrap();
-        if !bytes.is_empty() {
-            file.write_at(0, &bytes, Purpose::DataPage, Durability::Now).unwrap();
-        }
-    }
+    let large = on_large_sectors(&small);
     for _ in 0..3 {
         let pager = open(&config(&large));
         check(&pager, &ids);

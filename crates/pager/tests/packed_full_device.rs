@@ -8,13 +8,9 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{KIND, NoOps, add, get, set};
+use common::{KIND, NoOps, add, end_with_the_segment, get, is_full, note, set};
 use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
-use varve_pager::{HomeLayout, PackedConfig, PageId, Pager, PagerConfig, PagerError, SpaceId};
-
-const SEGMENT_BYTES: u64 = 256 << 10;
-/// A note of the engine's.
-const NOTE: u8 = 16;
+use varve_pager::{HomeLayout, PackedConfig, PageId, Pager, PagerConfig, SpaceId};
 
 /// A packed database over a device that can be full; the control file is elsewhere.
 fn full_config(directory: &Arc<MemoryDirectory>) -> (PagerConfig, Arc<Faulty>) {
@@ -33,16 +29,6 @@ fn full_config(directory: &Arc<MemoryDirectory>) -> (PagerConfig, Arc<Faulty>) {
 fn refuse(device: &Faulty, operation: Operation, space: Space, when: When) {
     let fault = Fault::Fails(ErrorKind::NoSpace);
     device.arm(Rule { operation: Some(operation), space: Some(space), when, fault });
-}
-
-fn note(pager: &Pager, bytes: usize) -> Result<(), PagerError> {
-    let mut mtr = pager.begin()?;
-    mtr.note(NOTE, &vec![7; bytes]);
-    pager.flush_log(mtr.commit())
-}
-
-fn is_full(error: &PagerError) -> bool {
-    matches!(error, PagerError::Device(device) if device.is_no_space())
 }
 
 /// Moves the last copy of the maps, and with it the start of redo, beyond everything that the ledger doesn't know of.
@@ -104,19 +90,6 @@ fn a_put_of_two_spaces_is_not_refused_as_one() {
     assert!(is_full(&error) && device.fired_count() > 0, "{error}");
     device.disarm();
     assert_changes_survive(&config, pager, &ids);
-}
-
-/// Ends the log exactly where its segment ends.
-fn end_with_the_segment(pager: &Pager) {
-    pager.flush_log(pager.log().end()).unwrap();
-    let start = pager.log().redo_point(|| None).unwrap().get();
-    let left = (SEGMENT_BYTES - start % SEGMENT_BYTES) as usize;
-    let varint = |value: usize| varve_pager::log::record::varint_bytes(value as u64);
-    let group = |payload: usize| 1 + varint(payload + 1) + 1 + payload;
-    let block = |payload: usize| 40 + varint(group(payload)) + group(payload);
-    let fitting = (0..left).rev().find(|payload| block(*payload) == left).unwrap();
-    note(pager, fitting).unwrap();
-    assert_eq!(pager.log().end().get() % SEGMENT_BYTES, 0, "the last block must end with the segment");
 }
 
 /// Found by review: the slots were written, the log had no room for the note of them. The put was refused, and the pages stayed

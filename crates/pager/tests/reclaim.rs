@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use common::{NoOps, Random, add, get, set};
+use common::{NoOps, Random, add, get, on_large_sectors, set};
 use varve_device::{
     AlignedBuf, Directory, Durability, ErrorKind, Fault, Faulty, FileDirectory, FileOptions, MemoryDirectory,
     OpenHow, Operation, Purpose, Rule, Space, When,
@@ -356,15 +356,7 @@ fn compressed_pages_are_moved_on_larger_sectors() {
     let mut known = fill(&pager, owner, 300);
     pager.shutdown().unwrap();
     drop(pager);
-    let large = MemoryDirectory::with_sector(4096);
-    for (name, image) in small.images() {
-        let mut bytes = AlignedBuf::new((image.len_bytes() as usize).next_multiple_of(4096));
-        image.read(0, &mut bytes[..image.len_bytes() as usize]);
-        let file = large.open(&name, OpenHow::new_file(Space::Data)).unwrap();
-        if !bytes.is_empty() {
-            file.write_at(0, &bytes, Purpose::DataPage, Durability::Now).unwrap();
-        }
-    }
+    let large = on_large_sectors(&small);
     let pager = open(&with_lz4(&large));
     churn(&pager, &mut known, 2500, &mut Random(8));
     assert!(counter(&pager, "moved_pages") > 20, "{:?}", pager.stats());

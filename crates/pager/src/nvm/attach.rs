@@ -150,9 +150,10 @@ pub(crate) fn make(
 pub(crate) fn take(config: &PagerConfig, stored: &Superblock) -> Result<Option<(NvmRegion, Attached)>> {
     let Some(layout) = Layout::of(config)? else { return Ok(None) };
     if layout.log.is_some() && stored.state != State::Clean {
-        let what = "the log is in files, a crash has left it needed there, and [nvm] wants it in an NVM region: run \
-                    `varve nvm drain`, which recovers the database where it is and shuts it down, and start it again";
-        return Err(refused(what.into()));
+        return Err(refused(format!(
+            "the log is in files, a crash has left it needed there, and [nvm] wants it in an NVM region: run {DRAIN}, which \
+             recovers the database where it is and shuts it down, and start it again"
+        )));
     }
     let attached = wanted(config, stored.database, random_id())?;
     let region = make(config, stored.database, attached)?;

@@ -25,7 +25,7 @@ use crate::times::Timing;
 /// Slots taken back at once.
 const LEAVE_MAX: usize = 64;
 /// Pages written home at once.
-const FLUSH_MAX: usize = 128;
+pub(super) const FLUSH_MAX: usize = 128;
 /// The newest part of the area, one in so many slots, is written home only if there is nothing else.
 const KEPT_PART: u64 = 4;
 /// After so many pages that a full device refused a put is refused, too.

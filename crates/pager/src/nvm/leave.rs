@@ -8,12 +8,10 @@
 use varve_device::reached;
 
 use super::buffer::NvmBuffer;
+use super::flush::FLUSH_MAX;
 use crate::config::NvmFlush;
 use crate::durability::SlotCounts;
 use crate::error::{PagerError, Result};
-
-/// Pages brought home at once.
-const TOGETHER: usize = 128;
 
 impl NvmBuffer {
     /// The marks by which pages go home from now on.
@@ -36,7 +34,7 @@ impl NvmBuffer {
     /// Brings all pages home. Nobody puts any meanwhile, and no thread flushes. Want of room is an error if the rest can't be
     /// brought home for it; everything stays in its slot then.
     pub(crate) fn bring_home(&self) -> Result<()> {
-        while self.flush_oldest(TOGETHER)? > 0 {}
+        while self.flush_oldest(FLUSH_MAX)? > 0 {}
         let [_, dirty, ..] = self.book.lock().counts();
         if dirty > 0 {
             let what = format!("{dirty} pages in NVM are still in use while they are to be brought home");

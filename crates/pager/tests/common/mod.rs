@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use varve_device::{Directory, MemoryDirectory};
+use varve_device::{AlignedBuf, Directory, Durability, MemoryDirectory, OpenHow, Purpose, Space};
 use varve_pager::{
-    Access, PageId, Pager, PagerConfig, ProtectionKind, RedoError, RedoOps, Result, SpaceId, page,
+    Access, PageId, Pager, PagerConfig, PagerError, ProtectionKind, RedoError, RedoOps, Result, SpaceId, page,
 };
 
 /// The engine's operations: there are none.
@@ -22,13 +22,18 @@ impl RedoOps for NoOps {
 /// Kind of the tests' pages.
 pub const KIND: u8 = 40;
 
+/// Bytes of a segment of its log.
+pub const SEGMENT_BYTES: u64 = 256 << 10;
+/// A note of the engine's.
+const NOTE: u8 = 16;
+
 /// A small configuration without threads.
 pub fn config(directory: &Arc<MemoryDirectory>, frames: usize) -> PagerConfig {
     let directory: Arc<dyn Directory> = directory.clone();
     let mut config = PagerConfig::new(directory);
     config.page_size = 4096;
     config.pool_bytes = frames * 4096;
-    config.log_segment_bytes = 256 << 10;
+    config.log_segment_bytes = SEGMENT_BYTES;
     config.log_capacity_bytes = 1 << 20;
     config.protection = ProtectionKind::Doublewrite { batch_slots: 8, single_slots: 2 };
     config.background = false;
@@ -100,4 +105,43 @@ pub fn with_stored(directory: &MemoryDirectory, id: PageId, bytes: &[u8]) -> Arc
     let (_, file) = images.iter_mut().find(|(name, _)| name == "data.varve").unwrap();
     file.write(u64::from(id.no().0) * 4096, bytes);
     MemoryDirectory::from_images(images)
+}
+
+/// A copy of a directory on a device with sectors of 4096 bytes.
+pub fn on_large_sectors(small: &MemoryDirectory) -> Arc<MemoryDirectory> {
+    let large = MemoryDirectory::with_sector(4096);
+    for (name, image) in small.images() {
+        let mut bytes = AlignedBuf::new((image.len_bytes() as usize).next_multiple_of(4096));
+        image.read(0, &mut bytes[..image.len_bytes() as usize]);
+        let file = large.open(&name, OpenHow::new_file(Space::Data)).unwrap();
+        if !bytes.is_empty() {
+            file.write_at(0, &bytes, Purpose::DataPage, Durability::Now).unwrap();
+        }
+    }
+    large
+}
+
+/// A durable note of so many bytes.
+pub fn note(pager: &Pager, bytes: usize) -> Result<()> {
+    let mut mtr = pager.begin()?;
+    mtr.note(NOTE, &vec![7; bytes]);
+    pager.flush_log(mtr.commit())
+}
+
+/// Ends the log exactly where its segment ends.
+pub fn end_with_the_segment(pager: &Pager) {
+    pager.flush_log(pager.log().end()).unwrap();
+    let start = pager.log().redo_point(|| None).unwrap().get();
+    let left = (SEGMENT_BYTES - start % SEGMENT_BYTES) as usize;
+    let varint = |value: usize| varve_pager::log::record::varint_bytes(value as u64);
+    let group = |payload: usize| 1 + varint(payload + 1) + 1 + payload;
+    let block = |payload: usize| 40 + varint(group(payload)) + group(payload);
+    let fitting = (0..left).rev().find(|payload| block(*payload) == left).unwrap();
+    note(pager, fitting).unwrap();
+    assert_eq!(pager.log().end().get() % SEGMENT_BYTES, 0, "the last block must end with the segment");
+}
+
+/// Whether a device had no room.
+pub fn is_full(error: &PagerError) -> bool {
+    matches!(error, PagerError::Device(device) if device.is_no_space())
 }
