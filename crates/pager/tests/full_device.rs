@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{SEGMENT_BYTES, add, config, end_with_the_segment, get, is_full, note, open, set};
 use varve_device::{ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
-use varve_pager::{PageId, Pager, PagerConfig, PagerError, SpaceId};
+use varve_pager::{PageId, Pager, PagerConfig, SpaceId};
 
 /// A configuration whose log device can be full.
 fn with_log(directory: &Arc<MemoryDirectory>) -> (PagerConfig, Arc<Faulty>) {
