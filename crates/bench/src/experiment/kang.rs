@@ -319,18 +319,22 @@ fn areas(lab: &Lab<'_>) -> Vec<u64> {
     areas
 }
 
-/// Figure 4.4.
+/// Figure 4.4, and beside it what original writes: how large an area has to be for the bar.
 pub fn area_size(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
+    let of_area = |area| opt(area).with("area MiB", area / MIB);
     let variants: Vec<Variant> =
-        areas(lab).into_iter().map(|area| opt(area).with("area MiB", area / MIB)).collect();
+        std::iter::once(original()).chain(areas(lab).into_iter().map(of_area)).collect();
     let stands = lab.stands(&workload, sizes(lab), &variants)?;
     let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
     for clients in lab.clients(&[64], &[64]) {
         let compared = lab.compare(&stands, &workload, &device, (clients, &Factors::new()))?;
-        if let Some((least, larger)) = compared.split_first() {
+        if let [original, least, larger @ ..] = &compared[..] {
             for point in larger {
                 claims.push(claim_area(lab, least, point)?);
+            }
+            for point in &compared[1..] {
+                claims.push(claim_bytes(lab, original, point)?);
             }
         }
         points.extend(compared);
@@ -338,13 +342,24 @@ pub fn area_size(lab: &mut Lab<'_>) -> Result<()> {
     lab.tell(&points, &claims)
 }
 
+/// The area of a point, as a part of the pool.
+fn area_of_pool(lab: &Lab<'_>, point: &Point) -> f64 {
+    let area = point.factors.get("area MiB").and_then(|mib| mib.as_u64()).unwrap_or_default() * MIB;
+    area as f64 / lab.scale().pool_bytes as f64
+}
+
 fn claim_area(lab: &mut Lab<'_>, least: &Point, larger: &Point) -> Result<Claim> {
-    let area = larger.factors.get("area MiB").and_then(|mib| mib.as_u64()).unwrap_or_default() * MIB;
-    let of_pool = area as f64 / lab.scale().pool_bytes as f64;
+    let of_pool = area_of_pool(lab, larger);
     let published = AREAS.iter().find(|(part, _)| *part == of_pool).map(|(_, saved)| *saved);
     let says = format!("page bytes a transaction, area of 2 MiB over one of {of_pool:.2} pools");
     let expects = Expects::Published(published, Better::Higher);
     lab.claim(Asked::ratio(&says, Figure::PageBytes, (least, larger), expects))
+}
+
+fn claim_bytes(lab: &mut Lab<'_>, original: &Point, opt: &Point) -> Result<Claim> {
+    let of_pool = area_of_pool(lab, opt);
+    let says = format!("bar: drive bytes a transaction, original over an area of {of_pool:.2} pools");
+    lab.claim(Asked::ratio(&says, Figure::Bytes, (original, opt), Expects::AtLeast(BAR_BYTES)))
 }
 
 /// Flush times around the profile's, from a drive with power-loss protection to a slow one.
