@@ -63,6 +63,7 @@ impl Shared {
     fn checkpoint_steps(&self, is_clean: bool) -> Result<Option<PagerError>> {
         self.log.check()?;
         self.spaces.plan_cut(|| self.log.end());
+        self.spaces.release_room()?;
         let kept = want_of_room(self.level.checkpoint(Step::Begin))?;
         let forgets = planted("checkpoint: its position passes dirty pages");
         let held = want_of_room(self.level.settle())?;

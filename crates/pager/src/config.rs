@@ -131,15 +131,14 @@ pub struct PackedConfig {
     /// Part of the file, in percent, that may hold pages before it grows; below, room is won back by moving them together.
     /// From 50 to 90.
     pub fill_percent: u8,
-    /// Room is won back while fewer extents are free; 0 leaves it to the length of the file. Many of them have pages moved
-    /// with every extent that is filled, as tests want it.
-    pub spare_extents_min: u32,
+    /// Pages are moved with every extent that is filled, however many are free: for tests, which see more of it so.
+    pub moves_always: bool,
 }
 
 impl PackedConfig {
     /// Extents of 2 MiB, a thousand held pages, filled to four fifths.
     pub const DEFAULT: PackedConfig =
-        PackedConfig { extent_bytes: 2 << 20, held_pages_max: 1024, fill_percent: 80, spare_extents_min: 0 };
+        PackedConfig { extent_bytes: 2 << 20, held_pages_max: 1024, fill_percent: 80, moves_always: false };
 
     fn check(&self, page_size: usize) -> Result<()> {
         let fits = is_extent(self.extent_bytes) && self.extent_bytes >= EXTENT_PAGES_MIN * page_size as u64;

@@ -24,6 +24,15 @@ pub(crate) struct SpaceFile {
     pages: AtomicU32,
 }
 
+/// Files grow by a sixteenth of their length at a time, up to this.
+const GROWTH_BYTES_MAX: u64 = 64 << 20;
+
+/// The step by which a file of `count` pieces grows, in pieces of `piece_bytes`: at least this many, if they are not too long.
+pub(crate) fn growth_step(count: u32, least: u32, piece_bytes: u64) -> u32 {
+    let largest = u32::try_from(GROWTH_BYTES_MAX / piece_bytes).unwrap_or(u32::MAX).max(1);
+    (count / 16).max(least).min(largest)
+}
+
 /// Name of a space's file.
 pub(crate) fn file_name(space: SpaceId) -> String {
     format!("{}.varve", space.name())

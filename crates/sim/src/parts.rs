@@ -225,8 +225,8 @@ impl Part {
             Part::Packed => {
                 let (extent_bytes, held_pages_max, fill_percent) = (64 << 10, 16, 90);
                 // Pages are moved with every extent that is filled.
-                let spare_extents_min = 1000;
-                let packed = PackedConfig { extent_bytes, held_pages_max, fill_percent, spare_extents_min };
+                let moves_always = true;
+                let packed = PackedConfig { extent_bytes, held_pages_max, fill_percent, moves_always };
                 config.layout = HomeLayout::Packed(packed);
             }
             Part::Compressed => config.compression = Compression::of(Algorithm::Lz4),

@@ -38,6 +38,15 @@ pub(crate) trait Layout: Send + Sync {
     fn pages(&self, space: SpaceId) -> u32;
     /// Changes the length of a space, durably. After a refusal for want of room it is what it was.
     fn resize(&self, space: SpaceId, pages: u32) -> Result<()>;
+    /// Pages of the space up to this number may be written from now on: has the room for those that never were, or refuses. A space
+    /// that gets longer has its pages granted.
+    fn grant(&self, _space: SpaceId, _pages: u32) -> Result<()> {
+        Ok(())
+    }
+    /// No more than so many pages are written before others are granted. Whether that is of use here; else none need be granted.
+    fn ungrant(&self, _space: SpaceId, _pages: u32) -> bool {
+        false
+    }
     /// As [`Level::discard`](crate::Level::discard).
     fn discard(&self, _ids: PageRange, _after: Lsn) -> Result<()> {
         Ok(())

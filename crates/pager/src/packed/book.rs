@@ -118,6 +118,10 @@ impl Book {
         if self.has_room_for(units) {
             return Ok(());
         }
+        // All that was written there was refused, or is dead by now.
+        if let Some(dead) = self.filling.take_if(|filling| self.extents.is_dead(filling)) {
+            self.extents.finish(dead);
+        }
         let next = self.extents.begin(keep_free, is_read)?;
         self.go_on_in(next);
         Ok(())
@@ -153,6 +157,9 @@ impl Book {
     pub(crate) fn abandoned(&mut self, place: Place) {
         self.extents.landed(place);
         self.extents.die(place);
+        if let Some(filling) = &mut self.filling {
+            self.extents.untake(filling, place);
+        }
     }
 
     /// The stored page was copied from one slot to another. Whether that counts: the page may be elsewhere by now.

@@ -199,7 +199,7 @@ impl World {
             self.land_turn(usize::MAX);
             if self.book.begin_for(units, 0, |_| false) == Err(NoExtent::NoneFree) {
                 match self.book.extents().first_hollow(0) {
-                    Some(hollow) => self.book.extents_mut().filled(hollow),
+                    Some(hollow) => self.book.extents_mut().refilled(hollow),
                     None => self.book.extents_mut().lengthen(1),
                 }
             }

@@ -1,7 +1,7 @@
 //! The extents of a packed file: how much of each is alive, which are free, where the next slot goes.
 //!
 //! ```text
-//!              filled           begin              finish               all survivors moved
+//!             refilled          begin              finish               all survivors moved
 //!    hollow ----------> free ----------> filling ----------> full ---------------------------> emptied
 //!      ^   punched        | ^                                 | nothing lives                    | nothing lives
 //!      +------------------+ +---------------------------------+----------------------------------+
@@ -39,8 +39,10 @@ enum Kind {
     Full,
     /// All that the map named was moved; waits for the old slots to die.
     Emptied,
-    /// A slot in it cannot be read, so it is no longer emptied.
-    Stuck,
+    /// A slot in it cannot be read, so it is no longer emptied; one that is not damaged is tried again.
+    Stuck {
+        is_damaged: bool,
+    },
 }
 
 struct Extent {
@@ -99,6 +101,7 @@ pub(crate) struct Extents {
     free: BTreeSet<u32>,
     hollow: BTreeSet<u32>,
     emptied_count: u32,
+    stuck_count: u32,
     live_units: u64,
     written_units: u64,
 }
@@ -114,6 +117,7 @@ impl Extents {
             free: BTreeSet::new(),
             hollow: BTreeSet::new(),
             emptied_count: 0,
+            stuck_count: 0,
             live_units: 0,
             written_units: 0,
         }
@@ -203,6 +207,16 @@ impl Extents {
         self.emptied_count
     }
 
+    /// Number of extents that are not emptied since something in them cannot be read.
+    pub(crate) fn stuck_count(&self) -> u32 {
+        self.stuck_count
+    }
+
+    /// Number of extents that hold pages, or can, now or after they were emptied.
+    pub(crate) fn usable_count(&self) -> u32 {
+        self.count() - self.hollow_count() - self.stuck_count
+    }
+
     /// Units of one extent.
     pub(crate) fn extent_units(&self) -> u32 {
         self.extent_units
@@ -265,6 +279,21 @@ impl Extents {
         Some(place)
     }
 
+    /// The slot was the last one taken, and nothing was written there that counts: it is given out again.
+    pub(crate) fn untake(&mut self, filling: &mut Filling, place: Place) {
+        let first = u64::from(filling.extent.0) * u64::from(self.extent_units);
+        if place.end() == first + u64::from(filling.used_units) && place.address() >= first {
+            filling.used_units -= place.units();
+            self.of_mut(filling.extent).pages.pop();
+        }
+    }
+
+    /// Whether nothing lives in an extent that is being filled, and nothing is on its way there.
+    pub(crate) fn is_dead(&self, filling: &Filling) -> bool {
+        let extent = self.of(filling.extent);
+        extent.live_units == 0 && extent.in_flight == 0
+    }
+
     /// The extent is filled no further.
     pub(crate) fn finish(&mut self, filling: Filling) {
         self.of_mut(filling.extent).kind = Kind::Full;
@@ -296,6 +325,7 @@ impl Extents {
         let before = std::mem::replace(&mut extent.kind, Kind::Free);
         extent.pages = Vec::new();
         self.emptied_count -= u32::from(before == Kind::Emptied);
+        self.stuck_count -= u32::from(matches!(before, Kind::Stuck { .. }));
         self.free.insert(no.0);
     }
 }
@@ -348,11 +378,27 @@ impl Extents {
         is_full
     }
 
-    /// A slot in the extent cannot be read: what lives there stays there.
-    pub(crate) fn stuck(&mut self, no: ExtentNo) {
-        let extent = self.of_mut(no);
-        if extent.kind == Kind::Full {
-            extent.kind = Kind::Stuck;
+    /// A slot in the extent cannot be read: what lives there stays there, for good if it is damaged.
+    pub(crate) fn stuck(&mut self, no: ExtentNo, is_damaged: bool) {
+        match &mut self.of_mut(no).kind {
+            kind @ Kind::Full => {
+                *kind = Kind::Stuck { is_damaged };
+                self.stuck_count += 1;
+            }
+            Kind::Stuck { is_damaged: before } => *before |= is_damaged,
+            _ => {}
+        }
+    }
+
+    /// Extents in which a read failed can be emptied again.
+    pub(crate) fn try_stuck_again(&mut self) {
+        if self.stuck_count == 0 {
+            return;
+        }
+        let failed = |extent: &&mut Extent| extent.kind == Kind::Stuck { is_damaged: false };
+        for extent in self.list.iter_mut().filter(failed) {
+            extent.kind = Kind::Full;
+            self.stuck_count -= 1;
         }
     }
 
@@ -381,8 +427,8 @@ impl Extents {
     }
 
     /// The room of a hollow extent is reserved.
-    pub(crate) fn filled(&mut self, no: ExtentNo) {
-        assert!(self.hollow.remove(&no.0), "extent {} is filled and was not hollow", no.0);
+    pub(crate) fn refilled(&mut self, no: ExtentNo) {
+        assert!(self.hollow.remove(&no.0), "extent {} gets its room and was not hollow", no.0);
         self.free.insert(no.0);
     }
 
@@ -512,7 +558,7 @@ mod tests {
         assert_eq!(names(&extents.victims(1000, 128, 2)), [1, 0]);
         assert_eq!(names(&extents.victims(1000, 99, 9)), [1, 2]);
         assert!(extents.emptied(ExtentNo(1)) && !extents.emptied(ExtentNo(1)));
-        extents.stuck(ExtentNo(0));
+        extents.stuck(ExtentNo(0), true);
         assert_eq!((names(&extents.victims(1, 128, 9)), extents.emptied_count()), (vec![2], 1));
         let mut filling = extents.begin(0, unread).unwrap();
         extents.take(&mut filling, PageNo(5), 1).unwrap();
@@ -545,7 +591,7 @@ mod tests {
             [0, 8, 9, 10].map(|no| extents.first_hollow(no).map(|no| no.0)),
             [Some(8), Some(8), Some(9), None]
         );
-        extents.filled(ExtentNo(8));
+        extents.refilled(ExtentNo(8));
         extents.shorten(3);
         assert_eq!((extents.count(), extents.free_count(), extents.hollow_count()), (7, 7, 0));
     }
@@ -629,7 +675,7 @@ mod tests {
                         extents.give_back(run, true);
                     }
                 }
-                Op::Fill => extents.first_hollow(0).into_iter().for_each(|no| extents.filled(no)),
+                Op::Fill => extents.first_hollow(0).into_iter().for_each(|no| extents.refilled(no)),
                 Op::Shorten => extents.shorten(extents.free_tail(1, unread)),
             }
         }

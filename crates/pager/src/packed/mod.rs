@@ -31,6 +31,7 @@
 //! | `book.rs` | what is held, and what a crash would find |
 //! | `replay.rs` | what the log says since the last checkpoint of the map |
 //! | `moves.rs` | which extents are emptied, and which page goes where |
+//! | `room.rs` | what is promised, and where it comes from |
 //! | `write.rs`, `read.rs`, `settle.rs`, `checkpoint.rs`, `reclaim.rs`, `trim.rs`, `recover.rs`, `check.rs` | what happens to files |
 //!
 //! What it does not know: what is in a page, who uses it.
@@ -49,12 +50,15 @@ mod gate;
 mod map_file;
 mod moves;
 pub(crate) mod note;
+#[cfg(test)]
+mod on_device;
 mod page_map;
 mod place;
 mod read;
 mod reclaim;
 mod recover;
 mod replay;
+mod room;
 mod settle;
 mod trim;
 mod write;
@@ -121,6 +125,10 @@ pub(crate) struct PackedSpace {
     opening: Mutex<()>,
     /// The file could not get longer when it was tried last.
     is_full: AtomicBool,
+    /// Pages that may be written (`room.rs`).
+    granted: AtomicU32,
+    /// The first hollow extent that is asked for next.
+    hollow_from: AtomicU32,
     /// The device cannot punch holes.
     cannot_punch: AtomicBool,
     /// Held by who settles.
@@ -146,7 +154,8 @@ struct Counters {
     moved_pages: AtomicU64,
     moved_bytes: AtomicU64,
     emptied_extents: AtomicU64,
-    unsound_slots: AtomicU64,
+    refused_moves: AtomicU64,
+    damaged_slots: AtomicU64,
     trims: AtomicU64,
     trimmed_bytes: AtomicU64,
     failed_trims: AtomicU64,
@@ -204,6 +213,8 @@ impl PackedSpace {
             book: Mutex::new(book),
             opening: Mutex::new(()),
             is_full: AtomicBool::new(false),
+            granted: AtomicU32::new(head.pages),
+            hollow_from: AtomicU32::new(0),
             cannot_punch: AtomicBool::new(false),
             settling: Mutex::new(()),
             gate: Gate::default(),
@@ -275,6 +286,15 @@ impl Layout for PackedSpace {
         Ok(())
     }
 
+    fn grant(&self, _space: SpaceId, pages: u32) -> Result<()> {
+        self.require_room(pages)
+    }
+
+    fn ungrant(&self, _space: SpaceId, pages: u32) -> bool {
+        PackedSpace::ungrant(self, pages);
+        true
+    }
+
     fn discard(&self, ids: PageRange, after: Lsn) -> Result<()> {
         self.forget(ids, after);
         Ok(())
@@ -289,7 +309,11 @@ impl Layout for PackedSpace {
             Step::Begin => self.checkpoint_map_if_due(),
             Step::BeforeEnd => Ok(()),
             Step::End => {
-                self.book.lock().bury(self.log.durable());
+                {
+                    let mut book = self.book.lock();
+                    book.bury(self.log.durable());
+                    book.extents_mut().try_stuck_again();
+                }
                 self.trim()
             }
         }
@@ -330,6 +354,9 @@ impl Layout for PackedSpace {
         [
             ("extents", u64::from(book.extents().count())),
             ("free_extents", u64::from(book.extents().free_count() + book.extents().hollow_count())),
+            ("hollow_extents", u64::from(book.extents().hollow_count())),
+            ("emptied_extents_waiting", u64::from(book.extents().emptied_count())),
+            ("stuck_extents", u64::from(book.extents().stuck_count())),
             ("live_bytes", book.extents().live_units() * UNIT_BYTES as u64),
             ("held_pages", book.held_count() as u64),
             ("settles", load(&self.counters.settles)),
@@ -341,7 +368,8 @@ impl Layout for PackedSpace {
             ("moved_bytes", load(&self.counters.moved_bytes)),
             ("emptied_extents", load(&self.counters.emptied_extents)),
             ("write_amplification_percent", self.counters.amplification_percent()),
-            ("damaged_slots", load(&self.counters.unsound_slots)),
+            ("moves_refused", load(&self.counters.refused_moves)),
+            ("damaged_slots", load(&self.counters.damaged_slots)),
             ("trims", load(&self.counters.trims)),
             ("trimmed_bytes", load(&self.counters.trimmed_bytes)),
             ("trims_failed", load(&self.counters.failed_trims)),

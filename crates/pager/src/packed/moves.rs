@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::book::Book;
-use super::extents::{ExtentNo, Filling};
+use super::extents::{ExtentNo, Filling, NoExtent};
 use super::place::Place;
 use crate::ids::PageNo;
 
@@ -34,6 +34,13 @@ pub(crate) struct Rules {
     pub(crate) live_units_max: u32,
     /// Slots are a multiple of this long.
     pub(crate) sector_units: u32,
+}
+
+impl Rules {
+    /// Units that a stored page takes where it is moved to.
+    fn units(&self, from: Place) -> u32 {
+        from.units().next_multiple_of(self.sector_units)
+    }
 }
 
 /// A stored page that is to be moved.
@@ -69,16 +76,40 @@ pub(crate) struct Moved {
     pub(crate) units: u64,
     /// Extents that get free with the next notes.
     pub(crate) emptied: u64,
-    /// Pages that stay where they are, since their slots cannot be read.
-    pub(crate) unsound: u64,
+    /// Pages that stay where they are, since their slots are damaged.
+    pub(crate) damaged: u64,
+    /// Pages that stay where they are until the next try, since a read failed.
+    pub(crate) unread: u64,
+    /// Nothing could be moved since somebody reads in all free extents, for a moment.
+    pub(crate) met_readers: bool,
+}
+
+impl Moved {
+    /// Whether another turn may find it otherwise.
+    pub(crate) fn has_won(&self) -> bool {
+        self.pages + self.emptied + self.damaged + self.unread > 0
+    }
+}
+
+/// Whether a survivor can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readable {
+    Yes,
+    /// The device failed.
+    NotNow,
+    /// What is there is not the page.
+    Never,
 }
 
 /// A turn.
+#[derive(Default)]
 pub(crate) struct Turn {
     victims: Vec<ExtentNo>,
     /// Victims in which something stays.
     kept: BTreeSet<ExtentNo>,
-    unsound: u64,
+    damaged: u64,
+    unread: u64,
+    met_readers: bool,
     /// What is to be moved, victim after victim, in the order of the slots.
     pub(crate) survivors: Vec<Survivor>,
 }
@@ -89,13 +120,20 @@ impl Turn {
         let extents = book.extents();
         let wanted_units = rules.extents as u64 * u64::from(extents.extent_units());
         let victims = extents.victims(wanted_units, rules.live_units_max, VICTIMS_MAX);
-        let mut survivors = Vec::new();
-        for victim in victims.iter().copied() {
-            let age_units = extents.age_units(victim);
-            let survivor = |(no, from)| Survivor { no, from, victim, age_units, bytes_at: (0, 0) };
-            survivors.extend(book.survivors(victim).into_iter().map(survivor));
-        }
-        Turn { victims, kept: BTreeSet::new(), unsound: 0, survivors }
+        let mut turn = Turn { victims, ..Turn::default() };
+        turn.victims.retain(|victim| {
+            let found = book.survivors(*victim);
+            // On larger sectors than they were written on they may fit no extent together.
+            let units: u32 = found.iter().map(|(_, from)| rules.units(*from)).sum();
+            let fits = units <= rules.live_units_max;
+            if fits {
+                let (victim, age_units) = (*victim, extents.age_units(*victim));
+                let survivor = |(no, from)| Survivor { no, from, victim, age_units, bytes_at: (0, 0) };
+                turn.survivors.extend(found.into_iter().map(survivor));
+            }
+            fits
+        });
+        turn
     }
 
     /// The extents that are emptied.
@@ -103,16 +141,19 @@ impl Turn {
         &self.victims
     }
 
-    /// Leaves survivors where they are that are not sound, and their extents alone from now on.
-    pub(crate) fn leave_unsound(&mut self, book: &mut Book, are_sound: &[bool]) {
-        let mut are_sound = are_sound.iter();
+    /// Leaves survivors where they are that cannot be read, and their extents alone: for good, or for a while.
+    pub(crate) fn leave(&mut self, book: &mut Book, found: &[Readable]) {
+        let mut found = found.iter();
+        let (kept, damaged, unread) = (&mut self.kept, &mut self.damaged, &mut self.unread);
         self.survivors.retain(|survivor| {
-            let is_sound = are_sound.next().copied().unwrap_or_default();
-            if !is_sound {
-                book.extents_mut().stuck(survivor.victim);
-                self.unsound += 1;
+            let found = found.next().copied().unwrap_or(Readable::NotNow);
+            if found != Readable::Yes {
+                kept.insert(survivor.victim);
+                *damaged += u64::from(found == Readable::Never);
+                *unread += u64::from(found == Readable::NotNow);
+                book.extents_mut().stuck(survivor.victim, found == Readable::Never);
             }
-            is_sound
+            found == Readable::Yes
         });
     }
 
@@ -123,7 +164,7 @@ impl Turn {
         rules: &Rules,
         is_read: impl Fn(ExtentNo) -> bool,
     ) -> Vec<Output> {
-        let units = |survivor: &Survivor| survivor.from.units().next_multiple_of(rules.sector_units);
+        let units = |survivor: &Survivor| rules.units(survivor.from);
         let mut left = std::mem::take(&mut self.survivors);
         left.sort_by_key(|survivor| Reverse(survivor.age_units));
         let mut outputs: Vec<Output> = Vec::new();
@@ -134,7 +175,13 @@ impl Turn {
                 break;
             }
             let extents = book.extents_mut();
-            let Ok(mut filling) = extents.begin(0, &is_read) else { break };
+            let mut filling = match extents.begin(0, &is_read) {
+                Ok(filling) => filling,
+                Err(none) => {
+                    self.met_readers = outputs.is_empty() && none == NoExtent::AllRead;
+                    break;
+                }
+            };
             // It may be a victim in which the last slot died while the others were read.
             self.kept.insert(filling.extent());
             let (mut moves, mut stay) = (Vec::with_capacity(left.len()), Vec::new());
@@ -153,7 +200,8 @@ impl Turn {
 
     /// The first `written` outputs were written, the others could not be.
     pub(crate) fn land(mut self, book: &mut Book, outputs: Vec<Output>, written: usize) -> Moved {
-        let mut moved = Moved { unsound: self.unsound, ..Moved::default() };
+        let (damaged, unread, met_readers) = (self.damaged, self.unread, self.met_readers);
+        let mut moved = Moved { damaged, unread, met_readers, ..Moved::default() };
         for (number, output) in outputs.into_iter().enumerate() {
             match number < written {
                 true => arrive(book, output, &mut moved),
@@ -246,7 +294,7 @@ mod tests {
         let before = places(&map);
         let free = book.extents().free_count();
         let moved = run(&mut book, &Rules { extents: 1, ..RULES });
-        assert_eq!(moved, Moved { pages: 16, units: 128, emptied: 1, unsound: 0 });
+        assert_eq!(moved, Moved { pages: 16, units: 128, emptied: 1, ..Moved::default() });
         let after = places(&map);
         assert_eq!(before.len(), after.len());
         let at_new_places: Vec<u32> =
@@ -304,21 +352,45 @@ mod tests {
         assert_eq!(book.held_count(), 0);
     }
 
+    /// Found by review: one failed read, and the extent was left alone until the next start.
     #[test]
     fn a_page_that_cannot_be_read_stays_and_its_extent_is_left_alone() {
-        let (map, mut book) = book(8, &churned());
-        let lost = map.load(PageNo(9)).unwrap();
-        let rules = Rules { extents: 1, ..RULES };
-        let mut turn = Turn::choose(&book, &rules);
-        let are_sound: Vec<bool> = turn.survivors.iter().map(|survivor| survivor.no != PageNo(9)).collect();
-        turn.leave_unsound(&mut book, &are_sound);
-        let outputs = turn.place(&mut book, &rules, unread);
-        let written = outputs.len();
-        assert_eq!(turn.land(&mut book, outputs, written).unsound, 1);
-        settle(&mut book);
-        assert_eq!(map.load(PageNo(9)), Some(lost));
-        let again = Turn::choose(&book, &RULES);
-        assert!(again.survivors.iter().all(|survivor| survivor.no != PageNo(9)));
+        for cannot in [Readable::Never, Readable::NotNow] {
+            let (map, mut book) = book(8, &churned());
+            let lost = map.load(PageNo(9)).unwrap();
+            let rules = Rules { extents: 1, ..RULES };
+            let mut turn = Turn::choose(&book, &rules);
+            let readable =
+                |survivor: &Survivor| if survivor.no == PageNo(9) { cannot } else { Readable::Yes };
+            let found: Vec<Readable> = turn.survivors.iter().map(readable).collect();
+            turn.leave(&mut book, &found);
+            let outputs = turn.place(&mut book, &rules, unread);
+            let written = outputs.len();
+            let moved = turn.land(&mut book, outputs, written);
+            let is_damaged = cannot == Readable::Never;
+            assert_eq!((moved.damaged, moved.unread), if is_damaged { (1, 0) } else { (0, 1) });
+            settle(&mut book);
+            assert_eq!((map.load(PageNo(9)), book.extents().stuck_count()), (Some(lost), 1));
+            let is_chosen = |book: &Book| {
+                Turn::choose(book, &RULES).survivors.iter().any(|survivor| survivor.no == PageNo(9))
+            };
+            assert!(!is_chosen(&book));
+            book.extents_mut().try_stuck_again();
+            assert_eq!(is_chosen(&book), !is_damaged);
+            assert_eq!(book.extents().stuck_count(), u32::from(is_damaged));
+        }
+    }
+
+    /// Found by review: it was taken for want of room.
+    #[test]
+    fn a_turn_that_meets_readers_everywhere_says_so() {
+        let (_, mut book) = book(8, &churned());
+        let mut turn = Turn::choose(&book, &RULES);
+        let outputs = turn.place(&mut book, &RULES, |_| true);
+        assert!(outputs.is_empty());
+        let moved = turn.land(&mut book, outputs, 0);
+        assert_eq!(moved, Moved { met_readers: true, ..Moved::default() });
+        assert!(run(&mut book, &RULES).pages > 0, "once they are gone");
     }
 
     #[test]
@@ -327,5 +399,19 @@ mod tests {
         run(&mut book, &Rules { sector_units: 16, ..RULES });
         let units: Vec<u32> = map.each().map(|(_, place)| place.units()).collect();
         assert_eq!(units, [16, 16, 8]);
+    }
+
+    /// Found by review: what is longer where it is moved to than where it was need not fit an extent.
+    #[test]
+    fn an_extent_whose_pages_get_too_long_is_no_victim() {
+        let (_, book) = book(8, &churned());
+        let on = |sector_units| Turn::choose(&book, &Rules { sector_units, ..RULES });
+        assert!(on(1).victims.len() > 1);
+        let longest = |sector_units| {
+            let turn = on(sector_units);
+            let of = |victim| turn.survivors.iter().filter(move |one| one.victim == victim).count() as u32;
+            turn.victims.iter().map(|victim| of(*victim) * sector_units.max(8)).max().unwrap_or(0)
+        };
+        assert!([8, 16, 32].map(longest).iter().all(|units| *units <= RULES.live_units_max));
     }
 }

@@ -23,23 +23,22 @@ const PUNCH_BYTES_MAX: u64 = 64 << 20;
 const TRIM_BYTES_MAX: u64 = 1 << 30;
 
 impl PackedSpace {
-    /// At the end of a checkpoint: gives back what is free beyond twice the spare extents, and beyond what pages will need that
-    /// are about to be written.
+    /// At the end of a checkpoint: gives back what is free and not kept (`room.rs`).
     pub(super) fn trim(&self) -> Result<()> {
         let extent_bytes = self.shape.extent_bytes;
-        let keep = 2 * self.spare_extents() + self.promised_extents();
-        self.cut_tail(keep)?;
+        let spare = self.spare_extents();
+        self.cut_tail(spare)?;
         let least = PUNCH_BYTES_MIN.div_ceil(extent_bytes).min(PUNCH_EXTENTS_MIN);
         let most = (PUNCH_BYTES_MAX / extent_bytes).max(least);
         for _ in 0..TRIM_BYTES_MAX / PUNCH_BYTES_MAX {
             if self.cannot_punch.load(Relaxed) {
                 break;
             }
-            let run = self
-                .book
-                .lock()
-                .extents_mut()
-                .take_run(keep, least as u32, most as u32, |no| self.is_read(no));
+            let run = {
+                let mut book = self.book.lock();
+                let keep = self.kept_extents(&book, spare);
+                book.extents_mut().take_run(keep, least as u32, most as u32, |no| self.is_read(no))
+            };
             let Some(run) = run else { break };
             self.punch(run);
         }
@@ -67,11 +66,12 @@ impl PackedSpace {
     }
 
     /// Makes the file shorter if a quarter of it, at its end, is free and not to be kept.
-    fn cut_tail(&self, keep: u32) -> Result<()> {
+    fn cut_tail(&self, spare: u32) -> Result<()> {
         // Whoever begins an extent has no use for a shorter file.
         let Some(_turn) = self.opening.try_lock() else { return Ok(()) };
         let left = {
             let mut book = self.book.lock();
+            let keep = self.kept_extents(&book, spare);
             let extents = book.extents_mut();
             let count = extents.free_tail(keep, |no| self.is_read(no));
             if count == 0 || count < extents.count() / 4 {

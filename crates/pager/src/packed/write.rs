@@ -1,16 +1,15 @@
-//! Writing stored pages of a packed space: slots, extents, growth of the file.
+//! Writing stored pages of a packed space: slots and extents.
 //!
 //! Invariants
 //! 1. A page's entry in the map changes when its slot was written, not before; a slot whose write failed dies.
-//! 2. The file is longer, durably, before a slot behind its old end is given out.
-//! 3. After a refusal for want of room everything is as it was.
-//! 4. Extents are begun under `opening` alone, after whoever begins one has done its share of reclamation.
+//! 2. After a refusal for want of room everything is as it was: slots at the end of what is being filled are given back.
+//! 3. Extents are begun under `opening` alone, after whoever begins one has done its share of reclamation.
 //!
-//! What it does not know: when pages are stable (`settle.rs`), what is done for room (`reclaim.rs`).
+//! What it does not know: when pages are stable (`settle.rs`), what is done for room (`room.rs`, `reclaim.rs`).
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use varve_device::{AlignedBuf, Durability, WriteOp, reached};
+use varve_device::{AlignedBuf, Durability, WriteOp};
 
 use super::PackedSpace;
 use super::extents::NoExtent;
@@ -19,11 +18,6 @@ use super::reclaim::LAST_EXTENTS;
 use crate::error::{PagerError, Result};
 use crate::lsn::Lsn;
 use crate::stored::Stored;
-
-/// Extents by which the file grows at least.
-const GROWTH_EXTENTS_MIN: u32 = 8;
-/// The file grows by a sixteenth of its length at a time, up to this.
-const GROWTH_BYTES_MAX: u64 = 64 << 20;
 
 fn units_of(stored: &Stored<'_>) -> u32 {
     (stored.bytes().len() / UNIT_BYTES) as u32
@@ -36,7 +30,8 @@ impl PackedSpace {
         let written = self.take_places(stored, &mut places).and_then(|()| self.write_slots(stored, &places));
         let mut book = self.book.lock();
         if let Err(error) = written {
-            places.into_iter().for_each(|place| book.abandoned(place));
+            // The last one first, so that the extent goes on where it was.
+            places.into_iter().rev().for_each(|place| book.abandoned(place));
             return Err(error);
         }
         let units: u64 = places.iter().map(|place| u64::from(place.units())).sum();
@@ -81,68 +76,18 @@ impl PackedSpace {
             return Ok(());
         }
         self.keep_up()?;
+        let mut waits = 0;
         loop {
             let begun = self.book.lock().begin_for(units, LAST_EXTENTS, |extent| self.is_read(extent));
             match begun {
                 Ok(()) => return Ok(()),
-                Err(NoExtent::NoneFree) => self.make_room()?,
-                Err(NoExtent::AllRead) => self.pass_readers()?,
+                Err(NoExtent::NoneFree) => self.make_room(units)?,
+                Err(NoExtent::AllRead) => {
+                    self.pass_readers(waits)?;
+                    waits += 1;
+                }
             }
         }
-    }
-
-    /// Readers of all free extents are waited for only if no others are to be had.
-    fn pass_readers(&self) -> Result<()> {
-        if self.fill_hollow() {
-            return Ok(());
-        }
-        match self.grow(1) {
-            Err(error) if error.is_no_space() => {
-                std::thread::yield_now();
-                Ok(())
-            }
-            grown => grown,
-        }
-    }
-
-    /// Reserves the room of a few hollow extents; whether there was any. A full device refuses one that was punched, and not
-    /// another one that still has its room, as most have after a start: so all are asked.
-    pub(super) fn fill_hollow(&self) -> bool {
-        let (mut count, mut from) = (0, 0);
-        while count < GROWTH_EXTENTS_MIN {
-            let Some(extent) = self.book.lock().extents().first_hollow(from) else { break };
-            let offset = u64::from(extent.0) * self.shape.extent_bytes;
-            from = extent.0 + 1;
-            if self.file.reserve(offset, self.shape.extent_bytes).is_ok() {
-                self.book.lock().extents_mut().filled(extent);
-                count += 1;
-            }
-        }
-        count > 0
-    }
-
-    /// Makes the file longer, by `extents` or a comfortable step. What is asked for may fit where the step does not.
-    pub(super) fn grow(&self, extents: u32) -> Result<()> {
-        let count = self.book.lock().extents().count();
-        let step = self.growth(count).max(extents);
-        match self.lengthen(count, step) {
-            Err(error) if error.is_no_space() && step > extents => self.lengthen(count, extents),
-            result => result,
-        }
-    }
-
-    /// The step by which a file of so many extents grows.
-    pub(super) fn growth(&self, count: u32) -> u32 {
-        let largest = (GROWTH_BYTES_MAX / self.shape.extent_bytes).max(1) as u32;
-        (count / 16).max(GROWTH_EXTENTS_MIN).min(largest)
-    }
-
-    fn lengthen(&self, count: u32, extents: u32) -> Result<()> {
-        self.file.set_len(u64::from(count + extents) * self.shape.extent_bytes)?;
-        self.file.flush()?;
-        self.book.lock().extents_mut().lengthen(extents);
-        reached("packed: file lengthened");
-        Ok(())
     }
 
     /// Writes the slots, neighbours with one operation.

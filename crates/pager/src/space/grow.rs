@@ -12,15 +12,13 @@ use varve_device::reached;
 use super::layout::{Entry, Geometry};
 use super::{BACKGROUND_EXTENTS, Cut, Growth, RESERVE_EXTENTS, Space, Spaces};
 use crate::error::{PagerError, Result};
+use crate::files::growth_step;
 use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::layout::Layout;
 use crate::level::Image;
 use crate::lsn::Lsn;
 use crate::page::{self, kind};
 use crate::pool::Pool;
-
-/// A file grows by a sixteenth of its length at a time, up to this.
-const GROWTH_BYTES_MAX: usize = 64 << 20;
 
 impl Spaces {
     /// Makes the files of a new database, durably.
@@ -87,14 +85,12 @@ impl Spaces {
     fn grow(&self, space: &Space, growth: &mut Growth, extents: u32) -> Result<()> {
         if let Some(cut) = growth.cut.take() {
             let mut map = space.map();
+            let free = cut.entries.iter().filter(|entry| entry.owner == 0).count() as u32;
             cut.entries.into_iter().for_each(|entry| map.push(entry));
-            return Ok(());
+            // Their room may have been given up when the cut was planned.
+            map.release(free);
         }
-        let result = match self.lengthen(space, self.step(space, extents)) {
-            // What was asked for may fit where a comfortable step does not.
-            Err(error) if error.is_no_space() => self.lengthen(space, extents),
-            result => result,
-        };
+        let result = self.more(space, extents);
         space.is_stuck.store(result.is_err(), Relaxed);
         growth.error = match &result {
             Err(PagerError::Device(error)) => Some(error.clone()),
@@ -103,12 +99,52 @@ impl Spaces {
         result
     }
 
+    /// Has at least this many more extents free: those that were released come first.
+    fn more(&self, space: &Space, extents: u32) -> Result<()> {
+        let step = self.step(space, extents);
+        let released = space.map().released_count();
+        if released > 0 {
+            at_best(step.min(released), extents.min(released), |count| self.regain(space, count))?;
+        }
+        match extents.saturating_sub(released) {
+            0 => Ok(()),
+            missing => at_best(step, missing, |count| self.lengthen(space, count)),
+        }
+    }
+
     /// By how many extents a file grows when `extents` are needed.
     fn step(&self, space: &Space, extents: u32) -> u32 {
         let geometry = space.geometry;
-        let largest = (GROWTH_BYTES_MAX / geometry.page_size / geometry.extent_pages as usize) as u32;
-        let share = space.map().extent_count() / 16;
-        share.clamp(self.growth_extents, largest.max(self.growth_extents)).max(extents)
+        let extent_bytes = geometry.page_size as u64 * u64::from(geometry.extent_pages);
+        let share = growth_step(space.map().extent_count(), self.growth_extents, extent_bytes);
+        share.max(self.growth_extents).max(extents)
+    }
+
+    /// Has room again for this many extents that were released.
+    fn regain(&self, space: &Space, extents: u32) -> Result<()> {
+        let geometry = space.geometry;
+        let pages = {
+            let map = space.map();
+            (map.extent_count() - map.released_count() + extents) * geometry.extent_pages
+        };
+        self.layout(geometry)?.grant(geometry.space, pages)?;
+        reached("space: released extents are granted");
+        space.map().regain(extents);
+        Ok(())
+    }
+
+    /// At a checkpoint: tells the layouts that most free extents need no room before they are granted again.
+    pub(crate) fn release_room(&self) -> Result<()> {
+        for space in self.spaces.iter().filter(|space| space.geometry.space.is_logged()) {
+            let _growth = space.growth.lock();
+            let (geometry, mut map) = (space.geometry, space.map());
+            let more = map.free_count().saturating_sub(self.growth_extents + BACKGROUND_EXTENTS);
+            let extents = map.extent_count() - map.released_count() - more;
+            if self.layout(geometry)?.ungrant(geometry.space, extents * geometry.extent_pages) {
+                map.release(more);
+            }
+        }
+        Ok(())
     }
 
     fn lengthen(&self, space: &Space, extents: u32) -> Result<()> {
@@ -190,6 +226,14 @@ impl Space {
         let growth = self.growth.lock();
         let waiting = self.waiting.fetch_sub(1, Relaxed) - 1;
         Some((growth, waiting))
+    }
+}
+
+/// What is asked for may fit where a comfortable step does not.
+fn at_best(step: u32, asked: u32, grow: impl Fn(u32) -> Result<()>) -> Result<()> {
+    match grow(step) {
+        Err(error) if error.is_no_space() && step > asked => grow(asked),
+        result => result,
     }
 }
 

@@ -4,7 +4,8 @@
 //! 1. Every extent is free or has one owner. A page is handed out once until it is given back.
 //! 2. The map is ahead of the descriptor pages by what mini-transactions in progress have reserved, and behind them
 //!    by what they are about to free: a page is given back here only after its freeing is in the log.
-//! 3. Free extents are used lowest first, so that the tail of the space can be cut off.
+//! 3. Free extents are used lowest first, so that the tail of the space can be cut off. Released ones are a number only: any that
+//!    are free.
 //!
 //! What it does not know: pages, files, the log.
 
@@ -25,12 +26,14 @@ pub(crate) struct Map {
     geometry: Geometry,
     extents: Vec<Entry>,
     free: BTreeSet<ExtentNo>,
+    /// So many of them are not handed out: the layout was told that they need no room.
+    released: u32,
     owners: HashMap<u32, Owner>,
 }
 
 impl Map {
     pub(crate) fn new(geometry: Geometry) -> Map {
-        Map { geometry, extents: Vec::new(), free: BTreeSet::new(), owners: HashMap::new() }
+        Map { geometry, extents: Vec::new(), free: BTreeSet::new(), released: 0, owners: HashMap::new() }
     }
 
     /// Adds the next extent.
@@ -49,8 +52,25 @@ impl Map {
         self.extents.len() as u32
     }
 
+    /// Free extents that can be handed out.
     pub(crate) fn free_count(&self) -> u32 {
-        self.free.len() as u32
+        self.free.len() as u32 - self.released
+    }
+
+    /// Free extents that cannot, as long as nobody has room for them.
+    pub(crate) fn released_count(&self) -> u32 {
+        self.released
+    }
+
+    /// Keeps `count` more of the free extents back.
+    pub(crate) fn release(&mut self, count: u32) {
+        assert!(count <= self.free_count(), "only free extents are released");
+        self.released += count;
+    }
+
+    /// There is room for `count` of those that were kept back.
+    pub(crate) fn regain(&mut self, count: u32) {
+        self.released = self.released.saturating_sub(count);
     }
 
     pub(crate) fn entry(&self, extent: ExtentNo) -> Option<&Entry> {
@@ -93,6 +113,9 @@ impl Map {
 
     /// Makes the lowest free extent the owner's, without a page in use.
     fn take_extent(&mut self, owner: u32) -> Option<ExtentNo> {
+        if self.free_count() == 0 {
+            return None;
+        }
         let extent = self.free.pop_first()?;
         self.extents[extent as usize].owner = owner;
         self.owners.entry(owner).or_default().all.insert(extent);
@@ -152,7 +175,8 @@ impl Map {
         assert!(count <= self.free_tail(), "only free extents are cut off");
         let keep = self.extent_count() - count;
         let cut = self.extents.split_off(keep as usize);
-        self.free.split_off(&keep);
+        let free = self.free.split_off(&keep);
+        self.regain(free.len() as u32);
         if let Some(system) = self.owners.get_mut(&OWNER_SYSTEM) {
             system.all.split_off(&keep);
             system.partial.split_off(&keep);
@@ -188,6 +212,8 @@ mod tests {
         Drop(u32),
         Grow(u32),
         Cut,
+        Release(u32),
+        Regain(u32),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -198,12 +224,15 @@ mod tests {
             1 => (16_u32..20).prop_map(Step::Drop),
             1 => (1_u32..3).prop_map(Step::Grow),
             1 => Just(Step::Cut),
+            1 => (1_u32..4).prop_map(Step::Release),
+            1 => (1_u32..4).prop_map(Step::Regain),
         ]
     }
 
     fn check(map: &Map, model: &BTreeMap<PageId, u32>) {
         let geometry = map.geometry;
         let mut used = 0;
+        assert_eq!(map.free_count() + map.released_count(), map.free.len() as u32);
         for extent in 0..map.extent_count() {
             let entry = map.extents[extent as usize];
             assert_eq!(map.free.contains(&extent), entry.owner == 0);
@@ -254,6 +283,8 @@ mod tests {
                     }
                     Step::Grow(count) => (0..count).for_each(|_| map.push(Entry::default())),
                     Step::Cut => drop(map.truncate(map.free_tail())),
+                    Step::Release(count) => map.release(count.min(map.free_count())),
+                    Step::Regain(count) => map.regain(count),
                     Step::Free(_) => {}
                 }
                 check(&map, &model);
