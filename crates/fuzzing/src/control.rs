@@ -2,7 +2,7 @@
 //!
 //! Input: for each slot a page of runs over a valid slot and whether to leave the checksum as it is (u8); then a life (u32,
 //! u32, u32), and what is attached: flags u8 (as in the slot; 16: no protection; 32: packed, with region and stamp as the numbers of
-//! its maps' checkpoints; 64: compressed pages), region u64, stamp u64.
+//! its maps' checkpoints; 64: compressed pages; 128: the region is not needed), region u64, stamp u64.
 
 use varve_device::{MemoryDirectory, MemoryImage};
 use varve_pager::Lsn;
@@ -55,6 +55,7 @@ fn attach(block: &mut Superblock, input: &mut Input<'_>) {
     let region = input.u64();
     let attached = Attached { region, pages: has(1), log: has(2), copies: has(4), stamp: input.u64() };
     block.attached = has(7).then_some(attached);
+    block.unneeded_region = (has(128) && region != 0).then_some(region);
     block.log_begins_anew = has(8);
     if has(8) {
         block.state = State::Clean;

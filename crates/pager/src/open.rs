@@ -34,14 +34,14 @@ use crate::ids::{PageId, SpaceId};
 use crate::layout::{InPlace, InPlaceParts, Layouts};
 use crate::ledger::Ledger;
 use crate::level::{Image, Level};
-use crate::log::{Log, LogConfig, LogError, StoredLog, Tail, record};
+use crate::log::{Log, LogConfig, LogError, StoredLog, record};
 use crate::lsn::Lsn;
-use crate::nvm::{self, NvmBuffer, NvmRegion};
+use crate::nvm::{self, NvmBuffer, NvmRegion, Room};
 use crate::packed::{self, PackedSpace};
 use crate::pager::Shared;
 use crate::pool::{Pool, PoolParts, WriteAhead};
 use crate::protection;
-use crate::recovery::{self, Observe};
+use crate::recovery::{self, News, Observe, Plan, ReadLog};
 use crate::redo::RedoOps;
 use crate::space::Spaces;
 use crate::stats::Counters;
@@ -183,22 +183,24 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     }
     config.protection = config.protection_needed();
     let database = random_id();
-    let unfinished = before.and_then(|before| before.attached);
-    let region = unfinished.map_or_else(random_id, |attached| attached.region);
-    let attached = nvm::wanted(&config, database, region)?;
+    let unneeded = before.and_then(|before| before.attached.map(|it| it.region).or(before.unneeded_region));
+    let room = Room::find(&config, database, unneeded)?;
+    room.as_ref().map_or(Ok(()), Room::vacate)?;
+    let id = random_id();
     let mut first = Superblock::new(database, config.page_size as u32, config.log_segment_bytes);
     first.protection = config.protection.in_force();
+    let attached = room.as_ref().map(|room| room.attached(id));
     first.attached = attached.filter(|_| !planted("nvm: the control file does not name the region"));
     first.packed = matches!(config.layout, HomeLayout::Packed(_));
     let control = Control::create(&*config.control, first)?;
     StoredLog::remove_all(&*config.log)?;
-    let region = nvm::make(&config, database, attached)?;
+    let region = room.map(|room| room.make(database, id)).transpose()?;
     if let Some(region) = &region {
         region.place_log(&mut config);
         StoredLog::remove_all(&*config.log)?;
     }
-    let stored = StoredLog::open(log_config(&config), database)?;
-    let log = Arc::new(recovery::begin_life(stored, &control, Tail::empty())?);
+    let (log, _) = ReadLog::empty(log_config(&config), database)?.begin_life(&control, News::default())?;
+    let log = Arc::new(log);
     let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty)?;
     parts.spaces.create(database)?;
     config.data.sync()?;
@@ -209,21 +211,11 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
 
 fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
     let log_files = config.log.clone();
-    let (region, log_begins) = find_region(&config, &control)?;
-    if let Some(region) = &region {
-        region.place_log(&mut config);
-    }
+    let found = find_region(&config, &control.get())?;
     let mut packed = find_packed(&config, &control.get())?;
-    if config.protection == ProtectionKind::FullPageLog {
-        // Before the log begins a life: after a crash from then on nobody could tell that it began cleanly.
-        note_protection(&config, &control)?;
-    }
     let mut observers: Vec<&mut dyn Observe> =
         packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
-    let (log, mut plan) = match log_begins {
-        LogBegins::No => recovery::read_log(log_config(&config), &control, &mut observers)?,
-        LogBegins::Anew(attached) => recovery::begin_log_anew(log_config(&config), &control, attached)?,
-    };
+    let (region, log, mut plan) = begin_log(&mut config, &control, found, &mut observers)?;
     if region.as_ref().is_some_and(NvmRegion::has_log) {
         remove_left_log(&*log_files, control.get().database)?;
     }
@@ -240,30 +232,81 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     finish(config, control, region, parts, log, ops, Some(plan.from()..plan.until()))
 }
 
-/// Whether the log of an existing database begins anew, since it moves.
-enum LogBegins {
-    No,
-    /// With what the control file has to say of a region that comes to the database with that.
-    Anew(Option<Attached>),
+/// What persistent memory is for a database that is being opened.
+enum Found {
+    Nothing,
+    /// The region that it needs.
+    Has(NvmRegion),
+    /// It gets one.
+    Gets(Room),
 }
 
-/// The region that the database has, or gets now. One that gets the log, too, is named by the control file when it knows the log's
-/// new life: until then the log is where it was.
-fn find_region(config: &PagerConfig, control: &Control) -> Result<(Option<NvmRegion>, LogBegins)> {
+/// The region that the database has, or room for the one that it gets. The log moves there only when nothing of it is needed.
+fn find_region(config: &PagerConfig, stored: &Superblock) -> Result<Found> {
+    if let Some(region) = nvm::find(config, stored)? {
+        return Ok(Found::Has(region));
+    }
+    let Some(room) = Room::find(config, stored.database, stored.unneeded_region)? else {
+        return Ok(Found::Nothing);
+    };
+    if room.has_log() && stored.state != State::Clean {
+        return Err(PagerError::Incompatible {
+            what: "the log is in files, a crash has left it needed there, and [nvm] wants it in an NVM region: run `varve \
+                   nvm drain`, which recovers the database where it is and shuts it down, and start it again"
+                .into(),
+        });
+    }
+    Ok(Found::Gets(room))
+}
+
+/// Reads the log and opens it, or begins it anew where it moves. Behind the reading everything fits together, and a region is made if
+/// the database gets one.
+fn begin_log(
+    config: &mut PagerConfig,
+    control: &Control,
+    found: Found,
+    observers: &mut [&mut dyn Observe],
+) -> Result<(Option<NvmRegion>, Log, Plan)> {
+    if let Found::Has(region) = &found {
+        region.place_log(config);
+    }
     let stored = control.get();
-    let found = nvm::find(config, &stored)?;
-    let taken = if found.is_none() { nvm::take(config, &stored)? } else { None };
-    let (region, attached) = taken.map_or((found, None), |(region, attached)| (Some(region), Some(attached)));
-    if attached.is_some() {
-        reached("nvm: region attached");
-    }
-    if stored.log_begins_anew || attached.is_some_and(|attached| attached.log) {
-        return Ok((region, LogBegins::Anew(attached)));
-    }
-    if attached.is_some() {
-        control.update(|superblock| superblock.attached = attached)?;
-    }
-    Ok((region, LogBegins::No))
+    let moves = matches!(&found, Found::Gets(room) if room.has_log());
+    let images = InForce::FullPageLog;
+    // Behind the log's first record nobody could tell after a crash that images began cleanly.
+    let begins = Some(config.protection.in_force()).filter(|protection| *protection == images);
+    let keeps_images = begins.is_some() || stored.protection == images;
+    let read = if stored.log_begins_anew || moves {
+        None
+    } else {
+        Some(recovery::read_log(log_config(config), stored, keeps_images, observers)?)
+    };
+    let (region, attached) = match found {
+        Found::Nothing => (None, None),
+        Found::Has(region) => (Some(region), None),
+        Found::Gets(room) => {
+            let (region, attached) = get_region(room, control)?;
+            region.place_log(config);
+            (Some(region), Some(attached))
+        }
+    };
+    let news = News { attached, protection: begins };
+    let (log, plan) = match read {
+        Some(read) => read.begin_life(control, news)?,
+        None => recovery::begin_log_anew(log_config(config), control, news)?,
+    };
+    Ok((region, log, plan))
+}
+
+/// Makes a region where there is room for it. The control file has its id and calls it not needed, until the log begins its life.
+fn get_region(room: Room, control: &Control) -> Result<(NvmRegion, Attached)> {
+    let id = random_id();
+    let attached = room.attached(id);
+    room.vacate()?;
+    control.update(|superblock| superblock.unneeded_region = Some(id))?;
+    let region = room.make(control.get().database, id)?;
+    reached("nvm: region attached");
+    Ok((region, attached))
 }
 
 /// The log is in a region: its files, from the time before it moved there, are of no use.

@@ -1,7 +1,7 @@
 //! Recovery: analysis of the log after a crash, and redo. (Undo of losers is the engine's.)
 //!
 //! ```text
-//!   control file --read_log--> analysis of all groups --> new life in the control file --> log open for appending
+//!   control file --read_log--> analysis of all groups --begin_life--> in the control file --> log open for appending
 //!                                                                                             |
 //!   pager open <-- ledger, dirty pages <-- redo (page LSN < group end) <-- pool over the repaired spaces
 //! ```
@@ -32,7 +32,7 @@ use std::collections::hash_map::{Entry, HashMap};
 use smallvec::SmallVec;
 use varve_device::{planted, reached};
 
-use crate::control::{Attached, Control, InForce, State};
+use crate::control::{Attached, Control, InForce, State, Superblock};
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange};
 use crate::log::{Appended, Group, Life, Log, LogConfig, Record, StoredLog, Tail};
@@ -123,20 +123,45 @@ impl Plan {
     }
 }
 
-/// Reads the log from the redo position, begins a new life and opens the log for appending.
+/// A log that was read: nothing has changed yet.
+pub(crate) struct ReadLog {
+    stored: StoredLog,
+    tail: Tail,
+    plan: Plan,
+}
+
+/// What the control file learns at the moment when it learns of the log's new life: nothing of it is so before that, nor after a
+/// start that was refused.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct News {
+    /// A region comes to the database.
+    pub(crate) attached: Option<Attached>,
+    /// A protection that has to be known from the first record on.
+    pub(crate) protection: Option<InForce>,
+}
+
+impl News {
+    fn tell(self, block: &mut Superblock) {
+        if let Some(region) = self.attached {
+            block.attach(region);
+        }
+        block.protection = self.protection.unwrap_or(block.protection);
+        block.state = if block.state == State::Clean { State::Open } else { block.state };
+    }
+}
+
+/// Reads the log from the redo position. `keeps_images`: images of pages are all that mends them.
 pub(crate) fn read_log(
     config: LogConfig,
-    control: &Control,
+    block: Superblock,
+    keeps_images: bool,
     observers: &mut [&mut dyn Observe],
-) -> Result<(Log, Plan)> {
-    let block = control.get();
+) -> Result<ReadLog> {
     let stored = StoredLog::open(config, block.database)?;
-    let keeps_images = block.protection == InForce::FullPageLog;
     let mut analysis = Analysis { keeps_images, ..Analysis::default() };
     let known = (block.durable, if block.state == State::Clean { SHUT_DOWN } else { NOTED });
     let tail =
         stored.each_group(&block.lives, block.redo, known, |group| analysis.group(group, observers))?;
-    let log = begin_life(stored, control, tail)?;
     let plan = Plan {
         from: block.redo,
         until: tail.next,
@@ -147,42 +172,43 @@ pub(crate) fn read_log(
         reads: analysis.reads.into_iter().flatten().collect(),
         groups_count: analysis.groups_count,
     };
-    Ok((log, plan))
+    Ok(ReadLog { stored, tail, plan })
 }
 
 const SHUT_DOWN: &str = "the database was shut down cleanly at";
 const NOTED: &str = "the last checkpoint notes as durable";
 
-/// Opens the log for appending after `tail`, in a life that the control file knows.
-pub(crate) fn begin_life(stored: StoredLog, control: &Control, tail: Tail) -> Result<Log> {
-    stored.make_durable()?;
-    let block = control.get();
-    let incarnation = block.next_incarnation();
-    let start = stored.next_start(tail);
-    control.update(|block| {
-        block.begin_life(Life { incarnation, after: tail.next, start });
-        if block.state == State::Clean {
-            block.state = State::Open;
-        }
-    })?;
-    Ok(stored.resume(incarnation, tail, control.get().redo)?)
+impl ReadLog {
+    /// Of a new database.
+    pub(crate) fn empty(config: LogConfig, database: u64) -> Result<ReadLog> {
+        let (stored, tail) = (StoredLog::open(config, database)?, Tail::empty());
+        let life = Life { incarnation: 1, after: tail.next, start: stored.next_start(tail) };
+        Ok(ReadLog { stored, tail, plan: Plan::empty(life) })
+    }
+
+    /// Opens the log for appending behind what was read, in a life that the control file knows.
+    pub(crate) fn begin_life(self, control: &Control, news: News) -> Result<(Log, Plan)> {
+        let ReadLog { stored, tail, plan } = self;
+        stored.make_durable()?;
+        let incarnation = control.get().next_incarnation();
+        let start = stored.next_start(tail);
+        control.update(|block| {
+            block.begin_life(Life { incarnation, after: tail.next, start });
+            news.tell(block);
+        })?;
+        Ok((stored.resume(incarnation, tail, control.get().redo)?, plan))
+    }
 }
 
-/// Begins an empty log where `config` says, behind everything that the one before had: of that nothing is needed. `attached`: the
-/// region that comes to the database at the same moment.
-pub(crate) fn begin_log_anew(
-    config: LogConfig,
-    control: &Control,
-    attached: Option<Attached>,
-) -> Result<(Log, Plan)> {
+/// Begins an empty log where `config` says, behind everything that the one before had: of that nothing is needed.
+pub(crate) fn begin_log_anew(config: LogConfig, control: &Control, news: News) -> Result<(Log, Plan)> {
     let segment_bytes = config.segment_bytes;
     let block = control.get();
     let (stored, tail) = StoredLog::begin_anew(config, block.database, block.redo.max(block.durable))?;
     let life = Life { incarnation: block.next_incarnation(), after: tail.next, start: tail.next };
     control.update(|block| {
         block.begin_log_anew(life, segment_bytes);
-        block.attached = attached.or(block.attached);
-        block.state = State::Open;
+        news.tell(block);
     })?;
     reached("open: the log begins anew");
     let log = stored.resume(life.incarnation, tail, tail.next)?;

@@ -163,7 +163,7 @@ fn a_database_of_doublewrite_goes_on_with_pages_in_persistent_memory() {
     drop(pager);
     for protection in [DOUBLEWRITE, NONE] {
         let error = Pager::open(with(&torn, protection), Arc::new(common::NoOps)).err().unwrap().to_string();
-        assert!(error.contains("newest pages are in an NVM region"), "{error}");
+        assert!(error.contains("an NVM region has the newest pages"), "{error}");
         let other = PagerConfig { protection, ..in_nvm(&torn) };
         assert!(Pager::open(other, Arc::new(common::NoOps)).is_err(), "{protection:?}");
     }

@@ -220,6 +220,36 @@ fn the_parts_of_version_2_keep_their_layout() {
     assert!(slot[3904..4048].iter().all(|byte| *byte == 0), "nothing is compressed, and the rest is kept");
     let expected = [77, 0, 0, 0, 0, 0, 0, 0, 3, 1, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
     assert_eq!(slot[4048..4072], expected);
+    assert!(slot[4072..4092].iter().all(|byte| *byte == 0));
+}
+
+/// It is named before it is made and when it is left, and not beside one that is needed.
+#[test]
+fn a_region_that_is_not_needed_is_read_back() {
+    let (directory, control) = create();
+    let found = || Control::open(&*directory).unwrap().unwrap().get();
+    control.update(|block| block.unneeded_region = Some(0x0304)).unwrap();
+    assert_eq!(found(), control.get());
+    let mut slot = AlignedBuf::new(4096);
+    file(&directory).read_at(0, &mut slot, Purpose::Control).unwrap();
+    assert_eq!((slot[16], slot[8]), (2, 2));
+    assert_eq!(slot[4072..4084], [4, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert!(control.update(|block| block.attached = Some(REGION)).is_err(), "a region is needed or not");
+    control.update(|block| block.attach(REGION)).unwrap();
+    assert_eq!((found().attached, found().unneeded_region), (Some(REGION), None));
+    control
+        .update(|block| {
+            block.state = State::Clean;
+            block.leave_region();
+        })
+        .unwrap();
+    assert_eq!((found().attached, found().unneeded_region), (None, Some(77)));
+    let (directory, control) = create();
+    control.update(|_| ()).unwrap();
+    control.update(|block| block.attached = Some(REGION)).unwrap();
+    write(&directory, 4072, &[1]);
+    let error = Control::open(&*directory).err().expect("must be refused").to_string();
+    assert!(error.contains("right checksum"), "{error}");
 }
 
 /// What cannot be: a region without a part or a number, parts without a region, two uses of the page area, a log that begins anew

@@ -3,101 +3,22 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
+mod nvm_support;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use common::{NoOps, add, config, get, open, set, stored, with_stored};
+use common::{NoOps, get, open, set, stored, with_stored};
+use nvm_support::{
+    COPIES, DOUBLEWRITE, IN_FILES, IN_REGION, LARGER, LOG_BYTES, NVM_ALL, NVM_COPIES, NVM_COPIES_LOG,
+    NVM_LOG, NVM_PAGES, PAGES, Parts, REGION, as_found, assert_numbers, fill, has_region, leave, noted, over,
+    some_pages, with,
+};
 use varve_device::{
     Change, Directory, Fate, MemoryDirectory, MemoryImage, RecordLog, Recorder, Recording, Timeline,
 };
-use varve_pager::control::{Control, InForce, State, Superblock};
-use varve_pager::{HomeLayout, NvmConfig, PackedConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
-
-const REGION: &str = "nvm.varve";
-const LOG_BYTES: u64 = 512 << 10;
-const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 8, single_slots: 2 };
-const COPIES: ProtectionKind = ProtectionKind::NvmDoublewrite { batch_slots: 8, single_slots: 2 };
-const PAGES: usize = 30;
-
-/// What is in a region, by length, part of the log and protection; `None`: no region.
-type Parts = (Option<(u64, u64)>, ProtectionKind);
-
-const IN_FILES: Parts = (None, DOUBLEWRITE);
-const NVM_PAGES: Parts = (Some((112 << 10, 0)), ProtectionKind::Nvm);
-const NVM_ALL: Parts = (Some((624 << 10, LOG_BYTES)), ProtectionKind::Nvm);
-const NVM_COPIES: Parts = (Some((64 << 10, 0)), COPIES);
-const NVM_COPIES_LOG: Parts = (Some((768 << 10, LOG_BYTES)), COPIES);
-const NVM_LOG: Parts = (Some((768 << 10, LOG_BYTES)), DOUBLEWRITE);
-const LARGER: Parts = (Some((1 << 20, LOG_BYTES + (64 << 10))), ProtectionKind::Nvm);
-const IN_REGION: [Parts; 5] = [NVM_PAGES, NVM_ALL, NVM_COPIES, NVM_COPIES_LOG, NVM_LOG];
-
-fn with(directory: &Arc<MemoryDirectory>, (region, protection): Parts) -> PagerConfig {
-    over(directory.clone(), (region, protection))
-}
-
-fn over(directory: Arc<dyn Directory>, (region, protection): Parts) -> PagerConfig {
-    let nvm = region.map(|(size_bytes, log_bytes)| NvmConfig {
-        directory: directory.clone(),
-        size_bytes,
-        log_bytes,
-    });
-    PagerConfig {
-        nvm,
-        protection,
-        data: directory.clone(),
-        log: directory.clone(),
-        rollback: directory.clone(),
-        temporary: directory.clone(),
-        control: directory,
-        ..config(&MemoryDirectory::new(), 64)
-    }
-}
-
-/// As the database is, whatever that is.
-fn as_found(directory: &Arc<MemoryDirectory>) -> PagerConfig {
-    let mut found = with(directory, NVM_ALL);
-    found.as_found().unwrap().expect("there is a database");
-    found
-}
-
-fn noted(directory: &dyn Directory) -> Superblock {
-    Control::open(directory).unwrap().unwrap().get()
-}
-
-fn has_region(directory: &MemoryDirectory) -> bool {
-    directory.exists(REGION).unwrap()
-}
-
-/// Pages with the numbers 1, 2, ..., some of them at home, some only in the region or in the pool.
-fn some_pages(parts: Parts) -> (Arc<MemoryDirectory>, Pager, Vec<PageId>) {
-    let directory = MemoryDirectory::new();
-    let pager = open(&with(&directory, parts));
-    let ids = fill(&pager);
-    (directory, pager, ids)
-}
-
-fn fill(pager: &Pager) -> Vec<PageId> {
-    let owner = pager.create_segment(SpaceId::DATA).unwrap();
-    let ids: Vec<PageId> = (1..=PAGES).map(|number| add(pager, owner, number as u64).unwrap()).collect();
-    pager.tick_write(20).unwrap();
-    pager.tick_nvm(5).unwrap();
-    pager.checkpoint().unwrap();
-    pager.tick_write(5).unwrap();
-    ids
-}
-
-fn assert_numbers(pager: &Pager, ids: &[PageId], what: &str) {
-    for (id, number) in ids.iter().zip(1..) {
-        assert_eq!(get(pager, *id).unwrap(), number, "{what}: page {id}");
-    }
-    assert_eq!(pager.check().unwrap().damages, Vec::<String>::new(), "{what}");
-}
-
-fn leave(pager: Pager) {
-    pager.leave_region_at_shutdown();
-    pager.shutdown().unwrap();
-}
+use varve_pager::control::{InForce, State};
+use varve_pager::{HomeLayout, PackedConfig, PageId, Pager, PagerConfig, ProtectionKind};
 
 /// The database is changed, crashes, and has the change.
 fn goes_on(directory: &Arc<MemoryDirectory>, config: &PagerConfig, id: PageId, what: &str) {
@@ -249,15 +170,21 @@ fn a_log_is_not_moved_over_that_of_another_database() {
     assert_numbers(&open(&with(&directory, IN_FILES)), &ids, "without them");
 }
 
-/// What a killed shutdown left of a region is no hindrance, whatever its length is.
+/// What a killed shutdown left of a region is no hindrance, whatever its length is: with the header as it was, and with the word
+/// that it was left.
 #[test]
 fn what_is_left_of_a_region_makes_room() {
-    let (directory, pager, ids) = some_pages(NVM_ALL);
-    let region = directory.images().into_iter().find(|(name, _)| name == REGION).unwrap();
-    leave(pager);
-    let directory = MemoryDirectory::from_images(directory.images().into_iter().chain([region]));
-    assert_numbers(&open(&with(&directory, LARGER)), &ids, "another length");
-    assert_eq!(directory.map(REGION, 4096).unwrap().len_bytes(), 1 << 20);
+    for says_left in [false, true] {
+        let (directory, pager, ids) = some_pages(NVM_ALL);
+        let mut region = directory.images().into_iter().find(|(name, _)| name == REGION).unwrap();
+        leave(pager);
+        if says_left {
+            region.1.write(0, b"NVM LEFT");
+        }
+        let directory = MemoryDirectory::from_images(directory.images().into_iter().chain([region]));
+        assert_numbers(&open(&with(&directory, LARGER)), &ids, "another length");
+        assert_eq!(directory.map(REGION, 4096).unwrap().len_bytes(), 1 << 20);
+    }
 }
 
 /// A page that is torn at home, and whole in its slot only.
@@ -280,7 +207,7 @@ fn what_is_found_is_told() {
     let mut config = with(&directory, NVM_PAGES);
     let found = config.as_found().unwrap().unwrap();
     let region = found.needed().unwrap().unwrap();
-    assert_eq!((region.size_bytes, region.log_bytes, region.used_slots), (768 << 10, LOG_BYTES, 0));
+    assert_eq!((region.size_bytes(), region.log_bytes(), region.used_slots), (768 << 10, LOG_BYTES, 0));
     assert_eq!((region.protection, config.protection, found.is_clean), (Some(COPIES), COPIES, false));
     assert!(
         with(&directory, NVM_COPIES_LOG).goes_with(&found) && !with(&directory, NVM_PAGES).goes_with(&found)
@@ -292,12 +219,12 @@ fn what_is_found_is_told() {
     assert_eq!(dirty.free + dirty.dirty + dirty.clean + dirty.doomed, dirty.total);
     let found = with(&directory, NVM_PAGES).as_found().unwrap().unwrap();
     let region = found.needed().unwrap().unwrap();
-    assert_eq!(u64::from(region.slots), dirty.total);
+    assert_eq!(u64::from(region.slots()), dirty.total);
     assert_eq!(u64::from(region.used_slots), dirty.dirty + dirty.clean + dirty.doomed);
     directory.remove(REGION).unwrap();
     let found = with(&directory, NVM_PAGES).as_found().unwrap().unwrap();
     let why = found.needed().unwrap_err().to_string();
-    assert!(why.contains("is missing, and the database needs it"), "{why}");
+    assert!(why.contains("is missing, and has the newest pages"), "{why}");
     drop(pager);
 
     let (directory, pager, _) = some_pages(IN_FILES);
@@ -408,9 +335,16 @@ fn crash_while_leaving(from: Parts, to: Parts, layout: HomeLayout) {
         record.mark(3);
         pager.tick_write(3).unwrap();
     });
-    at_every_crash(recording, |image, least, what| {
+    let what = |what: &str| format!("{from:?} to {to:?}, {what}");
+    at_every_crash(recording, |image, least, cut| {
+        // Where the person was going, if the database had come to say that it needs nothing of the region.
+        let copy = MemoryDirectory::from_images(image.images());
+        let (found, elsewhere) = (noted(&*copy), with(&copy, to));
+        if found.attached.is_none() && (found.state == State::Clean || to.0.is_none()) {
+            survives(copy, &elsewhere, &ids, least, &what(cut));
+        }
         let config = as_found(&image);
-        survives(image, &config, &ids, least, &format!("{from:?} to {to:?}, {what}"));
+        survives(image, &config, &ids, least, &what(cut));
     });
 }
 
@@ -422,6 +356,7 @@ fn a_crash_while_a_region_is_left_loses_nothing() {
         (NVM_ALL, LARGER),
         (NVM_COPIES_LOG, IN_FILES),
         (NVM_COPIES, NVM_PAGES),
+        (NVM_COPIES, LARGER),
         (NVM_LOG, (None, ProtectionKind::AtomicWrite)),
     ] {
         crash_while_leaving(from, to, HomeLayout::InPlace);
@@ -452,7 +387,18 @@ fn a_crash_while_the_log_moves_into_a_region_loses_nothing() {
             // Either way: as it was when the crash came, or as it was going to be.
             let copy = MemoryDirectory::from_images(image.images());
             let config = with(&copy, to);
+            drop(open(&config));
+            assert!(
+                !copy.list().unwrap().iter().any(|name| name.starts_with("log.")),
+                "{what}: a log is left"
+            );
             survives(copy, &config, &ids, least, &format!("to {to:?}, {what}"));
+            // Or with a region of another length, where the one that was being made is not needed yet.
+            let copy = MemoryDirectory::from_images(image.images());
+            if noted(&*copy).attached.is_none() {
+                let config = with(&copy, LARGER);
+                survives(copy, &config, &ids, least, &format!("larger than {to:?}, {what}"));
+            }
             let config = as_found(&image);
             survives(image, &config, &ids, least, &format!("as found on the way to {to:?}, {what}"));
         });

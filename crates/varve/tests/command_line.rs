@@ -100,7 +100,7 @@ fn a_database_leaves_persistent_memory() {
     for (kind, log, inside) in [
         ("nvm", "0MiB", "the newest pages"),
         ("nvm", "2MiB", "the log and the newest pages"),
-        ("nvm-dwb", "2MiB", "the log and doublewrite copies"),
+        ("nvm-dwb", "2MiB", "the log and the doublewrite copies"),
         ("doublewrite", "2MiB", "the log"),
     ] {
         let directory = tempfile::tempdir().unwrap();

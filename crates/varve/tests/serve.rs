@@ -392,7 +392,7 @@ fn the_log_lies_in_persistent_memory() {
     std::fs::rename(directory.path().join("nvm.varve"), directory.path().join("away.varve")).unwrap();
     let (code, told) = check(directory.path());
     assert!(
-        code == Some(1) && told.contains("nvm.varve is missing, and the database's log is in it"),
+        code == Some(1) && told.contains("nvm.varve is missing, and has the log of the database"),
         "{told}"
     );
 }

@@ -1,163 +1,153 @@
-//! Attaching a region to a database, finding it again, and leaving it.
+//! Getting a region for a database, finding it again, and leaving it (decision 0308).
 //!
 //! ```text
-//!  new database: wanted (refuses a region of others) -> control file, creating, names the region -> make -> ... -> open
+//!  getting one:  Room::find (refuses, changes nothing) -> vacate: "left" in the region -> control file: id n, not needed yet
+//!                -> make: header n -> control file: needs n (`Superblock::attach`), and the log's new life
 //!  opening:      find (refuses whatever is not this database's whole region of now) -> log, pages
-//!  a region for a database that has none: take (wanted, make) -> control file names the region, and the log's new life in it if
-//!                                         the log moves there
-//!  leaving it, at a clean shutdown: pages home -> control file names no region (and the log begins anew) -> remove
+//!  leaving it, at a clean shutdown: pages home -> control file: n, not needed (`Superblock::leave_region`) -> remove: "left" in the
+//!                region, and its file goes
 //! ```
 //!
 //! Invariants
-//! 1. A region whose header names another database or another region id is never written to.
-//! 2. A header is written, over empty slots, only while nothing is in the region: the control file names none, or says that the
-//!    database has no contents. A region of this database that the control file does not name is what is left of one: it is
-//!    used again, or makes room for one of another length.
-//! 3. `find` changes nothing before everything fits; then only the start of the machine is noted.
-//! 4. The region's stamp is durable before the control file gets the same one, so it is never the smaller one, unless the region
-//!    was put back from an earlier moment.
+//! 1. A region is written over or removed only if it says that it was left, or has the id that the control file calls not needed. A
+//!    file without a header is taken only if that is zeros, and it has the length that is configured or a start that made it was
+//!    cut off.
+//! 2. Each region that is made has an id of its own, also where an earlier start was cut off: a copy of the data directory does not
+//!    take what the other copy has got meanwhile.
+//! 3. A header is written over empty slots and segments, while the control file says that the region is not needed, or that the
+//!    database has no contents.
+//! 4. `find` changes nothing before everything fits; then only the start of the machine is noted.
 //!
 //! Not known here: what is in the areas.
 
 use std::sync::Arc;
 
-use varve_device::{
-    Accounting, Directory, Medium, Purpose, Region, RegionExtents, RegionFiles, RegionPart, Space,
-    WORD_BYTES, planted,
-};
+use varve_device::{Directory, Region, WORD_BYTES};
 
-use super::area::{PageArea, SLOT_HEADER_BYTES};
+use super::area::SLOT_HEADER_BYTES;
+use super::fits::{self, DRAIN, NVM_FILE, boot_of, described, place};
 use super::layout::{
-    BOOT_AT, HEADER_BYTES, HeaderDamage, Layout, MAGIC, MAGIC_AT, RegionHeader, STAMP_AT, SlotUse,
+    BOOT_AT, HEADER_BYTES, HeaderDamage, LEFT, Layout, MAGIC, MAGIC_AT, RegionHeader, STAMP_AT, SlotUse,
 };
+use super::region::NvmRegion;
 use crate::config::{NvmConfig, PagerConfig};
-use crate::control::{Attached, State, Superblock, random_id};
-use crate::durability::NvmStats;
+use crate::control::{Attached, Superblock};
 use crate::error::{PagerError, Result};
-use crate::protection::REGION_PREFIX;
+use crate::log::format::SEGMENT_HEADER_BYTES;
 
-/// Name of the file that is a region of persistent memory, in the directory of its device.
-pub const NVM_FILE: &str = "nvm.varve";
-const LOG_PREFIX: &str = "log";
-/// What a person runs who wants the database out of its region.
-const DRAIN: &str = "`varve nvm drain`";
+/// Zeros are stored in pieces of so many bytes.
+const PIECE_BYTES: usize = 1 << 16;
 
-/// The region of an open database.
-pub(crate) struct NvmRegion {
-    region: Arc<dyn Region>,
-    id: u64,
+/// Room for the region that is configured: nothing is at its place, or what nobody needs.
+pub(crate) struct Room {
+    nvm: NvmConfig,
     layout: Layout,
-    directory: Arc<dyn Directory>,
 }
 
-/// What the control file of `database` has to say of the region that is configured, which gets this id. Refuses a region
-/// that somebody else uses.
-pub(crate) fn wanted(config: &PagerConfig, database: u64, id: u64) -> Result<Option<Attached>> {
-    let (Some(nvm), Some(layout)) = (&config.nvm, Layout::of(config)?) else { return Ok(None) };
-    let region = map(nvm)?;
-    let place = place(nvm);
-    let len_bytes = region.len_bytes();
-    let is_left_over = match RegionHeader::read(&*region) {
-        Err(HeaderDamage::NotOne) => false,
-        // What an unfinished creation or attachment left, or a region that was left.
-        Ok(header) if header.region == id || header.database == database => true,
-        Ok(_) => {
-            return Err(refused(format!(
-                "{place} is the NVM region of another database: choose another place, or remove the file if that \
-                 database is gone"
-            )));
+impl Room {
+    /// The room for a region of `database`, if one is configured; refuses to take what somebody may need. `unneeded` is the id of
+    /// a region that the control file calls not needed.
+    pub(crate) fn find(config: &PagerConfig, database: u64, unneeded: Option<u64>) -> Result<Option<Room>> {
+        let (Some(nvm), Some(layout)) = (&config.nvm, Layout::of(config)?) else { return Ok(None) };
+        let room = Room { nvm: nvm.clone(), layout };
+        let Some(region) = fits::existing(&*nvm.directory)? else { return Ok(Some(room)) };
+        match room.taken(&*region, database, unneeded) {
+            None => Ok(Some(room)),
+            Some(why) => Err(refused(format!("{} {why}", place(&*nvm.directory)))),
         }
-        Err(damage) => {
-            return Err(refused(format!(
-                "{place} {}: choose another place, or remove the file if no database needs it",
+    }
+
+    /// Why what is there must not be written over.
+    fn taken(&self, region: &dyn Region, database: u64, unneeded: Option<u64>) -> Option<String> {
+        let (len_bytes, wanted_bytes) = (region.len_bytes(), self.layout.region_bytes);
+        match RegionHeader::read(region) {
+            Err(HeaderDamage::Left) => None,
+            Ok(header) if unneeded == Some(header.region) => None,
+            Err(HeaderDamage::Empty) if len_bytes == wanted_bytes || unneeded.is_some() => None,
+            Err(HeaderDamage::Empty) => Some(format!(
+                "is {len_bytes} bytes long, and a region of {wanted_bytes} is configured: configure that, or remove the \
+                 file if no database needs it"
+            )),
+            Ok(header) if header.database == database => Some(
+                "is an NVM region of this database, and its control file does not know it: a copy of the data directory may \
+                 have its newest pages there, or the control file was put back from earlier; bring the right one back, or \
+                 remove the region's file if no copy needs it"
+                    .into(),
+            ),
+            Ok(_) => Some(
+                "is the NVM region of another database: choose another place, or remove the file if that database is gone"
+                    .into(),
+            ),
+            Err(damage) => Some(format!(
+                "{}: choose another place, or remove the file if no database needs it",
                 described(damage)
-            )));
+            )),
         }
-    };
-    if len_bytes != layout.region_bytes && !is_left_over {
-        return Err(refused(format!(
-            "{place} is {len_bytes} bytes long, and a region of {} is configured: configure that, or remove the file if no \
-             database needs it",
-            layout.region_bytes
-        )));
     }
-    if len_bytes != layout.region_bytes {
+
+    /// Whether the region will have the log.
+    pub(crate) fn has_log(&self) -> bool {
+        self.layout.log.is_some()
+    }
+
+    /// What the control file says of the region when it is made with this id.
+    pub(crate) fn attached(&self, id: u64) -> Attached {
+        fits::made(id, &self.layout)
+    }
+
+    /// What is there says of itself that nobody needs it, durably: the control file will have another id.
+    pub(crate) fn vacate(&self) -> Result<()> {
+        let Some(region) = fits::existing(&*self.nvm.directory)? else { return Ok(()) };
+        write_word(&*region, MAGIC_AT, LEFT);
+        Ok(region.settle()?)
+    }
+
+    /// Makes the region, empty, with an id that the control file has, behind `vacate`.
+    pub(crate) fn make(self, database: u64, id: u64) -> Result<NvmRegion> {
+        let (directory, layout) = (self.nvm.directory.clone(), self.layout);
+        let region = self.map()?;
+        write_word(&*region, MAGIC_AT, LEFT);
+        if let Some(slots) = layout.slots.filter(|slots| slots.purpose == SlotUse::Buffer) {
+            clear(&*region, slots.headers, u64::from(slots.slots) * SLOT_HEADER_BYTES as u64);
+        }
+        if let Some(log) = layout.log {
+            let heads = (0..u64::from(log.segments)).map(|segment| log.offset + segment * log.segment_bytes);
+            heads.for_each(|head| clear(&*region, head, SEGMENT_HEADER_BYTES));
+        }
+        write_word(&*region, STAMP_AT, 0);
+        write_word(&*region, BOOT_AT, boot_of(&*region));
+        let behind_magic = MAGIC_AT + WORD_BYTES as u64;
+        let header = RegionHeader { database, region: id, layout }.encode();
+        region.store(behind_magic, &header[behind_magic as usize..]);
+        region.persist(behind_magic, HEADER_BYTES as u64 - behind_magic);
+        write_word(&*region, MAGIC_AT, MAGIC);
+        // Of an emulated region that goes with the machine at least the header stays, and what went is told.
+        region.settle()?;
+        Ok(NvmRegion { region, id, layout, directory })
+    }
+
+    /// The region's file at its length.
+    fn map(&self) -> Result<Arc<dyn Region>> {
+        let NvmConfig { directory, size_bytes, .. } = &self.nvm;
+        let region = directory.map(NVM_FILE, *size_bytes)?;
+        if region.len_bytes() == *size_bytes {
+            return Ok(region);
+        }
         drop(region);
-        nvm.directory.remove(NVM_FILE)?;
-        nvm.directory.sync()?;
-        map(nvm)?;
-    }
-    Ok(Some(attached(id, &layout)))
-}
-
-/// What is wrong with a file that should be a region.
-pub(super) fn described(damage: HeaderDamage) -> String {
-    match damage {
-        HeaderDamage::NotOne => "is no NVM region".into(),
-        HeaderDamage::OtherVersion(version) => format!("is an NVM region of version {version}"),
-        HeaderDamage::Checksum | HeaderDamage::Impossible => "has a damaged header".into(),
+        remove_file(&**directory)?;
+        Ok(directory.map(NVM_FILE, *size_bytes)?)
     }
 }
 
-/// What the control file says of a region that was just made.
-fn attached(region: u64, layout: &Layout) -> Attached {
-    let holds = |purpose| layout.slots.is_some_and(|slots| slots.purpose == purpose);
-    let (pages, copies) = (holds(SlotUse::Buffer), holds(SlotUse::Copies));
-    Attached { region, pages, log: layout.log.is_some(), copies, stamp: 0 }
-}
-
-/// What of a database is in its region, for messages.
-fn contents(attached: &Attached) -> &'static str {
-    match (attached.log, attached.pages, attached.copies) {
-        (_, false, false) => "the database's log is",
-        (false, true, _) => "the database's newest pages are",
-        (false, false, true) => "the database's doublewrite copies are",
-        (true, true, _) => "the database's log and its newest pages are",
-        (true, false, true) => "the database's log and its doublewrite copies are",
+/// Stores zeros, durably.
+fn clear(region: &dyn Region, from: u64, len_bytes: u64) {
+    let zeros = vec![0; PIECE_BYTES.min(len_bytes as usize)];
+    let end = from + len_bytes;
+    for at in (from..end).step_by(PIECE_BYTES) {
+        let step = (end - at).min(PIECE_BYTES as u64);
+        region.store(at, &zeros[..step as usize]);
+        region.persist(at, step);
     }
-}
-
-/// Makes an empty region of what `wanted` has allowed.
-pub(crate) fn make(
-    config: &PagerConfig,
-    database: u64,
-    attached: Option<Attached>,
-) -> Result<Option<NvmRegion>> {
-    let (Some(nvm), Some(layout), Some(attached)) = (&config.nvm, Layout::of(config)?, attached) else {
-        return Ok(None);
-    };
-    let region = map(nvm)?;
-    let header = RegionHeader { database, region: attached.region, layout };
-    write_word(&*region, MAGIC_AT, 0);
-    if let Some(slots) = layout.slots.filter(|slots| slots.purpose == SlotUse::Buffer) {
-        let zeros = vec![0; slots.slots as usize * SLOT_HEADER_BYTES];
-        region.store(slots.headers, &zeros);
-        region.persist(slots.headers, zeros.len() as u64);
-    }
-    write_word(&*region, STAMP_AT, attached.stamp);
-    write_word(&*region, BOOT_AT, boot_of(&*region));
-    let behind_magic = MAGIC_AT + WORD_BYTES as u64;
-    region.store(behind_magic, &header.encode()[behind_magic as usize..]);
-    region.persist(behind_magic, HEADER_BYTES as u64 - behind_magic);
-    write_word(&*region, MAGIC_AT, MAGIC);
-    // Of an emulated region that goes with the machine at least the header stays, and what went is told.
-    region.settle()?;
-    Ok(Some(NvmRegion { region, id: attached.region, layout, directory: nvm.directory.clone() }))
-}
-
-/// A region for an existing database that has none, if one is configured, and what the control file has to say of it then. The log
-/// moves there only when nothing of it is needed.
-pub(crate) fn take(config: &PagerConfig, stored: &Superblock) -> Result<Option<(NvmRegion, Attached)>> {
-    let Some(layout) = Layout::of(config)? else { return Ok(None) };
-    if layout.log.is_some() && stored.state != State::Clean {
-        return Err(refused(format!(
-            "the log is in files, a crash has left it needed there, and [nvm] wants it in an NVM region: run {DRAIN}, which \
-             recovers the database where it is and shuts it down, and start it again"
-        )));
-    }
-    let attached = wanted(config, stored.database, random_id())?;
-    let region = make(config, stored.database, attached)?;
-    Ok(region.zip(attached))
 }
 
 /// The region that the control file of an existing database names; `None` if it names none.
@@ -165,21 +155,14 @@ pub(crate) fn find(config: &PagerConfig, stored: &Superblock) -> Result<Option<N
     let Some(attached) = stored.attached else { return Ok(None) };
     let Some(nvm) = &config.nvm else {
         return Err(refused(format!(
-            "{} in an NVM region, and none is configured: start it with the [nvm] that it had, or bring everything home \
-             first: {DRAIN}",
-            contents(&attached)
+            "an NVM region has {} of the database, and none is configured: start it with the [nvm] that it had, or bring \
+             everything home first: {DRAIN}",
+            attached.parts()
         )));
     };
-    let place = place(nvm);
-    if !nvm.directory.exists(NVM_FILE)? {
-        return Err(refused(format!(
-            "{place} is missing, and {} in it: bring it back, or restore a backup",
-            contents(&attached)
-        )));
-    }
-    let region = map(nvm)?;
-    let layout =
-        fitting(config, stored, &attached, &*region).map_err(|why| refused(format!("{place} {why}")))?;
+    let (region, layout) = fits::needed(&*nvm.directory, stored, &attached)?.map_err(refused)?;
+    let fitting = fits::configured(config, &layout);
+    fitting.map_err(|why| refused(format!("{} {why}", place(&*nvm.directory))))?;
     let boot = boot_of(&*region);
     if region.load_word(BOOT_AT) != boot {
         write_word(&*region, BOOT_AT, boot);
@@ -187,197 +170,25 @@ pub(crate) fn find(config: &PagerConfig, stored: &Superblock) -> Result<Option<N
     Ok(Some(NvmRegion { region, id: attached.region, layout, directory: nvm.directory.clone() }))
 }
 
-/// The layout of the region if it is the database's, whole, of now, and as configured; else what is wrong.
-fn fitting(
-    config: &PagerConfig,
-    stored: &Superblock,
-    attached: &Attached,
-    region: &dyn Region,
-) -> std::result::Result<Layout, String> {
-    let header = RegionHeader::read(region).map_err(|damage| {
-        let (what, contents) = (described(damage), contents(attached));
-        format!("{what}, and {contents} in the right one: bring that file back, or restore a backup")
-    })?;
-    if header.database != stored.database || header.region != attached.region {
-        return Err("belongs to another database: bring this one's file back, or restore a backup".into());
+impl NvmRegion {
+    /// The control file says that it is not needed: the file goes. What a crash leaves of it makes room for the next region, or is
+    /// removed by hand.
+    pub(crate) fn remove(&self) -> Result<()> {
+        write_word(&*self.region, MAGIC_AT, LEFT);
+        remove_file(&*self.directory)
     }
-    if header.layout.region_bytes != region.len_bytes() {
-        return Err(format!(
-            "is {} bytes long and should be {}: it was cut or has grown; bring the whole file back, or restore a backup",
-            region.len_bytes(),
-            header.layout.region_bytes
-        ));
-    }
-    if is_lost(region.load_word(BOOT_AT), boot_of(region), stored.state) {
-        return Err(
-            "was emulated by memory that did not survive the restart of the machine: restore a backup".into(),
-        );
-    }
-    if !planted("nvm: the stamp is not compared") && region.load_word(STAMP_AT) < attached.stamp {
-        return Err(
-            "was put back from an earlier moment: bring the newest file back, or restore a backup".into()
-        );
-    }
-    let configured = Layout::of(config).map_err(|error| error.to_string())?;
-    let named = Attached { stamp: attached.stamp, ..self::attached(attached.region, &header.layout) };
-    if configured != Some(header.layout) || named != *attached {
-        return Err(divided_otherwise(&header.layout));
-    }
-    Ok(header.layout)
 }
 
-fn divided_otherwise(layout: &Layout) -> String {
-    format!(
-        "is divided in another way than is configured: start the database with the [nvm] and the protection that it had \
-         ({} bytes, {} of them for the log, {} for pages), or bring everything home first: {DRAIN}",
-        layout.region_bytes,
-        layout.log.map_or(0, |log| log.bytes()),
-        layout.slots.map_or(0, |slots| slots.bytes(layout.page_size))
-    )
+fn remove_file(directory: &dyn Directory) -> Result<()> {
+    directory.remove(NVM_FILE)?;
+    Ok(directory.sync()?)
 }
 
-/// Whether what a region held went with the machine's memory. After a clean shutdown the file behind it has everything.
-fn is_lost(noted: u64, now: u64, state: State) -> bool {
-    noted != 0 && noted != now && state != State::Clean
-}
-
-/// What is noted of the machine's start: 0 if the medium outlives it.
-fn boot_of(region: &dyn Region) -> u64 {
-    region.facts().boot.unwrap_or_default()
-}
-
-fn map(nvm: &NvmConfig) -> Result<Arc<dyn Region>> {
-    Ok(nvm.directory.map(NVM_FILE, nvm.size_bytes)?)
-}
-
-fn write_word(region: &dyn Region, at: u64, value: u64) {
+pub(super) fn write_word(region: &dyn Region, at: u64, value: u64) {
     region.store_word(at, value);
     region.persist(at, WORD_BYTES as u64);
 }
 
-fn place(nvm: &NvmConfig) -> String {
-    format!("{}/{NVM_FILE}", nvm.directory.location())
-}
-
 fn refused(what: String) -> PagerError {
     PagerError::Incompatible { what }
-}
-
-impl NvmRegion {
-    /// Whether the log is here.
-    pub(crate) fn has_log(&self) -> bool {
-        self.layout.log.is_some()
-    }
-
-    /// Refuses a configuration for the next start that would not fit this region.
-    pub(crate) fn fits(&self, next: &PagerConfig) -> Result<()> {
-        let why = match Layout::of(next)? {
-            Some(layout) if layout == self.layout => return Ok(()),
-            Some(_) => divided_otherwise(&self.layout),
-            None => format!(
-                "is the database's NVM region, and none is configured: bring everything home first: {DRAIN}"
-            ),
-        };
-        Err(refused(format!("{} {why}", self.location())))
-    }
-
-    /// The control file names it no more: the file goes. What a crash leaves of it is made a new region of this database, or
-    /// removed by hand.
-    pub(crate) fn remove(&self) -> Result<()> {
-        write_word(&*self.region, MAGIC_AT, 0);
-        self.directory.remove(NVM_FILE)?;
-        Ok(self.directory.sync()?)
-    }
-
-    /// Sizes and place of the log, where it is here.
-    pub(crate) fn place_log(&self, config: &mut PagerConfig) {
-        let Some(log) = self.layout.log else { return };
-        let part = (Space::Log, Purpose::Log);
-        config.log = self.files(LOG_PREFIX, log.offset, log.segment_bytes, log.segments, part);
-        config.log_segment_bytes = log.segment_bytes;
-        config.log_capacity_bytes = log.capacity_bytes();
-    }
-
-    /// The page slots, where newest versions of pages are here.
-    pub(crate) fn page_area(&self) -> Option<PageArea> {
-        PageArea::of(&self.region, self.id, &self.layout, self.directory.accounting(), self.location())
-    }
-
-    /// The place of doublewrite copies, where they are here: a directory of one file.
-    pub(crate) fn copies(&self) -> Option<Arc<RegionFiles>> {
-        let slots = self.layout.slots.filter(|slots| slots.purpose == SlotUse::Copies)?;
-        let part = (Space::Nvm, Purpose::Doublewrite);
-        Some(self.files(REGION_PREFIX, slots.pages, slots.bytes(self.layout.page_size), 1, part))
-    }
-
-    /// A part of the region as files of equal length.
-    fn files(
-        &self,
-        prefix: &str,
-        offset: u64,
-        extent_bytes: u64,
-        count: u32,
-        (space, why): (Space, Purpose),
-    ) -> Arc<RegionFiles> {
-        // The files count what they read and write, so the part's own account goes to nobody.
-        let uncounted = Arc::new(Accounting::new());
-        let range = offset..offset + extent_bytes * u64::from(count);
-        let part = RegionPart::new(self.region.clone(), range, space, why, uncounted);
-        let how = RegionExtents { prefix: prefix.into(), extent_bytes, count, location: self.location() };
-        RegionFiles::new(part, how, self.directory.accounting().clone())
-    }
-
-    /// Where it is.
-    pub(crate) fn location(&self) -> String {
-        format!("{}/{NVM_FILE}", self.directory.location())
-    }
-
-    /// What it is made of, and what went over it.
-    pub(crate) fn stats(&self) -> NvmStats {
-        NvmStats {
-            place: self.location(),
-            facts: self.region.facts(),
-            size_bytes: self.region.len_bytes(),
-            log_bytes: self.layout.log.map_or(0, |log| log.bytes()),
-            slots: None,
-            tally: self.region.tally(),
-        }
-    }
-
-    /// What a person should know at start.
-    pub(crate) fn warning(&self) -> Option<String> {
-        (self.region.facts().medium == Medium::EmulatedByFile).then(|| {
-            format!(
-                "{}: NVM is emulated by a file: what is committed survives the death of the process, not that of the machine",
-                self.location()
-            )
-        })
-    }
-
-    /// Before a checkpoint is noted: the stamp that the control file gets with it.
-    pub(crate) fn next_stamp(&self) -> u64 {
-        let stamp = self.region.load_word(STAMP_AT) + 1;
-        write_word(&*self.region, STAMP_AT, stamp);
-        stamp
-    }
-
-    /// Before the control file says that everything was shut down: what is emulated is in the file then.
-    pub(crate) fn settle(&self) -> Result<()> {
-        Ok(self.region.settle()?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// After another start of the machine an emulated region is as good as lost, unless everything was brought to its file.
-    #[test]
-    fn memory_does_not_outlive_the_machine() {
-        assert!(is_lost(7, 8, State::Open));
-        assert!(is_lost(7, 0, State::Open), "it was emulated, whatever it is now");
-        assert!(!is_lost(7, 8, State::Clean));
-        assert!(!is_lost(7, 7, State::Open));
-        assert!(!is_lost(0, 8, State::Open), "the medium outlives the machine");
-    }
 }

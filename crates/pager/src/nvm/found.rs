@@ -5,11 +5,11 @@
 //!
 //! Not known here: the configuration that a person has written.
 
-use varve_device::{AlignedBuf, BlockFile, Directory, OpenHow, Purpose, Space};
+use varve_device::{Directory, Region};
 
 use super::area::{SLOT_HEADER_BYTES, Slot};
-use super::attach::{NVM_FILE, described};
-use super::layout::{HEADER_BYTES, Layout, RegionHeader, SlotUse};
+use super::fits;
+use super::layout::{Layout, SlotUse};
 use crate::config::{NvmConfig, PagerConfig, ProtectionKind};
 use crate::control::{Attached, Control, InForce, State, Superblock};
 use crate::error::{PagerError, Result};
@@ -33,12 +33,7 @@ pub struct NvmFound {
 pub struct RegionFound {
     /// Where it is.
     pub place: String,
-    /// Its length in bytes.
-    pub size_bytes: u64,
-    /// Bytes of it for the log.
-    pub log_bytes: u64,
-    /// Slots for pages, or for doublewrite copies.
-    pub slots: u32,
+    layout: Layout,
     /// How many of them hold a page; 0 for copies, which nobody counts.
     pub used_slots: u32,
     /// The protection that goes with it, if pages or copies are in it.
@@ -66,7 +61,7 @@ impl PagerConfig {
             None => Err("nobody says in which directory the region is".into()),
         };
         if let (Ok(region), Some(directory)) = (&looked, directory) {
-            let (size_bytes, log_bytes) = (region.size_bytes, region.log_bytes);
+            let (size_bytes, log_bytes) = (region.size_bytes(), region.log_bytes());
             self.nvm = Some(NvmConfig { directory, size_bytes, log_bytes });
             self.protection = region.protection.unwrap_or(self.protection);
         }
@@ -79,11 +74,7 @@ impl PagerConfig {
         let wanted = Layout::of(self).ok().flatten();
         match (&found.region, wanted) {
             (None, wanted) => found.attached.is_none() && wanted.is_none(),
-            (Some(Ok(region)), Some(wanted)) => {
-                wanted.region_bytes == region.size_bytes
-                    && wanted.log.map_or(0, |log| log.bytes()) == region.log_bytes
-                    && wanted.slots.map_or(0, |slots| slots.slots) == region.slots
-            }
+            (Some(Ok(region)), Some(wanted)) => wanted == region.layout,
             _ => false,
         }
     }
@@ -103,71 +94,55 @@ fn of_files(in_force: InForce, configured: ProtectionKind) -> ProtectionKind {
     }
 }
 
-/// The region, or why it is not the one that the database needs.
+/// The region, or why it is not the one that the database needs: what a start says.
 fn look(
     directory: &dyn Directory,
     stored: &Superblock,
     attached: &Attached,
 ) -> Result<std::result::Result<RegionFound, String>> {
-    let place = format!("{}/{NVM_FILE}", directory.location());
-    if !directory.exists(NVM_FILE)? {
-        return Ok(Err(format!("{place} is missing")));
-    }
-    let file = directory.open(NVM_FILE, OpenHow::existing(Space::Nvm))?;
-    let len_bytes = file.len_bytes()?;
-    let header = match read(&*file, 0, HEADER_BYTES)?.first_chunk::<HEADER_BYTES>() {
-        Some(bytes) if len_bytes >= HEADER_BYTES as u64 => RegionHeader::decode(bytes),
-        _ => return Ok(Err(format!("{place} is too short for a region"))),
+    let (region, layout) = match fits::needed(directory, stored, attached)? {
+        Ok(found) => found,
+        Err(why) => return Ok(Err(why)),
     };
-    let header = match header {
-        Ok(header) => header,
-        Err(damage) => return Ok(Err(format!("{place} {}", described(damage)))),
-    };
-    if header.database != stored.database || header.region != attached.region {
-        return Ok(Err(format!("{place} belongs to another database")));
-    }
-    let layout = header.layout;
-    if layout.region_bytes != len_bytes {
-        return Ok(Err(format!("{place} is {len_bytes} bytes long and should be {}", layout.region_bytes)));
-    }
-    let (used_slots, protection) = in_slots(&*file, &header)?;
-    Ok(Ok(RegionFound {
-        place,
-        size_bytes: len_bytes,
-        log_bytes: layout.log.map_or(0, |log| log.bytes()),
-        slots: layout.slots.map_or(0, |slots| slots.slots),
-        used_slots,
-        protection,
-    }))
+    let (used_slots, protection) = in_slots(&*region, attached.region, &layout);
+    let place = fits::place(directory);
+    Ok(Ok(RegionFound { place, layout, used_slots, protection }))
 }
 
 /// How many slots hold a page, and the protection that they are for.
-fn in_slots(file: &dyn BlockFile, header: &RegionHeader) -> Result<(u32, Option<ProtectionKind>)> {
-    let layout = header.layout;
-    let Some(slots) = layout.slots else { return Ok((0, None)) };
+fn in_slots(region: &dyn Region, id: u64, layout: &Layout) -> (u32, Option<ProtectionKind>) {
+    let Some(slots) = layout.slots else { return (0, None) };
     if slots.purpose == SlotUse::Copies {
-        let unit = read(file, slots.pages, layout.page_size as usize)?;
+        let mut unit = vec![0; layout.page_size as usize];
+        region.read(slots.pages, &mut unit);
         // Without a header no page was ever copied there.
         let (batch_slots, single_slots) =
             protection::slots_of(&unit).unwrap_or((slots.slots.saturating_sub(2), 1));
-        return Ok((0, Some(ProtectionKind::NvmDoublewrite { batch_slots, single_slots })));
+        return (0, Some(ProtectionKind::NvmDoublewrite { batch_slots, single_slots }));
     }
-    let headers = read(file, slots.headers, slots.slots as usize * SLOT_HEADER_BYTES)?;
-    let (headers, _) = headers.as_chunks::<SLOT_HEADER_BYTES>();
-    let is_used =
-        |line: &&[u8; SLOT_HEADER_BYTES]| Slot::decode(line, header.region, layout.page_size) != Slot::Free;
-    let used = headers.iter().take(slots.slots as usize).filter(is_used).count();
-    Ok((used as u32, Some(ProtectionKind::Nvm)))
+    let is_used = |slot: &u32| {
+        let mut line = [0; SLOT_HEADER_BYTES];
+        region.read(slots.headers + u64::from(*slot) * SLOT_HEADER_BYTES as u64, &mut line);
+        Slot::decode(&line, id, layout.page_size) != Slot::Free
+    };
+    ((0..slots.slots).filter(is_used).count() as u32, Some(ProtectionKind::Nvm))
 }
 
-/// At least `count` bytes from `at` on, in whole units; fewer where the file ends.
-fn read(file: &dyn BlockFile, at: u64, count: usize) -> Result<AlignedBuf> {
-    let end = file.len_bytes()?.saturating_sub(at) as usize / HEADER_BYTES * HEADER_BYTES;
-    let mut bytes = AlignedBuf::new(count.next_multiple_of(HEADER_BYTES).min(end));
-    if !bytes.is_empty() {
-        file.read_at(at, &mut bytes, Purpose::NvmMeta)?;
+impl RegionFound {
+    /// Its length in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.layout.region_bytes
     }
-    Ok(bytes)
+
+    /// Bytes of it for the log.
+    pub fn log_bytes(&self) -> u64 {
+        self.layout.log.map_or(0, |log| log.bytes())
+    }
+
+    /// Slots for pages, or for doublewrite copies.
+    pub fn slots(&self) -> u32 {
+        self.layout.slots.map_or(0, |slots| slots.slots)
+    }
 }
 
 impl NvmFound {
@@ -176,10 +151,7 @@ impl NvmFound {
         match &self.region {
             None => Ok(None),
             Some(Ok(region)) => Ok(Some(region)),
-            Some(Err(why)) => {
-                let what = format!("{why}, and the database needs it: bring it back, or restore a backup");
-                Err(PagerError::Incompatible { what })
-            }
+            Some(Err(why)) => Err(PagerError::Incompatible { what: why.clone() }),
         }
     }
 }

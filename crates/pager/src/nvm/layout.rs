@@ -1,11 +1,12 @@
 //! How a region of persistent memory is divided, and its header.
 //!
 //! The header is 4096 bytes at 0, little endian. It is written when the region is attached to a database, and its magic is stored
-//! last, in one word: whoever finds the magic finds the whole header.
+//! last, in one word: whoever finds the magic finds the whole header. While it is made, and when its database has left it, its first
+//! word is "NVM LEFT": nobody needs it, whatever the rest says (decision 0308).
 //!
 //! | at | size | field |
 //! |---:|---:|---|
-//! | 0 | 8 | magic "VARVENVM" |
+//! | 0 | 8 | magic "VARVENVM"; or "NVM LEFT" |
 //! | 8 | 4 | version, 1 |
 //! | 12 | 4 | page size in bytes |
 //! | 16 | 8 | database id |
@@ -51,6 +52,8 @@ pub(crate) const BOOT_AT: u64 = 4104;
 pub(crate) const MAGIC_AT: u64 = 0;
 /// The magic as a word.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"VARVENVM");
+/// The first word of a region that nobody needs.
+pub(crate) const LEFT: u64 = u64::from_le_bytes(*b"NVM LEFT");
 
 const VERSION: u32 = 1;
 /// Where the areas begin.
@@ -241,6 +244,10 @@ impl SlotArea {
 pub(crate) enum HeaderDamage {
     /// Nothing of the kind is there.
     NotOne,
+    /// Likewise, and it is zeros.
+    Empty,
+    /// It was left, or its making was cut off.
+    Left,
     /// It is of another version.
     OtherVersion(u32),
     /// The checksum is wrong.
@@ -295,8 +302,11 @@ impl RegionHeader {
     }
 
     pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> std::result::Result<RegionHeader, HeaderDamage> {
-        if get_u64(bytes, 0) != MAGIC {
-            return Err(HeaderDamage::NotOne);
+        match get_u64(bytes, 0) {
+            MAGIC => {}
+            LEFT => return Err(HeaderDamage::Left),
+            _ if bytes.iter().all(|byte| *byte == 0) => return Err(HeaderDamage::Empty),
+            _ => return Err(HeaderDamage::NotOne),
         }
         if get_u32(bytes, CHECKSUM_AT) != crc32c::crc32c(&bytes[..CHECKSUM_AT]) {
             return Err(HeaderDamage::Checksum);
@@ -426,6 +436,10 @@ mod tests {
             let found = RegionHeader::decode(&sealed(damaged));
             assert_eq!(found, Err(HeaderDamage::Impossible), "{field:?} at {at}");
         }
+        assert_eq!(RegionHeader::decode(&[0; HEADER_BYTES]), Err(HeaderDamage::Empty));
+        let mut left = bytes;
+        left[..8].copy_from_slice(b"NVM LEFT");
+        assert_eq!(RegionHeader::decode(&left), Err(HeaderDamage::Left));
         let mut other = bytes;
         other[8] = 9;
         assert_eq!(RegionHeader::decode(&sealed(other)), Err(HeaderDamage::OtherVersion(9)));

@@ -13,6 +13,7 @@ mod buffer;
 mod buffer_races;
 #[cfg(test)]
 mod buffer_tests;
+mod fits;
 mod flush;
 mod found;
 #[cfg(feature = "fuzzing")]
@@ -21,10 +22,12 @@ pub(crate) mod layout;
 mod leave;
 mod marks;
 mod recover;
+mod region;
 #[cfg(test)]
 mod rig;
 
-pub use attach::NVM_FILE;
-pub(crate) use attach::{NvmRegion, find, make, take, wanted};
+pub(crate) use attach::{Room, find};
 pub(crate) use buffer::NvmBuffer;
+pub use fits::NVM_FILE;
 pub use found::{NvmFound, RegionFound};
+pub(crate) use region::NvmRegion;

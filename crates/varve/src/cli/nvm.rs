@@ -35,7 +35,7 @@ fn status(arguments: &RegionArgs) -> Result<(), CommandError> {
         return no_database(&place.directory);
     };
     say(format!("database: {}", if found.is_clean { "shut down cleanly" } else { "not shut down cleanly" }));
-    say(format!("in persistent memory: {}", found.attached.as_ref().map_or("nothing", parts)));
+    say(format!("in persistent memory: {}", found.attached.as_ref().map_or("nothing", Attached::parts)));
     match &found.region {
         Some(Ok(region)) => say(format!("region: {}", described(region))),
         Some(Err(why)) => say(format!("region: {why}")),
@@ -76,7 +76,7 @@ fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
         say(format!("{} pages were in slots, and are home", region.used_slots));
     }
     say(format!("{} needs no persistent memory any more; {} was removed", directory.display(), region.place));
-    if region.log_bytes > 0 {
+    if region.log_bytes() > 0 {
         say("the next start begins an empty log");
     }
     if let Some(nvm) = &configured.nvm {
@@ -140,24 +140,14 @@ fn looking(arguments: &RegionArgs, configured: &Settings) -> Settings {
     settings
 }
 
-fn parts(attached: &Attached) -> &'static str {
-    match (attached.log, attached.pages, attached.copies) {
-        (true, true, _) => "the log and the newest pages",
-        (true, _, true) => "the log and doublewrite copies",
-        (true, false, false) => "the log",
-        (false, true, _) => "the newest pages",
-        (false, false, _) => "doublewrite copies",
-    }
-}
-
 fn described(region: &RegionFound) -> String {
-    let mut said = format!("{}, {}", region.place, show_bytes(region.size_bytes));
-    if region.log_bytes > 0 {
-        said += &format!(", log of {}", show_bytes(region.log_bytes));
+    let mut said = format!("{}, {}", region.place, show_bytes(region.size_bytes()));
+    if region.log_bytes() > 0 {
+        said += &format!(", log of {}", show_bytes(region.log_bytes()));
     }
     match region.protection {
         Some(ProtectionKind::Nvm) => {
-            said += &format!(", {} slots for pages, {} of them in use", region.slots, region.used_slots);
+            said += &format!(", {} slots for pages, {} of them in use", region.slots(), region.used_slots);
         }
         Some(ProtectionKind::NvmDoublewrite { batch_slots, single_slots }) => {
             said += &format!(", {batch_slots} and {single_slots} slots for copies");

@@ -1,0 +1,246 @@
+//! The layout of the control file's slots.
+//!
+//! A slot is 4096 bytes, little endian; slot n starts at n x 4096:
+//!
+//! | at | size | field |
+//! |---:|---:|---|
+//! | 0 | 8 | magic "VARVECTL" |
+//! | 8 | 4 | format version of the database: 2 if anything from 3904 on is not zero, else 1 |
+//! | 12 | 4 | page size in bytes |
+//! | 16 | 8 | sequence: counts the writes, the slot is sequence mod 2 |
+//! | 24 | 8 | database id |
+//! | 32 | 8 | log segment size in bytes |
+//! | 40 | 8 | redo position: LSN of a log block |
+//! | 48 | 8 | an LSN that was durable at this write |
+//! | 56 | 4 | state: 1 creating, 2 open, 3 shut down cleanly |
+//! | 60 | 4 | number of lives |
+//! | 64 | 24 each | lives: incarnation (4), 0 (4), LSN after the life before (8), first LSN (8) |
+//! | .. | .. | zeros |
+//! | 3904 | 4 | features: 1 some pages are compressed (`stored.rs`), 2 the data and the rollback space are packed; others are refused |
+//! | 3908 | 1 | layout of the data space: 0 in place, 1 packed |
+//! | 3909 | 1 | layout of the rollback space, the same |
+//! | 3910 | 2 | zeros |
+//! | 3912 | 8 each | numbers of checkpoints of the data and the rollback space's map, one that was durable at this write; 0 if not packed |
+//! | 3928 | 120 | zeros: kept for how pages are stored at home |
+//! | 4048 | 8 | id of the attached NVM region, 0 = none |
+//! | 4056 | 1 | flags: 1 newest pages are in the region, 2 the log is, 4 doublewrite copies are, 8 there is no log: it begins anew at the redo position |
+//! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log, 3 atomic writes, 4 doublewrite with copies in the region, 5 pages in the region |
+//! | 4058 | 6 | zeros |
+//! | 4064 | 8 | stamp: counts the checkpoints with the region |
+//! | 4072 | 8 | id of a region that is not needed, 0 = none: it is being made, or was left; not beside an attached one |
+//! | 4080 | 12 | zeros |
+//! | 4092 | 4 | crc32c over bytes 0..4092 |
+//!
+//! What a program doesn't know in the features, the flags or the protection it refuses: it would ignore where pages are, or take
+//! them for damaged.
+//!
+//! Not known here: which slot is the newer one, what a database can have come to.
+
+use super::{Attached, InForce, State, Superblock};
+use crate::log::Life;
+use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
+use crate::lsn::Lsn;
+
+/// Newest version of the database's files as a whole.
+pub const FORMAT_VERSION: u32 = 2;
+/// Version of a database that has nothing of what came with version 2: older programs open it.
+const FORMAT_VERSION_PLAIN: u32 = 1;
+
+/// Bytes of a slot.
+pub(super) const SLOT_BYTES: usize = 4096;
+const MAGIC: u64 = u64::from_le_bytes(*b"VARVECTL");
+const LIVES_AT: usize = 64;
+const LIFE_BYTES: usize = 24;
+/// Most lives that a slot holds.
+pub(super) const LIVES_MAX: usize = 160;
+/// Bytes from here on say how pages are stored at home.
+const STORED_AT: usize = 3904;
+const LAYOUTS_AT: usize = 3908;
+const MAPS_AT: usize = 3912;
+const FEATURE_COMPRESSED: u32 = 1;
+const FEATURE_PACKED: u32 = 2;
+const FEATURES_KNOWN: u32 = FEATURE_COMPRESSED | FEATURE_PACKED;
+const REGION_AT: usize = 4048;
+const FLAGS_AT: usize = 4056;
+const PROTECTION_AT: usize = 4057;
+const STAMP_AT: usize = 4064;
+const UNNEEDED_AT: usize = 4072;
+const FLAG_PAGES: u8 = 1;
+const FLAG_LOG: u8 = 2;
+const FLAG_COPIES: u8 = 4;
+const FLAG_LOG_BEGINS_ANEW: u8 = 8;
+const FLAGS_KNOWN: u8 = FLAG_PAGES | FLAG_LOG | FLAG_COPIES | FLAG_LOG_BEGINS_ANEW;
+const CHECKSUM_AT: usize = SLOT_BYTES - 4;
+
+const _: () = assert!(LIVES_AT + LIVES_MAX * LIFE_BYTES <= STORED_AT);
+
+/// What the bytes of a slot are.
+pub(super) enum Slot {
+    /// Never written, torn or damaged.
+    Invalid,
+    /// The checksum is right and the contents are impossible.
+    Damaged,
+    OtherVersion(u32),
+    /// A newer program has put pages, log or protection where this one doesn't look.
+    UnknownParts,
+    Valid(Superblock),
+}
+
+impl State {
+    fn code(self) -> u32 {
+        match self {
+            State::Creating => 1,
+            State::Open => 2,
+            State::Clean => 3,
+        }
+    }
+
+    fn of(code: u32) -> Option<State> {
+        [State::Creating, State::Open, State::Clean].into_iter().find(|state| state.code() == code)
+    }
+}
+
+impl InForce {
+    const ALL: [InForce; 6] = [
+        InForce::Doublewrite,
+        InForce::Nothing,
+        InForce::FullPageLog,
+        InForce::AtomicWrite,
+        InForce::NvmDoublewrite,
+        InForce::Nvm,
+    ];
+
+    fn code(self) -> u8 {
+        match self {
+            InForce::Doublewrite => 0,
+            InForce::Nothing => 1,
+            InForce::FullPageLog => 2,
+            InForce::AtomicWrite => 3,
+            InForce::NvmDoublewrite => 4,
+            InForce::Nvm => 5,
+        }
+    }
+
+    fn of(code: u8) -> Option<InForce> {
+        InForce::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+impl Attached {
+    fn flags(&self) -> u8 {
+        let parts = [(self.pages, FLAG_PAGES), (self.log, FLAG_LOG), (self.copies, FLAG_COPIES)];
+        parts.into_iter().filter(|(is_there, _)| *is_there).fold(0, |flags, (_, flag)| flags | flag)
+    }
+}
+
+impl Superblock {
+    pub(super) fn encode(&self, slot: &mut [u8]) {
+        slot.fill(0);
+        put_u64(slot, 0, MAGIC);
+        let is_plain = !self.encode_parts(slot);
+        put_u32(slot, 8, if is_plain { FORMAT_VERSION_PLAIN } else { FORMAT_VERSION });
+        put_u32(slot, 12, self.page_size);
+        put_u64(slot, 16, self.sequence);
+        put_u64(slot, 24, self.database);
+        put_u64(slot, 32, self.log_segment_bytes);
+        put_u64(slot, 40, self.redo.get());
+        put_u64(slot, 48, self.durable.get());
+        put_u32(slot, 56, self.state.code());
+        put_u32(slot, 60, self.lives.len() as u32);
+        for (life, out) in self.lives.iter().zip(slot[LIVES_AT..].chunks_exact_mut(LIFE_BYTES)) {
+            put_u32(out, 0, life.incarnation);
+            put_u64(out, 8, life.after.get());
+            put_u64(out, 16, life.start.get());
+        }
+        let crc = crc32c::crc32c(&slot[..CHECKSUM_AT]);
+        put_u32(slot, CHECKSUM_AT, crc);
+    }
+
+    /// Encodes what came with version 2. Whether there is anything of it.
+    fn encode_parts(&self, slot: &mut [u8]) -> bool {
+        if let Some(attached) = &self.attached {
+            put_u64(slot, REGION_AT, attached.region);
+            put_u64(slot, STAMP_AT, attached.stamp);
+            slot[FLAGS_AT] = attached.flags();
+        }
+        put_u64(slot, UNNEEDED_AT, self.unneeded_region.unwrap_or_default());
+        if self.log_begins_anew {
+            slot[FLAGS_AT] |= FLAG_LOG_BEGINS_ANEW;
+        }
+        slot[PROTECTION_AT] = self.protection.code();
+        let compressed = if self.has_compressed_pages { FEATURE_COMPRESSED } else { 0 };
+        put_u32(slot, STORED_AT, compressed | if self.packed { FEATURE_PACKED } else { 0 });
+        if self.packed {
+            slot[LAYOUTS_AT..LAYOUTS_AT + 2].fill(1);
+            put_u64(slot, MAPS_AT, self.map_checkpoints[0]);
+            put_u64(slot, MAPS_AT + 8, self.map_checkpoints[1]);
+        }
+        slot[STORED_AT..CHECKSUM_AT].iter().any(|byte| *byte != 0)
+    }
+
+    pub(super) fn decode(slot: &[u8]) -> Slot {
+        if get_u32(slot, CHECKSUM_AT) != crc32c::crc32c(&slot[..CHECKSUM_AT]) || get_u64(slot, 0) != MAGIC {
+            return Slot::Invalid;
+        }
+        let version = get_u32(slot, 8);
+        if !(FORMAT_VERSION_PLAIN..=FORMAT_VERSION).contains(&version) {
+            return Slot::OtherVersion(version);
+        }
+        let protection = match InForce::of(slot[PROTECTION_AT]) {
+            Some(protection) if slot[FLAGS_AT] & !FLAGS_KNOWN == 0 && has_known_layouts(slot) => protection,
+            _ => return Slot::UnknownParts,
+        };
+        let lives_count = get_u32(slot, 60) as usize;
+        let lives = slot[LIVES_AT..].chunks_exact(LIFE_BYTES).take(lives_count.min(LIVES_MAX));
+        let Some(state) = State::of(get_u32(slot, 56)).filter(|_| lives_count <= LIVES_MAX) else {
+            return Slot::Damaged;
+        };
+        let found = Superblock {
+            page_size: get_u32(slot, 12),
+            sequence: get_u64(slot, 16),
+            database: get_u64(slot, 24),
+            log_segment_bytes: get_u64(slot, 32),
+            redo: Lsn::new(get_u64(slot, 40)),
+            durable: Lsn::new(get_u64(slot, 48)),
+            state,
+            lives: lives.map(decode_life).collect(),
+            protection,
+            packed: get_u32(slot, STORED_AT) & FEATURE_PACKED != 0,
+            map_checkpoints: [get_u64(slot, MAPS_AT), get_u64(slot, MAPS_AT + 8)],
+            attached: decode_attached(slot),
+            unneeded_region: Some(get_u64(slot, UNNEEDED_AT)).filter(|region| *region != 0),
+            log_begins_anew: slot[FLAGS_AT] & FLAG_LOG_BEGINS_ANEW != 0,
+            has_compressed_pages: get_u32(slot, STORED_AT) & FEATURE_COMPRESSED != 0,
+        };
+        let fits_version = version == FORMAT_VERSION || slot[STORED_AT..CHECKSUM_AT].iter().all(|b| *b == 0);
+        if fits_version && found.is_sound() { Slot::Valid(found) } else { Slot::Damaged }
+    }
+}
+
+/// Whether this program can find pages that are stored so.
+fn has_known_layouts(slot: &[u8]) -> bool {
+    let features = get_u32(slot, STORED_AT);
+    let layout = u8::from(features & FEATURE_PACKED != 0);
+    features & !FEATURES_KNOWN == 0 && slot[LAYOUTS_AT..LAYOUTS_AT + 2] == [layout; 2]
+}
+
+fn decode_life(bytes: &[u8]) -> Life {
+    Life {
+        incarnation: get_u32(bytes, 0),
+        after: Lsn::new(get_u64(bytes, 8)),
+        start: Lsn::new(get_u64(bytes, 16)),
+    }
+}
+
+/// The attached region: none if nothing speaks of one.
+fn decode_attached(slot: &[u8]) -> Option<Attached> {
+    let has = |flag| slot[FLAGS_AT] & flag != 0;
+    let found = Attached {
+        region: get_u64(slot, REGION_AT),
+        pages: has(FLAG_PAGES),
+        log: has(FLAG_LOG),
+        copies: has(FLAG_COPIES),
+        stamp: get_u64(slot, STAMP_AT),
+    };
+    (found.region != 0 || found.flags() != 0 || found.stamp != 0).then_some(found)
+}

@@ -1,0 +1,150 @@
+//! Whether a region is the one that a database needs: one answer for the start, for `varve nvm status` and for the next configuration.
+//!
+//! Invariants
+//! 1. Nothing is changed.
+//!
+//! Not known here: what is in the areas; how a database gets a region (`attach.rs`).
+
+use std::sync::Arc;
+
+use varve_device::{Directory, Region, planted};
+
+use super::layout::{AREAS_AT, BOOT_AT, HeaderDamage, Layout, RegionHeader, STAMP_AT, SlotUse};
+use crate::config::PagerConfig;
+use crate::control::{Attached, State, Superblock};
+use crate::error::Result;
+
+/// Name of the file that is a region of persistent memory, in the directory of its device.
+pub const NVM_FILE: &str = "nvm.varve";
+/// What a person runs who wants the database out of its region.
+pub(super) const DRAIN: &str = "`varve nvm drain`";
+
+/// Where the region of a device is, for messages.
+pub(super) fn place(directory: &dyn Directory) -> String {
+    format!("{}/{NVM_FILE}", directory.location())
+}
+
+/// The file of the region with whatever length it has; `None` if there is none.
+pub(super) fn existing(directory: &dyn Directory) -> Result<Option<Arc<dyn Region>>> {
+    // The length is that of one that would be made.
+    let is_there = directory.exists(NVM_FILE)?;
+    Ok(is_there.then(|| directory.map(NVM_FILE, AREAS_AT)).transpose()?)
+}
+
+/// A region that is right, or why it is not.
+pub(super) type Fitting = std::result::Result<(Arc<dyn Region>, Layout), String>;
+
+/// The region in `directory` that `attached` names, or why what is there cannot be it.
+pub(super) fn needed(directory: &dyn Directory, stored: &Superblock, attached: &Attached) -> Result<Fitting> {
+    let place = place(directory);
+    let Some(region) = existing(directory)? else {
+        let parts = attached.parts();
+        return Ok(Err(format!(
+            "{place} is missing, and has {parts} of the database: bring it back, or restore a backup"
+        )));
+    };
+    let layout = whole(stored, attached, &*region).map_err(|why| format!("{place} {why}"));
+    Ok(layout.map(|layout| (region, layout)))
+}
+
+/// The layout of the region if it is the database's, whole and of now; else what is wrong.
+fn whole(
+    stored: &Superblock,
+    attached: &Attached,
+    region: &dyn Region,
+) -> std::result::Result<Layout, String> {
+    let header = RegionHeader::read(region).map_err(|damage| {
+        let (what, parts) = (described(damage), attached.parts());
+        format!(
+            "{what}; the right one has {parts} of the database: bring that file back, or restore a backup"
+        )
+    })?;
+    if header.database != stored.database || header.region != attached.region {
+        return Err("belongs to another database: bring this one's file back, or restore a backup".into());
+    }
+    if header.layout.region_bytes != region.len_bytes() {
+        return Err(format!(
+            "is {} bytes long and should be {}: it was cut or has grown; bring the whole file back, or restore a backup",
+            region.len_bytes(),
+            header.layout.region_bytes
+        ));
+    }
+    if is_lost(region.load_word(BOOT_AT), boot_of(region), stored.state) {
+        return Err(
+            "was emulated by memory that did not survive the restart of the machine: restore a backup".into(),
+        );
+    }
+    if !planted("nvm: the stamp is not compared") && region.load_word(STAMP_AT) < attached.stamp {
+        return Err(
+            "was put back from an earlier moment: bring the newest file back, or restore a backup".into()
+        );
+    }
+    let made = Attached { stamp: attached.stamp, ..made(attached.region, &header.layout) };
+    if made != *attached {
+        return Err(format!(
+            "has {} and should have {}: bring the right file back, or restore a backup",
+            made.parts(),
+            attached.parts()
+        ));
+    }
+    Ok(header.layout)
+}
+
+/// Why a configuration does not go with a region of this layout, which is the database's.
+pub(super) fn configured(config: &PagerConfig, layout: &Layout) -> std::result::Result<(), String> {
+    match Layout::of(config).map_err(|error| error.to_string())? {
+        Some(wanted) if wanted == *layout => Ok(()),
+        Some(_) => Err(format!(
+            "is divided in another way than is configured: start the database with the [nvm] and the protection that it \
+             had ({} bytes, {} of them for the log, {} for pages), or bring everything home first: {DRAIN}",
+            layout.region_bytes,
+            layout.log.map_or(0, |log| log.bytes()),
+            layout.slots.map_or(0, |slots| slots.bytes(layout.page_size))
+        )),
+        None => Err(format!(
+            "is the database's NVM region, and none is configured: bring everything home first: {DRAIN}"
+        )),
+    }
+}
+
+/// What is wrong with a file that should be a region.
+pub(super) fn described(damage: HeaderDamage) -> String {
+    match damage {
+        HeaderDamage::NotOne | HeaderDamage::Empty => "is no NVM region".into(),
+        HeaderDamage::Left => "is an NVM region that its database has left".into(),
+        HeaderDamage::OtherVersion(version) => format!("is an NVM region of version {version}"),
+        HeaderDamage::Checksum | HeaderDamage::Impossible => "has a damaged header".into(),
+    }
+}
+
+/// What the control file says of a region that was just made.
+pub(super) fn made(region: u64, layout: &Layout) -> Attached {
+    let holds = |purpose| layout.slots.is_some_and(|slots| slots.purpose == purpose);
+    let (pages, copies) = (holds(SlotUse::Buffer), holds(SlotUse::Copies));
+    Attached { region, pages, log: layout.log.is_some(), copies, stamp: 0 }
+}
+
+/// Whether what a region held went with the machine's memory. After a clean shutdown the file behind it has everything.
+fn is_lost(noted: u64, now: u64, state: State) -> bool {
+    noted != 0 && noted != now && state != State::Clean
+}
+
+/// What is noted of the machine's start: 0 if the medium outlives it.
+pub(super) fn boot_of(region: &dyn Region) -> u64 {
+    region.facts().boot.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After another start of the machine an emulated region is as good as lost, unless everything was brought to its file.
+    #[test]
+    fn memory_does_not_outlive_the_machine() {
+        assert!(is_lost(7, 8, State::Open));
+        assert!(is_lost(7, 0, State::Open), "it was emulated, whatever it is now");
+        assert!(!is_lost(7, 8, State::Clean));
+        assert!(!is_lost(7, 7, State::Open));
+        assert!(!is_lost(0, 8, State::Open), "the medium outlives the machine");
+    }
+}

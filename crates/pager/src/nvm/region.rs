@@ -1,0 +1,122 @@
+//! The region of an open database: its parts, for those who use them.
+//!
+//! Invariants
+//! 1. The region's stamp is durable before the control file gets the same one, so it is never the smaller one, unless the region
+//!    was put back from an earlier moment.
+//!
+//! Not known here: what is in the parts; how the region came to the database, and how it is left (`attach.rs`).
+
+use std::sync::Arc;
+
+use varve_device::{
+    Accounting, Directory, Medium, Purpose, Region, RegionExtents, RegionFiles, RegionPart, Space,
+};
+
+use super::area::PageArea;
+use super::attach::write_word;
+use super::fits;
+use super::layout::{Layout, STAMP_AT, SlotUse};
+use crate::config::PagerConfig;
+use crate::durability::NvmStats;
+use crate::error::{PagerError, Result};
+use crate::protection::REGION_PREFIX;
+
+const LOG_PREFIX: &str = "log";
+
+/// The region of an open database.
+pub(crate) struct NvmRegion {
+    pub(super) region: Arc<dyn Region>,
+    pub(super) id: u64,
+    pub(super) layout: Layout,
+    pub(super) directory: Arc<dyn Directory>,
+}
+
+impl NvmRegion {
+    /// Whether the log is here.
+    pub(crate) fn has_log(&self) -> bool {
+        self.layout.log.is_some()
+    }
+
+    /// Refuses a configuration for the next start that would not fit this region.
+    pub(crate) fn fits(&self, next: &PagerConfig) -> Result<()> {
+        let fits = fits::configured(next, &self.layout);
+        fits.map_err(|why| PagerError::Incompatible { what: format!("{} {why}", self.location()) })
+    }
+
+    /// Sizes and place of the log, where it is here.
+    pub(crate) fn place_log(&self, config: &mut PagerConfig) {
+        let Some(log) = self.layout.log else { return };
+        let part = (Space::Log, Purpose::Log);
+        config.log = self.files(LOG_PREFIX, log.offset, log.segment_bytes, log.segments, part);
+        config.log_segment_bytes = log.segment_bytes;
+        config.log_capacity_bytes = log.capacity_bytes();
+    }
+
+    /// The page slots, where newest versions of pages are here.
+    pub(crate) fn page_area(&self) -> Option<PageArea> {
+        PageArea::of(&self.region, self.id, &self.layout, self.directory.accounting(), self.location())
+    }
+
+    /// The place of doublewrite copies, where they are here: a directory of one file.
+    pub(crate) fn copies(&self) -> Option<Arc<RegionFiles>> {
+        let slots = self.layout.slots.filter(|slots| slots.purpose == SlotUse::Copies)?;
+        let part = (Space::Nvm, Purpose::Doublewrite);
+        Some(self.files(REGION_PREFIX, slots.pages, slots.bytes(self.layout.page_size), 1, part))
+    }
+
+    /// A part of the region as files of equal length.
+    fn files(
+        &self,
+        prefix: &str,
+        offset: u64,
+        extent_bytes: u64,
+        count: u32,
+        (space, why): (Space, Purpose),
+    ) -> Arc<RegionFiles> {
+        // The files count what they read and write, so the part's own account goes to nobody.
+        let uncounted = Arc::new(Accounting::new());
+        let range = offset..offset + extent_bytes * u64::from(count);
+        let part = RegionPart::new(self.region.clone(), range, space, why, uncounted);
+        let how = RegionExtents { prefix: prefix.into(), extent_bytes, count, location: self.location() };
+        RegionFiles::new(part, how, self.directory.accounting().clone())
+    }
+
+    /// Where it is.
+    pub(crate) fn location(&self) -> String {
+        fits::place(&*self.directory)
+    }
+
+    /// What it is made of, and what went over it.
+    pub(crate) fn stats(&self) -> NvmStats {
+        NvmStats {
+            place: self.location(),
+            facts: self.region.facts(),
+            size_bytes: self.region.len_bytes(),
+            log_bytes: self.layout.log.map_or(0, |log| log.bytes()),
+            slots: None,
+            tally: self.region.tally(),
+        }
+    }
+
+    /// What a person should know at start.
+    pub(crate) fn warning(&self) -> Option<String> {
+        (self.region.facts().medium == Medium::EmulatedByFile).then(|| {
+            format!(
+                "{}: NVM is emulated by a file: what is committed survives the death of the process, not that of the machine",
+                self.location()
+            )
+        })
+    }
+
+    /// Before a checkpoint is noted: the stamp that the control file gets with it.
+    pub(crate) fn next_stamp(&self) -> u64 {
+        let stamp = self.region.load_word(STAMP_AT) + 1;
+        write_word(&*self.region, STAMP_AT, stamp);
+        stamp
+    }
+
+    /// Before the control file says that everything was shut down: what is emulated is in the file then.
+    pub(crate) fn settle(&self) -> Result<()> {
+        Ok(self.region.settle()?)
+    }
+}
