@@ -69,7 +69,9 @@ tools:
 	@scripts/setup test
 	$(CARGO) build --release --workspace --bin varve
 	VARVE_BIN=target/release/varve e2e/tools psql pgbench psycopg sqlalchemy go-tpc go-ycsb
-	VARVE_BIN=target/release/varve e2e/tpcc-kill9 --rounds $(or $(ROUNDS),10)
+	for server in varve varve-packed varve-nvm; do \
+	    VARVE_BIN=target/release/varve e2e/tpcc-kill9 --server $$server --rounds $(or $(ROUNDS),10) || exit 1; \
+	done
 
 fuzz: debug-build
 	@scripts/setup test
@@ -87,7 +89,9 @@ fuzz-targets:
 crash:
 	@scripts/setup test
 	$(CARGO) build --release --workspace --bin varve
-	VARVE_BIN=target/release/varve e2e/kill9 --rounds $(or $(ROUNDS),20)
+	for server in varve varve-nvm-packed; do \
+	    VARVE_BIN=target/release/varve e2e/kill9 --server $$server --rounds $(or $(ROUNDS),20) || exit 1; \
+	done
 	VARVE_BIN=target/release/varve e2e/list-append --seconds $(or $(SECONDS),300) --kills 60 --clients 16
 	for subject in pages trees engine crowd; do \
 	    $(CARGO) run --release -p varve-sim --example crash -- --subject $$subject --images $(or $(IMAGES),20000) || exit 1; \

@@ -207,10 +207,16 @@ class Varve(Server):
     def version(self):
         return subprocess.run([self.binary, "--version"], capture_output=True, text=True).stdout.strip()
 
+    PACKED = '\n[home]\nlayout = "packed"\ncompression = "lz4"\n'
+    # Small, so that pages go home all the time and the log goes round.
+    NVM = '\n[nvm]\ndevice = "main"\nsize = "80MiB"\nlog = "64MiB"\n\n[protection]\nkind = "nvm"\n'
+    WAYS = {"packed": PACKED, "nvm": NVM, "nvm-packed": NVM + PACKED}
+
     @classmethod
     def storing(cls, how, directory, pool_mib, page_kib):
-        """With pages of this size, compressed with `how` if that is a codec."""
-        return cls(directory, pool_mib, f'\n[home]\ncompression = "{how}"\n' if how else "", page_kib)
+        """With pages of this size; `how` is one of WAYS, or a codec."""
+        codec = f'\n[home]\ncompression = "{how}"\n' if how else ""
+        return cls(directory, pool_mib, cls.WAYS.get(how, codec), page_kib)
 
     def add_postgres(self):
         """Makes the role as which the tests connect, so that it owns what they make, as on PostgreSQL."""
@@ -220,7 +226,7 @@ class Varve(Server):
 
     def check(self):
         """Runs `varve check`; returns (exit code, output)."""
-        done = subprocess.run([self.binary, "check", self.directory], capture_output=True, text=True, timeout=600)
+        done = subprocess.run([self.binary, "check", self.directory, "--config", self.config_path], capture_output=True, text=True, timeout=600)
         return done.returncode, done.stdout + done.stderr
 
 
@@ -293,7 +299,7 @@ class Postgres(Server):
 
 def make(kind, directory, pool_mib=256, page_kib=8):
     """A server by its name on the command line: postgres, mariadb or varve, the latter two perhaps with how tables are stored behind it,
-    such as mariadb-page, mariadb-row, varve-lz4."""
+    such as mariadb-page, mariadb-row, varve-lz4, varve-nvm."""
     from .mariadb import MariaDb
 
     name, _, how = kind.partition("-")
