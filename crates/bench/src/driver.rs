@@ -1,7 +1,7 @@
 //! Runs a workload on a target: threads, warm-up, rounds, latencies.
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -88,6 +88,14 @@ pub fn run(target: &dyn Target, workload: &dyn Workload, plan: Plan) -> Result<V
         .collect()
 }
 
+/// Somebody who looks at a round while it runs.
+pub struct Watch<'w> {
+    /// How often, in equal distances.
+    pub looks: u32,
+    /// What is done then; it is given the number of transactions that have ended well.
+    pub look: &'w mut dyn FnMut(u64),
+}
+
 /// One round of so much time on fresh sessions; `seed` determines what they ask.
 pub fn round(
     target: &dyn Target,
@@ -96,16 +104,29 @@ pub fn round(
     length: Duration,
     seed: u64,
 ) -> Result<Round> {
+    round_watched(target, workload, plan, (length, seed), None)
+}
+
+/// The same, perhaps with somebody who looks on.
+pub fn round_watched(
+    target: &dyn Target,
+    workload: &dyn Workload,
+    plan: Plan,
+    (length, seed): (Duration, u64),
+    watch: Option<Watch<'_>>,
+) -> Result<Round> {
+    let done = AtomicU64::new(0);
+    let done = watch.is_some().then_some(&done);
     let (stop, start) = (AtomicBool::new(false), Barrier::new(plan.threads + 1));
     let sum = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..plan.threads as u64)
             .map(|number| {
                 let random = Random::seeded(seed << 32 | number);
-                scope.spawn(|| session(target, workload, random, &start, &stop))
+                scope.spawn(|| session(target, workload, random, (&start, &stop, done)))
             })
             .collect();
         start.wait();
-        std::thread::sleep(length);
+        wait(length, watch, done);
         stop.store(true, Ordering::Relaxed);
         let joined = threads.into_iter().map(|thread| thread.join().map_err(|_| panicked())?);
         joined.collect::<Result<Vec<Round>>>()
@@ -114,6 +135,15 @@ pub fn round(
         all.add(one);
         all
     }))
+}
+
+/// Lets a round run for its time.
+fn wait(length: Duration, watch: Option<Watch<'_>>, done: Option<&AtomicU64>) {
+    let Some(watch) = watch else { return std::thread::sleep(length) };
+    for _ in 0..watch.looks {
+        std::thread::sleep(length / watch.looks);
+        (watch.look)(done.map_or(0, |done| done.load(Ordering::Relaxed)));
+    }
 }
 
 fn panicked() -> BenchError {
@@ -125,8 +155,7 @@ fn session(
     target: &dyn Target,
     workload: &dyn Workload,
     mut random: Random,
-    start: &Barrier,
-    stop: &AtomicBool,
+    (start, stop, all_done): (&Barrier, &AtomicBool, Option<&AtomicU64>),
 ) -> Result<Round> {
     let connected = target.connect(&workload.statements());
     start.wait();
@@ -145,6 +174,9 @@ fn session(
             done.restarted += 1;
         }
         done.record(kind, first.elapsed());
+        if let Some(all) = all_done {
+            all.fetch_add(1, Ordering::Relaxed);
+        }
     }
     done.elapsed = began.elapsed();
     Ok(done)

@@ -13,12 +13,19 @@ fn lab_in<'o>(folder: &Path, scale: Scale, device: Device, out: &'o mut Vec<u8>)
 
 /// What the experiment prints: rows, and the other lines.
 fn slice(name: &str, rounds: usize) -> (Vec<Value>, String) {
+    slice_of(name, rounds, &[])
+}
+
+/// The same of points with these values alone.
+fn slice_of(name: &str, rounds: usize, only: &[&str]) -> (Vec<Value>, String) {
     let device = Device::named("none", None).expect("the device that is there");
     let scale = Scale { rounds, ..Scale::TINY };
     let folder = tempfile::tempdir().expect("a temporary directory");
     let mut out = Vec::new();
     let mut lab = lab_in(folder.path(), scale, device, &mut out);
     lab.choose_clients(&[2]).expect("two sessions");
+    let only: Vec<String> = only.iter().map(|one| (*one).to_owned()).collect();
+    lab.choose_points(&only).expect("factors and values");
     perform(&mut lab, name).unwrap_or_else(|error| panic!("{name}: {error}"));
     lab.end().expect("everything is written");
     let text = String::from_utf8(out).expect("UTF-8");
@@ -227,10 +234,16 @@ fn latency_and_bytes_of_compression() {
     assert_eq!(points.len(), 2);
     assert!(points.iter().all(|point| point["kinds"]["getlinklist"]["p99_us"].as_f64() > Some(0.0)));
     assert!(text.contains("getlinklist"), "{text}");
-    let (rows, _) = slice("compression-write-amount", 1);
+    let (rows, text) = slice("compression-write-amount", 1);
     let claims = of_kind(&rows, "claim");
     assert_eq!(claims.len(), 1);
     assert_eq!(claims[0]["published"], 4.0);
+    for point in of_kind(&rows, "point") {
+        let tenths: Vec<f64> =
+            point["written_over_time"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        assert!(tenths.len() == 10 && tenths.iter().any(|bytes| *bytes > 0.0), "{point}");
+    }
+    assert!(text.contains("tenths of a round"), "{text}");
 }
 
 #[test]
@@ -238,7 +251,7 @@ fn loads_by_codec() {
     for name in ["compression-load", "compression-space"] {
         let (rows, text) = slice(name, 1);
         let loads = of_kind(&rows, "load");
-        assert_eq!(loads.len(), 8);
+        assert_eq!(loads.len(), 8 + 3, "in place, and packed");
         let share = |codec: &str| {
             let of_it = loads.iter().find(|load| load["compression"] == codec);
             of_it.and_then(|load| load["stored_share"].as_f64()).expect("a share")
@@ -248,6 +261,70 @@ fn loads_by_codec() {
         assert!(loads.iter().all(|load| load["allocated_bytes"].as_u64() > Some(0)));
         assert!(text.contains("lzma"), "{text}");
     }
+}
+
+/// Pages in place are written twice, packed ones once and shorter; flash is said to be modelled; and so short an interval is nobody's proof.
+#[test]
+fn wear_of_flash() {
+    let ways = ["doublewrite", "packed lz4"];
+    let only = ["variant=doublewrite", "variant=packed lz4", "values=0.5", "theta=0.99"];
+    let (rows, text) = slice_of("packed-wear", 1, &only);
+    let wear = of_kind(&rows, "wear");
+    assert_eq!(variants(&rows), ways);
+    for row in &wear {
+        let of = |name: &str| row[name].as_f64().unwrap_or(0.0);
+        assert_eq!(row["flash"], "modelled");
+        assert!(of("transactions") > 0.0 && of("pages_written") > 0.0, "{row}");
+        assert!(of("flash_bytes") >= of("host_bytes") * 0.9 && of("host_bytes") > 0.0, "{row}");
+        assert!(of("log_apart_bytes") > 0.0 && of("overwritten_before") >= 0.2, "{row}");
+    }
+    let of_a_page = |at: usize| wear[at]["host_bytes_of_a_page"].as_f64().expect("a figure");
+    assert!(of_a_page(0) > 2.0 * 8192.0 && of_a_page(1) < 8192.0, "{} {}", of_a_page(0), of_a_page(1));
+    assert!(
+        wear[0]["packed_amplification"].is_null() && wear[1]["packed_amplification"].as_f64() >= Some(1.0)
+    );
+    let share = wear[1]["stored_share"].as_f64().expect("a share");
+    assert!((0.3..0.7).contains(&share), "{share}");
+    let claims = of_kind(&rows, "claim");
+    let bars: Vec<f64> = claims.iter().filter_map(|claim| claim["bar"].as_f64()).collect();
+    assert_eq!(bars, [2.0, 6.0]);
+    assert!(text.contains("modelled") && text.contains("plain and in place"), "{text}");
+}
+
+/// A small table goes, on the file system that is there; the bar is for a larger one.
+#[test]
+fn a_table_is_dropped_in_both_layouts() {
+    let (rows, text) = slice_of("drop-table", 1, &["file system=here", "aged=false"]);
+    let drops = of_kind(&rows, "drop");
+    let layouts: Vec<&str> = drops.iter().filter_map(|row| row["factors"]["layout"].as_str()).collect();
+    assert_eq!(layouts, ["in place", "packed"]);
+    for row in drops {
+        let of = |name: &str| row[name].as_f64().unwrap_or(0.0);
+        assert!(
+            of("statement_seconds") > 0.0 && of("pages_free_seconds") >= of("statement_seconds"),
+            "{row}"
+        );
+        assert!(row["before"]["count"].as_u64() > Some(0) && row["meanwhile"]["p99_us"].is_u64(), "{row}");
+        assert!(of("allocated_bytes") > 0.0, "{row}");
+    }
+    let claims = of_kind(&rows, "claim");
+    assert!(claims.len() == 2 && claims.iter().all(|claim| claim["verdict"] == "not_judged"), "{claims:?}");
+    assert!(text.contains("pages free s"), "{text}");
+}
+
+/// What is not asked for is not measured; a factor that no point has is an error.
+#[test]
+fn points_are_chosen_by_their_factors() {
+    let (rows, _) = slice_of("doublewrite-cost", 1, &["variant=none", "variant=original"]);
+    assert_eq!(variants(&rows), ["original", "none"]);
+    let mut out = Vec::new();
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let device = Device::named("none", None).expect("the device that is there");
+    let mut lab = lab_in(folder.path(), Scale::TINY, device, &mut out);
+    assert!(lab.choose_points(&["variant".to_owned()]).is_err(), "no value");
+    lab.choose_points(&["colour=red".to_owned()]).expect("a factor and a value");
+    let refused = lab.end().expect_err("no point has a colour").to_string();
+    assert!(refused.contains("colour"), "{refused}");
 }
 
 #[derive(Parser)]

@@ -123,17 +123,22 @@ impl Copied {
 
     /// Bytes of blocks of those of its files whose name is wanted.
     pub fn allocated_bytes(&self, wanted: impl Fn(&str) -> bool) -> Result<u64> {
-        const BLOCK_BYTES: u64 = 512;
-        let mut bytes = 0;
-        for entry in std::fs::read_dir(&self.0.files)? {
-            let entry = entry?;
-            let metadata = entry.metadata()?;
-            if metadata.is_file() && entry.file_name().to_str().is_some_and(&wanted) {
-                bytes += metadata.blocks() * BLOCK_BYTES;
-            }
-        }
-        Ok(bytes)
+        allocated_bytes(&self.0.files, wanted)
     }
+}
+
+/// Bytes of blocks that the file system has given to those files of a directory whose name is wanted.
+pub fn allocated_bytes(directory: &Path, wanted: impl Fn(&str) -> bool) -> Result<u64> {
+    const BLOCK_BYTES: u64 = 512;
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        if metadata.is_file() && entry.file_name().to_str().is_some_and(&wanted) {
+            bytes += metadata.blocks() * BLOCK_BYTES;
+        }
+    }
+    Ok(bytes)
 }
 
 impl Drop for Copied {

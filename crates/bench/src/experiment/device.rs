@@ -43,6 +43,11 @@ impl Device {
         self
     }
 
+    /// The emulated drive's profile.
+    pub fn profile(&self) -> Option<Profile> {
+        self.0.clone()
+    }
+
     /// Whether it is emulated.
     pub fn is_emulated(&self) -> bool {
         self.0.is_some()

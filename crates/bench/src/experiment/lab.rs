@@ -4,12 +4,14 @@
 //! 2. Rounds of variants alternate: A B C A B C. All variants of a comparison have the same dilation, doubled until all of them count;
 //!    later comparisons of the experiment begin with it, so those of fewer sessions come first.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::claim::{Asked, Claim};
-use super::copies::Bench;
+use super::copies::{Bench, Copied};
 use super::device::Device;
 use super::measure::{self, Conditions, Measured};
 use super::row::{Factors, Point};
@@ -22,12 +24,21 @@ use crate::{BenchError, Result};
 /// Dilation beyond which a point is given up.
 const DILATION_MAX: f64 = 8.0;
 
+/// Values of a factor that are asked for.
+struct Only {
+    factor: String,
+    values: BTreeSet<String>,
+    /// Whether any point had the factor.
+    is_known: Cell<bool>,
+}
+
 /// The place.
 pub struct Lab<'a> {
     scale: Scale,
     device: Device,
     bench: Bench,
     clients: Vec<usize>,
+    only: Vec<Only>,
     out: &'a mut dyn Write,
     rows: Option<BufWriter<File>>,
     experiment: &'static str,
@@ -50,6 +61,7 @@ impl<'a> Lab<'a> {
             device,
             bench,
             clients: Vec::new(),
+            only: Vec::new(),
             out,
             rows: None,
             experiment,
@@ -67,6 +79,36 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
+    /// Measures only points whose factors have these values, each given as `factor=value`; points without such a factor stay.
+    pub fn choose_points(&mut self, wanted: &[String]) -> Result<()> {
+        for wanted in wanted {
+            let (factor, value) = wanted.split_once('=').ok_or_else(|| {
+                BenchError::Arguments(format!(
+                    "{wanted}: points are chosen by factor=value, such as theta=0.99"
+                ))
+            })?;
+            match self.only.iter_mut().find(|only| only.factor == factor) {
+                Some(only) => drop(only.values.insert(value.to_owned())),
+                None => {
+                    let (factor, values) = (factor.to_owned(), BTreeSet::from([value.to_owned()]));
+                    self.only.push(Only { factor, values, is_known: Cell::new(false) });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether points with these factors are asked for.
+    pub fn wants(&self, factors: &Factors) -> bool {
+        self.only.iter().all(|only| match factors.get(only.factor.as_str()) {
+            None => true,
+            Some(value) => {
+                only.is_known.set(true);
+                only.values.contains(&tell::plain(value))
+            }
+        })
+    }
+
     /// Writes rows to a file.
     pub fn write_rows_to(&mut self, path: &Path) -> Result<()> {
         self.rows = Some(BufWriter::new(File::create(path)?));
@@ -81,7 +123,13 @@ impl<'a> Lab<'a> {
     /// Everything is written.
     pub fn end(mut self) -> Result<()> {
         self.rows.as_mut().map_or(Ok(()), Write::flush)?;
-        Ok(self.out.flush()?)
+        self.out.flush()?;
+        match self.only.iter().find(|only| !only.is_known.get()) {
+            None => Ok(()),
+            Some(Only { factor, .. }) => {
+                Err(BenchError::Arguments(format!("no point has a factor {factor}: all were measured")))
+            }
+        }
     }
 
     /// The scale.
@@ -127,9 +175,16 @@ impl<'a> Lab<'a> {
         (self.experiment, self.figure)
     }
 
-    /// Copies of loaded databases, one for each variant.
+    /// Copies of loaded databases, one for each variant that is asked for.
     pub fn stands(&self, workload: &dyn Workload, sizes: Sizes, variants: &[Variant]) -> Result<Vec<Stand>> {
-        Stand::of_all(&self.bench, workload, sizes, variants)
+        let wanted: Vec<Variant> =
+            variants.iter().filter(|variant| self.wants(&variant.factors)).cloned().collect();
+        Stand::of_all(&self.bench, workload, sizes, &wanted)
+    }
+
+    /// An empty place, which goes with what is given.
+    pub fn empty(&self, name: &str) -> Result<Copied> {
+        self.bench.empty(name)
     }
 
     /// A database that nobody shares and that is loaded on this device; how that went.

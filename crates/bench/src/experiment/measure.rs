@@ -13,7 +13,7 @@ use super::row::{Emulation, Factors, KindLatency, Point};
 use super::scale::Scale;
 use super::stand::{LOG_BYTES_OF_POOL, Opened, Stand, levels};
 use crate::Result;
-use crate::driver::{self, Plan, Round, histogram};
+use crate::driver::{self, Plan, Round, Watch, histogram};
 use crate::embedded::Embedded;
 use crate::report::{Configuration, Spread};
 use crate::workload::Workload;
@@ -37,6 +37,9 @@ const LEVEL_COUNTERS: &[&str] = &[
     "home.moved_bytes",
 ];
 
+/// A round is looked at so often.
+const LOOKS: u32 = 10;
+
 /// What is measured on what.
 #[derive(Clone, Copy)]
 pub struct Conditions<'a> {
@@ -56,6 +59,8 @@ pub struct Measured {
     counts: Counts,
     configuration: String,
     emulation: Option<EmulationReport>,
+    /// Bytes written to the drive for each transaction, by tenths of the round.
+    over_time: Vec<f64>,
 }
 
 impl Measured {
@@ -107,6 +112,11 @@ impl Counts {
     }
 }
 
+/// Bytes written for whatever.
+fn bytes_of(account: &Accounting) -> u64 {
+    account.rows().iter().map(|row| row.written.bytes).sum()
+}
+
 /// Bytes written by purpose.
 fn written_bytes(account: &Accounting) -> BTreeMap<&'static str, u64> {
     let mut sums = BTreeMap::new();
@@ -149,13 +159,21 @@ pub fn round(stand: &Stand, on: Conditions<'_>, scale: Scale, number: u64) -> Re
     }
     let before = Counts::of(&opened, stand.sizes.page_bytes);
     opened.emulated.as_ref().inspect(|device| device.begin_report());
-    let round = driver::round(&target, on.workload, plan, dilated(scale.round_ms), 2 * number + 1)?;
+    let (mut over_time, mut last) = (Vec::new(), (0, bytes_of(&opened.accounts.0)));
+    let mut look = |done: u64| {
+        let bytes = bytes_of(&opened.accounts.0);
+        over_time.push((bytes - last.1) as f64 / (done - last.0).max(1) as f64);
+        last = (done, bytes);
+    };
+    let watch = Watch { looks: LOOKS, look: &mut look };
+    let length = (dilated(scale.round_ms), 2 * number + 1);
+    let round = driver::round_watched(&target, on.workload, plan, length, Some(watch))?;
     let emulation = opened.emulated.as_ref().map(|device| device.report());
     let counts = Counts::of(&opened, stand.sizes.page_bytes).since(&before);
     let configuration = Configuration::of(&target, on.workload, plan).hash();
     drop(target);
     opened.database.shutdown()?;
-    Ok(Measured { round, counts, configuration, emulation })
+    Ok(Measured { round, counts, configuration, emulation, over_time })
 }
 
 /// The point of at least one round, of this experiment and figure.
@@ -197,6 +215,7 @@ pub fn point(
         latency_p99_us: latency.p99_us,
         kinds: kinds(rounds, on.dilation),
         written_bytes: each_of(|counts| &counts.written_bytes),
+        written_over_time: over_time(rounds),
         nvm_bytes: each_of(|counts| &counts.nvm_bytes),
         levels: each_of(|counts| &counts.levels),
         pages_read: each(|counts| counts.pages_read),
@@ -206,6 +225,13 @@ pub fn point(
         database_bytes,
         emulation: Emulation::worst(&reports, on.device.flush_us()),
     }
+}
+
+/// Tenth by tenth, the mean of the rounds.
+fn over_time(rounds: &[Measured]) -> Vec<f64> {
+    let tenths = rounds.iter().map(|one| one.over_time.len()).min().unwrap_or(0);
+    let mean = |at: usize| rounds.iter().map(|one| one.over_time[at]).sum::<f64>() / rounds.len() as f64;
+    (0..tenths).map(mean).collect()
 }
 
 fn sums(figures: impl Iterator<Item = (&'static str, f64)>) -> BTreeMap<&'static str, f64> {

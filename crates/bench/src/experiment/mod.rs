@@ -9,6 +9,8 @@
 mod claim;
 mod copies;
 mod device;
+mod drop_table;
+mod filesystem;
 mod kang;
 mod lab;
 mod lindstrom;
@@ -19,6 +21,8 @@ mod stand;
 mod table;
 mod tell;
 mod verdict;
+mod wear;
+mod wear_drive;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -67,6 +71,12 @@ pub struct ExperimentArgs {
     /// Rounds
     #[arg(long)]
     rounds: Option<usize>,
+    /// MiB of the table that `drop-table` drops, uncompressed, and of the rows that `packed-wear` updates
+    #[arg(long)]
+    table_mib: Option<u64>,
+    /// Measure only points with these values, such as `variant=packed,workers=4`; points without such a factor stay
+    #[arg(long, value_delimiter = ',', value_name = "FACTOR=VALUE")]
+    only: Vec<String>,
 }
 
 /// One experiment.
@@ -162,6 +172,18 @@ const EXPERIMENTS: &[Experiment] = &[
         about: "LinkBench with pages of 4 to 64 KiB, by codec",
         run: lindstrom::page_size,
     },
+    Experiment {
+        name: "packed-wear",
+        source: "after \"How to Write to SSDs\", arXiv 2603.09927",
+        about: "bytes that updates write to the drive and, modelled, to its flash: packed against doublewrite in place",
+        run: wear::packed_wear,
+    },
+    Experiment {
+        name: "drop-table",
+        source: "after Lindstrom 2017, section 5.5",
+        about: "how long a large compressed table takes to go, on ext4 and xfs, and what others notice",
+        run: drop_table::drop_table,
+    },
 ];
 
 const CAUTION: &str = "An emulated ratio is evidence about policies and algorithms, not about real devices. A dilation of n stands for a \
@@ -208,10 +230,14 @@ fn list(out: &mut dyn Write) -> Result<()> {
 fn lab_of<'a>(args: &ExperimentArgs, out: &'a mut dyn Write) -> Result<Lab<'a>> {
     let mut scale = if args.full { Scale::FULL } else { Scale::QUICK };
     scale.round_ms = args.seconds.map_or(scale.round_ms, |seconds| seconds * 1000);
+    if let Some(mib) = args.table_mib {
+        (scale.dropped_bytes, scale.wear_bytes) = (mib.max(1) << 20, mib.max(1) << 20);
+    }
     scale.rounds = args.rounds.unwrap_or(scale.rounds).max(1);
     let device = Device::named(&args.profile, args.flush_us)?;
     let mut lab = Lab::new(scale, device, (args.directory.clone(), args.memory.clone()), out)?;
     lab.choose_clients(&args.clients)?;
+    lab.choose_points(&args.only)?;
     if let Some(path) = &args.out {
         lab.write_rows_to(path)?;
     }

@@ -115,6 +115,8 @@ pub struct Point {
     pub kinds: BTreeMap<&'static str, KindLatency>,
     /// Bytes written to the drive for each transaction, by purpose.
     pub written_bytes: BTreeMap<&'static str, f64>,
+    /// The same of all purposes together, by tenths of a round: the mean of the rounds.
+    pub written_over_time: Vec<f64>,
     /// Bytes written to persistent memory for each transaction, by purpose.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub nvm_bytes: BTreeMap<&'static str, f64>,
@@ -175,7 +177,9 @@ pub struct LoadRow {
     pub experiment: &'static str,
     /// Figure or table of the publication.
     pub figure: &'static str,
-    /// How pages were compressed.
+    /// How pages lie.
+    pub layout: &'static str,
+    /// How they were compressed.
     pub compression: String,
     /// From the first statement to the end of the shutdown.
     pub seconds: f64,

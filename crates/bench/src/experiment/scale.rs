@@ -15,6 +15,12 @@ pub struct Scale {
     pub tpcc: tpcc::Scale,
     /// Nodes of LinkBench's graph.
     pub nodes: u64,
+    /// Bytes of the rows whose updates wear a drive.
+    pub wear_bytes: u64,
+    /// What is written before that is counted, and then, in hundredths of the drive.
+    pub wear_percent: (u64, u64),
+    /// Bytes of the pages of a table that is dropped, as they are in memory.
+    pub dropped_bytes: u64,
     /// Milliseconds of a round, in the time of the emulated device: a dilated round takes longer.
     pub round_ms: u64,
     /// Milliseconds before it.
@@ -31,6 +37,9 @@ impl Scale {
         rows: 100_000,
         tpcc: twentieths(50),
         nodes: 100_000,
+        wear_bytes: 256 << 20,
+        wear_percent: (200, 100),
+        dropped_bytes: 512 << 20,
         round_ms: 3_000,
         warm_ms: 1_500,
         rounds: 1,
@@ -42,6 +51,9 @@ impl Scale {
         rows: 800_000,
         tpcc: twentieths(400),
         nodes: 800_000,
+        wear_bytes: 1 << 30,
+        wear_percent: (300, 200),
+        dropped_bytes: 4 << 30,
         round_ms: 10_000,
         warm_ms: 5_000,
         rounds: 3,
@@ -53,6 +65,9 @@ impl Scale {
         rows: 100,
         tpcc: tpcc::Scale { warehouses: 1, districts: 2, customers: 30, items: 200 },
         nodes: 200,
+        wear_bytes: 2 << 20,
+        wear_percent: (20, 40),
+        dropped_bytes: 4 << 20,
         round_ms: 200,
         warm_ms: 0,
         rounds: 2,

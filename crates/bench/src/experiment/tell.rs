@@ -75,6 +75,21 @@ pub fn kinds(points: &[Point]) -> Table {
     table
 }
 
+/// KiB written for each transaction by tenths of a round.
+pub fn over_time(points: &[Point]) -> Table {
+    let Some(first) = points.first() else { return Table::headed(&["no points"]) };
+    let tenths: Vec<String> = (1..=first.written_over_time.len()).map(|tenth| tenth.to_string()).collect();
+    let mut head: Vec<&str> = first.factors.keys().copied().collect();
+    head.extend(tenths.iter().map(String::as_str));
+    let mut table = Table::headed(&head);
+    for point in points {
+        let mut line: Vec<String> = first.factors.keys().map(|name| cell(&point.factors, name)).collect();
+        line.extend(point.written_over_time.iter().map(|bytes| format!("{:.2}", bytes / 1024.0)));
+        table.push(line);
+    }
+    table
+}
+
 /// Claims, if there are any.
 pub fn claims(claims: &[Claim]) -> String {
     if claims.is_empty() {
@@ -101,7 +116,8 @@ fn short(value: f64) -> String {
     if value.abs() >= 0.1 || value == 0.0 { format!("{value:.2}") } else { format!("{value:.5}") }
 }
 
-fn place(factors: &Factors) -> String {
+/// Factors in one line.
+pub fn place(factors: &Factors) -> String {
     let named: Vec<String> = factors.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
     named.join(", ")
 }

@@ -48,6 +48,14 @@ impl Verdict {
         }
     }
 
+    /// Compares a figure with a bar that it must stay below.
+    pub fn at_most(bar: f64, ours: f64) -> Self {
+        match ours <= bar {
+            true => Self::Met,
+            false => Self::Missed(format!("{:+.0} % from the bar", 100.0 * (ours / bar - 1.0))),
+        }
+    }
+
     /// Compares a ratio of two measured figures with the published one.
     pub fn of(ours: f64, published: f64, better: Better) -> Self {
         let (low, high) = (published * (1.0 - TOLERANCE), published * (1.0 + TOLERANCE));
@@ -117,6 +125,8 @@ mod tests {
     fn a_bar_has_no_tolerance() {
         assert_eq!(Verdict::at_least(4.0, 4.0), Verdict::Met);
         assert_eq!(Verdict::at_least(4.0, 3.9), Verdict::Missed("-3 % from the bar".to_owned()));
+        assert_eq!(Verdict::at_most(2.0, 2.0), Verdict::Met);
+        assert_eq!(Verdict::at_most(2.0, 3.0), Verdict::Missed("+50 % from the bar".to_owned()));
     }
 
     #[test]
