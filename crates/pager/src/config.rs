@@ -16,6 +16,7 @@ use crate::nvm::layout::Layout;
 use crate::packed::is_extent;
 use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
 use crate::times::Times;
+use crate::trim::Trim;
 
 /// Which clean page leaves the pool first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,6 +263,8 @@ pub struct PagerConfig {
     pub growth_extents: u32,
     /// How pages are stored whose owner has no compression of its own.
     pub compression: Compression,
+    /// What goes back to the devices as holes in files.
+    pub trim: Trim,
 }
 
 impl PagerConfig {
@@ -289,6 +292,7 @@ impl PagerConfig {
             background: true,
             growth_extents: 8,
             compression: Compression::NONE,
+            trim: Trim::Auto,
         }
     }
 

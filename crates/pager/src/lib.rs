@@ -44,6 +44,7 @@ mod space;
 mod stats;
 mod stored;
 mod times;
+mod trim;
 mod workers;
 mod written;
 
@@ -68,3 +69,4 @@ pub use pool::{PageS, PageSx, PageX};
 pub use redo::{RedoError, RedoOps};
 pub use stats::PagerStats;
 pub use times::{Spent, Times, Timing};
+pub use trim::Trim;

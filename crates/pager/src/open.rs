@@ -45,6 +45,7 @@ use crate::recovery::{self, News, Observe, Plan, ReadLog};
 use crate::redo::RedoOps;
 use crate::space::Spaces;
 use crate::stats::Counters;
+use crate::trim::TrimSetting;
 use crate::workers::Workers;
 use crate::written;
 
@@ -84,6 +85,7 @@ struct Parts {
     pool: Pool,
     spaces: Spaces,
     compressions: Arc<Compressions>,
+    trim: Arc<TrimSetting>,
     /// Pages that the protection mended.
     mended: Vec<PageId>,
 }
@@ -351,18 +353,12 @@ fn find_packed(config: &PagerConfig, stored: &Superblock) -> Result<Vec<(SpaceId
 fn open_packed(
     config: &PagerConfig,
     control: &Control,
-    (log, ledger, compressions): (&Arc<Log>, &Arc<Ledger>, &Arc<Compressions>),
+    around_of: impl Fn(PackedConfig) -> packed::Around,
     start: Start,
 ) -> Result<Vec<(SpaceId, PackedSpace)>> {
     let HomeLayout::Packed(packed) = config.layout else { return Ok(Vec::new()) };
     let stored = control.get();
-    let around = || packed::Around {
-        log: log.clone(),
-        ledger: ledger.clone(),
-        compressions: compressions.clone(),
-        config: packed,
-        redo: stored.redo,
-    };
+    let around = || around_of(packed);
     match start {
         Start::Empty => {
             let made = durable_spaces(config).map(|(space, directory)| {
@@ -422,6 +418,7 @@ fn assemble(
     let ledger = Arc::<Ledger>::default();
     let counters = Arc::new(Counters { times: config.times.clone(), ..Counters::default() });
     let compressions = Arc::new(Compressions::new(config.compression));
+    let trim = Arc::new(TrimSetting::new(config.trim));
     let in_place = InPlace::new(InPlaceParts {
         files,
         protection,
@@ -430,7 +427,15 @@ fn assemble(
         compressions: compressions.clone(),
         unit_bytes: unit_bytes(config),
     });
-    let packed = open_packed(config, control, (log, &ledger, &compressions), start)?;
+    let around = |config| packed::Around {
+        log: log.clone(),
+        ledger: ledger.clone(),
+        compressions: compressions.clone(),
+        trim: trim.clone(),
+        config,
+        redo: control.get().redo,
+    };
+    let packed = open_packed(config, control, around, start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
     let open = |area| {
@@ -447,7 +452,7 @@ fn assemble(
     };
     let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
     let spaces = Spaces::new(layouts, page_size, config.growth_extents);
-    Ok(Parts { ledger, counters, level, buffer, pool, spaces, compressions, mended })
+    Ok(Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, mended })
 }
 
 /// From now on a crash is mended by the means of the configured protection.
@@ -489,7 +494,7 @@ fn finish(
     ops: Arc<dyn RedoOps>,
     redone: Option<Range<Lsn>>,
 ) -> Result<Shared> {
-    let Parts { ledger, counters, level, buffer, pool, spaces, compressions, .. } = parts;
+    let Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, .. } = parts;
     let database = control.get().database;
     let keeps_images = config.protection == ProtectionKind::FullPageLog;
     spaces.load(&pool, database)?;
@@ -505,6 +510,7 @@ fn finish(
         level,
         spaces,
         compressions,
+        trim,
         control,
         region,
         buffer,

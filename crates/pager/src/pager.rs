@@ -38,6 +38,7 @@ use crate::redo::RedoOps;
 use crate::space::{Pending, RESERVE_EXTENTS, Spaces};
 use crate::stats::{Counters, PagerStats};
 use crate::times::Timing;
+use crate::trim::{Trim, TrimSetting};
 use crate::workers::Workers;
 
 /// What `Pager::check` found.
@@ -59,6 +60,7 @@ pub(crate) struct Shared {
     pub(crate) level: Arc<dyn Level>,
     pub(crate) spaces: Spaces,
     pub(crate) compressions: Arc<Compressions>,
+    pub(crate) trim: Arc<TrimSetting>,
     pub(crate) control: Control,
     pub(crate) counters: Arc<Counters>,
     pub(crate) ops: Arc<dyn RedoOps>,
@@ -179,6 +181,11 @@ impl Pager {
     /// How pages are stored whose owner has no compression of its own.
     pub fn default_compression(&self) -> Compression {
         self.shared.compressions.table().of_others()
+    }
+
+    /// What goes back to the devices from now on.
+    pub fn set_trim(&self, trim: Trim) {
+        self.shared.trim.set(trim);
     }
 
     /// Bytes that the pages of each owner take in the space's file; `None` where every page has a place of its own length.

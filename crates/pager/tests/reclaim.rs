@@ -13,7 +13,7 @@ use varve_device::{
     OpenHow, Operation, Purpose, Rule, Space, When,
 };
 use varve_pager::{
-    Algorithm, Compression, HomeLayout, PackedConfig, PageId, Pager, PagerConfig, PagerError, SpaceId,
+    Algorithm, Compression, HomeLayout, PackedConfig, PageId, Pager, PagerConfig, PagerError, SpaceId, Trim,
 };
 
 const EXTENT_BYTES: u64 = 64 << 10;
@@ -285,6 +285,7 @@ fn free_room_goes_back_to_the_device() {
     let mut config = config(&directory);
     let packed = PackedConfig { extent_bytes: 256 << 10, held_pages_max: 64, ..PackedConfig::DEFAULT };
     config.layout = HomeLayout::Packed(packed);
+    config.trim = Trim::Off;
     let pager = open(&config);
     let owners = [0; 3].map(|_| pager.create_segment(SpaceId::DATA).unwrap());
     let mut known = fill(&pager, owners[0], 100);
@@ -297,6 +298,9 @@ fn free_room_goes_back_to_the_device() {
         pager.checkpoint().unwrap();
     };
     drop_segment(owners[1]);
+    assert_eq!(directory.accounting().punched(Space::Data).operations, 0);
+    pager.set_trim(Trim::Auto);
+    pager.checkpoint().unwrap();
     let punched = directory.accounting().punched(Space::Data);
     assert!(punched.operations > 0 && punched.bytes >= punched.operations << 20, "{punched:?}");
     assert_eq!(

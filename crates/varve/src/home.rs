@@ -260,6 +260,7 @@ fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     pager.protection = settings.protection;
     pager.layout = settings.layout.unwrap_or(pager.layout);
     pager.compression = settings.compression;
+    pager.trim = settings.trim;
 }
 
 /// Page writers where nobody says how many: compressing takes processors.

@@ -67,6 +67,7 @@ idle_flush = false
 layout = "packed"
 compression = "zstd"
 compression_level = 19
+trim = "off"
 [protection]
 kind = "none"
 [server]
@@ -106,6 +107,7 @@ fn every_key_is_read() {
     assert_eq!(nvm.flush, flush);
     let zstd = varve::pager::Compression { algorithm: varve::pager::Algorithm::Zstd, level: 19 };
     assert_eq!(settings.compression, zstd);
+    assert_eq!(settings.trim, varve::pager::Trim::Off);
     assert_eq!(settings.layout.map(varve::pager::HomeLayout::name), Some("packed"));
     assert_eq!(settings.protection, varve::pager::ProtectionKind::None);
     assert_eq!((settings.server.listen.port(), settings.server.max_connections), (6000, 17));
@@ -269,7 +271,9 @@ fn every_protection_has_its_word() {
 }
 
 #[test]
-fn a_layout_that_there_is_not_is_named() {
+fn a_word_of_home_that_there_is_not_is_named() {
     let why = parse("[home]\nlayout = \"sideways\"").unwrap_err();
     assert!(why.contains("home.layout = \"sideways\" is unknown; choose one of: in-place, packed"), "{why}");
+    let why = parse("[home]\ntrim = \"sideways\"").unwrap_err();
+    assert!(why.contains("home.trim = \"sideways\" is unknown; choose one of: auto, on, off"), "{why}");
 }

@@ -324,17 +324,21 @@ fn a_protection_that_the_database_cannot_have_is_not_altered() {
             "{kind}: {error}"
         );
     }
-    for on_line in
-        ["nvm_high_water = 90", "nvm_low_water = 10", "nvm_idle_flush = off", "home_compression = 'lz4'"]
-    {
+    for on_line in [
+        "nvm_high_water = 90",
+        "nvm_low_water = 10",
+        "nvm_idle_flush = off",
+        "home_compression = 'lz4'",
+        "home_trim = off",
+    ] {
         client.batch_execute(&format!("alter system set {on_line}")).unwrap();
     }
     let sql = "select string_agg(name || '=' || setting || case when pending_restart then '*' else '' end, ' ' order by name) \
-               from pg_settings where name like 'nvm_%' or name = 'home_compression'";
+               from pg_settings where name like 'nvm_%' or name in ('home_compression', 'home_trim')";
     let shown: String = client.query_one(sql, &[]).unwrap().get(0);
     assert_eq!(
         shown,
-        "home_compression=lz4 nvm_flush_workers=2 nvm_high_water=90 nvm_idle_flush=off nvm_low_water=10"
+        "home_compression=lz4 home_trim=off nvm_flush_workers=2 nvm_high_water=90 nvm_idle_flush=off nvm_low_water=10"
     );
     let error = client.batch_execute("alter system set nvm_low_water = 95").unwrap_err();
     assert_eq!(error.as_db_error().unwrap().message(), "nvm.high_water must be above low_water, which is 95");
@@ -344,7 +348,8 @@ fn a_protection_that_the_database_cannot_have_is_not_altered() {
     client.batch_execute("alter system reset nvm_high_water").unwrap();
     assert_eq!(served.stop("-TERM").0, Some(0));
     let served = Served::start(directory.path());
-    let said = "varve.auto.toml (ALTER SYSTEM) says: home_compression, nvm_idle_flush, nvm_low_water";
+    let said =
+        "varve.auto.toml (ALTER SYSTEM) says: home_compression, home_trim, nvm_idle_flush, nvm_low_water";
     assert!(served.said.contains(said), "{}", served.said);
     assert_eq!(served.stop("-TERM").0, Some(0));
 }

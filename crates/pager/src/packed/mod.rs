@@ -90,6 +90,7 @@ use crate::level::{Cause, DiscardHold, Image, Need, Step, Want};
 use crate::log::Log;
 use crate::lsn::{AtomicLsn, Lsn};
 use crate::stored::Stored;
+use crate::trim::TrimSetting;
 
 pub(crate) use self::format::is_extent;
 pub(crate) use self::recover::Found;
@@ -99,6 +100,7 @@ pub(crate) struct Around {
     pub(crate) log: Arc<Log>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) compressions: Arc<Compressions>,
+    pub(crate) trim: Arc<TrimSetting>,
     pub(crate) config: PackedConfig,
     /// Where redo begins: before it there is no log.
     pub(crate) redo: Lsn,
@@ -141,6 +143,7 @@ pub(crate) struct PackedSpace {
     log: Arc<Log>,
     ledger: Arc<Ledger>,
     forms: Forms,
+    trim: Arc<TrimSetting>,
     config: PackedConfig,
     counters: Counters,
 }
@@ -223,6 +226,7 @@ impl PackedSpace {
             log: around.log,
             ledger: around.ledger,
             forms,
+            trim: around.trim,
             config: around.config,
             counters: Counters::default(),
         }

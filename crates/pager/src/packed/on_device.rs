@@ -41,6 +41,7 @@ fn space(data: &dyn Directory, fill_percent: u8) -> PackedSpace {
         log: Arc::new(log),
         ledger: Arc::default(),
         compressions: Arc::new(Compressions::new(Compression::NONE)),
+        trim: Arc::default(),
         config,
         redo: Lsn::ZERO,
     };

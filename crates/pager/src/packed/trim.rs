@@ -5,7 +5,7 @@
 //! 2. So many stay free, with their room, that neither writers nor reclamation wait for the device to give it again.
 //! 3. A device that cannot punch, or refuses to get shorter, costs room and nothing else.
 //!
-//! What it does not know: how extents get free.
+//! What it does not know: how extents get free. (Switched off, nothing is punched; a file is cut all the same.)
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,7 +31,7 @@ impl PackedSpace {
         let least = PUNCH_BYTES_MIN.div_ceil(extent_bytes).min(PUNCH_EXTENTS_MIN);
         let most = (PUNCH_BYTES_MAX / extent_bytes).max(least);
         for _ in 0..TRIM_BYTES_MAX / PUNCH_BYTES_MAX {
-            if self.cannot_punch.load(Relaxed) {
+            if self.cannot_punch.load(Relaxed) || self.trim.is_off() {
                 break;
             }
             let run = {

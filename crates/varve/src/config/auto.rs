@@ -126,6 +126,7 @@ impl SystemFile {
         self.temporary.set(next.query.temporary_bytes);
         let Some(database) = self.database.get() else { return Ok(()) };
         let pager = database.pager();
+        pager.set_trim(next.trim);
         let flush = next.nvm.as_ref().map_or(NvmFlush::DEFAULT, |nvm| nvm.flush);
         let applied =
             pager.set_default_compression(next.compression).and_then(|()| pager.set_nvm_flush(flush));

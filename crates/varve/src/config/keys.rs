@@ -89,6 +89,12 @@ pub const KEYS: &[Key] = &[
         "How hard; 0 is each algorithm's own choice.",
         |s| s.compression.level.to_string(),
     ),
+    on_line(
+        ["home_trim", "home", "trim"],
+        Kind::Word,
+        "Whether free room of files goes back to the devices, as holes.",
+        |s| s.trim.name().to_owned(),
+    ),
     key(["log_capacity", "log", "capacity"], Kind::Bytes, "Bytes of all files of the log together.", |s| {
         show_bytes(s.log.capacity_bytes)
     }),

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use varve_device::{NvmProfile, Profile};
 use varve_pager::{
-    Algorithm, Compression, HomeLayout, NvmFlush, Pacing, PackedConfig, ProtectionKind, Replacement,
+    Algorithm, Compression, HomeLayout, NvmFlush, Pacing, PackedConfig, ProtectionKind, Replacement, Trim,
 };
 use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
@@ -73,6 +73,8 @@ pub struct Settings {
     pub layout: Option<HomeLayout>,
     /// How pages are compressed at home.
     pub compression: Compression,
+    /// What goes back to the devices as holes in files.
+    pub trim: Trim,
     /// Protection against torn pages.
     pub protection: ProtectionKind,
     /// The server.
@@ -197,6 +199,7 @@ impl Default for Settings {
             nvm: None,
             layout: None,
             compression: Compression::NONE,
+            trim: Trim::Auto,
             protection: ProtectionKind::DOUBLEWRITE,
             server: ServerSettings {
                 listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
@@ -340,6 +343,8 @@ impl Settings {
             let most = format!("must be between 0 and {}: {algorithm} has no more", levels.end());
             return Err(section.error("compression_level", at, &most));
         }
+        let trims = Trim::ALL.map(|trim| (trim.name(), trim));
+        self.trim = section.choice("trim", &trims)?.unwrap_or(self.trim);
         section.finish()
     }
 
