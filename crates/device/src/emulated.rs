@@ -87,11 +87,11 @@ pub struct EmulationReport {
 }
 
 impl Model {
-    fn new(profile: Profile, dilation: f64, capacity_bytes: Option<u64>) -> Model {
+    fn new(profile: Profile, dilation: f64, flash: Option<Flash>) -> Model {
         let begun = Books { at_ns: sys::now_ns(), cpu_ns: sys::process_cpu_ns(), ..Books::default() };
         Model {
             service: Mutex::new(Service::new(profile.clone(), dilation)),
-            flash: capacity_bytes.map(|bytes| Mutex::new(Flash::new(bytes, profile.translation.as_ref()))),
+            flash: flash.map(Mutex::new),
             profile,
             dilation,
             begun: Mutex::new(begun),
@@ -207,10 +207,14 @@ impl Emulated {
         capacity: Option<u64>,
     ) -> Arc<Emulated> {
         assert!(dilation.is_finite() && dilation > 0.0, "time dilation is a positive number");
-        let capabilities = emulated_capabilities(inner.capabilities(), &profile);
+        let mut capabilities = emulated_capabilities(inner.capabilities(), &profile);
+        let flash = capacity.map(|bytes| Flash::new(bytes, profile.translation.as_ref()));
+        if let Some(flash) = flash.as_ref().filter(|_| capabilities.hole_bytes > 0) {
+            capabilities.hole_bytes = capabilities.hole_bytes.max(flash.block_bytes());
+        }
         Arc::new(Emulated {
             inner,
-            model: Arc::new(Model::new(profile, dilation, capacity)),
+            model: Arc::new(Model::new(profile, dilation, flash)),
             capabilities,
             numbers: Mutex::default(),
             next_number: AtomicU32::new(0),

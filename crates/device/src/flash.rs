@@ -83,6 +83,11 @@ impl Flash {
         }
     }
 
+    /// What its files are made of.
+    pub(crate) fn block_bytes(&self) -> u32 {
+        self.block_bytes as u32
+    }
+
     /// Blocks that a range touches.
     fn touched(&self, offset: u64, len_bytes: u64) -> std::ops::Range<usize> {
         let end = (offset + len_bytes).div_ceil(self.block_bytes);

@@ -128,6 +128,14 @@ impl MemoryDirectory {
         Arc::new(MemoryDirectory::build(sector_bytes, None))
     }
 
+    /// An empty directory whose holes are made of blocks of this many bytes, at least a sector.
+    pub fn with_holes(hole_bytes: u32) -> Arc<MemoryDirectory> {
+        assert!(hole_bytes.is_power_of_two() && hole_bytes >= DEFAULT_SECTOR_BYTES);
+        let mut directory = MemoryDirectory::build(DEFAULT_SECTOR_BYTES, None);
+        directory.capabilities.hole_bytes = hole_bytes;
+        Arc::new(directory)
+    }
+
     /// An empty directory in which no file can grow beyond this many bytes.
     pub fn with_capacity(capacity_bytes: u64) -> Arc<MemoryDirectory> {
         Arc::new(MemoryDirectory::build(DEFAULT_SECTOR_BYTES, Some(capacity_bytes)))

@@ -21,6 +21,8 @@ pub(crate) struct SpaceFile {
     space: SpaceId,
     file: Arc<dyn BlockFile>,
     page_size: usize,
+    /// What a hole in the file is made of; 0 if there can be none.
+    hole_bytes: u32,
     pages: AtomicU32,
 }
 
@@ -65,11 +67,21 @@ impl SpaceFile {
         let pages = u32::try_from(file.len_bytes()? / page_size as u64).map_err(|_| PagerError::Corrupt {
             what: format!("the file of the {} space is longer than 2^32 pages", space.name()),
         })?;
-        Ok(SpaceFile { space, file, page_size, pages: AtomicU32::new(pages) })
+        let hole_bytes = directory.capabilities().hole_bytes;
+        Ok(SpaceFile { space, file, page_size, hole_bytes, pages: AtomicU32::new(pages) })
     }
 
     pub(crate) fn file(&self) -> &dyn BlockFile {
         &*self.file
+    }
+
+    pub(crate) fn space(&self) -> SpaceId {
+        self.space
+    }
+
+    /// Bytes of the blocks that a hole in the file is made of; 0 if there can be none.
+    pub(crate) fn hole_bytes(&self) -> u32 {
+        self.hole_bytes
     }
 
     pub(crate) fn purpose(&self) -> Purpose {
@@ -126,6 +138,11 @@ pub(crate) struct SpaceFiles {
 impl SpaceFiles {
     pub(crate) fn new(files: Vec<SpaceFile>) -> SpaceFiles {
         SpaceFiles { files }
+    }
+
+    /// All of them.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &SpaceFile> {
+        self.files.iter()
     }
 
     /// The file of a space.

@@ -9,6 +9,7 @@
 
 mod background;
 mod checkpoint;
+mod chunks;
 mod codec;
 mod compression;
 mod compressions;

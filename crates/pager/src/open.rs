@@ -425,6 +425,8 @@ fn assemble(
         ledger: ledger.clone(),
         log: log.clone(),
         compressions: compressions.clone(),
+        trim: trim.clone(),
+        page_size,
         unit_bytes: unit_bytes(config),
     });
     let around = |config| packed::Around {

@@ -352,6 +352,7 @@ const CODE: &[(On, &str, &str)] = &[
     (COMPRESSED, "stored: the length is one sector short", "the ends of pages"),
     (COMPRESSED, "stored: a page that does not shrink is cut", "pages stored plain"),
     (COMPRESSED, "doublewrite: the mended page is written one sector short", "torn pages"),
+    (COMPRESSED, "trim: one block too many", "the ends of pages"),
     (TREES, "redo: applied twice", "redo twice is redo once"),
     (PAGES, "redo: every 50th change is skipped", "pages after a crash"),
     (AT_REST, "redo: a mended page is taken for home", "pages mended from an older copy"),

@@ -38,6 +38,7 @@ fn raw_pages() {
         "packed: map checkpoint",
         "recovery: map note applied",
         "region files: written durably",
+        "trim: hole",
     ];
     judge("pages", &found, images, &events);
 }

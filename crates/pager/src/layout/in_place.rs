@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Page `n` of a space lies at byte `n * page_size` of the space's file.
-//! 2. It has as many bytes as its stored form needs: what lies behind them up to the next page's place means nothing.
+//! 2. It has as many bytes as its stored form needs: what lies behind them up to the next page's place means nothing, and may
+//!    be a hole (`holes.rs`).
 //! 3. What was written is stable when `write` returns: written as the protection demands and flushed; then the ledger is told.
 //!    Pages of the temporary space are only written.
 //!
@@ -14,16 +15,19 @@ use parking_lot::Mutex;
 use varve_device::ReadOp;
 
 use super::Layout;
+use super::holes::Holes;
+use super::punch::Punches;
 use crate::compressions::Compressions;
 use crate::error::{PagerError, Result};
 use crate::files::SpaceFiles;
 use crate::forms::Forms;
-use crate::ids::{PageId, SpaceId};
+use crate::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::ledger::Ledger;
 use crate::level::{Cause, Image, Need, Step, Want};
 use crate::pool::WriteAhead;
 use crate::protection::Protection;
 use crate::stored;
+use crate::trim::TrimSetting;
 
 /// What the layout works with.
 pub(crate) struct InPlaceParts {
@@ -32,6 +36,8 @@ pub(crate) struct InPlaceParts {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) log: Arc<dyn WriteAhead>,
     pub(crate) compressions: Arc<Compressions>,
+    pub(crate) trim: Arc<TrimSetting>,
+    pub(crate) page_size: usize,
     /// Stored pages take whole units, in bytes.
     pub(crate) unit_bytes: usize,
 }
@@ -40,6 +46,8 @@ pub(crate) struct InPlaceParts {
 pub(crate) struct InPlace {
     parts: InPlaceParts,
     forms: Forms,
+    pub(super) holes: Holes,
+    punches: Punches,
     /// At a checkpoint: pages with a held copy that nobody needs any more, once the log is durable.
     unneeded: Mutex<Vec<(PageId, u32)>>,
 }
@@ -47,7 +55,8 @@ pub(crate) struct InPlace {
 impl InPlace {
     pub(crate) fn new(parts: InPlaceParts) -> InPlace {
         let forms = Forms::new(parts.compressions.clone(), parts.unit_bytes);
-        InPlace { parts, forms, unneeded: Mutex::default() }
+        let holes = Holes::new(&parts.files, parts.page_size, parts.trim.clone());
+        InPlace { parts, forms, holes, punches: Punches::default(), unneeded: Mutex::default() }
     }
 
     fn decode(&self, id: PageId, want: &mut Want<'_>) -> Result<()> {
@@ -92,9 +101,11 @@ impl Layout for InPlace {
         if images.iter().any(|image| !image.id().space().is_logged()) {
             return self.parts.files.write(&stored.iter().collect::<Vec<_>>());
         }
-        self.parts.protection.write(&stored, cause)?;
+        let written = self.parts.protection.write(&stored, cause);
+        written.inspect_err(|_| self.holes.forget_written(&stored))?;
         self.parts.log.note_written(images);
         images.iter().for_each(|image| self.parts.ledger.stable(image.id(), image.lsn()));
+        self.holes.punch_behind(&self.punches, &self.parts.files, &stored);
         Ok(())
     }
 
@@ -107,7 +118,13 @@ impl Layout for InPlace {
     }
 
     fn resize(&self, space: SpaceId, pages: u32) -> Result<()> {
-        self.parts.files.space(space).map_or(Ok(()), |file| file.resize(pages))
+        let Some(file) = self.parts.files.space(space) else { return Ok(()) };
+        let before = file.pages();
+        file.resize(pages)?;
+        let gone =
+            PageRange { first: PageId::new(space, PageNo(pages)), count: before.saturating_sub(pages) };
+        self.holes.forget(gone);
+        Ok(())
     }
 
     /// A half-written page that was discarded will never be put again: its copy goes once the discard is durable.
@@ -139,6 +156,7 @@ impl Layout for InPlace {
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut counters = self.parts.protection.counters();
         counters.extend(self.forms.counters());
+        counters.extend(self.punches.counters());
         counters
     }
 }

@@ -7,7 +7,9 @@
 //! What it does not know: which pages are in use, frames, what is in a page.
 
 mod flights;
+mod holes;
 mod in_place;
+mod punch;
 
 use std::sync::Arc;
 

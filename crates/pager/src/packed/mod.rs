@@ -39,7 +39,6 @@
 mod book;
 mod check;
 mod checkpoint;
-mod chunks;
 #[cfg(test)]
 mod crashes;
 mod extents;
@@ -71,13 +70,13 @@ use parking_lot::Mutex;
 use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, planted};
 
 use self::book::Book;
-use self::chunks::Chunks;
 use self::extents::Extents;
 use self::format::Shape;
 use self::gate::Gate;
 use self::map_file::MapFile;
 use self::page_map::PageMap;
 use self::place::UNIT_BYTES;
+use crate::chunks::Chunks;
 use crate::compressions::Compressions;
 use crate::config::PackedConfig;
 use crate::error::{PagerError, Result};

@@ -10,8 +10,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use super::chunks::Chunks;
 use super::place::Place;
+use crate::chunks::Chunks;
 use crate::ids::PageNo;
 
 /// Places by page number.

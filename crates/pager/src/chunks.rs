@@ -16,7 +16,7 @@ const OUTER_BITS: u32 = u32::BITS - INNER_BITS - MIDDLE_BITS;
 type Table<T> = OnceLock<Box<[T]>>;
 
 /// A growing table of cells.
-pub(super) struct Chunks<T> {
+pub(crate) struct Chunks<T> {
     outer: Box<[Table<Table<T>>]>,
 }
 
@@ -32,25 +32,25 @@ fn filled<T>(bits: u32, cell: impl Fn() -> T) -> Box<[T]> {
 }
 
 impl<T: Default> Chunks<T> {
-    pub(super) fn new() -> Chunks<T> {
+    pub(crate) fn new() -> Chunks<T> {
         Chunks { outer: filled(OUTER_BITS, OnceLock::new) }
     }
 
     /// The cell of a number, if its chunk was made.
-    pub(super) fn get(&self, no: u32) -> Option<&T> {
+    pub(crate) fn get(&self, no: u32) -> Option<&T> {
         let (outer, middle, inner) = split(no);
         self.outer[outer].get()?[middle].get().map(|chunk| &chunk[inner])
     }
 
     /// The cell of a number.
-    pub(super) fn make(&self, no: u32) -> &T {
+    pub(crate) fn make(&self, no: u32) -> &T {
         let (outer, middle, inner) = split(no);
         let middles = self.outer[outer].get_or_init(|| filled(MIDDLE_BITS, OnceLock::new));
         &middles[middle].get_or_init(|| filled(INNER_BITS, T::default))[inner]
     }
 
     /// All cells there are, by number.
-    pub(super) fn each(&self) -> impl Iterator<Item = (u32, &T)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (u32, &T)> {
         let made = |(at, middles): (usize, &'_ Table<Table<T>>)| middles.get().map(|_| at);
         let outers = self.outer.iter().enumerate().filter_map(made);
         outers.flat_map(move |outer| self.chunks_of(outer))
@@ -66,7 +66,7 @@ impl<T: Default> Chunks<T> {
     }
 
     /// Memory of the chunks, in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let middles = self.outer.iter().filter_map(OnceLock::get);
         let chunks = middles.flat_map(|middles| middles.iter()).filter(|chunk| chunk.get().is_some());
         chunks.count() * (size_of::<T>() << INNER_BITS)
