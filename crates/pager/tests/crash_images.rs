@@ -12,9 +12,12 @@ use std::sync::Arc;
 
 use common::{KIND, config, get, open};
 use varve_device::{
-    Directory, Event, Fate, Lies, MemoryDirectory, RecordLog, Recorder, Recording, Space, Timeline,
+    Change, Directory, Event, Fate, Lies, MemoryDirectory, RecordLog, Recorder, Recording, Space, Timeline,
 };
-use varve_pager::{HomeLayout, NvmConfig, PackedConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
+use varve_pager::{
+    Algorithm, Compression, HomeLayout, NvmConfig, PackedConfig, PageId, Pager, PagerConfig, ProtectionKind,
+    SpaceId,
+};
 
 /// What a step left: the number of each page that it wrote, and of those freed.
 #[derive(Default, Clone)]
@@ -102,6 +105,16 @@ fn settings(directory: Arc<dyn Directory>) -> PagerConfig {
     small
 }
 
+/// Pages are compressed, and their places have holes.
+fn compressed(directory: Arc<dyn Directory>) -> PagerConfig {
+    PagerConfig { compression: Compression::of(Algorithm::Lz4), ..settings(directory) }
+}
+
+/// The same, protected by the log.
+fn compressed_images(directory: Arc<dyn Directory>) -> PagerConfig {
+    PagerConfig { compression: Compression::of(Algorithm::Lz4), ..with_images(directory) }
+}
+
 /// Pages are protected by the log.
 fn with_images(directory: Arc<dyn Directory>) -> PagerConfig {
     let mut config = settings(directory);
@@ -137,7 +150,10 @@ fn step(pager: &Pager, owner: u32, number: u64, pages: &[PageId], random: &mut R
     let handles: Vec<_> = changed.iter().map(|id| mtr.x(*id).unwrap()).collect();
     for h in handles.into_iter().chain(created) {
         if random.below(8) == 0 {
-            let body = vec![number as u8; mtr.page(h).len() - 32];
+            let mut body = vec![number as u8; mtr.page(h).len() - 32];
+            // Pages that are compressed have many lengths.
+            let noise = (number % 4) as usize * 1000;
+            body[100..100 + noise].iter_mut().for_each(|byte| *byte = random.below(256) as u8);
             mtr.image(h, &body);
         }
         mtr.write(h, 100, &number.to_le_bytes());
@@ -280,6 +296,24 @@ fn any_crash_leaves_a_prefix_under_full_page_log() {
 fn a_crash_early_on_leaves_a_prefix() {
     let (recording, history) = record(settings, 6, 11);
     crash_everywhere(Timeline::new(recording), &history, 250, 2, 0);
+}
+
+/// Holes behind pages that became durable may be there or not.
+#[test]
+fn any_crash_leaves_a_prefix_of_pages_with_holes_behind_them() {
+    let is_punch = |event: &&Event| matches!(event.change, Change::Punch { .. });
+    for (seed, settings) in [(1, compressed as Settings), (2, compressed), (3, compressed_images)] {
+        let (recording, history) = record(settings, 250, seed);
+        let mut timeline = Timeline::new(recording.clone());
+        let end = timeline.end();
+        let cuts_with_holes = (1..=150).filter(|at| {
+            timeline.advance(end * at / 150);
+            timeline.pending().iter().any(is_punch)
+        });
+        let cuts_with_holes = cuts_with_holes.count();
+        assert!(cuts_with_holes > 25, "a hole is pending at {cuts_with_holes} of 150 cuts");
+        crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
+    }
 }
 
 #[test]
