@@ -26,7 +26,7 @@ use varve_sim::toy::{Flaw, Toy};
 use varve_sim::trees::Trees;
 use varve_sim::{Found, Part, Plan, Rng, Subject, search, some_rule, try_fault};
 
-const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash --parts [--images N] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--part PART] [--images N] [--seed S] [--seeds K] [--commits C] [--keep-going]";
+const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash --parts [--images N] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--part PART] [--images N] [--seed S] [--seeds K] [--commits C] [--hoards] [--keep-going]";
 
 struct Arguments {
     subject: String,
@@ -37,6 +37,7 @@ struct Arguments {
     seed: u64,
     seeds: Option<usize>,
     commits: usize,
+    hoards: bool,
     failures_max: usize,
 }
 
@@ -50,6 +51,7 @@ impl Arguments {
             seed: 1,
             seeds: None,
             commits: 150,
+            hoards: false,
             failures_max: 1,
         };
         while let Some(word) = words.next() {
@@ -64,6 +66,7 @@ impl Arguments {
                 "--seed" => parsed.seed = words.next()?.parse().ok()?,
                 "--seeds" => parsed.seeds = Some(words.next()?.parse().ok()?),
                 "--commits" => parsed.commits = words.next()?.parse().ok()?,
+                "--hoards" => parsed.hoards = true,
                 "--keep-going" => parsed.failures_max = usize::MAX,
                 _ => return None,
             }
@@ -79,6 +82,7 @@ impl Arguments {
         Some(match self.subject.as_str() {
             // The throng is several engines' worth of sessions; see `search_throng`.
             "engine" | "throng" | "faults" => Box::new(Engine { part, ..Engine::new(self.commits) }),
+            "pages" if self.hoards => Box::new(Pages { part, ..Pages::hoard(self.commits) }),
             "pages" => Box::new(Pages { part, ..Pages::new(self.commits) }),
             "crowd" => Box::new(Crowd { commits: self.commits, part }),
             "trees" => Box::new(Trees { part, ..Trees::new(self.commits) }),
@@ -100,6 +104,8 @@ fn some_subject(part: Part, seed: u64) -> Box<dyn Subject> {
     // Long runs go round the log several times, short ones look closely at the beginning.
     let commits = [100, 600, 1500, 2500, 5000][seed as usize % 5];
     match seed % 4 {
+        0 if part.moves() => Box::new(Engine { part, ..Engine::new(150) }),
+        3 if !part.changes() || part.moves() => Box::new(Pages { part, ..Pages::hoard(commits.min(600)) }),
         _ if part.changes() => Box::new(Pages { part, ..Pages::new(commits) }),
         0 => Box::new(Engine { part, ..Engine::new(150) }),
         1 => Box::new(Trees { part, ..Trees::new(commits.min(2500)) }),

@@ -6,6 +6,7 @@
 //!
 //! Invariants
 //! 1. The same events, generator state and budget give the same choices, without repetition.
+//! 2. However small the budget is, a third of the choices is spoiled, rounded by chance.
 //!
 //! What it does not know: what the events are, beyond whether they are writes.
 
@@ -34,7 +35,11 @@ pub fn choices(pending: &[&Event], rng: &mut Rng, budget: usize) -> Vec<Vec<Fate
     let siblings = (0..SPOILED_OF_EACH).flat_map(|_| &chosen);
     let siblings = siblings.map(|fates| spoil(pending, fates, rng)).collect::<Vec<_>>();
     let mut spoiled: Vec<Vec<Fate>> = one_torn(pending, rng).into_iter().chain(siblings).collect();
-    spoiled.truncate(budget.saturating_sub(chosen.len()).max(budget / 3));
+    if rng.one_in(3) {
+        spoiled.rotate_left(1);
+    }
+    let third = (budget + rng.below(3) as usize) / 3;
+    spoiled.truncate(budget.saturating_sub(chosen.len()).max(third));
     chosen.truncate(budget - spoiled.len().min(budget));
     let mut distinct = Vec::new();
     for fates in chosen.into_iter().chain(spoiled) {
@@ -151,6 +156,21 @@ mod tests {
         };
         assert!(has(&|_| false) || has(&|_| true) || has(&|no| no == 99));
         assert_eq!(choices, chosen(100, 24), "the same seed gives the same choices");
+    }
+
+    /// Two images of a cut were always whole: a database that had crashed before never met a torn page.
+    #[test]
+    fn a_small_budget_tears_as_well() {
+        let events = writes(20);
+        let pending: Vec<&Event> = events.iter().collect();
+        let is_torn =
+            |fates: &Vec<Fate>| fates.iter().any(|fate| !matches!(fate, Fate::Absent | Fate::Present));
+        for budget in [1, 2, 8] {
+            let mut rng = Rng::new(3);
+            let all: Vec<Vec<Fate>> = (0..300).flat_map(|_| choices(&pending, &mut rng, budget)).collect();
+            let torn = all.iter().filter(|fates| is_torn(fates)).count();
+            assert!(torn * 5 > all.len() && torn * 2 < all.len(), "{torn} of {} with {budget}", all.len());
+        }
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! another kind, while it is in flight or just after; all spaces and kinds are equally likely. So what happens rarely (a slot of
 //! the control file written, a file lengthened, a segment renamed) is crashed as often as what happens all the time.
 //!
+//! Where the recording begins with a recovery, two of three cuts come after it: it does more than the few commits that follow, and
+//! what it leaves behind is soon gone.
+//!
 //! Invariants
 //! 1. Cuts come in order, and the end is always among them; none is before the place that the history names, if it does.
 //! 2. The same recording and generator state give the same cuts.
@@ -14,7 +17,7 @@ use std::collections::BTreeMap;
 
 use varve_device::{Change, Event, Recording, Space};
 
-use crate::history::FROM_HERE;
+use crate::history::{FROM_HERE, OPENED};
 use crate::rng::Rng;
 
 /// Events are of one kind if this is the same.
@@ -33,14 +36,30 @@ pub(crate) struct Moments {
     writes: Vec<Spans>,
     /// The same for each other kind of event.
     others: Vec<Spans>,
+    /// Those after the recovery that it begins with.
+    later: Option<Box<Moments>>,
 }
 
 impl Moments {
     /// Of a recording.
     pub(crate) fn of(recording: &Recording) -> Moments {
+        let after = |mark: u64| {
+            let mut events = recording.events.iter();
+            let is_mark = |event: &&Event| matches!(event.change, Change::Mark(found) if found == mark);
+            events.find(is_mark).map(|event| event.submitted + 1)
+        };
+        match after(OPENED) {
+            Some(opened) => {
+                let later = Some(Box::new(Moments::from(recording, opened)));
+                Moments { later, ..Moments::from(recording, 1) }
+            }
+            None => Moments::from(recording, after(FROM_HERE).unwrap_or(1)),
+        }
+    }
+
+    /// Those of a recording that are not before `first`.
+    fn from(recording: &Recording, first: u64) -> Moments {
         let mut kinds: BTreeMap<Kind, Spans> = BTreeMap::new();
-        let is_first = |event: &&Event| matches!(event.change, Change::Mark(FROM_HERE));
-        let first = recording.events.iter().find(is_first).map_or(1, |event| event.submitted + 1);
         for event in recording.events.iter().filter(|event| event.submitted + 1 >= first) {
             if let Some(kind) = kind_of(event, &recording.file_spaces) {
                 let last = event.completed.saturating_add(1).min(recording.end);
@@ -49,21 +68,28 @@ impl Moments {
         }
         let others = kinds.split_off(&(WRITE + 1, None));
         let [writes, others] = [kinds, others].map(|kinds| kinds.into_values().collect());
-        Moments { first, end: recording.end, writes, others }
+        Moments { first, end: recording.end, writes, others, later: None }
     }
 
     /// `count` cuts.
     pub(crate) fn some(&self, count: usize, rng: &mut Rng) -> Vec<u64> {
         let mut cuts: Vec<u64> = (1..count)
-            .map(|_| match rng.below(3) {
-                0 => self.aimed(&self.writes, rng),
-                1 => self.aimed(&self.others, rng),
-                _ => self.first + rng.below((self.end + 1).saturating_sub(self.first).max(1)),
+            .map(|_| match &self.later {
+                Some(later) if !rng.one_in(3) => later.one(rng),
+                _ => self.one(rng),
             })
             .collect();
         cuts.push(self.end);
         cuts.sort_unstable();
         cuts
+    }
+
+    fn one(&self, rng: &mut Rng) -> u64 {
+        match rng.below(3) {
+            0 => self.aimed(&self.writes, rng),
+            1 => self.aimed(&self.others, rng),
+            _ => self.first + rng.below((self.end + 1).saturating_sub(self.first).max(1)),
+        }
     }
 
     fn aimed(&self, kinds: &[Spans], rng: &mut Rng) -> u64 {

@@ -21,6 +21,7 @@ pub mod engine;
 mod faults;
 mod history;
 mod model;
+mod moves;
 pub mod nvm;
 pub mod pages;
 mod parts;

@@ -17,6 +17,9 @@ const REGION_BYTES: u64 = 768 << 10;
 /// Length of what a page buffer takes beside the log: headers and 24 slots, half as many as the pool has frames.
 const BUFFER_BYTES: u64 = 8192 + 4096 + 24 * 4096;
 
+/// By how much a larger page buffer is longer.
+const LARGER_BYTES: u64 = 20 * 4096;
+
 /// Segments as under full-page-log, which hold the images of a mini-transaction: in files, and in a region, where there are eight.
 const WIDE_SEGMENT_BYTES: u64 = 256 << 10;
 const WIDE_LOG_BYTES: u64 = 8 * WIDE_SEGMENT_BYTES;
@@ -73,6 +76,20 @@ pub enum Part {
     ImagesToNvmPages,
     /// Nothing that protects pages, and then pages in persistent memory: it is crashed from then on.
     UnprotectedToNvmPages,
+    /// All in files, and then the log and pages in persistent memory.
+    MoveIn,
+    /// The other way.
+    MoveOut,
+    /// The log and pages in persistent memory, and then in a larger region.
+    MoveToLarger,
+    /// The other way, and the log goes to files.
+    MoveToSmaller,
+    /// The log and packed pages, compressed, in persistent memory, and then in files.
+    MoveOutPacked,
+    /// The log and doublewrite copies in persistent memory, and then devices that write pages whole.
+    MoveOutCopies,
+    /// Images in a log in files, and then in one that is in persistent memory.
+    MoveInImages,
 }
 
 impl Part {
@@ -87,8 +104,19 @@ impl Part {
     /// Those that change to pages in persistent memory. For `Pages` only.
     pub const TO_NVM: [Part; 3] = [Part::ToNvmPages, Part::ImagesToNvmPages, Part::UnprotectedToNvmPages];
 
+    /// Those that come to a region, leave it, or get another one. For `Pages` and `Engine`.
+    pub const MOVES: [Part; 7] = [
+        Part::MoveIn,
+        Part::MoveOut,
+        Part::MoveToLarger,
+        Part::MoveToSmaller,
+        Part::MoveOutPacked,
+        Part::MoveOutCopies,
+        Part::MoveInImages,
+    ];
+
     /// All of them.
-    pub const ALL: [Part; 23] = [
+    pub const ALL: [Part; 30] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
@@ -112,6 +140,13 @@ impl Part {
         Part::CompressedImages,
         Part::ImagesToNvmPages,
         Part::UnprotectedToNvmPages,
+        Part::MoveIn,
+        Part::MoveOut,
+        Part::MoveToLarger,
+        Part::MoveToSmaller,
+        Part::MoveOutPacked,
+        Part::MoveOutCopies,
+        Part::MoveInImages,
     ];
 
     /// Those with a storage level, a layout or a protection beside the first one's.
@@ -120,9 +155,14 @@ impl Part {
         Part::ALL.into_iter().filter(|part| !one.contains(part)).collect()
     }
 
-    /// Whether a run changes from one to another: `Pages` does that, and nothing else.
+    /// Whether a run changes from one to another: `Pages` does that; others only if it moves.
     pub fn changes(self) -> bool {
         self.stages().len() > 1
+    }
+
+    /// Whether it comes to a region, leaves it, or gets another one.
+    pub fn moves(self) -> bool {
+        Part::MOVES.contains(&self)
     }
 
     /// Its name, for people.
@@ -151,6 +191,13 @@ impl Part {
             Part::CompressedImages => "compressed-images",
             Part::ImagesToNvmPages => "images-to-nvm-pages",
             Part::UnprotectedToNvmPages => "unprotected-to-nvm-pages",
+            Part::MoveIn => "move-in",
+            Part::MoveOut => "move-out",
+            Part::MoveToLarger => "move-to-larger",
+            Part::MoveToSmaller => "move-to-smaller",
+            Part::MoveOutPacked => "move-out-packed",
+            Part::MoveOutCopies => "move-out-copies",
+            Part::MoveInImages => "move-in-images",
         }
     }
 
@@ -167,6 +214,13 @@ impl Part {
             Part::ToNvmPages => vec![Part::Doublewrite, Part::NvmPages],
             Part::ImagesToNvmPages => vec![Part::FullPageLog, Part::ImagesToNvmPages],
             Part::UnprotectedToNvmPages => vec![Part::Unprotected, Part::NvmPages],
+            Part::MoveIn => vec![Part::Doublewrite, self],
+            Part::MoveOut => vec![Part::NvmAll, self],
+            Part::MoveToLarger => vec![Part::NvmAll, self],
+            Part::MoveToSmaller => vec![Part::MoveToLarger, self],
+            Part::MoveOutPacked => vec![Part::NvmAllPacked, self],
+            Part::MoveOutCopies => vec![Part::NvmDoublewriteLog, self],
+            Part::MoveInImages => vec![Part::FullPageLog, self],
             one => vec![one],
         }
     }
@@ -188,6 +242,7 @@ impl Part {
                 | Part::NvmCompressed
                 | Part::NvmAllPacked
                 | Part::CompressedImages
+                | Part::MoveOutPacked
         )
     }
 
@@ -246,6 +301,17 @@ impl Part {
             Part::NvmAllPacked => all(&[Part::NvmAll, Part::PackedCompressed], config),
             Part::CompressedImages => all(&[Part::FullPageLog, Part::Compressed], config),
             Part::ImagesToNvmPages => all(&[Part::WideDoublewrite, Part::NvmPages], config),
+            Part::MoveIn => all(&[Part::NvmAll], config),
+            Part::MoveOut => {}
+            Part::MoveToLarger => {
+                config.protection = ProtectionKind::Nvm;
+                let (size_bytes, log_bytes) = (BUFFER_BYTES + LARGER_BYTES + 2 * LOG_BYTES, 2 * LOG_BYTES);
+                config.nvm = Some(NvmConfig { directory: devices.of(Space::Nvm), size_bytes, log_bytes });
+            }
+            Part::MoveToSmaller => all(&[Part::NvmPages], config),
+            Part::MoveOutPacked => all(&[Part::PackedCompressed], config),
+            Part::MoveOutCopies => all(&[Part::AtomicWrite], config),
+            Part::MoveInImages => all(&[Part::NvmImages], config),
             Part::NvmImages => {
                 Part::FullPageLog.configure(config, devices);
                 let (size_bytes, log_bytes) = (WIDE_LOG_BYTES + (64 << 10), WIDE_LOG_BYTES);

@@ -38,7 +38,7 @@ fn of_packed_pages() {
 
 #[test]
 fn of_compressed_pages() {
-    check("compressed", &Pages { part: Part::Compressed, ..Pages::new(900) }, 60);
+    check("compressed", &Pages { part: Part::Compressed, ..Pages::new(900) }, 80);
 }
 
 #[test]

@@ -5,12 +5,14 @@ use varve_device::{ErrorKind, Fault, Operation, Rule, Space, When};
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
 use varve_sim::sweep::{Make, Outcome, Row, kinds, sweep};
-use varve_sim::{Part, Rng, STOPPED, Subject, some_rule, try_fault};
+use varve_sim::{Part, Rng, STOPPED, Subject, some_rule, try_fault, try_relieved_fault};
 
 /// Numbers left out between two that are tried.
 const STEP: u64 = 97;
 /// The same for faults that are lifted, after which the database goes on.
 const STEP_LIFTED: u64 = 31;
+/// Faults of each part, chosen by their seeds.
+const FAULTS_OF_A_PART: u64 = 8;
 
 fn slice(subject: &str, make: Make, seed: u64) {
     let mut all = Row::default();
@@ -54,6 +56,45 @@ fn anything_fails_anywhere() {
         hits += usize::from(tried.fired);
     }
     assert!(hits > 20, "only {hits} of 60 faults ever came by");
+}
+
+/// A few of the faults that `make faults` tries one by one, over everything that a database can be put together from.
+#[test]
+fn anything_fails_anywhere_in_any_part() {
+    let (mut hits, mut tried) = (0, 0);
+    for (part, first) in Part::of_levels().into_iter().zip((0..).step_by(100)) {
+        for seed in first..first + FAULTS_OF_A_PART {
+            let subject = Pages { part, ..Pages::new(250) };
+            let outcome = try_fault(&subject, seed, &some_rule(&mut Rng::new(seed)));
+            let failures = outcome.found.failures;
+            assert!(failures.is_empty(), "{}, seed {seed}: {failures:#?}", part.name());
+            tried += 1;
+            hits += usize::from(outcome.fired);
+        }
+    }
+    assert!(hits * 3 > tried, "only {hits} of {tried} faults ever came by");
+}
+
+/// Full devices that get room again, over the same.
+#[test]
+fn any_part_goes_on_when_there_is_room_again() {
+    let (mut hits, mut went_on) = (0, 0);
+    let full = [(Operation::Write, Fault::HalfFull), (Operation::SetLen, Fault::Fails(ErrorKind::NoSpace))];
+    for (part, seed) in Part::of_levels().into_iter().filter(|part| !part.changes()).zip(0..) {
+        for (operation, fault) in full.clone() {
+            let when = When::From(30 + Rng::new(seed).below(40));
+            let rule = Rule { operation: Some(operation), space: Some(Space::Data), when, fault };
+            let subject = Pages { part, ..Pages::new(250) };
+            let (tried, _) = try_relieved_fault(&subject, seed, &rule, seed % 2 == 0);
+            let failures = tried.found.failures;
+            assert!(failures.is_empty(), "{}, seed {seed}, {rule:?}: {failures:#?}", part.name());
+            let error = tried.error.unwrap_or_default();
+            assert!(!error.contains(STOPPED), "{}, seed {seed}, {rule:?}: {error}", part.name());
+            hits += usize::from(tried.fired);
+            went_on += usize::from(tried.fired && !error.is_empty());
+        }
+    }
+    assert!(hits > 5 && went_on > 0, "{hits} came by, {went_on} met errors and went on");
 }
 
 /// A device that is full for some growths in a row and then has room again: whether that hit.

@@ -59,6 +59,21 @@ fn in_packed_pages() {
 }
 
 #[test]
+fn in_packed_pages_of_files_that_are_cut() {
+    all_are_found(On::PackedCuts);
+}
+
+#[test]
+fn in_pages_under_full_page_log_that_go_on() {
+    all_are_found(On::ImagesLives);
+}
+
+#[test]
+fn in_pages_in_persistent_memory_that_come_and_go() {
+    all_are_found(On::NvmDrops);
+}
+
+#[test]
 fn in_packed_pages_that_come_and_go() {
     all_are_found(On::PackedDrops);
 }
@@ -86,6 +101,11 @@ fn in_pages_in_persistent_memory_of_an_earlier_moment() {
 #[test]
 fn in_pages_in_persistent_memory_damaged_at_rest() {
     all_are_found(On::NvmAtRest);
+}
+
+#[test]
+fn in_pages_that_leave_a_region() {
+    all_are_found(On::Moves);
 }
 
 #[test]

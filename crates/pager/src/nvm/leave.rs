@@ -5,7 +5,7 @@
 //!
 //! Not known here: what becomes of the region (`attach.rs`), and of the log in it (`checkpoint.rs`).
 
-use varve_device::reached;
+use varve_device::{planted, reached};
 
 use super::buffer::NvmBuffer;
 use super::flush::FLUSH_MAX;
@@ -34,6 +34,9 @@ impl NvmBuffer {
     /// Brings all pages home. Nobody puts any meanwhile, and no thread flushes. Want of room is an error if the rest can't be
     /// brought home for it; everything stays in its slot then.
     pub(crate) fn bring_home(&self) -> Result<()> {
+        if planted("nvm: the region is left with pages in it") {
+            return Ok(());
+        }
         while self.flush_oldest(FLUSH_MAX)? > 0 {}
         let [_, dirty, ..] = self.book.lock().counts();
         if dirty > 0 {

@@ -19,10 +19,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use varve_engine::{Change, Database, Isolation, Options, Outcome, RowImage, ScanIndex, Table, TableDef};
+use varve_pager::PagerConfig;
 
 use self::session::{Session, data, data_of, key, scan, stored};
 use crate::devices::Devices;
 use crate::model::{Effect, Model, Row, body, hash_name};
+use crate::moves::open_or_drain;
 use crate::pages::{PAGE_BYTES, resize, small_config};
 use crate::parts::Part;
 use crate::relief::{Steps, drive};
@@ -98,14 +100,36 @@ impl Engine {
         Engine { commits, load: None, part, pool_pages: 96, page_bytes, plant: Plant::Nothing }
     }
 
-    fn open(&self, devices: &Devices) -> Result<Arc<Database>, String> {
-        let mut pager = small_config(devices);
-        resize(&mut pager, self.page_bytes);
-        pager.pool_bytes = self.pool_pages * pager.page_size;
-        self.part.configure(&mut pager, devices);
+    fn open(&self, part: Part, devices: &Devices) -> Result<Arc<Database>, String> {
+        Self::open_as(self.config(part, devices))
+    }
+
+    /// Opens what a crash left, as the part has it in the end; one that moves may have to go there.
+    fn open_again(&self, devices: &Devices) -> Result<Arc<Database>, String> {
+        let config = self.config(self.part, devices);
+        if self.part.moves() { open_or_drain(config, devices, Self::open_as) } else { Self::open_as(config) }
+    }
+
+    fn open_as(pager: PagerConfig) -> Result<Arc<Database>, String> {
         // One thread plays all sessions: it must not wait for itself.
         let options = Options { lock_timeout: Some(Duration::from_millis(20)), ..Options::new(pager) };
         Database::open(options).map_err(text)
+    }
+
+    fn config(&self, part: Part, devices: &Devices) -> PagerConfig {
+        let mut pager = small_config(devices);
+        resize(&mut pager, self.page_bytes);
+        pager.pool_bytes = self.pool_pages * pager.page_size;
+        part.configure(&mut pager, devices);
+        pager
+    }
+
+    /// Shuts it down; if it moves, it is in no region then.
+    fn shut_down(&self, db: &Arc<Database>) -> Done {
+        if self.part.moves() {
+            db.pager().leave_region_at_shutdown();
+        }
+        db.shutdown().map_err(text)
     }
 }
 
@@ -471,8 +495,14 @@ impl Steps for Worker<'_> {
 }
 
 impl Engine {
-    /// Until there are so many commits.
-    fn run(&self, db: &Arc<Database>, bench: &mut Workbench, committed: Model, commits: usize) -> Done {
+    /// Until there are so many commits; gives what is there then.
+    fn run(
+        &self,
+        db: &Arc<Database>,
+        bench: &mut Workbench,
+        committed: Model,
+        commits: usize,
+    ) -> Result<Model, String> {
         let load = self.load.unwrap_or_else(|| LOADS[bench.rng.below(LOADS.len() as u64) as usize]);
         let next_key = known::last_keys(&committed);
         let mut worker = Worker {
@@ -487,33 +517,53 @@ impl Engine {
             next_key,
         };
         let errors = drive(&mut worker, commits);
-        outcome(errors).map_err(|what| format!("{what} ({load:?})"))
+        let committed = worker.committed;
+        outcome(errors).map(|()| committed).map_err(|what| format!("{what} ({load:?})"))
     }
 }
 
 impl Subject for Engine {
     fn work(&self, bench: &mut Workbench) -> Done {
-        let db = bench.relief.make(|| self.open(&bench.devices))?;
-        self.run(&db, bench, Model::default(), self.commits)
+        let stages = if self.part.moves() { self.part.stages() } else { vec![self.part] };
+        let mut committed = Model::default();
+        for (stage, part) in (1..).zip(&stages) {
+            let db = bench.relief.make(|| self.open(*part, &bench.devices))?;
+            committed = self.run(&db, bench, committed, self.commits * stage / stages.len())?;
+            if stage < stages.len() {
+                self.shut_down(&db)?;
+            }
+        }
+        Ok(())
     }
 
     fn go_on(&self, bench: &mut Workbench, twin: &Devices) -> Done {
-        let committed = known::read(&self.open(twin)?)?;
+        let committed = known::read(&self.open_again(twin)?)?;
         bench.history.resume(committed.digest());
-        let db = self.open(&bench.devices)?;
+        let mut db = self.open_again(&bench.devices)?;
         bench.history.opened();
+        if self.part.moves() && bench.rng.one_in(2) {
+            // With transactions that the crash ended, and nobody has undone.
+            self.shut_down(&db)?;
+            drop(db);
+            db = self.open(self.part, &bench.devices)?;
+        }
         if bench.rng.one_in(3) {
             db.checkpoint().map_err(text)?;
         }
         // Transactions that the crash ended still hold their rows; one thread must not wait for them.
         db.tick().map_err(text)?;
         let commits = 1 << bench.rng.below(COMMITS_AFTER_BITS);
-        self.run(&db, bench, committed, commits)
+        self.run(&db, bench, committed, commits).map(|_| ())
     }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        let db = self.open(devices)?;
+        let mut db = self.open_again(devices)?;
         opened();
+        if self.part.moves() {
+            self.shut_down(&db).map_err(|error| format!("leaving: {error}"))?;
+            drop(db);
+            db = self.open(self.part, devices).map_err(|error| format!("moved: {error}"))?;
+        }
         let mut damages = Vec::new();
         let digest = digest(&db, &mut damages).map_err(|what| format!("reading it: {what}"))?;
         db.tick().map_err(|error| format!("undo and purge: {error}"))?;

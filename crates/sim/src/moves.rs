@@ -1,0 +1,46 @@
+//! The way of a person whose database is on the way to a region of persistent memory, out of it, or to another one.
+//!
+//! ```text
+//!   start as configured --refused: `varve nvm drain`--> open as it is found
+//!          |                                                  |
+//!          +------------- work, leave, shut down -------------+--> start as configured
+//! ```
+//!
+//! Invariants
+//! 1. A start is refused only with words that name the command; any other refusal is a failure.
+//!
+//! What it does not know: what is in the database.
+
+use varve_device::Space;
+use varve_pager::{NvmConfig, PagerConfig};
+
+use crate::devices::Devices;
+
+/// What a refusal names as the way out.
+const DRAIN: &str = "varve nvm drain";
+
+/// Opens a database as `config` says, or, if that has to wait until it left its region, as it is.
+pub(crate) fn open_or_drain<T>(
+    config: PagerConfig,
+    devices: &Devices,
+    open: impl Fn(PagerConfig) -> Result<T, String>,
+) -> Result<T, String> {
+    match open(config.clone()) {
+        Err(refusal) if refusal.contains(DRAIN) => {
+            let found = as_found(config, devices).map_err(|why| format!("{refusal}; as found: {why}"))?;
+            open(found).map_err(|why| format!("as found: {why}"))
+        }
+        opened => opened,
+    }
+}
+
+/// The configuration that goes with what is there.
+fn as_found(mut config: PagerConfig, devices: &Devices) -> Result<PagerConfig, String> {
+    let directory = devices.of(Space::Nvm);
+    // A region is looked for where one would be.
+    config.nvm.get_or_insert(NvmConfig { directory, size_bytes: 0, log_bytes: 0 });
+    let found = config.as_found().map_err(|error| error.to_string())?;
+    let found = found.ok_or("there is no database, and it was refused")?;
+    found.needed().map_err(|error| error.to_string())?;
+    Ok(config)
+}

@@ -1,0 +1,57 @@
+//! A database that comes to a region of persistent memory, leaves it, or gets another one survives a crash at any step of that:
+//! it opens as it is or as it was going to be, and comes to its place with the same contents.
+
+use varve_sim::engine::{Engine, Load};
+use varve_sim::pages::Pages;
+use varve_sim::{Found, Part, Plan, search};
+
+/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages and of the engine.
+const IMAGES: [usize; 2] = [420, 210];
+
+fn images(at: usize) -> usize {
+    let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
+    asked.map_or(IMAGES[at], |count: usize| count * IMAGES[at] / 8000)
+}
+
+fn judge(what: &str, found: &Found, images: usize, events: &[&str]) {
+    println!("{what}: {}\nreached: {:#?}", found.summary(), found.reached);
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    let missed: Vec<_> = events.iter().filter(|event| !found.reached.contains_key(*event)).collect();
+    assert!(missed.is_empty(), "no workload came by {missed:?}");
+    assert!(found.images >= images && found.lives > 5, "{}", found.summary());
+}
+
+#[test]
+fn raw_pages() {
+    let (images, mut found) = (images(0), Found::default());
+    for (seed, part) in (0..).zip(Part::MOVES) {
+        let commits = [60, 300, 900][seed as usize % 3];
+        // Some with more to redo, behind a move, than fits into memory.
+        let pages = if seed % 2 == 0 { Pages::new(commits) } else { Pages::hoard(commits) };
+        found.add(search(&Pages { part, ..pages }, Plan::new(seed, images / Part::MOVES.len())));
+    }
+    let events = [
+        "checkpoint: the region is left",
+        "nvm: everything is home",
+        "nvm: flushed home",
+        "nvm: region attached",
+        "open: another protection",
+        "open: the log begins anew",
+        "recovery: change redone",
+    ];
+    judge("pages", &found, images, &events);
+}
+
+/// With transactions that the crash ended: the region is left before they are undone.
+#[test]
+fn the_engine() {
+    let (images, mut found) = (images(1), Found::default());
+    let loads = [Load::Bank, Load::Mixed, Load::Definitions];
+    for (seed, part) in (0..).zip(Part::MOVES) {
+        let load = Some(loads[seed as usize % loads.len()]);
+        let plan = Plan::new(seed, images / Part::MOVES.len());
+        found.add(search(&Engine { part, load, ..Engine::new(100) }, plan));
+    }
+    let events = ["checkpoint: the region is left", "open: the log begins anew", "recovery: loser undone"];
+    judge("engine", &found, images, &events);
+}
