@@ -8,6 +8,7 @@ use varve_pager::log::{Record, RecordError};
 
 const NOTE_DISCARD: u8 = 1;
 const NOTE_WRITTEN: u8 = 2;
+const NOTE_FORMS: u8 = 4;
 
 /// Records that can be read come back from their encoding.
 pub fn log_records(bytes: &[u8]) {
@@ -46,6 +47,7 @@ fn note(kind: u8, payload: &[u8]) {
             }
         }
         NOTE_WRITTEN => drop(fuzzing::written(payload)),
+        NOTE_FORMS => drop(fuzzing::forms(payload)),
         _ => {}
     }
 }

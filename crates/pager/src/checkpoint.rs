@@ -67,10 +67,12 @@ impl Shared {
         let kept = want_of_room(self.level.checkpoint(Step::Begin))?;
         let forgets = planted("checkpoint: its position passes dirty pages");
         let held = want_of_room(self.level.settle())?;
-        let redo_start = self.log.redo_point(|| {
-            let oldest = self.redo_from().filter(|_| !forgets);
-            oldest.into_iter().chain(self.level.needs_log_from()).min()
-        })?;
+        let needed =
+            || self.redo_from().filter(|_| !forgets).into_iter().chain(self.level.needs_log_from()).min();
+        // Behind a clean shutdown nothing is redone, and the next start notes what it is told.
+        let forms =
+            (!is_clean).then(|| self.keep_forms(needed().unwrap_or_else(|| self.log.end()))).flatten();
+        let redo_start = self.log.redo_point(|| needed().into_iter().chain(forms).min())?;
         self.level.checkpoint(Step::BeforeEnd)?;
         let durable = self.log.durable();
         let leaves = is_clean && self.leaves_region();

@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. Writers see a table as a whole: it is replaced, never changed.
 //! 2. It decides about pages that are written from now on; how a page was stored is said by the page.
-//! 3. Redo runs before anybody has said how owners are compressed: until then an owner's algorithm is the one that its stored
-//!    pages have. What was learned so goes when the owners are told.
+//! 3. Redo runs before anybody has said how owners are compressed: until then an owner's form is what the log notes of it
+//!    (`noted_forms.rs`), or else the algorithm that its stored pages have. What was learned so goes when the owners are told.
 //!
 //! What it does not know: what an owner is.
 
@@ -17,6 +17,7 @@ use varve_device::reached;
 
 use crate::compression::{Algorithm, Compression};
 use crate::ids::SpaceId;
+use crate::noted_forms::{Form, Forms};
 use crate::page;
 
 /// The table in force.
@@ -47,7 +48,9 @@ type Owner = (SpaceId, u32);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     by_owner: HashMap<Owner, Compression>,
-    /// Of owners that are not told yet.
+    /// Of owners that are not told yet: what the log notes,
+    noted: Forms,
+    /// and what stored pages of others have.
     learned: HashMap<Owner, Compression>,
     /// Of owners that are not named.
     default: Compression,
@@ -75,12 +78,29 @@ impl Compressions {
 
     #[cold]
     fn learn(&self, page: &[u8], algorithm: Algorithm) {
-        if self.table().of(page).algorithm != algorithm {
+        let table = self.table();
+        if table.of(page).algorithm != algorithm && !table.noted.contains_key(&owner_of(page)) {
             reached("compressions: learned from a page");
             self.change(|table| {
                 table.learned.insert(owner_of(page), Compression::of(algorithm));
             });
         }
+    }
+
+    /// How owners' pages are stored until those are told.
+    pub(crate) fn set_noted(&self, forms: Forms) {
+        if !forms.is_empty() {
+            self.change(|table| table.noted = forms);
+        }
+    }
+
+    /// Owners that have a compression of their own, told or, as long as they are not, noted.
+    pub(crate) fn own(&self) -> Vec<Form> {
+        let table = self.table();
+        let told = table.by_owner.iter().map(|((space, owner), how)| (*space, *owner, Some(*how)));
+        let noted =
+            table.noted.iter().filter(|(owner, how)| how.is_some() && !table.by_owner.contains_key(owner));
+        told.chain(noted.map(|((space, owner), how)| (*space, *owner, *how))).collect()
     }
 
     /// What is in force now.
@@ -100,11 +120,11 @@ impl Compressions {
         self.change(|table| table.default = how);
     }
 
-    /// How pages of these owners are stored; `None`: as those of others.
-    pub(crate) fn set(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) {
+    /// How pages of these owners are stored; `None`: as those of others. Whether that is new.
+    pub(crate) fn set(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) -> bool {
         let now = self.table();
         if owners.iter().all(|(owner, how)| now.by_owner.get(&(space, *owner)).copied() == *how) {
-            return;
+            return false;
         }
         self.change(|table| {
             for (owner, how) in owners {
@@ -114,6 +134,7 @@ impl Compressions {
                 };
             }
         });
+        true
     }
 
     /// The owner is about to go.
@@ -141,6 +162,7 @@ impl Compressions {
     /// All owners with a compression of their own are told: what was learned before goes.
     pub(crate) fn tell(&self, space: SpaceId, owners: &[(u32, Compression)]) {
         self.change(|table| {
+            table.noted.clear();
             table.learned.clear();
             table.by_owner = owners.iter().map(|(owner, how)| ((space, *owner), *how)).collect();
         });
@@ -155,7 +177,11 @@ impl Table {
     /// Whether no page is compressed.
     pub(crate) fn is_idle(&self) -> bool {
         let is_none = |how: &Compression| how.is_none();
-        self.default.is_none() && self.learned.is_empty() && self.by_owner.values().all(is_none)
+        let noted_is_none = |how: &Option<Compression>| how.is_none_or(Compression::is_none);
+        self.default.is_none()
+            && self.learned.is_empty()
+            && self.by_owner.values().all(is_none)
+            && self.noted.values().all(noted_is_none)
     }
 
     /// Of owners that are not named.
@@ -166,8 +192,13 @@ impl Table {
     /// How this page is stored.
     pub(crate) fn of(&self, page: &[u8]) -> Compression {
         let owner = owner_of(page);
-        let told = self.by_owner.get(&owner).or_else(|| self.learned.get(&owner));
-        told.copied().unwrap_or(self.default)
+        if let Some(told) = self.by_owner.get(&owner) {
+            return *told;
+        }
+        if let Some(noted) = self.noted.get(&owner) {
+            return noted.unwrap_or(self.default);
+        }
+        self.learned.get(&owner).copied().unwrap_or(self.default)
     }
 }
 
@@ -200,6 +231,27 @@ mod tests {
         assert_eq!(of(20), Algorithm::None, "who was told goes by that");
         all.tell(SpaceId::DATA, &[(22, Compression::of(Algorithm::Zlib))]);
         assert_eq!([20, 21, 22].map(of), [Algorithm::Lz4, Algorithm::Lz4, Algorithm::Zlib]);
+    }
+
+    #[test]
+    fn what_the_log_notes_is_not_learned_otherwise() {
+        let (lz4, zstd) = (Compression::of(Algorithm::Lz4), Compression::of(Algorithm::Zstd));
+        let all = Compressions::new(lz4);
+        let of = |owner| all.table().of(&page(SpaceId::DATA, owner));
+        let noted = [(20, Some(Compression::NONE)), (21, Some(zstd)), (22, None)];
+        all.set_noted(noted.into_iter().map(|(owner, how)| ((SpaceId::DATA, owner), how)).collect());
+        all.set_learning(true);
+        for owner in 20..24 {
+            all.was_stored(&page(SpaceId::DATA, owner), Algorithm::Zlib);
+        }
+        assert_eq!([20, 21, 22].map(of), [Compression::NONE, zstd, lz4]);
+        assert_eq!(of(23).algorithm, Algorithm::Zlib, "the log says nothing of it");
+        all.set(SpaceId::DATA, &[(21, Some(lz4))]);
+        let mut own = all.own();
+        own.sort_by_key(|(_, owner, _)| *owner);
+        assert_eq!(own, [(SpaceId::DATA, 20, Some(Compression::NONE)), (SpaceId::DATA, 21, Some(lz4))]);
+        all.tell(SpaceId::DATA, &[]);
+        assert_eq!(([20, 21, 22].map(of), all.own()), ([lz4; 3], vec![]));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::redo::{self, RedoError, RedoOps};
 use crate::space::discard;
 use crate::space::layout::{Entry, Geometry};
 use crate::space::map::Map;
-use crate::{Access, Compression, packed, protection, stored, written};
+use crate::{Access, Compression, noted_forms, packed, protection, stored, written};
 
 pub use crate::nvm::fuzzing::{Slots, region_header, slot_header};
 
@@ -44,6 +44,14 @@ pub fn image(page: &[u8]) -> (u8, Vec<u8>) {
 /// The pages of a note that pages are home; `None` if the payload is not one.
 pub fn written(payload: &[u8]) -> Option<Vec<(PageId, Lsn)>> {
     written::decode(payload)
+}
+
+/// The owners of a note of how pages are stored, written again; `None` if the payload is not one.
+pub fn forms(payload: &[u8]) -> Option<Vec<u8>> {
+    let forms = noted_forms::decode(payload)?;
+    let again = noted_forms::encode(&forms);
+    assert_eq!(noted_forms::decode(&again), Some(forms));
+    Some(again)
 }
 
 /// The ranges of a note that pages were discarded; `None` if the payload is not one.

@@ -32,6 +32,7 @@ pub mod log;
 mod lsn;
 mod meter;
 mod mtr;
+mod noted_forms;
 mod nvm;
 mod open;
 mod packed;

@@ -228,6 +228,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     if let Some(buffer) = parts.buffer.as_ref().filter(|_| !planted("redo: what slots hold is begun anew")) {
         plan.note_held(buffer.held());
     }
+    parts.compressions.set_noted(plan.take_forms());
     parts.compressions.set_learning(true);
     recovery::redo(&parts.pool, &log, &*ops, &plan)?;
     parts.compressions.set_learning(false);
@@ -527,6 +528,7 @@ fn finish(
         leaves_region: AtomicBool::new(false),
         postponed: None,
         workers,
+        forms_noted: Mutex::default(),
         refused: Mutex::default(),
     })
 }

@@ -82,6 +82,8 @@ pub(crate) struct Shared {
     pub(crate) leaves_region: AtomicBool,
     /// They write pages beside the producer.
     pub(crate) workers: Workers,
+    /// Where the last note of all owners' forms begins.
+    pub(crate) forms_noted: Mutex<Option<Lsn>>,
     /// What a full device refused the page writers last, and when.
     pub(crate) refused: Mutex<Option<(Instant, PagerError)>>,
 }
@@ -157,14 +159,16 @@ impl Pager {
         let is_noted = self.shared.control.get().has_compressed_pages || !self.shared.config.can_compress();
         let is_plain = |how: Option<Compression>| how.is_none_or(Compression::is_none);
         assert!(is_noted || owners.iter().all(|(_, how)| is_plain(*how)), "compression before it is noted");
-        self.shared.compressions.set(space, owners);
+        self.shared.change_forms(space, owners);
     }
 
-    /// Tells of all owners that have a compression of their own, after recovery: until now the pager went by how pages that it
-    /// read were stored.
+    /// Tells of all owners that have a compression of their own, after recovery: until now the pager went by what the log notes of
+    /// that, and by how pages that it read were stored.
     pub fn tell_compression(&self, space: SpaceId, owners: &[(u32, Compression)]) -> Result<()> {
         owners.iter().try_for_each(|(_, how)| self.prepare_compression(*how))?;
         self.shared.compressions.tell(space, owners);
+        *self.shared.forms_noted.lock() = None;
+        self.shared.keep_forms(self.shared.log.end());
         Ok(())
     }
 

@@ -37,6 +37,7 @@ use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange};
 use crate::log::{Appended, Group, Life, Log, LogConfig, Record, StoredLog, Tail};
 use crate::lsn::Lsn;
+use crate::noted_forms::{self, Forms, NOTE_FORMS};
 use crate::packed::note::{self, NOTE_MAP};
 use crate::page;
 use crate::pool::{PageX, Pool};
@@ -64,6 +65,8 @@ pub(crate) struct Plan {
     discards: Discards,
     /// Page LSN of the last stable image of each page that a note speaks of.
     written: HashMap<PageId, Lsn>,
+    /// How owners' pages are stored.
+    forms: Forms,
     /// End of the last group that begins anew with a page: by a whole-page record.
     whole: HashMap<PageId, Lsn>,
     /// Pages that redo has to read, in the order of their first record.
@@ -93,6 +96,7 @@ impl Plan {
             lives: vec![life],
             discards: Discards::default(),
             written: HashMap::new(),
+            forms: Forms::new(),
             whole: HashMap::new(),
             reads: Vec::new(),
             groups_count: 0,
@@ -107,6 +111,11 @@ impl Plan {
     /// Where redo starts.
     pub(crate) fn from(&self) -> Lsn {
         self.from
+    }
+
+    /// How owners' pages are stored that the log speaks of.
+    pub(crate) fn take_forms(&mut self) -> Forms {
+        std::mem::take(&mut self.forms)
     }
 
     /// Pages that were mended from a copy: it may be older than what the notes say is home, so redo looks.
@@ -168,6 +177,7 @@ pub(crate) fn read_log(
         lives: block.lives,
         discards: analysis.discards,
         written: analysis.written,
+        forms: analysis.forms,
         whole: analysis.whole,
         reads: analysis.reads.into_iter().flatten().collect(),
         groups_count: analysis.groups_count,
@@ -228,6 +238,7 @@ struct Analysis {
     keeps_images: bool,
     discards: Discards,
     written: HashMap<PageId, Lsn>,
+    forms: Forms,
     whole: HashMap<PageId, Lsn>,
     needed: HashMap<PageId, Needed>,
     /// In the order of first records; taken out when the page turns out to be home.
@@ -264,6 +275,11 @@ impl Analysis {
                 // What was only moved is as old as before.
                 let written = pages.into_iter().filter(|(_, said)| !said.is_moved);
                 written.for_each(|(space, said)| self.is_home(PageId::new(space, said.no), said.lsn));
+            }
+            Record::Note { kind: NOTE_FORMS, payload } => {
+                // A hint: one that a later version wrote is passed over.
+                let forms = noted_forms::decode(payload).into_iter().flatten();
+                self.forms.extend(forms.map(|(space, owner, how)| ((space, owner), how)));
             }
             Record::Note { .. } => {}
         }

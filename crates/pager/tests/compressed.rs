@@ -128,6 +128,69 @@ fn redo_writes_pages_in_the_form_they_had() {
     assert_eq!(form(ids[0]), (0, 0), "what was learned goes when the owners are told");
 }
 
+/// Found by review: pages that redo makes, of owners of which it reads none, were written as the default says; and so were pages of
+/// owners that are not compressed.
+#[test]
+fn redo_knows_the_form_of_pages_that_it_makes() {
+    let zstd = Compression { algorithm: Algorithm::Zstd, level: 5 };
+    for is_long in [false, true] {
+        let directory = MemoryDirectory::new();
+        let config = compressed(&directory, LZ4);
+        let pager = open(&config);
+        pager.prepare_compression(zstd).unwrap();
+        let owners = [0; 4].map(|_| pager.create_segment(SpaceId::DATA).unwrap());
+        let told = [Some(zstd), Some(Compression::NONE), None, Some(zstd)];
+        for (owner, how) in owners.iter().zip(told) {
+            pager.set_compression(SpaceId::DATA, &[(*owner, how)]);
+        }
+        pager.set_compression(SpaceId::DATA, &[(owners[3], None)]);
+        // What was noted first is cut off the log, and only a few notes at a time come with it.
+        for _ in 0..if is_long { 300 } else { 0 } {
+            common::note(&pager, 10_000).unwrap();
+            pager.checkpoint().unwrap();
+        }
+        let used = pager.log().stats().used_bytes;
+        assert!(!is_long || used < common::SEGMENT_BYTES, "{used} bytes of log are kept");
+        let ids = owners.map(|owner| add(&pager, owner, 7).unwrap());
+        pager.flush_log(pager.log().end()).unwrap();
+        drop(pager);
+        let pager = open(&config);
+        while pager.tick_write(100).unwrap() > 0 {}
+        let form = |id: PageId| (stored(&directory, id)[FLAGS], stored(&directory, id)[24]);
+        assert_eq!(ids.map(form), [(1, 7), (0, 0), (1, 1), (1, 1)], "{is_long}");
+        // Nobody has told it yet: it is as before after another crash.
+        ids.iter().for_each(|id| set(&pager, *id, 8).unwrap());
+        let more = owners.map(|owner| add(&pager, owner, 9).unwrap());
+        pager.checkpoint().unwrap();
+        pager.flush_log(pager.log().end()).unwrap();
+        drop(pager);
+        let pager = open(&config);
+        while pager.tick_write(100).unwrap() > 0 {}
+        assert_eq!(more.map(form), [(1, 7), (0, 0), (1, 1), (1, 1)], "{is_long}");
+        assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
+    }
+}
+
+/// A start tells of all owners, and the log knows from then on, also what was told before.
+#[test]
+fn what_is_told_at_a_start_is_noted() {
+    let directory = MemoryDirectory::new();
+    let config = config(&directory, 64);
+    let pager = open(&config);
+    pager.prepare_compression(LZ4).unwrap();
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    pager.shutdown().unwrap();
+    drop(pager);
+    let pager = open(&config);
+    pager.tell_compression(SpaceId::DATA, &[(owner, LZ4)]).unwrap();
+    let id = add(&pager, owner, 7).unwrap();
+    pager.flush_log(pager.log().end()).unwrap();
+    drop(pager);
+    let pager = open(&config);
+    while pager.tick_write(100).unwrap() > 0 {}
+    assert_eq!((stored(&directory, id)[FLAGS], stored(&directory, id)[24]), (1, 1));
+}
+
 #[test]
 fn damage_is_named() {
     let directory = MemoryDirectory::new();
