@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(decode(&payload).as_deref(), Some(&forms[..]));
         assert_eq!(decode(&payload[..10]), None);
         assert_eq!(decode(&[1, 16, 9]), None, "no algorithm has this code");
-        assert_eq!(decode(&[1, 16, 0x82, 2]), None, "lz4 has no level 1");
+        assert_eq!(decode(&[1, 16, 0x82, 4]), None, "lz4 has no level 2");
         for algorithm in Algorithm::ALL {
             let form = (SpaceId::DATA, 16, Some(Compression::of(algorithm)));
             assert_eq!(decode(&encode(&[form])), Some(vec![form]));

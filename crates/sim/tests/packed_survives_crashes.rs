@@ -32,6 +32,7 @@ fn raw_pages_in_the_packed_layout() {
         "packed: grave buried",
         "packed: pages moved",
         "packed: file cut",
+        "packed: extents punched",
         "recovery: map note applied",
         "log: segment recycled",
         "space: file cut",

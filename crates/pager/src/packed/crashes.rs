@@ -10,8 +10,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::book::Book;
-use super::extents::{Extents, NoExtent};
-use super::moves::{Output, Rules, Turn};
+use super::extents::{ExtentNo, Extents, NoExtent};
+use super::moves::{Output, Readable, Rules, Survivor, Turn};
 use super::note::Said;
 use super::page_map::PageMap;
 use super::place::Place;
@@ -48,13 +48,14 @@ enum Settling {
 }
 
 #[derive(Debug, Clone)]
-enum Op {
+pub(super) enum Op {
     Change { no: u32 },
     Write { no: u32, units: u32, is_logged: bool },
     Land,
     Move { no: u32 },
     LandMove,
-    Reclaim,
+    Choose { unsound: Option<usize> },
+    Place { is_read: bool },
     LandTurn { written: usize },
     Trim,
     Settle,
@@ -66,7 +67,7 @@ enum Op {
     Checkpoint,
 }
 
-fn op() -> impl Strategy<Value = Op> {
+pub(super) fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (0..PAGES).prop_map(|no| Op::Change { no }),
         8 => (0..PAGES, 1_u32..8, prop::bool::weighted(0.9))
@@ -74,7 +75,8 @@ fn op() -> impl Strategy<Value = Op> {
         8 => Just(Op::Land),
         3 => (0..PAGES).prop_map(|no| Op::Move { no }),
         3 => Just(Op::LandMove),
-        3 => Just(Op::Reclaim),
+        3 => prop::option::weighted(0.1, 0_usize..8).prop_map(|unsound| Op::Choose { unsound }),
+        4 => prop::bool::weighted(0.1).prop_map(|is_read| Op::Place { is_read }),
         3 => (0_usize..4).prop_map(|written| Op::LandTurn { written }),
         1 => Just(Op::Trim),
         8 => Just(Op::Settle),
@@ -87,7 +89,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-struct World {
+pub(super) struct World {
     map: Arc<PageMap>,
     book: Book,
     versions: Vec<Version>,
@@ -103,6 +105,8 @@ struct World {
     stable: BTreeMap<u32, Lsn>,
     flying: Vec<usize>,
     moving: Vec<(Place, usize)>,
+    /// A turn that has read what is to be moved: nobody writes to its victims until that is placed.
+    chosen: Option<(Turn, BTreeMap<PageNo, Lsn>)>,
     /// A turn of reclamation, and the versions that it writes.
     turn: Option<(Turn, Vec<Output>, Vec<usize>)>,
     settling: Option<(Settling, Vec<Said>)>,
@@ -111,7 +115,7 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    pub(super) fn new() -> World {
         let map = Arc::new(PageMap::new());
         World {
             book: Book::new(map.clone(), Extents::new(EXTENT_BYTES), BTreeSet::new()),
@@ -126,6 +130,7 @@ impl World {
             stable: BTreeMap::new(),
             flying: Vec::new(),
             moving: Vec::new(),
+            chosen: None,
             turn: None,
             settling: None,
             discarding: Vec::new(),
@@ -142,7 +147,7 @@ impl World {
         self.discarding.iter().any(|(range, _)| range.contains(&no))
     }
 
-    fn run(&mut self, op: &Op) {
+    pub(super) fn run(&mut self, op: &Op) {
         match op {
             Op::Change { no } if self.is_discarding(*no) => {}
             Op::Change { no } => {
@@ -153,7 +158,8 @@ impl World {
             Op::Land => self.land(),
             Op::Move { no } => self.start_move(*no),
             Op::LandMove => self.land_move(),
-            Op::Reclaim => self.reclaim(),
+            Op::Choose { unsound } => self.choose(*unsound),
+            Op::Place { is_read } => self.place(*is_read),
             Op::LandTurn { written } => self.land_turn(*written),
             Op::Trim => self.trim(),
             Op::Settle => self.settle(),
@@ -196,6 +202,7 @@ impl World {
                 break place;
             }
             // Who makes a turn keeps others from beginning an extent.
+            self.place(false);
             self.land_turn(usize::MAX);
             if self.book.begin_for(units, 0, |_| false) == Err(NoExtent::NoneFree) {
                 match self.book.extents().first_hollow(0) {
@@ -236,18 +243,27 @@ impl World {
         self.book.moved(version.no, from, version.place);
     }
 
-    /// Begins a turn: its copies are on their way.
-    fn reclaim(&mut self) {
-        if self.turn.is_some() {
+    /// Begins a turn: what is to be moved is read, but for a slot that cannot be, perhaps.
+    fn choose(&mut self, unsound: Option<usize>) {
+        if self.turn.is_some() || self.chosen.is_some() {
             return;
         }
         let mut turn = Turn::choose(&self.book, &RULES);
-        let survivors: BTreeMap<PageNo, Lsn> = turn
-            .survivors
-            .iter()
-            .map(|one| (one.no, self.version_at(one.no, one.from, false, "a survivor").lsn))
-            .collect();
-        let outputs = turn.place(&mut self.book, &RULES, |_| false);
+        if let Some(unsound) = unsound {
+            let readable = |at| if at == unsound { Readable::NotNow } else { Readable::Yes };
+            let found: Vec<Readable> = (0..turn.survivors.len()).map(readable).collect();
+            turn.leave(&mut self.book, &found);
+        }
+        let lsn = |one: &Survivor| self.version_at(one.no, one.from, false, "a survivor").lsn;
+        let survivors = turn.survivors.iter().map(|one| (one.no, lsn(one))).collect();
+        self.chosen = Some((turn, survivors));
+    }
+
+    /// Its copies are on their way.
+    fn place(&mut self, is_read: bool) {
+        let Some((mut turn, survivors)) = self.chosen.take() else { return };
+        self.book.extents_mut().try_stuck_again();
+        let outputs = turn.place(&mut self.book, &RULES, |_| is_read);
         let mut versions = Vec::new();
         for one in outputs.iter().flat_map(|output| &output.moves) {
             versions.push(self.put(one.survivor.no, survivors[&one.survivor.no], one.to));
@@ -264,13 +280,15 @@ impl World {
 
     /// Punches free extents: nothing can be found there.
     fn trim(&mut self) {
-        while let Some(run) = self.book.extents_mut().take_run(1, 1, 2, |_| false) {
+        let victims: Vec<ExtentNo> =
+            self.chosen.iter().flat_map(|(turn, _)| turn.victims().to_vec()).collect();
+        while let Some(run) = self.book.extents_mut().take_run(1, 1, 2, |no| victims.contains(&no)) {
             let units = u64::from(self.book.extents().extent_units());
             let hole = u64::from(run.start) * units..u64::from(run.end) * units;
             self.medium.retain(|unit, _| !hole.contains(unit));
             self.book.extents_mut().give_back(run, true);
         }
-        let tail = self.book.extents().free_tail(1, |_| false);
+        let tail = self.book.extents().free_tail(1, |no| victims.contains(&no));
         self.book.extents_mut().shorten(tail);
     }
 
@@ -374,10 +392,17 @@ impl World {
         }
     }
 
-    fn check(&self) {
+    pub(super) fn check(&self) {
         for no in (0..PAGES).map(PageNo) {
             if let Some(place) = self.map.load(no) {
                 self.version_at(no, place, false, "a read");
+                let home = self.book.extents().extent_of(place);
+                assert!(
+                    !self.book.extents().is_emptied(home),
+                    "page {} lies in emptied extent {}",
+                    no.0,
+                    home.0
+                );
             }
         }
         let later = self.log.iter().map(|(lsn, _)| *lsn).filter(|lsn| *lsn > self.durable);
@@ -412,6 +437,7 @@ fn run_on(mut world: World, ops: &[Op]) -> World {
     world
 }
 
+const RECLAIM: [Op; 2] = [Op::Choose { unsound: None }, Op::Place { is_read: false }];
 const WRITE: Op = Op::Write { no: 3, units: 4, is_logged: true };
 
 /// All that lives in a file is what its pages need, once everything is settled and buried.
@@ -437,7 +463,7 @@ fn nothing_leaks() {
     {
         let start: Vec<Op> =
             five.clone().chain(settle.clone()).chain(old.clone()).chain(settle.clone()).collect();
-        let world = run(&[&start[..], &[Op::Reclaim], &turn, &settle, &settle, &[Op::Trim]].concat());
+        let world = run(&[&start[..], &RECLAIM, &turn, &settle, &settle, &[Op::Trim]].concat());
         let world = match turn.len() {
             2 => run_on(world, &[&[Op::LandTurn { written: 9 }][..], &settle, &settle].concat()),
             _ => world,

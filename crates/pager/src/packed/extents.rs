@@ -378,6 +378,12 @@ impl Extents {
         is_full
     }
 
+    /// Whether it only waits for old slots to die.
+    #[cfg(test)]
+    pub(crate) fn is_emptied(&self, no: ExtentNo) -> bool {
+        self.of(no).kind == Kind::Emptied
+    }
+
     /// A slot in the extent cannot be read: what lives there stays there, for good if it is damaged.
     pub(crate) fn stuck(&mut self, no: ExtentNo, is_damaged: bool) {
         match &mut self.of_mut(no).kind {

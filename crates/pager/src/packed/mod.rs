@@ -46,6 +46,8 @@ mod format;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod gate;
+#[cfg(test)]
+mod hunts;
 mod map_file;
 mod moves;
 pub(crate) mod note;

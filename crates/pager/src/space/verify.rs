@@ -83,10 +83,13 @@ impl Spaces {
     /// Bytes that the pages in use of each owner take in the file; `None` if the layout doesn't know.
     pub(crate) fn home_bytes(&self, space: SpaceId) -> Result<Option<BTreeMap<u32, u64>>> {
         let space = self.space(space)?;
-        let (map, layout) = (space.map(), self.layouts.of(space.geometry.header())?);
+        let layout = self.layouts.of(space.geometry.header())?;
         let mut owners = BTreeMap::new();
-        for extent in 0..map.extent_count() {
-            let Some(entry) = map.entry(extent).filter(|entry| entry.owner > OWNER_SYSTEM) else { continue };
+        let count = space.map().extent_count();
+        for extent in 0..count {
+            // Others allocate meanwhile.
+            let entry = space.map().entry(extent).copied();
+            let Some(entry) = entry.filter(|entry| entry.owner > OWNER_SYSTEM) else { continue };
             let sum = owners.entry(entry.owner).or_insert(0);
             for within in entry.used.iter() {
                 let Some(bytes) = layout.slot_bytes(space.geometry.page_of(extent, within)) else {
