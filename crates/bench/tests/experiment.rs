@@ -217,14 +217,20 @@ fn compression_of_mixes() {
 fn parts_of_compression() {
     let (rows, _) = slice("compression-parts", 1);
     let points = of_kind(&rows, "point");
-    assert_eq!(points.len(), 12, "no real device is said to write pages whole");
+    assert_eq!(points.len(), 20, "no real device is said to write pages whole");
     let copied = |protection: &str| {
         let of_it = points.iter().filter(|point| point["factors"]["protection"] == protection);
         of_it.map(|point| figure(point, "written_bytes", "doublewrite")).sum::<f64>()
     };
     assert_eq!(copied("none"), 0.0);
     let claims = of_kind(&rows, "claim");
-    assert_eq!(claims.len(), 11);
+    let of_trim = claims.iter().filter(|claim| claim["says"] == "trim on / off");
+    let published: Vec<f64> = of_trim.filter_map(|claim| claim["published"].as_f64()).collect();
+    assert_eq!((claims.len(), published), (19 + 8, vec![1.07, 1.07]), "the paper's is in place");
+    let (rows, _) = slice_of("compression-trim", 1, &["trim us=1000.0", "protection=doublewrite"]);
+    let points = of_kind(&rows, "point");
+    let trims: Vec<&str> = points.iter().filter_map(|point| point["factors"]["trim"].as_str()).collect();
+    assert_eq!(trims, ["off", "on"]);
 }
 
 #[test]

@@ -35,6 +35,14 @@ impl Device {
         self
     }
 
+    /// The same with another time of a trim.
+    pub fn with_trim_us(mut self, trim_us: f64) -> Self {
+        if let Some(profile) = &mut self.0 {
+            profile.trim_us = trim_us;
+        }
+        self
+    }
+
     /// The same, writing so many bytes whole or not at all: in their time alone, a real crash may tear them. What is there is not changed.
     pub fn with_atomic_writes(mut self, bytes: usize) -> Self {
         if let Some(profile) = &mut self.0 {
@@ -63,7 +71,15 @@ impl Device {
         match &self.0 {
             None => "the device that is there".to_owned(),
             Some(profile) => {
-                format!("{} with flushes of {} us, dilation {dilation}", profile.name, profile.flush_us)
+                let trims = if profile.trim_us > 0.0 {
+                    format!(", trims of {} us", profile.trim_us)
+                } else {
+                    String::new()
+                };
+                format!(
+                    "{} with flushes of {} us{trims}, dilation {dilation}",
+                    profile.name, profile.flush_us
+                )
             }
         }
     }

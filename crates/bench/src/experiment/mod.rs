@@ -127,8 +127,14 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "compression-parts",
         source: "Lindstrom 2017, figure 4",
-        about: "LinkBench by protection, compression and flush workers",
+        about: "LinkBench by protection, compression, trim and flush workers",
         run: lindstrom::parts,
+    },
+    Experiment {
+        name: "compression-trim",
+        source: "after Lindstrom 2017, section 5.5",
+        about: "how far the gain of trims hangs on what one costs the drive",
+        run: lindstrom::trim_sweep,
     },
     Experiment {
         name: "compression-load",

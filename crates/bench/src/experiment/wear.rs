@@ -9,7 +9,7 @@
 
 use serde::Serialize;
 use varve_device::Profile;
-use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig};
+use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig, Trim};
 
 use super::claim::Claim;
 use super::lab::Lab;
@@ -42,20 +42,23 @@ struct Way {
     /// Out of place, in a file that may be filled so far before it grows.
     packed_percent: Option<u8>,
     algorithm: Algorithm,
+    trims: bool,
 }
 
 const BASE: &str = "doublewrite";
-const WAYS: [Way; 5] = [
-    Way { name: BASE, packed_percent: None, algorithm: Algorithm::None },
-    Way { name: "doublewrite lz4", packed_percent: None, algorithm: Algorithm::Lz4 },
-    Way { name: "packed", packed_percent: Some(80), algorithm: Algorithm::None },
-    Way { name: "packed lz4", packed_percent: Some(80), algorithm: Algorithm::Lz4 },
-    Way { name: "packed lz4 fill 50", packed_percent: Some(50), algorithm: Algorithm::Lz4 },
+const WAYS: [Way; 6] = [
+    Way { name: BASE, packed_percent: None, algorithm: Algorithm::None, trims: false },
+    Way { name: "doublewrite lz4", packed_percent: None, algorithm: Algorithm::Lz4, trims: false },
+    Way { name: "doublewrite lz4 trim", packed_percent: None, algorithm: Algorithm::Lz4, trims: true },
+    Way { name: "packed", packed_percent: Some(80), algorithm: Algorithm::None, trims: true },
+    Way { name: "packed lz4", packed_percent: Some(80), algorithm: Algorithm::Lz4, trims: true },
+    Way { name: "packed lz4 fill 50", packed_percent: Some(50), algorithm: Algorithm::Lz4, trims: true },
 ];
 
 impl Way {
     fn configure(&self, extent_bytes: u64, config: &mut PagerConfig) {
         config.compression = Compression::of(self.algorithm);
+        config.trim = if self.trims { Trim::On } else { Trim::Off };
         if let Some(fill_percent) = self.packed_percent {
             config.layout =
                 HomeLayout::Packed(PackedConfig { extent_bytes, fill_percent, ..PackedConfig::DEFAULT });
