@@ -150,11 +150,15 @@ fn step(pager: &Pager, owner: u32, number: u64, pages: &[PageId], random: &mut R
     let handles: Vec<_> = changed.iter().map(|id| mtr.x(*id).unwrap()).collect();
     for h in handles.into_iter().chain(created) {
         if random.below(8) == 0 {
-            let mut body = vec![number as u8; mtr.page(h).len() - 32];
-            // Pages that are compressed have many lengths.
-            let noise = (number % 4) as usize * 1000;
-            body[100..100 + noise].iter_mut().for_each(|byte| *byte = random.below(256) as u8);
+            let body = vec![number as u8; mtr.page(h).len() - 32];
             mtr.image(h, &body);
+        }
+        if random.below(4) == 0 {
+            // Pages that are compressed get longer and shorter; redo has to read them for that.
+            let noise = random.below(4) as usize * 1000;
+            let bytes: Vec<u8> =
+                (0..3000).map(|at| if at < noise { random.below(256) as u8 } else { 0 }).collect();
+            bytes.chunks(1000).enumerate().for_each(|(at, piece)| mtr.write(h, 200 + 1000 * at, piece));
         }
         mtr.write(h, 100, &number.to_le_bytes());
     }

@@ -3,11 +3,14 @@
 
 mod common;
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use common::{NoOps, add, get, set};
 use varve_device::{Directory, FileDirectory, FileOptions, MemoryDirectory};
-use varve_pager::{NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
+use varve_pager::{
+    Algorithm, Compression, NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId, Trim,
+};
 
 fn config(path: &std::path::Path) -> PagerConfig {
     let mut config = common::config(&MemoryDirectory::new(), 64);
@@ -63,6 +66,35 @@ fn survives_restarts(config: fn(&std::path::Path) -> PagerConfig) {
         if round == 1 {
             pager.shutdown().unwrap();
         }
+    }
+}
+
+/// Bytes that the file system has given to the file of the data space, after a shutdown.
+fn room_of_compressed_pages(trim: Trim) -> Option<u64> {
+    let path = tempfile::tempdir().unwrap();
+    let mut config = config(path.path());
+    (config.page_size, config.pool_bytes) = (16384, 64 * 16384);
+    (config.log_segment_bytes, config.log_capacity_bytes) = (1 << 20, 8 << 20);
+    (config.compression, config.trim) = (Compression::of(Algorithm::Lz4), trim);
+    let hole_bytes = config.data.capabilities().hole_bytes;
+    let pager = Pager::open(config, Arc::new(NoOps)).unwrap();
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let ids: Vec<PageId> = (0..PAGES).map(|number| add(&pager, owner, number).unwrap()).collect();
+    pager.shutdown().unwrap();
+    for (number, id) in (0..).zip(&ids) {
+        assert_eq!(get(&pager, *id).unwrap(), number);
+    }
+    let blocks = std::fs::metadata(path.path().join("data.varve")).unwrap().blocks();
+    (1..=8192).contains(&hole_bytes).then_some(blocks * 512)
+}
+
+const PAGES: u64 = 300;
+
+#[test]
+fn compressed_pages_leave_room_where_the_file_system_has_holes() {
+    let [with, without] = [Trim::Auto, Trim::Off].map(room_of_compressed_pages);
+    if let (Some(with), Some(without)) = (with, without) {
+        assert!(with + PAGES * 8192 <= without, "{with} bytes with holes, {without} without");
     }
 }
 

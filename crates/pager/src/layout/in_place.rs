@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use varve_device::ReadOp;
+use varve_device::{ReadOp, planted};
 
 use super::Layout;
 use super::holes::Holes;
@@ -100,6 +100,9 @@ impl Layout for InPlace {
         let stored = self.forms.encode(images);
         if images.iter().any(|image| !image.id().space().is_logged()) {
             return self.parts.files.write(&stored.iter().collect::<Vec<_>>());
+        }
+        if planted("trim: holes before the page is durable") {
+            self.holes.punch_behind(&self.punches, &self.parts.files, &stored);
         }
         let written = self.parts.protection.write(&stored, cause);
         written.inspect_err(|_| self.holes.forget_written(&stored))?;
