@@ -53,12 +53,13 @@ fn read(options: &[SqlOption]) -> Result<Said> {
         let SqlOption::KeyValue { key, value } = option else {
             return Err(SqlError::unsupported("this option of a table"));
         };
-        let (name, value) = (fold(key), text_of(value)?);
-        if value == RESET_WITH_VALUE {
+        let is = |special: &Value| matches!(value, Ast::Value(value) if value.value == *special);
+        if is(&RESET_WITH_VALUE) {
             let message = "RESET must not include values for parameters";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
-        let resets = value == RESET;
+        let resets = is(&RESET);
+        let (name, value) = (fold(key), if resets { String::new() } else { text_of(value)? });
         // PostgreSQL takes away what is there, and has no objection to names that it doesn't know.
         if !resets {
             if names.contains(&name) {
@@ -82,9 +83,8 @@ fn read(options: &[SqlOption]) -> Result<Said> {
 fn text_of(value: &Ast) -> Result<String> {
     Ok(match value {
         Ast::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => text.clone(),
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => text.clone(),
             Value::Number(digits, _) => digits.clone(),
-            Value::Boolean(value) => value.to_string(),
             other => return Err(SqlError::unsupported(format!("{other} as the value of an option"))),
         },
         Ast::UnaryOp { op: UnaryOperator::Minus, expr } => format!("-{}", text_of(expr)?),
@@ -114,8 +114,19 @@ fn check_name(name: &str, value: &str) -> Result<()> {
             let message = "tables declared WITH OIDS are not supported";
             Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
         }
+        "autovacuum_enabled" | "user_catalog_table" | "vacuum_truncate" => boolean(bare, value),
         _ if is_own || bare.starts_with("autovacuum_") || WITHOUT_MEANING.contains(&bare) => Ok(()),
         _ => Err(invalid(format!("unrecognized parameter \"{bare}\""))),
+    }
+}
+
+/// PostgreSQL's words, and what they begin with as far as that is one of them.
+fn boolean(name: &str, value: &str) -> Result<()> {
+    let lower = value.to_ascii_lowercase();
+    let begins = |word: &&str| !lower.is_empty() && lower != "o" && word.starts_with(&lower);
+    match ["true", "false", "yes", "no", "on", "off", "1", "0"].iter().any(begins) {
+        true => Ok(()),
+        false => Err(invalid(format!("invalid value for boolean option \"{name}\": {value}"))),
     }
 }
 
@@ -156,7 +167,7 @@ fn compression(now: Option<Compression>, said: &Said) -> Result<Option<Compressi
             Err(invalid(message).with_hint(hint))
         }
         (Some(level), Some(how)) => {
-            let greatest = i64::from(*how.algorithm.levels().end());
+            let greatest = if how.is_none() { 0 } else { i64::from(*how.algorithm.levels().end()) };
             let level = integer("compression_level", level, 0, greatest)?;
             Ok(Some(Compression { level: level as u8, ..how }))
         }

@@ -6,15 +6,16 @@
 //!
 //! Does not know: which options there are.
 
+use sqlparser::ast::Value;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 use super::is_blank;
 use super::rewrite::lower_word;
 
-/// The value of an option that is reset.
-pub const RESET: &str = "\u{1}";
+/// The value of an option that is reset: the word is text where somebody writes it.
+pub const RESET: Value = Value::Null;
 /// The same with a value behind it, which is wrong.
-pub const RESET_WITH_VALUE: &str = "\u{1}=";
+pub const RESET_WITH_VALUE: Value = Value::Boolean(true);
 
 /// Makes the lists behind WITH of CREATE TABLE, and behind SET and RESET of ALTER TABLE, plain.
 pub(super) fn plain(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
@@ -78,8 +79,8 @@ fn list_of(tokens: &[TokenWithSpan], resets: bool) -> Option<Vec<TokenWithSpan>>
         [name_of(name)?, Token::Whitespace(Whitespace::Space), Token::Eq].into_iter().for_each(&mut put);
         put(Token::Whitespace(Whitespace::Space));
         match (resets, value) {
-            (true, []) => put(Token::SingleQuotedString(RESET.into())),
-            (true, _) => put(Token::SingleQuotedString(RESET_WITH_VALUE.into())),
+            (true, []) => put(Token::make_word("NULL", None)),
+            (true, _) => put(Token::make_word("TRUE", None)),
             (false, []) => put(Token::SingleQuotedString("true".into())),
             (false, [_, value]) => put(value_of(&value.token)),
             (false, [_, values @ ..]) => values.iter().for_each(|t| put(t.token.clone())),

@@ -32,14 +32,21 @@ const FLAGS: &[&str] = &[
     "truncate",
 ];
 const FLAGS_OF_ANALYZE: usize = 2;
+const PARALLEL_AND_FULL: &str = "VACUUM FULL cannot be performed in parallel";
+const SKIPPING_AND_FULL: &str = "VACUUM option DISABLE_PAGE_SKIPPING cannot be used with FULL";
 
 pub(super) fn read(c: &mut Cursor<'_>, is_vacuum: bool) -> Result<Utility> {
     let (mut analyzes, mut rewrites) = (!is_vacuum, false);
+    let mut not_with_full = None;
     if c.eat_token(&Token::LParen) {
         loop {
             match option(c, is_vacuum)?.as_deref() {
                 Some("analyze") => analyzes = true,
                 Some("full") => rewrites = true,
+                Some("parallel") => not_with_full = Some(PARALLEL_AND_FULL),
+                Some("disable_page_skipping") => {
+                    not_with_full = not_with_full.or(Some(SKIPPING_AND_FULL));
+                }
                 _ => {}
             }
             if !c.eat_token(&Token::Comma) {
@@ -52,6 +59,9 @@ pub(super) fn read(c: &mut Cursor<'_>, is_vacuum: bool) -> Result<Utility> {
         let words: &[&str] = if is_vacuum { &["full", "freeze", "verbose"] } else { &["verbose"] };
         words.iter().for_each(|word| rewrites |= c.eat(word) && *word == "full");
         analyzes |= is_vacuum && (c.eat("analyze") || c.eat("analyse"));
+    }
+    if let Some(message) = not_with_full.filter(|_| rewrites) {
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
     }
     let mut tables = Vec::new();
     while c.peek().is_some() {
@@ -94,7 +104,7 @@ fn option(c: &mut Cursor<'_>, is_vacuum: bool) -> Result<Option<String>> {
         }
         "parallel" if is_vacuum => {
             let workers = number(c).filter(|n| *n <= 1024);
-            workers.map(|_| None).ok_or_else(|| {
+            workers.map(|workers| (workers > 0).then_some(name)).ok_or_else(|| {
                 let message = "parallel option requires a value between 0 and 1024";
                 SqlError::new(SqlState::SYNTAX_ERROR, message).at(at)
             })
