@@ -18,6 +18,7 @@ use varve_device::reached;
 
 use crate::compression::{Algorithm, Compression};
 use crate::ids::SpaceId;
+use crate::log::GROUP_SLACK_BYTES;
 use crate::log::record::{self, put_varint, take_varint};
 use crate::lsn::Lsn;
 use crate::pager::Shared;
@@ -29,8 +30,6 @@ pub(crate) const NOTE_FORMS: u8 = 4;
 const NOTE_OWNERS_MAX: usize = 1024;
 /// Part of the log after which all owners are noted anew, so that what is before can be cut off.
 const LOG_SHARE: u64 = 64;
-/// Room in the log beyond a note itself.
-const SLACK_BYTES: usize = 64;
 
 /// How an owner's pages are stored; `None`: as those of owners that are not named.
 pub(crate) type Form = (SpaceId, u32, Option<Compression>);
@@ -98,7 +97,7 @@ impl Shared {
         for forms in forms.chunks(NOTE_OWNERS_MAX) {
             let mut records = Vec::new();
             record::put_note(&mut records, NOTE_FORMS, &encode(forms));
-            if self.log.check().is_err() || !self.log.has_segment_for(records.len() + SLACK_BYTES) {
+            if self.log.check().is_err() || !self.log.has_segment_for(records.len() + GROUP_SLACK_BYTES) {
                 return None;
             }
             let block = self.log.append(&records, |appended| appended.block);

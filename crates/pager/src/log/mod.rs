@@ -42,6 +42,9 @@ pub use stored::{FIRST_LSN, StoredLog};
 pub use writer::Appended;
 use writer::Appender;
 
+/// What a group and its block take beyond its records, at most: for who asks whether there is room for it.
+pub(crate) const GROUP_SLACK_BYTES: usize = 64;
+
 /// How a log is laid out.
 #[derive(Clone)]
 pub struct LogConfig {

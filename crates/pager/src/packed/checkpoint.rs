@@ -20,14 +20,14 @@ use super::PackedSpace;
 use super::map_file::Checkpoint;
 use crate::error::Result;
 use crate::ids::PageRange;
-use crate::log::record;
+use crate::log::{GROUP_SLACK_BYTES, record};
 use crate::lsn::Lsn;
 use crate::space::discard::{self, NOTE_DISCARD};
 
 /// Part of the log after which the map is copied.
 const LOG_SHARE: u64 = 8;
 /// Map pages that differ at which it is copied, too.
-const DIRTY_MAX: usize = 4096;
+pub(super) const DIRTY_MAX: usize = 4096;
 
 impl PackedSpace {
     /// Copies the map if the log since the last copy is long. After a refusal for want of room the log is kept longer.
@@ -86,7 +86,8 @@ impl PackedSpace {
     fn note_discard(&self, ids: PageRange) -> Option<Lsn> {
         let mut records = Vec::new();
         record::put_note(&mut records, NOTE_DISCARD, &discard::encode(&[ids]));
-        let has_room = self.log.check().is_ok() && self.log.has_segment_for(records.len() + 64);
+        let has_room =
+            self.log.check().is_ok() && self.log.has_segment_for(records.len() + GROUP_SLACK_BYTES);
         has_room.then(|| self.log.append(&records, |appended| appended.end))
     }
 }

@@ -9,7 +9,9 @@ use varve_device::{
     When,
 };
 
+use super::checkpoint::DIRTY_MAX;
 use super::extents::ExtentNo;
+use super::format::PLACES;
 use super::place::Place;
 use super::reclaim::{LAST_EXTENTS, SHARE_EXTENTS_MAX};
 use super::{Around, Identity, PackedSpace};
@@ -19,7 +21,7 @@ use crate::config::PackedConfig;
 use crate::error::Result;
 use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::layout::Layout;
-use crate::level::{Cause, Image, Need, Want};
+use crate::level::{Cause, Image, Need, Step, Want};
 use crate::log::{FIRST_LSN, LogConfig, StoredLog, Tail};
 use crate::lsn::Lsn;
 use crate::page;
@@ -275,4 +277,23 @@ fn a_put_meets_one_share() {
         assert!(free > LAST_EXTENTS + 1 && moved <= SHARE_EXTENTS_MAX * EXTENT_BYTES, "{moved} bytes");
     });
     assert!(shares > 20, "{shares}");
+}
+
+/// However short the log since the last copy is, the map is copied when so many of its pages have changed that the copy gets long.
+#[test]
+fn a_map_of_which_much_has_changed_is_copied() {
+    let space = space(&*MemoryDirectory::new(), 80);
+    let pages = (DIRTY_MAX as u32 + 1) * PLACES;
+    space.pages.store(pages, Relaxed);
+    space.map_file.resize(pages).unwrap();
+    let checkpoints = || space.counters.map_checkpoints.load(Relaxed);
+    let put_one_in_each = |map_pages: std::ops::Range<u32>| {
+        put(&space, map_pages.map(|map_page| map_page * PLACES), 1).unwrap();
+        space.settle().unwrap();
+        space.checkpoint(Step::Begin).unwrap();
+    };
+    put_one_in_each(0..DIRTY_MAX as u32 - 1);
+    assert_eq!((checkpoints(), space.book.lock().dirty().len()), (0, DIRTY_MAX - 1));
+    put_one_in_each(DIRTY_MAX as u32 - 1..DIRTY_MAX as u32);
+    assert_eq!((checkpoints(), space.book.lock().dirty().len()), (1, 0));
 }

@@ -18,11 +18,8 @@ use varve_device::{DeviceError, ErrorKind, Operation, planted, reached};
 use super::PackedSpace;
 use super::note::{self, NOTE_MAP, NOTE_PAGES_MAX, Said};
 use crate::error::Result;
-use crate::log::record;
+use crate::log::{GROUP_SLACK_BYTES, record};
 use crate::lsn::Lsn;
-
-/// Room in the log beyond the notes themselves.
-const SLACK_BYTES: usize = 64;
 
 impl PackedSpace {
     /// Makes everything stable that is held.
@@ -79,7 +76,7 @@ impl PackedSpace {
             let book = self.book.lock();
             let said = book.to_note();
             let groups: Vec<Vec<u8>> = said.chunks(NOTE_PAGES_MAX).map(|said| self.group(said)).collect();
-            let bytes: usize = groups.iter().map(|group| group.len() + SLACK_BYTES).sum();
+            let bytes: usize = groups.iter().map(|group| group.len() + GROUP_SLACK_BYTES).sum();
             if bytes == 0 || self.log.has_segment_for(bytes) {
                 self.counters.noted_pages.fetch_add(said.len() as u64, Relaxed);
                 return Ok(groups.iter().map(|group| self.log.append(group, |appended| appended.end)).last());
