@@ -1,5 +1,5 @@
 //! The threads of a pager: the producer of page writes, which says which pages are written and when, and takes the checkpoints
-//! (workers, `workers`, write parts of them beside it); and threads that bring pages from persistent memory home.
+//! (workers, `workers`, write parts of them beside it); a trimmer; and threads that bring pages from persistent memory home.
 //!
 //! Invariants
 //! 1. A thread ends when the pager is dropped or shut down, and after the first failure (which has stopped the log). A full
@@ -25,6 +25,7 @@ use crate::level::Cause;
 use crate::log::Admission;
 use crate::lsn::Lsn;
 use crate::nvm::NvmBuffer;
+use crate::pace::Pace;
 use crate::pager::Shared;
 use crate::pool::Pool;
 use crate::space::BACKGROUND_EXTENTS;
@@ -35,6 +36,8 @@ const NAP: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_millis(500);
 /// How long the flushing thread lets go by between two rounds then.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
+/// How long the trimmer sleeps when nobody rings.
+const TRIM_NAP: Duration = Duration::from_secs(10);
 /// While pages are cleaned for the log's sake, a checkpoint is taken this often at most.
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a mini-transaction waits for log space before it looks again.
@@ -51,7 +54,10 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
     if !shared.config.background {
         return Ok(Vec::new());
     }
-    let mut threads = vec![spawn(shared, "page-writer".to_owned(), write_pages)?];
+    let mut threads = vec![
+        spawn(shared, "page-writer".to_owned(), write_pages)?,
+        spawn(shared, "trimmer".to_owned(), trim)?,
+    ];
     if let Some(buffer) = &shared.buffer {
         for no in 0..shared.config.nvm_flush.workers {
             let buffer = buffer.clone();
@@ -104,6 +110,17 @@ fn flush_slots(shared: &Shared, buffer: &NvmBuffer, may_idle: bool) -> Result<()
             }
             Err(cause) => return Err(cause),
         }
+    }
+    Ok(())
+}
+
+/// Gives room back after checkpoints, a tenth of the time at most.
+fn trim(shared: &Arc<Shared>) -> Result<()> {
+    let pace = Pace::Tenth(shared);
+    while !shared.is_stopping() {
+        shared.trimmer.wait(TRIM_NAP);
+        while !shared.is_stopping() && shared.spaces.trim_some(&shared.pool, &pace)? {}
+        while !shared.is_stopping() && shared.spaces.trim_files(&pace)? {}
     }
     Ok(())
 }
@@ -217,7 +234,8 @@ impl<'a> Checkpointer<'a> {
         shared.log.check()?;
         let is_full = shared.log.is_full();
         let is_worth = cleaned && self.last.elapsed() >= CHECKPOINT_PAUSE;
-        if is_full || is_worth || is_due && shared.last_checkpoint() != shared.log.end() {
+        let has_new = || shared.last_checkpoint() != shared.log.end() || shared.delays_trim();
+        if is_full || is_worth || is_due && has_new() {
             room.tolerate(shared.checkpoint(false))?;
             self.last = Instant::now();
         }

@@ -24,6 +24,7 @@ use crate::error::{PagerError, Result};
 use crate::ids::PageId;
 use crate::level::{Cause, Step};
 use crate::lsn::Lsn;
+use crate::pace::Pace;
 use crate::pager::Shared;
 use crate::pool::{Pool, summed};
 use crate::workers::Job;
@@ -64,6 +65,7 @@ impl Shared {
         self.log.check()?;
         self.spaces.plan_cut(|| self.log.end());
         self.spaces.release_room()?;
+        self.spaces.note_freed(|| self.log.end());
         let kept = want_of_room(self.level.checkpoint(Step::Begin))?;
         let forgets = planted("checkpoint: its position passes dirty pages");
         let held = want_of_room(self.level.settle())?;
@@ -106,9 +108,28 @@ impl Shared {
         }
         self.level.checkpoint(Step::End)?;
         if !is_sealed {
-            self.spaces.carry_out_cuts(&self.pool, redo_start)?;
+            self.spaces.carry_out_cuts(&self.pool, redo_start, is_clean)?;
+        }
+        self.spaces.pass_freed(redo_start, self.redo_from());
+        if !is_clean {
+            self.have_trimmed()?;
         }
         Ok(kept.or(held))
+    }
+
+    /// Trims what may be by now; with threads, one of them does it.
+    fn have_trimmed(&self) -> Result<()> {
+        if self.has_writers() {
+            self.trimmer.ring();
+            return Ok(());
+        }
+        while self.spaces.trim_some(&self.pool, &Pace::AtOnce)? {}
+        self.spaces.trim_files(&Pace::AtOnce).map(drop)
+    }
+
+    /// Whether extents could be trimmed if only there were a checkpoint.
+    pub(crate) fn delays_trim(&self) -> bool {
+        self.spaces.wait_for_checkpoint(self.redo_from())
     }
 
     /// Whether this shutdown leaves the region of persistent memory.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use varve_device::{BlockFile, Directory, Durability, OpenHow, Purpose, Space, WriteOp, planted};
 
 use crate::error::{PagerError, Result};
-use crate::ids::{PageId, SpaceId};
+use crate::ids::{PageId, PageRange, SpaceId};
 use crate::level::Image;
 use crate::stored::Stored;
 
@@ -100,6 +100,11 @@ impl SpaceFile {
             return Ok(u64::from(id.no().0) * self.page_size as u64);
         }
         Err(PagerError::NoSuchPage { id, pages })
+    }
+
+    /// Offset and length, in bytes, of pages that exist.
+    pub(crate) fn range(&self, ids: PageRange) -> Result<(u64, u64)> {
+        Ok((self.offset(ids.first)?, u64::from(ids.count) * self.page_size as u64))
     }
 
     /// Changes the length, durably. After a refusal for want of room the length is what it was.

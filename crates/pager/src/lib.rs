@@ -35,6 +35,7 @@ mod mtr;
 mod noted_forms;
 mod nvm;
 mod open;
+mod pace;
 mod packed;
 pub mod page;
 mod pager;

@@ -39,7 +39,7 @@ use crate::lsn::Lsn;
 use crate::nvm::{self, NvmBuffer, NvmRegion, Room};
 use crate::packed::{self, PackedSpace};
 use crate::pager::Shared;
-use crate::pool::{Pool, PoolParts, WriteAhead};
+use crate::pool::{Bell, Pool, PoolParts, WriteAhead};
 use crate::protection;
 use crate::recovery::{self, News, Observe, Plan, ReadLog};
 use crate::redo::RedoOps;
@@ -420,6 +420,9 @@ fn assemble(
     let counters = Arc::new(Counters { times: config.times.clone(), ..Counters::default() });
     let compressions = Arc::new(Compressions::new(config.compression));
     let trim = Arc::new(TrimSetting::new(config.trim));
+    if control.get().has_compressed_pages {
+        trim.note_compressed();
+    }
     let in_place = InPlace::new(InPlaceParts {
         files,
         protection,
@@ -530,5 +533,6 @@ fn finish(
         workers,
         forms_noted: Mutex::default(),
         refused: Mutex::default(),
+        trimmer: Bell::default(),
     })
 }

@@ -33,7 +33,7 @@ use crate::mtr::Mtr;
 use crate::nvm::{NvmBuffer, NvmRegion};
 use crate::open;
 use crate::page::{self, kind};
-use crate::pool::{PageS, PageSx, PageX, Pool, held};
+use crate::pool::{Bell, PageS, PageSx, PageX, Pool, held};
 use crate::redo::RedoOps;
 use crate::space::{Pending, RESERVE_EXTENTS, Spaces};
 use crate::stats::{Counters, PagerStats};
@@ -86,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) forms_noted: Mutex<Option<Lsn>>,
     /// What a full device refused the page writers last, and when.
     pub(crate) refused: Mutex<Option<(Instant, PagerError)>>,
+    /// Rung after checkpoints: the trimmer may have something to do.
+    pub(crate) trimmer: Bell,
 }
 
 /// An open set of spaces with their log.
@@ -150,7 +152,11 @@ impl Pager {
 
     /// Notes durably that pages may be compressed: before the first owner is told so.
     pub fn prepare_compression(&self, how: Compression) -> Result<()> {
-        open::note_compression(&self.shared.control, &self.shared.config, how)
+        open::note_compression(&self.shared.control, &self.shared.config, how)?;
+        if self.shared.control.get().has_compressed_pages {
+            self.shared.trim.note_compressed();
+        }
+        Ok(())
     }
 
     /// How pages of these owners are stored from now on; `None`: as the default says. Not kept: whoever knows the owners
@@ -464,6 +470,7 @@ impl Pager {
     fn stop_threads(&self) {
         self.shared.is_stopping.store(true, Ordering::Release);
         self.shared.pool.ring();
+        self.shared.trimmer.ring();
         for thread in self.threads.lock().drain(..) {
             let _a_panic_was_printed = thread.join();
         }

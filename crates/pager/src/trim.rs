@@ -6,7 +6,7 @@
 //!
 //! What it does not know: which room is free (`layout/`, `packed/trim.rs`).
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 /// What goes back to devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -37,22 +37,40 @@ impl Trim {
 
 /// The setting in force, which layouts and the trimmer look at.
 #[derive(Debug, Default)]
-pub(crate) struct TrimSetting(AtomicU8);
+pub(crate) struct TrimSetting {
+    trim: AtomicU8,
+    /// Pages of the database may be compressed.
+    has_compressed: AtomicBool,
+}
 
 impl TrimSetting {
     pub(crate) fn new(trim: Trim) -> TrimSetting {
-        TrimSetting(AtomicU8::new(trim as u8))
+        TrimSetting { trim: AtomicU8::new(trim as u8), has_compressed: AtomicBool::new(false) }
     }
 
     /// What is to be done now.
     pub(crate) fn get(&self) -> Trim {
-        let now = self.0.load(Relaxed);
+        let now = self.trim.load(Relaxed);
         Trim::ALL.into_iter().find(|trim| *trim as u8 == now).unwrap_or_default()
     }
 
     /// What is to be done from now on.
     pub(crate) fn set(&self, trim: Trim) {
-        self.0.store(trim as u8, Relaxed);
+        self.trim.store(trim as u8, Relaxed);
+    }
+
+    /// Pages may be compressed from now on.
+    pub(crate) fn note_compressed(&self) {
+        self.has_compressed.store(true, Relaxed);
+    }
+
+    /// Whether free extents of spaces in place go back.
+    pub(crate) fn gives_extents(&self) -> bool {
+        match self.get() {
+            Trim::Auto => self.has_compressed.load(Relaxed),
+            Trim::On => true,
+            Trim::Off => false,
+        }
     }
 
     /// Whether anything goes back at all.
@@ -73,6 +91,9 @@ mod tests {
             let setting = TrimSetting::new(Trim::Auto);
             setting.set(trim);
             assert_eq!((setting.get(), setting.is_off()), (trim, trim.name() == "off"));
+            assert_eq!(setting.gives_extents(), trim == Trim::On);
+            setting.note_compressed();
+            assert_eq!(setting.gives_extents(), trim != Trim::Off);
         }
     }
 }

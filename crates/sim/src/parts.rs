@@ -246,6 +246,11 @@ impl Part {
         )
     }
 
+    /// Whether free extents go back to the device, or the pages in them are forgotten.
+    pub(crate) fn trims(self) -> bool {
+        self.compresses() || matches!(self, Part::Packed | Part::NvmPacked)
+    }
+
     /// Puts the part into a configuration; for one that switches, what it is recovered as.
     pub fn configure(self, config: &mut PagerConfig, devices: &Devices) {
         let region = |size_bytes, log_bytes| {

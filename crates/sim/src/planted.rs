@@ -71,6 +71,8 @@ pub enum On {
     PackedCuts,
     /// Raw pages that are compressed at home.
     Compressed,
+    /// The same of segments that come and go.
+    CompressedDrops,
     /// Raw pages with damage at rest.
     AtRest,
     /// Raw pages under full-page-log.
@@ -208,6 +210,10 @@ impl Planted {
             (On::Moves, _) => Box::new(Pages { part: Part::MoveOut, ..Pages::new(commits.min(900)) }),
             (On::Switching, _) => Box::new(Pages { part: Part::Switching, ..Pages::new(commits) }),
             (On::Compressed, _) => Box::new(Pages { part: Part::Compressed, ..Pages::new(commits) }),
+            (On::CompressedDrops, _) => {
+                let load = Some(pages::Load::Fleeting);
+                Box::new(Pages { part: Part::Compressed, load, ..Pages::new(commits) })
+            }
             (On::Drops, _) => Box::new(Pages { load: Some(pages::Load::Fleeting), ..Pages::new(commits) }),
             (On::Packed, _) => Box::new(Pages { part: Part::Packed, ..Pages::new(commits) }),
             (On::PackedDrops, _) => {
@@ -320,6 +326,7 @@ const SWITCHING: On = On::Switching;
 const PACKED_CUTS: On = On::PackedCuts;
 const NVM_DROPS: On = On::NvmDrops;
 const COMPRESSED: On = On::Compressed;
+const COMPRESSED_DROPS: On = On::CompressedDrops;
 
 /// Switches in the code, by room: where searched for, name, what it breaks.
 const CODE: &[(On, &str, &str)] = &[
@@ -379,6 +386,7 @@ const CODE: &[(On, &str, &str)] = &[
     (ENGINE, "space: dropped pages are not noted", "redo of pages that are gone"),
     (ENGINE, "space: a drop forgets an extent", "allocated = reachable"),
     (PAGES, "space: a file's new length is not flushed", "growth of files"),
+    (COMPRESSED_DROPS, "trim: freed extents before redo has passed them", "redo of freed pages"),
     (TREES, "tree: a merged page is not freed", "allocated = reachable"),
     (PACKED, "packed: noted before flushed", "slots that a note names"),
     (
@@ -432,6 +440,10 @@ pub const NOT_HUNTED: &[(&str, &str)] = &[
     (
         "nvm: recovery takes the older version",
         "no crash shows it: of two versions the ledger has not heard of the newer one, and redo makes it of the older",
+    ),
+    (
+        "packed: a shorter length is durable before its notes",
+        "the pages behind it were discarded by a checkpoint before, and that has flushed the note",
     ),
 ];
 

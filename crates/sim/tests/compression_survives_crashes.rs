@@ -1,6 +1,8 @@
-//! Tables whose compression is altered are read right after any crash, in place and packed.
+//! Tables whose compression is altered are read right after any crash, in place and packed; extents that compressed pages leave
+//! are trimmed, and nothing that a crash finds misses them.
 
 use varve_sim::engine::{Engine, covering_seeds};
+use varve_sim::pages::{Load, Pages};
 use varve_sim::{Found, Part, Plan, search};
 
 /// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many.
@@ -33,4 +35,25 @@ fn the_engine_whose_tables_are_compressed_in_changing_ways() {
     assert!(found.failures.is_empty(), "{:#?}", found.failures);
     let missed: Vec<_> = EVENTS.iter().filter(|event| !found.reached.contains_key(*event)).collect();
     assert!(missed.is_empty(), "no workload came by {missed:?}");
+}
+
+#[test]
+fn compressed_pages_whose_extents_are_trimmed() {
+    let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
+    let images: usize = asked.map_or(IMAGES, |count: usize| count / 8);
+    let mut found = Found::default();
+    for seed in 0..4 {
+        let commits = [600, 1500, 2500, 4000][seed % 4];
+        let part = [Part::Compressed, Part::NvmCompressed][seed / 2];
+        let load = [None, Some(Load::Fleeting)][seed % 2];
+        let subject = Pages { part, load, ..Pages::new(commits) };
+        found.add(search(&subject, Plan::new(seed as u64, images / 4)));
+    }
+    println!("trimmed: {}", found.summary());
+    println!("reached: {:#?}", found.reached);
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    for event in ["trim: extent", "space: hollow extents filled", "space: file cut", "home: page compressed"]
+    {
+        assert!(found.reached.get(event).is_some_and(|count| *count > 2), "hardly ever: {event}");
+    }
 }

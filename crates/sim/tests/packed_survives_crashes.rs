@@ -33,6 +33,7 @@ fn raw_pages_in_the_packed_layout() {
         "packed: pages moved",
         "packed: file cut",
         "packed: extents punched",
+        "trim: extent",
         "recovery: map note applied",
         "log: segment recycled",
         "space: file cut",

@@ -39,6 +39,11 @@ fn in_compressed_pages() {
 }
 
 #[test]
+fn in_compressed_pages_that_come_and_go() {
+    all_are_found(On::CompressedDrops);
+}
+
+#[test]
 fn in_pages_damaged_at_rest() {
     all_are_found(On::AtRest);
 }

@@ -4,7 +4,8 @@
 //! 1. Page `n` of a space lies at byte `n * page_size` of the space's file.
 //! 2. It has as many bytes as its stored form needs: what lies behind them up to the next page's place means nothing, and may
 //!    be a hole (`holes.rs`).
-//! 3. What was written is stable when `write` returns: written as the protection demands and flushed; then the ledger is told.
+//! 3. What free extents held goes back as holes, a piece at a time: no hole reaches into a page that is in use.
+//! 4. What was written is stable when `write` returns: written as the protection demands and flushed; then the ledger is told.
 //!    Pages of the temporary space are only written.
 //!
 //! What it does not know: how the protection works.
@@ -14,9 +15,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use varve_device::{ReadOp, planted};
 
-use super::Layout;
 use super::holes::Holes;
 use super::punch::Punches;
+use super::{Layout, Trimmed};
 use crate::compressions::Compressions;
 use crate::error::{PagerError, Result};
 use crate::files::SpaceFiles;
@@ -24,10 +25,14 @@ use crate::forms::Forms;
 use crate::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::ledger::Ledger;
 use crate::level::{Cause, Image, Need, Step, Want};
+use crate::pace::Pace;
 use crate::pool::WriteAhead;
 use crate::protection::Protection;
 use crate::stored;
 use crate::trim::TrimSetting;
+
+/// Longest hole that is punched at a time in free extents: other I/O of the file waits for it.
+const PUNCH_BYTES_MAX: u64 = 1 << 20;
 
 /// What the layout works with.
 pub(crate) struct InPlaceParts {
@@ -127,6 +132,32 @@ impl Layout for InPlace {
         let gone =
             PageRange { first: PageId::new(space, PageNo(pages)), count: before.saturating_sub(pages) };
         self.holes.forget(gone);
+        Ok(())
+    }
+
+    fn trims(&self) -> bool {
+        self.parts.trim.gives_extents() && self.punches.can()
+    }
+
+    fn has_holes(&self) -> bool {
+        self.trims()
+    }
+
+    fn trim(&self, ids: PageRange, pace: &Pace<'_>) -> Result<Trimmed> {
+        let file = self.parts.files.of(ids.first)?;
+        let (start, bytes) = file.range(ids)?;
+        for at in (0..bytes).step_by(PUNCH_BYTES_MAX as usize) {
+            let len_bytes = PUNCH_BYTES_MAX.min(bytes - at);
+            pace.piece(|| self.punches.punch(file.file(), start + at, len_bytes));
+        }
+        Ok(if self.punches.can() { Trimmed::Hollow } else { Trimmed::Whole })
+    }
+
+    fn reserve(&self, ids: PageRange) -> Result<()> {
+        let file = self.parts.files.of(ids.first)?;
+        let (start, bytes) = file.range(ids)?;
+        file.file().reserve(start, bytes)?;
+        self.holes.forget(ids);
         Ok(())
     }
 

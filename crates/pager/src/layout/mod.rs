@@ -20,7 +20,19 @@ use crate::error::{PagerError, Result};
 use crate::ids::{PageId, PageRange, SpaceId};
 use crate::level::{Cause, DiscardHold, Image, Need, Step, Want};
 use crate::lsn::Lsn;
+use crate::pace::Pace;
 use crate::packed::PackedSpace;
+
+/// What became of the room of free pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trimmed {
+    /// It went back to the device, and has to be reserved before the pages are used again.
+    Hollow,
+    /// Nothing has to be reserved for them.
+    Whole,
+    /// It could not be given back; perhaps it can later.
+    NotNow,
+}
 
 /// Where and how pages lie. One layout may have several spaces.
 pub(crate) trait Layout: Send + Sync {
@@ -52,6 +64,34 @@ pub(crate) trait Layout: Send + Sync {
     /// As [`Level::discard`](crate::Level::discard).
     fn discard(&self, _ids: PageRange, _after: Lsn) -> Result<()> {
         Ok(())
+    }
+    /// Whether room of free pages goes back now.
+    fn trims(&self) -> bool {
+        false
+    }
+    /// Whether discards that no note speaks of are noted here, so that no redo applies older records of pages that lay somewhere.
+    fn notes_discards(&self) -> bool {
+        false
+    }
+    /// Whether pages that are free at the start hold room that could go back, as far as that is known.
+    fn holds(&self, _ids: PageRange) -> bool {
+        false
+    }
+    /// Whether pages that are free at the start may have no room.
+    fn has_holes(&self) -> bool {
+        false
+    }
+    /// Gives the room of free pages back, which were discarded, and which nobody can take meanwhile.
+    fn trim(&self, _ids: PageRange, _pace: &Pace<'_>) -> Result<Trimmed> {
+        Ok(Trimmed::Whole)
+    }
+    /// Makes sure that writes of these free pages will find room.
+    fn reserve(&self, _ids: PageRange) -> Result<()> {
+        Ok(())
+    }
+    /// Gives back what is free in the file and belongs to no page, a part of it. Whether there may be more.
+    fn trim_file(&self, _pace: &Pace<'_>) -> Result<bool> {
+        Ok(false)
     }
     /// As [`Level::discarding`](crate::Level::discarding).
     fn discarding(&self) -> Option<DiscardHold<'_>> {

@@ -73,6 +73,9 @@ impl PackedSpace {
     /// A cut of the space (zero) is in no note: without one, a crash before the shorter length is known would find the pages
     /// where others are by then. So it is noted here; if the log has no room for that, the pages keep their slots.
     pub(super) fn forget(&self, ids: PageRange, after: Lsn) {
+        if after == Lsn::ZERO && !self.names_any(ids) {
+            return;
+        }
         let first = ids.first.no().0;
         let mut book = self.book.lock();
         let is_noted = after > Lsn::ZERO || planted("packed: a cut gives its slots back without a note");
@@ -81,6 +84,21 @@ impl PackedSpace {
             false => self.note_discard(ids),
         };
         after.into_iter().for_each(|after| book.discard(first..first + ids.count, after));
+    }
+
+    /// Whether any of the pages lies somewhere.
+    pub(super) fn names_any(&self, ids: PageRange) -> bool {
+        ids.pages().any(|id| self.map.load(id.no()).is_some())
+    }
+
+    /// Makes the notes of all discards durable: pages behind a shorter end would be there again without them.
+    pub(super) fn flush_discards(&self) -> Result<()> {
+        let last = self.book.lock().last_grave();
+        if let Some(after) = last.filter(|_| !planted("packed: a shorter length is durable before its notes"))
+        {
+            self.log.flush(after)?;
+        }
+        Ok(())
     }
 
     fn note_discard(&self, ids: PageRange) -> Option<Lsn> {

@@ -85,11 +85,12 @@ use crate::error::{PagerError, Result};
 use crate::files;
 use crate::forms::Forms;
 use crate::ids::{PageId, PageRange, SpaceId};
-use crate::layout::Layout;
+use crate::layout::{Layout, Trimmed};
 use crate::ledger::Ledger;
 use crate::level::{Cause, DiscardHold, Image, Need, Step, Want};
 use crate::log::Log;
 use crate::lsn::{AtomicLsn, Lsn};
+use crate::pace::Pace;
 use crate::stored::Stored;
 use crate::trim::TrimSetting;
 
@@ -284,6 +285,9 @@ impl Layout for PackedSpace {
         if pages > self.pages.load(Ordering::Acquire) {
             self.require_room(pages)?;
         }
+        if pages < self.pages.load(Ordering::Acquire) {
+            self.flush_discards()?;
+        }
         let before = self.pages.fetch_min(pages, Ordering::AcqRel);
         // The map of what comes to lie there needs room, too.
         self.map_file.resize(pages).inspect_err(|_| self.pages.store(before, Ordering::Release))?;
@@ -305,6 +309,28 @@ impl Layout for PackedSpace {
         Ok(())
     }
 
+    /// Also switched off: what is dead must not be moved again and again.
+    fn trims(&self) -> bool {
+        true
+    }
+
+    fn notes_discards(&self) -> bool {
+        true
+    }
+
+    fn holds(&self, ids: PageRange) -> bool {
+        self.names_any(ids)
+    }
+
+    /// The room is won back with the extents that the pages lay in; without a note of their discard they keep it.
+    fn trim(&self, ids: PageRange, _pace: &Pace<'_>) -> Result<Trimmed> {
+        Ok(if self.names_any(ids) { Trimmed::NotNow } else { Trimmed::Whole })
+    }
+
+    fn trim_file(&self, pace: &Pace<'_>) -> Result<bool> {
+        self.give_back(pace)
+    }
+
     fn discarding(&self) -> Option<DiscardHold<'_>> {
         Some(DiscardHold::new(self.gate.enter()))
     }
@@ -314,12 +340,10 @@ impl Layout for PackedSpace {
             Step::Begin => self.checkpoint_map_if_due(),
             Step::BeforeEnd => Ok(()),
             Step::End => {
-                {
-                    let mut book = self.book.lock();
-                    book.bury(self.log.durable());
-                    book.extents_mut().try_stuck_again();
-                }
-                self.trim()
+                let mut book = self.book.lock();
+                book.bury(self.log.durable());
+                book.extents_mut().try_stuck_again();
+                Ok(())
             }
         }
     }

@@ -14,35 +14,38 @@ use varve_device::{ErrorKind, reached};
 
 use super::PackedSpace;
 use crate::error::Result;
+use crate::pace::Pace;
 
 /// Less is not punched at a time, unless extents are so short that it would be more than a few of them.
 const PUNCH_BYTES_MIN: u64 = 1 << 20;
 const PUNCH_EXTENTS_MIN: u64 = 4;
-/// Most that is punched at a time, and at a checkpoint.
-const PUNCH_BYTES_MAX: u64 = 64 << 20;
+/// Most that is punched at a time, and until the file's end is looked at again: other I/O of the file waits for each hole.
+const PUNCH_BYTES_MAX: u64 = 8 << 20;
 const TRIM_BYTES_MAX: u64 = 1 << 30;
+/// Most that is cut off at a time.
+const CUT_BYTES_MAX: u64 = 1 << 30;
 
 impl PackedSpace {
-    /// At the end of a checkpoint: gives back what is free and not kept (`room.rs`).
-    pub(super) fn trim(&self) -> Result<()> {
+    /// Gives back what is free and not kept (`room.rs`), a part of it. Whether there is more.
+    pub(super) fn give_back(&self, pace: &Pace<'_>) -> Result<bool> {
         let extent_bytes = self.shape.extent_bytes;
         let spare = self.spare_extents();
-        self.cut_tail(spare)?;
+        self.cut_tail(spare, pace)?;
         let least = PUNCH_BYTES_MIN.div_ceil(extent_bytes).min(PUNCH_EXTENTS_MIN);
         let most = (PUNCH_BYTES_MAX / extent_bytes).max(least);
         for _ in 0..TRIM_BYTES_MAX / PUNCH_BYTES_MAX {
-            if self.cannot_punch.load(Relaxed) || self.trim.is_off() {
-                break;
+            if self.cannot_punch.load(Relaxed) || self.trim.is_off() || pace.is_over() {
+                return Ok(false);
             }
             let run = {
                 let mut book = self.book.lock();
                 let keep = self.kept_extents(&book, spare);
                 book.extents_mut().take_run(keep, least as u32, most as u32, |no| self.is_read(no))
             };
-            let Some(run) = run else { break };
-            self.punch(run);
+            let Some(run) = run else { return Ok(false) };
+            pace.piece(|| self.punch(run));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Punches a run of extents that was taken out.
@@ -66,26 +69,43 @@ impl PackedSpace {
     }
 
     /// Makes the file shorter if a quarter of it, at its end, is free and not to be kept.
-    fn cut_tail(&self, spare: u32) -> Result<()> {
-        // Whoever begins an extent has no use for a shorter file.
-        let Some(_turn) = self.opening.try_lock() else { return Ok(()) };
+    fn cut_tail(&self, spare: u32, pace: &Pace<'_>) -> Result<()> {
         let left = {
+            let book = self.book.lock();
+            let keep = self.kept_extents(&book, spare);
+            let count = book.extents().free_tail(keep, |no| self.is_read(no));
+            if count == 0 || count < book.extents().count() / 4 {
+                return Ok(());
+            }
+            book.extents().count() - count
+        };
+        while !pace.is_over() && pace.piece(|| self.cut_piece(spare, left))? {}
+        Ok(())
+    }
+
+    /// A piece of the way to `left` extents: nobody can begin an extent meanwhile. Whether there is more to do.
+    fn cut_piece(&self, spare: u32, left: u32) -> Result<bool> {
+        // Whoever begins an extent has no use for a shorter file.
+        let Some(_turn) = self.opening.try_lock() else { return Ok(false) };
+        let now = {
             let mut book = self.book.lock();
             let keep = self.kept_extents(&book, spare);
             let extents = book.extents_mut();
-            let count = extents.free_tail(keep, |no| self.is_read(no));
-            if count == 0 || count < extents.count() / 4 {
-                return Ok(());
+            let most = (CUT_BYTES_MAX / self.shape.extent_bytes) as u32;
+            let wanted = extents.count().saturating_sub(left).min(most);
+            let count = extents.free_tail(keep, |no| self.is_read(no)).min(wanted);
+            if count == 0 {
+                return Ok(false);
             }
             extents.shorten(count);
             extents.count()
         };
-        match self.file.set_len(u64::from(left) * self.shape.extent_bytes) {
+        match self.file.set_len(u64::from(now) * self.shape.extent_bytes) {
             Ok(()) => reached("packed: file cut"),
             // It is as long as before, or not: at the next start that shows.
-            Err(error) if error.is_no_space() => {}
+            Err(error) if error.is_no_space() => return Ok(false),
             Err(error) => return Err(error.into()),
         }
-        Ok(())
+        Ok(now > left)
     }
 }

@@ -37,7 +37,7 @@ use parking_lot::{Condvar, Mutex};
 
 pub use guard::{PageS, PageSx, PageX};
 pub(crate) use guard::{Pin, held};
-pub(crate) use write::summed;
+pub(crate) use write::{Bell, summed};
 
 use self::arena::{Arena, CACHE_LINE_BYTES};
 use self::evict::Replacer;
@@ -89,7 +89,7 @@ pub struct Pool {
     /// Woken when a write of a frame ends.
     written: Condvar,
     written_mutex: Mutex<()>,
-    writers: write::WriterBell,
+    writers: Bell,
     /// See `is_tight`.
     tight: AtomicBool,
     /// What a full device said last.
@@ -112,7 +112,7 @@ impl Pool {
             tick: AtomicU32::new(1),
             written: Condvar::new(),
             written_mutex: Mutex::new(()),
-            writers: write::WriterBell::default(),
+            writers: Bell::default(),
             tight: AtomicBool::new(false),
             refused: Mutex::default(),
             level: parts.level,

@@ -38,22 +38,23 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// Wakes page writers.
 #[derive(Default)]
-pub(super) struct WriterBell {
+pub(crate) struct Bell {
     rung: AtomicBool,
     mutex: Mutex<()>,
     bell: Condvar,
 }
 
-impl WriterBell {
-    /// Wakes a page writer, unless one was woken and has not looked yet.
-    pub(super) fn ring(&self) {
+impl Bell {
+    /// Wakes who waits, unless he was woken and has not looked yet.
+    pub(crate) fn ring(&self) {
         if !self.rung.load(Relaxed) && !self.rung.swap(true, Relaxed) {
             let _order = self.mutex.lock();
             self.bell.notify_one();
         }
     }
 
-    fn wait(&self, longest: Duration) {
+    /// Waits until it is rung, which may have been before.
+    pub(crate) fn wait(&self, longest: Duration) {
         let mut order = self.mutex.lock();
         if !self.rung.load(Relaxed) {
             self.bell.wait_for(&mut order, longest);

@@ -1,15 +1,19 @@
 //! Growing and shrinking of space files.
 //!
-//! Invariants: 2 and 3 of `space/mod.rs`.
+//! Invariants: 2 and 3 of `space/mod.rs`, and
+//! 1. Hollow extents get their room back before the file gets longer; one that a full device refuses is no reason not to ask for
+//!    the next.
 //!
 //! What it does not know: who allocates.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::MutexGuard;
 use varve_device::reached;
 
-use super::layout::{Entry, Geometry};
+use super::layout::{Entry, ExtentNo, Geometry};
+use super::trim::pages_of;
 use super::{BACKGROUND_EXTENTS, Cut, Growth, RESERVE_EXTENTS, Space, Spaces};
 use crate::error::{PagerError, Result};
 use crate::files::growth_step;
@@ -19,6 +23,9 @@ use crate::level::Image;
 use crate::lsn::Lsn;
 use crate::page::{self, kind};
 use crate::pool::Pool;
+
+/// Hollow extents that are asked for one by one, once a full device refused several together.
+const SINGLE_TRIES_MAX: usize = 256;
 
 impl Spaces {
     /// Makes the files of a new database, durably.
@@ -40,7 +47,7 @@ impl Spaces {
         Ok(())
     }
 
-    fn layout(&self, geometry: Geometry) -> Result<&dyn Layout> {
+    pub(super) fn layout(&self, geometry: Geometry) -> Result<&dyn Layout> {
         self.layouts.of(geometry.header())
     }
 
@@ -81,16 +88,13 @@ impl Spaces {
         Ok(())
     }
 
-    /// Makes the file longer by at least `extents`.
+    /// Makes room for at least `extents` more: free ones that have none, then a longer file.
     fn grow(&self, space: &Space, growth: &mut Growth, extents: u32) -> Result<()> {
         if let Some(cut) = growth.cut.take() {
             let mut map = space.map();
-            let free = cut.entries.iter().filter(|entry| entry.owner == 0).count() as u32;
-            cut.entries.into_iter().for_each(|entry| map.push(entry));
-            // Their room may have been given up when the cut was planned.
-            map.release(free);
+            map.restore(cut.off);
         }
-        let result = self.more(space, extents);
+        let result = self.more(space, growth, extents);
         space.is_stuck.store(result.is_err(), Relaxed);
         growth.error = match &result {
             Err(PagerError::Device(error)) => Some(error.clone()),
@@ -99,16 +103,59 @@ impl Spaces {
         result
     }
 
-    /// Has at least this many more extents free: those that were released come first.
-    fn more(&self, space: &Space, extents: u32) -> Result<()> {
-        let step = self.step(space, extents);
+    /// Has at least this many more extents free: hollow ones and those that were released come first.
+    fn more(&self, space: &Space, growth: &mut Growth, extents: u32) -> Result<()> {
+        let missing = extents.saturating_sub(self.fill_hollow(space, growth, extents)?);
+        if missing == 0 {
+            return Ok(());
+        }
+        let step = self.step(space, missing);
         let released = space.map().released_count();
         if released > 0 {
-            at_best(step.min(released), extents.min(released), |count| self.regain(space, count))?;
+            at_best(step.min(released), missing.min(released), |count| self.regain(space, count))?;
         }
-        match extents.saturating_sub(released) {
+        match missing.saturating_sub(released) {
             0 => Ok(()),
             missing => at_best(step, missing, |count| self.lengthen(space, count)),
+        }
+    }
+
+    /// Reserves the room of hollow extents, a comfortable step of them; gives how many have it now.
+    fn fill_hollow(&self, space: &Space, growth: &mut Growth, extents: u32) -> Result<u32> {
+        let (wanted, mut filled) = (self.step(space, extents), 0);
+        while filled < wanted {
+            let Some(run) = space.map().hollow_run(0, wanted - filled) else { return Ok(filled) };
+            match self.fill(space, run)? {
+                0 => break,
+                count => filled += count,
+            }
+        }
+        // Others may have their room still: nobody knows that after a start.
+        for _ in 0..SINGLE_TRIES_MAX {
+            if filled >= extents {
+                break;
+            }
+            let Some(run) = space.map().hollow_run(growth.asked, 1) else {
+                growth.asked = 0;
+                break;
+            };
+            growth.asked = run.end;
+            filled += self.fill(space, run)?;
+        }
+        Ok(filled)
+    }
+
+    /// Reserves the room of hollow neighbours: of all, or of none on a full device.
+    fn fill(&self, space: &Space, run: Range<ExtentNo>) -> Result<u32> {
+        match self.layout(space.geometry)?.reserve(pages_of(space.geometry, &run)) {
+            Ok(()) => {
+                reached("space: hollow extents filled");
+                let count = run.len() as u32;
+                space.map().fill(run);
+                Ok(count)
+            }
+            Err(error) if error.is_no_space() => Ok(0),
+            Err(error) => Err(error),
         }
     }
 
@@ -180,22 +227,29 @@ impl Spaces {
             }
             let mut map = space.map();
             let keep = (2 * (self.growth_extents + BACKGROUND_EXTENTS)).max(map.extent_count() / 4);
-            let count = map.free_tail().saturating_sub(keep);
+            // What lies in the pages is forgotten first, where it can be: a cut waits for redo.
+            let is_whole = self.layout(space.geometry).is_ok_and(|layout| !layout.notes_discards());
+            let tail = if is_whole { map.free_tail() } else { map.trimmed_tail() };
+            let count = tail.saturating_sub(keep);
             if count > 0 {
-                let entries = map.truncate(count);
-                growth.cut = Some(Cut { entries, lsn: end() });
+                let off = map.truncate(count);
+                growth.cut = Some(Cut { off, lsn: end() });
             }
         }
     }
 
-    /// After a checkpoint: cuts files whose planned extents lie behind the start of redo.
-    pub(crate) fn carry_out_cuts(&self, pool: &Pool, redo_start: Lsn) -> Result<()> {
+    /// After a checkpoint: cuts files whose planned extents lie behind the start of redo. Behind the word of a clean shutdown
+    /// (`is_clean`) nothing is noted: a log that moves begins there.
+    pub(crate) fn carry_out_cuts(&self, pool: &Pool, redo_start: Lsn, is_clean: bool) -> Result<()> {
         for space in &self.spaces {
             let mut growth = space.growth.lock();
             if growth.cut.as_ref().is_none_or(|cut| cut.lsn > redo_start) {
                 continue;
             }
             let geometry = space.geometry;
+            if is_clean && self.layout(geometry)?.notes_discards() {
+                continue;
+            }
             let first = space.map().extent_count() * geometry.extent_pages;
             let count = self.file_pages(geometry).saturating_sub(first);
             let pages = PageRange { first: PageId::new(geometry.space, PageNo(first)), count };

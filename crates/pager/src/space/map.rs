@@ -6,13 +6,25 @@
 //!    by what they are about to free: a page is given back here only after its freeing is in the log.
 //! 3. Free extents are used lowest first, so that the tail of the space can be cut off. Released ones are a number only: any that
 //!    are free.
+//! 4. A free extent may be taken if it has its room. A *hollow* one's may have gone back to the device, and has to be reserved
+//!    first; one that is *out* is being trimmed, and nobody gets it meanwhile.
 //!
 //! What it does not know: pages, files, the log.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
+use super::freed::Freed;
 use super::layout::{Bits, Entry, ExtentNo, Geometry, OWNER_SYSTEM};
 use crate::ids::{PageId, PageRange};
+use crate::layout::Trimmed;
+
+/// Extents that were taken off the end.
+pub(crate) struct CutOff {
+    entries: Vec<Entry>,
+    hollow: BTreeSet<ExtentNo>,
+    freed: BTreeSet<ExtentNo>,
+}
 
 #[derive(Default)]
 struct Owner {
@@ -25,15 +37,32 @@ struct Owner {
 pub(crate) struct Map {
     geometry: Geometry,
     extents: Vec<Entry>,
+    /// Those that may be taken.
     free: BTreeSet<ExtentNo>,
     /// So many of them are not handed out: the layout was told that they need no room.
     released: u32,
+    hollow: BTreeSet<ExtentNo>,
+    out: BTreeSet<ExtentNo>,
+    /// Of those that are out: so many were released.
+    out_released: u32,
+    /// What free ones have to give back.
+    freed: Freed,
     owners: HashMap<u32, Owner>,
 }
 
 impl Map {
     pub(crate) fn new(geometry: Geometry) -> Map {
-        Map { geometry, extents: Vec::new(), free: BTreeSet::new(), released: 0, owners: HashMap::new() }
+        Map {
+            geometry,
+            extents: Vec::new(),
+            free: BTreeSet::new(),
+            released: 0,
+            hollow: BTreeSet::new(),
+            out: BTreeSet::new(),
+            out_released: 0,
+            freed: Freed::default(),
+            owners: HashMap::new(),
+        }
     }
 
     /// Adds the next extent.
@@ -117,6 +146,7 @@ impl Map {
             return None;
         }
         let extent = self.free.pop_first()?;
+        self.freed.taken(extent);
         self.extents[extent as usize].owner = owner;
         self.owners.entry(owner).or_default().all.insert(extent);
         Some(extent)
@@ -145,6 +175,7 @@ impl Map {
         }
         entry.owner = 0;
         self.free.insert(extent);
+        self.freed.freed(extent);
         if let Some(state) = self.owners.get_mut(&owner) {
             state.all.remove(&extent);
             state.partial.remove(&extent);
@@ -162,26 +193,47 @@ impl Map {
     /// Extents at the end of the space that can be cut off: free ones, and the first one of a group (not the first
     /// group) when all behind it are free.
     pub(crate) fn free_tail(&self) -> u32 {
+        self.tail(|_| true)
+    }
+
+    /// As many of them as have nothing to give back.
+    pub(crate) fn trimmed_tail(&self) -> u32 {
+        self.tail(|extent| !self.freed.has(extent))
+    }
+
+    fn tail(&self, can_go: impl Fn(ExtentNo) -> bool) -> u32 {
         let is_spare = |extent: &ExtentNo| {
             let entry = &self.extents[*extent as usize];
             let is_descriptor = *extent > 0 && extent.is_multiple_of(self.geometry.group_extents);
-            entry.owner == 0 || is_descriptor && entry.owner == OWNER_SYSTEM
+            let is_free = entry.owner == 0 && !self.out.contains(extent);
+            (is_free || is_descriptor && entry.owner == OWNER_SYSTEM) && can_go(*extent)
         };
         (0..self.extent_count()).rev().take_while(is_spare).count() as u32
     }
 
-    /// Takes away the last `count` extents, which [`Map::free_tail`] allows; gives what was known of them.
-    pub(crate) fn truncate(&mut self, count: u32) -> Vec<Entry> {
+    /// Takes away the last `count` extents, which [`Map::free_tail`] allows.
+    pub(crate) fn truncate(&mut self, count: u32) -> CutOff {
         assert!(count <= self.free_tail(), "only free extents are cut off");
         let keep = self.extent_count() - count;
-        let cut = self.extents.split_off(keep as usize);
+        let entries = self.extents.split_off(keep as usize);
         let free = self.free.split_off(&keep);
         self.regain(free.len() as u32);
         if let Some(system) = self.owners.get_mut(&OWNER_SYSTEM) {
             system.all.split_off(&keep);
             system.partial.split_off(&keep);
         }
-        cut
+        CutOff { entries, hollow: self.hollow.split_off(&keep), freed: self.freed.cut(keep) }
+    }
+
+    /// The extents that were taken away are there after all.
+    pub(crate) fn restore(&mut self, cut: CutOff) {
+        let before = self.free.len();
+        cut.entries.into_iter().for_each(|entry| self.push(entry));
+        self.free.retain(|extent| !cut.hollow.contains(extent));
+        self.hollow.extend(cut.hollow);
+        // Their room may have been given up when the cut was planned.
+        self.release((self.free.len() - before) as u32);
+        self.freed.restore(cut.freed);
     }
 
     /// Pages that can still be taken by an owner that has no partial extent.
@@ -195,6 +247,75 @@ impl Map {
     }
 }
 
+/// For the trimmer.
+impl Map {
+    /// What was given back by now, and by whom.
+    pub(crate) fn freed(&mut self) -> &mut Freed {
+        &mut self.freed
+    }
+
+    /// Notes which free extents have something to give back.
+    pub(crate) fn note_holding(&mut self, holds: impl Fn(ExtentNo) -> bool) {
+        let Map { free, freed, .. } = self;
+        free.iter().filter(|extent| holds(**extent)).for_each(|extent| freed.freed(*extent));
+    }
+
+    /// Takes neighbours out that are due, at most `most`, released ones as far as there are any, while `keep` others may be taken.
+    pub(crate) fn take_out(&mut self, most: u32, keep: u32) -> Option<Range<ExtentNo>> {
+        let spare = self.released + self.free_count().saturating_sub(keep);
+        let run = self.freed.take_due(most.min(spare))?;
+        let released = self.released.min(run.len() as u32);
+        self.released -= released;
+        self.out_released += released;
+        for extent in run.clone() {
+            let was_free = self.free.remove(&extent);
+            assert!(was_free, "extent {extent} is to be trimmed and is not free");
+            self.out.insert(extent);
+        }
+        Some(run)
+    }
+
+    /// They are back from the trimmer.
+    pub(crate) fn put_back(&mut self, run: Range<ExtentNo>, how: Trimmed) {
+        for extent in run.clone() {
+            let was_out = self.out.remove(&extent);
+            assert!(was_out, "extent {extent} comes back and was not out");
+        }
+        let released = self.out_released.min(run.len() as u32);
+        self.out_released -= released;
+        if how == Trimmed::Hollow {
+            self.hollow.extend(run);
+            return;
+        }
+        self.free.extend(run.clone());
+        self.release(released);
+        if how == Trimmed::NotNow {
+            self.freed.not_now(run);
+        }
+    }
+
+    /// Nobody knows whether what is free has its room.
+    pub(crate) fn hollow_out(&mut self) {
+        self.hollow.append(&mut self.free);
+    }
+
+    /// The first hollow extents from `first` on that are neighbours, at most `most`.
+    pub(crate) fn hollow_run(&self, first: ExtentNo, most: u32) -> Option<Range<ExtentNo>> {
+        let start = self.hollow.range(first..).next().copied()?;
+        let end = (start..start.saturating_add(most)).find(|extent| !self.hollow.contains(extent));
+        Some(start..end.unwrap_or(start.saturating_add(most)))
+    }
+
+    /// The room of hollow extents is reserved.
+    pub(crate) fn fill(&mut self, run: Range<ExtentNo>) {
+        for extent in run {
+            let was_hollow = self.hollow.remove(&extent);
+            assert!(was_hollow, "extent {extent} is filled and was not hollow");
+            self.free.insert(extent);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -203,6 +324,7 @@ mod tests {
 
     use super::*;
     use crate::ids::SpaceId;
+    use crate::lsn::Lsn;
 
     #[derive(Debug, Clone)]
     enum Step {
@@ -211,9 +333,13 @@ mod tests {
         Free(usize),
         Drop(u32),
         Grow(u32),
-        Cut,
         Release(u32),
         Regain(u32),
+        Cut(bool),
+        Checkpoint(bool),
+        TakeOut(u32),
+        PutBack(Trimmed),
+        Fill(u32),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -223,9 +349,14 @@ mod tests {
             6 => any::<usize>().prop_map(Step::Free),
             1 => (16_u32..20).prop_map(Step::Drop),
             1 => (1_u32..3).prop_map(Step::Grow),
-            1 => Just(Step::Cut),
             1 => (1_u32..4).prop_map(Step::Release),
             1 => (1_u32..4).prop_map(Step::Regain),
+            1 => any::<bool>().prop_map(Step::Cut),
+            3 => any::<bool>().prop_map(Step::Checkpoint),
+            2 => (1_u32..4).prop_map(Step::TakeOut),
+            2 => prop_oneof![Just(Trimmed::Hollow), Just(Trimmed::Whole), Just(Trimmed::NotNow)]
+                .prop_map(Step::PutBack),
+            1 => (1_u32..4).prop_map(Step::Fill),
         ]
     }
 
@@ -235,7 +366,9 @@ mod tests {
         assert_eq!(map.free_count() + map.released_count(), map.free.len() as u32);
         for extent in 0..map.extent_count() {
             let entry = map.extents[extent as usize];
-            assert_eq!(map.free.contains(&extent), entry.owner == 0);
+            let ways = [&map.free, &map.hollow, &map.out];
+            let found = ways.into_iter().filter(|extents| extents.contains(&extent)).count();
+            assert_eq!(found, usize::from(entry.owner == 0), "extent {extent} is free in one way");
             for at in entry.used.iter() {
                 assert_eq!(model.get(&geometry.page_of(extent, at)), Some(&entry.owner));
                 used += 1;
@@ -243,6 +376,32 @@ mod tests {
             assert_eq!(map.extents_of(entry.owner).contains(&extent), entry.owner != 0);
         }
         assert_eq!(used, model.len());
+        let last = [&map.free, &map.hollow, &map.out].into_iter().filter_map(|extents| extents.last()).max();
+        assert!(last.is_none_or(|last| *last < map.extent_count()));
+    }
+
+    /// The steps that are the trimmer's. What is due was free since the checkpoint that noted it.
+    fn trim(map: &mut Map, out: &mut Vec<Range<ExtentNo>>, now: &mut u64, step: &Step) {
+        match step {
+            Step::Checkpoint(passes) => {
+                *now += 1;
+                map.freed().note(|| Lsn::new(*now));
+                map.freed().pass(Lsn::new(if *passes { *now } else { 0 }));
+            }
+            Step::TakeOut(most) => {
+                let before = map.free_count();
+                if let Some(run) = map.take_out(*most, 1) {
+                    assert!(run.len() as u32 <= *most && map.free_count() >= before.min(1));
+                    out.push(run);
+                }
+            }
+            Step::PutBack(how) => out.pop().into_iter().for_each(|run| map.put_back(run, *how)),
+            Step::Fill(most) => {
+                let run = map.hollow_run(0, *most);
+                run.into_iter().for_each(|run| map.fill(run));
+            }
+            _ => {}
+        }
     }
 
     proptest! {
@@ -252,7 +411,9 @@ mod tests {
             let geometry = Geometry::of(SpaceId::DATA, 4096);
             let mut map = Map::new(geometry);
             let mut model: BTreeMap<PageId, u32> = BTreeMap::new();
+            let (mut out, mut now) = (Vec::new(), 0);
             for step in steps {
+                trim(&mut map, &mut out, &mut now, &step);
                 match step {
                     Step::Page(owner, near) => {
                         let last = model.iter().filter(|(_, of)| **of == owner).map(|(id, _)| *id).next_back();
@@ -282,10 +443,15 @@ mod tests {
                         model.retain(|_, of| *of != owner);
                     }
                     Step::Grow(count) => (0..count).for_each(|_| map.push(Entry::default())),
-                    Step::Cut => drop(map.truncate(map.free_tail())),
                     Step::Release(count) => map.release(count.min(map.free_count())),
                     Step::Regain(count) => map.regain(count),
-                    Step::Free(_) => {}
+                    Step::Cut(is_taken_back) => {
+                        let cut = map.truncate(map.free_tail());
+                        if is_taken_back {
+                            map.restore(cut);
+                        }
+                    }
+                    _ => {}
                 }
                 check(&map, &model);
             }

@@ -6,16 +6,19 @@
 //! 2. A file grows before anything refers to the new pages, without the log: a new group's descriptor is durable before
 //!    the file is longer than it. A part of an extent at the end of a file counts for nothing.
 //! 3. A file shrinks by free extents at its end, only when redo starts behind everything that ever touched them.
-//! 4. Mini-transactions allocate from what is free: growing happens before they begin, with no latch held.
+//! 4. Room of free extents goes back under the same rule (`freed.rs`), and is reserved again before they are allocated.
+//! 5. Mini-transactions allocate from what is free: growing happens before they begin, with no latch held.
 //!
 //! What it does not know: what the pages are for, levels, the log's format.
 
 pub(crate) mod discard;
+mod freed;
 mod grow;
 pub(crate) mod layout;
 pub(crate) mod map;
 mod pending;
 mod segment;
+mod trim;
 mod verify;
 
 use std::ops::{Deref, DerefMut};
@@ -28,7 +31,7 @@ use varve_device::DeviceError;
 pub(crate) use pending::Pending;
 
 use self::layout::{Bits, Entry, ExtentNo, Geometry};
-use self::map::Map;
+use self::map::{CutOff, Map};
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::layout::Layouts;
@@ -43,7 +46,7 @@ pub(crate) const BACKGROUND_EXTENTS: u32 = 2 * RESERVE_EXTENTS;
 /// Free extents that wait to be cut off the end of the file.
 struct Cut {
     /// What the map said about them.
-    entries: Vec<Entry>,
+    off: CutOff,
     /// Everything that touched them is before this.
     lsn: Lsn,
 }
@@ -54,6 +57,8 @@ struct Growth {
     cut: Option<Cut>,
     /// Why the file could not grow last time.
     error: Option<DeviceError>,
+    /// From here on hollow extents have not been asked for, since a full device refused some.
+    asked: ExtentNo,
 }
 
 struct Space {
@@ -115,6 +120,12 @@ impl Spaces {
             for extent in first..extents.min(first + geometry.group_extents) {
                 map.push(geometry.entry(&descriptor, extent)?);
             }
+        }
+        let layout = self.layouts.of(geometry.header())?;
+        if layout.has_holes() {
+            map.hollow_out();
+        } else {
+            map.note_holding(|extent| layout.holds(geometry.pages_of(extent)));
         }
         Ok(())
     }

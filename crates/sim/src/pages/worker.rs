@@ -30,6 +30,8 @@ pub(super) struct Worker<'a> {
     words: u64,
     /// Whether pages are now and then filled with noise, which no codec makes shorter.
     pub(super) fills: bool,
+    /// Whether free room goes back: there is more of it then, and extents get free a page at a time.
+    pub(super) trims: bool,
     /// Whether all pages of a hoard have been there.
     hoards: bool,
     /// Pages of the segment that will be dropped as a whole, and its owner.
@@ -52,6 +54,7 @@ impl<'a> Worker<'a> {
             load,
             words,
             fills: false,
+            trims: false,
             hoards: false,
             burst,
             last: None,
@@ -66,6 +69,9 @@ impl<'a> Worker<'a> {
     fn one(&mut self) -> Done {
         if self.fills && self.bench.rng.one_in(10) {
             return self.fill();
+        }
+        if self.trims && self.load != Load::Hoarding && self.bench.rng.one_in(120) {
+            return if self.bench.rng.one_in(4) { self.swell() } else { self.room_for_later() };
         }
         match self.load {
             Load::Fleeting if self.burst.is_none() && self.bench.rng.one_in(8) => return self.fleet(),
@@ -185,6 +191,9 @@ impl<'a> Worker<'a> {
     }
 
     fn drop_burst(&mut self, owner: u32, entries: Vec<usize>) -> Done {
+        if self.trims && self.bench.rng.one_in(2) {
+            return self.dissolve(entries);
+        }
         let mut mtr = self.pager.begin().map_err(text)?;
         let root = mtr.x(PageId::ROOT).map_err(text)?;
         for entry in entries {
@@ -197,10 +206,42 @@ impl<'a> Worker<'a> {
         self.pager.drop_segment(SpaceId::DATA, owner).map_err(text)
     }
 
+    /// Frees the pages of a burst one by one, as nobody notes it: changes them before, so that redo comes by them.
+    fn dissolve(&mut self, entries: Vec<usize>) -> Done {
+        for entry in entries {
+            if self.bench.rng.one_in(4) {
+                self.change_page(self.pages[entry])?;
+            }
+            self.free_entry(entry)?;
+        }
+        Ok(())
+    }
+
     /// Makes the file longer than anybody needs; checkpoints cut it again.
     fn room_for_later(&mut self) -> Done {
         let pages = 800 + self.bench.rng.below(800) as u32;
         self.pager.reserve(SpaceId::DATA, pages).map_err(text)?;
+        self.pager.checkpoint().map_err(text)
+    }
+
+    /// Many pages come that nobody lists, and others behind them; then they go.
+    fn swell(&mut self) -> Done {
+        let owner = self.pager.create_segment(SpaceId::DATA).map_err(text)?;
+        for _ in 0..300 + self.bench.rng.below(200) {
+            self.pager.reserve(SpaceId::DATA, 1).map_err(text)?;
+            let mut mtr = self.pager.begin().map_err(text)?;
+            let id = mtr.allocate(SpaceId::DATA, owner, None).map_err(text)?;
+            mtr.create(id, KIND, owner).map_err(text)?;
+            mtr.commit();
+        }
+        self.pager.tick_write(1000).map_err(text)?;
+        for _ in 0..20 {
+            self.change()?;
+        }
+        self.pager.tick_write(1000).map_err(text)?;
+        self.pager.drop_segment(SpaceId::DATA, owner).map_err(text)?;
+        self.pager.checkpoint().map_err(text)?;
+        self.pager.tick_write(1000).map_err(text)?;
         self.pager.checkpoint().map_err(text)
     }
 
@@ -225,6 +266,10 @@ impl<'a> Worker<'a> {
     /// Takes a page off the list and gives it back.
     fn free(&mut self) -> Done {
         let Some(entry) = self.pick(true) else { return Ok(()) };
+        self.free_entry(entry)
+    }
+
+    fn free_entry(&mut self, entry: usize) -> Done {
         let number = self.pages[entry];
         let mut mtr = self.pager.begin().map_err(text)?;
         let root = mtr.x(PageId::ROOT).map_err(text)?;
@@ -256,6 +301,16 @@ impl<'a> Worker<'a> {
                 self.model.set(number, word, value);
             }
         }
+        self.commit(mtr)
+    }
+
+    /// Changes a word of a page.
+    fn change_page(&mut self, number: u64) -> Done {
+        let (word, value) = (self.bench.rng.below(self.words), self.bench.rng.draw());
+        let mut mtr = self.pager.begin().map_err(text)?;
+        let page = mtr.x(page_id(number)).map_err(text)?;
+        mtr.write(page, word_offset(word), &value.to_le_bytes());
+        self.model.set(number, word, value);
         self.commit(mtr)
     }
 

@@ -1,0 +1,179 @@
+//! The rule by which free extents are trimmed: when nobody, a crash's redo neither, comes by their pages any more.
+//!
+//! ```text
+//!    freed ----> used --checkpoint notes the log's end--> noted --redo starts behind it--> due --trimmer--> trimmed
+//!                  ^                                                                        |
+//!                  +------------------------------- not now --------------------------------+
+//! ```
+//!
+//! Invariants
+//! 1. What is here is free. Who gives an extent to an owner, or cuts it off, takes it out of here first; given back, it begins
+//!    again as used.
+//! 2. All that ever touched the pages of a noted extent is in the log before the noted end. So a redo that starts behind it
+//!    applies nothing to them, and finds none of them dirty.
+//! 3. One batch is noted at a time: what gets free meanwhile waits for the next checkpoint.
+//! 4. What was free at the start, or is new, is not here: nobody knows that it has anything to give back.
+//!
+//! What it does not know: owners, pages, files.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::layout::ExtentNo;
+use crate::lsn::Lsn;
+
+/// Free extents that had pages since they were trimmed.
+#[derive(Default)]
+pub(crate) struct Freed {
+    used: BTreeSet<ExtentNo>,
+    noted: BTreeSet<ExtentNo>,
+    noted_at: Lsn,
+    due: BTreeSet<ExtentNo>,
+}
+
+impl Freed {
+    /// The extent has got free.
+    pub(crate) fn freed(&mut self, extent: ExtentNo) {
+        self.used.insert(extent);
+    }
+
+    /// The extent gets an owner.
+    pub(crate) fn taken(&mut self, extent: ExtentNo) {
+        let _one_of_them =
+            self.used.remove(&extent) || self.noted.remove(&extent) || self.due.remove(&extent);
+    }
+
+    /// Whether it has something to give back.
+    pub(crate) fn has(&self, extent: ExtentNo) -> bool {
+        [&self.used, &self.noted, &self.due].into_iter().any(|extents| extents.contains(&extent))
+    }
+
+    /// The extents from `first` on are cut off. Gives those of them that have something to give back.
+    pub(crate) fn cut(&mut self, first: ExtentNo) -> BTreeSet<ExtentNo> {
+        let mut cut = self.used.split_off(&first);
+        cut.append(&mut self.noted.split_off(&first));
+        cut.append(&mut self.due.split_off(&first));
+        cut
+    }
+
+    /// What was cut off was not: it begins again.
+    pub(crate) fn restore(&mut self, mut cut: BTreeSet<ExtentNo>) {
+        self.used.append(&mut cut);
+    }
+
+    /// At a checkpoint, before its position is taken; `end` is the end of the log.
+    pub(crate) fn note(&mut self, end: impl FnOnce() -> Lsn) {
+        if self.noted.is_empty() && !self.used.is_empty() {
+            self.noted = std::mem::take(&mut self.used);
+            self.noted_at = end();
+        }
+    }
+
+    /// What redo has to start behind for the noted ones to be due.
+    pub(crate) fn awaits(&self) -> Option<Lsn> {
+        (!self.noted.is_empty()).then_some(self.noted_at)
+    }
+
+    /// Whether a checkpoint would bring any nearer to being due: nothing older than `unstable`, if anything, is not stable.
+    pub(crate) fn would_go_on(&self, unstable: Option<Lsn>) -> bool {
+        match self.awaits() {
+            Some(noted) => unstable.is_none_or(|unstable| noted <= unstable),
+            None => !self.used.is_empty(),
+        }
+    }
+
+    /// Redo starts there now, and that is durable.
+    pub(crate) fn pass(&mut self, redo_start: Lsn) {
+        if self.awaits().is_some_and(|noted| noted <= redo_start) {
+            self.due.append(&mut self.noted);
+        }
+    }
+
+    /// Takes neighbours out that are due, the last ones, at most `most`.
+    pub(crate) fn take_due(&mut self, most: u32) -> Option<Range<ExtentNo>> {
+        let end = self.due.last()? + 1;
+        let mut first = end;
+        while first > end.saturating_sub(most) && self.due.remove(&(first - 1)) {
+            first -= 1;
+        }
+        Some(first..end).filter(|run| !run.is_empty())
+    }
+
+    /// They could not be trimmed this time.
+    pub(crate) fn not_now(&mut self, run: Range<ExtentNo>) {
+        self.used.extend(run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn freed(extents: &[ExtentNo]) -> Freed {
+        let mut freed = Freed::default();
+        extents.iter().for_each(|extent| freed.freed(*extent));
+        freed
+    }
+
+    /// First and last extent of each run.
+    fn due(freed: &mut Freed) -> Vec<(ExtentNo, ExtentNo)> {
+        std::iter::from_fn(|| freed.take_due(2)).map(|run| (run.start, run.end - 1)).collect()
+    }
+
+    #[test]
+    fn an_extent_is_due_when_redo_starts_behind_its_freeing() {
+        let mut freed = freed(&[3, 4, 5, 9]);
+        freed.pass(Lsn::new(1000));
+        assert_eq!(due(&mut freed), [], "no checkpoint has noted them");
+        freed.note(|| Lsn::new(500));
+        freed.pass(Lsn::new(499));
+        assert_eq!((due(&mut freed), freed.awaits()), (vec![], Some(Lsn::new(500))));
+        assert!(freed.would_go_on(None) && !freed.would_go_on(Some(Lsn::new(499))));
+        freed.freed(7);
+        freed.note(|| Lsn::new(600));
+        assert_eq!(freed.awaits(), Some(Lsn::new(500)), "one batch at a time");
+        freed.pass(Lsn::new(500));
+        assert_eq!(due(&mut freed), [(9, 9), (4, 5), (3, 3)]);
+        assert!(freed.would_go_on(Some(Lsn::new(1))), "7 is not noted yet");
+        freed.note(|| Lsn::new(600));
+        freed.pass(Lsn::new(600));
+        assert_eq!((due(&mut freed), freed.awaits()), (vec![(7, 7)], None));
+        assert!(!freed.would_go_on(None));
+    }
+
+    #[test]
+    fn an_extent_that_is_used_again_begins_again() {
+        for steps in 0..3 {
+            let mut freed = freed(&[3, 4]);
+            if steps > 0 {
+                freed.note(|| Lsn::new(10));
+            }
+            if steps > 1 {
+                freed.pass(Lsn::new(10));
+            }
+            freed.taken(3);
+            freed.freed(3);
+            freed.note(|| Lsn::new(20));
+            freed.pass(Lsn::new(10));
+            assert_eq!(due(&mut freed).contains(&(4, 4)), steps > 0, "{steps}");
+            freed.note(|| Lsn::new(20));
+            freed.pass(Lsn::new(20));
+            assert!(due(&mut freed).iter().any(|run| run.0 == 3), "{steps}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_not_due_and_what_was_not_begins_again() {
+        let mut freed = freed(&[3, 8]);
+        freed.note(|| Lsn::new(10));
+        freed.freed(9);
+        let cut = freed.cut(8);
+        freed.pass(Lsn::new(10));
+        assert_eq!(due(&mut freed), [(3, 3)]);
+        freed.restore(cut);
+        freed.not_now(3..4);
+        freed.note(|| Lsn::new(20));
+        freed.pass(Lsn::new(20));
+        assert_eq!(due(&mut freed), [(8, 9), (3, 3)]);
+    }
+}

@@ -1,0 +1,107 @@
+//! The trimmer: gives back what free extents hold, on every medium alike.
+//!
+//! ```text
+//!    checkpoint: note_freed --> (redo starts behind it) pass_freed
+//!    trimmer:    take_out --> the pool and the levels forget the pages --> the layout gives their room back --> put_back
+//! ```
+//!
+//! What giving back means is the layout's: in place a hole is punched, and the extents are hollow then, their room has to be
+//! reserved before they are used (`grow.rs`); a packed space forgets where the pages lay, and punches extents of its own.
+//!
+//! Invariants
+//! 1. By the rule of `freed.rs` no frame of the pages is dirty, and no redo applies anything to them, or it finds that they were
+//!    discarded.
+//! 2. While an extent is trimmed nobody can take it; and so many others may be taken that no mini-transaction misses it.
+//! 3. What can't be trimmed is as it was, and is tried again after later checkpoints.
+//!
+//! What it does not know: when it is called, how fast.
+
+use varve_device::{planted, reached};
+
+use super::layout::Geometry;
+use super::{BACKGROUND_EXTENTS, Space, Spaces};
+use crate::error::Result;
+use crate::ids::PageRange;
+use crate::layout::{Layout, Trimmed};
+use crate::lsn::{LSN_MAX, Lsn};
+use crate::pace::Pace;
+use crate::pool::Pool;
+
+/// What is taken out at a time, in bytes: at least an extent.
+const PIECE_BYTES: usize = 1 << 20;
+
+impl Spaces {
+    /// Spaces whose free extents go back, with their layouts.
+    fn trimmed(&self) -> impl Iterator<Item = (&Space, &dyn Layout)> {
+        let logged = self.spaces.iter().filter(|space| space.geometry.space.is_logged());
+        let with_layout = logged.filter_map(|space| Some((space, self.layout(space.geometry).ok()?)));
+        with_layout.filter(|(_, layout)| layout.trims())
+    }
+
+    /// At a checkpoint, before its position is taken: notes extents that have got free. `end` is the end of the log.
+    pub(crate) fn note_freed(&self, end: impl Fn() -> Lsn) {
+        self.trimmed().for_each(|(space, _)| space.map().freed().note(&end));
+    }
+
+    /// After a checkpoint: what was noted before the start of redo may be trimmed. Where discards are noted it is enough that
+    /// nothing older than `unstable`, if anything, is not stable: redo may come by the pages, and finds that they are gone.
+    pub(crate) fn pass_freed(&self, redo_start: Lsn, unstable: Option<Lsn>) {
+        let all = planted("trim: freed extents before redo has passed them");
+        for (space, layout) in self.trimmed() {
+            let upto =
+                if layout.notes_discards() { unstable.unwrap_or(Lsn::new(LSN_MAX)) } else { redo_start };
+            space.map().freed().pass(if all { Lsn::new(LSN_MAX) } else { upto });
+        }
+    }
+
+    /// Whether extents wait for nothing but a checkpoint: nothing older than `unstable`, if anything, is not stable.
+    pub(crate) fn wait_for_checkpoint(&self, unstable: Option<Lsn>) -> bool {
+        self.trimmed().any(|(space, _)| space.map().freed().would_go_on(unstable))
+    }
+
+    /// Trims a piece of what is due. Whether there was any.
+    pub(crate) fn trim_some(&self, pool: &Pool, pace: &Pace<'_>) -> Result<bool> {
+        for (space, layout) in self.trimmed() {
+            if self.trim_piece(space, layout, pool, pace)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn trim_piece(&self, space: &Space, layout: &dyn Layout, pool: &Pool, pace: &Pace<'_>) -> Result<bool> {
+        let geometry = space.geometry;
+        let most = (PIECE_BYTES / geometry.page_size) as u32 / geometry.extent_pages;
+        let keep = BACKGROUND_EXTENTS + self.growth_extents;
+        let Some(run) = space.map().take_out(most.max(1), keep) else { return Ok(false) };
+        let pages = pages_of(geometry, &run);
+        let trimmed = pool.discard(pages, Lsn::ZERO).and_then(|()| layout.trim(pages, pace));
+        let how = match &trimmed {
+            Ok(how) => *how,
+            Err(_) => Trimmed::NotNow,
+        };
+        space.map().put_back(run, how);
+        if how != Trimmed::NotNow {
+            reached("trim: extent");
+        }
+        match trimmed {
+            Err(error) if error.is_no_space() => Ok(false),
+            Err(error) => Err(error),
+            Ok(how) => Ok(how != Trimmed::NotNow),
+        }
+    }
+
+    /// Gives back a part of what the layouts have free within their files. Whether there may be more.
+    pub(crate) fn trim_files(&self, pace: &Pace<'_>) -> Result<bool> {
+        let mut has_more = false;
+        for layout in self.layouts.each() {
+            has_more |= layout.trim_file(pace)?;
+        }
+        Ok(has_more)
+    }
+}
+
+/// The pages of neighbouring extents.
+pub(super) fn pages_of(geometry: Geometry, run: &std::ops::Range<u32>) -> PageRange {
+    PageRange { first: geometry.page_of(run.start, 0), count: run.len() as u32 * geometry.extent_pages }
+}
