@@ -329,18 +329,23 @@ pub fn area_size(lab: &mut Lab<'_>) -> Result<()> {
     let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
     for clients in lab.clients(&[64], &[64]) {
         let compared = lab.compare(&stands, &workload, &device, (clients, &Factors::new()))?;
-        if let [original, least, larger @ ..] = &compared[..] {
-            for point in larger {
-                claims.push(claim_area(lab, least, point)?);
-            }
-            for point in &compared[1..] {
-                claims.push(claim_bytes(lab, original, point)?);
-            }
+        // Some of them may not have been asked for.
+        let area = |point: &Point| point.factors.get("area MiB").and_then(|mib| mib.as_u64());
+        let original = compared.iter().find(|point| area(point).is_none());
+        let least = compared.iter().find(|point| area(point) == Some(AREA_MIB_MIN));
+        for point in compared.iter().filter(|point| area(point) > Some(AREA_MIB_MIN)) {
+            claims.extend(least.map(|least| claim_area(lab, least, point)).transpose()?);
+        }
+        for point in compared.iter().filter(|point| area(point).is_some()) {
+            claims.extend(original.map(|original| claim_bytes(lab, original, point)).transpose()?);
         }
         points.extend(compared);
     }
     lab.tell(&points, &claims)
 }
+
+/// The smallest area that is measured.
+const AREA_MIB_MIN: u64 = 2;
 
 /// The area of a point, as a part of the pool.
 fn area_of_pool(lab: &Lab<'_>, point: &Point) -> f64 {
@@ -373,6 +378,9 @@ pub fn flush_sweep(lab: &mut Lab<'_>) -> Result<()> {
     for clients in lab.clients(&[16], &[16]) {
         for flush_us in FLUSHES_US {
             let factors = Factors::from([("flush us", flush_us.into())]);
+            if !lab.wants(&factors) {
+                continue;
+            }
             let device = lab.device().with_flush_us(Some(flush_us));
             let compared = lab.compare(&stands, &workload, &device, (clients, &factors))?;
             let higher = higher(Figure::Throughput, &[]);

@@ -150,9 +150,12 @@ pub fn throughput(lab: &mut Lab<'_>) -> Result<()> {
     ];
     let (mut points, mut claims) = (Vec::new(), Vec::new());
     for (mix, workload, sizes, published) in mixes {
+        let (factors, device) = (Factors::from([("mix", mix.into())]), lab.device());
+        if !lab.wants(&factors) {
+            continue;
+        }
         let stands = lab.stands(workload, sizes, &variants)?;
         for clients in lab.clients(&[32], &[32, 64]) {
-            let (factors, device) = (Factors::from([("mix", mix.into())]), lab.device());
             let compared = lab.compare(&stands, workload, &device, (clients, &factors))?;
             claims.extend(claim_codecs(lab, &compared, (Figure::Throughput, of_lz4(published)))?);
             claims.extend(claim_packed(lab, &compared)?);
@@ -223,9 +226,12 @@ pub fn page_size(lab: &mut Lab<'_>) -> Result<()> {
     let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
     for clients in lab.clients(&[16], &[16]) {
         for page_kib in [4usize, 8, 16, 32, 64] {
+            let factors = Factors::from([("page KiB", page_kib.into())]);
+            if !lab.wants(&factors) {
+                continue;
+            }
             let sizes = sizes(lab, page_kib << 10, DATABASE_OF_POOL_BY_PAGE_SIZE);
             let stands = lab.stands(&workload, sizes, &variants)?;
-            let factors = Factors::from([("page KiB", page_kib.into())]);
             let compared = lab.compare(&stands, &workload, &device, (clients, &factors))?;
             let expects = move |name: &str| vec![by_page_size(name, page_kib)];
             claims.extend(claim_codecs(lab, &compared, (Figure::Throughput, expects))?);
