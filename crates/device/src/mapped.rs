@@ -212,6 +212,8 @@ impl Region for MappedRegion {
     }
 
     fn fence(&self) {
+        // Streaming stores (`store_back`) depend on it also where lines need no write-back: they wait in buffers of the processor.
+        // No test sees a fence that does nothing.
         persist::fence();
         self.counts.fence();
     }

@@ -70,6 +70,10 @@ impl Directory for VolatileMachine {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
+        // A region that is made again has nothing of this one.
+        if self.mapped.exists(name)? {
+            self.mapped.remove(name)?;
+        }
         self.files.remove(name)
     }
 

@@ -30,7 +30,7 @@ pub fn config(bytes: &[u8]) {
 
 /// What a server relies on without looking again.
 fn consistent(settings: &Settings) {
-    let Settings { spaces, pool, log, server, devices, .. } = settings;
+    let Settings { devices, spaces, pool, log, nvm, protection, server, query, .. } = settings;
     let of_nvm = settings.nvm.as_ref().map(|nvm| &nvm.device);
     for device in [&spaces.data, &spaces.log, &spaces.rollback, &spaces.temporary].into_iter().chain(of_nvm) {
         assert!(device == MAIN_DEVICE || devices.contains_key(device), "no device {device}");
@@ -66,8 +66,19 @@ fn one_line_lower(text: &str, read: Result<Settings, ConfigError>) {
 
 /// The settings as a text that says each of them.
 fn written(settings: &Settings) -> String {
-    let Settings { devices, spaces, pool, log, nvm, layout: _, compression: _, protection, server, query } =
-        settings;
+    let Settings {
+        devices,
+        spaces,
+        pool,
+        log,
+        nvm,
+        layout: _,
+        compression: _,
+        trim: _,
+        protection,
+        server,
+        query,
+    } = settings;
     let mut out = String::new();
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     for (name, DeviceSettings { path, profile, capacity_bytes, direct }) in devices {

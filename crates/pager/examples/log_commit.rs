@@ -79,7 +79,7 @@ fn open_log(directory: &Path) -> Result<Log, Box<dyn std::error::Error>> {
     let directory: Arc<dyn Directory> =
         FileDirectory::open_or_create(&directory.join("log"), FileOptions::default())?;
     let config = LogConfig { directory, segment_bytes: SEGMENT_BYTES, capacity_bytes: 8 * SEGMENT_BYTES };
-    StoredLog::remove_all(&*config.directory)?;
+    StoredLog::remove_own(&*config.directory, 1)?;
     let stored = StoredLog::open(config, 1)?;
     let log = stored.resume(1, Tail::empty(), FIRST_LSN)?;
     log.prepare_ahead()?;

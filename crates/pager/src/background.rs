@@ -23,7 +23,6 @@ use crate::config::PagerConfig;
 use crate::error::{PagerError, Result};
 use crate::level::Cause;
 use crate::log::Admission;
-use crate::lsn::Lsn;
 use crate::nvm::NvmBuffer;
 use crate::pace::Pace;
 use crate::pager::Shared;
@@ -125,10 +124,10 @@ fn trim(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// Whether anything is done.
+/// Whether anything is done. Notes of what is home, or where it is, are no work: they are what cleaning and flushing leave.
 struct Quiet {
-    /// End of the log and pages read from devices, when somebody looked last.
-    seen: (Lsn, u64),
+    /// Changes, and pages read from devices, when somebody looked last.
+    seen: (u64, u64),
     /// When pages are brought home, if that has not changed until then.
     next: Instant,
 }
@@ -138,22 +137,22 @@ impl Quiet {
         Quiet { seen: Quiet::look(shared), next: Instant::now() + IDLE }
     }
 
-    fn look(shared: &Shared) -> (Lsn, u64) {
-        (shared.log.end(), shared.counters.misses.load(Ordering::Relaxed))
+    fn look(shared: &Shared) -> (u64, u64) {
+        (shared.log.changes_count(), shared.counters.misses.load(Ordering::Relaxed))
     }
 
-    /// If nothing was done for a while, brings some pages home, and lets some time go by until the next ones. Whether it did: then
-    /// the marks are looked at again first.
+    /// If nothing was done for a while and the pool is clean, brings some pages home, and lets some time go by until the next ones.
+    /// Whether it did: then the marks are looked at again first. (What is in the pool alone a crash has redone; it comes first.)
     fn flush_some(&mut self, shared: &Shared, buffer: &NvmBuffer) -> Result<bool> {
         if Quiet::look(shared) != self.seen {
             *self = Quiet::new(shared);
         }
-        if Instant::now() < self.next || buffer.flush_oldest(ROUND_PAGES)? == 0 {
+        let may_begin = Instant::now() >= self.next && shared.ledger.oldest().is_none();
+        if !may_begin || buffer.flush_oldest(ROUND_PAGES)? == 0 {
             return Ok(false);
         }
         reached("nvm: flushed when idle");
-        // Notes of what is home are no work.
-        *self = Quiet { seen: Quiet::look(shared), next: Instant::now() + IDLE_PAUSE };
+        self.next = Instant::now() + IDLE_PAUSE;
         Ok(true)
     }
 }
@@ -214,13 +213,13 @@ impl Room {
 struct Checkpointer<'a> {
     shared: &'a Arc<Shared>,
     last: Instant,
-    /// End of the log when it was looked at last, and since when it has not changed.
-    idle: (Lsn, Instant),
+    /// Changes when somebody looked last, and since when there have been no others.
+    idle: (u64, Instant),
 }
 
 impl<'a> Checkpointer<'a> {
     fn new(shared: &'a Arc<Shared>) -> Checkpointer<'a> {
-        Checkpointer { shared, last: Instant::now(), idle: (Lsn::ZERO, Instant::now()) }
+        Checkpointer { shared, last: Instant::now(), idle: (0, Instant::now()) }
     }
 
     /// Keeps log and files ready and takes a checkpoint if one is due. Whether the thread may sleep now.
@@ -244,12 +243,11 @@ impl<'a> Checkpointer<'a> {
 
     /// Cleans a few pages per round while nobody changes anything, so that the next start has little to redo.
     fn clean_when_idle(&mut self) -> Result<()> {
-        let end = self.shared.log.end();
-        if end != self.idle.0 {
-            self.idle = (end, Instant::now());
+        let changes = self.shared.log.changes_count();
+        if changes != self.idle.0 {
+            self.idle = (changes, Instant::now());
         } else if self.idle.1.elapsed() >= IDLE && self.shared.ledger.oldest().is_some() {
             self.shared.clean_oldest(ROUND_PAGES)?;
-            self.idle.0 = self.shared.log.end();
         }
         Ok(())
     }

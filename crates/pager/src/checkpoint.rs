@@ -82,6 +82,10 @@ impl Shared {
             let what = format!("a page is not stable since LSN {oldest}, and the log would be left behind");
             return Err(PagerError::Corrupt { what });
         }
+        if leaves && let Some(refused) = kept.clone().or(held.clone()) {
+            // A level still needs what would be left.
+            return Ok(Some(refused));
+        }
         let stamp = self.prepare_region(is_clean)?;
         self.control.update(|superblock| {
             superblock.advance_redo(redo_start, durable);
@@ -135,6 +139,11 @@ impl Shared {
     /// Whether this shutdown leaves the region of persistent memory.
     pub(crate) fn leaves_region(&self) -> bool {
         self.region.is_some() && self.leaves_region.load(Relaxed)
+    }
+
+    /// Whether a shutdown has left it, and only its file may be there.
+    pub(crate) fn has_left_region(&self) -> bool {
+        self.leaves_region() && self.control.get().attached.is_none()
     }
 
     /// Where redo of the pages that are not stable would have to begin; `None` when all are.

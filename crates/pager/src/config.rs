@@ -85,7 +85,8 @@ impl ProtectionKind {
         }
     }
 
-    fn needs_nvm(self) -> bool {
+    /// Whether it is none without a region of persistent memory.
+    pub(crate) fn needs_nvm(self) -> bool {
         matches!(self, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm)
     }
 
@@ -213,7 +214,7 @@ impl NvmFlush {
     pub const DEFAULT: NvmFlush = NvmFlush { workers: 2, high_water: 80, low_water: 60, when_idle: true };
 
     fn can_work(self) -> bool {
-        self.workers > 0 && self.low_water < self.high_water && self.high_water <= 100
+        self.workers > 0 && self.low_water < self.high_water && self.high_water < 100
     }
 }
 
@@ -346,7 +347,7 @@ impl PagerConfig {
             let NvmFlush { workers, high_water, low_water, .. } = self.nvm_flush;
             format!(
                 "{workers} threads that flush NVM from {high_water} to {low_water} in a hundred slots: there must be one, and \
-                 the low mark below the high one, which is at most 100"
+                 the low mark below the high one, which is below 100"
             )
         })?;
         let part = self.checkpoint.log_fraction;

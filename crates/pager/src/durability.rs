@@ -11,7 +11,8 @@ use crate::pager::Pager;
 /// One part of what a database keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DurabilityRow {
-    /// What it is: log, pages, copies (of pages that are being written in their places), old versions, control.
+    /// What it is: log, pages, copies (of pages that are being written in their places), old versions; home (of pages and old
+    /// versions whose newest ones are in persistent memory), control.
     pub part: &'static str,
     /// Where it lies.
     pub place: String,
@@ -99,12 +100,16 @@ impl Pager {
             ProtectionKind::Doublewrite { .. } => Some(of_files(&*config.data)),
             _ => region_if(attached.is_some_and(|attached| attached.copies)),
         };
+        // Else the rows of the pages say it.
+        let home = attached.is_some_and(|attached| attached.pages);
+        let home = home.then(|| at_home(&*config.data, config.layout));
         let log = region_if(attached.is_some_and(|attached| attached.log));
         let parts = [
             ("log", Some(log.unwrap_or_else(|| of_files(&*config.log)))),
             ("pages", pages(&*config.data)),
             ("copies", copies),
             ("old versions", pages(&*config.rollback)),
+            ("home", home),
             ("control", Some(of_files(&*config.control))),
         ];
         parts.into_iter().filter_map(|(part, place)| Some(row(part, place?))).collect()

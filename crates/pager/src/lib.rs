@@ -66,7 +66,7 @@ pub use log::{Log, LogError, LogStats};
 pub use lsn::{AtomicLsn, Lsn};
 pub use meter::{PageCounts, PageMeter};
 pub use mtr::{H, Mtr};
-pub use nvm::{NVM_FILE, NvmFound, RegionFound};
+pub use nvm::{NVM_FILE, NvmFound, REGION_HEADER_BYTES, RegionFound, is_unneeded_region};
 pub use pager::{CheckReport, Pager};
 pub use pool::{PageS, PageSx, PageX};
 pub use redo::{RedoError, RedoOps};

@@ -100,7 +100,7 @@ impl Shared {
             if self.log.check().is_err() || !self.log.has_segment_for(records.len() + GROUP_SLACK_BYTES) {
                 return None;
             }
-            let block = self.log.append(&records, |appended| appended.block);
+            let block = self.log.append_note(&records).block;
             first = first.or(Some(block));
         }
         reached("compressions: forms noted");

@@ -2,8 +2,8 @@
 //!
 //! Order for a new one: control file (state creating), NVM region if there is to be one, empty log, space files and doublewrite file, then the control
 //! file says open. A crash before that starts over. For an existing one: control file, analysis of the log, a new life
-//! of the log, mending of torn pages, redo, allocation maps. A log that moves, between files and a region, or that was left in a
-//! region, begins anew: there is nothing to analyse and to redo, since the shutdown before was a clean one.
+//! of the log (`open/begin.rs`), mending of torn pages, redo, allocation maps. A log that moves, between files and a region, or that was
+//! left in a region, begins anew: there is nothing to analyse and to redo, since the shutdown before was a clean one.
 //!
 //! Invariants
 //! 1. Nothing is written before the files are known to fit together and the configuration.
@@ -26,7 +26,7 @@ use crate::background;
 use crate::compression::Compression;
 use crate::compressions::Compressions;
 use crate::config::{HomeLayout, PackedConfig, PagerConfig, ProtectionKind};
-use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
+use crate::control::{Control, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile, SpaceFiles};
 use crate::home::Home;
@@ -41,13 +41,18 @@ use crate::packed::{self, PackedSpace};
 use crate::pager::Shared;
 use crate::pool::{Bell, Pool, PoolParts, WriteAhead};
 use crate::protection;
-use crate::recovery::{self, News, Observe, Plan, ReadLog};
+use crate::recovery::{self, News, Observe, ReadLog};
 use crate::redo::RedoOps;
 use crate::space::Spaces;
 use crate::stats::Counters;
 use crate::trim::TrimSetting;
 use crate::workers::Workers;
 use crate::written;
+
+mod begin;
+
+pub(crate) use begin::Postponed;
+use begin::{begin_log, find_region, postpone_images, postpone_region};
 
 impl WriteAhead for Log {
     fn durable_lsn(&self) -> Lsn {
@@ -63,7 +68,7 @@ impl WriteAhead for Log {
         record::put_note(&mut records, written::NOTE_WRITTEN, &written::encode(images));
         // A hint is not worth a segment that a full device may have no room for.
         if self.has_segment_for(records.len()) && !planted(recovery::IMAGE_IGNORED) {
-            self.append(&records, |_| ());
+            self.append_note(&records);
         }
     }
 
@@ -95,7 +100,10 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
     config.check()?;
     match Control::open(&*config.control)? {
         Some(control) if control.get().state != State::Creating => {
-            let postponed = postpone_images(&mut config, &control.get());
+            let postponed = Postponed {
+                protection: postpone_images(&mut config, &control.get()),
+                region: postpone_region(&mut config, &control.get()),
+            };
             fit(&mut config, &control.get())?;
             let shared = recover(config, control, ops)?;
             Ok(Shared { postponed, ..shared })
@@ -123,26 +131,6 @@ pub(crate) fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
         config.log_segment_bytes = stored.log_segment_bytes;
     }
     config.check()
-}
-
-/// Full-page-log needs an image of every page that has changed, and another protection has left none: it begins when no
-/// page has. After a crash the database goes on with the protection that it had; gives the one that has to wait.
-fn postpone_images(config: &mut PagerConfig, stored: &Superblock) -> Option<ProtectionKind> {
-    let begins = config.protection == ProtectionKind::FullPageLog
-        && stored.protection != InForce::FullPageLog
-        && !stored.packed;
-    if !begins || stored.state == State::Clean {
-        return None;
-    }
-    let now = match stored.protection {
-        InForce::Nothing => ProtectionKind::None,
-        InForce::AtomicWrite => ProtectionKind::AtomicWrite,
-        InForce::Doublewrite => ProtectionKind::DOUBLEWRITE,
-        // What is in a region doesn't fit the configuration, which is refused with words about that.
-        InForce::FullPageLog | InForce::NvmDoublewrite | InForce::Nvm => return None,
-    };
-    reached("open: full-page-log has to wait");
-    Some(std::mem::replace(&mut config.protection, now))
 }
 
 /// A directory with spaces but without a control file is not a place for a new database.
@@ -185,8 +173,12 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     }
     config.protection = config.protection_needed();
     let database = random_id();
-    let unneeded = before.and_then(|before| before.attached.map(|it| it.region).or(before.unneeded_region));
+    let unneeded =
+        before.as_ref().and_then(|before| before.attached.map(|it| it.region).or(before.unneeded_region));
     let room = Room::find(&config, database, unneeded)?;
+    if let Some(before) = before {
+        StoredLog::remove_of(&*config.log, before.database)?;
+    }
     room.as_ref().map_or(Ok(()), Room::vacate)?;
     let id = random_id();
     let mut first = Superblock::new(database, config.page_size as u32, config.log_segment_bytes);
@@ -195,11 +187,9 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     first.attached = attached.filter(|_| !planted("nvm: the control file does not name the region"));
     first.packed = matches!(config.layout, HomeLayout::Packed(_));
     let control = Control::create(&*config.control, first)?;
-    StoredLog::remove_all(&*config.log)?;
     let region = room.map(|room| room.make(database, id)).transpose()?;
     if let Some(region) = &region {
         region.place_log(&mut config);
-        StoredLog::remove_all(&*config.log)?;
     }
     let (log, _) = ReadLog::empty(log_config(&config), database)?.begin_life(&control, News::default())?;
     let log = Arc::new(log);
@@ -235,92 +225,12 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     finish(config, control, region, parts, log, ops, Some(plan.from()..plan.until()))
 }
 
-/// What persistent memory is for a database that is being opened.
-enum Found {
-    Nothing,
-    /// The region that it needs.
-    Has(NvmRegion),
-    /// It gets one.
-    Gets(Room),
-}
-
-/// The region that the database has, or room for the one that it gets. The log moves there only when nothing of it is needed.
-fn find_region(config: &PagerConfig, stored: &Superblock) -> Result<Found> {
-    if let Some(region) = nvm::find(config, stored)? {
-        return Ok(Found::Has(region));
-    }
-    let Some(room) = Room::find(config, stored.database, stored.unneeded_region)? else {
-        return Ok(Found::Nothing);
-    };
-    if room.has_log() && stored.state != State::Clean {
-        return Err(PagerError::Incompatible {
-            what: "the log is in files, a crash has left it needed there, and [nvm] wants it in an NVM region: run `varve \
-                   nvm drain`, which recovers the database where it is and shuts it down, and start it again"
-                .into(),
-        });
-    }
-    Ok(Found::Gets(room))
-}
-
-/// Reads the log and opens it, or begins it anew where it moves. Behind the reading everything fits together, and a region is made if
-/// the database gets one.
-fn begin_log(
-    config: &mut PagerConfig,
-    control: &Control,
-    found: Found,
-    observers: &mut [&mut dyn Observe],
-) -> Result<(Option<NvmRegion>, Log, Plan)> {
-    if let Found::Has(region) = &found {
-        region.place_log(config);
-    }
-    let stored = control.get();
-    let moves = matches!(&found, Found::Gets(room) if room.has_log());
-    let images = InForce::FullPageLog;
-    // Behind the log's first record nobody could tell after a crash that images began cleanly.
-    let begins = Some(config.protection.in_force()).filter(|protection| *protection == images);
-    let keeps_images = begins.is_some() || stored.protection == images;
-    let read = if stored.log_begins_anew || moves {
-        None
-    } else {
-        Some(recovery::read_log(log_config(config), stored, keeps_images, observers)?)
-    };
-    let (region, attached) = match found {
-        Found::Nothing => (None, None),
-        Found::Has(region) => (Some(region), None),
-        Found::Gets(room) => {
-            let (region, attached) = get_region(room, control)?;
-            region.place_log(config);
-            (Some(region), Some(attached))
-        }
-    };
-    let news = News { attached, protection: begins };
-    let (log, plan) = match read {
-        Some(read) => read.begin_life(control, news)?,
-        None => recovery::begin_log_anew(log_config(config), control, news)?,
-    };
-    Ok((region, log, plan))
-}
-
-/// Makes a region where there is room for it. The control file has its id and calls it not needed, until the log begins its life.
-fn get_region(room: Room, control: &Control) -> Result<(NvmRegion, Attached)> {
-    let id = random_id();
-    let attached = room.attached(id);
-    room.vacate()?;
-    control.update(|superblock| superblock.unneeded_region = Some(id))?;
-    let region = room.make(control.get().database, id)?;
-    reached("nvm: region attached");
-    Ok((region, attached))
-}
-
 /// The log is in a region: its files, from the time before it moved there, are of no use.
 fn remove_left_log(files: &dyn Directory, database: u64) -> Result<()> {
     if !StoredLog::any(files)? {
         return Ok(());
     }
-    match StoredLog::remove_of(files, database) {
-        Err(LogError::Foreign { .. }) => Ok(()),
-        removed => Ok(removed?),
-    }
+    Ok(StoredLog::remove_own(files, database)?)
 }
 
 /// What the spaces are opened from.
@@ -529,7 +439,7 @@ fn finish(
         checkpointing: Mutex::default(),
         is_stopping: AtomicBool::new(false),
         leaves_region: AtomicBool::new(false),
-        postponed: None,
+        postponed: Postponed::default(),
         workers,
         forms_noted: Mutex::default(),
         refused: Mutex::default(),

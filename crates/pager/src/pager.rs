@@ -69,8 +69,8 @@ pub(crate) struct Shared {
     /// Under full-page-log: the log that was redone at this start.
     pub(crate) redone: Option<Range<Lsn>>,
     pub(crate) database: u64,
-    /// A protection that was configured, and has to wait for a clean shutdown.
-    pub(crate) postponed: Option<ProtectionKind>,
+    /// What was configured, and has to wait for a clean shutdown.
+    pub(crate) postponed: open::Postponed,
     /// Persistent memory that the log or pages are in.
     pub(crate) region: Option<NvmRegion>,
     /// The level that keeps pages in it.
@@ -124,7 +124,14 @@ impl Pager {
             warnings.extend(found.map(|warning| format!("{}: {warning}", device.location())));
         }
         warnings.extend(self.shared.region.as_ref().and_then(NvmRegion::warning));
-        warnings.extend(self.shared.postponed.map(|wanted| {
+        if self.shared.postponed.region {
+            let now = config.protection.name();
+            warnings.push(format!(
+                "the log moves into persistent memory after a clean shutdown, and the last one was none: until then it is in \
+                 files, and nothing is in an NVM region (protection {now})"
+            ));
+        }
+        warnings.extend(self.shared.postponed.protection.map(|wanted| {
             let now = config.protection.name();
             format!(
                 "protection {} begins after a clean shutdown, and the last one was none: until then it is {now}",
@@ -157,6 +164,11 @@ impl Pager {
             self.shared.trim.note_compressed();
         }
         Ok(())
+    }
+
+    /// Whether pages may be compressed: some were to be, at some time.
+    pub fn has_compressed_pages(&self) -> bool {
+        self.shared.control.get().has_compressed_pages
     }
 
     /// How pages of these owners are stored from now on; `None`: as the default says. Not kept: whoever knows the owners
@@ -422,9 +434,11 @@ impl Pager {
     /// mini-transaction may be in progress. If a device is full, nothing is lost, and it can be called again.
     pub fn shutdown(&self) -> Result<()> {
         self.stop_threads();
-        self.shared.bring_all_home()?;
-        self.shared.checkpoint(true)?;
-        self.shared.log.poison("it was shut down");
+        if !self.shared.has_left_region() {
+            self.shared.bring_all_home()?;
+            self.shared.checkpoint(true)?;
+            self.shared.log.poison("it was shut down");
+        }
         match self.shared.region.as_ref().filter(|_| self.shared.leaves_region()) {
             Some(region) => region.remove(),
             None => Ok(()),

@@ -7,15 +7,20 @@ mod common;
 use std::sync::Arc;
 
 use common::{NoOps, add, config, get, open, set};
-use varve_device::{Directory, MemoryDirectory, VolatileMachine};
+use varve_device::{Directory, Fault, Faulty, MemoryDirectory, Rule, VolatileMachine, When};
+use varve_pager::control::Control;
 use varve_pager::{DurabilityRow, NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
 
 const LOG_BYTES: u64 = 512 << 10;
+const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 8, single_slots: 2 };
 const COPIES: ProtectionKind = ProtectionKind::NvmDoublewrite { batch_slots: 8, single_slots: 2 };
 
 /// All parts of a database on this machine.
 fn on(machine: &Arc<VolatileMachine>, protection: ProtectionKind, log_bytes: u64) -> PagerConfig {
-    let directory: Arc<dyn Directory> = machine.clone();
+    over(machine.clone(), protection, log_bytes)
+}
+
+fn over(directory: Arc<dyn Directory>, protection: ProtectionKind, log_bytes: u64) -> PagerConfig {
     let nvm = NvmConfig { directory: directory.clone(), size_bytes: 1 << 20, log_bytes };
     PagerConfig {
         data: directory.clone(),
@@ -76,6 +81,63 @@ fn a_clean_shutdown_survives_the_machine() {
     assert_lost(&later.after_power_loss());
 }
 
+/// An existing database without a region, with a page that has the number 1.
+fn in_files(machine: &Arc<VolatileMachine>) -> PageId {
+    let config = PagerConfig { nvm: None, ..on(machine, DOUBLEWRITE, 0) };
+    let pager = open(&config);
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let id = add(&pager, owner, 1).unwrap();
+    pager.shutdown().unwrap();
+    id
+}
+
+/// The power fails while a database gets a region: until it needs the region it opens, and gets one again.
+#[test]
+fn the_power_fails_while_a_region_comes() {
+    let (mut at, mut needed) = (1, 0);
+    loop {
+        let machine = VolatileMachine::new();
+        let id = in_files(&machine);
+        let faulty = Faulty::wrap(machine.clone());
+        faulty.arm(Rule { operation: None, space: None, when: When::Nth(at), fault: Fault::Gone });
+        let opened = Pager::open(over(faulty.clone(), ProtectionKind::Nvm, LOG_BYTES), Arc::new(NoOps));
+        if faulty.fired_count() == 0 {
+            break;
+        }
+        drop(opened);
+        let later = machine.after_power_loss();
+        if Control::open(&*later).unwrap().unwrap().get().attached.is_some() {
+            needed += 1;
+            assert_lost(&later);
+        } else {
+            let pager = open(&all_of_it(&later));
+            assert_eq!(get(&pager, id).unwrap(), 1, "operation {at}");
+            pager.shutdown().unwrap();
+            assert_eq!(get(&open(&all_of_it(&later.after_power_loss())), id).unwrap(), 1, "operation {at}");
+        }
+        at += 1;
+    }
+    assert!(needed > 0 && at - needed > 8, "{needed} of {at} times the region was needed already");
+}
+
+/// Or while it leaves one: either it needs the region, which is lost, or nothing of it.
+#[test]
+fn the_power_fails_behind_leaving_a_region() {
+    let machine = VolatileMachine::new();
+    let (pager, id) = changed(&machine);
+    set(&pager, id, 2).unwrap();
+    pager.leave_region_at_shutdown();
+    pager.shutdown().unwrap();
+    let later = machine.after_power_loss();
+    let config = PagerConfig { nvm: None, ..on(&later, DOUBLEWRITE, 0) };
+    assert_eq!(get(&open(&config), id).unwrap(), 2);
+    // Or with another region on the same machine, which has nothing of the one before.
+    let pager = open(&all_of_it(&machine));
+    assert_eq!(get(&pager, id).unwrap(), 2);
+    pager.shutdown().unwrap();
+    assert_eq!(get(&open(&all_of_it(&machine.after_power_loss())), id).unwrap(), 2);
+}
+
 fn survives(rows: &[DurabilityRow], part: &str) -> Option<&'static str> {
     rows.iter().find(|row| row.part == part).map(|row| row.survives)
 }
@@ -99,6 +161,8 @@ fn each_part_survives_what_its_place_survives() {
         let found = ["log", "pages", "copies", "old versions"].map(|part| survives(&rows, part));
         assert_eq!(found, expected, "{protection:?}, {log_bytes} bytes of log: {rows:?}");
         assert_eq!(survives(&rows, "control"), POWER);
+        let home = (protection == ProtectionKind::Nvm).then_some("the loss of power");
+        assert_eq!(survives(&rows, "home"), home, "where pages go from the region");
     }
 }
 

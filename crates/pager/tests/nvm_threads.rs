@@ -94,6 +94,54 @@ fn pages_go_home_when_nothing_is_done() {
     pager.shutdown().unwrap();
 }
 
+/// The next start would redo what is in the pool alone, so that goes first; and notes of what is home are no work that keeps it from
+/// going.
+#[test]
+fn the_pool_is_clean_before_pages_go_home_for_want_of_work() {
+    let directory = MemoryDirectory::new();
+    let nvm = NvmConfig { directory: directory.clone(), size_bytes: 8 << 20, log_bytes: 2 << 20 };
+    let pager = open(&PagerConfig { nvm: Some(nvm), pool_bytes: 800 * 4096, ..in_nvm(&directory) });
+    fill(&pager, 1000);
+    let before = counter(&pager, "home_pages");
+    let since = Instant::now();
+    loop {
+        let home = counter(&pager, "home_pages");
+        if pager.stats().dirty_frames == 0 {
+            break;
+        }
+        assert_eq!(home, before, "{} frames are dirty", pager.stats().dirty_frames);
+        assert!(since.elapsed() < Duration::from_secs(20), "{} stay dirty", pager.stats().dirty_frames);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    while counter(&pager, "dirty") > 0 {
+        assert!(since.elapsed() < Duration::from_secs(40), "{} slots stay dirty", counter(&pager, "dirty"));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    pager.shutdown().unwrap();
+}
+
+/// Threads go by marks that are changed while they run.
+#[test]
+fn threads_go_by_new_marks() {
+    let directory = MemoryDirectory::new();
+    let late = NvmFlush { workers: 2, high_water: 99, low_water: 98, when_idle: false };
+    let pager = open(&PagerConfig { nvm_flush: late, ..in_nvm(&directory) });
+    fill(&pager, 50);
+    while pager.stats().dirty_frames > 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let dirty = counter(&pager, "dirty");
+    assert!(dirty > 40, "{dirty} slots are dirty, and nothing is to flush them");
+    pager.set_nvm_flush(NvmFlush { high_water: 20, low_water: 10, ..late }).unwrap();
+    let since = Instant::now();
+    while counter(&pager, "dirty") > counter(&pager, "slots") / 10 {
+        assert!(since.elapsed() < Duration::from_secs(20), "{} slots stay dirty", counter(&pager, "dirty"));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    pager.shutdown().unwrap();
+}
+
 /// "Time by function" of the variant that has pages in NVM said nothing of puts, and nothing told whether transactions waited
 /// for the drive after all.
 #[test]
@@ -121,7 +169,7 @@ fn puts_and_what_they_wait_for_show_in_the_times() {
 #[test]
 fn marks_that_cannot_work_are_refused() {
     let directory = MemoryDirectory::new();
-    for (workers, high_water, low_water) in [(0, 80, 60), (1, 60, 60), (1, 101, 60)] {
+    for (workers, high_water, low_water) in [(0, 80, 60), (1, 60, 60), (1, 100, 60)] {
         let nvm_flush = NvmFlush { workers, high_water, low_water, ..NvmFlush::DEFAULT };
         let error = PagerConfig { nvm_flush, ..in_nvm(&directory) }.check().unwrap_err().to_string();
         assert!(error.contains("low mark"), "{error}");

@@ -18,7 +18,10 @@ use varve_device::{
 };
 use varve_engine::Options;
 use varve_pager::control::{CONTROL_FILE, Control};
-use varve_pager::{HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, Pager, PagerConfig};
+use varve_pager::{
+    HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, Pager, PagerConfig, REGION_HEADER_BYTES,
+    is_unneeded_region,
+};
 
 use crate::config::{
     AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, MAIN_DEVICE, NvmSettings, Settings, show_bytes,
@@ -42,8 +45,6 @@ const NOBODYS: &[&str] =
     &[FILE_NAME, AUTO_FILE_NAME, AUTO_FILE_NEW, "varve.lock", "control.new", "nvm.varve.new", "lost+found"];
 /// Most page writers where nobody says how many.
 const WRITERS_MAX: usize = 8;
-/// The bytes that a region's header may take.
-const REGION_HEADER_BYTES: u64 = 4096;
 
 /// Looks at a directory without changing it.
 pub fn inspect(path: &Path) -> Result<State, OpenError> {
@@ -77,12 +78,12 @@ pub fn inspect(path: &Path) -> Result<State, OpenError> {
     }
 }
 
-/// A region is made before the control file, which takes as long as filling it, and gets its header after that: one of zeros is
-/// what is left of a start that was killed meanwhile.
+/// A file that somebody made for a region to come, or one that was left.
 fn is_unused_region(path: &Path) -> bool {
     let mut header = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(REGION_HEADER_BYTES).read_to_end(&mut header));
-    read.is_ok_and(|read| read as u64 == REGION_HEADER_BYTES) && header.iter().all(|byte| *byte == 0)
+    let read =
+        File::open(path).and_then(|file| file.take(REGION_HEADER_BYTES as u64).read_to_end(&mut header));
+    read.is_ok() && is_unneeded_region(&header)
 }
 
 fn some_of(names: &[String]) -> String {
@@ -184,7 +185,7 @@ impl Home {
             let stored = control.get();
             pager.page_size = stored.page_size as usize;
             pager.layout = layout_of(&control);
-            has_compressed = stored.has_compressed_pages || stored.packed;
+            has_compressed = stored.has_compressed_pages;
         }
         if let Some(bytes) = settings.pool.page_size_bytes {
             pager.page_size = bytes as usize;
@@ -251,8 +252,7 @@ impl Home {
 fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     pager.pool_bytes = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes) as usize;
     pager.replacement = settings.pool.replacement;
-    let compresses = has_compressed || !settings.compression.is_none();
-    pager.page_writers = settings.pool.page_writers.unwrap_or_else(|| writers_for(compresses));
+    pager.page_writers = page_writers(settings, has_compressed);
     pager.nvm_flush = settings.nvm.as_ref().map_or(NvmFlush::DEFAULT, |nvm| nvm.flush);
     pager.pacing = settings.pool.pacing;
     pager.log_segment_bytes = settings.log.segment_bytes;
@@ -263,9 +263,15 @@ fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     pager.trim = settings.trim;
 }
 
-/// Page writers where nobody says how many: compressing takes processors.
-fn writers_for(compresses: bool) -> usize {
+/// Threads that write pages of a database that may have compressed ones, whatever the settings say now, or has not.
+pub fn page_writers(settings: &Settings, has_compressed: bool) -> usize {
+    let compresses = has_compressed || !settings.compression.is_none();
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    settings.pool.page_writers.unwrap_or_else(|| writers_for(compresses, processors))
+}
+
+/// Page writers where nobody says how many: compressing takes processors.
+fn writers_for(compresses: bool, processors: usize) -> usize {
     if compresses { processors.min(WRITERS_MAX) } else { 1 }
 }
 
@@ -358,5 +364,28 @@ fn device_error(name: &str, spaces: &[&str], path: &Path, error: DeviceError) ->
         ErrorKind::NotFound => OpenError::DeviceMissing { name, spaces, path },
         ErrorKind::ReadOnly => OpenError::DeviceReadOnly { name, spaces, path },
         _ => OpenError::Device { name, spaces, error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who compresses nothing has one, as before there was a choice; packed or not.
+    #[test]
+    fn page_writers_are_as_many_as_compression_needs() {
+        assert_eq!([1, 4, 64].map(|processors| writers_for(false, processors)), [1, 1, 1]);
+        assert_eq!([1, 4, 64].map(|processors| writers_for(true, processors)), [1, 4, 8]);
+        let plain = Settings::default();
+        assert_eq!(page_writers(&plain, false), 1);
+        let read =
+            |text: &str| Settings::parse(text, Path::new("")).map(|settings| page_writers(&settings, true));
+        assert_eq!(read("[pool]\npage_writers = 3\n").ok(), Some(3));
+        let compressed = Settings::parse("[home]\ncompression = \"lz4\"\n", Path::new(""));
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let writers = compressed.map(|settings| page_writers(&settings, false));
+        assert_eq!(writers.ok(), Some(processors.min(WRITERS_MAX)));
+        let packed = Settings::parse("[home]\nlayout = \"packed\"\n", Path::new(""));
+        assert_eq!(packed.map(|settings| page_writers(&settings, false)).ok(), Some(1));
     }
 }

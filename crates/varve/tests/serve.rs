@@ -191,7 +191,7 @@ fn the_first_password_comes_from_a_file() {
 fn settings(client: &mut Client) -> String {
     let sql =
         "select name || '=' || setting || case when pending_restart then '*' else '' end from pg_settings
-        where name in ('pool_page_writers', 'log_segment', 'query_temporary', 'pool_size') order by name";
+        where name in ('pool_page_writers', 'log_capacity', 'query_temporary', 'pool_size') order by name";
     let rows = client.query(sql, &[]).unwrap();
     rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join(" ")
 }
@@ -203,28 +203,28 @@ fn altered_settings_outlive_the_server() {
     let served = Served::start(directory.path());
     let mut client = served.connect();
     // The flag says 16 MiB, whatever the files say.
-    let first = "log_segment=64 MiB pool_page_writers=2 pool_size=16 MiB query_temporary=unlimited";
+    let first = "log_capacity=1 GiB pool_page_writers=2 pool_size=16 MiB query_temporary=unlimited";
     assert_eq!(settings(&mut client), first);
     for statement in [
         "alter system set pool_page_writers = 3",
-        "alter system set log_segment = '32MiB'",
+        "alter system set log_capacity = '512MiB'",
         "alter system set temp_file_limit = '1GiB'",
     ] {
         client.batch_execute(statement).unwrap();
     }
-    let after = "log_segment=64 MiB* pool_page_writers=2* pool_size=16 MiB query_temporary=1 GiB";
+    let after = "log_capacity=1 GiB* pool_page_writers=2* pool_size=16 MiB query_temporary=1 GiB";
     assert_eq!(settings(&mut client), after);
     let limit: String = served.connect().query_one("show temp_file_limit", &[]).unwrap().get(0);
     assert_eq!(limit, "1GB");
     assert_eq!(served.stop("-TERM").0, Some(0));
     let served = Served::start(directory.path());
-    let said = "varve.auto.toml (ALTER SYSTEM) says: log_segment, pool_page_writers, query_temporary";
+    let said = "varve.auto.toml (ALTER SYSTEM) says: log_capacity, pool_page_writers, query_temporary";
     assert!(served.said.contains(said), "{}", served.said);
     let mut client = served.connect();
-    let next = "log_segment=32 MiB pool_page_writers=3 pool_size=16 MiB query_temporary=1 GiB";
+    let next = "log_capacity=512 MiB pool_page_writers=3 pool_size=16 MiB query_temporary=1 GiB";
     assert_eq!(settings(&mut client), next);
     client.batch_execute("alter system reset all").unwrap();
-    let reset = "log_segment=32 MiB* pool_page_writers=3* pool_size=16 MiB query_temporary=unlimited";
+    let reset = "log_capacity=512 MiB* pool_page_writers=3* pool_size=16 MiB query_temporary=unlimited";
     assert_eq!(settings(&mut client), reset);
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
@@ -234,7 +234,7 @@ fn what_the_next_start_would_refuse_is_not_altered() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path());
     let mut client = served.connect();
-    client.batch_execute("alter system set log_segment = '32MiB'").unwrap();
+    client.batch_execute("alter system set log_capacity = '512MiB'").unwrap();
     let before = settings(&mut client);
     let unknown = |name: &str| format!("unrecognized configuration parameter \"{name}\"");
     for (statement, code, told) in [
@@ -247,10 +247,11 @@ fn what_the_next_start_would_refuse_is_not_altered() {
         (
             "log_capacity = '3MiB'",
             "22023",
-            "log.capacity must hold at least two segments of 32 MiB".to_owned(),
+            "log.capacity must hold at least two segments of 64 MiB".to_owned(),
         ),
         ("pool_size = '900TiB'", "22023", "pool.size must be between 1 MiB and 1 TiB".to_owned()),
         ("pool_sise = '1GiB'", "42704", unknown("pool_sise")),
+        ("log_segment = '32MiB'", "55P02", "parameter \"log_segment\" cannot be changed".to_owned()),
         ("server_listen = '0.0.0.0:1'", "42704", unknown("server_listen")),
     ] {
         let error = client.batch_execute(&format!("alter system set {statement}")).unwrap_err();
@@ -352,6 +353,45 @@ fn a_protection_that_the_database_cannot_have_is_not_altered() {
         "varve.auto.toml (ALTER SYSTEM) says: home_compression, home_trim, nvm_idle_flush, nvm_low_water";
     assert!(served.said.contains(said), "{}", served.said);
     assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
+/// What ALTER SYSTEM said of persistent memory barred the way out of it, and every start afterwards.
+#[test]
+fn what_was_altered_does_not_bar_the_way_out_of_persistent_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |text: &str| std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+    place("[nvm]\ndevice = 'main'\nsize = '4MiB'\n[protection]\nkind = 'nvm'\n");
+    let served = Served::start(directory.path());
+    for statement in [
+        "create table item (id integer, name text); insert into item values (1, 'a')",
+        "alter system set nvm_high_water = 70",
+        "alter system set protection_kind = 'nvm'",
+        "alter system set pool_page_writers = 2",
+    ] {
+        served.connect().batch_execute(statement).unwrap();
+    }
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    place("");
+    let run = |arguments: &[&str]| {
+        let place = directory.path().to_str().unwrap();
+        let done = Command::new(env!("CARGO_BIN_EXE_varve")).args(arguments).arg(place).output().unwrap();
+        let [said, told] = [done.stdout, done.stderr].map(|text| String::from_utf8(text).unwrap());
+        (done.status.code(), said, told)
+    };
+    let (code, said, told) = run(&["nvm", "status"]);
+    assert!(code == Some(0) && said.contains("the newest pages"), "{said}{told}");
+    assert!(told.contains("nvm_high_water is left out"), "{told}");
+    let (code, said, told) = run(&["nvm", "drain"]);
+    assert!(code == Some(0) && said.contains("needs no persistent memory"), "{said}{told}");
+    let served = Served::start(directory.path());
+    assert!(served.said.contains("protection doublewrite,"), "{}", served.said);
+    assert!(served.said.contains("(ALTER SYSTEM) says: pool_page_writers\n"), "{}", served.said);
+    assert_eq!(names(&mut served.connect()), ["a"]);
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    // What leans on nothing is an error as before, but not for the way out.
+    std::fs::write(directory.path().join("varve.auto.toml"), "[pool]\nsize = 1\n").unwrap();
+    assert_eq!(run(&["serve"]).0, Some(1));
+    assert_eq!(run(&["nvm", "drain"]).0, Some(0));
 }
 
 /// A server that is killed before its clean stop starts again, with what it had.

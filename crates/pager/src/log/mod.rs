@@ -23,7 +23,7 @@ mod segments;
 mod stored;
 mod writer;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -104,6 +104,8 @@ pub struct Log {
     appender: Mutex<Appender>,
     /// End of the last group; written inside the append section.
     end: AtomicLsn,
+    /// Groups that note what has become of pages; no mini-transaction made them.
+    notes_count: AtomicU64,
     durable: AtomicLsn,
     queue: Queue,
     truncated: AtomicLsn,
@@ -143,6 +145,7 @@ impl Log {
             segments,
             appender: Mutex::new(Appender::new(geometry, sector_shift, last, start)),
             end: AtomicLsn::new(start),
+            notes_count: AtomicU64::new(0),
             durable: AtomicLsn::new(start),
             queue: Queue::default(),
             truncated: AtomicLsn::new(truncated),

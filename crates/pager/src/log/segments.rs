@@ -99,26 +99,19 @@ impl Segments {
         if names.is_empty() { Ok(()) } else { Ok(self.directory.sync()?) }
     }
 
-    /// Removes every log file in `directory`: for a database whose creation did not finish.
-    pub(crate) fn remove_all(directory: &dyn Directory) -> Result<(), LogError> {
-        for name in directory.list()?.iter().filter(|name| name.starts_with(NAME_PREFIX)) {
-            directory.remove(name)?;
-        }
-        Ok(directory.sync()?)
-    }
-
     /// Removes the log files in `directory`, unless one of them says that it is of another database than `database`. Other files
     /// stay, also those with the name of a log file (`log.20261122`): people keep things in their data directory.
     pub(crate) fn remove_of(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
-        let is_named = |name: &str| slot_of(name.strip_suffix(UNFINISHED_SUFFIX).unwrap_or(name)).is_some();
-        let mut ours = Vec::new();
-        for name in directory.list()?.into_iter().filter(|name| is_named(name)) {
-            if is_of(directory, &name, database)? {
-                ours.push(name);
-            }
+        let Owned { ours, foreign } = owned(directory, database)?;
+        match foreign {
+            Some((file, database)) => Err(LogError::Foreign { file, database }),
+            None => remove(directory, &ours),
         }
-        ours.iter().try_for_each(|name| directory.remove(name))?;
-        Ok(directory.sync()?)
+    }
+
+    /// The same, and what is another database's stays.
+    pub(crate) fn remove_own(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
+        remove(directory, &owned(directory, database)?.ours)
     }
 
     /// Whether `directory` holds log files.
@@ -390,20 +383,44 @@ impl Segments {
     }
 }
 
-/// Whether a file that is named like a segment is one of `database`, or was not begun; an error if it is another database's.
-fn is_of(directory: &dyn Directory, name: &str, database: u64) -> Result<bool, LogError> {
+/// Files that are named like segments, by whose they are.
+#[derive(Default)]
+struct Owned {
+    /// Names of segments of the database, and of those that were not begun.
+    ours: Vec<String>,
+    /// One of another database, and that.
+    foreign: Option<(String, u64)>,
+}
+
+fn owned(directory: &dyn Directory, database: u64) -> Result<Owned, LogError> {
+    let is_named = |name: &str| slot_of(name.strip_suffix(UNFINISHED_SUFFIX).unwrap_or(name)).is_some();
+    let mut owned = Owned::default();
+    for name in directory.list()?.into_iter().filter(|name| is_named(name)) {
+        match owner(directory, &name, database)? {
+            Some(owner) if owner == database => owned.ours.push(name),
+            Some(owner) => owned.foreign = Some((name, owner)),
+            None => {}
+        }
+    }
+    Ok(owned)
+}
+
+/// The database of a file that is named like a segment, `database` if it was not begun; `None` if it is something else.
+fn owner(directory: &dyn Directory, name: &str, database: u64) -> Result<Option<u64>, LogError> {
     let file = directory.open(name, OpenHow::existing(Space::Log))?;
     let len_bytes = file.len_bytes()?;
     if len_bytes < SEGMENT_HEADER_BYTES {
-        return Ok(len_bytes == 0 && name.ends_with(UNFINISHED_SUFFIX));
+        return Ok((len_bytes == 0 && name.ends_with(UNFINISHED_SUFFIX)).then_some(database));
     }
     let mut sector = AlignedBuf::new(SEGMENT_HEADER_BYTES as usize);
     file.read_at(0, &mut sector, Purpose::Log)?;
-    match SegmentHeader::decode(&sector) {
-        Some(header) if header.database == database => Ok(true),
-        Some(header) => Err(LogError::Foreign { file: name.to_owned(), database: header.database }),
-        None => Ok(sector.iter().all(|byte| *byte == 0)),
-    }
+    let not_begun = || sector.iter().all(|byte| *byte == 0).then_some(database);
+    Ok(SegmentHeader::decode(&sector).map(|header| header.database).or_else(not_begun))
+}
+
+fn remove(directory: &dyn Directory, names: &[String]) -> Result<(), LogError> {
+    names.iter().try_for_each(|name| directory.remove(name))?;
+    Ok(directory.sync()?)
 }
 
 fn is_unfinished(name: &str) -> bool {

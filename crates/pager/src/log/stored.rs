@@ -50,9 +50,9 @@ impl StoredLog {
         Segments::remove_of(directory, database)
     }
 
-    /// Removes every log file in `directory`: for a database whose creation did not finish.
-    pub fn remove_all(directory: &dyn Directory) -> Result<(), LogError> {
-        Segments::remove_all(directory)
+    /// The same, and what is another database's stays.
+    pub fn remove_own(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
+        Segments::remove_own(directory, database)
     }
 
     /// Whether `directory` holds log files.

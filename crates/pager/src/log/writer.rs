@@ -8,6 +8,7 @@
 //! Not known here: the device; sealed blocks wait here until a flushing thread takes them (`flush.rs`).
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use varve_device::{AlignedBuf, planted};
 
@@ -179,6 +180,20 @@ impl Log {
             appender.sealed.clear();
         }
         result
+    }
+
+    /// Appends a group that says what has become of pages: it changes none. Gives where it is.
+    pub(crate) fn append_note(&self, records: &[u8]) -> Appended {
+        self.append(records, |appended| {
+            self.notes_count.fetch_add(1, Ordering::Relaxed);
+            appended
+        })
+    }
+
+    /// Groups of mini-transactions so far: whoever finds this as it was knows that nothing was changed.
+    pub(crate) fn changes_count(&self) -> u64 {
+        let appender = self.appender.lock();
+        appender.groups_count - self.notes_count.load(Ordering::Relaxed)
     }
 
     /// Runs `inside` in the append section without appending, with the end of the log.

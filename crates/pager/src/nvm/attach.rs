@@ -22,12 +22,13 @@
 
 use std::sync::Arc;
 
-use varve_device::{Directory, Region, WORD_BYTES};
+use varve_device::{Directory, HEAD_BYTES, Region, WORD_BYTES};
 
 use super::area::SLOT_HEADER_BYTES;
 use super::fits::{self, DRAIN, NVM_FILE, boot_of, described, place};
 use super::layout::{
-    BOOT_AT, HEADER_BYTES, HeaderDamage, LEFT, Layout, MAGIC, MAGIC_AT, RegionHeader, STAMP_AT, SlotUse,
+    BOOT_AT, HEADER_BYTES, HeaderDamage, LEFT, Layout, MAGIC, MAGIC_AT, RegionHeader, STAMP_AT, SlotArea,
+    SlotUse,
 };
 use super::region::NvmRegion;
 use crate::config::{NvmConfig, PagerConfig};
@@ -107,8 +108,12 @@ impl Room {
         let (directory, layout) = (self.nvm.directory.clone(), self.layout);
         let region = self.map()?;
         write_word(&*region, MAGIC_AT, LEFT);
-        if let Some(slots) = layout.slots.filter(|slots| slots.purpose == SlotUse::Buffer) {
-            clear(&*region, slots.headers, u64::from(slots.slots) * SLOT_HEADER_BYTES as u64);
+        match layout.slots {
+            Some(SlotArea { purpose: SlotUse::Buffer, slots, headers, .. }) => {
+                clear(&*region, headers, u64::from(slots) * SLOT_HEADER_BYTES as u64);
+            }
+            Some(SlotArea { purpose: SlotUse::Copies, pages, .. }) => clear(&*region, pages, HEAD_BYTES),
+            None => {}
         }
         if let Some(log) = layout.log {
             let heads = (0..u64::from(log.segments)).map(|segment| log.offset + segment * log.segment_bytes);
@@ -172,7 +177,7 @@ pub(crate) fn find(config: &PagerConfig, stored: &Superblock) -> Result<Option<N
 
 impl NvmRegion {
     /// The control file says that it is not needed: the file goes. What a crash leaves of it makes room for the next region, or is
-    /// removed by hand.
+    /// removed by hand. After a failure it can be called again.
     pub(crate) fn remove(&self) -> Result<()> {
         write_word(&*self.region, MAGIC_AT, LEFT);
         remove_file(&*self.directory)
@@ -180,7 +185,9 @@ impl NvmRegion {
 }
 
 fn remove_file(directory: &dyn Directory) -> Result<()> {
-    directory.remove(NVM_FILE)?;
+    if directory.exists(NVM_FILE)? {
+        directory.remove(NVM_FILE)?;
+    }
     Ok(directory.sync()?)
 }
 

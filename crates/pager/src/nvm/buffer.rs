@@ -31,6 +31,7 @@ use varve_device::{planted, reached};
 use super::area::{PageArea, Slot, SlotHeader};
 use super::book::{Book, Hold, Version};
 use super::marks::Marks;
+use crate::durability::SlotCounts;
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange, SpaceId};
 use crate::ledger::Ledger;
@@ -90,6 +91,12 @@ struct Putting<'i> {
 }
 
 impl NvmBuffer {
+    /// What the slots hold now; one that somebody is filling or retiring is none of these.
+    pub(crate) fn slot_counts(&self) -> SlotCounts {
+        let [free, dirty, clean, doomed] = self.book.lock().counts().map(|count| count as u64);
+        SlotCounts { total: u64::from(self.area.slots()), free, dirty, clean, doomed }
+    }
+
     fn put_logged(&self, images: &[&Image], cause: Cause) -> Result<()> {
         let durable = self.log.durable_lsn();
         for image in images {

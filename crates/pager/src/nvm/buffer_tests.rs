@@ -336,3 +336,40 @@ fn threads_flush_from_the_high_mark_to_the_low_one() {
     assert_eq!(home, [0, 1, 2, 3, 4], "the oldest");
     assert_eq!(read(&level, 0).unwrap(), (10, Tier::Nvm), "and they serve reads on");
 }
+
+/// A large area is looked through in parts: the newer version of a page wins in whichever part it lies, and damage in any is found.
+#[test]
+fn parts_of_a_large_area_are_put_together() {
+    let rig = Rig::new(16_384);
+    let (first, last) = (3, 16_380);
+    for (older, newer, page) in [(first, last, 1), (last - 1, first + 1, 2)] {
+        rig.publish(older, u64::from(2 * page), &image(page, 10));
+        rig.publish(newer, u64::from(2 * page + 1), &image(page, 20));
+    }
+    rig.publish(last - 2, 9, &image(3, 15));
+    let level = rig.open();
+    let found = [1, 2, 3].map(|page| read(&level, page).unwrap());
+    assert_eq!(found, [(20, Tier::Nvm), (20, Tier::Nvm), (15, Tier::Nvm)]);
+    assert_eq!(damages(&level), Vec::<String>::new());
+    drop(level);
+    let area = rig.area();
+    area.headers.store_word(u64::from(last) * 64, 0x7751);
+    let told = rig.try_open().err().expect("a slot is damaged").to_string();
+    assert!(told.contains("slot 16380 of nvm is damaged"), "{told}");
+}
+
+/// The first pages have no room, those behind them have: they are home, and what was refused is told.
+#[test]
+fn what_has_room_goes_home_behind_what_has_none() {
+    let rig = Rig::new(400);
+    let level = rig.open();
+    for no in 0..300 {
+        put(&level, &[no], 10).unwrap();
+    }
+    rig.home.roomless.lock().extend((0..200).map(id));
+    assert!(level.bring_home().is_err_and(|error| error.is_no_space()));
+    assert_eq!(rig.home.pages.lock().len(), 100, "the others are home");
+    rig.home.roomless.lock().clear();
+    level.bring_home().unwrap();
+    assert_eq!(rig.home.pages.lock().len(), 300);
+}

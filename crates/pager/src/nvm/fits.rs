@@ -107,6 +107,12 @@ pub(super) fn configured(config: &PagerConfig, layout: &Layout) -> std::result::
     }
 }
 
+/// Whether a file with these first bytes is a region that nobody needs: none was made there yet, or it was left.
+pub fn is_unneeded_region(header: &[u8]) -> bool {
+    let header = header.first_chunk().map(RegionHeader::decode);
+    matches!(header, Some(Err(HeaderDamage::Empty | HeaderDamage::Left)))
+}
+
 /// What is wrong with a file that should be a region.
 pub(super) fn described(damage: HeaderDamage) -> String {
     match damage {

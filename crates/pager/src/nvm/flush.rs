@@ -16,6 +16,7 @@ use varve_device::{planted, reached};
 
 use super::book::{Book, Version};
 use super::buffer::NvmBuffer;
+use crate::config::NvmFlush;
 use crate::error::{PagerError, Result};
 use crate::ids::Access;
 use crate::level::{Cause, Image, Need};
@@ -74,8 +75,10 @@ impl NvmBuffer {
             match done {
                 Err(error) if error.is_no_space() => {
                     tried += begun;
-                    let [_, dirty, ..] = book.counts();
-                    if begun == 0 || tried >= dirty.min(TRIED_MAX) {
+                    let [free, dirty, clean, _] = book.counts();
+                    // Others may have brought some home meanwhile, or taken some back.
+                    let has_others = free + clean >= count && tried < 2 * TRIED_MAX;
+                    if begun == 0 || tried >= dirty.min(TRIED_MAX) && !has_others {
                         return Err(error);
                     }
                 }
@@ -150,6 +153,17 @@ impl NvmBuffer {
         let has_begun = !versions.is_empty();
         self.flush(versions)?;
         Ok(has_begun)
+    }
+
+    /// The marks by which pages go home from now on.
+    pub(crate) fn set_flush(&self, flush: NvmFlush) {
+        self.marks.set(flush);
+        self.bell.notify_all();
+    }
+
+    /// Whether a thread brings everything home while nothing else is done.
+    pub(crate) fn flushes_when_idle(&self) -> bool {
+        self.marks.flushes_when_idle()
     }
 
     /// A flushing thread sleeps until the high mark is passed, or a little: a bell that rings just before is not heard.

@@ -9,7 +9,7 @@ use varve_device::{Directory, Region};
 
 use super::area::{SLOT_HEADER_BYTES, Slot};
 use super::fits;
-use super::layout::{Layout, SlotUse};
+use super::layout::{HeaderDamage, Layout, RegionHeader, SlotUse};
 use crate::config::{NvmConfig, PagerConfig, ProtectionKind};
 use crate::control::{Attached, Control, InForce, State, Superblock};
 use crate::error::{PagerError, Result};
@@ -24,6 +24,8 @@ pub struct NvmFound {
     pub attached: Option<Attached>,
     /// The log left a region, and the next start begins it anew.
     pub log_begins_anew: bool,
+    /// Where a region's file is that the database has left, or that was never finished: nobody needs it.
+    pub left_over: Option<String>,
     /// The region that it needs, or what is wrong with it; `None` if it needs none.
     pub region: Option<std::result::Result<RegionFound, String>>,
 }
@@ -42,20 +44,28 @@ pub struct RegionFound {
 
 impl PagerConfig {
     /// Makes this the configuration with which the database opens as it is, whatever was configured, and gives what was found;
-    /// `None` if there is no database. A region is looked for in the directory of `nvm`.
+    /// `None` if there is no database. Fails if its making was not finished. A region is looked for in the directory of `nvm`.
     pub fn as_found(&mut self) -> Result<Option<NvmFound>> {
         let Some(control) = Control::open(&*self.control)? else { return Ok(None) };
         let stored = control.get();
+        if stored.state == State::Creating {
+            let what = "the making of the database was not finished: start it, which makes it anew".into();
+            return Err(PagerError::Incompatible { what });
+        }
         let mut found = NvmFound {
             is_clean: stored.state == State::Clean,
             attached: stored.attached,
             log_begins_anew: stored.log_begins_anew,
+            left_over: None,
             region: None,
         };
         let directory = self.nvm.take().map(|nvm| nvm.directory);
         self.protection = of_files(stored.protection, self.protection);
         self.page_size = stored.page_size as usize;
-        let Some(attached) = stored.attached else { return Ok(Some(found)) };
+        let Some(attached) = stored.attached else {
+            found.left_over = directory.map(|it| left_over(&*it, &stored)).transpose()?.flatten();
+            return Ok(Some(found));
+        };
         let looked = match &directory {
             Some(directory) => look(&**directory, &stored, &attached)?,
             None => Err("nobody says in which directory the region is".into()),
@@ -81,7 +91,7 @@ impl PagerConfig {
 }
 
 /// The protection in force of a database without pages or copies in a region: the configured one, if it is of that kind.
-fn of_files(in_force: InForce, configured: ProtectionKind) -> ProtectionKind {
+pub(crate) fn of_files(in_force: InForce, configured: ProtectionKind) -> ProtectionKind {
     if configured.in_force() == in_force {
         return configured;
     }
@@ -107,6 +117,16 @@ fn look(
     let (used_slots, protection) = in_slots(&*region, attached.region, &layout);
     let place = fits::place(directory);
     Ok(Ok(RegionFound { place, layout, used_slots, protection }))
+}
+
+/// Where there is a file of a region that nobody needs.
+fn left_over(directory: &dyn Directory, stored: &Superblock) -> Result<Option<String>> {
+    let Some(region) = fits::existing(directory)? else { return Ok(None) };
+    let is_left = match RegionHeader::read(&*region) {
+        Ok(header) => stored.unneeded_region == Some(header.region),
+        Err(damage) => damage == HeaderDamage::Left,
+    };
+    Ok(is_left.then(|| fits::place(directory)))
 }
 
 /// How many slots hold a page, and the protection that they are for.

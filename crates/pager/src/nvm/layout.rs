@@ -43,7 +43,7 @@ use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
 use crate::protection;
 
 /// Bytes of the header.
-pub(crate) const HEADER_BYTES: usize = 4096;
+pub const HEADER_BYTES: usize = 4096;
 /// Where the stamp is.
 pub(crate) const STAMP_AT: u64 = 4096;
 /// Where the start of the machine is noted.

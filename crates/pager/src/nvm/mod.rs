@@ -28,6 +28,8 @@ mod rig;
 
 pub(crate) use attach::{Room, find};
 pub(crate) use buffer::NvmBuffer;
-pub use fits::NVM_FILE;
+pub use fits::{NVM_FILE, is_unneeded_region};
+pub(crate) use found::of_files;
 pub use found::{NvmFound, RegionFound};
+pub use layout::HEADER_BYTES as REGION_HEADER_BYTES;
 pub(crate) use region::NvmRegion;

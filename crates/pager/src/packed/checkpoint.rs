@@ -106,6 +106,6 @@ impl PackedSpace {
         record::put_note(&mut records, NOTE_DISCARD, &discard::encode(&[ids]));
         let has_room =
             self.log.check().is_ok() && self.log.has_segment_for(records.len() + GROUP_SLACK_BYTES);
-        has_room.then(|| self.log.append(&records, |appended| appended.end))
+        has_room.then(|| self.log.append_note(&records).end)
     }
 }

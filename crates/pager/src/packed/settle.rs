@@ -79,7 +79,7 @@ impl PackedSpace {
             let bytes: usize = groups.iter().map(|group| group.len() + GROUP_SLACK_BYTES).sum();
             if bytes == 0 || self.log.has_segment_for(bytes) {
                 self.counters.noted_pages.fetch_add(said.len() as u64, Relaxed);
-                return Ok(groups.iter().map(|group| self.log.append(group, |appended| appended.end)).last());
+                return Ok(groups.iter().map(|group| self.log.append_note(group).end).last());
             }
             drop(book);
             // Others append meanwhile, so one may have to look again.

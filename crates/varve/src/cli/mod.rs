@@ -15,7 +15,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{ConfigError, FILE_NAME, Settings, SystemFile, parse_address, parse_bytes};
+use crate::config::{
+    AUTO_FILE_NAME, ConfigError, FILE_NAME, Misfit, Settings, SystemFile, parse_address, parse_bytes,
+};
 use crate::error::OpenError;
 use crate::home::{State, inspect};
 use crate::shell::Format;
@@ -186,7 +188,12 @@ fn listen_address(text: &str) -> Result<std::net::SocketAddr, String> {
 impl Where {
     /// The settings: defaults, then the file, then what ALTER SYSTEM has changed, then flags.
     fn settings(&self) -> Result<Settings, OpenError> {
-        Ok(self.with_flags(self.system()?.settings().clone()))
+        Ok(self.with_flags(self.system(Misfit::Told)?.settings().clone()))
+    }
+
+    /// The same without what ALTER SYSTEM has said and no start would take: a way out must not wait for that to be mended.
+    fn settings_that_fit(&self) -> Result<Settings, OpenError> {
+        Ok(self.with_flags(self.system(Misfit::LeftOut)?.settings().clone()))
     }
 
     fn with_flags(&self, mut settings: Settings) -> Settings {
@@ -195,14 +202,19 @@ impl Where {
     }
 
     /// The settings without flags, and what changes them.
-    fn system(&self) -> Result<SystemFile, OpenError> {
+    fn system(&self, misfit: Misfit) -> Result<SystemFile, OpenError> {
         let in_directory = self.directory.join(FILE_NAME);
         let settings = match &self.config {
             Some(file) => read_settings(file)?,
             None if in_directory.is_file() => read_settings(&in_directory)?,
             None => Settings::default(),
         };
-        SystemFile::read(&self.directory, settings)
+        let system = SystemFile::read(&self.directory, settings, misfit)?;
+        for left_out in system.left_out() {
+            // Where it can't be said, it goes on all the same.
+            let _ = writeln!(std::io::stderr(), "varve: warning: {AUTO_FILE_NAME}: {left_out}");
+        }
+        Ok(system)
     }
 
     fn state(&self) -> Result<State, OpenError> {

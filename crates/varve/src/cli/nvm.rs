@@ -28,7 +28,7 @@ pub fn run(arguments: &NvmArgs) -> Result<(), CommandError> {
 
 fn status(arguments: &RegionArgs) -> Result<(), CommandError> {
     let place = &arguments.place;
-    let configured = place.settings()?;
+    let configured = place.settings_that_fit()?;
     let home = open(arguments, &configured)?;
     let mut config = home.options(&looking(arguments, &configured))?.pager;
     let Some(found) = config.as_found().map_err(OpenError::from)? else {
@@ -40,6 +40,9 @@ fn status(arguments: &RegionArgs) -> Result<(), CommandError> {
         Some(Ok(region)) => say(format!("region: {}", described(region))),
         Some(Err(why)) => say(format!("region: {why}")),
         None => {}
+    }
+    if let Some(place) = &found.left_over {
+        say(left_over(place));
     }
     if found.log_begins_anew {
         say("log: it left a region; the next start begins it anew");
@@ -53,7 +56,7 @@ fn status(arguments: &RegionArgs) -> Result<(), CommandError> {
 
 fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
     let directory = &arguments.place.directory;
-    let configured = arguments.place.settings()?;
+    let configured = arguments.place.settings_that_fit()?;
     let home = open(arguments, &configured)?;
     let mut options = home.options(&looking(arguments, &configured))?;
     let Some(found) = options.pager.as_found().map_err(OpenError::from)? else {
@@ -62,9 +65,11 @@ fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
     let region = found.needed().map_err(OpenError::from)?;
     if region.is_none() && found.is_clean {
         say("nothing to bring home: the database needs no persistent memory");
+        found.left_over.iter().for_each(|place| say(left_over(place)));
         return Ok(());
     }
     let database = Database::open(options).map_err(OpenError::from)?;
+    database.pager().warnings().iter().for_each(|warning| say(format!("warning: {warning}")));
     database.pager().leave_region_at_shutdown();
     database.shutdown().map_err(CommandError::Drain)?;
     home.close();
@@ -73,7 +78,7 @@ fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
     }
     let Some(region) = region else { return Ok(()) };
     if region.used_slots > 0 {
-        say(format!("{} pages were in slots, and are home", region.used_slots));
+        say(format!("{} slots were in use: what home did not have is there", region.used_slots));
     }
     say(format!("{} needs no persistent memory any more; {} was removed", directory.display(), region.place));
     if region.log_bytes() > 0 {
@@ -86,6 +91,10 @@ fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
         ));
     }
     Ok(())
+}
+
+fn left_over(place: &str) -> String {
+    format!("left over: {place}, which nobody needs; the next region takes its place, or remove it")
 }
 
 fn no_database(directory: &Path) -> Result<(), CommandError> {
@@ -169,7 +178,8 @@ fn advice(found: &NvmFound, configured: &Settings, fits: bool, directory: &Path)
         (false, true) => "has no persistent memory, either".into(),
         (false, false) if wants_log && !found.is_clean => {
             format!(
-                "wants the log in persistent memory, where it goes after a clean shutdown; run first: {drain}"
+                "wants the log in persistent memory, where it goes after a clean shutdown: stop the next start cleanly, or \
+                 run: {drain}"
             )
         }
         (false, false) => "the next start puts persistent memory to use as [nvm] says".into(),

@@ -16,7 +16,7 @@ use varve_server::{Encryption, Listener, Options, Proof, Server};
 use super::init::how_to_log_in;
 use super::{CommandError, ServeArgs, say};
 use crate::Embedded;
-use crate::config::{AUTO_FILE_NAME, ServerSettings, Settings, show_bytes};
+use crate::config::{AUTO_FILE_NAME, Misfit, ServerSettings, Settings, show_bytes};
 use crate::home::State;
 use crate::memory::default_pool_bytes;
 
@@ -27,7 +27,7 @@ const DESCRIPTORS_BESIDE: u64 = 256;
 
 pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     let place = &arguments.place;
-    let system = place.system()?;
+    let system = place.system(Misfit::Told)?;
     let altered = system.altered();
     let mut settings = place.with_flags(system.settings().clone());
     settings.server.listen = arguments.listen.unwrap_or(settings.server.listen);
@@ -113,9 +113,10 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
         spaces.data, spaces.log, spaces.rollback, spaces.temporary
     ));
     let pool = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes);
-    let in_nvm = settings.nvm.as_ref().map(|nvm| nvm.log_bytes).filter(|bytes| *bytes > 0);
+    let nvm = database.engine().pager().nvm();
+    let in_nvm = nvm.as_ref().map(|nvm| nvm.log_bytes).filter(|bytes| *bytes > 0);
     let log = in_nvm.unwrap_or(settings.log.capacity_bytes);
-    if let Some(nvm) = database.engine().pager().nvm() {
+    if let Some(nvm) = nvm {
         say(introduced(&nvm));
     }
     let in_force = database.engine().pager().config();

@@ -6,6 +6,7 @@ use varve_sql::SqlError;
 
 use super::{CommandError, DEFAULT_DIRECTORY, SqlArgs};
 use crate::Embedded;
+use crate::config::Misfit;
 use crate::error::OpenError;
 use crate::home::State;
 use crate::shell::{Shell, Work};
@@ -15,7 +16,7 @@ pub fn run(arguments: &SqlArgs) -> Result<(), CommandError> {
     if place.state()? == State::Missing && !may_create(arguments) {
         return Err(OpenError::NoDirectory { path: place.directory.clone() }.into());
     }
-    let system = place.system()?;
+    let system = place.system(Misfit::Told)?;
     let settings = place.with_flags(system.settings().clone());
     let database = Embedded::open_with_system(&place.directory, &settings, system)?;
     let done = work(arguments, &database);

@@ -5,6 +5,8 @@
 //! 2. What it says was read as settings over those of varve.toml before it was written.
 //! 3. Flags of the command line win over both, and are no reason to say that a restart is needed.
 //! 4. What the next start of the open database would refuse is refused, too.
+//! 5. What leans on varve.toml (persistent memory, above all) and has nothing to lean on any more, since that was changed afterwards, is
+//!    left out, and said. Other mistakes are errors; but those who bring a database out of persistent memory can't wait for that.
 //!
 //! What this file doesn't know: SQL; how settings are read.
 
@@ -20,14 +22,16 @@ use varve_pager::NvmFlush;
 use varve_sql::{SqlError, SqlState, SystemSetting, SystemSettings, TemporaryLimit};
 
 use super::keys::{KEYS, Key, Kind};
-use super::{ConfigError, Settings, nearest, parse_bytes};
+use super::{ConfigError, Settings, nearest, parse_bytes, show_bytes};
 use crate::error::OpenError;
-use crate::home::{check_next, check_settings};
+use crate::home::{check_next, check_settings, page_writers};
 
 /// The file's name within a data directory.
 pub const AUTO_FILE_NAME: &str = "varve.auto.toml";
 /// Where the next one is written.
 pub const AUTO_FILE_NEW: &str = "varve.auto.new";
+
+const LOG_SEGMENT: &str = "log_segment";
 
 /// The settings of a process and of the starts after it.
 pub struct SystemFile {
@@ -41,7 +45,18 @@ pub struct SystemFile {
     temporary: Arc<TemporaryLimit>,
     /// The database that the settings are of, once it is open.
     database: OnceLock<Arc<Database>>,
+    /// What was left out, for people.
+    left_out: Vec<String>,
     now: Mutex<Now>,
+}
+
+/// What becomes of a setting that doesn't go with varve.toml.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misfit {
+    /// It is left out if it leans on others, else an error.
+    Told,
+    /// It is left out.
+    LeftOut,
 }
 
 /// What changes.
@@ -54,7 +69,7 @@ struct Now {
 
 impl SystemFile {
     /// Reads the file of a directory, if there is one, over what varve.toml says.
-    pub fn read(directory: &Path, base: Settings) -> Result<SystemFile, OpenError> {
+    pub fn read(directory: &Path, base: Settings, misfit: Misfit) -> Result<SystemFile, OpenError> {
         let path = directory.join(AUTO_FILE_NAME);
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
@@ -64,8 +79,11 @@ impl SystemFile {
         let wrong = |error: ConfigError| {
             OpenError::Config(ConfigError { file: Some(path.display().to_string()), ..error })
         };
-        let next = base.clone().overlaid(&text, directory).map_err(wrong)?;
-        let said = text.parse().unwrap_or_default();
+        let said: Table = text.parse().unwrap_or_default();
+        let (next, said, left_out) = match base.clone().overlaid(&text, directory) {
+            Ok(next) => (next, said, Vec::new()),
+            Err(error) => fitting(&base, directory, &said, misfit).ok_or_else(|| wrong(error))?,
+        };
         Ok(SystemFile {
             directory: directory.to_owned(),
             base,
@@ -73,6 +91,7 @@ impl SystemFile {
             at_start: next.clone(),
             temporary: Arc::new(TemporaryLimit::new(next.query.temporary_bytes)),
             database: OnceLock::new(),
+            left_out,
             now: Mutex::new(Now { said, next }),
         })
     }
@@ -103,6 +122,26 @@ impl SystemFile {
         KEYS.iter().filter(|key| key.said_in(&now.said).is_some()).map(|key| key.name).collect()
     }
 
+    /// What the file says that no longer goes with varve.toml, for people.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    /// Refuses another length of the log's segments while there is a log: nothing would come of it, after a restart either.
+    fn check_segment(&self, key: &Key, value: Option<&str>) -> Result<(), SqlError> {
+        let Some(database) = self.database.get().filter(|_| key.name == LOG_SEGMENT) else { return Ok(()) };
+        let pager = database.pager();
+        let is_in_region = pager.nvm().is_some_and(|nvm| nvm.log_bytes > 0);
+        let has = pager.config().log_segment_bytes;
+        if is_in_region || value.is_none_or(|value| parse_bytes(value).is_ok_and(|bytes| bytes == has)) {
+            return Ok(());
+        }
+        let message = format!("parameter \"{LOG_SEGMENT}\" cannot be changed");
+        Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message)
+            .with_detail(format!("The log of this database has segments of {}.", show_bytes(has)))
+            .with_hint("A log that begins anew has the length that varve.toml says: when it leaves an NVM region (varve nvm drain)."))
+    }
+
     /// Makes the file say this, if the next start would take it.
     fn replace(&self, now: &mut Now, said: Table) -> Result<(), SqlError> {
         let text = said.to_string();
@@ -130,6 +169,11 @@ impl SystemFile {
         let flush = next.nvm.as_ref().map_or(NvmFlush::DEFAULT, |nvm| nvm.flush);
         let applied =
             pager.set_default_compression(next.compression).and_then(|()| pager.set_nvm_flush(flush));
+        let applied = applied.and_then(|()| match [&self.in_force, next].map(|one| one.pool.page_writers) {
+            // As many as the next start would have.
+            [None, None] => pager.set_page_writers(page_writers(next, pager.has_compressed_pages())),
+            _ => Ok(()),
+        });
         applied.map_err(|error| SqlError::from(Error::from(error)))
     }
 
@@ -165,6 +209,7 @@ impl SystemSettings for SystemFile {
 
     fn alter(&self, name: &str, value: Option<&str>) -> Result<(), SqlError> {
         let Some(key) = KEYS.iter().find(|key| key.name == name) else { return Err(unknown(name)) };
+        self.check_segment(key, value)?;
         let mut now = self.now.lock();
         let mut said = now.said.clone();
         let section = said.entry(key.section).or_insert_with(|| Value::Table(Table::new()));
@@ -183,6 +228,50 @@ impl SystemSettings for SystemFile {
         let mut now = self.now.lock();
         self.replace(&mut now, Table::new())
     }
+}
+
+/// Settings with that part of the file that goes with them, that part, and what is left out, in words. `None` if something is wrong
+/// that is not left out.
+fn fitting(
+    base: &Settings,
+    directory: &Path,
+    said: &Table,
+    misfit: Misfit,
+) -> Option<(Settings, Table, Vec<String>)> {
+    let mut pending: Vec<&Key> = KEYS.iter().filter(|key| key.said_in(said).is_some()).collect();
+    let sections = said.values().map(|section| section.as_table().map_or(1, Table::len));
+    let is_known = sections.sum::<usize>() == pending.len();
+    let (mut kept, mut next, mut why) = (Table::new(), base.clone(), Vec::new());
+    // Some lean on each other: as long as any is taken, the others are tried again.
+    loop {
+        let tried = std::mem::take(&mut pending);
+        why.clear();
+        for key in tried.iter().copied() {
+            let with = with(&kept, key, said);
+            match base.clone().overlaid(&with.to_string(), directory) {
+                Ok(settings) => (kept, next) = (with, settings),
+                Err(error) => {
+                    why.push(format!("{} is left out: {}", key.name, error.message));
+                    pending.push(key);
+                }
+            }
+        }
+        if pending.is_empty() || pending.len() == tried.len() {
+            break;
+        }
+    }
+    let may_go = misfit == Misfit::LeftOut || is_known && pending.iter().all(|key| key.leans());
+    may_go.then_some((next, kept, why))
+}
+
+/// A part of the file, and this key of it.
+fn with(kept: &Table, key: &Key, said: &Table) -> Table {
+    let mut with = kept.clone();
+    let section = with.entry(key.section).or_insert_with(|| Value::Table(Table::new()));
+    if let (Value::Table(section), Some(value)) = (section, key.said_in(said)) {
+        section.insert(key.key.to_owned(), value.clone());
+    }
+    with
 }
 
 /// A value as the file has it.

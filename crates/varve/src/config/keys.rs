@@ -49,6 +49,12 @@ impl Key {
     pub fn said_in<'f>(&self, file: &'f Table) -> Option<&'f toml::Value> {
         file.get(self.section)?.get(self.key)
     }
+
+    /// Whether what is right for it depends on other settings, which varve.toml may have.
+    pub fn leans(&self) -> bool {
+        let on_others = ["home_compression_level", "log_capacity", "protection_kind"];
+        self.section == "nvm" || on_others.contains(&self.name)
+    }
 }
 
 const fn key(
@@ -125,7 +131,7 @@ pub const KEYS: &[Key] = &[
     key(
         ["pool_page_writers", "pool", "page_writers"],
         Kind::CountOrAuto,
-        "Threads that write dirty pages.",
+        "Threads that write dirty pages; auto: one, or as many as compression needs.",
         |s| s.pool.page_writers.map_or_else(|| "auto".to_owned(), |writers| writers.to_string()),
     ),
     key(["pool_replacement", "pool", "replacement"], Kind::Word, "Which page leaves the pool first.", |s| {

@@ -28,7 +28,7 @@ use varve_pager::{
 use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 
-pub use auto::{AUTO_FILE_NAME, AUTO_FILE_NEW, SystemFile};
+pub use auto::{AUTO_FILE_NAME, AUTO_FILE_NEW, Misfit, SystemFile};
 pub use reader::ConfigError;
 use reader::Reader;
 pub use suggest::nearest;

@@ -1,0 +1,133 @@
+//! The log of an existing database, and the region of persistent memory that it has or gets: what has to wait for a clean shutdown;
+//! read the log, or begin it anew.
+//!
+//! Invariants
+//! 1. Until the log is read nothing is changed; then a region is made, if the database gets one (decision 0308).
+//! 2. The control file learns with the log's new life what comes with it, in one write.
+//! 3. A log moves, and images of clean pages begin, only after a clean shutdown; what was configured so waits until then.
+//!
+//! Not known here: what is in the spaces.
+
+use varve_device::reached;
+
+use super::log_config;
+use crate::config::{PagerConfig, ProtectionKind};
+use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
+use crate::error::Result;
+use crate::log::Log;
+use crate::nvm::{self, NvmRegion, Room};
+use crate::recovery::{self, News, Observe, Plan};
+
+/// What was configured and has to wait for a clean shutdown, since the last one was none.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Postponed {
+    /// A protection that has to find every page stable.
+    pub(crate) protection: Option<ProtectionKind>,
+    /// A region that the log moves to, and all that was to be in it.
+    pub(crate) region: bool,
+}
+
+/// Full-page-log needs an image of every page that has changed, and another protection has left none: it begins when no
+/// page has. After a crash the database goes on with the protection that it had; gives the one that has to wait.
+pub(super) fn postpone_images(config: &mut PagerConfig, stored: &Superblock) -> Option<ProtectionKind> {
+    let begins = config.protection == ProtectionKind::FullPageLog
+        && stored.protection != InForce::FullPageLog
+        && !stored.packed;
+    if !begins || stored.state == State::Clean {
+        return None;
+    }
+    let now = match stored.protection {
+        InForce::Nothing => ProtectionKind::None,
+        InForce::AtomicWrite => ProtectionKind::AtomicWrite,
+        InForce::Doublewrite => ProtectionKind::DOUBLEWRITE,
+        // What is in a region doesn't fit the configuration, which is refused with words about that.
+        InForce::FullPageLog | InForce::NvmDoublewrite | InForce::Nvm => return None,
+    };
+    reached("open: full-page-log has to wait");
+    Some(std::mem::replace(&mut config.protection, now))
+}
+
+/// The log moves when nothing of it is needed. After a crash the database goes on without the region, as it was.
+pub(super) fn postpone_region(config: &mut PagerConfig, stored: &Superblock) -> bool {
+    let moves = config.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes > 0) && stored.attached.is_none();
+    if !moves || stored.state == State::Clean {
+        return false;
+    }
+    reached("open: a region has to wait");
+    config.nvm = None;
+    if config.protection.needs_nvm() {
+        config.protection = nvm::of_files(stored.protection, config.protection);
+    }
+    true
+}
+
+/// What persistent memory is for a database that is being opened.
+pub(super) enum Found {
+    Nothing,
+    /// The region that it needs.
+    Has(NvmRegion),
+    /// It gets one.
+    Gets(Room),
+}
+
+/// The region that the database has, or room for the one that it gets. The log moves there only when nothing of it is needed.
+pub(super) fn find_region(config: &PagerConfig, stored: &Superblock) -> Result<Found> {
+    if let Some(region) = nvm::find(config, stored)? {
+        return Ok(Found::Has(region));
+    }
+    let Some(room) = Room::find(config, stored.database, stored.unneeded_region)? else {
+        return Ok(Found::Nothing);
+    };
+    assert!(!room.has_log() || stored.state == State::Clean, "the log is needed where it is");
+    Ok(Found::Gets(room))
+}
+
+/// Reads the log and opens it, or begins it anew where it moves. Behind the reading everything fits together, and a region is made if
+/// the database gets one.
+pub(super) fn begin_log(
+    config: &mut PagerConfig,
+    control: &Control,
+    found: Found,
+    observers: &mut [&mut dyn Observe],
+) -> Result<(Option<NvmRegion>, Log, Plan)> {
+    if let Found::Has(region) = &found {
+        region.place_log(config);
+    }
+    let stored = control.get();
+    let moves = matches!(&found, Found::Gets(room) if room.has_log());
+    let images = InForce::FullPageLog;
+    // Behind the log's first record nobody could tell after a crash that images began cleanly.
+    let begins = Some(config.protection.in_force()).filter(|protection| *protection == images);
+    let keeps_images = begins.is_some() || stored.protection == images;
+    let read = if stored.log_begins_anew || moves {
+        None
+    } else {
+        Some(recovery::read_log(log_config(config), stored, keeps_images, observers)?)
+    };
+    let (region, attached) = match found {
+        Found::Nothing => (None, None),
+        Found::Has(region) => (Some(region), None),
+        Found::Gets(room) => {
+            let (region, attached) = get_region(room, control)?;
+            region.place_log(config);
+            (Some(region), Some(attached))
+        }
+    };
+    let news = News { attached, protection: begins };
+    let (log, plan) = match read {
+        Some(read) => read.begin_life(control, news)?,
+        None => recovery::begin_log_anew(log_config(config), control, news)?,
+    };
+    Ok((region, log, plan))
+}
+
+/// Makes a region where there is room for it. The control file has its id and calls it not needed, until the log begins its life.
+fn get_region(room: Room, control: &Control) -> Result<(NvmRegion, Attached)> {
+    let id = random_id();
+    let attached = room.attached(id);
+    room.vacate()?;
+    control.update(|superblock| superblock.unneeded_region = Some(id))?;
+    let region = room.make(control.get().database, id)?;
+    reached("nvm: region attached");
+    Ok((region, attached))
+}

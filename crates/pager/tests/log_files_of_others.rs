@@ -1,0 +1,96 @@
+//! What is named like a log file and is none, and log files of another database: they stay when a log moves, when a database is made,
+//! and when that starts over.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+mod nvm_support;
+
+use std::sync::Arc;
+
+use common::{NoOps, config, open};
+use nvm_support::{IN_FILES, NVM_ALL, NVM_LOG, assert_numbers, fill, leave, some_pages, with};
+use varve_device::{Directory, MemoryDirectory, MemoryImage};
+use varve_pager::control::{Control, State};
+use varve_pager::{Pager, PagerConfig};
+
+const KEPT: [&str; 5] = ["log.txt", "log.old", "logs", "log.20261122", "log.0099"];
+
+/// The same files, and some that people keep.
+fn with_kept(directory: &MemoryDirectory, kept: &[&str]) -> Arc<MemoryDirectory> {
+    let mut text = MemoryImage::default();
+    text.write(0, b"what somebody wrote");
+    let kept = kept.iter().map(|name| ((*name).to_owned(), text.clone()));
+    MemoryDirectory::from_images(directory.images().into_iter().chain(kept))
+}
+
+/// The same files, and a log of another database; its file's name.
+fn with_foreign(directory: &MemoryDirectory) -> (Arc<MemoryDirectory>, String) {
+    let (other, pager, _) = some_pages(IN_FILES);
+    pager.shutdown().unwrap();
+    let mut log = other.images().into_iter().find(|(name, _)| name.starts_with("log.")).unwrap();
+    log.0 = "log.0042".into();
+    let name = log.0.clone();
+    (MemoryDirectory::from_images(directory.images().into_iter().chain([log])), name)
+}
+
+fn assert_kept(directory: &MemoryDirectory, kept: &[&str]) {
+    assert!(kept.iter().all(|name| directory.exists(name).unwrap()), "{:?}", directory.list());
+}
+
+#[test]
+fn they_stay_when_the_log_moves_into_a_region() {
+    let (directory, pager, ids) = some_pages(IN_FILES);
+    pager.shutdown().unwrap();
+    let directory = with_kept(&directory, &KEPT);
+    for _ in 0..2 {
+        assert_numbers(&open(&with(&directory, NVM_LOG)), &ids, "moved");
+        assert_kept(&directory, &KEPT);
+        assert!(!directory.exists("log.0000").unwrap());
+    }
+}
+
+/// One file of another database kept all of ours, for ever.
+#[test]
+fn a_foreign_log_stays_when_ours_moves_away() {
+    let (directory, pager, ids) = some_pages(IN_FILES);
+    pager.shutdown().unwrap();
+    let (directory, foreign) = with_foreign(&directory);
+    assert_numbers(&open(&with(&directory, NVM_LOG)), &ids, "moved");
+    assert_kept(&directory, &[&foreign]);
+    assert!(!directory.exists("log.0000").unwrap(), "{:?}", directory.list());
+}
+
+#[test]
+fn a_log_is_not_moved_to_where_one_of_another_database_lies() {
+    let (directory, pager, ids) = some_pages(NVM_ALL);
+    leave(pager);
+    let (mixed, foreign) = with_foreign(&directory);
+    let why = Pager::open(with(&mixed, IN_FILES), Arc::new(NoOps)).err().unwrap().to_string();
+    assert!(why.contains("belongs to another database"), "{why}");
+    assert_kept(&mixed, &[&foreign]);
+    assert_numbers(&open(&with(&directory, IN_FILES)), &ids, "without it");
+}
+
+/// On a device of the log's own, where nobody looks whether it is empty.
+#[test]
+fn they_stay_when_a_database_is_made_and_when_that_starts_over() {
+    let (home, kept) = (MemoryDirectory::new(), ["log.txt", "log.old", "logs"]);
+    let log = with_kept(&MemoryDirectory::new(), &kept);
+    let on = |log: &Arc<MemoryDirectory>| PagerConfig { log: log.clone(), ..config(&home, 64) };
+    let pager = open(&on(&log));
+    let ids = fill(&pager);
+    assert_numbers(&pager, &ids, "made");
+    drop(pager);
+    assert_kept(&log, &kept);
+    let control = Control::open(&*home).unwrap().unwrap();
+    control.update(|block| block.state = State::Creating).unwrap();
+    let all = with_kept(&log, &KEPT);
+    let (all, foreign) = with_foreign(&all);
+    let why = Pager::open(on(&all), Arc::new(NoOps)).err().unwrap().to_string();
+    assert!(why.contains("belongs to another database"), "{why}");
+    assert_kept(&all, &[&foreign]);
+    let control = Control::open(&*home).unwrap().unwrap();
+    control.update(|block| block.state = State::Creating).unwrap();
+    drop(open(&on(&log)));
+    assert_kept(&log, &kept);
+}
