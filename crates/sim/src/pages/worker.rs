@@ -166,9 +166,8 @@ impl<'a> Worker<'a> {
         }
         match self.bench.rng.below(400) {
             0 => self.pager.tick_write(1000).map(|_| ()).map_err(text),
-            1..6 => self.pager.tick_write(3).map(|_| ()).map_err(text),
-            6..26 => self.pager.checkpoint().map_err(text),
-            26..40 => self.acknowledge(),
+            1 => self.pager.checkpoint().map_err(text),
+            2..40 => self.acknowledge(),
             40..360 if listed < HOARD => self.allocate(self.owner).map(|_| ()),
             40..44 => self.free(),
             _ => self.change(),
