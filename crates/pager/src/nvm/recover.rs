@@ -161,15 +161,10 @@ fn scan(area: &PageArea, durable: Lsn) -> Result<Found> {
     let step = area.slots().div_ceil(threads);
     let part = &|no: u32| scan_slots(area, durable, no * step..((no + 1) * step).min(area.slots()));
     let parts: Vec<Result<Found>> = std::thread::scope(|scope| {
-        let spawn = |no| (no, std::thread::Builder::new().spawn_scoped(scope, move || part(no)));
-        let others: Vec<_> = (1..threads).map(spawn).collect();
+        let others: Vec<_> = (1..threads).map(|no| scope.spawn(move || part(no))).collect();
         // What tests plant and reach belongs to this thread.
         let first = part(0);
-        let others = others.into_iter().map(|(no, scan)| match scan {
-            Ok(scan) => scan.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            // The system has no thread left.
-            Err(_) => part(no),
-        });
+        let others = others.into_iter().map(|scan| scan.join().unwrap_or_else(|panic| resume_unwind(panic)));
         once(first).chain(others).collect()
     });
     let mut found = Found::default();
