@@ -381,13 +381,8 @@ fn readers_and_writers_meet_reclamation() {
     (config.temporary, config.control) = (directory.clone(), directory);
     (config.background, config.page_writers, config.checkpoint.interval_ms) = (true, 2, 20);
     // Also where much is free: trim takes its time.
-    let packed = PackedConfig {
-        extent_bytes: EXTENT_BYTES,
-        held_pages_max: 16,
-        fill_percent: 90,
-        moves_always: true,
-        ..PackedConfig::DEFAULT
-    };
+    let packed =
+        PackedConfig { extent_bytes: EXTENT_BYTES, held_pages_max: 16, fill_percent: 90, moves_always: true };
     config.layout = HomeLayout::Packed(packed);
     let pager = Pager::open(config, Arc::new(NoOps)).unwrap();
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
