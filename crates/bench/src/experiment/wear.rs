@@ -364,6 +364,16 @@ fn row(
     }
 }
 
+/// A drive whose flash holds less of the plain database than this is not the one that the bars are about: small databases have room in
+/// their files that was never written.
+const VALID_MIN: f64 = 0.85;
+
+fn too_empty(base: &WearRow) -> Option<String> {
+    (base.valid_share < VALID_MIN).then(|| {
+        format!("flash is {:.0} % full of the plain database: take a larger one", 100.0 * base.valid_share)
+    })
+}
+
 /// Every other way against doublewrite in place, plain.
 fn claim(lab: &mut Lab<'_>, rows: &[WearRow]) -> Result<Vec<Claim>> {
     let Some(base) = rows.iter().find(|row| row.is(BASE)) else { return Ok(Vec::new()) };
@@ -378,7 +388,7 @@ fn claim(lab: &mut Lab<'_>, rows: &[WearRow]) -> Result<Vec<Claim>> {
             ("flash bytes, modelled", of(|row| row.flash_bytes), BAR_FLASH),
         ] {
             let (experiment, figure) = lab.subject();
-            let verdict = match base.not_judged().or_else(|| row.not_judged()) {
+            let verdict = match base.not_judged().or_else(|| row.not_judged()).or_else(|| too_empty(base)) {
                 _ if !has_bar => Verdict::NotInText,
                 Some(reason) => Verdict::NotJudged(reason),
                 None => Verdict::at_least(bar, ours),
