@@ -415,6 +415,9 @@ fn the_pages_of_a_large_segment_are_free_at_once() {
         }
         mtr.commit();
     }
+    // Without a page behind it the file would be cut.
+    let behind = pager.create_segment(SpaceId::DATA).unwrap();
+    add(&pager, behind, 0).unwrap();
     let began = Instant::now();
     pager.drop_segment(SpaceId::DATA, owner).unwrap();
     pager.flush_log(pager.log().end()).unwrap();
