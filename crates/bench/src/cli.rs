@@ -1,5 +1,6 @@
 //! `varve bench`: the command line of this crate, for the program `varve` to include.
 
+use std::any::Any;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use varve_engine::Database;
 use varve_sql::general::General;
 
 use crate::driver::{self, Plan};
-use crate::embedded::{self, Embedded};
+use crate::embedded::Embedded;
 use crate::gates::{self, Rows};
 use crate::linkbench::LinkBench;
 use crate::mysql::{self, MySql};
@@ -54,12 +55,8 @@ struct RunArgs {
     /// "mysql://root@127.0.0.1:3306/DATABASE" (linkbench only)
     #[arg(long)]
     server: Option<String>,
-    /// Directory for the embedded database (a fresh one that is removed afterwards)
-    #[arg(long)]
-    directory: Option<PathBuf>,
-    /// Pool of the embedded database, in MiB
-    #[arg(long, default_value_t = 512)]
-    pool_mib: usize,
+    #[command(flatten)]
+    place: Place,
     /// Sessions
     #[arg(long, default_value_t = 16)]
     threads: usize,
@@ -102,7 +99,7 @@ struct RunArgs {
     /// Declare TPC-C's foreign keys
     #[arg(long)]
     foreign_keys: bool,
-    /// The tables are there already
+    /// Use the tables that an earlier run left, on the server or in --directory
     #[arg(long)]
     no_load: bool,
     /// Check TPC-C's twelve consistency conditions after the last round
@@ -110,14 +107,54 @@ struct RunArgs {
     check: bool,
 }
 
+/// Where an embedded database is.
 #[derive(Debug, Args)]
-struct GateArgs {
-    /// Directory for the database (a fresh one that is removed afterwards)
+struct Place {
+    /// Directory for the embedded database: a new or an empty one, which stays; without it, one of the working directory that is
+    /// removed afterwards
     #[arg(long)]
     directory: Option<PathBuf>,
-    /// Pool, in MiB
-    #[arg(long, default_value_t = 512)]
-    pool_mib: usize,
+    /// Configuration of the embedded database; without it, varve.toml in --directory, if there is one
+    #[arg(long, value_name = "FILE", requires = "directory")]
+    config: Option<PathBuf>,
+    /// Pool of the embedded database, in MiB [default: what the configuration says, or 512]
+    #[arg(long)]
+    pool_mib: Option<u64>,
+}
+
+/// Pool of who says nothing.
+const POOL_BYTES: u64 = 512 << 20;
+
+/// A database that is to be measured.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// Its directory.
+    pub directory: &'a Path,
+    /// Its configuration; without it, varve.toml in the directory.
+    pub config: Option<&'a Path>,
+    /// Bytes of its pool; without them, what the configuration says, ...
+    pub pool_bytes: Option<u64>,
+    /// ... or this.
+    pub pool_bytes_default: u64,
+    /// Whether it may be one that is there: otherwise the directory must be new or empty, since loading drops tables.
+    pub may_exist: bool,
+}
+
+/// A database that was opened to be measured.
+pub struct Opened {
+    /// The database.
+    pub database: Arc<Database>,
+    /// Keeps others from its directories.
+    pub lock: Box<dyn Any>,
+}
+
+/// Opens databases as the program does that includes this command line.
+pub type Opener<'a> = &'a dyn Fn(&Wanted<'_>) -> Result<Opened>;
+
+#[derive(Debug, Args)]
+struct GateArgs {
+    #[command(flatten)]
+    place: Place,
     /// Rows
     #[arg(long, default_value_t = 1_000_000)]
     rows: u64,
@@ -144,11 +181,11 @@ struct GateArgs {
 /// The table of the gates.
 const TABLE: &str = "bench_rows";
 
-/// Runs the command; figures go to `out`. `general` runs the general queries of embedded databases.
-pub fn run(args: &BenchArgs, general: Arc<dyn General>, out: &mut dyn Write) -> Result<()> {
+/// Runs the command; figures go to `out`. `open` opens embedded databases, `general` runs their general queries.
+pub fn run(args: &BenchArgs, open: Opener<'_>, general: Arc<dyn General>, out: &mut dyn Write) -> Result<()> {
     match &args.what {
-        What::Run(run) => run_workload(run, general, out),
-        What::Points(gate) => with_rows(gate, |rows, _| {
+        What::Run(run) => run_workload(run, open, general, out),
+        What::Points(gate) => with_rows(gate, open, |rows, _| {
             let rates = repeat(gate.rounds, || gates::points(rows, Duration::from_secs(gate.seconds)))?;
             writeln!(
                 out,
@@ -157,8 +194,8 @@ pub fn run(args: &BenchArgs, general: Arc<dyn General>, out: &mut dyn Write) -> 
             )?;
             Ok(())
         }),
-        What::Commits(gate) => with_rows(gate, |rows, directory| {
-            let measured = gates::commits(rows, directory, gate.rounds, gate.commits)?;
+        What::Commits(gate) => with_rows(gate, open, |rows, opened| {
+            let measured = gates::commits(rows, opened.directory, gate.rounds, gate.commits)?;
             let (commit, bare) = (Spread::of(&measured.commit_us), Spread::of(&measured.bare_us));
             writeln!(
                 out,
@@ -167,13 +204,13 @@ pub fn run(args: &BenchArgs, general: Arc<dyn General>, out: &mut dyn Write) -> 
             )?;
             Ok(())
         }),
-        What::RandomReads(gate) => with_rows(gate, |rows, _| {
+        What::RandomReads(gate) => with_rows(gate, open, |rows, opened| {
             let length = Duration::from_secs(gate.seconds);
             let rates = repeat(gate.rounds, || gates::random_reads(rows, gate.threads, length))?;
             writeln!(
                 out,
                 "random reads a second, {} threads, pool {} MiB: {rates}",
-                gate.threads, gate.pool_mib
+                gate.threads, opened.pool_mib
             )?;
             Ok(())
         }),
@@ -185,35 +222,61 @@ fn repeat(rounds: usize, mut measure: impl FnMut() -> Result<f64>) -> Result<Spr
     Ok(Spread::of(&figures))
 }
 
+/// A database that is being measured.
+struct Measured<'a> {
+    database: &'a Arc<Database>,
+    directory: &'a Path,
+    pool_mib: u64,
+}
+
 /// Loads the table of a gate, measures, shuts down.
-fn with_rows(gate: &GateArgs, measure: impl FnOnce(&Rows, &Path) -> Result<()>) -> Result<()> {
-    with_database(gate.directory.as_deref(), gate.pool_mib, |database, directory| {
-        let found = if gate.reuse { Rows::find(database, TABLE, gate.rows)? } else { None };
+fn with_rows(
+    gate: &GateArgs,
+    open: Opener<'_>,
+    measure: impl FnOnce(&Rows, &Measured<'_>) -> Result<()>,
+) -> Result<()> {
+    with_database(&gate.place, open, gate.reuse, |opened| {
+        let found = if gate.reuse { Rows::find(opened.database, TABLE, gate.rows)? } else { None };
         let rows = match found {
             Some(rows) => rows,
-            None => Rows::load(database, TABLE, gate.rows, gate.row_bytes)?,
+            None => Rows::load(opened.database, TABLE, gate.rows, gate.row_bytes)?,
         };
-        measure(&rows, directory)
+        measure(&rows, opened)
     })
 }
 
-/// Opens a database in `directory`, or in a fresh one of the working directory that is removed afterwards.
+/// Opens a database where it is said to be, or in a fresh directory of the working directory that is removed afterwards.
 fn with_database(
-    directory: Option<&Path>,
-    pool_mib: usize,
-    act: impl FnOnce(&Arc<Database>, &Path) -> Result<()>,
+    place: &Place,
+    open: Opener<'_>,
+    may_exist: bool,
+    act: impl FnOnce(&Measured<'_>) -> Result<()>,
 ) -> Result<()> {
     let fresh = PathBuf::from(format!("varve-bench-{}", std::process::id()));
-    let path = directory.unwrap_or(&fresh);
-    let database = embedded::open(path, pool_mib << 20)?;
-    let done = act(&database, path).and_then(|()| Ok(database.shutdown()?));
-    if directory.is_none() {
+    let directory = place.directory.as_deref().unwrap_or(&fresh);
+    let opened = open(&Wanted {
+        directory,
+        config: place.config.as_deref(),
+        pool_bytes: place.pool_mib.map(|mib| mib << 20),
+        pool_bytes_default: POOL_BYTES,
+        may_exist,
+    })?;
+    let database = &opened.database;
+    let pool_mib = database.pager().config().pool_bytes as u64 >> 20;
+    let done = act(&Measured { database, directory, pool_mib }).and_then(|()| Ok(database.shutdown()?));
+    drop(opened);
+    if place.directory.is_none() {
         std::fs::remove_dir_all(&fresh)?;
     }
     done
 }
 
-fn run_workload(args: &RunArgs, general: Arc<dyn General>, out: &mut dyn Write) -> Result<()> {
+fn run_workload(
+    args: &RunArgs,
+    open: Opener<'_>,
+    general: Arc<dyn General>,
+    out: &mut dyn Write,
+) -> Result<()> {
     let workload = workload_of(args)?;
     if let Some(server) = &args.server {
         return match server.starts_with(mysql::PREFIX) {
@@ -221,11 +284,21 @@ fn run_workload(args: &RunArgs, general: Arc<dyn General>, out: &mut dyn Write) 
             false => measure(&Wire::new(server), workload.as_ref(), args, out),
         };
     }
-    with_database(args.directory.as_deref(), args.pool_mib, |database, _| {
-        let settings = format!("pool {} MiB", args.pool_mib);
-        let target = Embedded::with_general(Arc::clone(database), general, &settings);
+    with_database(&args.place, open, args.no_load, |opened| {
+        let settings = describe(opened);
+        let target = Embedded::with_general(Arc::clone(opened.database), general, &settings);
         measure(&target, workload.as_ref(), args, out)
     })
+}
+
+/// What was measured, in so far as a configuration can change it.
+fn describe(opened: &Measured<'_>) -> String {
+    let config = opened.database.pager().config();
+    let (layout, protection) = (config.layout.name(), config.protection.name());
+    format!(
+        "pool {} MiB, layout {layout}, protection {protection}, compression {}",
+        opened.pool_mib, config.compression.algorithm
+    )
 }
 
 fn workload_of(args: &RunArgs) -> Result<Box<dyn Workload>> {

@@ -76,8 +76,11 @@ impl Sysbench {
     /// The script of that name.
     pub fn new(name: &str, tables: u64, rows: u64) -> Result<Self> {
         let found = SCRIPTS.iter().find(|(known, _)| *known == name);
-        let (_, script) =
-            found.ok_or_else(|| BenchError::Arguments(format!("{name} is no sysbench script")))?;
+        let (_, script) = found.ok_or_else(|| {
+            let scripts: Vec<&str> = SCRIPTS.iter().map(|(known, _)| *known).collect();
+            let others = "tpcb, tpcc, ycsb-a to ycsb-f, linkbench";
+            BenchError::Arguments(format!("{name} is no workload; choose {}, {others}", scripts.join(", ")))
+        })?;
         Ok(Self { script: *script, tables, rows, keys: Keys::Special { count: rows } })
     }
 

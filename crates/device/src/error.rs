@@ -66,7 +66,9 @@ pub enum ErrorKind {
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Io(i32),
     /// The medium is full, also when a punched hole cannot be filled again.
-    #[error("no space left on the device: free some space, or move the space to a larger device")]
+    #[error(
+        "no space left on the device: free some space, or stop the database, move the files of the space to a larger device and name that in [spaces] of varve.toml"
+    )]
     NoSpace,
     /// The file or medium takes no writes.
     #[error("it is read-only: make it writable for this user, or choose another directory")]

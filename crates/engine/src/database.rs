@@ -123,6 +123,11 @@ impl Database {
         check::check(&self.core)
     }
 
+    /// Makes all pages stable that are not so now, and stores a checkpoint.
+    pub fn checkpoint_all(&self) -> Result<()> {
+        Ok(self.core.pager.checkpoint_all()?)
+    }
+
     /// Stores a checkpoint of the pager.
     pub fn checkpoint(&self) -> Result<()> {
         Ok(self.core.pager.checkpoint()?)

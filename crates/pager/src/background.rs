@@ -270,7 +270,8 @@ impl Shared {
     fn sleep(&self, began: Instant) {
         let Some(pacing) = self.config.pacing else { return self.pool.wait_for_work(NAP) };
         let interval = Duration::from_millis(pacing.interval_ms);
-        while !self.is_stopping() && !self.pool.is_tight() && !self.log.is_full() {
+        while !self.is_stopping() && !self.pool.is_tight() && !self.log.is_full() && !self.is_asked_to_clean()
+        {
             let Some(rest) = interval.checked_sub(began.elapsed()) else { break };
             std::thread::sleep(rest.min(NAP));
         }
@@ -323,6 +324,29 @@ impl Shared {
             self.check_refused(began)?;
         }
         self.pool.why_tight().map_or(Ok(()), Err)
+    }
+
+    /// Waits until every page that was dirty at `until` is stable; want of room is told after a bounded wait.
+    pub(crate) fn clean_until(self: &Arc<Self>, until: Lsn) -> Result<()> {
+        self.cleans_until.fetch_max(until.get(), Ordering::Relaxed);
+        let began = Instant::now();
+        while self.is_asked_to_clean() {
+            self.log.check()?;
+            if self.has_writers() {
+                self.pool.ring();
+                std::thread::sleep(ROOM_WAIT);
+                self.check_refused(began)?;
+            } else if self.clean_oldest(ROUND_PAGES)? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether somebody wants pages clean that are not.
+    pub(crate) fn is_asked_to_clean(&self) -> bool {
+        let until = self.cleans_until.load(Ordering::Relaxed);
+        until > 0 && self.ledger.oldest().is_some_and(|oldest| oldest.get() < until)
     }
 
     /// Waits a little for the page writers, who since `began` may have met a full device.

@@ -221,7 +221,7 @@ impl Shared {
     /// Cleans as long as the log since the oldest dirty page is longer than its share. Whether anything was done.
     pub(crate) fn clean_for_log(self: &Arc<Self>) -> Result<bool> {
         let mut worked = false;
-        while self.is_log_long() && !self.is_stopping() {
+        while (self.is_log_long() || self.is_asked_to_clean()) && !self.is_stopping() {
             worked = true;
             let workers = self.workers.count();
             if self.clean_oldest(ROUND_PAGES * workers)? == 0 {

@@ -12,7 +12,8 @@ use crate::pager::Pager;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DurabilityRow {
     /// What it is: log, pages, copies (of pages that are being written in their places), old versions; home (of pages and old
-    /// versions whose newest ones are in persistent memory), control.
+    /// versions whose newest ones are in persistent memory), control; protection, whose place
+    /// is where that lies which mends torn pages, and whose medium is its kind.
     pub part: &'static str,
     /// Where it lies.
     pub place: String,
@@ -107,12 +108,36 @@ impl Pager {
         let parts = [
             ("log", Some(log.unwrap_or_else(|| of_files(&*config.log)))),
             ("pages", pages(&*config.data)),
+            ("protection", Some(self.protection_now(copies.as_ref(), region_if(true)))),
             ("copies", copies),
             ("old versions", pages(&*config.rollback)),
             ("home", home),
             ("control", Some(of_files(&*config.control))),
         ];
         parts.into_iter().filter_map(|(part, place)| Some(row(part, place?))).collect()
+    }
+
+    /// What mends torn pages now, which may be another protection than the one that was asked for.
+    fn protection_now(&self, copies: Option<&Place>, region: Option<Place>) -> Place {
+        let config = &self.shared.config;
+        let (home, kind) = (of_files(&*config.data), config.protection.name().to_owned());
+        match (config.layout, config.protection) {
+            (HomeLayout::Packed(_), ProtectionKind::None) => {
+                Place { medium: "none: the layout packed writes no page over another one".to_owned(), ..home }
+            }
+            (HomeLayout::InPlace, ProtectionKind::None) => Place {
+                medium: "none: a crash may tear pages".to_owned(),
+                survives: home.survives.min(Survives::ProcessDeath),
+                ..home
+            },
+            (_, ProtectionKind::FullPageLog) => Place { medium: kind, ..of_files(&*config.log) },
+            (_, ProtectionKind::Nvm) => Place { medium: kind, ..region.unwrap_or(home) },
+            (_, _) => {
+                let (location, survives) =
+                    copies.map_or((home.location, home.survives), |it| (it.location.clone(), it.survives));
+                Place { location, medium: kind, survives }
+            }
+        }
     }
 }
 

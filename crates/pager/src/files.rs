@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use varve_device::{BlockFile, Directory, Durability, OpenHow, Purpose, Space, WriteOp, planted};
+use varve_device::{BlockFile, Directory, Durability, ErrorKind, OpenHow, Purpose, Space, WriteOp, planted};
 
 use crate::error::{PagerError, Result};
 use crate::ids::{PageId, PageRange, SpaceId};
@@ -49,6 +49,29 @@ pub(crate) fn device_space(space: SpaceId) -> (Space, Purpose) {
     }
 }
 
+/// Opens a file of a space that has to be there.
+pub(crate) fn open_existing(
+    space: SpaceId,
+    directory: &dyn Directory,
+    name: &str,
+) -> Result<Arc<dyn BlockFile>> {
+    let (kind, _) = device_space(space);
+    directory.open(name, OpenHow::existing(kind)).map_err(|error| match error.kind {
+        ErrorKind::NotFound => PagerError::Incompatible { what: missing(space, directory, name) },
+        _ => error.into(),
+    })
+}
+
+fn missing(space: SpaceId, directory: &dyn Directory, name: &str) -> String {
+    let (location, stem) = (directory.location(), space.name());
+    let copies = if space == SpaceId::DATA { " and doublewrite.varve" } else { "" };
+    format!(
+        "{location}/{name} is missing, which belongs to the {stem} space. If the configuration names another device for the space \
+         than before, move its files there while the database is stopped: all whose names begin with {stem}{copies}. Otherwise \
+         put the file back, or restore a backup of all directories"
+    )
+}
+
 impl SpaceFile {
     /// Opens the space's file, or makes an empty one.
     pub(crate) fn open(
@@ -58,8 +81,10 @@ impl SpaceFile {
         create: bool,
     ) -> Result<SpaceFile> {
         let (kind, _) = device_space(space);
-        let how = if create { OpenHow::or_create(kind) } else { OpenHow::existing(kind) };
-        let file = directory.open(&file_name(space), how)?;
+        let file = match create {
+            true => directory.open(&file_name(space), OpenHow::or_create(kind))?,
+            false => open_existing(space, directory, &file_name(space))?,
+        };
         if create {
             file.set_len(0)?;
             file.flush()?;

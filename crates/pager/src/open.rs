@@ -17,7 +17,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use parking_lot::Mutex;
 use varve_device::{Directory, planted, reached};
@@ -93,6 +93,8 @@ struct Parts {
     trim: Arc<TrimSetting>,
     /// Pages that the protection mended.
     mended: Vec<PageId>,
+    /// What the protection says of its opening.
+    warning: Option<String>,
 }
 
 /// Creates or recovers.
@@ -324,8 +326,8 @@ fn assemble(
         mended = protection::repair(was, config, copies, &files, redo_start)?;
     }
     let protection = protection::open(config, copies, &files, (!is_new).then_some(was))?;
-    note_protection(config, control)?;
-    note_compression(control, config, config.compression)?;
+    let warning = protection.warning();
+    note_protection(config, control).and_then(|()| note_compression(control, config, config.compression))?;
     let ledger = Arc::<Ledger>::default();
     let counters = Arc::new(Counters { times: config.times.clone(), ..Counters::default() });
     let compressions = Arc::new(Compressions::new(config.compression));
@@ -368,7 +370,7 @@ fn assemble(
     };
     let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
     let spaces = Spaces::new(layouts, page_size, config.growth_extents);
-    Ok(Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, mended })
+    Ok(Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, mended, warning })
 }
 
 /// From now on a crash is mended by the means of the configured protection.
@@ -391,7 +393,7 @@ pub(crate) fn note_compression(control: &Control, config: &PagerConfig, how: Com
 }
 
 /// What a stored page takes is a multiple of this: a page and its copy in the doublewrite file have the same bytes.
-fn unit_bytes(config: &PagerConfig) -> usize {
+pub(crate) fn unit_bytes(config: &PagerConfig) -> usize {
     // An atomic write has a power of two bytes, at a multiple of that: only whole pages are written so.
     if config.protection == ProtectionKind::AtomicWrite {
         return config.page_size;
@@ -410,7 +412,7 @@ fn finish(
     ops: Arc<dyn RedoOps>,
     redone: Option<Range<Lsn>>,
 ) -> Result<Shared> {
-    let Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, .. } = parts;
+    let Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, warning, .. } = parts;
     let database = control.get().database;
     let keeps_images = config.protection == ProtectionKind::FullPageLog;
     spaces.load(&pool, database)?;
@@ -438,8 +440,10 @@ fn finish(
         database,
         checkpointing: Mutex::default(),
         is_stopping: AtomicBool::new(false),
+        cleans_until: AtomicU64::new(0),
         leaves_region: AtomicBool::new(false),
         postponed: Postponed::default(),
+        warning,
         workers,
         forms_noted: Mutex::default(),
         refused: Mutex::default(),

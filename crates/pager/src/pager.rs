@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) database: u64,
     /// What was configured, and has to wait for a clean shutdown.
     pub(crate) postponed: open::Postponed,
+    /// What the protection said of its opening.
+    pub(crate) warning: Option<String>,
     /// Persistent memory that the log or pages are in.
     pub(crate) region: Option<NvmRegion>,
     /// The level that keeps pages in it.
@@ -78,6 +80,8 @@ pub(crate) struct Shared {
     /// Held during a checkpoint: end of the log at the last one.
     pub(crate) checkpointing: Mutex<Lsn>,
     pub(crate) is_stopping: AtomicBool,
+    /// Changes before this LSN are to be stable soon, since somebody waits for that.
+    pub(crate) cleans_until: AtomicU64,
     /// A shutdown leaves the region.
     pub(crate) leaves_region: AtomicBool,
     /// They write pages beside the producer.
@@ -123,6 +127,7 @@ impl Pager {
             let found = device.capabilities().warnings.iter();
             warnings.extend(found.map(|warning| format!("{}: {warning}", device.location())));
         }
+        warnings.extend(self.shared.warning.clone());
         warnings.extend(self.shared.region.as_ref().and_then(NvmRegion::warning));
         if self.shared.postponed.region {
             let now = config.protection.name();
@@ -145,9 +150,23 @@ impl Pager {
             let what = "protection atomic-write writes whole pages: compression of pages changes nothing";
             warnings.push(what.into());
         }
+        warnings.extend(self.saves_nothing().filter(|_| !config.compression.is_none()));
         warnings.sort();
         warnings.dedup();
         warnings
+    }
+
+    /// Why compressing pages makes none shorter, if it doesn't: in place they are written in whole sectors.
+    pub fn saves_nothing(&self) -> Option<String> {
+        let config = &self.shared.config;
+        let (page, unit) = (config.page_size, open::unit_bytes(config));
+        let is_so = config.layout == HomeLayout::InPlace && config.can_compress() && unit >= page;
+        is_so.then(|| {
+            format!(
+                "compression saves nothing: a page of {page} bytes is written in place in sectors of {unit} bytes, so it takes one \
+                 whatever is in it; choose a larger page size, or the layout packed, for a new database"
+            )
+        })
     }
 
     /// How pages are stored from now on whose owner has no compression of its own.
@@ -417,6 +436,13 @@ impl Pager {
 
     /// Stores a checkpoint.
     pub fn checkpoint(&self) -> Result<()> {
+        self.shared.checkpoint(false)
+    }
+
+    /// Makes every page stable that is not so now, then stores a checkpoint: as SQL's CHECKPOINT. What is changed meanwhile may have to
+    /// wait for the next one. With persistent memory for pages, stable is there, and not yet at home.
+    pub fn checkpoint_all(&self) -> Result<()> {
+        self.shared.clean_until(self.shared.log.end())?;
         self.shared.checkpoint(false)
     }
 

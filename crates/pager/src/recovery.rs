@@ -166,6 +166,7 @@ pub(crate) fn read_log(
     keeps_images: bool,
     observers: &mut [&mut dyn Observe],
 ) -> Result<ReadLog> {
+    StoredLog::require_any(&*config.directory)?;
     let stored = StoredLog::open(config, block.database)?;
     let mut analysis = Analysis { keeps_images, ..Analysis::default() };
     let known = (block.durable, if block.state == State::Clean { SHUT_DOWN } else { NOTED });

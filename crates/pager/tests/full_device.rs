@@ -7,8 +7,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{SEGMENT_BYTES, add, config, end_with_the_segment, get, is_full, note, open, set};
-use varve_device::{ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
-use varve_pager::{PageId, Pager, PagerConfig, SpaceId};
+use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
+use varve_pager::{PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
 
 /// A configuration whose log device can be full.
 fn with_log(directory: &Arc<MemoryDirectory>) -> (PagerConfig, Arc<Faulty>) {
@@ -192,5 +192,67 @@ fn a_refused_growth_is_not_tried_again_by_every_mini_transaction() {
     while add(&pager, owner, 0).is_err() {
         assert!(began.elapsed().as_secs() < 30, "it does not go on with room again");
         std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// More page writers, or more slots, want a longer doublewrite file: the start ended with "no space left on the device", though
+/// nothing needed room.
+#[test]
+fn a_doublewrite_file_that_has_no_room_to_grow_stays_as_it_is() {
+    let directory = MemoryDirectory::new();
+    let device = Faulty::wrap(directory.clone());
+    let one =
+        PagerConfig { data: device.clone(), background: true, page_writers: 1, ..config(&directory, 64) };
+    let slots = ProtectionKind::Doublewrite { batch_slots: 16, single_slots: 4 };
+    let more = [
+        PagerConfig { page_writers: 4, ..one.clone() },
+        PagerConfig { page_writers: 3, protection: slots, ..one.clone() },
+        // More areas than the file has slots.
+        PagerConfig { page_writers: 12, ..one.clone() },
+    ];
+    let pager = open(&one);
+    let ids = pages(&pager);
+    pager.flush_log(pager.log().end()).unwrap();
+    drop(pager);
+    let fault = Fault::Fails(ErrorKind::NoSpace);
+    device.arm(Rule {
+        operation: Some(Operation::SetLen),
+        space: Some(Space::Data),
+        when: When::From(1),
+        fault,
+    });
+    for (round, config) in more.iter().enumerate() {
+        let pager = open(config);
+        let said = pager.warnings();
+        assert!(said.iter().any(|said| said.contains("is used until a start finds room")), "{said:?}");
+        assert!(!directory.exists("doublewrite.new.varve").unwrap());
+        for (id, number) in ids.iter().zip(1000 * round as u64..) {
+            set(&pager, *id, number).unwrap();
+        }
+        pager.flush_log(pager.log().end()).unwrap();
+        pager.tick_write(100).unwrap();
+        drop(pager);
+    }
+    device.disarm();
+    let pager = open(&more[0]);
+    assert!(pager.warnings().is_empty(), "{:?}", pager.warnings());
+    assert_numbers(&pager, &ids, 2000);
+}
+
+/// CHECKPOINT wrote no page: it noted how far the page writers had come.
+#[test]
+fn a_checkpoint_of_all_makes_every_page_stable() {
+    for background in [false, true] {
+        let directory = MemoryDirectory::new();
+        let mut config = PagerConfig { background, ..config(&directory, 256) };
+        config.pacing = Some(varve_pager::Pacing { interval_ms: 20_000, free_frames: 1 });
+        let pager = open(&config);
+        let ids = pages(&pager);
+        pager.checkpoint_all().unwrap();
+        ids.iter().for_each(|id| set(&pager, *id, 7).unwrap());
+        let before = pager.stats().dirty_frames;
+        assert!(before >= 50, "{before}");
+        pager.checkpoint_all().unwrap();
+        assert_eq!(pager.stats().dirty_frames, 0);
     }
 }

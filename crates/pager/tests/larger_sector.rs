@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use common::{add, config, get, open, set};
 use varve_device::{AlignedBuf, Directory, Durability, MemoryDirectory, OpenHow, Purpose, Space};
-use varve_pager::SpaceId;
+use varve_pager::{Algorithm, Compression, PagerConfig, SpaceId};
 
 /// Copies all files.
 fn move_to(from: &Arc<MemoryDirectory>, sector_bytes: u32) -> Arc<MemoryDirectory> {
@@ -50,4 +50,21 @@ fn a_clean_database_opens_any_number_of_times_on_larger_sectors() {
         drop(pager);
         assert_eq!(get(&open(&config(&large, 64)), id).unwrap(), 100);
     }
+}
+
+/// Compression in place that can save nothing was taken without a word.
+#[test]
+fn a_page_of_one_sector_says_that_compression_saves_nothing() {
+    for (sector_bytes, saves) in [(512, true), (4096, false)] {
+        let directory = MemoryDirectory::with_sector(sector_bytes);
+        let mut config = config(&directory, 64);
+        assert!(open(&config).warnings().is_empty());
+        config.compression = Compression::of(Algorithm::Zstd);
+        let said = open(&config).warnings();
+        assert_eq!(said.iter().all(|said| !said.contains("compression saves nothing")), saves, "{said:?}");
+    }
+    let directory = MemoryDirectory::with_sector(4096);
+    let config = PagerConfig { page_size: 8192, pool_bytes: 64 * 8192, ..config(&directory, 64) };
+    let config = PagerConfig { compression: Compression::of(Algorithm::Zstd), ..config };
+    assert!(open(&config).warnings().is_empty());
 }

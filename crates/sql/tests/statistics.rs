@@ -56,9 +56,11 @@ fn what_show_says_can_be_queried() {
     }
     let mut durable = Recorder::default();
     durable.simple(&mut s, "select part, medium, survives from varve_durability order by part");
-    let memory =
-        ["control", "copies", "log", "old versions", "pages"].map(|part| format!("{part}|memory|nothing"));
-    assert_eq!(durable.lines[..5], memory);
+    let memory = ["control", "copies", "log", "old versions", "pages", "protection"].map(|part| {
+        let medium = if part == "protection" { "doublewrite" } else { "memory" };
+        format!("{part}|{medium}|nothing")
+    });
+    assert_eq!(durable.lines[..6], memory);
     let levels = rows(&mut s, "show varve.levels");
     let mut names: Vec<_> = levels.iter().map(|row| &row[..3]).collect();
     names.sort();

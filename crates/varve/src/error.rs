@@ -58,6 +58,16 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
+    /// A measurement would drop tables of it.
+    #[error(
+        "There is a database in {} already, and a measurement drops and makes tables: nothing was changed. Choose a new or an \
+         empty directory, or say --no-load (bench run) or --reuse (the others) to measure tables that an earlier one left there.",
+        path.display()
+    )]
+    NotForMeasuring {
+        /// The directory.
+        path: PathBuf,
+    },
     /// Somebody else's files are there.
     #[error(
         "{} is not a Varve data directory: it holds other files ({names}), and Varve doesn't mix its \

@@ -280,6 +280,59 @@ fn a_device_needs_a_directory_of_its_own() {
     check(directory.path(), &["init", "DIR"], expect);
 }
 
+/// They opened any directory without a lock and dropped what bore the names of their tables.
+#[test]
+fn measurements_leave_databases_of_others_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = ["bench", "run", "oltp_point_select", "--directory", "DIR"];
+    let few = [
+        "--rows",
+        "10",
+        "--tables",
+        "1",
+        "--rounds",
+        "1",
+        "--seconds",
+        "1",
+        "--warm-seconds",
+        "0",
+        "--pool-mib",
+        "16",
+    ];
+    std::fs::write(directory.path().join("a.txt"), "mine").unwrap();
+    let foreign = "varve: The measurement failed: DIR is not a Varve data directory: it holds other files (a.txt), and Varve \
+                   doesn't mix its files with those of others. Choose an empty or a new directory.";
+    check(directory.path(), &run, foreign);
+    std::fs::remove_file(directory.path().join("a.txt")).unwrap();
+    std::fs::write(directory.path().join("varve.toml"), "[home]\nlayout = \"packed\"").unwrap();
+    check_runs(directory.path(), &[&run[..], &few[..]].concat());
+    let name = directory.path().to_str().unwrap();
+    let layout = ["sql", name, "--pool", "16MiB", "--format", "csv", "-c", "SHOW durability"];
+    assert!(said(&layout).contains("packed"), "varve.toml was not read");
+    let there = "varve: The measurement failed: There is a database in DIR already, and a measurement drops and makes \
+                 tables: nothing was changed. Choose a new or an empty directory, or say --no-load (bench run) or --reuse (the \
+                 others) to measure tables that an earlier one left there.";
+    check(directory.path(), &run, there);
+    check(directory.path(), &["bench", "points", "--directory", "DIR"], there);
+    check_runs(directory.path(), &[&run[..], &few[..], &["--no-load"]].concat());
+    let _lock = varve_device::DirLock::take(directory.path()).unwrap();
+    let me = std::process::id();
+    let locked = format!(
+        "varve: The measurement failed: DIR is in use by another process (number {me}). One process at a time can open a \
+         database: stop that one first, or connect to it."
+    );
+    check(directory.path(), &[&run[..], &["--no-load"]].concat(), &locked);
+}
+
+#[test]
+fn a_workload_that_there_is_not_is_answered_with_the_list() {
+    let directory = tempfile::tempdir().unwrap();
+    let list = "varve: The measurement failed: foo is no workload; choose oltp_point_select, oltp_read_only, oltp_read_write, \
+                oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert, oltp_delete, tpcb, tpcc, ycsb-a to \
+                ycsb-f, linkbench.";
+    check(directory.path(), &["bench", "run", "foo"], list);
+}
+
 #[test]
 fn a_link_to_nothing_is_not_made_into_a_database() {
     let directory = tempfile::tempdir().unwrap();

@@ -38,6 +38,18 @@ pub enum LogError {
         /// What proves that the log went on.
         evidence: String,
     },
+    /// There is no file of a log that is needed.
+    #[error(
+        "no file of the log is in {location}, and the database needs its log. If the configuration names another place for the \
+         log than before, move the files {names} there while the database is stopped. Otherwise put them back, or restore a \
+         backup of all directories"
+    )]
+    Missing {
+        /// Where the log should be.
+        location: String,
+        /// Names of its files.
+        names: &'static str,
+    },
     /// A valid block with contents that make no sense.
     #[error("the log's group at LSN {at} makes no sense: {why}")]
     Nonsense {

@@ -60,6 +60,14 @@ impl StoredLog {
         Segments::any(directory)
     }
 
+    /// Fails if there is no file of a log in `directory`: what would be read as damage is most often a log that was left elsewhere.
+    pub fn require_any(directory: &dyn Directory) -> Result<(), LogError> {
+        if StoredLog::any(directory)? {
+            return Ok(());
+        }
+        Err(LogError::Missing { location: directory.location(), names: "log.0000, log.0001 and so on" })
+    }
+
     /// Calls `visit` with every group from the block at `from` to the end of the log, and gives the end.
     ///
     /// `lives` are the incarnations in order, the first one covering `from`; `known` is an LSN that is known to

@@ -29,6 +29,7 @@ use super::Identity;
 use super::format::{BLOCK_BYTES, BlockDamage, Head, MapPage, PLACES, Shape, map_page_of, version_mark};
 use super::page_map::PageMap;
 use crate::error::{PagerError, Result};
+use crate::files;
 use crate::ids::{PageNo, SpaceId};
 use crate::lsn::Lsn;
 
@@ -120,7 +121,7 @@ impl MapFile {
     pub(crate) fn open(directory: &dyn Directory, who: &Identity) -> Result<MapFile> {
         let name = file_name(who.space);
         let location = format!("{}/{name}", directory.location());
-        let file = directory.open(&name, OpenHow::existing(device_space(who.space)))?;
+        let file = files::open_existing(who.space, directory, &name)?;
         let mut bytes = AlignedBuf::new(HEADS as usize * BLOCK_BYTES);
         if file.len_bytes()? >= bytes.len() as u64 {
             file.read_at(0, &mut bytes, Purpose::Mapping)?;

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use varve_device::{AlignedBuf, BlockFile, Directory, OpenHow, Purpose};
+use varve_device::{AlignedBuf, BlockFile, Directory, Purpose};
 
 use super::book::Book;
 use super::extents::Extents;
@@ -54,8 +54,7 @@ impl Found {
             return Err(PagerError::Incompatible { what });
         }
         let name = files::file_name(who.space);
-        let (kind, _) = files::device_space(who.space);
-        let file = directory.open(&name, OpenHow::existing(kind))?;
+        let file = files::open_existing(who.space, directory, &name)?;
         let location = format!("{}/{name}", directory.location());
         check_header(&*file, &location, &head.shape)?;
         let (map, stale) = map_file.load()?;

@@ -142,6 +142,8 @@ struct Area {
 pub(super) struct Doublewrite {
     file: Arc<dyn BlockFile>,
     layout: Layout,
+    /// The layout that was asked for; another one if there was no room for it.
+    wanted: Layout,
     files: Arc<SpaceFiles>,
     times: Arc<Times>,
     /// Batch slots, in parts for batches beside each other.
@@ -165,7 +167,8 @@ impl Slots {
 }
 
 impl Doublewrite {
-    /// Opens the file; it is made anew if it isn't to be kept, or has another layout.
+    /// Opens the file; it is made anew if it isn't to be kept, or has another layout. Where a full device has no room for that, one
+    /// that may be kept goes on with the slots that it has (decision 0204: opening needs no room).
     ///
     /// `areas`: batches that may be written at the same time; each has an equal part of the layout's batch slots.
     pub(super) fn open(
@@ -176,13 +179,15 @@ impl Doublewrite {
         times: Arc<Times>,
         is_kept: bool,
     ) -> Result<Doublewrite> {
-        let kept = if is_kept { open_kept(place, layout)? } else { None };
-        let file = kept.map_or_else(|| make(place, layout), Ok)?;
+        let wanted = layout;
+        let (file, layout) = open_file(place, wanted, is_kept)?;
+        let areas = if layout == wanted { areas } else { areas.min(layout.batch_slots) };
         let each = layout.batch_slots / areas;
         let area = |no: u32| Area { slots: no * each..(no + 1) * each, staging: Mutex::new(None) };
         Ok(Doublewrite {
             file,
             layout,
+            wanted,
             files,
             times,
             areas: (0..areas).map(area).collect(),
@@ -462,11 +467,30 @@ fn is_damaged(files: &SpaceFiles, id: PageId, buf: &mut [u8]) -> Result<bool> {
     Ok(stored::decode_in(buf, id).is_err())
 }
 
-/// The file that lies there, if it is of this layout.
-fn open_kept(place: Place<'_>, layout: Layout) -> Result<Option<Arc<dyn BlockFile>>> {
+/// The file to use, and its layout: the wanted one, or that of a file which may be kept and for whose successor there is no room.
+fn open_file(place: Place<'_>, wanted: Layout, is_kept: bool) -> Result<(Arc<dyn BlockFile>, Layout)> {
+    let kept = if is_kept { find_kept(place, wanted.page_size)? } else { None };
+    match kept {
+        Some((file, layout)) if layout == wanted => Ok((file, layout)),
+        kept => match (make(place, wanted), kept) {
+            (Ok(file), _) => Ok((file, wanted)),
+            (Err(error), Some((file, layout))) if error.is_no_space() => {
+                reached("doublewrite: no room for another file");
+                // What was begun takes room that others may need; a full device may refuse even this.
+                let _ = place.directory.remove(place.unfinished);
+                Ok((file, layout))
+            }
+            (Err(error), _) => Err(error),
+        },
+    }
+}
+
+/// The file that lies there, if its making was not cut off and it has slots of both sorts.
+fn find_kept(place: Place<'_>, page_size: u32) -> Result<Option<(Arc<dyn BlockFile>, Layout)>> {
     let Some(file) = place.find()? else { return Ok(None) };
-    let stored = read_layout(&*file, layout.page_size)?;
-    Ok((stored == Some(layout)).then_some(file))
+    let layout = read_layout(&*file, page_size)?;
+    let usable = layout.filter(|layout| layout.batch_slots > 0 && layout.single_slots > 0);
+    Ok(usable.map(|layout| (file, layout)))
 }
 
 /// Makes a file of empty slots; it gets its name when it is whole, since a header that a crash left half written looks like
@@ -541,6 +565,19 @@ impl Protection for Doublewrite {
                 self.release(&mut slots, *id);
             }
         }
+    }
+
+    fn warning(&self) -> Option<String> {
+        let (has, wanted) = (self.layout, self.wanted);
+        (has != wanted).then(|| {
+            format!(
+                "{} is full: there was no room for a doublewrite file of {} slots, so the one of {} slots, which is there, is \
+                 used until a start finds room",
+                self.file.name(),
+                wanted.slots(),
+                has.slots()
+            )
+        })
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -44,6 +44,10 @@ pub(crate) trait Protection: Send + Sync {
     }
     /// These copies are of pages that mean nothing any more, after a crash neither.
     fn forget(&self, _held: &[(PageId, u32)]) {}
+    /// What a person should know of the way it was opened.
+    fn warning(&self) -> Option<String> {
+        None
+    }
     /// Counters for the level's report.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()

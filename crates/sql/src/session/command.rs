@@ -127,7 +127,7 @@ impl Session {
                 self.authorize_superuser(
                     "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
                 )?;
-                self.shared.engine.checkpoint()?;
+                self.shared.engine.checkpoint_all()?;
                 "CHECKPOINT"
             }
             Utility::Lock(lock) => self.lock_tables(lock, announce && self.block == Block::Implicit)?,

@@ -1,15 +1,49 @@
-//! `varve bench`: the measurements of `varve-bench`, with what runs general queries.
+//! `varve bench`: the measurements of `varve-bench`, with what opens databases and what runs general queries.
+//!
+//! Invariants
+//! 1. A measurement drops and makes tables only in a directory that was empty, or that somebody said an earlier one left.
+//!
+//! What this file doesn't know: what is measured.
 
 use std::sync::Arc;
 
-use varve_bench::cli::BenchArgs;
+use varve_bench::BenchError;
+use varve_bench::cli::{BenchArgs, Opened, Wanted};
+use varve_engine::Database;
 use varve_query::{Queries, QueryOptions};
 
-use super::CommandError;
+use super::{CommandError, Where};
 use crate::error::OpenError;
+use crate::home::{Home, State};
 
 /// Measures, and prints the figures.
 pub fn run(arguments: &BenchArgs) -> Result<(), CommandError> {
     let queries = Queries::new(&QueryOptions::default()).map_err(OpenError::Queries)?;
-    Ok(varve_bench::cli::run(arguments, Arc::new(queries), &mut std::io::stdout())?)
+    let refused = |error: OpenError| {
+        let text = error.to_string();
+        BenchError::Arguments(text.strip_suffix('.').unwrap_or(&text).to_owned())
+    };
+    let open = |wanted: &Wanted<'_>| open(wanted).map_err(refused);
+    Ok(varve_bench::cli::run(arguments, &open, Arc::new(queries), &mut std::io::stdout())?)
+}
+
+/// Opens a database as `varve serve` would: locked, by the configuration, on the devices that it names.
+fn open(wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
+    let place = Where {
+        directory: wanted.directory.to_owned(),
+        config: wanted.config.map(ToOwned::to_owned),
+        pool: wanted.pool_bytes,
+    };
+    let mut settings = place.settings()?;
+    settings.pool.size_bytes.get_or_insert(wanted.pool_bytes_default);
+    let refuse = || OpenError::NotForMeasuring { path: place.directory.clone() };
+    if !wanted.may_exist && place.state()? == State::Database {
+        return Err(refuse());
+    }
+    let home = Home::open(&place.directory, &settings)?;
+    if !wanted.may_exist && !home.is_new {
+        return Err(refuse());
+    }
+    let database = Database::open(home.options(&settings)?)?;
+    Ok(Opened { database, lock: Box::new(home) })
 }
