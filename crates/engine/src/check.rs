@@ -8,6 +8,7 @@
 //!
 //! Does not know: how to repair.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use varve_pager::{Access, PageId, SpaceId};
@@ -48,7 +49,9 @@ pub(crate) fn check(core: &Arc<Core>) -> Result<CheckReport> {
     }
     check_undo(core, &catalog, &mut checker)?;
     check_allocation(core, &mut checker)?;
-    report.damages.extend(checker.damages().iter().cloned());
+    let mut known: HashSet<String> = report.damages.iter().cloned().collect();
+    // A page that cannot be read is met by who reads all pages and by who follows a structure.
+    report.damages.extend(checker.damages().iter().filter(|damage| known.insert((*damage).clone())).cloned());
     let more = checker.damage_count() - checker.damages().len() as u64;
     if more > 0 {
         report.damages.push(format!("and {more} more"));

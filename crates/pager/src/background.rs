@@ -23,6 +23,7 @@ use crate::config::PagerConfig;
 use crate::error::{PagerError, Result};
 use crate::level::Cause;
 use crate::log::Admission;
+use crate::lsn::Lsn;
 use crate::nvm::NvmBuffer;
 use crate::pace::Pace;
 use crate::pager::Shared;

@@ -35,6 +35,18 @@ pub struct SystemSetting {
     pub description: &'static str,
     /// Whether a change waits for the next start.
     pub needs_restart: bool,
+    /// Who said the value: `default`, `configuration file` or `command line`, as pg_settings has it.
+    pub source: &'static str,
+    /// Its type, as pg_settings has it: `bool`, `integer`, `string` or `enum`.
+    pub kind: &'static str,
+    /// The unit of a number.
+    pub unit: Option<&'static str>,
+    /// The words that it can be.
+    pub choices: Vec<&'static str>,
+    /// What the command line hides, if it says something else.
+    pub hidden: Option<String>,
+    /// What whoever chose the next value should know.
+    pub warning: Option<String>,
 }
 
 impl SystemSetting {

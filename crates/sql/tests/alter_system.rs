@@ -23,9 +23,16 @@ impl SystemSettings for Program {
         let given = self.0.lock().unwrap();
         let setting = |n: usize| {
             let after = given[n].clone().unwrap_or_else(|| "1".to_owned());
+            let value = if n == 0 { after.clone() } else { "1".to_owned() };
             SystemSetting {
                 name: NAMES[n],
-                value: if n == 0 { after.clone() } else { "1".to_owned() },
+                source: if value == "1" { "default" } else { "configuration file" },
+                kind: "enum",
+                unit: None,
+                choices: vec!["1", "7"],
+                hidden: None,
+                warning: (after == "9").then(|| "nine is much".to_owned()),
+                value,
                 after_restart: after,
                 default: "1".to_owned(),
                 description: "a size",
@@ -68,6 +75,12 @@ fn what_is_altered_shows() {
     assert_eq!(
         ask(&mut s, all),
         ["later_size|1|postmaster|t|default|1", "now_size|2 GiB|sighup|f|configuration file|2 GiB"]
+    );
+    let told = ["~ Warning nine is much", "~ Notice later_size changes when the server is started again"];
+    assert_eq!(ask(&mut s, "ALTER SYSTEM SET later_size TO 9"), told);
+    assert_eq!(
+        ask(&mut s, "select vartype, enumvals from pg_settings where name = 'now_size'"),
+        ["enum|{1,7}"]
     );
     assert!(ask(&mut s, "show all").contains(&"now_size|2 GiB|a size".to_owned()));
     run(&mut s, "alter system reset later_size");

@@ -148,7 +148,7 @@ fn mistakes_are_named() {
         "line 2: pool.size = \"2 gigs\" is no size: write a whole number and a unit, such as \"512MiB\" or \"2GiB\"",
     );
     check("[pool]\nsize = 5", "line 2: pool.size must be between 1 MiB and 1 TiB");
-    check("[pool]\npage_size = 5000", "line 2: pool.page_size must be a power of two");
+    check("[pool]\npage_size = 5000", "line 2: pool.page_size must be 4, 8, 16, 32 or 64 KiB");
     check(
         "[pool]\nreplacement = \"fifo\"",
         "line 2: pool.replacement = \"fifo\" is unknown; choose one of: clock, lru2",

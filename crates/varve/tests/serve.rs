@@ -196,6 +196,47 @@ fn settings(client: &mut Client) -> String {
     rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join(" ")
 }
 
+/// SHOW said what was wished: doublewrite in the layout packed, full-page-log although it had to wait.
+#[test]
+fn settings_show_what_is_in_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let protection = |client: &mut Client| -> String {
+        let sql =
+            "select setting || ' ' || pending_restart || ' ' || vartype || ' ' || array_length(enumvals, 1)
+                   from pg_settings where name = 'protection_kind'";
+        let of_settings: String = client.query_one(sql, &[]).unwrap().get(0);
+        let sql = "select medium from varve_durability where part = 'protection'";
+        of_settings + ", " + client.query_one(sql, &[]).unwrap().get(0)
+    };
+    let place = |text: &str| std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+    let mut served = Served::start(directory.path());
+    let mut client = served.connect();
+    assert_eq!(protection(&mut client), "doublewrite false enum 6, doublewrite");
+    client.batch_execute("alter system set pool_size = '33MiB'").unwrap();
+    let sql =
+        "select setting || ' ' || pending_restart || ' ' || source from pg_settings where name = 'pool_size'";
+    assert_eq!(client.query_one(sql, &[]).unwrap().get::<_, String>(0), "16 MiB false command line");
+    client.batch_execute("create table t (a integer); insert into t values (1)").unwrap();
+    served.process.kill().unwrap();
+    served.process.wait().unwrap();
+    place("[protection]\nkind = 'full-page-log'");
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    assert_eq!(protection(&mut client), "doublewrite true enum 6, doublewrite");
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    let served = Served::start(directory.path());
+    assert_eq!(protection(&mut served.connect()), "full-page-log false enum 6, full-page-log");
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    let packed = tempfile::tempdir().unwrap();
+    let text = "[home]\nlayout = 'packed'\n[protection]\nkind = 'atomic-write'";
+    std::fs::write(packed.path().join("varve.toml"), text).unwrap();
+    let served = Served::start(packed.path());
+    assert!(served.said.contains("protection atomic-write changes nothing"), "{}", served.said);
+    let none = "none false enum 6, none: the layout packed writes no page over another one";
+    assert_eq!(protection(&mut served.connect()), none);
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
 #[test]
 fn altered_settings_outlive_the_server() {
     let directory = tempfile::tempdir().unwrap();

@@ -168,6 +168,14 @@ fn compression(now: Option<Compression>, said: &Said) -> Result<Option<Compressi
         }
         (Some(level), Some(how)) => {
             let greatest = if how.is_none() { 0 } else { i64::from(*how.algorithm.levels().end()) };
+            if greatest == 1 && level.parse::<i32>().is_ok_and(|level| !(0..=1).contains(&level)) {
+                let message = format!("value {level} out of bounds for option \"compression_level\"");
+                let detail = format!(
+                    "{} has no levels to choose; zlib and lzma have 1 to 9, zstd 1 to 19.",
+                    how.algorithm
+                );
+                return Err(invalid(message).with_detail(detail));
+            }
             let level = integer("compression_level", level, 0, greatest)?;
             Ok(Some(Compression { level: level as u8, ..how }))
         }

@@ -16,15 +16,16 @@ use varve_engine::{
     RowImage, ScanSpec, TableDef, Transaction, Value,
 };
 
-use super::definition::{Notices, Result, duplicate_in_build, notice};
+use super::definition::{Notices, Result, duplicate_in_build, notice, tell_of_compression};
 use super::drop::{Dependent, defaults_of_owned, drop_dependents};
 use super::reference;
 use super::sequence::InTransaction;
 use super::{Facts, Failure, SequenceMemory};
 use crate::bind::alter::{Alteration, NewColumn};
-use crate::bind::{Binder, clauses_ddl};
+use crate::bind::{Binder, clauses_ddl, object_name};
 use crate::error::{SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input, NoSequences};
+use crate::system;
 
 /// Runs ALTER TABLE.
 pub(super) fn alter_table(
@@ -43,12 +44,26 @@ pub(super) fn alter_table(
                 notice(notices, "00000", format!("{}, skipping", e.message));
                 break;
             }
+            Err(e) if e.sqlstate == SqlState::UNDEFINED_TABLE => return Err(not_of_users(&a.name, e).into()),
             found => found?,
         };
         let alteration = b.alter_table(&table, operation)?;
         Alter { txn, facts, notices }.apply(table, alteration)?;
     }
     Ok("ALTER TABLE")
+}
+
+/// 42501 for a system table; otherwise the error that there is no such table.
+fn not_of_users(name: &ast::ObjectName, missing: SqlError) -> SqlError {
+    let Ok((schema, table)) = object_name(name) else { return missing };
+    let schema = if name.0.len() == 1 { "pg_catalog" } else { &schema };
+    match system::table(schema, &table) {
+        None => missing,
+        Some(_) => SqlError::new(
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            format!("permission denied: \"{table}\" is a system catalog"),
+        ),
+    }
 }
 
 struct Alter<'x> {
@@ -113,6 +128,7 @@ impl Alter<'_> {
             }
             Alteration::Storage(storage) => {
                 if storage != table.storage {
+                    tell_of_compression(self.txn, storage, self.notices);
                     self.txn.set_storage(table.id, storage)?;
                 }
                 Ok(())

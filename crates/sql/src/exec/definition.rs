@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{self, ObjectType, SequenceOptions, Statement};
-use varve_engine::{Catalog, Error as EngineError, NewIndex, TableDef, Transaction};
+use varve_engine::{Catalog, Error as EngineError, NewIndex, StorageOptions, TableDef, Transaction};
 
 use super::Facts;
 use super::drop::{self, Drop};
@@ -116,6 +116,15 @@ pub(super) fn notice(notices: &mut Notices, state: &'static str, message: String
     notices.push((Severity::Notice, SqlError::new(SqlState(state), message)));
 }
 
+/// A compression that can save nothing here is taken, with a notice.
+pub(crate) fn tell_of_compression(txn: &Transaction, storage: StorageOptions, notices: &mut Notices) {
+    if storage.compression.is_some_and(|how| !how.is_none())
+        && let Some(why) = txn.database().pager().saves_nothing()
+    {
+        notice(notices, "00000", why);
+    }
+}
+
 fn create_table(
     b: &mut Binder<'_>,
     t: &ast::CreateTable,
@@ -135,6 +144,7 @@ fn create_table(
         }
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
     }
+    tell_of_compression(txn, spec.table.storage, notices);
     let table = txn.create_table(spec.table)?;
     for (ordinal, mut sequence) in spec.sequences {
         sequence.owned_by = Some((table.id, ordinal));

@@ -249,11 +249,24 @@ impl Session {
             );
         }
         system.alter(name, value)?;
-        if let Some(setting) = shared.system_setting(name).filter(SystemSetting::is_pending) {
-            let message = format!("{} changes when the server is started again", setting.name);
-            self.notices.push((Severity::Notice, SqlError::new(SqlState("00000"), message)));
-        }
+        shared.system_setting(name).iter().for_each(|setting| self.tell_altered(setting));
         Ok("ALTER SYSTEM")
+    }
+
+    /// What has to be known of a setting that was altered.
+    fn tell_altered(&mut self, setting: &SystemSetting) {
+        let (name, value) = (setting.name, &setting.value);
+        if let Some(warning) = &setting.warning {
+            self.warn(SqlState::WARNING, warning);
+        }
+        let message = match &setting.hidden {
+            Some(hidden) => format!(
+                "{name} is {value} for as long as the command line says so; a start without that makes it {hidden}"
+            ),
+            None if setting.is_pending() => format!("{name} changes when the server is started again"),
+            None => return,
+        };
+        self.notices.push((Severity::Notice, SqlError::new(SqlState("00000"), message)));
     }
 
     /// 42501 for a setting that is for superusers, 55P02 for one that is no session's.

@@ -4,9 +4,9 @@
 //!
 //! Does not know: who keeps these (`crate::activity`, `crate::settings`).
 
-use varve_engine::{LockInfo, LockOwner, Locked, ObjectId, Value};
+use varve_engine::{ColumnType, Datum, LockInfo, LockOwner, Locked, ObjectId, Value};
 
-use super::{Fill, Rows, World, ids, oid, text};
+use super::{Fill, Rows, World, ids, list, oid, text};
 use crate::rights::Holder;
 use crate::system_settings::SystemSetting;
 
@@ -57,15 +57,17 @@ fn pg_settings(world: &World, rows: &mut Rows<'_>) {
 
 /// A setting of the process, which ALTER SYSTEM changes.
 fn system_setting(setting: &SystemSetting, rows: &mut Rows<'_>) {
-    let is_default = setting.value == setting.default;
+    let choices = || list(ColumnType::Text, setting.choices.iter().map(|choice| Datum::Text(choice)));
     rows.add([
         ("name", text(setting.name)),
         ("setting", text(&setting.value)),
         ("category", text("Varve")),
         ("short_desc", text(setting.description)),
         ("context", text(if setting.needs_restart { "postmaster" } else { "sighup" })),
-        ("vartype", text("string")),
-        ("source", text(if is_default { "default" } else { "configuration file" })),
+        ("vartype", text(setting.kind)),
+        ("unit", setting.unit.map_or(Value::Null, text)),
+        ("enumvals", if setting.choices.is_empty() { Value::Null } else { choices() }),
+        ("source", text(setting.source)),
         ("boot_val", text(&setting.default)),
         ("reset_val", text(&setting.value)),
         ("pending_restart", Value::Bool(setting.is_pending())),

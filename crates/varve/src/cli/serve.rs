@@ -16,7 +16,7 @@ use varve_server::{Encryption, Listener, Options, Proof, Server};
 use super::init::how_to_log_in;
 use super::{CommandError, ServeArgs, say};
 use crate::Embedded;
-use crate::config::{AUTO_FILE_NAME, Misfit, ServerSettings, Settings, show_bytes};
+use crate::config::{AUTO_FILE_NAME, Misfit, ServerSettings, Settings, show_bytes, tell};
 use crate::home::State;
 use crate::memory::default_pool_bytes;
 
@@ -138,6 +138,10 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
     };
     let warnings = database.engine().pager().warnings();
     warnings.iter().filter(|warning| !told(warning)).for_each(|warning| say(format!("warning: {warning}")));
+    // Doublewrite may be what nobody asked for.
+    let is_default = matches!(settings.protection, ProtectionKind::Doublewrite { .. } | ProtectionKind::None);
+    let needless = tell::warning(tell::PROTECTION, settings, database.engine().pager());
+    needless.filter(|_| !is_default).iter().for_each(|warning| say(format!("warning: {warning}")));
     let proof = match settings.server.authentication {
         Proof::Nothing => "every user name is let in without a password",
         Proof::Password => "roles prove their passwords (SCRAM-SHA-256)",

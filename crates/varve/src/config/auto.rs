@@ -22,7 +22,7 @@ use varve_pager::NvmFlush;
 use varve_sql::{SqlError, SqlState, SystemSetting, SystemSettings, TemporaryLimit};
 
 use super::keys::{KEYS, Key, Kind};
-use super::{ConfigError, Settings, nearest, parse_bytes, show_bytes};
+use super::{ConfigError, Settings, nearest, parse_bytes, show_bytes, tell};
 use crate::error::OpenError;
 use crate::home::{check_next, check_settings, page_writers};
 
@@ -188,13 +188,35 @@ impl SystemFile {
     }
 
     fn setting(&self, key: &'static Key, next: &Settings) -> SystemSetting {
-        let (next, before) = ((key.shown)(next), (key.shown)(&self.at_start));
-        let value = if key.needs_restart { (key.shown)(&self.in_force) } else { next.clone() };
+        let pager = self.database.get().map(|database| database.pager());
+        let warning = pager.and_then(|pager| tell::warning(key.name, next, pager));
+        let protection = pager.filter(|_| key.name == tell::PROTECTION);
+        let protection = protection.map(|pager| tell::protection(pager.config(), next.protection));
+        let (wished, before, flagged) =
+            ((key.shown)(next), (key.shown)(&self.at_start), (key.shown)(&self.in_force));
+        let default = (key.shown)(&Settings::default());
+        let is_flag = key.needs_restart && flagged != before;
+        let (value, after_restart) = match protection {
+            Some(protection) => protection,
+            None if is_flag => (flagged.clone(), flagged.clone()),
+            None if key.needs_restart => (flagged, wished.clone()),
+            None => (wished.clone(), wished.clone()),
+        };
         SystemSetting {
             name: key.name,
-            after_restart: if next == before { value.clone() } else { next },
+            source: match is_flag {
+                true => "command line",
+                false if value == default => "default",
+                false => "configuration file",
+            },
+            kind: tell::kind(key.kind),
+            unit: tell::unit(key.name),
+            choices: tell::choices(key.name),
+            hidden: (is_flag && wished != value).then_some(wished),
+            warning,
             value,
-            default: (key.shown)(&Settings::default()),
+            after_restart,
+            default,
             description: key.description,
             needs_restart: key.needs_restart,
         }

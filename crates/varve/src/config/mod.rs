@@ -14,6 +14,7 @@ mod auto;
 mod keys;
 mod reader;
 mod suggest;
+pub(crate) mod tell;
 mod units;
 
 use std::collections::BTreeMap;
@@ -267,7 +268,7 @@ impl Settings {
         let at = section.position("page_size");
         pool.page_size_bytes = section.bytes("page_size", 4 * KIB..=64 * KIB)?.or(pool.page_size_bytes);
         if pool.page_size_bytes.is_some_and(|bytes| !bytes.is_power_of_two()) {
-            return Err(section.error("page_size", at, "must be a power of two"));
+            return Err(section.error("page_size", at, "must be 4, 8, 16, 32 or 64 KiB"));
         }
         section.finish()
     }
@@ -340,7 +341,10 @@ impl Settings {
         self.compression = Compression { algorithm, level: level.map_or(kept, |level| level as u8) };
         if !self.compression.is_valid() {
             let levels = algorithm.levels();
-            let most = format!("must be between 0 and {}: {algorithm} has no more", levels.end());
+            let most = match levels.end() {
+                1 => format!("must be 0: {algorithm} has no levels (zlib, lzma and zstd have)"),
+                most => format!("must be between 0 and {most}: {algorithm} has no more"),
+            };
             return Err(section.error("compression_level", at, &most));
         }
         let trims = Trim::ALL.map(|trim| (trim.name(), trim));

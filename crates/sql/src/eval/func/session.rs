@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use varve_engine::{Datum, Value};
 
 use super::{Builtin, catalog, float, int, strict, text, volatile};
-use crate::error::Result;
+use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, reg};
+use crate::rights::Holder;
 use crate::ty::Ty::{self, Array, Bool, Float8, Int4, Int8, Name, Text, Void};
 use crate::ty::{Elem, Reg};
 
@@ -41,6 +42,7 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("current_role", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),
     strict("pg_backend_pid", &[], Int4, |_, cx| Ok(Datum::Int4(cx.env.process_id))),
     strict("pg_is_in_recovery", &[], Bool, |_, _| Ok(Datum::Bool(false))),
+    Builtin { world: true, ..volatile("pg_reload_conf", &[], Bool, |_, cx| reload(cx)) },
     volatile("pg_sleep", &[Float8], Void, |a, cx| sleep(float(a, 0), cx)),
     volatile("nextval", &[Text], Int8, |a, cx| cx.env.sequences.next(text(a, 0)).map(Datum::Int8)),
     NEXT_OF_CLASS,
@@ -54,6 +56,20 @@ pub(super) const TABLE: &[Builtin] = &[
         cx.env.sequences.set(text(a, 0), int(a, 1), called).map(Datum::Int8)
     }),
 ];
+
+/// What ALTER SYSTEM can change on line is in force when it returns, and varve.toml is read by starts.
+fn reload<'a>(cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let world = cx.env.world()?;
+    if !Holder::of(&world.catalog, world.who).is_superuser() {
+        let message = "permission denied for function pg_reload_conf";
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
+    world.warn(
+        "nothing was read again: varve.toml is read when the server starts, and ALTER SYSTEM needs no reload"
+            .to_owned(),
+    );
+    Ok(Datum::Bool(true))
+}
 
 /// nextval of a sequence by OID.
 const NEXT_OF_CLASS: Builtin = Builtin {

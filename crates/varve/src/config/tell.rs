@@ -1,0 +1,69 @@
+//! What pg_settings says of a setting beside its value, and what whoever chose a value should know.
+//!
+//! Invariants
+//! 1. What is told of a value depends on the open database: its layout, its pages, the protection that is in force.
+//!
+//! What this file doesn't know: how values are read and kept.
+
+use varve_pager::{Algorithm, HomeLayout, Pager, PagerConfig, ProtectionKind, Trim};
+
+use super::Settings;
+use super::keys::Kind;
+
+/// The setting whose value may be another one than was asked for.
+pub const PROTECTION: &str = "protection_kind";
+
+/// The type, as pg_settings has it. Sizes are text with their unit.
+pub fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bytes | Kind::CountOrAuto => "string",
+        Kind::Count => "integer",
+        Kind::Flag => "bool",
+        Kind::Word => "enum",
+    }
+}
+
+/// The unit of a number.
+pub fn unit(name: &str) -> Option<&'static str> {
+    (name == "server_authentication_timeout").then_some("s")
+}
+
+/// The words that a setting can be.
+pub fn choices(name: &str) -> Vec<&'static str> {
+    match name {
+        "home_compression" => Algorithm::ALL.map(Algorithm::name).to_vec(),
+        "home_trim" => Trim::ALL.map(Trim::name).to_vec(),
+        "pool_replacement" => vec!["clock", "lru2"],
+        PROTECTION => vec!["doublewrite", "nvm-dwb", "nvm", "full-page-log", "atomic-write", "none"],
+        _ => Vec::new(),
+    }
+}
+
+/// The protection in force, and the one after the next start.
+pub fn protection(now: &PagerConfig, wished: ProtectionKind) -> (String, String) {
+    let next = if changes_nothing(now.layout, wished) { ProtectionKind::None } else { wished };
+    (now.protection.name().to_owned(), next.name().to_owned())
+}
+
+/// Whether the layout makes a protection of what is written in place needless.
+fn changes_nothing(layout: HomeLayout, wished: ProtectionKind) -> bool {
+    let is_in_nvm = matches!(wished, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm);
+    matches!(layout, HomeLayout::Packed(_)) && !is_in_nvm
+}
+
+/// What should be known of the value that a setting has in `next`.
+pub fn warning(name: &str, next: &Settings, pager: &Pager) -> Option<String> {
+    let (layout, wished) = (pager.config().layout, next.protection);
+    match name {
+        PROTECTION if wished == ProtectionKind::None && layout == HomeLayout::InPlace => Some(
+            "without protection a crash may tear pages, and torn pages are lost: for measuring only"
+                .to_owned(),
+        ),
+        PROTECTION if wished != ProtectionKind::None && changes_nothing(layout, wished) => Some(format!(
+            "the layout packed writes no page over another one: protection {} changes nothing",
+            wished.name()
+        )),
+        "home_compression" if !next.compression.is_none() => pager.saves_nothing(),
+        _ => None,
+    }
+}
