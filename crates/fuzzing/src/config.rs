@@ -5,7 +5,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use varve::config::{ConfigError, DeviceSettings, MAIN_DEVICE, NvmSettings, Settings, TlsSettings};
+use varve::config::{
+    ConfigError, DeviceSettings, MAIN_DEVICE, NvmSettings, ServerSettings, Settings, TlsSettings,
+};
 use varve_pager::{NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
@@ -30,7 +32,7 @@ pub fn config(bytes: &[u8]) {
 
 /// What a server relies on without looking again.
 fn consistent(settings: &Settings) {
-    let Settings { devices, spaces, pool, log, nvm, protection, server, query, .. } = settings;
+    let Settings { devices, spaces, pool, log, server, .. } = settings;
     let of_nvm = settings.nvm.as_ref().map(|nvm| &nvm.device);
     for device in [&spaces.data, &spaces.log, &spaces.rollback, &spaces.temporary].into_iter().chain(of_nvm) {
         assert!(device == MAIN_DEVICE || devices.contains_key(device), "no device {device}");
@@ -80,7 +82,6 @@ fn written(settings: &Settings) -> String {
         query,
     } = settings;
     let mut out = String::new();
-    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     for (name, DeviceSettings { path, profile, capacity_bytes, direct }) in devices {
         let path = quoted(path.to_str().unwrap_or_default());
         let profile = quoted(profile.as_deref().unwrap_or("none"));
@@ -123,6 +124,23 @@ fn written(settings: &Settings) -> String {
         server.max_connections,
         server.authentication_timeout.as_secs()
     );
+    out.push_str(&let_in(server));
+    out.push_str(&nvm.as_ref().map_or_else(String::new, of_nvm));
+    let _ = writeln!(out, "{}[query]", of_home(settings));
+    for (key, bytes) in [("memory", query.memory_bytes), ("temporary", query.temporary_bytes)] {
+        let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
+    }
+    out
+}
+
+/// A basic string.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// Who is let in, in the section of the server.
+fn let_in(server: &ServerSettings) -> String {
+    let mut out = String::new();
     if server.authentication != Proof::Nothing {
         out.push_str("authentication = 'scram-sha-256'\n");
     }
@@ -131,26 +149,24 @@ fn written(settings: &Settings) -> String {
         let wish = if *required { "required" } else { "offered" };
         let _ = writeln!(out, "tls_certificate = {certificate}\ntls_key = {key}\ntls = '{wish}'");
     }
-    if let Some(NvmSettings { device, size_bytes, log_bytes, emulate, flush }) = nvm {
-        let (device, emulate) = (quoted(device), emulate.as_deref().unwrap_or("none"));
-        let NvmFlush { workers, high_water, low_water, when_idle } = flush;
-        let _ = writeln!(
-            out,
-            "[nvm]\ndevice = {device}\nsize = {size_bytes}\nlog = {log_bytes}\nemulate = '{emulate}'\n\
-             flush_workers = {workers}\nhigh_water = {high_water}\nlow_water = {low_water}\nidle_flush = {when_idle}"
-        );
-    }
-    let _ = writeln!(out, "{}[query]", of_home(settings));
-    for (key, bytes) in [("memory", query.memory_bytes), ("temporary", query.temporary_bytes)] {
-        let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
-    }
     out
+}
+
+fn of_nvm(settings: &NvmSettings) -> String {
+    let NvmSettings { device, size_bytes, log_bytes, emulate, flush } = settings;
+    let (device, emulate) = (quoted(device), emulate.as_deref().unwrap_or("none"));
+    let NvmFlush { workers, high_water, low_water, when_idle } = flush;
+    format!(
+        "[nvm]\ndevice = {device}\nsize = {size_bytes}\nlog = {log_bytes}\nemulate = '{emulate}'\n\
+         flush_workers = {workers}\nhigh_water = {high_water}\nlow_water = {low_water}\nidle_flush = {when_idle}\n"
+    )
 }
 
 fn of_home(settings: &Settings) -> String {
     let (algorithm, level) = (settings.compression.algorithm, settings.compression.level);
     let layout = settings.layout.map_or_else(String::new, |layout| format!("layout = '{}'\n", layout.name()));
-    format!("[home]\ncompression = '{algorithm}'\ncompression_level = {level}\n{layout}")
+    let trim = settings.trim.name();
+    format!("[home]\ncompression = '{algorithm}'\ncompression_level = {level}\ntrim = '{trim}'\n{layout}")
 }
 
 /// A key as a basic string, whatever is in it.

@@ -29,6 +29,8 @@ use crate::{BenchError, Result};
 pub const LOG_BYTES_OF_POOL: u64 = 4;
 /// Segments of the log.
 const LOG_SEGMENTS: u64 = 8;
+/// Segments are multiples of the largest page.
+const SEGMENT_UNIT_BYTES: u64 = 64 << 10;
 /// Pool while a database is loaded.
 const LOADING_POOL_BYTES: usize = 256 << 20;
 /// Databases loaded at once.
@@ -204,8 +206,9 @@ fn open_nvm(path: &Path, dilation: f64) -> Result<Arc<dyn Directory>> {
     Ok(EmulatedMemory::wrap(open_directory(path)?, profile, dilation))
 }
 
+/// Whole segments, which are whole pages of any size.
 fn log_bytes(pool_bytes: usize) -> u64 {
-    pool_bytes as u64 * LOG_BYTES_OF_POOL
+    (pool_bytes as u64 * LOG_BYTES_OF_POOL).next_multiple_of(LOG_SEGMENTS * SEGMENT_UNIT_BYTES)
 }
 
 /// How a load went.
@@ -382,6 +385,16 @@ mod tests {
         let bytes = nvm.region_bytes(1 << 20, 4096);
         assert!(((3 << 20) + 512 * 64..(3 << 20) + (64 << 10)).contains(&bytes), "{bytes}");
         assert!(bytes.is_multiple_of(4096));
+    }
+
+    #[test]
+    fn logs_of_any_pool_have_whole_segments() {
+        for pool_bytes in [8 << 20, 10_000_000, 50_000_000] {
+            let segment_bytes = log_bytes(pool_bytes) / LOG_SEGMENTS;
+            assert_eq!(log_bytes(pool_bytes) % LOG_SEGMENTS, 0);
+            assert_eq!(segment_bytes % SEGMENT_UNIT_BYTES, 0, "{pool_bytes}");
+        }
+        assert_eq!(log_bytes(8 << 20), 32 << 20);
     }
 
     #[test]
