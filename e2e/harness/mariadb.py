@@ -28,7 +28,8 @@ class MariaDb(Server):
         "max_prepared_stmt_count": "100000",
     }
 
-    PLUGINS = "/usr/lib/mysql/plugin"
+    # Debian's place, and where scripts/setup puts what it takes out of a package.
+    PLUGINS = ("/usr/lib/mysql/plugin", os.path.join(os.path.dirname(__file__), "../../target/mariadb/usr/lib/mysql/plugin"))
     # What is built in, if the plug-in of the codec that was asked for is not there.
     CODEC = "zlib"
 
@@ -48,10 +49,15 @@ class MariaDb(Server):
     @classmethod
     def found_codec(cls, asked):
         """The codec of page_compressed: lz4 if nothing is said and Debian's plug-in is there."""
-        there = [codec for codec in ("lz4", "lzo", "snappy", "bzip2", "lzma") if os.path.exists(os.path.join(cls.PLUGINS, f"provider_{codec}.so"))]
-        if asked and asked not in (cls.CODEC, *there):
+        if asked not in ("", cls.CODEC) and not cls.plugin_directory(asked):
             raise SystemExit(f"mariadb has no {asked} here: install mariadb-plugin-provider-{asked}")
-        return asked or ("lz4" if "lz4" in there else cls.CODEC)
+        return asked or ("lz4" if cls.plugin_directory("lz4") else cls.CODEC)
+
+    @classmethod
+    def plugin_directory(cls, codec):
+        """Where the codec's plug-in is, or None."""
+        found = (os.path.abspath(place) for place in cls.PLUGINS if os.path.exists(os.path.join(place, f"provider_{codec}.so")))
+        return next(found, None)
 
     def settings(self):
         """All settings, those of this server's pages and codec included."""
@@ -59,6 +65,7 @@ class MariaDb(Server):
         if self.codec:
             settings["innodb_compression_algorithm"] = self.codec
         if self.codec not in ("", self.CODEC):
+            settings["plugin_dir"] = self.plugin_directory(self.codec)
             settings["plugin_load_add"] = f"provider_{self.codec}"
         return settings
 
