@@ -204,6 +204,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
 }
 
 fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+    protection::check_copies(&config, &control.get())?;
     let log_files = config.log.clone();
     let found = find_region(&config, &control.get())?;
     let mut packed = find_packed(&config, &control.get())?;

@@ -70,9 +70,25 @@ impl<'a> Place<'a> {
         Place { directory, name, unfinished, space: Space::Nvm }
     }
 
+    /// Whether there is a file.
+    pub(super) fn exists(&self) -> Result<bool> {
+        Ok(self.directory.exists(self.name)?)
+    }
+
+    /// That it should be there. (An empty file is one whose making was cut off: nothing is mended from it.)
+    pub(super) fn missing(&self) -> String {
+        let (location, name) = (self.directory.location(), self.name);
+        format!(
+            "{location}/{name} is missing, and the database was not shut down cleanly: pages that were being written then can be \
+             mended from that file alone. Put it back beside data.varve, or restore a backup of all directories. If it is lost, \
+             make an empty file of that name: the database opens without mending anything, if it can, and `varve check` reads \
+             all pages and reports those that are damaged"
+        )
+    }
+
     /// The file, if there is one.
     fn find(&self) -> Result<Option<Arc<dyn BlockFile>>> {
-        if !self.directory.exists(self.name)? {
+        if !self.exists()? {
             return Ok(None);
         }
         Ok(Some(self.directory.open(self.name, OpenHow::existing(self.space))?))

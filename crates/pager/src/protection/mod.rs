@@ -6,6 +6,7 @@
 //! 2. A protected page whose write was cut off is whole again after [`repair`], whatever is configured now; under full-page-log
 //!    after redo, which comes by an image of it before anything reads it.
 //! 3. [`open`] comes after [`repair`]: it may make the files of the configured protection anew.
+//! 4. Copies that a crash made necessary are never missed in silence: without their file nothing is opened ([`check_copies`]).
 //!
 //! What it does not know: why pages are written.
 
@@ -21,10 +22,10 @@ use varve_device::Directory;
 
 use crate::background;
 use crate::config::{PagerConfig, ProtectionKind};
-use crate::control::InForce;
+use crate::control::{InForce, State, Superblock};
 use crate::error::{PagerError, Result};
-use crate::files::SpaceFiles;
-use crate::ids::PageId;
+use crate::files::{self, SpaceFiles};
+use crate::ids::{PageId, SpaceId};
 use crate::level::Cause;
 use crate::lsn::Lsn;
 use crate::stored::Stored;
@@ -52,6 +53,17 @@ pub(crate) trait Protection: Send + Sync {
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
+}
+
+/// Whether that is there from which [`repair`] may have to mend pages: only after a crash there are such pages.
+pub(crate) fn check_copies(config: &PagerConfig, stored: &Superblock) -> Result<()> {
+    let (place, home) = (Place::file(&*config.data), files::file_name(SpaceId::DATA));
+    let may_be_torn = stored.state != State::Clean && stored.protection == InForce::Doublewrite;
+    // Where the pages are missing, too, that is said, with both names.
+    if !may_be_torn || place.exists()? || !config.data.exists(&home)? {
+        return Ok(());
+    }
+    Err(PagerError::Incompatible { what: place.missing() })
 }
 
 /// Before redo: mends pages whose write was cut off under the protection that was in force. `redo_start` is where redo
