@@ -1,13 +1,23 @@
 //! Places of databases: loaded ones, and their copies. Files lie in one directory, regions of persistent memory in another one.
+//!
+//! Invariants
+//! 1. Files are made and removed only in a directory that was new or empty when the first experiment got it, and by one process at
+//!    a time.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use varve_device::{DirLock, ErrorKind};
 use varve_pager::NVM_FILE;
 
-use crate::Result;
+use crate::{BenchError, Result};
+
+/// Tells that the directory is one of experiments.
+const EXPERIMENTS: &str = "experiments";
+/// What makes a directory nobody's, besides a lock: a file system of its own has it.
+const LOST_AND_FOUND: &str = "lost+found";
 
 /// Tells that loading has ended: the last file to be made.
 const LOADED: &str = "loaded";
@@ -39,6 +49,50 @@ pub struct Bench {
     is_ours: bool,
     /// Where copies have their regions.
     regions: PathBuf,
+    /// Keeps others out.
+    _lock: DirLock,
+}
+
+/// Takes the directory for experiments alone; refused if others use it or have something in it.
+fn take(path: &Path) -> Result<DirLock> {
+    std::fs::create_dir_all(path)?;
+    check_ours(path)?;
+    let lock = DirLock::take(path).map_err(|error| refused(path, &error.kind))?;
+    // What was made before there was a lock.
+    check_ours(path)?;
+    std::fs::write(path.join(EXPERIMENTS), "")?;
+    Ok(lock)
+}
+
+fn check_ours(path: &Path) -> Result<()> {
+    if path.join(EXPERIMENTS).is_file() {
+        return Ok(());
+    }
+    let mut others = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        others.push(entry?.file_name());
+    }
+    others.retain(|name| name != DirLock::file_name() && name != LOST_AND_FOUND);
+    let Some(other) = others.iter().min() else { return Ok(()) };
+    Err(BenchError::Arguments(format!(
+        "{} holds files of others ({}), and an experiment makes and removes databases there: choose a new or an empty directory, or \
+         one that an earlier experiment made",
+        path.display(),
+        other.to_string_lossy()
+    )))
+}
+
+fn refused(path: &Path, why: &ErrorKind) -> BenchError {
+    let path = path.display();
+    BenchError::Arguments(match why {
+        ErrorKind::Locked { pid } => {
+            let pid = pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+            format!(
+                "{path} is in use by another process (number {pid}): wait until that has ended, or choose another directory"
+            )
+        }
+        why => format!("{path} can't be locked: {why}"),
+    })
 }
 
 impl Bench {
@@ -50,11 +104,11 @@ impl Bench {
         let fresh = PathBuf::from(format!("varve-experiment-{}-{number}", std::process::id()));
         let is_ours = asked.is_none();
         let path = asked.unwrap_or_else(|| fresh.clone());
-        std::fs::create_dir_all(&path)?;
+        let lock = take(&path)?;
         let shared = Some(PathBuf::from(MEMORY)).filter(|memory| memory.is_dir());
         let memory = memory.or(shared).unwrap_or_else(|| path.clone());
         let regions = memory.join(format!("{}-regions", fresh.display()));
-        Ok(Self { path, is_ours, regions })
+        Ok(Self { path, is_ours, regions, _lock: lock })
     }
 
     /// The place of a loaded database; `load` fills it unless an earlier run has.
@@ -154,7 +208,6 @@ fn remove(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::BenchError;
 
     fn load(place: &Place) -> Result<()> {
         std::fs::create_dir_all(&place.region)?;
@@ -186,5 +239,25 @@ mod tests {
         drop(bench);
         assert!(base.files.exists(), "somebody's directory stays");
         assert_eq!(std::fs::read_dir(memory.path()).expect("it is there").count(), 0);
+    }
+
+    /// Two at once removed each other's databases, and a directory of another database was taken for an empty one.
+    #[test]
+    fn directories_of_others_are_left_alone() {
+        for other in ["control", "notes.txt"] {
+            let folder = tempfile::tempdir().expect("a temporary directory");
+            std::fs::write(folder.path().join(other), "").expect("written");
+            let refused = Bench::open(Some(folder.path().to_owned()), None).expect_err("refused").to_string();
+            assert!(refused.contains(&format!("files of others ({other})")), "{refused}");
+            assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 1, "nothing was made");
+        }
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let open = || Bench::open(Some(folder.path().to_owned()), None);
+        let first = open().expect("an empty directory");
+        let refused = open().expect_err("in use").to_string();
+        assert!(refused.contains(&format!("in use by another process (number {})", std::process::id())));
+        drop(first);
+        std::fs::write(folder.path().join("left"), "").expect("written");
+        drop(open().expect("one of an earlier experiment"));
     }
 }
