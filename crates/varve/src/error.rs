@@ -212,6 +212,26 @@ pub enum OpenError {
         /// What was asked for.
         wanted: &'static str,
     },
+    /// What `--region` names is no directory.
+    #[error(
+        "--region names {}, which is no directory. Name the directory in which the region's file, nvm.varve, lies.",
+        path.display()
+    )]
+    NoRegionDirectory {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// The region is not where the configuration says, or that says nothing.
+    #[error(
+        "Cannot open the database: {why}. If the region's file, nvm.varve, lies in a directory that the configuration doesn't \
+         name, say in which one: {command} --region DIRECTORY"
+    )]
+    RegionElsewhere {
+        /// What is wrong where it was looked for.
+        why: String,
+        /// The command that brings the database home.
+        command: String,
+    },
     /// The pool doesn't fit.
     #[error(
         "The buffer pool is to have {pool}, but there are only {memory} of memory. Choose less with --pool \

@@ -153,7 +153,20 @@ fn a_region_is_found_where_it_is_said_to_be() {
     said(&["sql", place, "--create", "--pool", "16MiB", "-c", "create table t (a integer)"]);
     std::fs::remove_file(directory.path().join("varve.toml")).unwrap();
     let (code, text) = run(&["nvm", "drain", place]);
-    assert!(code == Some(1) && text.contains("nobody says in which directory"), "{text}");
+    assert!(code == Some(1) && text.contains("nobody says in which directory the region is. If"), "{text}");
+    assert!(
+        text.ends_with(&format!("say in which one: varve nvm drain {place} --region DIRECTORY\n")),
+        "{text}"
+    );
+    for wrong in ["nowhere", "control"] {
+        let wrong = format!("DIR/{wrong}");
+        let expect = format!(
+            "varve: --region names {wrong}, which is no directory. Name the directory in which the region's file, nvm.varve, lies."
+        );
+        check(directory.path(), &["nvm", "drain", "DIR", "--region", &wrong], &expect);
+    }
+    let status = said(&["nvm", "status", place, "--region", region]);
+    assert!(status.contains(&format!("or run: varve nvm drain {place} --region {region}\n")), "{status}");
     said(&["nvm", "drain", place, "--region", region, "--pool", "16MiB"]);
     said(&["sql", place, "--pool", "16MiB", "-c", "select a from t"]);
     check(
@@ -300,6 +313,9 @@ fn measurements_leave_databases_of_others_alone() {
         "16",
     ];
     std::fs::write(directory.path().join("a.txt"), "mine").unwrap();
+    let spared = "varve: The measurement failed: DIR holds files of others (a.txt), and an experiment makes and removes databases \
+                  there: choose a new or an empty directory, or one that an earlier experiment made.";
+    check(directory.path(), &["experiment", "drop-table", "--directory", "DIR"], spared);
     let foreign = "varve: The measurement failed: DIR is not a Varve data directory: it holds other files (a.txt), and Varve \
                    doesn't mix its files with those of others. Choose an empty or a new directory.";
     check(directory.path(), &run, foreign);

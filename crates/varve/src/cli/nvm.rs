@@ -48,9 +48,9 @@ fn status(arguments: &RegionArgs) -> Result<(), CommandError> {
         say("log: it left a region; the next start begins it anew");
     }
     let fits = next_config(&configured, config.page_size).goes_with(&found);
-    say(format!("configuration: {}", advice(&found, &configured, fits, &place.directory)));
+    say(format!("configuration: {}", advice(&found, &configured, fits, &drain_command(arguments))));
     home.close();
-    found.needed().map_err(OpenError::from)?;
+    needed(arguments, &found)?;
     Ok(())
 }
 
@@ -62,7 +62,7 @@ fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
     let Some(found) = options.pager.as_found().map_err(OpenError::from)? else {
         return no_database(directory);
     };
-    let region = found.needed().map_err(OpenError::from)?;
+    let region = needed(arguments, &found)?;
     if region.is_none() && found.is_clean {
         say("nothing to bring home: the database needs no persistent memory");
         found.left_over.iter().for_each(|place| say(left_over(place)));
@@ -93,6 +93,28 @@ fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// The region that the database needs. Where there is none, or another one, and nobody said where it is: how to say that.
+fn needed<'f>(arguments: &RegionArgs, found: &'f NvmFound) -> Result<Option<&'f RegionFound>, CommandError> {
+    match (&found.region, &arguments.region) {
+        (Some(Err(why)), None) => {
+            let command = drain_command(arguments);
+            Err(OpenError::RegionElsewhere { why: why.clone(), command }.into())
+        }
+        _ => Ok(found.needed().map_err(OpenError::from)?),
+    }
+}
+
+/// The command line that brings the database home, with what this one said.
+fn drain_command(arguments: &RegionArgs) -> String {
+    let mut command = format!("varve nvm drain {}", arguments.place.directory.display());
+    for (option, path) in [("--config", &arguments.place.config), ("--region", &arguments.region)] {
+        if let Some(path) = path {
+            command += &format!(" {option} {}", path.display());
+        }
+    }
+    command
+}
+
 fn left_over(place: &str) -> String {
     format!("left over: {place}, which nobody needs; the next region takes its place, or remove it")
 }
@@ -106,6 +128,9 @@ fn open(arguments: &RegionArgs, configured: &Settings) -> Result<Home, CommandEr
     let place = &arguments.place;
     if place.state()? != State::Database {
         return Err(OpenError::NoDatabase { path: place.directory.clone() }.into());
+    }
+    if let Some(path) = arguments.region.as_ref().filter(|path| !path.is_dir()) {
+        return Err(OpenError::NoRegionDirectory { path: path.clone() }.into());
     }
     Ok(Home::open(&place.directory, &looking(arguments, configured))?)
 }
@@ -167,8 +192,7 @@ fn described(region: &RegionFound) -> String {
 }
 
 /// What the next start makes of the configuration, and what to do about it.
-fn advice(found: &NvmFound, configured: &Settings, fits: bool, directory: &Path) -> String {
-    let drain = format!("varve nvm drain {}", directory.display());
+fn advice(found: &NvmFound, configured: &Settings, fits: bool, drain: &str) -> String {
     let wants_log = configured.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes > 0);
     match (found.attached.is_some(), fits) {
         (true, true) => "says the same".into(),
