@@ -114,11 +114,12 @@ fn flush_slots(shared: &Shared, buffer: &NvmBuffer, may_idle: bool) -> Result<()
     Ok(())
 }
 
-/// Gives room back after checkpoints, a tenth of the time at most.
+/// Cuts files and gives room back after checkpoints, a tenth of the time at most.
 fn trim(shared: &Arc<Shared>) -> Result<()> {
     let pace = Pace::Tenth(shared);
     while !shared.is_stopping() {
         shared.trimmer.wait(TRIM_NAP);
+        shared.spaces.cut_files(&shared.pool, &pace)?;
         while !shared.is_stopping() && shared.spaces.trim_some(&shared.pool, &pace)? {}
         while !shared.is_stopping() && shared.spaces.trim_files(&pace)? {}
     }

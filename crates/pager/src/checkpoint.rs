@@ -112,11 +112,13 @@ impl Shared {
         }
         self.level.checkpoint(Step::End)?;
         if !is_sealed {
-            self.spaces.carry_out_cuts(&self.pool, redo_start, is_clean)?;
+            self.spaces.pass_cuts(redo_start, is_clean)?;
         }
         self.spaces.pass_freed(redo_start, self.redo_from());
-        if !is_clean {
-            self.have_trimmed()?;
+        match is_clean {
+            true if is_sealed => {}
+            true => self.spaces.cut_files(&self.pool, &Pace::AtOnce)?,
+            false => self.have_trimmed()?,
         }
         Ok(kept.or(held))
     }
@@ -127,6 +129,7 @@ impl Shared {
             self.trimmer.ring();
             return Ok(());
         }
+        self.spaces.cut_files(&self.pool, &Pace::AtOnce)?;
         while self.spaces.trim_some(&self.pool, &Pace::AtOnce)? {}
         self.spaces.trim_files(&Pace::AtOnce).map(drop)
     }

@@ -134,6 +134,15 @@ impl SpaceFile {
 
     /// Changes the length, durably. After a refusal for want of room the length is what it was.
     pub(crate) fn resize(&self, pages: u32) -> Result<()> {
+        self.set_pages(pages)?;
+        if !planted("space: a file's new length is not flushed") {
+            self.file.flush()?;
+        }
+        Ok(())
+    }
+
+    /// The same, not durably yet.
+    pub(crate) fn set_pages(&self, pages: u32) -> Result<()> {
         let before = self.pages();
         if pages < before {
             self.pages.store(pages, Ordering::Release);
@@ -143,9 +152,6 @@ impl SpaceFile {
                 self.pages.store(before, Ordering::Release);
             }
         })?;
-        if !planted("space: a file's new length is not flushed") {
-            self.file.flush()?;
-        }
         self.pages.store(pages, Ordering::Release);
         Ok(())
     }

@@ -20,19 +20,20 @@ use super::punch::Punches;
 use super::{Layout, Trimmed};
 use crate::compressions::Compressions;
 use crate::error::{PagerError, Result};
-use crate::files::SpaceFiles;
+use crate::files::{SpaceFile, SpaceFiles};
 use crate::forms::Forms;
 use crate::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::ledger::Ledger;
 use crate::level::{Cause, Image, Need, Step, Want};
-use crate::pace::Pace;
+use crate::pace::{Pace, PieceBytes};
 use crate::pool::WriteAhead;
 use crate::protection::Protection;
 use crate::stored;
 use crate::trim::TrimSetting;
 
-/// Longest hole that is punched at a time in free extents: other I/O of the file waits for it.
-const PUNCH_BYTES_MAX: u64 = 1 << 20;
+/// Least and most that is cut off a file's end at a time, where an extent is no longer: other I/O of the file waits for it.
+const CUT_BYTES_MIN: u64 = 64 << 10;
+const CUT_BYTES_MAX: u64 = 8 << 20;
 
 /// What the layout works with.
 pub(crate) struct InPlaceParts {
@@ -90,6 +91,23 @@ impl InPlace {
     }
 }
 
+impl InPlace {
+    fn change_length(
+        &self,
+        space: SpaceId,
+        pages: u32,
+        change: impl FnOnce(&SpaceFile, u32) -> Result<()>,
+    ) -> Result<()> {
+        let Some(file) = self.parts.files.space(space) else { return Ok(()) };
+        let before = file.pages();
+        change(file, pages)?;
+        let gone =
+            PageRange { first: PageId::new(space, PageNo(pages)), count: before.saturating_sub(pages) };
+        self.holes.forget(gone);
+        Ok(())
+    }
+}
+
 impl Layout for InPlace {
     fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
         if let [(id, Want::Page { frame, .. })] = wants {
@@ -126,13 +144,15 @@ impl Layout for InPlace {
     }
 
     fn resize(&self, space: SpaceId, pages: u32) -> Result<()> {
-        let Some(file) = self.parts.files.space(space) else { return Ok(()) };
-        let before = file.pages();
-        file.resize(pages)?;
-        let gone =
-            PageRange { first: PageId::new(space, PageNo(pages)), count: before.saturating_sub(pages) };
-        self.holes.forget(gone);
-        Ok(())
+        self.change_length(space, pages, SpaceFile::resize)
+    }
+
+    fn shorten(&self, space: SpaceId, pages: u32) -> Result<()> {
+        self.change_length(space, pages, SpaceFile::set_pages)
+    }
+
+    fn cut_pieces(&self) -> Option<PieceBytes> {
+        Some(PieceBytes::between(CUT_BYTES_MIN, CUT_BYTES_MAX))
     }
 
     fn trims(&self) -> bool {
@@ -146,9 +166,13 @@ impl Layout for InPlace {
     fn trim(&self, ids: PageRange, pace: &Pace<'_>) -> Result<Trimmed> {
         let file = self.parts.files.of(ids.first)?;
         let (start, bytes) = file.range(ids)?;
-        for at in (0..bytes).step_by(PUNCH_BYTES_MAX as usize) {
-            let len_bytes = PUNCH_BYTES_MAX.min(bytes - at);
-            pace.piece(|| self.punches.punch(file.file(), start + at, len_bytes));
+        let mut at = 0;
+        while at < bytes {
+            at += pace.short_piece(&self.punches.pieces, |most| {
+                let len_bytes = most.min(bytes - at);
+                self.punches.punch(file.file(), start + at, len_bytes);
+                len_bytes
+            });
         }
         Ok(if self.punches.can() { Trimmed::Hollow } else { Trimmed::Whole })
     }

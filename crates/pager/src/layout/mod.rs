@@ -20,7 +20,7 @@ use crate::error::{PagerError, Result};
 use crate::ids::{PageId, PageRange, SpaceId};
 use crate::level::{Cause, DiscardHold, Image, Need, Step, Want};
 use crate::lsn::Lsn;
-use crate::pace::Pace;
+use crate::pace::{Pace, PieceBytes};
 use crate::packed::PackedSpace;
 
 /// What became of the room of free pages.
@@ -60,6 +60,14 @@ pub(crate) trait Layout: Send + Sync {
     /// No more than so many pages are written before others are granted. Whether that is of use here; else none need be granted.
     fn ungrant(&self, _space: SpaceId, _pages: u32) -> bool {
         false
+    }
+    /// Shortens the space as [`Layout::resize`] does, not durably yet: a step on the way to that.
+    fn shorten(&self, space: SpaceId, pages: u32) -> Result<()> {
+        self.resize(space, pages)
+    }
+    /// In what pieces the space is shortened so that others don't wait long for it; `None` where it takes no time.
+    fn cut_pieces(&self) -> Option<PieceBytes> {
+        None
     }
     /// As [`Level::discard`](crate::Level::discard).
     fn discard(&self, _ids: PageRange, _after: Lsn) -> Result<()> {

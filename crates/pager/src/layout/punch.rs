@@ -9,13 +9,31 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use varve_device::{BlockFile, ErrorKind};
 
+use crate::pace::PieceBytes;
+
+/// Least and most that is punched at a time in free extents: other I/O of the file waits for it.
+const PIECE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 20;
+
 /// The holes of a layout.
-#[derive(Default)]
 pub(crate) struct Punches {
+    /// Length of the holes in free extents.
+    pub(super) pieces: PieceBytes,
     cannot: AtomicBool,
     holes: AtomicU64,
     hole_bytes: AtomicU64,
     failures: AtomicU64,
+}
+
+impl Default for Punches {
+    fn default() -> Punches {
+        Punches {
+            pieces: PieceBytes::between(*PIECE_BYTES.start(), *PIECE_BYTES.end()),
+            cannot: AtomicBool::default(),
+            holes: AtomicU64::default(),
+            hole_bytes: AtomicU64::default(),
+            failures: AtomicU64::default(),
+        }
+    }
 }
 
 impl Punches {

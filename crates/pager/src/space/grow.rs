@@ -17,12 +17,11 @@ use super::trim::pages_of;
 use super::{BACKGROUND_EXTENTS, Cut, Growth, RESERVE_EXTENTS, Space, Spaces};
 use crate::error::{PagerError, Result};
 use crate::files::growth_step;
-use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
+use crate::ids::{Access, PageId, SpaceId};
 use crate::layout::Layout;
 use crate::level::Image;
 use crate::lsn::Lsn;
 use crate::page::{self, kind};
-use crate::pool::Pool;
 
 /// Hollow extents that are asked for one by one, once a full device refused several together.
 const SINGLE_TRIES_MAX: usize = 256;
@@ -233,36 +232,9 @@ impl Spaces {
             let count = tail.saturating_sub(keep);
             if count > 0 {
                 let off = map.truncate(count);
-                growth.cut = Some(Cut { off, lsn: end() });
+                growth.cut = Some(Cut { off, lsn: end(), is_due: false });
             }
         }
-    }
-
-    /// After a checkpoint: cuts files whose planned extents lie behind the start of redo. Behind the word of a clean shutdown
-    /// (`is_clean`) nothing is noted: a log that moves begins there.
-    pub(crate) fn carry_out_cuts(&self, pool: &Pool, redo_start: Lsn, is_clean: bool) -> Result<()> {
-        for space in &self.spaces {
-            let mut growth = space.growth.lock();
-            if growth.cut.as_ref().is_none_or(|cut| cut.lsn > redo_start) {
-                continue;
-            }
-            let geometry = space.geometry;
-            if is_clean && self.layout(geometry)?.notes_discards() {
-                continue;
-            }
-            let first = space.map().extent_count() * geometry.extent_pages;
-            let count = self.file_pages(geometry).saturating_sub(first);
-            let pages = PageRange { first: PageId::new(geometry.space, PageNo(first)), count };
-            pool.discard(pages, Lsn::ZERO)?;
-            match self.layout(geometry)?.resize(geometry.space, first) {
-                // A file system may want room even for that. Nothing has changed, and the next checkpoint tries again.
-                Err(error) if error.is_no_space() => continue,
-                done => done?,
-            }
-            growth.cut = None;
-            reached("space: file cut");
-        }
-        Ok(())
     }
 }
 

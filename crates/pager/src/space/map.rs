@@ -26,6 +26,15 @@ pub(crate) struct CutOff {
     freed: BTreeSet<ExtentNo>,
 }
 
+impl CutOff {
+    /// Those from `end` on are gone for good; `first` was the first one.
+    pub(crate) fn shorten(&mut self, first: ExtentNo, end: ExtentNo) {
+        self.entries.truncate((end - first) as usize);
+        self.hollow.split_off(&end);
+        self.freed.split_off(&end);
+    }
+}
+
 #[derive(Default)]
 struct Owner {
     all: BTreeSet<ExtentNo>,

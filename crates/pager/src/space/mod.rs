@@ -49,6 +49,8 @@ struct Cut {
     off: CutOff,
     /// Everything that touched them is before this.
     lsn: Lsn,
+    /// Redo starts behind that, durably: they can go.
+    is_due: bool,
 }
 
 /// What changes when a file grows or shrinks.

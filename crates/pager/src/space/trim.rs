@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!    checkpoint: note_freed --> (redo starts behind it) pass_freed
+//!                pass_cuts -----> (redo starts behind the cut that was planned) cut_files
 //!    trimmer:    take_out --> the pool and the levels forget the pages --> the layout gives their room back --> put_back
 //! ```
 //!
@@ -13,6 +14,7 @@
 //!    discarded.
 //! 2. While an extent is trimmed nobody can take it; and so many others may be taken that no mini-transaction misses it.
 //! 3. What can't be trimmed is as it was, and is tried again after later checkpoints.
+//! 4. Nobody waits long for a file that is cut: it gets shorter a piece at a time.
 //!
 //! What it does not know: when it is called, how fast.
 
@@ -21,7 +23,7 @@ use varve_device::{planted, reached};
 use super::layout::Geometry;
 use super::{BACKGROUND_EXTENTS, Space, Spaces};
 use crate::error::Result;
-use crate::ids::PageRange;
+use crate::ids::{PageId, PageNo, PageRange};
 use crate::layout::{Layout, Trimmed};
 use crate::lsn::{LSN_MAX, Lsn};
 use crate::pace::Pace;
@@ -89,6 +91,62 @@ impl Spaces {
             Err(error) => Err(error),
             Ok(how) => Ok(how != Trimmed::NotNow),
         }
+    }
+
+    /// After a checkpoint: planned cuts may be carried out whose extents lie behind the start of redo. Behind the word of a clean
+    /// shutdown (`is_clean`) nothing is noted: a log that moves begins there.
+    pub(crate) fn pass_cuts(&self, redo_start: Lsn, is_clean: bool) -> Result<()> {
+        for space in &self.spaces {
+            let mut growth = space.growth.lock();
+            if let Some(cut) = growth.cut.as_mut().filter(|cut| cut.lsn <= redo_start)
+                && !(is_clean && self.layout(space.geometry)?.notes_discards())
+            {
+                cut.is_due = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out the cuts that may be, a piece at a time. A file system that has to find the blocks of a file full of holes holds
+    /// up its other I/O for as long as a cut takes: seconds for a gigabyte.
+    pub(crate) fn cut_files(&self, pool: &Pool, pace: &Pace<'_>) -> Result<()> {
+        for space in self.spaces.iter().filter(|space| space.geometry.space.is_logged()) {
+            let pieces = self.layout(space.geometry)?.cut_pieces();
+            let piece = || match &pieces {
+                Some(bytes) => pace.short_piece(bytes, |most| self.cut_piece(space, pool, Some(most))),
+                None => self.cut_piece(space, pool, None),
+            };
+            while !pace.is_over() && piece()? {}
+        }
+        Ok(())
+    }
+
+    /// Cuts at most so many bytes off, and at least an extent. Whether there is more. Who grows the file meanwhile takes back what
+    /// is still there, and so ends the cut; whatever length a crash finds, the extents within it are free.
+    fn cut_piece(&self, space: &Space, pool: &Pool, most_bytes: Option<u64>) -> Result<bool> {
+        let (geometry, layout) = (space.geometry, self.layout(space.geometry)?);
+        let mut growth = space.growth.lock();
+        let Some(cut) = growth.cut.as_mut().filter(|cut| cut.is_due) else { return Ok(false) };
+        let (extent_pages, kept) = (geometry.extent_pages, space.map().extent_count());
+        let (end, now) = (kept * extent_pages, self.file_pages(geometry));
+        let most = most_bytes.map_or(u32::MAX, |bytes| (bytes / geometry.page_size as u64) as u32);
+        let to = now.saturating_sub(most.max(extent_pages)).next_multiple_of(extent_pages).max(end);
+        let count = now.saturating_sub(to);
+        pool.discard(PageRange { first: PageId::new(geometry.space, PageNo(to)), count }, Lsn::ZERO)?;
+        let is_last = to == end;
+        let done =
+            if is_last { layout.resize(geometry.space, to) } else { layout.shorten(geometry.space, to) };
+        match done {
+            // A file system may want room even for that. Nothing has changed, and after the next checkpoint it is tried again.
+            Err(error) if error.is_no_space() => return Ok(false),
+            done => done?,
+        }
+        cut.off.shorten(kept, to / extent_pages);
+        if is_last {
+            growth.cut = None;
+            reached("space: file cut");
+        }
+        Ok(!is_last)
     }
 
     /// Gives back a part of what the layouts have free within their files. Whether there may be more.
