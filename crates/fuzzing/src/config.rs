@@ -6,13 +6,14 @@ use std::fmt::Write;
 use std::path::Path;
 
 use varve::config::{
-    ConfigError, DeviceSettings, MAIN_DEVICE, NvmSettings, ServerSettings, Settings, TlsSettings,
+    ConfigError, DeviceSettings, MAIN_DEVICE, NvmSettings, PackedSettings, ServerSettings, Settings,
+    TlsSettings,
 };
 use varve_pager::{NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
-const SECTIONS: [&str; 9] =
-    ["devices", "spaces", "pool", "query", "log", "nvm", "home", "protection", "server"];
+const SECTIONS: [&str; 10] =
+    ["devices", "spaces", "pool", "query", "log", "nvm", "home", "packed", "protection", "server"];
 
 /// A text is refused with its line and key, or its settings come back when they are written as a text.
 pub fn config(bytes: &[u8]) {
@@ -75,6 +76,7 @@ fn written(settings: &Settings) -> String {
         log,
         nvm,
         layout: _,
+        packed: _,
         compression: _,
         trim: _,
         protection,
@@ -166,7 +168,15 @@ fn of_home(settings: &Settings) -> String {
     let (algorithm, level) = (settings.compression.algorithm, settings.compression.level);
     let layout = settings.layout.map_or_else(String::new, |layout| format!("layout = '{}'\n", layout.name()));
     let trim = settings.trim.name();
-    format!("[home]\ncompression = '{algorithm}'\ncompression_level = {level}\ntrim = '{trim}'\n{layout}")
+    format!(
+        "[home]\ncompression = '{algorithm}'\ncompression_level = {level}\ntrim = '{trim}'\n{layout}{}",
+        of_packed(settings.packed)
+    )
+}
+
+fn of_packed(PackedSettings { fill_percent, extent_bytes }: PackedSettings) -> String {
+    let extent = extent_bytes.map_or_else(String::new, |bytes| format!("extent = {bytes}\n"));
+    format!("[packed]\nfill = {fill_percent}\n{extent}")
 }
 
 /// A key as a basic string, whatever is in it.

@@ -5,6 +5,7 @@
 //!
 //! What it does not know: the configuration file (the `varve` crate reads it).
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use varve_device::Directory;
@@ -13,7 +14,7 @@ use crate::compression::Compression;
 use crate::control::InForce;
 use crate::error::{PagerError, Result};
 use crate::nvm::layout::Layout;
-use crate::packed::is_extent;
+use crate::packed::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, is_extent};
 use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
 use crate::times::Times;
 use crate::trim::Trim;
@@ -121,26 +122,39 @@ impl HomeLayout {
             HomeLayout::Packed(_) => "packed",
         }
     }
+
+    /// How packed spaces work, if spaces are.
+    pub fn packed(self) -> Option<PackedConfig> {
+        match self {
+            HomeLayout::InPlace => None,
+            HomeLayout::Packed(packed) => Some(packed),
+        }
+    }
 }
 
 /// How packed spaces work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedConfig {
-    /// Length of an extent, in bytes: a power of two from 64 KiB to 64 MiB, at least four pages; fixed at creation.
+    /// Length of an extent, in bytes: a power of two of [`EXTENT_BYTES`](Self::EXTENT_BYTES), at least four pages. Files that are
+    /// there keep theirs, and an open pager's configuration tells it.
     pub extent_bytes: u64,
     /// Pages written and in no note at which a thread that writes makes them stable.
     pub held_pages_max: usize,
     /// Part of the file, in percent, that may hold pages before it grows; below, room is won back by moving them together.
-    /// From 50 to 90.
+    /// One of [`FILL_PERCENT`](Self::FILL_PERCENT).
     pub fill_percent: u8,
     /// Pages are moved with every extent that is filled, however many are free: for tests, which see more of it so.
     pub moves_always: bool,
 }
 
 impl PackedConfig {
-    /// Extents of 2 MiB, a thousand held pages, filled to four fifths.
+    /// Extents of 2 MiB, a thousand held pages, filled to three fifths (decision 0258).
     pub const DEFAULT: PackedConfig =
-        PackedConfig { extent_bytes: 2 << 20, held_pages_max: 1024, fill_percent: 80, moves_always: false };
+        PackedConfig { extent_bytes: 2 << 20, held_pages_max: 1024, fill_percent: 60, moves_always: false };
+    /// What the fill may be: pages can be moved only where there is room.
+    pub const FILL_PERCENT: RangeInclusive<u8> = 50..=90;
+    /// Shortest and longest extent.
+    pub const EXTENT_BYTES: RangeInclusive<u64> = EXTENT_BYTES_MIN..=EXTENT_BYTES_MAX;
 
     fn check(&self, page_size: usize) -> Result<()> {
         let fits = is_extent(self.extent_bytes) && self.extent_bytes >= EXTENT_PAGES_MIN * page_size as u64;
@@ -150,13 +164,17 @@ impl PackedConfig {
                 self.extent_bytes
             )
         })?;
-        require((50..=90).contains(&self.fill_percent), || {
-            format!(
-                "packed files filled to {} percent: it must be 50 to 90, since pages can be moved only where there is room",
-                self.fill_percent
-            )
-        })
+        check_fill(self.fill_percent)
     }
+}
+
+/// Whether packed files can be filled so far.
+pub(crate) fn check_fill(percent: u8) -> Result<()> {
+    require(PackedConfig::FILL_PERCENT.contains(&percent), || {
+        format!(
+            "packed files filled to {percent} percent: it must be 50 to 90, since pages can be moved only where there is room"
+        )
+    })
 }
 
 /// Page writers that don't work as needed but from time to time, as InnoDB's page cleaner did up to MySQL 5.6: for comparison.

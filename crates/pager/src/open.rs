@@ -91,6 +91,7 @@ struct Parts {
     spaces: Spaces,
     compressions: Arc<Compressions>,
     trim: Arc<TrimSetting>,
+    fill: Arc<packed::Fill>,
     /// Pages that the protection mended.
     mended: Vec<PageId>,
     /// What the protection says of its opening.
@@ -208,6 +209,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     let log_files = config.log.clone();
     let found = find_region(&config, &control.get())?;
     let mut packed = find_packed(&config, &control.get())?;
+    keep_extents(&mut config, &packed);
     let mut observers: Vec<&mut dyn Observe> =
         packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
     let (region, log, mut plan) = begin_log(&mut config, &control, found, &mut observers)?;
@@ -263,6 +265,13 @@ fn find_packed(config: &PagerConfig, stored: &Superblock) -> Result<Vec<(SpaceId
     found.collect()
 }
 
+/// Extents stay as long as they are, whatever is asked for.
+fn keep_extents(config: &mut PagerConfig, found: &[(SpaceId, packed::Found)]) {
+    if let (HomeLayout::Packed(packed), Some((_, found))) = (&mut config.layout, found.first()) {
+        packed.extent_bytes = found.extent_bytes();
+    }
+}
+
 /// Opens the packed spaces, or makes empty ones.
 fn open_packed(
     config: &PagerConfig,
@@ -302,6 +311,14 @@ fn open_in_place(config: &PagerConfig, is_new: bool) -> Result<SpaceFiles> {
     Ok(SpaceFiles::new(files))
 }
 
+fn trim_setting(config: &PagerConfig, control: &Control) -> Arc<TrimSetting> {
+    let trim = TrimSetting::new(config.trim);
+    if control.get().has_compressed_pages {
+        trim.note_compressed();
+    }
+    Arc::new(trim)
+}
+
 /// Opens the spaces and builds the pool over them.
 fn assemble(
     config: &PagerConfig,
@@ -332,10 +349,9 @@ fn assemble(
     let ledger = Arc::<Ledger>::default();
     let counters = Arc::new(Counters { times: config.times.clone(), ..Counters::default() });
     let compressions = Arc::new(Compressions::new(config.compression));
-    let trim = Arc::new(TrimSetting::new(config.trim));
-    if control.get().has_compressed_pages {
-        trim.note_compressed();
-    }
+    let trim = trim_setting(config, control);
+    let fill =
+        Arc::new(packed::Fill::new(config.layout.packed().unwrap_or(PackedConfig::DEFAULT).fill_percent));
     let in_place = InPlace::new(InPlaceParts {
         files,
         protection,
@@ -351,6 +367,7 @@ fn assemble(
         ledger: ledger.clone(),
         compressions: compressions.clone(),
         trim: trim.clone(),
+        fill: fill.clone(),
         config,
         redo: control.get().redo,
     };
@@ -371,7 +388,7 @@ fn assemble(
     };
     let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
     let spaces = Spaces::new(layouts, page_size, config.growth_extents);
-    Ok(Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, mended, warning })
+    Ok(Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, fill, mended, warning })
 }
 
 /// From now on a crash is mended by the means of the configured protection.
@@ -413,7 +430,8 @@ fn finish(
     ops: Arc<dyn RedoOps>,
     redone: Option<Range<Lsn>>,
 ) -> Result<Shared> {
-    let Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, warning, .. } = parts;
+    let Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, fill, warning, .. } =
+        parts;
     let database = control.get().database;
     let keeps_images = config.protection == ProtectionKind::FullPageLog;
     spaces.load(&pool, database)?;
@@ -430,6 +448,7 @@ fn finish(
         spaces,
         compressions,
         trim,
+        fill,
         control,
         region,
         buffer,

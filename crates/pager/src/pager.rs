@@ -21,7 +21,7 @@ use varve_device::planted;
 use crate::background;
 use crate::compression::Compression;
 use crate::compressions::{Compressions, StoredPages};
-use crate::config::{HomeLayout, NvmFlush, PagerConfig, ProtectionKind};
+use crate::config::{HomeLayout, NvmFlush, PagerConfig, ProtectionKind, check_fill};
 use crate::control::Control;
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange, SpaceId};
@@ -32,6 +32,7 @@ use crate::lsn::Lsn;
 use crate::mtr::Mtr;
 use crate::nvm::{NvmBuffer, NvmRegion};
 use crate::open;
+use crate::packed::Fill;
 use crate::page::{self, kind};
 use crate::pool::{Bell, PageS, PageSx, PageX, Pool, held};
 use crate::redo::RedoOps;
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) spaces: Spaces,
     pub(crate) compressions: Arc<Compressions>,
     pub(crate) trim: Arc<TrimSetting>,
+    pub(crate) fill: Arc<Fill>,
     pub(crate) control: Control,
     pub(crate) counters: Arc<Counters>,
     pub(crate) ops: Arc<dyn RedoOps>,
@@ -227,6 +229,14 @@ impl Pager {
     /// What goes back to the devices from now on.
     pub fn set_trim(&self, trim: Trim) {
         self.shared.trim.set(trim);
+    }
+
+    /// Packed files grow from now on rather than have room won back when more than this percentage of them holds pages; nothing is
+    /// packed in place.
+    pub fn set_packed_fill(&self, percent: u8) -> Result<()> {
+        check_fill(percent)?;
+        self.shared.fill.set(percent);
+        Ok(())
     }
 
     /// Bytes that the pages of each owner take in the space's file; `None` where every page has a place of its own length.

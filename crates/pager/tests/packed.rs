@@ -380,6 +380,21 @@ fn a_damaged_slot_is_found_by_the_check() {
     assert!(damages.iter().any(|damage| damage.contains(&named)), "{damages:?}");
 }
 
+/// Extents are as long as when the database was made; the configuration of the open pager says how long.
+#[test]
+fn extents_stay_as_long_as_they_are() {
+    let mut config = config(&MemoryDirectory::new());
+    open(&config).shutdown().unwrap();
+    for extent_bytes in [256 << 10, PACKED.extent_bytes] {
+        config.layout = HomeLayout::Packed(PackedConfig { extent_bytes, ..PACKED });
+        let pager = open(&config);
+        assert_eq!(pager.config().layout.packed(), Some(PACKED));
+        let owner = pager.create_segment(SpaceId::DATA).unwrap();
+        add(&pager, owner, 1).unwrap();
+        pager.shutdown().unwrap();
+    }
+}
+
 #[test]
 fn extents_that_cannot_be_are_refused() {
     let mut config = config(&MemoryDirectory::new());

@@ -115,14 +115,20 @@ fn file_bytes(directory: &MemoryDirectory) -> u64 {
 /// kills.
 #[test]
 fn a_file_that_is_nearly_full_takes_writes_for_ever() {
+    stays_nearly_full(90, 4);
+}
+
+/// The same if it would be filled less on a device with more room: such a one is no reason to refuse.
+#[test]
+fn a_full_device_has_its_file_filled_beyond_the_default_fill() {
+    stays_nearly_full(PackedConfig::DEFAULT.fill_percent, 2);
+}
+
+fn stays_nearly_full(fill_percent: u8, rounds: u32) {
     const FULL_BYTES: u64 = 48 << 20;
     let (mut config, directory) = bounded(FULL_BYTES);
-    let packed = PackedConfig {
-        extent_bytes: 256 << 10,
-        held_pages_max: 64,
-        fill_percent: 90,
-        ..PackedConfig::DEFAULT
-    };
+    let packed =
+        PackedConfig { extent_bytes: 256 << 10, held_pages_max: 64, fill_percent, ..PackedConfig::DEFAULT };
     config.layout = HomeLayout::Packed(packed);
     let mut random = Random(17);
     let pager = open(&config);
@@ -133,7 +139,7 @@ fn a_file_that_is_nearly_full_takes_writes_for_ever() {
     assert!(live * 100 > FULL_BYTES * 88, "{live}");
     pager.flush_log(pager.log().end()).unwrap();
     drop(pager);
-    for round in 0..4 {
+    for round in 0..rounds {
         let pager = open(&config);
         check(&pager, &known);
         churn(&pager, &mut known, 1500, &mut random);
@@ -173,6 +179,31 @@ fn a_file_grows_to_its_fill_and_no_further() {
     // What lives, with what is being written twice for a moment, at a fill of a half; and one step of growth.
     assert!(file_bytes(&directory) <= bytes + 8 * EXTENT_BYTES, "{bytes}, then {}", file_bytes(&directory));
     assert!(bytes > 3 * 250 * 4096 && bytes < 5 * 500 * 4096, "{bytes}");
+}
+
+/// Another fill counts from the next extent on.
+#[test]
+fn the_fill_changes_on_line() {
+    let directory = MemoryDirectory::new();
+    let pager = open(&config(&directory));
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let mut known = fill(&pager, owner, 2500);
+    let mut random = Random(29);
+    let mut churned = |writes| {
+        churn(&pager, &mut known, writes, &mut random);
+        (file_bytes(&directory), counter(&pager, "moved_bytes"))
+    };
+    churned(2000);
+    let ((bytes, moved), (same, more)) = (churned(1), churned(1000));
+    assert!(bytes == same && moved < more, "{bytes}, then {same}; moved {moved}, then {more}");
+    pager.set_packed_fill(50).unwrap();
+    let (longer, _) = churned(2000);
+    assert!(longer * 4 > bytes * 5, "{bytes}, then {longer}");
+    check(&pager, &known);
+    for fill_percent in [0, 49, 91] {
+        let error = pager.set_packed_fill(fill_percent).unwrap_err().to_string();
+        assert!(error.contains("must be 50 to 90"), "{error}");
+    }
 }
 
 /// New pages are refused while there is still room to change those that are there; a drop makes room for new ones.

@@ -258,7 +258,13 @@ fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     pager.log_segment_bytes = settings.log.segment_bytes;
     pager.log_capacity_bytes = settings.log.capacity_bytes;
     pager.protection = settings.protection;
-    pager.layout = settings.layout.unwrap_or(pager.layout);
+    pager.layout = match settings.layout.unwrap_or(pager.layout) {
+        HomeLayout::InPlace => HomeLayout::InPlace,
+        HomeLayout::Packed(wished) => {
+            let now = pager.layout.packed().unwrap_or(wished);
+            HomeLayout::Packed(settings.packed.over(now))
+        }
+    };
     pager.compression = settings.compression;
     pager.trim = settings.trim;
 }

@@ -68,6 +68,9 @@ layout = "packed"
 compression = "zstd"
 compression_level = 19
 trim = "off"
+[packed]
+fill = 75
+extent = "256KiB"
 [protection]
 kind = "none"
 [server]
@@ -108,6 +111,8 @@ fn every_key_is_read() {
     let zstd = varve::pager::Compression { algorithm: varve::pager::Algorithm::Zstd, level: 19 };
     assert_eq!(settings.compression, zstd);
     assert_eq!(settings.trim, varve::pager::Trim::Off);
+    let packed = varve::config::PackedSettings { fill_percent: 75, extent_bytes: Some(256 << 10) };
+    assert_eq!(settings.packed, packed);
     assert_eq!(settings.layout.map(varve::pager::HomeLayout::name), Some("packed"));
     assert_eq!(settings.protection, varve::pager::ProtectionKind::None);
     assert_eq!((settings.server.listen.port(), settings.server.max_connections), (6000, 17));
@@ -115,6 +120,16 @@ fn every_key_is_read() {
     let tls = settings.server.tls.unwrap();
     assert!(tls.required && tls.certificate.ends_with("server.crt"), "{tls:?}");
     assert_eq!(tls.key, Path::new("/etc/varve/server.key"));
+}
+
+#[test]
+fn mistakes_about_packed_files_are_named() {
+    let check = |text: &str, expect: &str| assert_eq!(parse(text).err().as_deref(), Some(expect), "{text}");
+    check("[packed]\nfill = 45", "line 2: packed.fill must be between 50 and 90");
+    check("[packed]\nfill = 0.6", "line 2: packed.fill must be a whole number, not float value");
+    check("[packed]\nextent = \"32KiB\"", "line 2: packed.extent must be between 64 KiB and 64 MiB");
+    let power = "line 2: packed.extent must be a power of two, such as \"2MiB\"";
+    check("[packed]\nextent = \"3MiB\"", power);
 }
 
 #[test]

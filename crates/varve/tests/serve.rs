@@ -237,6 +237,58 @@ fn settings_show_what_is_in_force() {
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
+/// The fill changes on line and outlives the server; extents are as long as when the database was made.
+#[test]
+fn what_packed_files_take_is_set() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |packed: &str| {
+        let text = format!("[home]\nlayout = 'packed'\n[packed]\n{packed}\n");
+        std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+    };
+    let fill = |client: &mut Client| -> String {
+        let sql = "select setting || ' ' || vartype || ' ' || pending_restart || ' ' || source || ' ' || boot_val \
+                   from pg_settings where name = 'packed_fill'";
+        client.query_one(sql, &[]).unwrap().get(0)
+    };
+    place("extent = '256KiB'");
+    let served = Served::start(directory.path());
+    assert!(!served.said.contains("packed.extent"), "{}", served.said);
+    let mut client = served.connect();
+    assert_eq!(fill(&mut client), "60 integer false default 60");
+    client.batch_execute("alter system set packed_fill = 85").unwrap();
+    assert_eq!(fill(&mut client), "85 integer false configuration file 60");
+    for (statement, code, told) in [
+        ("packed_fill = 91", "22023", "packed.fill must be between 50 and 90"),
+        ("packed_extent = '1MiB'", "42704", "unrecognized configuration parameter \"packed_extent\""),
+    ] {
+        let error = client.batch_execute(&format!("alter system set {statement}")).unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!((error.code().code(), error.message()), (code, told), "{statement}");
+        let in_file = error.hint().is_some_and(|hint| hint.contains("varve.toml"));
+        assert_eq!(in_file, code == "42704", "{error}");
+    }
+    client.batch_execute("create table item (id integer); insert into item values (1); checkpoint").unwrap();
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    place("extent = '1MiB'\nfill = 70");
+    let served = Served::start(directory.path());
+    let said =
+        "warning: packed.extent is 1 MiB, and extents of this database stay as they were made: 256 KiB";
+    assert!(served.said.contains(said), "{}", served.said);
+    let mut client = served.connect();
+    assert_eq!(fill(&mut client), "85 integer false configuration file 60");
+    client.batch_execute("alter system reset packed_fill").unwrap();
+    assert_eq!(fill(&mut client), "70 integer false configuration file 60");
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    // Four pages fit in no such extent.
+    let other = tempfile::tempdir().unwrap();
+    let text = "[pool]\npage_size = '64KiB'\n[home]\nlayout = 'packed'\n[packed]\nextent = '128KiB'\n";
+    std::fs::write(other.path().join("varve.toml"), text).unwrap();
+    let place = other.path().to_str().unwrap();
+    let refused = Command::new(env!("CARGO_BIN_EXE_varve")).args(["serve", place]).output().unwrap();
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(told.contains("extents of 131072 bytes: they must be"), "{told}");
+}
+
 #[test]
 fn altered_settings_outlive_the_server() {
     let directory = tempfile::tempdir().unwrap();

@@ -46,14 +46,16 @@ struct Way {
 }
 
 const BASE: &str = "doublewrite";
+/// As packed files come.
+const DEFAULT_FILL: Option<u8> = Some(PackedConfig::DEFAULT.fill_percent);
 const WAYS: [Way; 8] = [
     Way { name: BASE, packed_percent: None, algorithm: Algorithm::None, trims: false },
     Way { name: "doublewrite lz4", packed_percent: None, algorithm: Algorithm::Lz4, trims: false },
     Way { name: "doublewrite lz4 trim", packed_percent: None, algorithm: Algorithm::Lz4, trims: true },
-    Way { name: "packed", packed_percent: Some(80), algorithm: Algorithm::None, trims: true },
-    Way { name: "packed lz4", packed_percent: Some(80), algorithm: Algorithm::Lz4, trims: true },
+    Way { name: "packed", packed_percent: DEFAULT_FILL, algorithm: Algorithm::None, trims: true },
+    Way { name: "packed lz4", packed_percent: DEFAULT_FILL, algorithm: Algorithm::Lz4, trims: true },
+    Way { name: "packed lz4 fill 80", packed_percent: Some(80), algorithm: Algorithm::Lz4, trims: true },
     Way { name: "packed lz4 fill 70", packed_percent: Some(70), algorithm: Algorithm::Lz4, trims: true },
-    Way { name: "packed lz4 fill 60", packed_percent: Some(60), algorithm: Algorithm::Lz4, trims: true },
     Way { name: "packed lz4 fill 50", packed_percent: Some(50), algorithm: Algorithm::Lz4, trims: true },
 ];
 

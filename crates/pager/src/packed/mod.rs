@@ -94,8 +94,9 @@ use crate::pace::Pace;
 use crate::stored::Stored;
 use crate::trim::TrimSetting;
 
-pub(crate) use self::format::is_extent;
+pub(crate) use self::format::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, is_extent};
 pub(crate) use self::recover::Found;
+pub(crate) use self::room::Fill;
 
 /// What a packed space works with.
 pub(crate) struct Around {
@@ -103,6 +104,7 @@ pub(crate) struct Around {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) compressions: Arc<Compressions>,
     pub(crate) trim: Arc<TrimSetting>,
+    pub(crate) fill: Arc<Fill>,
     pub(crate) config: PackedConfig,
     /// Where redo begins: before it there is no log.
     pub(crate) redo: Lsn,
@@ -129,6 +131,8 @@ pub(crate) struct PackedSpace {
     opening: Mutex<()>,
     /// The file could not get longer when it was tried last.
     is_full: AtomicBool,
+    /// A full device is asked once more whether it can.
+    asks_again: AtomicBool,
     /// Pages that may be written (`room.rs`).
     granted: AtomicU32,
     /// The first hollow extent that is asked for next.
@@ -146,6 +150,7 @@ pub(crate) struct PackedSpace {
     ledger: Arc<Ledger>,
     forms: Forms,
     trim: Arc<TrimSetting>,
+    fill: Arc<Fill>,
     config: PackedConfig,
     counters: Counters,
 }
@@ -218,6 +223,7 @@ impl PackedSpace {
             book: Mutex::new(book),
             opening: Mutex::new(()),
             is_full: AtomicBool::new(false),
+            asks_again: AtomicBool::new(false),
             granted: AtomicU32::new(head.pages),
             hollow_from: AtomicU32::new(0),
             cannot_punch: AtomicBool::new(false),
@@ -229,6 +235,7 @@ impl PackedSpace {
             ledger: around.ledger,
             forms,
             trim: around.trim,
+            fill: around.fill,
             config: around.config,
             counters: Counters::default(),
         }
@@ -340,6 +347,7 @@ impl Layout for PackedSpace {
             Step::Begin => self.checkpoint_map_if_due(),
             Step::BeforeEnd => Ok(()),
             Step::End => {
+                self.asks_again.store(true, Ordering::Relaxed);
                 let mut book = self.book.lock();
                 book.bury(self.log.durable());
                 book.extents_mut().try_stuck_again();

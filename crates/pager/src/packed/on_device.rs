@@ -14,7 +14,7 @@ use super::extents::ExtentNo;
 use super::format::PLACES;
 use super::place::Place;
 use super::reclaim::{LAST_EXTENTS, SHARE_EXTENTS_MAX};
-use super::{Around, Identity, PackedSpace};
+use super::{Around, Fill, Identity, PackedSpace};
 use crate::compression::Compression;
 use crate::compressions::Compressions;
 use crate::config::PackedConfig;
@@ -44,6 +44,7 @@ fn space(data: &dyn Directory, fill_percent: u8) -> PackedSpace {
         ledger: Arc::default(),
         compressions: Arc::new(Compressions::new(Compression::NONE)),
         trim: Arc::default(),
+        fill: Arc::new(Fill::new(fill_percent)),
         config,
         redo: Lsn::ZERO,
     };
@@ -252,6 +253,37 @@ fn churn(space: &PackedSpace, pages: u32, writes: u64, look: impl Fn(u32, u64)) 
         }
     }
     shares
+}
+
+/// A device without room for a longer file has it filled beyond its fill; once it has room again, the file gets longer behind the
+/// next checkpoint, and less is moved.
+#[test]
+fn a_device_that_was_full_is_asked_again() {
+    let device = Faulty::wrap(MemoryDirectory::new());
+    let space = space(&*device, 60);
+    (0..60).for_each(|eight| put(&space, eight * 8..eight * 8 + 8, 1).unwrap());
+    churn(&space, 480, 2000, |_, _| {});
+    let extents = || space.book.lock().extents().count();
+    let before = extents();
+    let fault = Fault::Fails(ErrorKind::NoSpace);
+    device.arm(Rule {
+        operation: Some(Operation::SetLen),
+        space: Some(Space::Data),
+        when: When::From(1),
+        fault,
+    });
+    (60..80).for_each(|eight| put(&space, eight * 8..eight * 8 + 8, 1).unwrap());
+    let shares = churn(&space, 640, 2000, |free, _| assert!(free > 0));
+    assert!(space.is_filled() && space.is_full.load(Relaxed) && shares > 20, "{shares}");
+    assert_eq!(extents(), before);
+    // A refusal after each checkpoint changes nothing.
+    space.checkpoint(Step::End).unwrap();
+    assert!(churn(&space, 640, 1000, |free, _| assert!(free > 0)) > 10);
+    assert_eq!(extents(), before);
+    device.disarm();
+    space.checkpoint(Step::End).unwrap();
+    churn(&space, 640, 1000, |_, _| {});
+    assert!(extents() > before && !space.is_full.load(Relaxed), "{before}, then {}", extents());
 }
 
 /// Invariant 1 of `reclaim.rs`: whatever is written, a turn can be made.

@@ -73,7 +73,7 @@ impl PackedSpace {
             (book.extents().free_count(), coming(&book))
         };
         let has_enough = coming >= spare && !self.config.moves_always;
-        let may_grow = self.is_filled() && !self.is_full.load(Relaxed);
+        let may_grow = self.is_filled() && self.may_get_longer()?;
         if has_enough || may_grow {
             return Ok(());
         }

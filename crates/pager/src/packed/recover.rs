@@ -62,6 +62,11 @@ impl Found {
         Ok(Found { file, location, map_file, stale, replay })
     }
 
+    /// Length of its extents: what they had when it was made.
+    pub(crate) fn extent_bytes(&self) -> u64 {
+        self.map_file.head().shape.extent_bytes
+    }
+
     /// The space, once the log was read up to `until`.
     pub(crate) fn into_space(self, until: Lsn, around: Around) -> Result<PackedSpace> {
         let head = self.map_file.head();

@@ -14,11 +14,14 @@
 //! 4. Want of room is said only when everybody was asked: the extent that is being filled, each hollow one, reclamation, the
 //!    device. Another failure of the device is no want of room.
 //!
+//! 5. A device that was full is asked for a longer file again after each checkpoint, and until it has the room reclamation fills
+//!    the file beyond its fill.
+//!
 //! It is a guess of how long a page gets that was never written: as long as those that were are on average.
 //!
 //! What it does not know: which extents are emptied (`reclaim.rs`, `moves.rs`), which pages are granted (`space/grow.rs`).
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
 use varve_device::reached;
@@ -40,6 +43,25 @@ const ASIDE_EXTENTS: u32 = LAST_EXTENTS + 2;
 pub(super) const WAITS_MAX: u32 = 2000;
 const YIELDS_MAX: u32 = 100;
 const WAIT: Duration = Duration::from_micros(500);
+
+/// The part of a file, in percent, that may hold pages before it grows. It may change at any moment.
+#[derive(Debug)]
+pub(crate) struct Fill(AtomicU8);
+
+impl Fill {
+    pub(crate) fn new(percent: u8) -> Fill {
+        Fill(AtomicU8::new(percent))
+    }
+
+    /// From now on.
+    pub(crate) fn set(&self, percent: u8) {
+        self.0.store(percent, Relaxed);
+    }
+
+    fn percent(&self) -> u64 {
+        u64::from(self.0.load(Relaxed))
+    }
+}
 
 impl PackedSpace {
     /// Free extents below which room is won back ahead of need.
@@ -105,8 +127,19 @@ impl PackedSpace {
     /// Whether the file is filled as much as it may be before it grows.
     pub(super) fn is_filled(&self) -> bool {
         let book = self.book.lock();
-        let percent = u64::from(self.config.fill_percent);
-        book.extents().live_units() * 100 > book.extents().all_units() * percent
+        book.extents().live_units() * 100 > book.extents().all_units() * self.fill.percent()
+    }
+
+    /// Whether the file may get longer for all that is known; a device that was full is asked now and then. By the holder of
+    /// `opening`.
+    pub(super) fn may_get_longer(&self) -> Result<bool> {
+        if self.is_full.load(Relaxed) && self.asks_again.swap(false, Relaxed) {
+            match self.grow(1) {
+                Err(error) if error.is_no_space() => {}
+                grown => grown?,
+            }
+        }
+        Ok(!self.is_full.load(Relaxed))
     }
 
     /// Whether more are free than the last ones.

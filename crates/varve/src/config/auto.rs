@@ -169,6 +169,7 @@ impl SystemFile {
         let flush = next.nvm.as_ref().map_or(NvmFlush::DEFAULT, |nvm| nvm.flush);
         let applied =
             pager.set_default_compression(next.compression).and_then(|()| pager.set_nvm_flush(flush));
+        let applied = applied.and_then(|()| pager.set_packed_fill(next.packed.fill_percent));
         let applied = applied.and_then(|()| match [&self.in_force, next].map(|one| one.pool.page_writers) {
             // As many as the next start would have.
             [None, None] => pager.set_page_writers(page_writers(next, pager.has_compressed_pages())),
@@ -328,10 +329,10 @@ fn flag(value: &str) -> Option<bool> {
 fn unknown(name: &str) -> SqlError {
     let message = format!("unrecognized configuration parameter \"{name}\"");
     let error = SqlError::new(SqlState::UNDEFINED_OBJECT, message);
-    let sections = ["devices_", "spaces_", "server_", "pool_page_size", "home_layout"];
+    let sections = ["devices_", "spaces_", "server_", "pool_page_size", "home_layout", "packed_extent"];
     if sections.iter().any(|section| name.starts_with(section)) {
         return error.with_hint(
-            "Devices, spaces, page size and layout, addresses and who is let in are changed in varve.toml.",
+            "Devices, spaces, page size, layout and extents, addresses and who is let in are changed in varve.toml.",
         );
     }
     let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();

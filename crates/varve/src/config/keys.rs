@@ -128,6 +128,12 @@ pub const KEYS: &[Key] = &[
     on_line(["nvm_low_water", "nvm", "low_water"], Kind::Count, "Percentage at which they end.", |s| {
         flush(s).low_water.to_string()
     }),
+    on_line(
+        ["packed_fill", "packed", "fill"],
+        Kind::Count,
+        "Percentage of a packed file that may hold pages before it grows.",
+        |s| s.packed.fill_percent.to_string(),
+    ),
     key(
         ["pool_page_writers", "pool", "page_writers"],
         Kind::CountOrAuto,

@@ -12,6 +12,7 @@
 
 mod auto;
 mod keys;
+mod packed;
 mod reader;
 mod suggest;
 pub(crate) mod tell;
@@ -30,6 +31,7 @@ use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 
 pub use auto::{AUTO_FILE_NAME, AUTO_FILE_NEW, Misfit, SystemFile};
+pub use packed::PackedSettings;
 pub use reader::ConfigError;
 use reader::Reader;
 pub use suggest::nearest;
@@ -72,6 +74,8 @@ pub struct Settings {
     pub nvm: Option<NvmSettings>,
     /// How pages lie at home; `None`: in place for a new directory, whatever it is for an old one.
     pub layout: Option<HomeLayout>,
+    /// How much room it takes if they lie packed.
+    pub packed: PackedSettings,
     /// How pages are compressed at home.
     pub compression: Compression,
     /// What goes back to the devices as holes in files.
@@ -199,6 +203,7 @@ impl Default for Settings {
             log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
             nvm: None,
             layout: None,
+            packed: PackedSettings::default(),
             compression: Compression::NONE,
             trim: Trim::Auto,
             protection: ProtectionKind::DOUBLEWRITE,
@@ -231,6 +236,7 @@ impl Settings {
         let nvm = file.section("nvm")?;
         self.nvm = if has_nvm { Some(self.nvm(nvm)?) } else { self.nvm };
         self.home(file.section("home")?)?;
+        self.packed = self.packed.overlaid(file.section("packed")?)?;
         self.protection(file.section("protection")?)?;
         if self.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes == 0) && !is_in_nvm(self.protection) {
             return Err(file.error("nvm", nvm_at, NVM_FOR_NOTHING));

@@ -7,11 +7,14 @@
 
 use varve_pager::{Algorithm, HomeLayout, Pager, PagerConfig, ProtectionKind, Trim};
 
-use super::Settings;
 use super::keys::Kind;
+use super::{PackedSettings, Settings, show_bytes};
 
 /// The setting whose value may be another one than was asked for.
 pub const PROTECTION: &str = "protection_kind";
+
+/// The setting that files which are there have their own of.
+pub const EXTENT: &str = "packed_extent";
 
 /// The type, as pg_settings has it. Sizes are text with their unit.
 pub fn kind(kind: Kind) -> &'static str {
@@ -63,6 +66,20 @@ pub fn warning(name: &str, next: &Settings, pager: &Pager) -> Option<String> {
             "the layout packed writes no page over another one: protection {} changes nothing",
             wished.name()
         )),
+        EXTENT => {
+            let (has, wished) =
+                layout.packed().map(|packed| packed.extent_bytes).zip(next.packed.extent_bytes)?;
+            (has != wished).then(|| {
+                format!(
+                    "packed.extent is {}, and extents of this database stay as they were made: {}",
+                    show_bytes(wished),
+                    show_bytes(has)
+                )
+            })
+        }
+        "packed_fill" if layout == HomeLayout::InPlace && next.packed != PackedSettings::default() => {
+            Some("the layout in-place has no fill: packed_fill changes nothing".to_owned())
+        }
         "home_compression" if !next.compression.is_none() => pager.saves_nothing(),
         _ => None,
     }
