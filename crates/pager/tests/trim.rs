@@ -215,6 +215,27 @@ fn a_hole_that_others_filled_is_refused_at_allocation() {
     assert_eq!(now, pages, "holes are filled before the file grows");
 }
 
+/// Found by review: what was reserved was not durable when it was handed out, and a crash gave it to others.
+#[test]
+fn room_of_holes_is_durable_before_it_is_handed_out() {
+    let (config, device) = sized(64 << 20);
+    let pager = common::open(&config);
+    let (owner, mut known) = fill(&pager, 100);
+    let (gone, _) = fill_before_others(&pager, 2500, &mut known);
+    pager.drop_segment(SpaceId::DATA, gone).unwrap();
+    settle(&pager);
+    pager.checkpoint().unwrap();
+    let flushes = || device.accounting().flush_count(Space::Data);
+    let bytes = || device.open("data.varve", OpenHow::existing(Space::Data)).unwrap().len_bytes().unwrap();
+    let (flushed, long) = (flushes(), bytes());
+    pager.reserve(SpaceId::DATA, 20 * 64).unwrap();
+    assert_eq!(bytes(), long, "holes are filled before the file grows");
+    let more = flushes() - flushed;
+    assert!((1..=4).contains(&more), "{more} flushes");
+    known.push((add(&pager, owner, 1).unwrap(), 1));
+    check(&pager, &known);
+}
+
 /// What a device refuses once is asked again, and costs nothing but room.
 #[test]
 fn a_device_that_refuses_holes_keeps_the_room() {

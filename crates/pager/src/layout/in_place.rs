@@ -181,6 +181,8 @@ impl Layout for InPlace {
         let file = self.parts.files.of(ids.first)?;
         let (start, bytes) = file.range(ids)?;
         file.file().reserve(start, bytes)?;
+        // A crash before it is durable gives the room to others, and redo would be refused.
+        file.file().flush()?;
         self.holes.forget(ids);
         Ok(())
     }

@@ -93,7 +93,7 @@ pub(crate) trait Layout: Send + Sync {
     fn trim(&self, _ids: PageRange, _pace: &Pace<'_>) -> Result<Trimmed> {
         Ok(Trimmed::Whole)
     }
-    /// Makes sure that writes of these free pages will find room.
+    /// Makes sure that writes of these free pages will find room, after a crash, too.
     fn reserve(&self, _ids: PageRange) -> Result<()> {
         Ok(())
     }
