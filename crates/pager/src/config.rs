@@ -229,7 +229,7 @@ pub struct NvmFlush {
 
 impl NvmFlush {
     /// Two threads, between 80 and 60 in a hundred, and when nothing else is done.
-    pub const DEFAULT: NvmFlush = NvmFlush { workers: 2, high_water: 80, low_water: 60, when_idle: true };
+    pub const DEFAULT: NvmFlush = NvmFlush { workers: 2, high_water: 90, low_water: 80, when_idle: true };
 
     fn can_work(self) -> bool {
         self.workers > 0 && self.low_water < self.high_water && self.high_water < 100

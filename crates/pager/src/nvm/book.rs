@@ -18,6 +18,7 @@
 //! 3. One version of a page at a time is being written home, so an older one never lands there after a newer one.
 //! 4. Sequences grow; of two versions the one with the larger sequence is newer, whatever their LSNs say (decision 0205).
 //! 5. Flushing goes round: what a full device refused is passed over until everything has been tried that was dirty then.
+//!    What goes home first: `home_order.rs`.
 //! 6. Puts, reads and flushes look at no more versions than they take, but for those in use among them.
 //!
 //! Not known here: the region, home, the log, waiting.
@@ -29,6 +30,7 @@ use rustc_hash::FxHashMap;
 
 use varve_device::planted;
 
+use super::home_order::HomeOrder;
 use crate::ids::{PageId, PageRange};
 use crate::lsn::Lsn;
 
@@ -49,6 +51,8 @@ pub(crate) struct Entry {
     pub(crate) sequence: u64,
     pub(crate) lsn: Lsn,
     pub(crate) state: State,
+    /// The page was put before, not long ago.
+    is_again: bool,
     readers: u32,
     is_held: bool,
     /// `check` compares it with its slot and with home.
@@ -91,14 +95,13 @@ pub(crate) struct Book {
     entries: FxHashMap<PageId, Entry>,
     /// Oldest first, so that all slots wear alike.
     free: VecDeque<u32>,
-    /// By sequence, each with its page: which versions are in these states.
-    dirty: BTreeMap<u64, PageId>,
+    /// The dirty ones.
+    dirty: HomeOrder,
+    /// By sequence, each with its page: the clean ones.
     clean: BTreeMap<u64, PageId>,
     /// Likewise, by what the log has to be durable up to.
     doomed: BTreeMap<(Lsn, u64), PageId>,
     next_sequence: u64,
-    /// Sequences that have not been tried since a full device refused something.
-    untried: Option<Range<u64>>,
     /// Threads that wait for a change of the book: others need not tell of every one.
     pub(super) waiting: usize,
 }
@@ -106,29 +109,39 @@ pub(crate) struct Book {
 impl Book {
     /// Of the slots that recovery found free, and the versions that it found, which home may not have.
     pub(crate) fn new(free: VecDeque<u32>, found: impl Iterator<Item = Version>) -> Book {
+        let found: Vec<Version> = found.collect();
         let mut book = Book {
             entries: FxHashMap::default(),
+            dirty: HomeOrder::new(free.len() + found.len()),
             free,
-            dirty: BTreeMap::new(),
             clean: BTreeMap::new(),
             doomed: BTreeMap::new(),
             next_sequence: 1,
-            untried: None,
             waiting: 0,
         };
         for version in found {
             book.next_sequence = book.next_sequence.max(version.sequence + 1);
-            book.enter(version);
+            book.enter(version, false);
         }
         book
     }
 
-    fn enter(&mut self, Version { id, slot, sequence, lsn }: Version) -> Option<Entry> {
-        self.dirty.insert(sequence, id);
+    fn enter(&mut self, Version { id, slot, sequence, lsn }: Version, is_again: bool) -> Option<Entry> {
+        self.dirty.insert(sequence, id, is_again);
         let (state, readers) = (State::Dirty, 0);
         let (is_held, is_looked_at, is_flushing, older_flights) = (false, false, false, 0);
-        let entry =
-            Entry { slot, sequence, lsn, state, readers, is_held, is_looked_at, is_flushing, older_flights };
+        let entry = Entry {
+            slot,
+            sequence,
+            lsn,
+            state,
+            is_again,
+            readers,
+            is_held,
+            is_looked_at,
+            is_flushing,
+            older_flights,
+        };
         self.entries.insert(id, entry)
     }
 
@@ -158,9 +171,11 @@ impl Book {
     /// Ends it: the new version is the page's, the older one is durably retired. Its slot is free now, unless a flusher
     /// still has it.
     pub(crate) fn replace(&mut self, new: Version) {
-        let Some(old) = self.enter(new) else { return };
+        let is_served = |entry: &Entry| matches!(entry.state, State::Dirty | State::Clean);
+        let is_again = self.entries.get(&new.id).is_some_and(is_served) || self.dirty.recall(new.id);
+        let Some(old) = self.enter(new, is_again) else { return };
         assert!(old.is_held && old.sequence < new.sequence, "page {} was put without being held", new.id);
-        self.strike(old.state, old.sequence);
+        self.strike(&old);
         if let Some(entry) = self.entries.get_mut(&new.id) {
             entry.older_flights = old.older_flights + u32::from(old.is_flushing && !planted(REUSED));
         }
@@ -170,9 +185,10 @@ impl Book {
     }
 
     /// Takes a version out of the list of those in its state.
-    fn strike(&mut self, state: State, sequence: u64) {
-        let struck = match state {
-            State::Dirty => self.dirty.remove(&sequence),
+    fn strike(&mut self, entry: &Entry) {
+        let sequence = entry.sequence;
+        let struck = match entry.state {
+            State::Dirty => self.dirty.remove(sequence, entry.is_again),
             State::Clean => self.clean.remove(&sequence),
             State::Doomed { after } => self.doomed.remove(&(after, sequence)),
             State::Leaving => return,
@@ -217,35 +233,35 @@ impl Book {
         }
     }
 
-    /// Dirty versions to write home, oldest first, at most `max`, of those with a sequence below `limit`. While a turn goes
-    /// round after a refusal, only what it has not tried yet.
-    pub(crate) fn begin_flush(&mut self, max: usize, limit: u64) -> Vec<Version> {
-        let Range { start, end } = self.untried.clone().unwrap_or(0..u64::MAX);
-        let end = end.min(limit).max(start);
-        let mut begun = Vec::new();
-        for id in self.dirty.range(start..end).map(|(_, id)| *id) {
-            if begun.len() == max {
-                break;
-            }
-            let Some(entry) = self.entries.get_mut(&id) else { continue };
+    /// Dirty versions to write home next, at most `max`. While a turn goes round after a refusal, only what it has not tried yet.
+    pub(crate) fn begin_flush(&mut self, max: usize) -> Vec<Version> {
+        let (entries, mut begun) = (&mut self.entries, Vec::new());
+        self.dirty.next(max, |id| {
+            let Some(entry) = entries.get_mut(&id) else { return false };
             let is_home_busy = entry.is_flushing || entry.older_flights > 0;
-            if !entry.is_held && !entry.is_looked_at && !is_home_busy {
+            let can_go = !entry.is_held && !entry.is_looked_at && !is_home_busy;
+            if can_go {
                 entry.is_flushing = true;
                 begun.push(entry.version(id));
             }
-        }
+            can_go
+        });
         begun
     }
 
-    /// A full device refused this version: the ones behind it come first, up to those that are dirty now.
-    pub(crate) fn pass_over(&mut self, sequence: u64) {
-        let end = self.untried.as_ref().map_or(self.next_sequence, |untried| untried.end);
-        self.untried = Some(sequence + 1..end.max(sequence + 1));
+    /// A full device refused these versions: the others come first, up to those that are dirty now.
+    pub(crate) fn pass_over(&mut self, refused: impl Iterator<Item = Version>) {
+        for version in refused {
+            let entry = self.entries.get(&version.id).filter(|entry| entry.sequence == version.sequence);
+            if let Some(entry) = entry {
+                self.dirty.pass_over(version.sequence, entry.is_again, self.next_sequence);
+            }
+        }
     }
 
-    /// Everything was tried: the oldest come first again. Whether that changes anything.
-    pub(crate) fn begin_with_oldest(&mut self) -> bool {
-        self.untried.take().is_some()
+    /// Everything was tried: it begins again. Whether that changes anything.
+    pub(crate) fn begin_turn(&mut self) -> bool {
+        self.dirty.begin_turn()
     }
 
     /// A version's flush has ended; `is_home`: home has exactly this image, durably.
@@ -255,7 +271,7 @@ impl Book {
                 entry.is_flushing = false;
                 if is_home && entry.state == State::Dirty {
                     entry.state = State::Clean;
-                    self.dirty.remove(&version.sequence);
+                    self.dirty.remove(version.sequence, entry.is_again);
                     self.clean.insert(version.sequence, version.id);
                 }
             }
@@ -309,10 +325,13 @@ impl Book {
         let mut leaving = Vec::with_capacity(ids.len());
         for id in ids {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
-            let state = std::mem::replace(&mut entry.state, State::Leaving);
-            let version = entry.version(id);
-            self.strike(state, version.sequence);
-            leaving.push(version);
+            let before = *entry;
+            entry.state = State::Leaving;
+            if before.state == State::Clean && !before.is_again {
+                self.dirty.remember(id);
+            }
+            self.strike(&before);
+            leaving.push(before.version(id));
         }
         leaving
     }
@@ -349,14 +368,14 @@ impl Book {
     fn doom_one(&mut self, id: PageId, after: Lsn) -> bool {
         let Some(entry) = self.entries.get_mut(&id) else { return false };
         assert!(!entry.is_held, "page {id} is discarded while it is put");
-        let (old, sequence, is_busy) = (entry.state, entry.sequence, entry.is_in_use());
-        if old == State::Leaving {
+        let (before, sequence, is_busy) = (*entry, entry.sequence, entry.is_in_use());
+        if before.state == State::Leaving {
             return true;
         }
         // Any durable note that the page is gone is enough.
         let after = entry.doomed_after().map_or(after, |earlier| earlier.min(after));
         entry.state = State::Doomed { after };
-        self.strike(old, sequence);
+        self.strike(&before);
         self.doomed.insert((after, sequence), id);
         is_busy
     }
@@ -364,11 +383,6 @@ impl Book {
     /// How far the log has to be durable so that some discarded page can go.
     pub(crate) fn next_due(&self) -> Option<Lsn> {
         self.doomed.iter().find(|(_, id)| !self.is_in_use(**id)).map(|((after, _), _)| *after)
-    }
-
-    /// The sequence of the next put.
-    pub(crate) fn next_sequence(&self) -> u64 {
-        self.next_sequence
     }
 
     /// Free, dirty, clean and discarded.

@@ -40,7 +40,7 @@ fn threads_put_and_flush_together() {
             .map(|_| {
                 scope.spawn(move || {
                     while !is_done.load(SeqCst) {
-                        level.flush_oldest(3).unwrap();
+                        level.flush_some(3).unwrap();
                         std::thread::yield_now();
                     }
                 })
@@ -119,7 +119,7 @@ fn a_discard_waits_for_the_write_home_in_flight() {
     rig.home.gate.close();
     let flushing = std::thread::spawn({
         let level = level.clone();
-        move || level.flush_oldest(2).unwrap()
+        move || level.flush_some(2).unwrap()
     });
     rig.home.gate.await_somebody();
     discard_waits(&level, 2, 1, || rig.home.gate.open());
@@ -175,7 +175,7 @@ fn a_check_beside_puts_and_flushes_finds_no_damage() {
         }
         scope.spawn(move || {
             while !is_done.load(SeqCst) {
-                level.flush_oldest(3).unwrap();
+                level.flush_some(3).unwrap();
             }
         });
         while found.is_empty() && counter(level, "puts") < 6000 {

@@ -1,4 +1,4 @@
-//! Making room: slots of versions that home has are taken back; if there are none, the oldest versions are written home.
+//! Making room: slots of versions that home has are taken back; if there are none, others are written home (`home_order.rs`: which).
 //! Threads do that ahead of need: from the high mark of dirty slots down to the low one.
 //!
 //! Invariants
@@ -27,8 +27,6 @@ use crate::times::Timing;
 const LEAVE_MAX: usize = 64;
 /// Pages written home at once.
 pub(super) const FLUSH_MAX: usize = 128;
-/// The newest part of the area, one in so many slots, is written home only if there is nothing else.
-const KEPT_PART: u64 = 4;
 /// After so many pages that a full device refused a put is refused, too.
 const TRIED_MAX: usize = 1024;
 
@@ -109,7 +107,7 @@ impl NvmBuffer {
         if !leaving.is_empty() {
             return Work::Retire(leaving);
         }
-        let flushing = oldest_dirty(book, u64::from(self.area.slots()), FLUSH_MAX);
+        let flushing = next_dirty(book, FLUSH_MAX);
         if !flushing.is_empty() {
             return Work::Flush(flushing);
         }
@@ -129,9 +127,9 @@ impl NvmBuffer {
         }
     }
 
-    /// Writes up to `pages` of the oldest dirty versions home; gives how many were begun.
-    pub(crate) fn flush_oldest(&self, pages: usize) -> Result<usize> {
-        let versions = next_dirty(&mut self.book.lock(), pages, &[u64::MAX]);
+    /// Writes up to `pages` dirty versions home; gives how many were begun.
+    pub(crate) fn flush_some(&self, pages: usize) -> Result<usize> {
+        let versions = next_dirty(&mut self.book.lock(), pages);
         let begun = versions.len();
         self.flush(versions)?;
         Ok(begun)
@@ -147,8 +145,7 @@ impl NvmBuffer {
         if !*is_flushing {
             return Ok(false);
         }
-        let versions =
-            oldest_dirty(&mut book, u64::from(self.area.slots()), dirty - mark.min(self.marks.low()));
+        let versions = next_dirty(&mut book, (dirty - mark.min(self.marks.low())).min(FLUSH_MAX));
         drop(book);
         let has_begun = !versions.is_empty();
         self.flush(versions)?;
@@ -182,11 +179,7 @@ impl NvmBuffer {
         versions.iter().zip(&is_home).for_each(|(version, is_home)| book.end_flush(version, *is_home));
         if result.as_ref().is_err_and(PagerError::is_no_space) {
             let refused = versions.iter().zip(&is_home).filter(|(_, is_home)| !**is_home);
-            refused
-                .map(|(version, _)| version.sequence)
-                .max()
-                .into_iter()
-                .for_each(|last| book.pass_over(last));
+            book.pass_over(refused.map(|(version, _)| *version));
         }
         drop(book);
         self.changed.notify_all();
@@ -252,23 +245,12 @@ impl NvmBuffer {
     }
 }
 
-/// The oldest dirty versions; those put lately only if there are no others: they may be superseded soon.
-fn oldest_dirty(book: &mut Book, slots: u64, max: usize) -> Vec<Version> {
-    let limit = book.next_sequence().saturating_sub(slots / KEPT_PART);
-    next_dirty(book, max.min(FLUSH_MAX), &[limit, u64::MAX])
-}
-
-/// The next dirty versions below the first limit that has any; when a turn after a refusal has ended, from the oldest on.
-fn next_dirty(book: &mut Book, max: usize, limits: &[u64]) -> Vec<Version> {
+/// The next dirty versions; when a turn after a refusal has ended, from the first on.
+fn next_dirty(book: &mut Book, max: usize) -> Vec<Version> {
     loop {
-        for limit in limits {
-            let begun = book.begin_flush(max, *limit);
-            if !begun.is_empty() {
-                return begun;
-            }
-        }
-        if !book.begin_with_oldest() {
-            return Vec::new();
+        let begun = book.begin_flush(max);
+        if !begun.is_empty() || !book.begin_turn() {
+            return begun;
         }
     }
 }

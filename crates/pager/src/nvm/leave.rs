@@ -21,7 +21,7 @@ impl NvmBuffer {
         // What is refused is passed over, and comes again when the others were tried.
         let (mut tried, mut dirty) = (0, usize::MAX);
         loop {
-            let flushed = self.flush_oldest(FLUSH_MAX);
+            let flushed = self.flush_some(FLUSH_MAX);
             let [_, left, ..] = self.book.lock().counts();
             tried = if left < dirty { 0 } else { tried + FLUSH_MAX };
             dirty = left;

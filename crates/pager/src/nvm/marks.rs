@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn marks_are_parts_of_the_slots() {
         let marks = Marks::new(NvmFlush::DEFAULT, 200);
-        assert_eq!((marks.high(), marks.low()), (160, 120));
+        assert_eq!((marks.high(), marks.low()), (180, 160));
         marks.set(NvmFlush { high_water: 99, low_water: 0, ..NvmFlush::DEFAULT });
         assert_eq!((marks.high(), marks.low()), (198, 0), "threads begin before all slots are dirty");
     }

@@ -18,6 +18,7 @@ mod flush;
 mod found;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod home_order;
 pub(crate) mod layout;
 mod leave;
 mod marks;
