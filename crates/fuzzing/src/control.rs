@@ -65,6 +65,7 @@ fn attach(block: &mut Superblock, input: &mut Input<'_>) {
     block.packed = has(32);
     block.map_checkpoints = if has(32) { [region, attached.stamp] } else { [0; 2] };
     block.has_compressed_pages = has(64);
+    block.has_hollow_extents = has(128);
 }
 
 /// A control file whose slots are as the input wants them.

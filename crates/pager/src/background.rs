@@ -120,7 +120,7 @@ fn trim(shared: &Arc<Shared>) -> Result<()> {
     while !shared.is_stopping() {
         shared.trimmer.wait(TRIM_NAP);
         shared.spaces.cut_files(&shared.pool, &pace)?;
-        while !shared.is_stopping() && shared.spaces.trim_some(&shared.pool, &pace)? {}
+        while !shared.is_stopping() && shared.trim_some(&pace)? {}
         while !shared.is_stopping() && shared.spaces.trim_files(&pace)? {}
     }
     Ok(())
@@ -150,7 +150,7 @@ impl Quiet {
             *self = Quiet::new(shared);
         }
         let may_begin = Instant::now() >= self.next && shared.ledger.oldest().is_none();
-        if !may_begin || buffer.flush_oldest(ROUND_PAGES)? == 0 {
+        if !may_begin || buffer.flush_some(ROUND_PAGES)? == 0 {
             return Ok(false);
         }
         reached("nvm: flushed when idle");

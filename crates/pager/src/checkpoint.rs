@@ -130,13 +130,21 @@ impl Shared {
             return Ok(());
         }
         self.spaces.cut_files(&self.pool, &Pace::AtOnce)?;
-        while self.spaces.trim_some(&self.pool, &Pace::AtOnce)? {}
+        while self.trim_some(&Pace::AtOnce)? {}
         self.spaces.trim_files(&Pace::AtOnce).map(drop)
     }
 
-    /// Whether extents could be trimmed if only there were a checkpoint.
+    /// Trims a piece of what is due; that there are holes is known to the next start before there is one. Whether there was any.
+    pub(crate) fn trim_some(&self, pace: &Pace<'_>) -> Result<bool> {
+        if self.spaces.would_leave_holes() && !self.control.get().has_hollow_extents {
+            self.control.update(|superblock| superblock.has_hollow_extents = true)?;
+        }
+        self.spaces.trim_some(&self.pool, pace)
+    }
+
+    /// Whether room could be given back if only there were a checkpoint.
     pub(crate) fn delays_trim(&self) -> bool {
-        self.spaces.wait_for_checkpoint(self.redo_from())
+        self.spaces.wait_for_checkpoint(self.redo_from(), || self.level.needs_log_from())
     }
 
     /// Whether this shutdown leaves the region of persistent memory.

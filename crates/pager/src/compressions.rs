@@ -137,9 +137,8 @@ impl Compressions {
         true
     }
 
-    /// The owner is about to go.
-    pub(crate) fn forget(&self, space: SpaceId, owner: u32) {
-        self.set(space, &[(owner, None)]);
+    /// The owner is about to go: what was written of it.
+    pub(crate) fn forget_written(&self, space: SpaceId, owner: u32) {
         self.written.lock().remove(&(space, owner));
     }
 

@@ -130,6 +130,8 @@ pub struct Superblock {
     pub log_begins_anew: bool,
     /// Some pages may be compressed: set before the first one is, and never taken back.
     pub has_compressed_pages: bool,
+    /// Free extents of files in place may have no room: set before the first hole is made in one, and never taken back.
+    pub has_hollow_extents: bool,
     sequence: u64,
 }
 
@@ -151,6 +153,7 @@ impl Superblock {
             unneeded_region: None,
             log_begins_anew: false,
             has_compressed_pages: false,
+            has_hollow_extents: false,
             sequence: 0,
         }
     }

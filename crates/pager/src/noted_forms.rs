@@ -8,7 +8,8 @@
 //!    that, in the order in which they were made.
 //! 2. It is a hint: nobody flushes the log for it, a full device may have no room for it, and without it redo goes by how the pages
 //!    that it reads are stored.
-//! 3. Where no owner has a form of its own, nothing is noted and no log is kept.
+//! 3. The note holds back no room: where only it would, all owners are noted anew.
+//! 4. Where no owner has a form of its own, nothing is noted and no log is kept.
 //!
 //! What it does not know: what a form does to a page.
 
@@ -83,7 +84,9 @@ impl Shared {
     pub(crate) fn keep_forms(&self, oldest: Lsn) -> Option<Lsn> {
         let mut noted = self.forms_noted.lock();
         let share = self.log.cleaning_bytes() / LOG_SHARE;
-        if noted.is_some_and(|noted| oldest <= noted || oldest.since(noted) <= share) {
+        // Nothing but the note itself would hold back room that is free.
+        let keeps_room = |noted| self.spaces.wait_between(noted, oldest);
+        if noted.is_some_and(|noted| oldest <= noted || oldest.since(noted) <= share && !keeps_room(noted)) {
             return *noted;
         }
         let forms = self.compressions.own();

@@ -432,9 +432,9 @@ fn finish(
 ) -> Result<Shared> {
     let Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, fill, warning, .. } =
         parts;
-    let database = control.get().database;
+    let Superblock { database, has_hollow_extents, .. } = control.get();
     let keeps_images = config.protection == ProtectionKind::FullPageLog;
-    spaces.load(&pool, database)?;
+    spaces.load(&pool, database, has_hollow_extents)?;
     if let Some(buffer) = &buffer {
         // Not only pages in use: after another crash redo may come by the earlier life of one that was freed.
         buffer.keep_placed(|id| spaces.has_place(id));

@@ -213,7 +213,8 @@ impl Pager {
 
     /// The owner is about to go: the next one with its number has nothing of it.
     pub fn forget_compression(&self, space: SpaceId, owner: u32) {
-        self.shared.compressions.forget(space, owner);
+        self.shared.change_forms(space, &[(owner, None)]);
+        self.shared.compressions.forget_written(space, owner);
     }
 
     /// What was written since the start of owners whose pages are to be compressed.
@@ -463,7 +464,7 @@ impl Pager {
 
     /// Brings up to `pages` pages from persistent memory home, oldest first; gives the number begun.
     pub fn tick_nvm(&self, pages: usize) -> Result<usize> {
-        self.shared.buffer.as_ref().map_or(Ok(0), |buffer| buffer.flush_oldest(pages))
+        self.shared.buffer.as_ref().map_or(Ok(0), |buffer| buffer.flush_some(pages))
     }
 
     /// Writes everything, stores a clean checkpoint, stops the threads; nothing can be changed afterwards. No

@@ -184,6 +184,19 @@ fn compressed_pages_make_a_database_of_version_2() {
     assert_eq!(slots[newer + 3904..newer + 3908], [1, 0, 0, 0]);
 }
 
+#[test]
+fn hollow_extents_are_read_back() {
+    let (directory, control) = create();
+    control.update(|block| block.has_hollow_extents = true).unwrap();
+    assert_eq!(version(&directory, &control), 2);
+    let found = Control::open(&*directory).unwrap().unwrap().get();
+    assert!(found.has_hollow_extents && !found.has_compressed_pages && !found.packed);
+    let mut slots = AlignedBuf::new(8192);
+    file(&directory).read_at(0, &mut slots, Purpose::Control).unwrap();
+    let newer = usize::from(slots[16] < slots[4096 + 16]) * 4096;
+    assert_eq!(slots[newer + 3904..newer + 3912], [0, 0, 0, 0, 0, 0, 1, 0]);
+}
+
 const REGION: Attached = Attached { region: 77, pages: true, log: true, copies: false, stamp: 5 };
 
 #[test]

@@ -19,7 +19,8 @@
 //! | 3904 | 4 | features: 1 some pages are compressed (`stored.rs`), 2 the data and the rollback space are packed; others are refused |
 //! | 3908 | 1 | layout of the data space: 0 in place, 1 packed |
 //! | 3909 | 1 | layout of the rollback space, the same |
-//! | 3910 | 2 | zeros |
+//! | 3910 | 1 | room: 1 free extents of files in place may have holes; the rest is not looked at, it says nothing of where pages are |
+//! | 3911 | 1 | zeros |
 //! | 3912 | 8 each | numbers of checkpoints of the data and the rollback space's map, one that was durable at this write; 0 if not packed |
 //! | 3928 | 120 | zeros: kept for how pages are stored at home |
 //! | 4048 | 8 | id of the attached NVM region, 0 = none |
@@ -56,6 +57,8 @@ pub(super) const LIVES_MAX: usize = 160;
 /// Bytes from here on say how pages are stored at home.
 const STORED_AT: usize = 3904;
 const LAYOUTS_AT: usize = 3908;
+const ROOM_AT: usize = 3910;
+const ROOM_HOLLOW: u8 = 1;
 const MAPS_AT: usize = 3912;
 const FEATURE_COMPRESSED: u32 = 1;
 const FEATURE_PACKED: u32 = 2;
@@ -170,6 +173,9 @@ impl Superblock {
         slot[PROTECTION_AT] = self.protection.code();
         let compressed = if self.has_compressed_pages { FEATURE_COMPRESSED } else { 0 };
         put_u32(slot, STORED_AT, compressed | if self.packed { FEATURE_PACKED } else { 0 });
+        if self.has_hollow_extents {
+            slot[ROOM_AT] = ROOM_HOLLOW;
+        }
         if self.packed {
             slot[LAYOUTS_AT..LAYOUTS_AT + 2].fill(1);
             put_u64(slot, MAPS_AT, self.map_checkpoints[0]);
@@ -211,6 +217,7 @@ impl Superblock {
             unneeded_region: Some(get_u64(slot, UNNEEDED_AT)).filter(|region| *region != 0),
             log_begins_anew: slot[FLAGS_AT] & FLAG_LOG_BEGINS_ANEW != 0,
             has_compressed_pages: get_u32(slot, STORED_AT) & FEATURE_COMPRESSED != 0,
+            has_hollow_extents: slot[ROOM_AT] & ROOM_HOLLOW != 0,
         };
         let fits_version = version == FORMAT_VERSION || slot[STORED_AT..CHECKSUM_AT].iter().all(|b| *b == 0);
         if fits_version && found.is_sound() { Slot::Valid(found) } else { Slot::Damaged }

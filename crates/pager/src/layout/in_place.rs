@@ -4,7 +4,8 @@
 //! 1. Page `n` of a space lies at byte `n * page_size` of the space's file.
 //! 2. It has as many bytes as its stored form needs: what lies behind them up to the next page's place means nothing, and may
 //!    be a hole (`holes.rs`).
-//! 3. What free extents held goes back as holes, a piece at a time: no hole reaches into a page that is in use.
+//! 3. What free extents held goes back as holes, a piece at a time, as long as the setting says so: no hole reaches into a page that
+//!    is in use.
 //! 4. What was written is stable when `write` returns: written as the protection demands and flushed; then the ledger is told.
 //!    Pages of the temporary space are only written.
 //!
@@ -159,22 +160,26 @@ impl Layout for InPlace {
         self.parts.trim.gives_extents() && self.punches.can()
     }
 
-    fn has_holes(&self) -> bool {
-        self.trims()
+    fn leaves_holes(&self) -> bool {
+        true
     }
 
     fn trim(&self, ids: PageRange, pace: &Pace<'_>) -> Result<Trimmed> {
         let file = self.parts.files.of(ids.first)?;
         let (start, bytes) = file.range(ids)?;
         let mut at = 0;
-        while at < bytes {
+        while at < bytes && self.trims() {
             at += pace.short_piece(&self.punches.pieces, |most| {
                 let len_bytes = most.min(bytes - at);
                 self.punches.punch(file.file(), start + at, len_bytes);
                 len_bytes
             });
         }
-        Ok(if self.punches.can() { Trimmed::Hollow } else { Trimmed::Whole })
+        Ok(match at {
+            0 => Trimmed::NotNow,
+            _ if self.punches.can() => Trimmed::Hollow,
+            _ => Trimmed::Whole,
+        })
     }
 
     fn reserve(&self, ids: PageRange) -> Result<()> {

@@ -85,8 +85,8 @@ pub(crate) trait Layout: Send + Sync {
     fn holds(&self, _ids: PageRange) -> bool {
         false
     }
-    /// Whether pages that are free at the start may have no room.
-    fn has_holes(&self) -> bool {
+    /// Whether pages whose room goes back have none until it is reserved.
+    fn leaves_holes(&self) -> bool {
         false
     }
     /// Gives the room of free pages back, which were discarded, and which nobody can take meanwhile.

@@ -89,6 +89,11 @@ impl Freed {
         }
     }
 
+    /// Whether any is due.
+    pub(crate) fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// Takes neighbours out that are due, the last ones, at most `most`.
     pub(crate) fn take_due(&mut self, most: u32) -> Option<Range<ExtentNo>> {
         let end = self.due.last()? + 1;

@@ -100,19 +100,19 @@ impl Spaces {
         Spaces { spaces, layouts, growth_extents }
     }
 
-    /// After redo: checks the headers and reads the maps.
-    pub(crate) fn load(&self, pool: &Pool, database_id: u64) -> Result<()> {
+    /// After redo: checks the headers and reads the maps. `has_hollow`: free extents of files in place may have no room.
+    pub(crate) fn load(&self, pool: &Pool, database_id: u64, has_hollow: bool) -> Result<()> {
         for id in SpaceId::DURABLE {
             let space = self.space(id)?;
             let header: PageS<'_> = pool.fix(space.geometry.header(), Access::Random)?;
             space.geometry.check_header(&header, database_id)?;
             drop(header);
-            self.load_map(space, pool)?;
+            self.load_map(space, pool, has_hollow)?;
         }
         Ok(())
     }
 
-    fn load_map(&self, space: &Space, pool: &Pool) -> Result<()> {
+    fn load_map(&self, space: &Space, pool: &Pool, has_hollow: bool) -> Result<()> {
         let geometry = space.geometry;
         let extents = self.file_pages(geometry) / geometry.extent_pages;
         let mut map = space.map();
@@ -124,7 +124,7 @@ impl Spaces {
             }
         }
         let layout = self.layouts.of(geometry.header())?;
-        if layout.has_holes() {
+        if has_hollow && layout.leaves_holes() {
             map.hollow_out();
         } else {
             map.note_holding(|extent| layout.holds(geometry.pages_of(extent)));

@@ -56,9 +56,39 @@ impl Spaces {
         }
     }
 
-    /// Whether extents wait for nothing but a checkpoint: nothing older than `unstable`, if anything, is not stable.
-    pub(crate) fn wait_for_checkpoint(&self, unstable: Option<Lsn>) -> bool {
-        self.trimmed().any(|(space, _)| space.map().freed().would_go_on(unstable))
+    /// Whether extents or planned cuts wait for nothing but a checkpoint: nothing older than `unstable`, if anything, is not stable, and
+    /// levels need the log from `needed` on.
+    pub(crate) fn wait_for_checkpoint(
+        &self,
+        unstable: Option<Lsn>,
+        needed: impl Fn() -> Option<Lsn>,
+    ) -> bool {
+        let is_passed = |lsn| unstable.into_iter().chain(needed()).all(|from| lsn <= from);
+        // Who grows the file takes its cut back.
+        let has_cut = |space: &Space| {
+            let growth = space.growth.try_lock();
+            growth.is_some_and(|growth| {
+                growth.cut.as_ref().is_some_and(|cut| !cut.is_due && is_passed(cut.lsn))
+            })
+        };
+        self.spaces.iter().any(has_cut)
+            || self.trimmed().any(|(space, _)| space.map().freed().would_go_on(unstable))
+    }
+
+    /// Whether what is trimmed next has no room afterwards until it is reserved.
+    pub(crate) fn would_leave_holes(&self) -> bool {
+        self.trimmed().any(|(space, layout)| layout.leaves_holes() && space.map().freed().has_due())
+    }
+
+    /// Whether a planned cut, or an extent that has got free, waits for redo to start behind a position after `from`, at most at `to`.
+    pub(crate) fn wait_between(&self, from: Lsn, to: Lsn) -> bool {
+        let is_between = |lsn: Lsn| from < lsn && lsn <= to;
+        let is_cut_so = |space: &Space| {
+            space.growth.lock().cut.as_ref().is_some_and(|cut| !cut.is_due && is_between(cut.lsn))
+        };
+        let in_place = self.trimmed().filter(|(_, layout)| !layout.notes_discards());
+        let is_freed_so = |space: &Space| space.map().freed().awaits().is_some_and(is_between);
+        self.spaces.iter().any(is_cut_so) || in_place.map(|(space, _)| space).any(is_freed_so)
     }
 
     /// Trims a piece of what is due. Whether there was any.
