@@ -110,7 +110,7 @@ pub enum HomeLayout {
     /// Each page at its own place.
     #[default]
     InPlace,
-    /// Stored pages out of place, found through a map (docs/plan-of-issue-5/compression.md, section 7).
+    /// Stored pages out of place, found through a map (`packed/mod.rs`).
     Packed(PackedConfig),
 }
 
