@@ -114,7 +114,7 @@ impl Shared {
         if !is_sealed {
             self.spaces.pass_cuts(redo_start, is_clean)?;
         }
-        self.spaces.pass_freed(redo_start, self.redo_from());
+        self.spaces.pass_freed(redo_start, self.forgotten_from());
         match is_clean {
             true if is_sealed => {}
             true => self.spaces.cut_files(&self.pool, &Pace::AtOnce)?,
@@ -144,7 +144,14 @@ impl Shared {
 
     /// Whether room could be given back if only there were a checkpoint.
     pub(crate) fn delays_trim(&self) -> bool {
-        self.spaces.wait_for_checkpoint(self.redo_from(), || self.level.needs_log_from())
+        self.spaces.wait_for_checkpoint(self.forgotten_from(), || self.level.needs_log_from())
+    }
+
+    /// Redo that comes by pages which home has forgotten, and finds its note of that, begins here; `None` where it need not come by.
+    /// What is stable in a slot of the page buffer home may never have had, so it has no note either: redo must not come by.
+    fn forgotten_from(&self) -> Option<Lsn> {
+        let needed = self.buffer.as_ref().and_then(|_| self.level.needs_log_from());
+        self.redo_from().into_iter().chain(needed).min()
     }
 
     /// Whether this shutdown leaves the region of persistent memory.

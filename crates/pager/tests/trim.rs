@@ -399,6 +399,39 @@ fn pages_in_persistent_memory_go_with_their_extents() {
     check(&common::open(&config), &known);
 }
 
+/// Found by review: home had never had the pages, so it noted nothing when they were forgotten, and redo met changes of pages that were
+/// nowhere: the next start was refused.
+#[test]
+fn redo_does_not_come_by_pages_that_only_persistent_memory_had() {
+    let directory = MemoryDirectory::new();
+    let nvm = NvmConfig { directory: directory.clone(), size_bytes: 9 << 20, log_bytes: 512 << 10 };
+    let config = PagerConfig { nvm: Some(nvm), protection: ProtectionKind::Nvm, ..packed(&directory) };
+    let pager = common::open(&config);
+    let (_, mut known) = fill(&pager, 100);
+    let (_, gone) = fill_before_others(&pager, 1500, &mut known);
+    let map_checkpoints = || counter(&pager, "map_checkpoints");
+    let before = map_checkpoints();
+    while map_checkpoints() < before + 2 {
+        common::note(&pager, 10_000).unwrap();
+        pager.checkpoint().unwrap();
+    }
+    for (id, _) in &gone[gone.len() - 100..] {
+        set(&pager, *id, 1).unwrap();
+    }
+    settle(&pager);
+    free(&pager, &gone);
+    for _ in 0..4 {
+        settle(&pager);
+    }
+    pager.flush_log(pager.log().end()).unwrap();
+    drop(pager);
+    let pager = common::open(&config);
+    check(&pager, &known);
+    // What was freed goes when redo is past it.
+    let held = || counter(&pager, "dirty") + counter(&pager, "clean") + counter(&pager, "doomed");
+    assert!(held() > 1000, "{}", held());
+}
+
 /// With threads one of them trims, also while nobody does anything else.
 #[test]
 fn a_thread_trims_while_nothing_is_done() {
