@@ -228,7 +228,7 @@ pub struct NvmFlush {
 }
 
 impl NvmFlush {
-    /// Two threads, between 80 and 60 in a hundred, and when nothing else is done.
+    /// Two threads, close to where all slots are taken, and when nothing else is done.
     pub const DEFAULT: NvmFlush = NvmFlush { workers: 2, high_water: 90, low_water: 80, when_idle: true };
 
     fn can_work(self) -> bool {

@@ -457,7 +457,7 @@ fn what_was_altered_does_not_bar_the_way_out_of_persistent_memory() {
     let served = Served::start(directory.path());
     for statement in [
         "create table item (id integer, name text); insert into item values (1, 'a')",
-        "alter system set nvm_high_water = 70",
+        "alter system set nvm_high_water = 85",
         "alter system set protection_kind = 'nvm'",
         "alter system set pool_page_writers = 2",
     ] {

@@ -91,15 +91,16 @@ impl<'p> Asked<'p> {
     }
 }
 
-/// The pair with the greatest ratio, and that with the least: of those that count, if any do.
+/// The pair with the greatest ratio, of those that count if any do; and that with the least, of all: one that doesn't count may
+/// hide it, and then no worst point is judged.
 pub fn extremes<'p>(figure: Figure, pairs: &[(&'p Point, &'p Point)]) -> Option<[(&'p Point, &'p Point); 2]> {
     let counts =
         |(over, under): &&(&Point, &Point)| over.not_judged().is_none() && under.not_judged().is_none();
-    let counting: Vec<_> = pairs.iter().filter(counts).copied().collect();
-    let pairs = if counting.is_empty() { pairs } else { &counting };
     let by_ratio =
         |a: &&(&Point, &Point), b: &&(&Point, &Point)| figure.ratio(**a).total_cmp(&figure.ratio(**b));
-    Some([*pairs.iter().max_by(by_ratio)?, *pairs.iter().min_by(by_ratio)?])
+    let best = pairs.iter().filter(counts).max_by(by_ratio).or_else(|| pairs.iter().max_by(by_ratio))?;
+    let worst = pairs.iter().find(|pair| !counts(pair)).or_else(|| pairs.iter().min_by(by_ratio))?;
+    Some([*best, *worst])
 }
 
 /// What the publication says about some points, or this project demands, and what we found.
@@ -125,4 +126,66 @@ pub struct Claim {
     /// What it came to.
     #[serde(flatten)]
     pub verdict: Verdict,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use varve_device::EmulationReport;
+
+    use super::super::row::Emulation;
+    use super::*;
+    use crate::report::Spread;
+
+    fn point(tps: f64, model_error_share: f64) -> Point {
+        let report = EmulationReport {
+            profile: "p".to_owned(),
+            dilation: 1.0,
+            operations: 1,
+            model_error_share,
+            busy_share: 1.0,
+            cpu_share: 0.1,
+            flash: None,
+        };
+        Point {
+            row: "point",
+            experiment: "e",
+            figure: "f",
+            factors: Factors::new(),
+            configuration: String::new(),
+            scale: String::new(),
+            rounds: 1,
+            tps: Spread { median: tps, min: tps, max: tps },
+            latency_mean_us: 1.0,
+            latency_p99_us: 1.0,
+            kinds: BTreeMap::new(),
+            written_bytes: BTreeMap::new(),
+            written_over_time: Vec::new(),
+            nvm_bytes: BTreeMap::new(),
+            levels: BTreeMap::new(),
+            pages_read: 0.0,
+            pages_written_inline: 0.0,
+            pages_written_ahead: 0.0,
+            time_share: BTreeMap::new(),
+            database_bytes: 1,
+            emulation: Emulation::worst(&[report], 0.0),
+        }
+    }
+
+    #[test]
+    fn a_point_that_does_not_count_leaves_no_worst_one() {
+        let under = point(1.0, 0.0);
+        let of = |points: &[Point]| {
+            let pairs: Vec<_> = points.iter().map(|over| (over, &under)).collect();
+            extremes(Figure::Throughput, &pairs)
+                .map(|pairs| pairs.map(|(over, _)| (over.tps.median, over.not_judged().is_some())))
+        };
+        let all_count = [point(3.0, 0.0), point(5.0, 0.0), point(4.0, 0.0)];
+        assert_eq!(of(&all_count), Some([(5.0, false), (3.0, false)]));
+        let one_does_not = [point(3.0, 0.0), point(5.0, 0.5), point(4.0, 0.0)];
+        assert_eq!(of(&one_does_not), Some([(4.0, false), (5.0, true)]));
+        assert_eq!(of(&[point(2.0, 0.5)]), Some([(2.0, true), (2.0, true)]));
+        assert_eq!(of(&[]), None);
+    }
 }

@@ -10,7 +10,8 @@
 //! 1. A version is in one of the two lists, by its sequence.
 //! 2. After a refusal by a full device a turn goes on behind what was refused, in both lists, until all has been tried that was there
 //!    when the turn began; what came later waits for the next one.
-//! 3. It is a matter of order only: everything goes home some time, also where the memory of pages that left is wrong.
+//! 3. It is a matter of order only: also where the memory of pages that left is wrong. Pages of the second kind may stay as long as
+//!    new ones keep coming.
 //!
 //! What it does not know: slots, who may be written home now.
 
