@@ -128,6 +128,27 @@ fn redo_writes_pages_in_the_form_they_had() {
     assert_eq!(form(ids[0]), (0, 0), "what was learned goes when the owners are told");
 }
 
+/// No note speaks of owners that are stored as the default says: after a start with another default redo learns from their pages.
+#[test]
+fn redo_learns_the_form_of_pages_under_another_default() {
+    let directory = MemoryDirectory::new();
+    let pager = open(&compressed(&directory, LZ4));
+    let ids = pages(&pager, 3).1;
+    while pager.tick_write(100).unwrap() > 0 {}
+    pager.checkpoint().unwrap();
+    ids.iter().for_each(|id| set(&pager, *id, 7).unwrap());
+    pager.flush_log(pager.log().end()).unwrap();
+    drop(pager);
+    let pager = open(&config(&directory, 64));
+    while pager.tick_write(100).unwrap() > 0 {}
+    let form = |id: PageId| (stored(&directory, id)[FLAGS], stored(&directory, id)[24]);
+    assert_eq!([ids[0], ids[2]].map(form), [(1, 1); 2]);
+    pager.tell_compression(SpaceId::DATA, &[]).unwrap();
+    set(&pager, ids[0], 8).unwrap();
+    pager.shutdown().unwrap();
+    assert_eq!(form(ids[0]), (0, 0), "what was learned goes when the owners are told");
+}
+
 /// Found by review: pages that redo makes, of owners of which it reads none, were written as the default says; and so were pages of
 /// owners that are not compressed.
 #[test]

@@ -10,7 +10,7 @@ const IMAGES: usize = 700;
 
 /// What the workloads must come by, or the images show less than they seem to.
 const EVENTS: [&str; 6] = [
-    "compressions: learned from a page",
+    "compressions: forms noted",
     "ddl: table rewritten",
     "home: page compressed",
     "purge: dropped table or index",
