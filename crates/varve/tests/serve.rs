@@ -361,6 +361,28 @@ fn what_the_next_start_would_refuse_is_not_altered() {
     assert!(told.contains("varve.auto.toml, line 2: pool.size must be between"), "{told}");
 }
 
+/// It was ignored in silence, and the next ALTER SYSTEM wrote over it.
+#[test]
+fn altered_settings_that_cannot_be_read_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("varve.auto.toml");
+    let place = directory.path().to_str().unwrap();
+    for text in ["[pool\nsize=", "[foo]\n", "[nvm]\n"] {
+        std::fs::write(&file, text).unwrap();
+        // A server that starts is ended by `timeout`, with 124.
+        let refused = Command::new("timeout")
+            .args(["10", env!("CARGO_BIN_EXE_varve"), "serve", place, "--listen", "127.0.0.1:0"])
+            .output()
+            .unwrap();
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert!(
+            refused.status.code() == Some(1) && told.contains("varve.auto.toml, line 1"),
+            "{text}: {told}"
+        );
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    }
+}
+
 /// Doublewrite's copies alone, and pages with a log in files.
 #[test]
 fn pages_and_copies_lie_in_persistent_memory() {

@@ -82,7 +82,20 @@ impl SystemFile {
         let said: Table = text.parse().unwrap_or_default();
         let (next, said, left_out) = match base.clone().overlaid(&text, directory) {
             Ok(next) => (next, said, Vec::new()),
-            Err(error) => fitting(&base, directory, &said, misfit).ok_or_else(|| wrong(error))?,
+            Err(error) => {
+                let error = wrong(error);
+                let Some((next, kept, mut why)) = fitting(&base, directory, &said, misfit) else {
+                    return Err(error);
+                };
+                // Nothing to blame, and yet it isn't read: it doesn't parse, or a section is empty. The next ALTER SYSTEM would write over it.
+                if why.is_empty() && misfit == Misfit::Told {
+                    return Err(error);
+                }
+                if why.is_empty() {
+                    why.push(format!("what can't be read is left out: {error}"));
+                }
+                (next, kept, why)
+            }
         };
         Ok(SystemFile {
             directory: directory.to_owned(),
