@@ -114,7 +114,10 @@ impl Shared {
         if !is_sealed {
             self.spaces.pass_cuts(redo_start, is_clean)?;
         }
-        self.spaces.pass_freed(redo_start, self.forgotten_from());
+        // What is stable in a slot of the page buffer home may never have had, so no note tells redo that it is gone: redo must not come
+        // by, and what levels need of the log may have got shorter since the position was stored.
+        let unstable = if self.buffer.is_some() { Some(redo_start) } else { self.redo_from() };
+        self.spaces.pass_freed(redo_start, unstable);
         match is_clean {
             true if is_sealed => {}
             true => self.spaces.cut_files(&self.pool, &Pace::AtOnce)?,
@@ -147,8 +150,7 @@ impl Shared {
         self.spaces.wait_for_checkpoint(self.forgotten_from(), || self.level.needs_log_from())
     }
 
-    /// Redo that comes by pages which home has forgotten, and finds its note of that, begins here; `None` where it need not come by.
-    /// What is stable in a slot of the page buffer home may never have had, so it has no note either: redo must not come by.
+    /// What a checkpoint would let freed extents pass: nothing from here on; `None`: all of them.
     fn forgotten_from(&self) -> Option<Lsn> {
         let needed = self.buffer.as_ref().and_then(|_| self.level.needs_log_from());
         self.redo_from().into_iter().chain(needed).min()

@@ -30,7 +30,7 @@ pub(crate) struct PieceBytes {
 }
 
 impl PieceBytes {
-    /// In place a megabyte with a hole in each page takes some 10 ms, without holes far less (docs/experiments.md, "A first look").
+    /// In place a megabyte with a hole in each page takes some 10 ms, without holes far less (docs/experiments.md, "Measured so far").
     pub(crate) const BEGIN: u64 = 1 << 20;
 
     /// They begin with [`PieceBytes::BEGIN`].

@@ -71,7 +71,7 @@ fn a_torn_page_is_made_whole_from_its_image() {
     assert_eq!(get(&pager, id).unwrap(), 2);
 }
 
-/// The rule of levels.md: at every clean-to-dirty transition. An image that is older than the last time that the page was
+/// The rule (decision 0208): at every clean-to-dirty transition. An image that is older than the last time that the page was
 /// clean may lie before the redo position.
 #[test]
 fn each_change_of_a_clean_page_is_preceded_by_its_image() {

@@ -282,7 +282,7 @@ fn a_device_that_refuses_holes_keeps_the_room() {
     }
 }
 
-/// Pages that were freed one by one are forgotten: they take no room, and nobody moves them (review-2-packed, A2).
+/// Pages that were freed one by one are forgotten: they take no room, and nobody moves them.
 #[test]
 fn freed_pages_of_packed_spaces_stop_living() {
     let directory = MemoryDirectory::new();
@@ -338,8 +338,7 @@ fn dead_pages_of_before_a_start_are_forgotten_after_it() {
     check(&pager, &known);
 }
 
-/// A space that gets shorter leaves no page behind its end: the note of the cut is durable before the length is
-/// (review-2-packed, A5).
+/// A space that gets shorter leaves no page behind its end: the note of the cut is durable before the length is.
 #[test]
 fn pages_behind_a_cut_are_gone_after_any_end() {
     for shuts_down in [false, true] {

@@ -86,9 +86,8 @@ impl Spaces {
         let is_cut_so = |space: &Space| {
             space.growth.lock().cut.as_ref().is_some_and(|cut| !cut.is_due && is_between(cut.lsn))
         };
-        let in_place = self.trimmed().filter(|(_, layout)| !layout.notes_discards());
         let is_freed_so = |space: &Space| space.map().freed().awaits().is_some_and(is_between);
-        self.spaces.iter().any(is_cut_so) || in_place.map(|(space, _)| space).any(is_freed_so)
+        self.spaces.iter().any(is_cut_so) || self.trimmed().any(|(space, _)| is_freed_so(space))
     }
 
     /// Trims a piece of what is due. Whether there was any.
