@@ -172,16 +172,23 @@ impl PackedSpace {
 
     /// Has slots die that only wait for the log. Whether the log has the room for that.
     pub(super) fn bury_and_settle(&self) -> Result<bool> {
-        let last_grave = self.book.lock().last_grave();
-        if let Some(after) = last_grave {
-            self.log.flush(after)?;
-        }
+        self.bury_all()?;
         let settled = match self.settle_all() {
             Err(error) if error.is_no_space() => false,
             settled => settled.map(|()| true)?,
         };
         self.book.lock().bury(self.log.durable());
         Ok(settled)
+    }
+
+    /// Has slots die that discards left behind, which wait for the log.
+    pub(super) fn bury_all(&self) -> Result<()> {
+        let last_grave = self.book.lock().last_grave();
+        if let Some(after) = last_grave {
+            self.log.flush(after)?;
+            self.book.lock().bury(self.log.durable());
+        }
+        Ok(())
     }
 
     /// Readers of all free extents, who found their slots before those died, are waited for; another extent is had for them

@@ -28,6 +28,8 @@ const CUT_BYTES_MAX: u64 = 1 << 30;
 impl PackedSpace {
     /// Gives back what is free and not kept (`room.rs`), a part of it. Whether there is more.
     pub(super) fn give_back(&self, pace: &Pace<'_>) -> Result<bool> {
+        // What was trimmed last may wait for the log, and there may be nobody else who writes it.
+        self.bury_all()?;
         let extent_bytes = self.shape.extent_bytes;
         let spare = self.spare_extents();
         self.cut_tail(spare, pace)?;
