@@ -2,7 +2,9 @@
 //!
 //! Invariants
 //! 1. The instruction is chosen once per process, by what the processor has: clwb, else clflushopt, else clflush. Where
-//!    the kernel says that the caches themselves survive a power failure (eADR), a fence is enough.
+//!    the kernel says that the caches themselves survive a power failure (eADR), a fence is enough. A processor with none of
+//!    them, and caches that don't survive, can't make anything durable: that is refused. A file's mapping wants no more than
+//!    the fence, since it is lost with the machine anyway.
 //! 2. Stores past the caches (`stream`) are read by nobody before their thread's fence.
 //! 3. The assembler blocks claim to read and write all memory, so the compiler moves no store across them.
 //!
@@ -22,6 +24,9 @@ use crate::region::{LINE_BYTES, Medium, WriteBack};
 const FORCE: &str = "VARVE_NVM_WRITE_BACK";
 /// Where the kernel lists persistent memory.
 const REGIONS: &str = "/sys/bus/nd/devices";
+
+const NO_INSTRUCTION: &str = "this is persistent memory, the processor has none of clwb, clflushopt and clflush, and the kernel does not say \
+    that its caches survive a power failure: what is stored there could be lost. Put the region on another file system, where it is emulated";
 
 /// What this process uses.
 struct Found {
@@ -44,11 +49,25 @@ fn found() -> &'static Found {
     })
 }
 
-/// How lines of a medium are written back; an error if the environment asks for what this processor has not.
+/// How lines of a medium are written back; an error if the environment asks for what this processor has not, or the medium
+/// wants what it has not.
 pub(crate) fn write_back_of(medium: Medium) -> Result<WriteBack, ErrorKind> {
-    let found = found();
-    let fence_only = medium == Medium::Persistent && found.caches_persist && !found.is_forced;
-    if fence_only { Ok(WriteBack::FenceOnly) } else { found.instruction.clone() }
+    found().write_back_of(medium)
+}
+
+impl Found {
+    fn write_back_of(&self, medium: Medium) -> Result<WriteBack, ErrorKind> {
+        if medium != Medium::Persistent {
+            return self.instruction.clone();
+        }
+        if self.caches_persist && !self.is_forced {
+            return Ok(WriteBack::FenceOnly);
+        }
+        match self.instruction.clone()? {
+            WriteBack::FenceOnly => Err(ErrorKind::Setting(NO_INSTRUCTION.into())),
+            instruction => Ok(instruction),
+        }
+    }
 }
 
 /// Whether whole lines are stored past the caches, where they are written back at once: not if an instruction is forced.
@@ -266,6 +285,27 @@ mod tests {
         assert!(!domains(&[""]));
         assert!(!domains(&[]), "no region, no promise");
         assert!(!caches_persist(Path::new("/nowhere")));
+    }
+
+    #[test]
+    fn persistent_memory_without_an_instruction_is_refused_unless_caches_persist() {
+        let found = |instruction, caches_persist, is_forced| Found {
+            instruction: Ok(instruction),
+            is_forced,
+            caches_persist,
+        };
+        let (persistent, file) = (Medium::Persistent, Medium::EmulatedByFile);
+        let fence = WriteBack::FenceOnly;
+        let refused = found(fence, false, false).write_back_of(persistent).unwrap_err();
+        assert!(
+            matches!(&refused, ErrorKind::Setting(what) if what.contains("could be lost")),
+            "{refused:?}"
+        );
+        assert_eq!(found(fence, true, false).write_back_of(persistent), Ok(fence));
+        assert_eq!(found(fence, false, false).write_back_of(file), Ok(fence));
+        assert_eq!(found(WriteBack::Clwb, true, false).write_back_of(persistent), Ok(fence));
+        assert_eq!(found(WriteBack::Clwb, true, true).write_back_of(persistent), Ok(WriteBack::Clwb));
+        assert_eq!(found(WriteBack::Clflush, false, false).write_back_of(persistent), Ok(WriteBack::Clflush));
     }
 
     #[test]

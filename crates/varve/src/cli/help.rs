@@ -13,7 +13,8 @@ Try it:
     postgres=> insert into item values (1, 'lamp');
     postgres=> select * from item;
 
-Stop the server with Ctrl-C; nothing that was committed is ever lost, however it stops.
+Stop the server with Ctrl-C; what was committed is there again at the next start, however it stops.
+What survives a loss of power: SHOW durability.
 
 `varve help COMMAND` explains a command.";
 
