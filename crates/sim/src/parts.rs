@@ -17,6 +17,9 @@ const REGION_BYTES: u64 = 768 << 10;
 /// Length of what a page buffer takes beside the log: headers and 24 slots, half as many as the pool has frames.
 const BUFFER_BYTES: u64 = 8192 + 4096 + 24 * 4096;
 
+/// Length of one with more slots than the database ever has pages: none goes home because others want its slot.
+const ROOMY_BUFFER_BYTES: u64 = 8192 + 4096 + 1000 * 4096;
+
 /// By how much a larger page buffer is longer.
 const LARGER_BYTES: u64 = 20 * 4096;
 
@@ -64,6 +67,8 @@ pub enum Part {
     PackedCompressed,
     /// Pages in persistent memory on their way home, which lays them out of place.
     NvmPacked,
+    /// The same in persistent memory that has room for all pages: what is freed home may never have had.
+    NvmHoldsPacked,
     /// Pages in persistent memory on their way home, where they are compressed.
     NvmCompressed,
     /// The log and pages in persistent memory, compressed pages out of place.
@@ -98,8 +103,14 @@ impl Part {
         [Part::NvmPages, Part::NvmAll, Part::NvmLog, Part::NvmDoublewrite, Part::NvmDoublewriteLog];
 
     /// Two levels or protections at once.
-    pub const MIXED: [Part; 5] =
-        [Part::NvmPacked, Part::NvmCompressed, Part::NvmAllPacked, Part::NvmImages, Part::CompressedImages];
+    pub const MIXED: [Part; 6] = [
+        Part::NvmPacked,
+        Part::NvmHoldsPacked,
+        Part::NvmCompressed,
+        Part::NvmAllPacked,
+        Part::NvmImages,
+        Part::CompressedImages,
+    ];
 
     /// Those that change to pages in persistent memory. For `Pages` only.
     pub const TO_NVM: [Part; 3] = [Part::ToNvmPages, Part::ImagesToNvmPages, Part::UnprotectedToNvmPages];
@@ -116,7 +127,7 @@ impl Part {
     ];
 
     /// All of them.
-    pub const ALL: [Part; 30] = [
+    pub const ALL: [Part; 31] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
@@ -134,6 +145,7 @@ impl Part {
         Part::Compressed,
         Part::PackedCompressed,
         Part::NvmPacked,
+        Part::NvmHoldsPacked,
         Part::NvmCompressed,
         Part::NvmAllPacked,
         Part::NvmImages,
@@ -185,6 +197,7 @@ impl Part {
             Part::Compressed => "compressed",
             Part::PackedCompressed => "packed-compressed",
             Part::NvmPacked => "nvm-packed",
+            Part::NvmHoldsPacked => "nvm-holds-packed",
             Part::NvmCompressed => "nvm-compressed",
             Part::NvmAllPacked => "nvm-all-packed",
             Part::NvmImages => "nvm-images",
@@ -248,7 +261,7 @@ impl Part {
 
     /// Whether free extents go back to the device, or the pages in them are forgotten.
     pub(crate) fn trims(self) -> bool {
-        self.compresses() || matches!(self, Part::Packed | Part::NvmPacked)
+        self.compresses() || matches!(self, Part::Packed | Part::NvmPacked | Part::NvmHoldsPacked)
     }
 
     /// Puts the part into a configuration; for one that switches, what it is recovered as.
@@ -302,6 +315,11 @@ impl Part {
         match self {
             Part::PackedCompressed => all(&[Part::Packed, Part::Compressed], config),
             Part::NvmPacked => all(&[Part::NvmPages, Part::Packed], config),
+            Part::NvmHoldsPacked => {
+                all(&[Part::NvmPacked], config);
+                let directory = devices.of(Space::Nvm);
+                config.nvm = Some(NvmConfig { directory, size_bytes: ROOMY_BUFFER_BYTES, log_bytes: 0 });
+            }
             Part::NvmCompressed => all(&[Part::NvmPages, Part::Compressed], config),
             Part::NvmAllPacked => all(&[Part::NvmAll, Part::PackedCompressed], config),
             Part::CompressedImages => all(&[Part::FullPageLog, Part::Compressed], config),

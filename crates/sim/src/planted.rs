@@ -91,7 +91,9 @@ pub enum On {
     NvmLives,
     /// The same of segments that come and go.
     NvmDrops,
-    /// The same with damage at rest.
+    /// The same of segments that come and go, in packed files below, with a slot for each page.
+    NvmHoldsPacked,
+    /// Raw pages that are in persistent memory on their way home, with damage at rest.
     NvmAtRest,
     /// The same with a region that was put back from an earlier moment.
     NvmEarlier,
@@ -201,6 +203,10 @@ impl Planted {
             (On::NvmDrops, _) => {
                 let load = Some(pages::Load::Fleeting);
                 Box::new(Pages { part: Part::NvmPages, load, ..Pages::new(commits.clamp(400, 1500)) })
+            }
+            (On::NvmHoldsPacked, _) => {
+                let load = Some(pages::Load::Fleeting);
+                Box::new(Pages { part: Part::NvmHoldsPacked, load, ..Pages::new(commits.clamp(400, 1500)) })
             }
             (On::NvmEarlier, _) => Box::new(Pages { part: Part::NvmPages, ..Pages::new(commits.min(1500)) }),
             (On::NvmAtRest, _) => {
@@ -319,6 +325,7 @@ const NVM_LOG: On = On::NvmLog;
 const NVM_COPIES: On = On::NvmCopies;
 const NVM_PAGES: On = On::NvmPages;
 const NVM_LIVES: On = On::NvmLives;
+const NVM_HOLDS_PACKED: On = On::NvmHoldsPacked;
 const NVM_AT_REST: On = On::NvmAtRest;
 const NVM_EARLIER: On = On::NvmEarlier;
 const MOVES: On = On::Moves;
@@ -351,6 +358,7 @@ const CODE: &[(On, &str, &str)] = &[
     (NVM_PAGES, "nvm: the control file does not name the region", "pages that only the region has"),
     (NVM_LIVES, "redo: what slots hold is begun anew", "pages that redo leaves in memory"),
     (NVM_DROPS, "nvm: a dropped page's slot goes at once", "drops that a crash takes back"),
+    (NVM_HOLDS_PACKED, "nvm: packed pages are forgotten before redo is past them", "redo of freed pages"),
     (NVM_AT_REST, "nvm: slot images are not verified", "images in slots"),
     (NVM_EARLIER, "nvm: the stamp is not compared", "regions put back from an earlier moment"),
     (MOVES, "nvm: the region is left with pages in it", "pages that only the region has"),

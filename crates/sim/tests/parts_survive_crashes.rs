@@ -1,12 +1,13 @@
 //! Databases of two storage levels or protections at once, and those that change to persistent memory, survive any crash like others.
 
 use varve_sim::engine::Engine;
-use varve_sim::pages::Pages;
+use varve_sim::pages::{Load, Pages};
 use varve_sim::trees::Trees;
 use varve_sim::{Found, Part, Plan, search};
 
-/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of trees and of the engine.
-const IMAGES: [usize; 3] = [480, 120, 100];
+/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of trees, of the engine, and of segments that come and
+/// go in persistent memory.
+const IMAGES: [usize; 4] = [480, 120, 100, 160];
 
 fn images(at: usize) -> usize {
     let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
@@ -43,6 +44,17 @@ fn raw_pages() {
     judge("pages", &found, images, &events);
 }
 
+/// Home never had most of the pages that are freed.
+#[test]
+fn segments_that_come_and_go_in_persistent_memory() {
+    let (images, mut found) = (images(3), Found::default());
+    for (seed, commits) in (0..).zip([400, 1500]) {
+        let (part, load) = (Part::NvmHoldsPacked, Some(Load::Fleeting));
+        found.add(search(&Pages { part, load, ..Pages::new(commits) }, Plan::new(seed, images / 2)));
+    }
+    judge("segments", &found, images, &["trim: extent", "packed: settled", "packed: map checkpoint"]);
+}
+
 #[test]
 fn trees() {
     let parts = [Part::FullPageLog, Part::NvmPages, Part::PackedCompressed, Part::NvmAllPacked];
@@ -57,7 +69,7 @@ fn trees() {
 fn the_engine() {
     let (images, mut found) = (images(2), Found::default());
     for (seed, part) in (0..).zip(Part::MIXED) {
-        let plan = Plan::new(seed, images / Part::MIXED.len());
+        let plan = Plan::new(seed, images.div_ceil(Part::MIXED.len()));
         found.add(search(&Engine { part, ..Engine::new(150) }, plan));
     }
     judge("engine", &found, images, &["recovery: loser undone", "nvm: flushed home", "packed: settled"]);

@@ -79,6 +79,11 @@ fn in_pages_in_persistent_memory_that_come_and_go() {
 }
 
 #[test]
+fn in_packed_pages_that_come_and_go_in_persistent_memory() {
+    all_are_found(On::NvmHoldsPacked);
+}
+
+#[test]
 fn in_packed_pages_that_come_and_go() {
     all_are_found(On::PackedDrops);
 }

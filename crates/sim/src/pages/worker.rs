@@ -223,25 +223,53 @@ impl<'a> Worker<'a> {
         self.pager.checkpoint().map_err(text)
     }
 
-    /// Many pages come that nobody lists, and others behind them; then they go.
+    /// Many pages come that nobody lists, and others behind them; then they go, with their segment or one by one.
     fn swell(&mut self) -> Done {
         let owner = self.pager.create_segment(SpaceId::DATA).map_err(text)?;
+        let mut ids = Vec::new();
         for _ in 0..300 + self.bench.rng.below(200) {
             self.pager.reserve(SpaceId::DATA, 1).map_err(text)?;
             let mut mtr = self.pager.begin().map_err(text)?;
             let id = mtr.allocate(SpaceId::DATA, owner, None).map_err(text)?;
             mtr.create(id, KIND, owner).map_err(text)?;
             mtr.commit();
+            ids.push(id);
         }
         self.pager.tick_write(1000).map_err(text)?;
-        for _ in 0..20 {
+        let changes = [20, 200][self.bench.rng.below(2) as usize];
+        for _ in 0..changes {
             self.change()?;
         }
         self.pager.tick_write(1000).map_err(text)?;
-        self.pager.drop_segment(SpaceId::DATA, owner).map_err(text)?;
+        if self.bench.rng.one_in(2) {
+            self.pager.drop_segment(SpaceId::DATA, owner).map_err(text)?;
+        } else {
+            self.shrink(&ids)?;
+        }
         self.pager.checkpoint().map_err(text)?;
         self.pager.tick_write(1000).map_err(text)?;
         self.pager.checkpoint().map_err(text)
+    }
+
+    /// Changes some of these pages, which nobody lists, and frees all of them, as nobody notes it.
+    fn shrink(&mut self, ids: &[PageId]) -> Done {
+        self.pager.checkpoint().map_err(text)?;
+        for id in ids {
+            if self.bench.rng.one_in(4) {
+                self.pager.reserve(SpaceId::DATA, 1).map_err(text)?;
+                let mut mtr = self.pager.begin().map_err(text)?;
+                let page = mtr.x(*id).map_err(text)?;
+                mtr.write(page, word_offset(0), &[1; 8]);
+                mtr.commit();
+            }
+        }
+        self.pager.tick_write(1000).map_err(text)?;
+        for some in ids.chunks(8) {
+            let mut mtr = self.pager.begin().map_err(text)?;
+            some.iter().try_for_each(|id| mtr.free(*id)).map_err(text)?;
+            mtr.commit();
+        }
+        Ok(())
     }
 
     /// Lists a new page with one word in it; gives its entry.
