@@ -142,7 +142,11 @@ impl Shared {
     /// Trims a piece of what is due; that there are holes is known to the next start before there is one. Whether there was any.
     pub(crate) fn trim_some(&self, pace: &Pace<'_>) -> Result<bool> {
         if self.spaces.would_leave_holes() && !self.control.get().has_hollow_extents {
-            self.control.update(|superblock| superblock.has_hollow_extents = true)?;
+            match self.control.update(|superblock| superblock.has_hollow_extents = true) {
+                // What is due stays so.
+                Err(cause) if cause.is_no_space() => return Ok(false),
+                told => told?,
+            }
         }
         self.spaces.trim_some(&self.pool, pace)
     }

@@ -258,6 +258,33 @@ fn room_of_holes_is_durable_before_it_is_handed_out() {
     check(&pager, &known);
 }
 
+/// The control file has to say that there are holes before there is one; without room for that nothing is trimmed for now.
+#[test]
+fn a_control_file_without_room_delays_trim() {
+    let directory = MemoryDirectory::new();
+    let faulty = Faulty::wrap(directory.clone());
+    let mut config = config(&directory, Trim::On);
+    config.control = faulty.clone();
+    let pager = common::open(&config);
+    let (_, mut known) = fill(&pager, 100);
+    let (gone, _) = fill_before_others(&pager, 1500, &mut known);
+    pager.drop_segment(SpaceId::DATA, gone).unwrap();
+    while pager.tick_write(1000).unwrap() > 0 {}
+    // A checkpoint writes there once, and the next write is that word.
+    while faulty.fired_count() == 0 {
+        faulty.disarm();
+        let (when, fault) = (When::From(2), Fault::Fails(ErrorKind::NoSpace));
+        faulty.arm(Rule { operation: Some(Operation::Write), space: None, when, fault });
+        pager.checkpoint().unwrap();
+    }
+    assert_eq!(punched(&directory), 0);
+    check(&pager, &known);
+    faulty.disarm();
+    pager.checkpoint().unwrap();
+    assert!(punched(&directory) > 0);
+    check(&pager, &known);
+}
+
 /// What a device refuses once is asked again, and costs nothing but room.
 #[test]
 fn a_device_that_refuses_holes_keeps_the_room() {

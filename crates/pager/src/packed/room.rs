@@ -211,28 +211,32 @@ impl PackedSpace {
     /// was punched, and not another one that still has its room, as most have after a start. By the holder of `opening`.
     pub(super) fn fill_hollow(&self, most: u32, asked_max: u32) -> Result<u32> {
         let hollow_count = self.book.lock().extents().hollow_count();
-        let mut count = 0;
+        let mut reserved = Vec::new();
         for _ in 0..hollow_count.min(asked_max) {
-            if count == most {
+            if reserved.len() == most as usize {
                 break;
             }
-            // Behind the one that was refused last, and around.
+            // Behind the one that was asked for last, and around.
             let from = self.hollow_from.load(Relaxed);
             let next = {
                 let book = self.book.lock();
                 book.extents().first_hollow(from).or_else(|| book.extents().first_hollow(0))
             };
-            let Some(extent) = next else { break };
+            let Some(extent) = next.filter(|next| !reserved.contains(next)) else { break };
+            self.hollow_from.store(extent.0 + 1, Relaxed);
             match self.file.reserve(u64::from(extent.0) * self.shape.extent_bytes, self.shape.extent_bytes) {
-                Ok(()) => {
-                    self.book.lock().extents_mut().refilled(extent);
-                    count += 1;
-                }
-                Err(error) if error.is_no_space() => self.hollow_from.store(extent.0 + 1, Relaxed),
+                Ok(()) => reserved.push(extent),
+                Err(error) if error.is_no_space() => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(count)
+        if !reserved.is_empty() {
+            // A crash must not take the room back from those that are told they have it.
+            self.file.flush()?;
+            let mut book = self.book.lock();
+            reserved.iter().for_each(|extent| book.extents_mut().refilled(*extent));
+        }
+        Ok(reserved.len() as u32)
     }
 
     /// Makes the file longer, by `extents` or a comfortable step. What is asked for may fit where the step does not.
