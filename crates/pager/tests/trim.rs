@@ -258,7 +258,7 @@ fn room_of_holes_is_durable_before_it_is_handed_out() {
     check(&pager, &known);
 }
 
-/// The control file has to say that there are holes before there is one; without room for that nothing is trimmed for now.
+/// The control file has to say that there are holes before there is one; without room for that nothing is trimmed before the next checkpoint.
 #[test]
 fn a_control_file_without_room_delays_trim() {
     let directory = MemoryDirectory::new();
