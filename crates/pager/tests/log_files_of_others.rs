@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::{NoOps, config, open};
 use nvm_support::{IN_FILES, NVM_ALL, NVM_LOG, assert_numbers, fill, leave, some_pages, with};
-use varve_device::{Directory, MemoryDirectory, MemoryImage};
+use varve_device::{Directory, MemoryDirectory, MemoryImage, OpenHow, Space};
 use varve_pager::control::{Control, State};
 use varve_pager::{Pager, PagerConfig};
 
@@ -69,6 +69,38 @@ fn a_log_is_not_moved_to_where_one_of_another_database_lies() {
     assert!(why.contains("belongs to another database"), "{why}");
     assert_kept(&mixed, &[&foreign]);
     assert_numbers(&open(&with(&directory, IN_FILES)), &ids, "without it");
+}
+
+/// Only the very names that this program makes are its own.
+#[test]
+fn they_bar_no_start_and_stay() {
+    let (directory, pager, ids) = some_pages(IN_FILES);
+    pager.shutdown().unwrap();
+    let kept =
+        ["log.20261122", "log.20261122.new", "log.old.new", "log.7", "log.7.new", "log.00001", "log.+0001"];
+    let directory = with_kept(&directory, &kept);
+    for _ in 0..2 {
+        assert_numbers(&open(&with(&directory, IN_FILES)), &ids, "opened");
+        assert_kept(&directory, &kept);
+    }
+}
+
+/// A log that gets longer passes over names that are taken.
+#[test]
+fn they_stay_where_the_next_segment_would_lie() {
+    let (directory, pager, _) = some_pages(IN_FILES);
+    let slots = || directory.list().unwrap().iter().filter(|name| name.starts_with("log.")).count();
+    let before = slots();
+    let taken = format!("log.{before:04}");
+    assert!(!directory.exists(&taken).unwrap());
+    let file = directory.open(&taken, OpenHow::or_create(Space::Log)).unwrap();
+    file.set_len(7).unwrap();
+    let mut ids = Vec::new();
+    while slots() < before + 2 {
+        ids.extend(fill(&pager));
+    }
+    assert_eq!(file.len_bytes().unwrap(), 7);
+    assert_eq!(directory.open(&taken, OpenHow::existing(Space::Log)).unwrap().len_bytes().unwrap(), 7);
 }
 
 /// On a device of the log's own, where nobody looks whether it is empty.

@@ -22,6 +22,8 @@ use crate::lsn::LSN_MAX;
 
 const NAME_PREFIX: &str = "log.";
 const UNFINISHED_SUFFIX: &str = ".new";
+/// Names are not given twice while the files are there; a log that recycles its files never comes near. A date is more.
+const SLOTS_MAX: u32 = 1_000_000;
 const FILL_BYTES: usize = 1 << 20;
 /// With fewer files a full device is an error; with more, a reason to recycle.
 const FILES_MIN: usize = 2;
@@ -311,8 +313,7 @@ impl Segments {
     /// A new file. It gets its number last: a failure before leaves nothing, or a file without a number, and two files never
     /// carry the same one.
     fn create(&self, number: u64) -> Result<Arc<dyn BlockFile>, LogError> {
-        let slot = self.files.lock().next_slot;
-        let name = format!("{NAME_PREFIX}{slot:04}");
+        let (slot, name) = self.free_name()?;
         let unfinished = format!("{name}{UNFINISHED_SUFFIX}");
         let file = self.directory.open(&unfinished, OpenHow::or_create(Space::Log))?;
         let filled = self.fill(&*file);
@@ -333,6 +334,19 @@ impl Segments {
             return Err(error);
         }
         Ok(file)
+    }
+
+    /// The next name that nothing has: somebody may have put something there.
+    fn free_name(&self) -> Result<(u32, String), LogError> {
+        let mut slot = self.files.lock().next_slot;
+        loop {
+            let name = name_of(slot);
+            let unfinished = format!("{name}{UNFINISHED_SUFFIX}");
+            if !self.directory.exists(&name)? && !self.directory.exists(&unfinished)? {
+                return Ok((slot, name));
+            }
+            slot += 1;
+        }
     }
 
     fn fill(&self, file: &dyn BlockFile) -> Result<(), LogError> {
@@ -424,9 +438,15 @@ fn remove(directory: &dyn Directory, names: &[String]) -> Result<(), LogError> {
 }
 
 fn is_unfinished(name: &str) -> bool {
-    name.starts_with(NAME_PREFIX) && name.ends_with(UNFINISHED_SUFFIX)
+    name.strip_suffix(UNFINISHED_SUFFIX).and_then(slot_of).is_some()
 }
 
+fn name_of(slot: u32) -> String {
+    format!("{NAME_PREFIX}{slot:04}")
+}
+
+/// The slot that has this name: any other (`log.txt`, `log.20261122`, `log.7.new`) is somebody else's.
 fn slot_of(name: &str) -> Option<u32> {
-    name.strip_prefix(NAME_PREFIX).filter(|digits| digits.len() >= 4)?.parse().ok()
+    let slot = name.strip_prefix(NAME_PREFIX)?.parse().ok().filter(|slot| *slot < SLOTS_MAX)?;
+    (name_of(slot) == name).then_some(slot)
 }
