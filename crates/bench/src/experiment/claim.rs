@@ -44,6 +44,8 @@ pub enum Expects {
     Published(Option<f64>, Better),
     /// What this project demands.
     AtLeast(f64),
+    /// Nothing: what is compared is of this project alone, and shown.
+    Nothing,
 }
 
 /// A comparison to judge.
@@ -77,9 +79,11 @@ impl<'p> Asked<'p> {
         let (published, bar) = match self.expects {
             Expects::Published(published, _) => (published, None),
             Expects::AtLeast(bar) => (None, Some(bar)),
+            Expects::Nothing => (None, None),
         };
         let verdict = match (self.expects, spoilt) {
             (Expects::Published(None, _), _) => Verdict::NotInText,
+            (Expects::Nothing, _) => Verdict::NoBar,
             (_, Some(reason)) => Verdict::NotJudged(reason),
             (Expects::Published(Some(published), better), None) => Verdict::of(self.ours, published, better),
             (Expects::AtLeast(bar), None) => Verdict::at_least(bar, self.ours),

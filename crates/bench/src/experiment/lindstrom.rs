@@ -126,7 +126,7 @@ fn claim_packed(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
         let name = name_of(point);
         let expects = match name {
             "lz4" => Expects::AtLeast(BAR_PACKED),
-            _ => Expects::Published(None, Better::Higher),
+            _ => Expects::Nothing,
         };
         let says = format!("{PACKED} {name} / {NONE} in place");
         lab.claim(Asked::ratio(&says, Figure::Throughput, (point, plain), expects))
@@ -340,7 +340,10 @@ fn claim_parts(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     for point in compared.iter().filter(|point| !std::ptr::eq(*point, base)) {
         let [protection, compression, trim, workers] = key(point);
         let is_theirs = protection == "atomic-write" && compression == NONE && workers == "1";
-        let expects = Expects::Published(is_theirs.then_some(ATOMIC), Better::Higher);
+        let expects = match protection == PACKED {
+            true => Expects::Nothing,
+            false => Expects::Published(is_theirs.then_some(ATOMIC), Better::Higher),
+        };
         let says =
             format!("{protection}, {compression}, trim {trim}, {workers} / doublewrite, {NONE}, off, 1");
         claims.push(lab.claim(Asked::ratio(&says, Figure::Throughput, (point, base), expects))?);
@@ -365,8 +368,11 @@ fn claim_trim(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
         let Some(off) = compared.iter().find(|point| trims(point, "off") && rest(point) == rest(on)) else {
             continue;
         };
-        let is_theirs = on.factors.get("protection").is_some_and(|protection| protection == "doublewrite");
-        let expects = Expects::Published(is_theirs.then_some(TRIM), Better::Higher);
+        let is = |name: &str| on.factors.get("protection").is_some_and(|protection| protection == name);
+        let expects = match is(PACKED) {
+            true => Expects::Nothing,
+            false => Expects::Published(is("doublewrite").then_some(TRIM), Better::Higher),
+        };
         claims.push(lab.claim(Asked::ratio("trim on / off", Figure::Throughput, (on, off), expects))?);
     }
     Ok(claims)

@@ -22,6 +22,7 @@ mod table;
 mod tell;
 mod verdict;
 mod wear;
+mod wear_claim;
 mod wear_drive;
 
 use std::io::Write;

@@ -6,6 +6,7 @@ use varve_pager::Timing;
 use super::claim::Claim;
 use super::row::{Emulation, Factors, Point};
 use super::table::Table;
+use super::verdict::Verdict;
 
 /// Purposes that have a column of their own, with its head.
 const PURPOSES: [(&str, &str); 4] =
@@ -98,7 +99,8 @@ pub fn claims(claims: &[Claim]) -> String {
     let mut table = Table::headed(&["claim", "where", "ours", "published", "bar", "verdict"]);
     for claim in claims {
         let figure = |value: Option<f64>, missing: &str| value.map_or_else(|| missing.to_owned(), short);
-        let published = if claim.bar.is_some() { "" } else { "not in text" };
+        let is_ours = claim.bar.is_some() || claim.verdict == Verdict::NoBar;
+        let published = if is_ours { "" } else { "not in text" };
         table.push(vec![
             claim.says.clone(),
             place(&claim.factors),

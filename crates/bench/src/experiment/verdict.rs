@@ -35,6 +35,8 @@ pub enum Verdict {
     Missed(String),
     /// The publication has it in a plot only, or not at all.
     NotInText,
+    /// Nothing to hold it against: no publication could have it, and this project demands nothing.
+    NoBar,
     /// The measurement can't be judged.
     NotJudged(String),
 }
@@ -86,6 +88,7 @@ impl std::fmt::Display for Verdict {
             Self::Met => f.write_str("met"),
             Self::Missed(reason) => write!(f, "missed: {reason}"),
             Self::NotInText => f.write_str("not in text"),
+            Self::NoBar => f.write_str("no bar"),
             Self::NotJudged(reason) => write!(f, "not judged: {reason}"),
         }
     }
@@ -134,5 +137,6 @@ mod tests {
         let text = serde_json::to_string(&Verdict::NotJudged("spoilt".to_owned())).expect("JSON");
         assert_eq!(text, r#"{"verdict":"not_judged","reason":"spoilt"}"#);
         assert_eq!(serde_json::to_string(&Verdict::NotInText).expect("JSON"), r#"{"verdict":"not_in_text"}"#);
+        assert_eq!(serde_json::to_string(&Verdict::NoBar).expect("JSON"), r#"{"verdict":"no_bar"}"#);
     }
 }

@@ -11,12 +11,11 @@ use serde::Serialize;
 use varve_device::Profile;
 use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig, Trim};
 
-use super::claim::Claim;
 use super::lab::Lab;
 use super::row::Factors;
 use super::table::Table;
 use super::tell;
-use super::verdict::Verdict;
+use super::wear_claim::claims_of;
 use super::wear_drive::{Drive, Interval, PAGE_BYTES, pool_bytes};
 use crate::report::hash_of;
 use crate::updates::{ROW_CHARS, Updates};
@@ -27,10 +26,6 @@ use crate::{BenchError, Result};
 const FILL: f64 = 0.9;
 /// A drive that is larger than any database that is measured, as a multiple of its rows.
 const AMPLE: u64 = 4;
-/// What this project demands of packed lz4 with values of about [`BAR_VALUES`], against doublewrite in place, plain.
-const BAR_HOST: f64 = 2.0;
-const BAR_FLASH: f64 = 6.0;
-const BAR_VALUES: f64 = 0.5;
 /// Halves of an interval that differ by more than this part are no steady state.
 const UNSTEADY: f64 = 0.1;
 /// The emulated drive's profile, unless another one is asked for.
@@ -45,13 +40,16 @@ struct Way {
     trims: bool,
 }
 
-const BASE: &str = "doublewrite";
+/// Names of those that others are held against.
+pub(super) const BASE: &str = "doublewrite";
+pub(super) const LZ4: &str = "doublewrite lz4";
+pub(super) const LZ4_TRIM: &str = "doublewrite lz4 trim";
 /// As packed files come.
 const DEFAULT_FILL: Option<u8> = Some(PackedConfig::DEFAULT.fill_percent);
 const WAYS: [Way; 8] = [
     Way { name: BASE, packed_percent: None, algorithm: Algorithm::None, trims: false },
-    Way { name: "doublewrite lz4", packed_percent: None, algorithm: Algorithm::Lz4, trims: false },
-    Way { name: "doublewrite lz4 trim", packed_percent: None, algorithm: Algorithm::Lz4, trims: true },
+    Way { name: LZ4, packed_percent: None, algorithm: Algorithm::Lz4, trims: false },
+    Way { name: LZ4_TRIM, packed_percent: None, algorithm: Algorithm::Lz4, trims: true },
     Way { name: "packed", packed_percent: DEFAULT_FILL, algorithm: Algorithm::None, trims: true },
     Way { name: "packed lz4", packed_percent: DEFAULT_FILL, algorithm: Algorithm::Lz4, trims: true },
     Way { name: "packed lz4 fill 80", packed_percent: Some(80), algorithm: Algorithm::Lz4, trims: true },
@@ -106,47 +104,47 @@ impl Spot<'_> {
 
 /// What a point came to. Bytes are those of a transaction unless they say otherwise.
 #[derive(Debug, Clone, Serialize)]
-struct WearRow {
-    row: &'static str,
-    experiment: &'static str,
-    figure: &'static str,
-    factors: Factors,
-    configuration: String,
+pub(super) struct WearRow {
+    pub(super) row: &'static str,
+    pub(super) experiment: &'static str,
+    pub(super) figure: &'static str,
+    pub(super) factors: Factors,
+    pub(super) configuration: String,
     /// Flash is modelled: never measured.
-    flash: &'static str,
-    capacity_bytes: u64,
+    pub(super) flash: &'static str,
+    pub(super) capacity_bytes: u64,
     /// What the host had written before the interval, as a multiple of the drive.
-    overwritten_before: f64,
+    pub(super) overwritten_before: f64,
     /// What the drive held at the end, as a part of it.
-    valid_share: f64,
-    transactions: u64,
+    pub(super) valid_share: f64,
+    pub(super) transactions: u64,
     /// Stored bytes of pages that were to be compressed, as a part of their own.
-    stored_share: Option<f64>,
-    pages_written: f64,
-    host_bytes: f64,
-    flash_bytes: f64,
-    log_apart_bytes: f64,
-    host_bytes_of_a_page: f64,
-    flash_bytes_of_a_page: f64,
+    pub(super) stored_share: Option<f64>,
+    pub(super) pages_written: f64,
+    pub(super) host_bytes: f64,
+    pub(super) flash_bytes: f64,
+    pub(super) log_apart_bytes: f64,
+    pub(super) host_bytes_of_a_page: f64,
+    pub(super) flash_bytes_of_a_page: f64,
     /// Flash bytes over host bytes.
-    translation_amplification: f64,
+    pub(super) translation_amplification: f64,
     /// Bytes written of new pages and moved ones over those of new pages.
-    packed_amplification: Option<f64>,
-    trimmed_bytes: f64,
-    by_purpose: Vec<(&'static str, f64)>,
+    pub(super) packed_amplification: Option<f64>,
+    pub(super) trimmed_bytes: f64,
+    pub(super) by_purpose: Vec<(&'static str, f64)>,
     /// Difference of the two halves of the interval.
-    halves_differ: f64,
+    pub(super) halves_differ: f64,
 }
 
 impl WearRow {
     /// Why it doesn't count.
-    fn not_judged(&self) -> Option<String> {
+    pub(super) fn not_judged(&self) -> Option<String> {
         (self.halves_differ > UNSTEADY).then(|| {
             format!("halves of the interval differ by {:.0} %: no steady state", 100.0 * self.halves_differ)
         })
     }
 
-    fn is(&self, variant: &str) -> bool {
+    pub(super) fn is(&self, variant: &str) -> bool {
         self.factors.get("variant").is_some_and(|is| is == variant)
     }
 }
@@ -171,7 +169,9 @@ pub fn packed_wear(lab: &mut Lab<'_>) -> Result<()> {
                     here.extend(point(lab, &profile, &spot, (rows, capacity_bytes, clients))?);
                 }
             }
-            claims.extend(claim(lab, &here)?);
+            let found = claims_of(lab.subject(), &here);
+            found.iter().try_for_each(|claim| lab.write_row(claim))?;
+            claims.extend(found);
             measured.extend(here);
         }
     }
@@ -366,57 +366,6 @@ fn row(
         by_purpose: purposes,
         halves_differ: (first - second).abs() / first.max(second).max(1.0),
     }
-}
-
-/// A drive whose flash holds less of the plain database than this is not the one that the bars are about: small databases have room in
-/// their files that was never written.
-const VALID_MIN: f64 = 0.85;
-
-fn too_empty(base: &WearRow) -> Option<String> {
-    (base.valid_share < VALID_MIN).then(|| {
-        format!("flash is {:.0} % full of the plain database: take a larger one", 100.0 * base.valid_share)
-    })
-}
-
-/// Every other way against doublewrite in place, plain.
-fn claim(lab: &mut Lab<'_>, rows: &[WearRow]) -> Result<Vec<Claim>> {
-    let Some(base) = rows.iter().find(|row| row.is(BASE)) else { return Ok(Vec::new()) };
-    let mut claims = Vec::new();
-    for row in rows.iter().filter(|row| !row.is(BASE)) {
-        let of = |of: fn(&WearRow) -> f64| of(base) / of(row);
-        let name = row.factors.get("variant").map(tell::plain).unwrap_or_default();
-        let has_bar = name.starts_with("packed")
-            && row.factors.get("values").and_then(|is| is.as_f64()) == Some(BAR_VALUES);
-        for (what, ours, bar) in [
-            ("host bytes", of(|row| row.host_bytes), BAR_HOST),
-            ("flash bytes, modelled", of(|row| row.flash_bytes), BAR_FLASH),
-        ] {
-            let (experiment, figure) = lab.subject();
-            let verdict = match base.not_judged().or_else(|| row.not_judged()).or_else(|| too_empty(base)) {
-                _ if !has_bar => Verdict::NotInText,
-                Some(reason) => Verdict::NotJudged(reason),
-                None => Verdict::at_least(bar, ours),
-            };
-            let mut factors = row.factors.clone();
-            factors.remove("variant");
-            let says = format!("{BASE} / {name}, {what} a transaction");
-            let bar = has_bar.then_some(bar);
-            let claim = Claim {
-                row: "claim",
-                experiment,
-                figure,
-                factors,
-                says,
-                ours,
-                published: None,
-                bar,
-                verdict,
-            };
-            lab.write_row(&claim)?;
-            claims.push(claim);
-        }
-    }
-    Ok(claims)
 }
 
 fn table(rows: &[WearRow]) -> Table {
