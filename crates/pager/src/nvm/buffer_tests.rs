@@ -9,6 +9,7 @@ use varve_device::{Change, MemoryDirectory, RecordLog, Recorder, Region, Tracked
 use super::area::{SLOT_HEADER_BYTES, Slot};
 use super::rig::{PAGE_BYTES, PAGES_AT, Rig, counter, damages, id, image, put, put_for, range, read};
 use crate::config::NvmFlush;
+use crate::error::PagerError;
 use crate::level::{Cause, Level, Step, Tier};
 use crate::lsn::Lsn;
 
@@ -373,4 +374,23 @@ fn what_has_room_goes_home_behind_what_has_none() {
     rig.home.roomless.lock().clear();
     level.bring_home().unwrap();
     assert_eq!(rig.home.pages.lock().len(), 300);
+}
+
+/// Found by review: a page that somebody else was writing home failed an assertion, which takes the process down.
+#[test]
+fn the_region_is_not_left_while_somebody_writes_a_page_home() {
+    let rig = Rig::new(8);
+    let level = rig.open();
+    put(&level, &[1], 10).unwrap();
+    rig.home.gate.close();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| level.flush_some(1));
+        rig.home.gate.await_somebody();
+        let left = level.bring_home();
+        rig.home.gate.open();
+        assert!(matches!(left, Err(PagerError::Stopped { .. })), "{left:?}");
+        assert_eq!(other.join().unwrap().unwrap(), 1);
+    });
+    level.bring_home().unwrap();
+    assert_eq!(rig.home.pages.lock().len(), 1);
 }

@@ -9,11 +9,12 @@ use varve_device::{planted, reached};
 
 use super::buffer::NvmBuffer;
 use super::flush::FLUSH_MAX;
-use crate::error::Result;
+use crate::error::{PagerError, Result};
 
 impl NvmBuffer {
     /// Brings all pages home. Nobody puts any meanwhile, and no thread flushes. Want of room is an error if the rest can't be
-    /// brought home for it; everything stays in its slot then.
+    /// brought home for it; everything stays in its slot then. So is a page that somebody else has in hand: the region must not
+    /// be left then.
     pub(crate) fn bring_home(&self) -> Result<()> {
         if planted("nvm: the region is left with pages in it") {
             return Ok(());
@@ -32,7 +33,11 @@ impl NvmBuffer {
             }
         }
         let [_, dirty, ..] = self.book.lock().counts();
-        assert_eq!(dirty, 0, "pages in NVM are in use while they are to be brought home");
+        if dirty > 0 {
+            // Somebody writes some home just now.
+            let cause = format!("{dirty} pages in NVM are in use while all are to be brought home");
+            return Err(PagerError::Stopped { cause: cause.into() });
+        }
         reached("nvm: everything is home");
         Ok(())
     }
