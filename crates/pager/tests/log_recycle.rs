@@ -138,3 +138,25 @@ fn a_life_that_the_control_file_does_not_know_is_damage() {
         assert!(error.to_string().contains("incarnation 2"), "{error}");
     });
 }
+
+/// Found by review: any number of bytes was said to fit as soon as the next segment was there.
+#[test]
+fn several_groups_have_room_only_in_segments_that_exist() {
+    on_both(|directory| {
+        let log = create(directory);
+        log.prepare_ahead().unwrap();
+        // Four of them fill the two segments.
+        let groups = [25_000; 5];
+        assert!(log.has_segments_for(&groups[..4]) && log.has_segment_for(55_000));
+        assert!(!log.has_segments_for(&groups));
+        assert!(log.make_segments_for(&groups).unwrap());
+        assert!(log.has_segments_for(&groups) && !log.has_segments_for(&[25_000; 7]));
+        let files = || directory.directory().list().unwrap();
+        let before = files();
+        for bytes in groups {
+            append(&log, &payload(0, bytes - 64));
+        }
+        log.flush(log.end()).unwrap();
+        assert_eq!(files(), before, "they lie in what was there");
+    });
+}

@@ -221,23 +221,37 @@ impl Log {
     /// Whether a group of `bytes` fits into the segments that exist: for appends that can be left out and that nobody
     /// admitted.
     pub fn has_segment_for(&self, bytes: usize) -> bool {
-        let end = self.end();
-        let number = self.geometry.segment_of(end);
-        let left_bytes = self.geometry.segment_end(end).since(end);
-        self.segments.is_prepared(number + 1)
-            || self.segments.is_prepared(number) && left_bytes > bytes as u64 + format::SEGMENT_HEADER_BYTES
+        self.has_segments_for(&[bytes])
     }
 
-    /// As `has_segment_for`, for appends that can't be left out: makes the next segment if that is what is missing; others may take
-    /// the room at once, so look again. `false` if a full device has none. No latch may be held.
-    pub fn make_segment_for(&self, bytes: usize) -> Result<bool, LogError> {
-        if self.has_segment_for(bytes) {
-            return Ok(true);
-        }
-        match self.segments.prepare(self.geometry.segment_of(self.end()) + 1) {
+    /// Whether groups of so many bytes fit there, one behind the other.
+    pub fn has_segments_for(&self, groups: &[usize]) -> bool {
+        self.segments.is_prepared(self.last_segment_for(groups))
+    }
+
+    /// As `has_segments_for`, for appends that can't be left out: makes the segments that are missing; others may take the room at
+    /// once, so look again. `false` if a full device has none. No latch may be held.
+    pub fn make_segments_for(&self, groups: &[usize]) -> Result<bool, LogError> {
+        match self.segments.prepare(self.last_segment_for(groups)) {
             Err(error) if error.is_no_space() => Ok(false),
             made => made.map(|()| true),
         }
+    }
+
+    /// The segment in which the last of these groups ends at the latest: a group lies in one segment, and may have a block of its
+    /// own, from a sector on.
+    fn last_segment_for(&self, groups: &[usize]) -> u64 {
+        let mut at = self.end();
+        for bytes in groups {
+            let needed_bytes = *bytes as u64 + format::SEGMENT_HEADER_BYTES;
+            if self.geometry.segment_end(at).since(at) <= needed_bytes {
+                at = self.geometry.first_block(self.geometry.segment_of(at) + 1);
+            }
+            // One that fills a segment ends in it.
+            let left_bytes = self.geometry.segment_end(at).since(at);
+            at = at.forward(needed_bytes.min(left_bytes - 1));
+        }
+        self.geometry.segment_of(at)
     }
 
     /// Waits until no segment is being made: on a nearly full device that takes room for a moment.

@@ -76,14 +76,14 @@ impl PackedSpace {
             let book = self.book.lock();
             let said = book.to_note();
             let groups: Vec<Vec<u8>> = said.chunks(NOTE_PAGES_MAX).map(|said| self.group(said)).collect();
-            let bytes: usize = groups.iter().map(|group| group.len() + GROUP_SLACK_BYTES).sum();
-            if bytes == 0 || self.log.has_segment_for(bytes) {
+            let lens: Vec<usize> = groups.iter().map(|group| group.len() + GROUP_SLACK_BYTES).collect();
+            if lens.is_empty() || self.log.has_segments_for(&lens) {
                 self.counters.noted_pages.fetch_add(said.len() as u64, Relaxed);
                 return Ok(groups.iter().map(|group| self.log.append_note(group).end).last());
             }
             drop(book);
             // Others append meanwhile, so one may have to look again.
-            if !self.log.make_segment_for(bytes).inspect_err(|_| self.book.lock().unsettle())? {
+            if !self.log.make_segments_for(&lens).inspect_err(|_| self.book.lock().unsettle())? {
                 self.book.lock().unsettle();
                 return Err(DeviceError::new("log", Operation::Write, ErrorKind::NoSpace).into());
             }
