@@ -63,6 +63,7 @@ fn doublewrite_cost() {
     // Kang has no figure for two sessions.
     assert!(claims.iter().all(|claim| claim["verdict"] == "not_in_text" && claim["published"].is_null()));
     assert!(text.contains("log_wait"), "{text}");
+    assert!(claims.iter().all(|claim| claim["rounds"] == 2) && text.contains("2 rounds"), "{text}");
     assert!(text.contains("not about real devices") && text.contains("times the pool"), "{text}");
 }
 

@@ -91,7 +91,8 @@ impl<'p> Asked<'p> {
         let mut factors = under.factors.clone();
         factors.remove("variant");
         let (row, says, ours) = ("claim", self.says, self.ours);
-        Claim { row, experiment, figure, factors, says, ours, published, bar, verdict }
+        let rounds = Some(over.rounds.min(under.rounds));
+        Claim { row, experiment, figure, factors, says, ours, rounds, published, bar, verdict }
     }
 }
 
@@ -122,6 +123,9 @@ pub struct Claim {
     pub says: String,
     /// Our figure.
     pub ours: f64,
+    /// Rounds that it came of, the fewer of two points'; missing where nothing is measured in rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<usize>,
     /// The publication's, if its text or a table states it.
     pub published: Option<f64>,
     /// What this project demands of itself.

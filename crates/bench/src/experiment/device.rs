@@ -7,6 +7,9 @@ use varve_device::{Directory, Emulated, FileDirectory, FileOptions, Profile};
 
 use crate::{BenchError, Result};
 
+/// A longer flush is taken for a mistake.
+const FLUSH_US_MAX: f64 = 1_000_000.0;
+
 /// A directory, and the emulated drive that it is on.
 type Opened = (Arc<dyn Directory>, Option<Arc<Emulated>>);
 
@@ -18,10 +21,22 @@ impl Device {
     /// The device that is there.
     pub const REAL: Device = Device(None);
 
-    /// A shipped profile, with another flush time if one is given; `none` for the device that is there.
+    /// A shipped profile, with another flush time if one is given; `none` for the device that is there, which takes its own time. A time that
+    /// can't be is refused.
     pub fn named(profile: &str, flush_us: Option<f64>) -> Result<Self> {
-        if profile == "none" {
-            return Ok(Self::REAL);
+        if let Some(flush_us) = flush_us.filter(|time_us| !(0.0..=FLUSH_US_MAX).contains(time_us)) {
+            return Err(BenchError::Arguments(format!(
+                "a flush of {flush_us} microseconds: give 0 to {FLUSH_US_MAX} (a second)"
+            )));
+        }
+        match (profile == "none", flush_us) {
+            (true, None) => return Ok(Self::REAL),
+            (true, Some(_)) => {
+                return Err(BenchError::Arguments(
+                    "without emulation a flush takes what the device takes: leave out the flush time or name a profile".to_owned(),
+                ));
+            }
+            (false, _) => {}
         }
         let found = Profile::shipped(profile).map_err(|error| BenchError::Arguments(error.to_string()))?;
         Ok(Self(Some(found)).with_flush_us(flush_us))
@@ -91,5 +106,26 @@ impl Device {
         let Some(profile) = &self.0 else { return Ok((files, None)) };
         let emulated = Emulated::wrap(files, profile.clone(), dilation);
         Ok((emulated.clone(), Some(emulated)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Any number was taken.
+    #[test]
+    fn a_flush_takes_a_time_that_can_be() {
+        for flush_us in [-1.0, f64::NAN, f64::INFINITY, 1e9] {
+            let refused = Device::named("sata-ssd-2014", Some(flush_us)).expect_err("refused").to_string();
+            assert!(refused.contains("microseconds"), "{refused}");
+        }
+        let refused = Device::named("none", Some(100.0)).expect_err("refused").to_string();
+        assert!(refused.contains("without emulation"), "{refused}");
+        for flush_us in [0.0, 2500.0] {
+            let device = Device::named("sata-ssd-2014", Some(flush_us)).expect("a time");
+            assert_eq!(device.flush_us(), flush_us);
+        }
+        assert!(!Device::named("none", None).expect("what is there").is_emulated());
     }
 }

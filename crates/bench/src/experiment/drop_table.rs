@@ -360,6 +360,7 @@ fn claim(lab: &mut Lab<'_>, row: &DropRow) -> Result<Claim> {
         factors: row.factors.clone(),
         says: "seconds of DROP TABLE until its pages are free".to_owned(),
         ours: row.went.pages_free_seconds,
+        rounds: None,
         published: None,
         bar: Some(BAR_SECONDS),
         verdict,

@@ -42,10 +42,10 @@ pub use verdict::{Better, Verdict};
 pub struct ExperimentArgs {
     /// The experiment: `list` names them, `all` runs them
     name: String,
-    /// One to six minutes each (what is done without --full)
+    /// Small, one round (what is done without --full): each takes up to two minutes times its dilation (1 to 8), and its loads
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Ten minutes to an hour each: larger, longer, three rounds
+    /// Larger, longer, three rounds: each takes up to half an hour times its dilation (1 to 8), and its loads
     #[arg(long)]
     full: bool,
     /// Where the rows go, one JSON object a line; without it, to standard output
@@ -60,7 +60,7 @@ pub struct ExperimentArgs {
     /// Device to emulate; `none` for the one that is there
     #[arg(long, default_value = "sata-ssd-2014")]
     profile: String,
-    /// Time of a flush of the emulated device, instead of its profile's
+    /// Microseconds of a flush of the emulated device, instead of its profile's
     #[arg(long)]
     flush_us: Option<f64>,
     /// Sessions of the points, such as 8,32

@@ -30,7 +30,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// A minute to six for each experiment.
+    /// A small database, one round.
     pub const QUICK: Scale = Scale {
         name: "quick",
         pool_bytes: 8 << 20,

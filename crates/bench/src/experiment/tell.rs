@@ -96,7 +96,7 @@ pub fn claims(claims: &[Claim]) -> String {
     if claims.is_empty() {
         return String::new();
     }
-    let mut table = Table::headed(&["claim", "where", "ours", "published", "bar", "verdict"]);
+    let mut table = Table::headed(&["claim", "where", "ours", "of", "published", "bar", "verdict"]);
     for claim in claims {
         let figure = |value: Option<f64>, missing: &str| value.map_or_else(|| missing.to_owned(), short);
         let is_ours = claim.bar.is_some() || claim.verdict == Verdict::NoBar;
@@ -105,12 +105,18 @@ pub fn claims(claims: &[Claim]) -> String {
             claim.says.clone(),
             place(&claim.factors),
             short(claim.ours),
+            claim.rounds.map_or_else(String::new, rounds),
             figure(claim.published, published),
             figure(claim.bar, ""),
             claim.verdict.to_string(),
         ]);
     }
     format!("\n{table}")
+}
+
+/// How many rounds a ratio came of: one alone says nothing about how far it scatters.
+fn rounds(rounds: usize) -> String {
+    if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") }
 }
 
 /// Two digits behind the point, or as many as show something.

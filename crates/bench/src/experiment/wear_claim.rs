@@ -89,7 +89,8 @@ fn claim(
     let mut factors: Factors = row.factors.clone();
     factors.remove("variant");
     let says = format!("{} / {}, {what} a transaction", name_of(base), name_of(row));
-    Claim { row: "claim", experiment, figure, factors, says, ours, published: None, bar, verdict }
+    let (row, rounds, published) = ("claim", None, None);
+    Claim { row, experiment, figure, factors, says, ours, rounds, published, bar, verdict }
 }
 
 #[cfg(test)]
