@@ -1,4 +1,7 @@
 //! Claims: a figure of one point over that of another, beside what the publication says or what this project demands.
+//!
+//! 1. A ratio of times is judged only where the drive is what limits the slower one of the two: of two that wait for something else an
+//!    emulated drive tells nothing. The faster one may leave the drive idle, which may be how it is faster.
 
 use serde::Serialize;
 
@@ -31,6 +34,18 @@ impl Figure {
         }
     }
 
+    /// Whether it hangs on how fast the drive is.
+    fn is_timed(self) -> bool {
+        matches!(self, Figure::Throughput | Figure::Latency | Figure::SlowLatency)
+    }
+
+    /// Why nothing may be concluded from it for two points.
+    fn not_judged(self, (over, under): (&Point, &Point)) -> Option<String> {
+        let slower = if over.tps.median < under.tps.median { over } else { under };
+        let idle = || slower.drive_idle().filter(|_| self.is_timed());
+        over.not_judged().or_else(|| under.not_judged()).or_else(idle)
+    }
+
     /// Of one point over that of another.
     pub fn ratio(self, (over, under): (&Point, &Point)) -> f64 {
         self.of(over) / self.of(under)
@@ -59,29 +74,30 @@ pub struct Asked<'p> {
     pub of: (&'p Point, &'p Point),
     /// What it is held against.
     pub expects: Expects,
+    /// Why nothing may be concluded.
+    spoilt: Option<String>,
 }
 
 impl<'p> Asked<'p> {
     /// One point's figure over another's.
     pub fn ratio(says: &str, figure: Figure, of: (&'p Point, &'p Point), expects: Expects) -> Self {
-        Self { says: says.to_owned(), ours: figure.ratio(of), of, expects }
+        Self { says: says.to_owned(), ours: figure.ratio(of), of, expects, spoilt: figure.not_judged(of) }
     }
 
     /// A figure of one point.
     pub fn figure(says: &str, ours: f64, of: &'p Point, expects: Expects) -> Self {
-        Self { says: says.to_owned(), ours, of: (of, of), expects }
+        Self { says: says.to_owned(), ours, of: (of, of), expects, spoilt: of.not_judged() }
     }
 
     /// The claim, of this experiment and figure.
     pub fn judge(self, (experiment, figure): (&'static str, &'static str)) -> Claim {
         let (over, under) = self.of;
-        let spoilt = over.not_judged().or_else(|| under.not_judged());
         let (published, bar) = match self.expects {
             Expects::Published(published, _) => (published, None),
             Expects::AtLeast(bar) => (None, Some(bar)),
             Expects::Nothing => (None, None),
         };
-        let verdict = match (self.expects, spoilt) {
+        let verdict = match (self.expects, self.spoilt) {
             (Expects::Published(None, _), _) => Verdict::NotInText,
             (Expects::Nothing, _) => Verdict::NoBar,
             (_, Some(reason)) => Verdict::NotJudged(reason),
@@ -99,8 +115,7 @@ impl<'p> Asked<'p> {
 /// The pair with the greatest ratio, of those that count if any do; and that with the least, of all: one that doesn't count may
 /// hide it, and then no worst point is judged.
 pub fn extremes<'p>(figure: Figure, pairs: &[(&'p Point, &'p Point)]) -> Option<[(&'p Point, &'p Point); 2]> {
-    let counts =
-        |(over, under): &&(&Point, &Point)| over.not_judged().is_none() && under.not_judged().is_none();
+    let counts = |pair: &&(&Point, &Point)| figure.not_judged(**pair).is_none();
     let by_ratio =
         |a: &&(&Point, &Point), b: &&(&Point, &Point)| figure.ratio(**a).total_cmp(&figure.ratio(**b));
     let best = pairs.iter().filter(counts).max_by(by_ratio).or_else(|| pairs.iter().max_by(by_ratio))?;
@@ -179,6 +194,32 @@ mod tests {
             database_bytes: 1,
             emulation: Emulation::worst(&[report], 0.0),
         }
+    }
+
+    /// It was judged although both waited for something else.
+    #[test]
+    fn ratios_of_times_want_a_busy_drive_under_the_slower_point() {
+        let idle = |mut point: Point| {
+            let emulation = point.emulation.as_mut().expect("emulated");
+            (emulation.busy_share, emulation.device_limits) = (0.42, false);
+            point
+        };
+        let judge = |figure, over: &Point, under: &Point| {
+            Asked::ratio("a / b", figure, (over, under), Expects::AtLeast(1.0)).judge(("e", "f")).verdict
+        };
+        let (fast, slow) = (point(2.0, 0.0), point(1.0, 0.0));
+        let (fast_idle, slow_idle) = (idle(point(2.0, 0.0)), idle(point(1.0, 0.0)));
+        for figure in [Figure::Throughput, Figure::Latency, Figure::SlowLatency] {
+            assert_eq!(judge(figure, &fast_idle, &slow), Verdict::Met);
+            for (over, under) in [(&fast, &slow_idle), (&slow_idle, &fast)] {
+                let verdict = judge(figure, over, under);
+                assert!(
+                    matches!(&verdict, Verdict::NotJudged(why) if why.contains("drive idle") && why.contains("42 %")),
+                    "{verdict}"
+                );
+            }
+        }
+        assert!(!matches!(judge(Figure::PageBytes, &fast, &slow_idle), Verdict::NotJudged(_)));
     }
 
     #[test]

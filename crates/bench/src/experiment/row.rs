@@ -158,6 +158,13 @@ impl Point {
         self.time_share.get(what).copied().unwrap_or(0.0)
     }
 
+    /// That the drive is not what limits, if it isn't.
+    pub fn drive_idle(&self) -> Option<String> {
+        let emulation = self.emulation.as_ref().filter(|emulation| !emulation.device_limits)?;
+        let busy = 100.0 * emulation.busy_share;
+        Some(format!("drive idle: {busy:.0} % busy under the slower one"))
+    }
+
     /// Why nothing may be concluded from it.
     pub fn not_judged(&self) -> Option<String> {
         match &self.emulation {
