@@ -183,6 +183,47 @@ fn every_page_is_whole_after_repair() {
     }
 }
 
+/// In a region the copies are made anew where they lie.
+#[test]
+fn copies_with_another_split_are_made_anew_at_any_cut() {
+    for copies in Copies::BOTH {
+        let inner = MemoryDirectory::new();
+        let (_, protection) = area(inner.clone(), copies, true);
+        (0..PAGES).step_by(6).for_each(|first| write(&*protection, first..first + 6, 10, Cause::Drain));
+        let log = RecordLog::new();
+        let recorder = Recorder::wrap(inner, log.clone());
+        let (files, region) = (space(&*recorder, false), copies.of(&*recorder));
+        let mut config = settings(recorder, copies);
+        let split = |how: &mut ProtectionKind| {
+            if let ProtectionKind::Doublewrite { batch_slots, single_slots }
+            | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } = how
+            {
+                (*batch_slots, *single_slots) = (5, 3);
+            }
+        };
+        split(&mut config.protection);
+        let region = region.as_deref().map(|region| region as &dyn Directory);
+        drop(open(&config, region, &files, Some(copies.in_force())).unwrap());
+        let mut timeline = Timeline::new(log.recording());
+        assert!(timeline.end() > 2);
+        for cut in 0..=timeline.end() {
+            timeline.advance(cut);
+            let pending = timeline.pending().len();
+            for seed in 0..8 {
+                let fate = |at: usize| match (seed + at) % 4 {
+                    0 => Fate::Absent,
+                    3 => Fate::Present,
+                    _ => Fate::Torn { unit_bytes: 8, seed: cut * 8 + (seed + at) as u64 },
+                };
+                let directory = timeline.image(&(0..pending).map(fate).collect::<Vec<_>>()).remove(0);
+                let files = repaired(directory, copies);
+                let what = format!("{copies:?}, cut {cut}, fates {seed}");
+                (0..PAGES).for_each(|no| assert_eq!(lsn_at_home(&files, no, &what), 10));
+            }
+        }
+    }
+}
+
 /// Batches of several page writers go through areas of their own.
 #[test]
 fn batches_beside_each_other_leave_every_page_whole() {

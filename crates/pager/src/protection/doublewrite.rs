@@ -46,6 +46,8 @@ pub(crate) const REGION_PREFIX: &str = "doublewrite";
 const MAGIC: &[u8; 8] = b"VARVEDBW";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 28;
+/// Most that is written at a time when a file is made.
+const FILL_BYTES: usize = 1 << 20;
 
 /// Where the file is.
 #[derive(Clone, Copy)]
@@ -426,7 +428,7 @@ pub(super) fn repair(
         return Ok(mended);
     }
     let Some(file) = place.find()? else { return Ok(mended) };
-    let Some(layout) = read_layout(&*file, page_size)? else { return Ok(mended) };
+    let Some(layout) = read_layout(&*file, place.space, page_size)? else { return Ok(mended) };
     let mut buf = AlignedBuf::new(page_size as usize);
     let copies = copies(&*file, layout, redo_start)?;
     let mut ids: Vec<PageId> = copies.keys().copied().collect();
@@ -504,22 +506,37 @@ fn open_file(place: Place<'_>, wanted: Layout, is_kept: bool) -> Result<(Arc<dyn
 /// The file that lies there, if its making was not cut off and it has slots of both sorts.
 fn find_kept(place: Place<'_>, page_size: u32) -> Result<Option<(Arc<dyn BlockFile>, Layout)>> {
     let Some(file) = place.find()? else { return Ok(None) };
-    let layout = read_layout(&*file, page_size)?;
+    let layout = read_layout(&*file, place.space, page_size)?;
     let usable = layout.filter(|layout| layout.batch_slots > 0 && layout.single_slots > 0);
     Ok(usable.map(|layout| (file, layout)))
 }
 
 /// Makes a file of empty slots; it gets its name when it is whole, since a header that a crash left half written looks like
-/// damage. (In a region names are only in memory; but nobody looks there before the control file says that this protection
-/// is in force, which comes later.) The slots are written, so that later writes change no metadata of the file system.
+/// damage. In a region names are only in memory, and older slots may lie there: so the magic, a word of its own, goes first and
+/// comes back last. The slots are written, so that later writes change no metadata of the file system.
 fn make(place: Place<'_>, layout: Layout) -> Result<Arc<dyn BlockFile>> {
     let Place { directory, name, unfinished, space } = place;
     let file = directory.open(unfinished, OpenHow::or_create(space))?;
-    file.set_len(layout.len_bytes())?;
-    let mut area = AlignedBuf::new(layout.len_bytes() as usize);
-    area[..HEADER_BYTES].copy_from_slice(&layout.encode());
-    file.write_at(0, &area, Purpose::Doublewrite, Durability::Later)?;
+    let len_bytes = layout.len_bytes();
+    file.set_len(len_bytes)?;
+    let mut header = AlignedBuf::new(layout.page_size as usize);
+    file.read_at(0, &mut header, Purpose::Doublewrite)?;
+    header[..MAGIC.len()].fill(0);
+    file.write_at(0, &header, Purpose::Doublewrite, Durability::Now)?;
+    header.fill(0);
+    header[..HEADER_BYTES].copy_from_slice(&layout.encode());
+    header[..MAGIC.len()].fill(0);
+    file.write_at(0, &header, Purpose::Doublewrite, Durability::Later)?;
+    let zeros = AlignedBuf::new(FILL_BYTES.max(header.len()));
+    let mut at = header.len() as u64;
+    while at < len_bytes {
+        let step = (len_bytes - at).min(zeros.len() as u64);
+        file.write_at(at, &zeros[..step as usize], Purpose::Doublewrite, Durability::Later)?;
+        at += step;
+    }
     file.flush()?;
+    header[..MAGIC.len()].copy_from_slice(MAGIC);
+    file.write_at(0, &header, Purpose::Doublewrite, Durability::Now)?;
     drop(file);
     directory.rename(unfinished, name)?;
     directory.sync()?;
@@ -527,13 +544,14 @@ fn make(place: Place<'_>, layout: Layout) -> Result<Arc<dyn BlockFile>> {
 }
 
 /// The layout of the file; `None` if its making was cut off.
-fn read_layout(file: &dyn BlockFile, page_size: u32) -> Result<Option<Layout>> {
+fn read_layout(file: &dyn BlockFile, space: Space, page_size: u32) -> Result<Option<Layout>> {
     let mut header = AlignedBuf::new(page_size as usize);
     if file.len_bytes()? < header.len() as u64 {
         return Ok(None);
     }
     file.read_at(0, &mut header, Purpose::Doublewrite)?;
-    if header.iter().all(|byte| *byte == 0) {
+    let is_cut_off = header[..MAGIC.len()].iter().all(|byte| *byte == 0);
+    if header.iter().all(|byte| *byte == 0) || (is_cut_off && space == Space::Nvm) {
         return Ok(None);
     }
     let layout = Layout::decode(&header);
