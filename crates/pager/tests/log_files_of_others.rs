@@ -103,6 +103,21 @@ fn they_stay_where_the_next_segment_would_lie() {
     assert_eq!(directory.open(&taken, OpenHow::existing(Space::Log)).unwrap().len_bytes().unwrap(), 7);
 }
 
+/// Behind the last slot the first ones come again.
+#[test]
+fn a_log_at_the_last_slot_goes_on() {
+    let (directory, pager, _) = some_pages(IN_FILES);
+    pager.shutdown().unwrap();
+    directory.rename("log.0000", "log.999999").unwrap();
+    let pager = open(&with(&directory, IN_FILES));
+    let all: Vec<_> =
+        (0..100).map_while(|_| (!directory.exists("log.0000").unwrap()).then(|| fill(&pager))).collect();
+    assert!(directory.exists("log.0000").unwrap(), "{:?}", directory.list());
+    drop(pager);
+    let pager = open(&with(&directory, IN_FILES));
+    all.iter().for_each(|ids| assert_numbers(&pager, ids, "after a crash"));
+}
+
 /// On a device of the log's own, where nobody looks whether it is empty.
 #[test]
 fn they_stay_when_a_database_is_made_and_when_that_starts_over() {

@@ -14,14 +14,19 @@ use crate::devices::Devices;
 const LOG_BYTES: u64 = 512 << 10;
 /// Length of a region without a page buffer.
 const REGION_BYTES: u64 = 768 << 10;
-/// Length of what a page buffer takes beside the log: headers and 24 slots, half as many as the pool has frames.
-const BUFFER_BYTES: u64 = 8192 + 4096 + 24 * 4096;
+/// Length of what a page buffer takes beside the log: 24 slots, half as many as the pool has frames.
+const BUFFER_BYTES: u64 = buffer_bytes(24);
 
 /// Length of one with more slots than the database ever has pages: none goes home because others want its slot.
-const ROOMY_BUFFER_BYTES: u64 = 8192 + 4096 + 1000 * 4096;
+const ROOMY_BUFFER_BYTES: u64 = buffer_bytes(1000);
 
 /// By how much a larger page buffer is longer.
 const LARGER_BYTES: u64 = 20 * 4096;
+
+/// Headers and so many slots.
+const fn buffer_bytes(slots: u64) -> u64 {
+    8192 + 4096 + slots * 4096
+}
 
 /// Segments as under full-page-log, which hold the images of a mini-transaction: in files, and in a region, where there are eight.
 const WIDE_SEGMENT_BYTES: u64 = 256 << 10;

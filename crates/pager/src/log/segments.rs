@@ -22,7 +22,7 @@ use crate::lsn::LSN_MAX;
 
 const NAME_PREFIX: &str = "log.";
 const UNFINISHED_SUFFIX: &str = ".new";
-/// Names are not given twice while the files are there; a log that recycles its files never comes near. A date is more.
+/// Slots are given in turn, and around: by far more of them than a log has files. A date (`log.20261122`) is none.
 const SLOTS_MAX: u32 = 1_000_000;
 const FILL_BYTES: usize = 1 << 20;
 /// With fewer files a full device is an error; with more, a reason to recycle.
@@ -340,6 +340,7 @@ impl Segments {
     fn free_name(&self) -> Result<(u32, String), LogError> {
         let mut slot = self.files.lock().next_slot;
         loop {
+            slot %= SLOTS_MAX;
             let name = name_of(slot);
             let unfinished = format!("{name}{UNFINISHED_SUFFIX}");
             if !self.directory.exists(&name)? && !self.directory.exists(&unfinished)? {

@@ -212,21 +212,21 @@ impl PackedSpace {
     pub(super) fn fill_hollow(&self, most: u32, asked_max: u32) -> Result<u32> {
         let hollow_count = self.book.lock().extents().hollow_count();
         let mut reserved = Vec::new();
+        // Behind the one that was refused last, and around: none is asked for twice.
+        let mut from = self.hollow_from.load(Relaxed);
         for _ in 0..hollow_count.min(asked_max) {
             if reserved.len() == most as usize {
                 break;
             }
-            // Behind the one that was asked for last, and around.
-            let from = self.hollow_from.load(Relaxed);
             let next = {
                 let book = self.book.lock();
                 book.extents().first_hollow(from).or_else(|| book.extents().first_hollow(0))
             };
-            let Some(extent) = next.filter(|next| !reserved.contains(next)) else { break };
-            self.hollow_from.store(extent.0 + 1, Relaxed);
+            let Some(extent) = next else { break };
+            from = extent.0 + 1;
             match self.file.reserve(u64::from(extent.0) * self.shape.extent_bytes, self.shape.extent_bytes) {
                 Ok(()) => reserved.push(extent),
-                Err(error) if error.is_no_space() => {}
+                Err(error) if error.is_no_space() => self.hollow_from.store(from, Relaxed),
                 Err(error) => return Err(error.into()),
             }
         }

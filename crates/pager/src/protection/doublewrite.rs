@@ -6,7 +6,7 @@
 //!
 //! | unit | what |
 //! |---|---|
-//! | 0 | header: 0 magic "VARVEDBW" ; 8 version u32 ; 12 page size u32 ; 16 batch slots u32 ; 20 single slots u32 ; 24 crc32c u32 of bytes 0..24 |
+//! | 0 | header: 0 magic "VARVEDBW", in a region zero while the copies are made anew ; 8 version u32 ; 12 page size u32 ; 16 batch slots u32 ; 20 single slots u32 ; 24 crc32c u32 of bytes 0..24 |
 //! | 1 .. | batch slots, in equal areas, then single slots; each holds one stored page (`stored.rs`) |
 //!
 //! Invariants
