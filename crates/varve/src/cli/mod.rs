@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{
-    AUTO_FILE_NAME, ConfigError, FILE_NAME, Misfit, Settings, SystemFile, parse_address, parse_bytes,
+    AUTO_FILE_NAME, ConfigError, FILE_NAME, Misfit, Settings, SystemFile, parse_address, parse_bytes, text_of,
 };
 use crate::error::OpenError;
 use crate::home::{State, inspect};
@@ -223,10 +223,11 @@ impl Where {
 }
 
 fn read_settings(file: &std::path::Path) -> Result<Settings, OpenError> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| OpenError::ConfigFile { path: file.to_owned(), error })?;
+    let bytes =
+        std::fs::read(file).map_err(|error| OpenError::ConfigFile { path: file.to_owned(), error })?;
     let home = file.parent().unwrap_or(std::path::Path::new(""));
-    Settings::parse(&text, home)
+    text_of(bytes)
+        .and_then(|text| Settings::parse(&text, home))
         .map_err(|error| OpenError::Config(ConfigError { file: Some(file.display().to_string()), ..error }))
 }
 

@@ -7,11 +7,12 @@
 //! 4. What the next start of the open database would refuse is refused, too.
 //! 5. What leans on varve.toml (persistent memory, above all) and has nothing to lean on any more, since that was changed afterwards, is
 //!    left out, and said. Other mistakes are errors; but those who bring a database out of persistent memory can't wait for that.
+//! 6. What is left out stays in the file: ALTER SYSTEM of another setting keeps it, and a start that it goes with takes it.
 //!
 //! What this file doesn't know: SQL; how settings are read.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -21,8 +22,9 @@ use varve_engine::{Database, Error};
 use varve_pager::NvmFlush;
 use varve_sql::{SqlError, SqlState, SystemSetting, SystemSettings, TemporaryLimit};
 
+use super::fit::{Fit, unknown_of};
 use super::keys::{KEYS, Key, Kind};
-use super::{ConfigError, Settings, nearest, parse_bytes, show_bytes, tell};
+use super::{ConfigError, Settings, nearest, parse_bytes, show_bytes, tell, text_of};
 use crate::error::OpenError;
 use crate::home::{check_next, check_settings, page_writers};
 
@@ -63,49 +65,49 @@ pub enum Misfit {
 struct Now {
     /// What the file says.
     said: Table,
-    /// The settings of the next start.
-    next: Settings,
+    /// What the next start takes of it.
+    fit: Fit,
 }
 
 impl SystemFile {
     /// Reads the file of a directory, if there is one, over what varve.toml says.
     pub fn read(directory: &Path, base: Settings, misfit: Misfit) -> Result<SystemFile, OpenError> {
         let path = directory.join(AUTO_FILE_NAME);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(OpenError::ConfigFile { path, error }),
+        let wrong = |error: ConfigError| ConfigError { file: Some(path.display().to_string()), ..error };
+        let bytes = match std::fs::read(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(OpenError::ConfigFile { path, error });
+            }
+            read => read.unwrap_or_default(),
         };
-        let wrong = |error: ConfigError| {
-            OpenError::Config(ConfigError { file: Some(path.display().to_string()), ..error })
+        let (text, garbled) = match text_of(bytes) {
+            Ok(text) => (text, None),
+            Err(error) => (String::new(), Some(wrong(error))),
         };
         let said: Table = text.parse().unwrap_or_default();
-        let (next, said, left_out) = match base.clone().overlaid(&text, directory) {
-            Ok(next) => (next, said, Vec::new()),
+        let next = garbled.map_or_else(|| base.clone().overlaid(&text, directory).map_err(wrong), Err);
+        let (fit, left_out) = match next {
+            Ok(next) => (Fit::whole(next, &said), Vec::new()),
             Err(error) => {
-                let error = wrong(error);
-                let Some((next, kept, mut why)) = fitting(&base, directory, &said, misfit) else {
-                    return Err(error);
-                };
+                let fit = Fit::of(&base, directory, &said);
+                let is_right_elsewhere = fit.all_left_lean() && unknown_of(&said).is_empty();
                 // Nothing to blame, and yet it isn't read: it doesn't parse, or a section is empty. The next ALTER SYSTEM would write over it.
-                if why.is_empty() && misfit == Misfit::Told {
-                    return Err(error);
+                if misfit == Misfit::Told && (!is_right_elsewhere || fit.left.is_empty()) {
+                    return Err(OpenError::Config(error));
                 }
-                if why.is_empty() {
-                    why.push(format!("what can't be read is left out: {error}"));
-                }
-                (next, kept, why)
+                let left_out = told(&fit, &said, &error);
+                (fit, left_out)
             }
         };
         Ok(SystemFile {
             directory: directory.to_owned(),
             base,
-            in_force: next.clone(),
-            at_start: next.clone(),
-            temporary: Arc::new(TemporaryLimit::new(next.query.temporary_bytes)),
+            in_force: fit.next.clone(),
+            at_start: fit.next.clone(),
+            temporary: Arc::new(TemporaryLimit::new(fit.next.query.temporary_bytes)),
             database: OnceLock::new(),
             left_out,
-            now: Mutex::new(Now { said, next }),
+            now: Mutex::new(Now { said, fit }),
         })
     }
 
@@ -129,10 +131,10 @@ impl SystemFile {
         SystemFile { database: OnceLock::from(database), ..self }
     }
 
-    /// Names of the settings that the file says.
+    /// Names of the settings that the file says, without those that are left out.
     pub fn altered(&self) -> Vec<&'static str> {
         let now = self.now.lock();
-        KEYS.iter().filter(|key| key.said_in(&now.said).is_some()).map(|key| key.name).collect()
+        KEYS.iter().filter(|key| key.said_in(&now.fit.kept).is_some()).map(|key| key.name).collect()
     }
 
     /// What the file says that no longer goes with varve.toml, for people.
@@ -155,22 +157,43 @@ impl SystemFile {
             .with_hint("A log that begins anew has the length that varve.toml says: when it leaves an NVM region (varve nvm drain)."))
     }
 
-    /// Makes the file say this, if the next start would take it.
-    fn replace(&self, now: &mut Now, said: Table) -> Result<(), SqlError> {
-        let text = said.to_string();
-        let next = self.base.clone().overlaid(&text, &self.directory);
+    /// Makes the file say this, if the next start would take it; `altered` is the setting that is new in it.
+    fn replace(&self, now: &mut Now, said: Table, altered: Option<&Key>) -> Result<(), SqlError> {
         let refused = |problem: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, problem);
-        let next = next.map_err(|error| refused(error.message))?;
+        let fit = self.fit(now, &said, altered).map_err(|error| refused(error.message))?;
         let pager = self.database.get().map(|database| database.pager());
-        let checked = pager.map_or_else(|| check_settings(&next), |pager| check_next(&next, pager));
+        let checked = pager.map_or_else(|| check_settings(&fit.next), |pager| check_next(&fit.next, pager));
         checked.map_err(|error| refused(error.to_string()))?;
-        self.write(&text).map_err(|error| {
+        let durable = self.write(&said.to_string()).map_err(|error| {
             let path = self.directory.join(AUTO_FILE_NAME);
             SqlError::new(SqlState::IO_ERROR, format!("could not write file \"{}\": {error}", path.display()))
         })?;
-        let applied = self.apply(&next);
-        *now = Now { said, next };
-        applied
+        // The file has the new name by now, durable or not: what is in force says the same as the file.
+        let applied = self.apply(&fit.next);
+        *now = Now { said, fit };
+        applied.and(durable.map_err(|error| {
+            let message = format!("could not flush directory \"{}\": {error}", self.directory.display());
+            SqlError::new(SqlState::IO_ERROR, message)
+                .with_detail("The setting is changed, but a power failure may take the change back.")
+        }))
+    }
+
+    /// What the next start would take of this. What it left out before may stay left out, if it is not what is altered; nothing else.
+    fn fit(&self, now: &Now, said: &Table, altered: Option<&Key>) -> Result<Fit, ConfigError> {
+        let error = match self.base.clone().overlaid(&said.to_string(), &self.directory) {
+            Ok(next) => return Ok(Fit::whole(next, said)),
+            Err(error) => error,
+        };
+        if now.fit.left.is_empty() || !unknown_of(said).is_empty() {
+            return Err(error);
+        }
+        let fit = Fit::of(&self.base, &self.directory, said);
+        let name = altered.map(|key| key.name);
+        let stays = |key: &Key| Some(key.name) != name && now.fit.leaves_out(key);
+        match fit.left.iter().find(|(key, _)| !stays(key)) {
+            Some((_, why)) => Err(why.clone()),
+            None => Ok(fit),
+        }
     }
 
     /// Settings that change on line. The file says them already: what fails here is done by the next start.
@@ -191,14 +214,16 @@ impl SystemFile {
         applied.map_err(|error| SqlError::from(Error::from(error)))
     }
 
-    fn write(&self, text: &str) -> std::io::Result<()> {
+    /// The inner result is whether the new file's name is durable.
+    fn write(&self, text: &str) -> io::Result<io::Result<()>> {
         let new = self.directory.join(AUTO_FILE_NEW);
+        let directory = File::open(&self.directory)?;
         let mut file = File::create(&new)?;
         file.write_all(b"# Written by ALTER SYSTEM, read after varve.toml.\n")?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&new, self.directory.join(AUTO_FILE_NAME))?;
-        File::open(&self.directory)?.sync_all()
+        Ok(directory.sync_all())
     }
 
     fn setting(&self, key: &'static Key, next: &Settings) -> SystemSetting {
@@ -240,7 +265,7 @@ impl SystemFile {
 impl SystemSettings for SystemFile {
     fn all(&self) -> Vec<SystemSetting> {
         let now = self.now.lock();
-        KEYS.iter().map(|key| self.setting(key, &now.next)).collect()
+        KEYS.iter().map(|key| self.setting(key, &now.fit.next)).collect()
     }
 
     fn alter(&self, name: &str, value: Option<&str>) -> Result<(), SqlError> {
@@ -257,57 +282,26 @@ impl SystemSettings for SystemFile {
         if section.is_empty() {
             said.remove(key.section);
         }
-        self.replace(&mut now, said)
+        self.replace(&mut now, said, Some(key))
     }
 
     fn reset_all(&self) -> Result<(), SqlError> {
         let mut now = self.now.lock();
-        self.replace(&mut now, Table::new())
+        self.replace(&mut now, Table::new(), None)
     }
 }
 
-/// Settings with that part of the file that goes with them, that part, and what is left out, in words. `None` if something is wrong
-/// that is not left out.
-fn fitting(
-    base: &Settings,
-    directory: &Path,
-    said: &Table,
-    misfit: Misfit,
-) -> Option<(Settings, Table, Vec<String>)> {
-    let mut pending: Vec<&Key> = KEYS.iter().filter(|key| key.said_in(said).is_some()).collect();
-    let sections = said.values().map(|section| section.as_table().map_or(1, Table::len));
-    let is_known = sections.sum::<usize>() == pending.len();
-    let (mut kept, mut next, mut why) = (Table::new(), base.clone(), Vec::new());
-    // Some lean on each other: as long as any is taken, the others are tried again.
-    loop {
-        let tried = std::mem::take(&mut pending);
-        why.clear();
-        for key in tried.iter().copied() {
-            let with = with(&kept, key, said);
-            match base.clone().overlaid(&with.to_string(), directory) {
-                Ok(settings) => (kept, next) = (with, settings),
-                Err(error) => {
-                    why.push(format!("{} is left out: {}", key.name, error.message));
-                    pending.push(key);
-                }
-            }
-        }
-        if pending.is_empty() || pending.len() == tried.len() {
-            break;
-        }
+/// What is left out, for people.
+fn told(fit: &Fit, said: &Table, error: &ConfigError) -> Vec<String> {
+    let misfits = fit.left.iter().map(|(key, why)| format!("{} is left out: {}", key.name, why.message));
+    let unknown = unknown_of(said)
+        .into_iter()
+        .map(|name| format!("{name} is left out: ALTER SYSTEM knows no such setting"));
+    let told: Vec<String> = misfits.chain(unknown).collect();
+    match told.is_empty() {
+        true => vec![format!("what can't be read is left out: {error}")],
+        false => told,
     }
-    let may_go = misfit == Misfit::LeftOut || is_known && pending.iter().all(|key| key.leans());
-    may_go.then_some((next, kept, why))
-}
-
-/// A part of the file, and this key of it.
-fn with(kept: &Table, key: &Key, said: &Table) -> Table {
-    let mut with = kept.clone();
-    let section = with.entry(key.section).or_insert_with(|| Value::Table(Table::new()));
-    if let (Value::Table(section), Some(value)) = (section, key.said_in(said)) {
-        section.insert(key.key.to_owned(), value.clone());
-    }
-    with
 }
 
 /// A value as the file has it.

@@ -11,6 +11,7 @@
 //! What this file doesn't know: whether a path exists, and how much memory there is.
 
 mod auto;
+mod fit;
 mod keys;
 mod packed;
 mod reader;
@@ -32,8 +33,8 @@ use varve_server::options::AUTHENTICATION_PATIENCE;
 
 pub use auto::{AUTO_FILE_NAME, AUTO_FILE_NEW, Misfit, SystemFile};
 pub use packed::PackedSettings;
-pub use reader::ConfigError;
 use reader::Reader;
+pub use reader::{ConfigError, text_of};
 pub use suggest::nearest;
 pub use units::{parse_bytes, show_bytes};
 

@@ -225,6 +225,20 @@ impl<'i> Reader<'i> {
     }
 }
 
+/// The text of a file.
+///
+/// # Errors
+/// The first byte that is no UTF-8, with its line.
+pub fn text_of(bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let bytes = error.into_bytes();
+        let line = 1 + bytes[..at].iter().filter(|byte| **byte == b'\n').count();
+        let message = format!("the byte 0x{:02x} is no UTF-8; write the line anew, as UTF-8", bytes[at]);
+        ConfigError { file: None, line, message }
+    })
+}
+
 fn line_at(text: &str, at: usize) -> usize {
     1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
 }

@@ -1,0 +1,82 @@
+//! That part of `varve.auto.toml` which goes with varve.toml.
+//!
+//! What this file doesn't know: files; whether a misfit is an error.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::keys::{KEYS, Key};
+use super::{ConfigError, Settings};
+
+/// Settings, what they were made of, and what could not be taken.
+pub struct Fit {
+    /// The settings of varve.toml with what is kept.
+    pub next: Settings,
+    /// What goes with varve.toml.
+    pub kept: Table,
+    /// What does not, and why.
+    pub left: Vec<(&'static Key, ConfigError)>,
+}
+
+impl Fit {
+    /// All that is said goes with varve.toml: these settings.
+    pub fn whole(next: Settings, said: &Table) -> Fit {
+        Fit { next, kept: said.clone(), left: Vec::new() }
+    }
+
+    /// Takes what it can.
+    pub fn of(base: &Settings, directory: &Path, said: &Table) -> Fit {
+        let mut pending: Vec<&'static Key> = KEYS.iter().filter(|key| key.said_in(said).is_some()).collect();
+        let mut fit = Fit { next: base.clone(), kept: Table::new(), left: Vec::new() };
+        // Some lean on each other: as long as any is taken, the others are tried again.
+        loop {
+            fit.left.clear();
+            for key in &pending {
+                let with = with(&fit.kept, key, said);
+                match base.clone().overlaid(&with.to_string(), directory) {
+                    Ok(next) => (fit.kept, fit.next) = (with, next),
+                    Err(error) => fit.left.push((*key, error)),
+                }
+            }
+            if fit.left.is_empty() || fit.left.len() == pending.len() {
+                return fit;
+            }
+            pending = fit.left.iter().map(|(key, _)| *key).collect();
+        }
+    }
+
+    /// Whether this setting is left out.
+    pub fn leaves_out(&self, key: &Key) -> bool {
+        self.left.iter().any(|(left, _)| left.name == key.name)
+    }
+
+    /// Whether all that is left out may be right beside another varve.toml.
+    pub fn all_left_lean(&self) -> bool {
+        self.left.iter().all(|(key, _)| key.leans())
+    }
+}
+
+/// Names of what is said and is no setting of ALTER SYSTEM.
+pub fn unknown_of(said: &Table) -> Vec<String> {
+    let mut unknown = Vec::new();
+    for (section, value) in said {
+        let Value::Table(table) = value else {
+            unknown.push(section.clone());
+            continue;
+        };
+        let is_known = |key: &str| KEYS.iter().any(|one| one.section == section && one.key == key);
+        unknown.extend(table.keys().filter(|key| !is_known(key)).map(|key| format!("{section}.{key}")));
+    }
+    unknown
+}
+
+/// A part of the file, and this key of it.
+fn with(kept: &Table, key: &Key, said: &Table) -> Table {
+    let mut with = kept.clone();
+    let section = with.entry(key.section).or_insert_with(|| Value::Table(Table::new()));
+    if let (Value::Table(section), Some(value)) = (section, key.said_in(said)) {
+        section.insert(key.key.to_owned(), value.clone());
+    }
+    with
+}
