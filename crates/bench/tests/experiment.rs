@@ -219,9 +219,11 @@ fn compression_of_mixes() {
 
 #[test]
 fn parts_of_compression() {
-    let (rows, _) = slice("compression-parts", 1);
+    let (rows, _) = slice_of("compression-parts", 1, &["mix=linkbench"]);
     let points = of_kind(&rows, "point");
-    assert_eq!(points.len(), 20, "no real device is said to write pages whole");
+    assert_eq!(points.len(), 32, "no real device is said to write pages whole");
+    let in_nvm = points.iter().filter(|point| point["factors"]["protection"] == "nvm");
+    assert!(in_nvm.map(|point| figure(point, "written_bytes", "log")).all(|bytes| bytes == 0.0));
     let copied = |protection: &str| {
         let of_it = points.iter().filter(|point| point["factors"]["protection"] == protection);
         of_it.map(|point| figure(point, "written_bytes", "doublewrite")).sum::<f64>()
@@ -230,7 +232,11 @@ fn parts_of_compression() {
     let claims = of_kind(&rows, "claim");
     let of_trim = claims.iter().filter(|claim| claim["says"] == "trim on / off");
     let published: Vec<f64> = of_trim.filter_map(|claim| claim["published"].as_f64()).collect();
-    assert_eq!((claims.len(), published), (19 + 8, vec![1.07, 1.07]), "the paper's is in place");
+    assert_eq!((claims.len(), published), (31 + 12, vec![1.07, 1.07]), "the paper's is in place");
+    let (rows, _) = slice_of("compression-parts", 1, &["mix=tpcc", "workers=1", "protection=full-page-log"]);
+    let trims: Vec<_> =
+        of_kind(&rows, "point").iter().map(|point| point["factors"]["trim"].clone()).collect();
+    assert_eq!(trims, ["off", "off", "on"]);
     let (rows, _) = slice_of("compression-trim", 1, &["trim us=1000.0", "protection=doublewrite"]);
     let points = of_kind(&rows, "point");
     let trims: Vec<&str> = points.iter().filter_map(|point| point["factors"]["trim"].as_str()).collect();

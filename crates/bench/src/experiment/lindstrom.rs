@@ -7,7 +7,7 @@
 //!
 //! Its row compression is InnoDB's: `bench/compare` runs the real one.
 
-use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig, ProtectionKind, Trim};
+use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig};
 
 use super::claim::{Asked, Claim, Expects, Figure};
 use super::lab::Lab;
@@ -24,10 +24,10 @@ use crate::workload::Workload;
 /// Bytes of data pages for each node of the graph: an estimate. The ratio that comes of it is printed with the points.
 const BYTES_OF_A_NODE: u64 = 1_000;
 /// A database is so many times its pool: 100 GB with 50 (section 5), and 200 with 20 in the page-size study (section 5.4).
-const DATABASE_OF_POOL: u64 = 2;
+pub(super) const DATABASE_OF_POOL: u64 = 2;
 const DATABASE_OF_POOL_BY_PAGE_SIZE: u64 = 10;
 /// Pages of the mixes, and of MariaDB unless told otherwise.
-const PAGE_BYTES: usize = 16 << 10;
+pub(super) const PAGE_BYTES: usize = 16 << 10;
 const POOL_BYTES_MIN: u64 = 4 << 20;
 
 /// lz4 over none, in LinkBench (6 % less, section 5.2) and TPC-C (less than 3 %, section 5.3).
@@ -40,26 +40,24 @@ const BAR_IN_PLACE: f64 = 0.95;
 const BAR_PACKED: f64 = 1.0;
 /// What compression saves at least and at most (section 5.2).
 const SAVED: (f64, f64) = (0.32, 0.48);
-/// Doublewrite's cost undone by atomic writes, in plain tables (section 5.1).
-const ATOMIC: f64 = 1.13;
 /// Bytes written with compression and atomic writes, less than plain (conclusions: "about 4x").
 const WRITTEN_LESS: f64 = 4.0;
 
-const NONE: &str = "none";
-const PACKED: &str = "packed";
+pub(super) const NONE: &str = "none";
+pub(super) const PACKED: &str = "packed";
 const IN_PLACE: &str = "in place";
 
-fn linkbench(lab: &Lab<'_>) -> Result<LinkBench> {
+pub(super) fn linkbench(lab: &Lab<'_>) -> Result<LinkBench> {
     LinkBench::new(lab.scale().nodes)
 }
 
-fn sizes(lab: &Lab<'_>, page_bytes: usize, database_of_pool: u64) -> Sizes {
+pub(super) fn sizes(lab: &Lab<'_>, page_bytes: usize, database_of_pool: u64) -> Sizes {
     let pool_bytes = (lab.scale().nodes * BYTES_OF_A_NODE / database_of_pool).max(POOL_BYTES_MIN) as usize;
     Sizes { page_bytes, pool_bytes: pool_bytes.max(64 * page_bytes) }
 }
 
 /// Of TPC-C, whose tables are made for a database 30 times the scale's pool.
-fn sizes_of_tpcc(lab: &Lab<'_>) -> Sizes {
+pub(super) fn sizes_of_tpcc(lab: &Lab<'_>) -> Sizes {
     Sizes { page_bytes: PAGE_BYTES, pool_bytes: lab.scale().pool_bytes * 30 / DATABASE_OF_POOL as usize }
 }
 
@@ -76,6 +74,10 @@ fn packed(algorithm: Algorithm) -> Variant {
         config.compression = Compression::of(algorithm);
     };
     Variant::new(set).with("compression", algorithm.name()).with("layout", PACKED).loaded_as_it_is()
+}
+
+pub(super) fn lay_out_packed(config: &mut PagerConfig) {
+    config.layout = HomeLayout::Packed(PackedConfig::DEFAULT);
 }
 
 fn is_packed(point: &Point) -> bool {
@@ -248,162 +250,6 @@ fn by_page_size(codec: &str, page_kib: usize) -> Expects {
         ("lz4", 32..) => Expects::AtLeast(1.0),
         _ => Expects::Published(None, Better::Higher),
     }
-}
-
-/// Figure 4, as a factorial: LinkBench by protection, compression, trim and flush workers.
-pub fn parts(lab: &mut Lab<'_>) -> Result<()> {
-    let workload = linkbench(lab)?;
-    let workers: &[usize] = if lab.scale().is_full() { &[1, 2, 4] } else { &[1, 4] };
-    // Without an emulation nothing says that pages are written whole.
-    let is_emulated = lab.device().is_emulated();
-    let can_be = |variant: &Variant| is_emulated || !variant.has_atomic_writes();
-    let variants: Vec<Variant> =
-        workers.iter().flat_map(|workers| parts_with(*workers)).filter(can_be).collect();
-    let stands = lab.stands(&workload, sizes(lab, PAGE_BYTES, DATABASE_OF_POOL), &variants)?;
-    let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
-    for clients in lab.clients(&[64], &[64]) {
-        let compared = lab.compare(&stands, &workload, &device, (clients, &Factors::new()))?;
-        claims.extend(claim_parts(lab, &compared)?);
-        points.extend(compared);
-    }
-    lab.tell(&points, &claims)
-}
-
-/// What is combined. Under atomic writes nothing is compressed: one of them is a whole page. Plain pages in place leave nothing to trim.
-const PARTS: [(&str, Algorithm, Trim); 11] = [
-    ("none", Algorithm::None, Trim::Off),
-    ("doublewrite", Algorithm::None, Trim::Off),
-    ("atomic-write", Algorithm::None, Trim::Off),
-    ("none", Algorithm::Lz4, Trim::Off),
-    ("none", Algorithm::Lz4, Trim::On),
-    ("doublewrite", Algorithm::Lz4, Trim::Off),
-    ("doublewrite", Algorithm::Lz4, Trim::On),
-    (PACKED, Algorithm::None, Trim::Off),
-    (PACKED, Algorithm::None, Trim::On),
-    (PACKED, Algorithm::Lz4, Trim::Off),
-    (PACKED, Algorithm::Lz4, Trim::On),
-];
-
-fn parts_with(workers: usize) -> impl Iterator<Item = Variant> {
-    PARTS.into_iter().map(move |part| part_with(part, workers))
-}
-
-fn part_with((protection, algorithm, trim): (&'static str, Algorithm, Trim), workers: usize) -> Variant {
-    let kind = match protection {
-        "none" => ProtectionKind::None,
-        "atomic-write" => ProtectionKind::AtomicWrite,
-        _ => ProtectionKind::DOUBLEWRITE,
-    };
-    let is_packed = protection == PACKED;
-    let set = move |config: &mut PagerConfig| {
-        config.protection = kind;
-        config.compression = Compression::of(algorithm);
-        config.trim = trim;
-        config.page_writers = workers;
-        if is_packed {
-            lay_out_packed(config);
-        }
-    };
-    let variant = Variant::new(set).with("compression", algorithm.name()).with("trim", trim.name());
-    let variant = match (is_packed, algorithm) {
-        (false, Algorithm::None) => variant,
-        (false, _) => variant.shared_load("lz4", lz4),
-        (true, Algorithm::None) => variant.shared_load("packed", lay_out_packed),
-        (true, _) => variant.shared_load("packed-lz4", packed_lz4),
-    };
-    let variant = variant.with("protection", protection).with("workers", workers);
-    if kind == ProtectionKind::AtomicWrite { variant.with_atomic_writes() } else { variant }
-}
-
-/// With holes, as it comes: a variant that doesn't trim leaves those there are.
-fn lz4(config: &mut PagerConfig) {
-    config.compression = Compression::of(Algorithm::Lz4);
-}
-
-fn lay_out_packed(config: &mut PagerConfig) {
-    config.layout = HomeLayout::Packed(PackedConfig::DEFAULT);
-}
-
-fn packed_lz4(config: &mut PagerConfig) {
-    lz4(config);
-    lay_out_packed(config);
-}
-
-/// Against the plain, doublewritten tables of one worker, which are the paper's baseline.
-fn claim_parts(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
-    let of = |point: &Point, name: &str| point.factors.get(name).map(tell::plain).unwrap_or_default();
-    let key = |point: &Point| ["protection", "compression", "trim", "workers"].map(|name| of(point, name));
-    let base =
-        compared.iter().find(|point| key(point) == ["doublewrite", NONE, "off", "1"].map(str::to_owned));
-    let Some(base) = base else { return Ok(Vec::new()) };
-    let mut claims = Vec::new();
-    for point in compared.iter().filter(|point| !std::ptr::eq(*point, base)) {
-        let [protection, compression, trim, workers] = key(point);
-        let is_theirs = protection == "atomic-write" && compression == NONE && workers == "1";
-        let expects = match protection == PACKED {
-            true => Expects::Nothing,
-            false => Expects::Published(is_theirs.then_some(ATOMIC), Better::Higher),
-        };
-        let says =
-            format!("{protection}, {compression}, trim {trim}, {workers} / doublewrite, {NONE}, off, 1");
-        claims.push(lab.claim(Asked::ratio(&says, Figure::Throughput, (point, base), expects))?);
-    }
-    claims.extend(claim_trim(lab, compared)?);
-    Ok(claims)
-}
-
-/// What trims gain (section 5.1).
-const TRIM: f64 = 1.07;
-
-/// Each variant that trims over the same one that doesn't; the paper's is in place, compressed, under doublewrite or atomic writes.
-fn claim_trim(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
-    let trims = |point: &Point, so: &str| point.factors.get("trim").is_some_and(|trim| trim == so);
-    let rest = |point: &Point| {
-        let mut factors = point.factors.clone();
-        factors.remove("trim");
-        factors
-    };
-    let mut claims = Vec::new();
-    for on in compared.iter().filter(|point| trims(point, "on")) {
-        let Some(off) = compared.iter().find(|point| trims(point, "off") && rest(point) == rest(on)) else {
-            continue;
-        };
-        let is = |name: &str| on.factors.get("protection").is_some_and(|protection| protection == name);
-        let expects = match is(PACKED) {
-            true => Expects::Nothing,
-            false => Expects::Published(is("doublewrite").then_some(TRIM), Better::Higher),
-        };
-        claims.push(lab.claim(Asked::ratio("trim on / off", Figure::Throughput, (on, off), expects))?);
-    }
-    Ok(claims)
-}
-
-/// What a trim may cost the drive, in microseconds (section 5.5: file systems differ by 8).
-const TRIMS_US: [f64; 3] = [0.0, 100.0, 1000.0];
-
-/// No figure of the paper: how far the gain of trims hangs on what one costs the emulated drive.
-pub fn trim_sweep(lab: &mut Lab<'_>) -> Result<()> {
-    let workload = linkbench(lab)?;
-    let parts = [("doublewrite", Algorithm::Lz4), (PACKED, Algorithm::Lz4)];
-    let with_trims =
-        |(protection, algorithm)| [Trim::Off, Trim::On].map(|trim| (protection, algorithm, trim));
-    let variants: Vec<Variant> =
-        parts.into_iter().flat_map(with_trims).map(|part| part_with(part, 1)).collect();
-    let stands = lab.stands(&workload, sizes(lab, PAGE_BYTES, DATABASE_OF_POOL), &variants)?;
-    let (mut points, mut claims) = (Vec::new(), Vec::new());
-    for clients in lab.clients(&[16], &[16]) {
-        for trim_us in TRIMS_US {
-            let factors = Factors::from([("trim us", trim_us.into())]);
-            if !lab.wants(&factors) {
-                continue;
-            }
-            let device = lab.device().with_trim_us(trim_us);
-            let compared = lab.compare(&stands, &workload, &device, (clients, &factors))?;
-            claims.extend(claim_trim(lab, &compared)?);
-            points.extend(compared);
-        }
-    }
-    lab.tell(&points, &claims)
 }
 
 /// Figure 5: seconds to load LinkBench's graph, by codec.

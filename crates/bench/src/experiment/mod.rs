@@ -14,6 +14,7 @@ mod filesystem;
 mod kang;
 mod lab;
 mod lindstrom;
+mod lindstrom_parts;
 mod measure;
 mod row;
 mod scale;
@@ -128,14 +129,14 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "compression-parts",
         source: "Lindstrom 2017, figure 4",
-        about: "LinkBench by protection, compression, trim and flush workers",
-        run: lindstrom::parts,
+        about: "LinkBench and TPC-C by protection, compression, trim and flush workers",
+        run: lindstrom_parts::parts,
     },
     Experiment {
         name: "compression-trim",
         source: "after Lindstrom 2017, section 5.5",
         about: "how far the gain of trims hangs on what one costs the drive",
-        run: lindstrom::trim_sweep,
+        run: lindstrom_parts::trim_sweep,
     },
     Experiment {
         name: "compression-load",
