@@ -309,6 +309,52 @@ fn a_device_that_refuses_holes_keeps_the_room() {
     }
 }
 
+/// Found by review: a packed file that refused to get shorter stopped the database, or was longer than its book.
+#[test]
+fn a_packed_file_that_stays_long_costs_only_room() {
+    for kind in [ErrorKind::NoSpace, ErrorKind::Io(5)] {
+        let directory = MemoryDirectory::new();
+        let faulty = Faulty::wrap(directory.clone());
+        let mut config = packed(&directory);
+        config.data = faulty.clone();
+        let pager = common::open(&config);
+        let (_, mut known) = fill(&pager, 100);
+        let (gone, _) = fill(&pager, 2000);
+        let bytes =
+            || faulty.open("data.varve", OpenHow::existing(Space::Data)).unwrap().len_bytes().unwrap();
+        // The rollback space is packed, too, and stays as long as it is.
+        let rollback_extents = counter(&pager, "extents") - bytes() / (64 << 10);
+        let extents = || counter(&pager, "extents") - rollback_extents;
+        let fault = Fault::Fails(kind.clone());
+        faulty.arm(Rule { operation: Some(Operation::SetLen), space: None, when: When::From(1), fault });
+        pager.drop_segment(SpaceId::DATA, gone).unwrap();
+        let long = bytes();
+        // What lives at the end moves to the beginning when it is written again.
+        let until = |known: &mut Known, is_done: &dyn Fn() -> bool| {
+            for round in 0..40 {
+                if is_done() {
+                    return;
+                }
+                for (id, number) in known.iter_mut() {
+                    *number += round;
+                    set(&pager, *id, *number).unwrap();
+                }
+                settle(&pager);
+            }
+            panic!("{:?}", pager.stats());
+        };
+        until(&mut known, &|| faulty.fired_count() > 0);
+        settle(&pager);
+        assert_eq!((bytes(), bytes() / (64 << 10)), (long, extents()), "{kind:?}");
+        check(&pager, &known);
+        faulty.disarm();
+        until(&mut known, &|| bytes() < long * 3 / 4);
+        assert_eq!(bytes() / (64 << 10), extents());
+        known.extend(fill(&pager, 1500).1);
+        check(&pager, &known);
+    }
+}
+
 /// Pages that were freed one by one are forgotten: they take no room, and nobody moves them.
 #[test]
 fn freed_pages_of_packed_spaces_stop_living() {

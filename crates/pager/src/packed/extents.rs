@@ -493,6 +493,13 @@ impl Extents {
         }
         self.list.truncate(keep as usize);
     }
+
+    /// The file has `count` extents more than was thought, which may have lost their room.
+    pub(crate) fn restore(&mut self, count: u32) {
+        let before = self.count();
+        self.list.extend((0..count).map(|_| Extent::new()));
+        self.hollow.extend(before..before + count);
+    }
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ impl PackedSpace {
     fn cut_piece(&self, spare: u32, left: u32) -> Result<bool> {
         // Whoever begins an extent has no use for a shorter file.
         let Some(_turn) = self.opening.try_lock() else { return Ok(false) };
-        let now = {
+        let (now, before) = {
             let mut book = self.book.lock();
             let keep = self.kept_extents(&book, spare);
             let extents = book.extents_mut();
@@ -99,15 +99,18 @@ impl PackedSpace {
             if count == 0 {
                 return Ok(false);
             }
+            let before = extents.count();
             extents.shorten(count);
-            extents.count()
+            (extents.count(), before)
         };
-        match self.file.set_len(u64::from(now) * self.shape.extent_bytes) {
-            Ok(()) => reached("packed: file cut"),
-            // It is as long as before, or not: at the next start that shows.
-            Err(error) if error.is_no_space() => return Ok(false),
-            Err(error) => return Err(error.into()),
+        if self.file.set_len(u64::from(now) * self.shape.extent_bytes).is_err() {
+            // As long as the file is now; whether its end has its room shows when that is reserved.
+            let has = u32::try_from(self.file.len_bytes()? / self.shape.extent_bytes).unwrap_or(u32::MAX);
+            self.book.lock().extents_mut().restore(has.clamp(now, before) - now);
+            self.counters.failed_trims.fetch_add(1, Relaxed);
+            return Ok(false);
         }
+        reached("packed: file cut");
         Ok(now > left)
     }
 }
