@@ -9,8 +9,8 @@
 //! 2. Credit is never more than [`CREDIT_NS_MAX`]; what exceeds it is reported as model error.
 //! 3. A durable write costs what the profile says: where that is a flush, the flush arrives when the write has been
 //!    answered, as a kernel sends it, so that others' requests come in between.
-//!
-//! 4. A device of limited size refuses what it has no room for before anything is done.
+//! 4. A device of limited size refuses what it has no room for before anything is done, a batch whole.
+//! 5. A removed file's blocks are given back when nobody has it open any more, as a file system gives them back.
 //!
 //! What it does not know: what the profile's figures mean; which channel serves what (`service.rs`); which blocks files have
 //! (`flash.rs`).
@@ -174,12 +174,24 @@ impl Model {
     }
 }
 
+/// A file as the model knows it, for as long as it has a name or is open (invariant 5).
+struct Known {
+    model: Arc<Model>,
+    number: u32,
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        self.model.note(|flash| flash.removed(self.number));
+    }
+}
+
 /// A directory on an emulated device.
 pub struct Emulated {
     inner: Arc<dyn Directory>,
     model: Arc<Model>,
     capabilities: Capabilities,
-    numbers: Mutex<HashMap<String, u32>>,
+    files: Mutex<HashMap<String, Arc<Known>>>,
     next_number: AtomicU32,
 }
 
@@ -216,7 +228,7 @@ impl Emulated {
             inner,
             model: Arc::new(Model::new(profile, dilation, flash)),
             capabilities,
-            numbers: Mutex::default(),
+            files: Mutex::default(),
             next_number: AtomicU32::new(0),
         })
     }
@@ -229,11 +241,6 @@ impl Emulated {
     /// How far results can be believed, since the device was made or [`Emulated::begin_report`].
     pub fn report(&self) -> EmulationReport {
         self.model.report()
-    }
-
-    /// The file of this number is gone, if it was ever opened.
-    fn forget(&self, number: Option<u32>) {
-        number.into_iter().for_each(|number| self.model.note(|flash| flash.removed(number)));
     }
 }
 
@@ -256,15 +263,16 @@ fn emulated_capabilities(below: &Capabilities, profile: &Profile) -> Capabilitie
 
 impl Directory for Emulated {
     fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>> {
-        let mut numbers = self.numbers.lock();
+        let mut files = self.files.lock();
         let inner = self.inner.open(name, how)?;
-        let known = numbers.get(name).copied();
-        let number = known.unwrap_or_else(|| self.next_number.fetch_add(1, Relaxed));
-        let file = EmulatedFile { inner, model: Arc::clone(&self.model), number };
-        if known.is_none() {
-            file.take_over()?;
-            numbers.insert(name.to_owned(), number);
+        if let Some(known) = files.get(name).cloned() {
+            return Ok(Arc::new(EmulatedFile { inner, known }));
         }
+        let (model, number) = (Arc::clone(&self.model), self.next_number.fetch_add(1, Relaxed));
+        let known = Arc::new(Known { model, number });
+        let file = EmulatedFile { inner, known: Arc::clone(&known) };
+        file.take_over()?;
+        files.insert(name.to_owned(), known);
         Ok(Arc::new(file))
     }
     fn exists(&self, name: &str) -> Result<bool> {
@@ -274,20 +282,18 @@ impl Directory for Emulated {
         self.inner.list()
     }
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let mut numbers = self.numbers.lock();
+        let mut files = self.files.lock();
         self.inner.rename(from, to)?;
-        let moved = numbers.remove(from);
-        let replaced = match moved {
-            Some(number) => numbers.insert(to.to_owned(), number),
-            None => numbers.remove(to),
+        match files.remove(from) {
+            Some(moved) => files.insert(to.to_owned(), moved),
+            None => files.remove(to),
         };
-        self.forget(replaced);
         Ok(())
     }
     fn remove(&self, name: &str) -> Result<()> {
-        let mut numbers = self.numbers.lock();
+        let mut files = self.files.lock();
         self.inner.remove(name)?;
-        self.forget(numbers.remove(name));
+        files.remove(name);
         Ok(())
     }
     fn sync(&self) -> Result<()> {
@@ -309,35 +315,42 @@ impl Directory for Emulated {
 
 struct EmulatedFile {
     inner: Arc<dyn BlockFile>,
-    model: Arc<Model>,
-    number: u32,
+    known: Arc<Known>,
 }
 
 impl EmulatedFile {
+    fn model(&self) -> &Model {
+        &self.known.model
+    }
+
+    fn number(&self) -> u32 {
+        self.known.number
+    }
+
     fn extent(&self, offset: u64, len: usize) -> Extent {
-        Extent { file: self.number, offset, bytes: len as u64 }
+        Extent { file: self.number(), offset, bytes: len as u64 }
     }
 
     /// What the file held before it was opened first.
     fn take_over(&self) -> Result<()> {
-        if self.model.flash.is_none() {
+        if self.model().flash.is_none() {
             return Ok(());
         }
         let len_bytes = self.inner.len_bytes()?;
-        self.make_room(Operation::Open, 0, len_bytes)?;
+        self.make_room(Operation::Open, [(0, len_bytes)])?;
         self.note_written(0, len_bytes);
         Ok(())
     }
 
-    /// A limited device finds room for a range, or says that it has none.
-    fn make_room(&self, operation: Operation, offset: u64, len_bytes: u64) -> Result<()> {
-        let Some(flash) = &self.model.flash else { return Ok(()) };
-        let found = flash.lock().reserve(self.number, offset, len_bytes);
-        found.map_err(|_| DeviceError::at(self.inner.name(), operation, offset, ErrorKind::NoSpace))
+    /// A limited device finds room for all of some ranges, or says that it has none and takes none.
+    fn make_room(&self, operation: Operation, ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<()> {
+        let Some(flash) = &self.model().flash else { return Ok(()) };
+        let found = flash.lock().reserve(self.number(), ranges);
+        found.map_err(|full| DeviceError::at(self.inner.name(), operation, full.offset, ErrorKind::NoSpace))
     }
 
     fn note_written(&self, offset: u64, len_bytes: u64) {
-        self.model.note(|flash| flash.written(self.number, offset, len_bytes));
+        self.model().note(|flash| flash.written(self.number(), offset, len_bytes));
     }
 
     /// Runs `inner` while the modelled requests are served.
@@ -350,12 +363,12 @@ impl EmulatedFile {
             let place = |(kind, extent)| service.place(arrival_ns, kind, extent);
             requests.map(place).max().unwrap_or(arrival_ns)
         };
-        self.model.serve(place_all, inner)
+        self.model().serve(place_all, inner)
     }
 
     /// What a write is to the device's cache.
     fn kind(&self, durability: Durability) -> Kind {
-        match (durability, self.model.profile.durable_write) {
+        match (durability, self.model().profile.durable_write) {
             (Durability::Now, DurableWrite::Fua) => Kind::WriteThrough,
             _ => Kind::Write,
         }
@@ -363,8 +376,8 @@ impl EmulatedFile {
 
     /// The time of the flush that a durable write is to this device; `inner` has made it durable.
     fn settle(&self, durability: Durability) -> Result<()> {
-        match (durability, self.model.profile.durable_write) {
-            (Durability::Now, DurableWrite::Flush) => self.model.serve(Service::place_flush, || Ok(())),
+        match (durability, self.model().profile.durable_write) {
+            (Durability::Now, DurableWrite::Flush) => self.model().serve(Service::place_flush, || Ok(())),
             _ => Ok(()),
         }
     }
@@ -377,7 +390,7 @@ impl EmulatedFile {
         durability: Durability,
         inner: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        self.make_room(Operation::Write, offset, len as u64)?;
+        self.make_room(Operation::Write, [(offset, len as u64)])?;
         let request = (self.kind(durability), self.extent(offset, len));
         self.serve(std::iter::once(request), inner)?;
         self.note_written(offset, len as u64);
@@ -387,7 +400,7 @@ impl EmulatedFile {
     /// As `write`, of several writes together.
     fn write_all(&self, ops: &[WriteOp<'_>], inner: impl FnOnce() -> Result<()>) -> Result<()> {
         let request = |op: &WriteOp<'_>| (self.kind(op.durability), self.extent(op.offset, op.buf.len()));
-        ops.iter().try_for_each(|op| self.make_room(Operation::Write, op.offset, op.buf.len() as u64))?;
+        self.make_room(Operation::Write, ops.iter().map(|op| (op.offset, op.buf.len() as u64)))?;
         self.serve(ops.iter().map(request), inner)?;
         ops.iter().for_each(|op| self.note_written(op.offset, op.buf.len() as u64));
         let is_durable = ops.iter().any(|op| op.durability == Durability::Now);
@@ -400,7 +413,7 @@ impl EmulatedFile {
         match self.inner.write_atomic(offset, buf, why, durability) {
             Err(error)
                 if error.kind == ErrorKind::Unsupported
-                    && buf.len() <= self.model.profile.atomic_write_bytes as usize =>
+                    && buf.len() <= self.model().profile.atomic_write_bytes as usize =>
             {
                 self.inner.write_at(offset, buf, why, durability)
             }
@@ -432,27 +445,27 @@ impl BlockFile for EmulatedFile {
         self.write(offset, buf.len(), durability, inner)
     }
     fn flush(&self) -> Result<()> {
-        self.model.serve(Service::place_flush, || self.inner.flush())
+        self.model().serve(Service::place_flush, || self.inner.flush())
     }
     fn punch(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        self.model.serve(Service::place_trim, || self.inner.punch(offset, len_bytes))?;
-        self.model.note(|flash| flash.punched(self.number, offset, len_bytes));
+        self.model().serve(Service::place_remap, || self.inner.punch(offset, len_bytes))?;
+        self.model().note(|flash| flash.punched(self.number(), offset, len_bytes));
         Ok(())
     }
     fn set_len(&self, len_bytes: u64) -> Result<()> {
-        let before_bytes = if self.model.flash.is_some() { self.inner.len_bytes()? } else { 0 };
+        let before_bytes = if self.model().flash.is_some() { self.inner.len_bytes()? } else { 0 };
         if before_bytes < len_bytes {
-            self.make_room(Operation::SetLen, before_bytes, len_bytes - before_bytes)?;
+            self.make_room(Operation::SetLen, [(before_bytes, len_bytes - before_bytes)])?;
         }
         let set = self.inner.set_len(len_bytes);
         // A refusal leaves the length, and the room that was found for a longer file.
         let is_now_bytes = if set.is_ok() { len_bytes } else { before_bytes };
-        self.model.note(|flash| flash.cut(self.number, is_now_bytes));
+        self.model().note(|flash| flash.cut(self.number(), is_now_bytes));
         set
     }
     fn reserve(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        self.make_room(Operation::Reserve, offset, len_bytes)?;
-        self.inner.reserve(offset, len_bytes)
+        self.make_room(Operation::Reserve, [(offset, len_bytes)])?;
+        self.model().serve(Service::place_remap, || self.inner.reserve(offset, len_bytes))
     }
     fn read_batch(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
         let requests: Vec<_> =

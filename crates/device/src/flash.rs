@@ -53,7 +53,10 @@ impl FlashReport {
 
 /// There is no room.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct Full {
+    /// Where the range begins that there is none for.
+    pub offset: u64,
+}
 
 /// A device's blocks.
 pub(crate) struct Flash {
@@ -94,21 +97,47 @@ impl Flash {
         (offset / self.block_bytes) as usize..end as usize
     }
 
-    /// Makes sure that a file has the blocks of a range.
-    pub(crate) fn reserve(&mut self, file: u32, offset: u64, len_bytes: u64) -> Result<(), Full> {
-        let range = self.touched(offset, len_bytes);
-        let blocks = self.files.entry(file).or_default();
-        if blocks.len() < range.end {
-            blocks.resize(range.end, HOLE);
+    /// Makes sure that a file has the blocks of all these ranges (offset and length), or takes none.
+    pub(crate) fn reserve(
+        &mut self,
+        file: u32,
+        ranges: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Result<(), Full> {
+        let mut blocks = self.files.remove(&file).unwrap_or_default();
+        let had_blocks = blocks.len();
+        let mut taken = Vec::new();
+        let found = ranges.into_iter().try_for_each(|(offset, len_bytes)| {
+            self.take(self.touched(offset, len_bytes), &mut blocks, &mut taken).ok_or(Full { offset })
+        });
+        if found.is_err() {
+            for at in taken.into_iter().rev() {
+                self.free.extend(blocks.get_mut(at).map(|block| std::mem::replace(block, HOLE)));
+            }
+            blocks.truncate(had_blocks);
         }
-        let missing = blocks[range.clone()].iter().filter(|block| **block == HOLE).count();
-        if missing > self.free.len() {
-            return Err(Full);
+        self.files.insert(file, blocks);
+        found
+    }
+
+    /// Fills the holes of a range, as far as there is room, and notes which.
+    fn take(
+        &mut self,
+        range: std::ops::Range<usize>,
+        blocks: &mut Vec<u32>,
+        taken: &mut Vec<usize>,
+    ) -> Option<()> {
+        // A range that could never be had is not laid out first.
+        if range.len() > self.blocks as usize {
+            return None;
         }
-        for block in blocks[range].iter_mut().filter(|block| **block == HOLE) {
-            *block = self.free.pop().unwrap_or(HOLE);
+        blocks.resize(blocks.len().max(range.end), HOLE);
+        for at in range {
+            let block = blocks.get_mut(at).filter(|block| **block == HOLE);
+            let Some(hole) = block else { continue };
+            *hole = self.free.pop()?;
+            taken.push(at);
         }
-        Ok(())
+        Some(())
     }
 
     /// A range of a file was written, whose blocks it has.
@@ -185,7 +214,7 @@ mod tests {
     }
 
     fn write(flash: &mut Flash, file: u32, offset: u64, len_bytes: u64) -> Result<(), Full> {
-        flash.reserve(file, offset, len_bytes)?;
+        flash.reserve(file, [(offset, len_bytes)])?;
         flash.written(file, offset, len_bytes);
         Ok(())
     }
@@ -203,15 +232,18 @@ mod tests {
     #[test]
     fn what_is_beyond_the_capacity_is_refused_and_takes_nothing() {
         let mut flash = device(10);
-        flash.reserve(1, 0, 6 * BLOCK).unwrap();
-        assert_eq!(flash.reserve(2, 0, 5 * BLOCK), Err(Full));
-        flash.reserve(2, 0, 4 * BLOCK).unwrap();
+        flash.reserve(1, [(0, 6 * BLOCK)]).unwrap();
+        assert_eq!(flash.reserve(2, [(0, 5 * BLOCK)]), Err(Full { offset: 0 }));
+        // Of several ranges the ones before the refused one neither.
+        let ranges = [(0, 2 * BLOCK), (BLOCK, 3 * BLOCK), (8 * BLOCK, BLOCK)];
+        assert_eq!(flash.reserve(2, ranges), Err(Full { offset: 8 * BLOCK }));
+        flash.reserve(2, [(0, 4 * BLOCK)]).unwrap();
         // What a file has it may write again; a hole that is filled needs room.
         write(&mut flash, 1, 0, 6 * BLOCK).unwrap();
         flash.punched(1, 100, 2 * BLOCK);
         assert_eq!(flash.report().unwrap().trimmed_bytes, BLOCK, "only blocks that lie in it whole");
-        flash.reserve(3, 0, BLOCK).unwrap();
-        assert_eq!(write(&mut flash, 1, BLOCK, BLOCK), Err(Full));
+        flash.reserve(3, [(0, BLOCK)]).unwrap();
+        assert_eq!(write(&mut flash, 1, BLOCK, BLOCK), Err(Full { offset: BLOCK }));
         flash.removed(2);
         write(&mut flash, 1, BLOCK, BLOCK).unwrap();
         flash.cut(1, BLOCK + 1);

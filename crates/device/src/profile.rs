@@ -99,7 +99,7 @@ pub struct Profile {
     /// Largest write that is all or nothing, in bytes; 0 if nothing is promised.
     #[serde(default)]
     pub atomic_write_bytes: u32,
-    /// Time of giving a range back (a trim) on one channel, in microseconds.
+    /// Time of giving a range back (a trim) or of reserving one, on one channel, in microseconds.
     #[serde(default)]
     pub trim_us: f64,
     /// How the device maps pages to flash; without it, what flash is written isn't modelled.

@@ -182,8 +182,9 @@ impl Service {
         done_ns
     }
 
-    /// Places a trim that arrives at a moment; gives the moment at which it is answered. It takes one channel.
-    pub(crate) fn place_trim(&mut self, arrival_ns: u64) -> u64 {
+    /// Places what gives a range back or takes one (a trim, a reservation) and arrives at a moment; gives the moment at which it is
+    /// answered. It takes one channel.
+    pub(crate) fn place_remap(&mut self, arrival_ns: u64) -> u64 {
         let service_ns = self.dilated((self.profile.trim_us * 1e3) as u64);
         if service_ns == 0 {
             return arrival_ns;

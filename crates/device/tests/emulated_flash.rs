@@ -4,6 +4,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use common::filled;
 use varve_device::{
@@ -76,6 +77,72 @@ fn a_full_device_refuses_and_changes_nothing() {
     write(&*file, 4096, 4096).unwrap();
 }
 
+/// The first two of three pages would fit: they stay free for others.
+#[test]
+fn a_refused_batch_takes_no_room() {
+    let device = drive(MemoryDirectory::new(), 64 * KIB);
+    let (full, file) = (open(&device, "full"), open(&device, "file"));
+    write(&*full, 0, 56 * KIB).unwrap();
+    let page = filled(4096, 1);
+    let ops = [0, 8 * KIB, 16 * KIB].map(|offset| WriteOp {
+        offset,
+        buf: &page,
+        why: Purpose::DataPage,
+        durability: Durability::Later,
+    });
+    for refused in [file.write_batch(&ops), file.write_batch_atomic(&ops)] {
+        let refused = refused.unwrap_err();
+        assert_eq!((&refused.kind, refused.offset), (&ErrorKind::NoSpace, Some(16 * KIB)));
+    }
+    write(&*full, 56 * KIB, 8 * KIB).unwrap();
+    assert_eq!(flash(&device).host_bytes, 64 * KIB);
+}
+
+/// As below a file system: without a name a file has its blocks until it is closed, and then gives all of them back.
+#[test]
+fn an_open_file_keeps_its_room_when_it_is_removed() {
+    let by_name: [fn(&Emulated); 2] = [
+        |device| device.remove("a").unwrap(),
+        |device| {
+            open(device, "b");
+            device.rename("b", "a").unwrap();
+        },
+    ];
+    for goes in by_name {
+        let device = drive(MemoryDirectory::new(), MIB);
+        let file = open(&device, "a");
+        write(&*file, 0, 512 * KIB).unwrap();
+        goes(&device);
+        assert_eq!(flash(&device).valid_bytes, 512 * KIB);
+        let other = open(&device, "other");
+        assert_eq!(write(&*other, 0, MIB).unwrap_err().kind, ErrorKind::NoSpace);
+        write(&*file, 512 * KIB, 4096).unwrap();
+        drop(file);
+        assert_eq!(flash(&device).valid_bytes, 0);
+        write(&*other, 0, MIB).unwrap();
+    }
+}
+
+/// Whether it is had or given back: a change of what a file has takes the device's time.
+#[test]
+fn reserving_takes_as_long_as_giving_back() {
+    let mut profile = Profile::shipped("hdd-7200").unwrap();
+    profile.trim_us = 20_000.0;
+    let device = Emulated::wrap(MemoryDirectory::new(), profile, 1.0);
+    let file = open(&device, "a");
+    file.set_len(MIB).unwrap();
+    let changes: [fn(&dyn BlockFile); 2] =
+        [|file| file.punch(0, 8 * KIB).unwrap(), |file| file.reserve(0, 8 * KIB).unwrap()];
+    for change in changes {
+        device.begin_report();
+        let begun = Instant::now();
+        change(&*file);
+        // A thread that woke up late before may have some of it credited.
+        assert!(begun.elapsed() >= Duration::from_millis(18), "{:?}", begun.elapsed());
+        assert_eq!(device.report().operations, 1);
+    }
+}
+
 #[test]
 fn every_way_to_give_room_back_is_a_trim() {
     let device = drive(MemoryDirectory::new(), 4 * MIB);
@@ -88,10 +155,12 @@ fn every_way_to_give_room_back_is_a_trim() {
     held("a hole", 2032);
     a.set_len(512 * KIB).unwrap();
     held("a cut", 512 - 16 + 1024);
+    drop(b);
     device.rename("a", "b").unwrap();
     held("a file in the place of another", 512 - 16);
     write(&*open(&device, "b"), 4 * KIB, 16 * KIB).unwrap();
     held("the same file under its new name", 512);
+    drop(a);
     device.remove("b").unwrap();
     held("a removal", 0);
     assert_eq!(flash(&device).trimmed_bytes, (2048 + 16) * KIB);

@@ -213,12 +213,12 @@ fn flushes_that_wait_join() {
 fn a_trim_takes_a_channel() {
     let mut free = device("sata-ssd-2014");
     write(&mut free, 0, 0);
-    assert_eq!((free.place_trim(7), free.busy_ns()), (7, 111_111));
+    assert_eq!((free.place_remap(7), free.busy_ns()), (7, 111_111));
     let mut profile = Profile::shipped("hdd-7200").unwrap();
     profile.trim_us = 100.0;
     let mut service = Service::new(profile, 2.0);
-    assert_eq!(service.place_trim(5), 200_005);
-    assert_eq!(service.place_trim(5), 400_005, "behind the first: there is one channel");
+    assert_eq!(service.place_remap(5), 200_005);
+    assert_eq!(service.place_remap(5), 400_005, "behind the first: there is one channel");
 }
 
 #[test]
