@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. Files are made and removed only in a directory that was new or empty when the first experiment got it, and by one process at
 //!    a time.
-//! 2. A copy has holes where its original has them, and shares no blocks with it: it is as dense as what was loaded, and the file system copies
-//!    nothing while something is measured.
+//! 2. A copied file has holes where its original has them, and shares no blocks with it: it is as dense as what was loaded, and the file system
+//!    copies nothing while something is measured. A region is dense.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use rustix::fs::{SeekFrom, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 use varve_device::{DirLock, ErrorKind};
 use varve_pager::NVM_FILE;
@@ -158,15 +158,24 @@ impl Bench {
 
 /// So much of a file is copied at once.
 const PIECE_BYTES: u64 = 1 << 20;
+/// What `stat` counts blocks in.
+const STAT_BLOCK_BYTES: u64 = 512;
 
-/// Copies what is written of it to the device, so that the kernel has nothing left to write when something is measured. Blocks that the file
-/// system gave but that nobody wrote are holes of the copy. By reads and writes: a call that copies may share blocks (xfs, btrfs).
+/// Copies what is written of it to the device, so that the kernel has nothing left to write when something is measured. A file that has all its
+/// blocks, written or only reserved, has them in the copy, too; in one with holes what is reserved becomes holes. By reads and writes: a call that copies may share blocks (xfs, btrfs).
 fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let (from, to) = (File::open(from)?, File::create(to)?);
     // A hole is found only where nothing waits to be written.
     from.sync_data()?;
-    let len_bytes = from.metadata()?.len();
+    let metadata = from.metadata()?;
+    let len_bytes = metadata.len();
     to.set_len(len_bytes)?;
+    if len_bytes > 0 && metadata.blocks() * STAT_BLOCK_BYTES >= len_bytes {
+        match fallocate(&to, FallocateFlags::empty(), 0, len_bytes) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+    }
     let mut piece = vec![0; PIECE_BYTES.min(len_bytes) as usize];
     let mut end = 0;
     while let Some(start) = next_written(&from, end)? {
@@ -216,13 +225,12 @@ impl Copied {
 
 /// Bytes of blocks that the file system has given to those files of a directory whose name is wanted.
 pub fn allocated_bytes(directory: &Path, wanted: impl Fn(&str) -> bool) -> Result<u64> {
-    const BLOCK_BYTES: u64 = 512;
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let metadata = entry.metadata()?;
         if metadata.is_file() && entry.file_name().to_str().is_some_and(&wanted) {
-            bytes += metadata.blocks() * BLOCK_BYTES;
+            bytes += metadata.blocks() * STAT_BLOCK_BYTES;
         }
     }
     Ok(bytes)
@@ -291,6 +299,10 @@ mod tests {
         assert!(std::fs::read(&from).expect("there") == std::fs::read(&to).expect("there"), "the same bytes");
         let blocks = |path: &Path| path.metadata().expect("there").blocks();
         assert!(blocks(&to) <= blocks(&from), "{} of {}", blocks(&to), blocks(&from));
+        // What is only reserved is not written, and yet there.
+        fallocate(&file, FallocateFlags::empty(), 0, LEN_BYTES).expect("reserved");
+        copy_file(&from, &to).expect("copied");
+        assert!(blocks(&to) * STAT_BLOCK_BYTES >= LEN_BYTES, "{}", blocks(&to));
         File::create(&from).expect("empty");
         copy_file(&from, &to).expect("copied");
         assert_eq!(to.metadata().expect("there").len(), 0);

@@ -107,11 +107,19 @@ fn part_with(
         }
     };
     let variant = Variant::new(set).with("compression", algorithm.name()).with("trim", trim.name());
-    let variant = match (is_packed, algorithm) {
-        (false, Algorithm::None) => variant,
-        (false, _) => variant.shared_load("lz4", lz4),
-        (true, Algorithm::None) => variant.shared_load("packed", lay_out_packed),
-        (true, _) => variant.shared_load("packed-lz4", packed_lz4),
+    // What doesn't trim is measured on what nobody trimmed: its writes find their room.
+    let variant = match (is_packed, algorithm, trim) {
+        (false, Algorithm::None, _) => variant,
+        (false, _, Trim::Off) => variant.shared_load("lz4-untrimmed", |config| untrimmed(config, lz4)),
+        (false, ..) => variant.shared_load("lz4", lz4),
+        (true, Algorithm::None, Trim::Off) => {
+            variant.shared_load("packed-untrimmed", |config| untrimmed(config, lay_out_packed))
+        }
+        (true, Algorithm::None, _) => variant.shared_load("packed", lay_out_packed),
+        (true, _, Trim::Off) => {
+            variant.shared_load("packed-lz4-untrimmed", |config| untrimmed(config, packed_lz4))
+        }
+        (true, ..) => variant.shared_load("packed-lz4", packed_lz4),
     };
     let variant = variant.with("protection", protection).with("workers", workers);
     match kind {
@@ -121,7 +129,11 @@ fn part_with(
     }
 }
 
-/// With holes, as it comes: a variant that doesn't trim leaves those there are.
+fn untrimmed(config: &mut PagerConfig, configure: fn(&mut PagerConfig)) {
+    configure(config);
+    config.trim = Trim::Off;
+}
+
 fn lz4(config: &mut PagerConfig) {
     config.compression = Compression::of(Algorithm::Lz4);
 }

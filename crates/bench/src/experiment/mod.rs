@@ -43,10 +43,10 @@ pub use verdict::{Better, Verdict};
 pub struct ExperimentArgs {
     /// The experiment: `list` names them, `all` runs them
     name: String,
-    /// Small, one round (what is done without --full): each takes up to two minutes times its dilation (1 to 8), and its loads
+    /// Small, one round (what is done without --full): most take up to two minutes times their dilation (1 to 8), and their loads
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Larger, longer, three rounds: each takes up to half an hour times its dilation (1 to 8), and its loads
+    /// Larger, longer, three rounds: most take up to half an hour times their dilation (1 to 8), and their loads
     #[arg(long)]
     full: bool,
     /// Where the rows go, one JSON object a line; without it, to standard output
