@@ -71,7 +71,7 @@ pub use planted::{plant, planted_hits, take_reached};
 pub use planted::{planted, reached};
 pub use profile::{DurableWrite, OperationsPerSecond, Profile, ProfileError};
 pub use recorder::{Change, DeviceNo, Event, FileNo, NEVER, RecordLog, Recorder, Recording};
-pub use region::{LINE_BYTES, Medium, Region, RegionFacts, RegionTally, WORD_BYTES, WriteBack};
+pub use region::{LINE_BYTES, Medium, NvmCell, Region, RegionFacts, RegionTally, WORD_BYTES, WriteBack};
 pub use region_emulated::EmulatedRegion;
 pub use region_files::{HEAD_BYTES, RegionExtents, RegionFiles};
 pub use region_part::RegionPart;

@@ -70,7 +70,7 @@ pub(crate) fn map(path: &Path, len_bytes: u64) -> Result<Arc<MappedRegion>> {
     Ok(Arc::new(MappedRegion {
         start,
         len_bytes: found_bytes,
-        facts: RegionFacts { medium, write_back, emulates: None, boot },
+        facts: RegionFacts { medium, write_back, emulates: None, cell: None, boot },
         counts: Counts::default(),
         path: path.to_path_buf(),
         _file: file,

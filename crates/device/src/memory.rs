@@ -396,7 +396,13 @@ impl Region for MemoryRegion {
     }
 
     fn facts(&self) -> RegionFacts {
-        RegionFacts { medium: Medium::Memory, write_back: WriteBack::FenceOnly, emulates: None, boot: None }
+        RegionFacts {
+            medium: Medium::Memory,
+            write_back: WriteBack::FenceOnly,
+            emulates: None,
+            cell: None,
+            boot: None,
+        }
     }
 
     fn tally(&self) -> RegionTally {

@@ -8,6 +8,7 @@
 use serde::Deserialize;
 
 use crate::profile::ProfileError;
+use crate::region::NvmCell;
 
 const SHIPPED: &[(&str, &str)] = &[
     ("nvdimm", include_str!("../profiles/nvm/nvdimm.toml")),
@@ -38,6 +39,9 @@ pub struct NvmProfile {
     pub parallel_lines: u64,
     /// Modelled last-level cache; 0 = none, every line is missed.
     pub cache_bytes: u64,
+    /// What its cells bear and take, if the source says: told, never charged.
+    #[serde(default)]
+    pub cell: Option<NvmCell>,
 }
 
 impl NvmProfile {
@@ -73,6 +77,12 @@ impl NvmProfile {
         if self.parallel_lines == 0 {
             return Err("parallel_lines must be at least 1");
         }
+        let is_sound = |cell: &NvmCell| {
+            cell.endurance_writes > 0 && cell.energy_pj_per_bit.is_finite() && cell.energy_pj_per_bit > 0.0
+        };
+        if !self.cell.iter().all(is_sound) {
+            return Err("cell: endurance_writes and energy_pj_per_bit are above 0");
+        }
         Ok(())
     }
 
@@ -95,10 +105,28 @@ mod tests {
         }
     }
 
+    /// The figures of Arulraj's table 1, written once more.
+    #[test]
+    fn cells_bear_and_take_what_the_source_says() {
+        let cell = |name| NvmProfile::shipped(name).unwrap().cell;
+        let published = [("pcm", 10, 2.0), ("rram", 8, 100.0), ("mram", 15, 0.02)];
+        for (name, power_of_ten, energy_pj_per_bit) in published {
+            let endurance_writes = 10_u64.pow(power_of_ten);
+            assert_eq!(cell(name), Some(NvmCell { endurance_writes, energy_pj_per_bit }), "{name}");
+        }
+        assert_eq!([cell("nvdimm"), cell("nvm-2x"), cell("nvm-8x")], [None; 3]);
+        // A million lines of 512 bits at 2 pJ.
+        let joules = cell("pcm").unwrap().write_joules(1_000_000);
+        assert!((joules - 1.024e-3).abs() < 1e-12, "{joules}");
+    }
+
     #[test]
     fn mistakes_are_named() {
         let unknown = NvmProfile::shipped("core memory").unwrap_err().to_string();
         assert!(unknown.contains("core memory") && unknown.contains("nvm-8x"), "{unknown}");
+        let worn = SHIPPED[3].1.replace("endurance_writes = 10_", "endurance_writes = 0 # ");
+        let told = NvmProfile::parse(&worn).unwrap_err().to_string();
+        assert!(told.contains("endurance_writes"), "{told}");
         let text = SHIPPED[2].1;
         for (from, to, named) in [
             ("read_extra_ns = 1120", "read_extra_ns = -1", "read_extra_ns"),

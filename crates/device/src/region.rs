@@ -8,6 +8,8 @@
 //!
 //! What it does not know: what is kept in it.
 
+use serde::Deserialize;
+
 use crate::error::Result;
 
 /// Bytes of a cache line: the unit of writing back.
@@ -65,8 +67,26 @@ impl WriteBack {
     }
 }
 
+/// What the cells of a medium bear and take.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NvmCell {
+    /// Writes until it is worn out.
+    pub endurance_writes: u64,
+    /// For the access of a bit, in picojoules.
+    pub energy_pj_per_bit: f64,
+}
+
+impl NvmCell {
+    /// What writing so many lines back takes in joules if every bit of them is written: modelled, never measured.
+    pub fn write_joules(&self, written_back_lines: u64) -> f64 {
+        let bits = written_back_lines as f64 * (LINE_BYTES * 8) as f64;
+        bits * self.energy_pj_per_bit * 1e-12
+    }
+}
+
 /// What was found about a region.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RegionFacts {
     /// What it is made of.
     pub medium: Medium,
@@ -74,6 +94,8 @@ pub struct RegionFacts {
     pub write_back: WriteBack,
     /// Name of the profile whose latency and bandwidth it imitates.
     pub emulates: Option<String>,
+    /// What the cells of that medium bear and take, if its profile says.
+    pub cell: Option<NvmCell>,
     /// The start of the machine that its contents end with, a number that is not 0; `None` if they outlive it.
     pub boot: Option<u64>,
 }

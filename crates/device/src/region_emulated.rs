@@ -154,7 +154,11 @@ impl Region for EmulatedRegion {
     }
 
     fn facts(&self) -> RegionFacts {
-        RegionFacts { emulates: Some(self.profile.name.clone()), ..self.inner.facts() }
+        RegionFacts {
+            emulates: Some(self.profile.name.clone()),
+            cell: self.profile.cell,
+            ..self.inner.facts()
+        }
     }
 
     fn tally(&self) -> RegionTally {

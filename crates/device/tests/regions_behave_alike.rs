@@ -247,6 +247,12 @@ fn a_mapped_file_says_that_it_is_none_of_persistent_memory() {
     let slow = EmulatedRegion::wrap(memory, NvmProfile::shipped("nvm-8x").unwrap(), 1.0);
     let facts = slow.facts();
     assert_eq!((facts.medium, facts.emulates.as_deref()), (Medium::Memory, Some("nvm-8x")));
+    assert_eq!(facts.cell, None);
+    let memory = map(&*MemoryDirectory::new(), LEN_BYTES);
+    let rram = EmulatedRegion::wrap(memory, NvmProfile::shipped("rram").unwrap(), 1.0);
+    rram.persist(0, 640);
+    let joules = rram.facts().cell.map(|cell| cell.write_joules(rram.tally().written_back_lines));
+    assert_eq!(joules, Some(10.0 * 512.0 * 100.0 * 1e-12));
 }
 
 #[test]

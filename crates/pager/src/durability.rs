@@ -24,7 +24,7 @@ pub struct DurabilityRow {
 }
 
 /// A region of persistent memory and what went over it since it was mapped.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct NvmStats {
     /// Where it is.
     pub place: String,
@@ -185,7 +185,7 @@ mod tests {
     fn what_emulates_persistent_memory_dies_with_the_machine() {
         let place = |medium| {
             let write_back = varve_device::WriteBack::Clwb;
-            let facts = RegionFacts { medium, write_back, emulates: None, boot: None };
+            let facts = RegionFacts { medium, write_back, emulates: None, cell: None, boot: None };
             let (size_bytes, log_bytes, tally) = (1 << 20, 1 << 20, RegionTally::default());
             of_region(&NvmStats { place: "x".into(), facts, size_bytes, log_bytes, slots: None, tally })
         };

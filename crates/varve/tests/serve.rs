@@ -540,10 +540,15 @@ fn the_log_lies_in_persistent_memory() {
     said(&format!("nvm: 8 MiB in {}: ", place.display()));
     said(" with the times of pcm, ");
     said(", log of 4 MiB\n");
-    served
-        .connect()
+    let mut client = served.connect();
+    client
         .batch_execute("create table item (id integer, name text); insert into item values (1, 'a')")
         .unwrap();
+    // Arulraj, table 1: 10^10 writes of a cell, 2 pJ a bit, of which a line has 512.
+    let cell = "select cell_endurance_writes, modelled_write_joules / written_back_lines from varve_nvm";
+    let cell = client.query_one(cell, &[]).unwrap();
+    let (endurance, joules): (i64, f64) = (cell.get(0), cell.get(1));
+    assert!(endurance == 10_000_000_000 && (joules - 1.024e-9).abs() < 1e-15, "{endurance}, {joules}");
     assert_eq!(served.stop("-KILL").0, None);
     let served = Served::start(directory.path());
     assert_eq!(names(&mut served.connect()), ["a"]);

@@ -56,9 +56,13 @@ impl Drive {
     pub fn new(profile: &Profile, capacity_bytes: u64, log_is_apart: bool) -> Result<Self> {
         let mut profile = profile.clone().without_time();
         let Some(translation) = &mut profile.translation else {
+            let counts =
+                |name: &&str| Profile::shipped(name).is_ok_and(|profile| profile.translation.is_some());
+            let known: Vec<_> = Profile::names().into_iter().filter(counts).collect();
             return Err(BenchError::Arguments(format!(
-                "profile {} has no translation layer to count by: choose sata-ssd-2014 or nvme",
-                profile.name
+                "profile {} has no translation layer to count by: choose one of {}",
+                profile.name,
+                known.join(", ")
             )));
         };
         let fitting = capacity_bytes / BLOCKS / u64::from(translation.page_bytes);

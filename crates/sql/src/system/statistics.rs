@@ -105,6 +105,7 @@ fn levels(world: &World, rows: &mut Rows<'_>) {
 
 fn nvm(world: &World, rows: &mut Rows<'_>) {
     let Some(nvm) = world.shared.engine().pager().nvm() else { return };
+    let (cell, lines) = (nvm.facts.cell, nvm.tally.written_back_lines);
     let slots = |held: Option<u64>| held.map_or(Value::Null, count);
     rows.add([
         ("place", text(nvm.place)),
@@ -122,8 +123,10 @@ fn nvm(world: &World, rows: &mut Rows<'_>) {
         ("loaded_bytes", count(nvm.tally.loaded_bytes)),
         ("stores", count(nvm.tally.stores_count)),
         ("stored_bytes", count(nvm.tally.stored_bytes)),
-        ("written_back_lines", count(nvm.tally.written_back_lines)),
+        ("written_back_lines", count(lines)),
         ("fences", count(nvm.tally.fences_count)),
+        ("cell_endurance_writes", cell.map_or(Value::Null, |cell| count(cell.endurance_writes))),
+        ("modelled_write_joules", cell.map_or(Value::Null, |cell| Value::Float8(cell.write_joules(lines)))),
     ]);
 }
 
