@@ -305,7 +305,7 @@ fn wear_of_flash() {
     let bars: Vec<f64> = claims.iter().filter_map(|claim| claim["bar"].as_f64()).collect();
     assert_eq!(bars, [2.0, 6.0]);
     let verdicts: Vec<&str> = claims.iter().filter_map(|claim| claim["verdict"].as_str()).collect();
-    // So small a database leaves the drive empty; without the log there is no bar.
+    // So small a database leaves the drive empty; with all of the log there is no bar.
     assert_eq!(verdicts, ["not_judged", "not_judged", "no_bar", "no_bar"]);
     assert!(text.contains("modelled") && text.contains("plain and in place"), "{text}");
 }

@@ -98,6 +98,7 @@ fn a_database_opens_with_its_own_whole_region_of_now_alone() {
         let (foreign, ..) = crashed(parts);
         let cases = [
             ("missing", None, "is missing, and has the"),
+            ("empty", of_length(&right, 0), "is empty, and has the"),
             ("cut to its header", of_length(&right, 4096), "is no NVM region"),
             ("cut by a unit", of_length(&right, len_bytes - 4096), "it was cut or has grown"),
             ("cut within a unit", of_length(&right, len_bytes - 1), "it was cut or has grown"),

@@ -7,11 +7,13 @@ mod nvm_support;
 
 use std::sync::Arc;
 
-use common::{NoOps, config, open};
+use common::{NoOps, add, config, open};
 use nvm_support::{IN_FILES, NVM_ALL, NVM_LOG, assert_numbers, fill, leave, some_pages, with};
-use varve_device::{Directory, MemoryDirectory, MemoryImage, OpenHow, Space};
+use varve_device::{
+    Directory, ErrorKind, Fault, Faulty, MemoryDirectory, MemoryImage, OpenHow, Operation, Rule, Space, When,
+};
 use varve_pager::control::{Control, State};
-use varve_pager::{Pager, PagerConfig};
+use varve_pager::{Pager, PagerConfig, SpaceId};
 
 const KEPT: [&str; 5] = ["log.txt", "log.old", "logs", "log.20261122", "log.0099"];
 
@@ -140,4 +142,33 @@ fn they_stay_when_a_database_is_made_and_when_that_starts_over() {
     control.update(|block| block.state = State::Creating).unwrap();
     drop(open(&on(&log)));
     assert_kept(&log, &kept);
+}
+
+/// Found by review: one that had its name and could not be opened was in no book, and the next try made another one.
+#[test]
+fn a_segment_that_cannot_be_opened_leaves_no_file() {
+    let (directory, pager, _) = some_pages(IN_FILES);
+    pager.shutdown().unwrap();
+    let faulty = Faulty::wrap(directory.clone());
+    let mut config = with(&directory, IN_FILES);
+    config.log = faulty.clone();
+    let pager = open(&config);
+    let slots =
+        || directory.list().unwrap().into_iter().filter(|name| name.starts_with("log.")).collect::<Vec<_>>();
+    let before = slots();
+    let fault = Fault::Fails(ErrorKind::NoSpace);
+    // The file without its number, and then the one that has its name.
+    faulty.arm(Rule { operation: Some(Operation::Open), space: Some(Space::Log), when: When::Nth(2), fault });
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let refused = loop {
+        match add(&pager, owner, 1) {
+            Ok(_) => pager.checkpoint().unwrap(),
+            Err(error) => break error,
+        }
+    };
+    assert!(refused.is_no_space(), "{refused}");
+    assert_eq!((faulty.fired_count(), slots()), (1, before));
+    let ids = fill(&pager);
+    drop(pager);
+    assert_numbers(&open(&with(&directory, IN_FILES)), &ids, "after a crash");
 }

@@ -309,6 +309,31 @@ fn a_device_that_refuses_holes_keeps_the_room() {
     }
 }
 
+/// Found by a new user: what was free and not yet given back when the database went down stayed the file's for good.
+#[test]
+fn what_was_free_at_the_end_goes_back_after_the_start() {
+    let directory = MemoryDirectory::new();
+    let untrimmed = PagerConfig { trim: Trim::Off, ..packed(&directory) };
+    let pager = common::open(&untrimmed);
+    let (_, mut known) = fill(&pager, 100);
+    let (gone, _) = fill_before_others(&pager, 2000, &mut known);
+    pager.drop_segment(SpaceId::DATA, gone).unwrap();
+    settle(&pager);
+    pager.shutdown().unwrap();
+    drop(pager);
+    assert_eq!(punched(&directory), 0);
+    let pager = common::open(&packed(&directory));
+    settle(&pager);
+    pager.checkpoint().unwrap();
+    let bytes = punched(&directory);
+    assert!(bytes > 2 << 20, "{bytes}");
+    settle(&pager);
+    pager.checkpoint().unwrap();
+    assert!(punched(&directory) < bytes + (1 << 20), "once");
+    known.extend(fill(&pager, 1500).1);
+    check(&pager, &known);
+}
+
 /// Found by review: a packed file that refused to get shorter stopped the database, or was longer than its book.
 #[test]
 fn a_packed_file_that_stays_long_costs_only_room() {

@@ -102,7 +102,7 @@ impl Segments {
     }
 
     /// Removes the log files in `directory`, unless one of them says that it is of another database than `database`. Other files
-    /// stay, also those with the name of a log file (`log.20261122`): people keep things in their data directory.
+    /// stay, also those with the name of a log file (`log.0099`): people keep things in their data directory.
     pub(crate) fn remove_of(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
         let Owned { ours, foreign } = owned(directory, database)?;
         match foreign {
@@ -323,17 +323,24 @@ impl Segments {
             return Err(error);
         }
         self.directory.rename(&unfinished, &name)?;
-        if !planted("log: the directory is not synced") {
-            self.directory.sync()?;
-        }
-        // If it can't be opened, the next one gets this name.
-        let file = self.directory.open(&name, OpenHow::existing(Space::Log))?;
         self.files.lock().next_slot = slot + 1;
+        let file = self.open_named(&name).inspect_err(|_| {
+            // One that can't be removed either is a blank file at the next start.
+            let _ = self.directory.remove(&name);
+        })?;
         if let Err(error) = self.write_header(&*file, number) {
             self.give_back(None, file);
             return Err(error);
         }
         Ok(file)
+    }
+
+    /// Opens a file that has just got its name, durably.
+    fn open_named(&self, name: &str) -> Result<Arc<dyn BlockFile>, LogError> {
+        if !planted("log: the directory is not synced") {
+            self.directory.sync()?;
+        }
+        Ok(self.directory.open(name, OpenHow::existing(Space::Log))?)
     }
 
     /// The next name that nothing has: somebody may have put something there.

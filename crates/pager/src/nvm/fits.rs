@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use varve_device::{Directory, Region, planted};
+use varve_device::{DeviceError, Directory, ErrorKind, Region, planted};
 
 use super::layout::{AREAS_AT, BOOT_AT, HeaderDamage, Layout, RegionHeader, STAMP_AT, SlotUse};
 use crate::config::PagerConfig;
 use crate::control::{Attached, State, Superblock};
-use crate::error::Result;
+use crate::error::{PagerError, Result};
 
 /// Name of the file that is a region of persistent memory, in the directory of its device.
 pub const NVM_FILE: &str = "nvm.varve";
@@ -37,14 +37,17 @@ pub(super) type Fitting = std::result::Result<(Arc<dyn Region>, Layout), String>
 /// The region in `directory` that `attached` names, or why what is there cannot be it.
 pub(super) fn needed(directory: &dyn Directory, stored: &Superblock, attached: &Attached) -> Result<Fitting> {
     let place = place(directory);
-    let Some(region) = existing(directory)? else {
-        let parts = attached.parts();
-        return Ok(Err(format!(
-            "{place} is missing, and has {parts} of the database: bring it back, or restore a backup"
-        )));
+    let is = match existing(directory) {
+        Ok(Some(region)) => {
+            let layout = whole(stored, attached, &*region).map_err(|why| format!("{place} {why}"));
+            return Ok(layout.map(|layout| (region, layout)));
+        }
+        Ok(None) => "is missing",
+        Err(PagerError::Device(DeviceError { kind: ErrorKind::ShortRead { .. }, .. })) => "is empty",
+        Err(error) => return Err(error),
     };
-    let layout = whole(stored, attached, &*region).map_err(|why| format!("{place} {why}"));
-    Ok(layout.map(|layout| (region, layout)))
+    let parts = attached.parts();
+    Ok(Err(format!("{place} {is}, and has {parts} of the database: bring it back, or restore a backup")))
 }
 
 /// The layout of the region if it is the database's, whole and of now; else what is wrong.

@@ -135,7 +135,7 @@ fn in_slots(region: &dyn Region, id: u64, layout: &Layout) -> (u32, Option<Prote
     if slots.purpose == SlotUse::Copies {
         let mut unit = vec![0; layout.page_size as usize];
         region.read(slots.pages, &mut unit);
-        // Without a header no page was ever copied there.
+        // Without a header no page was ever copied there, or the copies are being made anew: any split will do.
         let (batch_slots, single_slots) =
             protection::slots_of(&unit).unwrap_or((slots.slots.saturating_sub(2), 1));
         return (0, Some(ProtectionKind::NvmDoublewrite { batch_slots, single_slots }));

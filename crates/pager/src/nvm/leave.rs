@@ -5,17 +5,27 @@
 //!
 //! Not known here: what becomes of the region (`attach.rs`), and of the log in it (`checkpoint.rs`).
 
+use std::time::Duration;
+
 use varve_device::{planted, reached};
 
 use super::buffer::NvmBuffer;
 use super::flush::FLUSH_MAX;
 use crate::error::{PagerError, Result};
 
+/// How often, and how long, pages that others have in hand are waited for.
+const WAITS_MAX: u32 = 1000;
+const WAIT: Duration = Duration::from_millis(1);
+
 impl NvmBuffer {
     /// Brings all pages home. Nobody puts any meanwhile, and no thread flushes. Want of room is an error if the rest can't be
-    /// brought home for it; everything stays in its slot then. So is a page that somebody else has in hand: the region must not
-    /// be left then.
+    /// brought home for it; everything stays in its slot then. So is a page that somebody else has in hand for as long as a
+    /// second: the region must not be left then.
     pub(crate) fn bring_home(&self) -> Result<()> {
+        self.bring_home_after(0)
+    }
+
+    fn bring_home_after(&self, waits: u32) -> Result<()> {
         if planted("nvm: the region is left with pages in it") {
             return Ok(());
         }
@@ -33,8 +43,12 @@ impl NvmBuffer {
             }
         }
         let [_, dirty, ..] = self.book.lock().counts();
+        if dirty > 0 && waits < WAITS_MAX {
+            // Somebody has one in hand, and is done with it soon.
+            std::thread::sleep(WAIT);
+            return self.bring_home_after(waits + 1);
+        }
         if dirty > 0 {
-            // Somebody writes some home just now.
             let cause = format!("{dirty} pages in NVM are in use while all are to be brought home");
             return Err(PagerError::Stopped { cause: cause.into() });
         }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A *hollow* extent is free, too, but its room may have been given back to the device: it has to be reserved before the
-//! extent is used. After a start that is not known of any free extent, so all of them are hollow.
+//! extent is used. After a start that is not known of any free extent, so all of them are hollow, and punched once more.
 //!
 //! Invariants
 //! 1. A slot lives from `take` until it dies, once. An extent is free (or hollow) when nothing in it lives, nobody fills it
@@ -100,8 +100,12 @@ pub(crate) struct Extents {
     list: Vec<Extent>,
     free: BTreeSet<u32>,
     hollow: BTreeSet<u32>,
+    /// The hollow ones that may have their room all the same.
+    unsure: BTreeSet<u32>,
     emptied_count: u32,
     stuck_count: u32,
+    /// Extents that are taken out to be punched: without their room until they are given back.
+    taken_count: u32,
     live_units: u64,
     written_units: u64,
 }
@@ -116,8 +120,10 @@ impl Extents {
             list: Vec::new(),
             free: BTreeSet::new(),
             hollow: BTreeSet::new(),
+            unsure: BTreeSet::new(),
             emptied_count: 0,
             stuck_count: 0,
+            taken_count: 0,
             live_units: 0,
             written_units: 0,
         }
@@ -141,6 +147,7 @@ impl Extents {
             extents.refill(ExtentNo(at as u32), &slots)?;
         }
         extents.hollow = std::mem::take(&mut extents.free);
+        extents.unsure.clone_from(&extents.hollow);
         Ok(extents)
     }
 
@@ -214,7 +221,7 @@ impl Extents {
 
     /// Number of extents that hold pages, or can, now or after they were emptied.
     pub(crate) fn usable_count(&self) -> u32 {
-        self.count() - self.hollow_count() - self.stuck_count
+        self.count() - self.hollow_count() - self.stuck_count - self.taken_count
     }
 
     /// Units of one extent.
@@ -435,6 +442,7 @@ impl Extents {
     /// The room of a hollow extent is reserved.
     pub(crate) fn refilled(&mut self, no: ExtentNo) {
         assert!(self.hollow.remove(&no.0), "extent {} gets its room and was not hollow", no.0);
+        self.unsure.remove(&no.0);
         self.free.insert(no.0);
     }
 
@@ -448,24 +456,32 @@ impl Extents {
         is_read: impl Fn(ExtentNo) -> bool,
     ) -> Option<Range<u32>> {
         let most = most.min(self.free_count().saturating_sub(keep_free));
-        let mut run = 0..0;
-        for no in self.free.iter().rev().copied().filter(|no| *no > 0 && !is_read(ExtentNo(*no))) {
-            let is_next = no + 1 == run.start && run.len() < most as usize;
-            if !is_next && run.len() >= least as usize {
-                break;
-            }
-            run = if is_next { no..run.end } else { no..no + 1 };
-        }
-        let is_long = run.len() >= least as usize && run.len() <= most as usize;
-        let run = Some(run).filter(|run| is_long && !run.is_empty())?;
+        let free = self.free.iter().rev().copied().filter(|no| *no > 0 && !is_read(ExtentNo(*no)));
+        let run = last_run(free, least, most)?;
         run.clone().for_each(|no| {
             self.free.remove(&no);
         });
+        self.taken_count += run.len() as u32;
+        Some(run)
+    }
+
+    /// The same among the hollow extents that may have their room all the same; `keep` of all free ones are not looked at. Each is taken
+    /// once.
+    pub(crate) fn take_unsure(&mut self, keep: u32, least: u32, most: u32) -> Option<Range<u32>> {
+        let spare = (self.free_count() + self.hollow_count()).saturating_sub(keep);
+        let unsure = self.unsure.iter().rev().copied().filter(|no| *no > 0);
+        let run = last_run(unsure, least, most.min(spare))?;
+        run.clone().for_each(|no| {
+            self.hollow.remove(&no);
+            self.unsure.remove(&no);
+        });
+        self.taken_count += run.len() as u32;
         Some(run)
     }
 
     /// The extents of a run were punched, or could not be.
     pub(crate) fn give_back(&mut self, run: Range<u32>, is_hollow: bool) {
+        self.taken_count -= run.len() as u32;
         let set = if is_hollow { &mut self.hollow } else { &mut self.free };
         set.extend(run);
     }
@@ -491,6 +507,7 @@ impl Extents {
         for no in keep..self.count() {
             assert!(self.free.remove(&no) || self.hollow.remove(&no), "extent {no} is cut off and in use");
         }
+        self.unsure.split_off(&keep);
         self.list.truncate(keep as usize);
     }
 
@@ -499,7 +516,22 @@ impl Extents {
         let before = self.count();
         self.list.extend((0..count).map(|_| Extent::new()));
         self.hollow.extend(before..before + count);
+        self.unsure.extend(before..before + count);
     }
+}
+
+/// The first run of neighbours that is long enough, of extents that come in falling order; none is longer than `most`.
+fn last_run(falling: impl Iterator<Item = u32>, least: u32, most: u32) -> Option<Range<u32>> {
+    let mut run = 0..0;
+    for no in falling {
+        let is_next = no + 1 == run.start && run.len() < most as usize;
+        if !is_next && run.len() >= least as usize {
+            break;
+        }
+        run = if is_next { no..run.end } else { no..no + 1 };
+    }
+    let is_long = run.len() >= least as usize && run.len() <= most as usize;
+    Some(run).filter(|run| is_long && !run.is_empty())
 }
 
 #[cfg(test)]
@@ -594,6 +626,7 @@ mod tests {
         assert_eq!(taken(&mut extents, 2, 4, 9), Some(1..6));
         assert_eq!(taken(&mut extents, 2, 2, 2), Some(8..10));
         assert_eq!(extents.free_tail(0, unread), 0);
+        assert_eq!(extents.usable_count(), 3, "what is being punched has no room");
         extents.give_back(8..10, true);
         extents.give_back(1..6, false);
         assert_eq!((extents.free_count(), extents.hollow_count()), (8, 2));

@@ -202,7 +202,11 @@ impl PackedSpace {
             return Ok(());
         }
         match self.lengthen(1) {
-            Err(error) if error.is_no_space() => Ok(()),
+            // There are only they to wait for.
+            Err(error) if error.is_no_space() => {
+                wait_for_readers(waits);
+                Ok(())
+            }
             grown => grown,
         }
     }

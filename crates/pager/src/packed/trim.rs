@@ -42,7 +42,9 @@ impl PackedSpace {
             let run = {
                 let mut book = self.book.lock();
                 let keep = self.kept_extents(&book, spare);
-                book.extents_mut().take_run(keep, least as u32, most as u32, |no| self.is_read(no))
+                let (least, most, extents) = (least as u32, most as u32, book.extents_mut());
+                let freed = extents.take_run(keep, least, most, |no| self.is_read(no));
+                freed.or_else(|| extents.take_unsure(keep, least, most))
             };
             let Some(run) = run else { return Ok(false) };
             pace.piece(|| self.punch(run));
@@ -55,6 +57,7 @@ impl PackedSpace {
         let extent_bytes = self.shape.extent_bytes;
         let (offset, bytes) = (u64::from(run.start) * extent_bytes, run.len() as u64 * extent_bytes);
         let punched = self.file.punch(offset, bytes);
+        let mut may_be_hollow = true;
         match &punched {
             Ok(()) => {
                 reached("packed: extents punched");
@@ -63,11 +66,13 @@ impl PackedSpace {
             }
             Err(error) => {
                 let is_for_good = error.kind == ErrorKind::Unsupported;
+                // Another failure may come after a part of it.
+                may_be_hollow = !is_for_good;
                 self.cannot_punch.store(is_for_good, Relaxed);
                 self.counters.failed_trims.fetch_add(u64::from(!is_for_good), Relaxed);
             }
         }
-        self.book.lock().extents_mut().give_back(run, punched.is_ok());
+        self.book.lock().extents_mut().give_back(run, may_be_hollow);
     }
 
     /// Makes the file shorter if a quarter of it, at its end, is free and not to be kept.

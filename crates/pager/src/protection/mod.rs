@@ -7,6 +7,7 @@
 //!    after redo, which comes by an image of it before anything reads it.
 //! 3. [`open`] comes after [`repair`]: it may make the files of the configured protection anew.
 //! 4. Copies that a crash made necessary are never missed in silence: without their file nothing is opened ([`check_copies`]).
+//!    Copies that are being made anew, in a region, hold none: that comes after [`repair`].
 //!
 //! What it does not know: why pages are written.
 

@@ -196,6 +196,9 @@ fn advice(found: &NvmFound, configured: &Settings, fits: bool, drain: &str) -> S
     let wants_log = configured.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes > 0);
     match (found.attached.is_some(), fits) {
         (true, true) => "says the same".into(),
+        (true, false) if matches!(found.region, Some(Err(_))) => {
+            "whether it goes with the region can't be told without that; bring the region's right file back first".into()
+        }
         (true, false) => format!(
             "says something else of [nvm] or [protection], and a start is refused; put that back, or run: {drain}"
         ),
