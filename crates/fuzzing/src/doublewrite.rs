@@ -15,7 +15,6 @@ use crate::input::{Input, PAGE_BYTES};
 const DATA_PAGES: u32 = 4;
 const BATCH_SLOTS: u32 = 3;
 const SINGLE_SLOTS: u32 = 2;
-const HEADER_BYTES: usize = 28;
 const FILE_NAME: &str = "doublewrite.varve";
 
 /// Mending fails, or every mended page is whole and every page that was whole is as it was.
@@ -51,14 +50,17 @@ fn config(directory: Arc<MemoryDirectory>) -> PagerConfig {
 fn area(input: &mut Input<'_>) -> MemoryImage {
     let mut header = vec![0; PAGE_BYTES];
     header[..8].copy_from_slice(b"VARVEDBW");
-    for (at, field) in [1, PAGE_BYTES as u32, BATCH_SLOTS, SINGLE_SLOTS].into_iter().enumerate() {
+    // With the id of a database, or of before there was one.
+    let version = 1 + u32::from(input.byte() & 1);
+    for (at, field) in [version, PAGE_BYTES as u32, BATCH_SLOTS, SINGLE_SLOTS].into_iter().enumerate() {
         header[8 + 4 * at..12 + 4 * at].copy_from_slice(&field.to_le_bytes());
     }
     let keeps_checksum = input.byte() != 0;
     input.runs(&mut header);
     if !keeps_checksum {
-        let checksum = crc32c::crc32c(&header[..24]);
-        header[24..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        let end = if version == 1 { 24 } else { 32 };
+        let checksum = crc32c::crc32c(&header[..end]);
+        header[end..end + 4].copy_from_slice(&checksum.to_le_bytes());
     }
     let mut image = MemoryImage::default();
     image.set_len(PAGE_BYTES as u64 * u64::from(1 + BATCH_SLOTS + SINGLE_SLOTS));

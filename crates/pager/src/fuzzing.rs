@@ -105,7 +105,7 @@ pub fn repair(config: &PagerConfig, redo_start: Lsn) -> Result<Vec<PageId>> {
     let files = Arc::new(SpaceFiles::new(files));
     let was = config.protection.in_force();
     let mended = protection::repair(was, config, None, &files, redo_start)?;
-    protection::open(config, None, &files, Some(was))?;
+    protection::open(config, 0, None, &files, Some(was))?;
     Ok(mended)
 }
 

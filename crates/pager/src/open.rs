@@ -343,7 +343,8 @@ fn assemble(
         files.flush_all()?;
         mended = protection::repair(was, config, copies, &files, redo_start)?;
     }
-    let protection = protection::open(config, copies, &files, (!is_new).then_some(was))?;
+    let protection =
+        protection::open(config, control.get().database, copies, &files, (!is_new).then_some(was))?;
     let warning = protection.warning();
     note_protection(config, control).and_then(|()| note_compression(control, config, config.compression))?;
     let ledger = Arc::<Ledger>::default();

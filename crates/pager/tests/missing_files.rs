@@ -81,6 +81,35 @@ fn a_doublewrite_file_that_a_crash_made_necessary_is_not_made_anew() {
     assert_eq!(get(&open(&config(&lost(), 64)), id).unwrap(), 7);
 }
 
+/// Found by a new user: it was taken without a word, and what the crash had torn could not be mended any more.
+#[test]
+fn a_doublewrite_file_of_another_database_mends_nothing() {
+    let of_one = |number: u64| {
+        let directory = MemoryDirectory::new();
+        let pager = open(&config(&directory, 64));
+        let owner = pager.create_segment(SpaceId::DATA).unwrap();
+        let id = add(&pager, owner, number).unwrap();
+        pager.tick_write(100).unwrap();
+        (directory, pager, id)
+    };
+    let ((directory, pager, id), (other, ..)) = (of_one(7), of_one(8));
+    let foreign = || other.images().into_iter().filter(|(name, _)| name == "doublewrite.varve");
+    let mixed = || {
+        let own = directory.images().into_iter().filter(|(name, _)| name != "doublewrite.varve");
+        MemoryDirectory::from_images(own.chain(foreign()))
+    };
+    let crashed = mixed();
+    let Err(error) = Pager::open(config(&crashed, 64), Arc::new(NoOps)) else { panic!("opens") };
+    assert!(error.to_string().contains("/doublewrite.varve belongs to another database"), "{error}");
+    // With the right one beside the rest it opens.
+    assert_eq!(get(&open(&config(&MemoryDirectory::from_images(directory.images()), 64)), id).unwrap(), 7);
+    // After a clean shutdown nobody needs it, and it is made anew.
+    pager.shutdown().unwrap();
+    let stopped = mixed();
+    drop(open(&config(&stopped, 64)));
+    assert_eq!(get(&open(&config(&stopped, 64)), id).unwrap(), 7);
+}
+
 /// The pages are missing, too: that is said.
 #[test]
 fn a_data_device_that_is_not_there_is_named_before_its_doublewrite_file() {

@@ -1,5 +1,7 @@
 //! What becomes of `varve.auto.toml` when varve.toml changes beside it.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::path::Path;
 
 use varve::OpenError;

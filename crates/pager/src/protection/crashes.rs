@@ -114,7 +114,7 @@ fn area_for(
     let region = copies.of(&*directory);
     let region = region.as_deref().map(|region| region as &dyn Directory);
     let config = PagerConfig { page_writers, ..settings(directory, copies) };
-    let protection = open(&config, region, &files, was).unwrap();
+    let protection = open(&config, 7, region, &files, was).unwrap();
     (files, protection)
 }
 
@@ -203,7 +203,7 @@ fn copies_with_another_split_are_made_anew_at_any_cut() {
         };
         split(&mut config.protection);
         let region = region.as_deref().map(|region| region as &dyn Directory);
-        drop(open(&config, region, &files, Some(copies.in_force())).unwrap());
+        drop(open(&config, 7, region, &files, Some(copies.in_force())).unwrap());
         let mut timeline = Timeline::new(log.recording());
         assert!(timeline.end() > 2);
         for cut in 0..=timeline.end() {

@@ -6,7 +6,7 @@
 //!
 //! | unit | what |
 //! |---|---|
-//! | 0 | header: 0 magic "VARVEDBW", in a region zero while the copies are made anew ; 8 version u32 ; 12 page size u32 ; 16 batch slots u32 ; 20 single slots u32 ; 24 crc32c u32 of bytes 0..24 |
+//! | 0 | header: 0 magic "VARVEDBW", in a region zero while the copies are made anew ; 8 version u32 ; 12 page size u32 ; 16 batch slots u32 ; 20 single slots u32 ; 24 database id u64 ; 32 crc32c u32 of bytes 0..32 (version 1 has no id, and its checksum at 24) |
 //! | 1 .. | batch slots, in equal areas, then single slots; each holds one stored page (`stored.rs`) |
 //!
 //! Invariants
@@ -44,8 +44,11 @@ use crate::times::{Times, Timing};
 /// Prefix of the only file in the part of a region for copies.
 pub(crate) const REGION_PREFIX: &str = "doublewrite";
 const MAGIC: &[u8; 8] = b"VARVEDBW";
-const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 28;
+const VERSION: u32 = 2;
+const HEADER_BYTES: usize = 36;
+/// The version without the id of a database.
+const VERSION_WITHOUT: u32 = 1;
+const ID: Range<usize> = 24..32;
 /// Most that is written at a time when a file is made.
 const FILL_BYTES: usize = 1 << 20;
 
@@ -88,6 +91,26 @@ impl<'a> Place<'a> {
         )
     }
 
+    /// That what is there is another database's.
+    pub(super) fn foreign(&self) -> String {
+        let (location, name) = (self.directory.location(), self.name);
+        format!(
+            "{location}/{name} belongs to another database, and this one was not shut down cleanly: pages that were being written then \
+             can be mended from its own file alone. Put that back beside data.varve, or restore a backup of all directories"
+        )
+    }
+
+    /// Whether what is there is another database's, as far as it says.
+    pub(super) fn is_foreign(&self, database: u64) -> Result<bool> {
+        let Some(file) = self.find()? else { return Ok(false) };
+        let mut header = AlignedBuf::new(HEADER_BYTES.next_multiple_of(file.sector_bytes() as usize));
+        if file.len_bytes()? < header.len() as u64 {
+            return Ok(false);
+        }
+        file.read_at(0, &mut header, Purpose::Doublewrite)?;
+        Ok(Layout::decode(&header).is_some_and(|(_, id)| id.is_some_and(|id| id != database)))
+    }
+
     /// The file, if there is one.
     fn find(&self) -> Result<Option<Arc<dyn BlockFile>>> {
         if !self.exists()? {
@@ -118,24 +141,31 @@ impl Layout {
         self.offset(self.slots())
     }
 
-    fn encode(self) -> [u8; HEADER_BYTES] {
+    fn encode(self, database: u64) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
         for (at, field) in [VERSION, self.page_size, self.batch_slots, self.single_slots].iter().enumerate() {
             bytes[8 + 4 * at..12 + 4 * at].copy_from_slice(&field.to_le_bytes());
         }
-        let checksum = crc32c::crc32c(&bytes[..24]);
-        bytes[24..].copy_from_slice(&checksum.to_le_bytes());
+        bytes[ID].copy_from_slice(&database.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..ID.end]);
+        bytes[ID.end..].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<Layout> {
+    /// The layout that a header says, and the database if it says that.
+    pub(super) fn decode(bytes: &[u8]) -> Option<(Layout, Option<u64>)> {
         let field = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
-        let is_whole = bytes.get(..8)? == MAGIC && field(24)? == crc32c::crc32c(bytes.get(..24)?);
+        let (end, id) = match field(8)? {
+            VERSION => (ID.end, Some(bytes.get(ID)?.try_into().ok().map(u64::from_le_bytes)?)),
+            VERSION_WITHOUT => (ID.start, None),
+            _ => return None,
+        };
+        let is_whole = bytes.get(..8)? == MAGIC && field(end)? == crc32c::crc32c(bytes.get(..end)?);
         let layout = Layout { page_size: field(12)?, batch_slots: field(16)?, single_slots: field(20)? };
         // The header is a unit too, so the number of units is what has to fit.
         layout.batch_slots.checked_add(layout.single_slots)?.checked_add(1)?;
-        (is_whole && field(8)? == VERSION).then_some(layout)
+        is_whole.then_some((layout, id))
     }
 }
 
@@ -188,9 +218,9 @@ impl Doublewrite {
     /// Opens the file; it is made anew if it isn't to be kept, or has another layout. Where a full device has no room for that, one
     /// that may be kept goes on with the slots that it has (decision 0204: opening needs no room).
     ///
-    /// `areas`: batches that may be written at the same time; each has an equal part of the layout's batch slots.
+    /// `database`: its id; a file of another one is made anew. `areas`: batches that may be written at the same time; each has an equal part of the layout's batch slots.
     pub(super) fn open(
-        place: Place<'_>,
+        (place, database): (Place<'_>, u64),
         layout: Layout,
         areas: u32,
         files: Arc<SpaceFiles>,
@@ -198,7 +228,7 @@ impl Doublewrite {
         is_kept: bool,
     ) -> Result<Doublewrite> {
         let wanted = layout;
-        let (file, layout) = open_file(place, wanted, is_kept)?;
+        let (file, layout) = open_file((place, database), wanted, is_kept)?;
         let areas = if layout == wanted { areas } else { areas.min(layout.batch_slots) };
         let each = layout.batch_slots / areas;
         let area = |no: u32| Area { slots: no * each..(no + 1) * each, staging: Mutex::new(None) };
@@ -486,11 +516,16 @@ fn is_damaged(files: &SpaceFiles, id: PageId, buf: &mut [u8]) -> Result<bool> {
 }
 
 /// The file to use, and its layout: the wanted one, or that of a file which may be kept and for whose successor there is no room.
-fn open_file(place: Place<'_>, wanted: Layout, is_kept: bool) -> Result<(Arc<dyn BlockFile>, Layout)> {
-    let kept = if is_kept { find_kept(place, wanted.page_size)? } else { None };
+fn open_file(
+    (place, database): (Place<'_>, u64),
+    wanted: Layout,
+    is_kept: bool,
+) -> Result<(Arc<dyn BlockFile>, Layout)> {
+    let kept =
+        if is_kept && !place.is_foreign(database)? { find_kept(place, wanted.page_size)? } else { None };
     match kept {
         Some((file, layout)) if layout == wanted => Ok((file, layout)),
-        kept => match (make(place, wanted), kept) {
+        kept => match (make((place, database), wanted), kept) {
             (Ok(file), _) => Ok((file, wanted)),
             (Err(error), Some((file, layout))) if error.is_no_space() => {
                 reached("doublewrite: no room for another file");
@@ -514,7 +549,7 @@ fn find_kept(place: Place<'_>, page_size: u32) -> Result<Option<(Arc<dyn BlockFi
 /// Makes a file of empty slots; it gets its name when it is whole, since a header that a crash left half written looks like
 /// damage. In a region names are only in memory, and older slots may lie there: so the magic, a word of its own, goes first and
 /// comes back last. The slots are written, so that later writes change no metadata of the file system.
-fn make(place: Place<'_>, layout: Layout) -> Result<Arc<dyn BlockFile>> {
+fn make((place, database): (Place<'_>, u64), layout: Layout) -> Result<Arc<dyn BlockFile>> {
     let Place { directory, name, unfinished, space } = place;
     let file = directory.open(unfinished, OpenHow::or_create(space))?;
     let len_bytes = layout.len_bytes();
@@ -524,7 +559,7 @@ fn make(place: Place<'_>, layout: Layout) -> Result<Arc<dyn BlockFile>> {
     header[..MAGIC.len()].fill(0);
     file.write_at(0, &header, Purpose::Doublewrite, Durability::Now)?;
     header.fill(0);
-    header[..HEADER_BYTES].copy_from_slice(&layout.encode());
+    header[..HEADER_BYTES].copy_from_slice(&layout.encode(database));
     header[..MAGIC.len()].fill(0);
     file.write_at(0, &header, Purpose::Doublewrite, Durability::Later)?;
     let zeros = AlignedBuf::new(FILL_BYTES.max(header.len()));
@@ -554,8 +589,7 @@ fn read_layout(file: &dyn BlockFile, space: Space, page_size: u32) -> Result<Opt
     if header.iter().all(|byte| *byte == 0) || (is_cut_off && space == Space::Nvm) {
         return Ok(None);
     }
-    let layout = Layout::decode(&header);
-    if let Some(layout) = layout
+    if let Some((layout, _)) = Layout::decode(&header)
         && layout.page_size == page_size
         && layout.len_bytes() <= file.len_bytes()?
     {
@@ -632,8 +666,8 @@ mod tests {
         let directory = varve_device::MemoryDirectory::new();
         let layout = Layout { page_size: 4096, batch_slots: 1, single_slots: 2 };
         let files = Arc::new(SpaceFiles::new(Vec::new()));
-        let area =
-            Doublewrite::open(Place::file(&*directory), layout, 1, files, Arc::default(), false).unwrap();
+        let area = Doublewrite::open((Place::file(&*directory), 7), layout, 1, files, Arc::default(), false)
+            .unwrap();
         let owned = [area.take_single().unwrap(), area.take_single().unwrap()];
         let cause = PagerError::Stopped { cause: "no room".into() };
         std::thread::scope(|scope| {
@@ -661,8 +695,8 @@ mod tests {
         let directory = varve_device::MemoryDirectory::new();
         let layout = Layout { page_size: 4096, batch_slots: 6, single_slots: 1 };
         let files = Arc::new(SpaceFiles::new(Vec::new()));
-        let file =
-            Doublewrite::open(Place::file(&*directory), layout, 2, files, Arc::default(), false).unwrap();
+        let file = Doublewrite::open((Place::file(&*directory), 7), layout, 2, files, Arc::default(), false)
+            .unwrap();
         let (first, held) = file.take_area();
         let (second, also_held) = file.take_area();
         assert_eq!((first.slots.clone(), second.slots.clone()), (0..3, 3..6));
@@ -680,22 +714,29 @@ mod tests {
     #[test]
     fn the_header_keeps_its_layout() {
         let layout = Layout { page_size: 8192, batch_slots: 120, single_slots: 8 };
-        let bytes = layout.encode();
-        assert_eq!(&bytes[..24], b"VARVEDBW\x01\0\0\0\0\x20\0\0\x78\0\0\0\x08\0\0\0");
-        assert_eq!(Layout::decode(&bytes), Some(layout));
+        let bytes = layout.encode(0x0102_0304_0506_0708);
+        assert_eq!(&bytes[..24], b"VARVEDBW\x02\0\0\0\0\x20\0\0\x78\0\0\0\x08\0\0\0");
+        assert_eq!(&bytes[24..32], [8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(Layout::decode(&bytes), Some((layout, Some(0x0102_0304_0506_0708))));
+        // As it was before it had the id.
+        let mut old = bytes;
+        old[8] = 1;
+        let checksum = crc32c::crc32c(&old[..24]);
+        old[24..28].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(Layout::decode(&old[..28]), Some((layout, None)));
     }
 
     #[test]
     fn a_header_of_more_slots_than_can_be_counted_is_refused() {
         for (batch_slots, single_slots) in [(u32::MAX, 1), (u32::MAX - 1, 1), (1, u32::MAX)] {
-            let bytes = Layout { page_size: 8192, batch_slots, single_slots }.encode();
+            let bytes = Layout { page_size: 8192, batch_slots, single_slots }.encode(7);
             assert_eq!(Layout::decode(&bytes), None);
         }
     }
 
     #[test]
     fn a_damaged_header_is_refused() {
-        let bytes = Layout { page_size: 8192, batch_slots: 1, single_slots: 1 }.encode();
+        let bytes = Layout { page_size: 8192, batch_slots: 1, single_slots: 1 }.encode(7);
         for at in 0..HEADER_BYTES {
             let mut damaged = bytes;
             damaged[at] ^= 1;

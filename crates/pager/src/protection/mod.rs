@@ -56,15 +56,19 @@ pub(crate) trait Protection: Send + Sync {
     }
 }
 
-/// Whether that is there from which [`repair`] may have to mend pages: only after a crash there are such pages.
+/// Whether that is there, and this database's, from which [`repair`] may have to mend pages: only after a crash there are such pages.
 pub(crate) fn check_copies(config: &PagerConfig, stored: &Superblock) -> Result<()> {
     let (place, home) = (Place::file(&*config.data), files::file_name(SpaceId::DATA));
     let may_be_torn = stored.state != State::Clean && stored.protection == InForce::Doublewrite;
     // Where the pages are missing, too, that is said, with both names.
-    if !may_be_torn || place.exists()? || !config.data.exists(&home)? {
+    if !may_be_torn || !config.data.exists(&home)? {
         return Ok(());
     }
-    Err(PagerError::Incompatible { what: place.missing() })
+    match place.exists()? {
+        false => Err(PagerError::Incompatible { what: place.missing() }),
+        true if place.is_foreign(stored.database)? => Err(PagerError::Incompatible { what: place.foreign() }),
+        true => Ok(()),
+    }
 }
 
 /// Before redo: mends pages whose write was cut off under the protection that was in force. `redo_start` is where redo
@@ -89,9 +93,10 @@ pub(crate) fn repair(
 }
 
 /// The configured protection. `was` is the one in force until now, `None` for a new database: files that others than it
-/// left are made anew, since nobody knows whose pages they hold.
+/// left are made anew, since nobody knows whose pages they hold. `database`: its id.
 pub(crate) fn open(
     config: &PagerConfig,
+    database: u64,
     copies: Option<&dyn Directory>,
     files: &Arc<SpaceFiles>,
     was: Option<InForce>,
@@ -101,7 +106,14 @@ pub(crate) fn open(
     let doublewrite = |place: Place<'_>, batch_slots, areas, single_slots| -> Result<Box<dyn Protection>> {
         let layout = doublewrite::Layout { page_size, batch_slots, single_slots };
         let is_kept = was == Some(config.protection.in_force());
-        Ok(Box::new(Doublewrite::open(place, layout, areas, files.clone(), config.times.clone(), is_kept)?))
+        Ok(Box::new(Doublewrite::open(
+            (place, database),
+            layout,
+            areas,
+            files.clone(),
+            config.times.clone(),
+            is_kept,
+        )?))
     };
     Ok(match config.protection {
         // The log, or a slot in NVM, has what is being written.
@@ -130,7 +142,7 @@ fn in_region(copies: Option<&dyn Directory>) -> Result<&dyn Directory> {
 
 /// Batch slots and single-page slots of doublewrite copies that begin with these bytes; `None` if they are none.
 pub(crate) fn slots_of(header: &[u8]) -> Option<(u32, u32)> {
-    let layout = doublewrite::Layout::decode(header)?;
+    let (layout, _) = doublewrite::Layout::decode(header)?;
     Some((layout.batch_slots, layout.single_slots))
 }
 

@@ -75,7 +75,7 @@ fn open(
     let mut config = PagerConfig::new(device.clone());
     (config.page_size, config.protection, config.background) = (page_size, kind, false);
     InPlace::new(InPlaceParts {
-        protection: protection::open(&config, None, &files, None).unwrap(),
+        protection: protection::open(&config, 0, None, &files, None).unwrap(),
         files,
         ledger: Arc::new(Ledger::default()),
         log: Arc::new(Durable),
