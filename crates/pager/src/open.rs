@@ -252,6 +252,16 @@ enum Start {
     },
 }
 
+impl Start {
+    /// Where redo will start.
+    fn redo(&self) -> Option<Lsn> {
+        match self {
+            Start::Empty => None,
+            Start::Found { redo, .. } => Some(*redo),
+        }
+    }
+}
+
 /// The packed spaces as their files say.
 fn find_packed(config: &PagerConfig, stored: &Superblock) -> Result<Vec<(SpaceId, packed::Found)>> {
     if !stored.packed {
@@ -327,10 +337,7 @@ fn assemble(
     log: &Arc<Log>,
     start: Start,
 ) -> Result<Parts> {
-    let redo_start = match start {
-        Start::Empty => None,
-        Start::Found { redo, .. } => Some(redo),
-    };
+    let redo_start = start.redo();
     let is_new = redo_start.is_none();
     let page_size = config.page_size;
     let files = Arc::new(open_in_place(config, is_new)?);
