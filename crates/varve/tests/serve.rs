@@ -361,6 +361,23 @@ fn what_the_next_start_would_refuse_is_not_altered() {
     assert!(told.contains("varve.auto.toml, line 2: pool.size must be between"), "{told}");
 }
 
+/// Found by a new user: another length in varve.toml was passed over without a word, and pg_settings showed it as if it were in force.
+#[test]
+fn files_of_a_log_keep_their_length_and_it_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Served::start(directory.path()).stop("-TERM"));
+    std::fs::write(directory.path().join("varve.toml"), "[log]\nsegment = '16MiB'\ncapacity = '256MiB'\n")
+        .unwrap();
+    let served = Served::start(directory.path());
+    let said =
+        "warning: log.segment is 16 MiB, and files of this database's log stay as long as they are: 64 MiB";
+    assert!(served.said.contains(said), "{}", served.said);
+    let sql = "select setting || ' ' || pending_restart from pg_settings where name = 'log_segment'";
+    let shown: String = served.connect().query_one(sql, &[]).unwrap().get(0);
+    assert_eq!(shown, "64 MiB false");
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
 /// It was ignored in silence, and the next ALTER SYSTEM wrote over it.
 #[test]
 fn altered_settings_that_cannot_be_read_are_refused() {

@@ -59,7 +59,10 @@ pub enum LogError {
         why: RecordError,
     },
     /// A segment of another database lies in the log directory.
-    #[error("log file {file} belongs to another database (id {database:016x}): move it away")]
+    #[error(
+        "log file {file} belongs to another database (id {database:016x}) than the control file: put back the one of the two that is wrong, or move a log away \
+         that nobody needs"
+    )]
     Foreign {
         /// The file.
         file: String,

@@ -142,8 +142,8 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
     let is_default = matches!(settings.protection, ProtectionKind::Doublewrite { .. } | ProtectionKind::None);
     let needless = tell::warning(tell::PROTECTION, settings, database.engine().pager());
     needless.filter(|_| !is_default).iter().for_each(|warning| say(format!("warning: {warning}")));
-    let kept = tell::warning(tell::EXTENT, settings, database.engine().pager());
-    kept.iter().for_each(|warning| say(format!("warning: {warning}")));
+    let kept = tell::KEPT.iter().filter_map(|name| tell::warning(name, settings, database.engine().pager()));
+    kept.for_each(|warning| say(format!("warning: {warning}")));
     let proof = match settings.server.authentication {
         Proof::Nothing => "every user name is let in without a password",
         Proof::Password => "roles prove their passwords (SCRAM-SHA-256)",

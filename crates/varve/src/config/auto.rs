@@ -33,8 +33,6 @@ pub const AUTO_FILE_NAME: &str = "varve.auto.toml";
 /// Where the next one is written.
 pub const AUTO_FILE_NEW: &str = "varve.auto.new";
 
-const LOG_SEGMENT: &str = "log_segment";
-
 /// The settings of a process and of the starts after it.
 pub struct SystemFile {
     directory: PathBuf,
@@ -144,14 +142,14 @@ impl SystemFile {
 
     /// Refuses another length of the log's segments while there is a log: nothing would come of it, after a restart either.
     fn check_segment(&self, key: &Key, value: Option<&str>) -> Result<(), SqlError> {
-        let Some(database) = self.database.get().filter(|_| key.name == LOG_SEGMENT) else { return Ok(()) };
+        let Some(database) = self.database.get().filter(|_| key.name == tell::SEGMENT) else { return Ok(()) };
         let pager = database.pager();
         let is_in_region = pager.nvm().is_some_and(|nvm| nvm.log_bytes > 0);
         let has = pager.config().log_segment_bytes;
         if is_in_region || value.is_none_or(|value| parse_bytes(value).is_ok_and(|bytes| bytes == has)) {
             return Ok(());
         }
-        let message = format!("parameter \"{LOG_SEGMENT}\" cannot be changed");
+        let message = format!("parameter \"{}\" cannot be changed", tell::SEGMENT);
         Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message)
             .with_detail(format!("The log of this database has segments of {}.", show_bytes(has)))
             .with_hint("A log that begins anew has the length that varve.toml says: when it leaves an NVM region (varve nvm drain)."))
@@ -229,14 +227,13 @@ impl SystemFile {
     fn setting(&self, key: &'static Key, next: &Settings) -> SystemSetting {
         let pager = self.database.get().map(|database| database.pager());
         let warning = pager.and_then(|pager| tell::warning(key.name, next, pager));
-        let protection = pager.filter(|_| key.name == tell::PROTECTION);
-        let protection = protection.map(|pager| tell::protection(pager.config(), next.protection));
+        let decided = pager.and_then(|pager| tell::decided(key.name, next, pager.config()));
         let (wished, before, flagged) =
             ((key.shown)(next), (key.shown)(&self.at_start), (key.shown)(&self.in_force));
         let default = (key.shown)(&Settings::default());
         let is_flag = key.needs_restart && flagged != before;
-        let (value, after_restart) = match protection {
-            Some(protection) => protection,
+        let (value, after_restart) = match decided {
+            Some(decided) => decided,
             None if is_flag => (flagged.clone(), flagged.clone()),
             None if key.needs_restart => (flagged, wished.clone()),
             None => (wished.clone(), wished.clone()),

@@ -13,8 +13,11 @@ use super::{PackedSettings, Settings, show_bytes};
 /// The setting whose value may be another one than was asked for.
 pub const PROTECTION: &str = "protection_kind";
 
-/// The setting that files which are there have their own of.
-pub const EXTENT: &str = "packed_extent";
+/// The settings that files which are there have their own of.
+pub const KEPT: [&str; 2] = [EXTENT, SEGMENT];
+const EXTENT: &str = "packed_extent";
+/// Bytes of one file of the log.
+pub const SEGMENT: &str = "log_segment";
 
 /// The type, as pg_settings has it. Sizes are text with their unit.
 pub fn kind(kind: Kind) -> &'static str {
@@ -42,8 +45,16 @@ pub fn choices(name: &str) -> Vec<&'static str> {
     }
 }
 
-/// The protection in force, and the one after the next start.
-pub fn protection(now: &PagerConfig, wished: ProtectionKind) -> (String, String) {
+/// Of a setting that the open database decides: what is in force, and after the next start.
+pub fn decided(name: &str, next: &Settings, now: &PagerConfig) -> Option<(String, String)> {
+    match name {
+        PROTECTION => Some(protection(now, next.protection)),
+        SEGMENT => Some((show_bytes(now.log_segment_bytes), show_bytes(now.log_segment_bytes))),
+        _ => None,
+    }
+}
+
+fn protection(now: &PagerConfig, wished: ProtectionKind) -> (String, String) {
     let next = if changes_nothing(now.layout, wished) { ProtectionKind::None } else { wished };
     (now.protection.name().to_owned(), next.name().to_owned())
 }
@@ -72,6 +83,17 @@ pub fn warning(name: &str, next: &Settings, pager: &Pager) -> Option<String> {
             (has != wished).then(|| {
                 format!(
                     "packed.extent is {}, and extents of this database stay as they were made: {}",
+                    show_bytes(wished),
+                    show_bytes(has)
+                )
+            })
+        }
+        SEGMENT => {
+            let (has, wished) = (pager.config().log_segment_bytes, next.log.segment_bytes);
+            let is_said = wished != Settings::default().log.segment_bytes;
+            (is_said && has != wished).then(|| {
+                format!(
+                    "log.segment is {}, and files of this database's log stay as long as they are: {}",
                     show_bytes(wished),
                     show_bytes(has)
                 )
