@@ -309,6 +309,29 @@ fn a_device_that_refuses_holes_keeps_the_room() {
     }
 }
 
+/// A failure may come after a part of the hole; that a device has none says that it made none.
+#[test]
+fn a_hole_that_failed_in_a_packed_file_may_be_one() {
+    for (kind, is_hollow) in [(ErrorKind::Unsupported, false), (ErrorKind::Io(5), true)] {
+        let directory = MemoryDirectory::new();
+        let faulty = Faulty::wrap(directory.clone());
+        let mut config = packed(&directory);
+        config.data = faulty.clone();
+        let pager = common::open(&config);
+        let (_, mut known) = fill(&pager, 100);
+        let (gone, _) = fill_before_others(&pager, 2000, &mut known);
+        let fault = Fault::Fails(kind);
+        faulty.arm(Rule { operation: Some(Operation::Punch), space: None, when: When::From(1), fault });
+        pager.drop_segment(SpaceId::DATA, gone).unwrap();
+        settle(&pager);
+        pager.checkpoint().unwrap();
+        assert!(faulty.fired_count() > 0);
+        assert_eq!((counter(&pager, "hollow_extents") > 0, counter(&pager, "trims")), (is_hollow, 0));
+        known.extend(fill(&pager, 1500).1);
+        check(&pager, &known);
+    }
+}
+
 /// Found by a new user: what was free and not yet given back when the database went down stayed the file's for good.
 #[test]
 fn what_was_free_at_the_end_goes_back_after_the_start() {

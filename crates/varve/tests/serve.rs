@@ -487,6 +487,21 @@ fn a_protection_that_the_database_cannot_have_is_not_altered() {
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
+/// Found by a new user: the configuration was blamed, and the way out that was advised did not work either.
+#[test]
+fn a_missing_region_is_not_the_fault_of_the_configuration() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n[protection]\nkind = 'nvm'\n";
+    std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+    drop(Served::start(directory.path()).stop("-KILL"));
+    std::fs::remove_file(directory.path().join("nvm.varve")).unwrap();
+    let place = directory.path().to_str().unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_varve")).args(["nvm", "status", place]).output().unwrap();
+    let said = String::from_utf8(status.stdout).unwrap();
+    assert!(said.contains("is missing") && said.contains("can't be told without that"), "{said}");
+    assert!(!said.contains("says something else"), "{said}");
+}
+
 /// What ALTER SYSTEM said of persistent memory barred the way out of it, and every start afterwards.
 #[test]
 fn what_was_altered_does_not_bar_the_way_out_of_persistent_memory() {

@@ -162,7 +162,8 @@ const PIECE_BYTES: u64 = 1 << 20;
 const STAT_BLOCK_BYTES: u64 = 512;
 
 /// Copies what is written of it to the device, so that the kernel has nothing left to write when something is measured. A file that has all its
-/// blocks, written or only reserved, has them in the copy, too; in one with holes what is reserved becomes holes. By reads and writes: a call that copies may share blocks (xfs, btrfs).
+/// blocks, written or only reserved, has them in the copy, too; in one with holes what is reserved becomes holes. By reads
+/// and writes: a call that copies may share blocks (xfs, btrfs).
 fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let (from, to) = (File::open(from)?, File::create(to)?);
     // A hole is found only where nothing waits to be written.

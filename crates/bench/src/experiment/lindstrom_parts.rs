@@ -25,32 +25,44 @@ const TRIM: f64 = 1.07;
 /// What a trim may cost the drive, in microseconds (section 5.5: file systems differ by 8).
 const TRIMS_US: [f64; 3] = [0.0, 100.0, 1000.0];
 
-const DOUBLEWRITE: &str = "doublewrite";
-const ATOMIC_WRITE: &str = "atomic-write";
-const FULL_PAGE_LOG: &str = "full-page-log";
-const NVM: &str = "nvm";
 const LINKBENCH: &str = "linkbench";
 const TPCC: &str = "tpcc";
 
+/// A protection in place, or none: packed pages.
+type Protects = Option<ProtectionKind>;
+
+const DOUBLEWRITE: Protects = Some(ProtectionKind::DOUBLEWRITE);
+const ATOMIC_WRITE: Protects = Some(ProtectionKind::AtomicWrite);
+const FULL_PAGE_LOG: Protects = Some(ProtectionKind::FullPageLog);
+const NVM: Protects = Some(ProtectionKind::Nvm);
+const UNPROTECTED: Protects = Some(ProtectionKind::None);
+const OUT_OF_PLACE: Protects = None;
+/// Those of the paper.
+const THEIRS: [Protects; 3] = [UNPROTECTED, DOUBLEWRITE, ATOMIC_WRITE];
+
+fn name_of(protects: Protects) -> &'static str {
+    protects.map_or(PACKED, ProtectionKind::name)
+}
+
 /// What is combined, with each number of flush workers.
-const PARTS: [(&str, Algorithm, Trim); 17] = [
-    (NONE, Algorithm::None, Trim::Off),
+const PARTS: [(Protects, Algorithm, Trim); 17] = [
+    (UNPROTECTED, Algorithm::None, Trim::Off),
     (DOUBLEWRITE, Algorithm::None, Trim::Off),
     (ATOMIC_WRITE, Algorithm::None, Trim::Off),
     (FULL_PAGE_LOG, Algorithm::None, Trim::Off),
     (NVM, Algorithm::None, Trim::Off),
-    (NONE, Algorithm::Lz4, Trim::Off),
-    (NONE, Algorithm::Lz4, Trim::On),
+    (UNPROTECTED, Algorithm::Lz4, Trim::Off),
+    (UNPROTECTED, Algorithm::Lz4, Trim::On),
     (DOUBLEWRITE, Algorithm::Lz4, Trim::Off),
     (DOUBLEWRITE, Algorithm::Lz4, Trim::On),
     (FULL_PAGE_LOG, Algorithm::Lz4, Trim::Off),
     (FULL_PAGE_LOG, Algorithm::Lz4, Trim::On),
     (NVM, Algorithm::Lz4, Trim::Off),
     (NVM, Algorithm::Lz4, Trim::On),
-    (PACKED, Algorithm::None, Trim::Off),
-    (PACKED, Algorithm::None, Trim::On),
-    (PACKED, Algorithm::Lz4, Trim::Off),
-    (PACKED, Algorithm::Lz4, Trim::On),
+    (OUT_OF_PLACE, Algorithm::None, Trim::Off),
+    (OUT_OF_PLACE, Algorithm::None, Trim::On),
+    (OUT_OF_PLACE, Algorithm::Lz4, Trim::Off),
+    (OUT_OF_PLACE, Algorithm::Lz4, Trim::On),
 ];
 
 /// Figure 4, and the same with TPC-C.
@@ -85,18 +97,12 @@ fn parts_with(workers: usize, sizes: Sizes) -> impl Iterator<Item = Variant> {
 }
 
 fn part_with(
-    (protection, algorithm, trim): (&'static str, Algorithm, Trim),
+    (protects, algorithm, trim): (Protects, Algorithm, Trim),
     workers: usize,
     sizes: Sizes,
 ) -> Variant {
-    let kind = match protection {
-        NONE => ProtectionKind::None,
-        ATOMIC_WRITE => ProtectionKind::AtomicWrite,
-        FULL_PAGE_LOG => ProtectionKind::FullPageLog,
-        NVM => ProtectionKind::Nvm,
-        _ => ProtectionKind::DOUBLEWRITE,
-    };
-    let is_packed = protection == PACKED;
+    let is_packed = protects == OUT_OF_PLACE;
+    let kind = protects.unwrap_or(ProtectionKind::DOUBLEWRITE);
     let set = move |config: &mut PagerConfig| {
         config.protection = kind;
         config.compression = Compression::of(algorithm);
@@ -121,7 +127,7 @@ fn part_with(
         }
         (true, ..) => variant.shared_load("packed-lz4", packed_lz4),
     };
-    let variant = variant.with("protection", protection).with("workers", workers);
+    let variant = variant.with("protection", name_of(protects)).with("workers", workers);
     match kind {
         ProtectionKind::AtomicWrite => variant.with_atomic_writes(),
         ProtectionKind::Nvm => variant.in_nvm(InNvm { area_bytes: sizes.pool_bytes as u64, log: true }),
@@ -147,18 +153,20 @@ fn packed_lz4(config: &mut PagerConfig) {
 fn claim_parts(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     let of = |point: &Point, name: &str| point.factors.get(name).map(tell::plain).unwrap_or_default();
     let key = |point: &Point| ["protection", "compression", "trim", "workers"].map(|name| of(point, name));
-    let base = compared.iter().find(|point| key(point) == [DOUBLEWRITE, NONE, "off", "1"].map(str::to_owned));
+    let base = compared
+        .iter()
+        .find(|point| key(point) == [name_of(DOUBLEWRITE), NONE, "off", "1"].map(str::to_owned));
     let Some(base) = base else { return Ok(Vec::new()) };
     let mut claims = Vec::new();
     for point in compared.iter().filter(|point| !std::ptr::eq(*point, base)) {
         let [protection, compression, trim, workers] = key(point);
         let is_theirs = of(point, "mix") == LINKBENCH
-            && protection == ATOMIC_WRITE
+            && protection == name_of(ATOMIC_WRITE)
             && compression == NONE
             && workers == "1";
-        let expects = match is_no_part_of_theirs(&protection) {
-            true => Expects::Nothing,
-            false => Expects::Published(is_theirs.then_some(ATOMIC), Better::Higher),
+        let expects = match is_of_theirs(&protection) {
+            false => Expects::Nothing,
+            true => Expects::Published(is_theirs.then_some(ATOMIC), Better::Higher),
         };
         let says =
             format!("{protection}, {compression}, trim {trim}, {workers} / doublewrite, {NONE}, off, 1");
@@ -168,8 +176,8 @@ fn claim_parts(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-fn is_no_part_of_theirs(protection: &str) -> bool {
-    [PACKED, FULL_PAGE_LOG, NVM].contains(&protection)
+fn is_of_theirs(protection: &str) -> bool {
+    THEIRS.map(name_of).contains(&protection)
 }
 
 /// Each variant that trims over the same one that doesn't; the paper's is in place, compressed, under doublewrite or atomic writes.
@@ -186,10 +194,10 @@ fn claim_trim(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
             continue;
         };
         let of = |name: &str| on.factors.get(name).map(tell::plain).unwrap_or_default();
-        let is_theirs = of("protection") == DOUBLEWRITE && of("mix") != TPCC;
-        let expects = match is_no_part_of_theirs(&of("protection")) {
-            true => Expects::Nothing,
-            false => Expects::Published(is_theirs.then_some(TRIM), Better::Higher),
+        let is_theirs = of("protection") == name_of(DOUBLEWRITE) && of("mix") != TPCC;
+        let expects = match is_of_theirs(&of("protection")) {
+            false => Expects::Nothing,
+            true => Expects::Published(is_theirs.then_some(TRIM), Better::Higher),
         };
         claims.push(lab.claim(Asked::ratio("trim on / off", Figure::Throughput, (on, off), expects))?);
     }
@@ -199,9 +207,8 @@ fn claim_trim(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
 /// No figure of the paper: how far the gain of trims hangs on what one costs the emulated drive.
 pub fn trim_sweep(lab: &mut Lab<'_>) -> Result<()> {
     let workload = linkbench(lab)?;
-    let parts = [(DOUBLEWRITE, Algorithm::Lz4), (PACKED, Algorithm::Lz4)];
-    let with_trims =
-        |(protection, algorithm)| [Trim::Off, Trim::On].map(|trim| (protection, algorithm, trim));
+    let parts = [(DOUBLEWRITE, Algorithm::Lz4), (OUT_OF_PLACE, Algorithm::Lz4)];
+    let with_trims = |(protects, algorithm)| [Trim::Off, Trim::On].map(|trim| (protects, algorithm, trim));
     let sizes = sizes(lab, PAGE_BYTES, DATABASE_OF_POOL);
     let variants: Vec<Variant> =
         parts.into_iter().flat_map(with_trims).map(|part| part_with(part, 1, sizes)).collect();

@@ -60,8 +60,8 @@ pub enum LogError {
     },
     /// A segment of another database lies in the log directory.
     #[error(
-        "log file {file} belongs to another database (id {database:016x}) than the control file: put back the one of the two that is wrong, or move a log away \
-         that nobody needs"
+        "log file {file} belongs to another database (id {database:016x}) than the control file: put back the one of the two that \
+         is wrong, or move a log away that nobody needs"
     )]
     Foreign {
         /// The file.

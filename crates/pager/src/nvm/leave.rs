@@ -22,13 +22,24 @@ impl NvmBuffer {
     /// brought home for it; everything stays in its slot then. So is a page that somebody else has in hand for as long as a
     /// second: the region must not be left then.
     pub(crate) fn bring_home(&self) -> Result<()> {
-        self.bring_home_after(0)
-    }
-
-    fn bring_home_after(&self, waits: u32) -> Result<()> {
         if planted("nvm: the region is left with pages in it") {
             return Ok(());
         }
+        for _ in 0..WAITS_MAX {
+            if self.flush_all()? == 0 {
+                reached("nvm: everything is home");
+                return Ok(());
+            }
+            // Somebody has one in hand, and is done with it soon.
+            std::thread::sleep(WAIT);
+        }
+        let [_, dirty, ..] = self.book.lock().counts();
+        let cause = format!("{dirty} pages in NVM are in use while all are to be brought home");
+        Err(PagerError::Stopped { cause: cause.into() })
+    }
+
+    /// Brings home what nobody has in hand. How many pages are left.
+    fn flush_all(&self) -> Result<usize> {
         // What is refused is passed over, and comes again when the others were tried.
         let (mut tried, mut dirty) = (0, usize::MAX);
         loop {
@@ -37,22 +48,10 @@ impl NvmBuffer {
             tried = if left < dirty { 0 } else { tried + FLUSH_MAX };
             dirty = left;
             match flushed {
-                Ok(0) => break,
+                Ok(0) => return Ok(left),
                 Err(error) if !error.is_no_space() || tried > left => return Err(error),
                 _ => {}
             }
         }
-        let [_, dirty, ..] = self.book.lock().counts();
-        if dirty > 0 && waits < WAITS_MAX {
-            // Somebody has one in hand, and is done with it soon.
-            std::thread::sleep(WAIT);
-            return self.bring_home_after(waits + 1);
-        }
-        if dirty > 0 {
-            let cause = format!("{dirty} pages in NVM are in use while all are to be brought home");
-            return Err(PagerError::Stopped { cause: cause.into() });
-        }
-        reached("nvm: everything is home");
-        Ok(())
     }
 }

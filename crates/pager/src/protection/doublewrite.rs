@@ -218,7 +218,8 @@ impl Doublewrite {
     /// Opens the file; it is made anew if it isn't to be kept, or has another layout. Where a full device has no room for that, one
     /// that may be kept goes on with the slots that it has (decision 0204: opening needs no room).
     ///
-    /// `database`: its id; a file of another one is made anew. `areas`: batches that may be written at the same time; each has an equal part of the layout's batch slots.
+    /// `database`: its id; a file of another one is made anew. `areas`: batches that may be written at the same time; each has an equal
+    /// part of the layout's batch slots.
     pub(super) fn open(
         (place, database): (Place<'_>, u64),
         layout: Layout,
