@@ -132,6 +132,8 @@ pub struct Superblock {
     pub has_compressed_pages: bool,
     /// Free extents of files in place may have no room: set before the first hole is made in one, and never taken back.
     pub has_hollow_extents: bool,
+    /// The header page of each durable space has this LSN, or a later one, below the pool; zero: unknown.
+    pub header_lsn: Lsn,
     sequence: u64,
 }
 
@@ -154,6 +156,7 @@ impl Superblock {
             log_begins_anew: false,
             has_compressed_pages: false,
             has_hollow_extents: false,
+            header_lsn: Lsn::ZERO,
             sequence: 0,
         }
     }
@@ -181,6 +184,16 @@ impl Superblock {
         self.durable = self.durable.max(durable);
         let needed = self.lives.iter().rposition(|life| life.start <= self.redo);
         drop(self.lives.drain(..needed.unwrap_or(0)));
+    }
+
+    /// The headers of the spaces were given this LSN: noted if redo begins behind it, since they are stable then.
+    pub fn note_headers(&mut self, stamped: Lsn) {
+        let is_stable = stamped <= self.redo;
+        let told =
+            if planted("checkpoint: headers count as stable before they are") { self.redo } else { stamped };
+        if is_stable {
+            self.header_lsn = self.header_lsn.max(told);
+        }
     }
 
     /// From now on the database needs this region.
@@ -225,7 +238,8 @@ impl Superblock {
         let can_grow = positions.chain([self.redo, self.durable]).all(|lsn| lsn.get() <= LSN_MAX)
             && self.log_segment_bytes <= SEGMENT_BYTES_MAX
             && self.sequence < u64::MAX
-            && self.lives.iter().all(|life| life.incarnation < u32::MAX);
+            && self.lives.iter().all(|life| life.incarnation < u32::MAX)
+            && self.header_lsn <= self.redo;
         let in_order = self.lives.windows(2).all(|pair| pair[0].start < pair[1].after)
             && self.lives.iter().all(|life| life.after <= life.start);
         let covered = self.lives.first().is_none_or(|life| life.start <= self.redo);

@@ -35,7 +35,7 @@ use crate::layout::{InPlace, InPlaceParts, Layouts};
 use crate::ledger::Ledger;
 use crate::level::{Image, Level};
 use crate::log::{Log, LogConfig, LogError, StoredLog, record};
-use crate::lsn::Lsn;
+use crate::lsn::{AtomicLsn, Lsn};
 use crate::nvm::{self, NvmBuffer, NvmRegion, Room};
 use crate::packed::{self, PackedSpace};
 use crate::pager::Shared;
@@ -50,6 +50,7 @@ use crate::workers::Workers;
 use crate::written;
 
 mod begin;
+pub(crate) mod headers;
 
 pub(crate) use begin::Postponed;
 use begin::{begin_log, find_region, postpone_images, postpone_region};
@@ -348,6 +349,7 @@ fn assemble(
     if let Some(redo_start) = redo_start {
         // A killed process may have left writes in caches; redo would take those pages for stable.
         files.flush_all()?;
+        headers::refuse_older(&files, config, &control.get())?;
         mended = protection::repair(was, config, copies, &files, redo_start)?;
     }
     let protection =
@@ -467,6 +469,7 @@ fn finish(
         redone: redone.filter(|_| keeps_images),
         database,
         checkpointing: Mutex::default(),
+        headers_stamped: AtomicLsn::new(Lsn::ZERO),
         is_stopping: AtomicBool::new(false),
         cleans_until: AtomicU64::new(0),
         leaves_region: AtomicBool::new(false),

@@ -19,7 +19,8 @@
 //!    be put with a lower LSN, while its slot's image goes home and tells ledger and log that it is there.
 //! 5. Records of a page older than a note that it was discarded are skipped: their base may never have been
 //!    written.
-//! 6. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails.
+//! 6. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails. Redo goes on past a
+//!    page that can't be read, so that whoever restores pages hears of all of them; the database does not open.
 //!
 //! Follows ARIES (Mohan et al. 1992, section 10), with redo positions at log blocks and no dirty page table in the
 //! log: the ledger's oldest entry is the redo position.
@@ -48,6 +49,8 @@ use crate::written;
 /// A planted fault; notes of what is home are left out with it, or they would hide nearly all that it does.
 pub(crate) const IMAGE_IGNORED: &str = "full-page-log: records before an image are redone on a torn page";
 
+/// Damaged pages in redo's way that are told one by one.
+const DAMAGES_TOLD: usize = 10;
 /// Pages read ahead of redo at once, at most.
 const AHEAD_PAGES_MAX: usize = 64;
 
@@ -380,9 +383,23 @@ pub(crate) fn redo(pool: &Pool, log: &Log, ops: &dyn RedoOps, plan: &Plan) -> Re
         log_bytes: plan.until.since(plan.from),
         ..RedoReport::default()
     };
-    let mut redo = Redo { pool, ops, plan, ahead_pages, read: 0, fetched: 0, report };
+    let damages = BTreeMap::new();
+    let mut redo = Redo { pool, ops, plan, ahead_pages, read: 0, fetched: 0, damages, report };
     log.replay(&plan.lives, (plan.from, plan.until), |group| redo.group(group))?;
-    Ok(redo.report)
+    all_damages(redo.damages).map_or(Ok(redo.report), Err)
+}
+
+/// What is wrong with all of these pages; `None` if there are none.
+fn all_damages(damages: BTreeMap<PageId, PagerError>) -> Option<PagerError> {
+    let count = damages.len();
+    let mut damages = damages.into_values();
+    if count < 2 {
+        return damages.next();
+    }
+    let told: Vec<String> = damages.by_ref().take(DAMAGES_TOLD).map(|damage| damage.to_string()).collect();
+    let more = if count > told.len() { ", the first of them" } else { "" };
+    let what = format!("redo needs {count} pages that are damaged{more}: {}", told.join("; "));
+    Some(PagerError::Corrupt { what })
 }
 
 struct Redo<'a> {
@@ -393,6 +410,8 @@ struct Redo<'a> {
     /// Pages of `plan.reads` that were reached, and those that were asked for.
     read: usize,
     fetched: usize,
+    /// Pages that could not be read.
+    damages: BTreeMap<PageId, PagerError>,
     report: RedoReport,
 }
 
@@ -452,13 +471,19 @@ impl<'a> Redo<'a> {
         self.read_ahead(id);
         let is_home = self.plan.written.get(&id).is_some_and(|written| end <= *written);
         let begins_later = self.plan.whole.get(&id).is_some_and(|whole| end < *whole);
-        if is_home || begins_later || self.plan.discards.covers(id, end) {
+        let is_past = is_home || begins_later || self.plan.discards.covers(id, end);
+        if is_past || self.damages.contains_key(&id) {
             return Ok(None);
         }
-        let page: PageX<'a> = if redo::is_whole_page(op) {
-            self.pool.create(id)?
-        } else {
-            self.pool.fix(id, Access::Random)?
+        let page: Result<PageX<'a>> =
+            if redo::is_whole_page(op) { self.pool.create(id) } else { self.pool.fix(id, Access::Random) };
+        let page = match page {
+            Err(damage @ (PagerError::DamagedPage { .. } | PagerError::NoSuchPage { .. })) => {
+                reached("recovery: redo goes on past a damaged page");
+                self.damages.insert(id, damage);
+                return Ok(None);
+            }
+            page => page?,
         };
         let again = planted("redo: applied twice");
         Ok(Some(page).filter(|page| again || page::page_lsn(page) < end))

@@ -236,6 +236,34 @@ fn the_parts_of_version_2_keep_their_layout() {
     assert!(slot[4072..4092].iter().all(|byte| *byte == 0));
 }
 
+/// In the room of the last life, which is where older programs don't look: the version stays.
+#[test]
+fn the_lsn_of_headers_keeps_its_place() {
+    let (directory, control) = create();
+    control.update(|block| block.advance_redo(Lsn::new(0x0304), Lsn::new(0x0304))).unwrap();
+    control.update(|block| block.note_headers(Lsn::new(0x0305))).unwrap();
+    assert_eq!(control.get().header_lsn, Lsn::ZERO, "redo does not begin behind it yet");
+    control.update(|block| block.note_headers(Lsn::new(0x0102))).unwrap();
+    let found = Control::open(&*directory).unwrap().unwrap().get();
+    assert_eq!((found.header_lsn, &found), (Lsn::new(0x0102), &control.get()));
+    let mut slot = AlignedBuf::new(4096);
+    file(&directory).read_at(0, &mut slot, Purpose::Control).unwrap();
+    assert_eq!((slot[16], slot[8]), (4, 1));
+    assert_eq!(slot[3888..3904], [0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0]);
+    // As many lives as there can be: the last one needs the room.
+    let lives: Vec<Life> = (1..=160).map(|n| life(n, 0x0304 + u64::from(n) - 1)).collect();
+    control.update(|block| block.lives.clone_from(&lives)).unwrap();
+    let found = Control::open(&*directory).unwrap().unwrap().get();
+    assert_eq!((found.lives, found.header_lsn), (lives, Lsn::ZERO));
+    write(&directory, 3896, &0x0400_u64.to_le_bytes());
+    assert!(Control::open(&*directory).is_ok(), "a life that begins elsewhere");
+    let (directory, control) = create();
+    control.update(|_| ()).unwrap();
+    write(&directory, 3896, &1_u64.to_le_bytes());
+    let error = Control::open(&*directory).err().expect("redo is before it").to_string();
+    assert!(error.contains("right checksum"), "{error}");
+}
+
 /// It is named before it is made and when it is left, and not beside one that is needed.
 #[test]
 fn a_region_that_is_not_needed_is_read_back() {

@@ -3,11 +3,13 @@
 
 mod common;
 
-use common::{add, config, get, open, set, stored, with_stored};
-use varve_device::MemoryDirectory;
-use varve_pager::{PageId, PagerError, SpaceId, page};
+use std::sync::Arc;
 
-fn three_pages() -> (std::sync::Arc<MemoryDirectory>, [PageId; 3]) {
+use common::{NoOps, add, config, get, open, set, stored, with_stored};
+use varve_device::MemoryDirectory;
+use varve_pager::{PageId, Pager, PagerError, SpaceId, page};
+
+fn three_pages() -> (Arc<MemoryDirectory>, [PageId; 3]) {
     let directory = MemoryDirectory::new();
     let pager = open(&config(&directory, 64));
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
@@ -16,7 +18,7 @@ fn three_pages() -> (std::sync::Arc<MemoryDirectory>, [PageId; 3]) {
     (directory, ids)
 }
 
-fn assert_damaged(directory: &std::sync::Arc<MemoryDirectory>, bad: PageId, good: PageId) {
+fn assert_damaged(directory: &Arc<MemoryDirectory>, bad: PageId, good: PageId) {
     let pager = open(&config(directory, 64));
     for _ in 0..2 {
         let error = get(&pager, bad).unwrap_err();
@@ -100,4 +102,32 @@ fn a_descriptor_of_nonsense_is_refused() {
         panic!("opened over a wrong descriptor");
     };
     assert!(error.to_string().contains("data:2"), "{error}");
+}
+
+/// The start named the first one only, and the next start the next one.
+#[test]
+fn all_damaged_pages_in_the_way_of_redo_are_named() {
+    let (directory, ids) = three_pages();
+    let pager = open(&config(&directory, 64));
+    ids.iter().for_each(|id| set(&pager, *id, 7).unwrap());
+    pager.flush_log(pager.log().end()).unwrap();
+    drop(pager);
+    let mut damaged = directory.clone();
+    for id in [ids[0], ids[2]] {
+        let mut bytes = stored(&directory, id);
+        bytes[100] ^= 0x10;
+        damaged = with_stored(&damaged, id, &bytes);
+    }
+    let Err(error) = Pager::open(config(&damaged, 64), Arc::new(NoOps)) else { panic!("it opens") };
+    let error = error.to_string();
+    assert!(error.contains("redo needs 2 pages that are damaged"), "{error}");
+    let is_named = |id: PageId| error.contains(&format!("page {id} is damaged"));
+    assert_eq!(ids.map(is_named), [true, false, true], "{error}");
+    // Restored: nothing of the log was lost meanwhile.
+    let mut restored = damaged;
+    for id in ids {
+        restored = with_stored(&restored, id, &stored(&directory, id));
+    }
+    let pager = open(&config(&restored, 64));
+    ids.iter().for_each(|id| assert_eq!(get(&pager, *id).unwrap(), 7));
 }

@@ -368,6 +368,7 @@ const CODE: &[(On, &str, &str)] = &[
     (NVM_LOG, "log: segment headers are not durable", "segments found after a crash"),
     (PAGES, "checkpoint: its position passes dirty pages", "redo of pages still dirty"),
     (DROPS, "checkpoint: the log is not flushed before it is stored", "redo of pages that were dropped"),
+    (PAGES, "checkpoint: headers count as stable before they are", "files that are taken for older ones"),
     (PAGES, "control: one slot is always written", "the control file as a whole"),
     (PAGES, "control: slots are not durable", "the redo position before the log is cut"),
     (PAGES, "doublewrite: batches skip it", "torn pages"),

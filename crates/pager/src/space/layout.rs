@@ -39,7 +39,8 @@ pub(crate) const FIRST_OWNER: u32 = 16;
 /// Pages that describe group 0 and the space.
 pub(crate) const SYSTEM_PAGES_FIRST: u32 = 3;
 
-const MAGIC: &[u8; 8] = b"VARVESPC";
+/// What a header page begins with.
+pub(crate) const MAGIC: &[u8; 8] = b"VARVESPC";
 const VERSION: u32 = 1;
 const HEADER_NEXT_OWNER: usize = PAGE_HEADER_BYTES + 20;
 const HEADER_END: usize = PAGE_HEADER_BYTES + 32;
