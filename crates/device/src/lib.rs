@@ -66,9 +66,9 @@ pub use latency::{Latencies, LatencySummary, Timed};
 pub use lock::DirLock;
 pub use memory::{MemoryDirectory, MemoryImage};
 pub use nvm_profile::NvmProfile;
+pub use planted::{IN_HARNESS, planted, reached};
 #[cfg(feature = "planted")]
 pub use planted::{plant, planted_hits, take_reached};
-pub use planted::{planted, reached};
 pub use profile::{DurableWrite, OperationsPerSecond, Profile, ProfileError};
 pub use recorder::{Change, DeviceNo, Event, FileNo, NEVER, RecordLog, Recorder, Recording};
 pub use region::{LINE_BYTES, Medium, NvmCell, Region, RegionFacts, RegionTally, WORD_BYTES, WriteBack};
