@@ -27,12 +27,21 @@ pub enum Space {
     Temporary,
     /// Persistent memory.
     Nvm,
+    /// The flash cache.
+    Flash,
 }
 
 impl Space {
     /// All spaces, in accounting order.
-    pub const ALL: [Space; 6] =
-        [Space::Control, Space::Data, Space::Log, Space::Rollback, Space::Temporary, Space::Nvm];
+    pub const ALL: [Space; 7] = [
+        Space::Control,
+        Space::Data,
+        Space::Log,
+        Space::Rollback,
+        Space::Temporary,
+        Space::Nvm,
+        Space::Flash,
+    ];
 
     /// Lower-case name for reports.
     pub fn name(self) -> &'static str {
@@ -43,6 +52,7 @@ impl Space {
             Space::Rollback => "rollback",
             Space::Temporary => "temporary",
             Space::Nvm => "nvm",
+            Space::Flash => "flash",
         }
     }
 }

@@ -58,6 +58,18 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
         spawn(shared, "page-writer".to_owned(), write_pages)?,
         spawn(shared, "trimmer".to_owned(), trim)?,
     ];
+    if let (Some(cache), Some(config)) = (&shared.cache, &shared.config.flash) {
+        for no in 0..config.writers {
+            let cache = cache.clone();
+            let write = move |shared: &Arc<Shared>| -> Result<()> {
+                while !shared.is_stopping() {
+                    cache.write_some(NAP);
+                }
+                Ok(())
+            };
+            threads.push(spawn(shared, format!("flash-write-{no}"), write)?);
+        }
+    }
     if let Some(buffer) = &shared.buffer {
         for no in 0..shared.config.nvm_flush.workers {
             let buffer = buffer.clone();

@@ -13,6 +13,7 @@ use varve_device::Directory;
 use crate::compression::Compression;
 use crate::control::InForce;
 use crate::error::{PagerError, Result};
+use crate::flash::{self, FlashDesign};
 use crate::nvm::layout::Layout;
 use crate::packed::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, is_extent};
 use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
@@ -214,6 +215,50 @@ pub struct NvmConfig {
     pub log_bytes: u64,
 }
 
+/// A cache of pages on flash, between the pool and home (Do 2012, chapter 3).
+#[derive(Clone)]
+pub struct FlashConfig {
+    /// Device of its file.
+    pub directory: Arc<dyn Directory>,
+    /// Length of the file, in bytes, at most.
+    pub size_bytes: u64,
+    /// What is taken.
+    pub design: FlashDesign,
+    /// Pages on their way to the device at once, at most; more are not taken.
+    pub pending_max: usize,
+    /// Threads that write them, where the pager has any (`background`).
+    pub writers: usize,
+}
+
+impl FlashConfig {
+    /// So many pages at once are on their way (Do 2012, section 3.3.2).
+    pub const PENDING_MAX: usize = 100;
+    /// Threads.
+    pub const WRITERS: usize = 2;
+    /// Pages that it must hold.
+    pub const FRAMES_MIN: u32 = 16;
+
+    /// Pages that it holds.
+    pub(crate) fn frames(&self, page_size: usize) -> u32 {
+        let frames = self.size_bytes.saturating_sub(flash::HEADER_BYTES) / page_size as u64;
+        u32::try_from(frames).unwrap_or(u32::MAX)
+    }
+
+    fn check(&self, page_size: usize) -> Result<()> {
+        require(self.frames(page_size) >= FlashConfig::FRAMES_MIN, || {
+            format!(
+                "a flash cache of {} bytes holds {} pages: give it room for at least {}",
+                self.size_bytes,
+                self.frames(page_size),
+                FlashConfig::FRAMES_MIN
+            )
+        })?;
+        require(self.pending_max > 0 && self.writers > 0, || {
+            "a flash cache needs a thread that writes, and room for a page on its way".into()
+        })
+    }
+}
+
 /// When threads bring pages from persistent memory home, under [`ProtectionKind::Nvm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NvmFlush {
@@ -261,6 +306,8 @@ pub struct PagerConfig {
     pub nvm: Option<NvmConfig>,
     /// When pages in it go home.
     pub nvm_flush: NvmFlush,
+    /// A cache on flash, if there is to be one.
+    pub flash: Option<FlashConfig>,
     /// How the data and the rollback space are laid out; an existing database stays as it is.
     pub layout: HomeLayout,
     /// Protection of page writes: of spaces that are laid out in place, the others need none.
@@ -301,6 +348,7 @@ impl PagerConfig {
             log_capacity_bytes: 1 << 30,
             nvm: None,
             nvm_flush: NvmFlush::DEFAULT,
+            flash: None,
             layout: HomeLayout::InPlace,
             protection: ProtectionKind::DOUBLEWRITE,
             page_writers: 1,
@@ -383,6 +431,7 @@ impl PagerConfig {
         if let HomeLayout::Packed(packed) = self.layout {
             packed.check(size)?;
         }
+        self.flash.as_ref().map_or(Ok(()), |flash| flash.check(size))?;
         if self.protection == ProtectionKind::AtomicWrite && self.layout == HomeLayout::InPlace {
             [&self.data, &self.rollback].into_iter().try_for_each(|device| writes_whole(&**device, size))?;
         }

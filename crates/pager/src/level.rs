@@ -48,6 +48,7 @@ impl UnsealedImage {
 }
 
 /// A private copy of a page, made under its shared latch, checksum sealed, ready to be written.
+#[derive(Clone)]
 pub struct Image {
     id: PageId,
     lsn: Lsn,
@@ -97,18 +98,21 @@ impl Image {
 pub enum Tier {
     /// Persistent memory.
     Nvm,
+    /// The flash cache.
+    Flash,
     /// The space file.
     Home,
 }
 
 impl Tier {
     /// All of them, topmost first.
-    pub const ALL: [Tier; 2] = [Tier::Nvm, Tier::Home];
+    pub const ALL: [Tier; 3] = [Tier::Nvm, Tier::Flash, Tier::Home];
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Tier::Nvm => "nvm",
+            Tier::Flash => "flash",
             Tier::Home => "home",
         }
     }
@@ -214,7 +218,8 @@ pub trait Level: Send + Sync {
     fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()>;
     /// A clean page leaves the level above. `copy` makes an image if the level wants it.
     fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image);
-    /// The page is about to be changed above; called under its exclusive latch before the record is appended.
+    /// The page, clean until now, is about to be changed above; called under its exclusive latch before the record is appended, though not
+    /// by redo.
     fn changed(&self, id: PageId);
     /// The pages mean nothing any more once the log is durable up to `after`; until then a crash may bring them back. Zero: they
     /// mean nothing already, and no note in the log says so (a cut, temporary pages). Called before they are used again or cut off.

@@ -18,6 +18,7 @@ pub mod control;
 mod durability;
 mod error;
 mod files;
+mod flash;
 mod forms;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -54,11 +55,12 @@ mod written;
 pub use compression::{Algorithm, Compression};
 pub use compressions::StoredPages;
 pub use config::{
-    CheckpointConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, NvmFlush, Pacing, PackedConfig, PagerConfig,
-    ProtectionKind, Replacement,
+    CheckpointConfig, FlashConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, NvmFlush, Pacing, PackedConfig,
+    PagerConfig, ProtectionKind, Replacement,
 };
 pub use durability::{DurabilityRow, NvmStats, SlotCounts};
 pub use error::{PagerError, Result};
+pub use flash::{FLASH_FILE, FlashDesign};
 pub use ids::{Access, PageId, PageNo, PageRange, SpaceId};
 pub use ledger::Ledger;
 pub use level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};

@@ -312,7 +312,7 @@ impl<'p> Mtr<'p> {
                 end
             })
         } else {
-            self.changed_pages().for_each(|page| page.announce());
+            self.changed_pages().filter(|page| page.is_clean()).for_each(|page| page.announce());
             let records = std::mem::take(&mut self.records);
             let end = log.append(&records, |at| {
                 self.changed_pages().for_each(|page| page.stamp(&at));

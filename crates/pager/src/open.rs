@@ -36,7 +36,7 @@ use crate::ledger::Ledger;
 use crate::level::{Image, Level};
 use crate::log::{Log, LogConfig, LogError, StoredLog, record};
 use crate::lsn::{AtomicLsn, Lsn};
-use crate::nvm::{self, NvmBuffer, NvmRegion, Room};
+use crate::nvm::{self, NvmRegion, Room};
 use crate::packed::{self, PackedSpace};
 use crate::pager::Shared;
 use crate::pool::{Bell, Pool, PoolParts, WriteAhead};
@@ -51,9 +51,11 @@ use crate::written;
 
 mod begin;
 pub(crate) mod headers;
+mod stack;
 
 pub(crate) use begin::Postponed;
 use begin::{begin_log, find_region, postpone_images, postpone_region};
+use stack::{Stack, stack};
 
 impl WriteAhead for Log {
     fn durable_lsn(&self) -> Lsn {
@@ -86,8 +88,7 @@ impl WriteAhead for Log {
 struct Parts {
     ledger: Arc<Ledger>,
     counters: Arc<Counters>,
-    level: Arc<dyn Level>,
-    buffer: Option<Arc<NvmBuffer>>,
+    stack: Stack,
     pool: Pool,
     spaces: Spaces,
     compressions: Arc<Compressions>,
@@ -221,7 +222,9 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     let start = Start::Found { redo: plan.from(), until: plan.until(), packed };
     let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
     plan.forget_written(&parts.mended);
-    if let Some(buffer) = parts.buffer.as_ref().filter(|_| !planted("redo: what slots hold is begun anew")) {
+    if let Some(buffer) =
+        parts.stack.buffer.as_ref().filter(|_| !planted("redo: what slots hold is begun anew"))
+    {
         plan.note_held(buffer.held());
     }
     parts.compressions.set_noted(plan.take_forms());
@@ -384,21 +387,16 @@ fn assemble(
     let packed = open_packed(config, control, around, start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
-    let open = |area| {
-        let (home, ledger, log) = (home.clone(), ledger.clone(), log.clone());
-        NvmBuffer::open(area, config.nvm_flush, home, ledger, log, config.times.clone())
-    };
-    let buffer = region.and_then(NvmRegion::page_area).map(open).transpose()?.map(Arc::new);
-    let level = buffer.clone().map_or(home, |buffer| buffer as Arc<dyn Level>);
+    let stack = stack(config, control.get().database, region, home, (&ledger, log))?;
     let parts = PoolParts {
-        level: level.clone(),
+        level: stack.level.clone(),
         ledger: ledger.clone(),
         log: log.clone(),
         counters: counters.clone(),
     };
     let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
     let spaces = Spaces::new(layouts, page_size, config.growth_extents);
-    Ok(Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, fill, mended, warning })
+    Ok(Parts { ledger, counters, stack, pool, spaces, compressions, trim, fill, mended, warning })
 }
 
 /// From now on a crash is mended by the means of the configured protection.
@@ -440,8 +438,9 @@ fn finish(
     ops: Arc<dyn RedoOps>,
     redone: Option<Range<Lsn>>,
 ) -> Result<Shared> {
-    let Parts { ledger, counters, level, buffer, pool, spaces, compressions, trim, fill, warning, .. } =
-        parts;
+    let Parts { ledger, counters, stack, pool, spaces, compressions, trim, fill, warning, .. } = parts;
+    let Stack { level, buffer, cache, warning: no_cache } = stack;
+    let warnings = warning.into_iter().chain(no_cache).collect();
     let Superblock { database, has_hollow_extents, .. } = control.get();
     let keeps_images = config.protection == ProtectionKind::FullPageLog;
     spaces.load(&pool, database, has_hollow_extents)?;
@@ -462,6 +461,7 @@ fn finish(
         control,
         region,
         buffer,
+        cache,
         counters,
         ops,
         config,
@@ -474,7 +474,7 @@ fn finish(
         cleans_until: AtomicU64::new(0),
         leaves_region: AtomicBool::new(false),
         postponed: Postponed::default(),
-        warning,
+        warnings,
         workers,
         forms_noted: Mutex::default(),
         refused: Mutex::default(),

@@ -24,6 +24,7 @@ use crate::compressions::{Compressions, StoredPages};
 use crate::config::{HomeLayout, NvmFlush, PagerConfig, ProtectionKind, check_fill};
 use crate::control::Control;
 use crate::error::{PagerError, Result};
+use crate::flash::{FlashCache, FlashDesign};
 use crate::ids::{Access, PageId, PageRange, SpaceId};
 use crate::ledger::Ledger;
 use crate::level::Level;
@@ -73,12 +74,14 @@ pub(crate) struct Shared {
     pub(crate) database: u64,
     /// What was configured, and has to wait for a clean shutdown.
     pub(crate) postponed: open::Postponed,
-    /// What the protection said of its opening.
-    pub(crate) warning: Option<String>,
+    /// What protection and cache said of their opening.
+    pub(crate) warnings: Vec<String>,
     /// Persistent memory that the log or pages are in.
     pub(crate) region: Option<NvmRegion>,
     /// The level that keeps pages in it.
     pub(crate) buffer: Option<Arc<NvmBuffer>>,
+    /// The cache on flash, if there is one.
+    pub(crate) cache: Option<Arc<FlashCache>>,
     /// Held during a checkpoint: end of the log at the last one.
     pub(crate) checkpointing: Mutex<Lsn>,
     /// The LSN that the headers of the spaces have had since this start; zero: they were left as they are.
@@ -136,7 +139,7 @@ impl Pager {
             let found = device.capabilities().warnings.iter();
             warnings.extend(found.map(|warning| format!("{}: {warning}", device.location())));
         }
-        warnings.extend(self.shared.warning.clone());
+        warnings.extend(self.shared.warnings.iter().cloned());
         warnings.extend(self.shared.region.as_ref().and_then(NvmRegion::warning));
         if self.shared.postponed.region {
             let now = config.protection.name();
@@ -502,6 +505,22 @@ impl Pager {
             buffer.set_flush(flush);
         }
         Ok(())
+    }
+
+    /// Goes on with another design of the flash cache; `Err` if there is none.
+    pub fn set_flash_design(&self, design: FlashDesign) -> Result<()> {
+        let Some(cache) = &self.shared.cache else {
+            let what =
+                "there is no flash cache whose design could be changed: configure [flash], and start again";
+            return Err(PagerError::Incompatible { what: what.into() });
+        };
+        cache.set_design(design);
+        Ok(())
+    }
+
+    /// The design of the flash cache in force; `None` if there is no cache.
+    pub fn flash_design(&self) -> Option<FlashDesign> {
+        self.shared.cache.as_ref().map(|cache| cache.design())
     }
 
     /// The configuration in force; what was changed on line since then is not in it.

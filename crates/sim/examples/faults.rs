@@ -13,7 +13,7 @@ use varve_sim::pages::Pages;
 use varve_sim::sweep::{Make, Outcome, Row, kinds, sweep};
 use varve_sim::{Part, Subject};
 
-const USAGE: &str = "usage: faults [--subject pages|engine|frames|compressed|packed|full-page-log|nvm|nvm-packed|nvm-all-packed|packed-engine|packed-compressed|move-in|move-out] [--fault PART OF A NAME] [--step N] [--seed S]";
+const USAGE: &str = "usage: faults [--subject pages|engine|frames|compressed|packed|full-page-log|nvm|nvm-packed|nvm-all-packed|packed-engine|packed-compressed|flash|nvm-flash|move-in|move-out] [--fault PART OF A NAME] [--step N] [--seed S]";
 
 fn of_part(part: Part) -> Box<dyn Subject + Send> {
     Box::new(Pages { part, ..Pages::new(700) })
@@ -26,7 +26,7 @@ struct Arguments {
     seed: u64,
 }
 
-const SUBJECTS: [(&str, Make); 13] = [
+const SUBJECTS: [(&str, Make); 15] = [
     ("pages", || Box::new(Pages::new(700))),
     ("packed", || of_part(Part::Packed)),
     ("packed-engine", || Box::new(Engine { part: Part::PackedCompressed, ..Engine::new(100) })),
@@ -39,6 +39,8 @@ const SUBJECTS: [(&str, Make); 13] = [
     ("nvm-packed", || of_part(Part::NvmPacked)),
     ("nvm-all-packed", || of_part(Part::NvmAllPacked)),
     ("packed-compressed", || of_part(Part::PackedCompressed)),
+    ("flash", || of_part(Part::Flash)),
+    ("nvm-flash", || of_part(Part::NvmFlash)),
     ("move-in", || of_part(Part::MoveIn)),
     ("move-out", || of_part(Part::MoveOut)),
 ];

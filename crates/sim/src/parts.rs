@@ -6,7 +6,10 @@
 //! What it does not know: what a workload does.
 
 use varve_device::Space;
-use varve_pager::{Algorithm, Compression, HomeLayout, NvmConfig, PackedConfig, PagerConfig, ProtectionKind};
+use varve_pager::{
+    Algorithm, Compression, FlashConfig, FlashDesign, HomeLayout, NvmConfig, PackedConfig, PagerConfig,
+    ProtectionKind,
+};
 
 use crate::devices::Devices;
 
@@ -19,6 +22,9 @@ const BUFFER_BYTES: u64 = buffer_bytes(24);
 
 /// Length of one with more slots than the database ever has pages: none goes home because others want its slot.
 const ROOMY_BUFFER_BYTES: u64 = buffer_bytes(1000);
+
+/// Pages in a cache on flash: more than the pool has, fewer than the database.
+const CACHE_PAGES: u64 = 64;
 
 /// By how much a larger page buffer is longer.
 const LARGER_BYTES: u64 = 20 * 4096;
@@ -76,6 +82,12 @@ pub enum Part {
     NvmHoldsPacked,
     /// Pages in persistent memory on their way home, where they are compressed.
     NvmCompressed,
+    /// A cache on flash that gets clean pages.
+    Flash,
+    /// One that gets changed pages, too, over packed ones.
+    FlashPacked,
+    /// The same below pages in persistent memory.
+    NvmFlash,
     /// The log and pages in persistent memory, compressed pages out of place.
     NvmAllPacked,
     /// Pages by images in a log that is in persistent memory.
@@ -108,13 +120,15 @@ impl Part {
         [Part::NvmPages, Part::NvmAll, Part::NvmLog, Part::NvmDoublewrite, Part::NvmDoublewriteLog];
 
     /// Two levels or protections at once.
-    pub const MIXED: [Part; 6] = [
+    pub const MIXED: [Part; 8] = [
         Part::NvmPacked,
         Part::NvmHoldsPacked,
         Part::NvmCompressed,
         Part::NvmAllPacked,
         Part::NvmImages,
         Part::CompressedImages,
+        Part::FlashPacked,
+        Part::NvmFlash,
     ];
 
     /// Those that change to pages in persistent memory. For `Pages` only.
@@ -132,7 +146,7 @@ impl Part {
     ];
 
     /// All of them.
-    pub const ALL: [Part; 31] = [
+    pub const ALL: [Part; 34] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
@@ -155,6 +169,9 @@ impl Part {
         Part::NvmAllPacked,
         Part::NvmImages,
         Part::CompressedImages,
+        Part::Flash,
+        Part::FlashPacked,
+        Part::NvmFlash,
         Part::ImagesToNvmPages,
         Part::UnprotectedToNvmPages,
         Part::MoveIn,
@@ -207,6 +224,9 @@ impl Part {
             Part::NvmAllPacked => "nvm-all-packed",
             Part::NvmImages => "nvm-images",
             Part::CompressedImages => "compressed-images",
+            Part::Flash => "flash",
+            Part::FlashPacked => "flash-packed",
+            Part::NvmFlash => "nvm-flash",
             Part::ImagesToNvmPages => "images-to-nvm-pages",
             Part::UnprotectedToNvmPages => "unprotected-to-nvm-pages",
             Part::MoveIn => "move-in",
@@ -266,7 +286,8 @@ impl Part {
 
     /// Whether free extents go back to the device, or the pages in them are forgotten.
     pub(crate) fn trims(self) -> bool {
-        self.compresses() || matches!(self, Part::Packed | Part::NvmPacked | Part::NvmHoldsPacked)
+        self.compresses()
+            || matches!(self, Part::Packed | Part::NvmPacked | Part::NvmHoldsPacked | Part::FlashPacked)
     }
 
     /// Puts the part into a configuration; for one that switches, what it is recovered as.
@@ -308,6 +329,7 @@ impl Part {
                 config.layout = HomeLayout::Packed(packed);
             }
             Part::Compressed => config.compression = Compression::of(Algorithm::Lz4),
+            Part::Flash => config.flash = Some(cache(config, devices, FlashDesign::CleanWrite)),
             _ => self.configure_two(config, devices),
         }
     }
@@ -328,6 +350,10 @@ impl Part {
             Part::NvmCompressed => all(&[Part::NvmPages, Part::Compressed], config),
             Part::NvmAllPacked => all(&[Part::NvmAll, Part::PackedCompressed], config),
             Part::CompressedImages => all(&[Part::FullPageLog, Part::Compressed], config),
+            Part::FlashPacked | Part::NvmFlash => {
+                all(&[if self == Part::NvmFlash { Part::NvmPages } else { Part::Packed }], config);
+                config.flash = Some(cache(config, devices, FlashDesign::DualWrite));
+            }
             Part::ImagesToNvmPages => all(&[Part::WideDoublewrite, Part::NvmPages], config),
             Part::MoveIn => all(&[Part::NvmAll], config),
             Part::MoveOut => {}
@@ -348,6 +374,17 @@ impl Part {
             }
             _ => {}
         }
+    }
+}
+
+fn cache(config: &PagerConfig, devices: &Devices, design: FlashDesign) -> FlashConfig {
+    let size_bytes = 4096 + CACHE_PAGES * config.page_size as u64;
+    FlashConfig {
+        directory: devices.of(Space::Flash),
+        size_bytes,
+        design,
+        pending_max: FlashConfig::PENDING_MAX,
+        writers: FlashConfig::WRITERS,
     }
 }
 

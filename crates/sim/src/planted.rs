@@ -73,6 +73,8 @@ pub enum On {
     Compressed,
     /// The same of segments that come and go.
     CompressedDrops,
+    /// Raw pages with a cache on flash.
+    Flash,
     /// Raw pages with damage at rest.
     AtRest,
     /// Raw pages under full-page-log.
@@ -221,6 +223,7 @@ impl Planted {
                 Box::new(Pages { part: Part::Compressed, load, ..Pages::new(commits) })
             }
             (On::Drops, _) => Box::new(Pages { load: Some(pages::Load::Fleeting), ..Pages::new(commits) }),
+            (On::Flash, _) => Box::new(Pages { part: Part::Flash, ..Pages::new(commits.max(1500)) }),
             (On::Packed, _) => Box::new(Pages { part: Part::Packed, ..Pages::new(commits) }),
             (On::PackedDrops, _) => {
                 let load = Some(pages::Load::Fleeting);
@@ -332,6 +335,7 @@ const MOVES: On = On::Moves;
 const SWITCHING: On = On::Switching;
 const PACKED_CUTS: On = On::PackedCuts;
 const NVM_DROPS: On = On::NvmDrops;
+const FLASH: On = On::Flash;
 const COMPRESSED: On = On::Compressed;
 const COMPRESSED_DROPS: On = On::CompressedDrops;
 
@@ -368,6 +372,7 @@ const CODE: &[(On, &str, &str)] = &[
     (NVM_LOG, "log: segment headers are not durable", "segments found after a crash"),
     (PAGES, "checkpoint: its position passes dirty pages", "redo of pages still dirty"),
     (DROPS, "checkpoint: the log is not flushed before it is stored", "redo of pages that were dropped"),
+    (FLASH, "flash: older copies stay", "pages in the cache that were changed"),
     (PAGES, "checkpoint: headers count as stable before they are", "files that are taken for older ones"),
     (PAGES, "control: one slot is always written", "the control file as a whole"),
     (PAGES, "control: slots are not durable", "the redo position before the log is cut"),

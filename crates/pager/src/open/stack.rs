@@ -1,0 +1,47 @@
+//! The levels between the pool and home: the flash cache, and above it persistent memory, where a configuration has them.
+//!
+//! Not known here: how home is put together, what the pool does.
+
+use std::sync::Arc;
+
+use crate::config::PagerConfig;
+use crate::error::Result;
+use crate::flash::{FlashCache, Opened};
+use crate::ledger::Ledger;
+use crate::level::Level;
+use crate::log::Log;
+use crate::nvm::{NvmBuffer, NvmRegion};
+
+/// What the pool works on.
+pub(super) struct Stack {
+    /// The topmost level.
+    pub(super) level: Arc<dyn Level>,
+    /// The one that keeps pages in persistent memory.
+    pub(super) buffer: Option<Arc<NvmBuffer>>,
+    /// The one that keeps them on flash.
+    pub(super) cache: Option<Arc<FlashCache>>,
+    /// Why there is none, though there was to be one.
+    pub(super) warning: Option<String>,
+}
+
+/// Puts the levels over home. `database`: its id.
+pub(super) fn stack(
+    config: &PagerConfig,
+    database: u64,
+    region: Option<&NvmRegion>,
+    home: Arc<dyn Level>,
+    (ledger, log): (&Arc<Ledger>, &Arc<Log>),
+) -> Result<Stack> {
+    let area = region.and_then(NvmRegion::page_area);
+    let whose = (database, config.page_size);
+    let open_cache = |flash| FlashCache::open(flash, whose, config.background, area.is_some(), home.clone());
+    let Opened { cache, warning } = config.flash.as_ref().map(open_cache).unwrap_or_default();
+    let below = cache.clone().map_or(home, |cache| cache as Arc<dyn Level>);
+    let open_buffer = |area| {
+        let times = config.times.clone();
+        NvmBuffer::open(area, config.nvm_flush, below.clone(), ledger.clone(), log.clone(), times)
+    };
+    let buffer = area.map(open_buffer).transpose()?.map(Arc::new);
+    let level = buffer.clone().map_or(below, |buffer| buffer as Arc<dyn Level>);
+    Ok(Stack { level, buffer, cache, warning })
+}
