@@ -6,14 +6,14 @@ use std::fmt::Write;
 use std::path::Path;
 
 use varve::config::{
-    ConfigError, DeviceSettings, MAIN_DEVICE, NvmSettings, PackedSettings, ServerSettings, Settings,
-    TlsSettings,
+    ConfigError, DeviceSettings, FlashSettings, MAIN_DEVICE, NvmSettings, PackedSettings, ServerSettings,
+    Settings, TlsSettings,
 };
 use varve_pager::{NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
-const SECTIONS: [&str; 10] =
-    ["devices", "spaces", "pool", "query", "log", "nvm", "home", "packed", "protection", "server"];
+const SECTIONS: [&str; 11] =
+    ["devices", "spaces", "pool", "query", "log", "nvm", "flash", "home", "packed", "protection", "server"];
 
 /// A text is refused with its line and key, or its settings come back when they are written as a text.
 pub fn config(bytes: &[u8]) {
@@ -75,6 +75,7 @@ fn written(settings: &Settings) -> String {
         pool,
         log,
         nvm,
+        flash,
         layout: _,
         packed: _,
         compression: _,
@@ -128,6 +129,7 @@ fn written(settings: &Settings) -> String {
     );
     out.push_str(&let_in(server));
     out.push_str(&nvm.as_ref().map_or_else(String::new, of_nvm));
+    out.push_str(&flash.as_ref().map_or_else(String::new, of_flash));
     let _ = writeln!(out, "{}[query]", of_home(settings));
     for (key, bytes) in [("memory", query.memory_bytes), ("temporary", query.temporary_bytes)] {
         let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
@@ -162,6 +164,10 @@ fn of_nvm(settings: &NvmSettings) -> String {
         "[nvm]\ndevice = {device}\nsize = {size_bytes}\nlog = {log_bytes}\nemulate = '{emulate}'\n\
          flush_workers = {workers}\nhigh_water = {high_water}\nlow_water = {low_water}\nidle_flush = {when_idle}\n"
     )
+}
+
+fn of_flash(FlashSettings { device, size_bytes, design }: &FlashSettings) -> String {
+    format!("[flash]\ndevice = {}\nsize = {size_bytes}\ndesign = '{}'\n", quoted(device), design.name())
 }
 
 fn of_home(settings: &Settings) -> String {

@@ -19,8 +19,8 @@ use varve_device::{
 use varve_engine::Options;
 use varve_pager::control::{CONTROL_FILE, Control};
 use varve_pager::{
-    HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, Pager, PagerConfig, REGION_HEADER_BYTES,
-    is_unneeded_region,
+    FlashConfig, HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, Pager, PagerConfig,
+    REGION_HEADER_BYTES, is_unneeded_region,
 };
 
 use crate::config::{
@@ -195,6 +195,7 @@ impl Home {
         pager.rollback = self.directory(&settings.spaces.rollback);
         pager.temporary = self.directory(&settings.spaces.temporary);
         pager.nvm = settings.nvm.as_ref().map(|nvm| self.nvm(nvm)).transpose()?;
+        pager.flash = flash(settings, |device| self.directory(device));
         apply(settings, has_compressed, &mut pager);
         Ok(Options::new(pager))
     }
@@ -248,6 +249,17 @@ impl Home {
     }
 }
 
+/// The cache on flash, on a device by its name.
+fn flash(settings: &Settings, directory: impl Fn(&str) -> Arc<dyn Directory>) -> Option<FlashConfig> {
+    settings.flash.as_ref().map(|flash| FlashConfig {
+        directory: directory(&flash.device),
+        size_bytes: flash.size_bytes,
+        design: flash.design,
+        pending_max: FlashConfig::PENDING_MAX,
+        writers: FlashConfig::WRITERS,
+    })
+}
+
 /// What the pager is to have that is no directory. `has_compressed`: the database may have compressed pages, whatever is said now.
 fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     pager.pool_bytes = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes) as usize;
@@ -292,6 +304,8 @@ pub fn check_next(settings: &Settings, open: &Pager) -> Result<(), OpenError> {
         size_bytes: nvm.size_bytes,
         log_bytes: nvm.log_bytes,
     });
+    let flash_device = next.flash.take().map_or_else(|| next.control.clone(), |flash| flash.directory);
+    next.flash = flash(settings, |_| flash_device.clone());
     apply(settings, false, &mut next);
     Ok(open.check_next(&next)?)
 }
@@ -316,6 +330,7 @@ pub fn check_settings(settings: &Settings) -> Result<(), OpenError> {
 pub fn next_config(settings: &Settings, page_size: usize) -> PagerConfig {
     let memory = MemoryDirectory::new();
     let mut pager = PagerConfig { page_size, ..PagerConfig::new(memory.clone()) };
+    pager.flash = flash(settings, |_| memory.clone());
     pager.nvm = settings.nvm.as_ref().map(|nvm| NvmConfig {
         directory: memory,
         size_bytes: nvm.size_bytes,
@@ -346,7 +361,8 @@ fn spaces_on(device: &str, settings: &Settings) -> Vec<&'static str> {
     ];
     let spaces = places.iter().filter(|(_, place)| *place == device).map(|(space, _)| *space);
     let nvm = settings.nvm.iter().filter(|nvm| nvm.device == device).map(|_| "nvm");
-    spaces.chain(nvm).collect()
+    let flash = settings.flash.iter().filter(|flash| flash.device == device).map(|_| "flash");
+    spaces.chain(nvm).chain(flash).collect()
 }
 
 fn emulated(

@@ -487,6 +487,60 @@ fn a_protection_that_the_database_cannot_have_is_not_altered() {
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
+#[test]
+fn a_cache_on_flash_is_configured_and_changed_on_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |text: &str| std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+    place("[pool]\nsize = '1MiB'\n[flash]\ndevice = 'main'\nsize = '64MiB'\n");
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    client.batch_execute("create table item (id integer primary key, name text); insert into item select n, repeat('a', 900) from generate_series(1, 24000) n").unwrap();
+    // More than the pool of these tests holds.
+    let sum = "select sum(id + length(name)) from item";
+    let read = |client: &mut postgres::Client| {
+        for id in (1..=24_000).step_by(16) {
+            client.query(&format!("select name from item where id = {id}"), &[]).unwrap();
+        }
+        client.query_one(sum, &[]).unwrap().get::<_, i64>(0)
+    };
+    let expected = 24_000 * 24_001 / 2 + 24_000 * 900;
+    let counter = |client: &mut postgres::Client, name: &str| {
+        let rows = client.simple_query("show varve.levels").unwrap();
+        let found = rows.iter().find_map(|row| match row {
+            postgres::SimpleQueryMessage::Row(row)
+                if row.get(0) == Some("flash") && row.get(2) == Some(name) =>
+            {
+                row.get(3).map(|value| value.parse::<u64>().unwrap())
+            }
+            _ => None,
+        });
+        found.unwrap()
+    };
+    assert_eq!((read(&mut client), read(&mut client)), (expected, expected));
+    assert!(counter(&mut client, "read_hits") > 0);
+    client.batch_execute("alter system set flash_design = 'off'").unwrap();
+    assert_eq!(counter(&mut client, "clean"), 0);
+    let error = client.batch_execute("alter system set flash_design = 'lazy'").unwrap_err();
+    let message = error.as_db_error().unwrap().message().to_owned();
+    assert_eq!(message, "flash.design = \"lazy\" is unknown; choose one of: off, clean-write, dual-write");
+    client.batch_execute("alter system reset flash_design").unwrap();
+    assert_eq!(read(&mut client), expected);
+    drop(served.stop("-KILL"));
+    // Its file is lost, and then the section.
+    std::fs::remove_file(directory.path().join("flash.varve")).unwrap();
+    let served = Served::start(directory.path());
+    assert_eq!(read(&mut served.connect()), expected);
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    place("[pool]\nsize = '1MiB'\n");
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    assert_eq!(read(&mut client), expected);
+    let error = client.batch_execute("alter system set flash_design = 'off'").unwrap_err();
+    let message = error.as_db_error().unwrap().message().to_owned();
+    assert!(message.contains("flash.device is missing"), "{message}");
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
 /// Found by a new user: the configuration was blamed, and the way out that was advised did not work either.
 #[test]
 fn a_missing_region_is_not_the_fault_of_the_configuration() {

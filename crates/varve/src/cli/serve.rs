@@ -116,6 +116,10 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
     let nvm = database.engine().pager().nvm();
     let in_nvm = nvm.as_ref().map(|nvm| nvm.log_bytes).filter(|bytes| *bytes > 0);
     let log = in_nvm.unwrap_or(settings.log.capacity_bytes);
+    if let (Some(flash), Some(design)) = (&settings.flash, database.engine().pager().flash_design()) {
+        let size = show_bytes(flash.size_bytes);
+        say(format!("flash cache: {size} on {}, {}", flash.device, design.name()));
+    }
     if let Some(nvm) = nvm {
         say(introduced(&nvm));
     }

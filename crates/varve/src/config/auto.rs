@@ -204,6 +204,10 @@ impl SystemFile {
         let applied =
             pager.set_default_compression(next.compression).and_then(|()| pager.set_nvm_flush(flush));
         let applied = applied.and_then(|()| pager.set_packed_fill(next.packed.fill_percent));
+        // Without a cache the next start makes one.
+        if let (Some(flash), Some(_)) = (&next.flash, pager.flash_design()) {
+            pager.set_flash_design(flash.design).map_err(|error| SqlError::from(Error::from(error)))?;
+        }
         let applied = applied.and_then(|()| match [&self.in_force, next].map(|one| one.pool.page_writers) {
             // As many as the next start would have.
             [None, None] => pager.set_page_writers(page_writers(next, pager.has_compressed_pages())),

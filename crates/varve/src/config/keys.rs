@@ -6,7 +6,7 @@
 //! What this file doesn't know: how a value is read.
 
 use toml::Table;
-use varve_pager::{NvmFlush, Replacement};
+use varve_pager::{FlashDesign, NvmFlush, Replacement};
 
 use super::{Settings, show_bytes};
 use crate::memory::{default_pool_bytes, default_query_bytes};
@@ -53,7 +53,7 @@ impl Key {
     /// Whether what is right for it depends on other settings, which varve.toml may have.
     pub fn leans(&self) -> bool {
         let on_others = ["home_compression_level", "log_capacity", "protection_kind"];
-        self.section == "nvm" || on_others.contains(&self.name)
+        ["flash", "nvm"].contains(&self.section) || on_others.contains(&self.name)
     }
 }
 
@@ -83,6 +83,9 @@ fn flush(settings: &Settings) -> NvmFlush {
 
 /// All of them, by name.
 pub const KEYS: &[Key] = &[
+    on_line(["flash_design", "flash", "design"], Kind::Word, "Which pages the cache on flash takes.", |s| {
+        s.flash.as_ref().map_or(FlashDesign::Off, |flash| flash.design).name().to_owned()
+    }),
     on_line(
         ["home_compression", "home", "compression"],
         Kind::Word,

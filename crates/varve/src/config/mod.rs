@@ -12,6 +12,7 @@
 
 mod auto;
 mod fit;
+mod flash;
 mod keys;
 mod packed;
 mod reader;
@@ -32,6 +33,7 @@ use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 
 pub use auto::{AUTO_FILE_NAME, AUTO_FILE_NEW, Misfit, SystemFile};
+pub use flash::FlashSettings;
 pub use packed::PackedSettings;
 use reader::Reader;
 pub use reader::{ConfigError, text_of};
@@ -73,6 +75,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Persistent memory, if there is any.
     pub nvm: Option<NvmSettings>,
+    /// The cache on flash, if there is to be one.
+    pub flash: Option<FlashSettings>,
     /// How pages lie at home; `None`: in place for a new directory, whatever it is for an old one.
     pub layout: Option<HomeLayout>,
     /// How much room it takes if they lie packed.
@@ -203,6 +207,7 @@ impl Default for Settings {
             query: QuerySettings { memory_bytes: None, temporary_bytes: None },
             log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
             nvm: None,
+            flash: None,
             layout: None,
             packed: PackedSettings::default(),
             compression: Compression::NONE,
@@ -236,6 +241,9 @@ impl Settings {
         let (has_nvm, nvm_at) = (file.has("nvm"), file.key_position("nvm"));
         let nvm = file.section("nvm")?;
         self.nvm = if has_nvm { Some(self.nvm(nvm)?) } else { self.nvm };
+        let has_flash = file.has("flash");
+        let flash = file.section("flash")?;
+        self.flash = if has_flash { Some(self.flash(flash)?) } else { self.flash };
         self.home(file.section("home")?)?;
         self.packed = self.packed.overlaid(file.section("packed")?)?;
         self.protection(file.section("protection")?)?;
@@ -332,6 +340,16 @@ impl Settings {
         let flush = flush(&mut section, before.map_or(NvmFlush::DEFAULT, |nvm| nvm.flush))?;
         section.finish()?;
         Ok(NvmSettings { device, size_bytes, log_bytes, emulate, flush })
+    }
+
+    fn flash(&self, mut section: Reader<'_>) -> Result<FlashSettings, ConfigError> {
+        let at = section.position("device");
+        let flash = FlashSettings::read(self.flash.as_ref(), &mut section)?;
+        if flash.device != MAIN_DEVICE && !self.devices.contains_key(&flash.device) {
+            return Err(section.error("device", at, &unknown_device(&flash.device, &self.devices)));
+        }
+        section.finish()?;
+        Ok(flash)
     }
 
     fn home(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {

@@ -5,7 +5,7 @@
 //!
 //! What this file doesn't know: how values are read and kept.
 
-use varve_pager::{Algorithm, HomeLayout, Pager, PagerConfig, ProtectionKind, Trim};
+use varve_pager::{Algorithm, FlashDesign, HomeLayout, Pager, PagerConfig, ProtectionKind, Trim};
 
 use super::keys::Kind;
 use super::{PackedSettings, Settings, show_bytes};
@@ -38,6 +38,7 @@ pub fn unit(name: &str) -> Option<&'static str> {
 pub fn choices(name: &str) -> Vec<&'static str> {
     match name {
         "home_compression" => Algorithm::ALL.map(Algorithm::name).to_vec(),
+        "flash_design" => FlashDesign::ALL.map(FlashDesign::name).to_vec(),
         "home_trim" => Trim::ALL.map(Trim::name).to_vec(),
         "pool_replacement" => vec!["clock", "lru2"],
         PROTECTION => vec!["doublewrite", "nvm-dwb", "nvm", "full-page-log", "atomic-write", "none"],
