@@ -89,7 +89,6 @@ impl Shared {
         let stamp = self.prepare_region(is_clean)?;
         self.control.update(|superblock| {
             superblock.advance_redo(redo_start, durable);
-            superblock.note_headers(self.headers_stamped.load());
             if let Some(attached) = &mut superblock.attached {
                 attached.stamp = stamp;
             }

@@ -36,6 +36,8 @@ const UNFINISHED_FILE: &str = "control.new";
 const SEGMENT_BYTES_MAX: u64 = 1 << 44;
 /// With more lives than this since the redo position, opening takes a checkpoint first.
 const LIVES_WANTED: usize = 32;
+/// Incarnations are given out in steps up to this: half of their numbers last for two million starts.
+const INCARNATION_STEP_MAX: u32 = 1 << 11;
 
 /// How far the database has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,8 +134,10 @@ pub struct Superblock {
     pub has_compressed_pages: bool,
     /// Free extents of files in place may have no room: set before the first hole is made in one, and never taken back.
     pub has_hollow_extents: bool,
-    /// The header page of each durable space has this LSN, or a later one, below the pool; zero: unknown.
-    pub header_lsn: Lsn,
+    /// The header pages of the durable spaces have this mark at home, or the next one; zero: unknown.
+    pub mark: u64,
+    /// The mark that they are about to get; zero: none.
+    pub next_mark: u64,
     sequence: u64,
 }
 
@@ -156,14 +160,18 @@ impl Superblock {
             log_begins_anew: false,
             has_compressed_pages: false,
             has_hollow_extents: false,
-            header_lsn: Lsn::ZERO,
+            mark: 0,
+            next_mark: 0,
             sequence: 0,
         }
     }
 
-    /// The incarnation of the next life.
+    /// The incarnation of the next life: behind the last one, by a step that two copies of a database which go on from one backup
+    /// hardly share. So the log of one means nothing to the other.
     pub fn next_incarnation(&self) -> u32 {
-        self.lives.last().map_or(1, |life| life.incarnation + 1)
+        let last = self.lives.last().map_or(0, |life| life.incarnation);
+        let wide = (random_id() >> 20) as u32 % INCARNATION_STEP_MAX;
+        last + if last < u32::MAX / 2 { 1 + wide } else { 1 }
     }
 
     /// Adds a life; lives that left no block are dropped, and the new one follows whom they followed.
@@ -186,14 +194,17 @@ impl Superblock {
         drop(self.lives.drain(..needed.unwrap_or(0)));
     }
 
-    /// The headers of the spaces were given this LSN: noted if redo begins behind it, since they are stable then.
-    pub fn note_headers(&mut self, stamped: Lsn) {
-        let is_stable = stamped <= self.redo;
-        let told =
-            if planted("checkpoint: headers count as stable before they are") { self.redo } else { stamped };
-        if is_stable {
-            self.header_lsn = self.header_lsn.max(told);
+    /// The header pages will get this mark, or the one that an unfinished start announced: they may have that.
+    pub fn announce_mark(&mut self, mark: u64) {
+        if self.next_mark == 0 {
+            self.next_mark = mark;
         }
+    }
+
+    /// All header pages have the mark that was announced, at home, and the log is durable up to here.
+    pub fn note_marked(&mut self, durable: Lsn) {
+        self.mark = std::mem::take(&mut self.next_mark);
+        self.durable = self.durable.max(durable);
     }
 
     /// From now on the database needs this region.
@@ -238,8 +249,7 @@ impl Superblock {
         let can_grow = positions.chain([self.redo, self.durable]).all(|lsn| lsn.get() <= LSN_MAX)
             && self.log_segment_bytes <= SEGMENT_BYTES_MAX
             && self.sequence < u64::MAX
-            && self.lives.iter().all(|life| life.incarnation < u32::MAX)
-            && self.header_lsn <= self.redo;
+            && self.lives.iter().all(|life| life.incarnation < u32::MAX);
         let in_order = self.lives.windows(2).all(|pair| pair[0].start < pair[1].after)
             && self.lives.iter().all(|life| life.after <= life.start);
         let covered = self.lives.first().is_none_or(|life| life.start <= self.redo);

@@ -35,7 +35,7 @@ use crate::layout::{InPlace, InPlaceParts, Layouts};
 use crate::ledger::Ledger;
 use crate::level::{Image, Level};
 use crate::log::{Log, LogConfig, LogError, StoredLog, record};
-use crate::lsn::{AtomicLsn, Lsn};
+use crate::lsn::Lsn;
 use crate::nvm::{self, NvmRegion, Room};
 use crate::packed::{self, PackedSpace};
 use crate::pager::Shared;
@@ -209,6 +209,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
 fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
     protection::check_copies(&config, &control.get())?;
     let log_files = config.log.clone();
+    headers::refuse_other(&config, &control.get())?;
     let found = find_region(&config, &control.get())?;
     let mut packed = find_packed(&config, &control.get())?;
     keep_extents(&mut config, &packed);
@@ -352,7 +353,6 @@ fn assemble(
     if let Some(redo_start) = redo_start {
         // A killed process may have left writes in caches; redo would take those pages for stable.
         files.flush_all()?;
-        headers::refuse_older(&files, config, &control.get())?;
         mended = protection::repair(was, config, copies, &files, redo_start)?;
     }
     let protection =
@@ -386,6 +386,7 @@ fn assemble(
     };
     let packed = open_packed(config, control, around, start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
+    headers::refuse_other_packed(&layouts, config, &control.get())?;
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
     let stack = stack(config, control.get().database, region, home, (&ledger, log))?;
     let parts = PoolParts {
@@ -469,7 +470,6 @@ fn finish(
         redone: redone.filter(|_| keeps_images),
         database,
         checkpointing: Mutex::default(),
-        headers_stamped: AtomicLsn::new(Lsn::ZERO),
         is_stopping: AtomicBool::new(false),
         cleans_until: AtomicU64::new(0),
         leaves_region: AtomicBool::new(false),

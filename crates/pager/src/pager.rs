@@ -29,7 +29,7 @@ use crate::ids::{Access, PageId, PageRange, SpaceId};
 use crate::ledger::Ledger;
 use crate::level::Level;
 use crate::log::Log;
-use crate::lsn::{AtomicLsn, Lsn};
+use crate::lsn::Lsn;
 use crate::mtr::Mtr;
 use crate::nvm::{NvmBuffer, NvmRegion};
 use crate::open;
@@ -84,8 +84,6 @@ pub(crate) struct Shared {
     pub(crate) cache: Option<Arc<FlashCache>>,
     /// Held during a checkpoint: end of the log at the last one.
     pub(crate) checkpointing: Mutex<Lsn>,
-    /// The LSN that the headers of the spaces have had since this start; zero: they were left as they are.
-    pub(crate) headers_stamped: AtomicLsn,
     pub(crate) is_stopping: AtomicBool,
     /// Changes before this LSN are to be stable soon, since somebody waits for that.
     pub(crate) cleans_until: AtomicU64,
@@ -116,11 +114,8 @@ impl Pager {
             // A full device must not keep the database from being opened: later openings and checkpoints try again.
             shortened.or_else(|cause| if cause.is_no_space() { Ok(()) } else { Err(cause) })?;
         }
-        let has_headers = !shared.is_new && shared.config.layout == HomeLayout::InPlace;
         let pager = Pager { shared, threads: Mutex::default() };
-        if has_headers {
-            open::headers::stamp(&pager)?;
-        }
+        open::headers::mark(&pager)?;
         *pager.threads.lock() = background::start(&pager.shared)?;
         Ok(pager)
     }

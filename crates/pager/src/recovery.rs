@@ -33,7 +33,7 @@ use std::collections::hash_map::{Entry, HashMap};
 use smallvec::SmallVec;
 use varve_device::{planted, reached};
 
-use crate::control::{Attached, Control, InForce, State, Superblock};
+use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange};
 use crate::log::{Appended, Group, Life, Log, LogConfig, Record, StoredLog, Tail};
@@ -49,8 +49,8 @@ use crate::written;
 /// A planted fault; notes of what is home are left out with it, or they would hide nearly all that it does.
 pub(crate) const IMAGE_IGNORED: &str = "full-page-log: records before an image are redone on a torn page";
 
-/// Damaged pages in redo's way that are told one by one.
-const DAMAGES_TOLD: usize = 10;
+/// Damaged pages in redo's way that are named; more are only counted.
+const DAMAGES_TOLD: usize = 100;
 /// Pages read ahead of redo at once, at most.
 const AHEAD_PAGES_MAX: usize = 64;
 
@@ -190,7 +190,7 @@ pub(crate) fn read_log(
 }
 
 const SHUT_DOWN: &str = "the database was shut down cleanly at";
-const NOTED: &str = "the last checkpoint notes as durable";
+const NOTED: &str = "the control file notes as durable";
 
 impl ReadLog {
     /// Of a new database.
@@ -206,8 +206,10 @@ impl ReadLog {
         stored.make_durable()?;
         let incarnation = control.get().next_incarnation();
         let start = stored.next_start(tail);
+        let mark = random_id();
         control.update(|block| {
             block.begin_life(Life { incarnation, after: tail.next, start });
+            block.announce_mark(mark);
             news.tell(block);
         })?;
         Ok((stored.resume(incarnation, tail, control.get().redo)?, plan))
@@ -222,6 +224,7 @@ pub(crate) fn begin_log_anew(config: LogConfig, control: &Control, news: News) -
     let life = Life { incarnation: block.next_incarnation(), after: tail.next, start: tail.next };
     control.update(|block| {
         block.begin_log_anew(life, segment_bytes);
+        block.announce_mark(random_id());
         news.tell(block);
     })?;
     reached("open: the log begins anew");
@@ -392,13 +395,20 @@ pub(crate) fn redo(pool: &Pool, log: &Log, ops: &dyn RedoOps, plan: &Plan) -> Re
 /// What is wrong with all of these pages; `None` if there are none.
 fn all_damages(damages: BTreeMap<PageId, PagerError>) -> Option<PagerError> {
     let count = damages.len();
-    let mut damages = damages.into_values();
     if count < 2 {
-        return damages.next();
+        return damages.into_values().next();
     }
-    let told: Vec<String> = damages.by_ref().take(DAMAGES_TOLD).map(|damage| damage.to_string()).collect();
+    let told = damages.values().take(DAMAGES_TOLD).map(|damage| match damage {
+        PagerError::DamagedPage { id, damage } => format!("{id} ({damage})"),
+        PagerError::NoSuchPage { id, pages } => format!("{id} (its space has {pages} pages)"),
+        other => other.to_string(),
+    });
+    let told: Vec<String> = told.collect();
     let more = if count > told.len() { ", the first of them" } else { "" };
-    let what = format!("redo needs {count} pages that are damaged{more}: {}", told.join("; "));
+    let what = format!(
+        "redo needs {count} pages that are damaged{more}: {}; restore their spaces from a backup",
+        told.join(", ")
+    );
     Some(PagerError::Corrupt { what })
 }
 
@@ -486,7 +496,11 @@ impl<'a> Redo<'a> {
             page => page?,
         };
         let again = planted("redo: applied twice");
-        Ok(Some(page).filter(|page| again || page::page_lsn(page) < end))
+        let is_behind = again || page::page_lsn(&page) < end;
+        if is_behind && page.is_clean() {
+            page.announce();
+        }
+        Ok(Some(page).filter(|_| is_behind))
     }
 
     /// Keeps the pages that redo comes to next on their way.

@@ -58,7 +58,7 @@ fn fewer_bytes_are_written() {
     let (_, ids) = pages(&pager, 100);
     pager.shutdown().unwrap();
     let (plain, stored_bytes) = (count(&pager, "plain_bytes"), count(&pager, "stored_bytes"));
-    assert!(plain >= 100 * 4096 && stored_bytes * 7 < plain, "{stored_bytes} of {plain}");
+    assert!(plain >= 100 * 4096 && stored_bytes * 6 < plain, "{stored_bytes} of {plain}");
     let bytes = stored(&directory, ids[7]);
     assert_eq!(bytes[FLAGS], 1);
     assert!(bytes[512..].iter().all(|byte| *byte == 0), "one sector holds it");

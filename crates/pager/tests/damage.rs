@@ -121,7 +121,7 @@ fn all_damaged_pages_in_the_way_of_redo_are_named() {
     let Err(error) = Pager::open(config(&damaged, 64), Arc::new(NoOps)) else { panic!("it opens") };
     let error = error.to_string();
     assert!(error.contains("redo needs 2 pages that are damaged"), "{error}");
-    let is_named = |id: PageId| error.contains(&format!("page {id} is damaged"));
+    let is_named = |id: PageId| error.contains(&format!("{id} (its checksum"));
     assert_eq!(ids.map(is_named), [true, false, true], "{error}");
     // Restored: nothing of the log was lost meanwhile.
     let mut restored = damaged;

@@ -16,7 +16,9 @@
 //! | 60 | 4 | number of lives |
 //! | 64 | 24 each | lives: incarnation (4), 0 (4), LSN after the life before (8), first LSN (8) |
 //! | .. | .. | zeros |
-//! | 3896 | 8 | an LSN that the header pages of the data and the rollback space are not older than, 0 = unknown; with as many lives as there can be the last one is here |
+//! | 3880 | 8 | mark of the header pages of the data and the rollback space, 0 = unknown; with as many lives as there can be the last one is here, and no mark is known |
+//! | 3888 | 8 | mark that they are about to get, 0 = none |
+//! | 3896 | 8 | zeros |
 //! | 3904 | 4 | features: 1 some pages are compressed (`stored.rs`), 2 the data and the rollback space are packed; others are refused |
 //! | 3908 | 1 | layout of the data space: 0 in place, 1 packed |
 //! | 3909 | 1 | layout of the rollback space, the same |
@@ -55,8 +57,9 @@ const LIVES_AT: usize = 64;
 const LIFE_BYTES: usize = 24;
 /// Most lives that a slot holds.
 pub(super) const LIVES_MAX: usize = 160;
-/// The end of the last life's room: older programs don't look there.
-const HEADER_LSN_AT: usize = STORED_AT - 8;
+/// The last life's room: older programs don't look there.
+const MARK_AT: usize = LIVES_AT + (LIVES_MAX - 1) * LIFE_BYTES;
+const NEXT_MARK_AT: usize = MARK_AT + 8;
 /// Bytes from here on say how pages are stored at home.
 const STORED_AT: usize = 3904;
 const LAYOUTS_AT: usize = 3908;
@@ -159,7 +162,8 @@ impl Superblock {
             put_u64(out, 16, life.start.get());
         }
         if self.lives.len() < LIVES_MAX {
-            put_u64(slot, HEADER_LSN_AT, self.header_lsn.get());
+            put_u64(slot, MARK_AT, self.mark);
+            put_u64(slot, NEXT_MARK_AT, self.next_mark);
         }
         let crc = crc32c::crc32c(&slot[..CHECKSUM_AT]);
         put_u32(slot, CHECKSUM_AT, crc);
@@ -207,6 +211,7 @@ impl Superblock {
         let Some(state) = State::of(get_u32(slot, 56)).filter(|_| lives_count <= LIVES_MAX) else {
             return Slot::Damaged;
         };
+        let has_marks = lives_count < LIVES_MAX;
         let found = Superblock {
             page_size: get_u32(slot, 12),
             sequence: get_u64(slot, 16),
@@ -224,7 +229,8 @@ impl Superblock {
             log_begins_anew: slot[FLAGS_AT] & FLAG_LOG_BEGINS_ANEW != 0,
             has_compressed_pages: get_u32(slot, STORED_AT) & FEATURE_COMPRESSED != 0,
             has_hollow_extents: slot[ROOM_AT] & ROOM_HOLLOW != 0,
-            header_lsn: Lsn::new(if lives_count < LIVES_MAX { get_u64(slot, HEADER_LSN_AT) } else { 0 }),
+            mark: if has_marks { get_u64(slot, MARK_AT) } else { 0 },
+            next_mark: if has_marks { get_u64(slot, NEXT_MARK_AT) } else { 0 },
         };
         let fits_version = version == FORMAT_VERSION || slot[STORED_AT..CHECKSUM_AT].iter().all(|b| *b == 0);
         if fits_version && found.is_sound() { Slot::Valid(found) } else { Slot::Damaged }

@@ -29,7 +29,7 @@ use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange, SpaceId};
 use crate::level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::lsn::Lsn;
-use crate::page::{self, PageDamage};
+use crate::page;
 
 /// Most partitions of the frame table (Do 2012, section 3.3.4).
 const PARTITIONS_MAX: u32 = 16;
@@ -396,10 +396,8 @@ impl FlashCache {
         }
         let mut at_home = [Want::Page { frame: home, got: None }];
         match self.below.read(&mut [Run { first: id, want: &mut at_home }], Access::Sequential) {
-            // It never was at home: only a slot has it.
-            Err(PagerError::DamagedPage { damage: PageDamage::Zero, .. }) if self.is_below_nvm => {
-                return Ok(None);
-            }
+            // It never was there, or a crash tore it on its way: a slot has it, else whoever reads the page finds the damage.
+            Err(PagerError::DamagedPage { .. }) if self.is_below_nvm => return Ok(None),
             Err(damage @ PagerError::DamagedPage { .. }) => return Ok(Some(damage.to_string())),
             read => read?,
         }

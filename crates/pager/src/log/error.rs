@@ -25,8 +25,8 @@ pub enum LogError {
     Poisoned(Arc<str>),
     /// A part of the log that was durable can't be read.
     #[error(
-        "the log is damaged at LSN {at} (file {file}, byte {offset}): no valid block there, although {evidence}; \
-         restore the file, or the whole database from a backup"
+        "the log is damaged at LSN {at} (file {file}, byte {offset}), or is not of the same moment as the control file: no valid block \
+         there, although {evidence}; put back the file that was there, or restore the whole database from a backup"
     )]
     Damaged {
         /// First LSN that can't be read.

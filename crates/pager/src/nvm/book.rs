@@ -64,8 +64,13 @@ pub(crate) struct Entry {
 
 impl Entry {
     fn is_in_use(&self) -> bool {
+        !self.can_go_home() || self.readers > 0
+    }
+
+    /// Nobody has it in hand but readers.
+    fn can_go_home(&self) -> bool {
         let is_home_busy = self.is_flushing || self.older_flights > 0;
-        self.is_held || self.is_looked_at || is_home_busy || self.readers > 0
+        !self.is_held && !self.is_looked_at && !is_home_busy
     }
 }
 
@@ -238,14 +243,26 @@ impl Book {
         let (entries, mut begun) = (&mut self.entries, Vec::new());
         self.dirty.next(max, |id| {
             let Some(entry) = entries.get_mut(&id) else { return false };
-            let is_home_busy = entry.is_flushing || entry.older_flights > 0;
-            let can_go = !entry.is_held && !entry.is_looked_at && !is_home_busy;
+            let can_go = entry.can_go_home();
             if can_go {
                 entry.is_flushing = true;
                 begun.push(entry.version(id));
             }
             can_go
         });
+        begun
+    }
+
+    /// The same with these pages, as far as they are dirty and nobody has them in hand.
+    pub(crate) fn begin_flush_of(&mut self, ids: &[PageId]) -> Vec<Version> {
+        let mut begun = Vec::new();
+        for id in ids {
+            let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.can_go_home()) else { continue };
+            if entry.state == State::Dirty {
+                entry.is_flushing = true;
+                begun.push(entry.version(*id));
+            }
+        }
         begun
     }
 

@@ -18,7 +18,7 @@ use super::book::{Book, Version};
 use super::buffer::NvmBuffer;
 use crate::config::NvmFlush;
 use crate::error::{PagerError, Result};
-use crate::ids::Access;
+use crate::ids::{Access, PageId};
 use crate::level::{Cause, Image, Need};
 use crate::lsn::Lsn;
 use crate::times::Timing;
@@ -133,6 +133,12 @@ impl NvmBuffer {
         let begun = versions.len();
         self.flush(versions)?;
         Ok(begun)
+    }
+
+    /// Writes the dirty versions of these pages home, those that nobody has in hand.
+    pub(crate) fn flush_pages(&self, ids: &[PageId]) -> Result<()> {
+        let versions = self.book.lock().begin_flush_of(ids);
+        self.flush(versions)
     }
 
     /// A round of a flushing thread: a batch, if there are more dirty versions than the low mark; `is_flushing` says whether it

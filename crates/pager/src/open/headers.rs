@@ -1,83 +1,142 @@
-//! Whether the file of a space is as old as the control file thinks, or an older one that somebody put there (decision 0260).
+//! Whether control file and spaces are of one moment, or somebody has put an older one there, or one of another copy of the database
+//! (decision 0260).
 //!
 //! Invariants
-//! 1. Each start of an existing database gives the header pages of spaces in place the LSN of its first mini-transaction; want of room
-//!    is no reason to refuse the start.
-//! 2. A checkpoint tells the control file that LSN once redo begins behind it: then no crash leaves an older header.
-//! 3. Headers are looked at before anything is mended or redone in the files, and before copies are made anew.
+//! 1. Each start gives the header pages of the durable spaces a new random mark: announced in the control file together with the
+//!    new life of the log, at home on return, and only then what the control file expects. Want of room is no reason to refuse the
+//!    start; the mark stays announced.
+//! 2. From then on the control file does not go with a log that ends before that.
+//! 3. Headers are looked at before a page is mended or redone, and before copies are made anew.
 //!
-//! Not known here: when a checkpoint is taken, what is in the other pages.
+//! Not known here: what else is in the pages; who reads the log.
 
-use varve_device::{AlignedBuf, reached};
+use varve_device::{AlignedBuf, planted, reached};
 
-use crate::config::PagerConfig;
-use crate::control::Superblock;
+use crate::config::{HomeLayout, PagerConfig};
+use crate::control::{CONTROL_FILE, Superblock};
 use crate::error::{PagerError, Result};
-use crate::files::{self, SpaceFiles};
-use crate::ids::SpaceId;
+use crate::files::{self, SpaceFile};
+use crate::ids::{PageId, SpaceId};
+use crate::layout::Layouts;
+use crate::level::{Cause, Want};
 use crate::log::Admission;
-use crate::lsn::Lsn;
 use crate::mtr::{H, Mtr};
-use crate::page::{self, PAGE_HEADER_BYTES};
+use crate::page;
 use crate::pager::Pager;
-use crate::space::layout::{Geometry, MAGIC};
+use crate::space::layout::{self, Geometry};
 use crate::stored;
 
-/// Before anything is mended or redone: refuses a file in place whose header is older than the control file says.
-pub(super) fn refuse_older(files: &SpaceFiles, config: &PagerConfig, stored: &Superblock) -> Result<()> {
-    if stored.attached.is_some_and(|attached| attached.pages) {
-        // The newest headers may be in the region.
+/// Refuses a file in place that the control file does not go with, before the log is read: of two files of different moments
+/// nothing else can be expected to fit.
+pub(super) fn refuse_other(config: &PagerConfig, stored: &Superblock) -> Result<()> {
+    if config.layout != HomeLayout::InPlace || stored.mark == 0 {
         return Ok(());
     }
-    let mut buf = AlignedBuf::new(config.page_size);
     for (space, directory) in super::durable_spaces(config) {
-        let header = Geometry::of(space, config.page_size).header();
-        let Some(file) = files.space(space) else { continue };
+        let file = SpaceFile::open(space, &**directory, config.page_size, false)?;
+        let header = header_of(space, config);
         let Ok(offset) = file.offset(header) else { continue };
+        let mut buf = AlignedBuf::new(config.page_size);
         file.file().read_at(offset, &mut buf, file.purpose())?;
-        let is_whole = stored::decode_in(&mut buf, header).is_ok();
-        let lsn = page::page_lsn(&buf);
         // One that a crash tore is made whole before it is needed, or is refused then.
-        if is_whole && lsn < stored.header_lsn {
-            reached("open: an older file of a space");
-            return Err(PagerError::Incompatible {
-                what: is_older(&directory.location(), space, lsn, stored),
-            });
+        if stored::decode_in(&mut buf, header).is_ok() {
+            expect_mark(&buf, (space, &directory.location()), config, stored)?;
         }
     }
     Ok(())
 }
 
-fn is_older(location: &str, space: SpaceId, lsn: Lsn, stored: &Superblock) -> String {
-    format!(
-        "{location}/{} is an older copy than the control file goes with (its header is of LSN {lsn}, and was of {} or later when the \
-         database was open last): put back the newer one, or all files of one backup",
-        files::file_name(space),
-        stored.header_lsn
-    )
-}
-
-/// Behind redo: gives the headers an LSN of this life, if there is room for that.
-pub(crate) fn stamp(pager: &Pager) -> Result<()> {
-    match stamped(pager) {
-        Ok(Some(lsn)) => pager.shared.headers_stamped.advance(lsn),
-        Err(cause) if !cause.is_no_space() => return Err(cause),
-        _ => reached("open: no room to stamp headers"),
+/// The same of packed files: where their headers are is known only behind the log.
+pub(super) fn refuse_other_packed(
+    layouts: &Layouts,
+    config: &PagerConfig,
+    stored: &Superblock,
+) -> Result<()> {
+    if config.layout == HomeLayout::InPlace || stored.mark == 0 {
+        return Ok(());
+    }
+    for (space, directory) in super::durable_spaces(config) {
+        let header = header_of(space, config);
+        let mut buf = AlignedBuf::new(config.page_size);
+        let mut want = Want::Page { frame: &mut buf, got: None };
+        match layouts.read(&mut [(header, &mut want)]) {
+            // Redo doesn't need it, or refuses it.
+            Err(PagerError::DamagedPage { .. } | PagerError::NoSuchPage { .. }) => {}
+            read => {
+                read?;
+                expect_mark(&buf, (space, &directory.location()), config, stored)?;
+            }
+        }
     }
     Ok(())
 }
 
-/// `None`: there is no room in the log.
-fn stamped(pager: &Pager) -> Result<Option<Lsn>> {
-    if pager.shared.log.admit()? == Admission::Full {
-        return Ok(None);
+fn header_of(space: SpaceId, config: &PagerConfig) -> PageId {
+    Geometry::of(space, config.page_size).header()
+}
+
+fn expect_mark(
+    header: &[u8],
+    (space, location): (SpaceId, &str),
+    config: &PagerConfig,
+    stored: &Superblock,
+) -> Result<()> {
+    Geometry::of(space, config.page_size).check_header(header, stored.database)?;
+    let mark = layout::mark(header);
+    if mark == stored.mark || mark == stored.next_mark && mark != 0 {
+        return Ok(());
     }
-    pager.shared.pool.keep_free()?;
+    reached("open: files of different moments");
+    let lsn = page::page_lsn(header);
+    let space_file = format!("{location}/{}", files::file_name(space));
+    let control = format!("{}/{CONTROL_FILE}", config.control.location());
+    let (older, newer) = if lsn > stored.durable { (&control, &space_file) } else { (&space_file, &control) };
+    Err(PagerError::Incompatible {
+        what: format!(
+            "{older} is an older copy than {newer} goes with, or one of another copy of the database (the header of the {} space is of \
+             LSN {lsn}, and the control file knows of a log up to {}): put back the one that was there, or all files of one backup",
+            space.name(),
+            stored.durable
+        ),
+    })
+}
+
+/// Behind redo, before threads: gives the headers the mark that was announced, if there is room for that.
+pub(crate) fn mark(pager: &Pager) -> Result<()> {
+    match marked(pager) {
+        Err(cause) if cause.is_no_space() => {
+            reached("open: no room to mark headers");
+            Ok(())
+        }
+        done => done,
+    }
+}
+
+fn marked(pager: &Pager) -> Result<()> {
+    let shared = &pager.shared;
+    if shared.log.admit()? == Admission::Full {
+        reached("open: no room to mark headers");
+        return Ok(());
+    }
+    shared.pool.keep_free()?;
+    let mark = shared.control.get().next_mark;
+    let ids = SpaceId::DURABLE.map(|space| Geometry::of(space, pager.page_size()).header());
     let mut mtr = Mtr::new(pager);
-    let mut headers = Vec::with_capacity(SpaceId::DURABLE.len());
-    for space in SpaceId::DURABLE {
-        headers.push(mtr.x(Geometry::of(space, pager.page_size()).header())?);
+    let headers = ids.iter().map(|id| mtr.x(*id)).collect::<Result<Vec<H>>>()?;
+    headers.into_iter().for_each(|header| mtr.write(header, layout::MARK_OFFSET, &mark.to_le_bytes()));
+    let end = mtr.commit();
+    if planted("open: a mark is expected before headers have it") {
+        shared.control.update(|block| block.note_marked(block.durable))?;
     }
-    headers.into_iter().for_each(|header: H| mtr.write(header, PAGE_HEADER_BYTES, MAGIC));
-    Ok(Some(mtr.commit()))
+    shared.log.flush(end)?;
+    shared.pool.clean(&ids, Cause::Checkpoint)?;
+    if let Some(buffer) = &shared.buffer {
+        // Home alone is looked at.
+        buffer.flush_pages(&ids)?;
+    }
+    shared.level.settle()?;
+    // Where packed pages are now.
+    shared.log.flush(shared.log.end())?;
+    let durable = shared.log.durable();
+    shared.control.update(|block| block.note_marked(durable))
 }

@@ -14,6 +14,7 @@
 //! | 48 | 4 | pages of an extent |
 //! | 52 | 4 | next owner number |
 //! | 56 | 8 | database id |
+//! | 64 | 8 | mark of the last start: what the control file says it is (decision 0260), 0 = none |
 //!
 //! Descriptor page (kind 2): from offset 32 one entry per extent of the group:
 //!
@@ -40,7 +41,7 @@ pub(crate) const FIRST_OWNER: u32 = 16;
 pub(crate) const SYSTEM_PAGES_FIRST: u32 = 3;
 
 /// What a header page begins with.
-pub(crate) const MAGIC: &[u8; 8] = b"VARVESPC";
+const MAGIC: &[u8; 8] = b"VARVESPC";
 const VERSION: u32 = 1;
 const HEADER_NEXT_OWNER: usize = PAGE_HEADER_BYTES + 20;
 const HEADER_END: usize = PAGE_HEADER_BYTES + 32;
@@ -214,6 +215,14 @@ pub(crate) fn next_owner(header: &[u8]) -> u32 {
 
 fn put_next_owner(header: &mut [u8], owner: u32) {
     header[HEADER_NEXT_OWNER..HEADER_NEXT_OWNER + 4].copy_from_slice(&owner.to_le_bytes());
+}
+
+/// Where the mark lies in the header page.
+pub(crate) const MARK_OFFSET: usize = HEADER_END;
+
+/// The mark of a header page.
+pub(crate) fn mark(header: &[u8]) -> u64 {
+    u64::from(le_u32(header, MARK_OFFSET)) | u64::from(le_u32(header, MARK_OFFSET + 4)) << 32
 }
 
 /// Where the next owner number lies in the header page.
