@@ -19,7 +19,7 @@ fn judge(what: &str, found: &Found, images: usize, events: &[&str]) {
     assert!(found.failures.is_empty(), "{:#?}", found.failures);
     let missed: Vec<_> = events.iter().filter(|event| !found.reached.contains_key(*event)).collect();
     assert!(missed.is_empty(), "no workload came by {missed:?}");
-    assert!(found.images >= images && found.lives > 5, "{}", found.summary());
+    assert!(found.images >= images && found.lives > 0, "{}", found.summary());
 }
 
 #[test]
