@@ -194,6 +194,11 @@ impl Superblock {
         drop(self.lives.drain(..needed.unwrap_or(0)));
     }
 
+    /// Up to where the log was known to reach; the whole of it where it begins anew.
+    pub fn log_end(&self) -> Lsn {
+        self.redo.max(self.durable)
+    }
+
     /// The header pages will get this mark, or the one that an unfinished start announced: they may have that.
     pub fn announce_mark(&mut self, mark: u64) {
         if self.next_mark == 0 {

@@ -1,7 +1,7 @@
 //! Opening: making a new database, or recovering one.
 //!
 //! Order for a new one: control file (state creating), NVM region if there is to be one, empty log, space files and doublewrite file, then the control
-//! file says open. A crash before that starts over. For an existing one: control file, analysis of the log, a new life
+//! file says open. A crash before that starts over. For an existing one: control file, headers of files in place, analysis of the log, headers of packed files, a new life
 //! of the log (`open/begin.rs`), mending of torn pages, redo, allocation maps. A log that moves, between files and a region, or that was
 //! left in a region, begins anew: there is nothing to analyse and to redo, since the shutdown before was a clean one.
 //!
@@ -54,7 +54,7 @@ pub(crate) mod headers;
 mod stack;
 
 pub(crate) use begin::Postponed;
-use begin::{begin_log, find_region, postpone_images, postpone_region};
+use begin::{begin_log, find_region, postpone_images, postpone_region, read_log};
 use stack::{Stack, stack};
 
 impl WriteAhead for Log {
@@ -215,12 +215,15 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     keep_extents(&mut config, &packed);
     let mut observers: Vec<&mut dyn Observe> =
         packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
-    let (region, log, mut plan) = begin_log(&mut config, &control, found, &mut observers)?;
+    let read = read_log(&mut config, &control.get(), &found, &mut observers)?;
+    let until = read.as_ref().map_or_else(|| control.get().log_end(), ReadLog::until);
+    headers::refuse_other_packed(&packed, until, &config, &control.get())?;
+    let (region, log, mut plan) = begin_log(&mut config, &control, found, read)?;
     if region.as_ref().is_some_and(NvmRegion::has_log) {
         remove_left_log(&*log_files, control.get().database)?;
     }
     let log = Arc::new(log);
-    let start = Start::Found { redo: plan.from(), until: plan.until(), packed };
+    let start = Start::Found { redo: plan.from(), packed };
     let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
     plan.forget_written(&parts.mended);
     if let Some(buffer) =
@@ -251,8 +254,6 @@ enum Start {
     Found {
         /// Where redo will start.
         redo: Lsn,
-        /// Where the log ended.
-        until: Lsn,
         packed: Vec<(SpaceId, packed::Found)>,
     },
 }
@@ -306,8 +307,8 @@ fn open_packed(
             });
             made.into_iter().collect()
         }
-        Start::Found { until, packed, .. } => {
-            packed.into_iter().map(|(space, found)| Ok((space, found.into_space(until, around())?))).collect()
+        Start::Found { packed, .. } => {
+            packed.into_iter().map(|(space, found)| Ok((space, found.into_space(around())?))).collect()
         }
     }
 }
@@ -386,7 +387,6 @@ fn assemble(
     };
     let packed = open_packed(config, control, around, start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
-    headers::refuse_other_packed(&layouts, config, &control.get())?;
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
     let stack = stack(config, control.get().database, region, home, (&ledger, log))?;
     let parts = PoolParts {

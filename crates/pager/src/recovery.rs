@@ -193,6 +193,11 @@ const SHUT_DOWN: &str = "the database was shut down cleanly at";
 const NOTED: &str = "the control file notes as durable";
 
 impl ReadLog {
+    /// Where it ends.
+    pub(crate) fn until(&self) -> Lsn {
+        self.plan.until()
+    }
+
     /// Of a new database.
     pub(crate) fn empty(config: LogConfig, database: u64) -> Result<ReadLog> {
         let (stored, tail) = (StoredLog::open(config, database)?, Tail::empty());
@@ -220,7 +225,7 @@ impl ReadLog {
 pub(crate) fn begin_log_anew(config: LogConfig, control: &Control, news: News) -> Result<(Log, Plan)> {
     let segment_bytes = config.segment_bytes;
     let block = control.get();
-    let (stored, tail) = StoredLog::begin_anew(config, block.database, block.redo.max(block.durable))?;
+    let (stored, tail) = StoredLog::begin_anew(config, block.database, block.log_end())?;
     let life = Life { incarnation: block.next_incarnation(), after: tail.next, start: tail.next };
     control.update(|block| {
         block.begin_log_anew(life, segment_bytes);

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use common::{NoOps, add, config, get, open, set};
 use nvm_support::{IN_FILES, NVM_ALL, NVM_PAGES, with};
-use varve_device::{MemoryDirectory, MemoryImage};
+use varve_device::{
+    Directory, ErrorKind, Fault, Faulty, MemoryDirectory, MemoryImage, Operation, Rule, Space, When,
+};
 use varve_pager::control::Control;
 use varve_pager::{HomeLayout, PackedConfig, PageId, Pager, PagerConfig, SpaceId};
 
@@ -135,9 +137,7 @@ fn an_older_file_is_refused_and_the_newer_one_still_opens() {
                 assert!(!is_plain || said.contains(&expected), "{index} {end:?} {stem}: {said}");
                 // Put back: whatever the refused start left does no harm.
                 let mended = with_old(stem, &mixed.images(), &new);
-                if stem != "control" {
-                    expect(&mended, how, &ids, 1000);
-                }
+                expect(&mended, how, &ids, 1000);
             }
         }
     }
@@ -226,5 +226,61 @@ fn each_start_has_a_mark_of_its_own() {
             last = told();
         }
         assert_eq!(len_bytes(&directory), before);
+    }
+}
+
+/// That start begins the log anew, and removes what is left of the one before.
+#[test]
+fn a_control_file_from_when_a_region_was_left_costs_nothing() {
+    let hows: [(How, How); 2] =
+        [(packed_below_nvm, packed), (|directory| with(directory, NVM_ALL), in_place)];
+    for (inside, outside) in hows {
+        let (directory, ids) = new_database(inside);
+        let pager = open(&inside(&directory));
+        pager.leave_region_at_shutdown();
+        pager.shutdown().unwrap();
+        drop(pager);
+        let old = directory.images();
+        live(&directory, outside, &ids, 1000, End::Crash);
+        let new = directory.images();
+        let mixed = with_old("control", &new, &old);
+        let said = refusal(&mixed, outside).expect("the control file is older");
+        assert!(said.contains("is an older copy than"), "{said}");
+        expect(&with_old("control", &mixed.images(), &new), outside, &ids, 1000);
+    }
+}
+
+/// The mark stays announced: headers may have it, or the one before.
+#[test]
+fn a_full_device_takes_no_mark_and_bars_no_start() {
+    for (how, space) in HOWS.into_iter().flat_map(|how| [(how, Space::Data), (how, Space::Rollback)]) {
+        let (directory, ids) = new_database(how);
+        let device = Faulty::wrap(directory.clone() as Arc<dyn Directory>);
+        let on = |full: bool| {
+            let config = how(&directory);
+            match (full, space) {
+                (false, _) => config,
+                (true, Space::Data) => PagerConfig { data: device.clone(), ..config },
+                (true, _) => PagerConfig { rollback: device.clone(), ..config },
+            }
+        };
+        let told = || Control::open(&*directory).unwrap().unwrap().get();
+        let before = told().mark;
+        let fault = Fault::Fails(ErrorKind::NoSpace);
+        device.arm(Rule {
+            operation: Some(Operation::Write),
+            space: Some(space),
+            when: When::From(1),
+            fault,
+        });
+        for _ in 0..2 {
+            // Shut down or not: what a full device refuses to take home stays in the log, or in persistent memory.
+            drop(Pager::open(on(true), Arc::new(NoOps)).map(|pager| pager.shutdown()));
+            assert!(device.fired_count() > 0 && told().mark == before && told().next_mark != 0);
+        }
+        device.disarm();
+        let pager = open(&on(false));
+        ids.iter().zip(NUMBERS).for_each(|(id, number)| assert_eq!(get(&pager, *id).unwrap(), number));
+        assert!(told().mark != before && told().next_mark == 0);
     }
 }

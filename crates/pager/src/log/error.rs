@@ -97,6 +97,17 @@ pub enum LogError {
         /// Its size.
         got_bytes: u64,
     },
+    /// The control file says that a log begins anew where one has begun.
+    #[error(
+        "the control file is an older copy than the log goes with, or one of another copy of the database: it says that a log begins anew \
+         in {location}, and {file} has one that has begun: put back the control file that was there, or all files of one backup"
+    )]
+    Begun {
+        /// A file of the log.
+        file: String,
+        /// The log's directory.
+        location: String,
+    },
     /// The log files are there, the control file is not.
     #[error(
         "{location} holds log files, but the control file is missing: restore it, or empty the directory"

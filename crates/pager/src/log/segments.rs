@@ -111,6 +111,21 @@ impl Segments {
         }
     }
 
+    /// Fails if one of the log files of `database` in `directory` has a block.
+    pub(crate) fn refuse_begun(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
+        for name in owned(directory, database)?.ours {
+            let file = directory.open(&name, OpenHow::existing(Space::Log))?;
+            let mut start = AlignedBuf::new(SEGMENT_HEADER_BYTES as usize);
+            if file.len_bytes()? >= 2 * SEGMENT_HEADER_BYTES {
+                file.read_at(SEGMENT_HEADER_BYTES, &mut start, Purpose::Log)?;
+            }
+            if start.iter().any(|byte| *byte != 0) {
+                return Err(LogError::Begun { file: name, location: directory.location() });
+            }
+        }
+        Ok(())
+    }
+
     /// The same, and what is another database's stays.
     pub(crate) fn remove_own(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
         remove(directory, &owned(directory, database)?.ours)

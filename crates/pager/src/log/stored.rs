@@ -45,6 +45,12 @@ impl StoredLog {
         Ok((log, Tail { block: at, end: at, next: at }))
     }
 
+    /// Fails if the log of `database` in `directory` has been written to: the control file says that it begins anew, so the control file
+    /// is older than the log.
+    pub fn refuse_begun(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
+        Segments::refuse_begun(directory, database)
+    }
+
     /// Removes the log files of `database` in `directory`; fails if one is of another database.
     pub fn remove_of(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
         Segments::remove_of(directory, database)

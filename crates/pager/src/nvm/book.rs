@@ -266,6 +266,11 @@ impl Book {
         begun
     }
 
+    /// Whether home lacks the newest version of the page that is here.
+    pub(crate) fn is_dirty(&self, id: PageId) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.state == State::Dirty)
+    }
+
     /// A full device refused these versions: the others come first, up to those that are dirty now.
     pub(crate) fn pass_over(&mut self, refused: impl Iterator<Item = Version>) {
         for version in refused {

@@ -135,10 +135,13 @@ impl NvmBuffer {
         Ok(begun)
     }
 
-    /// Writes the dirty versions of these pages home, those that nobody has in hand.
-    pub(crate) fn flush_pages(&self, ids: &[PageId]) -> Result<()> {
+    /// Writes the dirty versions of these pages home, those that nobody has in hand. Whether home has the newest version of all of them
+    /// now: a full device may have refused some.
+    pub(crate) fn flush_pages(&self, ids: &[PageId]) -> Result<bool> {
         let versions = self.book.lock().begin_flush_of(ids);
-        self.flush(versions)
+        self.flush(versions)?;
+        let book = self.book.lock();
+        Ok(!ids.iter().any(|id| book.is_dirty(*id)))
     }
 
     /// A round of a flushing thread: a batch, if there are more dirty versions than the low mark; `is_flushing` says whether it

@@ -14,9 +14,9 @@ use super::log_config;
 use crate::config::{PagerConfig, ProtectionKind};
 use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
 use crate::error::Result;
-use crate::log::Log;
+use crate::log::{Log, StoredLog};
 use crate::nvm::{self, NvmRegion, Room};
-use crate::recovery::{self, News, Observe, Plan};
+use crate::recovery::{self, News, Observe, Plan, ReadLog};
 
 /// What was configured and has to wait for a clean shutdown, since the last one was none.
 #[derive(Clone, Copy, Default)]
@@ -82,28 +82,40 @@ pub(super) fn find_region(config: &PagerConfig, stored: &Superblock) -> Result<F
     Ok(Found::Gets(room))
 }
 
-/// Reads the log and opens it, or begins it anew where it moves. Behind the reading everything fits together, and a region is made if
-/// the database gets one.
+/// Reads the log; `None`: it moves, or was left in a region, and nothing of it is needed.
+pub(super) fn read_log(
+    config: &mut PagerConfig,
+    stored: &Superblock,
+    found: &Found,
+    observers: &mut [&mut dyn Observe],
+) -> Result<Option<ReadLog>> {
+    if let Found::Has(region) = found {
+        region.place_log(config);
+    }
+    let moves = matches!(found, Found::Gets(room) if room.has_log());
+    if stored.log_begins_anew {
+        StoredLog::refuse_begun(&*config.log, stored.database)?;
+    }
+    if stored.log_begins_anew || moves {
+        return Ok(None);
+    }
+    let keeps_images = begins_images(config).is_some() || stored.protection == InForce::FullPageLog;
+    recovery::read_log(log_config(config), stored.clone(), keeps_images, observers).map(Some)
+}
+
+/// Behind the log's first record nobody could tell after a crash that images began cleanly.
+fn begins_images(config: &PagerConfig) -> Option<InForce> {
+    Some(config.protection.in_force()).filter(|protection| *protection == InForce::FullPageLog)
+}
+
+/// Opens the log that was read, or begins it anew where it moves. Everything fits together, so a region is made if the database gets one.
 pub(super) fn begin_log(
     config: &mut PagerConfig,
     control: &Control,
     found: Found,
-    observers: &mut [&mut dyn Observe],
+    read: Option<ReadLog>,
 ) -> Result<(Option<NvmRegion>, Log, Plan)> {
-    if let Found::Has(region) = &found {
-        region.place_log(config);
-    }
-    let stored = control.get();
-    let moves = matches!(&found, Found::Gets(room) if room.has_log());
-    let images = InForce::FullPageLog;
-    // Behind the log's first record nobody could tell after a crash that images began cleanly.
-    let begins = Some(config.protection.in_force()).filter(|protection| *protection == images);
-    let keeps_images = begins.is_some() || stored.protection == images;
-    let read = if stored.log_begins_anew || moves {
-        None
-    } else {
-        Some(recovery::read_log(log_config(config), stored, keeps_images, observers)?)
-    };
+    let begins = begins_images(config);
     let (region, attached) = match found {
         Found::Nothing => (None, None),
         Found::Has(region) => (Some(region), None),

@@ -17,10 +17,11 @@ use crate::control::{CONTROL_FILE, Superblock};
 use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile};
 use crate::ids::{PageId, SpaceId};
-use crate::layout::Layouts;
-use crate::level::{Cause, Want};
+use crate::level::Cause;
 use crate::log::Admission;
+use crate::lsn::Lsn;
 use crate::mtr::{H, Mtr};
+use crate::packed;
 use crate::page;
 use crate::pager::Pager;
 use crate::space::layout::{self, Geometry};
@@ -37,35 +38,35 @@ pub(super) fn refuse_other(config: &PagerConfig, stored: &Superblock) -> Result<
         let header = header_of(space, config);
         let Ok(offset) = file.offset(header) else { continue };
         let mut buf = AlignedBuf::new(config.page_size);
-        file.file().read_at(offset, &mut buf, file.purpose())?;
-        // One that a crash tore is made whole before it is needed, or is refused then.
-        if stored::decode_in(&mut buf, header).is_ok() {
+        let is_read = file.file().read_at(offset, &mut buf, file.purpose()).is_ok();
+        // One that a crash tore, or that can't be read, is made whole before it is needed, or is refused then.
+        if is_read && stored::decode_in(&mut buf, header).is_ok() {
             expect_mark(&buf, (space, &directory.location()), config, stored)?;
         }
     }
     Ok(())
 }
 
-/// The same of packed files: where their headers are is known only behind the log.
+/// The same of packed files, where the log was read up to `until`: it says where their headers are. Nothing of it, nor the control
+/// file, has been changed yet.
 pub(super) fn refuse_other_packed(
-    layouts: &Layouts,
+    packed: &[(SpaceId, packed::Found)],
+    until: Lsn,
     config: &PagerConfig,
     stored: &Superblock,
 ) -> Result<()> {
-    if config.layout == HomeLayout::InPlace || stored.mark == 0 {
-        return Ok(());
-    }
-    for (space, directory) in super::durable_spaces(config) {
-        let header = header_of(space, config);
-        let mut buf = AlignedBuf::new(config.page_size);
-        let mut want = Want::Page { frame: &mut buf, got: None };
-        match layouts.read(&mut [(header, &mut want)]) {
-            // Redo doesn't need it, or refuses it.
-            Err(PagerError::DamagedPage { .. } | PagerError::NoSuchPage { .. }) => {}
-            read => {
-                read?;
-                expect_mark(&buf, (space, &directory.location()), config, stored)?;
-            }
+    for (space, found) in packed {
+        found.refuse_shorter(until)?;
+        // One that is damaged, or can't be read, redo doesn't need, or refuses.
+        let header = match found.read(header_of(*space, config), config.page_size) {
+            Err(PagerError::Device(_)) => None,
+            read => read?,
+        };
+        if let Some(header) = header.filter(|_| stored.mark != 0) {
+            let directories = super::durable_spaces(config);
+            let location =
+                directories.iter().find(|(of, _)| of == space).map(|(_, directory)| directory.location());
+            expect_mark(&header, (*space, &location.unwrap_or_default()), config, stored)?;
         }
     }
     Ok(())
@@ -130,13 +131,15 @@ fn marked(pager: &Pager) -> Result<()> {
     }
     shared.log.flush(end)?;
     shared.pool.clean(&ids, Cause::Checkpoint)?;
-    if let Some(buffer) = &shared.buffer {
-        // Home alone is looked at.
-        buffer.flush_pages(&ids)?;
-    }
+    // Home alone is looked at.
+    let is_home = shared.buffer.as_ref().map_or(Ok(true), |buffer| buffer.flush_pages(&ids))?;
     shared.level.settle()?;
     // Where packed pages are now.
     shared.log.flush(shared.log.end())?;
+    if !is_home || ids.iter().any(|id| shared.ledger.has(*id)) {
+        reached("open: a full device took not all marks");
+        return Ok(());
+    }
     let durable = shared.log.durable();
     shared.control.update(|block| block.note_marked(durable))
 }

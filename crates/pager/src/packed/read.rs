@@ -39,6 +39,16 @@ pub(super) struct Window {
     pub(super) len_bytes: usize,
 }
 
+impl Window {
+    /// What has to be read for a place.
+    pub(super) fn of(place: Place, sector_bytes: usize) -> Window {
+        let sector = sector_bytes as u64;
+        let offset = place.offset_bytes() / sector * sector;
+        let skip = (place.offset_bytes() - offset) as usize;
+        Window { offset, skip, len_bytes: (skip + place.len_bytes()).next_multiple_of(sector_bytes) }
+    }
+}
+
 impl PackedSpace {
     /// Whether somebody reads slots of the extent, or is about to look whether he may.
     pub(super) fn is_read(&self, extent: ExtentNo) -> bool {
@@ -66,10 +76,7 @@ impl PackedSpace {
 
     /// What has to be read for a place.
     pub(super) fn window(&self, place: Place) -> Window {
-        let sector_bytes = self.sector_bytes() as u64;
-        let offset = place.offset_bytes() / sector_bytes * sector_bytes;
-        let skip = (place.offset_bytes() - offset) as usize;
-        Window { offset, skip, len_bytes: (skip + place.len_bytes()).next_multiple_of(sector_bytes as usize) }
+        Window::of(place, self.sector_bytes())
     }
 
     /// Reads pages; submits all together.

@@ -21,11 +21,14 @@ use super::extents::Extents;
 use super::format::{BLOCK_BYTES, Shape};
 use super::map_file::MapFile;
 use super::page_map::PageMap;
+use super::read::Window;
 use super::replay::Replay;
-use super::{Around, Identity, PackedSpace};
+use super::{Around, Identity, PackedSpace, sector_bytes};
 use crate::error::{PagerError, Result};
 use crate::files;
+use crate::ids::PageId;
 use crate::lsn::Lsn;
+use crate::stored;
 
 /// The files of a space, and what its map says so far.
 pub(crate) struct Found {
@@ -67,16 +70,34 @@ impl Found {
         self.map_file.head().shape.extent_bytes
     }
 
-    /// The space, once the log was read up to `until`.
-    pub(crate) fn into_space(self, until: Lsn, around: Around) -> Result<PackedSpace> {
+    /// Refuses a log that ends at `until`, before the map does.
+    pub(crate) fn refuse_shorter(&self, until: Lsn) -> Result<()> {
         let head = self.map_file.head();
-        if head.after > until {
-            let what = format!(
-                "the map of {} goes with a log that reaches to {}, and this one ends at {until}: restore both from one backup",
-                self.location, head.after
-            );
-            return Err(PagerError::Corrupt { what });
+        if head.after <= until {
+            return Ok(());
         }
+        let what = format!(
+            "the map of {} goes with a log that reaches to {}, and this one ends at {until}: restore both from one backup",
+            self.location, head.after
+        );
+        Err(PagerError::Corrupt { what })
+    }
+
+    /// Reads the page where the map and the log have it. `None`: nowhere, or it is damaged there.
+    pub(crate) fn read(&self, id: PageId, page_size: usize) -> Result<Option<AlignedBuf>> {
+        let Some(place) = self.replay.place(id.no()) else { return Ok(None) };
+        let window = Window::of(place, sector_bytes(&*self.file));
+        if window.offset + window.len_bytes as u64 > self.file.len_bytes()? {
+            return Ok(None);
+        }
+        let (mut slot, mut page) = (AlignedBuf::new(window.len_bytes), AlignedBuf::new(page_size));
+        self.file.read_at(window.offset, &mut slot, files::device_space(id.space()).1)?;
+        let stored = &slot[window.skip..window.skip + place.len_bytes()];
+        Ok(stored::decode(stored, id, &mut page).is_ok().then_some(page))
+    }
+
+    /// The space, once the log was read.
+    pub(crate) fn into_space(self, around: Around) -> Result<PackedSpace> {
         let parts = self.into_parts()?;
         Ok(PackedSpace::over(parts.file, parts.map_file, parts.map, parts.book, around))
     }

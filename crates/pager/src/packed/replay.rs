@@ -16,6 +16,7 @@ use varve_device::{planted, reached};
 use super::format::map_page_of;
 use super::note::{self, NOTE_MAP, Said};
 use super::page_map::PageMap;
+use super::place::Place;
 use crate::error::Result;
 use crate::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::log::Record;
@@ -38,6 +39,11 @@ impl Replay {
     /// `map` is what the checkpoint says, `after` the end of the log at that moment.
     pub(crate) fn new(space: SpaceId, map: PageMap, after: Lsn) -> Replay {
         Replay { space, after, map, discards: Discards::default(), dirty: BTreeSet::new() }
+    }
+
+    /// Where the page is, as far as the log was read.
+    pub(super) fn place(&self, no: PageNo) -> Option<Place> {
+        self.map.load(no)
     }
 
     /// The map, and its pages that the checkpoint has otherwise.
@@ -75,7 +81,7 @@ impl Replay {
         range.pages().for_each(|id| self.set(id.no(), None));
     }
 
-    fn set(&mut self, no: PageNo, place: Option<super::place::Place>) {
+    fn set(&mut self, no: PageNo, place: Option<Place>) {
         if self.map.swap(no, place) != place {
             self.dirty.insert(map_page_of(no));
         }
