@@ -178,6 +178,38 @@ fn the_log_of_another_copy_of_the_database_is_refused() {
     assert!(said.contains("the log"), "{said}");
 }
 
+/// One file of the log, also the last one that has something: gone, or from when it was another segment. (One from when it was prepared
+/// and had nothing is the same as one in which nothing was written.)
+#[test]
+fn a_log_with_an_older_or_a_missing_file_loses_no_commit_in_silence() {
+    let (directory, ids) = new_database(in_place);
+    // Threads prepare segments ahead.
+    let how = |directory: &Arc<MemoryDirectory>| PagerConfig { background: true, ..in_place(directory) };
+    let fill = |pager: &Pager, notes: u64| (0..notes).for_each(|_| common::note(pager, 19_000).unwrap());
+    let old = directory.images();
+    let pager = open(&how(&directory));
+    fill(&pager, 60);
+    pager.shutdown().unwrap();
+    drop(pager);
+    for more in 1..30 {
+        let pager = open(&how(&directory));
+        fill(&pager, 10 + more);
+        set(&pager, ids[0], 5000 + more).unwrap();
+        fill(&pager, 1 + more % 3);
+        drop(pager);
+        let new = directory.images();
+        let names = new.iter().map(|(name, _)| name.clone()).filter(|name| name.starts_with("log"));
+        for name in names.collect::<Vec<_>>() {
+            let without: Files = new.iter().filter(|(other, _)| *other != name).cloned().collect();
+            for mixed in [MemoryDirectory::from_images(without), with_old(&name, &new, &old)] {
+                if let Ok(pager) = Pager::open(in_place(&mixed), Arc::new(NoOps)) {
+                    assert_eq!(get(&pager, ids[0]).unwrap(), 5000 + more, "{name}, {more}");
+                }
+            }
+        }
+    }
+}
+
 /// A backup is of all files of a moment: an older one of all of them is no mistake.
 #[test]
 fn a_backup_of_all_files_is_taken() {

@@ -152,6 +152,10 @@ impl Log {
         for block in blocks {
             let start = block.start();
             let file = self.file_at(start)?;
+            if block.jumps() {
+                // Whoever reads it knows that the next segment was there.
+                self.prepare(self.geometry.first_block(self.geometry.segment_of(start) + 1))?;
+            }
             let bytes = block.seal(self.epoch, self.sector_shift, self.durable());
             let when =
                 if planted("log: blocks are not durable") { Durability::Later } else { Durability::Now };

@@ -3,8 +3,8 @@
 //! 1. What is given out was sealed by this database, in the incarnation that owns that part of the stream.
 //! 2. The log ends at the first place without a valid block, unless something proves that the log went on:
 //!    a later incarnation, an LSN that the control file or a page knows, a later block of the same incarnation
-//!    that was written when this place was durable already, or a block of an incarnation that the control file
-//!    should know. Then the log is damaged, which is an error and never a silent cut.
+//!    that was written when this place was durable already, a block of an incarnation that the control file
+//!    should know, or a segment that is missing though what is before it, or behind, says that it was there. Then the log is damaged, which is an error and never a silent cut.
 //! 3. What can't be proven: damage to the very last blocks before the crash, when no block was written
 //!    after them, looks like an unfinished flush.
 //!
@@ -83,6 +83,8 @@ pub(crate) struct Reader<'a> {
     life: usize,
     window: Option<Window>,
     tail: Tail,
+    /// The last block said that the next one is in the next segment.
+    jumps: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -96,8 +98,16 @@ impl<'a> Reader<'a> {
     ) -> Result<Reader<'a>, LogError> {
         let life = lives.iter().rposition(|life| life.start <= from);
         let tail = Tail { block: from, end: from, next: from };
-        let reader =
-            Reader { segments, geometry, database, lives, life: life.unwrap_or(0), window: None, tail };
+        let reader = Reader {
+            segments,
+            geometry,
+            database,
+            lives,
+            life: life.unwrap_or(0),
+            window: None,
+            tail,
+            jumps: false,
+        };
         match life {
             Some(_) => Ok(reader),
             None => {
@@ -160,6 +170,7 @@ impl<'a> Reader<'a> {
     fn next_block(&mut self) -> Result<Option<BlockHeader>, LogError> {
         self.enter_lives();
         let Some(header) = self.valid_block(self.tail.next)? else { return Ok(None) };
+        self.jumps = header.jump;
         self.tail = Tail { block: header.start, end: header.end(), next: header.next_start(self.geometry) };
         Ok(Some(header))
     }
@@ -256,8 +267,26 @@ impl<'a> Reader<'a> {
         if known.0 > at {
             return Err(self.damaged(format!("{} LSN {}", known.1, known.0)));
         }
+        self.refuse_gap(at)?;
         match self.later_block(at)? {
             Some(later) => Err(self.damaged(evidence_of(&later, self.lives[self.life].incarnation))),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if the log ends where a segment is missing, and a later one is there, or the last block says that it goes on: segments are
+    /// prepared one after the other, and before a block that says so is written.
+    fn refuse_gap(&self, at: Lsn) -> Result<(), LogError> {
+        let number = self.geometry.segment_of(at);
+        let later = self.segments.live_from(number).first().copied().filter(|later| *later > number);
+        // The header of one that crash or decay has spoiled may have been that one's, and it holds no block: so it was empty.
+        let is_missing = self.segments.file(number).is_none() && self.segments.headless().is_empty();
+        match later {
+            _ if !is_missing => Ok(()),
+            Some(later) => Err(self.damaged(format!("segment {later} was prepared, which is behind it"))),
+            None if self.jumps => {
+                Err(self.damaged("the block before says that the log goes on there".into()))
+            }
             None => Ok(()),
         }
     }

@@ -62,6 +62,11 @@ impl Block {
         self.end()
     }
 
+    /// Whether the next block is in the next segment.
+    pub(super) fn jumps(&self) -> bool {
+        self.jump
+    }
+
     /// Header, checksum and padding; the bytes to write.
     pub(super) fn seal(&mut self, epoch: Epoch, sector_shift: u8, durable_before: Lsn) -> &[u8] {
         let length_bytes = u32::try_from(self.used).expect("a block is shorter than 4 GiB");
