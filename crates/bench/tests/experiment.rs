@@ -219,7 +219,7 @@ fn compression_of_mixes() {
 
 #[test]
 fn parts_of_compression() {
-    let (rows, _) = slice_of("compression-parts", 1, &["mix=linkbench"]);
+    let (rows, _) = slice_of("compression-parts", 1, &["mix=linkbench", "workers=1", "workers=4"]);
     let points = of_kind(&rows, "point");
     assert_eq!(points.len(), 32, "no real device is said to write pages whole");
     let in_nvm = points.iter().filter(|point| point["factors"]["protection"] == "nvm");

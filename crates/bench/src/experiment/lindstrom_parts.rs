@@ -25,6 +25,9 @@ const TRIM: f64 = 1.07;
 /// What a trim may cost the drive, in microseconds (section 5.5: file systems differ by 8).
 const TRIMS_US: [f64; 3] = [0.0, 100.0, 1000.0];
 
+/// Threads that write pages.
+const WORKERS: [usize; 3] = [1, 2, 4];
+
 const LINKBENCH: &str = "linkbench";
 const TPCC: &str = "tpcc";
 
@@ -70,7 +73,6 @@ pub fn parts(lab: &mut Lab<'_>) -> Result<()> {
     let (graph, tpcc) = (linkbench(lab)?, Tpcc::new(lab.scale().tpcc));
     let mixes: [(&str, &dyn Workload, Sizes); 2] =
         [(LINKBENCH, &graph, sizes(lab, PAGE_BYTES, DATABASE_OF_POOL)), (TPCC, &tpcc, sizes_of_tpcc(lab))];
-    let workers: &[usize] = if lab.scale().is_full() { &[1, 2, 4] } else { &[1, 4] };
     // Without an emulation nothing says that pages are written whole.
     let is_emulated = lab.device().is_emulated();
     let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
@@ -79,7 +81,7 @@ pub fn parts(lab: &mut Lab<'_>) -> Result<()> {
         if !lab.wants(&factors) {
             continue;
         }
-        let all = workers.iter().flat_map(|workers| parts_with(*workers, sizes));
+        let all = WORKERS.into_iter().flat_map(|workers| parts_with(workers, sizes));
         let variants: Vec<Variant> =
             all.filter(|variant| is_emulated || !variant.has_atomic_writes()).collect();
         let stands = lab.stands(workload, sizes, &variants)?;

@@ -139,6 +139,7 @@ impl Pages {
         let mut worker = Worker::new(pager, bench, known, words(self.page_bytes));
         worker.fills = stage.part.compresses();
         worker.trims = stage.part.trims();
+        worker.is_last = stage.is_last;
         let mut errors = drive(&mut worker, stage.commits);
         errors.extend(worker.acknowledge().err());
         if errors.is_empty() && stage.reads && digest(pager)? != worker.model.digest {

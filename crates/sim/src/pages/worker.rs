@@ -32,6 +32,8 @@ pub(super) struct Worker<'a> {
     pub(super) fills: bool,
     /// Whether free room goes back: there is more of it then, and extents get free a page at a time.
     pub(super) trims: bool,
+    /// Whether it may be shut down at the end of the workload; else whoever goes on with another part does that.
+    pub(super) is_last: bool,
     /// Whether all pages of a hoard have been there.
     hoards: bool,
     /// Pages of the segment that will be dropped as a whole, and its owner.
@@ -55,6 +57,7 @@ impl<'a> Worker<'a> {
             words,
             fills: false,
             trims: false,
+            is_last: true,
             hoards: false,
             burst,
             last: None,
@@ -386,6 +389,6 @@ impl Steps for Worker<'_> {
         if let Some(damage) = self.pager.check().map_err(text)?.damages.first() {
             return Err(format!("{WRONG}: the check finds {damage}"));
         }
-        if shuts_down { self.pager.shutdown().map_err(text) } else { Ok(()) }
+        if shuts_down && self.is_last { self.pager.shutdown().map_err(text) } else { Ok(()) }
     }
 }
