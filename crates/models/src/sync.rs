@@ -85,6 +85,24 @@ impl Condvar {
     }
 }
 
+/// `parking_lot::RwLock`.
+#[derive(Default)]
+pub(crate) struct RwLock<T>(shuttle::sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    pub(crate) fn read(&self) -> shuttle::sync::RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn try_read(&self) -> Option<shuttle::sync::RwLockReadGuard<'_, T>> {
+        self.0.try_read().ok()
+    }
+
+    pub(crate) fn write(&self) -> shuttle::sync::RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[derive(Default)]
 struct Holders {
     readers: usize,

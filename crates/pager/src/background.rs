@@ -21,6 +21,7 @@ use varve_device::reached;
 use crate::checkpoint::ROUND_PAGES;
 use crate::config::PagerConfig;
 use crate::error::{PagerError, Result};
+use crate::flash::FlashCache;
 use crate::level::Cause;
 use crate::log::Admission;
 use crate::lsn::Lsn;
@@ -61,14 +62,11 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
     if let (Some(cache), Some(config)) = (&shared.cache, &shared.config.flash) {
         for no in 0..config.writers {
             let cache = cache.clone();
-            let write = move |shared: &Arc<Shared>| -> Result<()> {
-                while !shared.is_stopping() {
-                    cache.write_some(NAP);
-                }
-                Ok(())
-            };
+            let write = move |shared: &Arc<Shared>| write_to_flash(shared, &cache);
             threads.push(spawn(shared, format!("flash-write-{no}"), write)?);
         }
+        let cache = cache.clone();
+        threads.push(spawn(shared, "flash-clean".to_owned(), move |shared| clean_flash(shared, &cache))?);
     }
     if let Some(buffer) = &shared.buffer {
         for no in 0..shared.config.nvm_flush.workers {
@@ -78,6 +76,30 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
         }
     }
     Ok(threads)
+}
+
+/// Writes what the cache takes.
+fn write_to_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
+    while !shared.is_stopping() {
+        match cache.write_some(NAP) {
+            // Flash doesn't take it, and home has no room.
+            Err(cause) if cause.is_no_space() => std::thread::sleep(REST),
+            wrote => drop(wrote?),
+        }
+    }
+    Ok(())
+}
+
+/// Brings dirty pages of the cache home, so that not too many are.
+fn clean_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
+    while !shared.is_stopping() {
+        match cache.clean_some() {
+            Ok(0) => cache.wait_for_dirty(NAP),
+            Err(cause) if cause.is_no_space() => std::thread::sleep(REST),
+            cleaned => drop(cleaned?),
+        }
+    }
+    Ok(())
 }
 
 /// Threads beside the producer that a configuration asks for.

@@ -197,7 +197,7 @@ impl Shared {
 
     /// Cleans up to `pages` pages, oldest change first; gives the number written.
     pub(crate) fn clean_oldest(self: &Arc<Self>, pages: usize) -> Result<usize> {
-        // Held pages are not in the pool: there would be nothing to clean of the oldest.
+        // Held pages are not in the pool: there would be nothing to clean of the oldest. Those that are kept back are cleaned like those in it.
         self.level.settle()?;
         let mut oldest = Vec::with_capacity(pages);
         self.ledger.next_to_clean(pages, &mut oldest);
@@ -208,8 +208,10 @@ impl Shared {
     /// shows when everything was tried.
     fn clean(self: &Arc<Self>, ids: &[PageId], cause: Cause) -> Result<usize> {
         let cleaned = self.in_parts(ids, move |pool, part| pool.clean(part, cause));
+        // Those that are not in the pool may be kept back below it.
+        let kept_back = self.level.clean(ids);
         // All at once, and what was refused there is not put again: its frames are clean, and the ledger has its pages.
-        summed([cleaned, self.level.settle().map(|()| 0)])
+        summed([cleaned, kept_back, self.level.settle().map(|()| 0)])
     }
 
     /// Has the workers write parts of these pages; the caller holds no latch and no lock.

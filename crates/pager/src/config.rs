@@ -13,7 +13,7 @@ use varve_device::Directory;
 use crate::compression::Compression;
 use crate::control::InForce;
 use crate::error::{PagerError, Result};
-use crate::flash::{self, FlashDesign};
+use crate::flash::{self, CleanOrder, FlashDesign};
 use crate::nvm::layout::Layout;
 use crate::packed::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, is_extent};
 use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
@@ -228,6 +228,10 @@ pub struct FlashConfig {
     pub pending_max: usize,
     /// Threads that write them, where the pager has any (`background`).
     pub writers: usize,
+    /// Frames of a hundred that may be dirty, where the design keeps dirty pages back; then some are brought home (lambda in Do 2012).
+    pub dirty_percent: u8,
+    /// Which of them first.
+    pub clean_order: CleanOrder,
 }
 
 impl FlashConfig {
@@ -235,6 +239,8 @@ impl FlashConfig {
     pub const PENDING_MAX: usize = 100;
     /// Threads.
     pub const WRITERS: usize = 2;
+    /// Dirty frames of a hundred (Do 2012, section 3.4: lambda on TPC-C).
+    pub const DIRTY_PERCENT: u8 = 50;
     /// Pages that it must hold.
     pub const FRAMES_MIN: u32 = 16;
 
@@ -253,8 +259,16 @@ impl FlashConfig {
                 FlashConfig::FRAMES_MIN
             )
         })?;
+        FlashConfig::check_dirty_percent(self.dirty_percent)?;
         require(self.pending_max > 0 && self.writers > 0, || {
             "a flash cache needs a thread that writes, and room for a page on its way".into()
+        })
+    }
+
+    /// Whether this can be the limit of dirty frames.
+    pub(crate) fn check_dirty_percent(percent: u8) -> Result<()> {
+        require((1..=95).contains(&percent), || {
+            format!("{percent} % of a flash cache can't be the limit of dirty pages: choose 1 to 95")
         })
     }
 }

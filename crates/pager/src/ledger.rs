@@ -7,7 +7,8 @@
 //! 3. The recovery LSN belongs to the page: it does not matter on which level the page is.
 //!
 //! A page's first changes are kept one by one (there is more than one only while images of it are being
-//! written); a queue in LSN order, with stale entries skipped, gives the oldest page.
+//! written, or kept back), but no more than [`CHANGES_MAX`]: later ones count as the last of them, so that the page stays
+//! longer than it need, never shorter; a queue in LSN order, with stale entries skipped, gives the oldest page.
 //!
 //! Not known here: frames, levels, the log.
 
@@ -28,6 +29,8 @@ struct Change {
     block: Lsn,
     /// Start of the group that made the page dirty.
     start: Lsn,
+    /// Start of the last one that counts as this change: an image from before that doesn't hold it.
+    last: Lsn,
 }
 
 #[derive(Default)]
@@ -45,6 +48,8 @@ pub struct Ledger {
     pages: Mutex<Pages>,
 }
 
+/// First changes of a page that are told apart.
+const CHANGES_MAX: usize = 4;
 const STALE_ENTRIES_MIN: usize = 1024;
 
 impl Ledger {
@@ -57,9 +62,15 @@ impl Ledger {
         if planted("ledger: every seventh page is forgotten") && id.no().0.is_multiple_of(7) {
             return;
         }
-        let change = Change { block, start };
+        let change = Change { block, start, last: start };
         match pages.changes.entry(id) {
             Entry::Vacant(entry) => drop(entry.insert(smallvec![change])),
+            Entry::Occupied(mut entry) if entry.get().len() >= CHANGES_MAX => {
+                // A level that keeps pages back may see a page change again and again before home gets it.
+                let changes = entry.get_mut();
+                changes[CHANGES_MAX - 1].last = start;
+                return;
+            }
             Entry::Occupied(mut entry) => entry.get_mut().push(change),
         }
         pages.queue.push_back((start, id));
@@ -70,7 +81,7 @@ impl Ledger {
     pub fn stable(&self, id: PageId, image_lsn: Lsn) {
         let mut pages = self.pages.lock();
         if let Entry::Occupied(mut entry) = pages.changes.entry(id) {
-            entry.get_mut().retain(|change| change.start >= image_lsn);
+            entry.get_mut().retain(|change| change.last >= image_lsn);
             if entry.get().is_empty() {
                 entry.remove();
             }
@@ -107,6 +118,11 @@ impl Ledger {
     /// As it has to be of a page with changes in the pool.
     pub(crate) fn knows(&self, id: PageId) -> bool {
         self.has(id) || planted("ledger: every seventh page is forgotten")
+    }
+
+    /// Where redo of this page has to begin reading; `None` when it is stable.
+    pub fn since(&self, id: PageId) -> Option<Lsn> {
+        self.pages.lock().changes.get(&id).and_then(|changes| changes.first()).map(|change| change.block)
     }
 
     /// Pages that are not stable.
@@ -185,6 +201,23 @@ mod tests {
         assert_eq!(out, [page(3), page(7)]);
         ledger.forget(PageRange { first: page(3), count: 1 });
         assert_eq!(ledger.oldest(), Some(Lsn::new(30)));
+    }
+
+    /// None of them is forgotten, though not all are told apart.
+    #[test]
+    fn a_page_that_changes_often_before_it_is_stable_stays() {
+        let ledger = Ledger::default();
+        (1..=10).for_each(|no| change(&ledger, 1, 10 * no));
+        change(&ledger, 2, 200);
+        assert_eq!(ledger.since(page(1)), Some(Lsn::new(10)));
+        ledger.stable(page(1), Lsn::new(25));
+        assert_eq!(ledger.oldest(), Some(Lsn::new(30)));
+        for lsn in [45, 75, 100] {
+            ledger.stable(page(1), Lsn::new(lsn));
+            assert_eq!(ledger.oldest(), Some(Lsn::new(40)), "what is not told apart stays together: {lsn}");
+        }
+        ledger.stable(page(1), Lsn::new(101));
+        assert_eq!((ledger.oldest(), ledger.pages_count()), (Some(Lsn::new(200)), 1));
     }
 
     #[test]

@@ -22,6 +22,8 @@
 //!
 //! What it does not know: frames, latches, the log's format.
 
+use std::sync::Arc;
+
 use varve_device::AlignedBuf;
 
 use crate::error::Result;
@@ -30,30 +32,34 @@ use crate::lsn::Lsn;
 use crate::page::{self, PageDamage};
 
 /// A private copy of a page without its checksum: what is made under the page's shared latch.
-pub(crate) struct UnsealedImage(Image);
+pub(crate) struct UnsealedImage {
+    id: PageId,
+    access: Access,
+    bytes: AlignedBuf,
+}
 
 impl UnsealedImage {
     /// Copies a page.
     pub(crate) fn copy(id: PageId, page: &[u8], access: Access) -> UnsealedImage {
-        let bytes = AlignedBuf::copy_of(page);
-        UnsealedImage(Image { id, lsn: page::page_lsn(&bytes), access, bytes })
+        UnsealedImage { id, access, bytes: AlignedBuf::copy_of(page) }
     }
 
     /// Computes the checksum; needs no latch.
-    pub(crate) fn seal(mut self) -> Image {
-        assert_eq!(page::page_identity(&self.0.bytes), self.0.id, "a page was written without its identity");
-        page::seal(&mut self.0.bytes);
-        self.0
+    pub(crate) fn seal(self) -> Image {
+        let UnsealedImage { id, access, mut bytes } = self;
+        assert_eq!(page::page_identity(&bytes), id, "a page was written without its identity");
+        page::seal(&mut bytes);
+        Image { id, lsn: page::page_lsn(&bytes), access, bytes: Arc::new(bytes) }
     }
 }
 
-/// A private copy of a page, made under its shared latch, checksum sealed, ready to be written.
+/// A private copy of a page, made under its shared latch, checksum sealed, ready to be written. A clone shares the bytes.
 #[derive(Clone)]
 pub struct Image {
     id: PageId,
     lsn: Lsn,
     access: Access,
-    bytes: AlignedBuf,
+    bytes: Arc<AlignedBuf>,
 }
 
 impl Image {
@@ -69,7 +75,7 @@ impl Image {
         access: Access,
     ) -> std::result::Result<Image, PageDamage> {
         page::verify(&bytes, id)?;
-        Ok(Image { id, lsn: page::page_lsn(&bytes), access, bytes })
+        Ok(Image { id, lsn: page::page_lsn(&bytes), access, bytes: Arc::new(bytes) })
     }
 
     /// Which page.
@@ -244,9 +250,15 @@ pub trait Level: Send + Sync {
     }
 
     /// Makes stable what was put with [`Need::Held`], here and below. For want of room some of it may stay held: nothing is
-    /// lost, and it can be called again.
+    /// lost, and it can be called again. A level that keeps pages back, as a flash cache that is cleaned lazily, keeps them:
+    /// they are in the ledger, and [`clean`](Self::clean) is for them.
     fn settle(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Brings home what this level and those below keep back of these pages; `settle` then makes it stable. Gives how many.
+    fn clean(&self, _ids: &[PageId]) -> Result<usize> {
+        Ok(0)
     }
 
     /// Oldest log position that recovery needs for what this level and those below it keep, beside the pages' changes; a

@@ -21,7 +21,7 @@ use varve_device::planted;
 use crate::background;
 use crate::compression::Compression;
 use crate::compressions::{Compressions, StoredPages};
-use crate::config::{HomeLayout, NvmFlush, PagerConfig, ProtectionKind, check_fill};
+use crate::config::{FlashConfig, HomeLayout, NvmFlush, PagerConfig, ProtectionKind, check_fill};
 use crate::control::Control;
 use crate::error::{PagerError, Result};
 use crate::flash::{FlashCache, FlashDesign};
@@ -502,14 +502,23 @@ impl Pager {
         Ok(())
     }
 
-    /// Goes on with another design of the flash cache; `Err` if there is none.
+    /// Goes on with another design of the flash cache; `Err` if there is none, or if it keeps pages back that home has no room for. Waits
+    /// until they are home.
     pub fn set_flash_design(&self, design: FlashDesign) -> Result<()> {
         let Some(cache) = &self.shared.cache else {
             let what =
                 "there is no flash cache whose design could be changed: configure [flash], and start again";
             return Err(PagerError::Incompatible { what: what.into() });
         };
-        cache.set_design(design);
+        cache.set_design(design)
+    }
+
+    /// So many of a hundred frames of the flash cache may be dirty from now on, where its design keeps dirty pages back.
+    pub fn set_flash_dirty_limit(&self, percent: u8) -> Result<()> {
+        FlashConfig::check_dirty_percent(percent)?;
+        if let Some(cache) = &self.shared.cache {
+            cache.set_dirty_percent(percent);
+        }
         Ok(())
     }
 

@@ -12,11 +12,19 @@ use varve_device::{
     Directory, ErrorKind, Fault, Faulty, MemoryDirectory, OpenHow, Operation, Rule, Space, When,
 };
 use varve_pager::{
-    Access, FLASH_FILE, FlashConfig, FlashDesign, HomeLayout, PackedConfig, PageId, Pager, PagerConfig,
-    SpaceId,
+    Access, CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, HomeLayout, PackedConfig, PageId, Pager,
+    PagerConfig, SpaceId,
 };
 
-const DESIGNS: [FlashDesign; 2] = [FlashDesign::CleanWrite, FlashDesign::DualWrite];
+const DESIGNS: [FlashDesign; 7] = [
+    FlashDesign::CleanWrite,
+    FlashDesign::DualWrite,
+    FlashDesign::LazyCleaning,
+    FlashDesign::TemperatureAware,
+    FlashDesign::Rotating,
+    FlashDesign::Exclusive,
+    FlashDesign::Inclusive,
+];
 /// More than the pool has frames, fewer than there are pages.
 const CACHE_PAGES: u64 = 80;
 const PAGES: usize = 200;
@@ -28,6 +36,8 @@ fn cache(directory: Arc<dyn Directory>, design: FlashDesign) -> Option<FlashConf
         design,
         pending_max: FlashConfig::PENDING_MAX,
         writers: FlashConfig::WRITERS,
+        dirty_percent: FlashConfig::DIRTY_PERCENT,
+        clean_order: CleanOrder::LastUse,
     })
 }
 
@@ -104,8 +114,9 @@ fn pages_are_read_from_flash_and_are_the_newest() {
         work(&pager, &mut known, 3000, &mut random);
         check(&pager, &known);
         assert!(counter(&pager, "read_hits") > 100, "{}", counter(&pager, "read_hits"));
-        assert!(counter(&pager, "invalidated") > 10);
-        assert_eq!(counter(&pager, "admitted_dirty") > 0, design == FlashDesign::DualWrite);
+        let gives_up = design == FlashDesign::Exclusive;
+        assert!(gives_up || counter(&pager, "invalidated") > 10, "{design:?}");
+        assert_eq!(counter(&pager, "admitted_dirty") > 0, design != FlashDesign::CleanWrite);
         // A start finds it empty, after a crash and after a shutdown.
         pager.flush_log(pager.log().end()).unwrap();
         drop(pager);

@@ -13,7 +13,7 @@ use varve_sim::pages::Pages;
 use varve_sim::sweep::{Make, Outcome, Row, kinds, sweep};
 use varve_sim::{Part, Subject};
 
-const USAGE: &str = "usage: faults [--subject pages|engine|frames|compressed|packed|full-page-log|nvm|nvm-packed|nvm-all-packed|packed-engine|packed-compressed|flash|nvm-flash|move-in|move-out] [--fault PART OF A NAME] [--step N] [--seed S]";
+const USAGE: &str = "usage: faults [--subject pages|engine|frames|compressed|packed|full-page-log|nvm|nvm-packed|nvm-all-packed|packed-engine|packed-compressed|flash|nvm-flash|flash-lazy|flash-lazy-packed|move-in|move-out] [--fault PART OF A NAME] [--step N] [--seed S]";
 
 fn of_part(part: Part) -> Box<dyn Subject + Send> {
     Box::new(Pages { part, ..Pages::new(700) })
@@ -26,7 +26,7 @@ struct Arguments {
     seed: u64,
 }
 
-const SUBJECTS: [(&str, Make); 15] = [
+const SUBJECTS: [(&str, Make); 17] = [
     ("pages", || Box::new(Pages::new(700))),
     ("packed", || of_part(Part::Packed)),
     ("packed-engine", || Box::new(Engine { part: Part::PackedCompressed, ..Engine::new(100) })),
@@ -41,6 +41,8 @@ const SUBJECTS: [(&str, Make); 15] = [
     ("packed-compressed", || of_part(Part::PackedCompressed)),
     ("flash", || of_part(Part::Flash)),
     ("nvm-flash", || of_part(Part::NvmFlash)),
+    ("flash-lazy", || of_part(Part::FlashLazy)),
+    ("flash-lazy-packed", || of_part(Part::FlashLazyPacked)),
     ("move-in", || of_part(Part::MoveIn)),
     ("move-out", || of_part(Part::MoveOut)),
 ];

@@ -7,8 +7,8 @@
 
 use varve_device::Space;
 use varve_pager::{
-    Algorithm, Compression, FlashConfig, FlashDesign, HomeLayout, NvmConfig, PackedConfig, PagerConfig,
-    ProtectionKind,
+    Algorithm, CleanOrder, Compression, FlashConfig, FlashDesign, HomeLayout, NvmConfig, PackedConfig,
+    PagerConfig, ProtectionKind,
 };
 
 use crate::devices::Devices;
@@ -88,6 +88,18 @@ pub enum Part {
     FlashPacked,
     /// The same below pages in persistent memory.
     NvmFlash,
+    /// One that keeps changed pages back.
+    FlashLazy,
+    /// The same over packed, compressed pages.
+    FlashLazyPacked,
+    /// One whose frames are a ring.
+    FlashRing,
+    /// One that gives up what is read.
+    FlashExclusive,
+    /// One that goes by the heat of extents.
+    FlashHeat,
+    /// One that takes what is read.
+    FlashInclusive,
     /// The log and pages in persistent memory, compressed pages out of place.
     NvmAllPacked,
     /// Pages by images in a log that is in persistent memory.
@@ -120,7 +132,7 @@ impl Part {
         [Part::NvmPages, Part::NvmAll, Part::NvmLog, Part::NvmDoublewrite, Part::NvmDoublewriteLog];
 
     /// Two levels or protections at once.
-    pub const MIXED: [Part; 8] = [
+    pub const MIXED: [Part; 9] = [
         Part::NvmPacked,
         Part::NvmHoldsPacked,
         Part::NvmCompressed,
@@ -128,6 +140,7 @@ impl Part {
         Part::NvmImages,
         Part::CompressedImages,
         Part::FlashPacked,
+        Part::FlashLazyPacked,
         Part::NvmFlash,
     ];
 
@@ -146,7 +159,7 @@ impl Part {
     ];
 
     /// All of them.
-    pub const ALL: [Part; 34] = [
+    pub const ALL: [Part; 40] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
@@ -172,6 +185,12 @@ impl Part {
         Part::Flash,
         Part::FlashPacked,
         Part::NvmFlash,
+        Part::FlashLazy,
+        Part::FlashLazyPacked,
+        Part::FlashRing,
+        Part::FlashExclusive,
+        Part::FlashHeat,
+        Part::FlashInclusive,
         Part::ImagesToNvmPages,
         Part::UnprotectedToNvmPages,
         Part::MoveIn,
@@ -227,6 +246,12 @@ impl Part {
             Part::Flash => "flash",
             Part::FlashPacked => "flash-packed",
             Part::NvmFlash => "nvm-flash",
+            Part::FlashLazy => "flash-lazy",
+            Part::FlashLazyPacked => "flash-lazy-packed",
+            Part::FlashRing => "flash-ring",
+            Part::FlashExclusive => "flash-exclusive",
+            Part::FlashHeat => "flash-heat",
+            Part::FlashInclusive => "flash-inclusive",
             Part::ImagesToNvmPages => "images-to-nvm-pages",
             Part::UnprotectedToNvmPages => "unprotected-to-nvm-pages",
             Part::MoveIn => "move-in",
@@ -281,6 +306,7 @@ impl Part {
                 | Part::NvmAllPacked
                 | Part::CompressedImages
                 | Part::MoveOutPacked
+                | Part::FlashLazyPacked
         )
     }
 
@@ -330,6 +356,11 @@ impl Part {
             }
             Part::Compressed => config.compression = Compression::of(Algorithm::Lz4),
             Part::Flash => config.flash = Some(cache(config, devices, FlashDesign::CleanWrite)),
+            Part::FlashLazy => config.flash = Some(cache(config, devices, FlashDesign::LazyCleaning)),
+            Part::FlashRing => config.flash = Some(cache(config, devices, FlashDesign::Rotating)),
+            Part::FlashExclusive => config.flash = Some(cache(config, devices, FlashDesign::Exclusive)),
+            Part::FlashHeat => config.flash = Some(cache(config, devices, FlashDesign::TemperatureAware)),
+            Part::FlashInclusive => config.flash = Some(cache(config, devices, FlashDesign::Inclusive)),
             _ => self.configure_two(config, devices),
         }
     }
@@ -354,6 +385,7 @@ impl Part {
                 all(&[if self == Part::NvmFlash { Part::NvmPages } else { Part::Packed }], config);
                 config.flash = Some(cache(config, devices, FlashDesign::DualWrite));
             }
+            Part::FlashLazyPacked => all(&[Part::PackedCompressed, Part::FlashLazy], config),
             Part::ImagesToNvmPages => all(&[Part::WideDoublewrite, Part::NvmPages], config),
             Part::MoveIn => all(&[Part::NvmAll], config),
             Part::MoveOut => {}
@@ -385,6 +417,9 @@ fn cache(config: &PagerConfig, devices: &Devices, design: FlashDesign) -> FlashC
         design,
         pending_max: FlashConfig::PENDING_MAX,
         writers: FlashConfig::WRITERS,
+        // So few that some are cleaned all the time.
+        dirty_percent: 25,
+        clean_order: CleanOrder::LastUse,
     }
 }
 

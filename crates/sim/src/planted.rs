@@ -75,6 +75,8 @@ pub enum On {
     CompressedDrops,
     /// Raw pages with a cache on flash.
     Flash,
+    /// The same, which keeps changed pages back.
+    FlashLazy,
     /// Raw pages with damage at rest.
     AtRest,
     /// Raw pages under full-page-log.
@@ -224,6 +226,7 @@ impl Planted {
             }
             (On::Drops, _) => Box::new(Pages { load: Some(pages::Load::Fleeting), ..Pages::new(commits) }),
             (On::Flash, _) => Box::new(Pages { part: Part::Flash, ..Pages::new(commits.max(1500)) }),
+            (On::FlashLazy, _) => Box::new(Pages { part: Part::FlashLazy, ..Pages::new(commits.max(1500)) }),
             (On::Packed, _) => Box::new(Pages { part: Part::Packed, ..Pages::new(commits) }),
             (On::PackedDrops, _) => {
                 let load = Some(pages::Load::Fleeting);
@@ -336,6 +339,7 @@ const SWITCHING: On = On::Switching;
 const PACKED_CUTS: On = On::PackedCuts;
 const NVM_DROPS: On = On::NvmDrops;
 const FLASH: On = On::Flash;
+const FLASH_LAZY: On = On::FlashLazy;
 const COMPRESSED: On = On::Compressed;
 const COMPRESSED_DROPS: On = On::CompressedDrops;
 
@@ -373,6 +377,9 @@ const CODE: &[(On, &str, &str)] = &[
     (PAGES, "checkpoint: its position passes dirty pages", "redo of pages still dirty"),
     (DROPS, "checkpoint: the log is not flushed before it is stored", "redo of pages that were dropped"),
     (FLASH, "flash: older copies stay", "pages in the cache that were changed"),
+    (FLASH_LAZY, "flash: older copies stay", "pages in the cache that were changed"),
+    (FLASH_LAZY, "flash: what is kept back counts as stable", "pages that only flash had"),
+    (FLASH_LAZY, "flash: what is cleaned does not go home", "pages that were brought home"),
     (PAGES, "open: a mark is expected before headers have it", "files that are taken for older ones"),
     (PAGES, "control: one slot is always written", "the control file as a whole"),
     (PAGES, "control: slots are not durable", "the redo position before the log is cut"),

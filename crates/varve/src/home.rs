@@ -19,7 +19,7 @@ use varve_device::{
 use varve_engine::Options;
 use varve_pager::control::{CONTROL_FILE, Control};
 use varve_pager::{
-    FlashConfig, HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, Pager, PagerConfig,
+    CleanOrder, FlashConfig, HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, Pager, PagerConfig,
     REGION_HEADER_BYTES, is_unneeded_region,
 };
 
@@ -257,6 +257,8 @@ fn flash(settings: &Settings, directory: impl Fn(&str) -> Arc<dyn Directory>) ->
         design: flash.design,
         pending_max: FlashConfig::PENDING_MAX,
         writers: FlashConfig::WRITERS,
+        dirty_percent: FlashConfig::DIRTY_PERCENT,
+        clean_order: CleanOrder::LastUse,
     })
 }
 

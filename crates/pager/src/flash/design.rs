@@ -1,7 +1,8 @@
-//! What the designs of the cache differ in (Do 2012, section 3.3).
+//! What the designs of the cache differ in (Do 2012, section 3.3, table 2.1 for the others' works).
 //!
 //! Not known here: frames, queues, home.
 
+use super::table::Order;
 use crate::ids::Access;
 
 /// Who is admitted, and when home is written.
@@ -13,11 +14,31 @@ pub enum FlashDesign {
     CleanWrite,
     /// Dual-write: clean pages, and dirty ones to flash and home.
     DualWrite,
+    /// Lazy-cleaning: clean pages, and dirty ones to flash only; a cleaner brings them home later.
+    LazyCleaning,
+    /// Temperature-aware (Canim 2010): pages as they are read from home, if their extent is hotter than that of the coldest page that
+    /// is cached; a page's frame stays its own while it changes, and is written when it goes home.
+    TemperatureAware,
+    /// Rotating (Holloway 2009): as lazy cleaning, and frames are filled in a ring.
+    Rotating,
+    /// Exclusive (Koltsidas and Viglas 2009): as lazy cleaning, and a page that is read leaves flash.
+    Exclusive,
+    /// Inclusive (Koltsidas and Viglas 2009): whatever is read from home, and dirty pages to flash and home.
+    Inclusive,
 }
 
 impl FlashDesign {
     /// All of them.
-    pub const ALL: [FlashDesign; 3] = [FlashDesign::Off, FlashDesign::CleanWrite, FlashDesign::DualWrite];
+    pub const ALL: [FlashDesign; 8] = [
+        FlashDesign::Off,
+        FlashDesign::CleanWrite,
+        FlashDesign::DualWrite,
+        FlashDesign::LazyCleaning,
+        FlashDesign::TemperatureAware,
+        FlashDesign::Rotating,
+        FlashDesign::Exclusive,
+        FlashDesign::Inclusive,
+    ];
 
     /// Its name in the configuration file and in reports.
     pub fn name(self) -> &'static str {
@@ -25,6 +46,11 @@ impl FlashDesign {
             FlashDesign::Off => "off",
             FlashDesign::CleanWrite => "clean-write",
             FlashDesign::DualWrite => "dual-write",
+            FlashDesign::LazyCleaning => "lazy-cleaning",
+            FlashDesign::TemperatureAware => "temperature-aware",
+            FlashDesign::Rotating => "rotating",
+            FlashDesign::Exclusive => "exclusive",
+            FlashDesign::Inclusive => "inclusive",
         }
     }
 
@@ -38,14 +64,54 @@ impl FlashDesign {
         self != FlashDesign::Off
     }
 
+    /// Whether dirty pages stay on flash, and home gets them later.
+    pub fn is_lazy(self) -> bool {
+        matches!(self, FlashDesign::LazyCleaning | FlashDesign::Rotating | FlashDesign::Exclusive)
+    }
+
     /// Whether a clean page that leaves the pool is taken. Pages of scans are not, as long as the cache isn't being filled: reading
     /// them from home one after the other costs little (section 3.2.2).
     pub(super) fn takes_clean(self, access: Access, is_filling: bool) -> bool {
-        self.is_on() && (is_filling || access == Access::Random)
+        let takes_any = matches!(self, FlashDesign::CleanWrite | FlashDesign::DualWrite) || self.is_lazy();
+        takes_any && (is_filling || access == Access::Random)
     }
 
-    /// Whether a changed page that leaves the pool is taken, beside home.
-    pub(super) fn takes_dirty(self, access: Access, is_filling: bool) -> bool {
-        self == FlashDesign::DualWrite && self.takes_clean(access, is_filling)
+    /// Whether a changed page that leaves the pool is taken; `has_frame`: one that it may not be read from is still its own.
+    pub(super) fn takes_dirty(self, access: Access, is_filling: bool, has_frame: bool) -> bool {
+        match self {
+            FlashDesign::Off | FlashDesign::CleanWrite => false,
+            FlashDesign::TemperatureAware => has_frame,
+            FlashDesign::Inclusive => true,
+            _ => is_filling || access == Access::Random,
+        }
+    }
+
+    /// Whether pages are offered as they are read from home.
+    pub(super) fn takes_read(self) -> bool {
+        matches!(self, FlashDesign::TemperatureAware | FlashDesign::Inclusive)
+    }
+
+    /// Whether a page comes only in place of a colder one.
+    pub(super) fn goes_by_heat(self) -> bool {
+        self == FlashDesign::TemperatureAware
+    }
+
+    /// Whether the frame of a page that changes stays its own.
+    pub(super) fn keeps_invalid(self) -> bool {
+        self.takes_read()
+    }
+
+    /// Whether a page that is read leaves flash.
+    pub(super) fn gives_up_what_is_read(self) -> bool {
+        self == FlashDesign::Exclusive
+    }
+
+    /// Which frame is the victim.
+    pub(super) fn order(self) -> Order {
+        match self {
+            FlashDesign::TemperatureAware => Order::Heat,
+            FlashDesign::Rotating => Order::Fifo,
+            _ => Order::Lru2,
+        }
     }
 }

@@ -31,6 +31,11 @@ impl Heap {
         self.rise(self.frames.len() - 1);
     }
 
+    /// The frame with the smallest key.
+    pub(super) fn top(&self) -> Option<u32> {
+        self.frames.first().map(|(_, frame)| *frame)
+    }
+
     /// Takes the frame with the smallest key.
     pub(super) fn pop(&mut self) -> Option<u32> {
         let frame = self.frames.first()?.1;

@@ -1,18 +1,20 @@
-//! The frame table of one partition of the cache: which page is in which frame, and which frame is the next to go.
+//! The frame table of one partition of the cache: which page is in which frame, and which frame is the next to go, or to be cleaned.
 //!
 //! ```text
-//!            admit                   written(true)
-//!   Free ------------> Writing ---------------------> Clean <--> (pinned by readers)
-//!    ^                    | remove, written(false)      | remove, admit of another page (not pinned)
-//!    '---- when the write, or the last reader, ends ----'
+//!            admit                   written(true)            end_clean(true)
+//!   Free ------------> Writing ---------------------> Dirty ------------------> Clean
+//!    ^                    |            (of a page that home has: Clean)           |
+//!    |                    | remove, written(false)                                | remove, admit of another page
+//!    '---- when the write, the last read and the cleaning end ---------------------'
 //! ```
 //!
 //! Invariants
-//! 1. A page is in at most one frame that is found by it. A frame that was removed while it is being written or read is found by nobody,
-//!    and free only when that has ended.
-//! 2. A frame is in the heap exactly if it is clean and nobody reads it.
-//! 3. The heap's key is the last but one access: the victim is the page whose that is longest ago (LRU-2, O'Neil 1993). A page that
-//!    was used once since it came counts from when it came.
+//! 1. A page is in at most one frame that is found by it. A frame that was removed while it is being written, read or cleaned is found
+//!    by nobody, and free only when that has ended.
+//! 2. A frame is in the clean heap exactly if it is written, not dirty and nobody uses it: only such a one is a victim. It is in the
+//!    dirty heap exactly if it is written, dirty and not being cleaned.
+//! 3. A frame is dirty as long as home may lack its page.
+//! 4. An invalid frame (of designs that keep them) is found by its page only to be written again.
 //!
 //! Not known here: files, other partitions, designs.
 
@@ -25,52 +27,155 @@ use crate::lsn::Lsn;
 /// A frame, by its number within the partition.
 pub(super) type FrameNo = u32;
 
+/// Which clean frame is the next victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Free,
-    Writing,
-    Clean,
+pub(super) enum Order {
+    /// That of the page whose last but one access is longest ago (LRU-2, O'Neil 1993). A page that was used once since it came counts
+    /// from when it came.
+    Lru2,
+    /// That which was filled longest ago: the frames are a ring.
+    Fifo,
+    /// That of the coldest page, by what `heat` says.
+    Heat,
+}
+
+/// Which dirty frame is cleaned next (Do 2012: chapter 3 and chapter 4 differ).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CleanOrder {
+    /// That of the page whose last but one access is longest ago.
+    LastUse,
+    /// That of the page whose oldest change is the oldest, so that the log can be cut.
+    RecoveryLsn,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     page: Option<PageId>,
     lsn: Lsn,
+    /// Oldest change that home may lack.
+    since: Lsn,
     last: u64,
     last_but_one: u64,
-    state: State,
+    admitted: u64,
+    heat: u64,
+    readers: u16,
+    is_free: bool,
+    is_written: bool,
+    is_dirty: bool,
+    is_cleaning: bool,
+    is_invalid: bool,
     /// It was removed while it was in use.
     is_doomed: bool,
-    readers: u16,
 }
 
 const UNUSED: Frame = Frame {
     page: None,
     lsn: Lsn::ZERO,
+    since: Lsn::ZERO,
     last: 0,
     last_but_one: 0,
-    state: State::Free,
-    is_doomed: false,
+    admitted: 0,
+    heat: 0,
     readers: 0,
+    is_free: true,
+    is_written: false,
+    is_dirty: false,
+    is_cleaning: false,
+    is_invalid: false,
+    is_doomed: false,
 };
+
+impl Frame {
+    fn is_idle(&self) -> bool {
+        self.is_written && !self.is_cleaning && self.readers == 0
+    }
+}
+
+/// A version of a page that is to get a frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    pub(super) id: PageId,
+    pub(super) lsn: Lsn,
+    /// `Some`: home lacks it, since this change.
+    pub(super) lacks: Option<Lsn>,
+    pub(super) now: u64,
+    /// It comes only in place of a colder page; `None`: whatever is the next victim.
+    pub(super) heat: Option<u64>,
+}
 
 /// What became of an admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admitted {
     /// The page belongs into this frame, which is being written from now on.
     Frame(FrameNo),
-    /// Its frame has this version or a newer one.
-    Has,
-    /// All frames are being read or written.
+    /// Its frame has this version or a newer one, and is dirty or not.
+    Has { is_dirty: bool },
+    /// All frames are dirty, or being read, written or cleaned.
     Busy,
+    /// No frame has a colder page.
+    Colder,
+}
+
+/// Where a page is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// In this frame, which stays until [`Partition::end_read`].
+    Frame(Reading),
+    /// It is on its way to this frame, and home lacks it.
+    OnItsWay(FrameNo),
+}
+
+/// A frame that is being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub(super) frame: FrameNo,
+    /// What its page has to have.
+    pub(super) lsn: Lsn,
+    pub(super) is_dirty: bool,
+}
+
+/// A frame that is being cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cleaning {
+    pub(super) frame: FrameNo,
+    pub(super) lsn: Lsn,
+    /// Whether its page is in the frame; else it is on its way there.
+    pub(super) is_written: bool,
 }
 
 /// Frames of the partition by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) free: u64,
+    /// Being written, and removed ones that are still in use.
     pub(super) writing: u64,
     pub(super) clean: u64,
+    pub(super) dirty: u64,
+    pub(super) invalid: u64,
+}
+
+impl Counts {
+    fn of(&mut self, frame: &Frame) -> &mut u64 {
+        match frame {
+            Frame { is_free: true, .. } => &mut self.free,
+            Frame { is_doomed: true, .. } => &mut self.writing,
+            Frame { is_dirty: true, .. } => &mut self.dirty,
+            Frame { is_written: false, .. } => &mut self.writing,
+            Frame { is_invalid: true, .. } => &mut self.invalid,
+            _ => &mut self.clean,
+        }
+    }
+
+    /// Both together.
+    pub(super) fn plus(self, other: Counts) -> Counts {
+        Counts {
+            free: self.free + other.free,
+            writing: self.writing + other.writing,
+            clean: self.clean + other.clean,
+            dirty: self.dirty + other.dirty,
+            invalid: self.invalid + other.invalid,
+        }
+    }
 }
 
 /// The table.
@@ -79,82 +184,203 @@ pub(super) struct Partition {
     by_page: FxHashMap<PageId, FrameNo>,
     free: Vec<FrameNo>,
     clean: Heap,
+    dirty: Heap,
+    counts: Counts,
+    order: Order,
+    clean_order: CleanOrder,
 }
 
 impl Partition {
     /// Of so many frames, all free.
-    pub(super) fn new(count: u32) -> Partition {
+    pub(super) fn new(count: u32, order: Order, clean_order: CleanOrder) -> Partition {
         Partition {
             frames: vec![UNUSED; count as usize],
             by_page: FxHashMap::default(),
             // Low ones first, so that the file fills from its beginning.
             free: (0..count).rev().collect(),
             clean: Heap::new(count),
+            dirty: Heap::new(count),
+            counts: Counts { free: u64::from(count), ..Counts::default() },
+            order,
+            clean_order,
         }
     }
 
-    /// Whether the page has a frame; that counts as an access.
+    /// Goes on with other victims.
+    pub(super) fn reorder(&mut self, order: Order, clean_order: CleanOrder) {
+        (self.order, self.clean_order) = (order, clean_order);
+        (0..self.frames.len() as u32).for_each(|no| self.place(no));
+    }
+
+    /// Changes a frame, and puts it where it belongs then.
+    fn update(&mut self, no: FrameNo, change: impl FnOnce(&mut Frame)) {
+        let frame = &mut self.frames[no as usize];
+        *self.counts.of(frame) -= 1;
+        change(frame);
+        let frame = &mut self.frames[no as usize];
+        if frame.is_doomed && frame.is_idle() {
+            *frame = UNUSED;
+            self.free.push(no);
+        }
+        let frame = self.frames[no as usize];
+        *self.counts.of(&frame) += 1;
+        self.place(no);
+    }
+
+    fn place(&mut self, no: FrameNo) {
+        self.clean.remove(no);
+        self.dirty.remove(no);
+        let frame = &self.frames[no as usize];
+        match frame {
+            Frame { is_free: true, .. } | Frame { is_doomed: true, .. } => {}
+            Frame { is_dirty: true, .. } => {
+                let key = match self.clean_order {
+                    _ if self.order == Order::Fifo => frame.admitted,
+                    CleanOrder::LastUse => frame.last_but_one,
+                    CleanOrder::RecoveryLsn => frame.since.get(),
+                };
+                if frame.is_written && !frame.is_cleaning {
+                    self.dirty.insert(no, key);
+                }
+            }
+            _ => {
+                let key = match self.order {
+                    Order::Lru2 => frame.last_but_one,
+                    Order::Fifo => frame.admitted,
+                    Order::Heat => frame.heat,
+                };
+                if frame.is_idle() {
+                    self.clean.insert(no, key);
+                }
+            }
+        }
+    }
+
+    fn found(&self, id: PageId) -> Option<(FrameNo, &Frame)> {
+        self.by_page.get(&id).map(|no| (*no, &self.frames[*no as usize]))
+    }
+
+    /// Whether the page has a valid frame; that counts as an access.
     pub(super) fn touch(&mut self, id: PageId, now: u64) -> bool {
-        let Some(no) = self.by_page.get(&id).copied() else { return false };
-        self.access(no, now);
+        let Some((no, Frame { is_invalid: false, .. })) = self.found(id) else { return false };
+        self.update(no, |frame| (frame.last_but_one, frame.last) = (frame.last, now));
         true
     }
 
-    fn access(&mut self, no: FrameNo, now: u64) {
-        let frame = &mut self.frames[no as usize];
-        (frame.last_but_one, frame.last) = (frame.last, now);
-        if self.clean.remove(no) {
-            self.clean.insert(no, self.frames[no as usize].last_but_one);
+    /// Where to read the page; that counts as an access. `None`: at home, or above.
+    pub(super) fn begin_read(&mut self, id: PageId, now: u64) -> Option<Found> {
+        let (no, frame) = self.found(id).filter(|(_, frame)| !frame.is_invalid)?;
+        let Frame { lsn, is_dirty, is_written, readers, .. } = *frame;
+        if !is_written {
+            return is_dirty.then_some(Found::OnItsWay(no));
         }
-    }
-
-    /// The frame to read the page from, and the page LSN that it has to have; it stays until [`end_read`](Self::end_read).
-    pub(super) fn begin_read(&mut self, id: PageId, now: u64) -> Option<(FrameNo, Lsn)> {
-        let no = *self.by_page.get(&id)?;
-        let frame = &mut self.frames[no as usize];
-        if frame.state != State::Clean || frame.readers == u16::MAX {
+        if readers == u16::MAX && !is_dirty {
             return None;
         }
-        frame.readers += 1;
-        self.clean.remove(no);
-        self.access(no, now);
-        Some((no, self.frames[no as usize].lsn))
+        self.update(no, |frame| {
+            frame.readers += 1;
+            (frame.last_but_one, frame.last) = (frame.last, now);
+        });
+        Some(Found::Frame(Reading { frame: no, lsn, is_dirty }))
     }
 
-    /// A read has ended. `is_good`: it found what the table says; else the frame is given up. Whether it was this that gave it up.
+    /// A read has ended. `is_good`: it found what the table says; else a frame that home can do without is given up. Whether it was this
+    /// that gave it up.
     pub(super) fn end_read(&mut self, no: FrameNo, is_good: bool) -> bool {
-        let gives_up = !is_good && !self.frames[no as usize].is_doomed;
+        let frame = &self.frames[no as usize];
+        let gives_up = !is_good && !frame.is_doomed && !frame.is_dirty;
         if gives_up {
             self.forget(no);
         }
-        let frame = &mut self.frames[no as usize];
-        assert!(frame.readers > 0, "frame {no} was not being read");
-        frame.readers -= 1;
-        self.rest(no);
+        assert!(self.frames[no as usize].readers > 0, "frame {no} was not being read");
+        self.update(no, |frame| frame.readers -= 1);
         gives_up
     }
 
     /// A frame for this version of the page, unless it has one.
-    pub(super) fn admit(&mut self, id: PageId, lsn: Lsn, now: u64) -> Admitted {
-        if let Some(no) = self.by_page.get(&id).copied() {
-            if self.frames[no as usize].lsn >= lsn {
-                self.access(no, now);
-                return Admitted::Has;
+    pub(super) fn admit(&mut self, new: Arrival, heat_of: impl Fn(PageId) -> u64) -> Admitted {
+        let found = self.found(new.id).map(|(no, frame)| (no, *frame));
+        if let Some((no, frame)) = found {
+            if !frame.is_invalid && frame.lsn >= new.lsn {
+                self.touch(new.id, new.now);
+                return Admitted::Has { is_dirty: frame.is_dirty };
             }
-            self.remove(id);
+            if frame.is_invalid && frame.is_idle() {
+                return Admitted::Frame(self.fill(no, new));
+            }
+            self.remove(new.id);
         }
-        let Some(no) = self.free.pop().or_else(|| self.evict()) else { return Admitted::Busy };
-        self.frames[no as usize] =
-            Frame { page: Some(id), lsn, last: now, last_but_one: now, state: State::Writing, ..UNUSED };
-        self.by_page.insert(id, no);
-        Admitted::Frame(no)
+        let no = match self.free.pop() {
+            Some(no) => no,
+            None => {
+                let coldest = self.coldest(heat_of);
+                if coldest.is_some_and(|coldest| new.heat.is_some_and(|heat| heat <= coldest)) {
+                    return Admitted::Colder;
+                }
+                let Some(no) = self.clean.pop() else { return Admitted::Busy };
+                let page = self.frames[no as usize].page.take();
+                page.and_then(|page| self.by_page.remove(&page));
+                no
+            }
+        };
+        self.by_page.insert(new.id, no);
+        Admitted::Frame(self.fill(no, new))
     }
 
-    fn evict(&mut self) -> Option<FrameNo> {
-        let no = self.clean.pop()?;
-        let page = self.frames[no as usize].page.take();
-        page.and_then(|page| self.by_page.remove(&page));
-        Some(no)
+    fn fill(&mut self, no: FrameNo, new: Arrival) -> FrameNo {
+        self.update(no, |frame| {
+            *frame = Frame {
+                page: Some(new.id),
+                lsn: new.lsn,
+                since: new.lacks.unwrap_or(Lsn::ZERO),
+                last: new.now,
+                last_but_one: new.now,
+                admitted: new.now,
+                heat: new.heat.unwrap_or_default(),
+                is_dirty: new.lacks.is_some(),
+                is_free: false,
+                ..UNUSED
+            };
+        });
+        no
+    }
+
+    /// Heat of the next victim. Pages get hotter in their places; the heap hears of it when they come to its top.
+    fn coldest(&mut self, heat_of: impl Fn(PageId) -> u64) -> Option<u64> {
+        if self.order != Order::Heat {
+            return None;
+        }
+        loop {
+            let no = self.clean.top()?;
+            let frame = &mut self.frames[no as usize];
+            let heat = frame.page.map_or(0, &heat_of);
+            if heat <= frame.heat {
+                return Some(frame.heat);
+            }
+            frame.heat = heat;
+            self.place(no);
+        }
+    }
+
+    /// Whether the page has a dirty frame.
+    pub(super) fn is_dirty(&self, id: PageId) -> bool {
+        self.found(id).is_some_and(|(_, frame)| frame.is_dirty)
+    }
+
+    /// Whether this is the page's frame, and home may lack what it is to have.
+    pub(super) fn lacks(&self, no: FrameNo, id: PageId) -> bool {
+        self.found(id).is_some_and(|(found, frame)| found == no && frame.is_dirty)
+    }
+
+    /// Whether the page has an invalid frame, which may be written again.
+    pub(super) fn has_invalid(&self, id: PageId) -> bool {
+        self.found(id).is_some_and(|(_, frame)| frame.is_invalid)
+    }
+
+    /// Whether the frame was removed, or is invalid, before it was written.
+    pub(super) fn is_unwanted(&self, no: FrameNo) -> bool {
+        let frame = &self.frames[no as usize];
+        frame.is_doomed || frame.is_invalid
     }
 
     /// The write of an admitted page has ended. Whether the page is in its frame now: its write succeeded, and it was not removed.
@@ -162,24 +388,62 @@ impl Partition {
         if !is_good && !self.frames[no as usize].is_doomed {
             self.forget(no);
         }
-        let frame = &mut self.frames[no as usize];
-        assert_eq!(frame.state, State::Writing, "frame {no} was not being written");
-        frame.state = State::Clean;
-        self.rest(no);
-        self.frames[no as usize].state == State::Clean
+        let Frame { is_free, is_written, is_doomed, is_invalid, .. } = self.frames[no as usize];
+        assert!(!is_free && !is_written, "frame {no} was not being written");
+        self.update(no, |frame| frame.is_written = true);
+        !is_doomed && !is_invalid
+    }
+
+    /// The dirty frame that is to be cleaned next: its page.
+    pub(super) fn next_to_clean(&self) -> Option<PageId> {
+        self.dirty.top().and_then(|no| self.frames[no as usize].page)
+    }
+
+    /// Begins to clean the page's frame, if it is dirty and nobody does.
+    pub(super) fn begin_clean(&mut self, id: PageId) -> Option<Cleaning> {
+        let (no, frame) = self.found(id).filter(|(_, frame)| frame.is_dirty && !frame.is_cleaning)?;
+        let Frame { lsn, is_written, .. } = *frame;
+        self.update(no, |frame| frame.is_cleaning = true);
+        Some(Cleaning { frame: no, lsn, is_written })
+    }
+
+    /// The cleaning has ended; `is_home`: home has what the frame has.
+    pub(super) fn end_clean(&mut self, no: FrameNo, is_home: bool) {
+        assert!(self.frames[no as usize].is_cleaning, "frame {no} was not being cleaned");
+        self.update(no, |frame| {
+            frame.is_cleaning = false;
+            frame.is_dirty &= !is_home;
+        });
     }
 
     /// The page's frame is not valid any more. Whether it had one.
     pub(super) fn remove(&mut self, id: PageId) -> bool {
-        let Some(no) = self.by_page.get(&id).copied() else { return false };
+        let Some((no, frame)) = self.found(id) else { return false };
+        let was_valid = !frame.is_invalid;
         self.forget(no);
-        self.rest(no);
-        true
+        was_valid
+    }
+
+    /// As `remove`, of a page that goes up for good; not while it is being cleaned. Whether home may lack it.
+    pub(super) fn take(&mut self, id: PageId) -> Option<bool> {
+        let (no, frame) = self.found(id).filter(|(_, frame)| !frame.is_cleaning && !frame.is_invalid)?;
+        let is_dirty = frame.is_dirty;
+        self.forget(no);
+        Some(is_dirty)
+    }
+
+    /// As `remove`, but the frame stays the page's (Canim 2010). Whether it was valid.
+    pub(super) fn invalidate(&mut self, id: PageId) -> bool {
+        let Some((no, frame)) = self.found(id) else { return false };
+        assert!(!frame.is_dirty, "{id} is dirty on flash, and its frame would be invalid");
+        let was_valid = !frame.is_invalid;
+        self.update(no, |frame| frame.is_invalid = true);
+        was_valid
     }
 
     /// As `remove`, if what the frame has is older than this.
     pub(super) fn remove_older(&mut self, id: PageId, lsn: Lsn) -> bool {
-        let is_older = self.by_page.get(&id).is_some_and(|no| self.frames[*no as usize].lsn < lsn);
+        let is_older = self.found(id).is_some_and(|(_, frame)| frame.lsn < lsn && !frame.is_invalid);
         is_older && self.remove(id)
     }
 
@@ -197,36 +461,31 @@ impl Partition {
         meant.iter().filter(|id| self.remove(**id)).count() as u64
     }
 
+    /// As `remove`, of all pages that home has.
+    pub(super) fn remove_clean(&mut self) -> u64 {
+        let pages = self.by_page.iter().filter(|(_, no)| !self.frames[**no as usize].is_dirty);
+        let clean: Vec<PageId> = pages.map(|(id, _)| *id).collect();
+        clean.iter().filter(|id| self.remove(**id)).count() as u64
+    }
+
     /// Nobody finds the frame by its page any more.
     fn forget(&mut self, no: FrameNo) {
-        let frame = &mut self.frames[no as usize];
-        frame.is_doomed = true;
-        let page = frame.page.take();
+        let page = self.frames[no as usize].page;
         page.and_then(|page| self.by_page.remove(&page));
-        self.clean.remove(no);
+        self.update(no, |frame| {
+            frame.is_doomed = true;
+            frame.page = None;
+        });
     }
 
-    /// Puts a frame that nobody writes or reads where it belongs.
-    fn rest(&mut self, no: FrameNo) {
-        let frame = &mut self.frames[no as usize];
-        if frame.state != State::Clean || frame.readers > 0 {
-            return;
-        }
-        if frame.is_doomed {
-            *frame = UNUSED;
-            self.free.push(no);
-        } else {
-            self.clean.insert(no, frame.last_but_one);
-        }
-    }
-
-    /// Frames by state; those that were removed and are still in use count as writing.
+    /// Frames by state.
     pub(super) fn counts(&self) -> Counts {
-        let (free, clean) = (self.free.len() as u64, self.by_page.len() as u64);
-        let writing =
-            self.by_page.values().filter(|no| self.frames[**no as usize].state == State::Writing).count();
-        let (all, clean) = (self.frames.len() as u64, clean - writing as u64);
-        Counts { free, clean, writing: all - free - clean }
+        self.counts
+    }
+
+    /// Frames that home may lack.
+    pub(super) fn dirty_count(&self) -> u64 {
+        self.counts.dirty
     }
 
     /// Whether more than a twentieth is free: until then whatever leaves the pool is welcome (Do 2012, section 3.3.1, "aggressive
@@ -235,16 +494,23 @@ impl Partition {
         self.free.len() * 20 > self.frames.len()
     }
 
-    /// Whether every frame is free, or clean and read by nobody.
+    /// Whether nobody reads, writes or cleans a frame.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {
-        self.frames.iter().all(|frame| frame.readers == 0 && frame.state != State::Writing)
+        self.frames.iter().all(|frame| frame.is_free || frame.is_idle())
     }
 
-    /// Pages that are whole in a frame.
-    pub(super) fn clean_pages(&self) -> Vec<PageId> {
-        let is_clean = |no: &FrameNo| self.frames[*no as usize].state == State::Clean;
-        self.by_page.iter().filter(|(_, no)| is_clean(no)).map(|(id, _)| *id).collect()
+    /// Pages that are whole in a valid frame, and whether home may lack them.
+    pub(super) fn pages(&self) -> Vec<(PageId, bool)> {
+        let of = |(id, no): (&PageId, &FrameNo)| (*id, self.frames[*no as usize]);
+        let whole = self.by_page.iter().map(of).filter(|(_, frame)| frame.is_written && !frame.is_invalid);
+        whole.map(|(id, frame)| (id, frame.is_dirty)).collect()
+    }
+
+    /// Pages that home may lack.
+    pub(super) fn dirty_pages(&self) -> Vec<PageId> {
+        let is_dirty = |no: &FrameNo| self.frames[*no as usize].is_dirty;
+        self.by_page.iter().filter(|(_, no)| is_dirty(no)).map(|(id, _)| *id).collect()
     }
 }
 
@@ -257,17 +523,38 @@ mod tests {
         PageId::new(SpaceId::DATA, PageNo(no))
     }
 
+    fn table(frames: u32) -> Partition {
+        Partition::new(frames, Order::Lru2, CleanOrder::LastUse)
+    }
+
+    fn admit(table: &mut Partition, no: u32, lsn: u64, now: u64) -> Admitted {
+        let new = Arrival { id: page(no), lsn: Lsn::new(lsn), lacks: None, now, heat: None };
+        table.admit(new, |_| 0)
+    }
+
+    fn keep(table: &mut Partition, no: u32, lsn: u64, since: u64) -> FrameNo {
+        let lacks = Some(Lsn::new(since));
+        let new = Arrival { id: page(no), lsn: Lsn::new(lsn), lacks, now: lsn, heat: None };
+        let Admitted::Frame(frame) = table.admit(new, |_| 0) else { panic!("{no} is refused") };
+        frame
+    }
+
     fn put(table: &mut Partition, no: u32, now: u64) -> FrameNo {
-        let Admitted::Frame(frame) = table.admit(page(no), Lsn::new(now), now) else {
-            panic!("{no} is refused")
-        };
+        let Admitted::Frame(frame) = admit(table, no, now, now) else { panic!("{no} is refused") };
         assert!(table.written(frame, true));
         frame
     }
 
+    fn read(table: &mut Partition, no: u32, now: u64) -> Option<Reading> {
+        match table.begin_read(page(no), now)? {
+            Found::Frame(reading) => Some(reading),
+            Found::OnItsWay(_) => None,
+        }
+    }
+
     #[test]
     fn the_victim_is_the_page_whose_last_but_one_access_is_longest_ago() {
-        let mut table = Partition::new(3);
+        let mut table = table(3);
         for no in 1..=3 {
             put(&mut table, no, u64::from(no));
         }
@@ -279,33 +566,120 @@ mod tests {
 
     #[test]
     fn a_page_that_changes_while_it_is_written_or_read_is_not_found_again() {
-        let mut table = Partition::new(2);
-        let Admitted::Frame(frame) = table.admit(page(1), Lsn::new(1), 1) else { panic!() };
+        let mut table = table(2);
+        let Admitted::Frame(frame) = admit(&mut table, 1, 1, 1) else { panic!() };
         assert!(table.begin_read(page(1), 2).is_none(), "it is not there yet");
         assert!(table.remove(page(1)) && !table.remove(page(1)));
-        let newer = table.admit(page(1), Lsn::new(2), 2);
+        let newer = admit(&mut table, 1, 2, 2);
         assert!(matches!(newer, Admitted::Frame(other) if other != frame));
-        assert!(!table.written(frame, true), "the older one");
+        assert!(table.is_unwanted(frame) && !table.written(frame, true), "the older one");
         let Admitted::Frame(other) = newer else { panic!() };
         assert!(table.written(other, true));
-        let (read, lsn) = table.begin_read(page(1), 3).unwrap();
-        assert_eq!((read, lsn), (other, Lsn::new(2)));
+        let reading = read(&mut table, 1, 3).unwrap();
+        assert_eq!((reading.frame, reading.lsn), (other, Lsn::new(2)));
         assert!(table.remove(page(1)));
-        assert_eq!(table.counts(), Counts { free: 1, writing: 1, clean: 0 });
-        assert!(!table.end_read(read, true));
-        assert_eq!(table.counts(), Counts { free: 2, writing: 0, clean: 0 });
+        assert_eq!(table.counts(), Counts { free: 1, writing: 1, ..Counts::default() });
+        assert!(!table.end_read(other, true));
+        assert_eq!(table.counts(), Counts { free: 2, ..Counts::default() });
     }
 
     #[test]
     fn a_frame_in_use_is_no_victim() {
-        let mut table = Partition::new(1);
+        let mut table = table(1);
         let frame = put(&mut table, 1, 1);
-        assert_eq!(table.admit(page(1), Lsn::new(1), 2), Admitted::Has);
-        table.begin_read(page(1), 2).unwrap();
-        table.begin_read(page(1), 3).unwrap();
-        assert_eq!(table.admit(page(2), Lsn::new(1), 4), Admitted::Busy);
+        assert_eq!(admit(&mut table, 1, 1, 2), Admitted::Has { is_dirty: false });
+        read(&mut table, 1, 2).unwrap();
+        read(&mut table, 1, 3).unwrap();
+        assert_eq!(admit(&mut table, 2, 1, 4), Admitted::Busy);
         assert!(!table.end_read(frame, true) && table.end_read(frame, false), "the second one found damage");
-        assert!(matches!(table.admit(page(2), Lsn::new(1), 5), Admitted::Frame(_)));
-        assert_eq!(table.admit(page(3), Lsn::new(1), 5), Admitted::Busy);
+        assert!(matches!(admit(&mut table, 2, 1, 5), Admitted::Frame(_)));
+        assert_eq!(admit(&mut table, 3, 1, 5), Admitted::Busy);
+    }
+
+    #[test]
+    fn a_dirty_frame_is_no_victim_until_it_is_cleaned() {
+        let mut table = table(2);
+        let frame = keep(&mut table, 1, 5, 3);
+        assert_eq!(table.begin_read(page(1), 6), Some(Found::OnItsWay(frame)), "home lacks it");
+        assert!(table.written(frame, true) && table.is_dirty(page(1)));
+        put(&mut table, 2, 7);
+        put(&mut table, 3, 8);
+        assert!(!table.touch(page(2), 9) && table.touch(page(1), 9), "2 made room");
+        let cleaning = table.begin_clean(page(1)).unwrap();
+        assert_eq!(cleaning, Cleaning { frame, lsn: Lsn::new(5), is_written: true });
+        assert!(table.begin_clean(page(1)).is_none(), "one at a time");
+        assert_eq!(table.take(page(1)), None, "it stays while it is cleaned");
+        table.end_clean(frame, true);
+        assert_eq!((table.dirty_count(), table.counts().clean), (0, 2));
+        put(&mut table, 4, 10);
+        put(&mut table, 5, 11);
+        assert!(!table.touch(page(1), 12));
+    }
+
+    #[test]
+    fn a_page_that_changes_while_it_is_cleaned_gives_its_frame_up_afterwards() {
+        let mut table = table(1);
+        let frame = keep(&mut table, 1, 5, 3);
+        table.written(frame, true);
+        table.begin_clean(page(1)).unwrap();
+        assert!(table.remove(page(1)) && !table.lacks(frame, page(1)));
+        assert_eq!(admit(&mut table, 1, 9, 9), Admitted::Busy);
+        table.end_clean(frame, true);
+        assert_eq!(table.counts(), Counts { free: 1, ..Counts::default() });
+        assert!(table.is_at_rest());
+    }
+
+    #[test]
+    fn dirty_frames_are_cleaned_by_last_use_or_by_recovery_lsn() {
+        for (order, first) in [(CleanOrder::LastUse, 1), (CleanOrder::RecoveryLsn, 2)] {
+            let mut table = Partition::new(3, Order::Lru2, order);
+            for (no, lsn, since) in [(1, 10, 9), (2, 11, 4)] {
+                let frame = keep(&mut table, no, lsn, since);
+                assert!(table.written(frame, true));
+            }
+            assert_eq!(table.next_to_clean(), Some(page(first)), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_frame_stays_its_page_s_and_is_written_again() {
+        let mut table = table(2);
+        let frame = put(&mut table, 1, 1);
+        assert!(table.invalidate(page(1)) && !table.invalidate(page(1)));
+        assert!(table.begin_read(page(1), 2).is_none() && !table.touch(page(1), 2));
+        assert_eq!((table.has_invalid(page(1)), table.counts().invalid), (true, 1));
+        assert_eq!(admit(&mut table, 1, 5, 5), Admitted::Frame(frame));
+        assert!(table.written(frame, true));
+        assert_eq!(read(&mut table, 1, 6).map(|reading| reading.lsn), Some(Lsn::new(5)));
+    }
+
+    #[test]
+    fn only_hotter_pages_push_others_out() {
+        let mut table = Partition::new(2, Order::Heat, CleanOrder::LastUse);
+        let heats = |id: PageId| u64::from(id.no().0) * 10;
+        let arrive = |table: &mut Partition, no: u32, heat| {
+            let new = Arrival { id: page(no), lsn: Lsn::new(1), lacks: None, now: 1, heat: Some(heat) };
+            let admitted = table.admit(new, heats);
+            if let Admitted::Frame(frame) = admitted {
+                table.written(frame, true);
+            }
+            admitted
+        };
+        arrive(&mut table, 7, 1);
+        arrive(&mut table, 3, 30);
+        assert_eq!(arrive(&mut table, 1, 30), Admitted::Colder, "7 has become hotter, 3 has not");
+        assert!(matches!(arrive(&mut table, 5, 31), Admitted::Frame(_)));
+        assert!(table.touch(page(7), 2) && !table.touch(page(3), 2));
+    }
+
+    #[test]
+    fn a_ring_gives_up_what_it_was_given_first() {
+        let mut table = Partition::new(3, Order::Fifo, CleanOrder::LastUse);
+        (1..=3).for_each(|no| {
+            put(&mut table, no, u64::from(no));
+        });
+        (4..9).for_each(|now| assert!(table.touch(page(1), now)));
+        put(&mut table, 4, 9);
+        assert!(!table.touch(page(1), 10));
     }
 }

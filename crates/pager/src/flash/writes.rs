@@ -3,6 +3,7 @@
 //! Invariants
 //! 1. Not more pages than the limit are queued or being written; what finds no room is not taken (Do 2012, section 3.3.2, throttle).
 //! 2. Every page that was queued is handed out once.
+//! 3. A page that home lacks can be read here from its `push` until it is said to be `done`.
 //!
 //! Not known here: frames, what is done with the pages.
 
@@ -10,19 +11,25 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
 
 use crate::level::Image;
 
 /// A page and where it belongs.
+#[derive(Clone)]
 pub(super) struct Write {
     pub(super) partition: usize,
     pub(super) frame: u32,
     pub(super) image: Image,
+    /// Home lacks it.
+    pub(super) is_dirty: bool,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Write>,
+    /// What home lacks, by partition and frame.
+    only_here: FxHashMap<(usize, u32), Image>,
     /// Places that were promised, and pages that are being written.
     outside: usize,
 }
@@ -52,10 +59,13 @@ impl Writes {
         self.queue.lock().outside -= places;
     }
 
-    /// Queues a page, on a place that was promised.
+    /// Queues a page, on a place that was promised or is given back by this.
     pub(super) fn push(&self, write: Write) {
         let mut queue = self.queue.lock();
         queue.outside -= 1;
+        if write.is_dirty {
+            queue.only_here.insert((write.partition, write.frame), write.image.clone());
+        }
         queue.waiting.push_back(write);
         drop(queue);
         self.bell.notify_one();
@@ -71,6 +81,18 @@ impl Writes {
         let count = queue.waiting.len().min(most);
         queue.outside += count;
         queue.waiting.drain(..count).collect()
+    }
+
+    /// What is on its way to this frame, if home lacks it.
+    pub(super) fn only_here(&self, partition: usize, frame: u32) -> Option<Image> {
+        self.queue.lock().only_here.get(&(partition, frame)).cloned()
+    }
+
+    /// The page is in its frame, or nobody wants it there any more.
+    pub(super) fn done(&self, write: &Write) {
+        if write.is_dirty {
+            self.queue.lock().only_here.remove(&(write.partition, write.frame));
+        }
     }
 
     /// Pages queued or being written.

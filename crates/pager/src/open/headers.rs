@@ -131,6 +131,7 @@ fn marked(pager: &Pager) -> Result<()> {
     }
     shared.log.flush(end)?;
     shared.pool.clean(&ids, Cause::Checkpoint)?;
+    shared.level.clean(&ids)?;
     // Home alone is looked at.
     let is_home = shared.buffer.as_ref().map_or(Ok(true), |buffer| buffer.flush_pages(&ids))?;
     shared.level.settle()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::config::PagerConfig;
 use crate::error::Result;
-use crate::flash::{FlashCache, Opened};
+use crate::flash::{FlashCache, Opened, Place};
 use crate::ledger::Ledger;
 use crate::level::Level;
 use crate::log::Log;
@@ -33,8 +33,18 @@ pub(super) fn stack(
     (ledger, log): (&Arc<Ledger>, &Arc<Log>),
 ) -> Result<Stack> {
     let area = region.and_then(NvmRegion::page_area);
-    let whose = (database, config.page_size);
-    let open_cache = |flash| FlashCache::open(flash, whose, config.background, area.is_some(), home.clone());
+    let open_cache = |flash| {
+        let place = Place {
+            database,
+            page_size: config.page_size,
+            has_threads: config.background,
+            is_below_nvm: area.is_some(),
+            below: home.clone(),
+            ledger: ledger.clone(),
+            log: log.clone(),
+        };
+        FlashCache::open(flash, place)
+    };
     let Opened { cache, warning } = config.flash.as_ref().map(open_cache).unwrap_or_default();
     let below = cache.clone().map_or(home, |cache| cache as Arc<dyn Level>);
     let open_buffer = |area| {

@@ -1,0 +1,238 @@
+//! Taking pages: clean ones that leave the pool, changed ones, and those that were just read; and writing them to flash.
+//!
+//! Invariants
+//! 1. A changed page that is kept back has a frame before the level says that it has the page, and is read from the queue until it is
+//!    there. If the put is refused, none of its pages keeps a frame.
+//! 2. Of a page that goes home as well, the frame is filled when home has it.
+//! 3. A dirty page whose write fails is brought home, or stays in the queue.
+//!
+//! Not known here: what a design wants, how home stores pages.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use varve_device::{AlignedBuf, planted, reached};
+
+use super::cache::{FlashCache, OLDER_STAY, add};
+use super::table::{Admitted, Arrival, FrameNo};
+use super::writes::Write;
+use crate::error::Result;
+use crate::ids::{Access, PageId};
+use crate::level::{Cause, Image, Need};
+
+/// Pages written together.
+const TOGETHER_MAX: usize = 32;
+
+/// A frame that waits for the put to be done.
+struct Promised {
+    /// In the batch.
+    at: usize,
+    partition: usize,
+    frame: FrameNo,
+    is_dirty: bool,
+}
+
+/// What becomes of a batch.
+#[derive(Default)]
+struct Plan {
+    promised: Vec<Promised>,
+    /// In the batch: what doesn't go home.
+    kept: Vec<usize>,
+}
+
+impl FlashCache {
+    /// Takes what the design wants of it, and has the rest put below.
+    pub(super) fn put_some(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
+        // For the log's sake, or for the end's, home has to get them.
+        let may_keep = need == Need::Held && matches!(cause, Cause::Evict | Cause::EvictInline);
+        let plan = self.plan(batch, may_keep && self.keeps_back());
+        let put = match plan.kept.len() {
+            0 => self.below.put(batch, cause, need),
+            all if all == batch.len() => Ok(()),
+            _ => {
+                let is_kept = |at: &usize| plan.kept.binary_search(at).is_ok();
+                let rest: Vec<Image> =
+                    (0..batch.len()).filter(|at| !is_kept(at)).map(|at| batch[at].clone()).collect();
+                self.below.put(&rest, cause, need)
+            }
+        };
+        if let Err(refused) = put {
+            self.cancel(&plan.promised);
+            return Err(refused);
+        }
+        for Promised { at, partition, frame, is_dirty } in plan.promised {
+            add(&self.counters.admitted_dirty);
+            if is_dirty && planted("flash: what is kept back counts as stable") {
+                self.ledger.stable(batch[at].id(), batch[at].lsn());
+            }
+            self.push(Write { partition, frame, image: batch[at].clone(), is_dirty });
+        }
+        Ok(())
+    }
+
+    /// Takes frames for changed pages, as far as the design and the queue want them.
+    fn plan(&self, batch: &[Image], keeps_back: bool) -> Plan {
+        let design = self.design();
+        let mut plan = Plan::default();
+        for (at, image) in batch.iter().enumerate().filter(|(_, image)| image.id().space().is_logged()) {
+            let (id, lsn) = (image.id(), image.lsn());
+            let partition = self.partition_of(id);
+            let mut table = self.table(partition);
+            if !planted(OLDER_STAY) && table.remove_older(id, lsn) {
+                add(&self.counters.invalidated);
+            }
+            drop(table);
+            // An older version on its way home lands before this one sets out.
+            self.underway.wait_for(|other| other == id);
+            let mut table = self.table(partition);
+            if self.is_failing()
+                || !design.takes_dirty(image.access(), table.is_filling(), table.has_invalid(id))
+            {
+                continue;
+            }
+            if !self.writes.promise() {
+                add(&self.counters.throttled);
+                continue;
+            }
+            let since = || self.ledger.since(id).unwrap_or(lsn);
+            let new = Arrival { id, lsn, lacks: keeps_back.then(since), now: self.tick(), heat: None };
+            match table.admit(new, |id| self.heat.of(id)) {
+                Admitted::Frame(frame) => {
+                    plan.promised.push(Promised { at, partition, frame, is_dirty: keeps_back });
+                    plan.kept.extend(keeps_back.then_some(at));
+                }
+                admitted => {
+                    self.take_no(admitted);
+                    let is_here = admitted == Admitted::Has { is_dirty: true };
+                    plan.kept.extend((keeps_back && is_here).then_some(at));
+                }
+            }
+        }
+        plan
+    }
+
+    fn take_no(&self, admitted: Admitted) {
+        self.writes.give_back(1);
+        match admitted {
+            Admitted::Busy => add(&self.counters.busy),
+            Admitted::Colder => add(&self.counters.colder),
+            Admitted::Frame(_) | Admitted::Has { .. } => {}
+        }
+    }
+
+    fn cancel(&self, promised: &[Promised]) {
+        for Promised { partition, frame, .. } in promised {
+            self.table(*partition).written(*frame, false);
+        }
+        self.writes.give_back(promised.len());
+    }
+
+    /// A clean page leaves the pool.
+    pub(super) fn take_clean(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image) {
+        if self.is_failing() {
+            return;
+        }
+        let mut table = self.table(self.partition_of(id));
+        if table.touch(id, self.tick()) || self.design().takes_read() {
+            return;
+        }
+        if !self.design().takes_clean(why, table.is_filling()) {
+            return add(&self.counters.sequential);
+        }
+        drop(table);
+        self.take(id, None, copy);
+    }
+
+    /// A page was read from home.
+    pub(super) fn take_read(&self, id: PageId, why: Access, bytes: &[u8]) {
+        let Some(_gate) = self.gate.try_read().filter(|_| !self.is_failing()) else { return };
+        let heat = self.design().goes_by_heat().then(|| self.heat.of(id));
+        if let Ok(image) = Image::of_sealed(id, AlignedBuf::copy_of(bytes), why) {
+            self.take(id, heat, &mut || image.clone());
+        }
+    }
+
+    fn take(&self, id: PageId, heat: Option<u64>, copy: &mut dyn FnMut() -> Image) {
+        if !self.writes.promise() {
+            return add(&self.counters.throttled);
+        }
+        let (image, partition) = (copy(), self.partition_of(id));
+        let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.tick(), heat };
+        let admitted = self.table(partition).admit(new, |id| self.heat.of(id));
+        match admitted {
+            Admitted::Frame(frame) => {
+                add(&self.counters.admitted_clean);
+                self.push(Write { partition, frame, image, is_dirty: false });
+            }
+            admitted => self.take_no(admitted),
+        }
+    }
+
+    fn push(&self, write: Write) {
+        self.writes.push(write);
+        if !self.has_threads {
+            // What fails stays queued, or is brought home later.
+            let _tried_again = self.write_some(Duration::ZERO);
+        }
+    }
+
+    /// Writes some of what is queued, and waits as long as this for something. Whether there was any. An error: a dirty page could be
+    /// written neither here nor home.
+    pub(crate) fn write_some(&self, longest: Duration) -> Result<bool> {
+        let writes = self.writes.take(TOGETHER_MAX, longest);
+        if writes.is_empty() {
+            return Ok(false);
+        }
+        let is_unwanted = |one: &Write| self.table(one.partition).is_unwanted(one.frame);
+        let (unwanted, writes): (Vec<Write>, Vec<Write>) = writes.into_iter().partition(is_unwanted);
+        unwanted.iter().for_each(|one| self.wrote(one, true));
+        self.writes.give_back(unwanted.len());
+        if writes.is_empty() {
+            return Ok(true);
+        }
+        let frames = writes.iter().map(|one| (self.stored(one.partition, one.frame), one.image.bytes()));
+        add(&self.counters.write_batches);
+        let written = match self.is_lost.load(Relaxed) || self.is_failing() {
+            true => None,
+            false => Some(self.store.write(frames)),
+        };
+        if let Some(Ok(())) = written {
+            self.note_success();
+            self.counters.written.fetch_add(writes.len() as u64, Relaxed);
+            writes.iter().for_each(|one| self.wrote(one, true));
+            self.writes.give_back(writes.len());
+            return Ok(true);
+        }
+        let rescued = self.rescue(writes);
+        if let Some(Err(cause)) = written {
+            self.note_error(&cause);
+        }
+        rescued.map(|()| true)
+    }
+
+    fn wrote(&self, one: &Write, is_good: bool) {
+        self.table(one.partition).written(one.frame, is_good);
+        self.writes.done(one);
+    }
+
+    /// Flash didn't take them: what home lacks is brought home, or goes back into the queue; the others are given up.
+    #[cold]
+    fn rescue(&self, writes: Vec<Write>) -> Result<()> {
+        let (dirty, clean): (Vec<Write>, Vec<Write>) = writes.into_iter().partition(|one| one.is_dirty);
+        clean.iter().for_each(|one| self.wrote(one, false));
+        self.writes.give_back(clean.len());
+        let ids: Vec<PageId> = dirty.iter().map(|one| one.image.id()).collect();
+        let cleaned = self.clean_pages(&ids);
+        for one in dirty {
+            let is_needed = self.table(one.partition).lacks(one.frame, one.image.id());
+            if is_needed {
+                reached("flash: a page that nobody takes stays in the queue");
+                self.writes.push(one);
+            } else {
+                self.wrote(&one, false);
+                self.writes.give_back(1);
+            }
+        }
+        cleaned.map(drop)
+    }
+}
