@@ -21,6 +21,7 @@ use crate::sysbench::Sysbench;
 use crate::target::Target;
 use crate::tpcb::Tpcb;
 use crate::tpcc::{Scale, Tpcc};
+use crate::tpce_like::TpceLike;
 use crate::values::Values;
 use crate::wire::Wire;
 use crate::workload::Workload;
@@ -49,7 +50,7 @@ enum What {
 #[derive(Debug, Args)]
 struct RunArgs {
     /// oltp_point_select, oltp_read_only, oltp_read_write, oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert,
-    /// oltp_delete, tpcb, tpcc, ycsb-a to ycsb-f, linkbench
+    /// oltp_delete, tpcb, tpcc, tpce-like, ycsb-a to ycsb-f, linkbench
     workload: String,
     /// A server to measure, as a connection string: "host=127.0.0.1 port=5433 user=postgres"; without it, embedded. MariaDB as
     /// "mysql://root@127.0.0.1:3306/DATABASE" (linkbench only)
@@ -72,7 +73,7 @@ struct RunArgs {
     /// Tables of sysbench
     #[arg(long, default_value_t = 4)]
     tables: u64,
-    /// Rows of each table of sysbench, or of YCSB's one; nodes of LinkBench's graph
+    /// Rows of each table of sysbench, or of YCSB's one; nodes of LinkBench's graph; customers of tpce-like
     #[arg(long, default_value_t = 100_000)]
     rows: u64,
     /// YCSB's fields: letters, or motif, which compresses
@@ -102,7 +103,7 @@ struct RunArgs {
     /// Use the tables that an earlier run left, on the server or in --directory
     #[arg(long)]
     no_load: bool,
-    /// Check TPC-C's twelve consistency conditions after the last round
+    /// Check the conditions of the workload (TPC-C's twelve, tpce-like's, LinkBench's) after the last round
     #[arg(long)]
     check: bool,
 }
@@ -306,6 +307,7 @@ fn workload_of(args: &RunArgs) -> Result<Box<dyn Workload>> {
         "tpcb" => Ok(Box::new(Tpcb::new(args.scale))),
         "tpcc" => Ok(Box::new(tpcc_of(args)?)),
         "linkbench" => Ok(Box::new(LinkBench::new(args.rows)?)),
+        "tpce-like" => Ok(Box::new(TpceLike::new(args.rows)?)),
         name => match name.strip_prefix("ycsb-").map(|letter| letter.chars().collect::<Vec<_>>()) {
             Some(letters) if letters.len() == 1 => Ok(Box::new(ycsb_of(letters[0], args)?)),
             Some(_) => Err(BenchError::Arguments(format!("{name}: YCSB's workloads are ycsb-a to ycsb-f"))),

@@ -24,6 +24,7 @@ pub mod sysbench;
 pub mod target;
 pub mod tpcb;
 pub mod tpcc;
+pub mod tpce_like;
 pub mod updates;
 pub mod values;
 pub mod wire;

@@ -344,8 +344,8 @@ fn measurements_leave_databases_of_others_alone() {
 fn a_workload_that_there_is_not_is_answered_with_the_list() {
     let directory = tempfile::tempdir().unwrap();
     let list = "varve: The measurement failed: foo is no workload; choose oltp_point_select, oltp_read_only, oltp_read_write, \
-                oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert, oltp_delete, tpcb, tpcc, ycsb-a to \
-                ycsb-f, linkbench.";
+                oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert, oltp_delete, tpcb, tpcc, tpce-like, \
+                ycsb-a to ycsb-f, linkbench.";
     check(directory.path(), &["bench", "run", "foo"], list);
 }
 
