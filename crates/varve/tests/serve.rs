@@ -528,7 +528,15 @@ fn a_cache_on_flash_is_configured_and_changed_on_line() {
     assert_eq!(counter(&mut client, "clean"), 0);
     let error = client.batch_execute("alter system set flash_design = 'lazy'").unwrap_err();
     let message = error.as_db_error().unwrap().message().to_owned();
-    assert_eq!(message, "flash.design = \"lazy\" is unknown; choose one of: off, clean-write, dual-write");
+    assert_eq!(
+        message,
+        "flash.design = \"lazy\" is unknown; choose one of: off, clean-write, dual-write, lazy-cleaning, temperature-aware, rotating, \
+         exclusive, inclusive"
+    );
+    for design in ["lazy-cleaning", "temperature-aware", "rotating", "exclusive", "inclusive"] {
+        client.batch_execute(&format!("alter system set flash_design = '{design}'")).unwrap();
+        assert_eq!(read(&mut client), expected, "{design}");
+    }
     client.batch_execute("alter system reset flash_design").unwrap();
     assert_eq!(read(&mut client), expected);
     drop(served.stop("-KILL"));
