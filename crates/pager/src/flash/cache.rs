@@ -329,6 +329,8 @@ impl Level for FlashCache {
 
     fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
         if !self.is_on() {
+            // An older version may still be on its way: the cache was lost, or switched off, meanwhile.
+            batch.iter().for_each(|image| self.underway.wait_for(|id| id == image.id()));
             return self.below.put(batch, cause, need);
         }
         let gate = self.gate.read();
@@ -363,8 +365,8 @@ impl Level for FlashCache {
         if self.is_on() && ids.first.space().is_logged() {
             let each = self.partitions.iter().map(|table| table.lock().remove_range(ids));
             self.counters.invalidated.fetch_add(each.sum(), Relaxed);
-            self.underway.wait_for(|id| ids.contains(id));
         }
+        self.underway.wait_for(|id| ids.contains(id));
         self.below.discard(ids, after)
     }
 

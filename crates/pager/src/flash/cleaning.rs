@@ -174,6 +174,8 @@ impl FlashCache {
             let each = self.partitions.iter().flat_map(|table| table.lock().dirty_pages());
             let mut pages: Vec<PageId> = each.collect();
             if pages.is_empty() {
+                // Some of them have changed above while they were on their way.
+                self.underway.wait_for(|_| true);
                 return Ok(());
             }
             pages.sort_unstable();
