@@ -22,6 +22,7 @@ use crate::target::Target;
 use crate::tpcb::Tpcb;
 use crate::tpcc::{Scale, Tpcc};
 use crate::tpce_like::TpceLike;
+use crate::tpch_like::TpchLike;
 use crate::values::Values;
 use crate::wire::Wire;
 use crate::workload::Workload;
@@ -50,7 +51,7 @@ enum What {
 #[derive(Debug, Args)]
 struct RunArgs {
     /// oltp_point_select, oltp_read_only, oltp_read_write, oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert,
-    /// oltp_delete, tpcb, tpcc, tpce-like, ycsb-a to ycsb-f, linkbench
+    /// oltp_delete, tpcb, tpcc, tpce-like, tpch-like, ycsb-a to ycsb-f, linkbench
     workload: String,
     /// A server to measure, as a connection string: "host=127.0.0.1 port=5433 user=postgres"; without it, embedded. MariaDB as
     /// "mysql://root@127.0.0.1:3306/DATABASE" (linkbench only)
@@ -73,7 +74,7 @@ struct RunArgs {
     /// Tables of sysbench
     #[arg(long, default_value_t = 4)]
     tables: u64,
-    /// Rows of each table of sysbench, or of YCSB's one; nodes of LinkBench's graph; customers of tpce-like
+    /// Rows of each table of sysbench, or of YCSB's one; nodes of LinkBench's graph; customers of tpce-like, orders of tpch-like
     #[arg(long, default_value_t = 100_000)]
     rows: u64,
     /// YCSB's fields: letters, or motif, which compresses
@@ -308,6 +309,7 @@ fn workload_of(args: &RunArgs) -> Result<Box<dyn Workload>> {
         "tpcc" => Ok(Box::new(tpcc_of(args)?)),
         "linkbench" => Ok(Box::new(LinkBench::new(args.rows)?)),
         "tpce-like" => Ok(Box::new(TpceLike::new(args.rows)?)),
+        "tpch-like" => Ok(Box::new(TpchLike::new(args.rows)?)),
         name => match name.strip_prefix("ycsb-").map(|letter| letter.chars().collect::<Vec<_>>()) {
             Some(letters) if letters.len() == 1 => Ok(Box::new(ycsb_of(letters[0], args)?)),
             Some(_) => Err(BenchError::Arguments(format!("{name}: YCSB's workloads are ycsb-a to ycsb-f"))),

@@ -92,8 +92,8 @@ pub fn run(target: &dyn Target, workload: &dyn Workload, plan: Plan) -> Result<V
 pub struct Watch<'w> {
     /// How often, in equal distances.
     pub looks: u32,
-    /// What is done then; it is given the number of transactions that have ended well.
-    pub look: &'w mut dyn FnMut(u64),
+    /// What is done then; it is given what counts the transactions that have ended well, which goes on meanwhile.
+    pub look: &'w mut dyn FnMut(&dyn Fn() -> u64),
 }
 
 /// One round of so much time on fresh sessions; `seed` determines what they ask.
@@ -142,7 +142,7 @@ fn wait(length: Duration, watch: Option<Watch<'_>>, done: Option<&AtomicU64>) {
     let Some(watch) = watch else { return std::thread::sleep(length) };
     for _ in 0..watch.looks {
         std::thread::sleep(length / watch.looks);
-        (watch.look)(done.map_or(0, |done| done.load(Ordering::Relaxed)));
+        (watch.look)(&|| done.map_or(0, |done| done.load(Ordering::Relaxed)));
     }
 }
 

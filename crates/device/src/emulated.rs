@@ -18,7 +18,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -44,6 +44,8 @@ thread_local! {
 struct Model {
     profile: Profile,
     dilation: f64,
+    /// Whether its times are taken; else those of the device below.
+    is_on: AtomicBool,
     service: Mutex<Service>,
     /// Of a device of limited size.
     flash: Option<Mutex<Flash>>,
@@ -78,6 +80,8 @@ pub struct EmulationReport {
     pub operations: u64,
     /// Delay that could not be made good, as a share of the modelled time.
     pub model_error_share: f64,
+    /// Time that requests took by the model, all of them together.
+    pub modelled_ns: u64,
     /// Busy share of the channels.
     pub busy_share: f64,
     /// Busy share of all processors by this process.
@@ -94,6 +98,7 @@ impl Model {
             flash: flash.map(Mutex::new),
             profile,
             dilation,
+            is_on: AtomicBool::new(true),
             begun: Mutex::new(begun),
             modelled_ns: AtomicU64::new(0),
             late_ns: AtomicU64::new(0),
@@ -112,6 +117,9 @@ impl Model {
         place: impl FnOnce(&mut Service, u64) -> u64,
         inner: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
+        if !self.is_on.load(Relaxed) {
+            return inner();
+        }
         let arrival_ns = Model::arrival_ns();
         let answered_ns = place(&mut self.service.lock(), arrival_ns);
         let result = inner();
@@ -160,6 +168,7 @@ impl Model {
                 now.late_ns - begun.late_ns,
                 (now.modelled_ns - begun.modelled_ns) as f64,
             ),
+            modelled_ns: now.modelled_ns - begun.modelled_ns,
             busy_share: share(now.busy_ns - begun.busy_ns, elapsed_ns * channels),
             cpu_share: share(now.cpu_ns - begun.cpu_ns, elapsed_ns * processors),
             flash: now.flash.map(|flash| flash.since(&begun.flash.unwrap_or_default())),
@@ -236,6 +245,12 @@ impl Emulated {
     /// Begins a new report: what was done before, such as loading and warming up, is not in it.
     pub fn begin_report(&self) {
         *self.model.begun.lock() = self.model.books();
+    }
+
+    /// Whether the profile's times are taken, as they are from the beginning; else requests take those of the device below, and no
+    /// model knows of them: to bring a database into the state that is to be measured. What is under way ends as it began.
+    pub fn take_times(&self, is_on: bool) {
+        self.model.is_on.store(is_on, Relaxed);
     }
 
     /// How far results can be believed, since the device was made or [`Emulated::begin_report`].
@@ -359,11 +374,8 @@ impl EmulatedFile {
         requests: impl Iterator<Item = (Kind, Extent)>,
         inner: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let place_all = |service: &mut Service, arrival_ns| {
-            let place = |(kind, extent)| service.place(arrival_ns, kind, extent);
-            requests.map(place).max().unwrap_or(arrival_ns)
-        };
-        self.model().serve(place_all, inner)
+        let place = |service: &mut Service, arrival_ns| service.place_all(arrival_ns, requests);
+        self.model().serve(place, inner)
     }
 
     /// What a write is to the device's cache.

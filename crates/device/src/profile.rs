@@ -88,7 +88,13 @@ pub struct Profile {
     pub anchor_bytes: u64,
     /// Part of a service time that does not depend on the length, in microseconds.
     pub fixed_us: f64,
-    /// Time of a flush that has something to flush, in microseconds.
+    /// Once a long request is under way, so many operations of the anchor's size a second on all channels together: what
+    /// a disk does before its heads arrive is done once for a request (a piece of one, where there are stripes), however short, and
+    /// requests handed over together whose addresses follow each other are one. 0 = each anchor's worth takes as long as the first.
+    #[serde(default)]
+    pub under_way_per_s: f64,
+    /// Time of a flush that has something to flush, in microseconds. A drive without it and without `write_ack_us` has no cache
+    /// to flush: what it has answered is on the medium.
     pub flush_us: f64,
     /// A write is answered so long after its service began, in microseconds, while the channel goes on with it (a
     /// volatile write cache); 0 = when it is done.
@@ -155,6 +161,7 @@ impl Profile {
     pub fn without_time(mut self) -> Profile {
         let at_once = f64::INFINITY;
         (self.fixed_us, self.flush_us, self.write_ack_us, self.trim_us) = (0.0, 0.0, 0.0, 0.0);
+        self.under_way_per_s = 0.0;
         self.operations_per_s = OperationsPerSecond {
             random_read: at_once,
             sequential_read: at_once,
@@ -169,6 +176,9 @@ impl Profile {
         let rates = [rates.random_read, rates.sequential_read, rates.random_write, rates.sequential_write];
         if self.channels == 0 || self.anchor_bytes == 0 {
             return Err("channels and anchor_bytes must be at least 1".into());
+        }
+        if !(self.under_way_per_s.is_finite() && self.under_way_per_s >= 0.0) {
+            return Err("under_way_per_s must be at least 0".into());
         }
         let times_us = [self.fixed_us, self.flush_us, self.write_ack_us, self.trim_us];
         if !times_us.iter().all(|time_us| time_us.is_finite() && *time_us >= 0.0) {
@@ -197,8 +207,22 @@ impl Profile {
         };
         let fixed_ns = self.fixed_us * 1e3;
         let anchor_ns = f64::from(self.channels) * 1e9 / rate;
-        let scale = request.bytes as f64 / self.anchor_bytes as f64;
-        (fixed_ns + (anchor_ns - fixed_ns) * scale) as u64
+        let anchors = request.bytes as f64 / self.anchor_bytes as f64;
+        if self.merges() {
+            let under_way_ns = f64::from(self.channels) * 1e9 / self.under_way_per_s;
+            return (anchor_ns + under_way_ns * (anchors - 1.0).max(0.0)) as u64;
+        }
+        (fixed_ns + (anchor_ns - fixed_ns) * anchors) as u64
+    }
+
+    /// Whether requests that are handed over together, and follow each other, are one to the drive.
+    pub(crate) fn merges(&self) -> bool {
+        self.under_way_per_s > 0.0
+    }
+
+    /// Whether there is a cache that a flush would empty.
+    pub(crate) fn has_cache(&self) -> bool {
+        self.flush_us > 0.0 || self.write_ack_us > 0.0
     }
 }
 

@@ -6,7 +6,7 @@
 //! Invariants
 //! 1. A channel serves one piece after the other, in the order in which they were placed.
 //! 2. A flush begins when all that was placed before it is done; until it ends no channel serves. One at most runs and
-//!    one at most waits: a flush that arrives while one waits ends with that one.
+//!    one at most waits: a flush that arrives while one waits ends with that one. A drive without a cache has none.
 //! 3. "Sequential" is the next address on the channel that serves the piece: with stripes the next one *within* that
 //!    channel; where any channel takes any piece, the address behind the last piece of one of them.
 //! 4. A request is answered when its last piece is; a piece never before it has begun.
@@ -91,6 +91,30 @@ impl Service {
         answered_ns
     }
 
+    /// Places requests that are handed over together; gives the moment at which the last one is answered. To a drive that merges them
+    /// those whose addresses follow each other are one.
+    pub(crate) fn place_all(
+        &mut self,
+        arrival_ns: u64,
+        requests: impl Iterator<Item = (Kind, Extent)>,
+    ) -> u64 {
+        if !self.profile.merges() {
+            let place = |(kind, extent)| self.place(arrival_ns, kind, extent);
+            return requests.map(place).max().unwrap_or(arrival_ns);
+        }
+        let mut sorted: Vec<(Kind, Extent)> = requests.collect();
+        sorted.sort_by_key(|(_, extent)| (extent.file, extent.offset));
+        let mut answered_ns = arrival_ns;
+        for run in sorted.chunk_by(|(kind, one), (next_kind, next)| {
+            kind == next_kind && one.file == next.file && one.offset + one.bytes == next.offset
+        }) {
+            let [(kind, first), ..] = run else { continue };
+            let bytes = run.iter().map(|(_, extent)| extent.bytes).sum();
+            answered_ns = answered_ns.max(self.place(arrival_ns, *kind, Extent { bytes, ..*first }));
+        }
+        answered_ns
+    }
+
     /// How much of a request that has got to `at` one channel serves: the rest of the stripe, or an anchor's worth where
     /// any of several channels takes any piece (a drive spreads a long request over its chips), or all of it.
     fn piece_bytes(&self, at: u64) -> u64 {
@@ -162,8 +186,11 @@ impl Service {
     }
 
     /// Places a flush that arrives at a moment; gives the moment at which it is answered. With nothing written since the
-    /// last flush began it only waits for what is placed.
+    /// last flush began it only waits for what is placed; a drive without a cache is not even asked.
     pub(crate) fn place_flush(&mut self, arrival_ns: u64) -> u64 {
+        if !self.profile.has_cache() {
+            return arrival_ns;
+        }
         if let Some(waiting) = self.flush.as_ref().filter(|flush| arrival_ns <= flush.start_ns) {
             return waiting.done_ns;
         }

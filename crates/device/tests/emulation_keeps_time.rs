@@ -52,6 +52,22 @@ fn a_report_begins_anew() {
     assert!(idle.operations == 0 && idle.busy_share < 0.01 && idle.cpu_share < 1.0, "{idle:?}");
 }
 
+/// To bring a database into the state that is to be measured.
+#[test]
+fn a_drive_whose_times_are_not_taken_is_as_fast_as_what_is_below() {
+    let (device, file) = device();
+    let mut buf = AlignedBuf::new(PAGE_BYTES);
+    device.take_times(false);
+    let fast = timed(|| {
+        (0..1_000).for_each(|no| file.read_at(scattered(no), &mut buf, Purpose::DataPage).unwrap());
+    });
+    assert!(fast < Duration::from_millis(400), "{fast:?}: 1,000 reads take 821 ms by the model");
+    assert_eq!((device.report().operations, device.report().modelled_ns), (0, 0));
+    device.take_times(true);
+    file.read_at(scattered(0), &mut buf, Purpose::DataPage).unwrap();
+    assert_eq!(device.report().operations, 1);
+}
+
 #[test]
 fn callers_share_the_channels() {
     let (_, file) = device();

@@ -21,10 +21,13 @@
 //! Does not know: the log. Operations from 64 on belong to the undo pages.
 
 use smallvec::SmallVec;
+use varve_pager::page::page_kind;
 use varve_pager::{H, Mtr, RedoError, RedoOps};
 
 use crate::node::edit::{self, Frame};
 use crate::node::{NodeRef, STAMP_BYTES, Stamp, check};
+use crate::tree::{KIND_NODE, KIND_OVERFLOW};
+use crate::undo::page::{KIND_DIRECTORY, KIND_UNDO};
 
 /// First operation number that is not the tree's.
 pub const TREE_OPS_END: u8 = 64;
@@ -315,7 +318,16 @@ fn build(page: &mut [u8], frame: &Frame<'_>, entries: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The redo operations of the engine.
+/// Leaves, inner nodes, overflow pages, undo with its headers, and what else there is: names of what a cache counts.
+const COUNTED_KINDS: [[&str; 2]; 5] = [
+    ["read_hits_leaf", "read_misses_leaf"],
+    ["read_hits_inner", "read_misses_inner"],
+    ["read_hits_overflow", "read_misses_overflow"],
+    ["read_hits_undo", "read_misses_undo"],
+    ["read_hits_other", "read_misses_other"],
+];
+
+/// The redo operations of the engine, and its kinds of pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EngineRedo;
 
@@ -331,5 +343,19 @@ impl RedoOps for EngineRedo {
                 payload.len()
             ))
         })
+    }
+
+    fn counted_kinds(&self) -> &'static [[&'static str; 2]] {
+        &COUNTED_KINDS
+    }
+
+    fn counted_kind(&self, page: &[u8]) -> usize {
+        match page_kind(page) {
+            KIND_NODE if NodeRef::new(page).is_leaf() => 0,
+            KIND_NODE => 1,
+            KIND_OVERFLOW => 2,
+            KIND_UNDO..=KIND_DIRECTORY => 3,
+            _ => 4,
+        }
     }
 }

@@ -6,14 +6,26 @@ use std::fmt::Write;
 use std::path::Path;
 
 use varve::config::{
-    ConfigError, DeviceSettings, FlashSettings, MAIN_DEVICE, NvmSettings, PackedSettings, ServerSettings,
-    Settings, TlsSettings,
+    CheckpointSettings, ConfigError, DeviceSettings, FlashSettings, MAIN_DEVICE, NvmSettings, PackedSettings,
+    ServerSettings, Settings, TlsSettings,
 };
 use varve_pager::{NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
-const SECTIONS: [&str; 11] =
-    ["devices", "spaces", "pool", "query", "log", "nvm", "flash", "home", "packed", "protection", "server"];
+const SECTIONS: [&str; 12] = [
+    "checkpoint",
+    "devices",
+    "spaces",
+    "pool",
+    "query",
+    "log",
+    "nvm",
+    "flash",
+    "home",
+    "packed",
+    "protection",
+    "server",
+];
 
 /// A text is refused with its line and key, or its settings come back when they are written as a text.
 pub fn config(bytes: &[u8]) {
@@ -83,6 +95,7 @@ fn written(settings: &Settings) -> String {
         protection,
         server,
         query,
+        checkpoint: CheckpointSettings { kind: checkpoint, interval_seconds },
     } = settings;
     let mut out = String::new();
     for (name, DeviceSettings { path, profile, capacity_bytes, direct }) in devices {
@@ -127,6 +140,7 @@ fn written(settings: &Settings) -> String {
         server.max_connections,
         server.authentication_timeout.as_secs()
     );
+    let _ = writeln!(out, "[checkpoint]\nkind = '{}'\ninterval = {interval_seconds}", checkpoint.name());
     out.push_str(&let_in(server));
     out.push_str(&nvm.as_ref().map_or_else(String::new, of_nvm));
     out.push_str(&flash.as_ref().map_or_else(String::new, of_flash));
@@ -166,8 +180,24 @@ fn of_nvm(settings: &NvmSettings) -> String {
     )
 }
 
-fn of_flash(FlashSettings { device, size_bytes, design }: &FlashSettings) -> String {
-    format!("[flash]\ndevice = {}\nsize = {size_bytes}\ndesign = '{}'\n", quoted(device), design.name())
+fn of_flash(settings: &FlashSettings) -> String {
+    let FlashSettings {
+        device,
+        size_bytes,
+        design,
+        dirty_percent,
+        clean_order,
+        restart,
+        fill,
+        daily_write_bytes,
+    } = settings;
+    let (device, design, clean_order) = (quoted(device), design.name(), clean_order.name());
+    let (restart, fill) = (restart.name(), fill.name());
+    let daily = daily_write_bytes.map_or_else(String::new, |bytes| format!("daily_writes = {bytes}\n"));
+    format!(
+        "[flash]\ndevice = {device}\nsize = {size_bytes}\ndesign = '{design}'\n\
+         dirty_limit = {dirty_percent}\nclean_order = '{clean_order}'\nrestart = '{restart}'\nfill = '{fill}'\n{daily}"
+    )
 }
 
 fn of_home(settings: &Settings) -> String {

@@ -41,6 +41,8 @@ pub const MODELS: &[Model] = &[
     crate::visibility::SNAPSHOTS,
     crate::visibility::HORIZON,
     crate::workers::WORKERS,
+    crate::flash::CLEANERS,
+    crate::flash::QUEUE,
     crate::orders::AWAITED,
     crate::orders::FAILED,
 ];

@@ -202,4 +202,23 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
         "while !batch.has_ended()\n            && let Some(job) = self.inner.next()",
         "while !MODELS::flaw(\"a job is left in the queue\")\n            && !batch.has_ended()\n            && let Some(job) = self.inner.next()",
     ),
+    // ---- flash cache
+    (
+        "mark of a cleaning taken away after its frame was let go",
+        "pager/flash/cleaning.rs",
+        "self.underway.end(begun.id);",
+        "if MODELS::flaw(\"mark of a cleaning taken away after its frame was let go\") { drop(table); }\n            self.underway.end(begun.id);",
+    ),
+    (
+        "put without waiting for what is on its way home",
+        "pager/flash/taking.rs",
+        "self.underway.wait_for(|other| other == id);",
+        "if !MODELS::flaw(\"put without waiting for what is on its way home\") { self.underway.wait_for(|other| other == id); }",
+    ),
+    (
+        "frame free before its page has left the queue",
+        "pager/flash/taking.rs",
+        "self.writes.done(one);",
+        "if MODELS::flaw(\"frame free before its page has left the queue\") { drop(table); }\n        self.writes.done(one);",
+    ),
 ];

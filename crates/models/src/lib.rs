@@ -11,6 +11,7 @@
 //! What it does not know: devices that fail in the middle, crashes (`varve-sim`).
 
 pub mod checker;
+mod flash;
 #[path = "flaws.rs"]
 pub mod flaws;
 mod frames;

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use varve_device::reached;
 
 use crate::checkpoint::ROUND_PAGES;
-use crate::config::PagerConfig;
+use crate::config::{CheckpointKind, PagerConfig};
 use crate::error::{PagerError, Result};
-use crate::flash::FlashCache;
+use crate::flash::{FlashCache, FlashRestart};
 use crate::level::Cause;
 use crate::log::Admission;
 use crate::lsn::Lsn;
@@ -37,6 +37,10 @@ const NAP: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_millis(500);
 /// How long the flushing thread lets go by between two rounds then.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
+/// Chunks of the flash cache's table hardened between two pauses, and while a checkpoint waits (Do 2012, section 4.3.3).
+const HARDENED_AT_ONCE: usize = 8;
+const HARDENED_AWAITED: usize = 64;
+const HARDEN_PAUSE: Duration = Duration::from_millis(500);
 /// How long the trimmer sleeps when nobody rings.
 const TRIM_NAP: Duration = Duration::from_secs(10);
 /// While pages are cleaned for the log's sake, a checkpoint is taken this often at most.
@@ -65,6 +69,11 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
             let write = move |shared: &Arc<Shared>| write_to_flash(shared, &cache);
             threads.push(spawn(shared, format!("flash-write-{no}"), write)?);
         }
+        if config.restart == FlashRestart::LazyVerification {
+            let cache = cache.clone();
+            let harden = move |shared: &Arc<Shared>| harden_flash(shared, &cache);
+            threads.push(spawn(shared, "flash-harden".to_owned(), harden)?);
+        }
         let cache = cache.clone();
         threads.push(spawn(shared, "flash-clean".to_owned(), move |shared| clean_flash(shared, &cache))?);
     }
@@ -86,6 +95,22 @@ fn write_to_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
             Err(cause) if cause.is_no_space() => std::thread::sleep(REST),
             wrote => drop(wrote?),
         }
+    }
+    Ok(())
+}
+
+/// Writes records of the cache's frames, round and round.
+fn harden_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
+    while !shared.is_stopping() {
+        let is_awaited = cache.is_hardening_awaited();
+        let chunks = if is_awaited { HARDENED_AWAITED } else { HARDENED_AT_ONCE };
+        let has_ended = (0..chunks).any(|_| cache.harden_some());
+        let pause = if is_awaited && !has_ended { Duration::ZERO } else { HARDEN_PAUSE };
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !shared.is_stopping() && !cache.is_hardening_awaited() {
+            std::thread::sleep(NAP);
+        }
+        std::thread::yield_now();
     }
     Ok(())
 }
@@ -249,13 +274,15 @@ impl Room {
 struct Checkpointer<'a> {
     shared: &'a Arc<Shared>,
     last: Instant,
+    /// One is due and has pages brought home.
+    is_cleaning: bool,
     /// Changes when somebody looked last, and since when there have been no others.
     idle: (u64, Instant),
 }
 
 impl<'a> Checkpointer<'a> {
     fn new(shared: &'a Arc<Shared>) -> Checkpointer<'a> {
-        Checkpointer { shared, last: Instant::now(), idle: (0, Instant::now()) }
+        Checkpointer { shared, last: Instant::now(), is_cleaning: false, idle: (0, Instant::now()) }
     }
 
     /// Keeps log and files ready and takes a checkpoint if one is due. Whether the thread may sleep now.
@@ -269,23 +296,53 @@ impl<'a> Checkpointer<'a> {
         shared.log.check()?;
         let is_full = shared.log.is_full();
         let is_worth = cleaned && self.last.elapsed() >= CHECKPOINT_PAUSE;
-        let has_new = || shared.last_checkpoint() != shared.log.end() || shared.delays_trim();
-        if is_full || is_worth || is_due && has_new() {
+        let has_new =
+            || shared.last_checkpoint() != shared.log.end() || shared.delays_trim() || shared.has_to_clean();
+        let is_ready = self.is_ready(is_due && has_new());
+        if is_full || is_worth || is_ready {
             room.tolerate(shared.checkpoint(false))?;
             self.last = Instant::now();
         }
         Ok(!is_full)
     }
 
+    /// Whether a checkpoint is due and has at home what its kind wants there. If it has not, the page writer goes about it in its next
+    /// round, and this is asked again.
+    fn is_ready(&mut self, is_due: bool) -> bool {
+        let shared = self.shared;
+        if is_due && !self.is_cleaning {
+            let Some(until) = shared.checkpoint_cleans() else { return true };
+            shared.ask_to_clean(until);
+            shared.rest_cache(true);
+            self.is_cleaning = true;
+        }
+        if !self.is_cleaning || shared.is_asked_to_clean() {
+            return false;
+        }
+        shared.rest_cache(false);
+        self.is_cleaning = false;
+        true
+    }
+
     /// Cleans a few pages per round while nobody changes anything, so that the next start has little to redo.
     fn clean_when_idle(&mut self) -> Result<()> {
         let changes = self.shared.log.changes_count();
+        if self.shared.config.checkpoint.kind != CheckpointKind::Indirect {
+            return Ok(());
+        }
         if changes != self.idle.0 {
             self.idle = (changes, Instant::now());
         } else if self.idle.1.elapsed() >= IDLE && self.shared.ledger.oldest().is_some() {
             self.shared.clean_oldest(ROUND_PAGES)?;
         }
         Ok(())
+    }
+}
+
+impl Drop for Checkpointer<'_> {
+    /// A shutdown may leave pages on flash.
+    fn drop(&mut self) {
+        self.shared.rest_cache(false);
     }
 }
 
@@ -364,7 +421,7 @@ impl Shared {
 
     /// Waits until every page that was dirty at `until` is stable; want of room is told after a bounded wait.
     pub(crate) fn clean_until(self: &Arc<Self>, until: Lsn) -> Result<()> {
-        self.cleans_until.fetch_max(until.get(), Ordering::Relaxed);
+        self.ask_to_clean(until);
         let began = Instant::now();
         while self.is_asked_to_clean() {
             self.log.check()?;
@@ -377,6 +434,11 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Changes before this are to be stable soon.
+    pub(crate) fn ask_to_clean(&self, until: Lsn) {
+        self.cleans_until.fetch_max(until.get(), Ordering::Relaxed);
     }
 
     /// Whether somebody wants pages clean that are not.

@@ -1,7 +1,8 @@
 //! Checkpoints and cleaning: what lets the log be cut.
 //!
 //! Indirect checkpoints: page writers clean pages in the order of their recovery LSNs; a checkpoint only notes how far
-//! they have come (the ledger's oldest recovery LSN) and cuts the log there.
+//! they have come (the ledger's oldest recovery LSN) and cuts the log there. Where a configuration wants it, a checkpoint that is due has
+//! pages brought home before that: fuzzy, what was changed before the last one; sharp, all.
 //!
 //! Invariants
 //! 1. The position comes from the ledger, taken in the append section, and from what a level below the pool still needs of
@@ -19,6 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use varve_device::{planted, reached};
 
+use crate::config::CheckpointKind;
 use crate::control::State;
 use crate::error::{PagerError, Result};
 use crate::ids::PageId;
@@ -33,6 +35,9 @@ use crate::workers::Job;
 pub(crate) const ROUND_PAGES: usize = 120;
 /// A worker isn't rung for fewer pages: each part costs the flushes of a batch.
 const PART_PAGES_MIN: usize = 16;
+
+/// Of the log behind the share that cleaning keeps free: so much may be held for records of the flash cache.
+const RECORDS_MAY_HOLD: f64 = 0.25;
 
 /// Want of room, which is told at the end; other failures at once.
 fn want_of_room(result: Result<()>) -> Result<Option<PagerError>> {
@@ -74,7 +79,11 @@ impl Shared {
         // Behind a clean shutdown nothing is redone, and the next start notes what it is told.
         let forms =
             (!is_clean).then(|| self.keep_forms(needed().unwrap_or_else(|| self.log.end()))).flatten();
-        let redo_start = self.log.redo_point(|| needed().into_iter().chain(forms).min())?;
+        let noted = self.note_frames(needed());
+        let redo_start = self.log.redo_point(|| {
+            let from = needed().into_iter().chain(forms).chain(noted).min();
+            if is_clean { from } else { self.wait_for_records(from) }
+        })?;
         self.level.checkpoint(Step::BeforeEnd)?;
         let durable = self.log.durable();
         let leaves = is_clean && self.leaves_region();
@@ -172,6 +181,33 @@ impl Shared {
         self.leaves_region() && self.control.get().attached.is_none()
     }
 
+    /// Records of the flash cache that are older than the redo position are of no use to a start: as long as the log has room, the
+    /// position stays where it is until they are newer.
+    fn wait_for_records(&self, from: Option<Lsn>) -> Option<Lsn> {
+        let Some(cache) = &self.cache else { return from };
+        let hardened = cache.hardened_from();
+        let end = self.log.end();
+        if hardened.is_none_or(|hardened| from.unwrap_or(end) <= hardened) {
+            return from;
+        }
+        cache.await_hardening();
+        let (now, room) = (self.control.get().redo, self.log.cleaning_bytes() as f64);
+        let share = room * self.config.checkpoint.log_fraction;
+        let has_room = end.since(now) as f64 <= share + (room - share) * RECORDS_MAY_HOLD;
+        if !has_room {
+            return from;
+        }
+        reached("checkpoint: waits for records of flash");
+        Some(from.map_or(now, |from| from.min(now)))
+    }
+
+    /// Where the log notes what is on flash, it is to be read from there on.
+    fn note_frames(&self, from: Option<Lsn>) -> Option<Lsn> {
+        let leaves = self.leaves_region();
+        let cache = self.cache.as_ref().filter(|_| !leaves)?;
+        cache.keep_in_log(from, || self.log.block_start(), || self.log.end())
+    }
+
     /// Where redo of the pages that are not stable would have to begin; `None` when all are.
     fn redo_from(&self) -> Option<Lsn> {
         let oldest = self.ledger.oldest()?;
@@ -193,6 +229,40 @@ impl Shared {
     /// End of the log at the last checkpoint.
     pub(crate) fn last_checkpoint(&self) -> Lsn {
         *self.checkpointing.lock()
+    }
+
+    /// Before a checkpoint that is due begins: up to where its kind wants changes to be stable; `None`: nowhere.
+    pub(crate) fn checkpoint_cleans(&self) -> Option<Lsn> {
+        match self.config.checkpoint.kind {
+            CheckpointKind::Indirect => None,
+            CheckpointKind::Fuzzy => Some(self.last_checkpoint()),
+            CheckpointKind::Sharp => Some(self.log.end()),
+        }
+    }
+
+    /// Whether there is anything that it would have brought home.
+    pub(crate) fn has_to_clean(&self) -> bool {
+        let is_older = |until| self.ledger.oldest().is_some_and(|oldest| oldest < until);
+        self.checkpoint_cleans().is_some_and(is_older)
+    }
+
+    /// Takes a checkpoint of the kind that is configured, and waits until it is done.
+    pub(crate) fn checkpoint_of_kind(self: &Arc<Self>) -> Result<()> {
+        if let Some(until) = self.checkpoint_cleans() {
+            self.rest_cache(true);
+            let cleaned = self.clean_until(until);
+            self.rest_cache(false);
+            cleaned?;
+        }
+        self.checkpoint(false)
+    }
+
+    /// While a sharp checkpoint has pages brought home, the flash cache keeps none back.
+    pub(crate) fn rest_cache(&self, rests: bool) {
+        let is_sharp = self.config.checkpoint.kind == CheckpointKind::Sharp;
+        if let Some(cache) = self.cache.as_ref().filter(|_| is_sharp) {
+            cache.keep_none_back(rests);
+        }
     }
 
     /// Cleans up to `pages` pages, oldest change first; gives the number written.
@@ -270,6 +340,13 @@ impl Shared {
     fn is_log_long(&self) -> bool {
         let share = self.log.cleaning_bytes() as f64 * self.config.checkpoint.log_fraction;
         self.redo_from().is_some_and(|from| self.log.end().since(from) as f64 > share)
+    }
+
+    /// Whether this shutdown leaves pages on flash that home lacks. The next start is one after a crash then: what has to wait for a clean
+    /// shutdown would wait for ever.
+    pub(crate) fn leaves_pages_on_flash(&self) -> bool {
+        let waits = self.postponed.region || self.postponed.protection.is_some() || self.leaves_region();
+        !waits && self.cache.as_ref().is_some_and(|cache| cache.stay_dirty())
     }
 
     /// Makes everything stable, and has it at home if the region is to be left.

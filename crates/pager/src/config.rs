@@ -13,7 +13,7 @@ use varve_device::Directory;
 use crate::compression::Compression;
 use crate::control::InForce;
 use crate::error::{PagerError, Result};
-use crate::flash::{self, CleanOrder, FlashDesign};
+use crate::flash::{self, CleanOrder, FlashDesign, FlashFill, FlashRestart};
 use crate::nvm::layout::Layout;
 use crate::packed::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, is_extent};
 use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
@@ -192,12 +192,45 @@ impl Pacing {
     pub const INNODB: Pacing = Pacing { interval_ms: 1000, free_frames: 1024 };
 }
 
+/// What a checkpoint that is due has brought home before it is noted (Do 2012, chapter 3, tells three kinds apart).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckpointKind {
+    /// Nothing: page writers clean pages all the time, oldest change first, and it notes how far they have come.
+    Indirect,
+    /// What was changed before the last checkpoint.
+    Fuzzy,
+    /// What was changed before it began. A flash cache that keeps changed pages back gives up all of them, and takes no more meanwhile.
+    Sharp,
+}
+
+impl CheckpointKind {
+    /// All of them.
+    pub const ALL: [CheckpointKind; 3] =
+        [CheckpointKind::Indirect, CheckpointKind::Fuzzy, CheckpointKind::Sharp];
+
+    /// Its name in the configuration file and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            CheckpointKind::Indirect => "indirect",
+            CheckpointKind::Fuzzy => "fuzzy",
+            CheckpointKind::Sharp => "sharp",
+        }
+    }
+
+    /// The one of this name.
+    pub fn of(name: &str) -> Option<CheckpointKind> {
+        CheckpointKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
 /// When the page writers clean pages for the sake of the log.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CheckpointConfig {
+    /// What one that is due has brought home first.
+    pub kind: CheckpointKind,
     /// A checkpoint is noted this often at the latest, in milliseconds.
     pub interval_ms: u64,
-    /// Pages are cleaned, oldest first, while the log since the oldest dirty page is longer than this part of
+    /// Whatever the kind, pages are cleaned, oldest first, while the log since the oldest dirty page is longer than this part of
     /// the log's capacity; above 0, at most [`LOG_FRACTION_MAX`].
     pub log_fraction: f64,
 }
@@ -232,6 +265,12 @@ pub struct FlashConfig {
     pub dirty_percent: u8,
     /// Which of them first.
     pub clean_order: CleanOrder,
+    /// What becomes of it when the database is opened again.
+    pub restart: FlashRestart,
+    /// What it does to get full.
+    pub fill: FlashFill,
+    /// Bytes written to the device a day, at most; then nothing more is taken for a while. `None`: as many as come.
+    pub daily_write_bytes: Option<u64>,
 }
 
 impl FlashConfig {
@@ -241,16 +280,21 @@ impl FlashConfig {
     pub const WRITERS: usize = 2;
     /// Dirty frames of a hundred (Do 2012, section 3.4: lambda on TPC-C).
     pub const DIRTY_PERCENT: u8 = 50;
+    /// What that can be: the cleaner needs frames that others can have meanwhile.
+    pub const DIRTY_PERCENTS: RangeInclusive<u8> = 1..=95;
+    /// What becomes of it.
+    pub const RESTART: FlashRestart = FlashRestart::LazyVerification;
+    /// What it does to get full (Do 2012, section 3.3.1).
+    pub const FILL: FlashFill = FlashFill::Aggressive;
     /// Pages that it must hold.
     pub const FRAMES_MIN: u32 = 16;
 
     /// Pages that it holds.
     pub(crate) fn frames(&self, page_size: usize) -> u32 {
-        let frames = self.size_bytes.saturating_sub(flash::HEADER_BYTES) / page_size as u64;
-        u32::try_from(frames).unwrap_or(u32::MAX)
+        flash::frames_of(self.size_bytes, page_size)
     }
 
-    fn check(&self, page_size: usize) -> Result<()> {
+    fn check(&self, page_size: usize, log_bytes: u64) -> Result<()> {
         require(self.frames(page_size) >= FlashConfig::FRAMES_MIN, || {
             format!(
                 "a flash cache of {} bytes holds {} pages: give it room for at least {}",
@@ -260,15 +304,34 @@ impl FlashConfig {
             )
         })?;
         FlashConfig::check_dirty_percent(self.dirty_percent)?;
+        let frames = self.frames(page_size);
+        require(self.restart != FlashRestart::LogBased || flash::log_takes_table(log_bytes, frames), || {
+            format!(
+                "a log of {log_bytes} bytes is too small to note the {frames} pages of the flash cache: restart lazy-verification \
+                 needs no room there"
+            )
+        })?;
+        FlashConfig::check_daily_writes(self.daily_write_bytes)?;
         require(self.pending_max > 0 && self.writers > 0, || {
             "a flash cache needs a thread that writes, and room for a page on its way".into()
         })
     }
 
+    /// Whether this can be the budget of writes.
+    pub(crate) fn check_daily_writes(bytes: Option<u64>) -> Result<()> {
+        require(bytes != Some(0), || {
+            "a flash cache that writes 0 bytes a day takes no page: choose the design off, or more".into()
+        })
+    }
+
     /// Whether this can be the limit of dirty frames.
     pub(crate) fn check_dirty_percent(percent: u8) -> Result<()> {
-        require((1..=95).contains(&percent), || {
-            format!("{percent} % of a flash cache can't be the limit of dirty pages: choose 1 to 95")
+        let percents = FlashConfig::DIRTY_PERCENTS;
+        require(percents.contains(&percent), || {
+            let (least, most) = (percents.start(), percents.end());
+            format!(
+                "{percent} % of a flash cache can't be the limit of dirty pages: choose {least} to {most}"
+            )
         })
     }
 }
@@ -348,6 +411,12 @@ pub struct PagerConfig {
 }
 
 impl PagerConfig {
+    /// Bytes of the log, wherever it is.
+    fn log_bytes(&self) -> u64 {
+        let in_nvm = self.nvm.as_ref().map_or(0, |nvm| nvm.log_bytes);
+        if in_nvm > 0 { in_nvm } else { self.log_capacity_bytes }
+    }
+
     /// Defaults with all spaces in one directory: 8 KiB pages, 128 MiB pool, 1 GiB log.
     pub fn new(directory: Arc<dyn Directory>) -> PagerConfig {
         PagerConfig {
@@ -369,7 +438,11 @@ impl PagerConfig {
             pacing: None,
             times: Arc::default(),
             replacement: Replacement::Clock,
-            checkpoint: CheckpointConfig { interval_ms: 1000, log_fraction: 0.5 },
+            checkpoint: CheckpointConfig {
+                kind: CheckpointKind::Indirect,
+                interval_ms: 1000,
+                log_fraction: 0.5,
+            },
             background: true,
             growth_extents: 8,
             compression: Compression::NONE,
@@ -445,7 +518,7 @@ impl PagerConfig {
         if let HomeLayout::Packed(packed) = self.layout {
             packed.check(size)?;
         }
-        self.flash.as_ref().map_or(Ok(()), |flash| flash.check(size))?;
+        self.flash.as_ref().map_or(Ok(()), |flash| flash.check(size, self.log_bytes()))?;
         if self.protection == ProtectionKind::AtomicWrite && self.layout == HomeLayout::InPlace {
             [&self.data, &self.rollback].into_iter().try_for_each(|device| writes_whole(&**device, size))?;
         }

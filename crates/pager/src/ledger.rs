@@ -40,6 +40,9 @@ struct Pages {
     /// Every first change in LSN order; an entry whose change is no longer the page's oldest is skipped.
     queue: VecDeque<(Lsn, PageId)>,
     newest_start: Lsn,
+    /// How often the queue was gone through.
+    #[cfg(test)]
+    gone_through: usize,
 }
 
 /// Recovery LSNs of all pages with changes that are not stable.
@@ -115,6 +118,12 @@ impl Ledger {
         self.pages.lock().changes.contains_key(&id)
     }
 
+    /// Whether an image of this page LSN holds all changes of the page that are in the ledger.
+    pub fn is_held_by(&self, id: PageId, image_lsn: Lsn) -> bool {
+        let pages = self.pages.lock();
+        pages.changes.get(&id).is_none_or(|changes| changes.iter().all(|change| change.last < image_lsn))
+    }
+
     /// As it has to be of a page with changes in the pool.
     pub(crate) fn knows(&self, id: PageId) -> bool {
         self.has(id) || planted("ledger: every seventh page is forgotten")
@@ -144,10 +153,15 @@ impl Pages {
         while self.queue.front().is_some_and(|entry| !self.is_current(entry)) {
             self.queue.pop_front();
         }
-        if self.queue.len() > 2 * self.changes.len() + STALE_ENTRIES_MIN {
+        // At most half of what is kept then is needed: each entry is looked at a few times, however long the queue gets.
+        if self.queue.len() > 2 * CHANGES_MAX * self.changes.len() + STALE_ENTRIES_MIN {
             let mut queue = std::mem::take(&mut self.queue);
             queue.retain(|entry| self.is_needed(entry));
             self.queue = queue;
+            #[cfg(test)]
+            {
+                self.gone_through += 1;
+            }
         }
     }
 }
@@ -235,7 +249,24 @@ mod tests {
             change(&ledger, 2, lsn);
             ledger.stable(page(2), Lsn::new(lsn + 1));
         }
-        assert!(ledger.pages.lock().queue.len() <= STALE_ENTRIES_MIN + 2);
+        assert!(ledger.pages.lock().queue.len() <= STALE_ENTRIES_MIN + 4 * CHANGES_MAX);
         assert_eq!(ledger.oldest(), Some(Lsn::new(1)));
+    }
+
+    /// All entries are needed then, and going through them makes none go.
+    #[test]
+    fn many_pages_with_several_changes_each_cost_no_search_at_every_change() {
+        const PAGES: u32 = 3 * STALE_ENTRIES_MIN as u32;
+        let ledger = Ledger::default();
+        let mut lsn = 0;
+        for _ in 0..CHANGES_MAX {
+            for no in 0..PAGES {
+                lsn += 1;
+                change(&ledger, no, lsn);
+            }
+        }
+        let pages = ledger.pages.lock();
+        assert_eq!(pages.queue.len(), CHANGES_MAX * PAGES as usize);
+        assert_eq!(pages.gone_through, 0);
     }
 }

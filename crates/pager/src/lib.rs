@@ -55,12 +55,12 @@ mod written;
 pub use compression::{Algorithm, Compression};
 pub use compressions::StoredPages;
 pub use config::{
-    CheckpointConfig, FlashConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, NvmFlush, Pacing, PackedConfig,
-    PagerConfig, ProtectionKind, Replacement,
+    CheckpointConfig, CheckpointKind, FlashConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, NvmFlush, Pacing,
+    PackedConfig, PagerConfig, ProtectionKind, Replacement,
 };
 pub use durability::{DurabilityRow, NvmStats, SlotCounts};
 pub use error::{PagerError, Result};
-pub use flash::{CleanOrder, FLASH_FILE, FlashDesign};
+pub use flash::{CleanOrder, FLASH_FILE, FlashDesign, FlashFill, FlashRestart};
 pub use ids::{Access, PageId, PageNo, PageRange, SpaceId};
 pub use ledger::Ledger;
 pub use level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};

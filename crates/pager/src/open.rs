@@ -29,6 +29,7 @@ use crate::config::{HomeLayout, PackedConfig, PagerConfig, ProtectionKind};
 use crate::control::{Control, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile, SpaceFiles};
+use crate::flash::{Earlier, FlashRestart, Noted};
 use crate::home::Home;
 use crate::ids::{PageId, SpaceId};
 use crate::layout::{InPlace, InPlaceParts, Layouts};
@@ -41,7 +42,7 @@ use crate::packed::{self, PackedSpace};
 use crate::pager::Shared;
 use crate::pool::{Bell, Pool, PoolParts, WriteAhead};
 use crate::protection;
-use crate::recovery::{self, News, Observe, ReadLog};
+use crate::recovery::{self, News, Observe, Over, ReadLog};
 use crate::redo::RedoOps;
 use crate::space::Spaces;
 use crate::stats::Counters;
@@ -73,6 +74,16 @@ impl WriteAhead for Log {
         if self.has_segment_for(records.len()) && !planted(recovery::IMAGE_IGNORED) {
             self.append_note(&records);
         }
+    }
+
+    fn note(&self, kind: u8, payload: &[u8]) -> bool {
+        let mut records = Vec::with_capacity(payload.len() + 8);
+        record::put_note(&mut records, kind, payload);
+        let has_room = self.has_segment_for(records.len());
+        if has_room {
+            self.append_note(&records);
+        }
+        has_room
     }
 
     fn check(&self) -> Result<()> {
@@ -199,6 +210,9 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     let (log, _) = ReadLog::empty(log_config(&config), database)?.begin_life(&control, News::default())?;
     let log = Arc::new(log);
     let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty)?;
+    if let Some(cache) = &parts.stack.cache {
+        cache.begin(control.get().next_mark, None);
+    }
     parts.spaces.create(database)?;
     config.data.sync()?;
     config.rollback.sync()?;
@@ -207,14 +221,18 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
 }
 
 fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+    let marks = [control.get().mark, control.get().next_mark];
     protection::check_copies(&config, &control.get())?;
     let log_files = config.log.clone();
     headers::refuse_other(&config, &control.get())?;
     let found = find_region(&config, &control.get())?;
     let mut packed = find_packed(&config, &control.get())?;
     keep_extents(&mut config, &packed);
+    let is_noted = config.flash.as_ref().is_some_and(|flash| flash.restart == FlashRestart::LogBased);
+    let mut noted = is_noted.then(Noted::default);
     let mut observers: Vec<&mut dyn Observe> =
         packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
+    observers.extend(noted.as_mut().map(|noted| noted as &mut dyn Observe));
     let read = read_log(&mut config, &control.get(), &found, &mut observers)?;
     let until = read.as_ref().map_or_else(|| control.get().log_end(), ReadLog::until);
     headers::refuse_other_packed(&packed, until, &config, &control.get())?;
@@ -233,7 +251,11 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     }
     parts.compressions.set_noted(plan.take_forms());
     parts.compressions.set_learning(true);
-    recovery::redo(&parts.pool, &log, &*ops, &plan)?;
+    let cache = parts.stack.cache.as_deref();
+    if let Some(cache) = cache {
+        cache.begin(control.get().next_mark, Some(Earlier { marks, plan: &plan, noted: noted.as_ref() }));
+    }
+    recovery::redo(Over { pool: &parts.pool, ledger: &parts.ledger, cache }, &log, &*ops, &plan)?;
     parts.compressions.set_learning(false);
     finish(config, control, region, parts, log, ops, Some(plan.from()..plan.until()))
 }
@@ -445,9 +467,15 @@ fn finish(
     let Superblock { database, has_hollow_extents, .. } = control.get();
     let keeps_images = config.protection == ProtectionKind::FullPageLog;
     spaces.load(&pool, database, has_hollow_extents)?;
+    if let Some(cache) = &cache {
+        cache.redone(|id| spaces.has_place(id));
+    }
     if let Some(buffer) = &buffer {
         // Not only pages in use: after another crash redo may come by the earlier life of one that was freed.
         buffer.keep_placed(|id| spaces.has_place(id));
+    }
+    if let Some(cache) = &cache {
+        cache.count_kinds(ops.clone());
     }
     let workers = Workers::new(background::workers(&config))?;
     Ok(Shared {

@@ -450,9 +450,9 @@ impl Pager {
         Ok(new)
     }
 
-    /// Stores a checkpoint.
+    /// Stores a checkpoint of the kind that is configured; what that wants home is there before.
     pub fn checkpoint(&self) -> Result<()> {
-        self.shared.checkpoint(false)
+        self.shared.checkpoint_of_kind()
     }
 
     /// Makes every page stable that is not so now, then stores a checkpoint: as SQL's CHECKPOINT. What is changed meanwhile may have to
@@ -477,8 +477,12 @@ impl Pager {
     pub fn shutdown(&self) -> Result<()> {
         self.stop_threads();
         if !self.shared.has_left_region() {
+            let stays_dirty = self.shared.leaves_pages_on_flash();
             self.shared.bring_all_home()?;
-            self.shared.checkpoint(true)?;
+            self.shared.checkpoint(!stays_dirty || self.shared.ledger.oldest().is_none())?;
+            if let Some(cache) = &self.shared.cache {
+                cache.harden_all(self.shared.control.get().redo);
+            }
             self.shared.log.poison("it was shut down");
         }
         match self.shared.region.as_ref().filter(|_| self.shared.leaves_region()) {
@@ -520,6 +524,21 @@ impl Pager {
             cache.set_dirty_percent(percent);
         }
         Ok(())
+    }
+
+    /// So many bytes a day are written to the device of the flash cache from now on; `None`: as many as come.
+    pub fn set_flash_daily_writes(&self, bytes: Option<u64>) -> Result<()> {
+        FlashConfig::check_daily_writes(bytes)?;
+        if let Some(cache) = &self.shared.cache {
+            cache.set_daily_writes(bytes);
+        }
+        Ok(())
+    }
+
+    /// What has happened since the last call that nobody was told as an error, and that somebody should hear of: the loss of the flash
+    /// cache. It is rare; whoever serves asks now and then.
+    pub fn take_notices(&self) -> Vec<String> {
+        self.shared.cache.as_ref().map(|cache| cache.take_notices()).unwrap_or_default()
     }
 
     /// The design of the flash cache in force; `None` if there is no cache.

@@ -35,7 +35,9 @@ use varve_device::{planted, reached};
 
 use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
+use crate::flash::FlashCache;
 use crate::ids::{Access, PageId, PageRange};
+use crate::ledger::Ledger;
 use crate::log::{Appended, Group, Life, Log, LogConfig, Record, StoredLog, Tail};
 use crate::lsn::Lsn;
 use crate::noted_forms::{self, Forms, NOTE_FORMS};
@@ -114,6 +116,16 @@ impl Plan {
     /// Where redo starts.
     pub(crate) fn from(&self) -> Lsn {
         self.from
+    }
+
+    /// Page LSN of the last stable image of a page that a note speaks of.
+    pub(crate) fn home_has(&self, id: PageId) -> Option<Lsn> {
+        self.written.get(&id).copied()
+    }
+
+    /// Whether a note says that the page was discarded after `lsn`.
+    pub(crate) fn is_discarded_after(&self, id: PageId, lsn: Lsn) -> bool {
+        self.discards.covers(id, lsn)
     }
 
     /// How owners' pages are stored that the log speaks of.
@@ -384,7 +396,8 @@ impl Discards {
 }
 
 /// Brings every page up to the end of the log that analysis found.
-pub(crate) fn redo(pool: &Pool, log: &Log, ops: &dyn RedoOps, plan: &Plan) -> Result<RedoReport> {
+pub(crate) fn redo(over: Over<'_>, log: &Log, ops: &dyn RedoOps, plan: &Plan) -> Result<RedoReport> {
+    let Over { pool, ledger, cache } = over;
     let ahead_pages = (pool.frame_count() / 8).clamp(1, AHEAD_PAGES_MAX);
     let report = RedoReport {
         groups_count: plan.groups_count,
@@ -392,7 +405,7 @@ pub(crate) fn redo(pool: &Pool, log: &Log, ops: &dyn RedoOps, plan: &Plan) -> Re
         ..RedoReport::default()
     };
     let damages = BTreeMap::new();
-    let mut redo = Redo { pool, ops, plan, ahead_pages, read: 0, fetched: 0, damages, report };
+    let mut redo = Redo { pool, ledger, cache, ops, plan, ahead_pages, read: 0, fetched: 0, damages, report };
     log.replay(&plan.lives, (plan.from, plan.until), |group| redo.group(group))?;
     all_damages(redo.damages).map_or(Ok(redo.report), Err)
 }
@@ -417,8 +430,19 @@ fn all_damages(damages: BTreeMap<PageId, PagerError>) -> Option<PagerError> {
     Some(PagerError::Corrupt { what })
 }
 
+/// What redo works on.
+#[derive(Clone, Copy)]
+pub(crate) struct Over<'a> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) ledger: &'a Ledger,
+    /// It may have pages that home lacks.
+    pub(crate) cache: Option<&'a FlashCache>,
+}
+
 struct Redo<'a> {
     pool: &'a Pool,
+    ledger: &'a Ledger,
+    cache: Option<&'a FlashCache>,
     ops: &'a dyn RedoOps,
     plan: &'a Plan,
     ahead_pages: usize,
@@ -463,7 +487,7 @@ impl<'a> Redo<'a> {
         let place = match known {
             Some(place) => place,
             None => {
-                pages.push(Touched { id, page: self.open(id, op, at.end)? });
+                pages.push(Touched { id, page: self.open(id, op, at)? });
                 pages.len() - 1
             }
         };
@@ -481,8 +505,9 @@ impl<'a> Redo<'a> {
         })
     }
 
-    /// The page, if it lacks the changes of the group that ends at `end`.
-    fn open(&mut self, id: PageId, op: u8, end: Lsn) -> Result<Option<PageX<'a>>> {
+    /// The page, if it lacks the changes of the group `at`.
+    fn open(&mut self, id: PageId, op: u8, at: Appended) -> Result<Option<PageX<'a>>> {
+        let end = at.end;
         self.read_ahead(id);
         let is_home = self.plan.written.get(&id).is_some_and(|written| end <= *written);
         let begins_later = self.plan.whole.get(&id).is_some_and(|whole| end < *whole);
@@ -504,6 +529,11 @@ impl<'a> Redo<'a> {
         let is_behind = again || page::page_lsn(&page) < end;
         if is_behind && page.is_clean() {
             page.announce();
+        }
+        if !is_behind && self.cache.is_some_and(|cache| cache.is_only_here(id, page::page_lsn(&page))) {
+            // Home may be without this change, and flash may be lost.
+            reached("recovery: flash has a change that home may lack");
+            self.ledger.first_change(id, at.block, at.start);
         }
         Ok(Some(page).filter(|_| is_behind))
     }

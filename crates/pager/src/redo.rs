@@ -26,10 +26,20 @@ use crate::page::{self, PAGE_HEADER_BYTES};
 #[error("{0}")]
 pub struct RedoError(pub String);
 
-/// Applies the engine's redo operations (`op >= 16`) to one page.
+/// What the pager has to be told of the engine's pages: above all, how its redo operations (`op >= 16`) change one.
 pub trait RedoOps: Send + Sync {
     /// Applies `op` with `payload` to the bytes of the whole page.
     fn apply(&self, op: u8, page: &mut [u8], payload: &[u8]) -> Result<(), RedoError>;
+
+    /// The kinds of pages that hits and misses of a cache are counted by: names of the two counters of each.
+    fn counted_kinds(&self) -> &'static [[&'static str; 2]] {
+        &[]
+    }
+
+    /// Which of them this page is of; it may be any page.
+    fn counted_kind(&self, _page: &[u8]) -> usize {
+        0
+    }
 }
 
 /// Operations from here on are the engine's.

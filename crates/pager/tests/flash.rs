@@ -12,8 +12,8 @@ use varve_device::{
     Directory, ErrorKind, Fault, Faulty, MemoryDirectory, OpenHow, Operation, Rule, Space, When,
 };
 use varve_pager::{
-    Access, CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, HomeLayout, PackedConfig, PageId, Pager,
-    PagerConfig, SpaceId,
+    Access, CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, HomeLayout, PackedConfig, PageId,
+    Pager, PagerConfig, SpaceId,
 };
 
 const DESIGNS: [FlashDesign; 7] = [
@@ -38,6 +38,9 @@ fn cache(directory: Arc<dyn Directory>, design: FlashDesign) -> Option<FlashConf
         writers: FlashConfig::WRITERS,
         dirty_percent: FlashConfig::DIRTY_PERCENT,
         clean_order: CleanOrder::LastUse,
+        restart: FlashRestart::None,
+        fill: FlashConfig::FILL,
+        daily_write_bytes: None,
     })
 }
 
@@ -185,6 +188,11 @@ fn under(operation: Option<Operation>, when: When, fault: Fault) -> (u64, bool) 
     assert!(rig.device.fired_count() > 0);
     check(&pager, &known);
     let found = (counter(&pager, "damaged"), counter(&pager, "is_lost") == 1);
+    let told = pager.take_notices();
+    assert_eq!(told.len(), usize::from(found.1), "{told:?}");
+    assert!(
+        told.iter().all(|notice| notice.starts_with("the flash cache on ") && notice.contains(" is lost: "))
+    );
     pager.shutdown().unwrap();
     drop(pager);
     rig.device.disarm();
@@ -314,7 +322,7 @@ fn a_cache_that_is_too_small_is_refused() {
     config.flash = cache(MemoryDirectory::new(), FlashDesign::DualWrite);
     config.flash.as_mut().unwrap().size_bytes = 4096 * 10;
     let error = Pager::open(config, Arc::new(common::NoOps)).err().unwrap().to_string();
-    assert!(error.contains("holds 9 pages: give it room for at least 16"), "{error}");
+    assert!(error.contains("holds 8 pages: give it room for at least 16"), "{error}");
 }
 
 /// With threads, pages are written behind the back of who evicts them.

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use common::{Random, add, config, get, open, set};
 use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
-use varve_pager::{CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, PageId, Pager, PagerConfig, SpaceId};
+use varve_pager::{
+    CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, SpaceId,
+};
 
 const LAZY: [FlashDesign; 3] = [FlashDesign::LazyCleaning, FlashDesign::Rotating, FlashDesign::Exclusive];
 const CACHE_PAGES: u64 = 120;
@@ -37,6 +39,9 @@ fn rig(design: FlashDesign) -> Rig {
         writers: FlashConfig::WRITERS,
         dirty_percent: LIMIT as u8,
         clean_order: CleanOrder::LastUse,
+        restart: FlashRestart::None,
+        fill: FlashConfig::FILL,
+        daily_write_bytes: None,
     });
     Rig { config, home, flash, device, drive }
 }

@@ -12,6 +12,7 @@
 //!
 //! What it does not know: how the database recovers.
 
+mod caches;
 mod choice;
 pub mod crowd;
 mod cuts;

@@ -7,8 +7,8 @@
 
 use varve_device::Space;
 use varve_pager::{
-    Algorithm, CleanOrder, Compression, FlashConfig, FlashDesign, HomeLayout, NvmConfig, PackedConfig,
-    PagerConfig, ProtectionKind,
+    Algorithm, CheckpointKind, CleanOrder, Compression, FlashConfig, FlashDesign, FlashRestart, HomeLayout,
+    NvmConfig, PackedConfig, PagerConfig, ProtectionKind,
 };
 
 use crate::devices::Devices;
@@ -84,7 +84,7 @@ pub enum Part {
     NvmCompressed,
     /// A cache on flash that gets clean pages.
     Flash,
-    /// One that gets changed pages, too, over packed ones.
+    /// One that gets changed pages, too, over packed ones; fuzzy checkpoints.
     FlashPacked,
     /// The same below pages in persistent memory.
     NvmFlash,
@@ -92,7 +92,7 @@ pub enum Part {
     FlashLazy,
     /// The same over packed, compressed pages.
     FlashLazyPacked,
-    /// One whose frames are a ring.
+    /// One whose frames are a ring; sharp checkpoints.
     FlashRing,
     /// One that gives up what is read.
     FlashExclusive,
@@ -100,6 +100,10 @@ pub enum Part {
     FlashHeat,
     /// One that takes what is read.
     FlashInclusive,
+    /// One whose records are always right on its drive.
+    FlashMapped,
+    /// One whose frames the log notes.
+    FlashNoted,
     /// The log and pages in persistent memory, compressed pages out of place.
     NvmAllPacked,
     /// Pages by images in a log that is in persistent memory.
@@ -159,7 +163,7 @@ impl Part {
     ];
 
     /// All of them.
-    pub const ALL: [Part; 40] = [
+    pub const ALL: [Part; 42] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
@@ -191,6 +195,8 @@ impl Part {
         Part::FlashExclusive,
         Part::FlashHeat,
         Part::FlashInclusive,
+        Part::FlashMapped,
+        Part::FlashNoted,
         Part::ImagesToNvmPages,
         Part::UnprotectedToNvmPages,
         Part::MoveIn,
@@ -252,6 +258,8 @@ impl Part {
             Part::FlashExclusive => "flash-exclusive",
             Part::FlashHeat => "flash-heat",
             Part::FlashInclusive => "flash-inclusive",
+            Part::FlashMapped => "flash-mapped",
+            Part::FlashNoted => "flash-noted",
             Part::ImagesToNvmPages => "images-to-nvm-pages",
             Part::UnprotectedToNvmPages => "unprotected-to-nvm-pages",
             Part::MoveIn => "move-in",
@@ -357,7 +365,10 @@ impl Part {
             Part::Compressed => config.compression = Compression::of(Algorithm::Lz4),
             Part::Flash => config.flash = Some(cache(config, devices, FlashDesign::CleanWrite)),
             Part::FlashLazy => config.flash = Some(cache(config, devices, FlashDesign::LazyCleaning)),
-            Part::FlashRing => config.flash = Some(cache(config, devices, FlashDesign::Rotating)),
+            Part::FlashRing => {
+                config.checkpoint.kind = CheckpointKind::Sharp;
+                config.flash = Some(cache(config, devices, FlashDesign::Rotating));
+            }
             Part::FlashExclusive => config.flash = Some(cache(config, devices, FlashDesign::Exclusive)),
             Part::FlashHeat => config.flash = Some(cache(config, devices, FlashDesign::TemperatureAware)),
             Part::FlashInclusive => config.flash = Some(cache(config, devices, FlashDesign::Inclusive)),
@@ -382,8 +393,15 @@ impl Part {
             Part::NvmAllPacked => all(&[Part::NvmAll, Part::PackedCompressed], config),
             Part::CompressedImages => all(&[Part::FullPageLog, Part::Compressed], config),
             Part::FlashPacked | Part::NvmFlash => {
+                config.checkpoint.kind = CheckpointKind::Fuzzy;
                 all(&[if self == Part::NvmFlash { Part::NvmPages } else { Part::Packed }], config);
                 config.flash = Some(cache(config, devices, FlashDesign::DualWrite));
+            }
+            Part::FlashMapped | Part::FlashNoted => {
+                let (mapped, noted) = (FlashRestart::MemoryMapped, FlashRestart::LogBased);
+                let restart = if self == Part::FlashMapped { mapped } else { noted };
+                let lazy = cache(config, devices, FlashDesign::LazyCleaning);
+                config.flash = Some(FlashConfig { restart, ..lazy });
             }
             Part::FlashLazyPacked => all(&[Part::PackedCompressed, Part::FlashLazy], config),
             Part::ImagesToNvmPages => all(&[Part::WideDoublewrite, Part::NvmPages], config),
@@ -420,6 +438,9 @@ fn cache(config: &PagerConfig, devices: &Devices, design: FlashDesign) -> FlashC
         // So few that some are cleaned all the time.
         dirty_percent: 25,
         clean_order: CleanOrder::LastUse,
+        restart: FlashRestart::LazyVerification,
+        fill: FlashConfig::FILL,
+        daily_write_bytes: None,
     }
 }
 

@@ -77,6 +77,8 @@ pub enum On {
     Flash,
     /// The same, which keeps changed pages back.
     FlashLazy,
+    /// The same, gone on with after crashes.
+    FlashLives,
     /// Raw pages with damage at rest.
     AtRest,
     /// Raw pages under full-page-log.
@@ -226,7 +228,9 @@ impl Planted {
             }
             (On::Drops, _) => Box::new(Pages { load: Some(pages::Load::Fleeting), ..Pages::new(commits) }),
             (On::Flash, _) => Box::new(Pages { part: Part::Flash, ..Pages::new(commits.max(1500)) }),
-            (On::FlashLazy, _) => Box::new(Pages { part: Part::FlashLazy, ..Pages::new(commits.max(1500)) }),
+            (On::FlashLazy | On::FlashLives, _) => {
+                Box::new(Pages { part: Part::FlashLazy, ..Pages::new(commits.max(1500)) })
+            }
             (On::Packed, _) => Box::new(Pages { part: Part::Packed, ..Pages::new(commits) }),
             (On::PackedDrops, _) => {
                 let load = Some(pages::Load::Fleeting);
@@ -302,7 +306,7 @@ impl Planted {
             let failures = vec![crate::search::Failure { image: 0, what }];
             return Found { failures, ..Found::default() };
         }
-        let goes_on = matches!(self.on, On::NvmLives | On::ImagesLives);
+        let goes_on = matches!(self.on, On::NvmLives | On::ImagesLives | On::FlashLives);
         match self.on {
             On::AtRest | On::NvmAtRest => return damage(&*subject, &run, seed, images).found,
             On::NvmEarlier => {
@@ -340,6 +344,7 @@ const PACKED_CUTS: On = On::PackedCuts;
 const NVM_DROPS: On = On::NvmDrops;
 const FLASH: On = On::Flash;
 const FLASH_LAZY: On = On::FlashLazy;
+const FLASH_LIVES: On = On::FlashLives;
 const COMPRESSED: On = On::Compressed;
 const COMPRESSED_DROPS: On = On::CompressedDrops;
 
@@ -380,6 +385,10 @@ const CODE: &[(On, &str, &str)] = &[
     (FLASH_LAZY, "flash: older copies stay", "pages in the cache that were changed"),
     (FLASH_LAZY, "flash: what is kept back counts as stable", "pages that only flash had"),
     (FLASH_LAZY, "flash: what is cleaned does not go home", "pages that were brought home"),
+    (FLASH_LAZY, "flash: records from before redo are believed", "frames that are found again"),
+    (FLASH_LAZY, "flash: notes of what is home are not looked at", "frames that are older than home"),
+    (FLASH_LAZY, "flash: what home may lack is clean after a start", "frames that home lacks"),
+    (FLASH_LIVES, "flash: redo tells the ledger nothing of what only flash has", "frames that home lacks"),
     (PAGES, "open: a mark is expected before headers have it", "files that are taken for older ones"),
     (PAGES, "control: one slot is always written", "the control file as a whole"),
     (PAGES, "control: slots are not durable", "the redo position before the log is cut"),
@@ -468,9 +477,10 @@ pub const NOT_HUNTED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Switches that a search of the pager's own finds (`pager/src/packed/hunts.rs`): threads would have to meet in the middle of a
-/// move, or of a discard, and there are models of both in it.
+/// Switches that searches of the pager's own find (`pager/src/packed/hunts.rs`, `pager/src/flash/widening_tests.rs`): threads would have
+/// to meet in the middle of a move, a discard or a read, and there are models of them in these.
 pub const HUNTED_ELSEWHERE: &[&str] = &[
+    "flash: what is read along is not watched",
     "packed: a discard frees its slots at once",
     "packed: a move of a discarded page counts",
     "packed: reclamation ignores a newer slot",

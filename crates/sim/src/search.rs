@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use varve_device::{Directory, Fate, Lies, MemoryImage, RecordLog, Recording, Timeline, take_reached};
 
+use crate::caches::cache_of;
 use crate::cuts::Moments;
 use crate::devices::Devices;
 use crate::history::{History, Span};
@@ -267,13 +268,20 @@ pub fn search_run(subject: &dyn Subject, run: &Run, plan: Plan) -> Found {
     let mut found = Found { commits: run.digests.len() - 1, ..Found::default() };
     let mut rng = Rng::new(plan.seed ^ 0xC0FF_EE00);
     let moments = Moments::of(&run.recording);
+    let mut earlier: Option<MemoryImage> = None;
     while found.images < plan.images && found.failures.len() < plan.failures_max {
         let cuts = if plan.at_end { 1 } else { plan.images.div_ceil(plan.images_per_cut.max(1)).max(1) };
         let mut timeline = Timeline::with_lies(run.recording.clone(), plan.lies);
         let before = found.images;
         for cut in moments.some(cuts, &mut rng) {
             timeline.advance(cut);
-            Trial { subject, run, plan, cut, timeline: &timeline }.all_choices(&mut rng, &mut found);
+            let trial = Trial { subject, run, plan, cut, timeline: &timeline, earlier: earlier.as_ref() };
+            trial.all_choices(&mut rng, &mut found);
+            // Of some moments ago, mostly.
+            if earlier.is_none() || cut.is_multiple_of(3) {
+                let fates = vec![Fate::Present; timeline.pending().len()];
+                earlier = cache_of(&timeline.image(&fates)).or(earlier);
+            }
             if found.images >= plan.images || found.failures.len() >= plan.failures_max {
                 break;
             }

@@ -20,8 +20,9 @@
 
 use std::sync::Arc;
 
-use varve_device::{Fate, RecordLog, Timeline};
+use varve_device::{Fate, MemoryImage, RecordLog, Timeline};
 
+use crate::caches::spoil;
 use crate::choice::choices;
 use crate::devices::Devices;
 use crate::history::{History, OPENED, Span};
@@ -46,6 +47,8 @@ pub(crate) struct Trial<'a> {
     pub(crate) plan: Plan,
     pub(crate) cut: u64,
     pub(crate) timeline: &'a Timeline,
+    /// What the cache on flash was at an earlier moment, if there is one.
+    pub(crate) earlier: Option<&'a MemoryImage>,
 }
 
 impl Trial<'_> {
@@ -70,6 +73,7 @@ impl Trial<'_> {
         let may_go_on = again && self.plan.goes_on && self.run.life < LIVES_MAX;
         let goes_on = may_go_on && rng.one_in(LIVES_EVERY);
         let images = timed(&mut found.building, || self.timeline.image(fates));
+        spoil(&images, self.earlier, self.seed_of(fates));
         let log = RecordLog::new();
         let devices = match again && !goes_on {
             true => Devices::recorded_from(images, &log),
@@ -93,7 +97,9 @@ impl Trial<'_> {
         let budget = CRASHES_OF_RECOVERY.min(self.plan.images.saturating_sub(found.images));
         let pending = timeline.pending();
         for second in choices(&pending, rng, budget) {
-            let devices = Devices::of_images(timed(&mut found.building, || timeline.image(&second)));
+            let images = timed(&mut found.building, || timeline.image(&second));
+            spoil(&images, self.earlier, self.seed_of(&second));
+            let devices = Devices::of_images(images);
             found.images += 1;
             found.second_crashes += 1;
             let number = found.images;
@@ -144,6 +150,7 @@ impl Trial<'_> {
     fn next_life(&self, fates: &[Fate], rng: &mut Rng, found: &mut Found) -> Run {
         let [images, twin] =
             timed(&mut found.building, || [self.timeline.image(fates), self.timeline.image(fates)]);
+        [&images, &twin].into_iter().for_each(|images| spoil(images, self.earlier, self.seed_of(fates)));
         let log = RecordLog::new();
         let devices = Devices::recorded_from(images, &log);
         let history = History::new(Arc::clone(&log));
@@ -152,6 +159,12 @@ impl Trial<'_> {
         let before = Some(self.promised().1.to_vec());
         let (recording, digests) = (log.recording(), bench.history.digests());
         Run { recording, digests, before, life: self.run.life + 1, error: worked.err() }
+    }
+
+    /// What is done to the cache of an image: the same each time it is built.
+    fn seed_of(&self, fates: &[Fate]) -> u64 {
+        let present = fates.iter().filter(|fate| **fate == Fate::Present).count() as u64;
+        (self.plan.seed << 32) ^ (self.cut << 12) ^ present
     }
 
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {

@@ -3,6 +3,7 @@
 //! Invariants
 //! 1. Nothing is written into a directory that holds somebody else's files.
 //! 2. Every directory of a database is locked before anything in it is read, and stays locked.
+//! 3. A device that is missing is an error, unless it has nothing but the cache on flash: the database does without that, and says so.
 //!
 //! What this file doesn't know: what is inside the files.
 
@@ -19,12 +20,13 @@ use varve_device::{
 use varve_engine::Options;
 use varve_pager::control::{CONTROL_FILE, Control};
 use varve_pager::{
-    CleanOrder, FlashConfig, HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, Pager, PagerConfig,
+    FlashConfig, HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, Pager, PagerConfig,
     REGION_HEADER_BYTES, is_unneeded_region,
 };
 
 use crate::config::{
-    AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, MAIN_DEVICE, NvmSettings, Settings, show_bytes,
+    AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, FlashSettings, MAIN_DEVICE, NvmSettings,
+    Settings, show_bytes,
 };
 use crate::error::OpenError;
 use crate::memory::{default_pool_bytes, memory_bytes};
@@ -43,6 +45,8 @@ pub enum State {
 /// Names that may stand in a directory without making it anybody's.
 const NOBODYS: &[&str] =
     &[FILE_NAME, AUTO_FILE_NAME, AUTO_FILE_NEW, "varve.lock", "control.new", "nvm.varve.new", "lost+found"];
+/// What is said to be on the device of `[flash]`.
+const FLASH: &str = "flash";
 /// Most page writers where nobody says how many.
 const WRITERS_MAX: usize = 8;
 
@@ -114,6 +118,8 @@ pub struct Home {
     pub devices: Vec<Device>,
     /// Whether there is no database there.
     pub is_new: bool,
+    /// What is done without, and why; for people.
+    pub warnings: Vec<String>,
     locks: Vec<DirLock>,
 }
 
@@ -126,13 +132,14 @@ impl Home {
             .map_err(|error| OpenError::Unreadable { path: path.to_owned(), error })?;
         let main =
             DeviceSettings { path: path.to_owned(), profile: None, capacity_bytes: None, direct: true };
-        let mut home = Home { devices: Vec::new(), is_new, locks: Vec::new() };
+        let mut home = Home { devices: Vec::new(), is_new, warnings: Vec::new(), locks: Vec::new() };
         home.add(MAIN_DEVICE, &main, &["control"])?;
         for (name, device) in &settings.devices {
             let spaces = spaces_on(name, settings);
-            match spaces.is_empty() {
-                true => home.check_path(name, &device.path, &["none"])?,
-                false => home.add(name, device, &spaces)?,
+            match spaces[..] {
+                [] => home.check_path(name, &device.path, &["none"])?,
+                [FLASH] => home.add_cache(name, device)?,
+                _ => home.add(name, device, &spaces)?,
             }
         }
         Ok(home)
@@ -151,6 +158,22 @@ impl Home {
         };
         self.devices.push(Device { name: name.to_owned(), path: path.clone(), directory });
         Ok(())
+    }
+
+    /// A device with nothing but the cache on flash may be lost at any time.
+    fn add_cache(&mut self, name: &str, settings: &DeviceSettings) -> Result<(), OpenError> {
+        match self.add(name, settings, &[FLASH]) {
+            Err(
+                gone @ (OpenError::DeviceMissing { .. }
+                | OpenError::DeviceNoDirectory { .. }
+                | OpenError::DeviceReadOnly { .. }
+                | OpenError::Device { .. }),
+            ) => {
+                self.warnings.push(format!("there is no flash cache until the next start: {gone}"));
+                Ok(())
+            }
+            added => added,
+        }
     }
 
     /// A device needs a directory, and one of its own: its lock couldn't be taken twice, and the
@@ -195,7 +218,10 @@ impl Home {
         pager.rollback = self.directory(&settings.spaces.rollback);
         pager.temporary = self.directory(&settings.spaces.temporary);
         pager.nvm = settings.nvm.as_ref().map(|nvm| self.nvm(nvm)).transpose()?;
-        pager.flash = flash(settings, |device| self.directory(device));
+        let has_device = |cache: &FlashSettings| self.devices.iter().any(|one| one.name == cache.device);
+        if settings.flash.as_ref().is_some_and(has_device) {
+            pager.flash = flash(settings, |device| self.directory(device));
+        }
         apply(settings, has_compressed, &mut pager);
         Ok(Options::new(pager))
     }
@@ -257,8 +283,11 @@ fn flash(settings: &Settings, directory: impl Fn(&str) -> Arc<dyn Directory>) ->
         design: flash.design,
         pending_max: FlashConfig::PENDING_MAX,
         writers: FlashConfig::WRITERS,
-        dirty_percent: FlashConfig::DIRTY_PERCENT,
-        clean_order: CleanOrder::LastUse,
+        dirty_percent: flash.dirty_percent,
+        clean_order: flash.clean_order,
+        restart: flash.restart,
+        fill: flash.fill,
+        daily_write_bytes: flash.daily_write_bytes,
     })
 }
 
@@ -271,6 +300,7 @@ fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     pager.pacing = settings.pool.pacing;
     pager.log_segment_bytes = settings.log.segment_bytes;
     pager.log_capacity_bytes = settings.log.capacity_bytes;
+    pager.checkpoint = settings.checkpoint.over(pager.checkpoint);
     pager.protection = settings.protection;
     pager.layout = match settings.layout.unwrap_or(pager.layout) {
         HomeLayout::InPlace => HomeLayout::InPlace,
@@ -363,7 +393,7 @@ fn spaces_on(device: &str, settings: &Settings) -> Vec<&'static str> {
     ];
     let spaces = places.iter().filter(|(_, place)| *place == device).map(|(space, _)| *space);
     let nvm = settings.nvm.iter().filter(|nvm| nvm.device == device).map(|_| "nvm");
-    let flash = settings.flash.iter().filter(|flash| flash.device == device).map(|_| "flash");
+    let flash = settings.flash.iter().filter(|flash| flash.device == device).map(|_| FLASH);
     spaces.chain(nvm).chain(flash).collect()
 }
 

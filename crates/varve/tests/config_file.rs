@@ -63,6 +63,18 @@ flush_workers = 3
 high_water = 90
 low_water = 10
 idle_flush = false
+[checkpoint]
+kind = "sharp"
+interval = 2400
+[flash]
+device = "fast"
+size = "10GiB"
+design = "lazy-cleaning"
+dirty_limit = 70
+clean_order = "recovery-lsn"
+restart = "none"
+fill = "plain"
+daily_writes = "500GiB"
 [home]
 layout = "packed"
 compression = "zstd"
@@ -108,6 +120,19 @@ fn every_key_is_read() {
     assert_eq!(nvm.emulate.as_deref(), Some("nvm-8x"));
     let flush = varve::pager::NvmFlush { workers: 3, high_water: 90, low_water: 10, when_idle: false };
     assert_eq!(nvm.flush, flush);
+    let flash = varve::config::FlashSettings {
+        device: "fast".to_owned(),
+        size_bytes: 10 << 30,
+        design: varve::pager::FlashDesign::LazyCleaning,
+        dirty_percent: 70,
+        clean_order: varve::pager::CleanOrder::RecoveryLsn,
+        restart: varve::pager::FlashRestart::None,
+        fill: varve::pager::FlashFill::Plain,
+        daily_write_bytes: Some(500 << 30),
+    };
+    assert_eq!(settings.flash, Some(flash));
+    let sharp = varve::pager::CheckpointKind::Sharp;
+    assert_eq!((settings.checkpoint.kind, settings.checkpoint.interval_seconds), (sharp, 2400));
     let zstd = varve::pager::Compression { algorithm: varve::pager::Algorithm::Zstd, level: 19 };
     assert_eq!(settings.compression, zstd);
     assert_eq!(settings.trim, varve::pager::Trim::Off);
@@ -264,6 +289,62 @@ fn mistakes_about_persistent_memory_are_named() {
         "line 2: nvm.device names the device \"mainn\", which doesn't exist; did you mean \"main\"?",
     );
     check("[nvm]\ndevice = 'main'\nsize = 4194305", "line 3: nvm.size must be a multiple of 4 KiB");
+}
+
+#[test]
+fn mistakes_about_checkpoints_are_named() {
+    let check = |text: &str, expected: &str| assert_eq!(parse(text).unwrap_err(), expected, "{text}");
+    check(
+        "[checkpoint]\nkind = 'blunt'",
+        "line 2: checkpoint.kind = \"blunt\" is unknown; choose one of: indirect, fuzzy, sharp",
+    );
+    check("[checkpoint]\ninterval = 0", "line 2: checkpoint.interval must be between 1 and 86400");
+    let told = parse("").unwrap().checkpoint;
+    assert_eq!(told, varve::config::CheckpointSettings::DEFAULT);
+    assert_eq!(varve::pager::CheckpointKind::of("sharp"), Some(varve::pager::CheckpointKind::Sharp));
+}
+
+#[test]
+fn mistakes_about_the_cache_on_flash_are_named() {
+    let check = |text: &str, expected: &str| assert_eq!(parse(text).unwrap_err(), expected, "{text}");
+    let flash = "[flash]\ndevice = 'main'\nsize = '1GiB'\n";
+    for wrong in ["0", "96", "-1"] {
+        let text = format!("{flash}dirty_limit = {wrong}");
+        check(&text, "line 4: flash.dirty_limit must be between 1 and 95");
+    }
+    check(
+        &format!("{flash}clean_order = 'lru'"),
+        "line 4: flash.clean_order = \"lru\" is unknown; choose one of: last-use, recovery-lsn",
+    );
+    check(
+        &format!("{flash}restart = 'warm'"),
+        "line 4: flash.restart = \"warm\" is unknown; choose one of: none, lazy-verification, memory-mapped, log-based",
+    );
+    check(
+        &format!("{flash}fill = 'fast'"),
+        "line 4: flash.fill = \"fast\" is unknown; choose one of: aggressive, plain",
+    );
+    check(
+        &format!("{flash}daily_writes = '1000KiB'"),
+        "line 4: flash.daily_writes must be between 1 MiB and 1024 TiB",
+    );
+    assert_eq!(parse(flash).unwrap().flash.map(|flash| flash.daily_write_bytes), Some(None));
+    assert_eq!(
+        parse(flash).unwrap().flash.map(|flash| flash.fill),
+        Some(varve::pager::FlashFill::Aggressive)
+    );
+    assert_eq!(
+        parse(flash).unwrap().flash.map(|flash| flash.restart),
+        Some(varve::pager::FlashRestart::LazyVerification)
+    );
+    let told = parse(flash).unwrap().flash.map(|flash| (flash.dirty_percent, flash.clean_order));
+    assert_eq!(told, Some((50, varve::pager::CleanOrder::LastUse)));
+    for order in varve::pager::CleanOrder::ALL {
+        let name = order.name();
+        let read = parse(&format!("{flash}clean_order = '{name}'")).unwrap().flash;
+        assert_eq!(read.map(|flash| flash.clean_order), Some(order));
+        assert_eq!(varve::pager::CleanOrder::of(name), Some(order));
+    }
 }
 
 #[test]

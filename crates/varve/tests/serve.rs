@@ -555,6 +555,144 @@ fn a_cache_on_flash_is_configured_and_changed_on_line() {
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
+#[test]
+fn how_a_cache_on_flash_is_cleaned_is_configured() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "[flash]\ndevice = 'main'\nsize = '4MiB'\ndesign = 'lazy-cleaning'\ndirty_limit = 30\n";
+    std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+    let shown = |client: &mut postgres::Client| {
+        let sql = "select string_agg(name || '=' || setting || case when pending_restart then '*' else '' end, ' ' order by name) \
+                   from pg_settings where name like 'flash_%'";
+        client.query_one(sql, &[]).unwrap().get::<_, String>(0)
+    };
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    assert_eq!(
+        shown(&mut client),
+        "flash_clean_order=last-use flash_daily_writes=unlimited flash_design=lazy-cleaning flash_dirty_limit=30 flash_fill=aggressive flash_restart=lazy-verification"
+    );
+    for (wrong, expected) in [
+        ("flash_dirty_limit = 0", "flash.dirty_limit must be between 1 and 95"),
+        ("flash_dirty_limit = 96", "flash.dirty_limit must be between 1 and 95"),
+        ("flash_daily_writes = '1kB'", "flash.daily_writes must be between 1 MiB and 1024 TiB"),
+        (
+            "flash_clean_order = 'lru'",
+            "flash.clean_order = \"lru\" is unknown; choose one of: last-use, recovery-lsn",
+        ),
+    ] {
+        let error = client.batch_execute(&format!("alter system set {wrong}")).unwrap_err();
+        assert_eq!(error.as_db_error().unwrap().message(), expected);
+    }
+    client.batch_execute("alter system set flash_dirty_limit = 95").unwrap();
+    client.batch_execute("alter system set flash_clean_order = 'recovery-lsn'").unwrap();
+    client.batch_execute("alter system set flash_daily_writes = '40GiB'").unwrap();
+    assert_eq!(
+        shown(&mut client),
+        "flash_clean_order=last-use* flash_daily_writes=40 GiB flash_design=lazy-cleaning flash_dirty_limit=95 flash_fill=aggressive flash_restart=lazy-verification"
+    );
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    assert_eq!(
+        shown(&mut client),
+        "flash_clean_order=recovery-lsn flash_daily_writes=40 GiB flash_design=lazy-cleaning flash_dirty_limit=95 flash_fill=aggressive flash_restart=lazy-verification"
+    );
+    client.batch_execute("alter system reset flash_dirty_limit").unwrap();
+    assert!(shown(&mut client).contains("flash_dirty_limit=30 "));
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
+/// Changed pages were only there: the database stops and says why, and the next start has all that was committed.
+#[test]
+fn a_lost_cache_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "[flash]\ndevice = 'main'\nsize = '64MiB'\ndesign = 'lazy-cleaning'\ndirty_limit = 95\n";
+    std::fs::write(directory.path().join("varve.toml"), text).unwrap();
+    let mut served = Served::start(directory.path());
+    let mut client = served.connect();
+    // More than the pool of these tests holds.
+    let rows = "insert into item select n, repeat('a', 900) from generate_series(1, 24000) n";
+    client.batch_execute("create table item (id integer primary key, name text)").unwrap();
+    client.batch_execute(rows).unwrap();
+    // At once: an idle database brings its pages home.
+    let file = std::fs::OpenOptions::new().write(true).open(directory.path().join("flash.varve")).unwrap();
+    file.set_len(4096).unwrap();
+    let sum = "select sum(id + length(name)) from item";
+    let changes_nothing = "update item set name = name where id = 1";
+    let is_stopped = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        client.query_one(sum, &[]).is_err() || client.batch_execute(changes_nothing).is_err()
+    });
+    assert!(is_stopped, "home lacked something");
+    drop(client);
+    let mut errors = served.process.stderr.take().unwrap();
+    served.stop("-TERM");
+    let mut told = String::new();
+    errors.read_to_string(&mut told).unwrap();
+    let is_said = |line: &str| {
+        line.starts_with("varve: warning: the flash cache on ") && line.contains("is lost with ")
+    };
+    assert!(told.lines().any(is_said), "{told}");
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    let expected = 24_000_i64 * 24_001 / 2 + 24_000 * 900;
+    assert_eq!(client.query_one(sum, &[]).unwrap().get::<_, i64>(0), expected);
+    let counted = "select count(*) > 0 from varve_levels
+                   where level = 'flash' and counter in ('read_hits_leaf', 'read_misses_leaf') and value > 0";
+    assert!(client.query_one(counted, &[]).unwrap().get::<_, bool>(0));
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
+/// The cache is found again when its drive is; a drive with anything else bars the start.
+#[test]
+fn a_cache_whose_drive_is_missing_is_done_without() {
+    let directory = tempfile::tempdir().unwrap();
+    let fast = directory.path().join("fast");
+    let text = |more: &str| {
+        format!("[devices.fast]\npath = 'fast'\n[flash]\ndevice = 'fast'\nsize = '4MiB'\n{more}")
+    };
+    let place = |more: &str| std::fs::write(directory.path().join("varve.toml"), text(more)).unwrap();
+    // Whether there is a cache, and what is said on stderr.
+    let serve = |sql: &str| {
+        let mut served = Served::start(directory.path());
+        let has_cache = served.said.contains("flash cache: 4 MiB on fast");
+        let mut client = served.connect();
+        client.batch_execute(sql).unwrap();
+        assert_eq!(names(&mut client), ["lamp"]);
+        drop(client);
+        let mut errors = served.process.stderr.take().unwrap();
+        assert_eq!(served.stop("-TERM").0, Some(0));
+        let mut told = String::new();
+        errors.read_to_string(&mut told).unwrap();
+        (has_cache, told)
+    };
+    let is_told = |(has_cache, told): (bool, String), why: &str| {
+        let begin = "varve: warning: there is no flash cache until the next start: The device \"fast\" (space: flash) has the ";
+        let is_right = told.starts_with(begin) && told.contains(fast.to_str().unwrap()) && told.contains(why);
+        assert!(!has_cache && is_right && told.lines().count() == 1, "{told}");
+    };
+    let nothing = (true, String::new());
+    place("");
+    // In a new database, too.
+    let made = "create table item (id integer primary key, name text); insert into item values (1, 'lamp')";
+    is_told(serve(made), "doesn't exist");
+    std::fs::create_dir(&fast).unwrap();
+    assert_eq!(serve(""), nothing);
+    std::fs::remove_dir_all(&fast).unwrap();
+    is_told(serve("alter system set flash_design = 'clean-write'"), "doesn't exist");
+    std::fs::write(&fast, "").unwrap();
+    is_told(serve(""), "is no directory");
+    std::fs::remove_file(&fast).unwrap();
+    assert_eq!(check(directory.path()).0, Some(0), "nobody needs it");
+    place("[spaces]\ntemporary = 'fast'\n");
+    let (code, told) = check(directory.path());
+    let expected = "The device \"fast\" (space: temporary, flash) has the directory";
+    assert!(code == Some(1) && told.contains(expected), "{told}");
+    place("");
+    std::fs::create_dir(&fast).unwrap();
+    assert_eq!(serve(""), nothing);
+}
+
 /// Found by a new user: the configuration was blamed, and the way out that was advised did not work either.
 #[test]
 fn a_missing_region_is_not_the_fault_of_the_configuration() {

@@ -74,6 +74,8 @@ pub struct Asked<'p> {
     pub of: (&'p Point, &'p Point),
     /// What it is held against.
     pub expects: Expects,
+    /// Factors that tell where, instead of the last point's.
+    place: Option<Factors>,
     /// Why nothing may be concluded.
     spoilt: Option<String>,
 }
@@ -81,12 +83,19 @@ pub struct Asked<'p> {
 impl<'p> Asked<'p> {
     /// One point's figure over another's.
     pub fn ratio(says: &str, figure: Figure, of: (&'p Point, &'p Point), expects: Expects) -> Self {
-        Self { says: says.to_owned(), ours: figure.ratio(of), of, expects, spoilt: figure.not_judged(of) }
+        let (ours, spoilt) = (figure.ratio(of), figure.not_judged(of));
+        Self { says: says.to_owned(), ours, of, expects, place: None, spoilt }
     }
 
     /// A figure of one point.
     pub fn figure(says: &str, ours: f64, of: &'p Point, expects: Expects) -> Self {
-        Self { says: says.to_owned(), ours, of: (of, of), expects, spoilt: of.not_judged() }
+        Self { says: says.to_owned(), ours, of: (of, of), expects, place: None, spoilt: of.not_judged() }
+    }
+
+    /// Told with these factors, those of the point that it is about.
+    pub fn at(mut self, factors: &Factors) -> Self {
+        self.place = Some(factors.clone());
+        self
     }
 
     /// The claim, of this experiment and figure.
@@ -104,7 +113,7 @@ impl<'p> Asked<'p> {
             (Expects::Published(Some(published), better), None) => Verdict::of(self.ours, published, better),
             (Expects::AtLeast(bar), None) => Verdict::at_least(bar, self.ours),
         };
-        let mut factors = under.factors.clone();
+        let mut factors = self.place.unwrap_or_else(|| under.factors.clone());
         factors.remove("variant");
         let (row, says, ours) = ("claim", self.says, self.ours);
         let rounds = Some(over.rounds.min(under.rounds));
@@ -167,6 +176,7 @@ mod tests {
             dilation: 1.0,
             operations: 1,
             model_error_share,
+            modelled_ns: 1,
             busy_share: 1.0,
             cpu_share: 0.1,
             flash: None,
@@ -193,6 +203,9 @@ mod tests {
             time_share: BTreeMap::new(),
             database_bytes: 1,
             emulation: Emulation::worst(&[report], 0.0),
+            drives: BTreeMap::new(),
+            warmth: None,
+            cache: None,
         }
     }
 

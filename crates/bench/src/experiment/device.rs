@@ -1,4 +1,4 @@
-//! The drive of data, undo and log: emulated, or the one that is there.
+//! The drive of data, undo and log: emulated, or the one that is there; perhaps with drives of their own for log and flash cache.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,11 +15,23 @@ type Opened = (Arc<dyn Directory>, Option<Arc<Emulated>>);
 
 /// The drive.
 #[derive(Debug, Clone)]
-pub struct Device(Option<Profile>);
+pub struct Device {
+    profile: Option<Profile>,
+    apart: Option<Arc<Apart>>,
+}
+
+/// Drives beside the one of data and undo.
+#[derive(Debug)]
+pub struct Apart {
+    /// Of the log.
+    pub log: Device,
+    /// Of the flash cache.
+    pub flash: Device,
+}
 
 impl Device {
     /// The device that is there.
-    pub const REAL: Device = Device(None);
+    pub const REAL: Device = Device { profile: None, apart: None };
 
     /// A shipped profile, with another flush time if one is given; `none` for the device that is there, which takes its own time. A time that
     /// can't be is refused.
@@ -39,12 +51,12 @@ impl Device {
             (false, _) => {}
         }
         let found = Profile::shipped(profile).map_err(|error| BenchError::Arguments(error.to_string()))?;
-        Ok(Self(Some(found)).with_flush_us(flush_us))
+        Ok(Self { profile: Some(found), apart: None }.with_flush_us(flush_us))
     }
 
     /// The same with another flush time.
     pub fn with_flush_us(mut self, flush_us: Option<f64>) -> Self {
-        if let (Some(profile), Some(flush_us)) = (&mut self.0, flush_us) {
+        if let (Some(profile), Some(flush_us)) = (&mut self.profile, flush_us) {
             profile.flush_us = flush_us;
         }
         self
@@ -52,7 +64,7 @@ impl Device {
 
     /// The same with another time of a trim.
     pub fn with_trim_us(mut self, trim_us: f64) -> Self {
-        if let Some(profile) = &mut self.0 {
+        if let Some(profile) = &mut self.profile {
             profile.trim_us = trim_us;
         }
         self
@@ -60,30 +72,52 @@ impl Device {
 
     /// The same, writing so many bytes whole or not at all: in their time alone, a real crash may tear them. What is there is not changed.
     pub fn with_atomic_writes(mut self, bytes: usize) -> Self {
-        if let Some(profile) = &mut self.0 {
+        if let Some(profile) = &mut self.profile {
             profile.atomic_write_bytes = bytes as u32;
         }
         self
     }
 
+    /// The same with drives of their own for the log and the flash cache.
+    pub fn with_apart(mut self, log: Device, flash: Device) -> Self {
+        self.apart = Some(Arc::new(Apart { log, flash }));
+        self
+    }
+
+    /// Drives beside it.
+    pub fn apart(&self) -> Option<&Apart> {
+        self.apart.as_deref()
+    }
+
     /// The emulated drive's profile.
     pub fn profile(&self) -> Option<Profile> {
-        self.0.clone()
+        self.profile.clone()
     }
 
     /// Whether it is emulated.
     pub fn is_emulated(&self) -> bool {
-        self.0.is_some()
+        self.profile.is_some()
     }
 
     /// Time of a flush; 0 if it is not emulated.
     pub fn flush_us(&self) -> f64 {
-        self.0.as_ref().map_or(0.0, |profile| profile.flush_us)
+        self.profile.as_ref().map_or(0.0, |profile| profile.flush_us)
     }
 
     /// For the configuration's hash.
     pub fn describe(&self, dilation: f64) -> String {
-        match &self.0 {
+        let own = self.describe_own(dilation);
+        match self.apart() {
+            None => own,
+            Some(Apart { log, flash }) => {
+                let (log, flash) = (log.describe(dilation), flash.describe(dilation));
+                format!("{own}; log on {log}; flash cache on {flash}")
+            }
+        }
+    }
+
+    fn describe_own(&self, dilation: f64) -> String {
+        match &self.profile {
             None => "the device that is there".to_owned(),
             Some(profile) => {
                 let trims = if profile.trim_us > 0.0 {
@@ -103,7 +137,7 @@ impl Device {
     pub fn open(&self, path: &Path, dilation: f64) -> Result<Opened> {
         let files =
             FileDirectory::open_or_create(path, FileOptions::default()).map_err(std::io::Error::other)?;
-        let Some(profile) = &self.0 else { return Ok((files, None)) };
+        let Some(profile) = &self.profile else { return Ok((files, None)) };
         let emulated = Emulated::wrap(files, profile.clone(), dilation);
         Ok((emulated.clone(), Some(emulated)))
     }

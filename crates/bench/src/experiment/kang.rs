@@ -114,7 +114,7 @@ fn sysbench(lab: &Lab<'_>) -> Result<Sysbench> {
 }
 
 fn sizes(lab: &Lab<'_>) -> Sizes {
-    Sizes { page_bytes: PAGE_BYTES, pool_bytes: lab.scale().pool_bytes }
+    Sizes::new(PAGE_BYTES, lab.scale().pool_bytes)
 }
 
 /// Points of all variants for all numbers of sessions, in that order.

@@ -35,6 +35,8 @@ struct Only {
 /// The place.
 pub struct Lab<'a> {
     scale: Scale,
+    /// The scale without what an experiment prefers.
+    asked: Scale,
     device: Device,
     bench: Bench,
     clients: Vec<usize>,
@@ -58,6 +60,7 @@ impl<'a> Lab<'a> {
         let (experiment, figure) = ("", "");
         Ok(Self {
             scale,
+            asked: scale,
             device,
             bench,
             clients: Vec::new(),
@@ -118,6 +121,21 @@ impl<'a> Lab<'a> {
     /// Rows belong to this experiment from here.
     pub fn begin(&mut self, experiment: &'static str, figure: &'static str) {
         (self.experiment, self.figure, self.dilation) = (experiment, figure, 1.0);
+        self.scale = self.asked;
+    }
+
+    /// The experiment's rounds take so many milliseconds, and what is run before them, in quick and in full, unless another length was asked
+    /// for.
+    pub fn prefer_lengths(&mut self, round_ms: (u64, u64), warm_ms: (u64, u64)) {
+        let is_full = self.scale.is_full();
+        let of = |(quick, full)| if is_full { full } else { quick };
+        let own = if is_full { Scale::FULL } else { Scale::QUICK };
+        if self.scale.name == own.name && self.scale.warm_ms == own.warm_ms {
+            self.scale.warm_ms = of(warm_ms);
+        }
+        if self.scale.name == own.name && self.scale.round_ms == own.round_ms {
+            self.scale.round_ms = of(round_ms);
+        }
     }
 
     /// Everything is written.

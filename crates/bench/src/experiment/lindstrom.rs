@@ -53,12 +53,12 @@ pub(super) fn linkbench(lab: &Lab<'_>) -> Result<LinkBench> {
 
 pub(super) fn sizes(lab: &Lab<'_>, page_bytes: usize, database_of_pool: u64) -> Sizes {
     let pool_bytes = (lab.scale().nodes * BYTES_OF_A_NODE / database_of_pool).max(POOL_BYTES_MIN) as usize;
-    Sizes { page_bytes, pool_bytes: pool_bytes.max(64 * page_bytes) }
+    Sizes::new(page_bytes, pool_bytes.max(64 * page_bytes))
 }
 
 /// Of TPC-C, whose tables are made for a database 30 times the scale's pool.
 pub(super) fn sizes_of_tpcc(lab: &Lab<'_>) -> Sizes {
-    Sizes { page_bytes: PAGE_BYTES, pool_bytes: lab.scale().pool_bytes * 30 / DATABASE_OF_POOL as usize }
+    Sizes::new(PAGE_BYTES, lab.scale().pool_bytes * 30 / DATABASE_OF_POOL as usize)
 }
 
 /// Pages compressed so, at home.

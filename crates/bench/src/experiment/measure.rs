@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use varve_device::{Accounting, EmulationReport};
+use varve_device::{Accounting, Emulated, EmulationReport};
 use varve_engine::Database;
 use varve_pager::{Times, Timing};
 
 use super::device::Device;
-use super::row::{Emulation, Factors, KindLatency, Point};
+use super::drives::flush_us;
+use super::row::{CacheStates, DriveFigures, Emulation, Factors, KindLatency, Point};
 use super::scale::Scale;
-use super::stand::{LOG_BYTES_OF_POOL, Opened, Stand, levels};
+use super::stand::{Opened, Stand, levels};
+use super::warm::{self, CacheState, Warmth};
 use crate::Result;
 use crate::driver::{self, Plan, Round, Watch, histogram};
 use crate::embedded::Embedded;
@@ -29,6 +31,20 @@ const LEVEL_COUNTERS: &[&str] = &[
     "nvm.inline_slot_waits",
     "nvm.put_flushes",
     "nvm.inline_flushes",
+    "flash.read_hits",
+    "flash.read_hits_dirty",
+    "flash.read_misses",
+    "flash.trimmed_reads",
+    "flash.admitted_clean",
+    "flash.admitted_dirty",
+    "flash.refused_sequential",
+    "flash.refused_colder",
+    "flash.refused_throttled",
+    "flash.refused_busy",
+    "flash.invalidated",
+    "flash.written_pages",
+    "flash.cleaned_pages",
+    "flash.clean_batches",
     "home.pages_written",
     "home.pages_compressed",
     "home.pages_decompressed",
@@ -58,16 +74,19 @@ pub struct Measured {
     round: Round,
     counts: Counts,
     configuration: String,
-    emulation: Option<EmulationReport>,
-    /// Bytes written to the drive for each transaction, by tenths of the round.
+    /// Of each drive that is emulated.
+    reports: Vec<(&'static str, EmulationReport)>,
+    /// Bytes written to the drives for each transaction, by tenths of the round.
     over_time: Vec<f64>,
+    warmth: Option<Warmth>,
+    cache: Option<CacheStates>,
 }
 
 impl Measured {
     /// Whether the emulation kept up; without one, nothing was spoilt.
     pub fn counts(&self) -> bool {
-        let reports: Vec<EmulationReport> = self.emulation.iter().cloned().collect();
-        Emulation::worst(&reports, 0.0).is_none_or(|emulation| emulation.counts)
+        let rounds = std::slice::from_ref(&self.reports);
+        Emulation::of_drives(rounds, 0.0).is_none_or(|emulation| emulation.counts)
     }
 }
 
@@ -75,6 +94,8 @@ impl Measured {
 #[derive(Default)]
 struct Counts {
     written_bytes: BTreeMap<&'static str, u64>,
+    /// Bytes read and written by drive.
+    moved_bytes: BTreeMap<&'static str, [u64; 2]>,
     nvm_bytes: BTreeMap<&'static str, u64>,
     spent_ns: BTreeMap<&'static str, u64>,
     levels: BTreeMap<&'static str, u64>,
@@ -86,11 +107,12 @@ struct Counts {
 
 impl Counts {
     fn of(opened: &Opened, page_bytes: usize) -> Self {
-        let Opened { database, times, accounts: (drive, nvm), .. } = opened;
+        let Opened { database, drives, times, nvm } = opened;
         let pager = database.stats().pager;
         Self {
-            written_bytes: written_bytes(drive),
-            nvm_bytes: nvm.as_deref().map(written_bytes).unwrap_or_default(),
+            written_bytes: written_bytes(drives.iter().map(|drive| &*drive.account)),
+            moved_bytes: drives.iter().map(|drive| (drive.name, moved_bytes(&drive.account))).collect(),
+            nvm_bytes: written_bytes(nvm.as_deref().into_iter()),
             spent_ns: spent_ns(times),
             levels: level_counters(database),
             pages_read: pager.misses + pager.prefetched,
@@ -102,6 +124,10 @@ impl Counts {
 
     fn since(mut self, before: &Counts) -> Self {
         subtract(&mut self.written_bytes, &before.written_bytes);
+        for (name, [read, written]) in &mut self.moved_bytes {
+            let [read_before, written_before] = before.moved_bytes.get(name).copied().unwrap_or_default();
+            (*read, *written) = (*read - read_before, *written - written_before);
+        }
         subtract(&mut self.nvm_bytes, &before.nvm_bytes);
         subtract(&mut self.spent_ns, &before.spent_ns);
         subtract(&mut self.levels, &before.levels);
@@ -112,15 +138,21 @@ impl Counts {
     }
 }
 
-/// Bytes written for whatever.
-fn bytes_of(account: &Accounting) -> u64 {
-    account.rows().iter().map(|row| row.written.bytes).sum()
+/// Bytes written to all drives for whatever.
+fn bytes_of(opened: &Opened) -> u64 {
+    opened.drives.iter().map(|drive| moved_bytes(&drive.account)[1]).sum()
+}
+
+/// Bytes read, and bytes written.
+fn moved_bytes(account: &Accounting) -> [u64; 2] {
+    let rows = account.rows();
+    [rows.iter().map(|row| row.read.bytes).sum(), rows.iter().map(|row| row.written.bytes).sum()]
 }
 
 /// Bytes written by purpose.
-fn written_bytes(account: &Accounting) -> BTreeMap<&'static str, u64> {
+fn written_bytes<'a>(accounts: impl Iterator<Item = &'a Accounting>) -> BTreeMap<&'static str, u64> {
     let mut sums = BTreeMap::new();
-    for row in account.rows().iter().filter(|row| row.written.bytes > 0) {
+    for row in accounts.flat_map(Accounting::rows).filter(|row| row.written.bytes > 0) {
         *sums.entry(row.purpose.name()).or_default() += row.written.bytes;
     }
     sums
@@ -154,26 +186,66 @@ pub fn round(stand: &Stand, on: Conditions<'_>, scale: Scale, number: u64) -> Re
         warm_seconds: whole_seconds(scale.warm_ms),
     };
     let dilated = |ms: u64| Duration::from_millis(ms).mul_f64(on.dilation);
+    let warm = |transactions| warm::up(&opened, &target, (on.workload, plan), (transactions, number));
+    let warmth = stand.variant.warm_transactions().map(warm).transpose()?;
+    opened.take_times(true);
     if scale.warm_ms > 0 {
         driver::round(&target, on.workload, plan, dilated(scale.warm_ms), 2 * number)?;
     }
     let before = Counts::of(&opened, stand.sizes.page_bytes);
-    opened.emulated.as_ref().inspect(|device| device.begin_report());
-    let (mut over_time, mut last) = (Vec::new(), (0, bytes_of(&opened.accounts.0)));
-    let mut look = |done: u64| {
-        let bytes = bytes_of(&opened.accounts.0);
+    let begin = CacheState::of(&opened.database);
+    emulated(&opened).for_each(|(_, device)| device.begin_report());
+    let (mut over_time, mut last) = (Vec::new(), (0, bytes_of(&opened)));
+    let mut look = |done: &dyn Fn() -> u64| {
+        let done = done();
+        let bytes = bytes_of(&opened);
         over_time.push((bytes - last.1) as f64 / (done - last.0).max(1) as f64);
         last = (done, bytes);
     };
     let watch = Watch { looks: LOOKS, look: &mut look };
     let length = (dilated(scale.round_ms), 2 * number + 1);
     let round = driver::round_watched(&target, on.workload, plan, length, Some(watch))?;
-    let emulation = opened.emulated.as_ref().map(|device| device.report());
+    let reports = emulated(&opened).map(|(name, device)| (name, device.report())).collect();
+    let end = CacheState::of(&opened.database);
+    let cache = begin.zip(end).map(|(begin, end)| CacheStates { begin, end });
     let counts = Counts::of(&opened, stand.sizes.page_bytes).since(&before);
     let configuration = Configuration::of(&target, on.workload, plan).hash();
     drop(target);
+    // Nobody waits for what is measured no longer.
+    opened.take_times(stand.variant.warm_transactions().is_none());
     opened.database.shutdown()?;
-    Ok(Measured { round, counts, configuration, emulation, over_time })
+    Ok(Measured { round, counts, configuration, reports, over_time, warmth, cache })
+}
+
+/// Drives that are emulated, by name.
+fn emulated(opened: &Opened) -> impl Iterator<Item = (&'static str, &Emulated)> {
+    opened.drives.iter().filter_map(|drive| Some((drive.name, &**drive.emulated.as_ref()?)))
+}
+
+/// What each of several drives did for each transaction; nothing of a single one.
+fn drives(
+    rounds: &[Measured],
+    (transactions, page_bytes): (f64, f64),
+    device: &Device,
+) -> BTreeMap<&'static str, DriveFigures> {
+    let Some(last) = rounds.last().filter(|last| last.counts.moved_bytes.len() > 1) else {
+        return BTreeMap::new();
+    };
+    let figures = |name: &'static str| {
+        let moved = rounds.iter().filter_map(|one| one.counts.moved_bytes.get(name));
+        let [read, written] = moved.fold([0, 0], |sum, bytes| [sum[0] + bytes[0], sum[1] + bytes[1]]);
+        let of_round = |one: &Measured| one.reports.iter().find(|(of, _)| *of == name).cloned();
+        let reports: Vec<EmulationReport> =
+            rounds.iter().filter_map(of_round).map(|(_, report)| report).collect();
+        let operations: u64 = reports.iter().map(|report| report.operations).sum();
+        DriveFigures {
+            pages_read: read as f64 / page_bytes / transactions,
+            pages_written: written as f64 / page_bytes / transactions,
+            operations: operations as f64 / transactions,
+            emulation: Emulation::worst(&reports, flush_us(device, name)),
+        }
+    };
+    last.counts.moved_bytes.keys().map(|name| (*name, figures(name))).collect()
 }
 
 /// The point of at least one round, of this experiment and figure.
@@ -196,7 +268,7 @@ pub fn point(
     rounds.iter().for_each(|one| latency_us += &one.round.latency_us);
     let latencies_ns = (latency_us.mean() * latency_us.len() as f64 * 1000.0).max(1.0);
     let spent = rounds.iter().flat_map(|one| &one.counts.spent_ns);
-    let reports: Vec<EmulationReport> = rounds.iter().filter_map(|one| one.emulation.clone()).collect();
+    let reports: Vec<_> = rounds.iter().map(|one| one.reports.clone()).collect();
     let database_bytes = rounds.last().map_or(0, |one| one.counts.database_bytes);
     let latency = KindLatency::of(&latency_us, on.dilation);
     let mut factors = shared.clone();
@@ -223,7 +295,10 @@ pub fn point(
         pages_written_ahead: each(|counts| counts.ahead),
         time_share: sums(spent.map(|(what, ns)| (*what, *ns as f64 / latencies_ns))),
         database_bytes,
-        emulation: Emulation::worst(&reports, on.device.flush_us()),
+        emulation: Emulation::of_drives(&reports, on.device.flush_us()),
+        drives: drives(rounds, (transactions, stand.sizes.page_bytes as f64), on.device),
+        warmth: rounds.last().and_then(|one| one.warmth.clone()),
+        cache: rounds.last().and_then(|one| one.cache),
     }
 }
 
@@ -251,8 +326,9 @@ fn kinds(rounds: &[Measured], dilation: f64) -> BTreeMap<&'static str, KindLaten
 
 fn scale_text(stand: &Stand, name: &str, database_bytes: u64) -> String {
     let ratio = database_bytes as f64 / stand.sizes.pool_bytes as f64;
+    let log = stand.sizes.log_bytes as f64 / stand.sizes.pool_bytes as f64;
     format!(
-        "{name}: {} MiB of data pages, {ratio:.1} times the pool, log {LOG_BYTES_OF_POOL} times the pool; device times as they are",
+        "{name}: {} MiB of data pages, {ratio:.1} times the pool, log {log:.0} times the pool; device times as they are",
         database_bytes >> 20
     )
 }

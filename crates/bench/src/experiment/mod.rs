@@ -9,8 +9,14 @@
 mod claim;
 mod copies;
 mod device;
+mod drives;
 mod drop_table;
 mod filesystem;
+mod flash;
+mod flash_over_time;
+mod flash_restart;
+mod flash_tell;
+mod hot_and_cold;
 mod kang;
 mod lab;
 mod lindstrom;
@@ -22,6 +28,8 @@ mod stand;
 mod table;
 mod tell;
 mod verdict;
+mod warm;
+mod watched;
 mod wear;
 mod wear_claim;
 mod wear_drive;
@@ -179,6 +187,48 @@ const EXPERIMENTS: &[Experiment] = &[
         source: "Lindstrom 2017, figures 13 to 15",
         about: "LinkBench with pages of 4 to 64 KiB, by codec",
         run: lindstrom::page_size,
+    },
+    Experiment {
+        name: "flash-speedup",
+        source: "Do 2012, figure 3.1, table 3.3",
+        about: "TPC-C, a brokerage mix and scans with look-ups, with a cache on flash over eight disks, by design and size",
+        run: flash::speedup,
+    },
+    Experiment {
+        name: "flash-real",
+        source: "after Do 2012, figure 3.1",
+        about: "three designs over eight emulated disks, with the cache on the machine's own disk",
+        run: flash::real,
+    },
+    Experiment {
+        name: "flash-dirty-limit",
+        source: "Do 2012, figure 3.7",
+        about: "TPC-C under lazy cleaning, by the limit of dirty frames and by how much log redo may have to read",
+        run: flash::dirty_limit,
+    },
+    Experiment {
+        name: "flash-throttle",
+        source: "after Do 2012, section 3.3.3",
+        about: "TPC-C by how many pages may be on their way to flash at once",
+        run: flash::throttle,
+    },
+    Experiment {
+        name: "flash-ramp-up",
+        source: "Do 2012, figures 3.6 and 4.9",
+        about: "TPC-C from a cold cache: throughput and hits over time",
+        run: flash_over_time::ramp_up,
+    },
+    Experiment {
+        name: "flash-restart",
+        source: "Do 2012, figures 4.11 and 4.12",
+        about: "TPC-C from a peak over shutdown or crash to the next peak",
+        run: flash_restart::restart,
+    },
+    Experiment {
+        name: "flash-scan",
+        source: "Do 2012, section 3.2.2",
+        about: "hits of a hot set before, during and after the scan of a table three times the cache",
+        run: flash_over_time::scan,
     },
     Experiment {
         name: "packed-wear",

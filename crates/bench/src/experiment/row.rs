@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use varve_device::EmulationReport;
 
+use super::warm::{CacheState, Warmth};
 use crate::report::Spread;
 
 /// What tells a point from the others: variant, sessions, page size ...
@@ -16,8 +17,13 @@ pub type Factors = BTreeMap<&'static str, Value>;
 const MODEL_ERROR_MAX: f64 = 0.03;
 /// Busy share of the processors from which a run doesn't count.
 const CPU_MAX: f64 = 0.85;
+/// Percentage points that the dirty frames of a flash cache may grow by in a round.
+const DIRTY_GROWTH_MAX: f64 = 5.0;
 /// Busy share from which a device is what limits.
 const BUSY_MIN: f64 = 0.9;
+/// Of several drives one that has less than this part of the time of all is not held against the model's error by itself: a single late
+/// request would spoil it.
+const MODELLED_MIN: f64 = 0.05;
 
 /// How far the rounds of a point can be believed: the worst of each figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -59,6 +65,12 @@ impl Emulation {
         })
     }
 
+    /// Of rounds on several drives: each must keep to its model, and whichever is busiest limits.
+    pub fn of_drives(rounds: &[Vec<(&'static str, EmulationReport)>], flush_us: f64) -> Option<Self> {
+        let reports: Vec<EmulationReport> = rounds.iter().filter_map(|drives| together(drives)).collect();
+        Self::worst(&reports, flush_us)
+    }
+
     /// Why it doesn't count.
     pub fn spoilt(&self) -> String {
         format!(
@@ -67,6 +79,62 @@ impl Emulation {
             100.0 * self.cpu_share,
             self.dilation
         )
+    }
+}
+
+/// Several drives as one: the worst model error, the busiest.
+fn together(drives: &[(&'static str, EmulationReport)]) -> Option<EmulationReport> {
+    let ((_, first), beside) = drives.split_first()?;
+    if beside.is_empty() {
+        return Some(first.clone());
+    }
+    let of = |name: &str, report: &EmulationReport| format!("{name} {}", report.profile);
+    let names: Vec<String> = drives.iter().map(|(name, report)| of(name, report)).collect();
+    let reports = || drives.iter().map(|(_, report)| report);
+    let modelled_ns: u64 = reports().map(|report| report.modelled_ns).sum();
+    let late_ns: f64 = reports().map(|report| report.model_error_share * report.modelled_ns as f64).sum();
+    let own = reports().filter(|report| report.modelled_ns as f64 >= MODELLED_MIN * modelled_ns as f64);
+    let worst_own = own.map(|report| report.model_error_share).fold(0.0, f64::max);
+    let most = |of: fn(&EmulationReport) -> f64| reports().map(of).fold(0.0, f64::max);
+    Some(EmulationReport {
+        profile: names.join(", "),
+        operations: reports().map(|report| report.operations).sum(),
+        model_error_share: worst_own.max(late_ns / (modelled_ns as f64).max(1.0)),
+        modelled_ns,
+        busy_share: most(|report| report.busy_share),
+        cpu_share: most(|report| report.cpu_share),
+        ..first.clone()
+    })
+}
+
+/// What one of several drives did for each transaction.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DriveFigures {
+    /// Pages' worth of bytes read.
+    pub pages_read: f64,
+    /// Pages' worth of bytes written.
+    pub pages_written: f64,
+    /// Requests by the model.
+    pub operations: f64,
+    /// How far its model can be believed.
+    pub emulation: Option<Emulation>,
+}
+
+/// A flash cache before and after the measured time: the mean of the rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CacheStates {
+    /// When measuring began.
+    pub begin: CacheState,
+    /// When it ended.
+    pub end: CacheState,
+}
+
+impl CacheStates {
+    /// Why throughput would not have stayed what it was: home was not written what it would have to be in the long run.
+    pub fn unsteady(&self) -> Option<String> {
+        let (begin, end) = (self.begin.dirty_percent, self.end.dirty_percent);
+        (end - begin > DIRTY_GROWTH_MAX)
+            .then(|| format!("dirty frames went from {begin:.0} to {end:.0} % meanwhile"))
     }
 }
 
@@ -135,9 +203,44 @@ pub struct Point {
     pub database_bytes: u64,
     /// Missing where no device was emulated.
     pub emulation: Option<Emulation>,
+    /// What each of several drives did.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub drives: BTreeMap<&'static str, DriveFigures>,
+    /// How the last round was warmed up, if it was before drives took their time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmth: Option<Warmth>,
+    /// The flash cache of the last round, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheStates>,
 }
 
 impl Point {
+    /// Milliseconds of each drive, and of the processors (`cpu`), for a transaction, as a part of all its channels: the time between two
+    /// transactions can't be shorter than the longest of them, whatever runs beside what.
+    pub fn demands_ms(&self) -> BTreeMap<&'static str, f64> {
+        let rate = self.tps.median.max(f64::MIN_POSITIVE);
+        let of = |share: f64| 1000.0 * share / rate;
+        let drives = self.drives.iter();
+        let mut demands: BTreeMap<&'static str, f64> = drives
+            .filter_map(|(name, drive)| Some((*name, of(drive.emulation.as_ref()?.busy_share))))
+            .collect();
+        demands.extend(self.emulation.as_ref().map(|emulation| ("cpu", of(emulation.cpu_share))));
+        demands
+    }
+
+    /// What limits, and the transactions a second that it would allow if it were never idle.
+    pub fn bound(&self) -> Option<(&'static str, f64)> {
+        let demands = self.demands_ms();
+        let (name, demand_ms) = demands.into_iter().max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        (demand_ms > 0.0).then(|| (name, 1000.0 / demand_ms))
+    }
+
+    /// Part of the pages asked of the flash cache that it had.
+    pub fn flash_hit_rate(&self) -> Option<f64> {
+        let (hits, misses) = (self.level("flash.read_hits"), self.level("flash.read_misses"));
+        (hits + misses > 0.0).then(|| hits / (hits + misses))
+    }
+
     /// Bytes written to the drive for each transaction.
     pub fn written_bytes_all(&self) -> f64 {
         self.written_bytes.values().sum()
@@ -169,8 +272,11 @@ impl Point {
     pub fn not_judged(&self) -> Option<String> {
         match &self.emulation {
             None => Some("no device was emulated".to_owned()),
-            Some(emulation) if emulation.counts => None,
-            Some(emulation) => Some(emulation.spoilt()),
+            Some(emulation) if !emulation.counts => Some(emulation.spoilt()),
+            Some(_) if self.warmth.as_ref().is_some_and(|warmth| !warmth.is_steady) => {
+                Some("the cache was neither full nor its hit rate flat".to_owned())
+            }
+            Some(_) => self.cache.as_ref().and_then(CacheStates::unsteady),
         }
     }
 }
@@ -210,10 +316,35 @@ mod tests {
             dilation: 2.0,
             operations: 1,
             model_error_share,
+            modelled_ns: 1_000,
             busy_share,
             cpu_share,
             flash: None,
         }
+    }
+
+    /// Whichever drive limits: the busiest one; and an error counts where it is.
+    #[test]
+    fn of_several_drives_each_must_keep_to_its_model() {
+        let of = |home, flash| Emulation::of_drives(&[vec![("home", home), ("flash", flash)]], 0.0);
+        let both = of(report(0.01, 0.3, 0.2), report(0.02, 0.95, 0.2)).expect("two reports");
+        assert!(both.counts && both.device_limits && both.profile == "home p, flash p", "{both:?}");
+        let one_off = of(report(0.0, 0.95, 0.2), report(0.05, 0.3, 0.2)).expect("two reports");
+        assert!(!one_off.counts, "{one_off:?}");
+        let hardly_used = EmulationReport { modelled_ns: 10, ..report(0.5, 0.1, 0.2) };
+        let both = of(report(0.0, 0.95, 0.2), hardly_used).expect("two reports");
+        assert!(both.counts && both.model_error_share < 0.01, "{both:?}");
+        let alone = Emulation::of_drives(&[vec![("home", report(0.01, 0.3, 0.2))]], 0.0);
+        assert_eq!(alone, Emulation::worst(&[report(0.01, 0.3, 0.2)], 0.0));
+    }
+
+    /// A cache that only swallows what home will have to be written is no steady state.
+    #[test]
+    fn dirty_frames_that_grow_are_told() {
+        let state = |dirty_percent| CacheState { filled_percent: 99.0, dirty_percent, invalid_percent: 0.0 };
+        let grown = CacheStates { begin: state(48.0), end: state(67.0) }.unsteady().expect("it grew");
+        assert!(grown.contains("48 to 67 %"), "{grown}");
+        assert_eq!(CacheStates { begin: state(50.0), end: state(52.0) }.unsteady(), None);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Scale {
     pub wear_percent: (u64, u64),
     /// Bytes of the pages of a table that is dropped, as they are in memory.
     pub dropped_bytes: u64,
+    /// Bytes of a unit of memory, flash and database, which are 20, 140 and 100 to 415 of them.
+    pub flash_unit_bytes: u64,
     /// Milliseconds of a round, in the time of the emulated device: a dilated round takes longer.
     pub round_ms: u64,
     /// Milliseconds before it.
@@ -40,6 +42,7 @@ impl Scale {
         wear_bytes: 256 << 20,
         wear_percent: (200, 100),
         dropped_bytes: 512 << 20,
+        flash_unit_bytes: 2 << 20,
         round_ms: 3_000,
         warm_ms: 1_500,
         rounds: 1,
@@ -54,6 +57,7 @@ impl Scale {
         wear_bytes: 1 << 30,
         wear_percent: (300, 200),
         dropped_bytes: 4 << 30,
+        flash_unit_bytes: 8 << 20,
         round_ms: 10_000,
         warm_ms: 5_000,
         rounds: 3,
@@ -68,6 +72,7 @@ impl Scale {
         wear_bytes: 2 << 20,
         wear_percent: (20, 40),
         dropped_bytes: 4 << 20,
+        flash_unit_bytes: 48 << 10,
         round_ms: 200,
         warm_ms: 0,
         rounds: 2,

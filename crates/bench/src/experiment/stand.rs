@@ -6,17 +6,17 @@
 //! 2. Loading is neither emulated nor paced. What page writers and checkpoints do by the clock is dilated with the device.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use varve_device::{Accounting, Directory, Emulated, EmulatedMemory, FileDirectory, FileOptions, NvmProfile};
+use varve_device::Accounting;
 use varve_engine::Database;
-use varve_pager::{NvmConfig, PagerConfig, Times};
+use varve_pager::{CleanOrder, FlashConfig, FlashDesign, FlashRestart, NvmConfig, PagerConfig, Times};
 
 use super::copies::{Bench, Copied, Place};
 use super::device::Device;
+use super::drives::{Drive, Drives};
 use super::row::Factors;
 use super::tell::plain;
 use crate::embedded::{Embedded, open_with};
@@ -40,8 +40,6 @@ const REGION_HEAD_BYTES: u64 = 16 << 10;
 const SLOT_HEADER_BYTES: u64 = 64;
 /// Regions are multiples of this.
 const REGION_UNIT_BYTES: u64 = 4096;
-/// Emulated persistent memory: as fast as the memory that it lies in, like Kang's NVDIMM.
-const NVM_PROFILE: &str = "nvdimm";
 
 /// Sizes that a database is loaded for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +48,26 @@ pub struct Sizes {
     pub page_bytes: usize,
     /// Bytes of the pool.
     pub pool_bytes: usize,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Bytes of one of its segments.
+    pub segment_bytes: u64,
+}
+
+impl Sizes {
+    /// With a log of four pools in eight segments.
+    pub fn new(page_bytes: usize, pool_bytes: usize) -> Self {
+        // Whole segments, which are whole pages of any size.
+        let log_bytes =
+            (pool_bytes as u64 * LOG_BYTES_OF_POOL).next_multiple_of(LOG_SEGMENTS * SEGMENT_UNIT_BYTES);
+        Self { page_bytes, pool_bytes, log_bytes, segment_bytes: log_bytes / LOG_SEGMENTS }
+    }
+
+    /// With another log, which is as long as so many segments of so many bytes.
+    pub fn with_log(mut self, segments: u64, segment_bytes: u64) -> Self {
+        (self.log_bytes, self.segment_bytes) = (segments * segment_bytes, segment_bytes);
+        self
+    }
 }
 
 /// What a variant keeps in persistent memory.
@@ -61,6 +79,23 @@ pub struct InNvm {
     pub log: bool,
 }
 
+/// A flash cache of a variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlash {
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// What it takes.
+    pub design: FlashDesign,
+    /// Pages on their way to it at once.
+    pub pending_max: usize,
+    /// Frames of a hundred that may be dirty.
+    pub dirty_percent: u8,
+    /// Which of them are brought home first.
+    pub clean_order: CleanOrder,
+    /// What becomes of it when the database is opened again.
+    pub restart: FlashRestart,
+}
+
 /// A configuration to compare.
 #[derive(Clone)]
 pub struct Variant {
@@ -68,6 +103,8 @@ pub struct Variant {
     pub factors: Factors,
     configure: Arc<dyn Fn(&mut PagerConfig) + Send + Sync>,
     nvm: Option<InNvm>,
+    flash: Option<InFlash>,
+    warmed_by: Option<u64>,
     load: Load,
     has_atomic_writes: bool,
 }
@@ -92,7 +129,8 @@ impl Variant {
     /// With these settings; its factors are told by [`Variant::with`].
     pub fn new(configure: impl Fn(&mut PagerConfig) + Send + Sync + 'static) -> Self {
         let (factors, configure) = (Factors::new(), Arc::new(configure));
-        Self { factors, configure, nvm: None, load: Load::Shared, has_atomic_writes: false }
+        let (load, has_atomic_writes) = (Load::Shared, false);
+        Self { factors, configure, nvm: None, flash: None, warmed_by: None, load, has_atomic_writes }
     }
 
     /// With one more factor.
@@ -105,6 +143,30 @@ impl Variant {
     pub fn in_nvm(mut self, nvm: InNvm) -> Self {
         self.nvm = Some(nvm);
         self
+    }
+
+    /// With a flash cache, on the drive for one.
+    pub fn in_flash(mut self, flash: InFlash) -> Self {
+        self.flash = Some(flash);
+        self
+    }
+
+    /// Brought into the state that is measured by so many transactions at least, as fast as the machine can: emulated drives take no time of
+    /// their own until then.
+    pub fn warmed_by(mut self, transactions: u64) -> Self {
+        self.warmed_by = Some(transactions);
+        self
+    }
+
+    /// As it was loaded: nothing is in memory or in a cache.
+    pub fn cold(mut self) -> Self {
+        self.warmed_by = None;
+        self
+    }
+
+    /// Transactions that it is warmed by, if it is.
+    pub fn warm_transactions(&self) -> Option<u64> {
+        self.warmed_by
     }
 
     /// Loaded as it is measured: what lies in its files is to be as it writes it.
@@ -148,14 +210,30 @@ impl Variant {
     /// The configuration over these directories.
     fn config(&self, sizes: Sizes, on: &Drives, dilation: f64) -> Result<PagerConfig> {
         let mut config = PagerConfig::new(on.files.clone());
-        let log_bytes = log_bytes(sizes.pool_bytes);
-        config.temporary = open_directory(&on.temporary)?;
+        config.temporary = on.temporary.clone();
         config.page_size = sizes.page_bytes;
         config.pool_bytes = sizes.pool_bytes;
-        config.log_capacity_bytes = log_bytes;
-        config.log_segment_bytes = log_bytes / LOG_SEGMENTS;
+        config.log_capacity_bytes = sizes.log_bytes;
+        config.log_segment_bytes = sizes.segment_bytes;
+        if let Some(log) = &on.log {
+            config.log = log.clone();
+        }
+        if let (Some(flash), Some(directory)) = (self.flash, &on.flash) {
+            config.flash = Some(FlashConfig {
+                directory: directory.clone(),
+                size_bytes: flash.bytes,
+                design: flash.design,
+                pending_max: flash.pending_max,
+                writers: FlashConfig::WRITERS,
+                dirty_percent: flash.dirty_percent,
+                clean_order: flash.clean_order,
+                restart: flash.restart,
+                fill: FlashConfig::FILL,
+                daily_write_bytes: None,
+            });
+        }
         if let (Some(nvm), Some(directory)) = (self.nvm, &on.nvm) {
-            let log_bytes = if nvm.log { log_bytes } else { 0 };
+            let log_bytes = if nvm.log { sizes.log_bytes } else { 0 };
             let size_bytes = nvm.region_bytes(log_bytes, sizes.page_bytes as u64);
             config.nvm = Some(NvmConfig { directory: directory.clone(), size_bytes, log_bytes });
         }
@@ -175,40 +253,6 @@ impl InNvm {
         let bytes = REGION_HEAD_BYTES + log_bytes + slots * (page_bytes + SLOT_HEADER_BYTES) + page_bytes;
         bytes.next_multiple_of(REGION_UNIT_BYTES)
     }
-}
-
-/// The directories of one opening.
-struct Drives {
-    files: Arc<dyn Directory>,
-    temporary: PathBuf,
-    nvm: Option<Arc<dyn Directory>>,
-}
-
-impl Drives {
-    fn open(
-        place: &Place,
-        nvm: Option<InNvm>,
-        (device, dilation): (&Device, f64),
-    ) -> Result<(Self, Option<Arc<Emulated>>)> {
-        let (files, emulated) = device.open(&place.files, dilation)?;
-        let nvm = nvm.map(|_| open_nvm(&place.region, dilation)).transpose()?;
-        Ok((Self { files, temporary: place.files.join("temporary"), nvm }, emulated))
-    }
-}
-
-fn open_directory(path: &Path) -> Result<Arc<dyn Directory>> {
-    Ok(FileDirectory::open_or_create(path, FileOptions::default()).map_err(std::io::Error::other)?)
-}
-
-fn open_nvm(path: &Path, dilation: f64) -> Result<Arc<dyn Directory>> {
-    let profile =
-        NvmProfile::shipped(NVM_PROFILE).map_err(|error| BenchError::Arguments(error.to_string()))?;
-    Ok(EmulatedMemory::wrap(open_directory(path)?, profile, dilation))
-}
-
-/// Whole segments, which are whole pages of any size.
-fn log_bytes(pool_bytes: usize) -> u64 {
-    (pool_bytes as u64 * LOG_BYTES_OF_POOL).next_multiple_of(LOG_SEGMENTS * SEGMENT_UNIT_BYTES)
 }
 
 /// How a load went.
@@ -242,12 +286,23 @@ pub struct Stand {
 pub struct Opened {
     /// The database.
     pub database: Arc<Database>,
-    /// The emulated drive.
-    pub emulated: Option<Arc<Emulated>>,
+    /// The drives; the first is that of data.
+    pub drives: Vec<Drive>,
+    /// Account of persistent memory.
+    pub nvm: Option<Arc<Accounting>>,
     /// Where time goes.
     pub times: Arc<Times>,
-    /// Accounts of the drive, and of persistent memory.
-    pub accounts: (Arc<Accounting>, Option<Arc<Accounting>>),
+}
+
+impl Opened {
+    /// Whether emulated drives take their time.
+    pub fn take_times(&self, is_on: bool) {
+        take_times(&self.drives, is_on);
+    }
+}
+
+fn take_times(drives: &[Drive], is_on: bool) {
+    drives.iter().filter_map(|drive| drive.emulated.as_ref()).for_each(|drive| drive.take_times(is_on));
 }
 
 impl Stand {
@@ -296,16 +351,25 @@ impl Stand {
         Ok((Stand { variant: variant.clone(), sizes, copy }, loaded))
     }
 
-    /// Opens it.
+    /// Opens it; what is to be warmed up takes no time on emulated drives yet.
     pub fn open(&self, device: &Device, dilation: f64) -> Result<Opened> {
+        self.open_so(device, dilation, self.variant.warmed_by.is_none())
+    }
+
+    /// Opens it in the drives' time, whether it is to be warmed up or not.
+    pub fn open_at_once(&self, device: &Device, dilation: f64) -> Result<Opened> {
+        self.open_so(device, dilation, true)
+    }
+
+    fn open_so(&self, device: &Device, dilation: f64, takes_times: bool) -> Result<Opened> {
         let device = self.device(device);
-        let (drives, emulated) = Drives::open(self.copy.place(), self.variant.nvm, (&device, dilation))?;
+        let drives = Drives::open(self.copy.place(), self.variant.nvm.is_some(), (&device, dilation))?;
+        take_times(&drives.all, takes_times);
         let mut config = self.variant.config(self.sizes, &drives, dilation)?;
         let times = Arc::new(Times::on());
         config.times = Arc::clone(&times);
-        let account = |directory: &Arc<dyn Directory>| Arc::clone(directory.accounting());
-        let accounts = (account(&drives.files), drives.nvm.as_ref().map(account));
-        Ok(Opened { database: open_with(config)?, emulated, times, accounts })
+        let nvm = drives.nvm.as_ref().map(|directory| Arc::clone(directory.accounting()));
+        Ok(Opened { database: open_with(config)?, drives: drives.all, nvm, times })
     }
 
     fn device(&self, device: &Device) -> Device {
@@ -322,12 +386,13 @@ impl Stand {
 
     /// For the configuration's hash.
     pub fn describe(&self) -> String {
-        let Sizes { page_bytes, pool_bytes } = self.sizes;
-        let factors = serde_json::json!(self.variant.factors);
-        let log = log_bytes(pool_bytes);
+        let Sizes { page_bytes, pool_bytes, log_bytes, .. } = self.sizes;
+        let Variant { nvm, flash, factors, warmed_by, .. } = &self.variant;
+        let factors = serde_json::json!(factors);
+        let flash = flash.map(|flash| format!(", {flash:?}")).unwrap_or_default();
+        let warm = warmed_by.map(|count| format!(", warmed by {count} transactions")).unwrap_or_default();
         format!(
-            "{factors}, pages of {page_bytes} bytes, pool {pool_bytes}, log {log}, NVM {:?}",
-            self.variant.nvm
+            "{factors}, pages of {page_bytes} bytes, pool {pool_bytes}, log {log_bytes}, NVM {nvm:?}{flash}{warm}"
         )
     }
 }
@@ -335,9 +400,8 @@ impl Stand {
 /// The name of the loaded database that a variant is copied from.
 fn base_name(workload: &dyn Workload, sizes: Sizes, variant: &Variant) -> String {
     let (_, how) = variant.loading();
-    let Sizes { page_bytes, pool_bytes } = sizes;
-    let settings =
-        format!("{} {} {page_bytes} {} {how}", workload.name(), workload.settings(), log_bytes(pool_bytes));
+    let Sizes { page_bytes, log_bytes, .. } = sizes;
+    let settings = format!("{} {} {page_bytes} {log_bytes} {how}", workload.name(), workload.settings());
     format!("{}-{}", workload.name(), hash_of(&settings))
 }
 
@@ -350,7 +414,7 @@ fn load(
     device: &Device,
 ) -> Result<Loaded> {
     let (how, _) = variant.loading();
-    let (drives, _) = Drives::open(place, how.nvm, (device, 1.0))?;
+    let drives = Drives::open(place, how.nvm.is_some(), (device, 1.0))?;
     let mut config = how.config(sizes, &drives, 1.0)?;
     config.pool_bytes = LOADING_POOL_BYTES.max(sizes.pool_bytes);
     config.pacing = None;
@@ -390,11 +454,11 @@ mod tests {
     #[test]
     fn logs_of_any_pool_have_whole_segments() {
         for pool_bytes in [8 << 20, 10_000_000, 50_000_000] {
-            let segment_bytes = log_bytes(pool_bytes) / LOG_SEGMENTS;
-            assert_eq!(log_bytes(pool_bytes) % LOG_SEGMENTS, 0);
-            assert_eq!(segment_bytes % SEGMENT_UNIT_BYTES, 0, "{pool_bytes}");
+            let sizes = Sizes::new(4096, pool_bytes);
+            assert_eq!(sizes.log_bytes, LOG_SEGMENTS * sizes.segment_bytes);
+            assert_eq!(sizes.segment_bytes % SEGMENT_UNIT_BYTES, 0, "{pool_bytes}");
         }
-        assert_eq!(log_bytes(8 << 20), 32 << 20);
+        assert_eq!(Sizes::new(4096, 8 << 20).log_bytes, 32 << 20);
     }
 
     #[test]

@@ -254,3 +254,36 @@ fn a_stream_over_stripes_is_sequential_on_each_channel() {
     let got = per_second(&mut service, 2, 4_000, |no| (Kind::Read, no * (512 << 10), 512 << 10));
     assert_near("pages of 8 KiB", got * 64.0, 26_370.0, 0.1);
 }
+
+/// A disk turns once for a request, not once for each of its pages; pages that are handed over together and follow each other are one
+/// request. Eight disks position their heads at the same time.
+#[test]
+fn a_disk_turns_once_for_adjacent_pages() {
+    const PAGE: u64 = 8192;
+    let page = |no: u64| (Kind::WriteThrough, Extent { file: 1, offset: no * PAGE, bytes: PAGE });
+    let (turn_ns, under_way_ns) = (8.0 * 1e9 / 895.0, 8.0 * 1e9 / 26_370.0);
+    let one = device("hdd-8").place(0, Kind::WriteThrough, Extent { file: 1, offset: 0, bytes: 8 * PAGE });
+    assert_near("a stripe at once", one as f64, turn_ns + 7.0 * under_way_ns, 0.001);
+    let backwards = device("hdd-8").place_all(0, (0..8).rev().map(page));
+    assert_eq!(backwards, one, "whatever the order in which they are handed over");
+    let mut service = device("hdd-8");
+    let answered_ns = service.place_all(0, (0..64).map(page));
+    assert_eq!(answered_ns, one, "a stripe on each of eight disks");
+    assert_near("busy", service.busy_ns() as f64, 8.0 * one as f64, 0.001);
+    let apart = device("hdd-8").place_all(0, [0, 2].into_iter().map(page));
+    assert_near("a gap is another request", apart as f64, turn_ns * 2.0, 0.01);
+    let long = device("hdd-7200").place(0, Kind::Read, Extent { file: 1, offset: 1 << 30, bytes: 1 << 20 });
+    assert_near("a seek, then 110 MB/s", long as f64 / 1e6, 8.33 + f64::from(1 << 20) / 110e3, 0.01);
+    let short = device("hdd-8").place(0, Kind::WriteThrough, Extent { file: 1, offset: 0, bytes: 512 });
+    assert_near("heads move for a sector, too", short as f64, turn_ns, 0.001);
+}
+
+/// It held up all channels until the last of them was idle.
+#[test]
+fn a_drive_without_a_cache_is_not_held_up_by_flushes() {
+    let mut service = device("hdd-8");
+    let answered_ns = service.place(0, Kind::Write, Extent { file: 1, offset: 0, bytes: 8192 });
+    assert_eq!(service.place_flush(5), 5);
+    let other = service.place(6, Kind::Read, Extent { file: 1, offset: 64 << 10, bytes: 8192 });
+    assert!(other < answered_ns, "another disk was idle");
+}

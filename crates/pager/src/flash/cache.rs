@@ -9,7 +9,8 @@
 //! 3. Nobody waits for a write to flash: pages are queued under the locks of who evicts them, and written by threads of the cache (or,
 //!    without threads, at once).
 //! 4. After several errors in a row nothing more is taken, and when dirty frames are brought home the cache is lost until the next start;
-//!    at once if a dirty frame can't be read. If home lacks something then, the pager stops, and no such page is read from home.
+//!    at once if a dirty frame can't be read. If home lacks something then, the pager stops, and no such page is read from home: what
+//!    can still be read here is, and the rest is refused. What changes leaves a lost cache as it leaves any.
 //! 5. A dirty page is brought home by one thread at a time, and whoever puts or discards a newer version waits for that (`cleaning.rs`).
 //!
 //! Lock order: frame latches, the replacer's lock > a partition's > the queue's, the heat's, that of what is being cleaned. None is held
@@ -17,18 +18,24 @@
 //!
 //! Not known here: frames of the pool, how home stores pages.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use varve_device::{planted, reached};
 
+use super::budget::{Budget, Clock};
 use super::cleaning::Underway;
 use super::design::FlashDesign;
+use super::hardening::Hardening;
 use super::heat::Heat;
-use super::report::Counters;
-use super::store::Store;
+use super::keeping::Keeping;
+use super::report::{Counters, Kinds};
+use super::restart::FlashRestart;
+use super::store::{OpenStore, Store, Whose};
 use super::table::{FrameNo, Partition};
+use super::widening::{FlashFill, Watched};
 use super::writes::Writes;
 use crate::config::FlashConfig;
 use crate::error::{PagerError, Result};
@@ -53,11 +60,12 @@ pub(super) const OLDER_STAY: &str = "flash: older copies stay";
 /// The level.
 pub(crate) struct FlashCache {
     pub(super) store: Store,
-    pub(super) partitions: Box<[Mutex<Partition>]>,
+    partitions: Box<[Mutex<Partition>]>,
     /// Frames of each of them.
     pub(super) partition_frames: u32,
     pub(super) writes: Writes,
     pub(super) underway: Underway,
+    pub(super) watched: Watched,
     pub(super) heat: Heat,
     design: AtomicU8,
     /// Held by those who take pages, and alone by who changes the design.
@@ -65,13 +73,27 @@ pub(crate) struct FlashCache {
     switching: Mutex<()>,
     /// Nothing dirty is kept back: the design is about to change.
     is_draining: AtomicBool,
+    /// So is it: a sharp checkpoint brings everything home.
+    keeps_none: AtomicBool,
     /// Dirty frames of a hundred, at most.
     dirty_percent: AtomicU8,
     config: FlashConfig,
     /// Counts accesses: the time of LRU-2.
-    clock: AtomicU64,
+    pub(super) clock: AtomicU64,
+    pub(super) hardening: Hardening,
+    pub(super) keeping: Keeping,
+    /// Frames of before the start are there, and redo is not over.
+    pub(super) is_restoring: AtomicBool,
+    /// Redo is over, and who changes pages says so.
+    pub(super) is_open: AtomicBool,
+    /// A shutdown leaves dirty pages here.
+    stays_dirty: AtomicBool,
     errors_in_a_row: AtomicU32,
     pub(super) is_lost: AtomicBool,
+    /// It was lost with something that home lacks.
+    is_stranded: AtomicBool,
+    /// What somebody should hear of all this.
+    notices: Mutex<Vec<String>>,
     /// Why the device is of no use any more: nothing is taken, and what home lacks is brought home, after which the cache is lost.
     failing: Mutex<Option<PagerError>>,
     is_failing: AtomicBool,
@@ -81,8 +103,9 @@ pub(crate) struct FlashCache {
     pub(super) is_below_nvm: bool,
     pub(super) below: Arc<dyn Level>,
     pub(super) ledger: Arc<Ledger>,
-    log: Arc<dyn WriteAhead>,
+    pub(super) log: Arc<dyn WriteAhead>,
     pub(super) counters: Counters,
+    pub(super) kinds: Kinds,
 }
 
 /// A cache, or why there is none.
@@ -103,6 +126,39 @@ pub(crate) struct Place {
     pub(crate) below: Arc<dyn Level>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) log: Arc<dyn WriteAhead>,
+    /// What tells the days of the budget of writes.
+    pub(crate) clock: Clock,
+}
+
+/// A partition, locked.
+pub(super) struct Table<'c> {
+    table: MutexGuard<'c, Partition>,
+    cache: &'c FlashCache,
+    partition: usize,
+}
+
+impl Deref for Table<'_> {
+    type Target = Partition;
+
+    fn deref(&self) -> &Partition {
+        &self.table
+    }
+}
+
+impl DerefMut for Table<'_> {
+    fn deref_mut(&mut self) -> &mut Partition {
+        &mut self.table
+    }
+}
+
+impl Drop for Table<'_> {
+    /// Where records are kept at once, they are before anybody else sees the partition.
+    fn drop(&mut self) {
+        let touched = self.table.take_touched();
+        if !touched.is_empty() {
+            self.cache.keep_records(self.partition, &self.table, &touched);
+        }
+    }
 }
 
 pub(super) fn add(counter: &AtomicU64) {
@@ -110,7 +166,7 @@ pub(super) fn add(counter: &AtomicU64) {
 }
 
 impl FlashCache {
-    /// Opens an empty cache. What its device refuses is a warning: the database does without.
+    /// Opens an empty cache; [`begin`](Self::begin) goes on with what is in it. What its device refuses is a warning: the database does without.
     pub(crate) fn open(config: &FlashConfig, place: Place) -> Opened {
         let Place { database, page_size, .. } = place;
         let frames = config.frames(page_size);
@@ -118,24 +174,37 @@ impl FlashCache {
         let partition_frames = frames / partitions;
         let (order, clean_order) = (config.design.order(), config.clean_order);
         let partition = || Mutex::new(Partition::new(partition_frames, order, clean_order));
-        match Store::open(&*config.directory, database, page_size, partition_frames * partitions) {
-            Ok(store) => {
+        let frames = partition_frames * partitions;
+        let (how, epoch, mark) = (config.restart as u8, 0, 0);
+        let whose = Whose { database, page_size, frames, how, epoch, mark };
+        let budget = Budget::new(config.daily_write_bytes, place.clock);
+        match Store::open(&*config.directory, whose, budget) {
+            Ok(OpenStore { store, whose, earlier }) => {
                 let cache = FlashCache {
+                    hardening: Hardening::new(whose, earlier, store.table_blocks()),
+                    keeping: Keeping::new(config.restart, store.table_blocks()),
+                    is_restoring: AtomicBool::new(false),
+                    is_open: AtomicBool::new(false),
+                    stays_dirty: AtomicBool::new(false),
                     store,
                     partitions: (0..partitions).map(|_| partition()).collect(),
                     partition_frames,
                     writes: Writes::new(config.pending_max),
                     underway: Underway::default(),
+                    watched: Watched::default(),
                     heat: Heat::default(),
                     design: AtomicU8::new(config.design as u8),
                     gate: RwLock::default(),
                     switching: Mutex::default(),
                     is_draining: AtomicBool::new(false),
+                    keeps_none: AtomicBool::new(false),
                     dirty_percent: AtomicU8::new(config.dirty_percent),
                     config: config.clone(),
                     clock: AtomicU64::new(1),
                     errors_in_a_row: AtomicU32::new(0),
                     is_lost: AtomicBool::new(false),
+                    is_stranded: AtomicBool::new(false),
+                    notices: Mutex::default(),
                     failing: Mutex::default(),
                     is_failing: AtomicBool::new(false),
                     has_threads: place.has_threads,
@@ -144,6 +213,7 @@ impl FlashCache {
                     ledger: place.ledger,
                     log: place.log,
                     counters: Counters::default(),
+                    kinds: Kinds::default(),
                 };
                 Opened { cache: Some(Arc::new(cache)), warning: None }
             }
@@ -181,8 +251,7 @@ impl FlashCache {
             self.forget_all();
         }
         self.design.store(design as u8, Relaxed);
-        let each = self.partitions.iter();
-        each.for_each(|table| table.lock().reorder(design.order(), self.config.clean_order));
+        self.tables().for_each(|mut table| table.reorder(design.order(), self.config.clean_order));
         self.is_draining.store(false, Relaxed);
         Ok(())
     }
@@ -197,9 +266,57 @@ impl FlashCache {
         self.dirty_percent.load(Relaxed)
     }
 
+    /// So many bytes a day are written to the drive from now on; `None`: as many as come.
+    pub(crate) fn set_daily_writes(&self, bytes: Option<u64>) {
+        self.store.budget.set(bytes);
+    }
+
+    /// From now on no more dirty pages stay here, or they do again. Those that are here stay until somebody has them cleaned.
+    pub(crate) fn keep_none_back(&self, keeps_none: bool) {
+        self.keeps_none.store(keeps_none, Relaxed);
+    }
+
     /// Whether dirty pages stay here, and home gets them later. What persistent memory puts it forgets, and the ledger with it.
     pub(super) fn keeps_back(&self) -> bool {
-        self.design().is_lazy() && !self.is_below_nvm && !self.is_draining.load(Relaxed) && !self.is_failing()
+        let is_pausing = self.is_draining.load(Relaxed) || self.keeps_none.load(Relaxed);
+        self.design().is_lazy() && !self.is_below_nvm && !is_pausing && !self.is_failing()
+    }
+
+    /// Whether an empty cache is filled with what it would not take else.
+    pub(super) fn fills_aggressively(&self) -> bool {
+        self.config.fill == FlashFill::Aggressive
+    }
+
+    /// Whether redo is over.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(Relaxed)
+    }
+
+    /// Whether records of the frames are kept. Below persistent memory nobody tells redo what is newer than home.
+    pub(super) fn keeps_records(&self) -> bool {
+        self.config.restart != FlashRestart::None && !self.is_below_nvm
+    }
+
+    /// From now on, for a shutdown, what only flash has stays there, if the next start can go on with it. Whether it does.
+    pub(crate) fn stay_dirty(&self) -> bool {
+        let stays = self.keeps_records() && self.keeps_back() && self.is_on() && self.hardening.is_on();
+        self.stays_dirty.store(stays, Relaxed);
+        stays
+    }
+
+    /// Whether it does.
+    pub(super) fn stays_dirty(&self) -> bool {
+        self.stays_dirty.load(Relaxed) && self.keeps_back() && self.is_on()
+    }
+
+    /// What becomes of the cache when the database is opened again.
+    pub(super) fn restart(&self) -> FlashRestart {
+        self.config.restart
+    }
+
+    /// All frames.
+    pub(super) fn frames(&self) -> u32 {
+        self.partition_frames * self.partitions.len() as u32
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -214,8 +331,13 @@ impl FlashCache {
         (id.to_u64().wrapping_mul(SPREAD) >> 32) as usize % self.partitions.len()
     }
 
-    pub(super) fn table(&self, partition: usize) -> MutexGuard<'_, Partition> {
-        self.partitions[partition].lock()
+    pub(super) fn table(&self, partition: usize) -> Table<'_> {
+        Table { table: self.partitions[partition].lock(), cache: self, partition }
+    }
+
+    /// All of them, one after the other.
+    pub(super) fn tables(&self) -> impl Iterator<Item = Table<'_>> {
+        (0..self.partitions.len()).map(|partition| self.table(partition))
     }
 
     /// The frame's number in the file.
@@ -223,8 +345,8 @@ impl FlashCache {
         partition as u32 * self.partition_frames + frame
     }
 
-    fn forget_all(&self) {
-        let each = self.partitions.iter().map(|table| table.lock().remove_all(|_| true));
+    pub(super) fn forget_all(&self) {
+        let each = self.tables().map(|mut table| table.remove_all(|_| true));
         self.counters.invalidated.fetch_add(each.sum(), Relaxed);
     }
 
@@ -233,17 +355,34 @@ impl FlashCache {
         if self.errors_in_a_row.fetch_add(1, Relaxed) + 1 < ERRORS_MAX {
             return;
         }
+        self.forget_unverified();
         if !self.has_dirty() {
             return self.lose(cause);
         }
         // Whoever cleans brings home what can still be read.
         reached("flash: dirty pages leave a failing device");
         self.failing.lock().get_or_insert_with(|| cause.clone());
-        self.is_failing.store(true, Relaxed);
+        if !self.is_failing.swap(true, Relaxed) {
+            self.notice(
+                "fails",
+                cause,
+                "what home lacks is brought there, and then it is left: check the drive",
+            );
+        }
+    }
+
+    fn notice(&self, what: &str, cause: &PagerError, then: &str) {
+        let place = self.config.directory.location();
+        self.notices.lock().push(format!("the flash cache on {place} {what}: {cause}; {then}"));
+    }
+
+    /// What has happened since the last call that somebody should hear of.
+    pub(crate) fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notices.lock())
     }
 
     fn has_dirty(&self) -> bool {
-        self.partitions.iter().any(|table| table.lock().dirty_count() > 0)
+        self.tables().any(|table| table.dirty_count() > 0)
     }
 
     /// Whether the device is to be left.
@@ -254,7 +393,7 @@ impl FlashCache {
     /// Brings home what the failing device still has; then it is lost. Gives the pages brought home.
     #[cold]
     pub(super) fn leave(&self) -> Result<usize> {
-        let each = self.partitions.iter().flat_map(|table| table.lock().dirty_pages());
+        let each = self.tables().flat_map(|table| table.dirty_pages());
         let mut pages: Vec<PageId> = each.collect();
         pages.sort_unstable();
         let cleaned = self.clean_pages(&pages)?;
@@ -274,69 +413,69 @@ impl FlashCache {
     /// The device is of no use. What home lacks only redo brings back.
     #[cold]
     pub(super) fn lose(&self, cause: &PagerError) {
-        if self.is_lost.swap(true, Relaxed) {
-            return;
+        let is_news = !self.is_lost.swap(true, Relaxed);
+        if is_news {
+            reached("flash: the cache is lost");
+            self.forget_unverified();
+            let each = self.tables().map(|mut table| table.remove_clean());
+            self.counters.invalidated.fetch_add(each.sum(), Relaxed);
         }
-        reached("flash: the cache is lost");
-        let each = self.partitions.iter().map(|table| table.lock().remove_clean());
-        self.counters.invalidated.fetch_add(each.sum(), Relaxed);
-        if self.has_dirty() {
+        let dirty: u64 = self.tables().map(|table| table.dirty_count()).sum();
+        if dirty > 0 && !self.is_stranded.swap(true, Relaxed) {
             reached("flash: dirty pages are lost");
-            self.log.stop(&self.stranded(cause));
+            let what = format!("is lost with {dirty} changed pages");
+            let then = "the database stops, and redoes them when it starts: check the drive, or remove the section [flash], first";
+            self.notice(&what, cause, then);
+            let place = self.config.directory.location();
+            let cause = format!("the flash cache on {place} {what}: {cause}");
+            self.log.stop(&PagerError::Stopped { cause: cause.into() });
+        } else if is_news {
+            let then = "no change is, and the database goes on without it until the next start: check the drive, or remove the \
+                        section [flash]";
+            self.notice("is lost", cause, then);
         }
     }
 
-    /// Why nothing goes on, once dirty pages are lost.
-    #[cold]
-    fn stranded(&self, cause: &dyn std::fmt::Display) -> PagerError {
-        let cause = format!(
-            "the flash cache on {} is lost with changed pages: {cause}",
-            self.config.directory.location()
-        );
-        PagerError::Stopped { cause: cause.into() }
-    }
-
-    /// Refuses what neither flash, which is lost, nor home can give.
-    pub(super) fn refuse_stranded(&self, runs: &[Run<'_, '_>]) -> Result<()> {
-        if !self.is_lost.load(Relaxed) {
-            return Ok(());
-        }
-        let ids = runs.iter().flat_map(|run| (0..run.want.len() as u32).map(|at| run.first.plus(at)));
-        let is_dirty = |id: &PageId| self.table(self.partition_of(*id)).is_dirty(*id);
-        match ids.into_iter().find(is_dirty) {
-            Some(id) => Err(self.stranded(&format_args!("page {id} was on it"))),
-            None => Ok(()),
-        }
+    /// Whether home lacks some of this, though the cache is lost: it is on its way home, or in a frame that can perhaps be read.
+    fn has_stranded(&self, runs: &[Run<'_, '_>]) -> bool {
+        let mut ids = runs.iter().flat_map(|run| (0..run.want.len() as u32).map(|at| run.first.plus(at)));
+        self.is_lost.load(Relaxed) && ids.any(|id| self.table(self.partition_of(id)).is_dirty(id))
     }
 
     /// Whether nothing is read, written, cleaned or queued.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {
-        self.writes.pending() == 0 && self.partitions.iter().all(|table| table.lock().is_at_rest())
+        self.writes.pending() == 0 && self.tables().all(|table| table.is_at_rest())
     }
 }
 
 impl Level for FlashCache {
     fn read(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()> {
-        if !self.is_on() {
-            self.refuse_stranded(runs)?;
+        if !self.is_on() && !self.has_stranded(runs) {
             return self.below.read(runs, why);
         }
         self.read_runs(runs, why)?;
-        self.look_at_what_was_read(runs, why);
+        self.kinds.count(runs);
+        if self.is_on() {
+            self.look_at_what_was_read(runs, why);
+        }
         Ok(())
     }
 
     fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
         if !self.is_on() {
-            // An older version may still be on its way: the cache was lost, or switched off, meanwhile.
-            batch.iter().for_each(|image| self.underway.wait_for(|id| id == image.id()));
+            // An older version may still be here, or on its way: the cache was lost, or switched off, meanwhile.
+            batch.iter().for_each(|image| self.give_up_older(image));
             return self.below.put(batch, cause, need);
         }
         let gate = self.gate.read();
         self.put_some(batch, cause, need)?;
         drop(gate);
-        if self.has_threads { Ok(()) } else { self.clean_to_limit() }
+        if self.has_threads {
+            return Ok(());
+        }
+        self.harden_some();
+        self.clean_to_limit()
     }
 
     fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image) {
@@ -351,9 +490,10 @@ impl Level for FlashCache {
     }
 
     fn changed(&self, id: PageId) {
-        let is_kept = planted(OLDER_STAY) || !self.is_on() || !id.space().is_logged();
+        let is_kept = planted(OLDER_STAY) || !self.design().is_on() || !id.space().is_logged();
         if !is_kept {
             let mut table = self.table(self.partition_of(id));
+            self.watched.overtake(id);
             let was_valid =
                 if self.design().keeps_invalid() { table.invalidate(id) } else { table.remove(id) };
             self.counters.invalidated.fetch_add(u64::from(was_valid), Relaxed);
@@ -362,8 +502,9 @@ impl Level for FlashCache {
     }
 
     fn discard(&self, ids: PageRange, after: Lsn) -> Result<()> {
-        if self.is_on() && ids.first.space().is_logged() {
-            let each = self.partitions.iter().map(|table| table.lock().remove_range(ids));
+        if self.design().is_on() && ids.first.space().is_logged() {
+            self.watched.overtake_all(ids);
+            let each = self.tables().map(|mut table| table.remove_range(ids));
             self.counters.invalidated.fetch_add(each.sum(), Relaxed);
         }
         self.underway.wait_for(|id| ids.contains(id));
@@ -371,20 +512,27 @@ impl Level for FlashCache {
     }
 
     fn checkpoint(&self, step: Step) -> Result<()> {
+        if step == Step::Begin && !self.has_threads {
+            while !self.harden_some() {}
+        }
         self.below.checkpoint(step)
     }
 
     fn drain(&self) -> Result<()> {
-        self.clean_all()?;
+        match self.stays_dirty() {
+            true => self.write_all()?,
+            false => self.clean_all()?,
+        }
         self.below.drain()
     }
 
     fn clean(&self, ids: &[PageId]) -> Result<usize> {
-        summed([self.clean_pages(ids), self.below.clean(ids)])
+        let cleaned = if self.stays_dirty() { Ok(0) } else { self.clean_pages(ids) };
+        summed([cleaned, self.below.clean(ids)])
     }
 
     fn check(&self, damages: &mut Vec<String>) -> Result<()> {
-        let each = self.partitions.iter().flat_map(|table| table.lock().pages());
+        let each = self.tables().flat_map(|table| table.pages());
         let pages: Vec<(PageId, bool)> = each.collect();
         let mut buffers = [self.store.buffer(), self.store.buffer()];
         for (id, is_dirty) in pages {

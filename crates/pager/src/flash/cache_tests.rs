@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use varve_device::{AlignedBuf, MemoryDirectory};
+use varve_device::{AlignedBuf, Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, When};
 
+use super::budget::{Clock, Hands, running};
 use super::cache::{FlashCache, Opened, Place};
 use super::design::FlashDesign;
+use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
+use super::restart::FlashRestart;
 use super::table::CleanOrder;
+use super::widening::FlashFill;
 use crate::config::FlashConfig;
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
@@ -17,8 +22,9 @@ use crate::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier,
 use crate::lsn::Lsn;
 use crate::page;
 use crate::pool::WriteAhead;
+use crate::redo::{RedoError, RedoOps};
 
-const PAGE_BYTES: usize = 4096;
+pub(super) const PAGE_BYTES: usize = 4096;
 
 /// Pages by number.
 #[derive(Default)]
@@ -57,11 +63,11 @@ impl Level for Home {
     }
 }
 
-fn page(no: u32) -> PageId {
+pub(super) fn page(no: u32) -> PageId {
     PageId::new(SpaceId::DATA, PageNo(no))
 }
 
-fn image(no: u32, lsn: u64) -> Image {
+pub(super) fn image(no: u32, lsn: u64) -> Image {
     let mut bytes = vec![0; PAGE_BYTES];
     page::format(&mut bytes, page(no), 40, 16);
     page::set_page_lsn(&mut bytes, Lsn::new(lsn));
@@ -70,14 +76,36 @@ fn image(no: u32, lsn: u64) -> Image {
 }
 
 fn open(frames: u64, has_threads: bool) -> Arc<FlashCache> {
+    open_on(MemoryDirectory::new(), frames, FlashDesign::DualWrite, (has_threads, Arc::new(NoLog)))
+}
+
+fn open_on(
+    directory: Arc<dyn Directory>,
+    frames: u64,
+    design: FlashDesign,
+    how: (bool, Arc<dyn WriteAhead>),
+) -> Arc<FlashCache> {
+    open_with(directory, frames, design, how, (None, running()))
+}
+
+fn open_with(
+    directory: Arc<dyn Directory>,
+    frames: u64,
+    design: FlashDesign,
+    (has_threads, log): (bool, Arc<dyn WriteAhead>),
+    (daily_write_bytes, clock): (Option<u64>, Clock),
+) -> Arc<FlashCache> {
     let config = FlashConfig {
-        directory: MemoryDirectory::new(),
+        directory,
         size_bytes: 4096 + frames * PAGE_BYTES as u64,
-        design: FlashDesign::DualWrite,
+        design,
         pending_max: 10,
         writers: 1,
         dirty_percent: FlashConfig::DIRTY_PERCENT,
         clean_order: CleanOrder::LastUse,
+        restart: FlashRestart::LazyVerification,
+        fill: FlashFill::Aggressive,
+        daily_write_bytes,
     };
     let place = Place {
         database: 7,
@@ -86,7 +114,8 @@ fn open(frames: u64, has_threads: bool) -> Arc<FlashCache> {
         is_below_nvm: false,
         below: Arc::new(Home::default()),
         ledger: Arc::default(),
-        log: Arc::new(NoLog),
+        log,
+        clock,
     };
     let Opened { cache, warning } = FlashCache::open(&config, place);
     assert_eq!(warning, None);
@@ -94,7 +123,7 @@ fn open(frames: u64, has_threads: bool) -> Arc<FlashCache> {
 }
 
 /// Everything is in the log.
-struct NoLog;
+pub(super) struct NoLog;
 
 impl WriteAhead for NoLog {
     fn durable_lsn(&self) -> Lsn {
@@ -112,11 +141,31 @@ impl WriteAhead for NoLog {
     }
 }
 
+/// Notes whether it was stopped.
+#[derive(Default)]
+struct Stoppable(AtomicBool);
+
+impl WriteAhead for Stoppable {
+    fn durable_lsn(&self) -> Lsn {
+        Lsn::new(u64::MAX)
+    }
+    fn flush(&self, _upto: Lsn) -> Result<()> {
+        Ok(())
+    }
+    fn note_written(&self, _images: &[&Image]) {}
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+    fn stop(&self, _cause: &PagerError) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// A small generator of repeatable numbers (xorshift).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -203,4 +252,191 @@ fn a_queue_that_is_full_takes_no_more() {
         3,
         "those before the one that changed: the others are read with what is behind them"
     );
+}
+
+/// A put that a change overtakes leaves an older page in its frame; when a newer one is at home, and the log is cut behind it, only its
+/// record would know of it.
+#[test]
+fn a_frame_that_a_change_overtook_gets_no_record() {
+    let cache = open(64, false);
+    cache.begin(7, None);
+    cache.put(&[image(1, 100), image(2, 100)], Cause::Evict, Need::Held).unwrap();
+    cache.ledger.first_change(page(2), Lsn::new(120), Lsn::new(130));
+    let found = |cache: &FlashCache| -> Vec<(PageId, Lsn)> {
+        let frames = (0..cache.frames()).filter_map(|frame| {
+            let mut block = AlignedBuf::new(TABLE_BLOCK_BYTES);
+            cache.store.read_records(frame / RECORDS_OF_BLOCK as u32, &mut block).unwrap();
+            Record::get(&block, cache.hardening.whose().epoch, frame)
+        });
+        frames.map(|record| (record.page, record.lsn)).collect()
+    };
+    cache.harden_all(Lsn::ZERO);
+    assert_eq!(found(&cache), [(page(1), Lsn::new(100))]);
+    // Home has the newer one, and the put took the older one away.
+    cache.put(&[image(2, 140)], Cause::Evict, Need::Held).unwrap();
+    cache.ledger.stable(page(2), Lsn::new(140));
+    cache.harden_all(Lsn::ZERO);
+    let mut both = found(&cache);
+    both.sort_unstable();
+    assert_eq!(both, [(page(1), Lsn::new(100)), (page(2), Lsn::new(140))]);
+    cache.changed(page(1));
+    cache.harden_all(Lsn::ZERO);
+    assert_eq!(found(&cache), [(page(2), Lsn::new(140))]);
+}
+
+/// What home lacks is read from the queue, and from frames that can still be read; nothing that has changed since comes back.
+#[test]
+fn what_a_lost_cache_still_has_is_read() {
+    let device = Faulty::wrap(MemoryDirectory::new());
+    let log = Arc::new(Stoppable::default());
+    let cache = open_on(device.clone(), 40, FlashDesign::LazyCleaning, (true, log.clone()));
+    let put = |pages: std::ops::Range<u32>, lsn| {
+        let images: Vec<Image> = pages.map(|no| image(no, lsn)).collect();
+        cache.put(&images, Cause::Evict, Need::Held).expect("home takes all");
+    };
+    put(0..4, 5);
+    while cache.write_some(Duration::ZERO).expect("nothing fails") {}
+    put(4..8, 5);
+    cache.lose(&PagerError::Corrupt { what: "a test says so".into() });
+    assert!(log.0.load(Relaxed), "it has stopped the log");
+    assert!(read(&cache, 0, &[false; 8], &[5; 8]), "from frames, and from the queue");
+    // One of each changes, with and without a word; and one of each is dropped.
+    [1, 5].into_iter().for_each(|no| cache.changed(page(no)));
+    [1..3, 5..7].into_iter().for_each(|pages| put(pages, 9));
+    let gone = |no| {
+        let mut bytes = AlignedBuf::new(PAGE_BYTES);
+        let mut want = [Want::Page { frame: &mut bytes, got: None }];
+        cache.read(&mut [Run { first: page(no), want: &mut want }], Access::Random).err()
+    };
+    for no in [3, 7] {
+        cache.discard(PageRange { first: page(no), count: 1 }, Lsn::ZERO).expect("nothing fails");
+        assert!(matches!(gone(no), Some(PagerError::NoSuchPage { .. })));
+    }
+    while cache.write_some(Duration::ZERO).expect("home takes all") {}
+    assert!(read(&cache, 0, &[false; 3], &[5, 9, 9]) && read(&cache, 4, &[false; 3], &[5, 9, 9]));
+    let fault = Fault::Fails(ErrorKind::Io(5));
+    device.arm(Rule { operation: Some(Operation::Read), space: None, when: When::From(1), fault });
+    assert!(matches!(gone(0), Some(PagerError::Device(_))), "{:?}", gone(0));
+    device.disarm();
+    cache.drain().expect("home takes all");
+    assert!(read(&cache, 0, &[false; 3], &[5, 9, 9]) && cache.is_at_rest());
+    let told = cache.take_notices();
+    assert!(
+        told.len() == 1 && told[0].contains("is lost with 8 changed pages: a test says so; "),
+        "{told:?}"
+    );
+}
+
+/// Pages that are refused go home; what is there already is read, and brought home, as ever.
+#[test]
+fn a_budget_that_is_used_up_takes_no_more_until_an_hour_has_passed() {
+    const HOUR: u64 = 3600;
+    for design in [FlashDesign::DualWrite, FlashDesign::LazyCleaning] {
+        let hands = Arc::new(Hands::default());
+        // Ten pages an hour.
+        let daily = Some(25 * 10 * PAGE_BYTES as u64);
+        let how: (bool, Arc<dyn WriteAhead>) = (false, Arc::new(NoLog));
+        let cache = open_with(MemoryDirectory::new(), 60, design, how, (daily, hands.clock()));
+        let counter = |name: &str| {
+            let report = cache.report();
+            report[0].counters.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count)
+        };
+        let put = |pages: std::ops::Range<u32>| {
+            pages.for_each(|no| {
+                cache.put(&[image(no, 5)], Cause::Evict, Need::Held).expect("home takes all");
+            });
+        };
+        put(0..20);
+        assert_eq!((counter("admitted_dirty"), counter("refused_budget")), (10, 10), "{design:?}");
+        let kept_back = if design.is_lazy() { 10 } else { 0 };
+        assert_eq!(counter("dirty"), kept_back, "{design:?}");
+        cache.offer(page(15), Access::Random, &mut || image(15, 5));
+        assert_eq!((counter("admitted_clean"), counter("refused_budget")), (0, 11));
+        assert!(read(&cache, 0, &[false; 20], &[5; 20]));
+        hands.pass(HOUR / 2);
+        put(20..40);
+        cache.offer(page(15), Access::Random, &mut || image(15, 5));
+        assert_eq!((counter("admitted_dirty"), counter("admitted_clean")), (15, 0));
+        cache.set_daily_writes(None);
+        put(40..42);
+        assert_eq!(counter("admitted_dirty"), 17, "{design:?}");
+        cache.drain().expect("home takes all");
+        assert!(read(&cache, 0, &[false; 42], &[5; 42]) && cache.is_at_rest());
+    }
+}
+
+#[test]
+fn records_are_written_beyond_the_budget_and_made_up_for() {
+    let hands = Arc::new(Hands::default());
+    let daily = Some(25 * 10 * PAGE_BYTES as u64);
+    let how: (bool, Arc<dyn WriteAhead>) = (true, Arc::new(NoLog));
+    let cache = open_with(MemoryDirectory::new(), 60, FlashDesign::DualWrite, how, (daily, hands.clock()));
+    cache.begin(7, None);
+    // One block each.
+    (0..30).for_each(|_| cache.harden_all(Lsn::ZERO));
+    let takes = || {
+        let pending = cache.writes.pending();
+        let id = pending as u32;
+        cache.put(&[image(id, 5)], Cause::Evict, Need::Held).expect("home takes all");
+        cache.writes.pending() > pending
+    };
+    let taken = [0, 3600, 3599, 1].map(|seconds| {
+        hands.pass(seconds);
+        takes()
+    });
+    assert_eq!(taken, [false, false, false, false], "two hours are made up for");
+    hands.pass(1);
+    assert!(takes());
+}
+
+/// Nothing is lost of what was on its way here.
+#[test]
+fn a_put_that_the_loss_overtakes_is_brought_home() {
+    let log = (true, Arc::new(NoLog) as Arc<dyn WriteAhead>);
+    let cache = open_on(MemoryDirectory::new(), 40, FlashDesign::LazyCleaning, log);
+    cache.lose(&PagerError::Corrupt { what: "a test says so".into() });
+    let images: Vec<Image> = (0..4).map(|no| image(no, 5)).collect();
+    cache.put_some(&images, Cause::Evict, Need::Held).expect("home takes all");
+    assert!(read(&cache, 0, &[false; 4], &[5; 4]), "from the queue");
+    cache.changed(page(1));
+    cache.put(&[image(1, 9), image(2, 9)], Cause::Evict, Need::Held).expect("home takes all");
+    while cache.write_some(Duration::ZERO).expect("home takes all") {}
+    assert!(read(&cache, 0, &[false; 4], &[5, 9, 9, 5]) && cache.is_at_rest());
+    let told = cache.take_notices();
+    let is_right = |notice: &String| notice.contains("is lost: a test says so; no change is");
+    assert!(told.len() == 1 && told.iter().all(is_right), "{told:?}");
+}
+
+/// Pages with even and odd numbers.
+struct Parity;
+
+impl RedoOps for Parity {
+    fn apply(&self, op: u8, _page: &mut [u8], _payload: &[u8]) -> std::result::Result<(), RedoError> {
+        Err(RedoError(format!("there is no operation {op}")))
+    }
+    fn counted_kinds(&self) -> &'static [[&'static str; 2]] {
+        &[["even_hits", "even_misses"], ["odd_hits", "odd_misses"]]
+    }
+    fn counted_kind(&self, page: &[u8]) -> usize {
+        page::page_identity(page).no().0 as usize % 2
+    }
+}
+
+#[test]
+fn reads_are_counted_by_kind_of_page() {
+    let cache = open(40, false);
+    cache.count_kinds(Arc::new(Parity));
+    let images: Vec<Image> = (0..8).map(|no| image(no, 5)).collect();
+    cache.put(&images, Cause::Evict, Need::Held).expect("home takes all");
+    [1, 3, 4].into_iter().for_each(|no| cache.changed(page(no)));
+    for no in 0..8 {
+        assert!(read(&cache, no, &[false], &[5]));
+    }
+    assert!(read(&cache, 0, &[false, true, false, false], &[5; 4]), "a run, of which 3 is at home");
+    let report = cache.report();
+    let of =
+        |name: &str| report[0].counters.iter().find(|(found, _)| *found == name).map(|(_, count)| *count);
+    let counted = ["even_hits", "even_misses", "odd_hits", "odd_misses"].map(of);
+    assert_eq!(counted, [Some(5), Some(1), Some(2), Some(3)]);
+    assert_eq!([of("read_hits"), of("read_misses")], [Some(7), Some(4)]);
 }

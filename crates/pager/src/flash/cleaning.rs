@@ -43,12 +43,18 @@ impl Underway {
         self.count.store(pages.len(), Ordering::Release);
     }
 
+    /// As `begin`.
     fn end(&self, id: PageId) {
         let mut pages = self.pages.lock();
         pages.remove(&id);
         self.count.store(pages.len(), Ordering::Release);
         drop(pages);
         self.ended.notify_all();
+    }
+
+    /// Whether the page is, under the lock of its partition.
+    pub(super) fn has(&self, id: PageId) -> bool {
+        self.count.load(Ordering::Acquire) > 0 && self.pages.lock().contains(&id)
     }
 
     /// Waits until none of these is. The caller has seen to it, under the lock of the page's partition, that it does not begin.
@@ -80,7 +86,8 @@ impl FlashCache {
         let cleaning = table.begin_clean(id)?;
         let mut image = None;
         if !cleaning.is_written {
-            image = self.writes.only_here(partition, cleaning.frame).filter(|image| image.id() == id);
+            let is_meant = |image: &Image| image.id() == id && image.lsn() == cleaning.lsn;
+            image = self.writes.only_here(partition, cleaning.frame).filter(is_meant);
             if image.is_none() {
                 // Its put isn't over: nobody has been told that it is here.
                 table.end_clean(cleaning.frame, false);
@@ -116,17 +123,16 @@ impl FlashCache {
 
     /// Cleans a group if more frames are dirty than may be; gives the pages brought home. Other threads may do the same.
     pub(crate) fn clean_some(&self) -> Result<usize> {
-        if self.is_lost.load(Ordering::Relaxed) {
+        if self.is_lost.load(Ordering::Relaxed) || self.is_redo_running() {
             return Ok(0);
         }
         if self.is_failing() {
             return self.leave();
         }
         let most = u64::from(self.partition_frames) * u64::from(self.dirty_percent()) / 100;
-        let over = self.partitions.iter().filter_map(|table| {
-            let table = table.lock();
-            if table.dirty_count() > most { table.next_to_clean() } else { None }
-        });
+        let over = self
+            .tables()
+            .filter_map(|table| if table.dirty_count() > most { table.next_to_clean() } else { None });
         let pages: Vec<PageId> = over.collect();
         pages.into_iter().try_fold(0, |sum, id| Ok(sum + self.bring_home(self.begin_group(id))?))
     }
@@ -151,6 +157,9 @@ impl FlashCache {
     /// Brings these home, as far as they are here only, with their neighbours. Gives how many.
     pub(super) fn clean_pages(&self, ids: &[PageId]) -> Result<usize> {
         let mut outcome = Ok(0);
+        if self.is_redo_running() {
+            return outcome;
+        }
         for id in ids {
             if !self.table(self.partition_of(*id)).is_dirty(*id) {
                 continue;
@@ -171,7 +180,7 @@ impl FlashCache {
     /// Brings everything home; nobody puts anything that is kept back meanwhile.
     pub(super) fn clean_all(&self) -> Result<()> {
         loop {
-            let each = self.partitions.iter().flat_map(|table| table.lock().dirty_pages());
+            let each = self.tables().flat_map(|table| table.dirty_pages());
             let mut pages: Vec<PageId> = each.collect();
             if pages.is_empty() {
                 // Some of them have changed above while they were on their way.
@@ -179,18 +188,7 @@ impl FlashCache {
                 return Ok(());
             }
             pages.sort_unstable();
-            self.refuse_lost(&pages)?;
             self.clean_pages(&pages)?;
-        }
-    }
-
-    fn refuse_lost(&self, pages: &[PageId]) -> Result<()> {
-        match self.is_lost.load(Ordering::Relaxed) {
-            true => {
-                let cause = format!("the flash cache is lost with {} changed pages", pages.len());
-                Err(PagerError::Stopped { cause: cause.into() })
-            }
-            false => Ok(()),
         }
     }
 
@@ -205,7 +203,9 @@ impl FlashCache {
         };
         let is_home = matches!(put, Ok(1..));
         for begun in &group {
-            self.table(begun.partition).end_clean(begun.cleaning.frame, is_home);
+            // Both at once: who begins with the page in between would have its mark taken away here.
+            let mut table = self.table(begun.partition);
+            table.end_clean(begun.cleaning.frame, is_home);
             self.underway.end(begun.id);
         }
         if is_home {

@@ -86,6 +86,12 @@ impl FlashDesign {
         }
     }
 
+    /// Whether what is read from home while the cache is being filled is read with its neighbours. (Where pages come as they are read
+    /// they would come by that; and exclusive caching wants none that the pool may have.)
+    pub(super) fn widens(self) -> bool {
+        self.takes_clean(Access::Random, true) && !self.gives_up_what_is_read()
+    }
+
     /// Whether pages are offered as they are read from home.
     pub(super) fn takes_read(self) -> bool {
         matches!(self, FlashDesign::TemperatureAware | FlashDesign::Inclusive)

@@ -9,22 +9,35 @@
 //!
 //! Not known here: frames of the pool, how home stores pages.
 
+mod budget;
 mod cache;
 #[cfg(test)]
 mod cache_tests;
 mod cleaning;
 mod design;
+mod hardening;
 mod heap;
 mod heat;
+mod keeping;
 mod reading;
+mod record;
 mod report;
+mod restart;
 mod store;
 mod table;
 mod taking;
+mod widening;
+#[cfg(test)]
+mod widening_tests;
 mod writes;
 
+pub(crate) use budget::running;
 pub(crate) use cache::{FlashCache, Opened, Place};
 pub use design::FlashDesign;
+pub(crate) use keeping::{Noted, log_takes_table};
+pub(crate) use restart::Earlier;
+pub use restart::FlashRestart;
 pub use store::FLASH_FILE;
-pub(crate) use store::HEADER_BYTES;
+pub(crate) use store::frames_of;
 pub use table::CleanOrder;
+pub use widening::FlashFill;

@@ -11,7 +11,7 @@
 use varve_device::{AlignedBuf, reached};
 
 use super::cache::{FlashCache, add};
-use super::table::{Found, FrameNo};
+use super::table::{Found, FrameNo, Reading, Saw};
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId};
 use crate::level::{Got, Image, Run, Tier, Want};
@@ -27,7 +27,9 @@ pub(super) struct Pin {
     partition: usize,
     frame: FrameNo,
     lsn: Lsn,
+    /// Nothing but redo has it, if it is not there; redo, if that still runs.
     is_dirty: bool,
+    is_unverified: bool,
 }
 
 /// Where a page is.
@@ -54,8 +56,8 @@ impl FlashCache {
             let found = self.table(partition).begin_read(id, self.tick())?;
             match found {
                 Found::Frame(reading) => {
-                    let (frame, lsn, is_dirty) = (reading.frame, reading.lsn, reading.is_dirty);
-                    return Some(Source::Frame(Pin { id, partition, frame, lsn, is_dirty }));
+                    let Reading { frame, lsn, is_dirty, is_unverified } = reading;
+                    return Some(Source::Frame(Pin { id, partition, frame, lsn, is_dirty, is_unverified }));
                 }
                 Found::OnItsWay(frame) => {
                     if let Some(image) =
@@ -71,10 +73,11 @@ impl FlashCache {
         }
     }
 
-    fn end_read(&self, pin: Pin, is_good: bool) {
-        if self.table(pin.partition).end_read(pin.frame, is_good) {
+    fn end_read(&self, pin: Pin, saw: Saw) {
+        if self.table(pin.partition).end_read(pin.frame, saw) {
             reached("flash: a frame is not what it should be");
-            add(&self.counters.damaged);
+            let counters = &self.counters;
+            add(if pin.is_unverified { &counters.restored_wrong } else { &counters.damaged });
         }
     }
 
@@ -99,14 +102,21 @@ impl FlashCache {
     fn accept(&self, pin: Pin, want: &mut Want<'_>) -> Result<bool> {
         let Want::Page { frame, .. } = want else { return Ok(false) };
         let is_good = page::verify(frame, pin.id).is_ok() && page::page_lsn(frame) == pin.lsn;
-        self.end_read(pin, is_good);
+        self.end_read(pin, if is_good { Saw::Page } else { Saw::Other });
         if is_good {
             self.hit(want, pin.lsn, pin.is_dirty);
-        } else if pin.is_dirty {
+        } else if pin.is_dirty && !pin.is_unverified {
             let what = format!("the changed page {} is not in its frame", pin.id);
             return Err(self.lose_page(pin.id, PagerError::Corrupt { what }));
         }
         Ok(is_good)
+    }
+
+    /// Ends a read that failed. `Err`: nothing but redo has the page.
+    fn end_failed(&self, pin: Pin, cause: PagerError) -> Result<()> {
+        // A dirty one that redo has not looked at yet is of no use, and redo is told nothing of it.
+        self.end_read(pin, if pin.is_dirty && pin.is_unverified { Saw::Other } else { Saw::Nothing });
+        if pin.is_dirty && !pin.is_unverified { Err(self.lose_page(pin.id, cause)) } else { Ok(()) }
     }
 
     /// A dirty frame can't be read.
@@ -136,9 +146,8 @@ impl FlashCache {
                 self.accept(pin, want)
             }
             Err(cause) => {
-                self.end_read(pin, true);
                 self.note_error(&cause);
-                if pin.is_dirty { Err(self.lose_page(id, cause)) } else { Ok(false) }
+                self.end_failed(pin, cause).map(|()| false)
             }
         }
     }
@@ -168,10 +177,7 @@ impl FlashCache {
         for (pin, want) in pinned {
             let accepted = match &read {
                 Ok(()) => self.accept(pin, want),
-                Err(cause) => {
-                    self.end_read(pin, true);
-                    if pin.is_dirty { Err(self.lose_page(pin.id, cause.clone())) } else { Ok(false) }
-                }
+                Err(cause) => self.end_failed(pin, cause.clone()).map(|()| false),
             };
             match accepted {
                 Ok(true) => {}
@@ -201,7 +207,7 @@ impl FlashCache {
         let end = (0..want.len()).rev().find(is_miss).map_or(begin, |last| last + 1);
         for source in &mut sources[begin..end] {
             if let Some(Source::Frame(pin @ Pin { is_dirty: false, .. })) = source {
-                self.end_read(*pin, true);
+                self.end_read(*pin, Saw::Nothing);
                 add(&self.counters.trimmed);
                 *source = None;
             }
@@ -234,6 +240,9 @@ impl FlashCache {
                 return Ok(());
             }
             add(&self.counters.misses);
+            if self.read_widened(*first, want, why) {
+                return Ok(());
+            }
             return self.below.read(&mut [Run { first: *first, want: std::slice::from_mut(want) }], why);
         }
         let (mut cached, mut misses) = (Vec::new(), Vec::new());
@@ -264,7 +273,8 @@ impl FlashCache {
                 }
                 match got.from {
                     Tier::Home if design.takes_read() => self.take_read(id, why, frame),
-                    Tier::Flash if design.gives_up_what_is_read() => {
+                    // The ledger knows of a page when redo has come by it.
+                    Tier::Flash if design.gives_up_what_is_read() && !self.is_redo_running() => {
                         let taken = self.table(self.partition_of(id)).take(id);
                         got.taken = taken.unwrap_or(false);
                     }

@@ -1,20 +1,26 @@
 //! The file of the cache.
 //!
-//! `flash.varve`, little endian: a header of 4096 bytes, then the frames, a page each.
+//! `flash.varve`, little endian: a header of 4096 bytes, the records (`record.rs`) of the frames in blocks of 4096 bytes, then the frames, a
+//! page each.
 //!
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 8 | magic "VARVEFLC" |
-//! | 8 | 4 | format version, 1 |
+//! | 8 | 4 | format version, 2 |
 //! | 12 | 4 | page size in bytes |
 //! | 16 | 8 | database id |
 //! | 24 | 4 | frames |
-//! | 28 | 4064 | zeros |
+//! | 28 | 1 | how records are kept: 0 none, 1 lazy-verification, 2 memory-mapped |
+//! | 29 | 3 | zeros |
+//! | 32 | 8 | epoch: records of another one mean nothing |
+//! | 40 | 8 | mark of the start (control file) that has the file in use, or had; zero: none that could be gone on with |
+//! | 48 | 4044 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
 //! Invariants
-//! 1. Whatever is in the frames at a start means nothing.
-//! 2. Only a file that is empty or begins with the magic is ever written over.
+//! 1. What is in the frames means nothing without a record, and what a record says is verified.
+//! 2. Only a file that is empty, or begins with the magic or with a block of zeros, is ever written over.
+//! 3. A file that is begun anew gets another epoch.
 //!
 //! Not known here: which page is in which frame.
 
@@ -22,62 +28,167 @@ use std::sync::Arc;
 
 use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, ReadOp, Space, WriteOp};
 
+use super::budget::Budget;
+use super::record::{RECORDS_OF_BLOCK, TABLE_BLOCK_BYTES};
+use crate::control::random_id;
 use crate::error::{PagerError, Result};
-use crate::log::format::{put_u32, put_u64};
+use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 
 /// Name of the file.
 pub const FLASH_FILE: &str = "flash.varve";
-/// Bytes before the first frame.
-pub(crate) const HEADER_BYTES: u64 = 4096;
+/// Bytes before the records.
+const HEADER_BYTES: u64 = 4096;
 
 const MAGIC: &[u8; 8] = b"VARVEFLC";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CHECKSUM_AT: usize = HEADER_BYTES as usize - 4;
 
-/// The frames.
+/// Pages that a file of this length holds.
+pub(crate) fn frames_of(size_bytes: u64, page_size: usize) -> u32 {
+    let room = size_bytes.saturating_sub(HEADER_BYTES);
+    let block = TABLE_BLOCK_BYTES as u64;
+    let of_block = RECORDS_OF_BLOCK as u64 * page_size as u64;
+    let whole = room / (block + of_block);
+    let rest = (room - whole * (block + of_block)).saturating_sub(block) / page_size as u64;
+    u32::try_from(whole * RECORDS_OF_BLOCK as u64 + rest).unwrap_or(u32::MAX)
+}
+
+/// Blocks of the records of so many frames.
+fn table_blocks(frames: u32) -> u32 {
+    frames.div_ceil(RECORDS_OF_BLOCK as u32)
+}
+
+/// Whose a file is, and by what its records are told from older ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Whose {
+    pub(super) database: u64,
+    pub(super) page_size: usize,
+    pub(super) frames: u32,
+    /// How records are kept.
+    pub(super) how: u8,
+    pub(super) epoch: u64,
+    /// Of the start that has it in use.
+    pub(super) mark: u64,
+}
+
+impl Whose {
+    fn encode(&self) -> AlignedBuf {
+        let mut header = AlignedBuf::new(HEADER_BYTES as usize);
+        header.fill(0);
+        header[..8].copy_from_slice(MAGIC);
+        put_u32(&mut header, 8, VERSION);
+        put_u32(&mut header, 12, self.page_size as u32);
+        put_u64(&mut header, 16, self.database);
+        put_u32(&mut header, 24, self.frames);
+        header[28] = self.how;
+        put_u64(&mut header, 32, self.epoch);
+        put_u64(&mut header, 40, self.mark);
+        let crc = crc32c::crc32c(&header[..CHECKSUM_AT]);
+        put_u32(&mut header, CHECKSUM_AT, crc);
+        header
+    }
+
+    /// `None`: torn, or of another version.
+    fn decode(header: &[u8]) -> Option<Whose> {
+        let is_whole = crc32c::crc32c(&header[..CHECKSUM_AT]) == get_u32(header, CHECKSUM_AT);
+        let is_known = header[..8] == MAGIC[..] && get_u32(header, 8) == VERSION;
+        (is_whole && is_known).then(|| Whose {
+            database: get_u64(header, 16),
+            page_size: get_u32(header, 12) as usize,
+            frames: get_u32(header, 24),
+            how: header[28],
+            epoch: get_u64(header, 32),
+            mark: get_u64(header, 40),
+        })
+    }
+}
+
+/// Records and frames.
 pub(super) struct Store {
     file: Arc<dyn BlockFile>,
     page_size: usize,
+    frames: u32,
+    /// What may be written; all that is written is spent here.
+    pub(super) budget: Budget,
+}
+
+/// A file that was opened.
+pub(super) struct OpenStore {
+    pub(super) store: Store,
+    /// Whose it is from now on. An epoch that it had before stays until somebody begins it anew.
+    pub(super) whose: Whose,
+    /// The mark that it had, if it could be gone on with.
+    pub(super) earlier: Option<u64>,
 }
 
 impl Store {
-    /// Makes the file as long as so many frames need, and says whose it is.
-    pub(super) fn open(
-        directory: &dyn Directory,
-        database: u64,
-        page_size: usize,
-        frames: u32,
-    ) -> Result<Store> {
+    /// Makes the file as long as so many frames need. If it isn't one of the same database, shape and way to keep records it is begun
+    /// anew, under no mark.
+    pub(super) fn open(directory: &dyn Directory, whose: Whose, budget: Budget) -> Result<OpenStore> {
         let is_new = !directory.exists(FLASH_FILE)?;
         let file = directory.open(FLASH_FILE, OpenHow::or_create(Space::Flash))?;
         let mut header = AlignedBuf::new(HEADER_BYTES as usize);
-        let is_empty = is_new || file.len_bytes()? == 0;
-        if !is_empty && (file.len_bytes()? < HEADER_BYTES || !begins_with_magic(&*file, &mut header)?) {
+        let bytes = if is_new { 0 } else { file.len_bytes()? };
+        // The length of a file that was just made may outlive its header.
+        if bytes > 0 && (bytes < HEADER_BYTES || !may_be_written(&*file, &mut header)?) {
             let what = format!(
                 "{}/{FLASH_FILE} is no flash cache, and is left as it is: move it away, or give the cache another device",
                 directory.location()
             );
             return Err(PagerError::Incompatible { what });
         }
-        header.fill(0);
-        header[..8].copy_from_slice(MAGIC);
-        put_u32(&mut header, 8, VERSION);
-        put_u32(&mut header, 12, page_size as u32);
-        put_u64(&mut header, 16, database);
-        put_u32(&mut header, 24, frames);
-        let crc = crc32c::crc32c(&header[..CHECKSUM_AT]);
-        put_u32(&mut header, CHECKSUM_AT, crc);
-        let made = file
-            .set_len(HEADER_BYTES + u64::from(frames) * page_size as u64)
-            .and_then(|()| file.write_at(0, &header, Purpose::FlashMeta, Durability::Later));
+        let store = Store { file, page_size: whose.page_size, frames: whose.frames, budget };
+        let found = Whose::decode(&header).filter(|_| bytes == store.len_bytes());
+        let fits = |found: &Whose| Whose { epoch: whose.epoch, mark: whose.mark, ..*found } == whose;
+        if let Some(found) = found.filter(fits) {
+            let earlier = Some(found.mark).filter(|mark| *mark != 0);
+            return Ok(OpenStore { store, whose: Whose { mark: 0, ..found }, earlier });
+        }
+        let whose = Whose { mark: 0, epoch: random_id(), ..whose };
+        let made =
+            store.file.set_len(store.len_bytes()).map_err(PagerError::from).and_then(|()| store.sign(&whose));
         match made {
             Err(error) if is_new => {
                 // What was begun takes room that others may need; a device that refuses even this keeps it.
                 let _ = directory.remove(FLASH_FILE);
-                Err(error.into())
+                Err(error)
             }
-            made => Ok(made.map(|()| Store { file, page_size })?),
+            made => made.map(|()| OpenStore { store, whose, earlier: None }),
         }
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.offset(self.frames)
+    }
+
+    /// Says durably whose the file is.
+    pub(super) fn sign(&self, whose: &Whose) -> Result<()> {
+        Ok(self.file.write_at(0, &whose.encode(), Purpose::FlashMeta, Durability::Now)?)
+    }
+
+    /// Makes durable what was written until now.
+    pub(super) fn flush(&self) -> Result<()> {
+        Ok(self.file.flush()?)
+    }
+
+    fn block_offset(block: u32) -> u64 {
+        HEADER_BYTES + u64::from(block) * TABLE_BLOCK_BYTES as u64
+    }
+
+    /// Writes blocks of records from this one on.
+    pub(super) fn write_records(&self, block: u32, bytes: &AlignedBuf, durability: Durability) -> Result<()> {
+        self.budget.spend(bytes.len() as u64);
+        Ok(self.file.write_at(Store::block_offset(block), bytes, Purpose::FlashMeta, durability)?)
+    }
+
+    /// Reads blocks of records from this one on.
+    pub(super) fn read_records(&self, block: u32, bytes: &mut AlignedBuf) -> Result<()> {
+        Ok(self.file.read_at(Store::block_offset(block), bytes, Purpose::FlashMeta)?)
+    }
+
+    /// Blocks of records.
+    pub(super) fn table_blocks(&self) -> u32 {
+        table_blocks(self.frames)
     }
 
     /// Room for a page.
@@ -86,7 +197,7 @@ impl Store {
     }
 
     fn offset(&self, frame: u32) -> u64 {
-        HEADER_BYTES + u64::from(frame) * self.page_size as u64
+        Store::block_offset(self.table_blocks()) + u64::from(frame) * self.page_size as u64
     }
 
     /// Reads frames together.
@@ -107,11 +218,12 @@ impl Store {
         let (why, durability) = (Purpose::FlashPage, Durability::Later);
         let ops: Vec<WriteOp<'_>> =
             frames.map(|(frame, buf)| WriteOp { offset: self.offset(frame), buf, why, durability }).collect();
+        self.budget.spend(ops.iter().map(|op| op.buf.len() as u64).sum());
         Ok(self.file.write_batch(&ops)?)
     }
 }
 
-fn begins_with_magic(file: &dyn BlockFile, header: &mut AlignedBuf) -> Result<bool> {
+fn may_be_written(file: &dyn BlockFile, header: &mut AlignedBuf) -> Result<bool> {
     file.read_at(0, header, Purpose::FlashMeta)?;
-    Ok(&header[..8] == MAGIC)
+    Ok(&header[..8] == MAGIC || header.iter().all(|byte| *byte == 0))
 }

@@ -15,6 +15,7 @@
 //!    dirty heap exactly if it is written, dirty and not being cleaned.
 //! 3. A frame is dirty as long as home may lack its page.
 //! 4. An invalid frame (of designs that keep them) is found by its page only to be written again.
+//! 5. A frame of before the start is unverified until its page was read from it; a dirty one only as long as redo runs.
 //!
 //! Not known here: files, other partitions, designs.
 
@@ -48,6 +49,24 @@ pub enum CleanOrder {
     RecoveryLsn,
 }
 
+impl CleanOrder {
+    /// All of them.
+    pub const ALL: [CleanOrder; 2] = [CleanOrder::LastUse, CleanOrder::RecoveryLsn];
+
+    /// Its name in the configuration file.
+    pub fn name(self) -> &'static str {
+        match self {
+            CleanOrder::LastUse => "last-use",
+            CleanOrder::RecoveryLsn => "recovery-lsn",
+        }
+    }
+
+    /// The one of this name.
+    pub fn of(name: &str) -> Option<CleanOrder> {
+        CleanOrder::ALL.into_iter().find(|order| order.name() == name)
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     page: Option<PageId>,
@@ -66,6 +85,8 @@ struct Frame {
     is_invalid: bool,
     /// It was removed while it was in use.
     is_doomed: bool,
+    /// It is as an earlier start left it, and nobody has looked since whether its page is in it.
+    is_unverified: bool,
 }
 
 const UNUSED: Frame = Frame {
@@ -83,6 +104,7 @@ const UNUSED: Frame = Frame {
     is_cleaning: false,
     is_invalid: false,
     is_doomed: false,
+    is_unverified: false,
 };
 
 impl Frame {
@@ -125,6 +147,17 @@ pub(super) enum Found {
     OnItsWay(FrameNo),
 }
 
+/// What a read found in a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Saw {
+    /// The page, as the table says.
+    Page,
+    /// Something else.
+    Other,
+    /// Nothing: it was not read.
+    Nothing,
+}
+
 /// A frame that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reading {
@@ -132,6 +165,25 @@ pub(super) struct Reading {
     /// What its page has to have.
     pub(super) lsn: Lsn,
     pub(super) is_dirty: bool,
+    /// Whether its page may not be in it: then redo has what home lacks.
+    pub(super) is_unverified: bool,
+}
+
+/// What is to be known of a frame after a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) page: PageId,
+    pub(super) lsn: Lsn,
+    pub(super) last: u64,
+    pub(super) last_but_one: u64,
+    pub(super) admitted: u64,
+}
+
+impl Kept {
+    /// Whether both are the same version of the same page.
+    fn is_same(one: Option<Kept>, other: Option<Kept>) -> bool {
+        one.map(|kept| (kept.page, kept.lsn)) == other.map(|kept| (kept.page, kept.lsn))
+    }
 }
 
 /// A frame that is being cleaned.
@@ -188,6 +240,8 @@ pub(super) struct Partition {
     counts: Counts,
     order: Order,
     clean_order: CleanOrder,
+    /// Frames of which a restart is to know something else than before, if somebody wants to hear of that.
+    touched: Option<Vec<FrameNo>>,
 }
 
 impl Partition {
@@ -203,7 +257,18 @@ impl Partition {
             counts: Counts { free: u64::from(count), ..Counts::default() },
             order,
             clean_order,
+            touched: None,
         }
+    }
+
+    /// From now on [`take_touched`](Self::take_touched) tells of frames.
+    pub(super) fn tell_touched(&mut self) {
+        self.touched = Some(Vec::new());
+    }
+
+    /// Frames of which a restart is to know something else than when this was asked last; some may be told twice.
+    pub(super) fn take_touched(&mut self) -> Vec<FrameNo> {
+        self.touched.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Goes on with other victims.
@@ -214,6 +279,7 @@ impl Partition {
 
     /// Changes a frame, and puts it where it belongs then.
     fn update(&mut self, no: FrameNo, change: impl FnOnce(&mut Frame)) {
+        let before = self.touched.is_some().then(|| self.kept(no));
         let frame = &mut self.frames[no as usize];
         *self.counts.of(frame) -= 1;
         change(frame);
@@ -225,6 +291,15 @@ impl Partition {
         let frame = self.frames[no as usize];
         *self.counts.of(&frame) += 1;
         self.place(no);
+        if before.is_some_and(|before| !Kept::is_same(before, self.kept(no))) {
+            self.touch_record(no);
+        }
+    }
+
+    fn touch_record(&mut self, no: FrameNo) {
+        if let Some(touched) = &mut self.touched {
+            touched.push(no);
+        }
     }
 
     fn place(&mut self, no: FrameNo) {
@@ -270,7 +345,7 @@ impl Partition {
     /// Where to read the page; that counts as an access. `None`: at home, or above.
     pub(super) fn begin_read(&mut self, id: PageId, now: u64) -> Option<Found> {
         let (no, frame) = self.found(id).filter(|(_, frame)| !frame.is_invalid)?;
-        let Frame { lsn, is_dirty, is_written, readers, .. } = *frame;
+        let Frame { lsn, is_dirty, is_written, readers, is_unverified, .. } = *frame;
         if !is_written {
             return is_dirty.then_some(Found::OnItsWay(no));
         }
@@ -281,19 +356,23 @@ impl Partition {
             frame.readers += 1;
             (frame.last_but_one, frame.last) = (frame.last, now);
         });
-        Some(Found::Frame(Reading { frame: no, lsn, is_dirty }))
+        Some(Found::Frame(Reading { frame: no, lsn, is_dirty, is_unverified }))
     }
 
-    /// A read has ended. `is_good`: it found what the table says; else a frame that home can do without is given up. Whether it was this
-    /// that gave it up.
-    pub(super) fn end_read(&mut self, no: FrameNo, is_good: bool) -> bool {
+    /// A read has ended. Whether what it found made the frame be given up.
+    pub(super) fn end_read(&mut self, no: FrameNo, saw: Saw) -> bool {
         let frame = &self.frames[no as usize];
-        let gives_up = !is_good && !frame.is_doomed && !frame.is_dirty;
+        // Redo has what home lacks of a page that nobody has seen on flash since the start.
+        let can_go = !frame.is_dirty || frame.is_unverified;
+        let gives_up = saw == Saw::Other && !frame.is_doomed && can_go;
         if gives_up {
             self.forget(no);
         }
         assert!(self.frames[no as usize].readers > 0, "frame {no} was not being read");
-        self.update(no, |frame| frame.readers -= 1);
+        self.update(no, |frame| {
+            frame.readers -= 1;
+            frame.is_unverified &= saw != Saw::Page;
+        });
         gives_up
     }
 
@@ -301,7 +380,9 @@ impl Partition {
     pub(super) fn admit(&mut self, new: Arrival, heat_of: impl Fn(PageId) -> u64) -> Admitted {
         let found = self.found(new.id).map(|(no, frame)| (no, *frame));
         if let Some((no, frame)) = found {
-            if !frame.is_invalid && frame.lsn >= new.lsn {
+            // What is kept back has to be there.
+            let is_sure = !frame.is_unverified || new.lacks.is_none();
+            if !frame.is_invalid && frame.lsn >= new.lsn && is_sure {
                 self.touch(new.id, new.now);
                 return Admitted::Has { is_dirty: frame.is_dirty };
             }
@@ -318,6 +399,7 @@ impl Partition {
                     return Admitted::Colder;
                 }
                 let Some(no) = self.clean.pop() else { return Admitted::Busy };
+                self.touch_record(no);
                 let page = self.frames[no as usize].page.take();
                 page.and_then(|page| self.by_page.remove(&page));
                 no
@@ -370,6 +452,11 @@ impl Partition {
     /// Whether this is the page's frame, and home may lack what it is to have.
     pub(super) fn lacks(&self, no: FrameNo, id: PageId) -> bool {
         self.found(id).is_some_and(|(found, frame)| found == no && frame.is_dirty)
+    }
+
+    /// Whether the page has a frame, whatever is in it.
+    pub(super) fn has(&self, id: PageId) -> bool {
+        self.by_page.contains_key(&id)
     }
 
     /// Whether the page has an invalid frame, which may be written again.
@@ -463,9 +550,70 @@ impl Partition {
 
     /// As `remove`, of all pages that home has.
     pub(super) fn remove_clean(&mut self) -> u64 {
-        let pages = self.by_page.iter().filter(|(_, no)| !self.frames[**no as usize].is_dirty);
+        self.remove_clean_if(|_| true)
+    }
+
+    /// As `remove_clean`, of those that are meant.
+    pub(super) fn remove_clean_if(&mut self, is_meant: impl Fn(PageId) -> bool) -> u64 {
+        let is_clean = |no: &FrameNo| !self.frames[*no as usize].is_dirty;
+        let pages = self.by_page.iter().filter(|(id, no)| is_clean(no) && is_meant(**id));
         let clean: Vec<PageId> = pages.map(|(id, _)| *id).collect();
         clean.iter().filter(|id| self.remove(**id)).count() as u64
+    }
+
+    /// What a restart is to know of the frame; `None`: there is no page in it that could be read.
+    pub(super) fn kept(&self, no: FrameNo) -> Option<Kept> {
+        let frame = &self.frames[no as usize];
+        let Frame { lsn, last, last_but_one, admitted, .. } = *frame;
+        let page = frame.page.filter(|_| frame.is_written && !frame.is_invalid && !frame.is_doomed)?;
+        Some(Kept { page, lsn, last, last_but_one, admitted })
+    }
+
+    /// A free frame has a page since before the start; `lacks`: home may lack it, since this change. Of two frames of a page that with
+    /// the newer version stays. Whether it is this one. The table can be used after [`found_all`](Self::found_all).
+    pub(super) fn find(&mut self, no: FrameNo, kept: Kept, lacks: Option<Lsn>) -> bool {
+        let Kept { page, lsn, last, last_but_one, admitted } = kept;
+        if let Some((other, frame)) = self.found(page) {
+            if frame.lsn >= lsn {
+                return false;
+            }
+            self.by_page.remove(&page);
+            self.update(other, |frame| *frame = UNUSED);
+        }
+        self.by_page.insert(page, no);
+        self.update(no, |frame| {
+            *frame = Frame {
+                page: Some(page),
+                lsn,
+                since: lacks.unwrap_or(Lsn::ZERO),
+                last,
+                last_but_one,
+                admitted,
+                is_dirty: lacks.is_some(),
+                is_free: false,
+                is_written: true,
+                is_unverified: true,
+                ..UNUSED
+            };
+        });
+        true
+    }
+
+    /// All frames that are to be found are.
+    pub(super) fn found_all(&mut self) {
+        self.free =
+            (0..self.frames.len() as u32).rev().filter(|no| self.frames[*no as usize].is_free).collect();
+    }
+
+    /// As `remove`, of all pages that home may lack and that nobody has seen on flash since the start. How many.
+    pub(super) fn remove_unverified_dirty(&mut self) -> u64 {
+        let is_meant = |no: &FrameNo| {
+            let frame = &self.frames[*no as usize];
+            frame.is_dirty && frame.is_unverified
+        };
+        let meant: Vec<PageId> =
+            self.by_page.iter().filter(|(_, no)| is_meant(no)).map(|(id, _)| *id).collect();
+        meant.iter().filter(|id| self.remove(**id)).count() as u64
     }
 
     /// Nobody finds the frame by its page any more.
@@ -579,7 +727,7 @@ mod tests {
         assert_eq!((reading.frame, reading.lsn), (other, Lsn::new(2)));
         assert!(table.remove(page(1)));
         assert_eq!(table.counts(), Counts { free: 1, writing: 1, ..Counts::default() });
-        assert!(!table.end_read(other, true));
+        assert!(!table.end_read(other, Saw::Page));
         assert_eq!(table.counts(), Counts { free: 2, ..Counts::default() });
     }
 
@@ -591,7 +739,10 @@ mod tests {
         read(&mut table, 1, 2).unwrap();
         read(&mut table, 1, 3).unwrap();
         assert_eq!(admit(&mut table, 2, 1, 4), Admitted::Busy);
-        assert!(!table.end_read(frame, true) && table.end_read(frame, false), "the second one found damage");
+        assert!(
+            !table.end_read(frame, Saw::Page) && table.end_read(frame, Saw::Other),
+            "the second one found damage"
+        );
         assert!(matches!(admit(&mut table, 2, 1, 5), Admitted::Frame(_)));
         assert_eq!(admit(&mut table, 3, 1, 5), Admitted::Busy);
     }

@@ -44,7 +44,8 @@ impl FlashCache {
     /// Takes what the design wants of it, and has the rest put below.
     pub(super) fn put_some(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
         // For the log's sake, or for the end's, home has to get them.
-        let may_keep = need == Need::Held && matches!(cause, Cause::Evict | Cause::EvictInline);
+        let is_evicted = matches!(cause, Cause::Evict | Cause::EvictInline);
+        let may_keep = need == Need::Held && (is_evicted || cause == Cause::Drain && self.stays_dirty());
         let plan = self.plan(batch, may_keep && self.keeps_back());
         let put = match plan.kept.len() {
             0 => self.below.put(batch, cause, need),
@@ -70,6 +71,18 @@ impl FlashCache {
         Ok(())
     }
 
+    /// An older version is neither read nor brought home from now on; one that is on its way home lands before this one sets out.
+    pub(super) fn give_up_older(&self, newer: &Image) {
+        let id = newer.id();
+        let mut table = self.table(self.partition_of(id));
+        self.watched.overtake(id);
+        if !planted(OLDER_STAY) && table.remove_older(id, newer.lsn()) {
+            add(&self.counters.invalidated);
+        }
+        drop(table);
+        self.underway.wait_for(|other| other == id);
+    }
+
     /// Takes frames for changed pages, as far as the design and the queue want them.
     fn plan(&self, batch: &[Image], keeps_back: bool) -> Plan {
         let design = self.design();
@@ -77,21 +90,14 @@ impl FlashCache {
         for (at, image) in batch.iter().enumerate().filter(|(_, image)| image.id().space().is_logged()) {
             let (id, lsn) = (image.id(), image.lsn());
             let partition = self.partition_of(id);
-            let mut table = self.table(partition);
-            if !planted(OLDER_STAY) && table.remove_older(id, lsn) {
-                add(&self.counters.invalidated);
-            }
-            drop(table);
-            // An older version on its way home lands before this one sets out.
-            self.underway.wait_for(|other| other == id);
+            self.give_up_older(image);
             let mut table = self.table(partition);
             if self.is_failing()
-                || !design.takes_dirty(image.access(), table.is_filling(), table.has_invalid(id))
+                || !design.takes_dirty(image.access(), self.is_filling(&table), table.has_invalid(id))
             {
                 continue;
             }
-            if !self.writes.promise() {
-                add(&self.counters.throttled);
+            if !self.promise() {
                 continue;
             }
             let since = || self.ledger.since(id).unwrap_or(lsn);
@@ -109,6 +115,17 @@ impl FlashCache {
             }
         }
         plan
+    }
+
+    /// Whether a page may come: a place in the queue, which has to be used or given back.
+    pub(super) fn promise(&self) -> bool {
+        let refused = match self.store.budget.allows() {
+            false => &self.counters.budget,
+            true if self.writes.promise() => return true,
+            true => &self.counters.throttled,
+        };
+        add(refused);
+        false
     }
 
     fn take_no(&self, admitted: Admitted) {
@@ -136,7 +153,7 @@ impl FlashCache {
         if table.touch(id, self.tick()) || self.design().takes_read() {
             return;
         }
-        if !self.design().takes_clean(why, table.is_filling()) {
+        if !self.design().takes_clean(why, self.is_filling(&table)) {
             return add(&self.counters.sequential);
         }
         drop(table);
@@ -153,8 +170,8 @@ impl FlashCache {
     }
 
     fn take(&self, id: PageId, heat: Option<u64>, copy: &mut dyn FnMut() -> Image) {
-        if !self.writes.promise() {
-            return add(&self.counters.throttled);
+        if !self.promise() {
+            return;
         }
         let (image, partition) = (copy(), self.partition_of(id));
         let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.tick(), heat };
@@ -168,9 +185,11 @@ impl FlashCache {
         }
     }
 
-    fn push(&self, write: Write) {
+    pub(super) fn push(&self, write: Write) {
         self.writes.push(write);
-        if !self.has_threads {
+        // At a shutdown the threads have gone.
+        let is_asked = self.stays_dirty() && self.writes.pending() >= TOGETHER_MAX;
+        if !self.has_threads || is_asked {
             // What fails stays queued, or is brought home later.
             let _tried_again = self.write_some(Duration::ZERO);
         }
@@ -210,8 +229,16 @@ impl FlashCache {
         rescued.map(|()| true)
     }
 
+    /// Writes all that is queued, or has it at home. There are no threads any more.
+    pub(super) fn write_all(&self) -> Result<()> {
+        while self.writes.pending() > 0 && self.write_some(Duration::ZERO)? {}
+        if self.stays_dirty() { Ok(()) } else { self.clean_all() }
+    }
+
     fn wrote(&self, one: &Write, is_good: bool) {
-        self.table(one.partition).written(one.frame, is_good);
+        // Both at once: the next page of a frame that is free is not to be found, or forgotten, in place of this one.
+        let mut table = self.table(one.partition);
+        table.written(one.frame, is_good);
         self.writes.done(one);
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::config::PagerConfig;
 use crate::error::Result;
-use crate::flash::{FlashCache, Opened, Place};
+use crate::flash::{self, FlashCache, Opened, Place};
 use crate::ledger::Ledger;
 use crate::level::Level;
 use crate::log::Log;
@@ -42,6 +42,7 @@ pub(super) fn stack(
             below: home.clone(),
             ledger: ledger.clone(),
             log: log.clone(),
+            clock: flash::running(),
         };
         FlashCache::open(flash, place)
     };

@@ -63,6 +63,10 @@ pub(crate) trait WriteAhead: Send + Sync {
     fn flush(&self, upto: Lsn) -> Result<()>;
     /// Notes that these images are stable; needs no flush.
     fn note_written(&self, images: &[&Image]);
+    /// Appends a note, if there is room for it; needs no flush.
+    fn note(&self, _kind: u8, _payload: &[u8]) -> bool {
+        false
+    }
     /// Fails once it has been stopped.
     fn check(&self) -> Result<()>;
     /// Stops it for good: no more is acknowledged.

@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use varve_device::Space;
 use varve_pager::page::{FIRST_ENGINE_KIND, PAGE_HEADER_BYTES};
-use varve_pager::{CheckpointConfig, PageId, Pager, PagerConfig, RedoError, RedoOps, SpaceId};
+use varve_pager::{
+    CheckpointConfig, CheckpointKind, PageId, Pager, PagerConfig, RedoError, RedoOps, SpaceId,
+};
 
 use self::known::{Known, digest};
 use self::worker::Worker;
@@ -197,7 +199,7 @@ pub fn small_config(devices: &Devices) -> PagerConfig {
         pool_bytes: 48 * PAGE_BYTES,
         log_segment_bytes: 64 << 10,
         log_capacity_bytes: 512 << 10,
-        checkpoint: CheckpointConfig { interval_ms: 1000, log_fraction: 0.5 },
+        checkpoint: CheckpointConfig { kind: CheckpointKind::Indirect, interval_ms: 1000, log_fraction: 0.5 },
         background: false,
         growth_extents: 1,
         log: devices.of(Space::Log),

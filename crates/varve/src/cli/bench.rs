@@ -12,7 +12,7 @@ use varve_bench::cli::{BenchArgs, Opened, Wanted};
 use varve_engine::Database;
 use varve_query::{Queries, QueryOptions};
 
-use super::{CommandError, Where};
+use super::{CommandError, Where, warn};
 use crate::error::OpenError;
 use crate::home::{Home, State};
 
@@ -44,6 +44,7 @@ fn open(wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
     if !wanted.may_exist && !home.is_new {
         return Err(refuse());
     }
+    home.warnings.iter().for_each(|what| warn(what));
     let database = Database::open(home.options(&settings)?)?;
     Ok(Opened { database, lock: Box::new(home) })
 }

@@ -1,6 +1,6 @@
 //! `varve check`.
 
-use super::{CheckArgs, CommandError, say};
+use super::{CheckArgs, CommandError, say, warn};
 use crate::Embedded;
 use crate::error::OpenError;
 use crate::home::State;
@@ -16,6 +16,7 @@ pub fn run(arguments: &CheckArgs) -> Result<(), CommandError> {
         return Err(OpenError::NoDatabase { path }.into());
     }
     let database = Embedded::open_with(&path, &settings)?;
+    database.home().warnings.iter().for_each(|what| warn(what));
     let report = database.engine().check().map_err(OpenError::from)?;
     say(format!("read {} pages and {} rows", report.pages, report.rows));
     for damage in report.damages.iter().take(DAMAGES_SHOWN) {

@@ -6,7 +6,7 @@ use varve_engine::BOOTSTRAP_NAME;
 use varve_server::Proof;
 use varve_sql::SqlError;
 
-use super::{CommandError, InitArgs, say};
+use super::{CommandError, InitArgs, say, warn};
 use crate::Embedded;
 use crate::error::OpenError;
 use crate::home::State;
@@ -20,6 +20,7 @@ pub fn run(arguments: &InitArgs) -> Result<(), CommandError> {
     }
     let password = arguments.password_file.as_deref().map(first_line).transpose()?;
     let database = Embedded::open_with(&path, &settings)?;
+    database.home().warnings.iter().for_each(|what| warn(what));
     if let Some(password) = password {
         give_password(&database, &password)?;
     }

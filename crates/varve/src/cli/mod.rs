@@ -211,8 +211,7 @@ impl Where {
         };
         let system = SystemFile::read(&self.directory, settings, misfit)?;
         for left_out in system.left_out() {
-            // Where it can't be said, it goes on all the same.
-            let _ = writeln!(std::io::stderr(), "varve: warning: {AUTO_FILE_NAME}: {left_out}");
+            warn(&format!("{AUTO_FILE_NAME}: {left_out}"));
         }
         Ok(system)
     }
@@ -258,6 +257,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             1
         }
     }
+}
+
+/// Says what is wrong, and no error. Where it can't be said, it goes on all the same.
+fn warn(what: &str) {
+    let _ = writeln!(std::io::stderr(), "varve: warning: {what}");
 }
 
 /// Prints a line. When nobody reads any more, the work goes on.

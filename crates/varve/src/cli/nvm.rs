@@ -11,7 +11,7 @@ use varve_engine::Database;
 use varve_pager::control::Attached;
 use varve_pager::{NVM_FILE, NvmFlush, NvmFound, ProtectionKind, RegionFound};
 
-use super::{CommandError, NvmArgs, NvmCommand, RegionArgs, say};
+use super::{CommandError, NvmArgs, NvmCommand, RegionArgs, say, warn};
 use crate::config::{DeviceSettings, MAIN_DEVICE, NvmSettings, Settings, show_bytes};
 use crate::error::OpenError;
 use crate::home::{Home, State, next_config};
@@ -132,7 +132,9 @@ fn open(arguments: &RegionArgs, configured: &Settings) -> Result<Home, CommandEr
     if let Some(path) = arguments.region.as_ref().filter(|path| !path.is_dir()) {
         return Err(OpenError::NoRegionDirectory { path: path.clone() }.into());
     }
-    Ok(Home::open(&place.directory, &looking(arguments, configured))?)
+    let home = Home::open(&place.directory, &looking(arguments, configured))?;
+    home.warnings.iter().for_each(|what| warn(what));
+    Ok(home)
 }
 
 /// The settings with the device on which there is a region's file: the one of `--region`, the configured one, or any other.

@@ -5,16 +5,17 @@
 //! 2. After a signal: no new sessions, the old ones end, then the database closes. The order matters:
 //!    a session that still runs would write into a closed database.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use varve_engine::BOOTSTRAP_NAME;
+use varve_engine::{BOOTSTRAP_NAME, Database};
 use varve_pager::{HomeLayout, NvmStats, ProtectionKind};
 use varve_server::{Encryption, Listener, Options, Proof, Server};
 
 use super::init::how_to_log_in;
-use super::{CommandError, ServeArgs, say};
+use super::{CommandError, ServeArgs, say, warn};
 use crate::Embedded;
 use crate::config::{AUTO_FILE_NAME, Misfit, ServerSettings, Settings, show_bytes, tell};
 use crate::home::State;
@@ -22,6 +23,8 @@ use crate::memory::default_pool_bytes;
 
 /// How long sessions may take to end, once they are told.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
+/// How long a notice may wait until it is said.
+const NOTICE_PAUSE: Duration = Duration::from_secs(1);
 /// Descriptors beside those of connections: files, rings, the listener.
 const DESCRIPTORS_BESIDE: u64 = 256;
 
@@ -38,7 +41,9 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     let options = options(&settings.server)?;
     let listener = Listener::open_for(settings.server.listen, &options)?;
     let database = Embedded::open_with_system(&place.directory, &settings, system)?;
+    database.home().warnings.iter().for_each(|what| warn(what));
     introduce(&database, &settings, state);
+    watch(database.engine())?;
     if !altered.is_empty() {
         say(format!("{AUTO_FILE_NAME} (ALTER SYSTEM) says: {}", altered.join(", ")));
     }
@@ -160,6 +165,24 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
     say(format!("clients: {proof}, {tls}"));
 }
 
+/// Says on stderr what happens to the database behind the backs of its clients, for as long as there is one.
+fn watch(database: &Arc<Database>) -> Result<(), CommandError> {
+    let database = Arc::downgrade(database);
+    let watch = move || {
+        while let Some(database) = database.upgrade() {
+            tell_notices(&database);
+            drop(database);
+            std::thread::sleep(NOTICE_PAUSE);
+        }
+    };
+    let started = std::thread::Builder::new().name("notices".to_owned()).spawn(watch);
+    started.map(drop).map_err(|error| CommandError::System { what: "Cannot start a thread", error })
+}
+
+fn tell_notices(database: &Database) {
+    database.pager().take_notices().iter().for_each(|notice| warn(notice));
+}
+
 fn introduced(nvm: &NvmStats) -> String {
     let (medium, write_back) = (nvm.facts.medium.name(), nvm.facts.write_back.name());
     let imitates =
@@ -183,7 +206,10 @@ fn stop(server: Server, database: Embedded) -> Result<(), CommandError> {
         say(format!("{left} sessions didn't end; leaving without a checkpoint, the next start recovers"));
         return Ok(());
     }
-    database.close()?;
+    let engine = Arc::clone(database.engine());
+    let closed = database.close();
+    tell_notices(&engine);
+    closed?;
     say("stopped");
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use varve_sql::SqlError;
 
-use super::{CommandError, DEFAULT_DIRECTORY, SqlArgs};
+use super::{CommandError, DEFAULT_DIRECTORY, SqlArgs, warn};
 use crate::Embedded;
 use crate::config::Misfit;
 use crate::error::OpenError;
@@ -19,6 +19,7 @@ pub fn run(arguments: &SqlArgs) -> Result<(), CommandError> {
     let system = place.system(Misfit::Told)?;
     let settings = place.with_flags(system.settings().clone());
     let database = Embedded::open_with_system(&place.directory, &settings, system)?;
+    database.home().warnings.iter().for_each(|what| warn(what));
     let done = work(arguments, &database);
     database.close()?;
     done

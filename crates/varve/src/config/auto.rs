@@ -206,7 +206,11 @@ impl SystemFile {
         let applied = applied.and_then(|()| pager.set_packed_fill(next.packed.fill_percent));
         // Without a cache the next start makes one.
         if let (Some(flash), Some(_)) = (&next.flash, pager.flash_design()) {
-            pager.set_flash_design(flash.design).map_err(|error| SqlError::from(Error::from(error)))?;
+            // The limit first: it matters to what a design that takes over keeps back.
+            let changed = pager.set_flash_dirty_limit(flash.dirty_percent);
+            let changed = changed.and_then(|()| pager.set_flash_daily_writes(flash.daily_write_bytes));
+            let changed = changed.and_then(|()| pager.set_flash_design(flash.design));
+            changed.map_err(|error| SqlError::from(Error::from(error)))?;
         }
         let applied = applied.and_then(|()| match [&self.in_force, next].map(|one| one.pool.page_writers) {
             // As many as the next start would have.

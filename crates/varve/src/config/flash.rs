@@ -2,7 +2,7 @@
 //!
 //! What this file doesn't know: which devices there are beside their names, what a design does.
 
-use varve_pager::FlashDesign;
+use varve_pager::{CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart};
 
 use super::reader::{ConfigError, Reader};
 use super::{KIB, MIB, TIB};
@@ -16,6 +16,16 @@ pub struct FlashSettings {
     pub size_bytes: u64,
     /// Which pages it takes.
     pub design: FlashDesign,
+    /// Dirty frames of a hundred, at most, where the design keeps changed pages back.
+    pub dirty_percent: u8,
+    /// Which of them goes home first.
+    pub clean_order: CleanOrder,
+    /// What becomes of it when the database is opened again.
+    pub restart: FlashRestart,
+    /// What it does to get full.
+    pub fill: FlashFill,
+    /// Bytes written to its device a day, at most; `None`: as many as come.
+    pub daily_write_bytes: Option<u64>,
 }
 
 impl FlashSettings {
@@ -33,6 +43,22 @@ impl FlashSettings {
         let designs = FlashDesign::ALL.map(|design| (design.name(), design));
         let now = before.map_or(FlashDesign::DualWrite, |flash| flash.design);
         let design = section.choice("design", &designs)?.unwrap_or(now);
-        Ok(Self { device, size_bytes, design })
+        let percents = FlashConfig::DIRTY_PERCENTS;
+        let percent =
+            section.count("dirty_limit", usize::from(*percents.start())..=usize::from(*percents.end()))?;
+        let now = before.map_or(FlashConfig::DIRTY_PERCENT, |flash| flash.dirty_percent);
+        let dirty_percent = percent.map_or(now, |percent| percent as u8);
+        let orders = CleanOrder::ALL.map(|order| (order.name(), order));
+        let now = before.map_or(CleanOrder::LastUse, |flash| flash.clean_order);
+        let clean_order = section.choice("clean_order", &orders)?.unwrap_or(now);
+        let restarts = FlashRestart::ALL.map(|restart| (restart.name(), restart));
+        let now = before.map_or(FlashConfig::RESTART, |flash| flash.restart);
+        let restart = section.choice("restart", &restarts)?.unwrap_or(now);
+        let fills = FlashFill::ALL.map(|fill| (fill.name(), fill));
+        let now = before.map_or(FlashConfig::FILL, |flash| flash.fill);
+        let fill = section.choice("fill", &fills)?.unwrap_or(now);
+        let now = before.and_then(|flash| flash.daily_write_bytes);
+        let daily_write_bytes = section.bytes("daily_writes", MIB..=1024 * TIB)?.or(now);
+        Ok(Self { device, size_bytes, design, dirty_percent, clean_order, restart, fill, daily_write_bytes })
     }
 }

@@ -6,7 +6,7 @@
 //! What this file doesn't know: how a value is read.
 
 use toml::Table;
-use varve_pager::{FlashDesign, NvmFlush, Replacement};
+use varve_pager::{CleanOrder, FlashConfig, FlashDesign, NvmFlush, Replacement};
 
 use super::{Settings, show_bytes};
 use crate::memory::{default_pool_bytes, default_query_bytes};
@@ -83,9 +83,51 @@ fn flush(settings: &Settings) -> NvmFlush {
 
 /// All of them, by name.
 pub const KEYS: &[Key] = &[
+    key(
+        ["checkpoint_interval", "checkpoint", "interval"],
+        Kind::Count,
+        "Seconds between two checkpoints, at most.",
+        |s| s.checkpoint.interval_seconds.to_string(),
+    ),
+    key(
+        ["checkpoint_kind", "checkpoint", "kind"],
+        Kind::Word,
+        "Which changed pages a checkpoint has brought home before it is noted.",
+        |s| s.checkpoint.kind.name().to_owned(),
+    ),
+    key(
+        ["flash_clean_order", "flash", "clean_order"],
+        Kind::Word,
+        "Which of the changed pages that only the cache on flash has goes home first.",
+        |s| s.flash.as_ref().map_or(CleanOrder::LastUse, |flash| flash.clean_order).name().to_owned(),
+    ),
+    on_line(
+        ["flash_daily_writes", "flash", "daily_writes"],
+        Kind::Bytes,
+        "Bytes that the cache on flash writes a day, at most.",
+        |s| {
+            let daily = s.flash.as_ref().and_then(|flash| flash.daily_write_bytes);
+            daily.map_or_else(|| "unlimited".to_owned(), show_bytes)
+        },
+    ),
     on_line(["flash_design", "flash", "design"], Kind::Word, "Which pages the cache on flash takes.", |s| {
         s.flash.as_ref().map_or(FlashDesign::Off, |flash| flash.design).name().to_owned()
     }),
+    on_line(
+        ["flash_dirty_limit", "flash", "dirty_limit"],
+        Kind::Count,
+        "Percentage of the cache on flash that may be pages that home lacks.",
+        |s| s.flash.as_ref().map_or(FlashConfig::DIRTY_PERCENT, |flash| flash.dirty_percent).to_string(),
+    ),
+    key(["flash_fill", "flash", "fill"], Kind::Word, "What the cache on flash does to get full.", |s| {
+        s.flash.as_ref().map_or(FlashConfig::FILL, |flash| flash.fill).name().to_owned()
+    }),
+    key(
+        ["flash_restart", "flash", "restart"],
+        Kind::Word,
+        "Whether the cache on flash is gone on with when the server starts again.",
+        |s| s.flash.as_ref().map_or(FlashConfig::RESTART, |flash| flash.restart).name().to_owned(),
+    ),
     on_line(
         ["home_compression", "home", "compression"],
         Kind::Word,

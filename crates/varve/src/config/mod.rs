@@ -11,6 +11,7 @@
 //! What this file doesn't know: whether a path exists, and how much memory there is.
 
 mod auto;
+mod checkpoint;
 mod fit;
 mod flash;
 mod keys;
@@ -33,6 +34,7 @@ use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 
 pub use auto::{AUTO_FILE_NAME, AUTO_FILE_NEW, Misfit, SystemFile};
+pub use checkpoint::CheckpointSettings;
 pub use flash::FlashSettings;
 pub use packed::PackedSettings;
 use reader::Reader;
@@ -71,6 +73,8 @@ pub struct Settings {
     pub pool: PoolSettings,
     /// General queries.
     pub query: QuerySettings,
+    /// Checkpoints.
+    pub checkpoint: CheckpointSettings,
     /// The log.
     pub log: LogSettings,
     /// Persistent memory, if there is any.
@@ -205,6 +209,7 @@ impl Default for Settings {
                 page_size_bytes: None,
             },
             query: QuerySettings { memory_bytes: None, temporary_bytes: None },
+            checkpoint: CheckpointSettings::DEFAULT,
             log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
             nvm: None,
             flash: None,
@@ -238,6 +243,7 @@ impl Settings {
         self.pool(file.section("pool")?)?;
         self.query(file.section("query")?)?;
         self.log(file.section("log")?)?;
+        self.checkpoint = self.checkpoint.overlaid(file.section("checkpoint")?)?;
         let (has_nvm, nvm_at) = (file.has("nvm"), file.key_position("nvm"));
         let nvm = file.section("nvm")?;
         self.nvm = if has_nvm { Some(self.nvm(nvm)?) } else { self.nvm };

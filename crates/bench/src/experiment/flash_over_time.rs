@@ -1,0 +1,369 @@
+//! What a flash cache does over time: how it fills, and what a scan does to it.
+//!
+//! 1. A cache that fills is cold, and so is the pool; the drives take their time from the first request on.
+//! 2. Hits of the hot set while something is scanned are those of pages that sessions waited for: what is read ahead for the scan is not
+//!    among them, and the few pages of the scan that were not read ahead count against the hot set.
+//!
+//! Not known here: aggressive filling can't be switched off.
+
+use serde::Serialize;
+use varve_pager::FlashDesign;
+
+use super::claim::Claim;
+use super::flash::{self, TPCC};
+use super::hot_and_cold::HotAndCold;
+use super::lab::Lab;
+use super::row::{Emulation, Factors};
+use super::table::Table;
+use super::tell;
+use super::verdict::Verdict;
+use super::warm::{Asked, CacheState, Warmth};
+use super::watched::{self, Onlooker, Sight, Stretch, Watched};
+use crate::Result;
+
+/// Sessions that fill a cache, and that ask for the hot set.
+const SESSIONS: usize = 64;
+const HOT_SESSIONS: usize = 16;
+/// How long a cache is watched while it fills, and how often.
+const FILL_MS: (u64, u64) = (150_000, 1_200_000);
+const FILL_LOOKS: u32 = 30;
+/// Throughput is back at its peak when it is this part of the last quarter's.
+const PEAK: f64 = 0.9;
+/// A database of so many units.
+const FILL_UNITS: u64 = 200;
+/// How long before and after a scan, together.
+const SCAN_MS: (u64, u64) = (10_000, 60_000);
+const SETTLE_MS: (u64, u64) = (3_000, 20_000);
+/// Hit rates may fall so far.
+const BAR: f64 = 0.03;
+
+/// A cache that fills.
+#[derive(Debug, Serialize)]
+struct FillRow {
+    row: &'static str,
+    experiment: &'static str,
+    figure: &'static str,
+    factors: Factors,
+    /// When intervals ended.
+    seconds: Vec<f64>,
+    /// Transactions a second in them.
+    tps: Vec<f64>,
+    /// Part of the pages asked for that the cache had.
+    hit_rate: Vec<f64>,
+    /// Frames in use.
+    filled_percent: Vec<f64>,
+    /// Until throughput was nine tenths of the last quarter's.
+    seconds_to_peak: Option<f64>,
+    /// Until the cache was full.
+    seconds_to_full: Option<f64>,
+    emulation: Option<Emulation>,
+}
+
+/// Who watches it.
+#[derive(Default)]
+struct Filling {
+    last: Option<(f64, u64, Asked)>,
+    seconds: Vec<f64>,
+    tps: Vec<f64>,
+    hit_rate: Vec<f64>,
+    filled_percent: Vec<f64>,
+}
+
+impl Onlooker for Filling {
+    fn look(&mut self, sight: &Sight<'_>) -> Result<()> {
+        let (asked, done) = (Asked::of(&sight.opened.database), (sight.done)());
+        if let Some((seconds, transactions, before)) = self.last {
+            self.seconds.push(sight.seconds);
+            self.tps.push((done - transactions) as f64 / (sight.seconds - seconds).max(1e-3));
+            self.hit_rate.push(asked.since(before).hit_rate().unwrap_or(0.0));
+            let state = CacheState::of(&sight.opened.database);
+            self.filled_percent.push(state.map_or(0.0, |state| state.filled_percent));
+        }
+        self.last = Some((sight.seconds, done, asked));
+        Ok(())
+    }
+}
+
+impl Filling {
+    fn until(&self, figures: &[f64], at_least: f64) -> Option<f64> {
+        let at = figures.iter().position(|figure| *figure >= at_least)?;
+        self.seconds.get(at).copied()
+    }
+
+    fn peak(&self) -> f64 {
+        let last: &[f64] = &self.tps[self.tps.len() * 3 / 4..];
+        last.iter().sum::<f64>() / last.len().max(1) as f64
+    }
+}
+
+/// Figures 3.6 and 4.9: how long a cold cache takes.
+pub fn ramp_up(lab: &mut Lab<'_>) -> Result<()> {
+    flash::begin(lab, (FILL_MS, (0, 0)))?;
+    let factors = Factors::from([("workload", TPCC.name.into()), ("size", FILL_UNITS.into())]);
+    let (workload, device) = (TPCC.load(lab, FILL_UNITS)?, flash::drives(lab)?);
+    let designs = [FlashDesign::CleanWrite, FlashDesign::DualWrite, FlashDesign::LazyCleaning];
+    let mut variants = vec![flash::baseline(lab, &TPCC).cold()];
+    variants.extend(designs.map(|design| flash::cached(lab, &TPCC, design).cold()));
+    let mut table =
+        Table::headed(&["design", "to peak s", "to full s", "peak tps", "counts", "tps over time"]);
+    for clients in lab.clients(&[SESSIONS], &[SESSIONS]) {
+        for stand in lab.stands(&*workload, flash::sizes(lab), &variants)? {
+            let lengths_ms = (0, lab.scale().round_ms);
+            let stretch =
+                Stretch { workload: &*workload, device: &device, clients, lengths_ms, looks: FILL_LOOKS };
+            let (watched, filling): (_, Filling) = watched::run(&stand, stretch)?;
+            let row = fill_row(lab, (&stand.variant.factors, &factors, clients), watched.emulation, filling);
+            lab.write_row(&row)?;
+            table.push(told(&row));
+        }
+    }
+    lab.say(&format!("\nFrom a cold cache and a cold pool; every third interval:\n{table}"))
+}
+
+fn fill_row(
+    lab: &Lab<'_>,
+    (own, shared, clients): (&Factors, &Factors, usize),
+    emulation: Option<Emulation>,
+    filling: Filling,
+) -> FillRow {
+    let ((experiment, figure), mut factors) = (lab.subject(), shared.clone());
+    factors.extend(own.clone());
+    factors.insert("clients", clients.into());
+    let seconds_to_peak = filling.until(&filling.tps, PEAK * filling.peak());
+    let seconds_to_full = filling.until(&filling.filled_percent, 95.0);
+    let Filling { seconds, tps, hit_rate, filled_percent, .. } = filling;
+    FillRow {
+        row: "filling",
+        experiment,
+        figure,
+        factors,
+        seconds,
+        tps,
+        hit_rate,
+        filled_percent,
+        seconds_to_peak,
+        seconds_to_full,
+        emulation,
+    }
+}
+
+fn told(row: &FillRow) -> Vec<String> {
+    let seconds = |seconds: Option<f64>| seconds.map_or_else(|| "no".to_owned(), |s| format!("{s:.0}"));
+    let design = row.factors.get("design").map_or_else(String::new, tell::plain);
+    let last = &row.tps[row.tps.len() * 3 / 4..];
+    let peak = last.iter().sum::<f64>() / last.len().max(1) as f64;
+    let each: Vec<String> = row.tps.iter().step_by(3).map(|tps| format!("{tps:.0}")).collect();
+    vec![
+        design,
+        seconds(row.seconds_to_peak),
+        seconds(row.seconds_to_full),
+        format!("{peak:.1}"),
+        counts(row.emulation.as_ref()),
+        each.join(" "),
+    ]
+}
+
+fn counts(emulation: Option<&Emulation>) -> String {
+    match emulation {
+        None => "real".to_owned(),
+        Some(emulation) if emulation.counts => format!("yes, dilation {}", emulation.dilation),
+        Some(emulation) => emulation.spoilt(),
+    }
+}
+
+/// Hits of a hot set before, while and after a table is scanned.
+#[derive(Debug, Serialize)]
+struct ScanRow {
+    row: &'static str,
+    experiment: &'static str,
+    figure: &'static str,
+    factors: Factors,
+    /// Of the hot set.
+    hit_rate_before: f64,
+    hit_rate_during: f64,
+    hit_rate_after: f64,
+    /// Requests for the hot set a second.
+    tps: [f64; 3],
+    scan_seconds: f64,
+    scanned_rows: u64,
+    /// Pages that the cache refused because a scan had read them.
+    refused_sequential: u64,
+    /// Frames in use when the scan began.
+    filled_percent: f64,
+    warmth: Option<Warmth>,
+    emulation: Option<Emulation>,
+}
+
+/// Counters at a moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moment {
+    seconds: f64,
+    transactions: u64,
+    hits: u64,
+    waited_for: u64,
+    refused: u64,
+}
+
+impl Moment {
+    fn of(sight: &Sight<'_>) -> Self {
+        let stats = sight.opened.database.stats().pager;
+        let levels = super::stand::levels(&sight.opened.database);
+        let of = |name: &str| levels.get(name).copied().unwrap_or(0);
+        Self {
+            seconds: sight.seconds,
+            transactions: (sight.done)(),
+            hits: of("flash.read_hits"),
+            waited_for: stats.misses,
+            refused: of("flash.refused_sequential"),
+        }
+    }
+
+    fn hit_rate(&self, before: &Moment) -> f64 {
+        (self.hits - before.hits) as f64 / (self.waited_for - before.waited_for).max(1) as f64
+    }
+
+    fn tps(&self, before: &Moment) -> f64 {
+        (self.transactions - before.transactions) as f64 / (self.seconds - before.seconds).max(1e-3)
+    }
+}
+
+/// Who scans.
+#[derive(Default)]
+struct Scanning {
+    /// At the begin, before the scan, behind it, at the end.
+    moments: Vec<Moment>,
+    scanned_rows: u64,
+    scan_seconds: f64,
+    filled_percent: f64,
+}
+
+impl Onlooker for Scanning {
+    fn look(&mut self, sight: &Sight<'_>) -> Result<()> {
+        self.moments.push(Moment::of(sight));
+        if self.moments.len() != 2 {
+            return Ok(());
+        }
+        let state = CacheState::of(&sight.opened.database);
+        self.filled_percent = state.map_or(0.0, |state| state.filled_percent);
+        let began = std::time::Instant::now();
+        let mut connection = sight.target.connect(&[HotAndCold::SCAN.to_owned()])?;
+        self.scanned_rows = connection.run(0, &[])?;
+        self.scan_seconds = began.elapsed().as_secs_f64() / sight.dilation;
+        let seconds = sight.seconds + self.scan_seconds;
+        self.moments.push(Moment::of(&Sight { seconds, ..*sight }));
+        Ok(())
+    }
+}
+
+/// Section 3.2.2: what a scan of a table three times the cache does to a hot set as large as the cache.
+pub fn scan(lab: &mut Lab<'_>) -> Result<()> {
+    flash::begin(lab, (SCAN_MS, SETTLE_MS))?;
+    let cache_bytes = flash::cache_bytes(lab);
+    let (workload, device) = (HotAndCold::new(cache_bytes, 3 * cache_bytes), flash::drives(lab)?);
+    let designs = FlashDesign::ALL.into_iter().filter(|design| *design != FlashDesign::Off);
+    let variants: Vec<_> = designs.map(|design| flash::cached(lab, &flash::HOT, design)).collect();
+    let (mut rows, mut claims) = (Vec::new(), Vec::new());
+    for clients in lab.clients(&[HOT_SESSIONS], &[HOT_SESSIONS]) {
+        for stand in lab.stands(&workload, flash::sizes(lab), &variants)? {
+            let lengths_ms = (lab.scale().warm_ms, lab.scale().round_ms);
+            let stretch = Stretch { workload: &workload, device: &device, clients, lengths_ms, looks: 2 };
+            let (watched, scanning): (_, Scanning) = watched::run(&stand, stretch)?;
+            let mut factors = stand.variant.factors.clone();
+            factors.insert("clients", clients.into());
+            let row = scan_row(lab, factors, watched, &scanning);
+            lab.write_row(&row)?;
+            claims.extend(claim_scan(lab, &row)?);
+            rows.push(row);
+        }
+    }
+    tell_scans(lab, &rows, &claims)
+}
+
+fn scan_row(lab: &Lab<'_>, factors: Factors, watched: Watched, scanning: &Scanning) -> ScanRow {
+    let (experiment, figure) = lab.subject();
+    let rate = |at: usize, of: fn(&Moment, &Moment) -> f64| match scanning.moments.get(at..at + 2) {
+        Some([before, after]) => of(after, before),
+        _ => f64::NAN,
+    };
+    let refused = |at: usize| scanning.moments.get(at).map_or(0, |moment| moment.refused);
+    ScanRow {
+        row: "scan",
+        experiment,
+        figure,
+        factors,
+        hit_rate_before: rate(0, Moment::hit_rate),
+        hit_rate_during: rate(1, Moment::hit_rate),
+        hit_rate_after: rate(2, Moment::hit_rate),
+        tps: [0, 1, 2].map(|at| rate(at, Moment::tps)),
+        scan_seconds: scanning.scan_seconds,
+        scanned_rows: scanning.scanned_rows,
+        refused_sequential: refused(2) - refused(1),
+        filled_percent: scanning.filled_percent,
+        warmth: watched.warmth,
+        emulation: watched.emulation,
+    }
+}
+
+/// The designs of the thesis have a bar; those of others take what they take.
+fn claim_scan(lab: &mut Lab<'_>, row: &ScanRow) -> Result<Vec<Claim>> {
+    let design = row.factors.get("design").map_or_else(String::new, tell::plain);
+    let has_bar = ["clean-write", "dual-write", "lazy-cleaning"].contains(&design.as_str());
+    let mut claims = Vec::new();
+    for (when, rate) in [("during", row.hit_rate_during), ("after", row.hit_rate_after)] {
+        let ours = row.hit_rate_before - rate;
+        let spoilt = match &row.emulation {
+            Some(emulation) if !emulation.counts => Some(emulation.spoilt()),
+            _ => None,
+        };
+        let verdict = match spoilt {
+            _ if !has_bar => Verdict::NoBar,
+            Some(reason) => Verdict::NotJudged(reason),
+            None => Verdict::at_most(BAR, ours),
+        };
+        let (experiment, figure) = lab.subject();
+        let claim = Claim {
+            row: "claim",
+            experiment,
+            figure,
+            factors: row.factors.clone(),
+            says: format!("{design}: hit rate of the hot set before less {when} a scan"),
+            ours,
+            rounds: Some(1),
+            published: None,
+            bar: has_bar.then_some(BAR),
+            verdict,
+        };
+        lab.write_row(&claim)?;
+        claims.push(claim);
+    }
+    Ok(claims)
+}
+
+fn tell_scans(lab: &mut Lab<'_>, rows: &[ScanRow], claims: &[Claim]) -> Result<()> {
+    let head = [
+        "design",
+        "hits before",
+        "during",
+        "after",
+        "tps before",
+        "during",
+        "after",
+        "scan s",
+        "rows",
+        "refused",
+        "filled %",
+        "counts",
+    ];
+    let mut table = Table::headed(&head);
+    for row in rows {
+        let mut line = vec![row.factors.get("design").map_or_else(String::new, tell::plain)];
+        let rates = [row.hit_rate_before, row.hit_rate_during, row.hit_rate_after];
+        line.extend(rates.map(|rate| format!("{:.2} %", 100.0 * rate)));
+        line.extend(row.tps.map(|tps| format!("{tps:.0}")));
+        line.extend([format!("{:.1}", row.scan_seconds), row.scanned_rows.to_string()]);
+        line.extend([row.refused_sequential.to_string(), format!("{:.1}", row.filled_percent)]);
+        line.push(counts(row.emulation.as_ref()));
+        table.push(line);
+    }
+    lab.say(&format!("\n{table}{}", tell::claims(claims)))
+}

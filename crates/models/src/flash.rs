@@ -1,0 +1,311 @@
+//! The flash cache between a pool that keeps its promises and a home in memory: cleaners, the writer of the queue, and one who changes and
+//! puts a page, beside each other.
+//!
+//! Code under test: `pager/src/flash/`, all but what a start does.
+//!
+//! What is only written down for the oracle stands behind plain mutexes, which add no step to a model: nothing is waited for under one.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::thread::{self, JoinHandle};
+use varve_device::{AlignedBuf, DeviceError, ErrorKind, MemoryDirectory, Operation};
+
+use crate::frames::plain;
+use crate::pager::config::FlashConfig;
+use crate::pager::flash::{CleanOrder, FlashCache, FlashDesign, FlashRestart, Place, running};
+use crate::pager::ledger::Ledger;
+use crate::pager::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
+use crate::pager::pool::WriteAhead;
+use crate::pager::{Access, Lsn, PageId, PageNo, PageRange, PagerError, Result, SpaceId, page};
+use crate::{Model, checker::How};
+
+pub(crate) const CLEANERS: Model = Model {
+    name: "what is brought home from flash never lands after a newer version, also where home refuses it",
+    how: How::Shuttle,
+    run: cleaners,
+    flaws: &[
+        "mark of a cleaning taken away after its frame was let go",
+        "put without waiting for what is on its way home",
+    ],
+};
+
+pub(crate) const QUEUE: Model = Model {
+    name: "a page on its way to flash is found, and written once",
+    how: How::Shuttle,
+    run: queue,
+    flaws: &["frame free before its page has left the queue"],
+};
+
+const PAGE_BYTES: usize = 4096;
+/// How long a write takes at home: others get as many turns.
+const WRITE_STEPS: usize = 8;
+
+fn id(no: u32) -> PageId {
+    PageId::new(SpaceId::DATA, PageNo(no))
+}
+
+fn below(limit: u32) -> u32 {
+    thread_rng().gen_range(0..limit)
+}
+
+/// A log that has everything, and must not be stopped.
+struct ModelLog;
+
+impl WriteAhead for ModelLog {
+    fn durable_lsn(&self) -> Lsn {
+        Lsn::new(u64::MAX)
+    }
+    fn flush(&self, _upto: Lsn) -> Result<()> {
+        Ok(())
+    }
+    fn note_written(&self, _images: &[&Image]) {}
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+    fn stop(&self, cause: &PagerError) {
+        panic!("nothing is wrong with the drive, and the log is stopped: {cause}");
+    }
+}
+
+#[derive(Default)]
+struct Stored {
+    pages: HashMap<PageId, (Lsn, Vec<u8>)>,
+    busy: HashSet<PageId>,
+}
+
+/// Home: one operation on a page at a time, never an older image after a newer one; it may have no room for some puts.
+struct Home {
+    stored: Mutex<Stored>,
+    ledger: Arc<Ledger>,
+    /// So many puts are refused yet.
+    refusals: AtomicU32,
+}
+
+impl Home {
+    fn begin(&self, id: PageId, what: &str) {
+        assert!(plain(&self.stored).busy.insert(id), "{what} of page {id} while it is read or written");
+    }
+
+    fn keep(&self, image: &Image) {
+        let mut stored = plain(&self.stored);
+        let newest = stored.pages.get(&image.id()).map_or(Lsn::ZERO, |(lsn, _)| *lsn);
+        assert!(newest <= image.lsn(), "an older image of page {} after a newer", image.id());
+        stored.pages.insert(image.id(), (image.lsn(), image.bytes().to_vec()));
+    }
+}
+
+impl Level for Home {
+    fn read(&self, runs: &mut [Run<'_, '_>], _why: Access) -> Result<()> {
+        for run in runs {
+            for (at, want) in (0_u32..).zip(run.want.iter_mut()) {
+                let (id, Want::Page { frame, got }) = (run.first.plus(at), want) else { continue };
+                self.begin(id, "a read");
+                thread::yield_now();
+                let mut stored = plain(&self.stored);
+                let (lsn, bytes) = stored.pages.get(&id).expect("home has all");
+                frame.copy_from_slice(bytes);
+                *got = Some(Got { from: Tier::Home, lsn: *lsn, taken: false });
+                stored.busy.remove(&id);
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&self, batch: &[Image], _cause: Cause, _need: Need) -> Result<()> {
+        batch.iter().for_each(|image| self.begin(image.id(), "a write"));
+        (0..WRITE_STEPS).for_each(|_| thread::yield_now());
+        let less = |left: u32| left.checked_sub(1);
+        let is_refused = self.refusals.fetch_update(SeqCst, SeqCst, less).is_ok();
+        for image in batch {
+            if !is_refused {
+                self.keep(image);
+                self.ledger.stable(image.id(), image.lsn());
+            }
+            plain(&self.stored).busy.remove(&image.id());
+        }
+        match is_refused {
+            true => Err(DeviceError::new("the model", Operation::Write, ErrorKind::NoSpace).into()),
+            false => Ok(()),
+        }
+    }
+
+    fn offer(&self, _id: PageId, _why: Access, _copy: &mut dyn FnMut() -> Image) {}
+    fn changed(&self, _id: PageId) {}
+    fn discard(&self, _ids: PageRange, _after: Lsn) -> Result<()> {
+        Ok(())
+    }
+    fn checkpoint(&self, _step: Step) -> Result<()> {
+        Ok(())
+    }
+    fn drain(&self) -> Result<()> {
+        Ok(())
+    }
+    fn report(&self) -> Vec<LevelReport> {
+        Vec::new()
+    }
+}
+
+/// A cache, and what the pool knows.
+struct World {
+    cache: Arc<FlashCache>,
+    home: Arc<Home>,
+    ledger: Arc<Ledger>,
+    /// The newest version of each page.
+    newest: Mutex<HashMap<PageId, Lsn>>,
+}
+
+impl World {
+    /// Home has all pages, and flash none.
+    fn new(frames: u64, pages: u32) -> Arc<World> {
+        let ledger = Arc::<Ledger>::default();
+        let home =
+            Arc::new(Home { stored: Mutex::default(), ledger: ledger.clone(), refusals: AtomicU32::new(0) });
+        let config = FlashConfig {
+            directory: MemoryDirectory::new(),
+            // A header, a block of records, the frames.
+            size_bytes: 2 * 4096 + frames * PAGE_BYTES as u64,
+            design: FlashDesign::LazyCleaning,
+            pending_max: 4,
+            writers: 1,
+            dirty_percent: 1,
+            clean_order: CleanOrder::LastUse,
+            restart: FlashRestart::None,
+            daily_write_bytes: None,
+            fill: FlashConfig::FILL,
+        };
+        let place = Place {
+            database: 7,
+            page_size: PAGE_BYTES,
+            has_threads: true,
+            is_below_nvm: false,
+            below: home.clone(),
+            ledger: ledger.clone(),
+            log: Arc::new(ModelLog),
+            clock: running(),
+        };
+        let cache = FlashCache::open(&config, place).cache.expect("its device is sound");
+        let world = World { cache, home, ledger, newest: Mutex::default() };
+        for no in 0..pages {
+            let image = world.change(no);
+            world.home.keep(&image);
+            world.ledger.stable(image.id(), image.lsn());
+        }
+        Arc::new(world)
+    }
+
+    /// The page changes in the pool.
+    fn change(&self, no: u32) -> Image {
+        self.cache.changed(id(no));
+        let start = plain(&self.newest).values().copied().max().unwrap_or(Lsn::new(1000));
+        self.ledger.first_change(id(no), start, start);
+        let lsn = start.forward(10);
+        plain(&self.newest).insert(id(no), lsn);
+        let mut bytes = vec![0; PAGE_BYTES];
+        page::format(&mut bytes, id(no), 40, 16);
+        page::set_page_lsn(&mut bytes, lsn);
+        Image::of(id(no), &bytes, Access::Random)
+    }
+
+    /// The page changes, and leaves the pool.
+    fn put(&self, no: u32, cause: Cause) {
+        let image = [self.change(no)];
+        while let Err(refused) = self.cache.put(&image, cause, Need::Held) {
+            assert!(refused.is_no_space(), "{refused}");
+        }
+        thread::yield_now();
+    }
+
+    /// The page comes into the pool, and is the newest.
+    fn read(&self, no: u32) {
+        let newest = plain(&self.newest)[&id(no)];
+        let mut frame = AlignedBuf::new(PAGE_BYTES);
+        let mut want = [Want::Page { frame: &mut frame, got: None }];
+        self.cache
+            .read(&mut [Run { first: id(no), want: &mut want }], Access::Random)
+            .expect("nothing fails");
+        assert_eq!(page::page_lsn(&frame), newest, "another version of page {no} than the newest");
+    }
+
+    /// The thread that writes the queue comes by.
+    fn write(&self) {
+        self.cache.write_some(Duration::ZERO).expect("nothing fails");
+        thread::yield_now();
+    }
+
+    /// The pages are brought home for the log's sake.
+    fn clean(&self, ids: &[PageId]) {
+        if let Err(refused) = self.cache.clean(ids) {
+            assert!(refused.is_no_space(), "{refused}");
+        }
+    }
+
+    /// Which version home has.
+    fn at_home(&self, no: u32) -> Lsn {
+        plain(&self.home.stored).pages[&id(no)].0
+    }
+
+    /// The cleaning thread comes by.
+    fn clean_some(&self) {
+        if let Err(refused) = self.cache.clean_some() {
+            assert!(refused.is_no_space(), "{refused}");
+        }
+        thread::yield_now();
+    }
+
+    /// All threads have gone: home gets everything.
+    fn end(&self) {
+        self.home.refusals.store(0, SeqCst);
+        self.cache.drain().expect("home has room");
+        for (id, newest) in plain(&self.newest).iter() {
+            assert_eq!(self.at_home(id.no().0), *newest, "page {id} at home");
+        }
+        assert_eq!(self.ledger.oldest(), None, "the ledger was told of everything");
+    }
+}
+
+fn start(world: &Arc<World>, run: impl FnOnce(&World) + Send + 'static) -> JoinHandle<()> {
+    let world = Arc::clone(world);
+    thread::spawn(move || run(&world))
+}
+
+fn finish(threads: impl IntoIterator<Item = JoinHandle<()>>) {
+    threads.into_iter().for_each(|thread| thread.join().expect("the model fails at its first panic"));
+}
+
+fn cleaners() {
+    let world = World::new(2, 1);
+    world.put(0, Cause::Evict);
+    world.write();
+    world.home.refusals.store(below(4), SeqCst);
+    // What is put for the log's sake goes home.
+    let changer = start(&world, |world| {
+        (0..below(30)).for_each(|_| thread::yield_now());
+        world.put(0, if below(2) == 0 { Cause::Evict } else { Cause::Checkpoint });
+        world.read(0);
+    });
+    let for_the_log = start(&world, |world| (0..3).for_each(|_| world.clean(&[id(0)])));
+    let to_the_limit = start(&world, |world| (0..6).for_each(|_| world.clean_some()));
+    finish([changer, for_the_log, to_the_limit]);
+    world.end();
+}
+
+fn queue() {
+    let world = World::new(1, 2);
+    let changer = start(&world, |world| {
+        (0..2).for_each(|_| world.put(1, Cause::Evict));
+        match below(2) {
+            0 => world.read(1),
+            _ => {
+                world.clean(&[id(1)]);
+                assert_eq!(world.at_home(1), plain(&world.newest)[&id(1)], "page 1 was brought home");
+            }
+        }
+    });
+    let writer = start(&world, |world| (0..2).for_each(|_| world.write()));
+    finish([changer, writer]);
+    world.end();
+}

@@ -1,0 +1,296 @@
+//! Going on with what an earlier start left on flash (Do 2012, sections 4.3.3 and 4.3.4: lazy verification), before redo.
+//!
+//! Of a record the start believes that of all changes of its page up to `before` the frame had the last one (`record.rs`). Where redo reads
+//! the log from there on, it comes by every later change, and takes the frame away. What it does not come by:
+//!
+//! | the record | is left out, because |
+//! |---|---|
+//! | page LSN and `before` are below the start of redo | the log in between is not read |
+//! | a note says that home has a newer version | redo skips the changes |
+//! | a note says that the page was discarded later | it may be in use again |
+//! | it is beyond the end of the log, or the file's mark is not that of the last start | it is of another history: nothing of the file is believed |
+//!
+//! Invariants
+//! 1. A page with changes that redo comes by may not be at home: its frame is dirty, and redo enters it in the ledger when it finds the
+//!    page there. Other designs than those that keep pages back leave such frames out.
+//! 2. What is in a frame is verified at the first use. A dirty one is used by redo, or is left out behind it.
+//! 3. Until redo is over nothing is brought home from flash, and no record is written.
+//!
+//! Not known here: how records are written; what redo does.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use varve_device::{AlignedBuf, planted, reached};
+
+use super::cache::FlashCache;
+use super::keeping::Noted;
+use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
+use super::store::Whose;
+use super::table::Kept;
+use crate::control::random_id;
+use crate::error::Result;
+use crate::ids::{PageId, SpaceId};
+use crate::lsn::Lsn;
+use crate::recovery::Plan;
+
+/// Blocks of records read together.
+const READ_BLOCKS: u32 = 64;
+
+/// What becomes of the cache when the database is opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlashRestart {
+    /// It begins empty.
+    None,
+    /// A thread writes the frames' records again and again, and what a start finds is verified when it is used.
+    LazyVerification,
+    /// Each record is on flash before anything depends on it (section 4.3.1; dear, and here for comparison).
+    MemoryMapped,
+    /// The log notes what comes to frames (section 4.3.2; here for comparison).
+    LogBased,
+}
+
+impl FlashRestart {
+    /// All of them.
+    pub const ALL: [FlashRestart; 4] = [
+        FlashRestart::None,
+        FlashRestart::LazyVerification,
+        FlashRestart::MemoryMapped,
+        FlashRestart::LogBased,
+    ];
+
+    /// Its name in the configuration file and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            FlashRestart::None => "none",
+            FlashRestart::LazyVerification => "lazy-verification",
+            FlashRestart::MemoryMapped => "memory-mapped",
+            FlashRestart::LogBased => "log-based",
+        }
+    }
+
+    /// The one of this name.
+    pub fn of(name: &str) -> Option<FlashRestart> {
+        FlashRestart::ALL.into_iter().find(|restart| restart.name() == name)
+    }
+}
+
+/// What a start knows of the one before.
+pub(crate) struct Earlier<'p> {
+    /// Marks that the files of the database may have (control file).
+    pub(crate) marks: [u64; 2],
+    /// What redo will do.
+    pub(crate) plan: &'p Plan,
+    /// What the log notes of frames, where it does.
+    pub(crate) noted: Option<&'p Noted>,
+}
+
+/// What records were found.
+#[derive(Default)]
+struct Found {
+    left: u64,
+    clean: u64,
+    dirty: u64,
+    /// Last access.
+    newest: u64,
+}
+
+/// What becomes of a record.
+enum Fate {
+    /// Home has the page.
+    Clean,
+    /// Home may lack it, and redo comes by it.
+    Dirty,
+    Left,
+    /// It is of another history.
+    Foreign,
+}
+
+impl FlashCache {
+    /// Begins to keep records, under the mark of this start, and goes on with those of the one before if they belong to it.
+    pub(crate) fn begin(&self, mark: u64, earlier: Option<Earlier<'_>>) {
+        if !self.keeps_records() || mark == 0 {
+            return;
+        }
+        let knows = self.hardening.earlier;
+        let ours = |earlier: &Earlier<'_>| knows.is_some_and(|mark| earlier.marks.contains(&mark));
+        let restored = match earlier.filter(|earlier| ours(earlier) && self.is_on()) {
+            Some(earlier) => self.restore(&earlier).unwrap_or_else(|cause| {
+                self.note_error(&cause);
+                false
+            }),
+            None => false,
+        };
+        self.tables().for_each(|mut table| table.found_all());
+        let mut whose = self.hardening.whose();
+        if !restored {
+            self.forget_all();
+            whose = Whose { epoch: random_id(), ..whose };
+        }
+        match self.store.sign(&Whose { mark, ..whose }) {
+            Ok(()) => {
+                self.hardening.begin(Whose { mark, ..whose });
+                if !self.is_redo_running() {
+                    self.begin_keeping();
+                }
+            }
+            // What is cached stays; the next start is a cold one, or knows what this one knew.
+            Err(cause) => self.note_error(&cause),
+        }
+    }
+
+    /// Whether records belong to this database; if not, frames that were found already have to be forgotten.
+    fn restore(&self, earlier: &Earlier<'_>) -> Result<bool> {
+        self.is_restoring.store(true, Relaxed);
+        let mut found = Found::default();
+        let is_ours = match earlier.noted.filter(|_| self.restart() == FlashRestart::LogBased) {
+            Some(noted) => {
+                noted.records().all(|(stored, record)| self.look_at(stored, &record, earlier, &mut found))
+            }
+            None => self.look_at_table(earlier, &mut found)?,
+        };
+        if !is_ours {
+            reached("flash: a cache of another history is not believed");
+            return Ok(false);
+        }
+        self.clock.fetch_max(found.newest + 1, Relaxed);
+        self.hardening.found_from(earlier.plan.from());
+        let Found { left, clean, dirty, .. } = found;
+        let counters = &self.counters;
+        counters.not_restored.fetch_add(left, Relaxed);
+        counters.restored.fetch_add(clean + dirty, Relaxed);
+        counters.restored_dirty.fetch_add(dirty, Relaxed);
+        if clean > 0 {
+            reached("flash: clean frames are found again");
+        }
+        if dirty > 0 {
+            reached("flash: dirty frames are found again");
+        }
+        Ok(true)
+    }
+
+    /// Whether the records are ours.
+    fn look_at_table(&self, earlier: &Earlier<'_>, found: &mut Found) -> Result<bool> {
+        let blocks = self.store.table_blocks();
+        for first in (0..blocks).step_by(READ_BLOCKS as usize) {
+            let some = READ_BLOCKS.min(blocks - first);
+            let mut bytes = AlignedBuf::new(some as usize * TABLE_BLOCK_BYTES);
+            self.store.read_records(first, &mut bytes)?;
+            for (block, bytes) in (first..).zip(bytes.chunks_exact(TABLE_BLOCK_BYTES)) {
+                for (stored, record) in self.records_of(block, bytes) {
+                    if !self.look_at(stored, &record, earlier, found) {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the record is ours.
+    fn look_at(&self, stored: u32, record: &Record, earlier: &Earlier<'_>, found: &mut Found) -> bool {
+        let fate = self.fate(record, stored, earlier.plan);
+        match fate {
+            Fate::Foreign => return false,
+            Fate::Left => found.left += 1,
+            Fate::Clean => found.clean += 1,
+            Fate::Dirty => found.dirty += 1,
+        }
+        found.newest = found.newest.max(record.last);
+        self.find(stored, record, fate, earlier.plan);
+        true
+    }
+
+    fn records_of(&self, block: u32, bytes: &[u8]) -> Vec<(u32, Record)> {
+        let epoch = self.hardening.whose().epoch;
+        let first = block * RECORDS_OF_BLOCK as u32;
+        let each = (first..self.frames()).take(RECORDS_OF_BLOCK);
+        each.filter_map(|stored| Some((stored, Record::get(bytes, epoch, stored)?))).collect()
+    }
+
+    fn fate(&self, record: &Record, stored: u32, plan: &Plan) -> Fate {
+        let Record { page, lsn, before, .. } = *record;
+        let (from, end) = (plan.from(), plan.until().max(plan.from()));
+        // One that is right as long as it is there says nothing of a moment.
+        let is_kept = self.restart() == FlashRestart::MemoryMapped;
+        if lsn > plan.until() || before > end {
+            return Fate::Foreign;
+        }
+        let is_its_place = self.partition_of(page) == (stored / self.partition_frames) as usize;
+        let is_possible = stored < self.frames() && SpaceId::DURABLE.contains(&page.space()) && is_its_place;
+        let is_read =
+            is_kept || lsn.max(before) >= from || planted("flash: records from before redo are believed");
+        if !is_possible || !is_read || plan.is_discarded_after(page, lsn) {
+            return Fate::Left;
+        }
+        let at_home =
+            plan.home_has(page).filter(|_| !planted("flash: notes of what is home are not looked at"));
+        match at_home {
+            Some(newer) if newer > lsn => {
+                reached("flash: home has a newer version than a frame");
+                Fate::Left
+            }
+            Some(same) if same == lsn => Fate::Clean,
+            _ if lsn <= from || planted("flash: what home may lack is clean after a start") => Fate::Clean,
+            _ if self.keeps_back() => Fate::Dirty,
+            _ => Fate::Left,
+        }
+    }
+
+    fn find(&self, stored: u32, record: &Record, fate: Fate, plan: &Plan) {
+        let Record { page, lsn, last, last_but_one, admitted, .. } = *record;
+        let lacks = match fate {
+            Fate::Clean => None,
+            Fate::Dirty => Some(plan.from()),
+            Fate::Left | Fate::Foreign => return,
+        };
+        let kept = Kept { page, lsn, last, last_but_one, admitted };
+        let (partition, frame) = (stored / self.partition_frames, stored % self.partition_frames);
+        self.table(partition as usize).find(frame, kept, lacks);
+    }
+
+    /// Redo found the page with this LSN, and has nothing to do. Whether home may lack it, and the ledger has to know: in this order it
+    /// hears of the page's changes.
+    pub(crate) fn is_only_here(&self, id: PageId, lsn: Lsn) -> bool {
+        if !self.is_restoring.load(Relaxed) {
+            return false;
+        }
+        let mut table = self.table(self.partition_of(id));
+        // It was read from home, along with its neighbours: home got a newer version before the crash, and no note says so.
+        if table.remove_older(id, lsn) {
+            reached("flash: redo found a page newer at home");
+        }
+        table.is_dirty(id) && !planted("flash: redo tells the ledger nothing of what only flash has")
+    }
+
+    /// Redo is over. `has_place`: whether the page is within its space.
+    pub(crate) fn redone(&self, has_place: impl Fn(PageId) -> bool) {
+        self.is_open.store(true, Relaxed);
+        if !self.is_restoring.load(Relaxed) {
+            return;
+        }
+        for mut table in self.tables() {
+            let (unseen, outside) =
+                (table.remove_unverified_dirty(), table.remove_clean_if(|id| !has_place(id)));
+            if unseen > 0 {
+                reached("flash: a dirty frame that redo did not come by");
+            }
+            self.counters.not_restored.fetch_add(unseen + outside, Relaxed);
+        }
+        self.is_restoring.store(false, Relaxed);
+        self.begin_keeping();
+    }
+
+    /// The device failed while redo runs: redo has what nobody has seen on it.
+    #[cold]
+    pub(super) fn forget_unverified(&self) {
+        if self.is_restoring.load(Relaxed) {
+            let each = self.tables().map(|mut table| table.remove_unverified_dirty());
+            self.counters.not_restored.fetch_add(each.sum(), Relaxed);
+        }
+    }
+
+    /// Whether redo is still to come, or running.
+    pub(super) fn is_redo_running(&self) -> bool {
+        self.is_restoring.load(Relaxed)
+    }
+}

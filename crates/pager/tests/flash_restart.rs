@@ -1,0 +1,323 @@
+//! A cache on flash that is gone on with after a shutdown, or a crash: what is found on it is the newest, or is not believed.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Random, add, config, get, open, set};
+use varve_device::{
+    Directory, ErrorKind, Fault, Faulty, MemoryDirectory, MemoryImage, Operation, Rule, When,
+};
+use varve_pager::{
+    CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, HomeLayout, PackedConfig, PageId, Pager,
+    PagerConfig, SpaceId,
+};
+
+const DESIGNS: [FlashDesign; 7] = [
+    FlashDesign::CleanWrite,
+    FlashDesign::DualWrite,
+    FlashDesign::LazyCleaning,
+    FlashDesign::TemperatureAware,
+    FlashDesign::Rotating,
+    FlashDesign::Exclusive,
+    FlashDesign::Inclusive,
+];
+const SCHEMES: [FlashRestart; 3] =
+    [FlashRestart::LazyVerification, FlashRestart::LogBased, FlashRestart::MemoryMapped];
+const CACHE_PAGES: u64 = 120;
+const PAGES: usize = 200;
+
+struct Rig {
+    config: PagerConfig,
+    home: Arc<MemoryDirectory>,
+    flash: Arc<MemoryDirectory>,
+    device: Arc<Faulty>,
+}
+
+fn layouts() -> [HomeLayout; 2] {
+    let packed = PackedConfig { extent_bytes: 64 << 10, held_pages_max: 16, ..PackedConfig::DEFAULT };
+    [HomeLayout::InPlace, HomeLayout::Packed(packed)]
+}
+
+fn places() -> impl Iterator<Item = (HomeLayout, FlashRestart)> {
+    layouts().into_iter().flat_map(|layout| SCHEMES.map(|restart| (layout, restart)))
+}
+
+fn rig(design: FlashDesign, layout: HomeLayout, restart: FlashRestart) -> Rig {
+    on(&MemoryDirectory::new(), &MemoryDirectory::new(), design, (layout, restart))
+}
+
+fn on(
+    home: &Arc<MemoryDirectory>,
+    flash: &Arc<MemoryDirectory>,
+    design: FlashDesign,
+    (layout, restart): (HomeLayout, FlashRestart),
+) -> Rig {
+    let device = Faulty::wrap(flash.clone() as Arc<dyn Directory>);
+    let flash_config = FlashConfig {
+        directory: device.clone(),
+        size_bytes: 4096 * (1 + 2 + CACHE_PAGES),
+        design,
+        pending_max: FlashConfig::PENDING_MAX,
+        writers: FlashConfig::WRITERS,
+        dirty_percent: 50,
+        clean_order: CleanOrder::LastUse,
+        restart,
+        fill: FlashConfig::FILL,
+        daily_write_bytes: None,
+    };
+    let config = PagerConfig { layout, flash: Some(flash_config), ..config(home, 40) };
+    Rig { config, home: home.clone(), flash: flash.clone(), device }
+}
+
+fn counter(pager: &Pager, name: &str) -> u64 {
+    let levels = pager.stats().levels;
+    let flash = levels.iter().find(|level| level.name == "flash").expect("there is a cache");
+    flash.counters.iter().find(|(found, _)| *found == name).map(|(_, n)| *n).unwrap()
+}
+
+type Known = Vec<(PageId, u64)>;
+
+fn fill(pager: &Pager) -> Known {
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    (0..PAGES as u64).map(|number| (add(pager, owner, number).unwrap(), number)).collect()
+}
+
+fn work(pager: &Pager, known: &mut Known, steps: u64, random: &mut Random) {
+    for step in 0..steps {
+        let among = if random.below(2) == 0 { PAGES as u64 } else { 60 };
+        let (id, number) = &mut known[random.below(among) as usize];
+        assert_eq!(get(pager, *id).unwrap(), *number, "{id} at step {step}");
+        if random.below(3) == 0 {
+            *number = 1000 + random.below(1 << 40);
+            set(pager, *id, *number).unwrap();
+        }
+        if random.below(200) == 0 {
+            pager.checkpoint().unwrap();
+        }
+    }
+}
+
+fn check(pager: &Pager, known: &Known) {
+    assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
+    known.iter().for_each(|(id, number)| assert_eq!(get(pager, *id).unwrap(), *number, "{id}"));
+}
+
+/// As a killed process leaves it, with all that was committed.
+fn kill(pager: Pager) {
+    pager.flush_log(pager.log().end()).unwrap();
+    drop(pager);
+}
+
+#[test]
+fn what_a_shutdown_left_is_gone_on_with() {
+    for (layout, restart) in places() {
+        for design in DESIGNS {
+            let rig = rig(design, layout, restart);
+            let pager = open(&rig.config);
+            let (mut known, mut random) = (fill(&pager), Random(3));
+            work(&pager, &mut known, 3000, &mut random);
+            pager.shutdown().unwrap();
+            let (dirty, clean) = (counter(&pager, "dirty"), counter(&pager, "clean"));
+            assert_eq!(
+                dirty > 0,
+                design.is_lazy(),
+                "{design:?} {restart:?}: a shutdown leaves what the cache may keep back"
+            );
+            assert_eq!(counter(&pager, "pending"), 0);
+            drop(pager);
+            let pager = open(&rig.config);
+            let restored = counter(&pager, "restored");
+            assert!(
+                restored >= dirty + clean,
+                "{design:?} {restart:?}: {restored} of {dirty} dirty and {clean} clean ones"
+            );
+            assert_eq!(counter(&pager, "restored_wrong"), 0, "{design:?} {restart:?}");
+            check(&pager, &known);
+            assert!(counter(&pager, "read_hits") * 2 > restored, "{design:?} {restart:?}");
+            work(&pager, &mut known, 1000, &mut random);
+            // The drive is gone, and with it what home lacks; redo has it.
+            pager.shutdown().unwrap();
+            drop(pager);
+            rig.flash.remove(FLASH_FILE).unwrap();
+            check(&open(&PagerConfig { flash: None, ..rig.config.clone() }), &known);
+        }
+    }
+}
+
+#[test]
+fn what_a_crash_left_is_gone_on_with() {
+    for (layout, restart) in places() {
+        for design in DESIGNS {
+            let rig = rig(design, layout, restart);
+            let (mut known, mut random, mut restored) = (Vec::new(), Random(5), 0);
+            for round in 0..12 {
+                let pager = open(&rig.config);
+                if round == 0 {
+                    known = fill(&pager);
+                } else {
+                    restored += counter(&pager, "restored");
+                }
+                if round % 3 == 1 {
+                    check(&pager, &known);
+                }
+                work(&pager, &mut known, 300 + random.below(500), &mut random);
+                kill(pager);
+            }
+            assert!(restored > 11 * 20, "{design:?} {restart:?}: {restored}");
+            check(&open(&rig.config), &known);
+        }
+    }
+}
+
+/// Of an older file nothing is believed that may have changed since; nor of one of which parts are older. (Memory-mapped records are no
+/// statements about the log: their drive is trusted not to go back.)
+#[test]
+fn an_older_cache_serves_no_older_page() {
+    let schemes = [FlashRestart::LazyVerification, FlashRestart::LogBased];
+    for (design, restart) in DESIGNS.into_iter().flat_map(|design| schemes.map(|restart| (design, restart))) {
+        let rig = rig(design, HomeLayout::InPlace, restart);
+        let (mut known, mut random) = (Vec::new(), Random(7));
+        let mut older: Vec<MemoryImage> = Vec::new();
+        for round in 0..16 {
+            let pager = open(&rig.config);
+            if round == 0 {
+                known = fill(&pager);
+            }
+            check(&pager, &known);
+            for _ in 0..2 {
+                work(&pager, &mut known, 150 + random.below(300), &mut random);
+                older.push(file(&rig.flash));
+            }
+            if random.below(2) == 0 {
+                kill(pager)
+            } else {
+                pager.shutdown().unwrap()
+            }
+            let put_back = &older[random.below(older.len() as u64) as usize];
+            put(&rig.flash, &mixed(&file(&rig.flash), put_back, &mut random));
+        }
+        check(&open(&rig.config), &known);
+    }
+}
+
+fn file(directory: &MemoryDirectory) -> MemoryImage {
+    directory.images().into_iter().find(|(name, _)| name == FLASH_FILE).unwrap().1
+}
+
+/// Blocks of the one or of the other.
+fn mixed(one: &MemoryImage, other: &MemoryImage, random: &mut Random) -> Vec<u8> {
+    let share = random.below(5);
+    let mut bytes = vec![0; one.len_bytes() as usize];
+    one.read(0, &mut bytes);
+    for at in (0..one.len_bytes().min(other.len_bytes())).step_by(4096) {
+        if random.below(4) < share {
+            other.read(at, &mut bytes[at as usize..at as usize + 4096]);
+        }
+    }
+    bytes
+}
+
+fn put(directory: &MemoryDirectory, bytes: &[u8]) {
+    let file =
+        directory.open(FLASH_FILE, varve_device::OpenHow::existing(varve_device::Space::Flash)).unwrap();
+    let bytes = varve_device::AlignedBuf::copy_of(bytes);
+    file.write_at(0, &bytes, varve_device::Purpose::FlashPage, varve_device::Durability::Now).unwrap();
+}
+
+/// A backup of the database is put back, and the cache has pages of what happened afterwards; or the cache is that of another copy.
+#[test]
+fn a_cache_of_another_history_is_not_believed() {
+    let designs = [FlashDesign::DualWrite, FlashDesign::LazyCleaning];
+    for (design, restart) in designs.into_iter().flat_map(|design| SCHEMES.map(|restart| (design, restart))) {
+        let how = (HomeLayout::InPlace, restart);
+        let first = rig(design, how.0, restart);
+        let pager = open(&first.config);
+        let (mut known, mut random) = (fill(&pager), Random(11));
+        work(&pager, &mut known, 500, &mut random);
+        kill(pager);
+        let (backup, known_then) = (first.home.images(), known.clone());
+        let pager = open(&first.config);
+        work(&pager, &mut known, 500, &mut random);
+        kill(pager);
+        // The same log positions, with other changes.
+        let home = MemoryDirectory::from_images(backup.clone());
+        let flash = MemoryDirectory::from_images(first.flash.images());
+        let pager = open(&on(&home, &flash, design, how).config);
+        assert_eq!(counter(&pager, "restored"), 0, "{design:?} {restart:?}");
+        check(&pager, &known_then);
+        // A copy of the backup goes its own way, and gets the cache of the first.
+        let mut known = known_then;
+        let home = MemoryDirectory::from_images(backup);
+        let other = on(&home, &MemoryDirectory::new(), design, how);
+        for _ in 0..3 {
+            let pager = open(&other.config);
+            work(&pager, &mut known, 300, &mut random);
+            kill(pager);
+        }
+        let swapped = on(&home, &MemoryDirectory::from_images(first.flash.images()), design, how);
+        let pager = open(&swapped.config);
+        assert_eq!(counter(&pager, "restored"), 0, "{design:?} {restart:?}");
+        check(&pager, &known);
+    }
+}
+
+/// The drive fails while its pages are found again, and used by redo.
+#[test]
+fn a_drive_that_fails_at_the_start_costs_no_commit() {
+    let designs = [FlashDesign::DualWrite, FlashDesign::LazyCleaning, FlashDesign::Exclusive];
+    for (design, restart) in designs.into_iter().flat_map(|design| SCHEMES.map(|restart| (design, restart))) {
+        for operation in [Operation::Read, Operation::Write] {
+            for nth in 1..30 {
+                let rig = rig(design, HomeLayout::InPlace, restart);
+                let pager = open(&rig.config);
+                let (mut known, mut random) = (fill(&pager), Random(nth));
+                work(&pager, &mut known, 400, &mut random);
+                kill(pager);
+                let fault = Fault::Fails(ErrorKind::Io(5));
+                let when = if nth % 2 == 0 { When::From(nth) } else { When::Nth(nth) };
+                rig.device.arm(Rule { operation: Some(operation), space: None, when, fault });
+                let opened = Pager::open(rig.config.clone(), Arc::new(common::NoOps));
+                if let Ok(pager) = opened {
+                    for (id, number) in &known {
+                        // It may stop when only redo has a page; what it gives is right.
+                        if let Ok(found) = get(&pager, *id) {
+                            assert_eq!(found, *number, "{design:?} {restart:?} {operation:?} {nth}: {id}");
+                        }
+                    }
+                }
+                rig.device.disarm();
+                check(&open(&rig.config), &known);
+            }
+        }
+    }
+}
+
+/// Threads keep the records, and checkpoints wait for them.
+#[test]
+fn threads_keep_records() {
+    let designs = [FlashDesign::DualWrite, FlashDesign::LazyCleaning];
+    for (design, restart) in designs.into_iter().flat_map(|design| SCHEMES.map(|restart| (design, restart))) {
+        let rig = rig(design, HomeLayout::InPlace, restart);
+        let config = PagerConfig { background: true, ..rig.config.clone() };
+        let (mut known, mut random, mut restored) = (Vec::new(), Random(13), 0);
+        for round in 0..6 {
+            let pager = open(&config);
+            if round == 0 {
+                known = fill(&pager);
+            }
+            restored += counter(&pager, "restored");
+            work(&pager, &mut known, 3000, &mut random);
+            // Either way nothing but flash may have some of it.
+            if round % 2 == 0 {
+                pager.shutdown().unwrap()
+            } else {
+                pager.flush_log(pager.log().end()).unwrap()
+            }
+            drop(pager);
+        }
+        assert!(restored > 5 * 20, "{design:?} {restart:?}: {restored}");
+        check(&open(&config), &known);
+    }
+}

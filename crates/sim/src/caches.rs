@@ -1,0 +1,76 @@
+//! What else a crash may do to a cache on flash: it is lost, emptied, put back from an earlier moment, mixed of two moments, or damaged.
+//!
+//! A database without the cache is as good as one with it, so nothing of that may show in what is recovered.
+//!
+//! Invariants
+//! 1. The same seed does the same to the same images.
+//!
+//! What it does not know: what is in a cache.
+
+use std::sync::Arc;
+
+use varve_device::{
+    AlignedBuf, Directory, Durability, MemoryDirectory, MemoryImage, OpenHow, Purpose, Space,
+};
+use varve_pager::{FLASH_FILE, FlashRestart};
+
+use crate::rng::Rng;
+
+const BLOCK_BYTES: u64 = 4096;
+/// Where its header says how records are kept.
+const HOW_AT: usize = 28;
+/// One of so many crashes does nothing more to the cache than to other files.
+const INTACT_EVERY: u64 = 3;
+
+/// The cache's file, if there is one.
+pub(crate) fn cache_of(images: &[Arc<MemoryDirectory>]) -> Option<MemoryImage> {
+    let files = images.iter().flat_map(|device| device.images());
+    files.into_iter().find(|(name, _)| name == FLASH_FILE).map(|(_, image)| image)
+}
+
+/// Does something to the cache, or nothing; `earlier`: what it was at an earlier moment.
+pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImage>, seed: u64) {
+    let has_cache = |device: &&Arc<MemoryDirectory>| device.exists(FLASH_FILE).is_ok_and(|exists| exists);
+    let Some(device) = images.iter().find(has_cache) else { return };
+    let mut rng = Rng::new(seed);
+    if rng.one_in(INTACT_EVERY) {
+        return;
+    }
+    let Ok(file) = device.open(FLASH_FILE, OpenHow::existing(Space::Flash)) else { return };
+    let blocks = file.len_bytes().unwrap_or_default() / BLOCK_BYTES;
+    // Memory-mapped records are no statements about the log: their drive may be lost, but is trusted not to go back.
+    let mut header = AlignedBuf::new(BLOCK_BYTES as usize);
+    let is_mapped = blocks > 0
+        && file.read_at(0, &mut header, Purpose::FlashMeta).is_ok()
+        && header[HOW_AT] == FlashRestart::MemoryMapped as u8;
+    let kind = rng.below(if is_mapped { 3 } else { 6 });
+    let done = match (kind, earlier) {
+        (0, _) => device.remove(FLASH_FILE),
+        (1, _) => file.set_len(0),
+        // Few blocks, so that most of the cache is believed.
+        (2, _) => (0..1 + rng.below(3)).try_for_each(|_| {
+            let mut garbage = AlignedBuf::new(BLOCK_BYTES as usize);
+            garbage.fill(rng.draw() as u8);
+            file.write_at(
+                rng.below(blocks.max(1)) * BLOCK_BYTES,
+                &garbage,
+                Purpose::FlashPage,
+                Durability::Now,
+            )
+        }),
+        (_, Some(earlier)) if blocks > 0 => {
+            // All of it, half of it, or some blocks; and of the header and the records, or of the frames alone.
+            let share = [1, 2, 8][rng.below(3) as usize];
+            let first = rng.below(2) * 3;
+            let old = earlier.len_bytes() / BLOCK_BYTES;
+            let each = (first..blocks.min(old)).filter(|_| rng.one_in(share)).collect::<Vec<u64>>();
+            each.into_iter().try_for_each(|block| {
+                let mut bytes = AlignedBuf::new(BLOCK_BYTES as usize);
+                earlier.read(block * BLOCK_BYTES, &mut bytes);
+                file.write_at(block * BLOCK_BYTES, &bytes, Purpose::FlashPage, Durability::Now)
+            })
+        }
+        _ => Ok(()),
+    };
+    done.expect("files in memory take everything");
+}

@@ -1,0 +1,38 @@
+//! `[checkpoint]`: what checkpoints have brought home, and how often there is one.
+//!
+//! What this file doesn't know: what a checkpoint does.
+
+use varve_pager::{CheckpointConfig, CheckpointKind};
+
+use super::reader::{ConfigError, Reader};
+
+/// Most seconds between two of them: a day.
+const SECONDS_MAX: usize = 86_400;
+
+/// Checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckpointSettings {
+    /// What one that is due has brought home first.
+    pub kind: CheckpointKind,
+    /// Seconds between two of them, at most.
+    pub interval_seconds: usize,
+}
+
+impl CheckpointSettings {
+    /// What is so if nothing is said.
+    pub const DEFAULT: Self = Self { kind: CheckpointKind::Indirect, interval_seconds: 1 };
+
+    /// What the section says, over what was said before.
+    pub(super) fn overlaid(self, mut section: Reader<'_>) -> Result<Self, ConfigError> {
+        let kinds = CheckpointKind::ALL.map(|kind| (kind.name(), kind));
+        let kind = section.choice("kind", &kinds)?.unwrap_or(self.kind);
+        let interval_seconds = section.count("interval", 1..=SECONDS_MAX)?.unwrap_or(self.interval_seconds);
+        section.finish()?;
+        Ok(Self { kind, interval_seconds })
+    }
+
+    /// As the pager has it.
+    pub fn over(self, now: CheckpointConfig) -> CheckpointConfig {
+        CheckpointConfig { kind: self.kind, interval_ms: self.interval_seconds as u64 * 1000, ..now }
+    }
+}
