@@ -169,7 +169,8 @@ impl World {
             // A header, a block of records, the frames.
             size_bytes: 2 * 4096 + frames * PAGE_BYTES as u64,
             design: FlashDesign::LazyCleaning,
-            pending_max: 4,
+            pending_max: 100,
+            queued_max: 4,
             writers: 1,
             dirty_percent: 1,
             clean_order: CleanOrder::LastUse,

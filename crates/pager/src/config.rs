@@ -257,8 +257,11 @@ pub struct FlashConfig {
     pub size_bytes: u64,
     /// What is taken.
     pub design: FlashDesign,
-    /// Pages on their way to the device at once, at most; more are not taken.
+    /// Pages read and written at the device at once (mu in Do 2012). While so many are, others wait in memory to be written, and are read
+    /// at home, if home has them and is no slower.
     pub pending_max: usize,
+    /// Pages that wait in memory to be written, or are being written, at most; more are not taken.
+    pub queued_max: usize,
     /// Threads that write them, where the pager has any (`background`).
     pub writers: usize,
     /// Frames of a hundred that may be dirty, where the design keeps dirty pages back; then some are brought home (lambda in Do 2012).
@@ -274,8 +277,10 @@ pub struct FlashConfig {
 }
 
 impl FlashConfig {
-    /// So many pages at once are on their way (Do 2012, section 3.3.2).
+    /// So many pages at once are under way at the device (Do 2012, table 3.2).
     pub const PENDING_MAX: usize = 100;
+    /// So many wait: two rounds of a page writer come at once, and some of those.
+    pub const QUEUED_MAX: usize = 1024;
     /// Threads.
     pub const WRITERS: usize = 2;
     /// Dirty frames of a hundred (Do 2012, section 3.4: lambda on TPC-C).
@@ -312,7 +317,7 @@ impl FlashConfig {
             )
         })?;
         FlashConfig::check_daily_writes(self.daily_write_bytes)?;
-        require(self.pending_max > 0 && self.writers > 0, || {
+        require(self.pending_max.min(self.queued_max) > 0 && self.writers > 0, || {
             "a flash cache needs a thread that writes, and room for a page on its way".into()
         })
     }

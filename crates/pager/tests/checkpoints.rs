@@ -21,6 +21,7 @@ fn rig(kind: CheckpointKind, design: FlashDesign) -> PagerConfig {
         size_bytes: 4096 + 200 * 4096,
         design,
         pending_max: FlashConfig::PENDING_MAX,
+        queued_max: FlashConfig::QUEUED_MAX,
         writers: FlashConfig::WRITERS,
         dirty_percent: 90,
         clean_order: CleanOrder::LastUse,

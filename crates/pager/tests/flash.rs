@@ -35,6 +35,7 @@ fn cache(directory: Arc<dyn Directory>, design: FlashDesign) -> Option<FlashConf
         size_bytes: 4096 + CACHE_PAGES * 4096,
         design,
         pending_max: FlashConfig::PENDING_MAX,
+        queued_max: FlashConfig::QUEUED_MAX,
         writers: FlashConfig::WRITERS,
         dirty_percent: FlashConfig::DIRTY_PERCENT,
         clean_order: CleanOrder::LastUse,

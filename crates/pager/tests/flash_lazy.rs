@@ -36,6 +36,7 @@ fn rig(design: FlashDesign) -> Rig {
         size_bytes: 4096 + CACHE_PAGES * 4096,
         design,
         pending_max: FlashConfig::PENDING_MAX,
+        queued_max: FlashConfig::QUEUED_MAX,
         writers: FlashConfig::WRITERS,
         dirty_percent: LIMIT as u8,
         clean_order: CleanOrder::LastUse,

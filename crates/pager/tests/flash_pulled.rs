@@ -64,6 +64,7 @@ fn rig(path: &Path, design: FlashDesign) -> Rig {
         size_bytes: CACHE_PAGES * 4096,
         design,
         pending_max: FlashConfig::PENDING_MAX,
+        queued_max: FlashConfig::QUEUED_MAX,
         writers: FlashConfig::WRITERS,
         dirty_percent: 80,
         clean_order: CleanOrder::LastUse,

@@ -60,6 +60,7 @@ fn on(
         size_bytes: 4096 * (1 + 2 + CACHE_PAGES),
         design,
         pending_max: FlashConfig::PENDING_MAX,
+        queued_max: FlashConfig::QUEUED_MAX,
         writers: FlashConfig::WRITERS,
         dirty_percent: 50,
         clean_order: CleanOrder::LastUse,

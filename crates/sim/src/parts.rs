@@ -434,6 +434,7 @@ fn cache(config: &PagerConfig, devices: &Devices, design: FlashDesign) -> FlashC
         size_bytes,
         design,
         pending_max: FlashConfig::PENDING_MAX,
+        queued_max: FlashConfig::QUEUED_MAX,
         writers: FlashConfig::WRITERS,
         // So few that some are cleaned all the time.
         dirty_percent: 25,

@@ -282,6 +282,7 @@ fn flash(settings: &Settings, directory: impl Fn(&str) -> Arc<dyn Directory>) ->
         size_bytes: flash.size_bytes,
         design: flash.design,
         pending_max: FlashConfig::PENDING_MAX,
+        queued_max: FlashConfig::QUEUED_MAX,
         writers: FlashConfig::WRITERS,
         dirty_percent: flash.dirty_percent,
         clean_order: flash.clean_order,

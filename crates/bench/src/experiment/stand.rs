@@ -86,8 +86,8 @@ pub struct InFlash {
     pub bytes: u64,
     /// What it takes.
     pub design: FlashDesign,
-    /// Pages on their way to it at once.
-    pub pending_max: usize,
+    /// Pages that wait in memory to be written there.
+    pub queued_max: usize,
     /// Frames of a hundred that may be dirty.
     pub dirty_percent: u8,
     /// Which of them are brought home first.
@@ -223,7 +223,8 @@ impl Variant {
                 directory: directory.clone(),
                 size_bytes: flash.bytes,
                 design: flash.design,
-                pending_max: flash.pending_max,
+                pending_max: FlashConfig::PENDING_MAX,
+                queued_max: flash.queued_max,
                 writers: FlashConfig::WRITERS,
                 dirty_percent: flash.dirty_percent,
                 clean_order: flash.clean_order,

@@ -98,17 +98,24 @@ impl Budget {
 /// A clock that a test moves on.
 #[cfg(test)]
 #[derive(Default)]
-pub(super) struct Hands(AtomicU64);
+pub(super) struct Hands(
+    /// Microseconds.
+    AtomicU64,
+);
 
 #[cfg(test)]
 impl Hands {
     pub(super) fn clock(self: &Arc<Self>) -> Clock {
         let hands = self.clone();
-        Arc::new(move || Duration::from_secs(hands.0.load(Relaxed)))
+        Arc::new(move || Duration::from_micros(hands.0.load(Relaxed)))
     }
 
     pub(super) fn pass(&self, seconds: u64) {
-        self.0.fetch_add(seconds, Relaxed);
+        self.pass_us(seconds * 1_000_000);
+    }
+
+    pub(super) fn pass_us(&self, us: u64) {
+        self.0.fetch_add(us, Relaxed);
     }
 }
 

@@ -35,6 +35,7 @@ use super::report::{Counters, Kinds};
 use super::restart::FlashRestart;
 use super::store::{OpenStore, Store, Whose};
 use super::table::{FrameNo, Partition};
+use super::throttle::Throttle;
 use super::widening::{FlashFill, Watched};
 use super::writes::Writes;
 use crate::config::FlashConfig;
@@ -64,6 +65,7 @@ pub(crate) struct FlashCache {
     /// Frames of each of them.
     pub(super) partition_frames: u32,
     pub(super) writes: Writes,
+    pub(super) throttle: Throttle,
     pub(super) underway: Underway,
     pub(super) watched: Watched,
     pub(super) heat: Heat,
@@ -177,6 +179,7 @@ impl FlashCache {
         let frames = partition_frames * partitions;
         let (how, epoch, mark) = (config.restart as u8, 0, 0);
         let whose = Whose { database, page_size, frames, how, epoch, mark };
+        let throttle = Throttle::new(config.pending_max, place.clock.clone());
         let budget = Budget::new(config.daily_write_bytes, place.clock);
         match Store::open(&*config.directory, whose, budget) {
             Ok(OpenStore { store, whose, earlier }) => {
@@ -189,7 +192,8 @@ impl FlashCache {
                     store,
                     partitions: (0..partitions).map(|_| partition()).collect(),
                     partition_frames,
-                    writes: Writes::new(config.pending_max),
+                    writes: Writes::new(config.queued_max),
+                    throttle,
                     underway: Underway::default(),
                     watched: Watched::default(),
                     heat: Heat::default(),

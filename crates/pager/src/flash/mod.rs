@@ -26,6 +26,7 @@ mod restart;
 mod store;
 mod table;
 mod taking;
+mod throttle;
 mod widening;
 #[cfg(test)]
 mod widening_tests;

@@ -140,7 +140,13 @@ impl FlashCache {
             Some(Source::Frame(pin)) => pin,
         };
         let Want::Page { frame, .. } = want else { return Ok(false) };
-        match self.store.read_one(self.stored(pin.partition, pin.frame), frame) {
+        if !pin.is_dirty && self.throttle.is_home_sooner() {
+            self.end_read(pin, Saw::Nothing);
+            add(&self.counters.bypassed);
+            return Ok(false);
+        }
+        let frame_no = self.stored(pin.partition, pin.frame);
+        match self.throttle.read_here(|| self.store.read_one(frame_no, frame)) {
             Ok(()) => {
                 self.note_success();
                 self.accept(pin, want)
@@ -164,11 +170,14 @@ impl FlashCache {
         if pinned.is_empty() {
             return Ok(Vec::new());
         }
+        let count = pinned.len();
         let frames = pinned.iter_mut().filter_map(|(pin, want)| match want {
             Want::Page { frame, .. } => Some((self.stored(pin.partition, pin.frame), &mut **frame)),
             Want::Hole => None,
         });
+        let under_way = self.throttle.begin(count);
         let read = self.store.read(frames);
+        drop(under_way);
         match &read {
             Ok(()) => self.note_success(),
             Err(cause) => self.note_error(cause),
@@ -243,7 +252,8 @@ impl FlashCache {
             if self.read_widened(*first, want, why) {
                 return Ok(());
             }
-            return self.below.read(&mut [Run { first: *first, want: std::slice::from_mut(want) }], why);
+            let mut run = [Run { first: *first, want: std::slice::from_mut(want) }];
+            return self.throttle.read_home(|| self.below.read(&mut run, why));
         }
         let (mut cached, mut misses) = (Vec::new(), Vec::new());
         for run in runs.iter_mut() {

@@ -198,7 +198,7 @@ impl FlashCache {
     /// Writes some of what is queued, and waits as long as this for something. Whether there was any. An error: a dirty page could be
     /// written neither here nor home.
     pub(crate) fn write_some(&self, longest: Duration) -> Result<bool> {
-        let writes = self.writes.take(TOGETHER_MAX, longest);
+        let writes = self.writes.take(TOGETHER_MAX.min(self.throttle.room()), longest);
         if writes.is_empty() {
             return Ok(false);
         }
@@ -211,10 +211,12 @@ impl FlashCache {
         }
         let frames = writes.iter().map(|one| (self.stored(one.partition, one.frame), one.image.bytes()));
         add(&self.counters.write_batches);
+        let under_way = self.throttle.begin(writes.len());
         let written = match self.is_lost.load(Relaxed) || self.is_failing() {
             true => None,
             false => Some(self.store.write(frames)),
         };
+        drop(under_way);
         if let Some(Ok(())) = written {
             self.note_success();
             self.counters.written.fetch_add(writes.len() as u64, Relaxed);

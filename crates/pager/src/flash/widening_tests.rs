@@ -26,7 +26,7 @@ type Hook = Box<dyn FnOnce() + Send>;
 
 /// Pages by number, and what happens behind the back of who reads or writes them.
 #[derive(Default)]
-struct Home {
+pub(super) struct Home {
     pages: Mutex<BTreeMap<PageId, Image>>,
     ledger: Arc<Ledger>,
     /// After the bytes were copied, before they are handed up.
@@ -84,12 +84,13 @@ impl Level for Home {
 }
 
 /// A cache over pages 0 to 39, all of LSN 5.
-fn open(frames: u64, design: FlashDesign, fill: FlashFill) -> (Arc<FlashCache>, Arc<Home>) {
+pub(super) fn open(frames: u64, design: FlashDesign, fill: FlashFill) -> (Arc<FlashCache>, Arc<Home>) {
     let config = FlashConfig {
         directory: MemoryDirectory::new(),
         size_bytes: 8192 + frames * PAGE_BYTES as u64,
         design,
         pending_max: 100,
+        queued_max: 100,
         writers: 1,
         dirty_percent: FlashConfig::DIRTY_PERCENT,
         clean_order: CleanOrder::LastUse,
@@ -117,7 +118,7 @@ fn open(frames: u64, design: FlashDesign, fill: FlashFill) -> (Arc<FlashCache>, 
 }
 
 /// The page LSN that is read, and from where.
-fn read(cache: &FlashCache, no: u32, why: Access) -> (u64, Tier) {
+pub(super) fn read(cache: &FlashCache, no: u32, why: Access) -> (u64, Tier) {
     let mut bytes = AlignedBuf::new(PAGE_BYTES);
     let mut want = [Want::Page { frame: &mut bytes, got: None }];
     cache.read(&mut [Run { first: page(no), want: &mut want }], why).expect("home has it");

@@ -1,0 +1,150 @@
+//! What keeps the drive from being asked for more than it can do (Do 2012, section 3.3.3.2, "SSD throttle control").
+//!
+//! Invariants
+//! 1. Pages that are written wait in memory while as many as the limit are under way at the drive. One of each thread goes on all the same,
+//!    so that nothing waits for ever.
+//! 2. While so many are under way and home answers no later than the drive does, pages that home has, too, are read there.
+//!
+//! The thesis goes by the number alone: 100 was right for the drive and the disks that it had. A drive that is as fast as memory has a
+//! hundred requests done before a disk has turned, so how long both take is looked at, too.
+//!
+//! Not known here: which pages home has.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::budget::Clock;
+
+/// Parts of which the last read has one in the mean.
+const MEMORY: u64 = 16;
+
+/// The time of reads lately, in nanoseconds: a mean that forgets. 0: there was none.
+#[derive(Default)]
+struct Lately(AtomicU64);
+
+impl Lately {
+    /// Readers that meet may lose one of their reads: it is a guess anyway.
+    fn note(&self, took: Duration) {
+        let (took, before) = (took.as_nanos() as u64, self.0.load(Relaxed));
+        let mean = if before == 0 { took } else { before - before / MEMORY + took / MEMORY };
+        self.0.store(mean.max(1), Relaxed);
+    }
+
+    fn ns(&self) -> Option<u64> {
+        Some(self.0.load(Relaxed)).filter(|ns| *ns > 0)
+    }
+}
+
+/// The throttle.
+pub(super) struct Throttle {
+    limit: usize,
+    under_way: AtomicUsize,
+    here: Lately,
+    home: Lately,
+    clock: Clock,
+}
+
+/// Pages under way until it is dropped.
+pub(super) struct UnderWay<'t> {
+    throttle: &'t Throttle,
+    pages: usize,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.throttle.under_way.fetch_sub(self.pages, Relaxed);
+    }
+}
+
+impl Throttle {
+    /// So many pages may be under way.
+    pub(super) fn new(limit: usize, clock: Clock) -> Throttle {
+        let (here, home) = Default::default();
+        Throttle { limit, under_way: AtomicUsize::new(0), here, home, clock }
+    }
+
+    /// They are under way from now on.
+    pub(super) fn begin(&self, pages: usize) -> UnderWay<'_> {
+        self.under_way.fetch_add(pages, Relaxed);
+        UnderWay { throttle: self, pages }
+    }
+
+    /// So many more may be written together.
+    pub(super) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.under_way.load(Relaxed)).max(1)
+    }
+
+    /// Whether what home has is better read there.
+    pub(super) fn is_home_sooner(&self) -> bool {
+        let times = || self.here.ns().zip(self.home.ns());
+        self.under_way.load(Relaxed) >= self.limit && times().is_some_and(|(here, home)| home <= here)
+    }
+
+    /// Reads one page from the drive.
+    pub(super) fn read_here<T>(&self, read: impl FnOnce() -> T) -> T {
+        let _under_way = self.begin(1);
+        self.timed(&self.here, read)
+    }
+
+    /// Reads one page from home.
+    pub(super) fn read_home<T>(&self, read: impl FnOnce() -> T) -> T {
+        self.timed(&self.home, read)
+    }
+
+    fn timed<T>(&self, lately: &Lately, read: impl FnOnce() -> T) -> T {
+        let began = (self.clock)();
+        let found = read();
+        lately.note((self.clock)().saturating_sub(began));
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::budget::Hands;
+    use super::super::cache_tests::{image, page};
+    use super::super::design::FlashDesign;
+    use super::super::widening::FlashFill;
+    use super::super::widening_tests::{open, read};
+    use super::*;
+    use crate::config::FlashConfig;
+    use crate::ids::Access;
+    use crate::level::{Cause, Level, Need, Tier};
+
+    #[test]
+    fn home_is_read_when_the_drive_is_busy_and_no_sooner() {
+        let hands = Arc::new(Hands::default());
+        let throttle = Throttle::new(3, hands.clock());
+        let take = |micros| hands.pass_us(micros);
+        throttle.read_here(|| take(80));
+        throttle.read_home(|| take(8_000));
+        let under_way = throttle.begin(3);
+        assert!(!throttle.is_home_sooner(), "a busy drive is still a hundred times as fast");
+        (0..100).for_each(|_| throttle.read_here(|| take(9_000)));
+        assert!(throttle.is_home_sooner());
+        assert_eq!(throttle.room(), 1);
+        drop(under_way);
+        assert!(!throttle.is_home_sooner(), "nothing is under way");
+        assert_eq!(throttle.room(), 3);
+        let _under_way = throttle.begin(4);
+        (0..100).for_each(|_| throttle.read_here(|| take(100)));
+        assert!(!throttle.is_home_sooner(), "it has forgotten");
+    }
+
+    #[test]
+    fn what_home_lacks_is_read_from_a_busy_drive() {
+        let (cache, _home) = open(100, FlashDesign::LazyCleaning, FlashFill::Plain);
+        cache.offer(page(3), Access::Random, &mut || image(3, 5));
+        cache.put(&[image(4, 9)], Cause::Evict, Need::Held).expect("flash takes it");
+        let from = |no| read(&cache, no, Access::Random).1;
+        assert_eq!([3, 4].map(from), [Tier::Flash, Tier::Flash]);
+        cache.throttle.read_here(|| std::thread::sleep(Duration::from_millis(5)));
+        cache.throttle.read_home(|| ());
+        let under_way = cache.throttle.begin(FlashConfig::PENDING_MAX);
+        assert_eq!([3, 4].map(from), [Tier::Home, Tier::Flash]);
+        drop(under_way);
+        assert_eq!([3, 4].map(from), [Tier::Flash, Tier::Flash]);
+    }
+}
