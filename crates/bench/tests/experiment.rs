@@ -398,21 +398,22 @@ fn a_flash_cache_over_time() {
     let points = of_kind(&rows, "point");
     let limits: Vec<(u64, &str)> = points
         .iter()
-        .filter_map(|point| {
-            Some((point["factors"]["lambda"].as_u64()?, point["factors"]["checkpoint"].as_str()?))
-        })
+        .filter_map(|point| Some((point["factors"]["lambda"].as_u64()?, point["factors"]["redo"].as_str()?)))
         .collect();
-    assert_eq!(limits, [(10, "long"), (90, "long"), (10, "short"), (90, "short")]);
+    assert_eq!(limits, [(10, "6 caches"), (90, "6 caches"), (10, "1 pool"), (90, "1 pool")]);
     let published: Vec<_> = of_kind(&rows, "claim").iter().map(|claim| claim["published"].as_f64()).collect();
     assert_eq!(published, [Some(3.5), None]);
     let (rows, text) = slice_of("flash-ramp-up", 1, &["design=off", "design=lazy-cleaning"]);
     let fillings = of_kind(&rows, "filling");
-    assert_eq!(fillings.len(), 2);
+    let fills: Vec<_> = fillings.iter().map(|row| row["factors"]["fill"].as_str()).collect();
+    assert_eq!(fills, [None, Some("aggressive"), Some("plain")]);
     for row in fillings {
         let all = |name: &str| row[name].as_array().map(Vec::len);
         assert_eq!((all("tps"), all("hit_rate")), (Some(30), Some(30)), "{row}");
     }
     assert!(text.contains("to peak s"), "{text}");
+    let published = of_kind(&rows, "claim").iter().any(|claim| claim["published"].is_number());
+    assert!(!published, "the text has a figure for dual-write alone");
     let (rows, _) = slice_of("flash-scan", 1, &["design=lazy-cleaning", "design=inclusive"]);
     let scans = of_kind(&rows, "scan");
     assert_eq!(scans.len(), 2);
@@ -426,6 +427,116 @@ fn a_flash_cache_over_time() {
     }
     let bars: Vec<_> = of_kind(&rows, "claim").iter().map(|claim| claim["bar"].as_f64()).collect();
     assert_eq!(bars, [Some(0.03), Some(0.03), None, None]);
+}
+
+/// What each drive moves, over time; and checkpoints that bring pages home.
+#[test]
+fn traffic_and_checkpoints_of_a_flash_cache() {
+    let (rows, text) =
+        slice_of("flash-traffic", 1, &["workload=tpce-like", "design=off", "design=dual-write"]);
+    let fillings = of_kind(&rows, "filling");
+    assert_eq!(fillings.len(), 2);
+    for row in &fillings {
+        let drives = row["mib_per_second"].as_object().expect("drives");
+        let is_off = row["factors"]["design"] == "off";
+        assert_eq!(drives.contains_key("flash"), !is_off, "{row}");
+        let read: Vec<f64> =
+            drives["home"]["read"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        assert!(read.len() == 30 && read.iter().any(|mib| *mib > 0.0), "{row}");
+        assert!(drives.contains_key("log"), "{row}");
+    }
+    let published: Vec<f64> =
+        of_kind(&rows, "claim").iter().filter_map(|claim| claim["published"].as_f64()).collect();
+    assert_eq!(published, [6.5, 46.0, 9.7]);
+    assert!(text.contains("MiB a second") && text.contains("last quarter"), "{text}");
+    let (rows, text) = slice_of("flash-checkpoint", 1, &["design=lazy-cleaning"]);
+    let intervals: Vec<_> =
+        of_kind(&rows, "filling").iter().map(|row| row["factors"]["checkpoint"].clone()).collect();
+    assert_eq!(intervals, ["short", "long"]);
+    assert!(text.contains("sharp ones every"), "{text}");
+}
+
+/// Whether tags are closed in their order, names and attributes are where they belong, and no letter stands for itself that may not.
+fn is_well_formed(svg: &str) -> bool {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = svg;
+    while let Some(begin) = rest.find('<') {
+        let (before, tag) = rest.split_at(begin);
+        let Some(end) = tag.find('>') else { return false };
+        let (inner, is_text_sound) = (&tag[1..end], !before.contains('>') && is_escaped(before));
+        let is_sound = match inner.strip_prefix('/') {
+            Some(name) => open.pop() == Some(name.trim()),
+            None => {
+                let name = inner.split(|c: char| c.is_whitespace() || c == '/').next().unwrap_or_default();
+                if !inner.ends_with('/') {
+                    open.push(name);
+                }
+                !name.is_empty() && inner.matches('"').count() % 2 == 0 && is_escaped(inner)
+            }
+        };
+        if !is_text_sound || !is_sound {
+            return false;
+        }
+        rest = &tag[end + 1..];
+    }
+    open.is_empty() && rest.trim().is_empty()
+}
+
+fn is_escaped(text: &str) -> bool {
+    text.split('&').skip(1).all(|entity| entity.split_once(';').is_some_and(|(name, _)| name.len() < 6))
+}
+
+/// Each experiment draws what its rows have; and earlier rows are drawn again without measuring.
+#[test]
+fn charts_of_experiments() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let (charts, rows) = (folder.path().join("charts"), folder.path().join("rows.jsonl"));
+    let mut out = Vec::new();
+    let mut lab = lab_in(
+        &folder.path().join("lab"),
+        Scale { rounds: 1, ..Scale::TINY },
+        Device::named("none", None).expect("the device that is there"),
+        &mut out,
+    );
+    lab.choose_clients(&[2]).expect("two sessions");
+    lab.choose_points(&["lambda=10".to_owned(), "lambda=90".to_owned(), "design=dual-write".to_owned()])
+        .expect("factors and values");
+    lab.write_rows_to(&rows).expect("a file");
+    lab.draw_charts_in(&charts).expect("a directory");
+    for name in ["flash-dirty-limit", "flash-ramp-up", "doublewrite-cost"] {
+        perform(&mut lab, name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    lab.end().expect("everything is written");
+    let svg = |name: &str| {
+        let text =
+            std::fs::read_to_string(charts.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(is_well_formed(&text), "{name}: {text}");
+        text
+    };
+    let all = [
+        ("flash-dirty-limit-throughput-by-lambda.svg", ["6 caches", "1 pool"]),
+        ("flash-dirty-limit-throughput.svg", ["lambda 10", "lambda 90"]),
+        ("flash-dirty-limit-claims.svg", ["published 3.50", "Pale"]),
+        ("flash-ramp-up-throughput-over-time.svg", ["aggressive", "plain"]),
+        ("flash-ramp-up-hits-over-time.svg", ["aggressive", "plain"]),
+        ("flash-ramp-up-filled-over-time.svg", ["aggressive", "plain"]),
+        ("flash-ramp-up-traffic-dual-write-aggressive.svg", ["home read", "flash written"]),
+        ("doublewrite-cost-throughput.svg", ["Kang 2016", "original"]),
+        ("doublewrite-cost-claims.svg", ["not in text", "not emulated"]),
+    ];
+    for (name, words) in all {
+        let text = svg(name);
+        assert!(
+            words.iter().all(|word| text.contains(word)) && text.contains("not emulated"),
+            "{name}: {text}"
+        );
+    }
+    let again = folder.path().join("again");
+    let [from, to] = [&rows, &again].map(|path| path.to_str().expect("UTF-8"));
+    let text = command(&["flash-ramp-up", "--from", from, "--charts", to]).expect("charts");
+    assert!(text.contains("flash-ramp-up-throughput-over-time.svg"), "{text}");
+    let drawn = std::fs::read_dir(&again).expect("a directory").count();
+    assert_eq!(drawn, text.lines().count());
 }
 
 /// A small table goes, on the file system that is there; the bar is for a larger one.
