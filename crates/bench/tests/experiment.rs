@@ -499,8 +499,8 @@ fn charts_of_experiments() {
         &mut out,
     );
     lab.choose_clients(&[2]).expect("two sessions");
-    lab.choose_points(&["lambda=10".to_owned(), "lambda=90".to_owned(), "design=dual-write".to_owned()])
-        .expect("factors and values");
+    let only = ["lambda=10", "lambda=90", "design=dual-write", "design=lazy-cleaning"].map(str::to_owned);
+    lab.choose_points(&only).expect("factors and values");
     lab.write_rows_to(&rows).expect("a file");
     lab.draw_charts_in(&charts).expect("a directory");
     for name in ["flash-dirty-limit", "flash-ramp-up", "doublewrite-cost"] {
@@ -514,8 +514,8 @@ fn charts_of_experiments() {
         text
     };
     let all = [
-        ("flash-dirty-limit-throughput-by-lambda.svg", ["6 caches", "1 pool"]),
-        ("flash-dirty-limit-throughput.svg", ["lambda 10", "lambda 90"]),
+        ("flash-dirty-limit-throughput-by-lambda.svg", ["redo 6 caches", "redo 1 pool"]),
+        ("flash-dirty-limit-throughput.svg", ["lambda 10", "redo 1 pool"]),
         ("flash-dirty-limit-claims.svg", ["published 3.50", "Pale"]),
         ("flash-ramp-up-throughput-over-time.svg", ["aggressive", "plain"]),
         ("flash-ramp-up-hits-over-time.svg", ["aggressive", "plain"]),

@@ -9,6 +9,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::tell;
 use crate::{BenchError, Result};
 
 /// Pixels.
@@ -122,6 +123,31 @@ fn broken(text: &str) -> Vec<String> {
     lines
 }
 
+/// A figure with as many digits as tell something, thousands apart.
+pub fn figure(value: f64) -> String {
+    if value.abs() < 100.0 {
+        return tell::short(value);
+    }
+    let digits = format!("{:.0}", value.abs());
+    let mut text = if value < 0.0 { "-".to_owned() } else { String::new() };
+    for (digit, left) in digits.chars().zip((0..digits.len()).rev()) {
+        text.push(digit);
+        if left > 0 && left.is_multiple_of(3) {
+            text.push(',');
+        }
+    }
+    text
+}
+
+/// The same beside an axis, where figures are round.
+fn on_axis(value: f64) -> String {
+    if value.abs() >= 100.0 {
+        return figure(value);
+    }
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// The SVG of something below a caption that takes so many pixels.
 fn captioned(caption: &Caption, height: u32, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<String> {
     let lines: Vec<String> = caption.lines.iter().flat_map(|line| broken(line)).collect();
@@ -167,6 +193,7 @@ fn draw_bars(area: &Area<'_>, axis: &str, bars: &[Bar]) -> Result<()> {
         .map_err(failed)?;
     let mesh = style(TEXT_SIZE, &BLACK, (HPos::Center, VPos::Top));
     let mut shown = chart.configure_mesh();
+    shown.x_label_formatter(&|figure| on_axis(*figure));
     shown.disable_y_mesh().disable_y_axis().x_desc(axis).label_style(mesh).light_line_style(WHITE);
     shown.draw().map_err(failed)?;
     for (bar, at) in bars.iter().zip(0..) {
@@ -230,6 +257,7 @@ fn draw_lines(area: &Area<'_>, axes: Axes<'_>, series: &[Series]) -> Result<()> 
         .build_cartesian_2d(x, 0.0..y_max)
         .map_err(failed)?;
     let mut shown = chart.configure_mesh();
+    shown.x_label_formatter(&|figure| on_axis(*figure)).y_label_formatter(&|figure| on_axis(*figure));
     shown.x_desc(axes.x).y_desc(axes.y).light_line_style(WHITE);
     shown.label_style((FONT, TEXT_SIZE)).axis_desc_style((FONT, TEXT_SIZE));
     if !axes.ticks.is_empty() {
@@ -316,6 +344,13 @@ mod tests {
         assert!(!svg.contains("NaN"), "{svg}");
         let nothing = lines(&caption(), Axes { ticks: &[], ..axes }, &[]).expect("an empty chart");
         assert!(nothing.contains("lambda"), "{nothing}");
+    }
+
+    #[test]
+    fn figures_have_as_many_digits_as_tell_something() {
+        let texts = [0.0123, 3.0, 123.4, 1_234_567.0, -1234.0].map(figure);
+        assert_eq!(texts, ["0.01230", "3.00", "123", "1,234,567", "-1,234"]);
+        assert_eq!([0.0, 0.25, 20.0, 2500.0].map(on_axis), ["0", "0.25", "20", "2,500"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::chart::{self, Axes, Bar, Caption, Series};
+use super::device::THERE;
 use super::tell;
 use crate::Result;
 
@@ -112,7 +113,7 @@ impl Charts<'_> {
     }
 
     fn caption(&self, what: &str, rows: &[&Value], more: &[String]) -> Caption {
-        let title = format!("{}: {what} ({})", self.experiment, self.source);
+        let title = format!("{}: {} ({})", self.experiment, what.replace('-', " "), self.source);
         let mut lines = circumstances(rows);
         lines.extend(shared(rows));
         lines.extend_from_slice(more);
@@ -130,8 +131,11 @@ impl Charts<'_> {
         let bar = |row: &&Value| {
             let value = row.pointer(figure.field).and_then(Value::as_f64).unwrap_or(f64::NAN);
             let is_sound = is_sound(row);
-            let note =
-                if is_sound { tell::short(value) } else { format!("{} (doesn't count)", tell::short(value)) };
+            let note = if is_sound {
+                chart::figure(value)
+            } else {
+                format!("{} (doesn't count)", chart::figure(value))
+            };
             Bar { label: labels.text(row), value, note, is_sound, published: None, demanded: None }
         };
         let bars: Vec<Bar> = has_it.iter().map(bar).collect();
@@ -194,7 +198,7 @@ impl Charts<'_> {
         for row in &rows {
             let series = traffic_of(row);
             let label = labels.text(row);
-            let caption = self.caption(&format!("traffic by drive, {label}"), &[row], &[doubtful(&[row])]);
+            let caption = self.caption("traffic by drive", &[row], &[doubtful(&[row])]);
             let axes = Axes { x: SECONDS, y: "MiB a second", ticks: &[] };
             let name = format!("traffic-{}", file_name(&label));
             charts.push((name.trim_end_matches('-').to_owned(), chart::lines(&caption, axes, &series)?));
@@ -211,8 +215,10 @@ impl Charts<'_> {
         }
         let labels = Labels::of(&rows);
         let bar = |row: &&Value| {
-            let label =
-                format!("{} {}", row["says"].as_str().unwrap_or_default(), bracketed(&labels.text(row)));
+            let says = row["says"].as_str().unwrap_or_default();
+            let place = labels.text(row);
+            let unsaid: Vec<&str> = place.split(", ").filter(|part| !says.contains(part)).collect();
+            let label = format!("{says} {}", bracketed(&unsaid.join(", ")));
             let value = row["ours"].as_f64().unwrap_or(f64::NAN);
             let is_sound = row["verdict"] != "not_judged";
             let (published, demanded) = (row["published"].as_f64(), row["bar"].as_f64());
@@ -253,12 +259,13 @@ fn circumstances(rows: &[&Value]) -> Vec<String> {
         lines.push(format!(
             "Emulated drives: {}; dilation {}. Evidence about policies and algorithms, not about real devices.",
             set("profile").join("; "),
-            set("dilation").join(", ")
+            set("dilation").iter().map(|text| text.trim_end_matches(".0")).collect::<Vec<_>>().join(", ")
         ));
         let counting = rows.iter().filter(|row| row["emulation"].is_object() && is_sound(row)).count();
         lines.push(format!("{counting} of {} points count.", emulations.len()));
-    } else if !devices.is_empty() {
-        lines.push(format!("Drive: {}.", devices.into_iter().collect::<Vec<_>>().join("; ")));
+    } else if devices.iter().any(|device| *device != THERE) {
+        let devices: Vec<&str> = devices.into_iter().collect();
+        lines.push(format!("Emulated drive: {}. No evidence about real devices.", devices.join("; ")));
     } else {
         lines.push(
             "The machine's own drive, not emulated; nothing is judged that wants an emulated one.".to_owned(),
@@ -294,7 +301,7 @@ fn shared(rows: &[&Value]) -> Option<String> {
     let is_shared = |(name, value): &(&String, &String)| all.iter().all(|one| one.get(*name) == Some(*value));
     let common: Vec<String> =
         first.iter().filter(is_shared).map(|(name, value)| format!("{name} {value}")).collect();
-    (!common.is_empty() && rows.len() > 1).then(|| format!("All of them: {}.", common.join(", ")))
+    (!common.is_empty()).then(|| format!("Where: {}.", common.join(", ")))
 }
 
 /// What tells a row from others.
@@ -337,9 +344,9 @@ impl Labels {
         let factors = factors(row);
         let of = |name: &String| {
             let value = factors.get(name)?;
-            let is_number =
-                value.parse::<f64>().is_ok() || ["true", "false", "on", "off"].contains(&value.as_str());
-            Some(if is_number && self.names.len() > 1 { format!("{name} {value}") } else { value.clone() })
+            let tells_nothing = value.starts_with(|c: char| c.is_ascii_digit())
+                || ["true", "false", "on", "off", "short", "long"].contains(&value.as_str());
+            Some(if tells_nothing { format!("{name} {value}") } else { value.clone() })
         };
         self.names.iter().filter_map(of).collect::<Vec<_>>().join(", ")
     }
@@ -375,7 +382,8 @@ fn traffic_of(row: &Value) -> Vec<Series> {
             points: over_time(row, &format!("{TRAFFIC}/{drive}/{way}")),
         })
     };
-    drives.flat_map(of).collect()
+    let is_any = |series: &Series| series.points.iter().any(|(_, mib)| *mib > 0.0);
+    drives.flat_map(of).filter(is_any).collect()
 }
 
 fn bracketed(text: &str) -> String {
@@ -384,7 +392,7 @@ fn bracketed(text: &str) -> String {
 
 /// Our figure, the others, and what came of it.
 fn verdict_note(row: &Value) -> String {
-    let figure = |name: &str| row[name].as_f64().map(tell::short);
+    let figure = |name: &str| row[name].as_f64().map(chart::figure);
     let mut note = figure("ours").unwrap_or_default();
     note.extend(figure("published").map(|figure| format!("; published {figure}")));
     note.extend(figure("bar").map(|figure| format!("; bar {figure}")));
@@ -445,6 +453,21 @@ mod tests {
         assert_eq!(svg.matches("<polygon").count(), 1, "{svg}");
         assert!(svg.contains("published 8.00: not") && svg.contains("bar 2.00: met"), "{svg}");
         assert!(svg.contains("not emulated"), "{svg}");
+    }
+
+    /// Loads tell their drive in words.
+    #[test]
+    fn what_is_emulated_is_said_to_be() {
+        let load =
+            |device: &str| json!({"row": "load", "compression": "lz4", "seconds": 2.0, "device": device});
+        for (device, says) in [
+            ("sata-ssd-2014 with flushes of 9 us, dilation 1", "Emulated drive: sata"),
+            (THERE, "not emulated"),
+        ] {
+            let charts = written(&[load(device)]);
+            let svg = charts.get("flash-x-seconds.svg").expect("a chart");
+            assert!(svg.contains(says), "{svg}");
+        }
     }
 
     #[test]
