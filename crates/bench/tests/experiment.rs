@@ -398,21 +398,22 @@ fn a_flash_cache_over_time() {
     let points = of_kind(&rows, "point");
     let limits: Vec<(u64, &str)> = points
         .iter()
-        .filter_map(|point| {
-            Some((point["factors"]["lambda"].as_u64()?, point["factors"]["checkpoint"].as_str()?))
-        })
+        .filter_map(|point| Some((point["factors"]["lambda"].as_u64()?, point["factors"]["redo"].as_str()?)))
         .collect();
-    assert_eq!(limits, [(10, "long"), (90, "long"), (10, "short"), (90, "short")]);
+    assert_eq!(limits, [(10, "6 caches"), (90, "6 caches"), (10, "1 pool"), (90, "1 pool")]);
     let published: Vec<_> = of_kind(&rows, "claim").iter().map(|claim| claim["published"].as_f64()).collect();
     assert_eq!(published, [Some(3.5), None]);
     let (rows, text) = slice_of("flash-ramp-up", 1, &["design=off", "design=lazy-cleaning"]);
     let fillings = of_kind(&rows, "filling");
-    assert_eq!(fillings.len(), 2);
+    let fills: Vec<_> = fillings.iter().map(|row| row["factors"]["fill"].as_str()).collect();
+    assert_eq!(fills, [None, Some("aggressive"), Some("plain")]);
     for row in fillings {
         let all = |name: &str| row[name].as_array().map(Vec::len);
         assert_eq!((all("tps"), all("hit_rate")), (Some(30), Some(30)), "{row}");
     }
     assert!(text.contains("to peak s"), "{text}");
+    let published = of_kind(&rows, "claim").iter().any(|claim| claim["published"].is_number());
+    assert!(!published, "the text has a figure for dual-write alone");
     let (rows, _) = slice_of("flash-scan", 1, &["design=lazy-cleaning", "design=inclusive"]);
     let scans = of_kind(&rows, "scan");
     assert_eq!(scans.len(), 2);
@@ -426,6 +427,33 @@ fn a_flash_cache_over_time() {
     }
     let bars: Vec<_> = of_kind(&rows, "claim").iter().map(|claim| claim["bar"].as_f64()).collect();
     assert_eq!(bars, [Some(0.03), Some(0.03), None, None]);
+}
+
+/// What each drive moves, over time; and checkpoints that bring pages home.
+#[test]
+fn traffic_and_checkpoints_of_a_flash_cache() {
+    let (rows, text) =
+        slice_of("flash-traffic", 1, &["workload=tpce-like", "design=off", "design=dual-write"]);
+    let fillings = of_kind(&rows, "filling");
+    assert_eq!(fillings.len(), 2);
+    for row in &fillings {
+        let drives = row["mib_per_second"].as_object().expect("drives");
+        let is_off = row["factors"]["design"] == "off";
+        assert_eq!(drives.contains_key("flash"), !is_off, "{row}");
+        let read: Vec<f64> =
+            drives["home"]["read"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        assert!(read.len() == 30 && read.iter().any(|mib| *mib > 0.0), "{row}");
+        assert!(drives.contains_key("log"), "{row}");
+    }
+    let published: Vec<f64> =
+        of_kind(&rows, "claim").iter().filter_map(|claim| claim["published"].as_f64()).collect();
+    assert_eq!(published, [6.5, 46.0, 9.7]);
+    assert!(text.contains("MiB a second") && text.contains("last quarter"), "{text}");
+    let (rows, text) = slice_of("flash-checkpoint", 1, &["design=lazy-cleaning"]);
+    let intervals: Vec<_> =
+        of_kind(&rows, "filling").iter().map(|row| row["factors"]["checkpoint"].clone()).collect();
+    assert_eq!(intervals, ["short", "long"]);
+    assert!(text.contains("sharp ones every"), "{text}");
 }
 
 /// A small table goes, on the file system that is there; the bar is for a larger one.

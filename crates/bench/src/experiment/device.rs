@@ -10,6 +10,9 @@ use crate::{BenchError, Result};
 /// A longer flush is taken for a mistake.
 const FLUSH_US_MAX: f64 = 1_000_000.0;
 
+/// How a drive that is not emulated is called.
+pub const THERE: &str = "the device that is there";
+
 /// A directory, and the emulated drive that it is on.
 type Opened = (Arc<dyn Directory>, Option<Arc<Emulated>>);
 
@@ -118,7 +121,7 @@ impl Device {
 
     fn describe_own(&self, dilation: f64) -> String {
         match &self.profile {
-            None => "the device that is there".to_owned(),
+            None => THERE.to_owned(),
             Some(profile) => {
                 let trims = if profile.trim_us > 0.0 {
                     format!(", trims of {} us", profile.trim_us)

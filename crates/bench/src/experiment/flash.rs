@@ -8,7 +8,10 @@
 //!    the baseline first. With it they are points of their own.
 //! 3. The log is so long that nothing is brought home for its sake (TPC-C without checkpoints, section 3.4.1.2), unless an experiment asks.
 
-use varve_pager::{CleanOrder, FlashConfig, FlashDesign, FlashRestart, PagerConfig, ProtectionKind};
+use varve_pager::{
+    CheckpointKind, CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, PagerConfig,
+    ProtectionKind,
+};
 
 use super::claim::{Asked, Claim, Expects, Figure};
 use super::device::Device;
@@ -167,23 +170,43 @@ pub(super) fn common(config: &mut PagerConfig) {
 
 /// Without a cache, warmed.
 pub(super) fn baseline(lab: &Lab<'_>, mix: &Mix) -> Variant {
-    Variant::new(common).with("design", OFF).warmed_by(warm_transactions(lab, mix))
+    baseline_so(lab, mix, Settings::of(lab, mix))
 }
 
-/// How a cache is set, and how long the log may get.
+/// The same with other checkpoints.
+pub(super) fn baseline_so(lab: &Lab<'_>, mix: &Mix, settings: Settings) -> Variant {
+    let configure = move |config: &mut PagerConfig| settings.configure(config);
+    Variant::new(configure).with("design", OFF).warmed_by(warm_transactions(lab, mix))
+}
+
+/// How a cache is set, and when pages are brought home for the log's sake.
 #[derive(Debug, Clone, Copy)]
-struct Settings {
-    dirty_percent: u8,
-    queued_max: usize,
-    restart: FlashRestart,
-    log_fraction: f64,
+pub(super) struct Settings {
+    pub dirty_percent: u8,
+    pub queued_max: usize,
+    pub restart: FlashRestart,
+    pub fill: FlashFill,
+    /// Share of the log that redo may have to read.
+    pub log_fraction: f64,
+    /// Sharp checkpoints so often, in milliseconds; else they bring nothing home.
+    pub sharp_ms: Option<u64>,
 }
 
 impl Settings {
     /// The paper's.
-    fn of(lab: &Lab<'_>, mix: &Mix) -> Self {
+    pub(super) fn of(lab: &Lab<'_>, mix: &Mix) -> Self {
         let (dirty_percent, queued_max) = (mix.dirty_percent, queued(lab));
-        Self { dirty_percent, queued_max, restart: FlashRestart::None, log_fraction: LOG_FRACTION }
+        let (restart, fill) = (FlashRestart::None, FlashConfig::FILL);
+        let (log_fraction, sharp_ms) = (LOG_FRACTION, None);
+        Self { dirty_percent, queued_max, restart, fill, log_fraction, sharp_ms }
+    }
+
+    fn configure(&self, config: &mut PagerConfig) {
+        common(config);
+        config.checkpoint.log_fraction = self.log_fraction;
+        if let Some(interval_ms) = self.sharp_ms {
+            (config.checkpoint.kind, config.checkpoint.interval_ms) = (CheckpointKind::Sharp, interval_ms);
+        }
     }
 }
 
@@ -197,14 +220,12 @@ pub(super) fn kept(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, restart: Flash
     cached_so(lab, mix, design, Settings { restart, ..Settings::of(lab, mix) }).with("scheme", restart.name())
 }
 
-fn cached_so(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
-    let Settings { dirty_percent, queued_max, restart, log_fraction } = settings;
+/// The same with other settings.
+pub(super) fn cached_so(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
+    let Settings { dirty_percent, queued_max, restart, fill, .. } = settings;
     let (bytes, clean_order) = (cache_bytes(lab), CleanOrder::LastUse);
-    let flash = InFlash { bytes, design, queued_max, dirty_percent, clean_order, restart };
-    let configure = move |config: &mut PagerConfig| {
-        common(config);
-        config.checkpoint.log_fraction = log_fraction;
-    };
+    let flash = InFlash { bytes, design, queued_max, dirty_percent, clean_order, restart, fill };
+    let configure = move |config: &mut PagerConfig| settings.configure(config);
     let variant = Variant::new(configure).with("design", design.name()).in_flash(flash);
     variant.warmed_by(warm_transactions(lab, mix))
 }
@@ -216,7 +237,11 @@ fn designs(lab: &Lab<'_>, mix: &Mix) -> Vec<Variant> {
 }
 
 pub(super) fn is(point: &Point, factor: &str, value: &str) -> bool {
-    point.factors.get(factor).is_some_and(|found| found == value)
+    has(&point.factors, factor, value)
+}
+
+pub(super) fn has(factors: &Factors, factor: &str, value: &str) -> bool {
+    factors.get(factor).is_some_and(|found| found == value)
 }
 
 /// Rounds of these drives take longer.
@@ -327,11 +352,15 @@ const GAINS: [(u8, f64); 2] = [(10, 3.5), (50, 1.3)];
 /// The database of that figure, in units.
 const LAMBDA_UNITS: u64 = 400;
 
-/// What redo may have to read, as a share of the log: all that the log allows, or as much as a pool.
-fn checkpoints(lab: &Lab<'_>) -> [(&'static str, f64); 2] {
+/// Lengths of log that redo may have to read, by name and as shares of the log: so much that hardly anything is brought home for its sake, as in
+/// the thesis, or as much as a pool. They are no intervals between checkpoints: those are `flash-checkpoint`'s.
+fn redo_lengths(lab: &Lab<'_>) -> [(&'static str, f64); 2] {
     let Sizes { pool_bytes, log_bytes, .. } = sizes(lab);
-    [("long", LOG_FRACTION), ("short", pool_bytes as f64 / log_bytes as f64)]
+    [(LONG_REDO, LOG_FRACTION), ("1 pool", pool_bytes as f64 / log_bytes as f64)]
 }
+
+/// [`LOG_FRACTION`] of [`LOG_OF_CACHE`].
+const LONG_REDO: &str = "6 caches";
 
 /// Figure 3.7: TPC-C under lazy cleaning by the limit of dirty frames, with pages brought home for the log's sake and without.
 pub fn dirty_limit(lab: &mut Lab<'_>) -> Result<()> {
@@ -339,11 +368,11 @@ pub fn dirty_limit(lab: &mut Lab<'_>) -> Result<()> {
     let factors = Factors::from([("workload", TPCC.name.into()), ("size", LAMBDA_UNITS.into())]);
     let (workload, device) = (TPCC.load(lab, LAMBDA_UNITS)?, drives(lab)?);
     let mut variants = Vec::new();
-    for (name, log_fraction) in checkpoints(lab) {
+    for (name, log_fraction) in redo_lengths(lab) {
         let of = |lambda: u8| {
             let settings = Settings { dirty_percent: lambda, log_fraction, ..Settings::of(lab, &TPCC) };
             let variant = cached_so(lab, &TPCC, FlashDesign::LazyCleaning, settings);
-            variant.with("lambda", lambda).with("checkpoint", name)
+            variant.with("lambda", lambda).with("redo", name)
         };
         variants.extend(LAMBDAS.map(of));
     }
@@ -357,22 +386,21 @@ pub fn dirty_limit(lab: &mut Lab<'_>) -> Result<()> {
     flash_tell::all(lab, &points, &claims)
 }
 
-/// The largest limit over the others, for each interval.
+/// The largest limit over the others, for each length of log.
 fn claim_limits(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
-    let find = |lambda: u8, checkpoint: &str| {
+    let find = |lambda: u8, redo: &str| {
         let is_it = |point: &&Point| {
-            point.factors.get("lambda").is_some_and(|found| *found == lambda)
-                && is(point, "checkpoint", checkpoint)
+            point.factors.get("lambda").is_some_and(|found| *found == lambda) && is(point, "redo", redo)
         };
         points.iter().find(is_it)
     };
     let mut claims = Vec::new();
-    for (checkpoint, _) in checkpoints(lab) {
+    for (redo, _) in redo_lengths(lab) {
         for (lambda, published) in GAINS {
-            let (Some(most), Some(other)) = (find(LAMBDAS[2], checkpoint), find(lambda, checkpoint)) else {
+            let (Some(most), Some(other)) = (find(LAMBDAS[2], redo), find(lambda, redo)) else {
                 continue;
             };
-            let published = Some(published).filter(|_| checkpoint == "long");
+            let published = Some(published).filter(|_| redo == LONG_REDO);
             let expects = Expects::Published(published, Better::Neither);
             let says = format!("lambda {} % / {lambda} %", LAMBDAS[2]);
             claims.push(lab.claim(Asked::ratio(&says, Figure::Throughput, (most, other), expects))?);

@@ -1,169 +1,33 @@
-//! What a flash cache does over time: how it fills, and what a scan does to it.
+//! What a scan does to a flash cache.
 //!
-//! 1. A cache that fills is cold, and so is the pool; the drives take their time from the first request on.
-//! 2. Hits of the hot set while something is scanned are those of pages that sessions waited for: what is read ahead for the scan is not
+//! 1. Hits of the hot set while something is scanned are those of pages that sessions waited for: what is read ahead for the scan is not
 //!    among them, and the few pages of the scan that were not read ahead count against the hot set.
-//!
-//! Not known here: aggressive filling can't be switched off.
 
 use serde::Serialize;
 use varve_pager::FlashDesign;
 
 use super::claim::Claim;
-use super::flash::{self, TPCC};
+use super::flash;
 use super::hot_and_cold::HotAndCold;
 use super::lab::Lab;
 use super::row::{Emulation, Factors};
 use super::table::Table;
 use super::tell;
 use super::verdict::Verdict;
-use super::warm::{Asked, CacheState, Warmth};
+use super::warm::{CacheState, Warmth};
 use super::watched::{self, Onlooker, Sight, Stretch, Watched};
 use crate::Result;
 
-/// Sessions that fill a cache, and that ask for the hot set.
-const SESSIONS: usize = 64;
+/// Sessions that ask for the hot set.
 const HOT_SESSIONS: usize = 16;
-/// How long a cache is watched while it fills, and how often.
-const FILL_MS: (u64, u64) = (150_000, 1_200_000);
-const FILL_LOOKS: u32 = 30;
-/// Throughput is back at its peak when it is this part of the last quarter's.
-const PEAK: f64 = 0.9;
-/// A database of so many units.
-const FILL_UNITS: u64 = 200;
 /// How long before and after a scan, together.
 const SCAN_MS: (u64, u64) = (10_000, 60_000);
 const SETTLE_MS: (u64, u64) = (3_000, 20_000);
 /// Hit rates may fall so far.
 const BAR: f64 = 0.03;
 
-/// A cache that fills.
-#[derive(Debug, Serialize)]
-struct FillRow {
-    row: &'static str,
-    experiment: &'static str,
-    figure: &'static str,
-    factors: Factors,
-    /// When intervals ended.
-    seconds: Vec<f64>,
-    /// Transactions a second in them.
-    tps: Vec<f64>,
-    /// Part of the pages asked for that the cache had.
-    hit_rate: Vec<f64>,
-    /// Frames in use.
-    filled_percent: Vec<f64>,
-    /// Until throughput was nine tenths of the last quarter's.
-    seconds_to_peak: Option<f64>,
-    /// Until the cache was full.
-    seconds_to_full: Option<f64>,
-    emulation: Option<Emulation>,
-}
-
-/// Who watches it.
-#[derive(Default)]
-struct Filling {
-    last: Option<(f64, u64, Asked)>,
-    seconds: Vec<f64>,
-    tps: Vec<f64>,
-    hit_rate: Vec<f64>,
-    filled_percent: Vec<f64>,
-}
-
-impl Onlooker for Filling {
-    fn look(&mut self, sight: &Sight<'_>) -> Result<()> {
-        let (asked, done) = (Asked::of(&sight.opened.database), (sight.done)());
-        if let Some((seconds, transactions, before)) = self.last {
-            self.seconds.push(sight.seconds);
-            self.tps.push((done - transactions) as f64 / (sight.seconds - seconds).max(1e-3));
-            self.hit_rate.push(asked.since(before).hit_rate().unwrap_or(0.0));
-            let state = CacheState::of(&sight.opened.database);
-            self.filled_percent.push(state.map_or(0.0, |state| state.filled_percent));
-        }
-        self.last = Some((sight.seconds, done, asked));
-        Ok(())
-    }
-}
-
-impl Filling {
-    fn until(&self, figures: &[f64], at_least: f64) -> Option<f64> {
-        let at = figures.iter().position(|figure| *figure >= at_least)?;
-        self.seconds.get(at).copied()
-    }
-
-    fn peak(&self) -> f64 {
-        let last: &[f64] = &self.tps[self.tps.len() * 3 / 4..];
-        last.iter().sum::<f64>() / last.len().max(1) as f64
-    }
-}
-
-/// Figures 3.6 and 4.9: how long a cold cache takes.
-pub fn ramp_up(lab: &mut Lab<'_>) -> Result<()> {
-    flash::begin(lab, (FILL_MS, (0, 0)))?;
-    let factors = Factors::from([("workload", TPCC.name.into()), ("size", FILL_UNITS.into())]);
-    let (workload, device) = (TPCC.load(lab, FILL_UNITS)?, flash::drives(lab)?);
-    let designs = [FlashDesign::CleanWrite, FlashDesign::DualWrite, FlashDesign::LazyCleaning];
-    let mut variants = vec![flash::baseline(lab, &TPCC).cold()];
-    variants.extend(designs.map(|design| flash::cached(lab, &TPCC, design).cold()));
-    let mut table =
-        Table::headed(&["design", "to peak s", "to full s", "peak tps", "counts", "tps over time"]);
-    for clients in lab.clients(&[SESSIONS], &[SESSIONS]) {
-        for stand in lab.stands(&*workload, flash::sizes(lab), &variants)? {
-            let lengths_ms = (0, lab.scale().round_ms);
-            let stretch =
-                Stretch { workload: &*workload, device: &device, clients, lengths_ms, looks: FILL_LOOKS };
-            let (watched, filling): (_, Filling) = watched::run(&stand, stretch)?;
-            let row = fill_row(lab, (&stand.variant.factors, &factors, clients), watched.emulation, filling);
-            lab.write_row(&row)?;
-            table.push(told(&row));
-        }
-    }
-    lab.say(&format!("\nFrom a cold cache and a cold pool; every third interval:\n{table}"))
-}
-
-fn fill_row(
-    lab: &Lab<'_>,
-    (own, shared, clients): (&Factors, &Factors, usize),
-    emulation: Option<Emulation>,
-    filling: Filling,
-) -> FillRow {
-    let ((experiment, figure), mut factors) = (lab.subject(), shared.clone());
-    factors.extend(own.clone());
-    factors.insert("clients", clients.into());
-    let seconds_to_peak = filling.until(&filling.tps, PEAK * filling.peak());
-    let seconds_to_full = filling.until(&filling.filled_percent, 95.0);
-    let Filling { seconds, tps, hit_rate, filled_percent, .. } = filling;
-    FillRow {
-        row: "filling",
-        experiment,
-        figure,
-        factors,
-        seconds,
-        tps,
-        hit_rate,
-        filled_percent,
-        seconds_to_peak,
-        seconds_to_full,
-        emulation,
-    }
-}
-
-fn told(row: &FillRow) -> Vec<String> {
-    let seconds = |seconds: Option<f64>| seconds.map_or_else(|| "no".to_owned(), |s| format!("{s:.0}"));
-    let design = row.factors.get("design").map_or_else(String::new, tell::plain);
-    let last = &row.tps[row.tps.len() * 3 / 4..];
-    let peak = last.iter().sum::<f64>() / last.len().max(1) as f64;
-    let each: Vec<String> = row.tps.iter().step_by(3).map(|tps| format!("{tps:.0}")).collect();
-    vec![
-        design,
-        seconds(row.seconds_to_peak),
-        seconds(row.seconds_to_full),
-        format!("{peak:.1}"),
-        counts(row.emulation.as_ref()),
-        each.join(" "),
-    ]
-}
-
-fn counts(emulation: Option<&Emulation>) -> String {
+/// Whether a stretch counts, for people.
+pub(super) fn counts(emulation: Option<&Emulation>) -> String {
     match emulation {
         None => "real".to_owned(),
         Some(emulation) if emulation.counts => format!("yes, dilation {}", emulation.dilation),
@@ -266,7 +130,14 @@ pub fn scan(lab: &mut Lab<'_>) -> Result<()> {
     for clients in lab.clients(&[HOT_SESSIONS], &[HOT_SESSIONS]) {
         for stand in lab.stands(&workload, flash::sizes(lab), &variants)? {
             let lengths_ms = (lab.scale().warm_ms, lab.scale().round_ms);
-            let stretch = Stretch { workload: &workload, device: &device, clients, lengths_ms, looks: 2 };
+            let stretch = Stretch {
+                workload: &workload,
+                device: &device,
+                clients,
+                lengths_ms,
+                looks: 2,
+                dilation: 1.0,
+            };
             let (watched, scanning): (_, Scanning) = watched::run(&stand, stretch)?;
             let mut factors = stand.variant.factors.clone();
             factors.insert("clients", clients.into());

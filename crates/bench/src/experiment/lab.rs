@@ -10,11 +10,12 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use super::charts::Charts;
 use super::claim::{Asked, Claim};
 use super::copies::{Bench, Copied};
 use super::device::Device;
 use super::measure::{self, Conditions, Measured};
-use super::row::{Factors, Point};
+use super::row::{Factors, Judged, Point};
 use super::scale::Scale;
 use super::stand::{Loaded, Sizes, Stand, Variant};
 use super::tell;
@@ -43,6 +44,8 @@ pub struct Lab<'a> {
     only: Vec<Only>,
     out: &'a mut dyn Write,
     rows: Option<BufWriter<File>>,
+    /// Where charts go, if anybody wants them, and the experiment's rows, which they are drawn from.
+    charts: Option<(PathBuf, Vec<serde_json::Value>)>,
     experiment: &'static str,
     figure: &'static str,
     dilation: f64,
@@ -67,6 +70,7 @@ impl<'a> Lab<'a> {
             only: Vec::new(),
             out,
             rows: None,
+            charts: None,
             experiment,
             figure,
             dilation: 1.0,
@@ -116,6 +120,22 @@ impl<'a> Lab<'a> {
     pub fn write_rows_to(&mut self, path: &Path) -> Result<()> {
         self.rows = Some(BufWriter::new(File::create(path)?));
         Ok(())
+    }
+
+    /// Draws each experiment's charts in this directory.
+    pub fn draw_charts_in(&mut self, directory: &Path) -> Result<()> {
+        std::fs::create_dir_all(directory)?;
+        self.charts = Some((directory.to_owned(), Vec::new()));
+        Ok(())
+    }
+
+    /// Draws the charts of the experiment, if anybody wants them.
+    pub fn draw(&mut self) -> Result<()> {
+        let Some((directory, rows)) = &mut self.charts else { return Ok(()) };
+        let (directory, rows) = (directory.clone(), std::mem::take(rows));
+        let charts = Charts { experiment: self.experiment, source: self.figure, rows: &rows };
+        let names = charts.write(&directory)?;
+        self.say(&format!("charts in {}: {}", directory.display(), names.join(", ")))
     }
 
     /// Rows belong to this experiment from here.
@@ -179,6 +199,9 @@ impl<'a> Lab<'a> {
     /// A line for programs.
     pub fn write_row(&mut self, row: &impl serde::Serialize) -> Result<()> {
         let text = serde_json::to_string(row).map_err(std::io::Error::other)?;
+        if let Some((_, drawn)) = &mut self.charts {
+            drawn.push(serde_json::from_str(&text).map_err(std::io::Error::other)?);
+        }
         match &mut self.rows {
             Some(rows) => {
                 writeln!(rows, "{text}")?;
@@ -232,7 +255,7 @@ impl<'a> Lab<'a> {
                     measure::point(self.subject(), stand, measured, on, (self.scale, factors))
                 };
                 let points: Vec<Point> = all.map(point).collect();
-                points.iter().try_for_each(|point| self.write_row(point))?;
+                points.iter().try_for_each(|point| self.write_row(&Judged::of(point)))?;
                 return Ok(points);
             }
             self.dilation *= 2.0;

@@ -144,7 +144,7 @@ fn bytes_of(opened: &Opened) -> u64 {
 }
 
 /// Bytes read, and bytes written.
-fn moved_bytes(account: &Accounting) -> [u64; 2] {
+pub(super) fn moved_bytes(account: &Accounting) -> [u64; 2] {
     let rows = account.rows();
     [rows.iter().map(|row| row.read.bytes).sum(), rows.iter().map(|row| row.written.bytes).sum()]
 }

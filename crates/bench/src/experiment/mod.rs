@@ -3,9 +3,12 @@
 //! 1. All variants of a comparison run in turns in one process, on copies of one loaded database; a ratio is one of medians.
 //! 2. Device, flush time and dilation are fixed before a point is measured and printed with it; a point that the emulation spoilt gets no verdict.
 //! 3. Values that stand only in a plot are not guessed.
+//! 4. Charts are drawn from rows, those that were just written or those of an earlier run.
 //!
 //! It does not know any internals: variants are configurations that anybody can choose.
 
+mod chart;
+mod charts;
 mod claim;
 mod copies;
 mod device;
@@ -13,6 +16,7 @@ mod drives;
 mod drop_table;
 mod filesystem;
 mod flash;
+mod flash_cold;
 mod flash_over_time;
 mod flash_restart;
 mod flash_tell;
@@ -35,9 +39,10 @@ mod wear_claim;
 mod wear_drive;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde_json::Value;
 
 use crate::{BenchError, Result};
 
@@ -60,6 +65,12 @@ pub struct ExperimentArgs {
     /// Where the rows go, one JSON object a line; without it, to standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Where charts of the rows go, SVG files; the directory is made if it isn't there
+    #[arg(long, value_name = "DIRECTORY")]
+    charts: Option<PathBuf>,
+    /// Measure nothing, but draw charts of the rows in this file, that --out wrote
+    #[arg(long, value_name = "FILE", requires = "charts", conflicts_with = "out")]
+    from: Option<PathBuf>,
     /// Where databases are made (some GiB); the loaded ones stay there for the next run. Without it, in a directory that is removed afterwards
     #[arg(long)]
     directory: Option<PathBuf>,
@@ -215,8 +226,20 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "flash-ramp-up",
         source: "Do 2012, figures 3.6 and 4.9",
-        about: "TPC-C from a cold cache: throughput and hits over time",
-        run: flash_over_time::ramp_up,
+        about: "TPC-C from a cold cache, with reads widened while it fills and without: throughput and hits over time",
+        run: flash_cold::ramp_up,
+    },
+    Experiment {
+        name: "flash-traffic",
+        source: "Do 2012, figure 3.9",
+        about: "TPC-C and a brokerage mix from a cold cache: what each drive reads and writes over time, by design",
+        run: flash_cold::traffic,
+    },
+    Experiment {
+        name: "flash-checkpoint",
+        source: "Do 2012, figure 3.10",
+        about: "a brokerage mix from a cold cache with sharp checkpoints in short and long intervals: throughput over time",
+        run: flash_cold::checkpoint,
     },
     Experiment {
         name: "flash-restart",
@@ -256,6 +279,9 @@ pub fn run(args: &ExperimentArgs, out: &mut dyn Write) -> Result<()> {
         "all" => EXPERIMENTS.iter().map(|one| one.name).collect(),
         name => vec![find(name)?.name],
     };
+    if let (Some(rows), Some(charts)) = (&args.from, &args.charts) {
+        return draw_again((rows, charts), &names, out);
+    }
     let mut lab = lab_of(args, out)?;
     names.iter().try_for_each(|name| perform(&mut lab, name))?;
     lab.end()
@@ -267,7 +293,24 @@ pub fn perform(lab: &mut Lab<'_>, name: &str) -> Result<()> {
     lab.say(&format!("{} ({}): {}", experiment.name, experiment.source, experiment.about))?;
     lab.say(CAUTION)?;
     lab.begin(experiment.name, experiment.source);
-    (experiment.run)(lab)
+    (experiment.run)(lab)?;
+    lab.draw()
+}
+
+/// Draws the charts of an earlier run's rows.
+fn draw_again((rows, charts): (&Path, &Path), names: &[&str], out: &mut dyn Write) -> Result<()> {
+    let text = std::fs::read_to_string(rows)?;
+    let all: std::result::Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
+    let all = all.map_err(|error| BenchError::Arguments(format!("{}: {error}", rows.display())))?;
+    for experiment in EXPERIMENTS.iter().filter(|experiment| names.contains(&experiment.name)) {
+        let own: Vec<Value> =
+            all.iter().filter(|row| row["experiment"] == experiment.name).cloned().collect();
+        let charts_of = charts::Charts { experiment: experiment.name, source: experiment.source, rows: &own };
+        for name in charts_of.write(charts)? {
+            writeln!(out, "{}", charts.join(name).display())?;
+        }
+    }
+    Ok(())
 }
 
 fn find(name: &str) -> Result<&'static Experiment> {
@@ -296,6 +339,9 @@ fn lab_of<'a>(args: &ExperimentArgs, out: &'a mut dyn Write) -> Result<Lab<'a>> 
     let mut lab = Lab::new(scale, device, (args.directory.clone(), args.memory.clone()), out)?;
     lab.choose_clients(&args.clients)?;
     lab.choose_points(&args.only)?;
+    if let Some(charts) = &args.charts {
+        lab.draw_charts_in(charts)?;
+    }
     if let Some(path) = &args.out {
         lab.write_rows_to(path)?;
     }

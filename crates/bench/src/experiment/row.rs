@@ -281,6 +281,23 @@ impl Point {
     }
 }
 
+/// A point as it is written.
+#[derive(Debug, Serialize)]
+pub struct Judged<'p> {
+    #[serde(flatten)]
+    point: &'p Point,
+    /// Why nothing may be concluded from it; missing if something may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_judged: Option<String>,
+}
+
+impl<'p> Judged<'p> {
+    /// Of a point.
+    pub fn of(point: &'p Point) -> Self {
+        Self { point, not_judged: point.not_judged() }
+    }
+}
+
 /// How a load went.
 #[derive(Debug, Clone, Serialize)]
 pub struct LoadRow {

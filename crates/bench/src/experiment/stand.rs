@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use varve_device::Accounting;
 use varve_engine::Database;
-use varve_pager::{CleanOrder, FlashConfig, FlashDesign, FlashRestart, NvmConfig, PagerConfig, Times};
+use varve_pager::{
+    CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, NvmConfig, PagerConfig, Times,
+};
 
 use super::copies::{Bench, Copied, Place};
 use super::device::Device;
@@ -94,6 +96,8 @@ pub struct InFlash {
     pub clean_order: CleanOrder,
     /// What becomes of it when the database is opened again.
     pub restart: FlashRestart,
+    /// What it does to get full.
+    pub fill: FlashFill,
 }
 
 /// A configuration to compare.
@@ -229,7 +233,7 @@ impl Variant {
                 dirty_percent: flash.dirty_percent,
                 clean_order: flash.clean_order,
                 restart: flash.restart,
-                fill: FlashConfig::FILL,
+                fill: flash.fill,
                 daily_write_bytes: None,
             });
         }

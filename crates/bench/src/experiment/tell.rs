@@ -120,7 +120,7 @@ fn rounds(rounds: usize) -> String {
 }
 
 /// Two digits behind the point, or as many as show something.
-fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     if value.abs() >= 0.1 || value == 0.0 { format!("{value:.2}") } else { format!("{value:.5}") }
 }
 

@@ -1,7 +1,7 @@
 //! A stretch of a load with somebody who looks on while it runs: what is told over time, not as one figure.
 //!
 //! 1. Looks come in equal distances of the drives' time; one may take its time, the load goes on meanwhile.
-//! 2. A stretch that the emulation spoilt is run again with all device times doubled, as a comparison is.
+//! 2. A stretch that the emulation spoilt is run again with all device times doubled, as a comparison is, and so are those that are compared.
 //!
 //! Not known here: what is looked at.
 
@@ -36,6 +36,8 @@ pub struct Stretch<'a> {
     pub lengths_ms: (u64, u64),
     /// How often it is looked at.
     pub looks: u32,
+    /// Device times are multiplied by this at first.
+    pub dilation: f64,
 }
 
 /// What somebody sees.
@@ -54,6 +56,8 @@ pub struct Sight<'a> {
 
 /// How it went.
 pub struct Watched {
+    /// Device times were multiplied by this.
+    pub dilation: f64,
     /// How far it can be believed.
     pub emulation: Option<Emulation>,
     /// How it was warmed up, if it was.
@@ -68,7 +72,7 @@ pub trait Onlooker: Default {
 
 /// Runs a stretch on a stand.
 pub fn run<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>) -> Result<(Watched, O)> {
-    let mut dilation = 1.0;
+    let mut dilation = stretch.dilation;
     loop {
         let (watched, onlooker) = once(stand, stretch, dilation)?;
         let counts = watched.emulation.as_ref().is_none_or(|emulation| emulation.counts);
@@ -76,6 +80,27 @@ pub fn run<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>) -> Result<(Watched,
             return Ok((watched, onlooker));
         }
         dilation *= 2.0;
+    }
+}
+
+/// Runs it on all of them under one dilation, the last ones first, which are the fastest and are spoilt most easily. In their order.
+pub fn all<O: Onlooker>(stands: &[Stand], stretch: Stretch<'_>) -> Result<Vec<(Watched, O)>> {
+    let mut dilation = stretch.dilation;
+    loop {
+        let mut done = Vec::new();
+        for stand in stands.iter().rev() {
+            let one = run(stand, Stretch { dilation, ..stretch })?;
+            let is_other = one.0.dilation > dilation;
+            dilation = one.0.dilation;
+            if is_other && !done.is_empty() {
+                break;
+            }
+            done.push(one);
+        }
+        if done.len() == stands.len() {
+            done.reverse();
+            return Ok(done);
+        }
     }
 }
 
@@ -113,5 +138,5 @@ fn once<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>, dilation: f64) -> Resu
         return Err(BenchError::Wrong(format!("what was looked at while the load ran failed: {error}")));
     }
     let emulation = Emulation::of_drives(&[reports], stretch.device.flush_us());
-    Ok((Watched { emulation, warmth }, onlooker))
+    Ok((Watched { dilation, emulation, warmth }, onlooker))
 }
