@@ -27,18 +27,18 @@ use crate::workload::Workload;
 pub(super) const PAGE_BYTES: usize = 8192;
 /// Pool and cache, in units.
 const POOL_UNITS: u64 = 20;
-const CACHE_UNITS: u64 = 140;
+pub(super) const CACHE_UNITS: u64 = 140;
 /// Log, in caches, and its segments.
 const LOG_OF_CACHE: u64 = 8;
 const LOG_SEGMENTS: u64 = 128;
-const SEGMENT_BYTES_MIN: u64 = 512 << 10;
+pub(super) const SEGMENT_BYTES_MIN: u64 = 512 << 10;
 /// Share of the log from which pages are brought home for its sake.
 const LOG_FRACTION: f64 = 0.75;
 
 /// Drives of the paper.
 const HOME: &str = "hdd-8";
-const FLASH: &str = "fusion-io-160";
-const LOG: &str = "hdd-7200";
+pub(super) const FLASH: &str = "fusion-io-160";
+pub(super) const LOG: &str = "hdd-7200";
 
 /// Frames of a hundred that may be dirty, by mix (table 3.2: lambda).
 const LAMBDA_C: u8 = 50;
@@ -55,7 +55,7 @@ const ROUND_MS: (u64, u64) = (30_000, 120_000);
 const SETTLE_MS: (u64, u64) = (10_000, 60_000);
 
 /// Sessions that are enough for eight disks, and streams of queries.
-const SESSIONS: usize = 64;
+pub(super) const SESSIONS: usize = 64;
 const STREAMS: usize = 8;
 
 /// The name of the baseline.
@@ -131,11 +131,16 @@ fn warehouses(kind: tpcc::Scale, bytes: u64) -> tpcc::Scale {
 
 /// Home, log and flash of the paper; the machine's own where nothing is to be emulated.
 pub(super) fn drives(lab: &Lab<'_>) -> Result<Device> {
+    drives_with(lab, HOME)
+}
+
+/// The same over another home.
+pub(super) fn drives_with(lab: &Lab<'_>, home: &str) -> Result<Device> {
     if !lab.device().is_emulated() {
         return Ok(Device::REAL.with_apart(Device::REAL, Device::REAL));
     }
     let of = |name| Device::named(name, None);
-    Ok(of(HOME)?.with_apart(of(LOG)?, of(FLASH)?))
+    Ok(of(home)?.with_apart(of(LOG)?, of(FLASH)?))
 }
 
 pub(super) fn cache_bytes(lab: &Lab<'_>) -> u64 {
@@ -167,18 +172,21 @@ pub(super) fn baseline(lab: &Lab<'_>, mix: &Mix) -> Variant {
 
 /// How a cache is set, and how long the log may get.
 #[derive(Debug, Clone, Copy)]
-struct Settings {
-    dirty_percent: u8,
-    pending_max: usize,
-    restart: FlashRestart,
-    log_fraction: f64,
+pub(super) struct Settings {
+    pub cache_units: u64,
+    pub dirty_percent: u8,
+    pub pending_max: usize,
+    pub restart: FlashRestart,
+    /// Part of the log from which pages are brought home for its sake.
+    pub log_fraction: f64,
 }
 
 impl Settings {
     /// The paper's.
-    fn of(mix: &Mix) -> Self {
+    pub(super) fn of(mix: &Mix) -> Self {
         let (dirty_percent, pending_max) = (mix.dirty_percent, FlashConfig::PENDING_MAX);
-        Self { dirty_percent, pending_max, restart: FlashRestart::None, log_fraction: LOG_FRACTION }
+        let (cache_units, restart, log_fraction) = (CACHE_UNITS, FlashRestart::None, LOG_FRACTION);
+        Self { cache_units, dirty_percent, pending_max, restart, log_fraction }
     }
 }
 
@@ -187,14 +195,10 @@ pub(super) fn cached(lab: &Lab<'_>, mix: &Mix, design: FlashDesign) -> Variant {
     cached_so(lab, mix, design, Settings::of(mix))
 }
 
-/// The same, and a start goes on with it so.
-pub(super) fn kept(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, restart: FlashRestart) -> Variant {
-    cached_so(lab, mix, design, Settings { restart, ..Settings::of(mix) }).with("scheme", restart.name())
-}
-
-fn cached_so(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
-    let Settings { dirty_percent, pending_max, restart, log_fraction } = settings;
-    let (bytes, clean_order) = (cache_bytes(lab), CleanOrder::LastUse);
+/// With a cache so set; it is warmed by as many transactions as one of the paper's size.
+pub(super) fn cached_so(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
+    let Settings { cache_units, dirty_percent, pending_max, restart, log_fraction } = settings;
+    let (bytes, clean_order) = (cache_units * lab.scale().flash_unit_bytes, CleanOrder::LastUse);
     let flash = InFlash { bytes, design, pending_max, dirty_percent, clean_order, restart };
     let configure = move |config: &mut PagerConfig| {
         common(config);
