@@ -3,7 +3,8 @@
 //!
 //! 1. Both databases of a pair are warmed once and stay open; rounds alternate, A B A B, with the same requests for both of a pair. Whichever is
 //!    not asked has its drives to itself, and rests as long as the other one.
-//! 2. The first pair is not counted, and each round settles before it is.
+//! 2. The first pair is not counted. A database that rests brings dirty frames home; each round settles until they are as many as the limit
+//!    lets be, and where they still grow in the rounds that are measured there is no verdict.
 //! 3. Traffic is counted where the medium is touched, by purpose: metadata of the cache and its pages, read and written, in the rounds alone.
 //!
 //! Not known here: what a scheme writes.
@@ -19,7 +20,7 @@ use super::flash_restart::published_throughput;
 use super::flash_stop::{Ground, begin_reports, reports};
 use super::lab::Lab;
 use super::paired::Interval;
-use super::row::{Emulation, Factors};
+use super::row::{CacheStates, Emulation, Factors};
 use super::stand::{Opened, Stand};
 use super::table::Table;
 use super::tell;
@@ -31,7 +32,7 @@ use crate::workload::Workload;
 
 /// Milliseconds of a round, and of what runs before each; and pairs.
 const ROUND_MS: (u64, u64) = (15_000, 40_000);
-const SETTLE_MS: (u64, u64) = (3_000, 5_000);
+const SETTLE_MS: (u64, u64) = (10_000, 20_000);
 const PAIRS: (usize, usize) = (5, 9);
 /// Part of the throughput that lazy verification has to keep, and of the flash traffic that its records may be.
 const KEPT_BAR: f64 = 0.98;
@@ -92,8 +93,8 @@ struct HardeningRow {
     meta_requests_share: f64,
     /// Bytes of the log for each transaction, without it and with it.
     log_bytes: [f64; 2],
-    /// Frames of a hundred that were dirty at the end, without it and with it.
-    dirty_percent: [f64; 2],
+    /// The cache when rounds began and ended: means, without it and with it.
+    cache: [Option<CacheStates>; 2],
     warmth: [Option<Warmth>; 2],
     emulation: Option<Emulation>,
 }
@@ -106,24 +107,39 @@ struct Side<'a> {
     tps: Vec<f64>,
     transactions: u64,
     traffic: Traffic,
+    states: Vec<CacheStates>,
     reports: Vec<Vec<(&'static str, EmulationReport)>>,
+}
+
+impl HardeningRow {
+    /// Why nothing may be concluded from it.
+    fn not_judged(&self) -> Option<String> {
+        let unsteady = || self.cache.iter().flatten().find_map(CacheStates::unsteady);
+        match &self.emulation {
+            None => Some("no device was emulated".to_owned()),
+            Some(emulation) if !emulation.counts => Some(emulation.spoilt()),
+            Some(_) => unsteady(),
+        }
+    }
 }
 
 impl<'a> Side<'a> {
     fn warmed(on: Ground<'a>) -> Result<Self> {
         let (opened, warmth) = on.warmed()?;
-        let (tps, transactions, traffic, reports) = (Vec::new(), 0, Traffic::default(), Vec::new());
-        Ok(Self { on, opened, warmth, tps, transactions, traffic, reports })
+        let (tps, states, reports) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { on, opened, warmth, tps, transactions: 0, traffic: Traffic::default(), states, reports })
     }
 
     /// A round. Whether it counts.
     fn round(&mut self, (settle_ms, round_ms): (u64, u64), number: u64) -> Result<bool> {
         self.on.rate(&self.opened, settle_ms, 2 * number)?;
         begin_reports(&self.opened);
-        let before = Traffic::of(&self.opened);
+        let (before, begin) = (Traffic::of(&self.opened), CacheState::of(&self.opened.database));
         let (target, length) = (self.on.target(&self.opened), self.on.dilated(round_ms));
         let round = driver::round(&target, self.on.workload, self.on.plan(), length, 2 * number + 1)?;
         self.traffic = self.traffic.plus(Traffic::of(&self.opened).since(before));
+        let states = begin.zip(CacheState::of(&self.opened.database));
+        self.states.extend(states.map(|(begin, end)| CacheStates { begin, end }));
         self.transactions += round.transactions;
         self.tps.push(round.tps() * self.on.dilation);
         self.reports.push(reports(&self.opened));
@@ -135,6 +151,7 @@ impl<'a> Side<'a> {
     fn forget(&mut self) {
         self.tps.clear();
         self.reports.clear();
+        self.states.clear();
         (self.transactions, self.traffic) = (0, Traffic::default());
     }
 
@@ -147,8 +164,18 @@ impl<'a> Side<'a> {
         self.traffic.log.bytes as f64 / self.transactions.max(1) as f64
     }
 
-    fn dirty_percent(&self) -> f64 {
-        CacheState::of(&self.opened.database).map_or(0.0, |state| state.dirty_percent)
+    /// The means.
+    fn cache(&self) -> Option<CacheStates> {
+        let mean = |of: &dyn Fn(&CacheStates) -> f64| {
+            self.states.iter().map(of).sum::<f64>() / self.states.len() as f64
+        };
+        let state = |of: fn(&CacheStates) -> CacheState| CacheState {
+            filled_percent: mean(&|states| of(states).filled_percent),
+            dirty_percent: mean(&|states| of(states).dirty_percent),
+            invalid_percent: mean(&|states| of(states).invalid_percent),
+        };
+        let states = CacheStates { begin: state(|states| states.begin), end: state(|states| states.end) };
+        (!self.states.is_empty()).then_some(states)
     }
 }
 
@@ -182,12 +209,11 @@ fn pairs(
             sides.iter_mut().for_each(Side::forget);
         }
     }
-    let dirty_percent = [0, 1].map(|at: usize| sides[at].dirty_percent());
     sides.iter().try_for_each(Side::end)?;
-    Ok(Some(row(sides, dirty_percent, device)))
+    Ok(Some(row(sides, device)))
 }
 
-fn row([none, with]: [Side<'_>; 2], dirty_percent: [f64; 2], device: &Device) -> HardeningRow {
+fn row([none, with]: [Side<'_>; 2], device: &Device) -> HardeningRow {
     let ratios: Vec<f64> = with.tps.iter().zip(&none.tps).map(|(with, none)| with / none).collect();
     let reports: Vec<_> = none.reports.iter().chain(&with.reports).cloned().collect();
     let log_bytes = [none.log_bytes(), with.log_bytes()];
@@ -200,7 +226,7 @@ fn row([none, with]: [Side<'_>; 2], dirty_percent: [f64; 2], device: &Device) ->
         meta_bytes_share: with.traffic.share(|tally| tally.bytes),
         meta_requests_share: with.traffic.share(|tally| tally.operations),
         log_bytes,
-        dirty_percent,
+        cache: [none.cache(), with.cache()],
         none_tps: none.tps,
         tps: with.tps,
         warmth: [none.warmth, with.warmth],
@@ -267,11 +293,7 @@ fn claim_costs(
     (design, scheme): (FlashDesign, FlashRestart),
     row: &HardeningRow,
 ) -> Result<Vec<Claim>> {
-    let spoilt = match &row.emulation {
-        None => Some("no device was emulated".to_owned()),
-        Some(emulation) => (!emulation.counts).then(|| emulation.spoilt()),
-    };
-    let has_bar = scheme == FlashRestart::LazyVerification;
+    let (spoilt, has_bar) = (row.not_judged(), scheme == FlashRestart::LazyVerification);
     let held = |claim: Claim, bar: f64, verdict: Verdict| {
         let verdict = spoilt.clone().map_or(verdict, Verdict::NotJudged);
         if has_bar { claim.judged(bar, verdict) } else { claim }
@@ -318,7 +340,11 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[HardeningRow], claims: &[Claim]) -> Resu
             [row.meta_bytes_share, row.meta_requests_share].map(|share| format!("{:.3}", 100.0 * share)),
         );
         line.extend(row.log_bytes.map(|bytes| format!("{:.2}", bytes / 1024.0)));
-        line.extend(row.dirty_percent.map(|percent| format!("{percent:.1}")));
+        line.extend(row.cache.map(|cache| {
+            let dirty = |cache: CacheStates| [cache.begin.dirty_percent, cache.end.dirty_percent];
+            let told = |[begin, end]: [f64; 2]| format!("{begin:.1} to {end:.1}");
+            cache.map(dirty).map_or_else(String::new, told)
+        }));
         line.push(tell::counts(row.emulation.as_ref()));
         table.push(line);
     }
