@@ -1,5 +1,6 @@
 //! Runs a workload on a target: threads, warm-up, rounds, latencies.
 
+use std::ops::ControlFlow;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -92,8 +93,8 @@ pub fn run(target: &dyn Target, workload: &dyn Workload, plan: Plan) -> Result<V
 pub struct Watch<'w> {
     /// How often, in equal distances.
     pub looks: u32,
-    /// What is done then; it is given what counts the transactions that have ended well, which goes on meanwhile.
-    pub look: &'w mut dyn FnMut(&dyn Fn() -> u64),
+    /// What is done then; it is given what counts the transactions that have ended well, which goes on meanwhile. It may end the round.
+    pub look: &'w mut dyn FnMut(&dyn Fn() -> u64) -> ControlFlow<()>,
 }
 
 /// One round of so much time on fresh sessions; `seed` determines what they ask.
@@ -137,12 +138,14 @@ pub fn round_watched(
     }))
 }
 
-/// Lets a round run for its time.
+/// Lets a round run for its time, or until whoever looks on has seen enough.
 fn wait(length: Duration, watch: Option<Watch<'_>>, done: Option<&AtomicU64>) {
     let Some(watch) = watch else { return std::thread::sleep(length) };
     for _ in 0..watch.looks {
         std::thread::sleep(length / watch.looks);
-        (watch.look)(&|| done.map_or(0, |done| done.load(Ordering::Relaxed)));
+        if (watch.look)(&|| done.map_or(0, |done| done.load(Ordering::Relaxed))).is_break() {
+            return;
+        }
     }
 }
 

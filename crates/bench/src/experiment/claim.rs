@@ -160,6 +160,33 @@ pub struct Claim {
     pub verdict: Verdict,
 }
 
+impl Claim {
+    /// Of what isn't told by two points: shown, with nothing to hold it against yet. [`super::lab::Lab::write_claim`] says of which experiment.
+    pub fn found(factors: &Factors, says: String, ours: f64) -> Self {
+        let (row, experiment, figure, factors) = ("claim", "", "", factors.clone());
+        let (rounds, published, bar, verdict) = (Some(1), None, None, Verdict::NoBar);
+        Self { row, experiment, figure, factors, says, ours, rounds, published, bar, verdict }
+    }
+
+    /// Of so many rounds.
+    pub fn of_rounds(mut self, rounds: usize) -> Self {
+        self.rounds = Some(rounds);
+        self
+    }
+
+    /// Beside what the publication's text or a table states, which is not held against it.
+    pub fn beside(mut self, published: Option<f64>) -> Self {
+        self.published = published;
+        self
+    }
+
+    /// Held against a bar.
+    pub fn judged(mut self, bar: f64, verdict: Verdict) -> Self {
+        (self.bar, self.verdict) = (Some(bar), verdict);
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

@@ -30,18 +30,18 @@ use crate::workload::Workload;
 pub(super) const PAGE_BYTES: usize = 8192;
 /// Pool and cache, in units.
 const POOL_UNITS: u64 = 20;
-const CACHE_UNITS: u64 = 140;
+pub(super) const CACHE_UNITS: u64 = 140;
 /// Log, in caches, and its segments.
 const LOG_OF_CACHE: u64 = 8;
 const LOG_SEGMENTS: u64 = 128;
-const SEGMENT_BYTES_MIN: u64 = 512 << 10;
+pub(super) const SEGMENT_BYTES_MIN: u64 = 512 << 10;
 /// Share of the log from which pages are brought home for its sake.
 const LOG_FRACTION: f64 = 0.75;
 
 /// Drives of the paper.
 const HOME: &str = "hdd-8";
-const FLASH: &str = "fusion-io-160";
-const LOG: &str = "hdd-7200";
+pub(super) const FLASH: &str = "fusion-io-160";
+pub(super) const LOG: &str = "hdd-7200";
 
 /// Frames of a hundred that may be dirty, by mix (table 3.2: lambda).
 const LAMBDA_C: u8 = 50;
@@ -58,7 +58,7 @@ const ROUND_MS: (u64, u64) = (30_000, 120_000);
 const SETTLE_MS: (u64, u64) = (10_000, 60_000);
 
 /// Sessions that are enough for eight disks, and streams of queries.
-const SESSIONS: usize = 64;
+pub(super) const SESSIONS: usize = 64;
 const STREAMS: usize = 8;
 
 /// The name of the baseline.
@@ -134,11 +134,16 @@ fn warehouses(kind: tpcc::Scale, bytes: u64) -> tpcc::Scale {
 
 /// Home, log and flash of the paper; the machine's own where nothing is to be emulated.
 pub(super) fn drives(lab: &Lab<'_>) -> Result<Device> {
+    drives_with(lab, HOME)
+}
+
+/// The same over another home.
+pub(super) fn drives_with(lab: &Lab<'_>, home: &str) -> Result<Device> {
     if !lab.device().is_emulated() {
         return Ok(Device::REAL.with_apart(Device::REAL, Device::REAL));
     }
     let of = |name| Device::named(name, None);
-    Ok(of(HOME)?.with_apart(of(LOG)?, of(FLASH)?))
+    Ok(of(home)?.with_apart(of(LOG)?, of(FLASH)?))
 }
 
 pub(super) fn cache_bytes(lab: &Lab<'_>) -> u64 {
@@ -182,6 +187,7 @@ pub(super) fn baseline_so(lab: &Lab<'_>, mix: &Mix, settings: Settings) -> Varia
 /// How a cache is set, and when pages are brought home for the log's sake.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
+    pub cache_units: u64,
     pub dirty_percent: u8,
     pub queued_max: usize,
     pub restart: FlashRestart,
@@ -197,8 +203,8 @@ impl Settings {
     pub(super) fn of(lab: &Lab<'_>, mix: &Mix) -> Self {
         let (dirty_percent, queued_max) = (mix.dirty_percent, queued(lab));
         let (restart, fill) = (FlashRestart::None, FlashConfig::FILL);
-        let (log_fraction, sharp_ms) = (LOG_FRACTION, None);
-        Self { dirty_percent, queued_max, restart, fill, log_fraction, sharp_ms }
+        let (cache_units, log_fraction, sharp_ms) = (CACHE_UNITS, LOG_FRACTION, None);
+        Self { cache_units, dirty_percent, queued_max, restart, fill, log_fraction, sharp_ms }
     }
 
     fn configure(&self, config: &mut PagerConfig) {
@@ -215,15 +221,10 @@ pub(super) fn cached(lab: &Lab<'_>, mix: &Mix, design: FlashDesign) -> Variant {
     cached_so(lab, mix, design, Settings::of(lab, mix))
 }
 
-/// The same, and a start goes on with it so.
-pub(super) fn kept(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, restart: FlashRestart) -> Variant {
-    cached_so(lab, mix, design, Settings { restart, ..Settings::of(lab, mix) }).with("scheme", restart.name())
-}
-
-/// The same with other settings.
+/// With a cache so set; it is warmed by as many transactions as one of the paper's size.
 pub(super) fn cached_so(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
-    let Settings { dirty_percent, queued_max, restart, fill, .. } = settings;
-    let (bytes, clean_order) = (cache_bytes(lab), CleanOrder::LastUse);
+    let Settings { cache_units, dirty_percent, queued_max, restart, fill, .. } = settings;
+    let (bytes, clean_order) = (cache_units * lab.scale().flash_unit_bytes, CleanOrder::LastUse);
     let flash = InFlash { bytes, design, queued_max, dirty_percent, clean_order, restart, fill };
     let configure = move |config: &mut PagerConfig| settings.configure(config);
     let variant = Variant::new(configure).with("design", design.name()).in_flash(flash);

@@ -26,15 +26,6 @@ const SETTLE_MS: (u64, u64) = (3_000, 20_000);
 /// Hit rates may fall so far.
 const BAR: f64 = 0.03;
 
-/// Whether a stretch counts, for people.
-pub(super) fn counts(emulation: Option<&Emulation>) -> String {
-    match emulation {
-        None => "real".to_owned(),
-        Some(emulation) if emulation.counts => format!("yes, dilation {}", emulation.dilation),
-        Some(emulation) => emulation.spoilt(),
-    }
-}
-
 /// Hits of a hot set before, while and after a table is scanned.
 #[derive(Debug, Serialize)]
 struct ScanRow {
@@ -233,7 +224,7 @@ fn tell_scans(lab: &mut Lab<'_>, rows: &[ScanRow], claims: &[Claim]) -> Result<(
         line.extend(row.tps.map(|tps| format!("{tps:.0}")));
         line.extend([format!("{:.1}", row.scan_seconds), row.scanned_rows.to_string()]);
         line.extend([row.refused_sequential.to_string(), format!("{:.1}", row.filled_percent)]);
-        line.push(counts(row.emulation.as_ref()));
+        line.push(tell::counts(row.emulation.as_ref()));
         table.push(line);
     }
     lab.say(&format!("\n{table}{}", tell::claims(claims)))

@@ -158,6 +158,31 @@ impl<'a> Lab<'a> {
         }
     }
 
+    /// The experiment takes so many rounds, in quick and in full, unless another number was asked for.
+    pub fn prefer_rounds(&mut self, (quick, full): (usize, usize)) {
+        let is_full = self.scale.is_full();
+        let own = if is_full { Scale::FULL } else { Scale::QUICK };
+        if self.scale.name == own.name && self.scale.rounds == own.rounds {
+            self.scale.rounds = if is_full { full } else { quick };
+        }
+    }
+
+    /// Runs what counts only if the emulation kept up, with all device times doubled as long as it gives nothing; it is told whether that is
+    /// the last time, and then gives what it has. What comes later in the experiment begins with the same dilation.
+    pub fn dilated<T>(
+        &mut self,
+        mut run: impl FnMut(&mut Self, (f64, bool)) -> Result<Option<T>>,
+    ) -> Result<T> {
+        loop {
+            let is_last = self.dilation >= DILATION_MAX;
+            if let Some(done) = run(self, (self.dilation, is_last))? {
+                return Ok(done);
+            }
+            assert!(!is_last, "the last time it gives what it has");
+            self.dilation *= 2.0;
+        }
+    }
+
     /// Everything is written.
     pub fn end(mut self) -> Result<()> {
         self.rows.as_mut().map_or(Ok(()), Write::flush)?;
@@ -286,6 +311,14 @@ impl<'a> Lab<'a> {
     /// Judges a comparison, and writes its row.
     pub fn claim(&mut self, asked: Asked<'_>) -> Result<Claim> {
         let claim = asked.judge(self.subject());
+        self.write_row(&claim)?;
+        Ok(claim)
+    }
+
+    /// Writes the row of a claim that isn't one of points.
+    pub fn write_claim(&mut self, claim: Claim) -> Result<Claim> {
+        let (experiment, figure) = self.subject();
+        let claim = Claim { experiment, figure, ..claim };
         self.write_row(&claim)?;
         Ok(claim)
     }

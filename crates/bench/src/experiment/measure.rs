@@ -1,6 +1,7 @@
 //! A round: a database is opened, warmed up, measured and shut down; and what several rounds of one come to.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -201,6 +202,7 @@ pub fn round(stand: &Stand, on: Conditions<'_>, scale: Scale, number: u64) -> Re
         let bytes = bytes_of(&opened);
         over_time.push((bytes - last.1) as f64 / (done - last.0).max(1) as f64);
         last = (done, bytes);
+        ControlFlow::Continue(())
     };
     let watch = Watch { looks: LOOKS, look: &mut look };
     let length = (dilated(scale.round_ms), 2 * number + 1);

@@ -17,8 +17,12 @@ mod drop_table;
 mod filesystem;
 mod flash;
 mod flash_cold;
+mod flash_first_query;
+mod flash_hardening;
+mod flash_kept;
 mod flash_over_time;
 mod flash_restart;
+mod flash_stop;
 mod flash_tell;
 mod hot_and_cold;
 mod kang;
@@ -26,6 +30,7 @@ mod lab;
 mod lindstrom;
 mod lindstrom_parts;
 mod measure;
+mod paired;
 mod row;
 mod scale;
 mod stand;
@@ -246,6 +251,18 @@ const EXPERIMENTS: &[Experiment] = &[
         source: "Do 2012, figures 4.11 and 4.12",
         about: "TPC-C from a peak over shutdown or crash to the next peak",
         run: flash_restart::restart,
+    },
+    Experiment {
+        name: "flash-first-query",
+        source: "after Do 2012, chapter 4",
+        about: "time to the first query after a start, by size of a cache that is kept and by log budget",
+        run: flash_first_query::first_query,
+    },
+    Experiment {
+        name: "flash-hardening",
+        source: "after Do 2012, chapter 4",
+        about: "TPC-C at its peak: what each way to keep a cache costs, in pairs of rounds, and its part of the flash traffic",
+        run: flash_hardening::hardening,
     },
     Experiment {
         name: "flash-scan",

@@ -144,6 +144,15 @@ fn part(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.2}", part / whole) } else { String::new() }
 }
 
+/// Whether figures count, in a cell.
+pub fn counts(emulation: Option<&Emulation>) -> String {
+    match emulation {
+        None => "real".to_owned(),
+        Some(emulation) if emulation.counts => format!("yes, dilation {}", emulation.dilation),
+        Some(emulation) => emulation.spoilt(),
+    }
+}
+
 fn emulation_cells(emulation: Option<&Emulation>) -> [String; 5] {
     emulation.map_or_else(Default::default, |emulation| {
         let percent = |share: f64| format!("{:.1}", 100.0 * share);

@@ -5,6 +5,7 @@
 //!
 //! Not known here: what is looked at.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use varve_device::EmulationReport;
@@ -125,8 +126,9 @@ fn once<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>, dilation: f64) -> Resu
         let seconds = began.elapsed().as_secs_f64() / dilation;
         let sight = Sight { opened: &opened, target: &target, seconds, done, dilation };
         failed = failed.take().or(onlooker.look(&sight).err());
+        ControlFlow::Continue(())
     };
-    look(&|| 0);
+    let _begins = look(&|| 0);
     let watch = Watch { looks: stretch.looks, look: &mut look };
     driver::round_watched(&target, stretch.workload, plan, (dilated(length_ms), 2), Some(watch))?;
     let reports: Vec<(&'static str, EmulationReport)> =

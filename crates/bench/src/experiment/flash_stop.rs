@@ -1,0 +1,148 @@
+//! A database at work is stopped and started again, in the drives' time.
+//!
+//! 1. The drives take their time from the end of the warm-up on, shutdown and recovery among it.
+//! 2. A crash is a database that is let go of: what was in memory is lost, files stay as they are. It takes no time.
+//! 3. The first query is asked by a new session as soon as the database is open: one row of one table, by its key. Its time counts from the
+//!    beginning of the start.
+//!
+//! Not known here: what becomes of the cache.
+
+use std::time::{Duration, Instant};
+
+use varve_device::{EmulationReport, Purpose};
+
+use super::device::Device;
+use super::stand::{Opened, Stand, levels};
+use super::warm::{self, Warmth};
+use crate::Result;
+use crate::driver::{self, Plan};
+use crate::embedded::Embedded;
+use crate::target::Target;
+use crate::workload::Workload;
+
+/// The first query.
+const FIRST_QUERY: &str = "SELECT c_balance FROM bench_customer WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1";
+
+/// How a database ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    Shutdown,
+    Crash,
+}
+
+impl Stop {
+    pub(super) const ALL: [Stop; 2] = [Stop::Shutdown, Stop::Crash];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Stop::Shutdown => "shutdown",
+            Stop::Crash => "crash",
+        }
+    }
+}
+
+/// What is stopped and started, and what asks of it.
+#[derive(Clone, Copy)]
+pub(super) struct Ground<'a> {
+    pub stand: &'a Stand,
+    pub device: &'a Device,
+    pub workload: &'a dyn Workload,
+    pub clients: usize,
+    pub dilation: f64,
+}
+
+/// A database that is open again.
+pub(super) struct Started {
+    pub opened: Opened,
+    /// When that was.
+    pub at: Instant,
+    /// Seconds of the drives until then, and until the first query was answered.
+    pub recovery_seconds: f64,
+    pub first_query_seconds: f64,
+    /// What the start read of the log, and the frames of the cache that it went on with.
+    pub log_read_bytes: u64,
+    pub restored_pages: u64,
+}
+
+impl Ground<'_> {
+    pub(super) fn plan(&self) -> Plan {
+        Plan { threads: self.clients, rounds: 1, seconds: 0, warm_seconds: 0 }
+    }
+
+    pub(super) fn dilated(&self, ms: u64) -> Duration {
+        Duration::from_millis(ms).mul_f64(self.dilation)
+    }
+
+    /// Seconds of the drives.
+    pub(super) fn seconds(&self, since: Instant) -> f64 {
+        since.elapsed().as_secs_f64() / self.dilation
+    }
+
+    pub(super) fn target(&self, opened: &Opened) -> Embedded {
+        Embedded::new(opened.database.clone(), "")
+    }
+
+    /// Transactions a second of the drives' time; what a length of nothing comes to is nothing.
+    pub(super) fn rate(&self, opened: &Opened, ms: u64, seed: u64) -> Result<f64> {
+        if ms == 0 {
+            return Ok(0.0);
+        }
+        let round = driver::round(&self.target(opened), self.workload, self.plan(), self.dilated(ms), seed)?;
+        Ok(round.tps() * self.dilation)
+    }
+
+    /// Opened, and warmed as fast as the machine can; then the drives take their time.
+    pub(super) fn warmed(&self) -> Result<(Opened, Option<Warmth>)> {
+        let opened = self.stand.open(self.device, self.dilation)?;
+        let warm = |transactions| self.warm(&opened, (transactions, 0));
+        let warmth = self.stand.variant.warm_transactions().map(warm).transpose()?;
+        opened.take_times(true);
+        Ok((opened, warmth))
+    }
+
+    /// So many transactions; the number is that of the warm-up.
+    pub(super) fn warm(&self, opened: &Opened, transactions: (u64, u64)) -> Result<Warmth> {
+        warm::up(opened, &self.target(opened), (self.workload, self.plan()), transactions)
+    }
+
+    /// How long the end takes, in seconds of the drives.
+    pub(super) fn stop(&self, opened: &Opened, stop: Stop) -> Result<f64> {
+        let began = Instant::now();
+        match stop {
+            Stop::Crash => Ok(0.0),
+            Stop::Shutdown => {
+                opened.database.shutdown()?;
+                Ok(self.seconds(began))
+            }
+        }
+    }
+
+    /// Opens it again and asks it something. Whoever had it open has let go of it.
+    pub(super) fn start(&self) -> Result<Started> {
+        let began = Instant::now();
+        let opened = self.stand.open_at_once(self.device, self.dilation)?;
+        let (at, recovery_seconds) = (Instant::now(), self.seconds(began));
+        let log_read_bytes = read_of(&opened, Purpose::Log);
+        let restored_pages = levels(&opened.database).get("flash.restored").copied().unwrap_or(0);
+        self.target(&opened).connect(&[])?.scalar(FIRST_QUERY)?;
+        let first_query_seconds = self.seconds(began);
+        Ok(Started { opened, at, recovery_seconds, first_query_seconds, log_read_bytes, restored_pages })
+    }
+}
+
+/// Bytes read for this.
+fn read_of(opened: &Opened, purpose: Purpose) -> u64 {
+    let rows = opened.drives.iter().flat_map(|drive| drive.account.rows());
+    rows.filter(|row| row.purpose == purpose).map(|row| row.read.bytes).sum()
+}
+
+/// Reports of all emulated drives begin here.
+pub(super) fn begin_reports(opened: &Opened) {
+    opened.drives.iter().filter_map(|drive| drive.emulated.as_ref()).for_each(|drive| drive.begin_report());
+}
+
+/// Reports of all emulated drives.
+pub(super) fn reports(opened: &Opened) -> Vec<(&'static str, EmulationReport)> {
+    let drives = opened.drives.iter();
+    drives.filter_map(|drive| Some((drive.name, drive.emulated.as_ref()?.report()))).collect()
+}
