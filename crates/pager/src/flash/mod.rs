@@ -26,6 +26,8 @@ mod restart;
 mod store;
 mod table;
 mod taking;
+#[cfg(test)]
+mod trouble_tests;
 mod widening;
 #[cfg(test)]
 mod widening_tests;
