@@ -63,4 +63,6 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
     ("engine/registry.rs", "const CHUNK_LEN: usize = 64;", "const CHUNK_LEN: usize = 4;"),
     ("engine/registry.rs", "HINT.get()", "HINT.with(|hint| hint.get())"),
     ("engine/registry.rs", "HINT.set(slot)", "HINT.with(|hint| hint.set(slot))"),
+    // A drive that is left soon.
+    ("pager/flash/cache.rs", "const ERRORS_MAX: u32 = 8;", "const ERRORS_MAX: u32 = 1;"),
 ];

@@ -43,6 +43,7 @@ pub const MODELS: &[Model] = &[
     crate::workers::WORKERS,
     crate::flash::CLEANERS,
     crate::flash::QUEUE,
+    crate::flash::LEAVES,
     crate::orders::AWAITED,
     crate::orders::FAILED,
 ];

@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread::{self, JoinHandle};
-use varve_device::{AlignedBuf, DeviceError, ErrorKind, MemoryDirectory, Operation};
+use varve_device::{
+    AlignedBuf, DeviceError, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, When,
+};
 
 use crate::frames::plain;
 use crate::pager::config::FlashConfig;
-use crate::pager::flash::{CleanOrder, FlashCache, FlashDesign, FlashRestart, Place, running};
+use crate::pager::flash::{CleanOrder, FlashCache, FlashDesign, FlashRestart, Place, frames_of, running};
 use crate::pager::ledger::Ledger;
 use crate::pager::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::pager::pool::WriteAhead;
@@ -38,6 +40,13 @@ pub(crate) const QUEUE: Model = Model {
     how: How::Shuttle,
     run: queue,
     flaws: &["frame free before its page has left the queue"],
+};
+
+pub(crate) const LEAVES: Model = Model {
+    name: "a drive that takes no more pages is left, and no change with it",
+    how: How::Shuttle,
+    run: leaves,
+    flaws: &["dirty pages looked for before the last of them is taken"],
 };
 
 const PAGE_BYTES: usize = 4096;
@@ -67,7 +76,7 @@ impl WriteAhead for ModelLog {
         Ok(())
     }
     fn stop(&self, cause: &PagerError) {
-        panic!("nothing is wrong with the drive, and the log is stopped: {cause}");
+        panic!("home can have everything, and the log is stopped: {cause}");
     }
 }
 
@@ -154,20 +163,24 @@ struct World {
     cache: Arc<FlashCache>,
     home: Arc<Home>,
     ledger: Arc<Ledger>,
+    drive: Arc<Faulty>,
     /// The newest version of each page.
     newest: Mutex<HashMap<PageId, Lsn>>,
 }
 
 impl World {
     /// Home has all pages, and flash none.
-    fn new(frames: u64, pages: u32) -> Arc<World> {
+    fn new(frames: u32, pages: u32) -> Arc<World> {
         let ledger = Arc::<Ledger>::default();
         let home =
             Arc::new(Home { stored: Mutex::default(), ledger: ledger.clone(), refusals: AtomicU32::new(0) });
+        let drive = Faulty::wrap(MemoryDirectory::new());
         let config = FlashConfig {
-            directory: MemoryDirectory::new(),
-            // A header, a block of records, the frames.
-            size_bytes: 2 * 4096 + frames * PAGE_BYTES as u64,
+            directory: drive.clone(),
+            size_bytes: (1..)
+                .map(|pages| pages * PAGE_BYTES as u64)
+                .find(|bytes| frames_of(*bytes, PAGE_BYTES) == frames)
+                .expect("some file has so many"),
             design: FlashDesign::LazyCleaning,
             pending_max: 100,
             queued_max: 4,
@@ -189,7 +202,7 @@ impl World {
             clock: running(),
         };
         let cache = FlashCache::open(&config, place).cache.expect("its device is sound");
-        let world = World { cache, home, ledger, newest: Mutex::default() };
+        let world = World { cache, home, ledger, drive, newest: Mutex::default() };
         for no in 0..pages {
             let image = world.change(no);
             world.home.keep(&image);
@@ -308,5 +321,23 @@ fn queue() {
     });
     let writer = start(&world, |world| (0..2).for_each(|_| world.write()));
     finish([changer, writer]);
+    world.end();
+}
+
+fn leaves() {
+    let world = World::new(3, 2);
+    world.put(0, Cause::Evict);
+    world.write();
+    let fault = Fault::Fails(ErrorKind::Io(5));
+    world.drive.arm(Rule { operation: Some(Operation::Write), space: None, when: When::From(1), fault });
+    let changer = start(&world, |world| {
+        for no in [1, 0, 1] {
+            world.put(no, Cause::Evict);
+            world.read(no);
+        }
+    });
+    let cleaner = start(&world, |world| (0..2).for_each(|_| world.clean_some()));
+    let writer = start(&world, |world| (0..3).for_each(|_| world.write()));
+    finish([changer, cleaner, writer]);
     world.end();
 }

@@ -221,4 +221,10 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
         "self.writes.done(one);",
         "if MODELS::flaw(\"frame free before its page has left the queue\") { drop(table); }\n        self.writes.done(one);",
     ),
+    (
+        "dirty pages looked for before the last of them is taken",
+        "pager/flash/cache.rs",
+        "let is_news = self.take_no_more(cause);",
+        "if MODELS::flaw(\"dirty pages looked for before the last of them is taken\") && !self.has_dirty() { return self.lose(cause); }\n        let is_news = self.take_no_more(cause);",
+    ),
 ];

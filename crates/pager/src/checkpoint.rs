@@ -362,10 +362,16 @@ impl Shared {
     pub(crate) fn clean_all(self: &Arc<Self>) -> Result<()> {
         loop {
             let dirty: Vec<PageId> = self.pool.dirty_pages();
-            if dirty.is_empty() {
-                return self.level.drain();
+            if !dirty.is_empty() {
+                self.clean(&dirty, Cause::Drain)?;
+                continue;
             }
-            self.clean(&dirty, Cause::Drain)?;
+            self.level.drain()?;
+            // Meanwhile somebody may have read a page that a level gave up for it before home had it.
+            if self.pool.dirty_pages().is_empty() {
+                return Ok(());
+            }
+            reached("checkpoint: a page came up while levels were drained");
         }
     }
 }

@@ -28,6 +28,8 @@ const DESIGNS: [FlashDesign; 7] = [
 /// More than the pool has frames, fewer than there are pages.
 const CACHE_PAGES: u64 = 80;
 const PAGES: usize = 200;
+/// So many errors in a row end the cache.
+const ERRORS_MAX: u64 = 8;
 
 fn cache(directory: Arc<dyn Directory>, design: FlashDesign) -> Option<FlashConfig> {
     Some(FlashConfig {
@@ -209,19 +211,16 @@ fn an_error_costs_a_read_and_many_cost_the_cache() {
             if operation == Operation::Read && fault == Fault::HalfFull {
                 continue;
             }
-            assert_eq!(
-                under(Some(operation), When::Nth(3), fault.clone()),
-                (0, false),
-                "{operation:?} {fault:?}"
-            );
-            assert_eq!(
-                under(Some(operation), When::From(3), fault.clone()),
-                (0, true),
-                "{operation:?} {fault:?}"
-            );
+            // A frame that can't be read is given up.
+            let most = u64::from(operation == Operation::Read);
+            let (damaged, is_lost) = under(Some(operation), When::Nth(3), fault.clone());
+            assert!(damaged <= most && !is_lost, "{operation:?} {fault:?}: {damaged}");
+            let (damaged, is_lost) = under(Some(operation), When::From(3), fault.clone());
+            assert!(is_lost && (damaged == 0 || most > 0), "{operation:?} {fault:?}: {damaged}");
         }
     }
-    assert_eq!(under(None, When::From(3), Fault::Gone), (0, true));
+    let (damaged, is_lost) = under(None, When::From(3), Fault::Gone);
+    assert!(damaged <= ERRORS_MAX && is_lost, "{damaged}");
 }
 
 /// They say that all is well.

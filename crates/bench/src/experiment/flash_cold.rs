@@ -14,7 +14,6 @@ use varve_pager::{FlashDesign, FlashFill};
 use super::claim::Claim;
 use super::drives::{FLASH_DRIVE, HOME};
 use super::flash::{self, Mix, Settings, TPCC, TPCE};
-use super::flash_over_time::counts;
 use super::lab::Lab;
 use super::measure::moved_bytes;
 use super::row::{Emulation, Factors};
@@ -334,7 +333,7 @@ fn tell_courses(
         let mut line: Vec<String> = factors.iter().map(|name| row.factor(name)).collect();
         let each: Vec<String> = row.tps.iter().step_by(3).map(|tps| format!("{tps:.0}")).collect();
         line.extend([seconds(row.seconds_to_peak), seconds(row.seconds_to_full)]);
-        line.extend([format!("{:.1}", row.peak()), counts(row.emulation.as_ref()), each.join(" ")]);
+        line.extend([format!("{:.1}", row.peak()), tell::counts(row.emulation.as_ref()), each.join(" ")]);
         table.push(line);
     }
     let claims = tell::claims(claims);
@@ -425,7 +424,7 @@ fn traffic_table(rows: &[FillRow]) -> Table {
                 let means = [&figures[..tenth], middle, last_quarter(figures)].map(mean);
                 line.extend(means.iter().chain([&most(figures)]).map(|mib| format!("{mib:.2}")));
             }
-            line.push(counts(row.emulation.as_ref()));
+            line.push(tell::counts(row.emulation.as_ref()));
             table.push(line);
         }
     }

@@ -9,7 +9,7 @@
 //! 3. Nobody waits for a write to flash: pages are queued under the locks of who evicts them, and written by threads of the cache (or,
 //!    without threads, at once).
 //! 4. After several errors in a row nothing more is taken, and when dirty frames are brought home the cache is lost until the next start;
-//!    at once if a dirty frame can't be read. If home lacks something then, the pager stops, and no such page is read from home: what
+//!    at once if a dirty frame can't be read, twice. If home lacks something then, the pager stops, and no such page is read from home: what
 //!    can still be read here is, and the rest is refused. What changes leaves a lost cache as it leaves any.
 //! 5. A dirty page is brought home by one thread at a time, and whoever puts or discards a newer version waits for that (`cleaning.rs`).
 //!
@@ -263,11 +263,17 @@ impl FlashCache {
     /// So many of a hundred frames may be dirty from now on.
     pub(crate) fn set_dirty_percent(&self, percent: u8) {
         self.dirty_percent.store(percent, Relaxed);
+        self.underway.ring();
     }
 
     /// Dirty frames of a hundred, at most.
     pub(crate) fn dirty_percent(&self) -> u8 {
         self.dirty_percent.load(Relaxed)
+    }
+
+    /// Dirty frames of a partition, at most.
+    pub(super) fn dirty_most(&self) -> u64 {
+        u64::from(self.partition_frames) * u64::from(self.dirty_percent()) / 100
     }
 
     /// So many bytes a day are written to the drive from now on; `None`: as many as come.
@@ -360,13 +366,14 @@ impl FlashCache {
             return;
         }
         self.forget_unverified();
+        let is_news = self.take_no_more(cause);
         if !self.has_dirty() {
             return self.lose(cause);
         }
         // Whoever cleans brings home what can still be read.
         reached("flash: dirty pages leave a failing device");
-        self.failing.lock().get_or_insert_with(|| cause.clone());
-        if !self.is_failing.swap(true, Relaxed) {
+        self.underway.ring();
+        if is_news {
             self.notice(
                 "fails",
                 cause,
@@ -383,6 +390,14 @@ impl FlashCache {
     /// What has happened since the last call that somebody should hear of.
     pub(crate) fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut *self.notices.lock())
+    }
+
+    /// No page is taken from now on. Who takes a changed one asks under the lock of its partition: behind this, whoever looks there sees
+    /// all that will ever be dirty. Whether that is news.
+    #[cold]
+    fn take_no_more(&self, cause: &PagerError) -> bool {
+        self.failing.lock().get_or_insert_with(|| cause.clone());
+        !self.is_failing.swap(true, Relaxed)
     }
 
     fn has_dirty(&self) -> bool {
@@ -417,14 +432,10 @@ impl FlashCache {
     /// The device is of no use. What home lacks only redo brings back.
     #[cold]
     pub(super) fn lose(&self, cause: &PagerError) {
-        let is_news = !self.is_lost.swap(true, Relaxed);
-        if is_news {
-            reached("flash: the cache is lost");
-            self.forget_unverified();
-            let each = self.tables().map(|mut table| table.remove_clean());
-            self.counters.invalidated.fetch_add(each.sum(), Relaxed);
-        }
+        self.forget_unverified();
+        self.take_no_more(cause);
         let dirty: u64 = self.tables().map(|table| table.dirty_count()).sum();
+        // First of all: whoever sees that the cache is lost finds the log stopped, if home lacks anything.
         if dirty > 0 && !self.is_stranded.swap(true, Relaxed) {
             reached("flash: dirty pages are lost");
             let what = format!("is lost with {dirty} changed pages");
@@ -433,7 +444,14 @@ impl FlashCache {
             let place = self.config.directory.location();
             let cause = format!("the flash cache on {place} {what}: {cause}");
             self.log.stop(&PagerError::Stopped { cause: cause.into() });
-        } else if is_news {
+        }
+        if self.is_lost.swap(true, Relaxed) {
+            return;
+        }
+        reached("flash: the cache is lost");
+        let each = self.tables().map(|mut table| table.remove_clean());
+        self.counters.invalidated.fetch_add(each.sum(), Relaxed);
+        if dirty == 0 {
             let then = "no change is, and the database goes on without it until the next start: check the drive, or remove the \
                         section [flash]";
             self.notice("is lost", cause, then);
@@ -537,10 +555,10 @@ impl Level for FlashCache {
 
     fn check(&self, damages: &mut Vec<String>) -> Result<()> {
         let each = self.tables().flat_map(|table| table.pages());
-        let pages: Vec<(PageId, bool)> = each.collect();
+        let pages: Vec<PageId> = each.collect();
         let mut buffers = [self.store.buffer(), self.store.buffer()];
-        for (id, is_dirty) in pages {
-            damages.extend(self.compare(id, is_dirty, &mut buffers)?);
+        for id in pages {
+            damages.extend(self.compare(id, &mut buffers)?);
         }
         self.below.check(damages)
     }

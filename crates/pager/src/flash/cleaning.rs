@@ -5,7 +5,8 @@
 //! 1. A page is in `Underway` from before its frame is looked at until home has it or refused it. No newer version of it goes anywhere,
 //!    and its place isn't used for anything else, as long as an older one is there.
 //! 2. What is not as the table says is not brought home.
-//! 3. A frame is clean when home holds its page; the ledger hears of that from home.
+//! 3. A frame is clean when home holds its page; the ledger hears of that from home. A page that home has no room for keeps no other one
+//!    back, neither of its group nor of those that are to be cleaned after it.
 //!
 //! Not known here: threads, what the pool has.
 
@@ -21,6 +22,7 @@ use super::table::Cleaning;
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageNo};
 use crate::level::{Cause, Image, Need};
+use crate::pool::summed;
 
 /// Pages brought home together (section 3.3.5).
 const GROUP_MAX: usize = 32;
@@ -50,6 +52,11 @@ impl Underway {
         self.count.store(pages.len(), Ordering::Release);
         drop(pages);
         self.ended.notify_all();
+    }
+
+    /// There is something to clean. Who is about to wait may not hear it, and looks again before long.
+    pub(super) fn ring(&self) {
+        self.bell.notify_one();
     }
 
     /// Whether the page is, under the lock of its partition.
@@ -129,12 +136,13 @@ impl FlashCache {
         if self.is_failing() {
             return self.leave();
         }
-        let most = u64::from(self.partition_frames) * u64::from(self.dirty_percent()) / 100;
+        let most = self.dirty_most();
         let over = self
             .tables()
             .filter_map(|table| if table.dirty_count() > most { table.next_to_clean() } else { None });
         let pages: Vec<PageId> = over.collect();
-        pages.into_iter().try_fold(0, |sum, id| Ok(sum + self.bring_home(self.begin_group(id))?))
+        // That one of them finds no room doesn't end it for the others.
+        summed(pages.into_iter().map(|id| self.bring_home(self.begin_group(id))))
     }
 
     /// Cleans until no more frames are dirty than may be. That home has no room is nothing that those who put would have to know.
@@ -149,7 +157,7 @@ impl FlashCache {
         }
     }
 
-    /// Waits for something to clean.
+    /// Waits for something to clean, at most as long as this.
     pub(crate) fn wait_for_dirty(&self, longest: Duration) {
         self.underway.bell.wait_for(&mut self.underway.pages.lock(), longest);
     }
@@ -192,80 +200,110 @@ impl FlashCache {
         }
     }
 
+    /// `Err`: some of it, or all, is not home: for want of room, or since it can't be read.
     fn bring_home(&self, group: Vec<Begun>) -> Result<usize> {
         if group.is_empty() {
             return Ok(0);
         }
-        let put = match self.images_of(&group) {
-            Ok(Some(images)) => self.put_home(&images).map(|()| images.len()),
-            Ok(None) => Ok(0),
-            Err(cause) => Err(cause),
-        };
-        let is_home = matches!(put, Ok(1..));
-        for begun in &group {
+        let mut is_home = vec![false; group.len()];
+        let put = self.images_of(&group).and_then(|images| self.put_home(&images, &mut is_home));
+        let is_refused = put.as_ref().is_err_and(PagerError::is_no_space);
+        for (begun, is_home) in group.iter().zip(&is_home) {
             // Both at once: who begins with the page in between would have its mark taken away here.
             let mut table = self.table(begun.partition);
-            table.end_clean(begun.cleaning.frame, is_home);
+            table.end_clean(begun.cleaning.frame, *is_home);
+            if is_refused && !is_home {
+                table.pass_over(begun.cleaning.frame);
+            }
             self.underway.end(begun.id);
         }
-        if is_home {
+        let count = is_home.iter().filter(|is_home| **is_home).count();
+        if count > 0 {
             add(&self.counters.clean_batches);
-            self.counters.cleaned.fetch_add(group.len() as u64, Ordering::Relaxed);
+            self.counters.cleaned.fetch_add(count as u64, Ordering::Relaxed);
         }
-        put
+        put.map(|()| count)
     }
 
-    fn put_home(&self, images: &[Image]) -> Result<()> {
+    /// Puts images, which are of these pages of a group, and notes which of them are home.
+    fn put_home(&self, images: &[(usize, Image)], is_home: &mut [bool]) -> Result<()> {
         if planted("flash: what is cleaned does not go home") {
-            images.iter().for_each(|image| self.ledger.stable(image.id(), image.lsn()));
+            images.iter().for_each(|(_, image)| self.ledger.stable(image.id(), image.lsn()));
+            images.iter().for_each(|(at, _)| is_home[*at] = true);
             return Ok(());
         }
-        images
-            .chunks(self.below.put_pages_max())
-            .try_for_each(|part| self.below.put(part, Cause::Evict, Need::Held))
+        self.put_parts(images, self.below.put_pages_max(), is_home)
     }
 
-    /// What is to be brought home, verified. `None`: what can't be had nobody needs any more.
-    fn images_of(&self, group: &[Begun]) -> Result<Option<Vec<Image>>> {
+    fn put_parts(&self, images: &[(usize, Image)], most: usize, is_home: &mut [bool]) -> Result<()> {
+        let mut outcome = Ok(());
+        for part in images.chunks(most) {
+            let pages: Vec<Image> = part.iter().map(|(_, image)| image.clone()).collect();
+            match self.below.put(&pages, Cause::Evict, Need::Held) {
+                Ok(()) => part.iter().for_each(|(at, _)| is_home[*at] = true),
+                Err(cause) if !cause.is_no_space() => return Err(cause),
+                // None of them was taken, though all but one may have their places.
+                Err(_) if part.len() > 1 => {
+                    reached("flash: pages go home one by one");
+                    match self.put_parts(part, 1, is_home) {
+                        Err(cause) if !cause.is_no_space() => return Err(cause),
+                        put => outcome = outcome.and(put),
+                    }
+                }
+                refused => outcome = outcome.and(refused),
+            }
+        }
+        outcome
+    }
+
+    /// What is to be brought home, verified, and where it is in the group. What can't be had and nobody needs any more is left out.
+    fn images_of(&self, group: &[Begun]) -> Result<Vec<(usize, Image)>> {
         let in_frames: Vec<&Begun> = group.iter().filter(|begun| begun.image.is_none()).collect();
         let mut buffers: Vec<AlignedBuf> = in_frames.iter().map(|_| self.store.buffer()).collect();
         let frames = in_frames.iter().zip(&mut buffers);
         let read = self.store.read(
             frames.map(|(begun, buf)| (self.stored(begun.partition, begun.cleaning.frame), &mut buf[..])),
         );
-        if let Err(cause) = read {
-            self.note_error(&cause);
-            return self.give_up(&in_frames, cause);
+        if let Err(cause) = &read {
+            self.note_error(cause);
         }
-        let mut read = in_frames.iter().zip(buffers);
+        let mut buffers = buffers.into_iter();
         let mut images = Vec::with_capacity(group.len());
-        for begun in group {
+        for (at, begun) in group.iter().enumerate() {
             let image = match &begun.image {
-                Some(image) => Ok(image.clone()),
+                Some(image) => Some(image.clone()),
                 None => {
-                    let Some((_, bytes)) = read.next() else { break };
-                    Image::of_sealed(begun.id, bytes, Access::Random)
+                    let Some(bytes) = buffers.next() else { break };
+                    self.image_in(begun, read.clone().map(|()| bytes))?
                 }
             };
-            match image {
-                Ok(image) if image.lsn() == begun.cleaning.lsn => images.push(image),
-                _ => {
-                    let what = format!("the changed page {} is not in its frame on flash", begun.id);
-                    return self.give_up(&[begun], PagerError::Corrupt { what });
-                }
-            }
+            images.extend(image.map(|image| (at, image)));
         }
-        Ok(Some(images))
+        Ok(images)
     }
 
-    /// Dirty frames can't be read: unless their pages have changed above meanwhile, only redo has them.
-    #[cold]
-    fn give_up(&self, begun: &[&Begun], cause: PagerError) -> Result<Option<Vec<Image>>> {
-        let is_needed = |begun: &&Begun| self.table(begun.partition).lacks(begun.cleaning.frame, begun.id);
-        if !begun.iter().any(is_needed) {
-            return Ok(None);
+    /// The page in a frame that was `read` with others. If it isn't there, the frame is read once more, alone. `None`: it has changed above
+    /// meanwhile, and nobody needs this version; else only redo has it.
+    fn image_in(&self, begun: &Begun, read: Result<AlignedBuf>) -> Result<Option<Image>> {
+        let found = |read: Result<AlignedBuf>| {
+            let image = Image::of_sealed(begun.id, read?, Access::Random);
+            image.ok().filter(|image| image.lsn() == begun.cleaning.lsn).ok_or_else(|| {
+                let what = format!("the changed page {} is not in its frame on flash", begun.id);
+                PagerError::Corrupt { what }
+            })
+        };
+        let again = |_| {
+            let mut bytes = self.store.buffer();
+            let read = self.store.read_one(self.stored(begun.partition, begun.cleaning.frame), &mut bytes);
+            found(read.map(|()| bytes)).inspect(|_| self.note_success())
+        };
+        match found(read).or_else(again) {
+            Ok(image) => Ok(Some(image)),
+            Err(cause) if self.table(begun.partition).lacks(begun.cleaning.frame, begun.id) => {
+                self.lose(&cause);
+                Err(cause)
+            }
+            Err(_) => Ok(None),
         }
-        self.lose(&cause);
-        Err(cause)
     }
 }

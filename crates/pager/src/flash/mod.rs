@@ -27,6 +27,8 @@ mod store;
 mod table;
 mod taking;
 mod throttle;
+#[cfg(test)]
+mod trouble_tests;
 mod widening;
 #[cfg(test)]
 mod widening_tests;

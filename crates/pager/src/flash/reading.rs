@@ -32,6 +32,17 @@ pub(super) struct Pin {
     is_unverified: bool,
 }
 
+impl Pin {
+    /// Whether a read found the page.
+    fn look(&self, frame: &[u8], read: Result<()>) -> Result<()> {
+        read?;
+        if page::verify(frame, self.id).is_ok() && page::page_lsn(frame) == self.lsn {
+            return Ok(());
+        }
+        Err(PagerError::Corrupt { what: format!("page {} is not in its frame on flash", self.id) })
+    }
+}
+
 /// Where a page is.
 enum Source {
     Frame(Pin),
@@ -73,6 +84,13 @@ impl FlashCache {
         }
     }
 
+    fn note(&self, read: &Result<()>) {
+        match read {
+            Ok(()) => self.note_success(),
+            Err(cause) => self.note_error(cause),
+        }
+    }
+
     fn end_read(&self, pin: Pin, saw: Saw) {
         if self.table(pin.partition).end_read(pin.frame, saw) {
             reached("flash: a frame is not what it should be");
@@ -98,35 +116,40 @@ impl FlashCache {
         self.hit(want, image.lsn(), true);
     }
 
-    /// Ends a read that filled `want`. Whether it has what the table promised.
-    fn accept(&self, pin: Pin, want: &mut Want<'_>) -> Result<bool> {
+    /// Ends a read, of a frame alone or with others. Whether the page is in `want`. `Err`: only redo has it.
+    fn end(&self, pin: Pin, want: &mut Want<'_>, read: Result<()>, is_alone: bool) -> Result<bool> {
         let Want::Page { frame, .. } = want else { return Ok(false) };
-        let is_good = page::verify(frame, pin.id).is_ok() && page::page_lsn(frame) == pin.lsn;
-        self.end_read(pin, if is_good { Saw::Page } else { Saw::Other });
-        if is_good {
-            self.hit(want, pin.lsn, pin.is_dirty);
-        } else if pin.is_dirty && !pin.is_unverified {
-            let what = format!("the changed page {} is not in its frame", pin.id);
-            return Err(self.lose_page(pin.id, PagerError::Corrupt { what }));
+        let is_needed = pin.is_dirty && !pin.is_unverified;
+        // Another frame may have been to blame, unless the drive is given up by now; for what is nowhere else one more try is worth it.
+        let may_be_there = read.is_err() && !is_alone && !self.is_failing();
+        let mut found = pin.look(frame, read);
+        if found.is_err() && (is_needed || may_be_there) {
+            let read = self.store.read_one(self.stored(pin.partition, pin.frame), frame);
+            self.note(&read);
+            found = pin.look(frame, read);
         }
-        Ok(is_good)
+        // What home lacks stays; of what redo has not looked at yet, redo is told nothing.
+        self.end_read(pin, if found.is_ok() { Saw::Page } else { Saw::Other });
+        match found {
+            Ok(()) => {
+                self.hit(want, pin.lsn, pin.is_dirty);
+                Ok(true)
+            }
+            Err(cause) if is_needed => self.lose_page(pin.id, cause).map(|()| false),
+            Err(_) => Ok(false),
+        }
     }
 
-    /// Ends a read that failed. `Err`: nothing but redo has the page.
-    fn end_failed(&self, pin: Pin, cause: PagerError) -> Result<()> {
-        // A dirty one that redo has not looked at yet is of no use, and redo is told nothing of it.
-        self.end_read(pin, if pin.is_dirty && pin.is_unverified { Saw::Other } else { Saw::Nothing });
-        if pin.is_dirty && !pin.is_unverified { Err(self.lose_page(pin.id, cause)) } else { Ok(()) }
-    }
-
-    /// A dirty frame can't be read.
+    /// A dirty frame can't be read. `Ok`: home has its page by now.
     #[cold]
-    pub(super) fn lose_page(&self, id: PageId, cause: PagerError) -> PagerError {
-        // Unless home has it by now: then the next one who asks gets it there.
+    fn lose_page(&self, id: PageId, cause: PagerError) -> Result<()> {
+        self.underway.wait_for(|other| other == id);
         if self.table(self.partition_of(id)).is_dirty(id) {
             self.lose(&cause);
+            return Err(cause);
         }
-        cause
+        reached("flash: a frame that can't be read is home meanwhile");
+        Ok(())
     }
 
     /// Reads one page from its frame. Whether there was one, and it was good.
@@ -145,17 +168,10 @@ impl FlashCache {
             add(&self.counters.bypassed);
             return Ok(false);
         }
-        let frame_no = self.stored(pin.partition, pin.frame);
-        match self.throttle.read_here(|| self.store.read_one(frame_no, frame)) {
-            Ok(()) => {
-                self.note_success();
-                self.accept(pin, want)
-            }
-            Err(cause) => {
-                self.note_error(&cause);
-                self.end_failed(pin, cause).map(|()| false)
-            }
-        }
+        let stored = self.stored(pin.partition, pin.frame);
+        let read = self.throttle.read_here(|| self.store.read_one(stored, frame));
+        self.note(&read);
+        self.end(pin, want, read, true)
     }
 
     /// Reads pages from their frames, together; gives those that have to be read elsewhere.
@@ -178,17 +194,10 @@ impl FlashCache {
         let under_way = self.throttle.begin(count);
         let read = self.store.read(frames);
         drop(under_way);
-        match &read {
-            Ok(()) => self.note_success(),
-            Err(cause) => self.note_error(cause),
-        }
+        self.note(&read);
         let (mut failed, mut lost) = (Vec::new(), None);
         for (pin, want) in pinned {
-            let accepted = match &read {
-                Ok(()) => self.accept(pin, want),
-                Err(cause) => self.end_failed(pin, cause.clone()).map(|()| false),
-            };
-            match accepted {
+            match self.end(pin, want, read.clone(), false) {
                 Ok(true) => {}
                 Ok(false) => failed.push((pin.id, want)),
                 // The others have to be let go of.
@@ -294,11 +303,18 @@ impl FlashCache {
         }
     }
 
-    /// Compares a cached page with home.
-    pub(super) fn compare(
+    /// Compares a cached page with home. Who puts it meanwhile is no damage.
+    pub(super) fn compare(&self, id: PageId, buffers: &mut [AlignedBuf; 2]) -> Result<Option<String>> {
+        let version = || self.table(self.partition_of(id)).version(id);
+        let Some(before) = version() else { return Ok(None) };
+        let damage = self.difference(id, before, buffers)?;
+        Ok(damage.filter(|_| version() == Some(before)))
+    }
+
+    fn difference(
         &self,
         id: PageId,
-        is_dirty: bool,
+        (lsn, is_dirty): (Lsn, bool),
         [flash, home]: &mut [AlignedBuf; 2],
     ) -> Result<Option<String>> {
         let mut cached = [Want::Page { frame: flash, got: None }];
@@ -313,8 +329,8 @@ impl FlashCache {
             Err(damage @ PagerError::DamagedPage { .. }) => return Ok(Some(damage.to_string())),
             read => read?,
         }
-        let (on_flash, there) = (page::page_lsn(flash), page::page_lsn(home));
-        let is_right = on_flash > there && may_lack || on_flash == there && flash[..] == home[..];
-        Ok((!is_right).then(|| format!("page {id} on flash is of LSN {on_flash}, and at home of {there}")))
+        let there = page::page_lsn(home);
+        let is_right = lsn > there && may_lack || lsn == there && flash[..] == home[..];
+        Ok((!is_right).then(|| format!("page {id} on flash is of LSN {lsn}, and at home of {there}")))
     }
 }

@@ -87,6 +87,8 @@ struct Frame {
     is_doomed: bool,
     /// It is as an earlier start left it, and nobody has looked since whether its page is in it.
     is_unverified: bool,
+    /// Home had no room for its page.
+    is_passed_over: bool,
 }
 
 const UNUSED: Frame = Frame {
@@ -105,6 +107,7 @@ const UNUSED: Frame = Frame {
     is_invalid: false,
     is_doomed: false,
     is_unverified: false,
+    is_passed_over: false,
 };
 
 impl Frame {
@@ -310,6 +313,7 @@ impl Partition {
             Frame { is_free: true, .. } | Frame { is_doomed: true, .. } => {}
             Frame { is_dirty: true, .. } => {
                 let key = match self.clean_order {
+                    _ if frame.is_passed_over => u64::MAX,
                     _ if self.order == Order::Fifo => frame.admitted,
                     CleanOrder::LastUse => frame.last_but_one,
                     CleanOrder::RecoveryLsn => frame.since.get(),
@@ -503,6 +507,13 @@ impl Partition {
         });
     }
 
+    /// Home had no room for what the frame has: all others are cleaned before it.
+    pub(super) fn pass_over(&mut self, no: FrameNo) {
+        if self.frames[no as usize].is_dirty {
+            self.update(no, |frame| frame.is_passed_over = true);
+        }
+    }
+
     /// The page's frame is not valid any more. Whether it had one.
     pub(super) fn remove(&mut self, id: PageId) -> bool {
         let Some((no, frame)) = self.found(id) else { return false };
@@ -648,11 +659,16 @@ impl Partition {
         self.frames.iter().all(|frame| frame.is_free || frame.is_idle())
     }
 
-    /// Pages that are whole in a valid frame, and whether home may lack them.
-    pub(super) fn pages(&self) -> Vec<(PageId, bool)> {
-        let of = |(id, no): (&PageId, &FrameNo)| (*id, self.frames[*no as usize]);
-        let whole = self.by_page.iter().map(of).filter(|(_, frame)| frame.is_written && !frame.is_invalid);
-        whole.map(|(id, frame)| (id, frame.is_dirty)).collect()
+    /// Pages that are whole in a valid frame.
+    pub(super) fn pages(&self) -> Vec<PageId> {
+        let is_whole = |id: &PageId| self.version(*id).is_some();
+        self.by_page.keys().copied().filter(is_whole).collect()
+    }
+
+    /// Which version of the page is whole in a valid frame, and whether home may lack it.
+    pub(super) fn version(&self, id: PageId) -> Option<(Lsn, bool)> {
+        let (_, frame) = self.found(id).filter(|(_, frame)| frame.is_written && !frame.is_invalid)?;
+        Some((frame.lsn, frame.is_dirty))
     }
 
     /// Pages that home may lack.
@@ -789,6 +805,14 @@ mod tests {
                 assert!(table.written(frame, true));
             }
             assert_eq!(table.next_to_clean(), Some(page(first)), "{order:?}");
+            let cleaning = table.begin_clean(page(first)).unwrap();
+            table.end_clean(cleaning.frame, false);
+            table.pass_over(cleaning.frame);
+            let other = 3 - first;
+            assert_eq!(table.next_to_clean(), Some(page(other)), "{order:?}: home had no room for {first}");
+            let cleaning = table.begin_clean(page(other)).unwrap();
+            table.end_clean(cleaning.frame, true);
+            assert_eq!(table.next_to_clean(), Some(page(first)), "{order:?}: it is all that is left");
         }
     }
 

@@ -85,8 +85,8 @@ impl FlashCache {
 
     /// Takes frames for changed pages, as far as the design and the queue want them.
     fn plan(&self, batch: &[Image], keeps_back: bool) -> Plan {
-        let design = self.design();
-        let mut plan = Plan::default();
+        let (design, most) = (self.design(), self.dirty_most());
+        let (mut plan, mut is_over) = (Plan::default(), false);
         for (at, image) in batch.iter().enumerate().filter(|(_, image)| image.id().space().is_logged()) {
             let (id, lsn) = (image.id(), image.lsn());
             let partition = self.partition_of(id);
@@ -106,6 +106,7 @@ impl FlashCache {
                 Admitted::Frame(frame) => {
                     plan.promised.push(Promised { at, partition, frame, is_dirty: keeps_back });
                     plan.kept.extend(keeps_back.then_some(at));
+                    is_over |= keeps_back && table.dirty_count() > most;
                 }
                 admitted => {
                     self.take_no(admitted);
@@ -113,6 +114,9 @@ impl FlashCache {
                     plan.kept.extend((keeps_back && is_here).then_some(at));
                 }
             }
+        }
+        if is_over {
+            self.underway.ring();
         }
         plan
     }

@@ -144,14 +144,22 @@ fn a_discard_waits_for_others_who_retire_its_pages() {
             std::thread::spawn(move || put(&level, &[9], 10).unwrap());
         }
     };
+    let it_stands = Arc::<AtomicBool>::default();
     *rig.log.meanwhile.lock() = Some(Box::new({
-        let gate = gate.clone();
+        let (gate, it_stands) = (gate.clone(), it_stands.clone());
         move || {
             putter();
             gate.await_somebody();
+            it_stands.store(true, SeqCst);
         }
     }));
-    discard_waits(&level, 0, 4, || gate.open());
+    discard_waits(&level, 0, 4, || {
+        // On a busy machine the discard may not have come so far; a gate that is closed after this would stay closed.
+        while !it_stands.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        gate.open();
+    });
     assert_eq!(damages(&level), Vec::<String>::new());
 }
 

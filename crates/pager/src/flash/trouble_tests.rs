@@ -1,0 +1,271 @@
+//! A cache whose home has no room for some pages, whose drive fails now and then, or whose home is busy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use varve_device::{
+    AlignedBuf, DeviceError, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, When,
+};
+
+use super::cache::FlashCache;
+use super::cache_tests::{NoLog, image, open_over, page, read};
+use super::design::FlashDesign;
+use crate::error::{PagerError, Result};
+use crate::ids::{Access, PageId, PageRange};
+use crate::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
+use crate::lsn::Lsn;
+use crate::page;
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// Pages by number.
+#[derive(Default)]
+struct Home {
+    pages: Mutex<BTreeMap<PageId, Vec<u8>>>,
+    /// There is no room for these.
+    full: Mutex<BTreeSet<PageId>>,
+    /// Happens in the middle of the next read.
+    in_read: Mutex<Option<Hook>>,
+    /// Happens in the middle of the next put.
+    in_put: Mutex<Option<Hook>>,
+}
+
+impl Home {
+    fn lsn(&self, no: u32) -> u64 {
+        self.pages.lock().get(&page(no)).map_or(0, |bytes| page::page_lsn(bytes).get())
+    }
+}
+
+fn call(hook: &Mutex<Option<Hook>>) {
+    let hook = hook.lock().take();
+    hook.into_iter().for_each(|hook| hook());
+}
+
+impl Level for Home {
+    fn read(&self, runs: &mut [Run<'_, '_>], _why: Access) -> Result<()> {
+        call(&self.in_read);
+        for run in runs {
+            for (at, want) in (0_u32..).zip(run.want.iter_mut()) {
+                let (id, Want::Page { frame, got }) = (run.first.plus(at), want) else { continue };
+                let pages = self.pages.lock();
+                let page = pages.get(&id).ok_or(PagerError::NoSuchPage { id, pages: 0 })?;
+                frame.copy_from_slice(page);
+                *got = Some(Got { from: Tier::Home, lsn: page::page_lsn(page), taken: false });
+            }
+        }
+        Ok(())
+    }
+    fn put(&self, batch: &[Image], _cause: Cause, _need: Need) -> Result<()> {
+        call(&self.in_put);
+        if batch.iter().any(|image| self.full.lock().contains(&image.id())) {
+            return Err(DeviceError::new("home", Operation::Write, ErrorKind::NoSpace).into());
+        }
+        self.pages.lock().extend(batch.iter().map(|image| (image.id(), image.bytes().to_vec())));
+        Ok(())
+    }
+    fn offer(&self, _id: PageId, _why: Access, _copy: &mut dyn FnMut() -> Image) {}
+    fn changed(&self, _id: PageId) {}
+    fn discard(&self, _ids: PageRange, _after: Lsn) -> Result<()> {
+        Ok(())
+    }
+    fn checkpoint(&self, _step: Step) -> Result<()> {
+        Ok(())
+    }
+    fn drain(&self) -> Result<()> {
+        Ok(())
+    }
+    fn report(&self) -> Vec<LevelReport> {
+        Vec::new()
+    }
+}
+
+struct Rig {
+    cache: Arc<FlashCache>,
+    home: Arc<Home>,
+    device: Arc<Faulty>,
+}
+
+impl Rig {
+    /// A log that is stopped fails the test.
+    fn new(frames: u64, design: FlashDesign) -> Rig {
+        let (home, device) = (Arc::<Home>::default(), Faulty::wrap(MemoryDirectory::new()));
+        let cache = open_over(home.clone(), device.clone(), frames, design, (true, Arc::new(NoLog)));
+        Rig { cache, home, device }
+    }
+
+    fn put(&self, pages: impl IntoIterator<Item = u32>, lsn: u64, cause: Cause) {
+        for no in pages {
+            self.cache.put(&[image(no, lsn)], cause, Need::Held).expect("there is room");
+            while self.cache.write_some(Duration::ZERO).expect("the drive takes it") {}
+        }
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let report = self.cache.report();
+        report[0].counters.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count)
+    }
+
+    /// The next reads of the drive, so many of them, fail.
+    fn fail_reads(&self, count: u64) {
+        let fault = Fault::Fails(ErrorKind::Io(5));
+        let when = When::Between(1, 1 + count);
+        self.device.arm(Rule { operation: Some(Operation::Read), space: None, when, fault });
+    }
+}
+
+#[test]
+fn a_page_without_room_keeps_no_other_from_home() {
+    let rig = Rig::new(40, FlashDesign::LazyCleaning);
+    rig.put(0..8, 5, Cause::Evict);
+    rig.home.full.lock().insert(page(3));
+    let refused = rig.cache.clean(&[page(6)]).unwrap_err();
+    assert!(refused.is_no_space(), "{refused}");
+    let lsns: Vec<u64> = (0..8).map(|no| rig.home.lsn(no)).collect();
+    assert_eq!(lsns, [5, 5, 5, 0, 5, 5, 5, 5]);
+    assert_eq!((rig.counter("dirty"), rig.counter("cleaned_pages")), (1, 7));
+    assert!(read(&rig.cache, 0, &[false; 8], &[5; 8]));
+    rig.home.full.lock().clear();
+    assert_eq!(rig.cache.clean(&[page(3)]).unwrap(), 1);
+    assert!(rig.cache.is_at_rest() && rig.home.lsn(3) == 5);
+}
+
+/// Neither in its own partition nor in another.
+#[test]
+fn what_is_cleaned_next_is_not_what_home_has_just_refused() {
+    let rig = Rig::new(128, FlashDesign::LazyCleaning);
+    rig.cache.set_dirty_percent(1);
+    let pages: Vec<u32> = (0..8).map(|no| 10 * no).collect();
+    rig.put(pages.iter().copied(), 5, Cause::Evict);
+    rig.home.full.lock().insert(page(0));
+    for _ in 0..8 {
+        if let Err(refused) = rig.cache.clean_some() {
+            assert!(refused.is_no_space(), "{refused}");
+        }
+    }
+    let here: Vec<u32> = pages.iter().copied().filter(|no| rig.home.lsn(*no) == 0).collect();
+    assert_eq!(here, [0]);
+}
+
+#[test]
+fn a_read_that_fails_once_costs_nothing() {
+    let rig = Rig::new(40, FlashDesign::LazyCleaning);
+    rig.put(0..8, 5, Cause::Evict);
+    rig.fail_reads(1);
+    assert!(read(&rig.cache, 0, &[false; 8], &[5; 8]), "together");
+    rig.fail_reads(1);
+    assert!(read(&rig.cache, 2, &[false], &[5]), "alone");
+    rig.device.disarm();
+    let fault = Fault::BitFlip { bit: 4000 };
+    rig.device.arm(Rule { operation: Some(Operation::Read), space: None, when: When::Nth(1), fault });
+    assert!(read(&rig.cache, 2, &[false], &[5]), "with another bit");
+    rig.device.disarm();
+    assert_eq!((rig.counter("dirty"), rig.counter("errors"), rig.counter("damaged")), (8, 2, 0));
+    rig.fail_reads(1);
+    assert_eq!(rig.cache.clean(&[page(4)]).unwrap(), 8, "and they are brought home");
+    assert!(rig.cache.is_at_rest() && rig.counter("is_lost") == 0);
+    // Home has them: those that can't be read are read there, and give up their frames; it is not known of the others.
+    rig.fail_reads(4);
+    assert!(read(&rig.cache, 0, &[false; 8], &[5; 8]));
+    assert_eq!((rig.counter("clean"), rig.counter("damaged")), (5, 3));
+}
+
+/// A cleaner was faster.
+#[test]
+fn what_can_not_be_read_but_is_home_by_now_is_read_there() {
+    let rig = Rig::new(40, FlashDesign::LazyCleaning);
+    rig.put([1], 5, Cause::Evict);
+    let (begun, has_begun) = channel::<()>();
+    let (go, may_go) = channel::<()>();
+    *rig.home.in_put.lock() = Some(Box::new(move || {
+        begun.send(()).unwrap();
+        may_go.recv().unwrap();
+    }));
+    std::thread::scope(|scope| {
+        let cleaner = scope.spawn(|| rig.cache.clean(&[page(1)]));
+        has_begun.recv().unwrap();
+        rig.fail_reads(2);
+        let reader = scope.spawn(|| read(&rig.cache, 1, &[false], &[5]));
+        while rig.device.fired_count() < 2 {
+            std::thread::yield_now();
+        }
+        go.send(()).unwrap();
+        assert!(reader.join().unwrap());
+        assert_eq!(cleaner.join().unwrap().unwrap(), 1);
+    });
+    assert_eq!((rig.counter("is_lost"), rig.counter("dirty")), (0, 0));
+    assert!(rig.cache.is_at_rest());
+}
+
+/// A check reads a page from flash, and a page writer puts a newer one before the same is read from home.
+#[test]
+fn what_is_put_during_a_check_is_no_damage() {
+    for cause in [Cause::Evict, Cause::Checkpoint] {
+        for design in [FlashDesign::DualWrite, FlashDesign::LazyCleaning] {
+            let rig = Rig::new(40, design);
+            rig.put([1], 5, Cause::Checkpoint);
+            rig.cache.offer(page(1), Access::Random, &mut || image(1, 5));
+            while rig.cache.write_some(Duration::ZERO).unwrap() {}
+            let cache = rig.cache.clone();
+            *rig.home.in_read.lock() = Some(Box::new(move || {
+                cache.changed(page(1));
+                cache.put(&[image(1, 9)], cause, Need::Held).unwrap();
+            }));
+            let mut damages = Vec::new();
+            rig.cache.check(&mut damages).unwrap();
+            assert!(rig.home.in_read.lock().is_none(), "{design:?}: home was asked");
+            assert_eq!(damages, Vec::<String>::new(), "{design:?} {cause:?}");
+            // What is wrong is found.
+            *rig.home.in_read.lock() = None;
+            while rig.cache.write_some(Duration::ZERO).unwrap() {}
+            rig.cache.clean(&[page(1)]).unwrap();
+            rig.home.pages.lock().insert(page(1), image(1, 5).bytes().to_vec());
+            rig.cache.check(&mut damages).unwrap();
+            let is_there = rig.counter("clean") > 0;
+            assert_eq!(damages.len(), usize::from(is_there), "{design:?} {cause:?}");
+        }
+    }
+}
+
+#[test]
+fn the_cleaner_hears_of_too_many_dirty_frames() {
+    let rig = Rig::new(40, FlashDesign::LazyCleaning);
+    rig.cache.set_dirty_percent(10);
+    rig.put(0..4, 5, Cause::Evict);
+    std::thread::scope(|scope| {
+        let began = Instant::now();
+        let cleaner = scope.spawn(|| rig.cache.wait_for_dirty(Duration::from_secs(60)));
+        // It may not be waiting yet when it is rung.
+        for no in (4..40).cycle() {
+            if cleaner.is_finished() {
+                break;
+            }
+            rig.put([no], 6, Cause::Evict);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(began.elapsed() < Duration::from_secs(30));
+    });
+}
+
+/// One frame is dirty, and the drive gives up: nothing more is taken, and what is put goes home.
+#[test]
+fn a_failing_drive_is_left_without_a_word_to_the_log() {
+    let rig = Rig::new(40, FlashDesign::LazyCleaning);
+    rig.put(0..4, 5, Cause::Evict);
+    let fault = Fault::Fails(ErrorKind::Io(5));
+    rig.device.arm(Rule { operation: Some(Operation::Write), space: None, when: When::From(1), fault });
+    for lsn in 6..20 {
+        rig.cache.put(&[image(7, lsn)], Cause::Evict, Need::Held).unwrap();
+        while rig.cache.write_some(Duration::ZERO).unwrap() {}
+        assert!(read(&rig.cache, 7, &[false], &[lsn]));
+    }
+    rig.cache.clean_some().unwrap();
+    assert_eq!((rig.counter("is_lost"), rig.counter("dirty")), (1, 0));
+    assert!((0..4).all(|no| rig.home.lsn(no) == 5) && rig.home.lsn(7) == 19);
+    let mut bytes = AlignedBuf::new(4096);
+    let mut want = [Want::Page { frame: &mut bytes, got: None }];
+    rig.cache.read(&mut [Run { first: page(0), want: &mut want }], Access::Random).unwrap();
+    assert!(matches!(want, [Want::Page { got: Some(Got { from: Tier::Home, .. }), .. }]));
+}
