@@ -26,6 +26,8 @@ use crate::pool::summed;
 
 /// Pages brought home together (section 3.3.5).
 const GROUP_MAX: usize = 32;
+/// Groups brought home at once.
+const GROUPS_MAX: usize = 16;
 
 /// Pages that are being brought home.
 #[derive(Default)]
@@ -128,7 +130,7 @@ impl FlashCache {
         group
     }
 
-    /// Cleans a group if more frames are dirty than may be; gives the pages brought home. Other threads may do the same.
+    /// Cleans a group of each partition where more frames are dirty than may be; gives the pages brought home. Other threads may do the same.
     pub(crate) fn clean_some(&self) -> Result<usize> {
         if self.is_lost.load(Ordering::Relaxed) || self.is_redo_running() {
             return Ok(0);
@@ -141,8 +143,26 @@ impl FlashCache {
             .tables()
             .filter_map(|table| if table.dirty_count() > most { table.next_to_clean() } else { None });
         let pages: Vec<PageId> = over.collect();
+        self.bring_groups(&pages)
+    }
+
+    /// Brings these home with their neighbours, all together: home is many disks, and one group keeps one of them busy. Gives how many.
+    fn bring_groups(&self, ids: &[PageId]) -> Result<usize> {
+        let mut together: Vec<Vec<Begun>> = Vec::new();
+        for id in ids {
+            let group = self.begin_group(*id);
+            let takes = |others: &&mut Vec<Begun>| {
+                let spaces =
+                    others.first().zip(group.first()).map(|(other, one)| (other.id.space(), one.id.space()));
+                spaces.is_some_and(|(other, one)| self.below.takes_together(other, one))
+            };
+            match together.iter_mut().find(takes) {
+                Some(others) => others.extend(group),
+                None => together.push(group),
+            }
+        }
         // That one of them finds no room doesn't end it for the others.
-        summed(pages.into_iter().map(|id| self.bring_home(self.begin_group(id))))
+        summed(together.into_iter().map(|group| self.bring_home(group)))
     }
 
     /// Cleans until no more frames are dirty than may be. That home has no room is nothing that those who put would have to know.
@@ -168,19 +188,18 @@ impl FlashCache {
         if self.is_redo_running() {
             return outcome;
         }
-        for id in ids {
-            if !self.table(self.partition_of(*id)).is_dirty(*id) {
-                continue;
-            }
-            match (self.bring_home(self.begin_group(*id)), &mut outcome) {
+        for some in ids.chunks(GROUPS_MAX) {
+            let is_dirty = |id: &PageId| self.table(self.partition_of(*id)).is_dirty(*id);
+            let dirty: Vec<PageId> = some.iter().copied().filter(is_dirty).collect();
+            match (self.bring_groups(&dirty), &mut outcome) {
                 (Ok(count), Ok(sum)) => *sum += count,
                 (Ok(_), Err(_)) => {}
                 // Others may have their places.
                 (Err(cause), outcome) if cause.is_no_space() => *outcome = Err(cause),
                 (Err(cause), _) => return Err(cause),
             }
-            // Somebody else may be about it.
-            self.underway.wait_for(|other| other == *id);
+            // Somebody else may be about one of them.
+            self.underway.wait_for(|other| dirty.contains(&other));
         }
         outcome
     }

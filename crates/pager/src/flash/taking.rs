@@ -23,6 +23,9 @@ use crate::level::{Cause, Image, Need};
 /// Pages written together.
 const TOGETHER_MAX: usize = 32;
 
+/// How long a put waits for room in the queue at most.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
+
 /// A frame that waits for the put to be done.
 struct Promised {
     /// In the batch.
@@ -46,6 +49,10 @@ impl FlashCache {
         // For the log's sake, or for the end's, home has to get them.
         let is_evicted = matches!(cause, Cause::Evict | Cause::EvictInline);
         let may_keep = need == Need::Held && (is_evicted || cause == Cause::Drain && self.stays_dirty());
+        // Whoever can't leave a page here waits for home instead, which takes longer.
+        if may_keep && self.has_threads && self.keeps_back() && !self.throttle.is_home_sooner() {
+            self.writes.wait_for_room(batch.len(), ROOM_WAIT);
+        }
         let plan = self.plan(batch, may_keep && self.keeps_back());
         let put = match plan.kept.len() {
             0 => self.below.put(batch, cause, need),

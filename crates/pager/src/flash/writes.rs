@@ -39,11 +39,13 @@ pub(super) struct Writes {
     limit: usize,
     queue: Mutex<Queue>,
     bell: Condvar,
+    /// Places were given back.
+    room: Condvar,
 }
 
 impl Writes {
     pub(super) fn new(limit: usize) -> Writes {
-        Writes { limit, queue: Mutex::default(), bell: Condvar::new() }
+        Writes { limit, queue: Mutex::default(), bell: Condvar::new(), room: Condvar::new() }
     }
 
     /// Promises a place in the queue; it has to be used, or given back.
@@ -57,6 +59,16 @@ impl Writes {
     /// Gives so many places back: they were promised and not used, or their pages are written.
     pub(super) fn give_back(&self, places: usize) {
         self.queue.lock().outside -= places;
+        self.room.notify_all();
+    }
+
+    /// Waits until there is room for so many pages, or for as many as the queue can have, but not longer than this. Whoever comes in between
+    /// may take it.
+    pub(super) fn wait_for_room(&self, pages: usize, longest: Duration) {
+        let mut queue = self.queue.lock();
+        let is_full =
+            |queue: &mut Queue| queue.waiting.len() + queue.outside + pages.min(self.limit) > self.limit;
+        let _has_room = self.room.wait_while_for(&mut queue, is_full, longest);
     }
 
     /// Queues a page, on a place that was promised or is given back by this.
