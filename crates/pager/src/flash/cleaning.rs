@@ -88,8 +88,8 @@ struct Begun {
 
 impl FlashCache {
     fn begin_clean(&self, id: PageId) -> Option<Begun> {
-        let partition = self.partition_of(id);
-        let mut table = self.table(partition);
+        let mut table = self.table_of(id);
+        let partition = table.partition;
         let cleaning = table.begin_clean(id)?;
         let mut image = None;
         if !cleaning.is_written {
@@ -169,7 +169,7 @@ impl FlashCache {
             return outcome;
         }
         for id in ids {
-            if !self.table(self.partition_of(*id)).is_dirty(*id) {
+            if !self.table_of(*id).is_dirty(*id) {
                 continue;
             }
             match (self.bring_home(self.begin_group(*id)), &mut outcome) {
