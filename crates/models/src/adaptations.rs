@@ -63,6 +63,13 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
     ("engine/registry.rs", "const CHUNK_LEN: usize = 64;", "const CHUNK_LEN: usize = 4;"),
     ("engine/registry.rs", "HINT.get()", "HINT.with(|hint| hint.get())"),
     ("engine/registry.rs", "HINT.set(slot)", "HINT.with(|hint| hint.set(slot))"),
+    // No model changes the cache's size, and looks at partitions without frames cost turns.
+    ("pager/flash/resizing.rs", "const PARTITIONS_MAX: u32 = 16;", "const PARTITIONS_MAX: u32 = 1;"),
+    (
+        "pager/flash/resizing.rs",
+        "use std::sync::atomic::{AtomicU32, Ordering::Relaxed};",
+        "use core::sync::atomic::{AtomicU32, Ordering::Relaxed};",
+    ),
     // A drive that is left soon.
     ("pager/flash/cache.rs", "const ERRORS_MAX: u32 = 8;", "const ERRORS_MAX: u32 = 1;"),
 ];

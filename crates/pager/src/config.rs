@@ -299,7 +299,7 @@ impl FlashConfig {
         flash::frames_of(self.size_bytes, page_size)
     }
 
-    fn check(&self, page_size: usize, log_bytes: u64) -> Result<()> {
+    pub(crate) fn check(&self, page_size: usize, log_bytes: u64) -> Result<()> {
         require(self.frames(page_size) >= FlashConfig::FRAMES_MIN, || {
             format!(
                 "a flash cache of {} bytes holds {} pages: give it room for at least {}",
@@ -417,7 +417,7 @@ pub struct PagerConfig {
 
 impl PagerConfig {
     /// Bytes of the log, wherever it is.
-    fn log_bytes(&self) -> u64 {
+    pub(crate) fn log_bytes(&self) -> u64 {
         let in_nvm = self.nvm.as_ref().map_or(0, |nvm| nvm.log_bytes);
         if in_nvm > 0 { in_nvm } else { self.log_capacity_bytes }
     }

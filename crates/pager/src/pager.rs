@@ -535,6 +535,20 @@ impl Pager {
         Ok(())
     }
 
+    /// The flash cache goes on with a file of this length, empty; waits until what home lacks is there. `Err`: there is no cache, or no
+    /// room for that, and nothing is different.
+    pub fn set_flash_size(&self, bytes: u64) -> Result<()> {
+        let config = &self.shared.config;
+        let (Some(cache), Some(flash)) = (&self.shared.cache, &config.flash) else {
+            let what =
+                "there is no flash cache that could have another size: configure [flash], and start again";
+            return Err(PagerError::Incompatible { what: what.into() });
+        };
+        let next = FlashConfig { size_bytes: bytes, ..flash.clone() };
+        next.check(config.page_size, config.log_bytes())?;
+        cache.resize(next.frames(config.page_size))
+    }
+
     /// What has happened since the last call that nobody was told as an error, and that somebody should hear of: the loss of the flash
     /// cache. It is rare; whoever serves asks now and then.
     pub fn take_notices(&self) -> Vec<String> {

@@ -32,9 +32,10 @@ use super::hardening::Hardening;
 use super::heat::Heat;
 use super::keeping::Keeping;
 use super::report::{Counters, Kinds};
+use super::resizing::{PARTITIONS_MAX, Shape};
 use super::restart::FlashRestart;
 use super::store::{OpenStore, Store, Whose};
-use super::table::{FrameNo, Partition};
+use super::table::{CleanOrder, FrameNo, Partition};
 use super::throttle::Throttle;
 use super::widening::{FlashFill, Watched};
 use super::writes::Writes;
@@ -46,10 +47,6 @@ use crate::level::{Cause, DiscardHold, Image, Level, LevelReport, Need, Run, Ste
 use crate::lsn::Lsn;
 use crate::pool::{WriteAhead, summed};
 
-/// Most partitions of the frame table (Do 2012, section 3.3.4).
-const PARTITIONS_MAX: u32 = 16;
-/// Fewest frames of one.
-const PARTITION_FRAMES_MIN: u32 = 64;
 /// So many errors in a row end the cache.
 const ERRORS_MAX: u32 = 8;
 /// What spreads neighbouring pages over the partitions: 2^64 divided by the golden ratio.
@@ -61,9 +58,9 @@ pub(super) const OLDER_STAY: &str = "flash: older copies stay";
 /// The level.
 pub(crate) struct FlashCache {
     pub(super) store: Store,
+    /// As many as there can be; those that the shape doesn't speak of have no frames.
     partitions: Box<[Mutex<Partition>]>,
-    /// Frames of each of them.
-    pub(super) partition_frames: u32,
+    pub(super) shape: Shape,
     pub(super) writes: Writes,
     pub(super) throttle: Throttle,
     pub(super) underway: Underway,
@@ -72,7 +69,7 @@ pub(crate) struct FlashCache {
     design: AtomicU8,
     /// Held by those who take pages, and alone by who changes the design.
     pub(super) gate: RwLock<()>,
-    switching: Mutex<()>,
+    pub(super) switching: Mutex<()>,
     /// Nothing dirty is kept back: the design is about to change.
     is_draining: AtomicBool,
     /// So is it: a sharp checkpoint brings everything home.
@@ -136,7 +133,8 @@ pub(crate) struct Place {
 pub(super) struct Table<'c> {
     table: MutexGuard<'c, Partition>,
     cache: &'c FlashCache,
-    partition: usize,
+    /// Which it is.
+    pub(super) partition: usize,
 }
 
 impl Deref for Table<'_> {
@@ -171,12 +169,10 @@ impl FlashCache {
     /// Opens an empty cache; [`begin`](Self::begin) goes on with what is in it. What its device refuses is a warning: the database does without.
     pub(crate) fn open(config: &FlashConfig, place: Place) -> Opened {
         let Place { database, page_size, .. } = place;
-        let frames = config.frames(page_size);
-        let partitions = (frames / PARTITION_FRAMES_MIN).clamp(1, PARTITIONS_MAX);
-        let partition_frames = frames / partitions;
+        let shape = Shape::of(config.frames(page_size));
         let (order, clean_order) = (config.design.order(), config.clean_order);
-        let partition = || Mutex::new(Partition::new(partition_frames, order, clean_order));
-        let frames = partition_frames * partitions;
+        let partition = |no| Mutex::new(Partition::new(shape.frames_of(no), order, clean_order));
+        let frames = shape.frames();
         let (how, epoch, mark) = (config.restart as u8, 0, 0);
         let whose = Whose { database, page_size, frames, how, epoch, mark };
         let throttle = Throttle::new(config.pending_max, place.clock.clone());
@@ -190,8 +186,8 @@ impl FlashCache {
                     is_open: AtomicBool::new(false),
                     stays_dirty: AtomicBool::new(false),
                     store,
-                    partitions: (0..partitions).map(|_| partition()).collect(),
-                    partition_frames,
+                    partitions: (0..PARTITIONS_MAX).map(partition).collect(),
+                    shape,
                     writes: Writes::new(config.queued_max),
                     throttle,
                     underway: Underway::default(),
@@ -240,15 +236,7 @@ impl FlashCache {
         let _one_at_a_time = self.switching.lock();
         let drains = self.design().is_lazy() && !design.is_lazy();
         if drains {
-            {
-                let _nobody_takes = self.gate.write();
-                self.is_draining.store(true, Relaxed);
-            }
-            let drained = self.clean_all();
-            if drained.is_err() {
-                self.is_draining.store(false, Relaxed);
-                return drained;
-            }
+            self.drain_dirty()?;
         }
         let _nobody_takes = self.gate.write();
         if !self.design().is_on() || !design.is_on() {
@@ -256,8 +244,27 @@ impl FlashCache {
         }
         self.design.store(design as u8, Relaxed);
         self.tables().for_each(|mut table| table.reorder(design.order(), self.config.clean_order));
-        self.is_draining.store(false, Relaxed);
+        self.end_draining();
         Ok(())
+    }
+
+    /// Brings home what is dirty, and keeps nothing back until [`end_draining`](Self::end_draining), unless that is refused.
+    pub(super) fn drain_dirty(&self) -> Result<()> {
+        {
+            let _nobody_takes = self.gate.write();
+            self.is_draining.store(true, Relaxed);
+        }
+        self.clean_all().inspect_err(|_| self.end_draining())
+    }
+
+    /// What the design keeps back it keeps back again.
+    pub(super) fn end_draining(&self) {
+        self.is_draining.store(false, Relaxed);
+    }
+
+    /// Which dirty frame is cleaned next.
+    pub(super) fn clean_order(&self) -> CleanOrder {
+        self.config.clean_order
     }
 
     /// So many of a hundred frames may be dirty from now on.
@@ -273,7 +280,7 @@ impl FlashCache {
 
     /// Dirty frames of a partition, at most.
     pub(super) fn dirty_most(&self) -> u64 {
-        u64::from(self.partition_frames) * u64::from(self.dirty_percent()) / 100
+        u64::from(self.shape.partition_frames()) * u64::from(self.dirty_percent()) / 100
     }
 
     /// So many bytes a day are written to the drive from now on; `None`: as many as come.
@@ -326,7 +333,7 @@ impl FlashCache {
 
     /// All frames.
     pub(super) fn frames(&self) -> u32 {
-        self.partition_frames * self.partitions.len() as u32
+        self.shape.frames()
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -337,10 +344,23 @@ impl FlashCache {
         self.clock.fetch_add(1, Relaxed)
     }
 
+    /// Where the page's frame is, as long as the shape stays.
     pub(super) fn partition_of(&self, id: PageId) -> usize {
-        (id.to_u64().wrapping_mul(SPREAD) >> 32) as usize % self.partitions.len()
+        (id.to_u64().wrapping_mul(SPREAD) >> 32) as usize % self.shape.partitions() as usize
     }
 
+    /// The one that has the page's frame, if it has any. That it is that one doesn't change as long as it is locked.
+    pub(super) fn table_of(&self, id: PageId) -> Table<'_> {
+        loop {
+            let table = self.table(self.partition_of(id));
+            // While the shape changes all of them are locked.
+            if table.partition == self.partition_of(id) {
+                return table;
+            }
+        }
+    }
+
+    /// One by its number.
     pub(super) fn table(&self, partition: usize) -> Table<'_> {
         Table { table: self.partitions[partition].lock(), cache: self, partition }
     }
@@ -352,7 +372,7 @@ impl FlashCache {
 
     /// The frame's number in the file.
     pub(super) fn stored(&self, partition: usize, frame: FrameNo) -> u32 {
-        partition as u32 * self.partition_frames + frame
+        partition as u32 * self.shape.partition_frames() + frame
     }
 
     pub(super) fn forget_all(&self) {
@@ -461,7 +481,7 @@ impl FlashCache {
     /// Whether home lacks some of this, though the cache is lost: it is on its way home, or in a frame that can perhaps be read.
     fn has_stranded(&self, runs: &[Run<'_, '_>]) -> bool {
         let mut ids = runs.iter().flat_map(|run| (0..run.want.len() as u32).map(|at| run.first.plus(at)));
-        self.is_lost.load(Relaxed) && ids.any(|id| self.table(self.partition_of(id)).is_dirty(id))
+        self.is_lost.load(Relaxed) && ids.any(|id| self.table_of(id).is_dirty(id))
     }
 
     /// Whether nothing is read, written, cleaned or queued.
@@ -514,7 +534,7 @@ impl Level for FlashCache {
     fn changed(&self, id: PageId) {
         let is_kept = planted(OLDER_STAY) || !self.design().is_on() || !id.space().is_logged();
         if !is_kept {
-            let mut table = self.table(self.partition_of(id));
+            let mut table = self.table_of(id);
             self.watched.overtake(id);
             let was_valid =
                 if self.design().keeps_invalid() { table.invalidate(id) } else { table.remove(id) };

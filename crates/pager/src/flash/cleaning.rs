@@ -90,8 +90,8 @@ struct Begun {
 
 impl FlashCache {
     fn begin_clean(&self, id: PageId) -> Option<Begun> {
-        let partition = self.partition_of(id);
-        let mut table = self.table(partition);
+        let mut table = self.table_of(id);
+        let partition = table.partition;
         let cleaning = table.begin_clean(id)?;
         let mut image = None;
         if !cleaning.is_written {
@@ -189,7 +189,7 @@ impl FlashCache {
             return outcome;
         }
         for some in ids.chunks(GROUPS_MAX) {
-            let is_dirty = |id: &PageId| self.table(self.partition_of(*id)).is_dirty(*id);
+            let is_dirty = |id: &PageId| self.table_of(*id).is_dirty(*id);
             let dirty: Vec<PageId> = some.iter().copied().filter(is_dirty).collect();
             match (self.bring_groups(&dirty), &mut outcome) {
                 (Ok(count), Ok(sum)) => *sum += count,

@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use varve_device::{AlignedBuf, Durability};
 
 use super::cache::{FlashCache, add};
@@ -33,10 +33,19 @@ struct Moment {
     clock: u64,
 }
 
-struct Round {
+pub(super) struct Round {
     next: usize,
+    /// Blocks of each chunk.
+    chunk_blocks: u32,
     /// `None`: not since the start, and it had no records then.
     chunks: Vec<Option<Moment>>,
+}
+
+impl Round {
+    fn of(blocks: u32) -> Round {
+        let chunk_blocks = blocks.div_ceil(CHUNKS_MAX).max(1);
+        Round { next: 0, chunk_blocks, chunks: vec![None; blocks.div_ceil(chunk_blocks) as usize] }
+    }
 }
 
 /// Where the work stands.
@@ -44,7 +53,6 @@ pub(super) struct Hardening {
     whose: Mutex<Whose>,
     /// The mark that the file had.
     pub(super) earlier: Option<u64>,
-    chunk_blocks: u32,
     round: Mutex<Round>,
     is_on: AtomicBool,
     /// The redo position waits for a round.
@@ -53,13 +61,10 @@ pub(super) struct Hardening {
 
 impl Hardening {
     pub(super) fn new(whose: Whose, earlier: Option<u64>, blocks: u32) -> Hardening {
-        let chunk_blocks = blocks.div_ceil(CHUNKS_MAX).max(1);
-        let chunks = vec![None; blocks.div_ceil(chunk_blocks) as usize];
         Hardening {
             whose: Mutex::new(whose),
             earlier,
-            chunk_blocks,
-            round: Mutex::new(Round { next: 0, chunks }),
+            round: Mutex::new(Round::of(blocks)),
             is_on: AtomicBool::new(false),
             is_awaited: AtomicBool::new(false),
         }
@@ -67,6 +72,17 @@ impl Hardening {
 
     pub(super) fn whose(&self) -> Whose {
         *self.whose.lock()
+    }
+
+    /// Keeps everybody from writing records in the background.
+    pub(super) fn round(&self) -> MutexGuard<'_, Round> {
+        self.round.lock()
+    }
+
+    /// There are so many blocks of records, and none is written yet.
+    pub(super) fn reshape(&self, round: &mut Round, whose: Whose, blocks: u32) {
+        *self.whose.lock() = whose;
+        *round = Round::of(blocks);
     }
 
     /// Records are written from now on.
@@ -100,7 +116,7 @@ impl FlashCache {
         let chunk = round.next;
         round.next = (chunk + 1) % round.chunks.len();
         let now = Moment { before: self.log.durable_lsn(), clock: self.clock.load(Relaxed) };
-        if round.chunks[chunk] != Some(now) && self.harden(chunk as u32, now.before) {
+        if round.chunks[chunk] != Some(now) && self.harden(chunk as u32, round.chunk_blocks, now.before) {
             round.chunks[chunk] = Some(now);
         }
         let has_ended = round.next == 0;
@@ -123,8 +139,9 @@ impl FlashCache {
             return;
         }
         let before = self.log.durable_lsn().max(redo);
-        let chunks = hardening.round.lock().chunks.len() as u32;
-        let all = (0..chunks).all(|chunk| self.harden(chunk, before));
+        let round = hardening.round();
+        let chunks = round.chunks.len() as u32;
+        let all = (0..chunks).all(|chunk| self.harden(chunk, round.chunk_blocks, before));
         if all && let Err(cause) = self.store.flush() {
             self.note_error(&cause);
         }
@@ -149,10 +166,10 @@ impl FlashCache {
     }
 
     /// Whether it was done.
-    fn harden(&self, chunk: u32, before: Lsn) -> bool {
+    fn harden(&self, chunk: u32, chunk_blocks: u32, before: Lsn) -> bool {
         let whose = self.hardening.whose();
-        let first = chunk * self.hardening.chunk_blocks;
-        let blocks = self.hardening.chunk_blocks.min(self.store.table_blocks() - first);
+        let first = chunk * chunk_blocks;
+        let blocks = chunk_blocks.min(self.store.table_blocks() - first);
         let mut bytes = AlignedBuf::new(blocks as usize * TABLE_BLOCK_BYTES);
         for (block, bytes) in (first..).zip(bytes.chunks_exact_mut(TABLE_BLOCK_BYTES)) {
             self.put_records(block, bytes, whose.epoch, before);
@@ -172,7 +189,8 @@ impl FlashCache {
     fn put_records(&self, block: u32, bytes: &mut [u8], epoch: u64, before: Lsn) {
         let (first, frames) = (block * RECORDS_OF_BLOCK as u32, self.frames());
         for stored in (first..frames).take(RECORDS_OF_BLOCK) {
-            let (partition, frame) = (stored / self.partition_frames, stored % self.partition_frames);
+            let of_each = self.shape.partition_frames();
+            let (partition, frame) = (stored / of_each, stored % of_each);
             let table = self.table(partition as usize);
             let kept = table.kept(frame).filter(|kept| self.is_newest(kept));
             drop(table);

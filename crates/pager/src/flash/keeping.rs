@@ -17,7 +17,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use varve_device::{AlignedBuf, Durability, reached};
 
 use super::cache::{FlashCache, add};
@@ -45,21 +45,29 @@ const TABLE_SHARE: u64 = 4;
 #[derive(Default)]
 pub(super) struct Keeping {
     /// The records on flash, by block.
-    mirror: Vec<Mutex<AlignedBuf>>,
+    mirror: RwLock<Vec<Mutex<AlignedBuf>>>,
     is_void: AtomicBool,
     /// Where the last notes of the whole table begin, and where the log ended behind them.
-    noted: Mutex<Option<(Lsn, Lsn)>>,
+    pub(super) noted: Mutex<Option<(Lsn, Lsn)>>,
 }
 
 impl Keeping {
     pub(super) fn new(restart: FlashRestart, blocks: u32) -> Keeping {
+        let keeping = Keeping::default();
+        keeping.reshape(restart, blocks);
+        keeping
+    }
+
+    /// There are so many blocks of records, and none has any.
+    pub(super) fn reshape(&self, restart: FlashRestart, blocks: u32) {
         let count = if restart == FlashRestart::MemoryMapped { blocks } else { 0 };
         let zeros = || {
             let mut block = AlignedBuf::new(TABLE_BLOCK_BYTES);
             block.fill(0);
             Mutex::new(block)
         };
-        Keeping { mirror: (0..count).map(|_| zeros()).collect(), ..Keeping::default() }
+        *self.mirror.write() = (0..count).map(|_| zeros()).collect();
+        self.is_void.store(false, Relaxed);
     }
 }
 
@@ -83,8 +91,9 @@ impl FlashCache {
         let mut frames: Vec<u32> = touched.iter().map(|frame| self.stored(partition, *frame)).collect();
         frames.sort_unstable();
         frames.dedup();
-        let kept =
-            |stored: u32| table.kept(stored % self.partition_frames).filter(|kept| self.is_newest(kept));
+        let kept = |stored: u32| {
+            table.kept(stored % self.shape.partition_frames()).filter(|kept| self.is_newest(kept))
+        };
         match self.restart() {
             FlashRestart::LogBased => {
                 let frames = frames.into_iter().filter_map(|stored| Some((stored, kept(stored)?)));
@@ -103,7 +112,8 @@ impl FlashCache {
     fn keep_on_flash(&self, records: &[(u32, Option<Kept>)], durability: Durability) {
         let Some((first, _)) = records.first() else { return };
         let (block, epoch) = (block_of(*first), self.hardening.whose().epoch);
-        let mut bytes = self.keeping.mirror[block as usize].lock();
+        let mirror = self.keeping.mirror.read();
+        let mut bytes = mirror[block as usize].lock();
         for (stored, kept) in records {
             // It is right as long as it is there.
             let record = kept.map(|kept| Record::of(kept, Lsn::ZERO));
@@ -119,7 +129,7 @@ impl FlashCache {
     fn keep_all(&self) {
         for (partition, table) in self.tables().enumerate() {
             let each =
-                (0..self.partition_frames).map(|frame| (self.stored(partition, frame), table.kept(frame)));
+                (0..table.frame_count()).map(|frame| (self.stored(partition, frame), table.kept(frame)));
             let all: Vec<(u32, Option<Kept>)> = each.collect();
             let of_blocks = all.chunk_by(|(one, _), (other, _)| block_of(*one) == block_of(*other));
             of_blocks.for_each(|records| self.keep_on_flash(records, Durability::Later));
@@ -175,7 +185,7 @@ impl FlashCache {
         }
         let begin = block();
         let all = self.tables().enumerate().all(|(partition, table)| {
-            let each = (0..self.partition_frames).filter_map(|frame| {
+            let each = (0..table.frame_count()).filter_map(|frame| {
                 Some((self.stored(partition, frame), table.kept(frame).filter(|kept| self.is_newest(kept))?))
             });
             let frames: Vec<(u32, Kept)> = each.collect();

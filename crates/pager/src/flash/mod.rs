@@ -22,6 +22,7 @@ mod keeping;
 mod reading;
 mod record;
 mod report;
+mod resizing;
 mod restart;
 mod store;
 mod table;

@@ -62,9 +62,11 @@ impl FlashCache {
         if !id.space().is_logged() {
             return None;
         }
-        let partition = self.partition_of(id);
         loop {
-            let found = self.table(partition).begin_read(id, self.tick())?;
+            let mut table = self.table_of(id);
+            let partition = table.partition;
+            let found = table.begin_read(id, self.tick())?;
+            drop(table);
             match found {
                 Found::Frame(reading) => {
                     let Reading { frame, lsn, is_dirty, is_unverified } = reading;
@@ -144,7 +146,7 @@ impl FlashCache {
     #[cold]
     fn lose_page(&self, id: PageId, cause: PagerError) -> Result<()> {
         self.underway.wait_for(|other| other == id);
-        if self.table(self.partition_of(id)).is_dirty(id) {
+        if self.table_of(id).is_dirty(id) {
             self.lose(&cause);
             return Err(cause);
         }
@@ -294,7 +296,7 @@ impl FlashCache {
                     Tier::Home if design.takes_read() => self.take_read(id, why, frame),
                     // The ledger knows of a page when redo has come by it.
                     Tier::Flash if design.gives_up_what_is_read() && !self.is_redo_running() => {
-                        let taken = self.table(self.partition_of(id)).take(id);
+                        let taken = self.table_of(id).take(id);
                         got.taken = taken.unwrap_or(false);
                     }
                     _ => {}
@@ -305,7 +307,7 @@ impl FlashCache {
 
     /// Compares a cached page with home. Who puts it meanwhile is no damage.
     pub(super) fn compare(&self, id: PageId, buffers: &mut [AlignedBuf; 2]) -> Result<Option<String>> {
-        let version = || self.table(self.partition_of(id)).version(id);
+        let version = || self.table_of(id).version(id);
         let Some(before) = version() else { return Ok(None) };
         let damage = self.difference(id, before, buffers)?;
         Ok(damage.filter(|_| version() == Some(before)))

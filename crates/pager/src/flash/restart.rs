@@ -215,7 +215,7 @@ impl FlashCache {
         if lsn > plan.until() || before > end {
             return Fate::Foreign;
         }
-        let is_its_place = self.partition_of(page) == (stored / self.partition_frames) as usize;
+        let is_its_place = self.partition_of(page) == (stored / self.shape.partition_frames()) as usize;
         let is_possible = stored < self.frames() && SpaceId::DURABLE.contains(&page.space()) && is_its_place;
         let is_read =
             is_kept || lsn.max(before) >= from || planted("flash: records from before redo are believed");
@@ -244,7 +244,8 @@ impl FlashCache {
             Fate::Left | Fate::Foreign => return,
         };
         let kept = Kept { page, lsn, last, last_but_one, admitted };
-        let (partition, frame) = (stored / self.partition_frames, stored % self.partition_frames);
+        let of_each = self.shape.partition_frames();
+        let (partition, frame) = (stored / of_each, stored % of_each);
         self.table(partition as usize).find(frame, kept, lacks);
     }
 
@@ -254,7 +255,7 @@ impl FlashCache {
         if !self.is_restoring.load(Relaxed) {
             return false;
         }
-        let mut table = self.table(self.partition_of(id));
+        let mut table = self.table_of(id);
         // It was read from home, along with its neighbours: home got a newer version before the crash, and no note says so.
         if table.remove_older(id, lsn) {
             reached("flash: redo found a page newer at home");

@@ -25,6 +25,7 @@
 //! Not known here: which page is in which frame.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, ReadOp, Space, WriteOp};
 
@@ -107,7 +108,7 @@ impl Whose {
 pub(super) struct Store {
     file: Arc<dyn BlockFile>,
     page_size: usize,
-    frames: u32,
+    frames: AtomicU32,
     /// What may be written; all that is written is spent here.
     pub(super) budget: Budget,
 }
@@ -137,7 +138,7 @@ impl Store {
             );
             return Err(PagerError::Incompatible { what });
         }
-        let store = Store { file, page_size: whose.page_size, frames: whose.frames, budget };
+        let store = Store { file, page_size: whose.page_size, frames: whose.frames.into(), budget };
         let found = Whose::decode(&header).filter(|_| bytes == store.len_bytes());
         let fits = |found: &Whose| Whose { epoch: whose.epoch, mark: whose.mark, ..*found } == whose;
         if let Some(found) = found.filter(fits) {
@@ -158,7 +159,21 @@ impl Store {
     }
 
     fn len_bytes(&self) -> u64 {
-        self.offset(self.frames)
+        Store::length_of(self.frames.load(Relaxed), self.page_size)
+    }
+
+    fn length_of(frames: u32, page_size: usize) -> u64 {
+        Store::block_offset(table_blocks(frames)) + u64::from(frames) * page_size as u64
+    }
+
+    /// Makes the file as long as so many frames need; where they lie is as before.
+    pub(super) fn set_length(&self, frames: u32) -> Result<()> {
+        Ok(self.file.set_len(Store::length_of(frames, self.page_size))?)
+    }
+
+    /// There are so many frames from now on, and they lie elsewhere.
+    pub(super) fn reshape(&self, frames: u32) {
+        self.frames.store(frames, Relaxed);
     }
 
     /// Says durably whose the file is.
@@ -188,7 +203,7 @@ impl Store {
 
     /// Blocks of records.
     pub(super) fn table_blocks(&self) -> u32 {
-        table_blocks(self.frames)
+        table_blocks(self.frames.load(Relaxed))
     }
 
     /// Room for a page.

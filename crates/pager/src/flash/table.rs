@@ -642,6 +642,22 @@ impl Partition {
         self.counts
     }
 
+    /// All frames.
+    pub(super) fn frame_count(&self) -> u32 {
+        self.frames.len() as u32
+    }
+
+    /// Whether all of them are free.
+    pub(super) fn is_empty(&self) -> bool {
+        self.counts.free == self.frames.len() as u64
+    }
+
+    /// Becomes another one; all frames are free.
+    pub(super) fn renew(&mut self, other: Partition) {
+        assert!(self.is_empty(), "a partition with pages in its frames gets another shape");
+        *self = other;
+    }
+
     /// Frames that home may lack.
     pub(super) fn dirty_count(&self) -> u64 {
         self.counts.dirty

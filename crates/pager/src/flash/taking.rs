@@ -81,7 +81,7 @@ impl FlashCache {
     /// An older version is neither read nor brought home from now on; one that is on its way home lands before this one sets out.
     pub(super) fn give_up_older(&self, newer: &Image) {
         let id = newer.id();
-        let mut table = self.table(self.partition_of(id));
+        let mut table = self.table_of(id);
         self.watched.overtake(id);
         if !planted(OLDER_STAY) && table.remove_older(id, newer.lsn()) {
             add(&self.counters.invalidated);
@@ -96,9 +96,9 @@ impl FlashCache {
         let (mut plan, mut is_over) = (Plan::default(), false);
         for (at, image) in batch.iter().enumerate().filter(|(_, image)| image.id().space().is_logged()) {
             let (id, lsn) = (image.id(), image.lsn());
-            let partition = self.partition_of(id);
             self.give_up_older(image);
-            let mut table = self.table(partition);
+            let mut table = self.table_of(id);
+            let partition = table.partition;
             if self.is_failing()
                 || !design.takes_dirty(image.access(), self.is_filling(&table), table.has_invalid(id))
             {
@@ -160,7 +160,7 @@ impl FlashCache {
         if self.is_failing() {
             return;
         }
-        let mut table = self.table(self.partition_of(id));
+        let mut table = self.table_of(id);
         if table.touch(id, self.tick()) || self.design().takes_read() {
             return;
         }
@@ -184,9 +184,11 @@ impl FlashCache {
         if !self.promise() {
             return;
         }
-        let (image, partition) = (copy(), self.partition_of(id));
+        let image = copy();
         let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.tick(), heat };
-        let admitted = self.table(partition).admit(new, |id| self.heat.of(id));
+        let mut table = self.table_of(id);
+        let (partition, admitted) = (table.partition, table.admit(new, |id| self.heat.of(id)));
+        drop(table);
         match admitted {
             Admitted::Frame(frame) => {
                 add(&self.counters.admitted_clean);

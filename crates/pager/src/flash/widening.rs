@@ -187,14 +187,14 @@ impl FlashCache {
             && self.is_on()
             && !self.is_failing()
             && self.store.budget.allows()
-            && self.table(self.partition_of(id)).is_filling()
+            && self.table_of(id).is_filling()
     }
 
     /// The neighbours that can be read along; they are watched.
     fn begin_along(&self, id: PageId, first: PageId) -> Vec<Along> {
         let others = (0..TOGETHER).map(|at| first.plus(at)).filter(|other| *other != id);
         let begun = others.filter(|other| {
-            let table = self.table(self.partition_of(*other));
+            let table = self.table_of(*other);
             if table.has(*other) || !self.watched.begin(*other) {
                 return false;
             }
@@ -236,9 +236,9 @@ impl FlashCache {
             Ok(image) if self.design().widens() && self.promise() => image,
             _ => return self.watched.forget(id),
         };
-        let partition = self.partition_of(id);
         let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.tick(), heat: None };
-        let mut table = self.table(partition);
+        let mut table = self.table_of(id);
+        let partition = table.partition;
         let is_welcome = self.watched.end(id) && table.is_filling() && !table.has(id) && !self.ledger.has(id);
         let admitted = is_welcome.then(|| table.admit(new, |_| 0));
         drop(table);

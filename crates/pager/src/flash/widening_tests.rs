@@ -128,7 +128,7 @@ pub(super) fn read(cache: &FlashCache, no: u32, why: Access) -> (u64, Tier) {
 }
 
 fn from_flash(cache: &FlashCache, pages: std::ops::Range<u32>) -> Vec<u32> {
-    pages.filter(|no| cache.table(cache.partition_of(page(*no))).touch(page(*no), 1)).collect()
+    pages.filter(|no| cache.table_of(page(*no)).touch(page(*no), 1)).collect()
 }
 
 #[test]

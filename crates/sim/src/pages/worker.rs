@@ -73,6 +73,9 @@ impl<'a> Worker<'a> {
         if self.fills && self.bench.rng.one_in(10) {
             return self.fill();
         }
+        if self.pager.flash_design().is_some() && self.bench.rng.one_in(200) {
+            return self.resize_cache();
+        }
         if self.trims && self.load != Load::Hoarding && self.bench.rng.one_in(120) {
             return if self.bench.rng.one_in(4) { self.swell() } else { self.room_for_later() };
         }
@@ -95,6 +98,21 @@ impl<'a> Worker<'a> {
             8 if self.bench.rng.one_in(8) => self.burst(),
             8 if self.bench.rng.one_in(40) => self.room_for_later(),
             _ => self.change(),
+        }
+    }
+
+    /// Gives the cache on flash another size, or that which the next start has.
+    fn resize_cache(&mut self) -> Done {
+        let configured = self.pager.config().flash.as_ref().map_or(0, |flash| flash.size_bytes);
+        let bytes = match self.bench.rng.below(4) {
+            0 => configured / 2,
+            1 => configured * 3,
+            _ => configured,
+        };
+        match self.pager.set_flash_size(bytes) {
+            // It is as it was.
+            Err(full) if full.is_no_space() => Ok(()),
+            done => done.map_err(text),
         }
     }
 

@@ -210,6 +210,8 @@ impl SystemFile {
             let changed = pager.set_flash_dirty_limit(flash.dirty_percent);
             let changed = changed.and_then(|()| pager.set_flash_daily_writes(flash.daily_write_bytes));
             let changed = changed.and_then(|()| pager.set_flash_design(flash.design));
+            // Last: a size without room keeps nothing else from being changed.
+            let changed = changed.and_then(|()| pager.set_flash_size(flash.size_bytes));
             changed.map_err(|error| SqlError::from(Error::from(error)))?;
         }
         let applied = applied.and_then(|()| match [&self.in_force, next].map(|one| one.pool.page_writers) {

@@ -128,6 +128,9 @@ pub const KEYS: &[Key] = &[
         "Whether the cache on flash is gone on with when the server starts again.",
         |s| s.flash.as_ref().map_or(FlashConfig::RESTART, |flash| flash.restart).name().to_owned(),
     ),
+    on_line(["flash_size", "flash", "size"], Kind::Bytes, "Bytes of the file of the cache on flash.", |s| {
+        show_bytes(s.flash.as_ref().map_or(0, |flash| flash.size_bytes))
+    }),
     on_line(
         ["home_compression", "home", "compression"],
         Kind::Word,

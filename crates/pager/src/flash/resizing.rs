@@ -1,0 +1,149 @@
+//! Another size while the database runs: the cache begins empty in a file of another shape.
+//!
+//! ```text
+//!   file longer --> dirty pages home --> nobody takes; all forgotten; --> header: new shape, --> nobody looks --> file shorter
+//!   (if it grows)   (as for a design)    reads and writes end             new epoch              for a frame      (if it shrinks)
+//! ```
+//!
+//! Invariants
+//! 1. A size that the device or home has no room for changes nothing but that the file may be longer until the next start.
+//! 2. No frame is read, written, cleaned or dirty while the shape changes. What is being looked for meanwhile is not found; who puts or
+//!    offers pages waits, or goes without.
+//! 3. Which partition is a page's changes with their number, under the locks of all of them: who has locked a page's partition has that
+//!    of now (`table_of`), and what others did under another one is over.
+//! 4. A crash in between finds a file that is not as long as its header says, or no record of its epoch: the cache begins empty. (What
+//!    the log noted of frames of before is verified, as ever.)
+//!
+//! Not known here: which pages are worth keeping. (None is: their frames lie elsewhere in another shape.)
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use varve_device::reached;
+
+use super::cache::{FlashCache, Table};
+use super::store::Whose;
+use super::table::Partition;
+use crate::control::random_id;
+use crate::error::Result;
+
+/// Most partitions of the frame table (Do 2012, section 3.3.4).
+pub(super) const PARTITIONS_MAX: u32 = 16;
+/// Fewest frames of one.
+const PARTITION_FRAMES_MIN: u32 = 64;
+
+/// How frames are spread over partitions.
+pub(super) struct Shape {
+    partitions: AtomicU32,
+    partition_frames: AtomicU32,
+}
+
+impl Shape {
+    /// Of so many frames, less what is over when all partitions have equally many.
+    pub(super) fn of(frames: u32) -> Shape {
+        let partitions = (frames / PARTITION_FRAMES_MIN).clamp(1, PARTITIONS_MAX);
+        Shape { partitions: partitions.into(), partition_frames: (frames / partitions).into() }
+    }
+
+    /// Partitions that have frames.
+    pub(super) fn partitions(&self) -> u32 {
+        self.partitions.load(Relaxed)
+    }
+
+    /// Frames of each of them.
+    pub(super) fn partition_frames(&self) -> u32 {
+        self.partition_frames.load(Relaxed)
+    }
+
+    /// All frames.
+    pub(super) fn frames(&self) -> u32 {
+        self.partitions() * self.partition_frames()
+    }
+
+    /// Frames of a partition by its number.
+    pub(super) fn frames_of(&self, partition: u32) -> u32 {
+        if partition < self.partitions() { self.partition_frames() } else { 0 }
+    }
+
+    fn become_like(&self, other: &Shape) {
+        self.partitions.store(other.partitions(), Relaxed);
+        self.partition_frames.store(other.partition_frames(), Relaxed);
+    }
+}
+
+impl FlashCache {
+    /// Goes on with room for so many pages, and begins empty. A cache that is lost, or about to be, has it at the next start.
+    pub(crate) fn resize(&self, frames: u32) -> Result<()> {
+        let _one_at_a_time = self.switching.lock();
+        let shape = Shape::of(frames);
+        if shape.frames() == self.frames() || self.is_lost.load(Relaxed) || self.is_failing() {
+            return Ok(());
+        }
+        let grows = shape.frames() > self.frames();
+        let has_room = if grows { self.store.set_length(shape.frames()) } else { Ok(()) };
+        let resized = has_room.and_then(|()| self.drain_dirty()).and_then(|()| {
+            let _nobody_takes = self.gate.write();
+            self.forget_all();
+            self.wait_for_rest()?;
+            self.reshape(&shape).inspect_err(|cause| self.lose(cause))
+        });
+        self.end_draining();
+        match &resized {
+            Err(_) if grows => {
+                let _as_long_as_it_was = self.store.set_length(self.frames());
+            }
+            // Without the gate: a long file takes its time.
+            Ok(()) if !grows => self.shorten(),
+            _ => {}
+        }
+        resized
+    }
+
+    /// Nothing is found any more, and nobody adds anything: waits until nobody uses a frame.
+    fn wait_for_rest(&self) -> Result<()> {
+        while self.writes.pending() > 0 || !self.tables().all(|table| table.is_empty()) {
+            if !self.write_some(Duration::ZERO)? {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// The gate is closed, and all frames are free. `Err`: what the header says is not known.
+    fn reshape(&self, shape: &Shape) -> Result<()> {
+        // Who keeps records goes by the shape.
+        let mut round = self.hardening.round();
+        let mut noted = self.keeping.noted.lock();
+        let whose = Whose { frames: shape.frames(), epoch: random_id(), ..self.hardening.whose() };
+        self.store.sign(&whose)?;
+        self.renew_tables(shape);
+        self.hardening.reshape(&mut round, whose, self.store.table_blocks());
+        self.keeping.reshape(self.restart(), self.store.table_blocks());
+        *noted = None;
+        drop((round, noted));
+        if self.hardening.is_on() {
+            self.begin_keeping();
+        }
+        reached("flash: another size");
+        Ok(())
+    }
+
+    /// Frames are counted, and lie, as the shape says.
+    fn renew_tables(&self, shape: &Shape) {
+        let (order, clean_order) = (self.design().order(), self.clean_order());
+        let mut tables: Vec<Table<'_>> = self.tables().collect();
+        self.store.reshape(shape.frames());
+        self.shape.become_like(shape);
+        for (no, table) in (0..).zip(&mut tables) {
+            table.renew(Partition::new(shape.frames_of(no), order, clean_order));
+        }
+    }
+
+    /// The file has no more room than its frames need.
+    fn shorten(&self) {
+        if let Err(cause) = self.store.set_length(self.frames()) {
+            // It only takes room, and the next start begins with an empty cache.
+            self.note_error(&cause);
+        }
+    }
+}
