@@ -26,6 +26,7 @@ use crate::error::{PagerError, Result};
 use crate::ids::PageId;
 use crate::level::{Cause, Step};
 use crate::lsn::Lsn;
+use crate::nvm::NvmRegion;
 use crate::pace::Pace;
 use crate::pager::Shared;
 use crate::pool::{Pool, summed};
@@ -343,9 +344,12 @@ impl Shared {
     }
 
     /// Whether this shutdown leaves pages on flash that home lacks. The next start is one after a crash then: what has to wait for a clean
-    /// shutdown would wait for ever.
+    /// shutdown would wait for ever, and memory that emulates persistent memory outlives the machine behind a clean one only.
     pub(crate) fn leaves_pages_on_flash(&self) -> bool {
-        let waits = self.postponed.region || self.postponed.protection.is_some() || self.leaves_region();
+        let waits = self.postponed.region
+            || self.postponed.protection.is_some()
+            || self.leaves_region()
+            || self.region.as_ref().is_some_and(NvmRegion::needs_clean_end);
         !waits && self.cache.as_ref().is_some_and(|cache| cache.stay_dirty())
     }
 
