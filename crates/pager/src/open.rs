@@ -63,6 +63,10 @@ impl WriteAhead for Log {
         self.durable()
     }
 
+    fn durable_block(&self) -> Lsn {
+        Log::durable_block(self)
+    }
+
     fn flush(&self, upto: Lsn) -> Result<()> {
         Ok(Log::flush(self, upto)?)
     }

@@ -517,7 +517,10 @@ impl Level for FlashCache {
 
     fn checkpoint(&self, step: Step) -> Result<()> {
         if step == Step::Begin && !self.has_threads {
+            // Who asks writes himself: to the end of the round, and a whole one.
+            self.await_hardening(self.log.durable_block());
             while !self.harden_some() {}
+            while self.is_hardening_awaited() && !self.harden_some() {}
         }
         self.below.checkpoint(step)
     }

@@ -88,7 +88,7 @@ fn open_on(
     open_with(directory, frames, design, how, (None, running()))
 }
 
-fn open_with(
+pub(super) fn open_with(
     directory: Arc<dyn Directory>,
     frames: u64,
     design: FlashDesign,

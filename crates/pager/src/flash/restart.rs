@@ -153,7 +153,8 @@ impl FlashCache {
             return Ok(false);
         }
         self.clock.fetch_max(found.newest + 1, Relaxed);
-        self.hardening.found_from(earlier.plan.from());
+        let plan = earlier.plan;
+        self.hardening.found_from(plan.from(), plan.until(), self.log.durable_block());
         let Found { left, clean, dirty, .. } = found;
         let counters = &self.counters;
         counters.not_restored.fetch_add(left, Relaxed);

@@ -59,6 +59,10 @@ use crate::times::Timing;
 pub(crate) trait WriteAhead: Send + Sync {
     /// End of the durable log.
     fn durable_lsn(&self) -> Lsn;
+    /// All before this is durable, and redo can begin here.
+    fn durable_block(&self) -> Lsn {
+        self.durable_lsn()
+    }
     /// Makes the log durable up to `upto`.
     fn flush(&self, upto: Lsn) -> Result<()>;
     /// Notes that these images are stable; needs no flush.
