@@ -83,6 +83,34 @@ fn the_redo_position_follows_when_nothing_changes() {
     }
 }
 
+/// The whole table in the log, longer than its segments.
+#[test]
+fn a_table_is_noted_over_several_segments() {
+    const FRAMES: u64 = 9000;
+    let mut rig = rig(FlashDesign::CleanWrite);
+    let flash = rig.config.flash.as_mut().unwrap();
+    (flash.restart, flash.size_bytes) = (FlashRestart::LogBased, 4096 * (1 + FRAMES / 64 + 1 + FRAMES));
+    rig.config.background = false;
+    rig.config.log_segment_bytes = 64 << 10;
+    let pager = open(&rig.config);
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let ids: Vec<PageId> = (0..FRAMES).map(|number| add(&pager, owner, number).unwrap()).collect();
+    pager.checkpoint_all().unwrap();
+    ids.iter().zip(0..).for_each(|(id, number)| assert_eq!(get(&pager, *id).unwrap(), number));
+    // The notes of what has come are passed.
+    for round in 0..3 {
+        (0..500).for_each(|at| set(&pager, ids[at % 20], round).unwrap());
+        pager.checkpoint_all().unwrap();
+    }
+    let cached = counter(&pager, "clean");
+    assert!(cached > FRAMES * 9 / 10, "{cached}");
+    kill(pager);
+    let pager = open(&rig.config);
+    let restored = counter(&pager, "restored");
+    assert!(restored > cached * 9 / 10, "{restored} of {cached}");
+    assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
+}
+
 /// Each start that is followed by no checkpoint makes the list of lives longer, which is shortened by one at the next start, if need be.
 #[test]
 fn any_number_of_starts_may_end_early() {

@@ -181,7 +181,10 @@ impl FlashCache {
     /// Writes the records of the next chunk, if that is worth it. Whether a round ended with that, or nothing may be written now.
     pub(crate) fn harden_some(&self) -> bool {
         let hardening = &self.hardening;
-        if !self.hardens() || self.is_redo_running() {
+        if self.is_redo_running() {
+            return true;
+        }
+        if !self.hardens() {
             hardening.wait_no_more();
             return true;
         }

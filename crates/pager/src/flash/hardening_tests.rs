@@ -2,18 +2,31 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
-use varve_device::{AlignedBuf, Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, When};
+use varve_device::{
+    AlignedBuf, Directory, ErrorKind, Fault, Faulty, MemoryDirectory, OpenHow, Operation, Purpose, Rule,
+    Space, When,
+};
 
 use super::budget::{Clock, Hands, running};
-use super::cache::FlashCache;
+use super::cache::{FlashCache, Opened, Place};
 use super::cache_tests::{PAGE_BYTES, image, open_with, page};
 use super::design::FlashDesign;
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
+use super::restart::{Earlier, FlashRestart};
+use super::table::CleanOrder;
+use super::widening::FlashFill;
+use super::widening_tests::Home;
+use crate::config::FlashConfig;
 use crate::error::{PagerError, Result};
+use crate::ids::{PageId, SpaceId};
 use crate::level::{Cause, Image, Level, Need};
+use crate::log::Life;
 use crate::lsn::Lsn;
 use crate::pool::WriteAhead;
+use crate::recovery::Plan;
+use crate::space::layout::Geometry;
 
 const FRAMES: u64 = 640;
 /// Chunks of them: a block each.
@@ -67,7 +80,7 @@ fn full(daily: Option<u64>, clock: Clock) -> Rig {
 impl Rig {
     fn put(&self, no: u32, lsn: u64) {
         self.cache.put(&[image(no, lsn)], Cause::Evict, Need::Held).expect("home takes all");
-        while self.cache.write_some(std::time::Duration::ZERO).expect("nothing fails") {}
+        while self.cache.write_some(Duration::ZERO).expect("nothing fails") {}
     }
 
     /// A round; blocks that were written in it.
@@ -204,4 +217,117 @@ fn records_have_a_share_of_the_budget() {
     assert!((20..=26).contains(&blocks) && pages >= 200, "{blocks} blocks, {pages} pages");
     let (blocks, pages) = day(true);
     assert!((60..=125).contains(&blocks) && pages >= 110, "{blocks} blocks, {pages} pages");
+}
+
+fn kept(directory: Arc<dyn Directory>, restart: FlashRestart) -> Arc<FlashCache> {
+    let config = FlashConfig {
+        directory,
+        size_bytes: 4096 * (1 + 10 + FRAMES),
+        design: FlashDesign::DualWrite,
+        pending_max: 100,
+        queued_max: 100,
+        writers: 1,
+        dirty_percent: FlashConfig::DIRTY_PERCENT,
+        clean_order: CleanOrder::LastUse,
+        restart,
+        fill: FlashFill::Aggressive,
+        daily_write_bytes: None,
+    };
+    let place = Place {
+        database: 7,
+        page_size: PAGE_BYTES,
+        has_threads: false,
+        is_below_nvm: false,
+        below: Arc::new(Home::default()),
+        ledger: Arc::default(),
+        log: Arc::new(Durable(AtomicU64::new(1000))),
+        clock: running(),
+    };
+    let Opened { cache, .. } = FlashCache::open(&config, place);
+    cache.expect("its device is sound")
+}
+
+/// The record of one page could not be kept; until the file says that none is to be believed, that of another one has to be right.
+#[test]
+fn nobody_changes_a_page_before_its_record_is_void() {
+    const SLOW: Duration = Duration::from_secs(2);
+    let files = MemoryDirectory::new();
+    let device = Faulty::wrap(files.clone());
+    let cache = kept(device.clone(), FlashRestart::MemoryMapped);
+    cache.begin(7, None);
+    let pages: Vec<u32> = (0..40).collect();
+    pages
+        .iter()
+        .for_each(|no| cache.put(&[image(*no, 5)], Cause::Evict, Need::Held).expect("home takes all"));
+    let one = page(0);
+    let other =
+        pages.iter().map(|no| page(*no)).find(|id| cache.partition_of(*id) != cache.partition_of(one));
+    let other = other.expect("there are several partitions");
+    let write = |when, fault| Rule { operation: Some(Operation::Write), space: None, when, fault };
+    // The record, then the header.
+    device.arm(write(When::Nth(1), Fault::Fails(ErrorKind::Io(5))));
+    device.arm(write(When::Nth(2), Fault::Slow(SLOW)));
+    let believed = std::thread::scope(|scope| {
+        scope.spawn(|| cache.changed(one));
+        while device.fired_count() < 2 {
+            std::thread::yield_now();
+        }
+        cache.changed(other);
+        // As a crash would leave it now.
+        let file = files.open(super::store::FLASH_FILE, OpenHow::existing(Space::Flash)).unwrap();
+        let mut header = AlignedBuf::new(4096);
+        file.read_at(0, &mut header, Purpose::FlashMeta).unwrap();
+        let is_void = header[40..48] == [0; 8];
+        let has_record = (0..cache.frames()).any(|frame| {
+            let mut block = AlignedBuf::new(TABLE_BLOCK_BYTES);
+            let at = 4096 * (1 + u64::from(frame) / RECORDS_OF_BLOCK as u64);
+            file.read_at(at, &mut block, Purpose::FlashMeta).unwrap();
+            let record = Record::get(&block, cache.hardening.whose().epoch, frame);
+            record.is_some_and(|record| record.page == other)
+        });
+        has_record && !is_void
+    });
+    assert!(!believed, "its page may be newer elsewhere now");
+}
+
+/// An empty log from LSN 1000 on.
+fn plan() -> Plan {
+    let start = Lsn::new(1000);
+    Plan::empty(Life { incarnation: 1, after: start, start })
+}
+
+/// Redo is to run, and pages come here that it has not yet brought up to the end of the log.
+#[test]
+fn no_record_is_written_before_redo_is_over() {
+    for restart in [FlashRestart::LazyVerification, FlashRestart::MemoryMapped] {
+        let cache = kept(MemoryDirectory::new(), restart);
+        let plan = plan();
+        // The file is a new one.
+        cache.begin(7, Some(Earlier { start: 6, plan: &plan, noted: None }));
+        cache.put(&[image(1, 950)], Cause::Evict, Need::Held).unwrap();
+        cache.harden_some();
+        assert_eq!(cache.counters.hardened.load(Relaxed), 0, "{restart:?}");
+        cache.redone(|_| true);
+        cache.harden_some();
+        assert!(cache.counters.hardened.load(Relaxed) > 0, "{restart:?}");
+    }
+}
+
+/// Nothing notes that a file was cut and has grown again, with other descriptor pages.
+#[test]
+fn descriptor_pages_are_not_found_again() {
+    let files = MemoryDirectory::new();
+    let geometry = Geometry::of(SpaceId::DATA, PAGE_BYTES);
+    let descriptor = geometry.descriptor_of(1);
+    let cache = kept(files.clone(), FlashRestart::LazyVerification);
+    cache.begin(7, None);
+    let usual = descriptor.plus(1);
+    let images = [image(descriptor.no().0, 5), image(usual.no().0, 5)];
+    cache.put(&images, Cause::Evict, Need::Held).expect("home takes all");
+    cache.harden_all(Lsn::ZERO);
+    drop(cache);
+    let (cache, plan) = (kept(files, FlashRestart::LazyVerification), plan());
+    cache.begin(8, Some(Earlier { start: 7, plan: &plan, noted: None }));
+    let found: Vec<PageId> = cache.tables().flat_map(|table| table.pages()).map(|(id, _)| id).collect();
+    assert_eq!(found, [usual]);
 }

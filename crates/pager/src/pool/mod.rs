@@ -71,6 +71,10 @@ pub(crate) trait WriteAhead: Send + Sync {
     fn note(&self, _kind: u8, _payload: &[u8]) -> bool {
         false
     }
+    /// Makes room for notes of so many bytes, one behind the other. Whether there is any; no latch may be held.
+    fn make_room_for(&self, _notes: &[usize]) -> bool {
+        false
+    }
     /// Fails once it has been stopped.
     fn check(&self) -> Result<()>;
     /// Stops it for good: no more is acknowledged.
