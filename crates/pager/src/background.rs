@@ -107,7 +107,9 @@ fn harden_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
         let has_ended = (0..chunks).any(|_| cache.harden_some());
         let pause = if is_awaited && !has_ended { Duration::ZERO } else { HARDEN_PAUSE };
         let until = Instant::now() + pause;
-        while Instant::now() < until && !shared.is_stopping() && !cache.is_hardening_awaited() {
+        // Behind a round, or where the budget of writes has nothing for records, whoever waits for them waits a little more.
+        while Instant::now() < until && !shared.is_stopping() && (has_ended || !cache.is_hardening_awaited())
+        {
             std::thread::sleep(NAP);
         }
         std::thread::yield_now();
@@ -296,8 +298,11 @@ impl<'a> Checkpointer<'a> {
         shared.log.check()?;
         let is_full = shared.log.is_full();
         let is_worth = cleaned && self.last.elapsed() >= CHECKPOINT_PAUSE;
-        let has_new =
-            || shared.last_checkpoint() != shared.log.end() || shared.delays_trim() || shared.has_to_clean();
+        let has_new = || {
+            let is_held = shared.cache.as_ref().is_some_and(|cache| cache.holds_log());
+            let is_longer = shared.last_checkpoint() != shared.log.end();
+            is_longer || is_held || shared.delays_trim() || shared.has_to_clean()
+        };
         let is_ready = self.is_ready(is_due && has_new());
         if is_full || is_worth || is_ready {
             room.tolerate(shared.checkpoint(false))?;

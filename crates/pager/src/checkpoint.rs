@@ -26,6 +26,7 @@ use crate::error::{PagerError, Result};
 use crate::ids::PageId;
 use crate::level::{Cause, Step};
 use crate::lsn::Lsn;
+use crate::nvm::NvmRegion;
 use crate::pace::Pace;
 use crate::pager::Shared;
 use crate::pool::{Pool, summed};
@@ -38,6 +39,17 @@ const PART_PAGES_MIN: usize = 16;
 
 /// Of the log behind the share that cleaning keeps free: so much may be held for records of the flash cache.
 const RECORDS_MAY_HOLD: f64 = 0.25;
+
+/// Where the redo position may stay, for the sake of the flash cache's records.
+struct Hold {
+    /// Start of a block: none of the records is older.
+    at: Lsn,
+    /// Of the log from there on: what cleaning keeps, and what may be kept at most.
+    usual_bytes: f64,
+    most_bytes: f64,
+    /// Nothing was changed since the last checkpoint.
+    has_paused: bool,
+}
 
 /// Want of room, which is told at the end; other failures at once.
 fn want_of_room(result: Result<()>) -> Result<Option<PagerError>> {
@@ -80,9 +92,11 @@ impl Shared {
         let forms =
             (!is_clean).then(|| self.keep_forms(needed().unwrap_or_else(|| self.log.end()))).flatten();
         let noted = self.note_frames(needed());
-        let redo_start = self.log.redo_point(|| {
+        // Looked for outside of the append section: nobody may wait there for who writes records. Both positions only grow.
+        let hold = if is_clean { None } else { self.hold_for_records() };
+        let redo_start = self.log.redo_point_before(|next| {
             let from = needed().into_iter().chain(forms).chain(noted).min();
-            if is_clean { from } else { self.wait_for_records(from) }
+            hold.as_ref().map_or(from, |hold| self.wait_for_records(hold, from, next))
         })?;
         self.level.checkpoint(Step::BeforeEnd)?;
         let durable = self.log.durable();
@@ -181,24 +195,42 @@ impl Shared {
         self.leaves_region() && self.control.get().attached.is_none()
     }
 
-    /// Records of the flash cache that are older than the redo position are of no use to a start: as long as the log has room, the
-    /// position stays where it is until they are newer.
-    fn wait_for_records(&self, from: Option<Lsn>) -> Option<Lsn> {
-        let Some(cache) = &self.cache else { return from };
-        let hardened = cache.hardened_from();
-        let end = self.log.end();
-        if hardened.is_none_or(|hardened| from.unwrap_or(end) <= hardened) {
-            return from;
-        }
-        cache.await_hardening();
-        let (now, room) = (self.control.get().redo, self.log.cleaning_bytes() as f64);
+    /// Records of the flash cache that are older than the redo position are of no use to a start. Where the position may stay for them;
+    /// `None`: nowhere. At a shutdown all records are written behind it; and a list of lives that is long already has to get shorter.
+    fn hold_for_records(&self) -> Option<Hold> {
+        let cache = self.cache.as_ref()?;
+        let stored = self.control.get();
+        let may_wait = !self.is_stopping() && !stored.wants_checkpoint();
+        let hardened = cache.hardened_from().filter(|_| may_wait);
+        let Some(hardened) = hardened else {
+            cache.note_held(false);
+            return None;
+        };
+        let room = self.log.cleaning_bytes() as f64;
         let share = room * self.config.checkpoint.log_fraction;
-        let has_room = end.since(now) as f64 <= share + (room - share) * RECORDS_MAY_HOLD;
-        if !has_room {
+        Some(Hold {
+            at: hardened.max(stored.redo),
+            usual_bytes: share,
+            most_bytes: share + (room - share) * RECORDS_MAY_HOLD,
+            has_paused: cache.sees_pause(self.log.changes_count()),
+        })
+    }
+
+    /// As long as the log has room, the position that would be `from` (`None`: `next`) goes no further than the oldest records. New ones
+    /// are asked for when that makes the log longer than cleaning keeps it, or nothing is changed any more. In the append section.
+    fn wait_for_records(&self, hold: &Hold, from: Option<Lsn>, next: Lsn) -> Option<Lsn> {
+        let Some(cache) = &self.cache else { return from };
+        let (wanted, held_bytes) = (from.unwrap_or(next), self.log.end().since(hold.at) as f64);
+        let waits = wanted > hold.at && held_bytes <= hold.most_bytes;
+        cache.note_held(waits);
+        if wanted > hold.at && (held_bytes > hold.usual_bytes || hold.has_paused) {
+            cache.await_hardening(wanted);
+        }
+        if !waits {
             return from;
         }
         reached("checkpoint: waits for records of flash");
-        Some(from.map_or(now, |from| from.min(now)))
+        Some(hold.at)
     }
 
     /// Where the log notes what is on flash, it is to be read from there on.
@@ -343,9 +375,12 @@ impl Shared {
     }
 
     /// Whether this shutdown leaves pages on flash that home lacks. The next start is one after a crash then: what has to wait for a clean
-    /// shutdown would wait for ever.
+    /// shutdown would wait for ever, and memory that emulates persistent memory outlives the machine behind a clean one only.
     pub(crate) fn leaves_pages_on_flash(&self) -> bool {
-        let waits = self.postponed.region || self.postponed.protection.is_some() || self.leaves_region();
+        let waits = self.postponed.region
+            || self.postponed.protection.is_some()
+            || self.leaves_region()
+            || self.region.as_ref().is_some_and(NvmRegion::needs_clean_end);
         !waits && self.cache.as_ref().is_some_and(|cache| cache.stay_dirty())
     }
 

@@ -138,6 +138,8 @@ pub struct Superblock {
     pub mark: u64,
     /// The mark that they are about to get; zero: none.
     pub next_mark: u64,
+    /// Another random number for each start, whoever made it and with whatever devices: what is of the last one says so. Zero: unknown.
+    pub start: u64,
     sequence: u64,
 }
 
@@ -162,6 +164,7 @@ impl Superblock {
             has_hollow_extents: false,
             mark: 0,
             next_mark: 0,
+            start: 0,
             sequence: 0,
         }
     }

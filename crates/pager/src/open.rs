@@ -35,7 +35,7 @@ use crate::ids::{PageId, SpaceId};
 use crate::layout::{InPlace, InPlaceParts, Layouts};
 use crate::ledger::Ledger;
 use crate::level::{Image, Level};
-use crate::log::{Log, LogConfig, LogError, StoredLog, record};
+use crate::log::{GROUP_SLACK_BYTES, Log, LogConfig, LogError, StoredLog, record};
 use crate::lsn::Lsn;
 use crate::nvm::{self, NvmRegion, Room};
 use crate::packed::{self, PackedSpace};
@@ -63,6 +63,10 @@ impl WriteAhead for Log {
         self.durable()
     }
 
+    fn durable_block(&self) -> Lsn {
+        Log::durable_block(self)
+    }
+
     fn flush(&self, upto: Lsn) -> Result<()> {
         Ok(Log::flush(self, upto)?)
     }
@@ -84,6 +88,12 @@ impl WriteAhead for Log {
             self.append_note(&records);
         }
         has_room
+    }
+
+    fn make_room_for(&self, notes: &[usize]) -> bool {
+        let groups: Vec<usize> = notes.iter().map(|bytes| bytes + GROUP_SLACK_BYTES).collect();
+        // Of what the device refuses, somebody else hears, too.
+        self.make_segments_for(&groups).unwrap_or(false)
     }
 
     fn check(&self) -> Result<()> {
@@ -198,6 +208,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     room.as_ref().map_or(Ok(()), Room::vacate)?;
     let id = random_id();
     let mut first = Superblock::new(database, config.page_size as u32, config.log_segment_bytes);
+    first.start = random_id();
     first.protection = config.protection.in_force();
     let attached = room.as_ref().map(|room| room.attached(id));
     first.attached = attached.filter(|_| !planted("nvm: the control file does not name the region"));
@@ -211,7 +222,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     let log = Arc::new(log);
     let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty)?;
     if let Some(cache) = &parts.stack.cache {
-        cache.begin(control.get().next_mark, None);
+        cache.begin(control.get().start, None);
     }
     parts.spaces.create(database)?;
     config.data.sync()?;
@@ -221,7 +232,6 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
 }
 
 fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
-    let marks = [control.get().mark, control.get().next_mark];
     protection::check_copies(&config, &control.get())?;
     let log_files = config.log.clone();
     headers::refuse_other(&config, &control.get())?;
@@ -252,8 +262,11 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     parts.compressions.set_noted(plan.take_forms());
     parts.compressions.set_learning(true);
     let cache = parts.stack.cache.as_deref();
+    // Before anything changes that a cache would have to hear of, whether or not there is one.
+    let (before, start) = (control.get().start, random_id());
+    control.update(|superblock| superblock.start = start)?;
     if let Some(cache) = cache {
-        cache.begin(control.get().next_mark, Some(Earlier { marks, plan: &plan, noted: noted.as_ref() }));
+        cache.begin(start, Some(Earlier { start: before, plan: &plan, noted: noted.as_ref() }));
     }
     recovery::redo(Over { pool: &parts.pool, ledger: &parts.ledger, cache }, &log, &*ops, &plan)?;
     parts.compressions.set_learning(false);

@@ -94,7 +94,7 @@ pub struct RedoReport {
 
 impl Plan {
     /// Of a log that begins with this life.
-    fn empty(life: Life) -> Plan {
+    pub(crate) fn empty(life: Life) -> Plan {
         Plan {
             from: life.start,
             until: life.start,

@@ -253,11 +253,15 @@ fn marks_keep_their_places() {
     assert_eq!((slot[16], slot[8]), (5, 1));
     let expected = [2, 1, 0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(slot[3880..3904], expected);
+    control.update(|block| block.start = 0x0807).unwrap();
+    assert_eq!(Control::open(&*directory).unwrap().unwrap().get().start, 0x0807);
+    file(&directory).read_at(0, &mut slot, Purpose::Control).unwrap();
+    assert_eq!((slot[16], slot[8], &slot[3896..3904]), (6, 1, &[7, 8, 0, 0, 0, 0, 0, 0][..]));
     // As many lives as there can be: the last one needs the room.
     let lives: Vec<Life> = (1..=160).map(|n| life(n, 0x0304 + u64::from(n) - 1)).collect();
     control.update(|block| (block.redo, block.lives) = (Lsn::new(0x0304), lives.clone())).unwrap();
     let found = Control::open(&*directory).unwrap().unwrap().get();
-    assert_eq!((found.lives, found.mark, found.next_mark), (lives, 0, 0));
+    assert_eq!((found.lives, found.mark, found.next_mark, found.start), (lives, 0, 0, 0));
 }
 
 #[test]

@@ -264,6 +264,59 @@ fn a_cache_of_another_history_is_not_believed() {
     }
 }
 
+/// The database is opened without its cache, changes, and the log is cut behind that; also where a start with the cache ended early at any
+/// moment before.
+#[test]
+fn a_start_without_the_cache_is_its_end() {
+    let designs = [FlashDesign::DualWrite, FlashDesign::LazyCleaning];
+    for (design, restart) in designs.into_iter().flat_map(|design| SCHEMES.map(|restart| (design, restart))) {
+        let (mut nth, mut early) = (1, 0);
+        loop {
+            let rig = rig(design, HomeLayout::InPlace, restart);
+            let pager = open(&rig.config);
+            let (mut known, mut random) = (fill(&pager), Random(nth));
+            work(&pager, &mut known, 300, &mut random);
+            kill(pager);
+            let home = Faulty::wrap(rig.home.clone() as Arc<dyn Directory>);
+            let faulty = PagerConfig {
+                data: home.clone(),
+                log: home.clone(),
+                rollback: home.clone(),
+                temporary: home.clone(),
+                control: home.clone(),
+                ..rig.config.clone()
+            };
+            home.arm(Rule {
+                operation: Some(Operation::Write),
+                space: None,
+                when: When::Nth(nth),
+                fault: Fault::Gone,
+            });
+            early += u64::from(Pager::open(faulty, Arc::new(common::NoOps)).is_err());
+            let pager = open(&PagerConfig { flash: None, ..rig.config.clone() });
+            for (id, number) in &mut known {
+                *number = random.below(1 << 40);
+                set(&pager, *id, *number).unwrap();
+            }
+            pager.checkpoint_all().unwrap();
+            pager.shutdown().unwrap();
+            drop(pager);
+            let pager = open(&rig.config);
+            assert_eq!(
+                counter(&pager, "restored"),
+                0,
+                "{design:?} {restart:?}: start that ended at write {nth}"
+            );
+            check(&pager, &known);
+            if home.fired_count() == 0 {
+                break;
+            }
+            nth += 1;
+        }
+        assert!(early > 3, "{design:?} {restart:?}: {early} of {nth}");
+    }
+}
+
 /// The drive fails while its pages are found again, and used by redo.
 #[test]
 fn a_drive_that_fails_at_the_start_costs_no_commit() {

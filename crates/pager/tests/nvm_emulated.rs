@@ -8,8 +8,11 @@ use std::sync::Arc;
 
 use common::{NoOps, add, config, get, open, set};
 use varve_device::{Directory, Fault, Faulty, MemoryDirectory, Rule, VolatileMachine, When};
-use varve_pager::control::Control;
-use varve_pager::{DurabilityRow, NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
+use varve_pager::control::{Control, State};
+use varve_pager::{
+    CleanOrder, DurabilityRow, FlashConfig, FlashDesign, FlashRestart, NvmConfig, PageId, Pager, PagerConfig,
+    ProtectionKind, SpaceId,
+};
 
 const LOG_BYTES: u64 = 512 << 10;
 const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 8, single_slots: 2 };
@@ -79,6 +82,52 @@ fn a_clean_shutdown_survives_the_machine() {
     let killed = later.after_process_death();
     assert_eq!(get(&open(&all_of_it(&killed)), id).unwrap(), 3);
     assert_lost(&later.after_power_loss());
+}
+
+/// A lazy flash cache keeps changed pages over a shutdown, which is no clean one then: with the log, or with copies, in such a region that
+/// would be the end of the database when the machine is turned off.
+#[test]
+fn a_shutdown_with_a_lazy_flash_cache_survives_the_machine() {
+    let designs = [FlashDesign::LazyCleaning, FlashDesign::Rotating, FlashDesign::Exclusive];
+    let schemes = [FlashRestart::LazyVerification, FlashRestart::MemoryMapped];
+    for ((protection, log_bytes), design, restart) in
+        [(DOUBLEWRITE, LOG_BYTES), (COPIES, 0), (COPIES, LOG_BYTES)]
+            .into_iter()
+            .flat_map(|place| designs.map(|design| (place, design)))
+            .flat_map(|(place, design)| schemes.map(|restart| (place, design, restart)))
+    {
+        let machine = VolatileMachine::new();
+        let flash = MemoryDirectory::new();
+        let how = |machine: &Arc<VolatileMachine>| {
+            let flash = FlashConfig {
+                directory: flash.clone(),
+                size_bytes: 4096 * 200,
+                design,
+                pending_max: FlashConfig::PENDING_MAX,
+                queued_max: FlashConfig::QUEUED_MAX,
+                writers: FlashConfig::WRITERS,
+                dirty_percent: 90,
+                clean_order: CleanOrder::LastUse,
+                restart,
+                fill: FlashConfig::FILL,
+                daily_write_bytes: None,
+            };
+            PagerConfig { flash: Some(flash), ..on(machine, protection, log_bytes) }
+        };
+        let pager = open(&how(&machine));
+        let owner = pager.create_segment(SpaceId::DATA).unwrap();
+        let ids: Vec<PageId> = (0..120).map(|number| add(&pager, owner, number).unwrap()).collect();
+        ids.iter().for_each(|id| set(&pager, *id, 3).unwrap());
+        let is_dirty = |report: &varve_pager::LevelReport| {
+            report.counters.iter().any(|(name, count)| *name == "dirty" && *count > 0)
+        };
+        assert!(pager.stats().levels.iter().any(is_dirty), "flash has what home lacks");
+        pager.shutdown().unwrap();
+        drop(pager);
+        assert_eq!(Control::open(&*machine).unwrap().unwrap().get().state, State::Clean);
+        let pager = open(&how(&machine.after_power_loss()));
+        ids.iter().for_each(|id| assert_eq!(get(&pager, *id).unwrap(), 3, "{protection:?} {design:?}"));
+    }
 }
 
 /// An existing database without a region, with a page that has the number 1.

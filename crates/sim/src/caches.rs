@@ -17,8 +17,11 @@ use varve_pager::{FLASH_FILE, FlashRestart};
 use crate::rng::Rng;
 
 const BLOCK_BYTES: u64 = 4096;
-/// Where its header says how records are kept.
+/// Where its header says how many frames there are, and how records are kept.
+const FRAMES_AT: usize = 24;
 const HOW_AT: usize = 28;
+/// Records in a block; the blocks of records follow the header, and then come the frames.
+const RECORDS_OF_BLOCK: u32 = 64;
 /// One of so many crashes does nothing more to the cache than to other files.
 const INTACT_EVERY: u64 = 3;
 
@@ -61,7 +64,8 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
         (_, Some(earlier)) if blocks > 0 => {
             // All of it, half of it, or some blocks; and of the header and the records, or of the frames alone.
             let share = [1, 2, 8][rng.below(3) as usize];
-            let first = rng.below(2) * 3;
+            let frames = header[FRAMES_AT..].first_chunk().map_or(0, |frames| u32::from_le_bytes(*frames));
+            let first = rng.below(2) * (1 + u64::from(frames.div_ceil(RECORDS_OF_BLOCK)));
             let old = earlier.len_bytes() / BLOCK_BYTES;
             let each = (first..blocks.min(old)).filter(|_| rng.one_in(share)).collect::<Vec<u64>>();
             each.into_iter().try_for_each(|block| {

@@ -18,7 +18,7 @@
 //! | .. | .. | zeros |
 //! | 3880 | 8 | mark of the header pages of the data and the rollback space, 0 = unknown; with as many lives as there can be the last one is here, and no mark is known |
 //! | 3888 | 8 | mark that they are about to get, 0 = none |
-//! | 3896 | 8 | zeros |
+//! | 3896 | 8 | a random number of the last start, which the file of its flash cache repeats, 0 = unknown: an older program's, or with as many lives as there can be |
 //! | 3904 | 4 | features: 1 some pages are compressed (`stored.rs`), 2 the data and the rollback space are packed; others are refused |
 //! | 3908 | 1 | layout of the data space: 0 in place, 1 packed |
 //! | 3909 | 1 | layout of the rollback space, the same |
@@ -60,6 +60,7 @@ pub(super) const LIVES_MAX: usize = 160;
 /// The last life's room: older programs don't look there.
 const MARK_AT: usize = LIVES_AT + (LIVES_MAX - 1) * LIFE_BYTES;
 const NEXT_MARK_AT: usize = MARK_AT + 8;
+const START_AT: usize = NEXT_MARK_AT + 8;
 /// Bytes from here on say how pages are stored at home.
 const STORED_AT: usize = 3904;
 const LAYOUTS_AT: usize = 3908;
@@ -82,6 +83,7 @@ const FLAGS_KNOWN: u8 = FLAG_PAGES | FLAG_LOG | FLAG_COPIES | FLAG_LOG_BEGINS_AN
 const CHECKSUM_AT: usize = SLOT_BYTES - 4;
 
 const _: () = assert!(LIVES_AT + LIVES_MAX * LIFE_BYTES <= STORED_AT);
+const _: () = assert!(START_AT + 8 == LIVES_AT + LIVES_MAX * LIFE_BYTES);
 
 /// What the bytes of a slot are.
 pub(super) enum Slot {
@@ -164,6 +166,7 @@ impl Superblock {
         if self.lives.len() < LIVES_MAX {
             put_u64(slot, MARK_AT, self.mark);
             put_u64(slot, NEXT_MARK_AT, self.next_mark);
+            put_u64(slot, START_AT, self.start);
         }
         let crc = crc32c::crc32c(&slot[..CHECKSUM_AT]);
         put_u32(slot, CHECKSUM_AT, crc);
@@ -231,6 +234,7 @@ impl Superblock {
             has_hollow_extents: slot[ROOM_AT] & ROOM_HOLLOW != 0,
             mark: if has_marks { get_u64(slot, MARK_AT) } else { 0 },
             next_mark: if has_marks { get_u64(slot, NEXT_MARK_AT) } else { 0 },
+            start: if has_marks { get_u64(slot, START_AT) } else { 0 },
         };
         let fits_version = version == FORMAT_VERSION || slot[STORED_AT..CHECKSUM_AT].iter().all(|b| *b == 0);
         if fits_version && found.is_sound() { Slot::Valid(found) } else { Slot::Damaged }

@@ -5,6 +5,8 @@
 //!    and nothing is admitted before that is made up for.
 //! 2. A bucket holds a twenty-fifth of a day's bytes, and as much comes in within each hour. So in no 24 hours more is admitted than the
 //!    day's bytes, but for what was under way when it became empty.
+//! 3. Records take a tenth of a day's bytes, and half of them while the redo position waits for them: pages that are admitted always have
+//!    the rest.
 //!
 //! Not known here: what is written, what becomes of pages that are refused.
 
@@ -21,6 +23,9 @@ const UNLIMITED: u64 = 0;
 const HOUR_SECONDS: f64 = 3600.0;
 /// Parts of a day's bytes: one for each hour, and one that has been saved.
 const PARTS: f64 = 25.0;
+/// What records may take of what comes in, and what they may while somebody waits for them.
+const RECORDS_SHARE: f64 = 0.1;
+const AWAITED_SHARE: f64 = 0.5;
 
 /// That of the running time.
 pub(crate) fn running() -> Clock {
@@ -34,6 +39,9 @@ struct Bucket {
     bytes: f64,
     /// It was looked at last then.
     at: Duration,
+    /// Bytes of records that were written, less their share of what came in until then.
+    owed: f64,
+    owed_at: Duration,
 }
 
 /// The budget.
@@ -57,7 +65,8 @@ impl Budget {
         let mut bucket = self.bucket.lock();
         let before = self.daily.swap(daily.unwrap_or(UNLIMITED), Relaxed);
         if before == UNLIMITED {
-            *bucket = Bucket { bytes: f64::MAX, at: (self.clock)() };
+            let now = (self.clock)();
+            *bucket = Bucket { bytes: f64::MAX, at: now, owed: 0.0, owed_at: now };
         }
         self.accrue(&mut bucket);
     }
@@ -83,6 +92,25 @@ impl Budget {
         let mut bucket = self.bucket.lock();
         self.accrue(&mut bucket);
         bucket.bytes > 0.0
+    }
+
+    /// Whether more records may be written; `is_awaited`: somebody waits for them.
+    pub(super) fn allows_records(&self, is_awaited: bool) -> bool {
+        let Some(daily) = self.daily() else { return true };
+        let mut bucket = self.bucket.lock();
+        let now = (self.clock)();
+        let hours = now.saturating_sub(bucket.owed_at).as_secs_f64() / HOUR_SECONDS;
+        let share = if is_awaited { AWAITED_SHARE } else { RECORDS_SHARE };
+        bucket.owed = (bucket.owed - hours * share * daily as f64 / PARTS).max(0.0);
+        bucket.owed_at = now;
+        bucket.owed <= 0.0
+    }
+
+    /// So many of the bytes that are being written are records.
+    pub(super) fn owe(&self, bytes: u64) {
+        if self.daily().is_some() {
+            self.bucket.lock().owed += bytes as f64;
+        }
     }
 
     /// So many bytes are being written.

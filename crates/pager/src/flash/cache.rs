@@ -7,14 +7,14 @@
 //!    has the page, or the page changes above. All other frames may go at any time: what is not as the table says, or cannot be read, is
 //!    read from home.
 //! 3. Nobody waits for a write to flash: pages are queued under the locks of who evicts them, and written by threads of the cache (or,
-//!    without threads, at once).
+//!    without threads, at once). But a record that is kept at once is waited for (memory-mapped, `keeping.rs`).
 //! 4. After several errors in a row nothing more is taken, and when dirty frames are brought home the cache is lost until the next start;
 //!    at once if a dirty frame can't be read, twice. If home lacks something then, the pager stops, and no such page is read from home: what
 //!    can still be read here is, and the rest is refused. What changes leaves a lost cache as it leaves any.
 //! 5. A dirty page is brought home by one thread at a time, and whoever puts or discards a newer version waits for that (`cleaning.rs`).
 //!
 //! Lock order: frame latches, the replacer's lock > a partition's > the queue's, the heat's, that of what is being cleaned. None is held
-//! across I/O, but the gate, which those who put share.
+//! across I/O, but the gate, which those who put share, and the partition's whose memory-mapped records are written.
 //!
 //! Not known here: frames of the pool, how home stores pages.
 
@@ -555,7 +555,10 @@ impl Level for FlashCache {
 
     fn checkpoint(&self, step: Step) -> Result<()> {
         if step == Step::Begin && !self.has_threads {
+            // Who asks writes himself: to the end of the round, and a whole one.
+            self.await_hardening(self.log.durable_block());
             while !self.harden_some() {}
+            while self.is_hardening_awaited() && !self.harden_some() {}
         }
         self.below.checkpoint(step)
     }

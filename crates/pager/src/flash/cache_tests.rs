@@ -98,7 +98,7 @@ pub(super) fn open_over(
     open_all(below, directory, (frames, design), how, (None, running()))
 }
 
-fn open_with(
+pub(super) fn open_with(
     directory: Arc<dyn Directory>,
     frames: u64,
     design: FlashDesign,

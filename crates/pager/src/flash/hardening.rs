@@ -1,19 +1,29 @@
 //! Keeping records of the frames on flash, so that a start can go on with them: lazy verification (Do 2012, section 4.3.3).
 //!
-//! A thread goes round the table, in chunks, and writes the record of every frame that a page can be read from. Nobody waits for it, and
-//! nothing has to be durable: a record is a statement about the log, whose end it was noted with before the frame was looked at.
+//! A thread goes round the table, in chunks, and writes the records of every frame that a page can be read from. Nobody who changes or
+//! reads pages waits for it, and nothing has to be durable: a record is a statement about the log, whose durable end was noted before the
+//! frame was looked at. It stays true, so a chunk is written again only if
+//!
+//! - its pages, or their LSNs, are others than those that were written last;
+//! - or a start would begin behind the chunk's records, and so make them useless, if they were not written: the redo position waits for
+//!   them (`checkpoint.rs`), and its limit is told by [`await_hardening`](FlashCache::await_hardening);
+//! - or only times of accesses are others, and so many rounds went by (`TIMES_ROUNDS`).
 //!
 //! Invariants
-//! 1. `before` of a record was durable in the log before anybody looked at the frame.
+//! 1. All before `before` of a record was durable in the log before anybody looked at the frame; redo can begin there.
 //! 2. A frame whose page has changed above gets no record, also where the frame stayed because a put was overtaken by the change: the
 //!    ledger is asked under the lock that whoever puts a newer version takes first.
 //! 3. No record is written before redo is over.
+//! 4. One thread at a time writes chunks, and what it notes of a chunk is not newer than the chunk's records on flash. Of the locks it
+//!    holds while it writes, the append section of the log wants none.
 //!
 //! Not known here: what a start believes of them.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard};
+use rustc_hash::FxHasher;
 use varve_device::{AlignedBuf, Durability};
 
 use super::cache::{FlashCache, add};
@@ -25,26 +35,50 @@ use crate::lsn::Lsn;
 
 /// Chunks of the table, at most.
 const CHUNKS_MAX: u32 = 1024;
+/// Times of accesses are worth a write once in so many rounds.
+const TIMES_ROUNDS: u32 = 8;
+/// Rounds until every chunk was looked at since somebody began to wait: the one that goes on, and a whole one.
+const ROUNDS_AWAITED: u8 = 2;
 
-/// A chunk was hardened last at this moment.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Moment {
-    before: Lsn,
-    clock: u64,
+/// What was written last of a chunk.
+#[derive(Clone, Copy, Default)]
+struct Chunk {
+    /// `before` of its records. `None`: nothing since the start, and it had no records then.
+    before: Option<Lsn>,
+    /// `None`: unknown.
+    content: Option<Content>,
+    /// Rounds since then.
+    rounds: u32,
 }
 
-pub(super) struct Round {
+/// What the frames of a chunk have.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Content {
+    /// Of their pages and page LSNs. (Where two of them are taken for one, older records stay, which are right.)
+    pages: u64,
+    /// Of the times of accesses.
+    times: u64,
+    records: u64,
+}
+
+impl Content {
+    fn is_same(self, other: Content) -> bool {
+        (self.pages, self.records) == (other.pages, other.records)
+    }
+}
+
+struct Round {
     next: usize,
     /// Blocks of each chunk.
     chunk_blocks: u32,
-    /// `None`: not since the start, and it had no records then.
-    chunks: Vec<Option<Moment>>,
+    chunks: Vec<Chunk>,
 }
 
 impl Round {
     fn of(blocks: u32) -> Round {
         let chunk_blocks = blocks.div_ceil(CHUNKS_MAX).max(1);
-        Round { next: 0, chunk_blocks, chunks: vec![None; blocks.div_ceil(chunk_blocks) as usize] }
+        let chunks = vec![Chunk::default(); blocks.div_ceil(chunk_blocks) as usize];
+        Round { next: 0, chunk_blocks, chunks }
     }
 }
 
@@ -53,10 +87,18 @@ pub(super) struct Hardening {
     whose: Mutex<Whose>,
     /// The mark that the file had.
     pub(super) earlier: Option<u64>,
+    /// Held by who writes chunks, all the time.
+    writing: Mutex<()>,
+    /// Held for a moment only.
     round: Mutex<Round>,
     is_on: AtomicBool,
-    /// The redo position waits for a round.
-    is_awaited: AtomicBool,
+    /// The redo position waits for records that are not older than this; and for so many rounds more, at most.
+    awaited: AtomicU64,
+    rounds_awaited: AtomicU8,
+    /// The last checkpoint left the position where it is for their sake.
+    is_held: AtomicBool,
+    /// What the last one saw of changes.
+    changes_seen: AtomicU64,
 }
 
 impl Hardening {
@@ -64,9 +106,13 @@ impl Hardening {
         Hardening {
             whose: Mutex::new(whose),
             earlier,
+            writing: Mutex::default(),
             round: Mutex::new(Round::of(blocks)),
             is_on: AtomicBool::new(false),
-            is_awaited: AtomicBool::new(false),
+            awaited: AtomicU64::new(0),
+            rounds_awaited: AtomicU8::new(0),
+            is_held: AtomicBool::new(false),
+            changes_seen: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -75,14 +121,14 @@ impl Hardening {
     }
 
     /// Keeps everybody from writing records in the background.
-    pub(super) fn round(&self) -> MutexGuard<'_, Round> {
-        self.round.lock()
+    pub(super) fn nobody_writes(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock()
     }
 
-    /// There are so many blocks of records, and none is written yet.
-    pub(super) fn reshape(&self, round: &mut Round, whose: Whose, blocks: u32) {
+    /// There are so many blocks of records, and none is written yet; nobody writes.
+    pub(super) fn reshape(&self, whose: Whose, blocks: u32) {
         *self.whose.lock() = whose;
-        *round = Round::of(blocks);
+        *self.round.lock() = Round::of(blocks);
     }
 
     /// Records are written from now on.
@@ -96,87 +142,168 @@ impl Hardening {
         self.is_on.load(Relaxed)
     }
 
-    /// There were records, which are of use as long as redo begins here.
-    pub(super) fn found_from(&self, redo: Lsn) {
-        self.round.lock().chunks.fill(Some(Moment { before: redo, clock: 0 }));
-        // A new life of the log may have begun behind that: records are of use again after a round.
-        self.is_awaited.store(true, Relaxed);
+    /// There were records, which are of use as long as redo begins here. `next`: where the log goes on.
+    pub(super) fn found_from(&self, redo: Lsn, until: Lsn, next: Lsn) {
+        self.round.lock().chunks.fill(Chunk { before: Some(redo), ..Chunk::default() });
+        if redo >= until && next > redo {
+            // The log was empty, and its new life begins behind that: records are of use again after a round.
+            self.wait(next);
+        }
+    }
+
+    fn wait(&self, wanted: Lsn) {
+        self.awaited.fetch_max(wanted.get(), Relaxed);
+        self.rounds_awaited.store(ROUNDS_AWAITED, Relaxed);
+    }
+
+    /// Up to where records have to be newer, if somebody waits for that.
+    fn awaited(&self) -> Option<Lsn> {
+        (self.rounds_awaited.load(Relaxed) > 0).then(|| Lsn::new(self.awaited.load(Relaxed)))
+    }
+
+    fn wait_no_more(&self) {
+        self.rounds_awaited.store(0, Relaxed);
+    }
+
+    fn chunks(&self) -> u32 {
+        self.round.lock().chunks.len() as u32
+    }
+
+    fn chunk_blocks(&self) -> u32 {
+        self.round.lock().chunk_blocks
+    }
+
+    /// The next chunk, and what was written of it.
+    fn turn(&self) -> (u32, Chunk) {
+        let mut round = self.round.lock();
+        let chunk = round.next;
+        round.next = (chunk + 1) % round.chunks.len();
+        (chunk as u32, round.chunks[chunk])
+    }
+
+    fn note(&self, chunk: u32, written: Chunk) {
+        self.round.lock().chunks[chunk as usize] = written;
+    }
+
+    /// None of the records is older.
+    fn oldest(&self) -> Option<Lsn> {
+        self.round.lock().chunks.iter().filter_map(|chunk| chunk.before).min()
+    }
+
+    /// A round has ended.
+    fn end_round(&self) {
+        let left = self.rounds_awaited.load(Relaxed);
+        let is_served = self.oldest().is_none_or(|oldest| oldest.get() >= self.awaited.load(Relaxed));
+        self.rounds_awaited.store(if is_served { 0 } else { left.saturating_sub(1) }, Relaxed);
     }
 }
 
 impl FlashCache {
-    /// Writes the records of the next chunk, if there may be anything new in it. Whether a round ended with that.
+    /// Writes the records of the next chunk, if that is worth it. Whether a round ended with that, or nothing may be written now.
     pub(crate) fn harden_some(&self) -> bool {
         let hardening = &self.hardening;
-        if !self.hardens() || self.is_failing() || self.is_redo_running() {
-            hardening.is_awaited.store(false, Relaxed);
+        if self.is_redo_running() {
             return true;
         }
-        let mut round = hardening.round.lock();
-        let chunk = round.next;
-        round.next = (chunk + 1) % round.chunks.len();
-        let now = Moment { before: self.log.durable_lsn(), clock: self.clock.load(Relaxed) };
-        if round.chunks[chunk] != Some(now) && self.harden(chunk as u32, round.chunk_blocks, now.before) {
-            round.chunks[chunk] = Some(now);
+        if !self.hardens() {
+            hardening.wait_no_more();
+            return true;
         }
-        let has_ended = round.next == 0;
+        let _one_at_a_time = hardening.writing.lock();
+        let awaited = hardening.awaited();
+        if !self.store.budget.allows_records(awaited.is_some()) {
+            return true;
+        }
+        let (chunk, last) = hardening.turn();
+        hardening.note(chunk, self.harden_if_worth(chunk, last, awaited));
+        let has_ended = chunk + 1 == hardening.chunks();
         if has_ended {
-            hardening.is_awaited.store(false, Relaxed);
+            hardening.end_round();
             add(&self.counters.hardened_passes);
         }
         has_ended
     }
 
+    /// What is written of it then.
+    fn harden_if_worth(&self, chunk: u32, last: Chunk, awaited: Option<Lsn>) -> Chunk {
+        let before = self.log.durable_block();
+        let (content, bytes) = self.records_of_chunk(chunk, before);
+        let is_same = last.content.is_some_and(|last| last.is_same(content));
+        let is_useless = awaited.is_some_and(|awaited| last.before < Some(awaited.min(before)));
+        let is_late = last.content != Some(content) && last.rounds >= TIMES_ROUNDS;
+        if is_same && content.records == 0 {
+            // Of nothing it says the same as a newer one would.
+            return Chunk { before: Some(before), content: Some(content), rounds: 0 };
+        }
+        if is_same && !is_useless && !is_late {
+            return Chunk { rounds: last.rounds + 1, ..last };
+        }
+        match self.write_chunk(chunk, &bytes) {
+            true => Chunk { before: Some(before), content: Some(content), rounds: 0 },
+            // Older and newer ones may be there.
+            false => Chunk { content: None, ..last },
+        }
+    }
+
     fn hardens(&self) -> bool {
-        self.restart() == FlashRestart::LazyVerification && self.hardening.is_on() && self.is_on()
+        let is_meant = self.restart() == FlashRestart::LazyVerification && self.hardening.is_on();
+        is_meant && self.is_on() && !self.is_failing()
     }
 
     /// Writes the records of all frames. Nothing changes any more, and redo would begin here: what is not in the log behind that, has not
     /// changed since.
     pub(crate) fn harden_all(&self, redo: Lsn) {
         let hardening = &self.hardening;
-        if !self.hardens() || self.is_failing() {
+        if !self.hardens() {
             return;
         }
+        let _one_at_a_time = hardening.writing.lock();
         let before = self.log.durable_lsn().max(redo);
-        let round = hardening.round();
-        let chunks = round.chunks.len() as u32;
-        let all = (0..chunks).all(|chunk| self.harden(chunk, round.chunk_blocks, before));
+        let mut chunks = 0..hardening.chunks();
+        let all = chunks.all(|chunk| self.write_chunk(chunk, &self.records_of_chunk(chunk, before).1));
         if all && let Err(cause) = self.store.flush() {
             self.note_error(&cause);
         }
     }
 
-    /// Where the log has to reach back to for all records to be of use; `None`: there are none.
+    /// Where the log has to reach back to for all records to be of use: start of a block, which only moves on. `None`: there are none.
     pub(crate) fn hardened_from(&self) -> Option<Lsn> {
-        if !self.hardens() {
-            return None;
-        }
-        self.hardening.round.lock().chunks.iter().flatten().map(|moment| moment.before).min()
+        if self.hardens() { self.hardening.oldest() } else { None }
     }
 
-    /// Somebody would like the redo position to pass records.
-    pub(crate) fn await_hardening(&self) {
-        self.hardening.is_awaited.store(true, Relaxed);
+    /// Somebody would like the redo position to pass records that are older than this.
+    pub(crate) fn await_hardening(&self, wanted: Lsn) {
+        self.hardening.wait(wanted);
     }
 
     /// Whether somebody does.
     pub(crate) fn is_hardening_awaited(&self) -> bool {
-        self.hardening.is_awaited.load(Relaxed)
+        self.hardening.awaited().is_some()
+    }
+
+    /// Whether the redo position stays for their sake.
+    pub(crate) fn note_held(&self, is_held: bool) {
+        self.hardening.is_held.store(is_held, Relaxed);
+    }
+
+    /// Whether it does.
+    pub(crate) fn holds_log(&self) -> bool {
+        self.hardening.is_held.load(Relaxed)
+    }
+
+    /// A checkpoint sees that so much was changed. Whether the one before saw the same.
+    pub(crate) fn sees_pause(&self, changes: u64) -> bool {
+        self.hardening.changes_seen.swap(changes, Relaxed) == changes
     }
 
     /// Whether it was done.
-    fn harden(&self, chunk: u32, chunk_blocks: u32, before: Lsn) -> bool {
-        let whose = self.hardening.whose();
-        let first = chunk * chunk_blocks;
-        let blocks = chunk_blocks.min(self.store.table_blocks() - first);
-        let mut bytes = AlignedBuf::new(blocks as usize * TABLE_BLOCK_BYTES);
-        for (block, bytes) in (first..).zip(bytes.chunks_exact_mut(TABLE_BLOCK_BYTES)) {
-            self.put_records(block, bytes, whose.epoch, before);
-        }
-        match self.store.write_records(first, &bytes, Durability::Later) {
+    fn write_chunk(&self, chunk: u32, bytes: &AlignedBuf) -> bool {
+        let first = chunk * self.hardening.chunk_blocks();
+        self.store.budget.owe(bytes.len() as u64);
+        match self.store.write_records(first, bytes, Durability::Later) {
             Ok(()) => {
-                self.counters.hardened.fetch_add(u64::from(blocks), Relaxed);
+                let blocks = (bytes.len() / TABLE_BLOCK_BYTES) as u64;
+                self.counters.hardened.fetch_add(blocks, Relaxed);
                 true
             }
             Err(cause) => {
@@ -186,7 +313,32 @@ impl FlashCache {
         }
     }
 
-    fn put_records(&self, block: u32, bytes: &mut [u8], epoch: u64, before: Lsn) {
+    fn records_of_chunk(&self, chunk: u32, before: Lsn) -> (Content, AlignedBuf) {
+        let (whose, chunk_blocks) = (self.hardening.whose(), self.hardening.chunk_blocks());
+        let first = chunk * chunk_blocks;
+        let blocks = chunk_blocks.min(self.store.table_blocks() - first);
+        let mut bytes = AlignedBuf::new(blocks as usize * TABLE_BLOCK_BYTES);
+        let (mut pages, mut times, mut records) = (FxHasher::default(), FxHasher::default(), 0);
+        for (block, bytes) in (first..).zip(bytes.chunks_exact_mut(TABLE_BLOCK_BYTES)) {
+            self.put_records(block, bytes, whose.epoch, before, |stored, kept| {
+                records += 1;
+                pages.write_u32(stored);
+                pages.write_u64(kept.page.to_u64());
+                pages.write_u64(kept.lsn.get());
+                times.write_u64(kept.last);
+            });
+        }
+        (Content { pages: pages.finish(), times: times.finish(), records }, bytes)
+    }
+
+    fn put_records(
+        &self,
+        block: u32,
+        bytes: &mut [u8],
+        epoch: u64,
+        before: Lsn,
+        mut look: impl FnMut(u32, &Kept),
+    ) {
         let (first, frames) = (block * RECORDS_OF_BLOCK as u32, self.frames());
         for stored in (first..frames).take(RECORDS_OF_BLOCK) {
             let of_each = self.shape.partition_frames();
@@ -194,6 +346,7 @@ impl FlashCache {
             let table = self.table(partition as usize);
             let kept = table.kept(frame).filter(|kept| self.is_newest(kept));
             drop(table);
+            kept.iter().for_each(|kept| look(stored, kept));
             Record::put(kept.map(|kept| Record::of(kept, before)), bytes, epoch, stored);
         }
     }

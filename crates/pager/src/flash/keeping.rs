@@ -2,7 +2,14 @@
 //! or as notes in the log (log-based, section 4.3.2).
 //!
 //! A note in the log says which version of which page came to a frame; checkpoints note the whole table when the redo position would pass
-//! the notes that there are. Payload, repeated: varint frame, varint page id, varint page LSN.
+//! the notes that there are.
+//!
+//! | at | size | field of a note's payload |
+//! |---:|---:|---|
+//! | 0 | 8 | epoch of the file, little endian |
+//! | 8 | .. | to the end: varint frame, varint page id, varint page LSN |
+//!
+//! (Notes of kind 5 had no epoch; nothing is made of them.)
 //!
 //! Invariants
 //! 1. Whatever changes what a start is to know of a frame does so under the lock of its partition, and the record is kept before that is
@@ -33,11 +40,12 @@ use crate::lsn::Lsn;
 use crate::recovery::Observe;
 
 /// Kind of the note (kinds below 16 are the pager's).
-const NOTE_FLASH: u8 = 5;
+const NOTE_FLASH: u8 = 6;
+const EPOCH_BYTES: usize = 8;
 /// Frames of a note (section 4.3.2).
 const NOTE_FRAMES_MAX: usize = 64;
-/// Bytes of one in a note, about.
-const NOTED_FRAME_BYTES: u64 = 16;
+/// Bytes of one in a note, at most, but in a log of more than 2^49 bytes.
+const NOTED_FRAME_BYTES: u64 = 18;
 /// Of the log, the largest part that a note of the whole table may take.
 const TABLE_SHARE: u64 = 4;
 
@@ -46,7 +54,10 @@ const TABLE_SHARE: u64 = 4;
 pub(super) struct Keeping {
     /// The records on flash, by block.
     mirror: RwLock<Vec<Mutex<AlignedBuf>>>,
+    /// The file says that nothing can be gone on with.
     is_void: AtomicBool,
+    /// Held by who makes it say so.
+    voiding: Mutex<()>,
     /// Where the last notes of the whole table begin, and where the log ended behind them.
     pub(super) noted: Mutex<Option<(Lsn, Lsn)>>,
 }
@@ -144,11 +155,18 @@ impl FlashCache {
     fn void_records(&self, cause: &PagerError) {
         reached("flash: records are void");
         add(&self.counters.errors);
-        self.keeping.is_void.store(true, Relaxed);
+        // Until they are, whoever changes something keeps its record, or comes here.
+        let _one_at_a_time = self.keeping.voiding.lock();
+        if self.keeping.is_void.load(Relaxed) {
+            return;
+        }
         let void = Whose { mark: 0, ..self.hardening.whose() };
-        if self.store.sign(&void).is_err() {
-            let what = format!("the records of the flash cache can't be kept, nor be voided: {cause}");
-            self.log.stop(&PagerError::Stopped { cause: what.into() });
+        match self.store.sign(&void) {
+            Ok(()) => self.keeping.is_void.store(true, Relaxed),
+            Err(_) => {
+                let what = format!("the records of the flash cache can't be kept, nor be voided: {cause}");
+                self.log.stop(&PagerError::Stopped { cause: what.into() });
+            }
         }
     }
 
@@ -157,7 +175,8 @@ impl FlashCache {
         if frames.is_empty() {
             return true;
         }
-        let mut payload = Vec::with_capacity(frames.len() * NOTED_FRAME_BYTES as usize);
+        let mut payload = Vec::with_capacity(EPOCH_BYTES + frames.len() * NOTED_FRAME_BYTES as usize);
+        payload.extend(self.hardening.whose().epoch.to_le_bytes());
         for (stored, Kept { page, lsn, .. }) in frames {
             let fields = [u64::from(*stored), page.to_u64(), lsn.get()];
             fields.into_iter().for_each(|field| put_varint(&mut payload, field));
@@ -183,6 +202,11 @@ impl FlashCache {
         {
             return Some(begin);
         }
+        if !self.log.make_room_for(&self.notes_of_table()) {
+            reached("flash: no room in the log for the table");
+            *noted = None;
+            return None;
+        }
         let begin = block();
         let all = self.tables().enumerate().all(|(partition, table)| {
             let each = (0..table.frame_count()).filter_map(|frame| {
@@ -200,6 +224,17 @@ impl FlashCache {
         *noted = Some((begin, end()));
         Some(begin)
     }
+
+    /// Bytes of the notes of the whole table, at most.
+    fn notes_of_table(&self) -> Vec<usize> {
+        let bytes = |frames: usize| EPOCH_BYTES + frames * NOTED_FRAME_BYTES as usize;
+        let of_partition = |kept: u64| {
+            let kept = kept as usize;
+            let whole = std::iter::repeat_n(bytes(NOTE_FRAMES_MAX), kept / NOTE_FRAMES_MAX);
+            whole.chain(Some(kept % NOTE_FRAMES_MAX).filter(|rest| *rest > 0).map(bytes))
+        };
+        self.tables().map(|table| table.counts()).flat_map(|of| of_partition(of.clean + of.dirty)).collect()
+    }
 }
 
 /// Whether a log of this length has room for the notes of so many frames.
@@ -211,18 +246,20 @@ fn block_of(stored: u32) -> u32 {
     stored / RECORDS_OF_BLOCK as u32
 }
 
-/// Frames as the log notes them.
+/// Frames as the log notes them, of the file's last epoch that it knows.
 #[derive(Default)]
 pub(crate) struct Noted {
+    epoch: u64,
     frames: HashMap<u32, Record>,
     by_page: HashMap<PageId, u32>,
     changed: HashMap<PageId, Lsn>,
 }
 
 impl Noted {
-    /// All of them.
-    pub(super) fn records(&self) -> impl Iterator<Item = (u32, Record)> + '_ {
-        self.frames.iter().map(|(stored, record)| (*stored, *record))
+    /// All of a file of this epoch.
+    pub(super) fn records(&self, epoch: u64) -> impl Iterator<Item = (u32, Record)> + '_ {
+        let frames = self.frames.iter().filter(move |_| epoch == self.epoch);
+        frames.map(|(stored, record)| (*stored, *record))
     }
 
     fn forget(&mut self, page: PageId) {
@@ -230,7 +267,15 @@ impl Noted {
         frame.and_then(|frame| self.frames.remove(&frame));
     }
 
-    fn note(&mut self, lsn: Lsn, mut payload: &[u8]) -> Option<()> {
+    fn note(&mut self, lsn: Lsn, payload: &[u8]) -> Option<()> {
+        let (epoch, mut payload) = payload.split_first_chunk::<EPOCH_BYTES>()?;
+        let epoch = u64::from_le_bytes(*epoch);
+        if epoch != self.epoch {
+            // The file was begun anew.
+            self.epoch = epoch;
+            self.frames.clear();
+            self.by_page.clear();
+        }
         while !payload.is_empty() {
             let stored = u32::try_from(take_varint(&mut payload)?).ok()?;
             let page = PageId::from_u64(take_varint(&mut payload)?)?;
@@ -268,5 +313,60 @@ impl Observe for Noted {
             }
             LogRecord::Note { .. } => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{PageNo, SpaceId};
+
+    fn page(no: u32) -> PageId {
+        PageId::new(SpaceId::DATA, PageNo(no))
+    }
+
+    fn payload(epoch: u64, frames: &[(u32, u32, u64)]) -> Vec<u8> {
+        let mut payload = epoch.to_le_bytes().to_vec();
+        for (frame, no, lsn) in frames {
+            let fields = [u64::from(*frame), page(*no).to_u64(), *lsn];
+            fields.into_iter().for_each(|field| put_varint(&mut payload, field));
+        }
+        payload
+    }
+
+    fn found(noted: &Noted, epoch: u64) -> Vec<(u32, PageId)> {
+        let mut found: Vec<_> = noted.records(epoch).map(|(stored, record)| (stored, record.page)).collect();
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn notes_of_an_earlier_epoch_of_the_file_say_nothing_of_it() {
+        let mut noted = Noted::default();
+        noted.note(Lsn::new(100), &payload(7, &[(1, 11, 50), (2, 12, 60)])).unwrap();
+        assert_eq!(found(&noted, 7), [(1, page(11)), (2, page(12))]);
+        assert_eq!(found(&noted, 8), []);
+        noted.note(Lsn::new(200), &payload(8, &[(1, 13, 150)])).unwrap();
+        assert_eq!((found(&noted, 7), found(&noted, 8)), (vec![], vec![(1, page(13))]));
+    }
+
+    #[test]
+    fn a_note_that_is_cut_off_makes_no_sense() {
+        let whole = payload(7, &[(1, 11, 50)]);
+        assert_eq!(&whole[..EPOCH_BYTES], 7_u64.to_le_bytes());
+        for bytes in 0..whole.len() {
+            let is_whole = Noted::default().note(Lsn::new(100), &whole[..bytes]).is_some();
+            assert_eq!(is_whole, bytes == EPOCH_BYTES, "{bytes} bytes");
+        }
+    }
+
+    /// With numbers as large as they get.
+    #[test]
+    fn a_frame_takes_no_more_room_in_a_note_than_is_reckoned_with() {
+        let mut payload = Vec::new();
+        let last = PageId::new(SpaceId::ROLLBACK, PageNo(u32::MAX));
+        let fields = [u64::from(u32::MAX), last.to_u64(), (1 << 49) - 1];
+        fields.into_iter().for_each(|field| put_varint(&mut payload, field));
+        assert!(payload.len() as u64 <= NOTED_FRAME_BYTES, "{} bytes", payload.len());
     }
 }

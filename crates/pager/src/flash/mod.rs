@@ -16,6 +16,8 @@ mod cache_tests;
 mod cleaning;
 mod design;
 mod hardening;
+#[cfg(test)]
+mod hardening_tests;
 mod heap;
 mod heat;
 mod keeping;

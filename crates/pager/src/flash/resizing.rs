@@ -112,15 +112,15 @@ impl FlashCache {
     /// The gate is closed, and all frames are free. `Err`: what the header says is not known.
     fn reshape(&self, shape: &Shape) -> Result<()> {
         // Who keeps records goes by the shape.
-        let mut round = self.hardening.round();
+        let nobody_writes = self.hardening.nobody_writes();
         let mut noted = self.keeping.noted.lock();
         let whose = Whose { frames: shape.frames(), epoch: random_id(), ..self.hardening.whose() };
         self.store.sign(&whose)?;
         self.renew_tables(shape);
-        self.hardening.reshape(&mut round, whose, self.store.table_blocks());
+        self.hardening.reshape(whose, self.store.table_blocks());
         self.keeping.reshape(self.restart(), self.store.table_blocks());
         *noted = None;
-        drop((round, noted));
+        drop((nobody_writes, noted));
         if self.hardening.is_on() {
             self.begin_keeping();
         }

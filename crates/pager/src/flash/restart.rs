@@ -8,7 +8,7 @@
 //! | page LSN and `before` are below the start of redo | the log in between is not read |
 //! | a note says that home has a newer version | redo skips the changes |
 //! | a note says that the page was discarded later | it may be in use again |
-//! | it is beyond the end of the log, or the file's mark is not that of the last start | it is of another history: nothing of the file is believed |
+//! | it is beyond the end of the log, or the file was not in use at the last start | it is of another history: nothing of the file is believed |
 //!
 //! Invariants
 //! 1. A page with changes that redo comes by may not be at home: its frame is dirty, and redo enters it in the ledger when it finds the
@@ -32,6 +32,7 @@ use crate::error::Result;
 use crate::ids::{PageId, SpaceId};
 use crate::lsn::Lsn;
 use crate::recovery::Plan;
+use crate::space::layout::Geometry;
 
 /// Blocks of records read together.
 const READ_BLOCKS: u32 = 64;
@@ -76,8 +77,8 @@ impl FlashRestart {
 
 /// What a start knows of the one before.
 pub(crate) struct Earlier<'p> {
-    /// Marks that the files of the database may have (control file).
-    pub(crate) marks: [u64; 2],
+    /// Its number (control file); zero: unknown.
+    pub(crate) start: u64,
     /// What redo will do.
     pub(crate) plan: &'p Plan,
     /// What the log notes of frames, where it does.
@@ -106,13 +107,14 @@ enum Fate {
 }
 
 impl FlashCache {
-    /// Begins to keep records, under the mark of this start, and goes on with those of the one before if they belong to it.
+    /// Begins to keep records, under the number of this start, and goes on with those of the one before if that had the file: then none
+    /// without it has changed anything since. With one before, redo is to run.
     pub(crate) fn begin(&self, mark: u64, earlier: Option<Earlier<'_>>) {
         if !self.keeps_records() || mark == 0 {
             return;
         }
-        let knows = self.hardening.earlier;
-        let ours = |earlier: &Earlier<'_>| knows.is_some_and(|mark| earlier.marks.contains(&mark));
+        self.is_restoring.store(earlier.is_some(), Relaxed);
+        let ours = |earlier: &Earlier<'_>| self.hardening.earlier == Some(earlier.start);
         let restored = match earlier.filter(|earlier| ours(earlier) && self.is_on()) {
             Some(earlier) => self.restore(&earlier).unwrap_or_else(|cause| {
                 self.note_error(&cause);
@@ -140,11 +142,13 @@ impl FlashCache {
 
     /// Whether records belong to this database; if not, frames that were found already have to be forgotten.
     fn restore(&self, earlier: &Earlier<'_>) -> Result<bool> {
-        self.is_restoring.store(true, Relaxed);
         let mut found = Found::default();
         let is_ours = match earlier.noted.filter(|_| self.restart() == FlashRestart::LogBased) {
             Some(noted) => {
-                noted.records().all(|(stored, record)| self.look_at(stored, &record, earlier, &mut found))
+                let epoch = self.hardening.whose().epoch;
+                noted
+                    .records(epoch)
+                    .all(|(stored, record)| self.look_at(stored, &record, earlier, &mut found))
             }
             None => self.look_at_table(earlier, &mut found)?,
         };
@@ -153,7 +157,8 @@ impl FlashCache {
             return Ok(false);
         }
         self.clock.fetch_max(found.newest + 1, Relaxed);
-        self.hardening.found_from(earlier.plan.from());
+        let plan = earlier.plan;
+        self.hardening.found_from(plan.from(), plan.until(), self.log.durable_block());
         let Found { left, clean, dirty, .. } = found;
         let counters = &self.counters;
         counters.not_restored.fetch_add(left, Relaxed);
@@ -217,6 +222,9 @@ impl FlashCache {
         }
         let is_its_place = self.partition_of(page) == (stored / self.shape.partition_frames()) as usize;
         let is_possible = stored < self.frames() && SpaceId::DURABLE.contains(&page.space()) && is_its_place;
+        // Home may have a new one, that of a file which was cut and has grown again; nothing notes that.
+        let is_possible =
+            is_possible && !Geometry::of(page.space(), self.store.page_size()).is_descriptor(page);
         let is_read =
             is_kept || lsn.max(before) >= from || planted("flash: records from before redo are believed");
         if !is_possible || !is_read || plan.is_discarded_after(page, lsn) {

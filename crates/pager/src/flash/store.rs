@@ -10,10 +10,10 @@
 //! | 12 | 4 | page size in bytes |
 //! | 16 | 8 | database id |
 //! | 24 | 4 | frames |
-//! | 28 | 1 | how records are kept: 0 none, 1 lazy-verification, 2 memory-mapped |
+//! | 28 | 1 | how records are kept: 0 none, 1 lazy-verification, 2 memory-mapped, 3 in the log |
 //! | 29 | 3 | zeros |
 //! | 32 | 8 | epoch: records of another one mean nothing |
-//! | 40 | 8 | mark of the start (control file) that has the file in use, or had; zero: none that could be gone on with |
+//! | 40 | 8 | mark: number of the start (control file) that has the file in use, or had; zero: none that could be gone on with |
 //! | 48 | 4044 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
@@ -204,6 +204,11 @@ impl Store {
     /// Blocks of records.
     pub(super) fn table_blocks(&self) -> u32 {
         table_blocks(self.frames.load(Relaxed))
+    }
+
+    /// Bytes of a page.
+    pub(super) fn page_size(&self) -> usize {
+        self.page_size
     }
 
     /// Room for a page.

@@ -138,12 +138,13 @@ impl Log {
     fn lead(&self) {
         let _leadership = Leadership(self);
         let mut blocks = BLOCKS.with(RefCell::take);
-        self.take_blocks(&mut blocks);
+        let next = self.take_blocks(&mut blocks);
         let written = self.check().and_then(|()| self.write_blocks(&mut blocks));
         self.give_back(&mut blocks);
         BLOCKS.set(blocks);
-        if let Err(error) = written {
-            self.poison(&error.to_string());
+        match written {
+            Ok(()) => self.durable_block.advance(next),
+            Err(error) => self.poison(&error.to_string()),
         }
     }
 

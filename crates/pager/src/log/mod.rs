@@ -107,6 +107,8 @@ pub struct Log {
     /// Groups that note what has become of pages; no mini-transaction made them.
     notes_count: AtomicU64,
     durable: AtomicLsn,
+    /// Start of the first block that may not be durable.
+    durable_block: AtomicLsn,
     queue: Queue,
     truncated: AtomicLsn,
     room: (Mutex<()>, Condvar),
@@ -147,6 +149,7 @@ impl Log {
             end: AtomicLsn::new(start),
             notes_count: AtomicU64::new(0),
             durable: AtomicLsn::new(start),
+            durable_block: AtomicLsn::new(start),
             queue: Queue::default(),
             truncated: AtomicLsn::new(truncated),
             room: (Mutex::new(()), Condvar::new()),
@@ -158,6 +161,12 @@ impl Log {
     /// Everything at or below this LSN survives a crash.
     pub fn durable(&self) -> Lsn {
         self.durable.load()
+    }
+
+    /// Start of a block, with all that comes before it durable: redo can begin here. Between this and `durable` there are no groups, or
+    /// a flush has just begun.
+    pub(crate) fn durable_block(&self) -> Lsn {
+        self.durable_block.load()
     }
 
     /// End of the last group.

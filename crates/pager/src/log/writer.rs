@@ -214,9 +214,14 @@ impl Log {
     /// The segment of the position must exist, or a later start would take it for lost. If the open block is the first of
     /// a segment that a full device has no room for, the position is the block before it.
     pub fn redo_point(&self, oldest: impl FnOnce() -> Option<Lsn>) -> Result<Lsn, LogError> {
+        self.redo_point_before(|_| oldest())
+    }
+
+    /// As `redo_point`; `oldest` hears of the start of the open block.
+    pub(crate) fn redo_point_before(&self, oldest: impl FnOnce(Lsn) -> Option<Lsn>) -> Result<Lsn, LogError> {
         let appender = self.appender.lock();
         let (last, next) = (appender.last, appender.active.start);
-        let oldest = oldest().filter(|oldest| *oldest < next);
+        let oldest = oldest(next).filter(|oldest| *oldest < next);
         let end = self.end();
         drop(appender);
         if !planted("checkpoint: the log is not flushed before it is stored") {
@@ -234,13 +239,14 @@ impl Log {
         self.appender.lock().active.start
     }
 
-    /// Blocks to write now, oldest first: all that are sealed, and the open one unless it is empty.
-    pub(super) fn take_blocks(&self, out: &mut Vec<Block>) {
+    /// Blocks to write now, oldest first: all that are sealed, and the open one unless it is empty. Gives where the next one begins.
+    pub(super) fn take_blocks(&self, out: &mut Vec<Block>) -> Lsn {
         let mut appender = self.appender.lock();
         if !appender.active.is_empty() {
             appender.rotate(0);
         }
         out.extend(appender.sealed.drain(..));
+        appender.active.start
     }
 
     pub(super) fn give_back(&self, blocks: &mut Vec<Block>) {

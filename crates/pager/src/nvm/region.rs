@@ -108,6 +108,11 @@ impl NvmRegion {
         })
     }
 
+    /// Whether it outlives the machine only behind a clean shutdown.
+    pub(crate) fn needs_clean_end(&self) -> bool {
+        self.region.facts().boot.is_some()
+    }
+
     /// Before a checkpoint is noted: the stamp that the control file gets with it.
     pub(crate) fn next_stamp(&self) -> u64 {
         let stamp = self.region.load_word(STAMP_AT) + 1;

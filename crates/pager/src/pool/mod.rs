@@ -59,12 +59,20 @@ use crate::times::Timing;
 pub(crate) trait WriteAhead: Send + Sync {
     /// End of the durable log.
     fn durable_lsn(&self) -> Lsn;
+    /// All before this is durable, and redo can begin here.
+    fn durable_block(&self) -> Lsn {
+        self.durable_lsn()
+    }
     /// Makes the log durable up to `upto`.
     fn flush(&self, upto: Lsn) -> Result<()>;
     /// Notes that these images are stable; needs no flush.
     fn note_written(&self, images: &[&Image]);
     /// Appends a note, if there is room for it; needs no flush.
     fn note(&self, _kind: u8, _payload: &[u8]) -> bool {
+        false
+    }
+    /// Makes room for notes of so many bytes, one behind the other. Whether there is any; no latch may be held.
+    fn make_room_for(&self, _notes: &[usize]) -> bool {
         false
     }
     /// Fails once it has been stopped.

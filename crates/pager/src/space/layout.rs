@@ -113,6 +113,11 @@ impl Geometry {
         PageId::new(self.space, PageNo(self.group_start(group) + within))
     }
 
+    /// Whether it is the descriptor page of a group.
+    pub(crate) fn is_descriptor(self, id: PageId) -> bool {
+        self.descriptor_of(id.no().0 / self.group_pages()) == id
+    }
+
     /// Pages at the start of a group that are the pager's own.
     pub(crate) fn system_pages(self, group: u32) -> u32 {
         if group == 0 { SYSTEM_PAGES_FIRST } else { 1 }
