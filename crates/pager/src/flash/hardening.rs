@@ -69,7 +69,17 @@ impl Content {
 
 struct Round {
     next: usize,
+    /// Blocks of each chunk.
+    chunk_blocks: u32,
     chunks: Vec<Chunk>,
+}
+
+impl Round {
+    fn of(blocks: u32) -> Round {
+        let chunk_blocks = blocks.div_ceil(CHUNKS_MAX).max(1);
+        let chunks = vec![Chunk::default(); blocks.div_ceil(chunk_blocks) as usize];
+        Round { next: 0, chunk_blocks, chunks }
+    }
 }
 
 /// Where the work stands.
@@ -77,7 +87,6 @@ pub(super) struct Hardening {
     whose: Mutex<Whose>,
     /// The mark that the file had.
     pub(super) earlier: Option<u64>,
-    chunk_blocks: u32,
     /// Held by who writes chunks, all the time.
     writing: Mutex<()>,
     /// Held for a moment only.
@@ -94,14 +103,11 @@ pub(super) struct Hardening {
 
 impl Hardening {
     pub(super) fn new(whose: Whose, earlier: Option<u64>, blocks: u32) -> Hardening {
-        let chunk_blocks = blocks.div_ceil(CHUNKS_MAX).max(1);
-        let chunks = vec![Chunk::default(); blocks.div_ceil(chunk_blocks) as usize];
         Hardening {
             whose: Mutex::new(whose),
             earlier,
-            chunk_blocks,
             writing: Mutex::default(),
-            round: Mutex::new(Round { next: 0, chunks }),
+            round: Mutex::new(Round::of(blocks)),
             is_on: AtomicBool::new(false),
             awaited: AtomicU64::new(0),
             rounds_awaited: AtomicU8::new(0),
@@ -150,6 +156,13 @@ impl Hardening {
 
     fn chunks(&self) -> u32 {
         self.round.lock().chunks.len() as u32
+    }
+
+    /// First block of a chunk, and how many it has; `all`: blocks of the table.
+    fn place(&self, chunk: u32, all: u32) -> (u32, u32) {
+        let chunk_blocks = self.round.lock().chunk_blocks;
+        let first = chunk * chunk_blocks;
+        (first, chunk_blocks.min(all - first))
     }
 
     /// The next chunk, and what was written of it.
@@ -277,7 +290,7 @@ impl FlashCache {
 
     /// Whether it was done.
     fn write_chunk(&self, chunk: u32, bytes: &AlignedBuf) -> bool {
-        let first = chunk * self.hardening.chunk_blocks;
+        let (first, _) = self.hardening.place(chunk, self.store.table_blocks());
         self.store.budget.owe(bytes.len() as u64);
         match self.store.write_records(first, bytes, Durability::Later) {
             Ok(()) => {
@@ -294,8 +307,7 @@ impl FlashCache {
 
     fn records_of_chunk(&self, chunk: u32, before: Lsn) -> (Content, AlignedBuf) {
         let whose = self.hardening.whose();
-        let first = chunk * self.hardening.chunk_blocks;
-        let blocks = self.hardening.chunk_blocks.min(self.store.table_blocks() - first);
+        let (first, blocks) = self.hardening.place(chunk, self.store.table_blocks());
         let mut bytes = AlignedBuf::new(blocks as usize * TABLE_BLOCK_BYTES);
         let (mut pages, mut times, mut records) = (FxHasher::default(), FxHasher::default(), 0);
         for (block, bytes) in (first..).zip(bytes.chunks_exact_mut(TABLE_BLOCK_BYTES)) {
