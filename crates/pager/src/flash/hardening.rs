@@ -169,8 +169,11 @@ impl Hardening {
         self.round.lock().chunks.len() as u32
     }
 
-    fn chunk_blocks(&self) -> u32 {
-        self.round.lock().chunk_blocks
+    /// First block of a chunk, and how many it has; `all`: blocks of the table.
+    fn place(&self, chunk: u32, all: u32) -> (u32, u32) {
+        let chunk_blocks = self.round.lock().chunk_blocks;
+        let first = chunk * chunk_blocks;
+        (first, chunk_blocks.min(all - first))
     }
 
     /// The next chunk, and what was written of it.
@@ -298,7 +301,7 @@ impl FlashCache {
 
     /// Whether it was done.
     fn write_chunk(&self, chunk: u32, bytes: &AlignedBuf) -> bool {
-        let first = chunk * self.hardening.chunk_blocks();
+        let (first, _) = self.hardening.place(chunk, self.store.table_blocks());
         self.store.budget.owe(bytes.len() as u64);
         match self.store.write_records(first, bytes, Durability::Later) {
             Ok(()) => {
@@ -314,9 +317,8 @@ impl FlashCache {
     }
 
     fn records_of_chunk(&self, chunk: u32, before: Lsn) -> (Content, AlignedBuf) {
-        let (whose, chunk_blocks) = (self.hardening.whose(), self.hardening.chunk_blocks());
-        let first = chunk * chunk_blocks;
-        let blocks = chunk_blocks.min(self.store.table_blocks() - first);
+        let whose = self.hardening.whose();
+        let (first, blocks) = self.hardening.place(chunk, self.store.table_blocks());
         let mut bytes = AlignedBuf::new(blocks as usize * TABLE_BLOCK_BYTES);
         let (mut pages, mut times, mut records) = (FxHasher::default(), FxHasher::default(), 0);
         for (block, bytes) in (first..).zip(bytes.chunks_exact_mut(TABLE_BLOCK_BYTES)) {
