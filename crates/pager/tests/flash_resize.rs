@@ -36,6 +36,7 @@ fn rig(design: FlashDesign, restart: FlashRestart) -> Rig {
         size_bytes: SMALL,
         design,
         pending_max: FlashConfig::PENDING_MAX,
+        queued_max: FlashConfig::QUEUED_MAX,
         writers: FlashConfig::WRITERS,
         dirty_percent: 50,
         clean_order: CleanOrder::LastUse,
