@@ -83,6 +83,19 @@ impl Condvar {
         shuttle::thread::yield_now();
         guard.held = guard.mutex.lock().held.take();
     }
+
+    /// The same, unless there is nothing to wait for. Whether there still is.
+    pub(crate) fn wait_while_for<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut is_waiting: impl FnMut(&mut T) -> bool,
+        longest: Duration,
+    ) -> bool {
+        if is_waiting(guard) {
+            self.wait_for(guard, longest);
+        }
+        is_waiting(guard)
+    }
 }
 
 /// `parking_lot::RwLock`.

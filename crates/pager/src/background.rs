@@ -41,6 +41,8 @@ const IDLE_PAUSE: Duration = Duration::from_millis(100);
 const HARDENED_AT_ONCE: usize = 8;
 const HARDENED_AWAITED: usize = 64;
 const HARDEN_PAUSE: Duration = Duration::from_millis(500);
+/// Threads that bring dirty pages of the flash cache home: while one waits for the last disk of its groups, the other has the rest of them.
+const CLEANERS: usize = 2;
 /// How long the trimmer sleeps when nobody rings.
 const TRIM_NAP: Duration = Duration::from_secs(10);
 /// While pages are cleaned for the log's sake, a checkpoint is taken this often at most.
@@ -74,8 +76,11 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
             let harden = move |shared: &Arc<Shared>| harden_flash(shared, &cache);
             threads.push(spawn(shared, "flash-harden".to_owned(), harden)?);
         }
-        let cache = cache.clone();
-        threads.push(spawn(shared, "flash-clean".to_owned(), move |shared| clean_flash(shared, &cache))?);
+        for no in 0..CLEANERS {
+            let cache = cache.clone();
+            threads
+                .push(spawn(shared, format!("flash-clean-{no}"), move |shared| clean_flash(shared, &cache))?);
+        }
     }
     if let Some(buffer) = &shared.buffer {
         for no in 0..shared.config.nvm_flush.workers {
