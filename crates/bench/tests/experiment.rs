@@ -362,13 +362,13 @@ fn other_loads_and_drives_of_the_flash_cache() {
 #[test]
 fn throttle_of_the_flash_cache() {
     let (rows, _) =
-        slice_of("flash-throttle", 1, &["design=off", "design=dual-write", "pending=0", "pending=400"]);
+        slice_of("flash-throttle", 1, &["design=off", "design=dual-write", "queued=0", "queued=800"]);
     let points = of_kind(&rows, "point");
-    let pending: Vec<_> = points.iter().map(|point| point["factors"]["pending"].as_u64()).collect();
-    assert_eq!(pending, [Some(0), Some(400)]);
+    let queued: Vec<_> = points.iter().map(|point| point["factors"]["queued"].as_u64()).collect();
+    assert_eq!(queued, [Some(0), Some(800)]);
     let claims = of_kind(&rows, "claim");
     let over_off = claims.iter().find(|claim| claim["says"] == "dual-write / off").expect("a claim");
-    assert_eq!((&over_off["factors"]["pending"], &over_off["published"]), (&400.into(), &Value::Null));
+    assert_eq!((&over_off["factors"]["queued"], &over_off["published"]), (&800.into(), &Value::Null));
 }
 
 /// A database is shut down, or let go of; both times it comes up again, answers and works.
