@@ -352,7 +352,9 @@ impl<'a> Checkpointer<'a> {
 impl Drop for Checkpointer<'_> {
     /// A shutdown may leave pages on flash.
     fn drop(&mut self) {
-        self.shared.rest_cache(false);
+        if self.is_cleaning {
+            self.shared.rest_cache(false);
+        }
     }
 }
 

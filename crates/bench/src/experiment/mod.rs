@@ -225,7 +225,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "flash-throttle",
         source: "after Do 2012, section 3.3.3",
-        about: "TPC-C by how many pages may be on their way to flash at once",
+        about: "TPC-C by how many pages may wait in memory for flash",
         run: flash::throttle,
     },
     Experiment {

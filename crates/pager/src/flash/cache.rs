@@ -6,8 +6,8 @@
 //! 2. A frame whose page home may lack is dirty, and its page in the ledger: redo makes home whole if flash is lost. It stays until home
 //!    has the page, or the page changes above. All other frames may go at any time: what is not as the table says, or cannot be read, is
 //!    read from home.
-//! 3. Nobody waits for a write to flash: pages are queued under the locks of who evicts them, and written by threads of the cache (or,
-//!    without threads, at once). But a record that is kept at once is waited for (memory-mapped, `keeping.rs`).
+//! 3. Nobody who evicts waits for a write to flash with a lock: pages are queued, and written by threads of the cache (or, without threads,
+//!    at once). Who puts pages that are kept back waits a while for room in the queue, since home would take longer. But a record that is kept at once is waited for (memory-mapped, `keeping.rs`).
 //! 4. After several errors in a row nothing more is taken, and when dirty frames are brought home the cache is lost until the next start;
 //!    at once if a dirty frame can't be read, twice. If home lacks something then, the pager stops, and no such page is read from home: what
 //!    can still be read here is, and the rest is refused. What changes leaves a lost cache as it leaves any.
@@ -72,8 +72,8 @@ pub(crate) struct FlashCache {
     pub(super) switching: Mutex<()>,
     /// Nothing dirty is kept back: the design is about to change.
     is_draining: AtomicBool,
-    /// So is it: a sharp checkpoint brings everything home.
-    keeps_none: AtomicBool,
+    /// So is it: so many sharp checkpoints bring everything home.
+    keeps_none: AtomicU32,
     /// Dirty frames of a hundred, at most.
     dirty_percent: AtomicU8,
     config: FlashConfig,
@@ -197,7 +197,7 @@ impl FlashCache {
                     gate: RwLock::default(),
                     switching: Mutex::default(),
                     is_draining: AtomicBool::new(false),
-                    keeps_none: AtomicBool::new(false),
+                    keeps_none: AtomicU32::new(0),
                     dirty_percent: AtomicU8::new(config.dirty_percent),
                     config: config.clone(),
                     clock: AtomicU64::new(1),
@@ -290,12 +290,15 @@ impl FlashCache {
 
     /// From now on no more dirty pages stay here, or they do again. Those that are here stay until somebody has them cleaned.
     pub(crate) fn keep_none_back(&self, keeps_none: bool) {
-        self.keeps_none.store(keeps_none, Relaxed);
+        match keeps_none {
+            true => self.keeps_none.fetch_add(1, Relaxed),
+            false => self.keeps_none.fetch_sub(1, Relaxed),
+        };
     }
 
     /// Whether dirty pages stay here, and home gets them later. What persistent memory puts it forgets, and the ledger with it.
     pub(super) fn keeps_back(&self) -> bool {
-        let is_pausing = self.is_draining.load(Relaxed) || self.keeps_none.load(Relaxed);
+        let is_pausing = self.is_draining.load(Relaxed) || self.keeps_none.load(Relaxed) > 0;
         self.design().is_lazy() && !self.is_below_nvm && !is_pausing && !self.is_failing()
     }
 

@@ -26,8 +26,11 @@ use crate::pool::summed;
 
 /// Pages brought home together (section 3.3.5).
 const GROUP_MAX: usize = 32;
-/// Groups brought home at once.
+/// Groups brought home at once, unless they have more pages than this together: who puts a newer version of one waits for all of them.
 const GROUPS_MAX: usize = 16;
+const PAGES_MAX: usize = 128;
+/// Frames read together for that.
+const READ_MAX: usize = 32;
 
 /// Pages that are being brought home.
 #[derive(Default)]
@@ -54,6 +57,18 @@ impl Underway {
         self.count.store(pages.len(), Ordering::Release);
         drop(pages);
         self.ended.notify_all();
+    }
+
+    /// Waits until this one isn't; see [`wait_for`](Self::wait_for).
+    pub(super) fn wait_for_page(&self, id: PageId) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut pages = self.pages.lock();
+        while pages.contains(&id) {
+            reached("flash: waited for a page on its way home");
+            self.ended.wait(&mut pages);
+        }
     }
 
     /// There is something to clean. Who is about to wait may not hear it, and looks again before long.
@@ -150,7 +165,13 @@ impl FlashCache {
     fn bring_groups(&self, ids: &[PageId]) -> Result<usize> {
         let mut together: Vec<Vec<Begun>> = Vec::new();
         for id in ids {
+            if together.iter().map(Vec::len).sum::<usize>() >= PAGES_MAX {
+                break;
+            }
             let group = self.begin_group(*id);
+            if group.is_empty() {
+                continue;
+            }
             let takes = |others: &&mut Vec<Begun>| {
                 let spaces =
                     others.first().zip(group.first()).map(|(other, one)| (other.id.space(), one.id.space()));
@@ -279,26 +300,35 @@ impl FlashCache {
     fn images_of(&self, group: &[Begun]) -> Result<Vec<(usize, Image)>> {
         let in_frames: Vec<&Begun> = group.iter().filter(|begun| begun.image.is_none()).collect();
         let mut buffers: Vec<AlignedBuf> = in_frames.iter().map(|_| self.store.buffer()).collect();
-        let frames = in_frames.iter().zip(&mut buffers);
-        let read = self.store.read(
-            frames.map(|(begun, buf)| (self.stored(begun.partition, begun.cleaning.frame), &mut buf[..])),
-        );
-        if let Err(cause) = &read {
-            self.note_error(cause);
-        }
-        let mut buffers = buffers.into_iter();
+        let parts = in_frames.chunks(READ_MAX).zip(buffers.chunks_mut(READ_MAX));
+        let read: Vec<Result<()>> = parts.map(|(begun, buffers)| self.read_frames(begun, buffers)).collect();
+        let each = in_frames
+            .chunks(READ_MAX)
+            .zip(read)
+            .flat_map(|(part, read)| part.iter().map(move |_| read.clone()));
+        let mut read = each.zip(buffers);
         let mut images = Vec::with_capacity(group.len());
         for (at, begun) in group.iter().enumerate() {
             let image = match &begun.image {
                 Some(image) => Some(image.clone()),
                 None => {
-                    let Some(bytes) = buffers.next() else { break };
-                    self.image_in(begun, read.clone().map(|()| bytes))?
+                    let Some((read, bytes)) = read.next() else { break };
+                    self.image_in(begun, read.map(|()| bytes))?
                 }
             };
             images.extend(image.map(|image| (at, image)));
         }
         Ok(images)
+    }
+
+    fn read_frames(&self, begun: &[&Begun], buffers: &mut [AlignedBuf]) -> Result<()> {
+        let frames = begun.iter().zip(buffers);
+        let frames =
+            frames.map(|(begun, buf)| (self.stored(begun.partition, begun.cleaning.frame), &mut buf[..]));
+        let in_flight = self.throttle.begin(begun.len());
+        let read = self.store.read(frames);
+        drop(in_flight);
+        read.inspect_err(|cause| self.note_error(cause))
     }
 
     /// The page in a frame that was `read` with others. If it isn't there, the frame is read once more, alone. `None`: it has changed above

@@ -145,7 +145,7 @@ impl FlashCache {
     /// A dirty frame can't be read. `Ok`: home has its page by now.
     #[cold]
     fn lose_page(&self, id: PageId, cause: PagerError) -> Result<()> {
-        self.underway.wait_for(|other| other == id);
+        self.underway.wait_for_page(id);
         if self.table_of(id).is_dirty(id) {
             self.lose(&cause);
             return Err(cause);
@@ -154,8 +154,8 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Reads one page from its frame. Whether there was one, and it was good.
-    pub(super) fn read_one(&self, id: PageId, want: &mut Want<'_>) -> Result<bool> {
+    /// Reads one page from its frame; perhaps not, where home answers sooner. Whether there was one, and it was good.
+    fn read_one(&self, id: PageId, want: &mut Want<'_>, may_bypass: bool) -> Result<bool> {
         let pin = match self.begin_read(id) {
             None => return Ok(false),
             Some(Source::Image(image)) => {
@@ -165,7 +165,7 @@ impl FlashCache {
             Some(Source::Frame(pin)) => pin,
         };
         let Want::Page { frame, .. } = want else { return Ok(false) };
-        if !pin.is_dirty && self.throttle.is_home_sooner() {
+        if may_bypass && !pin.is_dirty && self.throttle.is_home_sooner() {
             self.end_read(pin, Saw::Nothing);
             add(&self.counters.bypassed);
             return Ok(false);
@@ -193,9 +193,9 @@ impl FlashCache {
             Want::Page { frame, .. } => Some((self.stored(pin.partition, pin.frame), &mut **frame)),
             Want::Hole => None,
         });
-        let under_way = self.throttle.begin(count);
+        let in_flight = self.throttle.begin(count);
         let read = self.store.read(frames);
-        drop(under_way);
+        drop(in_flight);
         self.note(&read);
         let (mut failed, mut lost) = (Vec::new(), None);
         for (pin, want) in pinned {
@@ -256,7 +256,7 @@ impl FlashCache {
     /// Reads all of it.
     pub(super) fn read_runs(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()> {
         if let [Run { first, want: [want @ Want::Page { .. }] }] = runs {
-            if self.read_one(*first, want)? {
+            if self.read_one(*first, want, true)? {
                 return Ok(());
             }
             add(&self.counters.misses);
@@ -320,7 +320,7 @@ impl FlashCache {
         [flash, home]: &mut [AlignedBuf; 2],
     ) -> Result<Option<String>> {
         let mut cached = [Want::Page { frame: flash, got: None }];
-        if !self.read_one(id, &mut cached[0])? {
+        if !self.read_one(id, &mut cached[0], false)? {
             return Ok(None);
         }
         let may_lack = self.is_below_nvm || is_dirty;

@@ -11,8 +11,8 @@
 //!    offers pages waits, or goes without.
 //! 3. Which partition is a page's changes with their number, under the locks of all of them: who has locked a page's partition has that
 //!    of now (`table_of`), and what others did under another one is over.
-//! 4. A crash in between finds a file that is not as long as its header says, or no record of its epoch: the cache begins empty. (What
-//!    the log noted of frames of before is verified, as ever.)
+//! 4. A crash in between finds a file that is not as long as its header says, or no record of its epoch: the cache begins empty. (Notes
+//!    in the log say of which epoch they are, too.)
 //!
 //! Not known here: which pages are worth keeping. (None is: their frames lie elsewhere in another shape.)
 

@@ -49,9 +49,8 @@ impl FlashCache {
         // For the log's sake, or for the end's, home has to get them.
         let is_evicted = matches!(cause, Cause::Evict | Cause::EvictInline);
         let may_keep = need == Need::Held && (is_evicted || cause == Cause::Drain && self.stays_dirty());
-        // Whoever can't leave a page here waits for home instead, which takes longer.
-        if may_keep && self.has_threads && self.keeps_back() && !self.throttle.is_home_sooner() {
-            self.writes.wait_for_room(batch.len(), ROOM_WAIT);
+        if may_keep && self.has_threads && self.keeps_back() {
+            self.wait_for_room(batch.len())?;
         }
         let plan = self.plan(batch, may_keep && self.keeps_back());
         let put = match plan.kept.len() {
@@ -78,6 +77,17 @@ impl FlashCache {
         Ok(())
     }
 
+    /// Waits for room in the queue: whoever can't leave a page here waits for home instead, which takes longer, unless it was seen not to.
+    fn wait_for_room(&self, pages: usize) -> Result<()> {
+        if self.stays_dirty() {
+            // The threads have gone.
+            while !self.writes.has_room(pages) && self.write_some(Duration::ZERO)? {}
+        } else if !self.throttle.is_home_faster() {
+            self.writes.wait_for_room(pages, ROOM_WAIT);
+        }
+        Ok(())
+    }
+
     /// An older version is neither read nor brought home from now on; one that is on its way home lands before this one sets out.
     pub(super) fn give_up_older(&self, newer: &Image) {
         let id = newer.id();
@@ -87,7 +97,7 @@ impl FlashCache {
             add(&self.counters.invalidated);
         }
         drop(table);
-        self.underway.wait_for(|other| other == id);
+        self.underway.wait_for_page(id);
     }
 
     /// Takes frames for changed pages, as far as the design and the queue want them.
@@ -224,12 +234,12 @@ impl FlashCache {
         }
         let frames = writes.iter().map(|one| (self.stored(one.partition, one.frame), one.image.bytes()));
         add(&self.counters.write_batches);
-        let under_way = self.throttle.begin(writes.len());
+        let in_flight = self.throttle.begin(writes.len());
         let written = match self.is_lost.load(Relaxed) || self.is_failing() {
             true => None,
             false => Some(self.store.write(frames)),
         };
-        drop(under_way);
+        drop(in_flight);
         if let Some(Ok(())) = written {
             self.note_success();
             self.counters.written.fetch_add(writes.len() as u64, Relaxed);

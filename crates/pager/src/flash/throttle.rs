@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Pages that are written wait in memory while as many as the limit are under way at the drive. One of each thread goes on all the same,
 //!    so that nothing waits for ever.
-//! 2. While so many are under way and home answers no later than the drive does, pages that home has, too, are read there.
+//! 2. While so many are under way and home answers no later than the drive does, a single page that home has, too, is read there. (What is
+//!    read in runs is not timed, and goes where it is.)
 //!
 //! The thesis goes by the number alone: 100 was right for the drive and the disks that it had. A drive that is as fast as memory has a
 //! hundred requests done before a disk has turned, so how long both take is looked at, too.
@@ -18,7 +19,7 @@ use super::budget::Clock;
 /// Parts of which the last read has one in the mean.
 const MEMORY: u64 = 16;
 
-/// The time of reads lately, in nanoseconds: a mean that forgets. 0: there was none.
+/// The time of reads lately, in nanoseconds: an exponentially weighted moving average. 0: there was none.
 #[derive(Default)]
 struct Lately(AtomicU64);
 
@@ -38,21 +39,21 @@ impl Lately {
 /// The throttle.
 pub(super) struct Throttle {
     limit: usize,
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
     here: Lately,
     home: Lately,
     clock: Clock,
 }
 
-/// Pages under way until it is dropped.
-pub(super) struct UnderWay<'t> {
+/// Pages in flight until it is dropped.
+pub(super) struct InFlight<'t> {
     throttle: &'t Throttle,
     pages: usize,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.throttle.under_way.fetch_sub(self.pages, Relaxed);
+        self.throttle.in_flight.fetch_sub(self.pages, Relaxed);
     }
 }
 
@@ -60,29 +61,33 @@ impl Throttle {
     /// So many pages may be under way.
     pub(super) fn new(limit: usize, clock: Clock) -> Throttle {
         let (here, home) = Default::default();
-        Throttle { limit, under_way: AtomicUsize::new(0), here, home, clock }
+        Throttle { limit, in_flight: AtomicUsize::new(0), here, home, clock }
     }
 
     /// They are under way from now on.
-    pub(super) fn begin(&self, pages: usize) -> UnderWay<'_> {
-        self.under_way.fetch_add(pages, Relaxed);
-        UnderWay { throttle: self, pages }
+    pub(super) fn begin(&self, pages: usize) -> InFlight<'_> {
+        self.in_flight.fetch_add(pages, Relaxed);
+        InFlight { throttle: self, pages }
     }
 
     /// So many more may be written together.
     pub(super) fn room(&self) -> usize {
-        self.limit.saturating_sub(self.under_way.load(Relaxed)).max(1)
+        self.limit.saturating_sub(self.in_flight.load(Relaxed)).max(1)
     }
 
     /// Whether what home has is better read there.
     pub(super) fn is_home_sooner(&self) -> bool {
-        let times = || self.here.ns().zip(self.home.ns());
-        self.under_way.load(Relaxed) >= self.limit && times().is_some_and(|(here, home)| home <= here)
+        self.in_flight.load(Relaxed) >= self.limit && self.is_home_faster()
+    }
+
+    /// Whether home has answered no later than the drive lately, as far as is known.
+    pub(super) fn is_home_faster(&self) -> bool {
+        self.here.ns().zip(self.home.ns()).is_some_and(|(here, home)| home <= here)
     }
 
     /// Reads one page from the drive.
     pub(super) fn read_here<T>(&self, read: impl FnOnce() -> T) -> T {
-        let _under_way = self.begin(1);
+        let _in_flight = self.begin(1);
         self.timed(&self.here, read)
     }
 
@@ -120,15 +125,15 @@ mod tests {
         let take = |micros| hands.pass_us(micros);
         throttle.read_here(|| take(80));
         throttle.read_home(|| take(8_000));
-        let under_way = throttle.begin(3);
+        let in_flight = throttle.begin(3);
         assert!(!throttle.is_home_sooner(), "a busy drive is still a hundred times as fast");
         (0..100).for_each(|_| throttle.read_here(|| take(9_000)));
         assert!(throttle.is_home_sooner());
         assert_eq!(throttle.room(), 1);
-        drop(under_way);
+        drop(in_flight);
         assert!(!throttle.is_home_sooner(), "nothing is under way");
         assert_eq!(throttle.room(), 3);
-        let _under_way = throttle.begin(4);
+        let _in_flight = throttle.begin(4);
         (0..100).for_each(|_| throttle.read_here(|| take(100)));
         assert!(!throttle.is_home_sooner(), "it has forgotten");
     }
@@ -142,9 +147,9 @@ mod tests {
         assert_eq!([3, 4].map(from), [Tier::Flash, Tier::Flash]);
         cache.throttle.read_here(|| std::thread::sleep(Duration::from_millis(5)));
         cache.throttle.read_home(|| ());
-        let under_way = cache.throttle.begin(FlashConfig::PENDING_MAX);
+        let in_flight = cache.throttle.begin(FlashConfig::PENDING_MAX);
         assert_eq!([3, 4].map(from), [Tier::Home, Tier::Flash]);
-        drop(under_way);
+        drop(in_flight);
         assert_eq!([3, 4].map(from), [Tier::Flash, Tier::Flash]);
     }
 }

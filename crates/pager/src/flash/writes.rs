@@ -1,7 +1,7 @@
-//! Pages on their way to flash: a short queue, so that nobody waits for the drive.
+//! Pages on their way to flash: a queue, so that nobody has to wait until the drive has them.
 //!
 //! Invariants
-//! 1. Not more pages than the limit are queued or being written; what finds no room is not taken (Do 2012, section 3.3.2, throttle).
+//! 1. Not more pages than the limit are queued or being written; what finds no room is not taken.
 //! 2. Every page that was queued is handed out once.
 //! 3. A page that home lacks can be read here from its `push` until it is said to be `done`.
 //!
@@ -34,6 +34,12 @@ struct Queue {
     outside: usize,
 }
 
+impl Queue {
+    fn has_room(&self, pages: usize, limit: usize) -> bool {
+        self.waiting.len() + self.outside + pages.min(limit) <= limit
+    }
+}
+
 /// The queue.
 pub(super) struct Writes {
     limit: usize,
@@ -62,12 +68,16 @@ impl Writes {
         self.room.notify_all();
     }
 
+    /// Whether there is room for so many pages, or for as many as the queue can have.
+    pub(super) fn has_room(&self, pages: usize) -> bool {
+        self.queue.lock().has_room(pages, self.limit)
+    }
+
     /// Waits until there is room for so many pages, or for as many as the queue can have, but not longer than this. Whoever comes in between
     /// may take it.
     pub(super) fn wait_for_room(&self, pages: usize, longest: Duration) {
         let mut queue = self.queue.lock();
-        let is_full =
-            |queue: &mut Queue| queue.waiting.len() + queue.outside + pages.min(self.limit) > self.limit;
+        let is_full = |queue: &mut Queue| !queue.has_room(pages, self.limit);
         let _has_room = self.room.wait_while_for(&mut queue, is_full, longest);
     }
 

@@ -210,8 +210,6 @@ impl SystemFile {
             let changed = pager.set_flash_dirty_limit(flash.dirty_percent);
             let changed = changed.and_then(|()| pager.set_flash_daily_writes(flash.daily_write_bytes));
             let changed = changed.and_then(|()| pager.set_flash_design(flash.design));
-            // Last: a size without room keeps nothing else from being changed.
-            let changed = changed.and_then(|()| pager.set_flash_size(flash.size_bytes));
             changed.map_err(|error| SqlError::from(Error::from(error)))?;
         }
         let applied = applied.and_then(|()| match [&self.in_force, next].map(|one| one.pool.page_writers) {
@@ -219,7 +217,12 @@ impl SystemFile {
             [None, None] => pager.set_page_writers(page_writers(next, pager.has_compressed_pages())),
             _ => Ok(()),
         });
-        applied.map_err(|error| SqlError::from(Error::from(error)))
+        // Last: a size without room keeps nothing else from being changed.
+        let resized = match (&next.flash, pager.flash_design()) {
+            (Some(flash), Some(_)) => pager.set_flash_size(flash.size_bytes),
+            _ => Ok(()),
+        };
+        applied.and(resized).map_err(|error| SqlError::from(Error::from(error)))
     }
 
     /// The inner result is whether the new file's name is durable.
