@@ -212,8 +212,8 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
     (
         "put without waiting for what is on its way home",
         "pager/flash/taking.rs",
-        "self.underway.wait_for(|other| other == id);",
-        "if !MODELS::flaw(\"put without waiting for what is on its way home\") { self.underway.wait_for(|other| other == id); }",
+        "self.underway.wait_for_page(id);",
+        "if !MODELS::flaw(\"put without waiting for what is on its way home\") { self.underway.wait_for_page(id); }",
     ),
     (
         "frame free before its page has left the queue",
