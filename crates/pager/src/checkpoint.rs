@@ -84,20 +84,8 @@ impl Shared {
         self.spaces.release_room()?;
         self.spaces.note_freed(|| self.log.end());
         let kept = want_of_room(self.level.checkpoint(Step::Begin))?;
-        let forgets = planted("checkpoint: its position passes dirty pages");
         let held = want_of_room(self.level.settle())?;
-        let needed =
-            || self.redo_from().filter(|_| !forgets).into_iter().chain(self.level.needs_log_from()).min();
-        // Behind a clean shutdown nothing is redone, and the next start notes what it is told.
-        let forms =
-            (!is_clean).then(|| self.keep_forms(needed().unwrap_or_else(|| self.log.end()))).flatten();
-        let noted = self.note_frames(needed());
-        // Looked for outside of the append section: nobody may wait there for who writes records. Both positions only grow.
-        let hold = if is_clean { None } else { self.hold_for_records() };
-        let redo_start = self.log.redo_point_before(|next| {
-            let from = needed().into_iter().chain(forms).chain(noted).min();
-            hold.as_ref().map_or(from, |hold| self.wait_for_records(hold, from, next))
-        })?;
+        let redo_start = self.redo_start(is_clean)?;
         self.level.checkpoint(Step::BeforeEnd)?;
         let durable = self.log.durable();
         let leaves = is_clean && self.leaves_region();
@@ -149,6 +137,24 @@ impl Shared {
             false => self.have_trimmed()?,
         }
         Ok(kept.or(held))
+    }
+
+    /// From where the next start redoes, if this is stored.
+    fn redo_start(&self, is_clean: bool) -> Result<Lsn> {
+        let forgets = planted("checkpoint: its position passes dirty pages");
+        let needed =
+            || self.redo_from().filter(|_| !forgets).into_iter().chain(self.level.needs_log_from()).min();
+        // Behind a clean shutdown nothing is redone, and the next start notes what it is told.
+        let forms =
+            (!is_clean).then(|| self.keep_forms(needed().unwrap_or_else(|| self.log.end()))).flatten();
+        let noted = self.note_frames(needed());
+        // Looked for outside of the append section: nobody may wait there for who writes records. Both positions only grow.
+        let hold = if is_clean { None } else { self.hold_for_records() };
+        let start = self.log.redo_point_before(|next| {
+            let from = needed().into_iter().chain(forms).chain(noted).min();
+            hold.as_ref().map_or(from, |hold| self.wait_for_records(hold, from, next))
+        })?;
+        Ok(start)
     }
 
     /// Trims what may be by now; with threads, one of them does it.
