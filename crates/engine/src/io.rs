@@ -35,7 +35,9 @@ impl Accounts {
     pub(crate) fn of(config: &PagerConfig) -> Self {
         let mut accounts: Vec<Arc<Accounting>> = Vec::new();
         let files = [&config.control, &config.data, &config.log, &config.rollback, &config.temporary];
-        for device in files.into_iter().chain(config.nvm.as_ref().map(|nvm| &nvm.directory)) {
+        let nvm = config.nvm.as_ref().map(|nvm| &nvm.directory);
+        let flash = config.flash.as_ref().map(|flash| &flash.directory);
+        for device in files.into_iter().chain(nvm).chain(flash) {
             let account = device.accounting();
             if !accounts.iter().any(|known| Arc::ptr_eq(known, account)) {
                 accounts.push(Arc::clone(account));

@@ -101,7 +101,11 @@ impl WriteAhead for Log {
     }
 
     fn stop(&self, cause: &PagerError) {
-        self.poison(&cause.to_string());
+        match cause {
+            // What it says beyond its cause is said again, to whoever finds the log stopped.
+            PagerError::Stopped { cause } => self.poison(cause),
+            other => self.poison(&other.to_string()),
+        }
     }
 }
 

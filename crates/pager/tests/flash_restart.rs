@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{Random, add, config, get, open, set};
 use varve_device::{
-    Directory, ErrorKind, Fault, Faulty, MemoryDirectory, MemoryImage, Operation, Rule, When,
+    Directory, ErrorKind, Fault, Faulty, MemoryDirectory, MemoryImage, Operation, Rule, When, take_reached,
 };
 use varve_pager::{
     CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, HomeLayout, PackedConfig, PageId, Pager,
@@ -144,6 +144,28 @@ fn what_a_shutdown_left_is_gone_on_with() {
             rig.flash.remove(FLASH_FILE).unwrap();
             check(&open(&PagerConfig { flash: None, ..rig.config.clone() }), &known);
         }
+    }
+}
+
+/// Redo changes more pages than the pool and the queue have room for, before there are threads that write them.
+#[test]
+fn redo_waits_for_no_thread() {
+    for design in DESIGNS.into_iter().filter(|design| design.is_lazy()) {
+        let mut rig = rig(design, HomeLayout::InPlace, FlashRestart::LazyVerification);
+        rig.config.background = true;
+        rig.config.flash.as_mut().expect("there is a cache").queued_max = 20;
+        let pager = open(&rig.config);
+        let mut known = fill(&pager);
+        for (id, number) in &mut known {
+            *number += 1000;
+            set(&pager, *id, *number).unwrap();
+        }
+        kill(pager);
+        put(&rig.flash, &[]);
+        take_reached();
+        let pager = open(&rig.config);
+        assert_eq!(take_reached().get("flash: a put waits for room"), None, "{design:?}");
+        check(&pager, &known);
     }
 }
 

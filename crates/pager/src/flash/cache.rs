@@ -307,6 +307,11 @@ impl FlashCache {
         self.config.fill == FlashFill::Aggressive
     }
 
+    /// Whether threads write what is queued: not before redo is over, and no more when a shutdown leaves pages here.
+    pub(super) fn threads_run(&self) -> bool {
+        self.has_threads && self.is_open() && !self.stays_dirty()
+    }
+
     /// Whether redo is over.
     pub(super) fn is_open(&self) -> bool {
         self.is_open.load(Relaxed)

@@ -79,10 +79,10 @@ impl FlashCache {
 
     /// Waits for room in the queue: whoever can't leave a page here waits for home instead, which takes longer, unless it was seen not to.
     fn wait_for_room(&self, pages: usize) -> Result<()> {
-        if self.stays_dirty() {
-            // The threads have gone.
+        if !self.threads_run() {
             while !self.writes.has_room(pages) && self.write_some(Duration::ZERO)? {}
-        } else if !self.throttle.is_home_faster() {
+        } else if !self.throttle.is_home_faster() && !self.writes.has_room(pages) {
+            reached("flash: a put waits for room");
             self.writes.wait_for_room(pages, ROOM_WAIT);
         }
         Ok(())
@@ -210,8 +210,7 @@ impl FlashCache {
 
     pub(super) fn push(&self, write: Write) {
         self.writes.push(write);
-        // At a shutdown the threads have gone.
-        let is_asked = self.stays_dirty() && self.writes.pending() >= TOGETHER_MAX;
+        let is_asked = !self.threads_run() && self.writes.pending() >= TOGETHER_MAX;
         if !self.has_threads || is_asked {
             // What fails stays queued, or is brought home later.
             let _tried_again = self.write_some(Duration::ZERO);
