@@ -66,6 +66,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
         spawn(shared, "trimmer".to_owned(), trim)?,
     ];
     if let (Some(cache), Some(config)) = (&shared.cache, &shared.config.flash) {
+        cache.threads_begin();
         for no in 0..config.writers {
             let cache = cache.clone();
             let write = move |shared: &Arc<Shared>| write_to_flash(shared, &cache);

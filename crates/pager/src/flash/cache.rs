@@ -85,6 +85,8 @@ pub(crate) struct FlashCache {
     pub(super) is_restoring: AtomicBool,
     /// Redo is over, and who changes pages says so.
     pub(super) is_open: AtomicBool,
+    /// Threads write what is queued.
+    is_served: AtomicBool,
     /// A shutdown leaves dirty pages here.
     stays_dirty: AtomicBool,
     errors_in_a_row: AtomicU32,
@@ -184,6 +186,7 @@ impl FlashCache {
                     keeping: Keeping::new(config.restart, store.table_blocks()),
                     is_restoring: AtomicBool::new(false),
                     is_open: AtomicBool::new(false),
+                    is_served: AtomicBool::new(false),
                     stays_dirty: AtomicBool::new(false),
                     store,
                     partitions: (0..PARTITIONS_MAX).map(partition).collect(),
@@ -307,9 +310,14 @@ impl FlashCache {
         self.config.fill == FlashFill::Aggressive
     }
 
-    /// Whether threads write what is queued: not before redo is over, and no more when a shutdown leaves pages here.
+    /// From now on threads write what is queued: after redo, and what else a start does.
+    pub(crate) fn threads_begin(&self) {
+        self.is_served.store(true, Relaxed);
+    }
+
+    /// Whether they do: no more when a shutdown leaves pages here.
     pub(super) fn threads_run(&self) -> bool {
-        self.has_threads && self.is_open() && !self.stays_dirty()
+        self.is_served.load(Relaxed) && !self.stays_dirty()
     }
 
     /// Whether redo is over.
