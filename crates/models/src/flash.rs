@@ -202,6 +202,7 @@ impl World {
             clock: running(),
         };
         let cache = FlashCache::open(&config, place).cache.expect("its device is sound");
+        cache.threads_begin();
         let world = World { cache, home, ledger, drive, newest: Mutex::default() };
         for no in 0..pages {
             let image = world.change(no);
