@@ -272,7 +272,8 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     if let Some(cache) = cache {
         cache.begin(start, Some(Earlier { start: before, plan: &plan, noted: noted.as_ref() }));
     }
-    recovery::redo(Over { pool: &parts.pool, ledger: &parts.ledger, cache }, &log, &*ops, &plan)?;
+    let over = Over { pool: &parts.pool, ledger: &parts.ledger, cache, has_threads: config.background };
+    recovery::redo(over, &log, &*ops, &plan)?;
     parts.compressions.set_learning(false);
     finish(config, control, region, parts, log, ops, Some(plan.from()..plan.until()))
 }

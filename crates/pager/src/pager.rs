@@ -43,6 +43,9 @@ use crate::times::Timing;
 use crate::trim::{Trim, TrimSetting};
 use crate::workers::Workers;
 
+/// Threads that write what has changed, at least, when the database is shut down.
+const LAST_WRITERS: usize = 4;
+
 /// What `Pager::check` found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckReport {
@@ -478,6 +481,11 @@ impl Pager {
         self.stop_threads();
         if !self.shared.has_left_region() {
             let stays_dirty = self.shared.leaves_pages_on_flash();
+            if self.shared.config.background {
+                // Nothing else is to be done any more, and one batch leaves some of home's disks idle at its end.
+                let workers = &self.shared.workers;
+                workers.resize(workers.count().max(LAST_WRITERS) - 1)?;
+            }
             self.shared.bring_all_home()?;
             self.shared.checkpoint(!stays_dirty || self.shared.ledger.oldest().is_none())?;
             if let Some(cache) = &self.shared.cache {

@@ -19,7 +19,8 @@
 //!    be put with a lower LSN, while its slot's image goes home and tells ledger and log that it is there.
 //! 5. Records of a page older than a note that it was discarded are skipped: their base may never have been
 //!    written.
-//! 6. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails. Redo goes on past a
+//! 6. One thread applies the log, in its order; what it needs is read, and what has changed is written, ahead of it (`windows.rs`).
+//! 7. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails. Redo goes on past a
 //!    page that can't be read, so that whoever restores pages hears of all of them; the database does not open.
 //!
 //! Follows ARIES (Mohan et al. 1992, section 10), with redo positions at log blocks and no dirty page table in the
@@ -27,8 +28,7 @@
 //!
 //! Not known here: keys, transactions, how pages are protected.
 
-use std::collections::BTreeMap;
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use smallvec::SmallVec;
 use varve_device::{planted, reached};
@@ -48,13 +48,15 @@ use crate::redo::{self, RedoOps};
 use crate::space::discard;
 use crate::written;
 
+mod windows;
+
+use windows::{Ahead, Window};
+
 /// A planted fault; notes of what is home are left out with it, or they would hide nearly all that it does.
 pub(crate) const IMAGE_IGNORED: &str = "full-page-log: records before an image are redone on a torn page";
 
 /// Damaged pages in redo's way that are named; more are only counted.
 const DAMAGES_TOLD: usize = 100;
-/// Pages read ahead of redo at once, at most.
-const AHEAD_PAGES_MAX: usize = 64;
 
 /// Somebody who wants to see the log during analysis.
 pub trait Observe {
@@ -74,8 +76,6 @@ pub(crate) struct Plan {
     forms: Forms,
     /// End of the last group that begins anew with a page: by a whole-page record.
     whole: HashMap<PageId, Lsn>,
-    /// Pages that redo has to read, in the order of their first record.
-    reads: Vec<PageId>,
     groups_count: u64,
 }
 
@@ -103,7 +103,6 @@ impl Plan {
             written: HashMap::new(),
             forms: Forms::new(),
             whole: HashMap::new(),
-            reads: Vec::new(),
             groups_count: 0,
         }
     }
@@ -121,6 +120,13 @@ impl Plan {
     /// Page LSN of the last stable image of a page that a note speaks of.
     pub(crate) fn home_has(&self, id: PageId) -> Option<Lsn> {
         self.written.get(&id).copied()
+    }
+
+    /// Whether a change of the page that ends at `end` needs nothing: the page is home with it, begins anew later, or was discarded.
+    fn is_past(&self, id: PageId, end: Lsn) -> bool {
+        let is_home = self.written.get(&id).is_some_and(|written| end <= *written);
+        let begins_later = self.whole.get(&id).is_some_and(|whole| end < *whole);
+        is_home || begins_later || self.discards.covers(id, end)
     }
 
     /// Whether a note says that the page was discarded after `lsn`.
@@ -195,7 +201,6 @@ pub(crate) fn read_log(
         written: analysis.written,
         forms: analysis.forms,
         whole: analysis.whole,
-        reads: analysis.reads.into_iter().flatten().collect(),
         groups_count: analysis.groups_count,
     };
     Ok(ReadLog { stored, tail, plan })
@@ -249,13 +254,6 @@ pub(crate) fn begin_log_anew(config: LogConfig, control: &Control, news: News) -
     Ok((log, Plan::empty(life)))
 }
 
-/// The records of a page since its last stable image.
-struct Needed {
-    last: Lsn,
-    /// Place in the list of reads; `None` if the first record needs no reading.
-    place: Option<usize>,
-}
-
 #[derive(Default)]
 struct Analysis {
     /// Only an image makes a page whole that a crash tore.
@@ -264,9 +262,8 @@ struct Analysis {
     written: HashMap<PageId, Lsn>,
     forms: Forms,
     whole: HashMap<PageId, Lsn>,
-    needed: HashMap<PageId, Needed>,
-    /// In the order of first records; taken out when the page turns out to be home.
-    reads: Vec<Option<PageId>>,
+    /// End of the last group that changes a page, if that is not stable.
+    needed: HashMap<PageId, Lsn>,
     groups_count: u64,
 }
 
@@ -312,32 +309,15 @@ impl Analysis {
 
     fn change(&mut self, lsn: Lsn, page: PageId, op: u8) {
         // Behind another change of its group a whole-page record does not begin anew: redo comes by the other one first.
-        let is_first = self.needed.get(&page).is_none_or(|needed| needed.last < lsn);
+        let is_first = self.needed.get(&page).is_none_or(|last| *last < lsn);
         if redo::is_whole_page(op) && is_first && !planted(IMAGE_IGNORED) {
             self.whole.insert(page, lsn);
-            self.forget_need(page);
-            self.needed.insert(page, Needed { last: lsn, place: None });
-            return;
         }
-        match self.needed.entry(page) {
-            Entry::Occupied(mut entry) => entry.get_mut().last = lsn,
-            Entry::Vacant(entry) => {
-                let place = (!redo::is_whole_page(op)).then_some(self.reads.len());
-                self.reads.extend(place.map(|_| Some(page)));
-                entry.insert(Needed { last: lsn, place });
-            }
-        }
-    }
-
-    /// Nothing that the log said of the page until now is needed.
-    fn forget_need(&mut self, page: PageId) {
-        if let Some(place) = self.needed.remove(&page).and_then(|needed| needed.place) {
-            self.reads[place] = None;
-        }
+        self.needed.insert(page, lsn);
     }
 
     fn is_home(&mut self, id: PageId, image_lsn: Lsn) {
-        let holds_all = self.needed.get(&id).map(|needed| needed.last <= image_lsn);
+        let holds_all = self.needed.get(&id).map(|last| *last <= image_lsn);
         let hides = planted("full-page-log: notes of redo hide images");
         if self.keeps_images && holds_all == Some(false) && !hides {
             reached("recovery: note of a page that was changed later");
@@ -345,7 +325,7 @@ impl Analysis {
         }
         self.written.insert(id, image_lsn);
         if holds_all == Some(true) {
-            self.forget_need(id);
+            self.needed.remove(&id);
         }
     }
 }
@@ -397,16 +377,16 @@ impl Discards {
 
 /// Brings every page up to the end of the log that analysis found.
 pub(crate) fn redo(over: Over<'_>, log: &Log, ops: &dyn RedoOps, plan: &Plan) -> Result<RedoReport> {
-    let Over { pool, ledger, cache } = over;
-    let ahead_pages = (pool.frame_count() / 8).clamp(1, AHEAD_PAGES_MAX);
+    let Over { pool, ledger, cache, has_threads } = over;
     let report = RedoReport {
         groups_count: plan.groups_count,
         log_bytes: plan.until.since(plan.from),
         ..RedoReport::default()
     };
     let damages = BTreeMap::new();
-    let mut redo = Redo { pool, ledger, cache, ops, plan, ahead_pages, read: 0, fetched: 0, damages, report };
-    log.replay(&plan.lives, (plan.from, plan.until), |group| redo.group(group))?;
+    let mut redo = Redo { pool, ledger, cache, ops, plan, damages, report };
+    let apply = |window: &Window| window.groups().try_for_each(|group| redo.group(group));
+    Ahead { pool, log, plan }.each_window(has_threads, apply)?;
     all_damages(redo.damages).map_or(Ok(redo.report), Err)
 }
 
@@ -437,6 +417,8 @@ pub(crate) struct Over<'a> {
     pub(crate) ledger: &'a Ledger,
     /// It may have pages that home lacks.
     pub(crate) cache: Option<&'a FlashCache>,
+    /// Whether threads may read and write beside it.
+    pub(crate) has_threads: bool,
 }
 
 struct Redo<'a> {
@@ -445,10 +427,6 @@ struct Redo<'a> {
     cache: Option<&'a FlashCache>,
     ops: &'a dyn RedoOps,
     plan: &'a Plan,
-    ahead_pages: usize,
-    /// Pages of `plan.reads` that were reached, and those that were asked for.
-    read: usize,
-    fetched: usize,
     /// Pages that could not be read.
     damages: BTreeMap<PageId, PagerError>,
     report: RedoReport,
@@ -508,11 +486,7 @@ impl<'a> Redo<'a> {
     /// The page, if it lacks the changes of the group `at`.
     fn open(&mut self, id: PageId, op: u8, at: Appended) -> Result<Option<PageX<'a>>> {
         let end = at.end;
-        self.read_ahead(id);
-        let is_home = self.plan.written.get(&id).is_some_and(|written| end <= *written);
-        let begins_later = self.plan.whole.get(&id).is_some_and(|whole| end < *whole);
-        let is_past = is_home || begins_later || self.plan.discards.covers(id, end);
-        if is_past || self.damages.contains_key(&id) {
+        if self.plan.is_past(id, end) || self.damages.contains_key(&id) {
             return Ok(None);
         }
         let page: Result<PageX<'a>> =
@@ -536,21 +510,6 @@ impl<'a> Redo<'a> {
             self.ledger.first_change(id, at.block, at.start);
         }
         Ok(Some(page).filter(|_| is_behind))
-    }
-
-    /// Keeps the pages that redo comes to next on their way.
-    fn read_ahead(&mut self, id: PageId) {
-        let reads = &self.plan.reads;
-        if reads.get(self.read) != Some(&id) {
-            return;
-        }
-        self.read += 1;
-        if self.read + self.ahead_pages / 2 > self.fetched {
-            let from = self.fetched.max(self.read - 1);
-            let upto = (from + self.ahead_pages).min(reads.len());
-            self.pool.prefetch(&reads[from..upto]);
-            self.fetched = upto;
-        }
     }
 }
 

@@ -3,9 +3,11 @@
 
 mod common;
 
-use common::{add, config, get, open, set};
+use std::sync::Arc;
+
+use common::{NoOps, add, config, get, open, set, with_stored};
 use varve_device::MemoryDirectory;
-use varve_pager::{Pager, SpaceId};
+use varve_pager::{PageId, Pager, PagerConfig, SpaceId};
 
 const PAGES: u64 = 300;
 
@@ -54,5 +56,52 @@ fn new_pages_are_not_read() {
     assert!(read < 20, "{read} pages were read, all were new");
     for (number, id) in ids.iter().enumerate() {
         assert_eq!(get(&pager, *id).unwrap(), number as u64);
+    }
+}
+
+/// More pages than frames, in an order that comes by each of them again when it is long gone.
+fn crash_in_a_small_pool(config: &PagerConfig) -> Vec<PageId> {
+    let pager = open(config);
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let ids: Vec<_> = (0..PAGES).map(|number| add(&pager, owner, number).unwrap()).collect();
+    pager.shutdown().unwrap();
+    drop(pager);
+    let pager = open(&PagerConfig { pool_bytes: 1024 * config.page_size, ..config.clone() });
+    for round in 0..4 {
+        ids.iter().for_each(|id| set(&pager, *id, 1000 * round + 7).unwrap());
+    }
+    pager.flush_log(pager.log().end()).unwrap();
+    ids
+}
+
+#[test]
+fn redo_in_a_small_pool_reads_ahead_and_writes_in_batches() {
+    for background in [false, true] {
+        let directory = MemoryDirectory::new();
+        let config = config(&directory, 64);
+        let ids = crash_in_a_small_pool(&config);
+        let pager = open(&PagerConfig { background, ..config.clone() });
+        if !background {
+            // A device that is as fast as memory has redo meet its threads.
+            let stats = pager.stats();
+            assert!(stats.evict_writes >= 4 * PAGES / 2, "changed pages leave several times: {stats:?}");
+            assert!(stats.inline_writes <= stats.evict_writes / 10, "one by one: {stats:?}");
+            assert!(stats.misses <= stats.prefetched / 4, "one by one: {stats:?}");
+        }
+        ids.iter().for_each(|id| assert_eq!(get(&pager, *id).unwrap(), 3007));
+    }
+}
+
+/// Redo ends at the first page that it can't go on with, and so do those who work ahead of it.
+#[test]
+fn redo_that_fails_ends_its_threads() {
+    let directory = MemoryDirectory::new();
+    let config = config(&directory, 64);
+    let ids = crash_in_a_small_pool(&config);
+    let torn = with_stored(&directory, ids[150], &[0xAB; 4096]);
+    for background in [false, true] {
+        let config = PagerConfig { background, ..common::config(&torn, 64) };
+        let refused = Pager::open(config, Arc::new(NoOps)).err().expect("a page is damaged");
+        assert!(refused.to_string().contains(&ids[150].to_string()), "{refused}");
     }
 }

@@ -94,7 +94,7 @@ fn variants(lab: &Lab<'_>) -> Vec<Variant> {
         };
         for log_budget_units in budgets_units.iter().copied() {
             for cache_units in [SMALL_CACHE_UNITS, CACHE_UNITS] {
-                let kept = Kept::of(design, FlashRestart::LazyVerification);
+                let kept = Kept::of(&TPCC, design, FlashRestart::LazyVerification);
                 let kept = Kept { cache_units, log_budget_units, ..kept };
                 variants
                     .push(kept.variant(lab).with("cache", cache_units).with("log budget", log_budget_units));

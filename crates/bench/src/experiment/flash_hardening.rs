@@ -265,7 +265,7 @@ fn measure(
     (design, scheme): (FlashDesign, FlashRestart),
     on: (f64, bool),
 ) -> Result<Option<Option<HardeningRow>>> {
-    let variants = [FlashRestart::None, scheme].map(|scheme| Kept::of(design, scheme).variant(lab));
+    let variants = [FlashRestart::None, scheme].map(|scheme| Kept::of(&TPCC, design, scheme).variant(lab));
     if !variants.iter().all(|variant| lab.wants(&variant.factors)) {
         return Ok(Some(None));
     }

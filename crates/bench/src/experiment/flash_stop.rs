@@ -20,8 +20,13 @@ use crate::embedded::Embedded;
 use crate::target::Target;
 use crate::workload::Workload;
 
-/// The first query.
-const FIRST_QUERY: &str = "SELECT c_balance FROM bench_customer WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1";
+/// The first query of a load.
+fn first_query(workload: &dyn Workload) -> &'static str {
+    match workload.name().as_str() {
+        "tpce-like" => "SELECT c_name FROM bench_e_customer WHERE c_id = 1",
+        _ => "SELECT c_balance FROM bench_customer WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1",
+    }
+}
 
 /// How a database ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +129,7 @@ impl Ground<'_> {
         let (at, recovery_seconds) = (Instant::now(), self.seconds(began));
         let log_read_bytes = read_of(&opened, Purpose::Log);
         let restored_pages = levels(&opened.database).get("flash.restored").copied().unwrap_or(0);
-        self.target(&opened).connect(&[])?.scalar(FIRST_QUERY)?;
+        self.target(&opened).connect(&[])?.scalar(first_query(self.workload))?;
         let first_query_seconds = self.seconds(began);
         Ok(Started { opened, at, recovery_seconds, first_query_seconds, log_read_bytes, restored_pages })
     }

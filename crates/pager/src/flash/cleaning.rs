@@ -29,6 +29,8 @@ const GROUP_MAX: usize = 32;
 /// Groups brought home at once, unless they have more pages than this together: who puts a newer version of one waits for all of them.
 const GROUPS_MAX: usize = 16;
 const PAGES_MAX: usize = 128;
+/// Of a hundred frames, so many more than the limit may be dirty before those who put clean, too.
+const MARGIN_PERCENT: u64 = 2;
 /// Frames read together for that.
 const READ_MAX: usize = 32;
 
@@ -196,6 +198,12 @@ impl FlashCache {
                 Err(cause) => return Err(cause),
             }
         }
+    }
+
+    /// Whether so many frames are dirty that the threads which clean can't keep up.
+    pub(super) fn is_far_over_limit(&self) -> bool {
+        let most = u64::from(self.frames()) * (u64::from(self.dirty_percent()) + MARGIN_PERCENT) / 100;
+        self.tables().map(|table| table.dirty_count()).sum::<u64>() > most
     }
 
     /// Waits for something to clean, at most as long as this.

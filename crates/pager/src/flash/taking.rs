@@ -51,6 +51,9 @@ impl FlashCache {
         let may_keep = need == Need::Held && (is_evicted || cause == Cause::Drain && self.stays_dirty());
         if may_keep && self.has_threads && self.keeps_back() {
             self.wait_for_room(batch.len())?;
+            if is_evicted {
+                self.hold_to_limit()?;
+            }
         }
         let plan = self.plan(batch, may_keep && self.keeps_back());
         let put = match plan.kept.len() {
@@ -84,6 +87,21 @@ impl FlashCache {
         } else if !self.throttle.is_home_faster() && !self.writes.has_room(pages) {
             reached("flash: a put waits for room");
             self.writes.wait_for_room(pages, ROOM_WAIT);
+        }
+        Ok(())
+    }
+
+    /// Far beyond the limit of dirty frames whoever brings more of them cleans: home is what takes the time, and the threads that clean have
+    /// no more of it than anybody else.
+    fn hold_to_limit(&self) -> Result<()> {
+        while self.is_far_over_limit() {
+            reached("flash: a put cleans");
+            match self.clean_some() {
+                // Somebody else is about those that are left, or nothing can be cleaned now.
+                Ok(0) => return Ok(()),
+                Err(cause) if cause.is_no_space() => return Ok(()),
+                cleaned => drop(cleaned?),
+            }
         }
         Ok(())
     }

@@ -136,9 +136,9 @@ fn a_page_without_room_keeps_no_other_from_home() {
 #[test]
 fn what_is_cleaned_next_is_not_what_home_has_just_refused() {
     let rig = Rig::new(128, FlashDesign::LazyCleaning);
-    rig.cache.set_dirty_percent(1);
     let pages: Vec<u32> = (0..8).map(|no| 10 * no).collect();
     rig.put(pages.iter().copied(), 5, Cause::Evict);
+    rig.cache.set_dirty_percent(1);
     rig.home.full.lock().insert(page(0));
     for _ in 0..8 {
         if let Err(refused) = rig.cache.clean_some() {
@@ -147,6 +147,21 @@ fn what_is_cleaned_next_is_not_what_home_has_just_refused() {
     }
     let here: Vec<u32> = pages.iter().copied().filter(|no| rig.home.lsn(*no) == 0).collect();
     assert_eq!(here, [0]);
+}
+
+/// The threads that clean are not there, or have no more of home than others: whoever brings more brings some home.
+#[test]
+fn who_puts_beyond_the_limit_cleans() {
+    let rig = Rig::new(500, FlashDesign::LazyCleaning);
+    rig.cache.set_dirty_percent(10);
+    for no in 0..300 {
+        rig.put(no..no + 1, 5, Cause::Evict);
+        assert!(rig.counter("dirty") <= 500 * 12 / 100 + 1, "page {no}: {} are dirty", rig.counter("dirty"));
+    }
+    assert!(rig.counter("dirty") >= 20, "all went home: {}", rig.counter("dirty"));
+    rig.home.full.lock().extend((0..400).map(page));
+    rig.put(300..400, 5, Cause::Evict);
+    assert!(rig.counter("dirty") > 100, "without room at home flash takes what comes");
 }
 
 #[test]

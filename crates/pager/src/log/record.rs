@@ -138,6 +138,11 @@ impl<'a> Records<'a> {
         Records { rest: bytes, page: None }
     }
 
+    /// What is left of them.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     fn switch_page(&mut self) -> Result<(), RecordError> {
         let space = take_varint(&mut self.rest).ok_or(RecordError::Overrun)?;
         let no = take_varint(&mut self.rest).ok_or(RecordError::Overrun)?;

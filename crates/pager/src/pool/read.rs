@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A page being read is in the table with its frame exclusively latched; who wants it waits for that latch.
 //! 2. A failed read leaves no trace: the frame leaves the table before its latch is released, and waiters try themselves.
-//! 3. Read-ahead takes only frames that can be had without a write.
+//! 3. Read-ahead takes only frames that can be had without a write; that of redo only those that are free.
 //!
 //! What it does not know: where the bytes come from.
 
@@ -71,28 +71,48 @@ impl Pool {
 
     /// Reads those of `ids` that are not resident, together. Errors show when the pages are fixed.
     pub(crate) fn prefetch(&self, ids: &[PageId]) {
+        let take = || self.take_clean_frame();
+        self.absent(ids).chunks(PREFETCH_MAX).for_each(|chunk| {
+            let _rest = self.prefetch_chunk(chunk, Access::Sequential, take);
+        });
+    }
+
+    /// As `prefetch`, of pages that somebody is sure to use, into frames that are free: nothing that waits to be used leaves for them.
+    /// Whether there were enough.
+    pub(crate) fn read_early(&self, ids: &[PageId]) -> bool {
+        let take = || self.free.pop();
+        self.absent(ids).chunks(PREFETCH_MAX).all(|chunk| self.prefetch_chunk(chunk, Access::Random, take))
+    }
+
+    fn absent(&self, ids: &[PageId]) -> Vec<PageId> {
         let mut wanted: Vec<PageId> = ids.iter().copied().filter(|id| !self.is_resident(*id)).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        wanted.chunks(PREFETCH_MAX).for_each(|chunk| self.prefetch_chunk(chunk));
+        wanted
     }
 
-    fn prefetch_chunk(&self, ids: &[PageId]) {
+    /// Whether there were frames for all of them. To levels it is a scan: what was asked for, and nothing beside it.
+    fn prefetch_chunk(&self, ids: &[PageId], access: Access, take: impl Fn() -> Option<usize>) -> bool {
         let mut pages: Vec<PageX<'_>> = Vec::with_capacity(ids.len());
+        let mut has_frames = true;
         for id in ids {
-            let Some(no) = self.take_clean_frame() else { break };
-            pages.extend(self.enter_in(no, *id, Access::Sequential));
+            let Some(no) = take() else {
+                has_frames = false;
+                break;
+            };
+            pages.extend(self.enter_in(no, *id, access));
         }
         let entered: Vec<PageId> = pages.iter().map(Guard::id).collect();
         let mut wants: Vec<Want<'_>> =
             pages.iter_mut().map(|page| Want::Page { frame: page.bytes_mut(), got: None }).collect();
         if self.level.read(&mut runs_of(&entered, &mut wants), Access::Sequential).is_err() {
-            return;
+            return has_frames;
         }
         let taken: Vec<bool> = wants.iter().map(was_taken).collect();
         wants.iter().for_each(count_read);
         self.counters.prefetched.fetch_add(entered.len() as u64, Relaxed);
-        pages.iter().zip(taken).for_each(|(page, taken)| self.settle(page, taken, Access::Sequential));
+        pages.iter().zip(taken).for_each(|(page, taken)| self.settle(page, taken, access));
+        has_frames
     }
 }
 

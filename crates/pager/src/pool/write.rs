@@ -113,7 +113,7 @@ impl Pool {
     }
 
     /// Waits until some write ends, or a few milliseconds: frames are latched or being written.
-    pub(super) fn pause(&self) {
+    pub(crate) fn pause(&self) {
         self.written.wait_for(&mut self.written_mutex.lock(), PAUSE);
     }
 

@@ -1,0 +1,257 @@
+//! The log that redo applies, in windows: the pages that the next ones need are read before redo comes to them, and frames are made free for
+//! them by writing changed pages in batches.
+//!
+//! ```text
+//!   log --gather--> window --read its pages--> apply, in log order
+//!                              ^
+//!          free frames --------+------ written in batches
+//! ```
+//!
+//! Invariants
+//! 1. Windows are applied in log order, by one thread, whatever else runs.
+//! 2. At most [`DEPTH`] windows are ahead of the one that is applied, and together they want an eighth of the frames.
+//! 3. Nothing is read for a record that redo would pass over, nor for a page that a window shortly before has: redo may be about to make it.
+//! 4. What can't be read ahead, or written ahead for want of room, is nothing yet: redo meets it when it comes to it.
+//!
+//! With threads the steps run beside each other; without, one after the other, in the same order each time.
+//!
+//! Not known here: what records do to pages.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use varve_device::reached;
+
+use super::Plan;
+use crate::error::{PagerError, Result};
+use crate::ids::PageId;
+use crate::log::{Appended, Group, Log, Record, record::Records};
+use crate::pool::Pool;
+use crate::redo;
+
+/// Windows ahead of the one that is applied.
+const DEPTH: usize = 8;
+/// Pages that a window wants, and bytes of its records, at most, but for its last group.
+const PAGES_MAX: usize = 64;
+const BYTES_MAX: usize = 256 << 10;
+/// Threads that read ahead: home may be many disks, and one batch leaves some of them idle at its end.
+const READERS: usize = 3;
+/// How long the thread that writes sleeps when nobody rings, and after a full device refused something.
+const NAP: Duration = Duration::from_millis(20);
+const REST: Duration = Duration::from_millis(100);
+/// How often a thread that reads ahead waits for frames, a few milliseconds each time, before it leaves the rest to redo.
+const WAITS: usize = 100;
+
+/// Groups that are applied together.
+#[derive(Default)]
+pub(super) struct Window {
+    records: Vec<u8>,
+    /// Each group, and where its records end.
+    groups: Vec<(Appended, usize)>,
+    /// Pages that should be there before.
+    pages: Vec<PageId>,
+}
+
+impl Window {
+    /// Its groups, in log order.
+    pub(super) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
+        let begins = std::iter::once(0).chain(self.groups.iter().map(|(_, end)| *end));
+        self.groups.iter().zip(begins).map(|((at, end), begin)| Group {
+            block: at.block,
+            start: at.start,
+            end: at.end,
+            records: Records::new(&self.records[begin..*end]),
+        })
+    }
+}
+
+/// Puts groups into windows.
+struct Gather<'a> {
+    plan: &'a Plan,
+    pages_max: usize,
+    window: Window,
+    /// Number of the window, and by page that of the last one that has it.
+    number: u64,
+    seen: FxHashMap<PageId, u64>,
+}
+
+impl<'a> Gather<'a> {
+    fn new(plan: &'a Plan, pool: &Pool) -> Gather<'a> {
+        let pages_max = (pool.frame_count() / (8 * DEPTH)).clamp(1, PAGES_MAX);
+        Gather {
+            plan,
+            pages_max,
+            window: Window::default(),
+            number: DEPTH as u64 + 1,
+            seen: FxHashMap::default(),
+        }
+    }
+
+    /// The window, when it is full with this group.
+    fn add(&mut self, group: &Group<'_>) -> Option<Window> {
+        // What makes no sense is told when it is applied.
+        for change in group.records.clone().map_while(std::result::Result::ok) {
+            let Record::Change { page, op, .. } = change else { continue };
+            if self.plan.is_past(page, group.end) {
+                continue;
+            }
+            let last = self.seen.insert(page, self.number).unwrap_or(0);
+            if !redo::is_whole_page(op) && self.number - last > DEPTH as u64 {
+                self.window.pages.push(page);
+            }
+        }
+        self.window.records.extend_from_slice(group.records.rest());
+        let at = Appended { block: group.block, start: group.start, end: group.end };
+        self.window.groups.push((at, self.window.records.len()));
+        let is_full = self.window.pages.len() >= self.pages_max || self.window.records.len() >= BYTES_MAX;
+        is_full.then(|| self.take())
+    }
+
+    fn take(&mut self) -> Window {
+        self.number += 1;
+        std::mem::take(&mut self.window)
+    }
+}
+
+/// What windows are made of, and what is done ahead of them.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<'a> {
+    pub(super) pool: &'a Pool,
+    pub(super) log: &'a Log,
+    pub(super) plan: &'a Plan,
+}
+
+impl Ahead<'_> {
+    /// Applies all windows; with threads beside it, or without.
+    pub(super) fn each_window(
+        self,
+        has_threads: bool,
+        apply: impl FnMut(&Window) -> Result<()>,
+    ) -> Result<()> {
+        if self.plan.from == self.plan.until {
+            return Ok(());
+        }
+        if has_threads { self.beside_each_other(apply) } else { self.one_after_the_other(apply) }
+    }
+
+    fn gather(self, mut found: impl FnMut(Window) -> Result<()>) -> Result<()> {
+        let mut gather = Gather::new(self.plan, self.pool);
+        let Plan { lives, from, until, .. } = self.plan;
+        self.log.replay(lives, (*from, *until), |group| gather.add(&group).map_or(Ok(()), &mut found))?;
+        found(gather.take())
+    }
+
+    fn one_after_the_other(self, mut apply: impl FnMut(&Window) -> Result<()>) -> Result<()> {
+        self.gather(|window| {
+            if self.pool.free_count() < window.pages.len() {
+                reached("recovery: redo writes pages in batches");
+                self.write()?;
+            }
+            let _all = self.pool.read_early(&window.pages);
+            apply(&window)
+        })
+    }
+
+    fn beside_each_other(self, apply: impl FnMut(&Window) -> Result<()>) -> Result<()> {
+        let (gathered, windows) = sync_channel(DEPTH);
+        let (asked, wanted) = sync_channel(DEPTH);
+        let (wanted, is_over) = (Mutex::new(wanted), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let over = Over { is_over: &is_over, pool: self.pool };
+            let gather = spawn(scope, "redo-gather", move || self.hand_over(&asked, &gathered))?;
+            let write = spawn(scope, "redo-write", || self.keep_frames_free(&is_over))?;
+            for no in 0..READERS {
+                let _ends_with_gather =
+                    spawn(scope, &format!("redo-read-{no}"), || self.read_wanted(&wanted, &is_over))?;
+            }
+            let applied = for_each(windows, apply);
+            drop(over);
+            applied.and(joined(gather)).and(joined(write))
+        })
+    }
+
+    /// Hands windows to those who read their pages, and to redo. It ends early when redo does.
+    fn hand_over(self, asked: &SyncSender<Arc<Window>>, gathered: &SyncSender<Arc<Window>>) -> Result<()> {
+        let mut is_wanted = true;
+        self.gather(|window| {
+            let window = Arc::new(window);
+            is_wanted = is_wanted && asked.send(window.clone()).is_ok() && gathered.send(window).is_ok();
+            // Why it isn't, redo says.
+            if is_wanted { Ok(()) } else { Err(PagerError::Stopped { cause: "redo has ended".into() }) }
+        })
+        .or_else(|error| if is_wanted { Err(error) } else { Ok(()) })
+    }
+
+    fn read_wanted(self, wanted: &Mutex<Receiver<Arc<Window>>>, is_over: &AtomicBool) {
+        loop {
+            let Ok(window) = wanted.lock().recv() else { return };
+            let mut waits = 0;
+            while !self.pool.read_early(&window.pages) && waits < WAITS && !is_over.load(Relaxed) {
+                reached("recovery: read-ahead waits for frames");
+                self.pool.ring();
+                self.pool.pause();
+                waits += 1;
+            }
+        }
+    }
+
+    /// What page writers do, who aren't there yet.
+    fn keep_frames_free(self, is_over: &AtomicBool) -> Result<()> {
+        while !is_over.load(Relaxed) {
+            match self.write() {
+                Ok(true) => self.pool.wait_for_work(NAP),
+                Ok(false) => thread::sleep(REST),
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes frames free for all windows. Whether there was room for what was written.
+    fn write(self) -> Result<bool> {
+        let free_count = (self.pool.frame_count() / 8).max(1);
+        match self.pool.refill_to(free_count, |dirty| self.pool.write_frames(dirty)) {
+            Err(cause) if cause.is_no_space() => Ok(false),
+            wrote => wrote.map(|_| true),
+        }
+    }
+}
+
+/// Ends the threads, also when redo panics.
+struct Over<'a> {
+    is_over: &'a AtomicBool,
+    pool: &'a Pool,
+}
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+        self.pool.ring();
+    }
+}
+
+/// Takes the channel along, so that who sends hears of the end.
+fn for_each(windows: Receiver<Arc<Window>>, mut apply: impl FnMut(&Window) -> Result<()>) -> Result<()> {
+    windows.iter().try_for_each(|window| apply(&window))
+}
+
+fn spawn<'scope, 'env, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    let failed = |error: io::Error| PagerError::Incompatible {
+        what: format!("cannot start the thread {name}: {error}"),
+    };
+    thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work).map_err(failed)
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
