@@ -71,6 +71,7 @@ pub use mtr::{H, Mtr};
 pub use nvm::{NVM_FILE, NvmFound, REGION_HEADER_BYTES, RegionFound, is_unneeded_region};
 pub use pager::{CheckReport, Pager};
 pub use pool::{PageS, PageSx, PageX};
+pub use recovery::{Recovery, RedoReport};
 pub use redo::{RedoError, RedoOps};
 pub use stats::PagerStats;
 pub use times::{Spent, Times, Timing};

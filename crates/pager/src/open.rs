@@ -18,6 +18,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use varve_device::{Directory, planted, reached};
@@ -42,7 +43,7 @@ use crate::packed::{self, PackedSpace};
 use crate::pager::Shared;
 use crate::pool::{Bell, Pool, PoolParts, WriteAhead};
 use crate::protection;
-use crate::recovery::{self, News, Observe, Over, ReadLog};
+use crate::recovery::{self, News, Observe, Over, ReadLog, Recovery};
 use crate::redo::RedoOps;
 use crate::space::Spaces;
 use crate::stats::Counters;
@@ -236,6 +237,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
 }
 
 fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+    let began = Instant::now();
     protection::check_copies(&config, &control.get())?;
     let log_files = config.log.clone();
     headers::refuse_other(&config, &control.get())?;
@@ -255,6 +257,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
         remove_left_log(&*log_files, control.get().database)?;
     }
     let log = Arc::new(log);
+    let analysed = Instant::now();
     let start = Start::Found { redo: plan.from(), packed };
     let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
     plan.forget_written(&parts.mended);
@@ -273,9 +276,16 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
         cache.begin(start, Some(Earlier { start: before, plan: &plan, noted: noted.as_ref() }));
     }
     let over = Over { pool: &parts.pool, ledger: &parts.ledger, cache, has_threads: config.background };
-    recovery::redo(over, &log, &*ops, &plan)?;
+    let opened = Instant::now();
+    let redo = recovery::redo(over, &log, &*ops, &plan)?;
     parts.compressions.set_learning(false);
-    finish(config, control, region, parts, log, ops, Some(plan.from()..plan.until()))
+    let recovery = Recovery {
+        redo,
+        analysis_time: analysed - began,
+        levels_time: opened - analysed,
+        redo_time: opened.elapsed(),
+    };
+    finish(config, control, region, parts, log, ops, Some((plan.from()..plan.until(), recovery)))
 }
 
 /// The log is in a region: its files, from the time before it moved there, are of no use.
@@ -477,7 +487,7 @@ fn finish(
     parts: Parts,
     log: Arc<Log>,
     ops: Arc<dyn RedoOps>,
-    redone: Option<Range<Lsn>>,
+    recovered: Option<(Range<Lsn>, Recovery)>,
 ) -> Result<Shared> {
     let Parts { ledger, counters, stack, pool, spaces, compressions, trim, fill, warning, .. } = parts;
     let Stack { level, buffer, cache, warning: no_cache } = stack;
@@ -512,8 +522,9 @@ fn finish(
         counters,
         ops,
         config,
-        is_new: redone.is_none(),
-        redone: redone.filter(|_| keeps_images),
+        is_new: recovered.is_none(),
+        recovery: recovered.as_ref().map(|(_, recovery)| *recovery),
+        redone: recovered.map(|(redone, _)| redone).filter(|_| keeps_images),
         database,
         checkpointing: Mutex::default(),
         is_stopping: AtomicBool::new(false),

@@ -36,6 +36,7 @@ use crate::open;
 use crate::packed::Fill;
 use crate::page::{self, kind};
 use crate::pool::{Bell, PageS, PageSx, PageX, Pool, held};
+use crate::recovery::Recovery;
 use crate::redo::RedoOps;
 use crate::space::{Pending, RESERVE_EXTENTS, Spaces};
 use crate::stats::{Counters, PagerStats};
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) ops: Arc<dyn RedoOps>,
     pub(crate) config: PagerConfig,
     pub(crate) is_new: bool,
+    /// What this start did, unless it made a new database.
+    pub(crate) recovery: Option<Recovery>,
     /// Under full-page-log: the log that was redone at this start.
     pub(crate) redone: Option<Range<Lsn>>,
     pub(crate) database: u64,
@@ -126,6 +129,11 @@ impl Pager {
     /// Whether `open` made a new database.
     pub fn is_new(&self) -> bool {
         self.shared.is_new
+    }
+
+    /// What the start did before the database was open; `None` for a new one.
+    pub fn recovery(&self) -> Option<Recovery> {
+        self.shared.recovery
     }
 
     /// What a person should know at start: where durability depends on more than this program.

@@ -29,6 +29,7 @@
 //! Not known here: keys, transactions, how pages are protected.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use varve_device::{planted, reached};
@@ -90,6 +91,19 @@ pub struct RedoReport {
     pub skipped_count: u64,
     /// Bytes of log between the redo position and the end.
     pub log_bytes: u64,
+}
+
+/// What a start did before the database was open, and how long it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// What redo did.
+    pub redo: RedoReport,
+    /// From the beginning to the end of the log that is to be redone: it is read once for that.
+    pub analysis_time: Duration,
+    /// Opening the spaces and the levels: what mends torn pages, the records of a flash cache.
+    pub levels_time: Duration,
+    /// Redo, which reads the log again.
+    pub redo_time: Duration,
 }
 
 impl Plan {

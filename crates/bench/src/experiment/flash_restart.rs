@@ -49,6 +49,8 @@ struct RestartRow {
     peak_tps: f64,
     shutdown_seconds: f64,
     recovery_seconds: f64,
+    /// Of these, analysis, opening the levels, and redo.
+    recovery_parts_seconds: [f64; 3],
     /// From the beginning of the start to the answer.
     first_query_seconds: f64,
     /// Missing if throughput wasn't back before the longest ramp-up was over.
@@ -152,7 +154,9 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
     started.opened.database.shutdown()?;
     let ramp_up_seconds = ramp.back(peak_tps);
     let at_least = ramp_up_seconds.unwrap_or(ramp.last.0);
-    let Started { recovery_seconds, first_query_seconds, log_read_bytes, restored_pages, .. } = started;
+    let Started {
+        recovery_seconds, parts_seconds, first_query_seconds, log_read_bytes, restored_pages, ..
+    } = started;
     Ok(RestartRow {
         row: "restart",
         experiment: "",
@@ -161,6 +165,7 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
         peak_tps,
         shutdown_seconds,
         recovery_seconds,
+        recovery_parts_seconds: parts_seconds,
         first_query_seconds,
         ramp_up_seconds,
         peak_to_peak_seconds: shutdown_seconds + recovery_seconds + at_least,
@@ -333,6 +338,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[RestartRow], claims: &[Claim]) -> Result
         "sustained tps",
         "shutdown s",
         "recovery s",
+        "analysis, levels, redo s",
         "first query s",
         "ramp-up s",
         "peak to peak s",
@@ -353,8 +359,10 @@ fn told(row: &RestartRow) -> Vec<String> {
     let factor = |name: &str| row.factors.get(name).map_or_else(String::new, tell::plain);
     let mut line = ["workload", "design", "stop", "scheme"].map(factor).to_vec();
     line.push(format!("{:.1}", row.peak_tps));
-    let seconds = [row.shutdown_seconds, row.recovery_seconds, row.first_query_seconds];
-    line.extend(seconds.map(|seconds| format!("{seconds:.2}")));
+    let told = |seconds: f64| format!("{seconds:.2}");
+    line.extend([row.shutdown_seconds, row.recovery_seconds].map(told));
+    line.push(row.recovery_parts_seconds.map(told).join(", "));
+    line.push(told(row.first_query_seconds));
     let (ramp_up, sign) = match row.ramp_up_seconds {
         Some(seconds) => (format!("{seconds:.1}"), ""),
         None => ("not back".to_owned(), "at least "),

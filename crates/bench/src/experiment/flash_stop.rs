@@ -64,6 +64,8 @@ pub(super) struct Started {
     /// Seconds of the drives until then, and until the first query was answered.
     pub recovery_seconds: f64,
     pub first_query_seconds: f64,
+    /// Of these, seconds of analysis, of opening the levels, and of redo.
+    pub parts_seconds: [f64; 3],
     /// What the start read of the log, and the frames of the cache that it went on with.
     pub log_read_bytes: u64,
     pub restored_pages: u64,
@@ -127,11 +129,22 @@ impl Ground<'_> {
         let began = Instant::now();
         let opened = self.stand.open_at_once(self.device, self.dilation)?;
         let (at, recovery_seconds) = (Instant::now(), self.seconds(began));
+        let did = opened.database.pager().recovery().unwrap_or_default();
+        let parts = [did.analysis_time, did.levels_time, did.redo_time];
+        let parts_seconds = parts.map(|took| took.as_secs_f64() / self.dilation);
         let log_read_bytes = read_of(&opened, Purpose::Log);
         let restored_pages = levels(&opened.database).get("flash.restored").copied().unwrap_or(0);
         self.target(&opened).connect(&[])?.scalar(first_query(self.workload))?;
         let first_query_seconds = self.seconds(began);
-        Ok(Started { opened, at, recovery_seconds, first_query_seconds, log_read_bytes, restored_pages })
+        Ok(Started {
+            opened,
+            at,
+            recovery_seconds,
+            first_query_seconds,
+            parts_seconds,
+            log_read_bytes,
+            restored_pages,
+        })
     }
 }
 

@@ -54,6 +54,14 @@ impl SegmentPool {
             }
             page::listed(&page).ok_or_else(|| not_undo(directory))?
         };
+        // They lie all over home: one by one they would be most of a start on disks.
+        pager.prefetch(&headers);
+        let tail = |header: &PageId| {
+            let page = pager.fix_s(*header, Access::Random)?;
+            HeaderPage::new(&page).map(|read| read.tail()).ok_or_else(|| not_undo(*header))
+        };
+        let tails = headers.iter().map(tail).collect::<Result<Vec<PageId>>>()?;
+        pager.prefetch(&tails);
         let found = headers.into_iter().map(|header| pool.find(pager, header)).collect::<Result<_>>()?;
         Ok((pool, found))
     }

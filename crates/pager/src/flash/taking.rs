@@ -238,7 +238,9 @@ impl FlashCache {
     /// Writes some of what is queued, and waits as long as this for something. Whether there was any. An error: a dirty page could be
     /// written neither here nor home.
     pub(crate) fn write_some(&self, longest: Duration) -> Result<bool> {
-        let writes = self.writes.take(TOGETHER_MAX.min(self.throttle.room()), longest);
+        // Redo, whose reads keep the drive busy, and a shutdown wait for what they write: in small parts it would take them longer.
+        let most = if self.threads_run() { self.throttle.room() } else { TOGETHER_MAX };
+        let writes = self.writes.take(most.min(TOGETHER_MAX), longest);
         if writes.is_empty() {
             return Ok(false);
         }

@@ -164,6 +164,16 @@ fn who_puts_beyond_the_limit_cleans() {
     assert!(rig.counter("dirty") > 100, "without room at home flash takes what comes");
 }
 
+/// Redo reads ahead all the time: the throttle would have it write page by page.
+#[test]
+fn without_threads_a_busy_drive_gets_whole_batches() {
+    let rig = Rig::new(200, FlashDesign::LazyCleaning);
+    let _in_flight = rig.cache.throttle.begin(1_000);
+    let pages: Vec<Image> = (0..40).map(|no| image(no, 5)).collect();
+    rig.cache.put(&pages, Cause::Evict, Need::Held).expect("flash takes them");
+    assert_eq!((rig.counter("dirty"), rig.counter("write_batches")), (40, 1));
+}
+
 #[test]
 fn a_read_that_fails_once_costs_nothing() {
     let rig = Rig::new(40, FlashDesign::LazyCleaning);

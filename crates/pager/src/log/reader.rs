@@ -53,7 +53,8 @@ pub struct Group<'a> {
     pub records: Records<'a>,
 }
 
-const CHUNK_BYTES: usize = 256 << 10;
+/// Read at once. Each read goes on where the last one ended, so that a disk has to seek once for a segment.
+const CHUNK_BYTES: usize = 1 << 20;
 /// Later blocks are looked for at these steps, or at each sector where sectors are smaller.
 const SCAN_STEP_BYTES_MAX: u64 = 512;
 const ALIGN_BYTES: usize = AlignedBuf::ALIGN_BYTES;
@@ -231,11 +232,16 @@ impl<'a> Reader<'a> {
     ) -> Result<(), LogError> {
         let segment_bytes = self.geometry.segment_bytes() as usize;
         let from = offset / ALIGN_BYTES * ALIGN_BYTES;
-        let wanted = (offset + count - from).next_multiple_of(ALIGN_BYTES).max(CHUNK_BYTES);
-        let length = wanted.min(segment_bytes - from);
-        let old = self.window.take().map(|window| window.bytes).filter(|bytes| bytes.len() == length);
-        let mut bytes = old.unwrap_or_else(|| AlignedBuf::new(length));
-        file.read_at(from as u64, &mut bytes, Purpose::Log)?;
+        let old = self.window.take().filter(|old| old.number == number);
+        let kept =
+            old.as_ref().and_then(|old| old.bytes.get(from.checked_sub(old.from)?..)).unwrap_or_default();
+        let wanted = (offset + count - from).next_multiple_of(ALIGN_BYTES).max(kept.len() + CHUNK_BYTES);
+        let mut bytes = AlignedBuf::new(wanted.min(segment_bytes - from));
+        let (before, rest) = bytes.split_at_mut(kept.len());
+        before.copy_from_slice(kept);
+        if !rest.is_empty() {
+            file.read_at((from + kept.len()) as u64, rest, Purpose::Log)?;
+        }
         self.window = Some(Window { number, from, bytes });
         Ok(())
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use varve_engine::{BOOTSTRAP_NAME, Database};
-use varve_pager::{HomeLayout, NvmStats, ProtectionKind};
+use varve_pager::{HomeLayout, NvmStats, ProtectionKind, Recovery};
 use varve_server::{Encryption, Listener, Options, Proof, Server};
 
 use super::init::how_to_log_in;
@@ -43,6 +43,7 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     let database = Embedded::open_with_system(&place.directory, &settings, system)?;
     database.home().warnings.iter().for_each(|what| warn(what));
     introduce(&database, &settings, state);
+    tell_recovery(&database);
     watch(database.engine())?;
     if !altered.is_empty() {
         say(format!("{AUTO_FILE_NAME} (ALTER SYSTEM) says: {}", altered.join(", ")));
@@ -60,6 +61,22 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     let _ = signals.forever().next();
     say("stopping: ending sessions, writing a checkpoint");
     stop(server, database)
+}
+
+/// What a start after a crash had to do.
+fn tell_recovery(database: &Embedded) {
+    let Some(recovery) = database.engine().pager().recovery().filter(|did| did.redo.applied_count > 0) else {
+        return;
+    };
+    let Recovery { redo, analysis_time, levels_time, redo_time } = recovery;
+    let all = (analysis_time + levels_time + redo_time).as_secs_f64();
+    let mib = redo.log_bytes as f64 / f64::from(1 << 20);
+    say(format!(
+        "recovered in {all:.1} s: {} page changes redone from {mib:.1} MiB of log (analysis {:.1} s, redo {:.1} s)",
+        redo.applied_count,
+        analysis_time.as_secs_f64(),
+        redo_time.as_secs_f64()
+    ));
 }
 
 /// How the server is to serve.
