@@ -72,4 +72,10 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
     ),
     // A drive that is left soon.
     ("pager/flash/cache.rs", "const ERRORS_MAX: u32 = 8;", "const ERRORS_MAX: u32 = 1;"),
+    // A thread of the checker's scope has no name, and always starts.
+    (
+        "pager/recovery/windows.rs",
+        "thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work).map_err(failed)",
+        "Some(scope.spawn(work)).ok_or_else(|| failed(io::ErrorKind::Other.into()))",
+    ),
 ];
