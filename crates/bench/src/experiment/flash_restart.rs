@@ -425,6 +425,7 @@ mod tests {
             peak_tps: 1.0,
             shutdown_seconds: 0.0,
             recovery_seconds: 0.0,
+            recovery_parts_seconds: [0.0; 3],
             first_query_seconds: 0.0,
             ramp_up_seconds,
             peak_to_peak_seconds,
