@@ -299,10 +299,15 @@ class Postgres(Server):
 
 def make(kind, directory, pool_mib=256, page_kib=8):
     """A server by its name on the command line: postgres, mariadb or varve, the latter two perhaps with how tables are stored behind it,
-    such as mariadb-page, mariadb-row, varve-lz4, varve-nvm."""
+    such as mariadb-page, mariadb-row, varve-lz4, varve-nvm; and behind an @ the program of a varve, if it is another build:
+    varve@/tmp/before/varve."""
     from .mariadb import MariaDb
 
+    kind, _, binary = kind.partition("@")
     name, _, how = kind.partition("-")
     if name == "postgres":
         return Postgres(directory, pool_mib)
-    return {"varve": Varve, "mariadb": MariaDb}[name].storing(how, directory, pool_mib, page_kib)
+    made = {"varve": Varve, "mariadb": MariaDb}[name].storing(how, directory, pool_mib, page_kib)
+    if binary:
+        made.binary = os.path.abspath(binary)
+    return made

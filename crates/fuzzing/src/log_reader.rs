@@ -9,7 +9,7 @@ use std::sync::Arc;
 use varve_device::{MemoryDirectory, MemoryImage};
 use varve_pager::log::format::{BLOCK_HEADER_BYTES, BlockHeader, Epoch, SegmentHeader};
 use varve_pager::log::record::put_note;
-use varve_pager::log::{FIRST_LSN, Life, LogConfig, StoredLog, Tail};
+use varve_pager::log::{FIRST_LSN, Known, Life, LogConfig, StoredLog, Tail};
 use varve_pager::{LogError, Lsn};
 
 use crate::input::Input;
@@ -58,7 +58,8 @@ pub fn log_reader(bytes: &[u8]) {
 type Groups = Vec<(Lsn, Vec<u8>)>;
 
 fn read(stored: &StoredLog, lives: &[Life], known: Lsn, groups: &mut Groups) -> Result<Tail, LogError> {
-    stored.each_group(lives, FIRST_LSN, (known, "the target says"), |group| {
+    let known = Known { lsn: known, why: "the target says", is_end: false };
+    stored.each_group(lives, FIRST_LSN, known, |group| {
         let mut bytes = Vec::new();
         for record in group.records.map_while(Result::ok) {
             if let varve_pager::log::Record::Note { kind, payload } = record {

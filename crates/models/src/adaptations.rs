@@ -71,7 +71,7 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
         "use core::sync::atomic::{AtomicU32, Ordering::Relaxed};",
     ),
     // A drive that is left soon.
-    ("pager/flash/cache.rs", "const ERRORS_MAX: u32 = 8;", "const ERRORS_MAX: u32 = 1;"),
+    ("pager/flash/trouble.rs", "const ERRORS_MAX: u32 = 8;", "const ERRORS_MAX: u32 = 1;"),
     // A thread of the checker's scope has no name, and always starts.
     (
         "pager/recovery/windows.rs",

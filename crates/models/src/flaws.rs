@@ -223,7 +223,7 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "dirty pages looked for before the last of them is taken",
-        "pager/flash/cache.rs",
+        "pager/flash/trouble.rs",
         "let is_news = self.take_no_more(cause);",
         "if MODELS::flaw(\"dirty pages looked for before the last of them is taken\") && !self.has_dirty() { return self.lose(cause); }\n        let is_news = self.take_no_more(cause);",
     ),

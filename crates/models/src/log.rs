@@ -8,7 +8,7 @@ use shuttle::thread;
 use varve_device::{Directory, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
 
 use crate::frames::plain;
-use crate::pager::log::{FIRST_LSN, Life, LogConfig, Record, StoredLog, Tail, record};
+use crate::pager::log::{FIRST_LSN, Known, Life, LogConfig, Record, StoredLog, Tail, record};
 use crate::pager::{Log, LogError, Lsn};
 use crate::{Model, checker::How};
 
@@ -73,7 +73,8 @@ impl World {
         let stored = StoredLog::open(config(copy), DATABASE).expect("the copy opens");
         let lives = [Life { incarnation: 1, after: FIRST_LSN, start: FIRST_LSN }];
         let mut found = Vec::new();
-        let read = stored.each_group::<LogError>(&lives, FIRST_LSN, (Lsn::ZERO, ""), |group| {
+        let known = Known { lsn: Lsn::ZERO, why: "", is_end: false };
+        let read = stored.each_group::<LogError>(&lives, FIRST_LSN, known, |group| {
             for one in group.records {
                 if let Ok(Record::Note { payload, .. }) = one {
                     found.push((group.end, payload[0]));

@@ -39,7 +39,7 @@ use crate::error::{PagerError, Result};
 use crate::flash::FlashCache;
 use crate::ids::{Access, PageId, PageRange};
 use crate::ledger::Ledger;
-use crate::log::{Appended, Group, Life, Log, LogConfig, Record, StoredLog, Tail};
+use crate::log::{Appended, Group, Known, Life, Log, LogConfig, Record, StoredLog, Tail};
 use crate::lsn::Lsn;
 use crate::noted_forms::{self, Forms, NOTE_FORMS};
 use crate::packed::note::{self, NOTE_MAP};
@@ -204,7 +204,8 @@ pub(crate) fn read_log(
     StoredLog::require_any(&*config.directory)?;
     let stored = StoredLog::open(config, block.database)?;
     let mut analysis = Analysis { keeps_images, ..Analysis::default() };
-    let known = (block.durable, if block.state == State::Clean { SHUT_DOWN } else { NOTED });
+    let is_end = block.state == State::Clean;
+    let known = Known { lsn: block.durable, why: if is_end { SHUT_DOWN } else { NOTED }, is_end };
     let tail =
         stored.each_group(&block.lives, block.redo, known, |group| analysis.group(group, observers))?;
     let plan = Plan {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use log_support::*;
 use proptest::prelude::*;
 use varve_device::{AlignedBuf, BlockFile, Durability, MemoryDirectory, OpenHow, Purpose, Space};
+use varve_pager::LogError;
 use varve_pager::log::format::SegmentHeader;
-use varve_pager::log::{FIRST_LSN, StoredLog};
-use varve_pager::{LogError, Lsn};
+use varve_pager::log::{FIRST_LSN, Known, StoredLog};
 
 const FILE: &str = "log.0000";
 
@@ -69,7 +69,7 @@ fn a_known_lsn_proves_damage_of_the_last_block() {
     on_both(|directory| {
         let notes = three_blocks(directory);
         flip(directory, next_sector(directory, notes[1].0).get());
-        let known = (notes[2].0, "a page knows");
+        let known = Known { lsn: notes[2].0, why: "a page knows", is_end: false };
         let error = read(directory, &first_life(), FIRST_LSN, known).unwrap_err();
         assert!(error.to_string().contains("a page knows LSN"), "{error}");
     });
@@ -188,7 +188,7 @@ proptest! {
         let stored = StoredLog::open(config(&directory), DATABASE).unwrap();
         let mut count = 0;
         let lives = first_life();
-        let tail = stored.each_group::<LogError>(&lives, FIRST_LSN, (Lsn::ZERO, ""), |group| {
+        let tail = stored.each_group::<LogError>(&lives, FIRST_LSN, NOTHING_KNOWN, |group| {
             count += group.records.count();
             Ok(())
         });

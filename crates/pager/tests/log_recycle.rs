@@ -4,8 +4,9 @@
 mod log_support;
 
 use log_support::*;
-use varve_pager::log::{Admission, FIRST_LSN, Life, StoredLog};
-use varve_pager::{Log, Lsn};
+use varve_device::{Directory, MemoryDirectory};
+use varve_pager::log::{Admission, FIRST_LSN, Known, Life, LogConfig, StoredLog, Tail};
+use varve_pager::{Log, LogError, Lsn};
 
 /// Writes `count` notes of 1000 bytes, each flushed.
 fn write(log: &Log, count: usize) -> Lsn {
@@ -136,7 +137,43 @@ fn a_life_that_the_control_file_does_not_know_is_damage() {
         log.flush(append(&log, b"two")).unwrap();
         let error = read_all(directory).unwrap_err();
         assert!(error.to_string().contains("incarnation 2"), "{error}");
+        // Nor behind a shutdown, where nothing else is looked for.
+        for lsn in [tail.end, tail.next] {
+            let error = read(directory, &first_life(), FIRST_LSN, shut_down(lsn)).unwrap_err();
+            assert!(error.to_string().contains("incarnation 2"), "{error}");
+        }
     });
+}
+
+fn shut_down(lsn: Lsn) -> Known<'static> {
+    Known { lsn, why: "it was shut down at", is_end: true }
+}
+
+#[test]
+fn behind_a_shutdown_the_rest_of_a_segment_is_not_read() {
+    const SEGMENT_BYTES: u64 = 16 << 20;
+    let directory = MemoryDirectory::new();
+    let config = || LogConfig {
+        segment_bytes: SEGMENT_BYTES,
+        capacity_bytes: 4 * SEGMENT_BYTES,
+        ..config(&directory)
+    };
+    let open = || StoredLog::open(config(), DATABASE).unwrap();
+    let log = open().resume(1, Tail::empty(), FIRST_LSN).unwrap();
+    let end = append(&log, b"one");
+    log.flush(end).unwrap();
+    drop(log);
+    let read_bytes = |known: Known<'_>| {
+        let read = || -> u64 { directory.accounting().rows().iter().map(|row| row.read.bytes).sum() };
+        let before = read();
+        let tail = open().each_group::<LogError>(&first_life(), FIRST_LSN, known, |_| Ok(())).unwrap();
+        assert_eq!(tail.end, end);
+        read() - before
+    };
+    assert!(read_bytes(NOTHING_KNOWN) >= SEGMENT_BYTES - FIRST_LSN.get());
+    assert!(read_bytes(shut_down(end)) < SEGMENT_BYTES / 8);
+    let earlier = Lsn::new(end.get() - 1);
+    assert!(read_bytes(shut_down(earlier)) >= SEGMENT_BYTES - FIRST_LSN.get(), "it went on behind that");
 }
 
 /// Found by review: any number of bytes was said to fit as soon as the next segment was there.

@@ -94,6 +94,8 @@ pub enum Part {
     FlashLazyPacked,
     /// One whose frames are a ring; sharp checkpoints.
     FlashRing,
+    /// One that keeps changed pages back, then none, then the first one again, which has not seen what happened meanwhile.
+    FlashAside,
     /// One that gives up what is read.
     FlashExclusive,
     /// One that goes by the heat of extents.
@@ -163,7 +165,7 @@ impl Part {
     ];
 
     /// All of them.
-    pub const ALL: [Part; 42] = [
+    pub const ALL: [Part; 43] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
@@ -192,6 +194,7 @@ impl Part {
         Part::FlashLazy,
         Part::FlashLazyPacked,
         Part::FlashRing,
+        Part::FlashAside,
         Part::FlashExclusive,
         Part::FlashHeat,
         Part::FlashInclusive,
@@ -255,6 +258,7 @@ impl Part {
             Part::FlashLazy => "flash-lazy",
             Part::FlashLazyPacked => "flash-lazy-packed",
             Part::FlashRing => "flash-ring",
+            Part::FlashAside => "flash-aside",
             Part::FlashExclusive => "flash-exclusive",
             Part::FlashHeat => "flash-heat",
             Part::FlashInclusive => "flash-inclusive",
@@ -282,6 +286,7 @@ impl Part {
         match self {
             Part::Switching => vec![Part::FullPageLog, Part::WideDoublewrite, Part::FullPageLog],
             Part::SwitchingBack => vec![Part::WideDoublewrite, Part::FullPageLog, Part::WideDoublewrite],
+            Part::FlashAside => vec![Part::FlashLazy, Part::Doublewrite, Part::FlashLazy],
             Part::ToNvmPages => vec![Part::Doublewrite, Part::NvmPages],
             Part::ImagesToNvmPages => vec![Part::FullPageLog, Part::ImagesToNvmPages],
             Part::UnprotectedToNvmPages => vec![Part::Unprotected, Part::NvmPages],
@@ -364,7 +369,9 @@ impl Part {
             }
             Part::Compressed => config.compression = Compression::of(Algorithm::Lz4),
             Part::Flash => config.flash = Some(cache(config, devices, FlashDesign::CleanWrite)),
-            Part::FlashLazy => config.flash = Some(cache(config, devices, FlashDesign::LazyCleaning)),
+            Part::FlashLazy | Part::FlashAside => {
+                config.flash = Some(cache(config, devices, FlashDesign::LazyCleaning))
+            }
             Part::FlashRing => {
                 config.checkpoint.kind = CheckpointKind::Sharp;
                 config.flash = Some(cache(config, devices, FlashDesign::Rotating));

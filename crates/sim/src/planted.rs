@@ -388,6 +388,7 @@ const CODE: &[(On, &str, &str)] = &[
     (FLASH_LAZY, "flash: records from before redo are believed", "frames that are found again"),
     (FLASH_LAZY, "flash: notes of what is home are not looked at", "frames that are older than home"),
     (FLASH_LAZY, "flash: what home may lack is clean after a start", "frames that home lacks"),
+    (FLASH_LAZY, "flash: another size forgets what home lacks", "pages that only flash had"),
     (FLASH_LIVES, "flash: redo tells the ledger nothing of what only flash has", "frames that home lacks"),
     (PAGES, "open: a mark is expected before headers have it", "files that are taken for older ones"),
     (PAGES, "control: one slot is always written", "the control file as a whole"),

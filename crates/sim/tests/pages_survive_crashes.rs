@@ -47,6 +47,26 @@ fn three_hundred_crash_images_between_two_protections() {
     assert!(found.images >= images, "{}", found.summary());
 }
 
+/// A cache is set aside for a while, with pages that home lacks, and comes back: what it has is of another history.
+#[test]
+fn three_hundred_crash_images_of_a_cache_that_was_away() {
+    let images = images_asked(300);
+    let mut found = Found::default();
+    for seed in 0..6 {
+        let subject = Pages { part: Part::FlashAside, ..Pages::new([300, 900, 2000][seed / 2]) };
+        found.add(search(&subject, Plan::new(seed as u64, images / 6)));
+    }
+    println!("pages with a cache that was away: {}", found.summary());
+    println!("reached: {:#?}", found.reached);
+    assert!(found.failures.is_empty(), "{:#?}", found.failures);
+    for (event, times) in
+        [("flash: the start before did not have the cache", 10), ("flash: dirty frames are found again", 10)]
+    {
+        assert!(found.reached.get(event).is_some_and(|count| *count >= times), "hardly ever: {event}");
+    }
+    assert!(found.images >= images, "{}", found.summary());
+}
+
 #[test]
 fn a_thousand_crash_images_of_compressed_pages() {
     let images = images_asked(IMAGES);

@@ -16,11 +16,14 @@ use varve_pager::{FlashDesign, FlashRestart};
 
 use super::claim::Claim;
 use super::device::Device;
+use super::drives::HOME;
 use super::flash::Mix;
 use super::flash_kept::{self, DESIGNS, Kept, SCHEMES, SESSIONS, TPCC, TPCE, UNITS};
 use super::flash_stop::{Ground, Started, Stop, begin_reports, reports};
 use super::lab::Lab;
+use super::measure::moved_bytes;
 use super::row::{Emulation, Factors};
+use super::stand::Opened;
 use super::table::Table;
 use super::tell;
 use super::verdict::Verdict;
@@ -59,6 +62,9 @@ struct RestartRow {
     peak_to_peak_seconds: f64,
     /// Transactions a second after, slice by slice.
     tps: Vec<f64>,
+    /// MiB a second read and written at home: before, and after, slice by slice.
+    peak_home: [f64; 2],
+    home: Vec<[f64; 2]>,
     /// What the start read of the log, and frames that it went on with.
     log_read_bytes: u64,
     restored_pages: u64,
@@ -86,14 +92,18 @@ impl RestartRow {
 #[derive(Default)]
 struct Ramp {
     last: (f64, u64),
+    last_home: [u64; 2],
     /// When slices ended.
     seconds: Vec<f64>,
     tps: Vec<f64>,
+    home: Vec<[f64; 2]>,
 }
 
 impl Ramp {
-    fn look(&mut self, seconds: f64, transactions: u64) {
+    fn look(&mut self, seconds: f64, transactions: u64, home: [u64; 2]) {
         let (last_seconds, last_transactions) = self.last;
+        self.home.push(rates(self.last_home, home, seconds - last_seconds));
+        self.last_home = home;
         self.seconds.push(seconds);
         self.tps.push((transactions - last_transactions) as f64 / (seconds - last_seconds).max(1e-3));
         self.last = (seconds, transactions);
@@ -105,6 +115,17 @@ impl Ramp {
         let first = self.tps.windows(2).position(is_back)?;
         self.seconds.get(first).copied()
     }
+}
+
+/// Bytes read and written at home.
+fn home_bytes(opened: &Opened) -> [u64; 2] {
+    let home = opened.drives.iter().find(|drive| drive.name == HOME);
+    home.map(|drive| moved_bytes(&drive.account)).unwrap_or_default()
+}
+
+/// MiB a second.
+fn rates(from: [u64; 2], to: [u64; 2], seconds: f64) -> [f64; 2] {
+    std::array::from_fn(|at| (to[at] - from[at]) as f64 / f64::from(1 << 20) / seconds.max(1e-3))
 }
 
 /// Milliseconds of the drives.
@@ -126,9 +147,9 @@ impl Lengths {
 /// Slices until throughput is back, from the moment on at which the database was open.
 fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, lengths: Lengths) -> Result<Ramp> {
     let looks = (lengths.peak * RAMP_UP_PEAKS).div_ceil(lengths.slice).max(2);
-    let mut ramp = Ramp::default();
+    let mut ramp = Ramp { last_home: home_bytes(&started.opened), ..Ramp::default() };
     let mut look = |done: &dyn Fn() -> u64| {
-        ramp.look(on.seconds(started.at), done());
+        ramp.look(on.seconds(started.at), done(), home_bytes(&started.opened));
         if ramp.back(peak).is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let watch = Watch { looks: looks as u32, look: &mut look };
@@ -142,7 +163,9 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
     let (opened, warmth) = on.warmed()?;
     on.rate(&opened, lengths.settle, 1)?;
     begin_reports(&opened);
+    let home = home_bytes(&opened);
     let peak_tps = on.rate(&opened, lengths.peak, 2)?;
+    let peak_home = rates(home, home_bytes(&opened), lengths.peak as f64 / 1e3);
     let cache = CacheState::of(&opened.database);
     let shutdown_seconds = on.stop(&opened, stop)?;
     let before = reports(&opened);
@@ -170,6 +193,8 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
         ramp_up_seconds,
         peak_to_peak_seconds: shutdown_seconds + recovery_seconds + at_least,
         tps: ramp.tps,
+        peak_home,
+        home: ramp.home,
         log_read_bytes,
         restored_pages,
         warmth,
@@ -348,6 +373,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[RestartRow], claims: &[Claim]) -> Result
         "steady",
         "counts",
         "tps after",
+        "home MiB/s read+written, peak: after",
     ];
     let mut table = Table::headed(&head);
     rows.iter().for_each(|row| table.push(told(row)));
@@ -374,14 +400,16 @@ fn told(row: &RestartRow) -> Vec<String> {
     let is_steady = row.warmth.as_ref().is_none_or(|warmth| warmth.is_steady);
     line.push(if is_steady { "yes" } else { "no" }.to_owned());
     line.push(tell::counts(row.emulation.as_ref()));
-    line.push(slices(&row.tps));
+    line.push(slices(row.tps.iter().map(|tps| format!("{tps:.0}"))));
+    let both = |[read, written]: [f64; 2]| format!("{read:.1}+{written:.1}");
+    line.push(format!("{}: {}", both(row.peak_home), slices(row.home.iter().copied().map(both))));
     line
 }
 
 /// The first twenty slices, and then every tenth.
-fn slices(tps: &[f64]) -> String {
-    let shown = tps.iter().enumerate().filter(|(at, _)| *at < 20 || at % 10 == 0);
-    shown.map(|(_, tps)| format!("{tps:.0}")).collect::<Vec<_>>().join(" ")
+fn slices(told: impl Iterator<Item = String>) -> String {
+    let shown = told.enumerate().filter(|(at, _)| *at < 20 || at % 10 == 0);
+    shown.map(|(_, told)| told).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -393,7 +421,7 @@ mod tests {
         let mut done = 0;
         for (second, tps) in tps.iter().enumerate() {
             done += tps;
-            ramp.look(second as f64 + 1.0, done);
+            ramp.look(second as f64 + 1.0, done, [0; 2]);
         }
         ramp
     }
@@ -430,6 +458,8 @@ mod tests {
             ramp_up_seconds,
             peak_to_peak_seconds,
             tps: Vec::new(),
+            peak_home: [0.0; 2],
+            home: Vec::new(),
             log_read_bytes: 0,
             restored_pages: 0,
             warmth: None,

@@ -8,9 +8,7 @@
 //!    read from home.
 //! 3. Nobody who evicts waits for a write to flash with a lock: pages are queued, and written by threads of the cache (or, without threads,
 //!    at once). Who puts pages that are kept back waits a while for room in the queue, since home would take longer. But a record that is kept at once is waited for (memory-mapped, `keeping.rs`).
-//! 4. After several errors in a row nothing more is taken, and when dirty frames are brought home the cache is lost until the next start;
-//!    at once if a dirty frame can't be read, twice. If home lacks something then, the pager stops, and no such page is read from home: what
-//!    can still be read here is, and the rest is refused. What changes leaves a lost cache as it leaves any.
+//! 4. Trouble with the device ends the cache, never the database's data (`trouble.rs`).
 //! 5. A dirty page is brought home by one thread at a time, and whoever puts or discards a newer version waits for that (`cleaning.rs`).
 //!
 //! Lock order: frame latches, the replacer's lock > a partition's > the queue's, the heat's, that of what is being cleaned. None is held
@@ -37,18 +35,17 @@ use super::restart::FlashRestart;
 use super::store::{OpenStore, Store, Whose};
 use super::table::{CleanOrder, FrameNo, Partition};
 use super::throttle::Throttle;
+use super::trouble::Trouble;
 use super::widening::{FlashFill, Watched};
 use super::writes::Writes;
 use crate::config::FlashConfig;
-use crate::error::{PagerError, Result};
+use crate::error::Result;
 use crate::ids::{Access, PageId, PageRange, SpaceId};
 use crate::ledger::Ledger;
 use crate::level::{Cause, DiscardHold, Image, Level, LevelReport, Need, Run, Step};
 use crate::lsn::Lsn;
 use crate::pool::{WriteAhead, summed};
 
-/// So many errors in a row end the cache.
-const ERRORS_MAX: u32 = 8;
 /// What spreads neighbouring pages over the partitions: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -76,7 +73,7 @@ pub(crate) struct FlashCache {
     keeps_none: AtomicU32,
     /// Dirty frames of a hundred, at most.
     dirty_percent: AtomicU8,
-    config: FlashConfig,
+    pub(super) config: FlashConfig,
     /// Counts accesses: the time of LRU-2.
     pub(super) clock: AtomicU64,
     pub(super) hardening: Hardening,
@@ -89,15 +86,7 @@ pub(crate) struct FlashCache {
     is_served: AtomicBool,
     /// A shutdown leaves dirty pages here.
     stays_dirty: AtomicBool,
-    errors_in_a_row: AtomicU32,
-    pub(super) is_lost: AtomicBool,
-    /// It was lost with something that home lacks.
-    is_stranded: AtomicBool,
-    /// What somebody should hear of all this.
-    notices: Mutex<Vec<String>>,
-    /// Why the device is of no use any more: nothing is taken, and what home lacks is brought home, after which the cache is lost.
-    failing: Mutex<Option<PagerError>>,
-    is_failing: AtomicBool,
+    pub(super) trouble: Trouble,
     /// Whether threads write what is queued, and clean.
     pub(super) has_threads: bool,
     /// Persistent memory is above: home may be behind, and what it puts it forgets.
@@ -204,12 +193,7 @@ impl FlashCache {
                     dirty_percent: AtomicU8::new(config.dirty_percent),
                     config: config.clone(),
                     clock: AtomicU64::new(1),
-                    errors_in_a_row: AtomicU32::new(0),
-                    is_lost: AtomicBool::new(false),
-                    is_stranded: AtomicBool::new(false),
-                    notices: Mutex::default(),
-                    failing: Mutex::default(),
-                    is_failing: AtomicBool::new(false),
+                    trouble: Trouble::default(),
                     has_threads: place.has_threads,
                     is_below_nvm: place.is_below_nvm,
                     below: place.below,
@@ -353,7 +337,7 @@ impl FlashCache {
     }
 
     pub(super) fn is_on(&self) -> bool {
-        self.design().is_on() && !self.is_lost.load(Relaxed)
+        self.design().is_on() && !self.is_lost()
     }
 
     pub(super) fn tick(&self) -> u64 {
@@ -394,110 +378,6 @@ impl FlashCache {
     pub(super) fn forget_all(&self) {
         let each = self.tables().map(|mut table| table.remove_all(|_| true));
         self.counters.invalidated.fetch_add(each.sum(), Relaxed);
-    }
-
-    pub(super) fn note_error(&self, cause: &PagerError) {
-        add(&self.counters.errors);
-        if self.errors_in_a_row.fetch_add(1, Relaxed) + 1 < ERRORS_MAX {
-            return;
-        }
-        self.forget_unverified();
-        let is_news = self.take_no_more(cause);
-        if !self.has_dirty() {
-            return self.lose(cause);
-        }
-        // Whoever cleans brings home what can still be read.
-        reached("flash: dirty pages leave a failing device");
-        self.underway.ring();
-        if is_news {
-            self.notice(
-                "fails",
-                cause,
-                "what home lacks is brought there, and then it is left: check the drive",
-            );
-        }
-    }
-
-    fn notice(&self, what: &str, cause: &PagerError, then: &str) {
-        let place = self.config.directory.location();
-        self.notices.lock().push(format!("the flash cache on {place} {what}: {cause}; {then}"));
-    }
-
-    /// What has happened since the last call that somebody should hear of.
-    pub(crate) fn take_notices(&self) -> Vec<String> {
-        std::mem::take(&mut *self.notices.lock())
-    }
-
-    /// No page is taken from now on. Who takes a changed one asks under the lock of its partition: behind this, whoever looks there sees
-    /// all that will ever be dirty. Whether that is news.
-    #[cold]
-    fn take_no_more(&self, cause: &PagerError) -> bool {
-        self.failing.lock().get_or_insert_with(|| cause.clone());
-        !self.is_failing.swap(true, Relaxed)
-    }
-
-    fn has_dirty(&self) -> bool {
-        self.tables().any(|table| table.dirty_count() > 0)
-    }
-
-    /// Whether the device is to be left.
-    pub(super) fn is_failing(&self) -> bool {
-        self.is_failing.load(Relaxed)
-    }
-
-    /// Brings home what the failing device still has; then it is lost. Gives the pages brought home.
-    #[cold]
-    pub(super) fn leave(&self) -> Result<usize> {
-        let each = self.tables().flat_map(|table| table.dirty_pages());
-        let mut pages: Vec<PageId> = each.collect();
-        pages.sort_unstable();
-        let cleaned = self.clean_pages(&pages)?;
-        let cause = self.failing.lock().clone();
-        if let Some(cause) = cause.filter(|_| !self.has_dirty()) {
-            self.lose(&cause);
-        }
-        Ok(cleaned)
-    }
-
-    pub(super) fn note_success(&self) {
-        if self.errors_in_a_row.load(Relaxed) > 0 {
-            self.errors_in_a_row.store(0, Relaxed);
-        }
-    }
-
-    /// The device is of no use. What home lacks only redo brings back.
-    #[cold]
-    pub(super) fn lose(&self, cause: &PagerError) {
-        self.forget_unverified();
-        self.take_no_more(cause);
-        let dirty: u64 = self.tables().map(|table| table.dirty_count()).sum();
-        // First of all: whoever sees that the cache is lost finds the log stopped, if home lacks anything.
-        if dirty > 0 && !self.is_stranded.swap(true, Relaxed) {
-            reached("flash: dirty pages are lost");
-            let what = format!("is lost with {dirty} changed pages");
-            let then = "the database stops, and redoes them when it starts: check the drive, or remove the section [flash], first";
-            self.notice(&what, cause, then);
-            let place = self.config.directory.location();
-            let cause = format!("the flash cache on {place} {what}: {cause}");
-            self.log.stop(&PagerError::Stopped { cause: cause.into() });
-        }
-        if self.is_lost.swap(true, Relaxed) {
-            return;
-        }
-        reached("flash: the cache is lost");
-        let each = self.tables().map(|mut table| table.remove_clean());
-        self.counters.invalidated.fetch_add(each.sum(), Relaxed);
-        if dirty == 0 {
-            let then = "no change is, and the database goes on without it until the next start: check the drive, or remove the \
-                        section [flash]";
-            self.notice("is lost", cause, then);
-        }
-    }
-
-    /// Whether home lacks some of this, though the cache is lost: it is on its way home, or in a frame that can perhaps be read.
-    fn has_stranded(&self, runs: &[Run<'_, '_>]) -> bool {
-        let mut ids = runs.iter().flat_map(|run| (0..run.want.len() as u32).map(|at| run.first.plus(at)));
-        self.is_lost.load(Relaxed) && ids.any(|id| self.table_of(id).is_dirty(id))
     }
 
     /// Whether nothing is read, written, cleaned or queued.

@@ -149,7 +149,7 @@ impl FlashCache {
 
     /// Cleans a group of each partition where more frames are dirty than may be; gives the pages brought home. Other threads may do the same.
     pub(crate) fn clean_some(&self) -> Result<usize> {
-        if self.is_lost.load(Ordering::Relaxed) || self.is_redo_running() {
+        if self.is_lost() || self.is_redo_running() {
             return Ok(0);
         }
         if self.is_failing() {

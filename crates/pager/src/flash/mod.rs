@@ -30,6 +30,7 @@ mod store;
 mod table;
 mod taking;
 mod throttle;
+mod trouble;
 #[cfg(test)]
 mod trouble_tests;
 mod widening;

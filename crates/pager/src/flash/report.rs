@@ -98,7 +98,7 @@ impl FlashCache {
             ("clean", counts.clean),
             ("dirty", counts.dirty),
             ("invalid", counts.invalid),
-            ("is_lost", u64::from(self.is_lost.load(Relaxed))),
+            ("is_lost", u64::from(self.is_lost())),
             ("read_hits", of(&counters.hits)),
             ("read_hits_dirty", of(&counters.dirty_hits)),
             ("read_misses", of(&counters.misses)),

@@ -115,7 +115,11 @@ impl FlashCache {
         }
         self.is_restoring.store(earlier.is_some(), Relaxed);
         let ours = |earlier: &Earlier<'_>| self.hardening.earlier == Some(earlier.start);
-        let restored = match earlier.filter(|earlier| ours(earlier) && self.is_on()) {
+        let restored = match earlier.filter(|_| self.is_on()) {
+            Some(earlier) if !ours(&earlier) => {
+                reached("flash: the start before did not have the cache");
+                false
+            }
             Some(earlier) => self.restore(&earlier).unwrap_or_else(|cause| {
                 self.note_error(&cause);
                 false

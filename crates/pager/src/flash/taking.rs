@@ -254,7 +254,7 @@ impl FlashCache {
         let frames = writes.iter().map(|one| (self.stored(one.partition, one.frame), one.image.bytes()));
         add(&self.counters.write_batches);
         let in_flight = self.throttle.begin(writes.len());
-        let written = match self.is_lost.load(Relaxed) || self.is_failing() {
+        let written = match self.is_lost() || self.is_failing() {
             true => None,
             false => Some(self.store.write(frames)),
         };

@@ -35,7 +35,7 @@ pub use error::LogError;
 use flush::Queue;
 use format::{Epoch, Geometry};
 use reader::Reader;
-pub use reader::{Group, Life, Tail};
+pub use reader::{Group, Known, Life, Tail};
 pub use record::{Record, RecordError};
 use segments::Segments;
 pub use stored::{FIRST_LSN, StoredLog};

@@ -13,7 +13,7 @@
 use varve_device::{AlignedBuf, BlockFile, Purpose, planted};
 
 use super::LogError;
-use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Geometry, SEGMENT_HEADER_BYTES};
+use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Geometry, LOG_SECTOR_BYTES_MIN, SEGMENT_HEADER_BYTES};
 use super::record::{RecordError, Records, take_bytes, take_varint};
 use super::segments::Segments;
 use crate::lsn::Lsn;
@@ -38,6 +38,17 @@ pub struct Tail {
     pub end: Lsn,
     /// Where the next block starts.
     pub next: Lsn,
+}
+
+/// What somebody else knows of a log: that it was durable up to here.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// Everything before it was.
+    pub lsn: Lsn,
+    /// Why, for messages: the words before its number.
+    pub why: &'a str,
+    /// It ended there: the database was shut down. Then only a later life can have gone on, and that begins at the end.
+    pub is_end: bool,
 }
 
 /// A group as found in the log.
@@ -118,10 +129,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Calls `visit` with every group up to the end of the log; then proves the end as well as possible.
-    /// `known` is an LSN that was durable, with the words that say why.
     pub(crate) fn each_group<E: From<LogError>>(
         &mut self,
-        known: (Lsn, &str),
+        known: Known<'_>,
         mut visit: impl FnMut(Group<'_>) -> Result<(), E>,
     ) -> Result<Tail, E> {
         if self.segments.file(self.geometry.segment_of(self.tail.next)).is_none() {
@@ -264,17 +274,21 @@ impl<'a> Reader<'a> {
     }
 
     /// Fails if something proves that the log went on after the tail.
-    fn prove_end(&mut self, known: (Lsn, &str)) -> Result<(), LogError> {
+    fn prove_end(&mut self, known: Known<'_>) -> Result<(), LogError> {
         let at = self.tail.next;
         if let Some(life) = self.lives.get(self.life + 1) {
             let evidence = format!("the database was opened again with its log at LSN {}", life.start);
             return Err(self.damaged(evidence));
         }
-        if known.0 > at {
-            return Err(self.damaged(format!("{} LSN {}", known.1, known.0)));
+        if known.lsn > at {
+            return Err(self.damaged(format!("{} LSN {}", known.why, known.lsn)));
         }
         self.refuse_gap(at)?;
-        match self.later_block(at)? {
+        let later = match known.is_end && known.lsn >= self.tail.end {
+            true => self.next_life(at)?,
+            false => self.later_block(at)?,
+        };
+        match later {
             Some(later) => Err(self.damaged(evidence_of(&later, self.lives[self.life].incarnation))),
             None => Ok(()),
         }
@@ -310,6 +324,21 @@ impl<'a> Reader<'a> {
                     return Ok(Some(header));
                 }
                 place = place.forward(step_bytes);
+            }
+        }
+        Ok(None)
+    }
+
+    /// As `later_block`, behind a shutdown, after which the rest of the log need not be read.
+    fn next_life(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
+        let mut last = None;
+        for shift in LOG_SECTOR_BYTES_MIN.trailing_zeros()..=SEGMENT_HEADER_BYTES.trailing_zeros() {
+            let place = self.geometry.block_start(at, shift as u8);
+            if last.replace(place) == Some(place) {
+                continue;
+            }
+            if let Some(header) = self.later_block_at(place, at)? {
+                return Ok(Some(header));
             }
         }
         Ok(None)

@@ -9,7 +9,7 @@
 use varve_device::Directory;
 
 use super::format::{Epoch, Geometry, LOG_SECTOR_BYTES_MIN, SEGMENT_HEADER_BYTES};
-use super::reader::{Group, Life, Reader, Tail};
+use super::reader::{Group, Known, Life, Reader, Tail};
 use super::segments::Segments;
 use super::{Log, LogConfig, LogError, Places};
 use crate::lsn::Lsn;
@@ -76,13 +76,12 @@ impl StoredLog {
 
     /// Calls `visit` with every group from the block at `from` to the end of the log, and gives the end.
     ///
-    /// `lives` are the incarnations in order, the first one covering `from`; `known` is an LSN that is known to
-    /// have been durable and the words that say why. Fails when the log can be proven to be damaged.
+    /// `lives` are the incarnations in order, the first one covering `from`. Fails when the log can be proven to be damaged.
     pub fn each_group<E: From<LogError>>(
         &self,
         lives: &[Life],
         from: Lsn,
-        known: (Lsn, &str),
+        known: Known<'_>,
         visit: impl FnMut(Group<'_>) -> Result<(), E>,
     ) -> Result<Tail, E> {
         Reader::new(&self.segments, self.geometry, self.database, lives, from)?.each_group(known, visit)

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use varve_device::{Accounting, Directory, MemoryDirectory, RegionExtents, RegionFiles};
-use varve_pager::log::{FIRST_LSN, Life, LogConfig, StoredLog, Tail};
+use varve_pager::log::{FIRST_LSN, Known, Life, LogConfig, StoredLog, Tail};
 use varve_pager::{Log, LogError, Lsn};
 
 pub const DATABASE: u64 = 0xD00D;
 pub const SEGMENT_BYTES: u64 = 64 << 10;
-pub const NOTHING_KNOWN: (Lsn, &str) = (Lsn::ZERO, "");
+pub const NOTHING_KNOWN: Known<'_> = Known { lsn: Lsn::ZERO, why: "", is_end: false };
 
 const REGION: &str = "nvm";
 const EXTENTS: u32 = 9;
@@ -102,7 +102,7 @@ pub fn read(
     medium: &dyn Medium,
     lives: &[Life],
     from: Lsn,
-    known: (Lsn, &str),
+    known: Known<'_>,
 ) -> Result<(Vec<Note>, Tail), LogError> {
     let stored = StoredLog::open(config(medium), DATABASE)?;
     let mut notes = Vec::new();
