@@ -13,6 +13,7 @@ use super::budget::{Clock, Hands, running};
 use super::cache::{FlashCache, Opened, Place};
 use super::cache_tests::{PAGE_BYTES, image, open_with, page};
 use super::design::FlashDesign;
+use super::hardening::{CHUNK_BLOCKS_MIN, SHARE_OF_TRAFFIC};
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
 use super::restart::{Earlier, FlashRestart};
 use super::table::CleanOrder;
@@ -28,9 +29,10 @@ use crate::pool::WriteAhead;
 use crate::recovery::Plan;
 use crate::space::layout::Geometry;
 
-const FRAMES: u64 = 640;
-/// Chunks of them: a block each.
+/// Chunks, and their frames.
 const CHUNKS: u64 = 10;
+const BLOCKS: u64 = CHUNKS * CHUNK_BLOCKS_MIN as u64;
+const FRAMES: u64 = BLOCKS * RECORDS_OF_BLOCK as u64;
 
 /// A log that is durable as far as a test says.
 struct Durable(AtomicU64);
@@ -68,8 +70,7 @@ fn full(daily: Option<u64>, clock: Clock) -> Rig {
     let (log, device) = (Arc::new(Durable(AtomicU64::new(1000))), Faulty::wrap(MemoryDirectory::new()));
     let how: (bool, Arc<dyn WriteAhead>) = (true, log.clone());
     let directory: Arc<dyn Directory> = device.clone();
-    let blocks = FRAMES.div_ceil(RECORDS_OF_BLOCK as u64);
-    let cache = open_with(directory, FRAMES + blocks, FlashDesign::DualWrite, how, (None, clock));
+    let cache = open_with(directory, FRAMES + BLOCKS, FlashDesign::DualWrite, how, (None, clock));
     cache.begin(7, None);
     let rig = Rig { cache, log, device };
     (0..4 * FRAMES as u32).for_each(|no| rig.put(no, 5));
@@ -83,11 +84,13 @@ impl Rig {
         while self.cache.write_some(Duration::ZERO).expect("nothing fails") {}
     }
 
-    /// A round; blocks that were written in it.
+    /// A round; chunks that were written in it.
     fn round(&self) -> u64 {
         let before = self.cache.counters.hardened.load(Relaxed);
         while !self.cache.harden_some() {}
-        self.cache.counters.hardened.load(Relaxed) - before
+        let blocks = self.cache.counters.hardened.load(Relaxed) - before;
+        assert!(blocks.is_multiple_of(u64::from(CHUNK_BLOCKS_MIN)));
+        blocks / u64::from(CHUNK_BLOCKS_MIN)
     }
 
     /// The oldest moment that a record on flash was written of.
@@ -130,7 +133,7 @@ fn reading_alone_has_records_written_now_and_then() {
         }
         written += rig.round();
     }
-    assert!(written > 0 && written <= CHUNKS * rounds / 8, "{written} blocks in {rounds} rounds");
+    assert!(written > 0 && written <= CHUNKS * rounds / 8, "{written} chunks in {rounds} rounds");
 }
 
 #[test]
@@ -148,6 +151,20 @@ fn whoever_waits_has_all_of_them_written_once() {
     assert_eq!((rig.oldest(), rig.cache.hardened_from()), (Some(Lsn::new(2000)), Some(Lsn::new(2000))));
     rig.cache.await_hardening(Lsn::new(1900));
     assert_eq!((rig.round(), rig.cache.is_hardening_awaited()), (0, false), "they are as new as that");
+}
+
+#[test]
+fn a_busy_drive_has_more_records_written_and_an_idle_one_none() {
+    let rig = full(None, running());
+    let chunk_bytes = u64::from(CHUNK_BLOCKS_MIN) * TABLE_BLOCK_BYTES as u64;
+    let beside = |bytes: u64| bytes / SHARE_OF_TRAFFIC / chunk_bytes;
+    let written = rig.cache.counters.written.load(Relaxed);
+    assert_eq!(rig.cache.chunks_beside_traffic() as u64, beside(written * PAGE_BYTES as u64).min(CHUNKS));
+    assert_eq!(rig.cache.chunks_beside_traffic(), 0);
+    rig.cache.counters.hits.fetch_add(3 * SHARE_OF_TRAFFIC * chunk_bytes / PAGE_BYTES as u64, Relaxed);
+    assert_eq!(rig.cache.chunks_beside_traffic(), 3);
+    rig.cache.counters.hits.fetch_add(1 << 30, Relaxed);
+    assert_eq!(rig.cache.chunks_beside_traffic() as u64, CHUNKS, "a round at a time");
 }
 
 /// What could not be written is older than whoever cuts the log is told.
@@ -181,20 +198,20 @@ fn a_failing_cache_holds_nobody_up() {
 fn records_have_a_share_of_the_budget() {
     const HOUR: u64 = 3600;
     let hands = Arc::new(Hands::default());
-    // Ten blocks an hour.
-    let daily = 25 * 10 * TABLE_BLOCK_BYTES as u64;
+    // Ten chunks an hour.
+    let daily = 25 * BLOCKS * TABLE_BLOCK_BYTES as u64;
     assert_eq!(TABLE_BLOCK_BYTES, PAGE_BYTES);
     let rig = full(Some(daily), hands.clock());
     let mut lsn = 1000;
     let mut day = |waits: bool| {
-        let (mut blocks, mut pages) = (0, 0);
+        let (mut chunks, mut pages) = (0, 0);
         for _ in 0..24 * 60 {
             hands.pass(HOUR / 60);
             lsn += 10;
             rig.log.to(lsn);
             // Every chunk changes all the time.
             for no in 0..CHUNKS as u32 {
-                let frame = no * RECORDS_OF_BLOCK as u32;
+                let frame = no * CHUNK_BLOCKS_MIN * RECORDS_OF_BLOCK as u32;
                 let (partition, frame) =
                     (frame / rig.cache.shape.partition_frames(), frame % rig.cache.shape.partition_frames());
                 let mut table = rig.cache.table(partition as usize);
@@ -204,25 +221,25 @@ fn records_have_a_share_of_the_budget() {
             if waits {
                 rig.cache.await_hardening(Lsn::new(lsn));
             }
-            blocks += rig.round();
-            for _ in 0..2 {
+            chunks += rig.round();
+            for _ in 0..8 {
                 let before = rig.cache.counters.admitted_dirty.load(Relaxed);
                 rig.put(page(1).no().0 + (lsn % 5000) as u32, lsn);
                 pages += rig.cache.counters.admitted_dirty.load(Relaxed) - before;
             }
         }
-        (blocks, pages)
+        (chunks, pages)
     };
-    let (blocks, pages) = day(false);
-    assert!((20..=26).contains(&blocks) && pages >= 200, "{blocks} blocks, {pages} pages");
-    let (blocks, pages) = day(true);
-    assert!((60..=125).contains(&blocks) && pages >= 110, "{blocks} blocks, {pages} pages");
+    let (chunks, pages) = day(false);
+    assert!((20..=26).contains(&chunks) && pages >= 800, "{chunks} chunks, {pages} pages");
+    let (chunks, pages) = day(true);
+    assert!((60..=125).contains(&chunks) && pages >= 440, "{chunks} chunks, {pages} pages");
 }
 
 fn kept(directory: Arc<dyn Directory>, restart: FlashRestart) -> Arc<FlashCache> {
     let config = FlashConfig {
         directory,
-        size_bytes: 4096 * (1 + 10 + FRAMES),
+        size_bytes: 4096 * (1 + BLOCKS + FRAMES),
         design: FlashDesign::DualWrite,
         pending_max: 100,
         queued_max: 100,
