@@ -305,6 +305,8 @@ def make(kind, directory, pool_mib=256, page_kib=8):
 
     kind, _, binary = kind.partition("@")
     name, _, how = kind.partition("-")
+    if binary and name != "varve":
+        raise SystemExit(f"{kind}@{binary}: another program behind @ is for varve only")
     if name == "postgres":
         return Postgres(directory, pool_mib)
     made = {"varve": Varve, "mariadb": MariaDb}[name].storing(how, directory, pool_mib, page_kib)

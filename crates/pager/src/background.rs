@@ -37,8 +37,8 @@ const NAP: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_millis(500);
 /// How long the flushing thread lets go by between two rounds then.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
-/// Chunks of the flash cache's table hardened between two pauses, at least, and while a checkpoint waits (Do 2012, section 4.3.3).
-const HARDENED_AT_ONCE: usize = 2;
+/// Chunks of the flash cache's table looked at between two looks around while a checkpoint waits, at least; else there is a pause behind
+/// some of them (Do 2012, section 4.3.3).
 const HARDENED_AWAITED: usize = 16;
 const HARDEN_PAUSE: Duration = Duration::from_millis(500);
 /// Threads that bring dirty pages of the flash cache home: while one waits for the last disk of its groups, the other has the rest of them.
@@ -109,8 +109,7 @@ fn write_to_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
 fn harden_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
     while !shared.is_stopping() {
         let is_awaited = cache.is_hardening_awaited();
-        let chunks = if is_awaited { HARDENED_AWAITED } else { HARDENED_AT_ONCE };
-        let chunks = chunks.max(cache.chunks_beside_traffic());
+        let chunks = cache.chunks_at_once().max(if is_awaited { HARDENED_AWAITED } else { 1 });
         let has_ended = (0..chunks).any(|_| cache.harden_some());
         let pause = if is_awaited && !has_ended { Duration::ZERO } else { HARDEN_PAUSE };
         let until = Instant::now() + pause;

@@ -492,7 +492,7 @@ impl Pager {
             if self.shared.config.background {
                 // Nothing else is to be done any more, and one batch leaves some of home's disks idle at its end.
                 let workers = &self.shared.workers;
-                workers.resize(workers.count().max(LAST_WRITERS) - 1)?;
+                let _fewer_do = workers.resize(workers.count().max(LAST_WRITERS) - 1);
             }
             self.shared.bring_all_home()?;
             self.shared.checkpoint(!stays_dirty || self.shared.ledger.oldest().is_none())?;

@@ -165,7 +165,7 @@ impl FillRow {
             hit_rate,
             filled_percent,
             mib_per_second: moved,
-            not_judged: not_judged(emulation.as_ref()),
+            not_judged: Emulation::not_judged(emulation.as_ref()),
             emulation,
         };
         Self { seconds_to_peak: row.seconds_to(row.peak()), ..row }
@@ -197,13 +197,6 @@ impl FillRow {
         let (experiment, figure, factors) = (self.experiment, self.figure, self.factors.clone());
         let (row, rounds, bar) = ("claim", Some(1), None);
         Claim { row, experiment, figure, factors, says, ours, rounds, published, bar, verdict }
-    }
-}
-
-fn not_judged(emulation: Option<&Emulation>) -> Option<String> {
-    match emulation {
-        None => Some("no device was emulated".to_owned()),
-        Some(emulation) => (!emulation.counts).then(|| emulation.spoilt()),
     }
 }
 

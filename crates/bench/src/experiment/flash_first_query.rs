@@ -58,10 +58,7 @@ struct FirstQueryRow {
 
 impl FirstQueryRow {
     fn not_judged(&self) -> Option<String> {
-        match &self.emulation {
-            None => Some("no device was emulated".to_owned()),
-            Some(emulation) => (!emulation.counts).then(|| emulation.spoilt()),
-        }
+        Emulation::not_judged(self.emulation.as_ref())
     }
 }
 

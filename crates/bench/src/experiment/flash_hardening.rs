@@ -115,11 +115,7 @@ impl HardeningRow {
     /// Why nothing may be concluded from it.
     fn not_judged(&self) -> Option<String> {
         let unsteady = || self.cache.iter().flatten().find_map(CacheStates::unsteady);
-        match &self.emulation {
-            None => Some("no device was emulated".to_owned()),
-            Some(emulation) if !emulation.counts => Some(emulation.spoilt()),
-            Some(_) => unsteady(),
-        }
+        Emulation::not_judged(self.emulation.as_ref()).or_else(unsteady)
     }
 }
 

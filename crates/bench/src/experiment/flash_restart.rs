@@ -63,8 +63,8 @@ struct RestartRow {
     /// Transactions a second after, slice by slice.
     tps: Vec<f64>,
     /// MiB a second read and written at home: before, and after, slice by slice.
-    peak_home: [f64; 2],
-    home: Vec<[f64; 2]>,
+    peak_home_mib_per_second: [f64; 2],
+    home_mib_per_second: Vec<[f64; 2]>,
     /// What the start read of the log, and frames that it went on with.
     log_read_bytes: u64,
     restored_pages: u64,
@@ -77,10 +77,7 @@ struct RestartRow {
 impl RestartRow {
     /// Why nothing may be concluded from it.
     fn not_judged(&self) -> Option<String> {
-        match &self.emulation {
-            None => Some("no device was emulated".to_owned()),
-            Some(emulation) => (!emulation.counts).then(|| emulation.spoilt()),
-        }
+        Emulation::not_judged(self.emulation.as_ref())
     }
 
     fn is(&self, factor: &str, value: &str) -> bool {
@@ -165,7 +162,7 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
     begin_reports(&opened);
     let home = home_bytes(&opened);
     let peak_tps = on.rate(&opened, lengths.peak, 2)?;
-    let peak_home = rates(home, home_bytes(&opened), lengths.peak as f64 / 1e3);
+    let peak_home_mib_per_second = rates(home, home_bytes(&opened), lengths.peak as f64 / 1e3);
     let cache = CacheState::of(&opened.database);
     let shutdown_seconds = on.stop(&opened, stop)?;
     let before = reports(&opened);
@@ -193,8 +190,8 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
         ramp_up_seconds,
         peak_to_peak_seconds: shutdown_seconds + recovery_seconds + at_least,
         tps: ramp.tps,
-        peak_home,
-        home: ramp.home,
+        peak_home_mib_per_second,
+        home_mib_per_second: ramp.home,
         log_read_bytes,
         restored_pages,
         warmth,
@@ -402,7 +399,11 @@ fn told(row: &RestartRow) -> Vec<String> {
     line.push(tell::counts(row.emulation.as_ref()));
     line.push(slices(row.tps.iter().map(|tps| format!("{tps:.0}"))));
     let both = |[read, written]: [f64; 2]| format!("{read:.1}+{written:.1}");
-    line.push(format!("{}: {}", both(row.peak_home), slices(row.home.iter().copied().map(both))));
+    line.push(format!(
+        "{}: {}",
+        both(row.peak_home_mib_per_second),
+        slices(row.home_mib_per_second.iter().copied().map(both))
+    ));
     line
 }
 
@@ -458,8 +459,8 @@ mod tests {
             ramp_up_seconds,
             peak_to_peak_seconds,
             tps: Vec::new(),
-            peak_home: [0.0; 2],
-            home: Vec::new(),
+            peak_home_mib_per_second: [0.0; 2],
+            home_mib_per_second: Vec::new(),
             log_read_bytes: 0,
             restored_pages: 0,
             warmth: None,

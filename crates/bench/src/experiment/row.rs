@@ -71,6 +71,14 @@ impl Emulation {
         Self::worst(&reports, flush_us)
     }
 
+    /// Why nothing may be concluded of what was measured under it; `None` for `emulation`: the drives were real.
+    pub fn not_judged(emulation: Option<&Self>) -> Option<String> {
+        match emulation {
+            None => Some("no device was emulated".to_owned()),
+            Some(emulation) => (!emulation.counts).then(|| emulation.spoilt()),
+        }
+    }
+
     /// Why it doesn't count.
     pub fn spoilt(&self) -> String {
         format!(
@@ -270,14 +278,10 @@ impl Point {
 
     /// Why nothing may be concluded from it.
     pub fn not_judged(&self) -> Option<String> {
-        match &self.emulation {
-            None => Some("no device was emulated".to_owned()),
-            Some(emulation) if !emulation.counts => Some(emulation.spoilt()),
-            Some(_) if self.warmth.as_ref().is_some_and(|warmth| !warmth.is_steady) => {
-                Some("the cache was neither full nor its hit rate flat".to_owned())
-            }
-            Some(_) => self.cache.as_ref().and_then(CacheStates::unsteady),
-        }
+        let is_warm = self.warmth.as_ref().is_none_or(|warmth| warmth.is_steady);
+        let cold = || (!is_warm).then(|| "the cache was neither full nor its hit rate flat".to_owned());
+        let unsteady = || self.cache.as_ref().and_then(CacheStates::unsteady);
+        Emulation::not_judged(self.emulation.as_ref()).or_else(cold).or_else(unsteady)
     }
 }
 

@@ -275,6 +275,25 @@ fn a_queue_that_is_full_takes_no_more() {
     );
 }
 
+/// The limit becomes much smaller: whoever puts a page then doesn't clean all that others have brought.
+#[test]
+fn a_put_far_beyond_the_limit_cleans_about_what_it_brings() {
+    const PAGES: u32 = 300;
+    let how: (bool, Arc<dyn WriteAhead>) = (true, Arc::new(NoLog));
+    let cache = open_on(MemoryDirectory::new(), 640, FlashDesign::LazyCleaning, how);
+    let put = |no| cache.put(&[image(no, 5)], Cause::Evict, Need::Held).expect("home takes all");
+    // No two of them lie beside each other, and are cleaned together.
+    for no in 0..PAGES {
+        put(2 * no);
+        while cache.write_some(Duration::ZERO).expect("nothing fails") {}
+    }
+    assert_eq!(cache.counts().dirty, u64::from(PAGES));
+    cache.set_dirty_percent(1);
+    put(2 * PAGES);
+    let cleaned = u64::from(PAGES) + 1 - cache.counts().dirty;
+    assert!(cleaned > 0 && cleaned <= u64::from(cache.shape.partitions()), "{cleaned}: one of each partition");
+}
+
 /// A put that a change overtakes leaves an older page in its frame; when a newer one is at home, and the log is cut behind it, only its
 /// record would know of it.
 #[test]

@@ -10,7 +10,7 @@
 //! - or only times of accesses are others, and so many rounds went by (`TIMES_ROUNDS`).
 //!
 //! How fast it goes round follows what the drive does anyway: a crash leaves out the frames that were filled since their chunk's turn, and
-//! redo begins where the oldest chunk's records do. (The thesis writes 8 chunks of 1,024 each half second, whatever the traffic.)
+//! redo begins where the oldest chunk's records do. No slower than in the thesis, which writes 8 chunks of 1,024 each half second.
 //!
 //! Invariants
 //! 1. All before `before` of a record was durable in the log before anybody looked at the frame; redo can begin there.
@@ -40,6 +40,8 @@ use crate::lsn::Lsn;
 const CHUNKS_MAX: u32 = 1024;
 /// Blocks of a chunk, at least: requests count on a drive, not only bytes.
 pub(super) const CHUNK_BLOCKS_MIN: u32 = 4;
+/// Pauses in a round, where the drive does little: with half a second each those of the thesis (1,024 chunks, 8 at once).
+const PAUSES_OF_ROUND: u32 = 128;
 /// Records may be one of so many bytes that the drive moves.
 pub(super) const SHARE_OF_TRAFFIC: u64 = 128;
 /// Times of accesses are worth a write once in so many rounds.
@@ -285,15 +287,20 @@ impl FlashCache {
         }
     }
 
-    /// Chunks that are a small part of what the drive has moved since this was asked last; at most all.
-    pub(crate) fn chunks_beside_traffic(&self) -> usize {
-        let counters = &self.counters;
-        let moved = counters.hits.load(Relaxed) + counters.written.load(Relaxed);
-        let pages = moved.saturating_sub(self.hardening.moved_seen.swap(moved, Relaxed));
+    /// Chunks to be looked at until the next pause: so many that their records are a small part of what the drive has moved since this was
+    /// asked last (pages read for others than cleaners, and written), or those of a slow round.
+    pub(crate) fn chunks_at_once(&self) -> usize {
         let (chunk_blocks, chunks) = self.hardening.shape();
         let chunk_bytes = u64::from(chunk_blocks) * TABLE_BLOCK_BYTES as u64;
-        let beside = pages * self.store.page_size() as u64 / SHARE_OF_TRAFFIC / chunk_bytes;
-        beside.min(u64::from(chunks)) as usize
+        let pages_of_chunk = (SHARE_OF_TRAFFIC * chunk_bytes).div_ceil(self.store.page_size() as u64);
+        let counters = &self.counters;
+        let moved = counters.hits.load(Relaxed) + counters.written.load(Relaxed);
+        let seen = &self.hardening.moved_seen;
+        let pages = moved.saturating_sub(seen.load(Relaxed));
+        // What is not enough for a chunk counts the next time.
+        seen.store(moved - pages % pages_of_chunk, Relaxed);
+        let beside = pages / pages_of_chunk;
+        beside.clamp(u64::from(chunks.div_ceil(PAUSES_OF_ROUND)), u64::from(chunks)) as usize
     }
 
     /// Where the log has to reach back to for all records to be of use: start of a block, which only moves on. `None`: there are none.

@@ -154,17 +154,25 @@ fn whoever_waits_has_all_of_them_written_once() {
 }
 
 #[test]
-fn a_busy_drive_has_more_records_written_and_an_idle_one_none() {
+fn a_busy_drive_has_more_records_written() {
     let rig = full(None, running());
     let chunk_bytes = u64::from(CHUNK_BLOCKS_MIN) * TABLE_BLOCK_BYTES as u64;
-    let beside = |bytes: u64| bytes / SHARE_OF_TRAFFIC / chunk_bytes;
-    let written = rig.cache.counters.written.load(Relaxed);
-    assert_eq!(rig.cache.chunks_beside_traffic() as u64, beside(written * PAGE_BYTES as u64).min(CHUNKS));
-    assert_eq!(rig.cache.chunks_beside_traffic(), 0);
-    rig.cache.counters.hits.fetch_add(3 * SHARE_OF_TRAFFIC * chunk_bytes / PAGE_BYTES as u64, Relaxed);
-    assert_eq!(rig.cache.chunks_beside_traffic(), 3);
-    rig.cache.counters.hits.fetch_add(1 << 30, Relaxed);
-    assert_eq!(rig.cache.chunks_beside_traffic() as u64, CHUNKS, "a round at a time");
+    let pages_of_chunk = SHARE_OF_TRAFFIC * chunk_bytes / PAGE_BYTES as u64;
+    let hits = |pages| rig.cache.counters.hits.fetch_add(pages, Relaxed);
+    let beside = rig.cache.counters.written.load(Relaxed) / pages_of_chunk;
+    assert!(beside > 1, "the cache was filled");
+    assert_eq!(rig.cache.chunks_at_once() as u64, beside.min(CHUNKS));
+    assert_eq!(rig.cache.chunks_at_once(), 1, "nothing was done since");
+    hits(3 * pages_of_chunk);
+    assert_eq!(rig.cache.chunks_at_once(), 3);
+    for _ in 0..3 {
+        hits(pages_of_chunk / 2 + 1);
+        assert_eq!(rig.cache.chunks_at_once(), 1);
+    }
+    hits(pages_of_chunk / 2 + 1);
+    assert_eq!(rig.cache.chunks_at_once(), 1, "what was too little for one has been used");
+    hits(1 << 30);
+    assert_eq!(rig.cache.chunks_at_once() as u64, CHUNKS, "a round at a time");
 }
 
 /// What could not be written is older than whoever cuts the log is told.

@@ -5,6 +5,7 @@
 //!    there. If the put is refused, none of its pages keeps a frame.
 //! 2. Of a page that goes home as well, the frame is filled when home has it.
 //! 3. A dirty page whose write fails is brought home, or stays in the queue.
+//! 4. Where far too many frames are dirty, a put brings as many pages home as it brings here, under the gate.
 //!
 //! Not known here: what a design wants, how home stores pages.
 
@@ -52,7 +53,7 @@ impl FlashCache {
         if may_keep && self.has_threads && self.keeps_back() {
             self.wait_for_room(batch.len())?;
             if is_evicted {
-                self.hold_to_limit()?;
+                self.hold_to_limit(batch.len())?;
             }
         }
         let plan = self.plan(batch, may_keep && self.keeps_back());
@@ -84,6 +85,8 @@ impl FlashCache {
     fn wait_for_room(&self, pages: usize) -> Result<()> {
         if !self.threads_run() {
             while !self.writes.has_room(pages) && self.write_some(Duration::ZERO)? {}
+            // Somebody else may be writing what takes it.
+            self.writes.wait_for_room(pages, ROOM_WAIT);
         } else if !self.throttle.is_home_faster() && !self.writes.has_room(pages) {
             reached("flash: a put waits for room");
             self.writes.wait_for_room(pages, ROOM_WAIT);
@@ -92,15 +95,16 @@ impl FlashCache {
     }
 
     /// Far beyond the limit of dirty frames whoever brings more of them cleans: home is what takes the time, and the threads that clean have
-    /// no more of it than anybody else.
-    fn hold_to_limit(&self) -> Result<()> {
-        while self.is_far_over_limit() {
+    /// no more of it than anybody else. As many pages as are brought, so that nobody waits for what others have left.
+    fn hold_to_limit(&self, brought: usize) -> Result<()> {
+        let mut owed = brought;
+        while owed > 0 && self.is_far_over_limit() {
             reached("flash: a put cleans");
             match self.clean_some() {
                 // Somebody else is about those that are left, or nothing can be cleaned now.
                 Ok(0) => return Ok(()),
                 Err(cause) if cause.is_no_space() => return Ok(()),
-                cleaned => drop(cleaned?),
+                cleaned => owed = owed.saturating_sub(cleaned?),
             }
         }
         Ok(())

@@ -1,10 +1,11 @@
 //! Trouble with the cache's device.
 //!
 //! ```text
-//!           ERRORS_MAX errors in a row              nothing is dirty any more
-//!   sound ------------------------------> failing ---------------------------> lost: the database goes on without
-//!     |                                      |
-//!     '--------------------------------------'-- a dirty frame can't be read, twice --> lost and stranded: the log stops
+//!         note_error, ERRORS_MAX in a row             leave: nothing is dirty any more
+//!   sound ------------------------------> failing --------------------------------> lost: the database goes on without
+//!     | |                                    |                                        ^
+//!     | '------------------------------------'-- lose, with nothing dirty ------------'
+//!     '--------------------------------------'-- lose, of a dirty frame that can't be read ---> lost and stranded: the log stops
 //! ```
 //!
 //! Invariants
@@ -112,7 +113,7 @@ impl FlashCache {
         Ok(cleaned)
     }
 
-    /// It did not.
+    /// The device did what it was asked for.
     pub(super) fn note_success(&self) {
         if self.trouble.errors_in_a_row.load(Relaxed) > 0 {
             self.trouble.errors_in_a_row.store(0, Relaxed);

@@ -5,6 +5,7 @@
 //!    a later incarnation, an LSN that the control file or a page knows, a later block of the same incarnation
 //!    that was written when this place was durable already, a block of an incarnation that the control file
 //!    should know, or a segment that is missing though what is before it, or behind, says that it was there. Then the log is damaged, which is an error and never a silent cut.
+//!    Behind a shutdown nothing was written but by a later incarnation, so only where one could begin is looked for it.
 //! 3. What can't be proven: damage to the very last blocks before the crash, when no block was written
 //!    after them, looks like an unfinished flush.
 //!
@@ -329,14 +330,12 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// As `later_block`, behind a shutdown, after which the rest of the log need not be read.
+    /// As `later_block`, behind a shutdown. A life that went on began here, or at the next boundary of the sectors that its log had.
     fn next_life(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
-        let mut last = None;
-        for shift in LOG_SECTOR_BYTES_MIN.trailing_zeros()..=SEGMENT_HEADER_BYTES.trailing_zeros() {
-            let place = self.geometry.block_start(at, shift as u8);
-            if last.replace(place) == Some(place) {
-                continue;
-            }
+        let shifts = LOG_SECTOR_BYTES_MIN.trailing_zeros()..=SEGMENT_HEADER_BYTES.trailing_zeros();
+        let mut places: Vec<Lsn> = shifts.map(|shift| self.geometry.block_start(at, shift as u8)).collect();
+        places.dedup();
+        for place in places {
             if let Some(header) = self.later_block_at(place, at)? {
                 return Ok(Some(header));
             }

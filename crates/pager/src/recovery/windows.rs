@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -45,8 +45,8 @@ const READERS: usize = 3;
 /// How long the thread that writes sleeps when nobody rings, and after a full device refused something.
 const NAP: Duration = Duration::from_millis(20);
 const REST: Duration = Duration::from_millis(100);
-/// How often a thread that reads ahead waits for frames, a few milliseconds each time, before it leaves the rest to redo.
-const WAITS: usize = 100;
+/// How long a thread that reads ahead waits for frames, before it leaves the rest to redo.
+const FRAMES_WAIT: Duration = Duration::from_millis(500);
 
 /// Groups that are applied together.
 #[derive(Default)]
@@ -159,19 +159,24 @@ impl Ahead<'_> {
     }
 
     fn beside_each_other(self, apply: impl FnMut(&Window) -> Result<()>) -> Result<()> {
-        let (gathered, windows) = sync_channel(DEPTH);
+        // One more is in the hands of the thread that gathers.
+        let (gathered, windows) = sync_channel(DEPTH - 1);
         let (asked, wanted) = sync_channel(DEPTH);
-        let (wanted, is_over) = (Mutex::new(wanted), AtomicBool::new(false));
+        let (wanted, is_over) = (Arc::new(Mutex::new(wanted)), AtomicBool::new(false));
+        let is_over = &is_over;
         thread::scope(|scope| {
-            let over = Over { is_over: &is_over, pool: self.pool };
-            let gather = spawn(scope, "redo-gather", move || self.hand_over(&asked, &gathered))?;
-            let write = spawn(scope, "redo-write", || self.keep_frames_free(&is_over))?;
+            let ends = EndsThreads { is_over, pool: self.pool };
+            let write = spawn(scope, "redo-write", || self.keep_frames_free(is_over))?;
             for no in 0..READERS {
+                let wanted = wanted.clone();
                 let _ends_with_gather =
-                    spawn(scope, &format!("redo-read-{no}"), || self.read_wanted(&wanted, &is_over))?;
+                    spawn(scope, &format!("redo-read-{no}"), move || self.read_wanted(&wanted, is_over))?;
             }
+            // With the last of those who read: who gathers must not wait for nobody.
+            drop(wanted);
+            let gather = spawn(scope, "redo-gather", move || self.hand_over(&asked, &gathered))?;
             let applied = for_each(windows, apply);
-            drop(over);
+            drop(ends);
             applied.and(joined(gather)).and(joined(write))
         })
     }
@@ -181,8 +186,9 @@ impl Ahead<'_> {
         let mut is_wanted = true;
         self.gather(|window| {
             let window = Arc::new(window);
-            is_wanted = is_wanted && asked.send(window.clone()).is_ok() && gathered.send(window).is_ok();
-            // Why it isn't, redo says.
+            let _reads_or_has_panicked = asked.send(window.clone());
+            is_wanted = gathered.send(window).is_ok();
+            // An error ends the reading of the log; it goes no further than this, and redo says its own.
             if is_wanted { Ok(()) } else { Err(PagerError::Stopped { cause: "redo has ended".into() }) }
         })
         .or_else(|error| if is_wanted { Err(error) } else { Ok(()) })
@@ -191,12 +197,11 @@ impl Ahead<'_> {
     fn read_wanted(self, wanted: &Mutex<Receiver<Arc<Window>>>, is_over: &AtomicBool) {
         loop {
             let Ok(window) = wanted.lock().recv() else { return };
-            let mut waits = 0;
-            while !self.pool.read_early(&window.pages) && waits < WAITS && !is_over.load(Relaxed) {
+            let until = Instant::now() + FRAMES_WAIT;
+            while !self.pool.read_early(&window.pages) && Instant::now() < until && !is_over.load(Relaxed) {
                 reached("recovery: read-ahead waits for frames");
                 self.pool.ring();
                 self.pool.pause();
-                waits += 1;
             }
         }
     }
@@ -206,16 +211,16 @@ impl Ahead<'_> {
         while !is_over.load(Relaxed) {
             match self.write() {
                 Ok(true) => self.pool.wait_for_work(NAP),
-                Ok(false) => thread::sleep(REST),
+                Ok(false) => self.pool.wait_for_work(REST),
                 Err(cause) => return Err(cause),
             }
         }
         Ok(())
     }
 
-    /// Makes frames free for all windows. Whether there was room for what was written.
+    /// Makes frames free for all windows that are ahead. Whether there was room for what was written.
     fn write(self) -> Result<bool> {
-        let free_count = (self.pool.frame_count() / 8).max(1);
+        let free_count = (self.pool.frame_count() / 8).clamp(1, DEPTH * PAGES_MAX);
         match self.pool.refill_to(free_count, |dirty| self.pool.write_frames(dirty)) {
             Err(cause) if cause.is_no_space() => Ok(false),
             wrote => wrote.map(|_| true),
@@ -224,12 +229,12 @@ impl Ahead<'_> {
 }
 
 /// Ends the threads, also when redo panics.
-struct Over<'a> {
+struct EndsThreads<'a> {
     is_over: &'a AtomicBool,
     pool: &'a Pool,
 }
 
-impl Drop for Over<'_> {
+impl Drop for EndsThreads<'_> {
     fn drop(&mut self) {
         self.is_over.store(true, Relaxed);
         self.pool.ring();
