@@ -291,7 +291,10 @@ fn a_put_far_beyond_the_limit_cleans_about_what_it_brings() {
     cache.set_dirty_percent(1);
     put(2 * PAGES);
     let cleaned = u64::from(PAGES) + 1 - cache.counts().dirty;
-    assert!(cleaned > 0 && cleaned <= u64::from(cache.shape.partitions()), "{cleaned}: one of each partition");
+    assert!(
+        cleaned > 0 && cleaned <= u64::from(cache.shape.partitions()),
+        "{cleaned}: one of each partition"
+    );
 }
 
 /// A put that a change overtakes leaves an older page in its frame; when a newer one is at home, and the log is cut behind it, only its
