@@ -189,14 +189,15 @@ fn of_flash(settings: &FlashSettings) -> String {
         clean_order,
         restart,
         fill,
+        scans,
         daily_write_bytes,
     } = settings;
     let (device, design, clean_order) = (quoted(device), design.name(), clean_order.name());
-    let (restart, fill) = (restart.name(), fill.name());
+    let (restart, fill, scans) = (restart.name(), fill.name(), scans.name());
     let daily = daily_write_bytes.map_or_else(String::new, |bytes| format!("daily_writes = {bytes}\n"));
     format!(
         "[flash]\ndevice = {device}\nsize = {size_bytes}\ndesign = '{design}'\n\
-         dirty_limit = {dirty_percent}\nclean_order = '{clean_order}'\nrestart = '{restart}'\nfill = '{fill}'\n{daily}"
+         dirty_limit = {dirty_percent}\nclean_order = '{clean_order}'\nrestart = '{restart}'\nfill = '{fill}'\nscans = '{scans}'\n{daily}"
     )
 }
 

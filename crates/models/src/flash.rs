@@ -18,7 +18,7 @@ use varve_device::{
 
 use crate::frames::plain;
 use crate::pager::config::FlashConfig;
-use crate::pager::flash::{CleanOrder, FlashCache, FlashDesign, FlashRestart, Place, frames_of, running};
+use crate::pager::flash::{FlashCache, FlashDesign, FlashRestart, Place, frames_of, running};
 use crate::pager::ledger::Ledger;
 use crate::pager::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::pager::pool::WriteAhead;
@@ -175,21 +175,18 @@ impl World {
         let home =
             Arc::new(Home { stored: Mutex::default(), ledger: ledger.clone(), refusals: AtomicU32::new(0) });
         let drive = Faulty::wrap(MemoryDirectory::new());
+        let bytes = (1..)
+            .map(|pages| pages * PAGE_BYTES as u64)
+            .find(|bytes| frames_of(*bytes, PAGE_BYTES) == frames)
+            .expect("some file has so many");
         let config = FlashConfig {
-            directory: drive.clone(),
-            size_bytes: (1..)
-                .map(|pages| pages * PAGE_BYTES as u64)
-                .find(|bytes| frames_of(*bytes, PAGE_BYTES) == frames)
-                .expect("some file has so many"),
             design: FlashDesign::LazyCleaning,
             pending_max: 100,
             queued_max: 4,
             writers: 1,
             dirty_percent: 1,
-            clean_order: CleanOrder::LastUse,
             restart: FlashRestart::None,
-            daily_write_bytes: None,
-            fill: FlashConfig::FILL,
+            ..FlashConfig::new(drive.clone(), bytes)
         };
         let place = Place {
             database: 7,

@@ -13,7 +13,7 @@ use varve_device::Directory;
 use crate::compression::Compression;
 use crate::control::InForce;
 use crate::error::{PagerError, Result};
-use crate::flash::{self, CleanOrder, FlashDesign, FlashFill, FlashRestart};
+use crate::flash::{self, CleanOrder, FlashDesign, FlashFill, FlashRestart, FlashScans};
 use crate::nvm::layout::Layout;
 use crate::packed::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, is_extent};
 use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
@@ -272,6 +272,8 @@ pub struct FlashConfig {
     pub restart: FlashRestart,
     /// What it does to get full.
     pub fill: FlashFill,
+    /// What tells pages of scans, which are not taken once it is full.
+    pub scans: FlashScans,
     /// Bytes written to the device a day, at most; then nothing more is taken for a while. `None`: as many as come.
     pub daily_write_bytes: Option<u64>,
 }
@@ -291,8 +293,30 @@ impl FlashConfig {
     pub const RESTART: FlashRestart = FlashRestart::LazyVerification;
     /// What it does to get full (Do 2012, section 3.3.1).
     pub const FILL: FlashFill = FlashFill::Aggressive;
+    /// What tells pages of scans (Do 2012, section 3.2.2: the better one of two).
+    pub const SCANS: FlashScans = FlashScans::ReadAhead;
+    /// What is taken: what is at home, too.
+    pub const DESIGN: FlashDesign = FlashDesign::DualWrite;
     /// Pages that it must hold.
     pub const FRAMES_MIN: u32 = 16;
+
+    /// A cache in a file of so many bytes at most, and nothing else said of it.
+    pub fn new(directory: Arc<dyn Directory>, size_bytes: u64) -> Self {
+        Self {
+            directory,
+            size_bytes,
+            design: FlashConfig::DESIGN,
+            pending_max: FlashConfig::PENDING_MAX,
+            queued_max: FlashConfig::QUEUED_MAX,
+            writers: FlashConfig::WRITERS,
+            dirty_percent: FlashConfig::DIRTY_PERCENT,
+            clean_order: CleanOrder::LastUse,
+            restart: FlashConfig::RESTART,
+            fill: FlashConfig::FILL,
+            scans: FlashConfig::SCANS,
+            daily_write_bytes: None,
+        }
+    }
 
     /// Pages that it holds.
     pub(crate) fn frames(&self, page_size: usize) -> u32 {

@@ -60,7 +60,7 @@ pub use config::{
 };
 pub use durability::{DurabilityRow, NvmStats, SlotCounts};
 pub use error::{PagerError, Result};
-pub use flash::{CleanOrder, FLASH_FILE, FlashDesign, FlashFill, FlashRestart};
+pub use flash::{CleanOrder, FLASH_FILE, FlashDesign, FlashFill, FlashRestart, FlashScans};
 pub use ids::{Access, PageId, PageNo, PageRange, SpaceId};
 pub use ledger::Ledger;
 pub use level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::{add, config, get, open, set};
 use varve_device::MemoryDirectory;
 use varve_pager::{
-    CheckpointKind, CleanOrder, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, SpaceId,
+    CheckpointKind, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, SpaceId,
 };
 
 const PAGES: u64 = 100;
@@ -17,17 +17,10 @@ fn rig(kind: CheckpointKind, design: FlashDesign) -> PagerConfig {
     let mut config = config(&MemoryDirectory::new(), 40);
     config.checkpoint.kind = kind;
     config.flash = Some(FlashConfig {
-        directory: MemoryDirectory::new(),
-        size_bytes: 4096 + 200 * 4096,
         design,
-        pending_max: FlashConfig::PENDING_MAX,
-        queued_max: FlashConfig::QUEUED_MAX,
-        writers: FlashConfig::WRITERS,
         dirty_percent: 90,
-        clean_order: CleanOrder::LastUse,
         restart: FlashRestart::None,
-        fill: FlashConfig::FILL,
-        daily_write_bytes: None,
+        ..FlashConfig::new(MemoryDirectory::new(), 4096 + 200 * 4096)
     });
     config
 }

@@ -12,7 +12,7 @@ use varve_device::{
     Directory, ErrorKind, Fault, Faulty, MemoryDirectory, OpenHow, Operation, Rule, Space, When,
 };
 use varve_pager::{
-    Access, CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, HomeLayout, PackedConfig, PageId,
+    Access, FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, FlashScans, HomeLayout, PackedConfig, PageId,
     Pager, PagerConfig, SpaceId,
 };
 
@@ -33,17 +33,9 @@ const ERRORS_MAX: u64 = 8;
 
 fn cache(directory: Arc<dyn Directory>, design: FlashDesign) -> Option<FlashConfig> {
     Some(FlashConfig {
-        directory,
-        size_bytes: 4096 + CACHE_PAGES * 4096,
         design,
-        pending_max: FlashConfig::PENDING_MAX,
-        queued_max: FlashConfig::QUEUED_MAX,
-        writers: FlashConfig::WRITERS,
-        dirty_percent: FlashConfig::DIRTY_PERCENT,
-        clean_order: CleanOrder::LastUse,
         restart: FlashRestart::None,
-        fill: FlashConfig::FILL,
-        daily_write_bytes: None,
+        ..FlashConfig::new(directory, 4096 + CACHE_PAGES * 4096)
     })
 }
 
@@ -178,6 +170,32 @@ fn a_scan_is_not_admitted() {
     let admitted = counter(&pager, "admitted_clean") - before;
     assert!(admitted <= 40, "{admitted}: those that were in the pool");
     assert!(counter(&pager, "refused_sequential") > 100);
+}
+
+/// By where pages lie a scan is told without anybody's word, and pages far from each other are none of a scan, whatever is said of them.
+#[test]
+fn by_proximity_a_scan_is_not_admitted() {
+    let mut rig = rig(config(&MemoryDirectory::new(), 40), FlashDesign::CleanWrite);
+    rig.config.flash.as_mut().unwrap().scans = FlashScans::Proximity;
+    let pager = open(&rig.config);
+    let known = fill(&pager);
+    while pager.tick_write(1000).unwrap() > 0 {}
+    let in_order: Vec<PageId> = known.keys().copied().collect();
+    let (low, high) = in_order.split_at(in_order.len() / 2);
+    let far_apart: Vec<PageId> = low.iter().zip(high).flat_map(|(one, other)| [*one, *other]).collect();
+    let admitted = |ids: &[PageId], access| {
+        let before = counter(&pager, "admitted_clean");
+        ids.iter().for_each(|id| drop(pager.fix_s(*id, access).unwrap()));
+        counter(&pager, "admitted_clean") - before
+    };
+    while counter(&pager, "free") * 20 > CACHE_PAGES {
+        admitted(&far_apart, Access::Random);
+    }
+    admitted(&in_order, Access::Random);
+    let scanned = admitted(&in_order, Access::Random);
+    assert!(scanned <= 10, "{scanned}: of a cache that has all but few of them");
+    let random = admitted(&far_apart, Access::Sequential);
+    assert!(random > 40, "{random}");
 }
 
 /// Works while the device does this; gives how often, and what was counted as damaged and whether the cache is lost.

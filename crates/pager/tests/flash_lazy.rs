@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use common::{Random, add, config, get, open, set};
 use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
-use varve_pager::{
-    CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, SpaceId,
-};
+use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, SpaceId};
 
 const LAZY: [FlashDesign; 3] = [FlashDesign::LazyCleaning, FlashDesign::Rotating, FlashDesign::Exclusive];
 const CACHE_PAGES: u64 = 120;
@@ -32,17 +30,10 @@ fn rig(design: FlashDesign) -> Rig {
     let mut config = config(&home, 40);
     config.data = drive.clone();
     config.flash = Some(FlashConfig {
-        directory: device.clone(),
-        size_bytes: 4096 + CACHE_PAGES * 4096,
         design,
-        pending_max: FlashConfig::PENDING_MAX,
-        queued_max: FlashConfig::QUEUED_MAX,
-        writers: FlashConfig::WRITERS,
         dirty_percent: LIMIT as u8,
-        clean_order: CleanOrder::LastUse,
         restart: FlashRestart::None,
-        fill: FlashConfig::FILL,
-        daily_write_bytes: None,
+        ..FlashConfig::new(device.clone(), 4096 + CACHE_PAGES * 4096)
     });
     Rig { config, home, flash, device, drive }
 }

@@ -12,10 +12,7 @@ use common::{NoOps, Random, add, get};
 use varve_device::{
     Directory, ErrorKind, Fault, Faulty, FileDirectory, FileOptions, MemoryDirectory, Rule, When,
 };
-use varve_pager::{
-    CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, Result,
-    SpaceId,
-};
+use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, PageId, Pager, PagerConfig, Result, SpaceId};
 
 const DESIGNS: [FlashDesign; 5] = [
     FlashDesign::LazyCleaning,
@@ -60,17 +57,9 @@ fn rig(path: &Path, design: FlashDesign) -> Rig {
     config.background = true;
     config.checkpoint.interval_ms = 20;
     config.flash = Some(FlashConfig {
-        directory: device.clone(),
-        size_bytes: CACHE_PAGES * 4096,
         design,
-        pending_max: FlashConfig::PENDING_MAX,
-        queued_max: FlashConfig::QUEUED_MAX,
-        writers: FlashConfig::WRITERS,
         dirty_percent: 80,
-        clean_order: CleanOrder::LastUse,
-        restart: FlashRestart::LazyVerification,
-        daily_write_bytes: None,
-        fill: FlashConfig::FILL,
+        ..FlashConfig::new(device.clone(), CACHE_PAGES * 4096)
     });
     Rig { config, device }
 }

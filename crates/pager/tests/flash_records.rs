@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::{add, config, get, open, set};
 use varve_device::{Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
 use varve_pager::control::Control;
-use varve_pager::{CleanOrder, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, SpaceId};
+use varve_pager::{FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, SpaceId};
 
 const PAGES: u64 = 150;
 const LONG: Duration = Duration::from_secs(60);
@@ -23,19 +23,8 @@ struct Rig {
 /// With threads, and a checkpoint every 20 milliseconds.
 fn rig(design: FlashDesign) -> Rig {
     let (home, device) = (MemoryDirectory::new(), Faulty::wrap(MemoryDirectory::new()));
-    let flash = FlashConfig {
-        directory: device.clone(),
-        size_bytes: 4096 * (1 + 3 + 140),
-        design,
-        pending_max: FlashConfig::PENDING_MAX,
-        queued_max: FlashConfig::QUEUED_MAX,
-        writers: FlashConfig::WRITERS,
-        dirty_percent: 50,
-        clean_order: CleanOrder::LastUse,
-        restart: FlashRestart::LazyVerification,
-        fill: FlashConfig::FILL,
-        daily_write_bytes: None,
-    };
+    let flash =
+        FlashConfig { design, dirty_percent: 50, ..FlashConfig::new(device.clone(), 4096 * (1 + 3 + 140)) };
     let mut config = PagerConfig { background: true, flash: Some(flash), ..config(&home, 40) };
     config.checkpoint.interval_ms = 20;
     Rig { config, home, device }

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use common::{Random, add, config, get, open, set};
 use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
 use varve_pager::{
-    CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, PagerError,
-    SpaceId,
+    FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, PagerError, SpaceId,
 };
 
 const PAGES: usize = 200;
@@ -31,19 +30,8 @@ fn rig(design: FlashDesign, restart: FlashRestart) -> Rig {
     let drive = Faulty::wrap(home.clone() as Arc<dyn Directory>);
     let mut config = config(&home, 40);
     config.data = drive.clone();
-    config.flash = Some(FlashConfig {
-        directory: device.clone(),
-        size_bytes: SMALL,
-        design,
-        pending_max: FlashConfig::PENDING_MAX,
-        queued_max: FlashConfig::QUEUED_MAX,
-        writers: FlashConfig::WRITERS,
-        dirty_percent: 50,
-        clean_order: CleanOrder::LastUse,
-        restart,
-        fill: FlashConfig::FILL,
-        daily_write_bytes: None,
-    });
+    config.flash =
+        Some(FlashConfig { design, dirty_percent: 50, restart, ..FlashConfig::new(device.clone(), SMALL) });
     Rig { config, flash, device, drive }
 }
 

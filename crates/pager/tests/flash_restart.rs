@@ -10,8 +10,8 @@ use varve_device::{
     Directory, ErrorKind, Fault, Faulty, MemoryDirectory, MemoryImage, Operation, Rule, When, take_reached,
 };
 use varve_pager::{
-    CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, HomeLayout, PackedConfig, PageId, Pager,
-    PagerConfig, SpaceId,
+    FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, HomeLayout, PackedConfig, PageId, Pager, PagerConfig,
+    SpaceId,
 };
 
 const DESIGNS: [FlashDesign; 7] = [
@@ -56,17 +56,10 @@ fn on(
 ) -> Rig {
     let device = Faulty::wrap(flash.clone() as Arc<dyn Directory>);
     let flash_config = FlashConfig {
-        directory: device.clone(),
-        size_bytes: 4096 * (1 + 2 + CACHE_PAGES),
         design,
-        pending_max: FlashConfig::PENDING_MAX,
-        queued_max: FlashConfig::QUEUED_MAX,
-        writers: FlashConfig::WRITERS,
         dirty_percent: 50,
-        clean_order: CleanOrder::LastUse,
         restart,
-        fill: FlashConfig::FILL,
-        daily_write_bytes: None,
+        ..FlashConfig::new(device.clone(), 4096 * (1 + 2 + CACHE_PAGES))
     };
     let config = PagerConfig { layout, flash: Some(flash_config), ..config(home, 40) };
     Rig { config, home: home.clone(), flash: flash.clone(), device }

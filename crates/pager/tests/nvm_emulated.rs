@@ -10,7 +10,7 @@ use common::{NoOps, add, config, get, open, set};
 use varve_device::{Directory, Fault, Faulty, MemoryDirectory, Rule, VolatileMachine, When};
 use varve_pager::control::{Control, State};
 use varve_pager::{
-    CleanOrder, DurabilityRow, FlashConfig, FlashDesign, FlashRestart, NvmConfig, PageId, Pager, PagerConfig,
+    DurabilityRow, FlashConfig, FlashDesign, FlashRestart, NvmConfig, PageId, Pager, PagerConfig,
     ProtectionKind, SpaceId,
 };
 
@@ -100,17 +100,10 @@ fn a_shutdown_with_a_lazy_flash_cache_survives_the_machine() {
         let flash = MemoryDirectory::new();
         let how = |machine: &Arc<VolatileMachine>| {
             let flash = FlashConfig {
-                directory: flash.clone(),
-                size_bytes: 4096 * 200,
                 design,
-                pending_max: FlashConfig::PENDING_MAX,
-                queued_max: FlashConfig::QUEUED_MAX,
-                writers: FlashConfig::WRITERS,
                 dirty_percent: 90,
-                clean_order: CleanOrder::LastUse,
                 restart,
-                fill: FlashConfig::FILL,
-                daily_write_bytes: None,
+                ..FlashConfig::new(flash.clone(), 4096 * 200)
             };
             PagerConfig { flash: Some(flash), ..on(machine, protection, log_bytes) }
         };

@@ -7,8 +7,8 @@
 
 use varve_device::Space;
 use varve_pager::{
-    Algorithm, CheckpointKind, CleanOrder, Compression, FlashConfig, FlashDesign, FlashRestart, HomeLayout,
-    NvmConfig, PackedConfig, PagerConfig, ProtectionKind,
+    Algorithm, CheckpointKind, Compression, FlashConfig, FlashDesign, FlashRestart, HomeLayout, NvmConfig,
+    PackedConfig, PagerConfig, ProtectionKind,
 };
 
 use crate::devices::Devices;
@@ -437,18 +437,10 @@ impl Part {
 fn cache(config: &PagerConfig, devices: &Devices, design: FlashDesign) -> FlashConfig {
     let size_bytes = 4096 + CACHE_PAGES * config.page_size as u64;
     FlashConfig {
-        directory: devices.of(Space::Flash),
-        size_bytes,
         design,
-        pending_max: FlashConfig::PENDING_MAX,
-        queued_max: FlashConfig::QUEUED_MAX,
-        writers: FlashConfig::WRITERS,
         // So few that some are cleaned all the time.
         dirty_percent: 25,
-        clean_order: CleanOrder::LastUse,
-        restart: FlashRestart::LazyVerification,
-        fill: FlashConfig::FILL,
-        daily_write_bytes: None,
+        ..FlashConfig::new(devices.of(Space::Flash), size_bytes)
     }
 }
 

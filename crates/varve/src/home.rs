@@ -278,17 +278,14 @@ impl Home {
 /// The cache on flash, on a device by its name.
 fn flash(settings: &Settings, directory: impl Fn(&str) -> Arc<dyn Directory>) -> Option<FlashConfig> {
     settings.flash.as_ref().map(|flash| FlashConfig {
-        directory: directory(&flash.device),
-        size_bytes: flash.size_bytes,
         design: flash.design,
-        pending_max: FlashConfig::PENDING_MAX,
-        queued_max: FlashConfig::QUEUED_MAX,
-        writers: FlashConfig::WRITERS,
         dirty_percent: flash.dirty_percent,
         clean_order: flash.clean_order,
         restart: flash.restart,
         fill: flash.fill,
+        scans: flash.scans,
         daily_write_bytes: flash.daily_write_bytes,
+        ..FlashConfig::new(directory(&flash.device), flash.size_bytes)
     })
 }
 

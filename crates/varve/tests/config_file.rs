@@ -74,6 +74,7 @@ dirty_limit = 70
 clean_order = "recovery-lsn"
 restart = "none"
 fill = "plain"
+scans = "proximity"
 daily_writes = "500GiB"
 [home]
 layout = "packed"
@@ -128,6 +129,7 @@ fn every_key_is_read() {
         clean_order: varve::pager::CleanOrder::RecoveryLsn,
         restart: varve::pager::FlashRestart::None,
         fill: varve::pager::FlashFill::Plain,
+        scans: varve::pager::FlashScans::Proximity,
         daily_write_bytes: Some(500 << 30),
     };
     assert_eq!(settings.flash, Some(flash));
@@ -323,6 +325,14 @@ fn mistakes_about_the_cache_on_flash_are_named() {
     check(
         &format!("{flash}fill = 'fast'"),
         "line 4: flash.fill = \"fast\" is unknown; choose one of: aggressive, plain",
+    );
+    check(
+        &format!("{flash}scans = 'none'"),
+        "line 4: flash.scans = \"none\" is unknown; choose one of: read-ahead, proximity",
+    );
+    assert_eq!(
+        parse(flash).unwrap().flash.map(|flash| flash.scans),
+        Some(varve::pager::FlashScans::ReadAhead)
     );
     check(
         &format!("{flash}daily_writes = '1000KiB'"),

@@ -569,7 +569,7 @@ fn how_a_cache_on_flash_is_cleaned_is_configured() {
     let mut client = served.connect();
     assert_eq!(
         shown(&mut client),
-        "flash_clean_order=last-use flash_daily_writes=unlimited flash_design=lazy-cleaning flash_dirty_limit=30 flash_fill=aggressive flash_restart=lazy-verification flash_size=4 MiB"
+        "flash_clean_order=last-use flash_daily_writes=unlimited flash_design=lazy-cleaning flash_dirty_limit=30 flash_fill=aggressive flash_restart=lazy-verification flash_scans=read-ahead flash_size=4 MiB"
     );
     for (wrong, expected) in [
         ("flash_dirty_limit = 0", "flash.dirty_limit must be between 1 and 95"),
@@ -588,14 +588,14 @@ fn how_a_cache_on_flash_is_cleaned_is_configured() {
     client.batch_execute("alter system set flash_daily_writes = '40GiB'").unwrap();
     assert_eq!(
         shown(&mut client),
-        "flash_clean_order=last-use* flash_daily_writes=40 GiB flash_design=lazy-cleaning flash_dirty_limit=95 flash_fill=aggressive flash_restart=lazy-verification flash_size=4 MiB"
+        "flash_clean_order=last-use* flash_daily_writes=40 GiB flash_design=lazy-cleaning flash_dirty_limit=95 flash_fill=aggressive flash_restart=lazy-verification flash_scans=read-ahead flash_size=4 MiB"
     );
     assert_eq!(served.stop("-TERM").0, Some(0));
     let served = Served::start(directory.path());
     let mut client = served.connect();
     assert_eq!(
         shown(&mut client),
-        "flash_clean_order=recovery-lsn flash_daily_writes=40 GiB flash_design=lazy-cleaning flash_dirty_limit=95 flash_fill=aggressive flash_restart=lazy-verification flash_size=4 MiB"
+        "flash_clean_order=recovery-lsn flash_daily_writes=40 GiB flash_design=lazy-cleaning flash_dirty_limit=95 flash_fill=aggressive flash_restart=lazy-verification flash_scans=read-ahead flash_size=4 MiB"
     );
     client.batch_execute("alter system reset flash_dirty_limit").unwrap();
     client.batch_execute("alter system set flash_size = '8MiB'").unwrap();

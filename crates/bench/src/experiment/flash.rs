@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use varve_pager::{
-    CheckpointKind, CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, PagerConfig,
+    CheckpointKind, CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans, PagerConfig,
     ProtectionKind,
 };
 
@@ -197,6 +197,7 @@ pub(super) struct Settings {
     pub queued_max: usize,
     pub restart: FlashRestart,
     pub fill: FlashFill,
+    pub scans: FlashScans,
     /// Share of the log that redo may have to read.
     pub log_fraction: f64,
     /// Sharp checkpoints so often, in milliseconds; else they bring nothing home.
@@ -207,9 +208,9 @@ impl Settings {
     /// The paper's.
     pub(super) fn of(lab: &Lab<'_>, mix: &Mix) -> Self {
         let (dirty_percent, queued_max) = (mix.dirty_percent, queued(lab));
-        let (restart, fill) = (FlashRestart::None, FlashConfig::FILL);
+        let (restart, fill, scans) = (FlashRestart::None, FlashConfig::FILL, FlashConfig::SCANS);
         let (cache_units, log_fraction, sharp_ms) = (CACHE_UNITS, LOG_FRACTION, None);
-        Self { cache_units, dirty_percent, queued_max, restart, fill, log_fraction, sharp_ms }
+        Self { cache_units, dirty_percent, queued_max, restart, fill, scans, log_fraction, sharp_ms }
     }
 
     fn configure(&self, config: &mut PagerConfig) {
@@ -228,9 +229,9 @@ pub(super) fn cached(lab: &Lab<'_>, mix: &Mix, design: FlashDesign) -> Variant {
 
 /// With a cache so set; it is warmed by as many transactions as one of the paper's size.
 pub(super) fn cached_so(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
-    let Settings { cache_units, dirty_percent, queued_max, restart, fill, .. } = settings;
+    let Settings { cache_units, dirty_percent, queued_max, restart, fill, scans, .. } = settings;
     let (bytes, clean_order) = (cache_units * lab.scale().flash_unit_bytes, CleanOrder::LastUse);
-    let flash = InFlash { bytes, design, queued_max, dirty_percent, clean_order, restart, fill };
+    let flash = InFlash { bytes, design, queued_max, dirty_percent, clean_order, restart, fill, scans };
     let configure = move |config: &mut PagerConfig| settings.configure(config);
     let variant = Variant::new(configure).with("design", design.name()).in_flash(flash);
     variant.warmed_by(warm_transactions(lab, mix))

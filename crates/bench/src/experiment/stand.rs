@@ -13,7 +13,7 @@ use serde_json::Value;
 use varve_device::Accounting;
 use varve_engine::Database;
 use varve_pager::{
-    CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, NvmConfig, PagerConfig, Times,
+    CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans, NvmConfig, PagerConfig, Times,
 };
 
 use super::copies::{Bench, Copied, Place};
@@ -98,6 +98,8 @@ pub struct InFlash {
     pub restart: FlashRestart,
     /// What it does to get full.
     pub fill: FlashFill,
+    /// What tells pages of scans.
+    pub scans: FlashScans,
 }
 
 /// A configuration to compare.
@@ -224,17 +226,14 @@ impl Variant {
         }
         if let (Some(flash), Some(directory)) = (self.flash, &on.flash) {
             config.flash = Some(FlashConfig {
-                directory: directory.clone(),
-                size_bytes: flash.bytes,
                 design: flash.design,
-                pending_max: FlashConfig::PENDING_MAX,
                 queued_max: flash.queued_max,
-                writers: FlashConfig::WRITERS,
                 dirty_percent: flash.dirty_percent,
                 clean_order: flash.clean_order,
                 restart: flash.restart,
                 fill: flash.fill,
-                daily_write_bytes: None,
+                scans: flash.scans,
+                ..FlashConfig::new(directory.clone(), flash.bytes)
             });
         }
         if let (Some(nvm), Some(directory)) = (self.nvm, &on.nvm) {

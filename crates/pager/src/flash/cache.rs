@@ -11,7 +11,7 @@
 //! 4. Trouble with the device ends the cache, never the database's data (`trouble.rs`).
 //! 5. A dirty page is brought home by one thread at a time, and whoever puts or discards a newer version waits for that (`cleaning.rs`).
 //!
-//! Lock order: frame latches, the replacer's lock > a partition's > the queue's, the heat's, that of what is being cleaned. None is held
+//! Lock order: frame latches, the replacer's lock > a partition's > the queue's, the heat's, that of what is being cleaned, that of scans. None is held
 //! across I/O, but the gate, which those who put share, and the partition's whose memory-mapped records are written.
 //!
 //! Not known here: frames of the pool, how home stores pages.
@@ -32,6 +32,7 @@ use super::keeping::Keeping;
 use super::report::{Counters, Kinds};
 use super::resizing::{PARTITIONS_MAX, Shape};
 use super::restart::FlashRestart;
+use super::scans::Scans;
 use super::store::{OpenStore, Store, Whose};
 use super::table::{CleanOrder, FrameNo, Partition};
 use super::throttle::Throttle;
@@ -63,6 +64,7 @@ pub(crate) struct FlashCache {
     pub(super) underway: Underway,
     pub(super) watched: Watched,
     pub(super) heat: Heat,
+    pub(super) scans: Scans,
     design: AtomicU8,
     /// Held by those who take pages, and alone by who changes the design.
     pub(super) gate: RwLock<()>,
@@ -185,6 +187,7 @@ impl FlashCache {
                     underway: Underway::default(),
                     watched: Watched::default(),
                     heat: Heat::default(),
+                    scans: Scans::new(config.scans),
                     design: AtomicU8::new(config.design as u8),
                     gate: RwLock::default(),
                     switching: Mutex::default(),

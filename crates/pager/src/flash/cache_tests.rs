@@ -12,8 +12,6 @@ use super::budget::{Clock, Hands, running};
 use super::cache::{FlashCache, Opened, Place};
 use super::design::FlashDesign;
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
-use super::restart::FlashRestart;
-use super::table::CleanOrder;
 use super::widening::FlashFill;
 use crate::config::FlashConfig;
 use crate::error::{PagerError, Result};
@@ -116,17 +114,13 @@ fn open_all(
     (daily_write_bytes, clock): (Option<u64>, Clock),
 ) -> Arc<FlashCache> {
     let config = FlashConfig {
-        directory,
-        size_bytes: 4096 + frames * PAGE_BYTES as u64,
         design,
         pending_max: 100,
         queued_max: 10,
         writers: 1,
-        dirty_percent: FlashConfig::DIRTY_PERCENT,
-        clean_order: CleanOrder::LastUse,
-        restart: FlashRestart::LazyVerification,
         fill: FlashFill::Aggressive,
         daily_write_bytes,
+        ..FlashConfig::new(directory, 4096 + frames * PAGE_BYTES as u64)
     };
     let place = Place {
         database: 7,

@@ -276,10 +276,11 @@ impl FlashCache {
         if misses.is_empty() { Ok(()) } else { self.below.read(&mut misses, why) }
     }
 
-    /// Offers what came from home, and gives up what came from flash, where the design wants that.
+    /// Tells which pages a scan reads, offers what came from home, and gives up what came from flash, where the design wants that.
     pub(super) fn look_at_what_was_read(&self, runs: &mut [Run<'_, '_>], why: Access) {
         let design = self.design();
-        if !design.takes_read() && !design.gives_up_what_is_read() {
+        let is_of_interest = design.takes_read() || design.gives_up_what_is_read();
+        if !is_of_interest && !self.scans.is_told() {
             return;
         }
         for run in runs {
@@ -288,6 +289,9 @@ impl FlashCache {
                 let Want::Page { frame, got: Some(got) } = want else { continue };
                 if !id.space().is_logged() {
                     continue;
+                }
+                if got.from == Tier::Home {
+                    self.scans.note(id);
                 }
                 if design.takes_read() {
                     self.heat.note(id, why);

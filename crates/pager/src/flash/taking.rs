@@ -132,7 +132,11 @@ impl FlashCache {
             let mut table = self.table_of(id);
             let partition = table.partition;
             if self.is_failing()
-                || !design.takes_dirty(image.access(), self.is_filling(&table), table.has_invalid(id))
+                || !design.takes_dirty(
+                    self.scans.access(id, image.access()),
+                    self.is_filling(&table),
+                    table.has_invalid(id),
+                )
             {
                 continue;
             }
@@ -189,6 +193,7 @@ impl FlashCache {
 
     /// A clean page leaves the pool.
     pub(super) fn take_clean(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image) {
+        let why = self.scans.leaves(id, why);
         if self.is_failing() {
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! What this file doesn't know: which devices there are beside their names, what a design does.
 
-use varve_pager::{CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart};
+use varve_pager::{CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans};
 
 use super::reader::{ConfigError, Reader};
 use super::{KIB, MIB, TIB};
@@ -24,6 +24,8 @@ pub struct FlashSettings {
     pub restart: FlashRestart,
     /// What it does to get full.
     pub fill: FlashFill,
+    /// What tells pages of scans.
+    pub scans: FlashScans,
     /// Bytes written to its device a day, at most; `None`: as many as come.
     pub daily_write_bytes: Option<u64>,
 }
@@ -41,7 +43,7 @@ impl FlashSettings {
             return Err(section.error("size", at[1], "must be a multiple of 4 KiB"));
         }
         let designs = FlashDesign::ALL.map(|design| (design.name(), design));
-        let now = before.map_or(FlashDesign::DualWrite, |flash| flash.design);
+        let now = before.map_or(FlashConfig::DESIGN, |flash| flash.design);
         let design = section.choice("design", &designs)?.unwrap_or(now);
         let percents = FlashConfig::DIRTY_PERCENTS;
         let percent =
@@ -57,8 +59,21 @@ impl FlashSettings {
         let fills = FlashFill::ALL.map(|fill| (fill.name(), fill));
         let now = before.map_or(FlashConfig::FILL, |flash| flash.fill);
         let fill = section.choice("fill", &fills)?.unwrap_or(now);
+        let kinds = FlashScans::ALL.map(|scans| (scans.name(), scans));
+        let now = before.map_or(FlashConfig::SCANS, |flash| flash.scans);
+        let scans = section.choice("scans", &kinds)?.unwrap_or(now);
         let now = before.and_then(|flash| flash.daily_write_bytes);
         let daily_write_bytes = section.bytes("daily_writes", MIB..=1024 * TIB)?.or(now);
-        Ok(Self { device, size_bytes, design, dirty_percent, clean_order, restart, fill, daily_write_bytes })
+        Ok(Self {
+            device,
+            size_bytes,
+            design,
+            dirty_percent,
+            clean_order,
+            restart,
+            fill,
+            scans,
+            daily_write_bytes,
+        })
     }
 }

@@ -128,6 +128,12 @@ pub const KEYS: &[Key] = &[
         "Whether the cache on flash is gone on with when the server starts again.",
         |s| s.flash.as_ref().map_or(FlashConfig::RESTART, |flash| flash.restart).name().to_owned(),
     ),
+    key(
+        ["flash_scans", "flash", "scans"],
+        Kind::Word,
+        "What tells pages of scans to the cache on flash.",
+        |s| s.flash.as_ref().map_or(FlashConfig::SCANS, |flash| flash.scans).name().to_owned(),
+    ),
     on_line(["flash_size", "flash", "size"], Kind::Bytes, "Bytes of the file of the cache on flash.", |s| {
         show_bytes(s.flash.as_ref().map_or(0, |flash| flash.size_bytes))
     }),

@@ -6,8 +6,8 @@
 //! What this file doesn't know: how values are read and kept.
 
 use varve_pager::{
-    Algorithm, CheckpointKind, CleanOrder, FlashDesign, FlashFill, FlashRestart, HomeLayout, Pager,
-    PagerConfig, ProtectionKind, Trim,
+    Algorithm, CheckpointKind, CleanOrder, FlashDesign, FlashFill, FlashRestart, FlashScans, HomeLayout,
+    Pager, PagerConfig, ProtectionKind, Trim,
 };
 
 use super::keys::Kind;
@@ -45,6 +45,7 @@ pub fn choices(name: &str) -> Vec<&'static str> {
         "flash_design" => FlashDesign::ALL.map(FlashDesign::name).to_vec(),
         "flash_fill" => FlashFill::ALL.map(FlashFill::name).to_vec(),
         "flash_restart" => FlashRestart::ALL.map(FlashRestart::name).to_vec(),
+        "flash_scans" => FlashScans::ALL.map(FlashScans::name).to_vec(),
         "flash_clean_order" => CleanOrder::ALL.map(CleanOrder::name).to_vec(),
         "home_trim" => Trim::ALL.map(Trim::name).to_vec(),
         "pool_replacement" => vec!["clock", "lru2"],
