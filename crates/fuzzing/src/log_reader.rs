@@ -28,6 +28,11 @@ pub fn log_reader(bytes: &[u8]) {
     let Ok(stored) = StoredLog::open(config(&directory), DATABASE) else { return };
     let mut before = Vec::new();
     let Ok(tail) = read(&stored, &lives, known, &mut before) else { return };
+    let shut_down = Known { lsn: tail.end, why: "it was shut down at", is_end: true };
+    let again = stored.each_group(&lives, FIRST_LSN, shut_down, |_| Ok::<(), LogError>(()));
+    // Of a file without a good header it may say more.
+    let is_same = again.as_ref().map_or(true, |again| *again == tail);
+    assert!(is_same, "behind a shutdown it ends elsewhere: {again:?}, {tail:?}");
     let (first, last) = (&lives[0], &lives[lives.len() - 1]);
     assert!(tail.next >= first.start.min(FIRST_LSN), "the log ends before it begins");
     let incarnation = last.incarnation.wrapping_add(1);

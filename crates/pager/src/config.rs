@@ -295,7 +295,7 @@ impl FlashConfig {
     pub const FILL: FlashFill = FlashFill::Aggressive;
     /// What tells pages of scans (Do 2012, section 3.2.2: the better one of two).
     pub const SCANS: FlashScans = FlashScans::ReadAhead;
-    /// What is taken: what is at home, too.
+    /// What is taken (Do 2012, section 3.2.3): what home gets as well.
     pub const DESIGN: FlashDesign = FlashDesign::DualWrite;
     /// Pages that it must hold.
     pub const FRAMES_MIN: u32 = 16;

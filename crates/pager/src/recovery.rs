@@ -37,7 +37,7 @@ use varve_device::{planted, reached};
 use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::flash::FlashCache;
-use crate::ids::{Access, PageId, PageRange};
+use crate::ids::{Access, PageId};
 use crate::ledger::Ledger;
 use crate::log::{Appended, Group, Known, Life, Log, LogConfig, Record, StoredLog, Tail};
 use crate::lsn::Lsn;
@@ -49,8 +49,10 @@ use crate::redo::{self, RedoOps};
 use crate::space::discard;
 use crate::written;
 
+mod discards;
 mod windows;
 
+pub(crate) use discards::Discards;
 use windows::{Ahead, Window};
 
 /// A planted fault; notes of what is home are left out with it, or they would hide nearly all that it does.
@@ -349,47 +351,6 @@ fn nonsense(what: &str, lsn: Lsn) -> PagerError {
     PagerError::Corrupt { what: format!("the note of {what} pages at LSN {lsn} makes no sense") }
 }
 
-/// Ranges of pages with the LSN of their last discard; ranges don't overlap.
-#[derive(Default)]
-pub(crate) struct Discards {
-    /// By first page: one past the last page, and the LSN.
-    ranges: BTreeMap<u64, (u64, Lsn)>,
-}
-
-impl Discards {
-    /// Later notes win.
-    pub(crate) fn insert(&mut self, range: PageRange, lsn: Lsn) {
-        let first = range.first.to_u64();
-        let end = first + u64::from(range.count);
-        let touched: SmallVec<[(u64, u64, Lsn); 4]> = self
-            .ranges
-            .range(..end)
-            .rev()
-            .take_while(|(_, (old_end, _))| *old_end > first)
-            .map(|(old_first, (old_end, old_lsn))| (*old_first, *old_end, *old_lsn))
-            .collect();
-        for (old_first, old_end, old_lsn) in touched {
-            self.ranges.remove(&old_first);
-            if old_first < first {
-                self.ranges.insert(old_first, (first, old_lsn));
-            }
-            if old_end > end {
-                self.ranges.insert(end, (old_end, old_lsn));
-            }
-        }
-        if first < end {
-            self.ranges.insert(first, (end, lsn));
-        }
-    }
-
-    /// Whether the page was discarded after `lsn`.
-    pub(crate) fn covers(&self, id: PageId, lsn: Lsn) -> bool {
-        let at = id.to_u64();
-        let range = self.ranges.range(..=at).next_back();
-        range.is_some_and(|(_, (end, discarded))| at < *end && lsn < *discarded)
-    }
-}
-
 /// Brings every page up to the end of the log that analysis found.
 pub(crate) fn redo(over: Over<'_>, log: &Log, ops: &dyn RedoOps, plan: &Plan) -> Result<RedoReport> {
     let Over { pool, ledger, cache, has_threads } = over;
@@ -525,52 +486,5 @@ impl<'a> Redo<'a> {
             self.ledger.first_change(id, at.block, at.start);
         }
         Ok(Some(page).filter(|_| is_behind))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ids::{PageNo, SpaceId};
-
-    fn page(no: u32) -> PageId {
-        PageId::new(SpaceId::DATA, PageNo(no))
-    }
-
-    fn discard(discards: &mut Discards, first: u32, count: u32, lsn: u64) {
-        discards.insert(PageRange { first: page(first), count }, Lsn::new(lsn));
-    }
-
-    #[test]
-    fn a_discard_covers_older_records_only() {
-        let mut discards = Discards::default();
-        discard(&mut discards, 10, 5, 100);
-        assert!(discards.covers(page(10), Lsn::new(99)) && discards.covers(page(14), Lsn::new(1)));
-        assert!(
-            !discards.covers(page(10), Lsn::new(100)),
-            "the group of the note itself may create the page"
-        );
-        assert!(!discards.covers(page(9), Lsn::new(1)) && !discards.covers(page(15), Lsn::new(1)));
-    }
-
-    #[test]
-    fn later_discards_win_where_they_overlap() {
-        let mut discards = Discards::default();
-        discard(&mut discards, 10, 10, 100);
-        discard(&mut discards, 30, 10, 110);
-        discard(&mut discards, 15, 20, 200);
-        let covers = |no, lsn| discards.covers(page(no), Lsn::new(lsn));
-        assert!(covers(12, 99) && !covers(12, 150));
-        assert!(covers(17, 150) && covers(25, 150) && covers(34, 150));
-        assert!(covers(36, 109) && !covers(36, 150) && !covers(40, 1));
-    }
-
-    #[test]
-    fn a_discard_inside_another_leaves_both_sides() {
-        let mut discards = Discards::default();
-        discard(&mut discards, 0, 30, 100);
-        discard(&mut discards, 10, 5, 200);
-        let covers = |no, lsn| discards.covers(page(no), Lsn::new(lsn));
-        assert!(covers(9, 50) && !covers(9, 150) && covers(12, 150) && covers(15, 50) && !covers(15, 150));
     }
 }

@@ -4,7 +4,7 @@
 mod log_support;
 
 use log_support::*;
-use varve_device::{Directory, MemoryDirectory};
+use varve_device::{AlignedBuf, Directory, Durability, MemoryDirectory, OpenHow, Purpose, Space};
 use varve_pager::log::{Admission, FIRST_LSN, Known, Life, LogConfig, StoredLog, Tail};
 use varve_pager::{Log, LogError, Lsn};
 
@@ -147,6 +147,54 @@ fn a_life_that_the_control_file_does_not_know_is_damage() {
 
 fn shut_down(lsn: Lsn) -> Known<'static> {
     Known { lsn, why: "it was shut down at", is_end: true }
+}
+
+/// The files of a log on another medium.
+fn moved(from: &dyn Medium, to: Box<dyn Medium>) -> Box<dyn Medium> {
+    let (from, to_files) = (from.directory(), to.directory());
+    for name in from.list().unwrap() {
+        let mut bytes = AlignedBuf::new(SEGMENT_BYTES as usize);
+        from.open(&name, OpenHow::existing(Space::Log))
+            .unwrap()
+            .read_at(0, &mut bytes, Purpose::Log)
+            .unwrap();
+        let file = to_files.open(&name, OpenHow::new_file(Space::Log)).unwrap();
+        file.set_len(SEGMENT_BYTES).unwrap();
+        file.write_at(0, &bytes, Purpose::Log, Durability::Now).unwrap();
+    }
+    to
+}
+
+/// A life begins at a boundary of the sectors that its log has then, which are neither those of the life before nor those of today, where the
+/// log was moved; and in the next segment if there is none in this one.
+#[test]
+fn a_life_that_nobody_knows_is_found_whatever_sectors_its_log_had() {
+    let media: [fn() -> Box<dyn Medium>; 3] = [
+        || Box::new(OnRegion(MemoryDirectory::new())),
+        || Box::new(MemoryDirectory::with_sector(512)),
+        || Box::new(MemoryDirectory::with_sector(4096)),
+    ];
+    for (first, second) in media.iter().flat_map(|first| media.iter().map(move |second| (first, second))) {
+        for (before_bytes, then_bytes) in [(10, 10), (1200, 5000), (40_000, 50_000), (58_000, 10)] {
+            let medium = first();
+            let log = create(&*medium);
+            log.flush(append(&log, &payload(0, before_bytes))).unwrap();
+            drop(log);
+            let (_, tail) = read_all(&*medium).unwrap();
+            let medium = moved(&*medium, second());
+            let stored = StoredLog::open(config(&*medium), DATABASE).unwrap();
+            let log = stored.resume(2, tail, FIRST_LSN).unwrap();
+            log.flush(append(&log, &payload(1, then_bytes))).unwrap();
+            drop(log);
+            for third in &media {
+                let medium = moved(&*medium, third());
+                for known in [NOTHING_KNOWN, shut_down(tail.end), shut_down(tail.next)] {
+                    let error = read(&*medium, &first_life(), FIRST_LSN, known).unwrap_err();
+                    assert!(error.to_string().contains("incarnation 2"), "{error}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

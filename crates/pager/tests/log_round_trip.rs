@@ -6,8 +6,8 @@ mod log_support;
 use log_support::*;
 use proptest::prelude::*;
 use varve_device::{AlignedBuf, MemoryDirectory, OpenHow, Purpose, Space};
-use varve_pager::Lsn;
-use varve_pager::log::{FIRST_LSN, Life, StoredLog};
+use varve_pager::log::{FIRST_LSN, Group, Life, StoredLog};
+use varve_pager::{LogError, Lsn};
 
 #[test]
 fn an_empty_log_is_read_as_empty() {
@@ -29,6 +29,31 @@ fn unflushed_groups_are_absent() {
         let (notes, tail) = read_all(directory).unwrap();
         assert_eq!(notes, [(first, b"one".to_vec())]);
         assert_eq!(tail.end, first);
+    });
+}
+
+/// A next life may be writing behind an end that is known, and what is being written in a region must not be read.
+#[test]
+fn nothing_is_read_behind_an_end_that_is_known() {
+    on_both(|medium| {
+        let log = create(medium);
+        log.flush(append(&log, &payload(0, 5000))).unwrap();
+        drop(log);
+        let directory = medium.directory();
+        let stored = StoredLog::open(config_on(directory.clone()), DATABASE).unwrap();
+        let visit = |_: Group<'_>| Ok::<(), LogError>(());
+        let tail = stored.each_group(&first_life(), FIRST_LSN, NOTHING_KNOWN, visit).unwrap();
+        let log = stored.resume(2, tail, FIRST_LSN).unwrap();
+        let read_bytes = || directory.accounting().read(Space::Log, Purpose::Log).bytes;
+        let (before_bytes, mut groups_count) = (read_bytes(), 0);
+        let count = |_: Group<'_>| {
+            groups_count += 1;
+            Ok::<(), LogError>(())
+        };
+        log.replay(&first_life(), (FIRST_LSN, tail.next), count).unwrap();
+        assert_eq!(groups_count, 1);
+        let read = read_bytes() - before_bytes;
+        assert!((5000..=next_sector(medium, tail.next).since(FIRST_LSN)).contains(&read), "{read} bytes");
     });
 }
 

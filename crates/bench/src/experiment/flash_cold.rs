@@ -15,7 +15,7 @@ use super::claim::Claim;
 use super::drives::{FLASH_DRIVE, HOME};
 use super::flash::{self, Mix, Settings, TPCC, TPCE};
 use super::lab::Lab;
-use super::measure::moved_bytes;
+use super::measure::{mib_per_second, moved_bytes};
 use super::row::{Emulation, Factors};
 use super::stand::Variant;
 use super::table::Table;
@@ -124,7 +124,7 @@ impl Onlooker for Filling {
             self.filled_percent.push(state.map_or(0.0, |state| state.filled_percent));
             for (drive, bytes) in &now.bytes {
                 let earlier = before.bytes.get(drive).copied().unwrap_or_default();
-                let [read, written] = [0, 1].map(|way| mib(bytes[way] - earlier[way]) / seconds);
+                let [read, written] = mib_per_second(earlier, *bytes, seconds);
                 let moved = self.moved.entry(drive).or_default();
                 moved.read.push(read);
                 moved.written.push(written);
@@ -133,10 +133,6 @@ impl Onlooker for Filling {
         self.last = Some(now);
         Ok(())
     }
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }
 
 impl Moved {

@@ -21,7 +21,7 @@ use super::flash::Mix;
 use super::flash_kept::{self, DESIGNS, Kept, SCHEMES, SESSIONS, TPCC, TPCE, UNITS};
 use super::flash_stop::{Ground, Started, Stop, begin_reports, reports};
 use super::lab::Lab;
-use super::measure::moved_bytes;
+use super::measure::{mib_per_second, moved_bytes};
 use super::row::{Emulation, Factors};
 use super::stand::Opened;
 use super::table::Table;
@@ -99,7 +99,7 @@ struct Ramp {
 impl Ramp {
     fn look(&mut self, seconds: f64, transactions: u64, home: [u64; 2]) {
         let (last_seconds, last_transactions) = self.last;
-        self.home.push(rates(self.last_home, home, seconds - last_seconds));
+        self.home.push(mib_per_second(self.last_home, home, seconds - last_seconds));
         self.last_home = home;
         self.seconds.push(seconds);
         self.tps.push((transactions - last_transactions) as f64 / (seconds - last_seconds).max(1e-3));
@@ -118,11 +118,6 @@ impl Ramp {
 fn home_bytes(opened: &Opened) -> [u64; 2] {
     let home = opened.drives.iter().find(|drive| drive.name == HOME);
     home.map(|drive| moved_bytes(&drive.account)).unwrap_or_default()
-}
-
-/// MiB a second.
-fn rates(from: [u64; 2], to: [u64; 2], seconds: f64) -> [f64; 2] {
-    std::array::from_fn(|at| (to[at] - from[at]) as f64 / f64::from(1 << 20) / seconds.max(1e-3))
 }
 
 /// Milliseconds of the drives.
@@ -162,7 +157,7 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
     begin_reports(&opened);
     let home = home_bytes(&opened);
     let peak_tps = on.rate(&opened, lengths.peak, 2)?;
-    let peak_home_mib_per_second = rates(home, home_bytes(&opened), lengths.peak as f64 / 1e3);
+    let peak_home_mib_per_second = mib_per_second(home, home_bytes(&opened), lengths.peak as f64 / 1e3);
     let cache = CacheState::of(&opened.database);
     let shutdown_seconds = on.stop(&opened, stop)?;
     let before = reports(&opened);

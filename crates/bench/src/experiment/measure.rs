@@ -144,6 +144,11 @@ fn bytes_of(opened: &Opened) -> u64 {
     opened.drives.iter().map(|drive| moved_bytes(&drive.account)[1]).sum()
 }
 
+/// MiB a second, read and written, between two moments of [`moved_bytes`].
+pub(super) fn mib_per_second(from: [u64; 2], to: [u64; 2], seconds: f64) -> [f64; 2] {
+    std::array::from_fn(|way| (to[way] - from[way]) as f64 / f64::from(1 << 20) / seconds.max(1e-3))
+}
+
 /// Bytes read, and bytes written.
 pub(super) fn moved_bytes(account: &Accounting) -> [u64; 2] {
     let rows = account.rows();

@@ -20,8 +20,8 @@ mod flash_cold;
 mod flash_first_query;
 mod flash_hardening;
 mod flash_kept;
-mod flash_over_time;
 mod flash_restart;
+mod flash_scan;
 mod flash_stop;
 mod flash_tell;
 mod hot_and_cold;
@@ -268,7 +268,7 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "flash-scan",
         source: "Do 2012, section 3.2.2",
         about: "hits of a hot set before, during and after the scan of a table three times the cache",
-        run: flash_over_time::scan,
+        run: flash_scan::scan,
     },
     Experiment {
         name: "packed-wear",

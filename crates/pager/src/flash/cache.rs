@@ -379,6 +379,7 @@ impl FlashCache {
     }
 
     pub(super) fn forget_all(&self) {
+        self.scans.forget(|_| true);
         let each = self.tables().map(|mut table| table.remove_all(|_| true));
         self.counters.invalidated.fetch_add(each.sum(), Relaxed);
     }
@@ -421,6 +422,7 @@ impl Level for FlashCache {
 
     fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image) {
         self.below.offer(id, why, copy);
+        let why = self.scans.leaves(id, why);
         if !self.is_on() || !id.space().is_logged() {
             return;
         }
@@ -445,6 +447,7 @@ impl Level for FlashCache {
     fn discard(&self, ids: PageRange, after: Lsn) -> Result<()> {
         if self.design().is_on() && ids.first.space().is_logged() {
             self.watched.overtake_all(ids);
+            self.scans.forget(|id| ids.contains(id));
             let each = self.tables().map(|mut table| table.remove_range(ids));
             self.counters.invalidated.fetch_add(each.sum(), Relaxed);
         }

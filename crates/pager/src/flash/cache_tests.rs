@@ -269,6 +269,34 @@ fn a_queue_that_is_full_takes_no_more() {
     );
 }
 
+/// Whoever brings changed pages waits for room in the queue, which has ten places, as long as somebody makes some.
+#[test]
+fn a_put_waits_for_room_and_its_pages_stay() {
+    const PUTS: u32 = 40;
+    let (home, how): (_, (bool, Arc<dyn WriteAhead>)) = (Arc::new(Home::default()), (true, Arc::new(NoLog)));
+    let directory = MemoryDirectory::new();
+    let cache = open_over(home.clone(), directory, 640, FlashDesign::LazyCleaning, how);
+    cache.threads_begin();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                cache.write_some(Duration::from_millis(1)).expect("nothing fails");
+            }
+        });
+        let put = |put| {
+            let pages: Vec<Image> = (0..5).map(|no| image(5 * put + no, 5)).collect();
+            cache.put(&pages, Cause::Evict, Need::Held)
+        };
+        let all: Result<()> = (0..PUTS).try_for_each(put);
+        is_over.store(true, Relaxed);
+        all.expect("nothing fails");
+    });
+    // One that waits longer than it may goes home: a thread that writes may be held up as long.
+    let at_home = home.0.lock().len();
+    assert!(at_home <= 20, "{at_home} of {} pages went home", 5 * PUTS);
+}
+
 /// The limit becomes much smaller: whoever puts a page then doesn't clean all that others have brought.
 #[test]
 fn a_put_far_beyond_the_limit_cleans_about_what_it_brings() {

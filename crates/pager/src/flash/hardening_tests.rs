@@ -16,7 +16,6 @@ use super::design::FlashDesign;
 use super::hardening::{CHUNK_BLOCKS_MIN, SHARE_OF_TRAFFIC};
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
 use super::restart::{Earlier, FlashRestart};
-use super::table::CleanOrder;
 use super::widening::FlashFill;
 use super::widening_tests::Home;
 use crate::config::FlashConfig;
@@ -246,17 +245,13 @@ fn records_have_a_share_of_the_budget() {
 
 fn kept(directory: Arc<dyn Directory>, restart: FlashRestart) -> Arc<FlashCache> {
     let config = FlashConfig {
-        directory,
-        size_bytes: 4096 * (1 + BLOCKS + FRAMES),
         design: FlashDesign::DualWrite,
         pending_max: 100,
         queued_max: 100,
         writers: 1,
-        dirty_percent: FlashConfig::DIRTY_PERCENT,
-        clean_order: CleanOrder::LastUse,
         restart,
         fill: FlashFill::Aggressive,
-        daily_write_bytes: None,
+        ..FlashConfig::new(directory, 4096 * (1 + BLOCKS + FRAMES))
     };
     let place = Place {
         database: 7,

@@ -281,6 +281,7 @@ impl FlashCache {
         let design = self.design();
         let is_of_interest = design.takes_read() || design.gives_up_what_is_read();
         if !is_of_interest && !self.scans.is_told() {
+            // The usual case.
             return;
         }
         for run in runs {

@@ -16,7 +16,8 @@ use crate::ids::{Access, PageId};
 
 /// So near to the page before: 512 KiB of the thesis' pages.
 const NEAR_PAGES: u64 = 64;
-/// Pages that are remembered: as many as a pool of 8 GiB has, of 8 KiB each. Of one that leaves the pool without being offered nobody says so.
+/// Pages that are remembered: as many as a pool of 8 GiB has, of 8 KiB each. Then all are forgotten: a larger pool gives the cache some pages
+/// of scans.
 const REMEMBERED_MAX: usize = 1 << 20;
 
 /// What tells pages of scans from others.
@@ -77,6 +78,13 @@ impl Scans {
         }
         reached("flash: a page was read near the one before");
         near.insert(id);
+    }
+
+    /// These are in the pool no more, or their frames are not.
+    pub(super) fn forget(&self, is_meant: impl Fn(PageId) -> bool) {
+        if self.is_told() {
+            self.near.lock().retain(|id| !is_meant(*id));
+        }
     }
 
     /// How the page was read that is above; the pool says `why`.

@@ -193,7 +193,6 @@ impl FlashCache {
 
     /// A clean page leaves the pool.
     pub(super) fn take_clean(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image) {
-        let why = self.scans.leaves(id, why);
         if self.is_failing() {
             return;
         }

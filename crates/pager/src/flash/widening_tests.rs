@@ -12,7 +12,6 @@ use super::cache::{FlashCache, Opened, Place};
 use super::cache_tests::{NoLog, PAGE_BYTES, Random, image, page};
 use super::design::FlashDesign;
 use super::restart::FlashRestart;
-use super::table::CleanOrder;
 use super::widening::FlashFill;
 use crate::config::FlashConfig;
 use crate::error::{PagerError, Result};
@@ -86,17 +85,13 @@ impl Level for Home {
 /// A cache over pages 0 to 39, all of LSN 5.
 pub(super) fn open(frames: u64, design: FlashDesign, fill: FlashFill) -> (Arc<FlashCache>, Arc<Home>) {
     let config = FlashConfig {
-        directory: MemoryDirectory::new(),
-        size_bytes: 8192 + frames * PAGE_BYTES as u64,
         design,
         pending_max: 100,
         queued_max: 100,
         writers: 1,
-        dirty_percent: FlashConfig::DIRTY_PERCENT,
-        clean_order: CleanOrder::LastUse,
         restart: FlashRestart::None,
         fill,
-        daily_write_bytes: None,
+        ..FlashConfig::new(MemoryDirectory::new(), 8192 + frames * PAGE_BYTES as u64)
     };
     let home = Arc::new(Home::default());
     home.pages.lock().extend((0..40).map(|no| (page(no), image(no, 5))));

@@ -67,7 +67,7 @@ pub struct Group<'a> {
 
 /// Read at once. Each read goes on where the last one ended, so that a disk has to seek once for a segment.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Later blocks are looked for at these steps, or at each sector where sectors are smaller.
+/// Later blocks are looked for at these steps, or at each sector where the log's sectors are smaller, or were.
 const SCAN_STEP_BYTES_MAX: u64 = 512;
 const ALIGN_BYTES: usize = AlignedBuf::ALIGN_BYTES;
 
@@ -98,6 +98,10 @@ pub(crate) struct Reader<'a> {
     tail: Tail,
     /// The last block said that the next one is in the next segment.
     jumps: bool,
+    /// Of the last block.
+    sector_shift: Option<u8>,
+    /// What lies behind is being written, and not read, but for the rest of its sector.
+    until: Option<Lsn>,
 }
 
 impl<'a> Reader<'a> {
@@ -120,6 +124,8 @@ impl<'a> Reader<'a> {
             window: None,
             tail,
             jumps: false,
+            sector_shift: None,
+            until: None,
         };
         match life {
             Some(_) => Ok(reader),
@@ -148,12 +154,14 @@ impl<'a> Reader<'a> {
         Ok(self.tail)
     }
 
-    /// Calls `visit` with every group before `until`, which an earlier reading found to be the end.
+    /// Calls `visit` with every group before `until`, which an earlier reading found to be the end. Nothing behind its sector is read: a
+    /// life may have begun there, which writes.
     pub(crate) fn each_group_before<E: From<LogError>>(
         &mut self,
         until: Lsn,
         mut visit: impl FnMut(Group<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.until = Some(until);
         // A life without blocks may have moved the end to a boundary of larger sectors.
         self.enter_lives();
         while self.tail.next < until {
@@ -182,7 +190,7 @@ impl<'a> Reader<'a> {
     fn next_block(&mut self) -> Result<Option<BlockHeader>, LogError> {
         self.enter_lives();
         let Some(header) = self.valid_block(self.tail.next)? else { return Ok(None) };
-        self.jumps = header.jump;
+        (self.jumps, self.sector_shift) = (header.jump, Some(header.sector_shift));
         self.tail = Tail { block: header.start, end: header.end(), next: header.next_start(self.geometry) };
         Ok(Some(header))
     }
@@ -241,13 +249,14 @@ impl<'a> Reader<'a> {
         offset: usize,
         count: usize,
     ) -> Result<(), LogError> {
-        let segment_bytes = self.geometry.segment_bytes() as usize;
+        let readable_bytes = self.readable_bytes(number);
         let from = offset / ALIGN_BYTES * ALIGN_BYTES;
         let old = self.window.take().filter(|old| old.number == number);
         let kept =
             old.as_ref().and_then(|old| old.bytes.get(from.checked_sub(old.from)?..)).unwrap_or_default();
         let wanted = (offset + count - from).next_multiple_of(ALIGN_BYTES).max(kept.len() + CHUNK_BYTES);
-        let mut bytes = AlignedBuf::new(wanted.min(segment_bytes - from));
+        let length = wanted.min(readable_bytes.saturating_sub(from)).max(kept.len());
+        let mut bytes = AlignedBuf::new(length);
         let (before, rest) = bytes.split_at_mut(kept.len());
         before.copy_from_slice(kept);
         if !rest.is_empty() {
@@ -255,6 +264,16 @@ impl<'a> Reader<'a> {
         }
         self.window = Some(Window { number, from, bytes });
         Ok(())
+    }
+
+    /// Bytes of a segment that nobody writes.
+    fn readable_bytes(&self, number: u64) -> usize {
+        let until = self.until.filter(|until| self.geometry.segment_of(*until) == number);
+        let bytes = until.map_or(self.geometry.segment_bytes(), |until| {
+            // A life begins at the next boundary of a sector.
+            self.geometry.offset_of(until).next_multiple_of(u64::from(self.segments.sector_bytes()))
+        });
+        bytes as usize
     }
 
     /// Fails if a file whose segment header is damaged holds a block of this log at `at`.
@@ -315,7 +334,7 @@ impl<'a> Reader<'a> {
     /// A later valid block that proves that the log went on at `at`: of this life, and it knows `at` to be
     /// durable; or of a later life, which the control file should know.
     fn later_block(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
-        let step_bytes = u64::from(self.segments.sector_bytes()).min(SCAN_STEP_BYTES_MAX);
+        let step_bytes = self.scan_step_bytes(at);
         for number in self.segments.live_from(self.geometry.segment_of(at)) {
             let first = self.geometry.first_block(number);
             let end = self.geometry.segment_end(first);
@@ -328,6 +347,14 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Blocks behind `at` begin at multiples of this: of the sectors that the log has, and of those of the last block, if its files come from
+    /// another device.
+    fn scan_step_bytes(&self, at: Lsn) -> u64 {
+        let before_shift = self.sector_shift.map_or_else(|| at.get().trailing_zeros(), u32::from);
+        let now_shift = self.segments.sector_bytes().trailing_zeros();
+        (1 << before_shift.min(now_shift)).min(SCAN_STEP_BYTES_MAX)
     }
 
     /// As `later_block`, behind a shutdown. A life that went on began here, or at the next boundary of the sectors that its log had.

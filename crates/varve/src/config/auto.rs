@@ -162,7 +162,13 @@ impl SystemFile {
         let pager = self.database.get().map(|database| database.pager());
         let checked = pager.map_or_else(|| check_settings(&fit.next), |pager| check_next(&fit.next, pager));
         checked.map_err(|error| refused(error.to_string()))?;
+        // What there is no room for the file does not say: else each later change would try it again.
+        if altered.is_some_and(|key| key.name == "flash_size") {
+            self.resize(&fit.next)?;
+        }
         let durable = self.write(&said.to_string()).map_err(|error| {
+            // The size that the file says; if there is no room for it any more, the next start has it, or does without.
+            let _as_it_was = self.resize(&now.fit.next);
             let path = self.directory.join(AUTO_FILE_NAME);
             SqlError::new(SqlState::IO_ERROR, format!("could not write file \"{}\": {error}", path.display()))
         })?;
@@ -218,11 +224,17 @@ impl SystemFile {
             _ => Ok(()),
         });
         // Last: a size without room keeps nothing else from being changed.
-        let resized = match (&next.flash, pager.flash_design()) {
-            (Some(flash), Some(_)) => pager.set_flash_size(flash.size_bytes),
+        applied.map_err(|error| SqlError::from(Error::from(error))).and(self.resize(next))
+    }
+
+    /// The cache on flash goes on with the size that is said, if there is one.
+    fn resize(&self, next: &Settings) -> Result<(), SqlError> {
+        let pager = self.database.get().map(|database| database.pager());
+        let resized = match (&next.flash, pager.filter(|pager| pager.flash_design().is_some())) {
+            (Some(flash), Some(pager)) => pager.set_flash_size(flash.size_bytes),
             _ => Ok(()),
         };
-        applied.and(resized).map_err(|error| SqlError::from(Error::from(error)))
+        resized.map_err(|error| SqlError::from(Error::from(error)))
     }
 
     /// The inner result is whether the new file's name is durable.

@@ -131,7 +131,7 @@ pub const KEYS: &[Key] = &[
     key(
         ["flash_scans", "flash", "scans"],
         Kind::Word,
-        "What tells pages of scans to the cache on flash.",
+        "How the cache on flash tells pages of scans from others.",
         |s| s.flash.as_ref().map_or(FlashConfig::SCANS, |flash| flash.scans).name().to_owned(),
     ),
     on_line(["flash_size", "flash", "size"], Kind::Bytes, "Bytes of the file of the cache on flash.", |s| {

@@ -1,0 +1,179 @@
+//! A frame of the cache, and what is said of one: to whom it is given, what was found in it, what is kept of it.
+//!
+//! Not known here: which frame has which page, and in which order they go (`../table.rs`).
+
+use crate::ids::PageId;
+use crate::lsn::Lsn;
+
+/// A frame, by its number within the partition.
+pub(in crate::flash) type FrameNo = u32;
+
+/// A frame as the table knows it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) page: Option<PageId>,
+    pub(super) lsn: Lsn,
+    /// Oldest change that home may lack.
+    pub(super) since: Lsn,
+    pub(super) last: u64,
+    pub(super) last_but_one: u64,
+    pub(super) admitted: u64,
+    pub(super) heat: u64,
+    pub(super) readers: u16,
+    pub(super) is_free: bool,
+    pub(super) is_written: bool,
+    pub(super) is_dirty: bool,
+    pub(super) is_cleaning: bool,
+    pub(super) is_invalid: bool,
+    /// It was removed while it was in use.
+    pub(super) is_doomed: bool,
+    /// It is as an earlier start left it, and nobody has looked since whether its page is in it.
+    pub(super) is_unverified: bool,
+    /// Home had no room for its page.
+    pub(super) is_passed_over: bool,
+}
+
+/// One that has no page.
+pub(super) const UNUSED: Frame = Frame {
+    page: None,
+    lsn: Lsn::ZERO,
+    since: Lsn::ZERO,
+    last: 0,
+    last_but_one: 0,
+    admitted: 0,
+    heat: 0,
+    readers: 0,
+    is_free: true,
+    is_written: false,
+    is_dirty: false,
+    is_cleaning: false,
+    is_invalid: false,
+    is_doomed: false,
+    is_unverified: false,
+    is_passed_over: false,
+};
+
+impl Frame {
+    /// Whether nobody reads, writes or cleans it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_written && !self.is_cleaning && self.readers == 0
+    }
+}
+
+/// A version of a page that is to get a frame.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::flash) struct Arrival {
+    pub(in crate::flash) id: PageId,
+    pub(in crate::flash) lsn: Lsn,
+    /// `Some`: home lacks it, since this change.
+    pub(in crate::flash) lacks: Option<Lsn>,
+    pub(in crate::flash) now: u64,
+    /// It comes only in place of a colder page; `None`: whatever is the next victim.
+    pub(in crate::flash) heat: Option<u64>,
+}
+
+/// What became of an admission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::flash) enum Admitted {
+    /// The page belongs into this frame, which is being written from now on.
+    Frame(FrameNo),
+    /// Its frame has this version or a newer one, and is dirty or not.
+    Has { is_dirty: bool },
+    /// All frames are dirty, or being read, written or cleaned.
+    Busy,
+    /// No frame has a colder page.
+    Colder,
+}
+
+/// Where a page is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::flash) enum Found {
+    /// In this frame, which stays until [`end_read`](super::Partition::end_read).
+    Frame(Reading),
+    /// It is on its way to this frame, and home lacks it.
+    OnItsWay(FrameNo),
+}
+
+/// What a read found in a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::flash) enum Saw {
+    /// The page, as the table says.
+    Page,
+    /// Something else.
+    Other,
+    /// Nothing: it was not read.
+    Nothing,
+}
+
+/// A frame that is being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::flash) struct Reading {
+    pub(in crate::flash) frame: FrameNo,
+    /// What its page has to have.
+    pub(in crate::flash) lsn: Lsn,
+    pub(in crate::flash) is_dirty: bool,
+    /// Whether its page may not be in it: then redo has what home lacks.
+    pub(in crate::flash) is_unverified: bool,
+}
+
+/// What is to be known of a frame after a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::flash) struct Kept {
+    pub(in crate::flash) page: PageId,
+    pub(in crate::flash) lsn: Lsn,
+    pub(in crate::flash) last: u64,
+    pub(in crate::flash) last_but_one: u64,
+    pub(in crate::flash) admitted: u64,
+}
+
+impl Kept {
+    /// Whether both are the same version of the same page.
+    pub(super) fn is_same(one: Option<Kept>, other: Option<Kept>) -> bool {
+        one.map(|kept| (kept.page, kept.lsn)) == other.map(|kept| (kept.page, kept.lsn))
+    }
+}
+
+/// A frame that is being cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::flash) struct Cleaning {
+    pub(in crate::flash) frame: FrameNo,
+    pub(in crate::flash) lsn: Lsn,
+    /// Whether its page is in the frame; else it is on its way there.
+    pub(in crate::flash) is_written: bool,
+}
+
+/// Frames of the partition by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::flash) struct Counts {
+    pub(in crate::flash) free: u64,
+    /// Being written, and removed ones that are still in use.
+    pub(in crate::flash) writing: u64,
+    pub(in crate::flash) clean: u64,
+    pub(in crate::flash) dirty: u64,
+    pub(in crate::flash) invalid: u64,
+}
+
+impl Counts {
+    /// The one that counts frames in this one's state.
+    pub(super) fn of(&mut self, frame: &Frame) -> &mut u64 {
+        match frame {
+            Frame { is_free: true, .. } => &mut self.free,
+            Frame { is_doomed: true, .. } => &mut self.writing,
+            Frame { is_dirty: true, .. } => &mut self.dirty,
+            Frame { is_written: false, .. } => &mut self.writing,
+            Frame { is_invalid: true, .. } => &mut self.invalid,
+            _ => &mut self.clean,
+        }
+    }
+
+    /// Both together.
+    pub(in crate::flash) fn plus(self, other: Counts) -> Counts {
+        Counts {
+            free: self.free + other.free,
+            writing: self.writing + other.writing,
+            clean: self.clean + other.clean,
+            dirty: self.dirty + other.dirty,
+            invalid: self.invalid + other.invalid,
+        }
+    }
+}
