@@ -6,7 +6,7 @@
 
 use varve_device::{MemoryDirectory, MemoryImage};
 use varve_pager::Lsn;
-use varve_pager::control::{Attached, CONTROL_FILE, Control, InForce, State, Superblock};
+use varve_pager::control::{Attached, CONTROL_FILE, Control, InForce, Sealed, State, Superblock};
 use varve_pager::log::Life;
 
 use crate::input::Input;
@@ -32,6 +32,7 @@ pub fn control(bytes: &[u8]) {
         block.advance_redo(last.forward(u64::from(input.u32())), last.forward(u64::from(input.u32())));
         block.state = State::Open;
         block.log_begins_anew = false;
+        block.sealed = None;
     });
     let expected = if updated.is_ok() { control.get() } else { found };
     assert_eq!(
@@ -61,6 +62,8 @@ fn attach(block: &mut Superblock, input: &mut Input<'_>) {
         block.state = State::Clean;
         block.lives.clear();
     }
+    let seal = Sealed { seal: region, end: block.redo };
+    block.sealed = (has(2) && !has(8) && region != 0).then_some(seal);
     block.protection = if has(16) { InForce::Nothing } else { InForce::Doublewrite };
     block.packed = has(32);
     block.map_checkpoints = if has(32) { [region, attached.stamp] } else { [0; 2] };

@@ -20,9 +20,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use varve_device::{planted, reached};
 
-use crate::config::CheckpointKind;
-use crate::control::State;
+use crate::config::{CheckpointKind, ProtectionKind};
+use crate::control::{Sealed, State};
 use crate::error::{PagerError, Result};
+use crate::flash::FlashCache;
 use crate::ids::PageId;
 use crate::level::{Cause, Step};
 use crate::lsn::Lsn;
@@ -385,9 +386,31 @@ impl Shared {
     pub(crate) fn leaves_pages_on_flash(&self) -> bool {
         let waits = self.postponed.region
             || self.postponed.protection.is_some()
-            || self.leaves_region()
+            || self.leaves_region.load(Relaxed)
             || self.region.as_ref().is_some_and(NvmRegion::needs_clean_end);
-        !waits && self.cache.as_ref().is_some_and(|cache| cache.stay_dirty())
+        !waits && self.cache.as_ref().is_some_and(|cache| cache.stay_dirty(self.may_seal()))
+    }
+
+    /// Whether a start would have no more use for the log than a cache under a seal has.
+    fn may_seal(&self) -> bool {
+        let is_plain = self.config.protection != ProtectionKind::FullPageLog && self.region.is_none();
+        is_plain && self.level.needs_log_from().is_none()
+    }
+
+    /// At the end of a shutdown: the cache keeps records of all its frames. If it `stays_dirty`, and they say all that home lacks, the next
+    /// start needs no log.
+    pub(crate) fn harden_all(&self, cache: &FlashCache, stays_dirty: bool) -> Result<()> {
+        let is_sealed = stays_dirty && self.may_seal() && self.ledger.oldest().is_some();
+        let end = if is_sealed { self.log.redo_point(|| None)? } else { self.control.get().redo };
+        let hardened = cache.harden_all(end);
+        let Some(seal) = hardened.filter(|_| is_sealed).and_then(|sum| cache.seal(sum)) else {
+            return Ok(());
+        };
+        reached("checkpoint: pages on flash are sealed");
+        self.control.update(|superblock| {
+            superblock.sealed = Some(Sealed { seal, end });
+            superblock.durable = superblock.durable.max(end);
+        })
     }
 
     /// Makes everything stable, and has it at home if the region is to be left.

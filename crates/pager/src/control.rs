@@ -101,6 +101,15 @@ impl Attached {
     }
 }
 
+/// A shutdown that left pages on flash: all that the spaces lack is in the cache that has this seal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// The header of the cache's file has it, too; not 0.
+    pub seal: u64,
+    /// Where the log goes on: start of a block.
+    pub end: Lsn,
+}
+
 /// The contents of the control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -138,6 +147,8 @@ pub struct Superblock {
     pub mark: u64,
     /// The mark that they are about to get; zero: none.
     pub next_mark: u64,
+    /// A shutdown left pages on flash under a seal.
+    pub sealed: Option<Sealed>,
     /// Another random number for each start, whoever made it and with whatever devices: what is of the last one says so. Zero: unknown.
     pub start: u64,
     sequence: u64,
@@ -164,6 +175,7 @@ impl Superblock {
             has_hollow_extents: false,
             mark: 0,
             next_mark: 0,
+            sealed: None,
             start: 0,
             sequence: 0,
         }
@@ -246,6 +258,11 @@ impl Superblock {
         self.begin_life(life);
     }
 
+    /// As the file would be if the spaces had everything up to where the seal says that the log goes on.
+    pub fn behind(self, sealed: Sealed) -> Superblock {
+        Superblock { redo: sealed.end, state: State::Clean, ..self }
+    }
+
     /// Whether a checkpoint should shorten the list of lives soon.
     pub fn wants_checkpoint(&self) -> bool {
         self.lives.len() > LIVES_WANTED
@@ -261,7 +278,11 @@ impl Superblock {
         let in_order = self.lives.windows(2).all(|pair| pair[0].start < pair[1].after)
             && self.lives.iter().all(|life| life.after <= life.start);
         let covered = self.lives.first().is_none_or(|life| life.start <= self.redo);
-        can_grow && in_order && covered && self.has_sound_parts()
+        let is_behind = |sealed: Sealed| {
+            let is_there = sealed.seal != 0 && sealed.end.get() <= LSN_MAX && self.redo <= sealed.end;
+            is_there && self.state == State::Open
+        };
+        can_grow && in_order && covered && self.sealed.is_none_or(is_behind) && self.has_sound_parts()
     }
 
     /// Whether region and log can be where this says. A log that begins anew follows a clean shutdown, so it had no life yet.

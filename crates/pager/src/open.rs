@@ -27,10 +27,10 @@ use crate::background;
 use crate::compression::Compression;
 use crate::compressions::Compressions;
 use crate::config::{HomeLayout, PackedConfig, PagerConfig, ProtectionKind};
-use crate::control::{Control, State, Superblock, random_id};
+use crate::control::{Control, InForce, Sealed, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile, SpaceFiles};
-use crate::flash::{Earlier, FlashRestart, Noted};
+use crate::flash::{self, Earlier, FlashCache, FlashRestart, Noted};
 use crate::home::Home;
 use crate::ids::{PageId, SpaceId};
 use crate::layout::{InPlace, InPlaceParts, Layouts};
@@ -136,7 +136,12 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
                 region: postpone_region(&mut config, &control.get()),
             };
             fit(&mut config, &control.get())?;
-            let shared = recover(config, control, ops)?;
+            let is_sealed = sealed(&config, &control.get()).is_some();
+            let recovered = recover(config.clone(), control, ops.clone());
+            let shared = match recovered {
+                Err(cause) if is_sealed => open_without_seal(config, ops, cause)?,
+                recovered => recovered?,
+            };
             Ok(Shared { postponed, ..shared })
         }
         unfinished => {
@@ -146,6 +151,20 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
             let before = unfinished.map(|control| control.get());
             create(config, before, ops)
         }
+    }
+}
+
+/// A start behind a seal has ended with an error. If that took the seal away, redo has what was not in its frames on flash.
+fn open_without_seal(config: PagerConfig, ops: Arc<dyn RedoOps>, cause: PagerError) -> Result<Shared> {
+    match Control::open(&*config.control) {
+        Ok(Some(control)) if control.get().sealed.is_none() => {
+            reached("open: once more, with redo");
+            let mut shared = recover(config, control, ops)?;
+            let what = format!("the flash cache is not as it was left; what only it had was redone: {cause}");
+            shared.warnings.push(what);
+            Ok(shared)
+        }
+        _ => Err(cause),
     }
 }
 
@@ -249,7 +268,12 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     let mut observers: Vec<&mut dyn Observe> =
         packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
     observers.extend(noted.as_mut().map(|noted| noted as &mut dyn Observe));
-    let read = read_log(&mut config, &control.get(), &found, &mut observers)?;
+    let (stored, sealed) = (control.get(), sealed(&config, &control.get()));
+    let looked_at = sealed.map_or(stored.clone(), |sealed| stored.clone().behind(sealed));
+    let read = read_log(&mut config, &looked_at, &found, &mut observers)?;
+    if let (Some(_), Some(read)) = (sealed, &read) {
+        read.require_from(stored.redo)?;
+    }
     let until = read.as_ref().map_or_else(|| control.get().log_end(), ReadLog::until);
     headers::refuse_other_packed(&packed, until, &config, &control.get())?;
     let (region, log, mut plan) = begin_log(&mut config, &control, found, read)?;
@@ -258,8 +282,17 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     }
     let log = Arc::new(log);
     let analysed = Instant::now();
-    let start = Start::Found { redo: plan.from(), packed };
+    let redo = if sealed.is_some() { stored.redo } else { plan.from() };
+    let start = Start::Found { redo, packed };
     let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
+    let cache = parts.stack.cache.as_deref();
+    // A page that was mended may be as old as its copy.
+    let has_seal = |sealed: Sealed| cache.is_some_and(|cache| cache.has_seal(sealed.seal, stored.start));
+    let is_sealed = parts.mended.is_empty() && sealed.is_some_and(has_seal);
+    if sealed.is_some() && !is_sealed {
+        reached("open: redo behind a seal");
+        plan = plan.from_position(&log, redo)?;
+    }
     plan.forget_written(&parts.mended);
     if let Some(buffer) =
         parts.stack.buffer.as_ref().filter(|_| !planted("redo: what slots hold is begun anew"))
@@ -268,12 +301,18 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     }
     parts.compressions.set_noted(plan.take_forms());
     parts.compressions.set_learning(true);
-    let cache = parts.stack.cache.as_deref();
     // Before anything changes that a cache would have to hear of, whether or not there is one.
-    let (before, start) = (control.get().start, random_id());
+    let (before, start) = (stored.start, random_id());
     control.update(|superblock| superblock.start = start)?;
-    if let Some(cache) = cache {
-        cache.begin(start, Some(Earlier { start: before, plan: &plan, noted: noted.as_ref() }));
+    let sealed = is_sealed.then_some(redo);
+    let begin = |cache: &FlashCache| {
+        cache.begin(start, Some(Earlier { start: before, plan: &plan, noted: noted.as_ref(), sealed }))
+    };
+    let is_found = cache.is_some_and(begin);
+    if is_sealed && !is_found {
+        // It is empty, then.
+        plan = plan.from_position(&log, redo)?;
+        parts.compressions.set_noted(plan.take_forms());
     }
     let over = Over { pool: &parts.pool, ledger: &parts.ledger, cache, has_threads: config.background };
     let opened = Instant::now();
@@ -286,6 +325,15 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
         redo_time: opened.elapsed(),
     };
     finish(config, control, region, parts, log, ops, Some((plan.from()..plan.until(), recovery)))
+}
+
+/// What a shutdown left on flash, if this configuration can go on with it. Else the log is read from the redo position, before anything
+/// changes: a start that the log doesn't let redo, since the cache is not there, leaves the seal as it is.
+fn sealed(config: &PagerConfig, stored: &Superblock) -> Option<Sealed> {
+    let flash = config.flash.as_ref().filter(|flash| flash.restart == FlashRestart::LazyVerification)?;
+    let is_plain = !stored.packed && stored.attached.is_none() && stored.protection != InForce::FullPageLog;
+    let has_it = |sealed: &Sealed| flash::is_sealed(&*flash.directory, stored.database, sealed.seal);
+    stored.sealed.filter(|sealed| config.nvm.is_none() && is_plain && has_it(sealed))
 }
 
 /// The log is in a region: its files, from the time before it moved there, are of no use.

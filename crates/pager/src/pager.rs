@@ -488,21 +488,31 @@ impl Pager {
     pub fn shutdown(&self) -> Result<()> {
         self.stop_threads();
         if !self.shared.has_left_region() {
-            let stays_dirty = self.shared.leaves_pages_on_flash();
-            if self.shared.config.background {
-                // Nothing else is to be done any more, and one batch leaves some of home's disks idle at its end.
-                let workers = &self.shared.workers;
-                let _fewer_do = workers.resize(workers.count().max(LAST_WRITERS) - 1);
-            }
-            self.shared.bring_all_home()?;
-            self.shared.checkpoint(!stays_dirty || self.shared.ledger.oldest().is_none())?;
-            if let Some(cache) = &self.shared.cache {
-                cache.harden_all(self.shared.control.get().redo);
-            }
+            self.store_all().inspect_err(|_| {
+                if let Some(cache) = &self.shared.cache {
+                    cache.stay_no_more();
+                }
+            })?;
             self.shared.log.poison("it was shut down");
         }
         match self.shared.region.as_ref().filter(|_| self.shared.leaves_region()) {
             Some(region) => region.remove(),
+            None => Ok(()),
+        }
+    }
+
+    /// All of it is where the next start finds it.
+    fn store_all(&self) -> Result<()> {
+        let stays_dirty = self.shared.leaves_pages_on_flash();
+        if self.shared.config.background {
+            // Nothing else is to be done any more, and one batch leaves some of home's disks idle at its end.
+            let workers = &self.shared.workers;
+            let _fewer_do = workers.resize(workers.count().max(LAST_WRITERS) - 1);
+        }
+        self.shared.bring_all_home()?;
+        self.shared.checkpoint(!stays_dirty || self.shared.ledger.oldest().is_none())?;
+        match &self.shared.cache {
+            Some(cache) => self.shared.harden_all(cache, stays_dirty),
             None => Ok(()),
         }
     }

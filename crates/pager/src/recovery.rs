@@ -123,6 +123,13 @@ impl Plan {
         }
     }
 
+    /// With redo from this position after all, up to the same end.
+    pub(crate) fn from_position(self, log: &Log, redo: Lsn) -> Result<Plan> {
+        let mut analysis = Analysis::default();
+        log.replay(&self.lives, (redo, self.until), |group| analysis.group(group, &mut []))?;
+        Ok(analysis.plan((redo, self.until), self.lives))
+    }
+
     /// Where the log ends.
     pub(crate) fn until(&self) -> Lsn {
         self.until
@@ -193,6 +200,9 @@ impl News {
         }
         block.protection = self.protection.unwrap_or(block.protection);
         block.state = if block.state == State::Clean { State::Open } else { block.state };
+        if !planted("control: a seal outlives its start") {
+            block.sealed = None;
+        }
     }
 }
 
@@ -210,16 +220,7 @@ pub(crate) fn read_log(
     let known = Known { lsn: block.durable, why: if is_end { SHUT_DOWN } else { NOTED }, is_end };
     let tail =
         stored.each_group(&block.lives, block.redo, known, |group| analysis.group(group, observers))?;
-    let plan = Plan {
-        from: block.redo,
-        until: tail.next,
-        lives: block.lives,
-        discards: analysis.discards,
-        written: analysis.written,
-        forms: analysis.forms,
-        whole: analysis.whole,
-        groups_count: analysis.groups_count,
-    };
+    let plan = analysis.plan((block.redo, tail.next), block.lives);
     Ok(ReadLog { stored, tail, plan })
 }
 
@@ -230,6 +231,11 @@ impl ReadLog {
     /// Where it ends.
     pub(crate) fn until(&self) -> Lsn {
         self.plan.until()
+    }
+
+    /// Fails if redo could not begin there: a segment is missing before where the reading began.
+    pub(crate) fn require_from(&self, redo: Lsn) -> Result<()> {
+        Ok(self.stored.require_segments(redo, self.plan.from())?)
     }
 
     /// Of a new database.
@@ -285,6 +291,11 @@ struct Analysis {
 }
 
 impl Analysis {
+    fn plan(self, (from, until): (Lsn, Lsn), lives: Vec<Life>) -> Plan {
+        let Analysis { discards, written, forms, whole, groups_count, .. } = self;
+        Plan { from, until, lives, discards, written, forms, whole, groups_count }
+    }
+
     fn group(&mut self, group: Group<'_>, observers: &mut [&mut dyn Observe]) -> Result<()> {
         self.groups_count += 1;
         for record in group.records {

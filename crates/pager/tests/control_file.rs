@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use varve_device::{AlignedBuf, BlockFile, Directory, Durability, MemoryDirectory, OpenHow, Purpose, Space};
 use varve_pager::Lsn;
-use varve_pager::control::{Attached, CONTROL_FILE, Control, InForce, State, Superblock};
+use varve_pager::control::{Attached, CONTROL_FILE, Control, InForce, Sealed, State, Superblock};
 use varve_pager::log::Life;
 
 fn create() -> (Arc<MemoryDirectory>, Control) {
@@ -220,6 +220,25 @@ fn region_and_protection_are_read_back_and_make_a_database_of_version_2() {
     assert_eq!(version(&directory, &control), 2);
     control.update(|block| block.log_begins_anew = false).unwrap();
     assert_eq!(version(&directory, &control), 1, "nothing is left that an older program would miss");
+}
+
+#[test]
+fn a_seal_is_read_back_and_keeps_its_layout() {
+    let (directory, control) = create();
+    let sealed = Sealed { seal: 0x0102, end: Lsn::new(0x0304_0506) };
+    control
+        .update(|block| {
+            block.state = State::Open;
+            block.sealed = Some(sealed);
+        })
+        .unwrap();
+    let found = Control::open(&*directory).unwrap().unwrap().get();
+    assert_eq!((found.sealed, version(&directory, &control)), (Some(sealed), 2));
+    let mut slot = AlignedBuf::new(4096);
+    file(&directory).read_at(0, &mut slot, Purpose::Control).unwrap();
+    assert_eq!(slot[4032..4048], [2, 1, 0, 0, 0, 0, 0, 0, 6, 5, 4, 3, 0, 0, 0, 0]);
+    // Behind a clean shutdown nothing is on flash alone.
+    assert!(control.update(|block| block.state = State::Clean).is_err());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use common::{Random, add, config, get, open, set};
 use varve_device::{
     Directory, ErrorKind, Fault, Faulty, MemoryDirectory, MemoryImage, Operation, Rule, When, take_reached,
 };
+use varve_pager::control::Control;
 use varve_pager::{
     FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, HomeLayout, PackedConfig, PageId, Pager, PagerConfig,
     SpaceId,
@@ -114,14 +115,19 @@ fn what_a_shutdown_left_is_gone_on_with() {
             work(&pager, &mut known, 3000, &mut random);
             pager.shutdown().unwrap();
             let (dirty, clean) = (counter(&pager, "dirty"), counter(&pager, "clean"));
+            let is_sealed = has_seal(design, layout, restart);
             assert_eq!(
                 dirty > 0,
-                design.is_lazy(),
+                design.is_lazy() || is_sealed,
                 "{design:?} {restart:?}: a shutdown leaves what the cache may keep back"
             );
             assert_eq!(counter(&pager, "pending"), 0);
             drop(pager);
             let pager = open(&rig.config);
+            if dirty > 0 {
+                let redone = pager.recovery().map(|recovery| recovery.redo.log_bytes > 0);
+                assert_eq!(redone, Some(!is_sealed), "{design:?} {restart:?}");
+            }
             let restored = counter(&pager, "restored");
             assert!(
                 restored >= dirty + clean,
@@ -138,6 +144,142 @@ fn what_a_shutdown_left_is_gone_on_with() {
             check(&open(&PagerConfig { flash: None, ..rig.config.clone() }), &known);
         }
     }
+}
+
+/// Whether a shutdown that leaves pages on flash seals them.
+fn has_seal(design: FlashDesign, layout: HomeLayout, restart: FlashRestart) -> bool {
+    let may = design.is_lazy() || design == FlashDesign::DualWrite;
+    may && layout == HomeLayout::InPlace && restart == FlashRestart::LazyVerification
+}
+
+const SEALED: [FlashDesign; 2] = [FlashDesign::DualWrite, FlashDesign::LazyCleaning];
+
+/// Shut down, with pages that only flash has under a seal.
+fn sealed(design: FlashDesign, seed: u64) -> (Rig, Known, Random) {
+    let rig = rig(design, HomeLayout::InPlace, FlashRestart::LazyVerification);
+    let pager = open(&rig.config);
+    let (mut known, mut random) = (fill(&pager), Random(seed));
+    work(&pager, &mut known, 1000, &mut random);
+    pager.shutdown().unwrap();
+    assert!(
+        counter(&pager, "dirty") > 0 && Control::open(&*rig.home).unwrap().unwrap().get().sealed.is_some()
+    );
+    (rig, known, random)
+}
+
+/// The cache goes once its pages were gone on with; they are in the log, which was not read by then.
+#[test]
+fn what_was_sealed_is_redone_when_the_cache_is_lost_later() {
+    for (design, steps) in SEALED.into_iter().flat_map(|design| [0, 1, 300].map(|steps| (design, steps))) {
+        let (rig, mut known, mut random) = sealed(design, 3 + steps);
+        let pager = open(&rig.config);
+        assert_eq!(pager.recovery().map(|recovery| recovery.redo.log_bytes), Some(0));
+        work(&pager, &mut known, steps, &mut random);
+        pager.checkpoint().unwrap();
+        kill(pager);
+        rig.flash.remove(FLASH_FILE).unwrap();
+        check(&open(&rig.config), &known);
+    }
+}
+
+/// Sealed again and again, with changes in between and without.
+#[test]
+fn a_seal_follows_another() {
+    for design in SEALED {
+        let (rig, mut known, mut random) = sealed(design, 5);
+        for round in 0..8 {
+            let pager = open(&rig.config);
+            assert_eq!(
+                pager.recovery().map(|recovery| recovery.redo.log_bytes),
+                Some(0),
+                "{design:?} {round}"
+            );
+            work(&pager, &mut known, if round % 3 == 0 { 0 } else { 200 }, &mut random);
+            check(&pager, &known);
+            pager.shutdown().unwrap();
+        }
+        let pager = open(&rig.config);
+        // Another design takes over when home has everything.
+        pager.set_flash_design(FlashDesign::CleanWrite).unwrap();
+        assert_eq!(counter(&pager, "dirty"), 0);
+        pager.shutdown().unwrap();
+        drop(pager);
+        rig.flash.remove(FLASH_FILE).unwrap();
+        check(&open(&rig.config), &known);
+    }
+}
+
+/// A cache that is not as it was sealed, or a start that can't go on with it: redo has everything.
+#[test]
+fn behind_a_seal_that_is_of_no_use_there_is_redo() {
+    for design in SEALED {
+        for case in 0..6 {
+            let (rig, known, _) = sealed(design, 7 + case);
+            let mut config = rig.config.clone();
+            let flash = config.flash.as_mut().expect("there is a cache");
+            let spoilt = |at: usize| {
+                let mut bytes = vec![0; file(&rig.flash).len_bytes() as usize];
+                file(&rig.flash).read(0, &mut bytes);
+                bytes[at] ^= 1;
+                put(&rig.flash, &bytes);
+            };
+            match case {
+                0 => config.flash = None,
+                1 => rig.flash.remove(FLASH_FILE).unwrap(),
+                2 => flash.design = FlashDesign::CleanWrite,
+                3 => flash.restart = FlashRestart::None,
+                // A record; the seal.
+                4 => spoilt(4096 + 70),
+                _ => spoilt(48),
+            }
+            let pager = open(&config);
+            let redone = pager.recovery().map(|recovery| recovery.redo.log_bytes > 0);
+            assert_eq!(redone, Some(true), "{design:?} {case}");
+            check(&pager, &known);
+            kill(pager);
+            check(&open(&config), &known);
+        }
+    }
+}
+
+/// Frames that are not what was sealed: the database stops when it comes by one, if not at the start, and the next start redoes it.
+#[test]
+fn a_sealed_frame_that_is_wrong_is_redone_by_the_next_start() {
+    for design in SEALED {
+        for nth in 0..30 {
+            let (rig, known, mut random) = sealed(design, 11 + nth);
+            let image = file(&rig.flash);
+            let mut bytes = vec![0; image.len_bytes() as usize];
+            image.read(0, &mut bytes);
+            let frames = bytes.len() as u64 / 4096 - 3;
+            for _ in 0..=nth {
+                let at = 4096 * (3 + random.below(frames) as usize);
+                bytes[at..at + 4096].fill(0xAB);
+            }
+            put(&rig.flash, &bytes);
+            drop(check_or_stop(&rig.config, &known));
+            check(&open(&rig.config), &known);
+        }
+    }
+}
+
+/// As `check`, of a cache whose frames are not those of its seal: the database may stop, and the next start has everything.
+fn check_or_stop(config: &PagerConfig, known: &Known) -> Pager {
+    let pager = open(config);
+    for (id, number) in known {
+        match get(&pager, *id) {
+            Ok(found) => assert_eq!(found, *number, "{id}"),
+            Err(stopped) => {
+                assert!(stopped.to_string().contains("flash"), "{stopped}");
+                drop(pager);
+                let pager = open(config);
+                check(&pager, known);
+                return pager;
+            }
+        }
+    }
+    check(&pager, known);
+    pager
 }
 
 /// Redo changes more pages than the pool and the queue have room for, before there are threads that write them.
@@ -197,11 +339,10 @@ fn an_older_cache_serves_no_older_page() {
         let (mut known, mut random) = (Vec::new(), Random(7));
         let mut older: Vec<MemoryImage> = Vec::new();
         for round in 0..16 {
-            let pager = open(&rig.config);
+            let pager = if round == 0 { open(&rig.config) } else { check_or_stop(&rig.config, &known) };
             if round == 0 {
                 known = fill(&pager);
             }
-            check(&pager, &known);
             for _ in 0..2 {
                 work(&pager, &mut known, 150 + random.below(300), &mut random);
                 older.push(file(&rig.flash));
@@ -214,7 +355,7 @@ fn an_older_cache_serves_no_older_page() {
             let put_back = &older[random.below(older.len() as u64) as usize];
             put(&rig.flash, &mixed(&file(&rig.flash), put_back, &mut random));
         }
-        check(&open(&rig.config), &known);
+        drop(check_or_stop(&rig.config, &known));
     }
 }
 

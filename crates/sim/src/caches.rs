@@ -1,6 +1,8 @@
 //! What else a crash may do to a cache on flash: it is lost, emptied, put back from an earlier moment, mixed of two moments, or damaged.
 //!
-//! A database without the cache is as good as one with it, so nothing of that may show in what is recovered.
+//! A database without the cache is as good as one with it, so nothing of that may show in what is recovered. But behind a shutdown that left
+//! pages there, under a seal, one whose frames were put back or damaged may be found out when it is read: the database stops, and the next
+//! start has everything.
 //!
 //! Invariants
 //! 1. The same seed does the same to the same images.
@@ -31,15 +33,15 @@ pub(crate) fn cache_of(images: &[Arc<MemoryDirectory>]) -> Option<MemoryImage> {
     files.into_iter().find(|(name, _)| name == FLASH_FILE).map(|(_, image)| image)
 }
 
-/// Does something to the cache, or nothing; `earlier`: what it was at an earlier moment.
-pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImage>, seed: u64) {
+/// Does something to the cache, or nothing; `earlier`: what it was at an earlier moment. Whether it did.
+pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImage>, seed: u64) -> bool {
     let has_cache = |device: &&Arc<MemoryDirectory>| device.exists(FLASH_FILE).is_ok_and(|exists| exists);
-    let Some(device) = images.iter().find(has_cache) else { return };
+    let Some(device) = images.iter().find(has_cache) else { return false };
     let mut rng = Rng::new(seed);
     if rng.one_in(INTACT_EVERY) {
-        return;
+        return false;
     }
-    let Ok(file) = device.open(FLASH_FILE, OpenHow::existing(Space::Flash)) else { return };
+    let Ok(file) = device.open(FLASH_FILE, OpenHow::existing(Space::Flash)) else { return false };
     let blocks = file.len_bytes().unwrap_or_default() / BLOCK_BYTES;
     // Memory-mapped records are no statements about the log: their drive may be lost, but is trusted not to go back.
     let mut header = AlignedBuf::new(BLOCK_BYTES as usize);
@@ -74,7 +76,14 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
                 file.write_at(block * BLOCK_BYTES, &bytes, Purpose::FlashPage, Durability::Now)
             })
         }
-        _ => Ok(()),
+        _ => return false,
     };
     done.expect("files in memory take everything");
+    true
+}
+
+/// Whether the database stopped since a frame that only flash had is not what it should be.
+pub(crate) fn is_stop(error: &str) -> bool {
+    error.contains("in its frame on flash")
+        || error.contains("the flash cache on") && error.contains("changed pages")
 }

@@ -84,7 +84,9 @@ pub enum Part {
     NvmCompressed,
     /// A cache on flash that gets clean pages.
     Flash,
-    /// One that gets changed pages, too, over packed ones; fuzzy checkpoints.
+    /// One that gets changed pages, too.
+    FlashDual,
+    /// The same over packed ones; fuzzy checkpoints.
     FlashPacked,
     /// The same below pages in persistent memory.
     NvmFlash,
@@ -165,7 +167,7 @@ impl Part {
     ];
 
     /// All of them.
-    pub const ALL: [Part; 43] = [
+    pub const ALL: [Part; 44] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
@@ -189,6 +191,7 @@ impl Part {
         Part::NvmImages,
         Part::CompressedImages,
         Part::Flash,
+        Part::FlashDual,
         Part::FlashPacked,
         Part::NvmFlash,
         Part::FlashLazy,
@@ -253,6 +256,7 @@ impl Part {
             Part::NvmImages => "nvm-images",
             Part::CompressedImages => "compressed-images",
             Part::Flash => "flash",
+            Part::FlashDual => "flash-dual",
             Part::FlashPacked => "flash-packed",
             Part::NvmFlash => "nvm-flash",
             Part::FlashLazy => "flash-lazy",
@@ -369,6 +373,7 @@ impl Part {
             }
             Part::Compressed => config.compression = Compression::of(Algorithm::Lz4),
             Part::Flash => config.flash = Some(cache(config, devices, FlashDesign::CleanWrite)),
+            Part::FlashDual => config.flash = Some(cache(config, devices, FlashDesign::DualWrite)),
             Part::FlashLazy | Part::FlashAside => {
                 config.flash = Some(cache(config, devices, FlashDesign::LazyCleaning))
             }

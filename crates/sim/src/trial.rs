@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use varve_device::{Fate, MemoryImage, RecordLog, Timeline};
 
-use crate::caches::spoil;
+use crate::caches::{is_stop, spoil};
 use crate::choice::choices;
 use crate::devices::Devices;
 use crate::history::{History, OPENED, Span};
@@ -73,7 +73,7 @@ impl Trial<'_> {
         let may_go_on = again && self.plan.goes_on && self.run.life < LIVES_MAX;
         let goes_on = may_go_on && rng.one_in(LIVES_EVERY);
         let images = timed(&mut found.building, || self.timeline.image(fates));
-        spoil(&images, self.earlier, self.seed_of(fates));
+        let is_spoilt = spoil(&images, self.earlier, self.seed_of(fates));
         let log = RecordLog::new();
         let devices = match again && !goes_on {
             true => Devices::recorded_from(images, &log),
@@ -81,7 +81,8 @@ impl Trial<'_> {
         };
         found.images += 1;
         let number = found.images;
-        let recovered = timed(&mut found.recovering, || self.recover(&devices, &mut || log.mark(OPENED)));
+        let mut opened = || log.mark(OPENED);
+        let recovered = timed(&mut found.recovering, || self.recover(&devices, is_spoilt, &mut opened));
         match self.judge(recovered) {
             Err(what) => found.failures.push(self.failure(number, fates, &what)),
             Ok(digest) if goes_on => self.go_on(digest, fates, rng, found),
@@ -98,12 +99,12 @@ impl Trial<'_> {
         let pending = timeline.pending();
         for second in choices(&pending, rng, budget) {
             let images = timed(&mut found.building, || timeline.image(&second));
-            spoil(&images, self.earlier, self.seed_of(&second));
+            let is_spoilt = spoil(&images, self.earlier, self.seed_of(&second));
             let devices = Devices::of_images(images);
             found.images += 1;
             found.second_crashes += 1;
             let number = found.images;
-            let recovered = timed(&mut found.recovering, || self.recover(&devices, &mut || ()));
+            let recovered = timed(&mut found.recovering, || self.recover(&devices, is_spoilt, &mut || ()));
             let mut judged = self.judge(recovered);
             if timeline.marks().contains(&OPENED) && judged.as_ref().is_ok_and(|again| *again != digest) {
                 judged = Err("a state that a finished recovery had shown is gone".into());
@@ -122,7 +123,7 @@ impl Trial<'_> {
         if images == 0 {
             return;
         }
-        let run = self.next_life(fates, rng, found);
+        let Some(run) = self.next_life(fates, rng, found) else { return };
         found.lives += 1;
         let commits = run.digests.len() - 1;
         let wrong = match &run.error {
@@ -146,19 +147,22 @@ impl Trial<'_> {
         found.add(Found { commits: 0, second_crashes, failures: Vec::new(), ..more });
     }
 
-    /// What a database does after its recovery.
-    fn next_life(&self, fates: &[Fate], rng: &mut Rng, found: &mut Found) -> Run {
+    /// What a database does after its recovery; `None`: it stops, since its cache was spoilt.
+    fn next_life(&self, fates: &[Fate], rng: &mut Rng, found: &mut Found) -> Option<Run> {
         let [images, twin] =
             timed(&mut found.building, || [self.timeline.image(fates), self.timeline.image(fates)]);
-        [&images, &twin].into_iter().for_each(|images| spoil(images, self.earlier, self.seed_of(fates)));
+        let spoilt = [&images, &twin].map(|images| spoil(images, self.earlier, self.seed_of(fates)));
         let log = RecordLog::new();
         let devices = Devices::recorded_from(images, &log);
         let history = History::new(Arc::clone(&log));
         let mut bench = Workbench { devices, history, rng: rng.fork(), relief: Relief::default() };
         let worked = guarded(|| self.subject.go_on(&mut bench, &Devices::of_images(twin)));
+        if spoilt[0] && worked.as_ref().is_err_and(|error| is_stop(error)) {
+            return None;
+        }
         let before = Some(self.promised().1.to_vec());
         let (recording, digests) = (log.recording(), bench.history.digests());
-        Run { recording, digests, before, life: self.run.life + 1, error: worked.err() }
+        Some(Run { recording, digests, before, life: self.run.life + 1, error: worked.err() })
     }
 
     /// What is done to the cache of an image: the same each time it is built.
@@ -167,8 +171,17 @@ impl Trial<'_> {
         (self.plan.seed << 32) ^ (self.cut << 12) ^ present
     }
 
-    fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String> {
-        guarded(|| self.subject.recover(devices, opened))
+    /// One with a cache that was spoilt may stop, and is started again.
+    fn recover(
+        &self,
+        devices: &Devices,
+        is_spoilt: bool,
+        opened: &mut dyn FnMut(),
+    ) -> Result<Recovered, String> {
+        match guarded(|| self.subject.recover(devices, opened)) {
+            Err(error) if is_spoilt && is_stop(&error) => guarded(|| self.subject.recover(devices, opened)),
+            recovered => recovered,
+        }
     }
 
     /// The commits that were acknowledged and begun before the cut, and the states that may be there after it.

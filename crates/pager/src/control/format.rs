@@ -25,7 +25,9 @@
 //! | 3910 | 1 | room: 1 free extents of files in place may have holes; the rest is not looked at, it says nothing of where pages are |
 //! | 3911 | 1 | zeros |
 //! | 3912 | 8 each | numbers of checkpoints of the data and the rollback space's map, one that was durable at this write; 0 if not packed |
-//! | 3928 | 120 | zeros: kept for how pages are stored at home |
+//! | 3928 | 104 | zeros: kept for how pages are stored at home |
+//! | 4032 | 8 | seal of the flash cache that has all that the spaces lack, 0 = none (older programs redo from the redo position) |
+//! | 4040 | 8 | LSN at which the log goes on behind it |
 //! | 4048 | 8 | id of the attached NVM region, 0 = none |
 //! | 4056 | 1 | flags: 1 newest pages are in the region, 2 the log is, 4 doublewrite copies are, 8 there is no log: it begins anew at the redo position |
 //! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log, 3 atomic writes, 4 doublewrite with copies in the region, 5 pages in the region |
@@ -40,7 +42,7 @@
 //!
 //! Not known here: which slot is the newer one, what a database can have come to.
 
-use super::{Attached, InForce, State, Superblock};
+use super::{Attached, InForce, Sealed, State, Superblock};
 use crate::log::Life;
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 use crate::lsn::Lsn;
@@ -70,6 +72,7 @@ const MAPS_AT: usize = 3912;
 const FEATURE_COMPRESSED: u32 = 1;
 const FEATURE_PACKED: u32 = 2;
 const FEATURES_KNOWN: u32 = FEATURE_COMPRESSED | FEATURE_PACKED;
+const SEAL_AT: usize = 4032;
 const REGION_AT: usize = 4048;
 const FLAGS_AT: usize = 4056;
 const PROTECTION_AT: usize = 4057;
@@ -179,6 +182,10 @@ impl Superblock {
             put_u64(slot, STAMP_AT, attached.stamp);
             slot[FLAGS_AT] = attached.flags();
         }
+        if let Some(sealed) = self.sealed {
+            put_u64(slot, SEAL_AT, sealed.seal);
+            put_u64(slot, SEAL_AT + 8, sealed.end.get());
+        }
         put_u64(slot, UNNEEDED_AT, self.unneeded_region.unwrap_or_default());
         if self.log_begins_anew {
             slot[FLAGS_AT] |= FLAG_LOG_BEGINS_ANEW;
@@ -235,6 +242,8 @@ impl Superblock {
             mark: if has_marks { get_u64(slot, MARK_AT) } else { 0 },
             next_mark: if has_marks { get_u64(slot, NEXT_MARK_AT) } else { 0 },
             start: if has_marks { get_u64(slot, START_AT) } else { 0 },
+            sealed: Some(Sealed { seal: get_u64(slot, SEAL_AT), end: Lsn::new(get_u64(slot, SEAL_AT + 8)) })
+                .filter(|sealed| sealed.seal != 0),
         };
         let fits_version = version == FORMAT_VERSION || slot[STORED_AT..CHECKSUM_AT].iter().all(|b| *b == 0);
         if fits_version && found.is_sound() { Slot::Valid(found) } else { Slot::Damaged }

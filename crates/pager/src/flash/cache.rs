@@ -33,7 +33,7 @@ use super::report::{Counters, Kinds};
 use super::resizing::{PARTITIONS_MAX, Shape};
 use super::restart::FlashRestart;
 use super::scans::Scans;
-use super::store::{OpenStore, Store, Whose};
+use super::store::{OpenStore, Seal, Store, Whose};
 use super::table::{CleanOrder, FrameNo, Partition};
 use super::throttle::Throttle;
 use super::trouble::Trouble;
@@ -167,13 +167,13 @@ impl FlashCache {
         let partition = |no| Mutex::new(Partition::new(shape.frames_of(no), order, clean_order));
         let frames = shape.frames();
         let (how, epoch, mark) = (config.restart as u8, 0, 0);
-        let whose = Whose { database, page_size, frames, how, epoch, mark };
+        let whose = Whose { database, page_size, frames, how, epoch, mark, seal: Seal::default() };
         let throttle = Throttle::new(config.pending_max, place.clock.clone());
         let budget = Budget::new(config.daily_write_bytes, place.clock);
         match Store::open(&*config.directory, whose, budget) {
-            Ok(OpenStore { store, whose, earlier }) => {
+            Ok(OpenStore { store, whose, earlier, seal }) => {
                 let cache = FlashCache {
-                    hardening: Hardening::new(whose, earlier, store.table_blocks()),
+                    hardening: Hardening::new(whose, (earlier, seal), store.table_blocks()),
                     keeping: Keeping::new(config.restart, store.table_blocks()),
                     is_restoring: AtomicBool::new(false),
                     is_open: AtomicBool::new(false),
@@ -224,7 +224,7 @@ impl FlashCache {
     /// designs that keep dirty pages back others take over only when all of them are home; if there is no room at home, nothing changes.
     pub(crate) fn set_design(&self, design: FlashDesign) -> Result<()> {
         let _one_at_a_time = self.switching.lock();
-        let drains = self.design().is_lazy() && !design.is_lazy();
+        let drains = (self.design().is_lazy() || self.has_dirty()) && !design.is_lazy();
         if drains {
             self.drain_dirty()?;
         }
@@ -289,7 +289,9 @@ impl FlashCache {
     /// Whether dirty pages stay here, and home gets them later. What persistent memory puts it forgets, and the ledger with it.
     pub(super) fn keeps_back(&self) -> bool {
         let is_pausing = self.is_draining.load(Relaxed) || self.keeps_none.load(Relaxed) > 0;
-        self.design().is_lazy() && !self.is_below_nvm && !is_pausing && !self.is_failing()
+        let ends_dirty = || self.stays_dirty.load(Relaxed) && self.design().may_end_dirty();
+        let is_meant = self.design().is_lazy() || ends_dirty();
+        is_meant && !self.is_below_nvm && !is_pausing && !self.is_failing()
     }
 
     /// Whether an empty cache is filled with what it would not take else.
@@ -317,11 +319,20 @@ impl FlashCache {
         self.config.restart != FlashRestart::None && !self.is_below_nvm
     }
 
-    /// From now on, for a shutdown, what only flash has stays there, if the next start can go on with it. Whether it does.
-    pub(crate) fn stay_dirty(&self) -> bool {
-        let stays = self.keeps_records() && self.keeps_back() && self.is_on() && self.hardening.is_on();
+    /// From now on, for a shutdown, what only flash has stays there, if the next start can go on with it; `may_seal`: without redo, for which
+    /// it is worth it under designs that keep nothing back before. Whether it does.
+    pub(crate) fn stay_dirty(&self, may_seal: bool) -> bool {
+        let is_meant = self.design().is_lazy() || may_seal && self.may_be_sealed();
+        let may = is_meant && self.keeps_records() && self.is_on() && self.hardening.is_on();
+        self.stays_dirty.store(may, Relaxed);
+        let stays = may && self.keeps_back();
         self.stays_dirty.store(stays, Relaxed);
         stays
+    }
+
+    /// The shutdown was refused.
+    pub(crate) fn stay_no_more(&self) {
+        self.stays_dirty.store(false, Relaxed);
     }
 
     /// Whether it does.

@@ -438,7 +438,9 @@ fn records_are_written_beyond_the_budget_and_made_up_for() {
     let cache = open_with(MemoryDirectory::new(), 60, FlashDesign::DualWrite, how, (daily, hands.clock()));
     cache.begin(7, None);
     // One block each.
-    (0..30).for_each(|_| cache.harden_all(Lsn::ZERO));
+    for _ in 0..30 {
+        cache.harden_all(Lsn::ZERO);
+    }
     let takes = || {
         let pending = cache.writes.pending();
         let id = pending as u32;

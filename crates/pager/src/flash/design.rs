@@ -69,6 +69,11 @@ impl FlashDesign {
         matches!(self, FlashDesign::LazyCleaning | FlashDesign::Rotating | FlashDesign::Exclusive)
     }
 
+    /// Whether a shutdown may leave changed pages on flash, and a start go on with them.
+    pub(super) fn may_end_dirty(self) -> bool {
+        self.is_lazy() || self == FlashDesign::DualWrite
+    }
+
     /// Whether a clean page that leaves the pool is taken. Pages of scans are not, as long as the cache isn't being filled: reading
     /// them from home one after the other costs little (section 3.2.2).
     pub(super) fn takes_clean(self, access: Access, is_filling: bool) -> bool {

@@ -32,7 +32,7 @@ use varve_device::{AlignedBuf, Durability};
 use super::cache::{FlashCache, add};
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
 use super::restart::FlashRestart;
-use super::store::Whose;
+use super::store::{Seal, Whose};
 use super::table::Kept;
 use crate::lsn::Lsn;
 
@@ -94,8 +94,9 @@ impl Round {
 /// Where the work stands.
 pub(super) struct Hardening {
     whose: Mutex<Whose>,
-    /// The mark that the file had.
+    /// The mark that the file had, and its seal.
     pub(super) earlier: Option<u64>,
+    pub(super) seal: Seal,
     /// Held by who writes chunks, all the time.
     writing: Mutex<()>,
     /// Held for a moment only.
@@ -113,10 +114,11 @@ pub(super) struct Hardening {
 }
 
 impl Hardening {
-    pub(super) fn new(whose: Whose, earlier: Option<u64>, blocks: u32) -> Hardening {
+    pub(super) fn new(whose: Whose, (earlier, seal): (Option<u64>, Seal), blocks: u32) -> Hardening {
         Hardening {
             whose: Mutex::new(whose),
             earlier,
+            seal,
             writing: Mutex::default(),
             round: Mutex::new(Round::of(blocks)),
             is_on: AtomicBool::new(false),
@@ -266,25 +268,28 @@ impl FlashCache {
         }
     }
 
-    fn hardens(&self) -> bool {
+    pub(super) fn hardens(&self) -> bool {
         let is_meant = self.restart() == FlashRestart::LazyVerification && self.hardening.is_on();
         is_meant && self.is_on() && !self.is_failing()
     }
 
     /// Writes the records of all frames. Nothing changes any more, and redo would begin here: what is not in the log behind that, has not
-    /// changed since.
-    pub(crate) fn harden_all(&self, redo: Lsn) {
+    /// changed since. A sum over them (crc32c), if they are durable.
+    pub(crate) fn harden_all(&self, redo: Lsn) -> Option<u32> {
         let hardening = &self.hardening;
         if !self.hardens() {
-            return;
+            return None;
         }
         let _one_at_a_time = hardening.writing.lock();
         let before = self.log.durable_lsn().max(redo);
-        let mut chunks = 0..hardening.chunks();
-        let all = chunks.all(|chunk| self.write_chunk(chunk, &self.records_of_chunk(chunk, before).1));
-        if all && let Err(cause) = self.store.flush() {
-            self.note_error(&cause);
-        }
+        let mut sum = 0;
+        let all = (0..hardening.chunks()).all(|chunk| {
+            let (_, bytes) = self.records_of_chunk(chunk, before);
+            sum = crc32c::crc32c_append(sum, &bytes);
+            self.write_chunk(chunk, &bytes)
+        });
+        let flushed = if all { self.store.flush() } else { return None };
+        flushed.inspect_err(|cause| self.note_error(cause)).ok().map(|()| sum)
     }
 
     /// Chunks to be looked at until the next pause: so many that their records are a small part of what the drive has moved since this was

@@ -285,8 +285,15 @@ impl Noted {
             }
             self.forget(page);
             let at = lsn.get();
-            let record =
-                Record { page, lsn: page_lsn, before: lsn, last: at, last_but_one: at, admitted: at };
+            let record = Record {
+                page,
+                lsn: page_lsn,
+                before: lsn,
+                last: at,
+                last_but_one: at,
+                admitted: at,
+                is_dirty: false,
+            };
             if let Some(other) = self.frames.insert(stored, record) {
                 self.by_page.remove(&other.page);
             }

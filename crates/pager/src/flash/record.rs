@@ -10,7 +10,8 @@
 //! | 24 | 8 | last access |
 //! | 32 | 8 | last but one access |
 //! | 40 | 8 | when the page came |
-//! | 48 | 12 | zeros |
+//! | 48 | 1 | 1: home lacked it when this was written; only under a seal (`sealing.rs`) that says anything |
+//! | 49 | 11 | zeros |
 //! | 60 | 4 | crc32c over epoch, number of the frame, bytes 0..60 |
 //!
 //! Invariants
@@ -31,6 +32,7 @@ const RECORD_BYTES: usize = 64;
 pub(super) const TABLE_BLOCK_BYTES: usize = 4096;
 /// Records of one.
 pub(super) const RECORDS_OF_BLOCK: usize = TABLE_BLOCK_BYTES / RECORD_BYTES;
+const DIRTY_AT: usize = 48;
 const CHECKSUM_AT: usize = RECORD_BYTES - 4;
 
 /// What is known of a frame.
@@ -42,6 +44,7 @@ pub(super) struct Record {
     pub(super) last: u64,
     pub(super) last_but_one: u64,
     pub(super) admitted: u64,
+    pub(super) is_dirty: bool,
 }
 
 fn checksum(bytes: &[u8], epoch: u64, frame: u32) -> u32 {
@@ -57,8 +60,8 @@ fn place(frame: u32) -> std::ops::Range<usize> {
 impl Record {
     /// With this moment.
     pub(super) fn of(kept: Kept, before: Lsn) -> Record {
-        let Kept { page, lsn, last, last_but_one, admitted } = kept;
-        Record { page, lsn, before, last, last_but_one, admitted }
+        let Kept { page, lsn, last, last_but_one, admitted, is_dirty } = kept;
+        Record { page, lsn, before, last, last_but_one, admitted, is_dirty }
     }
 
     /// Puts the record of a frame into its block; `None`: there is nothing in it that a start could go on with.
@@ -66,9 +69,10 @@ impl Record {
         let bytes = &mut block[place(frame)];
         bytes.fill(0);
         let Some(record) = record else { return };
-        let Record { page, lsn, before, last, last_but_one, admitted } = record;
+        let Record { page, lsn, before, last, last_but_one, admitted, is_dirty } = record;
         let fields = [page.to_u64(), lsn.get(), before.get(), last, last_but_one, admitted];
         fields.iter().enumerate().for_each(|(at, field)| put_u64(bytes, 8 * at, *field));
+        bytes[DIRTY_AT] = u8::from(is_dirty);
         let crc = checksum(bytes, epoch, frame);
         put_u32(bytes, CHECKSUM_AT, crc);
     }
@@ -87,6 +91,7 @@ impl Record {
             last: field(3),
             last_but_one: field(4),
             admitted: field(5),
+            is_dirty: bytes[DIRTY_AT] == 1,
         })
     }
 }
@@ -105,6 +110,7 @@ mod tests {
             last: 4,
             last_but_one: 5,
             admitted: u64::MAX,
+            is_dirty: true,
         };
         let mut block = vec![0xEE; TABLE_BLOCK_BYTES];
         Record::put(Some(record), &mut block, 9, 65);

@@ -16,6 +16,8 @@
 //! 2. What is in a frame is verified at the first use. A dirty one is used by redo, or is left out behind it.
 //! 3. Until redo is over nothing is brought home from flash, and no record is written.
 //!
+//! Behind a sealed shutdown (`sealing.rs`) the records say themselves what is dirty.
+//!
 //! Not known here: how records are written; what redo does.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -83,6 +85,8 @@ pub(crate) struct Earlier<'p> {
     pub(crate) plan: &'p Plan,
     /// What the log notes of frames, where it does.
     pub(crate) noted: Option<&'p Noted>,
+    /// The records have their seal, and nothing is redone: home lacks what is dirty, since this redo position at most.
+    pub(crate) sealed: Option<Lsn>,
 }
 
 /// What records were found.
@@ -108,13 +112,14 @@ enum Fate {
 
 impl FlashCache {
     /// Begins to keep records, under the number of this start, and goes on with those of the one before if that had the file: then none
-    /// without it has changed anything since. With one before, redo is to run.
-    pub(crate) fn begin(&self, mark: u64, earlier: Option<Earlier<'_>>) {
+    /// without it has changed anything since. With one before, redo is to run. Whether it goes on with them.
+    pub(crate) fn begin(&self, mark: u64, earlier: Option<Earlier<'_>>) -> bool {
         if !self.keeps_records() || mark == 0 {
-            return;
+            return false;
         }
         self.is_restoring.store(earlier.is_some(), Relaxed);
         let ours = |earlier: &Earlier<'_>| self.hardening.earlier == Some(earlier.start);
+        let sealed = earlier.as_ref().and_then(|earlier| earlier.sealed);
         let restored = match earlier.filter(|_| self.is_on()) {
             Some(earlier) if !ours(&earlier) => {
                 reached("flash: the start before did not have the cache");
@@ -131,6 +136,12 @@ impl FlashCache {
         if !restored {
             self.forget_all();
             whose = Whose { epoch: random_id(), ..whose };
+        } else if let Some(redo) = sealed {
+            reached("flash: a start behind a seal");
+            let dirty = self.tables().flat_map(|table| table.dirty_pages());
+            if !planted("flash: behind a seal the ledger hears nothing") {
+                dirty.for_each(|id| self.ledger.first_change(id, redo, redo));
+            }
         }
         match self.store.sign(&Whose { mark, ..whose }) {
             Ok(()) => {
@@ -142,6 +153,7 @@ impl FlashCache {
             // What is cached stays; the next start is a cold one, or knows what this one knew.
             Err(cause) => self.note_error(&cause),
         }
+        restored
     }
 
     /// Whether records belong to this database; if not, frames that were found already have to be forgotten.
@@ -179,11 +191,12 @@ impl FlashCache {
 
     /// Whether the records are ours.
     fn look_at_table(&self, earlier: &Earlier<'_>, found: &mut Found) -> Result<bool> {
-        let blocks = self.store.table_blocks();
+        let (blocks, mut sum) = (self.store.table_blocks(), 0);
         for first in (0..blocks).step_by(READ_BLOCKS as usize) {
             let some = READ_BLOCKS.min(blocks - first);
             let mut bytes = AlignedBuf::new(some as usize * TABLE_BLOCK_BYTES);
             self.store.read_records(first, &mut bytes)?;
+            sum = crc32c::crc32c_append(sum, &bytes);
             for (block, bytes) in (first..).zip(bytes.chunks_exact(TABLE_BLOCK_BYTES)) {
                 for (stored, record) in self.records_of(block, bytes) {
                     if !self.look_at(stored, &record, earlier, found) {
@@ -192,12 +205,17 @@ impl FlashCache {
                 }
             }
         }
-        Ok(true)
+        // What is believed is what was summed: a drive may answer otherwise than a moment ago.
+        Ok(earlier.sealed.is_none() || sum == self.hardening.seal.sum || planted(super::sealing::ANY_SUM))
     }
 
     /// Whether the record is ours.
     fn look_at(&self, stored: u32, record: &Record, earlier: &Earlier<'_>, found: &mut Found) -> bool {
-        let fate = self.fate(record, stored, earlier.plan);
+        let fate = match earlier.sealed {
+            Some(_) if record.is_dirty && !planted("flash: a seal's dirty frames are clean") => Fate::Dirty,
+            Some(_) => Fate::Clean,
+            None => self.fate(record, stored, earlier.plan),
+        };
         match fate {
             Fate::Foreign => return false,
             Fate::Left => found.left += 1,
@@ -205,7 +223,7 @@ impl FlashCache {
             Fate::Dirty => found.dirty += 1,
         }
         found.newest = found.newest.max(record.last);
-        self.find(stored, record, fate, earlier.plan);
+        self.find(stored, record, fate, earlier);
         true
     }
 
@@ -248,17 +266,17 @@ impl FlashCache {
         }
     }
 
-    fn find(&self, stored: u32, record: &Record, fate: Fate, plan: &Plan) {
-        let Record { page, lsn, last, last_but_one, admitted, .. } = *record;
+    fn find(&self, stored: u32, record: &Record, fate: Fate, earlier: &Earlier<'_>) {
+        let Record { page, lsn, last, last_but_one, admitted, is_dirty, .. } = *record;
         let lacks = match fate {
             Fate::Clean => None,
-            Fate::Dirty => Some(plan.from()),
+            Fate::Dirty => Some(earlier.sealed.unwrap_or(earlier.plan.from())),
             Fate::Left | Fate::Foreign => return,
         };
-        let kept = Kept { page, lsn, last, last_but_one, admitted };
+        let kept = Kept { page, lsn, last, last_but_one, admitted, is_dirty };
         let of_each = self.shape.partition_frames();
         let (partition, frame) = (stored / of_each, stored % of_each);
-        self.table(partition as usize).find(frame, kept, lacks);
+        self.table(partition as usize).find(frame, kept, lacks, earlier.sealed.is_some());
     }
 
     /// Redo found the page with this LSN, and has nothing to do. Whether home may lack it, and the ledger has to know: in this order it

@@ -14,7 +14,9 @@
 //! | 29 | 3 | zeros |
 //! | 32 | 8 | epoch: records of another one mean nothing |
 //! | 40 | 8 | mark: number of the start (control file) that has the file in use, or had; zero: none that could be gone on with |
-//! | 48 | 4044 | zeros |
+//! | 48 | 8 | seal (`sealing.rs`): the control file has the same; zero: none |
+//! | 56 | 4 | crc32c over the records when it was sealed |
+//! | 60 | 4032 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
 //! Invariants
@@ -70,6 +72,16 @@ pub(super) struct Whose {
     pub(super) epoch: u64,
     /// Of the start that has it in use.
     pub(super) mark: u64,
+    pub(super) seal: Seal,
+}
+
+/// What a shutdown says of the records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Seal {
+    /// A random number; zero: there is no seal.
+    pub(super) number: u64,
+    /// Over all blocks of records.
+    pub(super) sum: u32,
 }
 
 impl Whose {
@@ -84,6 +96,8 @@ impl Whose {
         header[28] = self.how;
         put_u64(&mut header, 32, self.epoch);
         put_u64(&mut header, 40, self.mark);
+        put_u64(&mut header, 48, self.seal.number);
+        put_u32(&mut header, 56, self.seal.sum);
         let crc = crc32c::crc32c(&header[..CHECKSUM_AT]);
         put_u32(&mut header, CHECKSUM_AT, crc);
         header
@@ -100,6 +114,7 @@ impl Whose {
             how: header[28],
             epoch: get_u64(header, 32),
             mark: get_u64(header, 40),
+            seal: Seal { number: get_u64(header, 48), sum: get_u32(header, 56) },
         })
     }
 }
@@ -120,6 +135,8 @@ pub(super) struct OpenStore {
     pub(super) whose: Whose,
     /// The mark that it had, if it could be gone on with.
     pub(super) earlier: Option<u64>,
+    /// The seal that it had.
+    pub(super) seal: Seal,
 }
 
 impl Store {
@@ -140,10 +157,13 @@ impl Store {
         }
         let store = Store { file, page_size: whose.page_size, frames: whose.frames.into(), budget };
         let found = Whose::decode(&header).filter(|_| bytes == store.len_bytes());
-        let fits = |found: &Whose| Whose { epoch: whose.epoch, mark: whose.mark, ..*found } == whose;
+        let fits = |found: &Whose| {
+            Whose { epoch: whose.epoch, mark: whose.mark, seal: whose.seal, ..*found } == whose
+        };
         if let Some(found) = found.filter(fits) {
             let earlier = Some(found.mark).filter(|mark| *mark != 0);
-            return Ok(OpenStore { store, whose: Whose { mark: 0, ..found }, earlier });
+            let (seal, none) = (found.seal, Seal::default());
+            return Ok(OpenStore { store, whose: Whose { mark: 0, seal: none, ..found }, earlier, seal });
         }
         let whose = Whose { mark: 0, epoch: random_id(), ..whose };
         let made =
@@ -154,8 +174,23 @@ impl Store {
                 let _ = directory.remove(FLASH_FILE);
                 Err(error)
             }
-            made => made.map(|()| OpenStore { store, whose, earlier: None }),
+            made => made.map(|()| OpenStore { store, whose, earlier: None, seal: Seal::default() }),
         }
+    }
+
+    /// The seal of the file of this database in a directory; `None`: there is no such file, or it has none.
+    pub(super) fn seal_in(directory: &dyn Directory, database: u64) -> Result<Option<Seal>> {
+        if !directory.exists(FLASH_FILE)? {
+            return Ok(None);
+        }
+        let file = directory.open(FLASH_FILE, OpenHow::existing(Space::Flash))?;
+        let mut header = AlignedBuf::new(HEADER_BYTES as usize);
+        if file.len_bytes()? < HEADER_BYTES {
+            return Ok(None);
+        }
+        file.read_at(0, &mut header, Purpose::FlashMeta)?;
+        let found = Whose::decode(&header).filter(|found| found.database == database);
+        Ok(found.map(|found| found.seal).filter(|seal| seal.number != 0))
     }
 
     fn len_bytes(&self) -> u64 {

@@ -15,7 +15,8 @@
 //!    dirty heap exactly if it is written, dirty and not being cleaned.
 //! 3. A frame is dirty as long as home may lack its page.
 //! 4. An invalid frame (of designs that keep them) is found by its page only to be written again.
-//! 5. A frame of before the start is unverified until its page was read from it; a dirty one only as long as redo runs.
+//! 5. A frame of before the start is unverified until its page was read from it; a dirty one only as long as redo runs, and not at all
+//!    where a seal says that home lacks its page.
 //!
 //! Not known here: files, other partitions, designs.
 
@@ -413,15 +414,15 @@ impl Partition {
     /// What a restart is to know of the frame; `None`: there is no page in it that could be read.
     pub(super) fn kept(&self, no: FrameNo) -> Option<Kept> {
         let frame = &self.frames[no as usize];
-        let Frame { lsn, last, last_but_one, admitted, .. } = *frame;
+        let Frame { lsn, last, last_but_one, admitted, is_dirty, .. } = *frame;
         let page = frame.page.filter(|_| frame.is_written && !frame.is_invalid && !frame.is_doomed)?;
-        Some(Kept { page, lsn, last, last_but_one, admitted })
+        Some(Kept { page, lsn, last, last_but_one, admitted, is_dirty })
     }
 
-    /// A free frame has a page since before the start; `lacks`: home may lack it, since this change. Of two frames of a page that with
+    /// A free frame has a page since before the start; `lacks`: home may lack it, since this change, and if `is_sure` home does. Of two frames of a page that with
     /// the newer version stays. Whether it is this one. The table can be used after [`found_all`](Self::found_all).
-    pub(super) fn find(&mut self, no: FrameNo, kept: Kept, lacks: Option<Lsn>) -> bool {
-        let Kept { page, lsn, last, last_but_one, admitted } = kept;
+    pub(super) fn find(&mut self, no: FrameNo, kept: Kept, lacks: Option<Lsn>, is_sure: bool) -> bool {
+        let Kept { page, lsn, last, last_but_one, admitted, .. } = kept;
         if let Some((other, frame)) = self.found(page) {
             if frame.lsn >= lsn {
                 return false;
@@ -441,7 +442,7 @@ impl Partition {
                 is_dirty: lacks.is_some(),
                 is_free: false,
                 is_written: true,
-                is_unverified: true,
+                is_unverified: lacks.is_none() || !is_sure,
                 ..UNUSED
             };
         });

@@ -90,7 +90,8 @@ impl FlashCache {
         !self.trouble.is_failing.swap(true, Relaxed)
     }
 
-    fn has_dirty(&self) -> bool {
+    /// Whether home lacks a page that is here.
+    pub(super) fn has_dirty(&self) -> bool {
         self.tables().any(|table| table.dirty_count() > 0)
     }
 

@@ -87,6 +87,17 @@ impl StoredLog {
         Reader::new(&self.segments, self.geometry, self.database, lives, from)?.each_group(known, visit)
     }
 
+    /// Fails if a segment is missing between these positions.
+    pub(crate) fn require_segments(&self, from: Lsn, until: Lsn) -> Result<(), LogError> {
+        let mut numbers = self.geometry.segment_of(from)..self.geometry.segment_of(until);
+        let Some(number) = numbers.find(|number| self.segments.file(*number).is_none()) else {
+            return Ok(());
+        };
+        let file = format!("of segment {number}, which is missing in {}", self.segments.location());
+        let evidence = format!("redo would begin at LSN {from}");
+        Err(LogError::Damaged { at: self.geometry.first_block(number), file, offset: 0, evidence })
+    }
+
     /// Makes durable what was read: a killed process may have left it in caches, and what recovery builds on must
     /// not vanish in a later power failure.
     pub fn make_durable(&self) -> Result<(), LogError> {

@@ -6,7 +6,7 @@ use crate::ids::PageId;
 use crate::lsn::Lsn;
 
 /// A frame, by its number within the partition.
-pub(in crate::flash) type FrameNo = u32;
+pub(in super::super) type FrameNo = u32;
 
 /// A frame as the table knows it.
 #[derive(Debug, Clone, Copy)]
@@ -62,19 +62,19 @@ impl Frame {
 
 /// A version of a page that is to get a frame.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::flash) struct Arrival {
-    pub(in crate::flash) id: PageId,
-    pub(in crate::flash) lsn: Lsn,
+pub(in super::super) struct Arrival {
+    pub(in super::super) id: PageId,
+    pub(in super::super) lsn: Lsn,
     /// `Some`: home lacks it, since this change.
-    pub(in crate::flash) lacks: Option<Lsn>,
-    pub(in crate::flash) now: u64,
+    pub(in super::super) lacks: Option<Lsn>,
+    pub(in super::super) now: u64,
     /// It comes only in place of a colder page; `None`: whatever is the next victim.
-    pub(in crate::flash) heat: Option<u64>,
+    pub(in super::super) heat: Option<u64>,
 }
 
 /// What became of an admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::flash) enum Admitted {
+pub(in super::super) enum Admitted {
     /// The page belongs into this frame, which is being written from now on.
     Frame(FrameNo),
     /// Its frame has this version or a newer one, and is dirty or not.
@@ -87,7 +87,7 @@ pub(in crate::flash) enum Admitted {
 
 /// Where a page is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::flash) enum Found {
+pub(in super::super) enum Found {
     /// In this frame, which stays until [`end_read`](super::Partition::end_read).
     Frame(Reading),
     /// It is on its way to this frame, and home lacks it.
@@ -96,7 +96,7 @@ pub(in crate::flash) enum Found {
 
 /// What a read found in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::flash) enum Saw {
+pub(in super::super) enum Saw {
     /// The page, as the table says.
     Page,
     /// Something else.
@@ -107,23 +107,25 @@ pub(in crate::flash) enum Saw {
 
 /// A frame that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::flash) struct Reading {
-    pub(in crate::flash) frame: FrameNo,
+pub(in super::super) struct Reading {
+    pub(in super::super) frame: FrameNo,
     /// What its page has to have.
-    pub(in crate::flash) lsn: Lsn,
-    pub(in crate::flash) is_dirty: bool,
+    pub(in super::super) lsn: Lsn,
+    pub(in super::super) is_dirty: bool,
     /// Whether its page may not be in it: then redo has what home lacks.
-    pub(in crate::flash) is_unverified: bool,
+    pub(in super::super) is_unverified: bool,
 }
 
 /// What is to be known of a frame after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::flash) struct Kept {
-    pub(in crate::flash) page: PageId,
-    pub(in crate::flash) lsn: Lsn,
-    pub(in crate::flash) last: u64,
-    pub(in crate::flash) last_but_one: u64,
-    pub(in crate::flash) admitted: u64,
+pub(in super::super) struct Kept {
+    pub(in super::super) page: PageId,
+    pub(in super::super) lsn: Lsn,
+    pub(in super::super) last: u64,
+    pub(in super::super) last_but_one: u64,
+    pub(in super::super) admitted: u64,
+    /// Home lacks it.
+    pub(in super::super) is_dirty: bool,
 }
 
 impl Kept {
@@ -135,22 +137,22 @@ impl Kept {
 
 /// A frame that is being cleaned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::flash) struct Cleaning {
-    pub(in crate::flash) frame: FrameNo,
-    pub(in crate::flash) lsn: Lsn,
+pub(in super::super) struct Cleaning {
+    pub(in super::super) frame: FrameNo,
+    pub(in super::super) lsn: Lsn,
     /// Whether its page is in the frame; else it is on its way there.
-    pub(in crate::flash) is_written: bool,
+    pub(in super::super) is_written: bool,
 }
 
 /// Frames of the partition by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::flash) struct Counts {
-    pub(in crate::flash) free: u64,
+pub(in super::super) struct Counts {
+    pub(in super::super) free: u64,
     /// Being written, and removed ones that are still in use.
-    pub(in crate::flash) writing: u64,
-    pub(in crate::flash) clean: u64,
-    pub(in crate::flash) dirty: u64,
-    pub(in crate::flash) invalid: u64,
+    pub(in super::super) writing: u64,
+    pub(in super::super) clean: u64,
+    pub(in super::super) dirty: u64,
+    pub(in super::super) invalid: u64,
 }
 
 impl Counts {
@@ -167,7 +169,7 @@ impl Counts {
     }
 
     /// Both together.
-    pub(in crate::flash) fn plus(self, other: Counts) -> Counts {
+    pub(in super::super) fn plus(self, other: Counts) -> Counts {
         Counts {
             free: self.free + other.free,
             writing: self.writing + other.writing,
