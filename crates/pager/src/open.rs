@@ -268,12 +268,8 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     let mut observers: Vec<&mut dyn Observe> =
         packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
     observers.extend(noted.as_mut().map(|noted| noted as &mut dyn Observe));
-    let (stored, sealed) = (control.get(), sealed(&config, &control.get()));
-    let looked_at = sealed.map_or(stored.clone(), |sealed| stored.clone().behind(sealed));
-    let read = read_log(&mut config, &looked_at, &found, &mut observers)?;
-    if let (Some(_), Some(read)) = (sealed, &read) {
-        read.require_from(stored.redo)?;
-    }
+    let stored = control.get();
+    let (read, sealed) = read_log_or_seal(&mut config, &stored, &found, &mut observers)?;
     let until = read.as_ref().map_or_else(|| control.get().log_end(), ReadLog::until);
     headers::refuse_other_packed(&packed, until, &config, &control.get())?;
     let (region, log, mut plan) = begin_log(&mut config, &control, found, read)?;
@@ -325,6 +321,21 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
         redo_time: opened.elapsed(),
     };
     finish(config, control, region, parts, log, ops, Some((plan.from()..plan.until(), recovery)))
+}
+
+/// Reads the log from the redo position on; or from its end, if pages on flash are sealed.
+fn read_log_or_seal(
+    config: &mut PagerConfig,
+    stored: &Superblock,
+    found: &begin::Found,
+    observers: &mut [&mut dyn Observe],
+) -> Result<(Option<ReadLog>, Option<Sealed>)> {
+    let Some(sealed) = sealed(config, stored) else {
+        return Ok((read_log(config, stored, found, observers)?, None));
+    };
+    let read = read_log(config, &stored.clone().behind(sealed), found, observers)?;
+    read.as_ref().map_or(Ok(()), |read| read.require_from(stored.redo))?;
+    Ok((read, Some(sealed)))
 }
 
 /// What a shutdown left on flash, if this configuration can go on with it. Else the log is read from the redo position, before anything

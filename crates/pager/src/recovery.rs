@@ -200,9 +200,7 @@ impl News {
         }
         block.protection = self.protection.unwrap_or(block.protection);
         block.state = if block.state == State::Clean { State::Open } else { block.state };
-        if !planted("control: a seal outlives its start") {
-            block.sealed = None;
-        }
+        block.sealed = None;
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use common::{Random, add, config, get, open, set};
 use varve_device::{
-    Directory, ErrorKind, Fault, Faulty, MemoryDirectory, MemoryImage, Operation, Rule, When, take_reached,
+    Directory, ErrorKind, Fault, Faulty, MemoryDirectory, MemoryImage, Operation, Rule, When, plant,
+    take_reached,
 };
 use varve_pager::control::Control;
 use varve_pager::{
@@ -260,6 +261,30 @@ fn a_sealed_frame_that_is_wrong_is_redone_by_the_next_start() {
             drop(check_or_stop(&rig.config, &known));
             check(&open(&rig.config), &known);
         }
+    }
+}
+
+/// The sum keeps out records of another moment than their seal: without it they are believed.
+#[test]
+fn records_of_another_moment_are_believed_where_nobody_sums() {
+    for fault in [None, Some("flash: any records are taken for sealed")] {
+        let (rig, mut known, mut random) = sealed(FlashDesign::LazyCleaning, 17);
+        let older = file(&rig.flash);
+        let pager = open(&rig.config);
+        work(&pager, &mut known, 500, &mut random);
+        pager.shutdown().unwrap();
+        drop(pager);
+        let mut bytes = vec![0; older.len_bytes() as usize];
+        file(&rig.flash).read(0, &mut bytes);
+        older.read(4096, &mut bytes[4096..3 * 4096]);
+        put(&rig.flash, &bytes);
+        plant(fault);
+        let opened = Pager::open(rig.config.clone(), Arc::new(common::NoOps));
+        let has =
+            |pager: &Pager, (id, number): &(PageId, u64)| get(pager, *id).is_ok_and(|found| found == *number);
+        let is_right = opened.is_ok_and(|pager| known.iter().all(|one| has(&pager, one)));
+        plant(None);
+        assert_eq!(is_right, fault.is_none(), "{fault:?}");
     }
 }
 

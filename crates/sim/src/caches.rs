@@ -19,9 +19,10 @@ use varve_pager::{FLASH_FILE, FlashRestart};
 use crate::rng::Rng;
 
 const BLOCK_BYTES: u64 = 4096;
-/// Where its header says how many frames there are, and how records are kept.
+/// Where its header says how many frames there are, how records are kept, and that the file is sealed.
 const FRAMES_AT: usize = 24;
 const HOW_AT: usize = 28;
+const SEAL_AT: usize = 48;
 /// Records in a block; the blocks of records follow the header, and then come the frames.
 const RECORDS_OF_BLOCK: u32 = 64;
 /// One of so many crashes does nothing more to the cache than to other files.
@@ -45,10 +46,12 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
     let blocks = file.len_bytes().unwrap_or_default() / BLOCK_BYTES;
     // Memory-mapped records are no statements about the log: their drive may be lost, but is trusted not to go back.
     let mut header = AlignedBuf::new(BLOCK_BYTES as usize);
-    let is_mapped = blocks > 0
-        && file.read_at(0, &mut header, Purpose::FlashMeta).is_ok()
-        && header[HOW_AT] == FlashRestart::MemoryMapped as u8;
-    let kind = rng.below(if is_mapped { 3 } else { 6 });
+    header.fill(0);
+    let has_header = blocks > 0 && file.read_at(0, &mut header, Purpose::FlashMeta).is_ok();
+    let is_mapped = has_header && header[HOW_AT] == FlashRestart::MemoryMapped as u8;
+    let is_sealed = header[SEAL_AT..SEAL_AT + 8].iter().any(|byte| *byte != 0);
+    // Of a file without its seal nothing is tried that others don't try: mostly it is what the header says that is spoilt.
+    let kind = if is_mapped { rng.below(3) } else { rng.below(if is_sealed { 9 } else { 6 }) };
     let done = match (kind, earlier) {
         (0, _) => device.remove(FLASH_FILE),
         (1, _) => file.set_len(0),
@@ -67,7 +70,8 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
             // All of it, half of it, or some blocks; and of the header and the records, or of the frames alone.
             let share = [1, 2, 8][rng.below(3) as usize];
             let frames = header[FRAMES_AT..].first_chunk().map_or(0, |frames| u32::from_le_bytes(*frames));
-            let first = rng.below(2) * (1 + u64::from(frames.div_ceil(RECORDS_OF_BLOCK)));
+            let from_frames = 1 + u64::from(frames.div_ceil(RECORDS_OF_BLOCK));
+            let first = if rng.one_in(2) { from_frames } else { u64::from(is_sealed) };
             let old = earlier.len_bytes() / BLOCK_BYTES;
             let each = (first..blocks.min(old)).filter(|_| rng.one_in(share)).collect::<Vec<u64>>();
             each.into_iter().try_for_each(|block| {

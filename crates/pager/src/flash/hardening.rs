@@ -30,7 +30,7 @@ use rustc_hash::FxHasher;
 use varve_device::{AlignedBuf, Durability};
 
 use super::cache::{FlashCache, add};
-use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
+use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
 use super::restart::FlashRestart;
 use super::store::{Seal, Whose};
 use super::table::Kept;
@@ -274,7 +274,7 @@ impl FlashCache {
     }
 
     /// Writes the records of all frames. Nothing changes any more, and redo would begin here: what is not in the log behind that, has not
-    /// changed since. A sum over them (crc32c), if they are durable.
+    /// changed since. A sum over them, if they are durable.
     pub(crate) fn harden_all(&self, redo: Lsn) -> Option<u32> {
         let hardening = &self.hardening;
         if !self.hardens() {
@@ -285,7 +285,7 @@ impl FlashCache {
         let mut sum = 0;
         let all = (0..hardening.chunks()).all(|chunk| {
             let (_, bytes) = self.records_of_chunk(chunk, before);
-            sum = crc32c::crc32c_append(sum, &bytes);
+            sum = sum_of(sum, &bytes);
             self.write_chunk(chunk, &bytes)
         });
         let flushed = if all { self.store.flush() } else { return None };

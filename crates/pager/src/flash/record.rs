@@ -57,6 +57,15 @@ fn place(frame: u32) -> std::ops::Range<usize> {
     at..at + RECORD_BYTES
 }
 
+/// A sum over blocks of records, behind that over others. Of each record its checksum comes first: a CRC that goes over bytes and then over
+/// the CRC of these is the same whatever they are.
+pub(super) fn sum_of(sum: u32, blocks: &[u8]) -> u32 {
+    let parts = blocks.chunks_exact(RECORD_BYTES).map(|record| record.split_at(CHECKSUM_AT));
+    parts.fold(sum, |sum, (fields, checksum)| {
+        crc32c::crc32c_append(crc32c::crc32c_append(sum, checksum), fields)
+    })
+}
+
 impl Record {
     /// With this moment.
     pub(super) fn of(kept: Kept, before: Lsn) -> Record {
@@ -121,6 +130,15 @@ mod tests {
             damaged[RECORD_BYTES + bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Record::get(&damaged, 9, 65), None, "bit {bit}");
         }
+        // A sum over all of them, too, and one that other records don't have.
+        let sum = sum_of(7, &block);
+        for bit in 0..block.len() * 8 {
+            let mut damaged = block.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(sum_of(7, &damaged), sum, "bit {bit}");
+        }
+        Record::put(Some(Record { lsn: Lsn::new(77), ..record }), &mut block, 9, 65);
+        assert_ne!(sum_of(7, &block), sum);
         Record::put(None, &mut block, 9, 65);
         assert_eq!(Record::get(&block, 9, 65), None);
         assert_eq!(Record::get(&[0; TABLE_BLOCK_BYTES], 0, 0), None, "zeros are no record");

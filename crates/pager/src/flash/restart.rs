@@ -26,7 +26,7 @@ use varve_device::{AlignedBuf, planted, reached};
 
 use super::cache::FlashCache;
 use super::keeping::Noted;
-use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
+use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
 use super::store::Whose;
 use super::table::Kept;
 use crate::control::random_id;
@@ -196,7 +196,7 @@ impl FlashCache {
             let some = READ_BLOCKS.min(blocks - first);
             let mut bytes = AlignedBuf::new(some as usize * TABLE_BLOCK_BYTES);
             self.store.read_records(first, &mut bytes)?;
-            sum = crc32c::crc32c_append(sum, &bytes);
+            sum = sum_of(sum, &bytes);
             for (block, bytes) in (first..).zip(bytes.chunks_exact(TABLE_BLOCK_BYTES)) {
                 for (stored, record) in self.records_of(block, bytes) {
                     if !self.look_at(stored, &record, earlier, found) {

@@ -16,7 +16,7 @@
 use varve_device::{AlignedBuf, Directory, planted, reached};
 
 use super::cache::FlashCache;
-use super::record::TABLE_BLOCK_BYTES;
+use super::record::{TABLE_BLOCK_BYTES, sum_of};
 use super::restart::FlashRestart;
 use super::store::{Seal, Store, Whose};
 use crate::control::random_id;
@@ -75,7 +75,7 @@ impl FlashCache {
         for first in (0..blocks).step_by(READ_BLOCKS as usize) {
             let mut bytes = AlignedBuf::new(READ_BLOCKS.min(blocks - first) as usize * TABLE_BLOCK_BYTES);
             self.store.read_records(first, &mut bytes)?;
-            sum = crc32c::crc32c_append(sum, &bytes);
+            sum = sum_of(sum, &bytes);
         }
         Ok(sum)
     }

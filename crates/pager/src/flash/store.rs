@@ -15,7 +15,7 @@
 //! | 32 | 8 | epoch: records of another one mean nothing |
 //! | 40 | 8 | mark: number of the start (control file) that has the file in use, or had; zero: none that could be gone on with |
 //! | 48 | 8 | seal (`sealing.rs`): the control file has the same; zero: none |
-//! | 56 | 4 | crc32c over the records when it was sealed |
+//! | 56 | 4 | sum over the records when it was sealed (`record.rs`) |
 //! | 60 | 4032 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
