@@ -287,7 +287,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     let is_sealed = parts.mended.is_empty() && sealed.is_some_and(has_seal);
     if sealed.is_some() && !is_sealed {
         reached("open: redo behind a seal");
-        plan = plan.from_position(&log, redo)?;
+        plan = plan.begun_at(&log, redo)?;
     }
     plan.forget_written(&parts.mended);
     if let Some(buffer) =
@@ -307,7 +307,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     let is_found = cache.is_some_and(begin);
     if is_sealed && !is_found {
         // It is empty, then.
-        plan = plan.from_position(&log, redo)?;
+        plan = plan.begun_at(&log, redo)?;
         parts.compressions.set_noted(plan.take_forms());
     }
     let over = Over { pool: &parts.pool, ledger: &parts.ledger, cache, has_threads: config.background };

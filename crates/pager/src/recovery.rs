@@ -124,7 +124,7 @@ impl Plan {
     }
 
     /// With redo from this position after all, up to the same end.
-    pub(crate) fn from_position(self, log: &Log, redo: Lsn) -> Result<Plan> {
+    pub(crate) fn begun_at(self, log: &Log, redo: Lsn) -> Result<Plan> {
         let mut analysis = Analysis::default();
         log.replay(&self.lives, (redo, self.until), |group| analysis.group(group, &mut []))?;
         Ok(analysis.plan((redo, self.until), self.lives))
