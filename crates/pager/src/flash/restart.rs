@@ -37,7 +37,7 @@ use crate::recovery::Plan;
 use crate::space::layout::Geometry;
 
 /// Blocks of records read together.
-const READ_BLOCKS: u32 = 64;
+pub(super) const READ_BLOCKS: u32 = 64;
 
 /// What becomes of the cache when the database is opened again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,16 +17,13 @@ use varve_device::{AlignedBuf, Directory, planted, reached};
 
 use super::cache::FlashCache;
 use super::record::{TABLE_BLOCK_BYTES, sum_of};
-use super::restart::FlashRestart;
+use super::restart::{FlashRestart, READ_BLOCKS};
 use super::store::{Seal, Store, Whose};
 use crate::control::random_id;
 use crate::error::Result;
 
 /// A planted fault.
 pub(super) const ANY_SUM: &str = "flash: any records are taken for sealed";
-
-/// Blocks of records read together.
-const READ_BLOCKS: u32 = 64;
 
 impl FlashCache {
     /// Whether this design and this way to keep records go with a seal.
