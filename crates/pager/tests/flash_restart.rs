@@ -243,6 +243,39 @@ fn behind_a_seal_that_is_of_no_use_there_is_redo() {
     }
 }
 
+/// Whether redo is needed or not, the log has to be there from the redo position on; a start that is refused leaves the seal.
+#[test]
+fn behind_a_seal_a_log_with_a_gap_is_refused() {
+    let mut rig = rig(FlashDesign::LazyCleaning, HomeLayout::InPlace, FlashRestart::LazyVerification);
+    rig.config.log_segment_bytes = 64 << 10;
+    let pager = open(&rig.config);
+    let (mut known, mut random) = (fill(&pager), Random(19));
+    work(&pager, &mut known, 9000, &mut random);
+    pager.shutdown().unwrap();
+    drop(pager);
+    let control = |home: &MemoryDirectory| Control::open(home).unwrap().unwrap().get();
+    let stored = control(&rig.home);
+    let of_segment = |lsn: varve_pager::Lsn| lsn.get() / stored.log_segment_bytes;
+    let needed = of_segment(stored.redo)..=of_segment(stored.sealed.unwrap().end);
+    let (mut refused, files) = (0, rig.home.images());
+    for (gone, _) in files.iter().filter(|(name, _)| name.starts_with("log.")) {
+        let home = MemoryDirectory::from_images(files.iter().filter(|(name, _)| name != gone).cloned());
+        let flash = MemoryDirectory::from_images(rig.flash.images());
+        let how = (HomeLayout::InPlace, FlashRestart::LazyVerification);
+        let mut config = on(&home, &flash, FlashDesign::LazyCleaning, how).config;
+        config.log_segment_bytes = rig.config.log_segment_bytes;
+        match Pager::open(config, Arc::new(common::NoOps)) {
+            Ok(pager) => check(&pager, &known),
+            Err(cause) => {
+                refused += 1;
+                assert_eq!(control(&home).sealed, stored.sealed, "{gone}: {cause}");
+            }
+        }
+    }
+    assert!(needed.clone().count() > 1, "{needed:?}");
+    assert_eq!(refused, needed.count());
+}
+
 /// Frames that are not what was sealed: the database stops when it comes by one, if not at the start, and the next start redoes it.
 #[test]
 fn a_sealed_frame_that_is_wrong_is_redone_by_the_next_start() {

@@ -50,7 +50,7 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
     let has_header = blocks > 0 && file.read_at(0, &mut header, Purpose::FlashMeta).is_ok();
     let is_mapped = has_header && header[HOW_AT] == FlashRestart::MemoryMapped as u8;
     let is_sealed = header[SEAL_AT..SEAL_AT + 8].iter().any(|byte| *byte != 0);
-    // Of a file without its seal nothing is tried that others don't try: mostly it is what the header says that is spoilt.
+    // A sealed file that loses its header is one like all others: mostly what the seal speaks of is spoilt.
     let kind = if is_mapped { rng.below(3) } else { rng.below(if is_sealed { 9 } else { 6 }) };
     let done = match (kind, earlier) {
         (0, _) => device.remove(FLASH_FILE),

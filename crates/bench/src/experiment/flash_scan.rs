@@ -3,7 +3,7 @@
 //! 1. Hits of the hot set while something is scanned are those of pages that sessions waited for: what is read ahead for the scan is not
 //!    among them, and the few pages of the scan that were not read ahead count against the hot set.
 //! 2. They are those of leaves. A scan's snapshot holds purge back, which reads the undo of all that has changed meanwhile when it is over:
-//!    pages of no hot set, half of the misses then.
+//!    pages of no hot set, though a good part of what is missed then.
 
 use std::collections::BTreeMap;
 

@@ -325,6 +325,7 @@ impl FlashCache {
         let is_meant = self.design().is_lazy() || may_seal && self.may_be_sealed();
         let may = is_meant && self.keeps_records() && self.is_on() && self.hardening.is_on();
         self.stays_dirty.store(may, Relaxed);
+        // Settled here: a checkpoint that ends its pause meanwhile changes nothing of it.
         let stays = may && self.keeps_back();
         self.stays_dirty.store(stays, Relaxed);
         stays
