@@ -29,7 +29,8 @@ pub fn control(bytes: &[u8]) {
     let updated = control.update(|block| {
         let incarnation = block.next_incarnation();
         block.begin_life(Life { incarnation, after: start, start });
-        block.advance_redo(last.forward(u64::from(input.u32())), last.forward(u64::from(input.u32())));
+        let (redo, later) = (last.forward(u64::from(input.u32())), u64::from(input.u32()));
+        block.advance_redo((redo, redo.forward(later)), last.forward(u64::from(input.u32())));
         block.state = State::Open;
         block.log_begins_anew = false;
         block.sealed = None;

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use varve_device::{planted, reached};
 
-use crate::config::{CheckpointKind, ProtectionKind};
+use crate::config::{CheckpointKind, HomeLayout, ProtectionKind};
 use crate::control::{Sealed, State};
 use crate::error::{PagerError, Result};
 use crate::flash::FlashCache;
@@ -86,7 +86,7 @@ impl Shared {
         self.spaces.note_freed(|| self.log.end());
         let kept = want_of_room(self.level.checkpoint(Step::Begin))?;
         let held = want_of_room(self.level.settle())?;
-        let redo_start = self.redo_start(is_clean)?;
+        let (redo_start, stable) = self.redo_start(is_clean)?;
         self.level.checkpoint(Step::BeforeEnd)?;
         let durable = self.log.durable();
         let leaves = is_clean && self.leaves_region();
@@ -100,7 +100,7 @@ impl Shared {
         }
         let stamp = self.prepare_region(is_clean)?;
         self.control.update(|superblock| {
-            superblock.advance_redo(redo_start, durable);
+            superblock.advance_redo((redo_start, stable), durable);
             if let Some(attached) = &mut superblock.attached {
                 attached.stamp = stamp;
             }
@@ -140,8 +140,9 @@ impl Shared {
         Ok(kept.or(held))
     }
 
-    /// From where the next start redoes, if this is stored.
-    fn redo_start(&self, is_clean: bool) -> Result<Lsn> {
+    /// From where the next start reads the log, if this is stored, and from where on it redoes: what is read before that is what the flash
+    /// cache's records, or hints, are for.
+    fn redo_start(&self, is_clean: bool) -> Result<(Lsn, Lsn)> {
         let forgets = planted("checkpoint: its position passes dirty pages");
         let needed =
             || self.redo_from().filter(|_| !forgets).into_iter().chain(self.level.needs_log_from()).min();
@@ -151,11 +152,23 @@ impl Shared {
         let noted = self.note_frames(needed());
         // Looked for outside of the append section: nobody may wait there for who writes records. Both positions only grow.
         let hold = if is_clean { None } else { self.hold_for_records() };
+        let (mut wanted, mut stable) = (Lsn::ZERO, Lsn::ZERO);
         let start = self.log.redo_point_before(|next| {
-            let from = needed().into_iter().chain(forms).chain(noted).min();
-            hold.as_ref().map_or(from, |hold| self.wait_for_records(hold, from, next))
+            let needed = needed();
+            let from = needed.into_iter().chain(forms).chain(noted).min();
+            let from = hold.as_ref().map_or(from, |hold| self.wait_for_records(hold, from, next));
+            (wanted, stable) = (from.unwrap_or(next).min(next), needed.unwrap_or(next).min(next));
+            from
         })?;
-        Ok(start)
+        // Where there was no room for the next segment, that is not where the log goes on.
+        let may_differ = start == wanted && self.redoes_behind_reading();
+        Ok((start, if may_differ { stable } else { start }))
+    }
+
+    /// Whether a start may redo less than it reads: images of pages, packed files and persistent memory go by all that is read.
+    fn redoes_behind_reading(&self) -> bool {
+        let is_plain = self.config.layout == HomeLayout::InPlace && self.region.is_none();
+        is_plain && self.config.protection != ProtectionKind::FullPageLog
     }
 
     /// Trims what may be by now; with threads, one of them does it.

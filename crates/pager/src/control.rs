@@ -121,8 +121,11 @@ pub struct Superblock {
     pub log_segment_bytes: u64,
     /// How far the database has come.
     pub state: State,
-    /// Where redo starts: LSN of a log block.
+    /// Where the log is read from: LSN of a log block.
     pub redo: Lsn,
+    /// Where redo starts, if that is behind `redo`: LSN of a log block before which every change is stable at home. What the log has before
+    /// it is read for the sake of the flash cache's records.
+    pub stable: Option<Lsn>,
     /// An LSN up to which the log was durable.
     pub durable: Lsn,
     /// Incarnations since the redo position, oldest first.
@@ -163,6 +166,7 @@ impl Superblock {
             log_segment_bytes,
             state: State::Creating,
             redo: Lsn::ZERO,
+            stable: None,
             durable: Lsn::ZERO,
             lives: Vec::new(),
             protection: InForce::default(),
@@ -196,14 +200,26 @@ impl Superblock {
         }
         if self.lives.is_empty() {
             // Nothing was written since the redo position; on larger sectors the life begins behind it.
-            self.redo = self.redo.max(life.start);
+            self.advance(life.start);
         }
         self.lives.push(life);
     }
 
-    /// Moves the redo position forward; lives that ended before it are dropped.
-    pub fn advance_redo(&mut self, redo: Lsn, durable: Lsn) {
+    /// From where on the log is read.
+    fn advance(&mut self, redo: Lsn) {
         self.redo = self.redo.max(redo);
+        self.stable = self.stable.filter(|stable| *stable > self.redo);
+    }
+
+    /// Where redo starts.
+    pub fn redo_start(&self) -> Lsn {
+        self.stable.unwrap_or(self.redo)
+    }
+
+    /// Moves the positions forward, of which that of the reading comes first; lives that ended before it are dropped.
+    pub fn advance_redo(&mut self, (redo, stable): (Lsn, Lsn), durable: Lsn) {
+        self.stable = self.stable.max(Some(stable));
+        self.advance(redo);
         self.durable = self.durable.max(durable);
         let needed = self.lives.iter().rposition(|life| life.start <= self.redo);
         drop(self.lives.drain(..needed.unwrap_or(0)));
@@ -240,7 +256,7 @@ impl Superblock {
         self.unneeded_region = Some(left.region);
         if left.log {
             self.log_begins_anew = true;
-            self.redo = self.redo.max(self.durable);
+            self.advance(self.durable);
             self.lives.clear();
         }
         if left.pages || left.copies {
@@ -260,7 +276,7 @@ impl Superblock {
 
     /// As the file would be if the spaces had everything up to where the seal says that the log goes on.
     pub fn behind(self, sealed: Sealed) -> Superblock {
-        Superblock { redo: sealed.end, state: State::Clean, ..self }
+        Superblock { redo: sealed.end, stable: None, state: State::Clean, ..self }
     }
 
     /// Whether a checkpoint should shorten the list of lives soon.
@@ -278,11 +294,17 @@ impl Superblock {
         let in_order = self.lives.windows(2).all(|pair| pair[0].start < pair[1].after)
             && self.lives.iter().all(|life| life.after <= life.start);
         let covered = self.lives.first().is_none_or(|life| life.start <= self.redo);
+        let is_later = self.stable.is_none_or(|stable| self.redo < stable && stable.get() <= LSN_MAX);
         let is_behind = |sealed: Sealed| {
-            let is_there = sealed.seal != 0 && sealed.end.get() <= LSN_MAX && self.redo <= sealed.end;
+            let is_there = sealed.seal != 0 && sealed.end.get() <= LSN_MAX && self.redo_start() <= sealed.end;
             is_there && self.state == State::Open
         };
-        can_grow && in_order && covered && self.sealed.is_none_or(is_behind) && self.has_sound_parts()
+        can_grow
+            && in_order
+            && covered
+            && is_later
+            && self.sealed.is_none_or(is_behind)
+            && self.has_sound_parts()
     }
 
     /// Whether region and log can be where this says. A log that begins anew follows a clean shutdown, so it had no life yet.

@@ -76,7 +76,8 @@ impl WriteAhead for Log {
         let mut records = Vec::new();
         record::put_note(&mut records, written::NOTE_WRITTEN, &written::encode(images));
         // A hint is not worth a segment that a full device may have no room for.
-        if self.has_segment_for(records.len()) && !planted(recovery::IMAGE_IGNORED) {
+        let is_left_out = planted(recovery::IMAGE_IGNORED) || planted(recovery::BEFORE_REDO);
+        if self.has_segment_for(records.len()) && !is_left_out {
             self.append_note(&records);
         }
     }
@@ -287,7 +288,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     let is_sealed = parts.mended.is_empty() && sealed.is_some_and(has_seal);
     if sealed.is_some() && !is_sealed {
         reached("open: redo behind a seal");
-        plan = plan.begun_at(&log, redo)?;
+        plan = plan.begun_at(&log, &stored)?;
     }
     plan.forget_written(&parts.mended);
     if let Some(buffer) =
@@ -300,14 +301,14 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     // Before anything changes that a cache would have to hear of, whether or not there is one.
     let (before, start) = (stored.start, random_id());
     control.update(|superblock| superblock.start = start)?;
-    let sealed = is_sealed.then_some(redo);
+    let sealed = is_sealed.then(|| stored.redo_start());
     let begin = |cache: &FlashCache| {
         cache.begin(start, Some(Earlier { start: before, plan: &plan, noted: noted.as_ref(), sealed }))
     };
     let is_found = cache.is_some_and(begin);
     if is_sealed && !is_found {
         // It is empty, then.
-        plan = plan.begun_at(&log, redo)?;
+        plan = plan.begun_at(&log, &stored)?;
         parts.compressions.set_noted(plan.take_forms());
     }
     let over = Over { pool: &parts.pool, ledger: &parts.ledger, cache, has_threads: config.background };

@@ -58,6 +58,9 @@ use windows::{Ahead, Window};
 /// A planted fault; notes of what is home are left out with it, or they would hide nearly all that it does.
 pub(crate) const IMAGE_IGNORED: &str = "full-page-log: records before an image are redone on a torn page";
 
+/// Another one; and notes of what is home are left out with it, too.
+pub(crate) const BEFORE_REDO: &str = "flash: changes before redo are not looked at";
+
 /// Damaged pages in redo's way that are named; more are only counted.
 const DAMAGES_TOLD: usize = 100;
 
@@ -70,6 +73,8 @@ pub trait Observe {
 /// What analysis found, for redo.
 pub(crate) struct Plan {
     from: Lsn,
+    /// Where redo starts: at `from`, or behind it.
+    stable: Lsn,
     until: Lsn,
     lives: Vec<Life>,
     discards: Discards,
@@ -79,6 +84,8 @@ pub(crate) struct Plan {
     forms: Forms,
     /// End of the last group that begins anew with a page: by a whole-page record.
     whole: HashMap<PageId, Lsn>,
+    /// Pages that were changed between the two, with the end of the last group that did.
+    changed_before: HashMap<PageId, Lsn>,
     groups_count: u64,
 }
 
@@ -91,7 +98,7 @@ pub struct RedoReport {
     pub applied_count: u64,
     /// Page changes that the page had already, or that concern discarded pages.
     pub skipped_count: u64,
-    /// Bytes of log between the redo position and the end.
+    /// Bytes of log from where redo starts to the end.
     pub log_bytes: u64,
 }
 
@@ -113,19 +120,22 @@ impl Plan {
     pub(crate) fn empty(life: Life) -> Plan {
         Plan {
             from: life.start,
+            stable: life.start,
             until: life.start,
             lives: vec![life],
             discards: Discards::default(),
             written: HashMap::new(),
             forms: Forms::new(),
             whole: HashMap::new(),
+            changed_before: HashMap::new(),
             groups_count: 0,
         }
     }
 
-    /// With redo from this position after all, up to the same end.
-    pub(crate) fn begun_at(self, log: &Log, redo: Lsn) -> Result<Plan> {
-        let mut analysis = Analysis::default();
+    /// With what the control file says after all, up to the same end.
+    pub(crate) fn begun_at(self, log: &Log, block: &Superblock) -> Result<Plan> {
+        let (redo, stable) = (block.redo, block.redo_start());
+        let mut analysis = Analysis { stable, ..Analysis::default() };
         log.replay(&self.lives, (redo, self.until), |group| analysis.group(group, &mut []))?;
         Ok(analysis.plan((redo, self.until), self.lives))
     }
@@ -135,9 +145,19 @@ impl Plan {
         self.until
     }
 
-    /// Where redo starts.
+    /// Where the reading starts.
     pub(crate) fn from(&self) -> Lsn {
         self.from
+    }
+
+    /// Where redo starts: all that was changed before is stable at home.
+    pub(crate) fn stable(&self) -> Lsn {
+        self.stable
+    }
+
+    /// Whether the page was changed after `lsn`, and redo doesn't come by that.
+    pub(crate) fn is_changed_before_redo(&self, id: PageId, lsn: Lsn) -> bool {
+        self.changed_before.get(&id).is_some_and(|changed| *changed > lsn)
     }
 
     /// Page LSN of the last stable image of a page that a note speaks of.
@@ -164,6 +184,10 @@ impl Plan {
 
     /// Pages that were mended from a copy: it may be older than what the notes say is home, so redo looks.
     pub(crate) fn forget_written(&mut self, mended: &[PageId]) {
+        if !mended.is_empty() {
+            self.stable = self.from;
+            self.changed_before.clear();
+        }
         for id in mended.iter().filter(|_| !planted("redo: a mended page is taken for home")) {
             self.written.remove(id);
         }
@@ -213,7 +237,7 @@ pub(crate) fn read_log(
 ) -> Result<ReadLog> {
     StoredLog::require_any(&*config.directory)?;
     let stored = StoredLog::open(config, block.database)?;
-    let mut analysis = Analysis { keeps_images, ..Analysis::default() };
+    let mut analysis = Analysis { keeps_images, stable: block.redo_start(), ..Analysis::default() };
     let is_end = block.state == State::Clean;
     let known = Known { lsn: block.durable, why: if is_end { SHUT_DOWN } else { NOTED }, is_end };
     let tail =
@@ -283,6 +307,9 @@ struct Analysis {
     written: HashMap<PageId, Lsn>,
     forms: Forms,
     whole: HashMap<PageId, Lsn>,
+    /// Where redo starts, and what was changed before.
+    stable: Lsn,
+    changed_before: HashMap<PageId, Lsn>,
     /// End of the last group that changes a page, if that is not stable.
     needed: HashMap<PageId, Lsn>,
     groups_count: u64,
@@ -290,8 +317,9 @@ struct Analysis {
 
 impl Analysis {
     fn plan(self, (from, until): (Lsn, Lsn), lives: Vec<Life>) -> Plan {
-        let Analysis { discards, written, forms, whole, groups_count, .. } = self;
-        Plan { from, until, lives, discards, written, forms, whole, groups_count }
+        let Analysis { stable, discards, written, forms, whole, changed_before, groups_count, .. } = self;
+        let stable = stable.max(from);
+        Plan { from, stable, until, lives, discards, written, forms, whole, changed_before, groups_count }
     }
 
     fn group(&mut self, group: Group<'_>, observers: &mut [&mut dyn Observe]) -> Result<()> {
@@ -300,15 +328,20 @@ impl Analysis {
             let record = record.map_err(|why| PagerError::Corrupt {
                 what: format!("the log's group at LSN {} makes no sense: {why}", group.start),
             })?;
-            self.record(group.end, &record)?;
+            self.record((group.block, group.end), &record)?;
             observers.iter_mut().try_for_each(|observer| observer.observe(group.end, &record))?;
         }
         Ok(())
     }
 
-    fn record(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<()> {
+    fn record(&mut self, (block, lsn): (Lsn, Lsn), record: &Record<'_>) -> Result<()> {
         match *record {
-            Record::Change { page, op, .. } => self.change(lsn, page, op),
+            Record::Change { page, op, .. } => {
+                if block < self.stable {
+                    self.changed_before.insert(page, lsn);
+                }
+                self.change(lsn, page, op);
+            }
             Record::Note { kind: discard::NOTE_DISCARD, payload } => {
                 let ranges = discard::decode(payload).ok_or_else(|| nonsense("discarded", lsn))?;
                 ranges.into_iter().for_each(|range| self.discards.insert(range, lsn));
@@ -365,7 +398,7 @@ pub(crate) fn redo(over: Over<'_>, log: &Log, ops: &dyn RedoOps, plan: &Plan) ->
     let Over { pool, ledger, cache, has_threads } = over;
     let report = RedoReport {
         groups_count: plan.groups_count,
-        log_bytes: plan.until.since(plan.from),
+        log_bytes: plan.until.max(plan.stable).since(plan.stable),
         ..RedoReport::default()
     };
     let damages = BTreeMap::new();

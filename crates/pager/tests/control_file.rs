@@ -51,9 +51,9 @@ fn the_last_update_is_read_back() {
 fn lives_before_the_redo_position_are_dropped() {
     let mut block = Superblock::new(7, 8192, 1 << 20);
     (1..=4).for_each(|n| block.begin_life(life(n, u64::from(n) * 1000)));
-    block.advance_redo(Lsn::new(2500), Lsn::new(2600));
+    block.advance_redo((Lsn::new(2500), Lsn::new(2500)), Lsn::new(2600));
     assert_eq!(block.lives, [life(2, 2000), life(3, 3000), life(4, 4000)]);
-    block.advance_redo(Lsn::new(10), Lsn::new(20));
+    block.advance_redo((Lsn::new(10), Lsn::new(10)), Lsn::new(20));
     assert_eq!((block.redo, block.durable), (Lsn::new(2500), Lsn::new(2600)));
 }
 
@@ -133,8 +133,9 @@ fn write(directory: &MemoryDirectory, at: usize, field: &[u8]) {
 #[test]
 fn a_slot_with_a_right_checksum_and_impossible_contents_is_refused_and_not_passed_over() {
     let last = u64::MAX.to_le_bytes();
-    // Sequence, segment size, redo and durable LSN, state, number of lives, the life's incarnation, its LSNs.
-    for (at, field) in [(16, 8), (32, 8), (40, 8), (48, 8), (56, 4), (60, 4), (64, 4), (72, 8), (80, 8)] {
+    // Sequence, segment size, redo and durable LSN, state, number of lives, the life's incarnation, its LSNs, where redo starts.
+    let fields = [(16, 8), (32, 8), (40, 8), (48, 8), (56, 4), (60, 4), (64, 4), (72, 8), (80, 8), (4080, 8)];
+    for (at, field) in fields {
         let (directory, control) = create();
         control.update(|block| block.begin_life(life(1, 4096))).unwrap();
         control.update(|block| block.state = State::Open).unwrap();
@@ -148,7 +149,7 @@ fn a_slot_with_a_right_checksum_and_impossible_contents_is_refused_and_not_passe
 fn what_would_be_refused_is_not_written() {
     let (directory, control) = create();
     let before = control.get();
-    assert!(control.update(|block| block.advance_redo(Lsn::new(0), Lsn::new(u64::MAX))).is_err());
+    assert!(control.update(|block| block.advance_redo((Lsn::ZERO, Lsn::ZERO), Lsn::new(u64::MAX))).is_err());
     assert_eq!(Control::open(&*directory).unwrap().unwrap().get(), before);
 }
 
@@ -220,6 +221,32 @@ fn region_and_protection_are_read_back_and_make_a_database_of_version_2() {
     assert_eq!(version(&directory, &control), 2);
     control.update(|block| block.log_begins_anew = false).unwrap();
     assert_eq!(version(&directory, &control), 1, "nothing is left that an older program would miss");
+}
+
+#[test]
+fn redo_may_start_behind_the_reading() {
+    let (directory, control) = create();
+    control.update(|block| block.begin_life(life(1, 4096))).unwrap();
+    let advance = |redo, stable| {
+        control
+            .update(|block| {
+                // So that only this makes it another version.
+                block.protection = InForce::Doublewrite;
+                block.advance_redo((Lsn::new(redo), Lsn::new(stable)), Lsn::new(stable));
+            })
+            .unwrap();
+        let found = Control::open(&*directory).unwrap().unwrap().get();
+        (found.redo.get(), found.stable.map(Lsn::get), found.redo_start().get())
+    };
+    assert_eq!(advance(5000, 0x0003_0201), (5000, Some(0x0003_0201), 0x0003_0201));
+    assert_eq!(version(&directory, &control), 2);
+    let mut slot = AlignedBuf::new(4096);
+    file(&directory).read_at(0, &mut slot, Purpose::Control).unwrap();
+    assert_eq!(slot[4080..4092], [1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(advance(6000, 5500), (6000, Some(0x0003_0201), 0x0003_0201), "neither goes back");
+    assert_eq!(advance(0x0003_0202, 0x0003_0202), (0x0003_0202, None, 0x0003_0202));
+    assert_eq!(version(&directory, &control), 1);
+    control.update(|block| block.stable = Some(Lsn::new(6000))).expect_err("it would be before the reading");
 }
 
 #[test]

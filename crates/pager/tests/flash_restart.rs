@@ -387,6 +387,37 @@ fn what_a_crash_left_is_gone_on_with() {
     }
 }
 
+/// The log is read from where the oldest records are, and redone from where home lacks something: what was changed in between is at home,
+/// and a record that is older than that is of no use.
+#[test]
+fn what_was_changed_before_redo_starts_is_at_home() {
+    const FAULT: &str = "flash: changes before redo are not looked at";
+    for design in [FlashDesign::CleanWrite, FlashDesign::DualWrite] {
+        let (mut came_by, mut wrong) = (0, 0);
+        for seed in 0..20 {
+            for fault in [None, Some(FAULT)] {
+                let rig = rig(design, HomeLayout::InPlace, FlashRestart::LazyVerification);
+                plant(fault);
+                let pager = open(&rig.config);
+                let (mut known, mut random) = (fill(&pager), Random(seed));
+                work(&pager, &mut known, 1500, &mut random);
+                pager.checkpoint_all().unwrap();
+                kill(pager);
+                take_reached();
+                let pager = open(&rig.config);
+                plant(None);
+                came_by += take_reached().get("flash: home has what was changed before redo").unwrap_or(&0);
+                let is_right = known.iter().all(|(id, number)| get(&pager, *id).unwrap() == *number);
+                assert!(is_right || fault.is_some(), "{design:?}, seed {seed}");
+                wrong += u64::from(!is_right);
+            }
+        }
+        // Dual-write puts the newer version there, mostly into the same frame: it is another one, by its LSN.
+        let is_found = wrong > 0 || design != FlashDesign::CleanWrite;
+        assert!(came_by > 0 && is_found, "{design:?}: {came_by} times, {wrong} wrong ones with the fault");
+    }
+}
+
 /// Of an older file nothing is believed that may have changed since; nor of one of which parts are older. (Memory-mapped records are no
 /// statements about the log: their drive is trusted not to go back.)
 #[test]

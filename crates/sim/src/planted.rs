@@ -386,6 +386,7 @@ const CODE: &[(On, &str, &str)] = &[
     (FLASH_LAZY, "flash: what is kept back counts as stable", "pages that only flash had"),
     (FLASH_LAZY, "flash: what is cleaned does not go home", "pages that were brought home"),
     (FLASH_LAZY, "flash: records from before redo are believed", "frames that are found again"),
+    (FLASH_LAZY, "flash: changes before redo are not looked at", "frames that are older than home"),
     (FLASH_LAZY, "flash: notes of what is home are not looked at", "frames that are older than home"),
     (FLASH_LAZY, "flash: what home may lack is clean after a start", "frames that home lacks"),
     (FLASH_LAZY, "flash: another size forgets what home lacks", "pages that only flash had"),

@@ -10,7 +10,7 @@
 //! | 16 | 8 | sequence: counts the writes, the slot is sequence mod 2 |
 //! | 24 | 8 | database id |
 //! | 32 | 8 | log segment size in bytes |
-//! | 40 | 8 | redo position: LSN of a log block |
+//! | 40 | 8 | redo position: LSN of a log block, from which on the log is read |
 //! | 48 | 8 | an LSN that was durable at this write |
 //! | 56 | 4 | state: 1 creating, 2 open, 3 shut down cleanly |
 //! | 60 | 4 | number of lives |
@@ -34,7 +34,8 @@
 //! | 4058 | 6 | zeros |
 //! | 4064 | 8 | stamp: counts the checkpoints with the region |
 //! | 4072 | 8 | id of a region that is not needed, 0 = none: it is being made, or was left; not beside an attached one |
-//! | 4080 | 12 | zeros |
+//! | 4080 | 8 | LSN of a later log block, from which on it is redone, 0 = all that is read (older programs redo all) |
+//! | 4088 | 4 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
 //! What a program doesn't know in the features, the flags or the protection it refuses: it would ignore where pages are, or take
@@ -78,6 +79,7 @@ const FLAGS_AT: usize = 4056;
 const PROTECTION_AT: usize = 4057;
 const STAMP_AT: usize = 4064;
 const UNNEEDED_AT: usize = 4072;
+const STABLE_AT: usize = 4080;
 const FLAG_PAGES: u8 = 1;
 const FLAG_LOG: u8 = 2;
 const FLAG_COPIES: u8 = 4;
@@ -186,6 +188,7 @@ impl Superblock {
             put_u64(slot, SEAL_AT, sealed.seal);
             put_u64(slot, SEAL_AT + 8, sealed.end.get());
         }
+        put_u64(slot, STABLE_AT, self.stable.map_or(0, Lsn::get));
         put_u64(slot, UNNEEDED_AT, self.unneeded_region.unwrap_or_default());
         if self.log_begins_anew {
             slot[FLAGS_AT] |= FLAG_LOG_BEGINS_ANEW;
@@ -228,6 +231,7 @@ impl Superblock {
             database: get_u64(slot, 24),
             log_segment_bytes: get_u64(slot, 32),
             redo: Lsn::new(get_u64(slot, 40)),
+            stable: Some(Lsn::new(get_u64(slot, STABLE_AT))).filter(|stable| *stable > Lsn::ZERO),
             durable: Lsn::new(get_u64(slot, 48)),
             state,
             lives: lives.map(decode_life).collect(),

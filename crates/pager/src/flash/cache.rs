@@ -428,7 +428,9 @@ impl Level for FlashCache {
         if self.has_threads {
             return Ok(());
         }
-        self.harden_some();
+        if self.hardening.is_turn() {
+            self.harden_some();
+        }
         self.clean_to_limit()
     }
 
@@ -468,7 +470,8 @@ impl Level for FlashCache {
     }
 
     fn checkpoint(&self, step: Step) -> Result<()> {
-        if step == Step::Begin && !self.has_threads {
+        let writes = step == Step::Begin && !self.has_threads;
+        if writes && (self.hardening.is_turn() || self.is_hardening_awaited()) {
             // Who asks writes himself: to the end of the round, and a whole one.
             self.await_hardening(self.log.durable_block());
             while !self.harden_some() {}

@@ -23,7 +23,7 @@
 //! Not known here: what a start believes of them.
 
 use std::hash::Hasher;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHasher;
@@ -46,6 +46,8 @@ const PAUSES_OF_ROUND: u32 = 128;
 pub(super) const SHARE_OF_TRAFFIC: u64 = 128;
 /// Times of accesses are worth a write once in so many rounds.
 const TIMES_ROUNDS: u32 = 8;
+/// Where there are no threads: one in so many of those who come by writes records. A thread would lag behind them, too.
+const TURNS: u32 = 16;
 /// Rounds until every chunk was looked at since somebody began to wait: the one that goes on, and a whole one.
 const ROUNDS_AWAITED: u8 = 2;
 
@@ -111,6 +113,8 @@ pub(super) struct Hardening {
     changes_seen: AtomicU64,
     /// Pages moved to and from the drive when somebody looked last.
     moved_seen: AtomicU64,
+    /// Who came by where there are no threads.
+    turns: AtomicU32,
 }
 
 impl Hardening {
@@ -127,6 +131,7 @@ impl Hardening {
             is_held: AtomicBool::new(false),
             changes_seen: AtomicU64::new(u64::MAX),
             moved_seen: AtomicU64::new(0),
+            turns: AtomicU32::new(0),
         }
     }
 
@@ -163,6 +168,11 @@ impl Hardening {
             // The log was empty, and its new life begins behind that: records are of use again after a round.
             self.wait(next);
         }
+    }
+
+    /// Where there are no threads: whether who comes by writes records.
+    pub(super) fn is_turn(&self) -> bool {
+        self.turns.fetch_add(1, Relaxed).is_multiple_of(TURNS)
     }
 
     fn wait(&self, wanted: Lsn) {

@@ -1,11 +1,13 @@
 //! Going on with what an earlier start left on flash (Do 2012, sections 4.3.3 and 4.3.4: lazy verification), before redo.
 //!
-//! Of a record the start believes that of all changes of its page up to `before` the frame had the last one (`record.rs`). Where redo reads
-//! the log from there on, it comes by every later change, and takes the frame away. What it does not come by:
+//! Of a record the start believes that of all changes of its page up to `before` the frame had the last one (`record.rs`). Where the log is
+//! read from there on, every later change is come by. Redo takes the frame away then; what was changed before redo starts is at home. What
+//! redo does not come by:
 //!
 //! | the record | is left out, because |
 //! |---|---|
-//! | page LSN and `before` are below the start of redo | the log in between is not read |
+//! | page LSN and `before` are below the start of the reading | the log in between is not read |
+//! | the page was changed between that and the start of redo | home has that |
 //! | a note says that home has a newer version | redo skips the changes |
 //! | a note says that the page was discarded later | it may be in use again |
 //! | it is beyond the end of the log, or the file was not in use at the last start | it is of another history: nothing of the file is believed |
@@ -33,7 +35,7 @@ use crate::control::random_id;
 use crate::error::Result;
 use crate::ids::{PageId, SpaceId};
 use crate::lsn::Lsn;
-use crate::recovery::Plan;
+use crate::recovery::{BEFORE_REDO, Plan};
 use crate::space::layout::Geometry;
 
 /// Blocks of records read together.
@@ -236,7 +238,7 @@ impl FlashCache {
 
     fn fate(&self, record: &Record, stored: u32, plan: &Plan) -> Fate {
         let Record { page, lsn, before, .. } = *record;
-        let (from, end) = (plan.from(), plan.until().max(plan.from()));
+        let (from, stable, end) = (plan.from(), plan.stable(), plan.until().max(plan.from()));
         // One that is right as long as it is there says nothing of a moment.
         let is_kept = self.restart() == FlashRestart::MemoryMapped;
         if lsn > plan.until() || before > end {
@@ -252,6 +254,10 @@ impl FlashCache {
         if !is_possible || !is_read || plan.is_discarded_after(page, lsn) {
             return Fate::Left;
         }
+        if plan.is_changed_before_redo(page, lsn) && !planted(BEFORE_REDO) {
+            reached("flash: home has what was changed before redo");
+            return Fate::Left;
+        }
         let at_home =
             plan.home_has(page).filter(|_| !planted("flash: notes of what is home are not looked at"));
         match at_home {
@@ -260,7 +266,7 @@ impl FlashCache {
                 Fate::Left
             }
             Some(same) if same == lsn => Fate::Clean,
-            _ if lsn <= from || planted("flash: what home may lack is clean after a start") => Fate::Clean,
+            _ if lsn <= stable || planted("flash: what home may lack is clean after a start") => Fate::Clean,
             _ if self.keeps_back() => Fate::Dirty,
             _ => Fate::Left,
         }
@@ -270,7 +276,7 @@ impl FlashCache {
         let Record { page, lsn, last, last_but_one, admitted, is_dirty, .. } = *record;
         let lacks = match fate {
             Fate::Clean => None,
-            Fate::Dirty => Some(earlier.sealed.unwrap_or(earlier.plan.from())),
+            Fate::Dirty => Some(earlier.sealed.unwrap_or(earlier.plan.stable())),
             Fate::Left | Fate::Foreign => return,
         };
         let kept = Kept { page, lsn, last, last_but_one, admitted, is_dirty };

@@ -134,7 +134,7 @@ impl Ahead<'_> {
         has_threads: bool,
         apply: impl FnMut(&Window) -> Result<()>,
     ) -> Result<()> {
-        if self.plan.from == self.plan.until {
+        if self.plan.stable >= self.plan.until {
             return Ok(());
         }
         if has_threads { self.beside_each_other(apply) } else { self.one_after_the_other(apply) }
@@ -142,8 +142,8 @@ impl Ahead<'_> {
 
     fn gather(self, mut found: impl FnMut(Window) -> Result<()>) -> Result<()> {
         let mut gather = Gather::new(self.plan, self.pool);
-        let Plan { lives, from, until, .. } = self.plan;
-        self.log.replay(lives, (*from, *until), |group| gather.add(&group).map_or(Ok(()), &mut found))?;
+        let Plan { lives, stable, until, .. } = self.plan;
+        self.log.replay(lives, (*stable, *until), |group| gather.add(&group).map_or(Ok(()), &mut found))?;
         found(gather.take())
     }
 
