@@ -6,7 +6,7 @@
 
 use varve_device::{MemoryDirectory, MemoryImage};
 use varve_pager::Lsn;
-use varve_pager::control::{Attached, CONTROL_FILE, Control, InForce, Sealed, State, Superblock};
+use varve_pager::control::{Attached, CONTROL_FILE, Control, InForce, Positions, Sealed, State, Superblock};
 use varve_pager::log::Life;
 
 use crate::input::Input;
@@ -30,7 +30,10 @@ pub fn control(bytes: &[u8]) {
         let incarnation = block.next_incarnation();
         block.begin_life(Life { incarnation, after: start, start });
         let (redo, later) = (last.forward(u64::from(input.u32())), u64::from(input.u32()));
-        block.advance_redo((redo, redo.forward(later)), last.forward(u64::from(input.u32())));
+        block.advance_redo(
+            Positions { read: redo, redo: redo.forward(later) },
+            last.forward(u64::from(input.u32())),
+        );
         block.state = State::Open;
         block.log_begins_anew = false;
         block.sealed = None;
@@ -63,7 +66,7 @@ fn attach(block: &mut Superblock, input: &mut Input<'_>) {
         block.state = State::Clean;
         block.lives.clear();
     }
-    let seal = Sealed { seal: region, end: block.redo };
+    let seal = Sealed { seal: region, end: block.redo_start() };
     block.sealed = (has(2) && !has(8) && region != 0).then_some(seal);
     block.protection = if has(16) { InForce::Nothing } else { InForce::Doublewrite };
     block.packed = has(32);

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use varve_device::{planted, reached};
 
 use crate::config::{CheckpointKind, HomeLayout, ProtectionKind};
-use crate::control::{Sealed, State};
+use crate::control::{Positions, Sealed, State};
 use crate::error::{PagerError, Result};
 use crate::flash::FlashCache;
 use crate::ids::PageId;
@@ -86,7 +86,8 @@ impl Shared {
         self.spaces.note_freed(|| self.log.end());
         let kept = want_of_room(self.level.checkpoint(Step::Begin))?;
         let held = want_of_room(self.level.settle())?;
-        let (redo_start, stable) = self.redo_start(is_clean)?;
+        let positions = self.positions(is_clean)?;
+        let read_from = positions.read;
         self.level.checkpoint(Step::BeforeEnd)?;
         let durable = self.log.durable();
         let leaves = is_clean && self.leaves_region();
@@ -100,7 +101,7 @@ impl Shared {
         }
         let stamp = self.prepare_region(is_clean)?;
         self.control.update(|superblock| {
-            superblock.advance_redo((redo_start, stable), durable);
+            superblock.advance_redo(positions, durable);
             if let Some(attached) = &mut superblock.attached {
                 attached.stamp = stamp;
             }
@@ -120,18 +121,19 @@ impl Shared {
         // slots of pages behind the new end of a file are freed, by the next one.
         let is_sealed = is_clean && self.region.is_some();
         if !is_sealed {
-            self.log.truncate(if early { durable } else { redo_start })?;
+            self.log.truncate(if early { durable } else { read_from })?;
         }
         self.level.checkpoint(Step::End)?;
         if !is_sealed {
-            self.spaces.pass_cuts(redo_start, is_clean)?;
+            // Not only where redo starts: programs that don't know of two positions redo all that is read.
+            self.spaces.pass_cuts(read_from, is_clean)?;
         }
         // What is stable in a slot of the page buffer home may never have had, so no note tells redo that it is gone: redo must not come
         // by, and what levels need of the log may have got shorter since the position was stored.
         let early = planted("nvm: packed pages are forgotten before redo is past them");
         let has_slots = self.buffer.is_some() && !early;
-        let unstable = if has_slots { Some(redo_start) } else { self.redo_from() };
-        self.spaces.pass_freed(redo_start, unstable);
+        let unstable = if has_slots { Some(read_from) } else { self.redo_from() };
+        self.spaces.pass_freed(read_from, unstable);
         match is_clean {
             true if is_sealed => {}
             true => self.spaces.cut_files(&self.pool, &Pace::AtOnce)?,
@@ -142,7 +144,7 @@ impl Shared {
 
     /// From where the next start reads the log, if this is stored, and from where on it redoes: what is read before that is what the flash
     /// cache's records, or hints, are for.
-    fn redo_start(&self, is_clean: bool) -> Result<(Lsn, Lsn)> {
+    fn positions(&self, is_clean: bool) -> Result<Positions> {
         let forgets = planted("checkpoint: its position passes dirty pages");
         let needed =
             || self.redo_from().filter(|_| !forgets).into_iter().chain(self.level.needs_log_from()).min();
@@ -152,17 +154,12 @@ impl Shared {
         let noted = self.note_frames(needed());
         // Looked for outside of the append section: nobody may wait there for who writes records. Both positions only grow.
         let hold = if is_clean { None } else { self.hold_for_records() };
-        let (mut wanted, mut stable) = (Lsn::ZERO, Lsn::ZERO);
-        let start = self.log.redo_point_before(|next| {
+        let [read, redo] = self.log.redo_points(|next| {
             let needed = needed();
             let from = needed.into_iter().chain(forms).chain(noted).min();
-            let from = hold.as_ref().map_or(from, |hold| self.wait_for_records(hold, from, next));
-            (wanted, stable) = (from.unwrap_or(next).min(next), needed.unwrap_or(next).min(next));
-            from
+            [hold.as_ref().map_or(from, |hold| self.wait_for_records(hold, from, next)), needed]
         })?;
-        // Where there was no room for the next segment, that is not where the log goes on.
-        let may_differ = start == wanted && self.redoes_behind_reading();
-        Ok((start, if may_differ { stable } else { start }))
+        Ok(if self.redoes_behind_reading() { Positions { read, redo } } else { Positions::both(read) })
     }
 
     /// Whether a start may redo less than it reads: images of pages, packed files and persistent memory go by all that is read.
@@ -413,8 +410,11 @@ impl Shared {
     /// At the end of a shutdown: the cache keeps records of all its frames. If it `stays_dirty`, and they say all that home lacks, the next
     /// start needs no log.
     pub(crate) fn harden_all(&self, cache: &FlashCache, stays_dirty: bool) -> Result<()> {
-        let is_sealed = stays_dirty && self.may_seal() && self.ledger.oldest().is_some();
-        let end = if is_sealed { self.log.redo_point(|| None)? } else { self.control.get().redo };
+        let is_wanted = stays_dirty && self.may_seal() && self.ledger.oldest().is_some();
+        let stored = self.control.get();
+        let end = if is_wanted { self.log.redo_point(|| None)? } else { stored.redo };
+        // Without room for the next segment, that may be before the one where redo starts.
+        let is_sealed = is_wanted && end >= stored.redo_start();
         let hardened = cache.harden_all(end);
         let Some(seal) = hardened.filter(|_| is_sealed).and_then(|sum| cache.seal(sum)) else {
             return Ok(());

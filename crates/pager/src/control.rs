@@ -4,7 +4,7 @@
 //!    either the last state or the one before it. A torn write loses nothing that was promised. A slot under a right
 //!    checksum was written whole: if it says what cannot be, the other one is older than what was promised, and nothing is
 //!    opened.
-//! 2. The redo position only grows. The log is truncated only to what a durable slot says.
+//! 2. The positions of the reading and of redo only grow. The log is truncated only to what a durable slot says of the reading.
 //! 3. A new incarnation is in the file before its first log block is written.
 //! 4. While the state is `Creating` the database has no contents; opening it starts over.
 //! 5. A region of persistent memory is named, as not needed, before it is made, and when it is left until another one is made:
@@ -98,6 +98,22 @@ impl Attached {
     fn is_sound(&self) -> bool {
         let has_part = self.pages || self.log || self.copies;
         self.region != 0 && has_part && !(self.pages && self.copies) && self.stamp < u64::MAX
+    }
+}
+
+/// From where on a start goes through the log: LSNs of log blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Positions {
+    /// Of the reading. What is before it is not needed.
+    pub read: Lsn,
+    /// Of redo: not before that of the reading.
+    pub redo: Lsn,
+}
+
+impl Positions {
+    /// All that is read is redone.
+    pub fn both(at: Lsn) -> Positions {
+        Positions { read: at, redo: at }
     }
 }
 
@@ -205,7 +221,7 @@ impl Superblock {
         self.lives.push(life);
     }
 
-    /// From where on the log is read.
+    /// Moves the position of the reading forward.
     fn advance(&mut self, redo: Lsn) {
         self.redo = self.redo.max(redo);
         self.stable = self.stable.filter(|stable| *stable > self.redo);
@@ -216,10 +232,10 @@ impl Superblock {
         self.stable.unwrap_or(self.redo)
     }
 
-    /// Moves the positions forward, of which that of the reading comes first; lives that ended before it are dropped.
-    pub fn advance_redo(&mut self, (redo, stable): (Lsn, Lsn), durable: Lsn) {
-        self.stable = self.stable.max(Some(stable));
-        self.advance(redo);
+    /// Moves the positions forward; lives that ended before that of the reading are dropped.
+    pub fn advance_redo(&mut self, to: Positions, durable: Lsn) {
+        self.stable = self.stable.max(Some(to.redo));
+        self.advance(to.read);
         self.durable = self.durable.max(durable);
         let needed = self.lives.iter().rposition(|life| life.start <= self.redo);
         drop(self.lives.drain(..needed.unwrap_or(0)));

@@ -279,7 +279,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     }
     let log = Arc::new(log);
     let analysed = Instant::now();
-    let redo = if sealed.is_some() { stored.redo } else { plan.from() };
+    let redo = if sealed.is_some() { stored.redo_start() } else { plan.stable() };
     let start = Start::Found { redo, packed };
     let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
     let cache = parts.stack.cache.as_deref();

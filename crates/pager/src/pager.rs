@@ -368,7 +368,7 @@ impl Pager {
 
     /// Where redo would start after a crash now.
     pub(crate) fn redo_start(&self) -> Lsn {
-        self.shared.control.get().redo
+        self.shared.control.get().redo_start()
     }
 
     /// Takes no more changes, writes no more pages.

@@ -23,8 +23,12 @@
 //! 7. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails. Redo goes on past a
 //!    page that can't be read, so that whoever restores pages hears of all of them; the database does not open.
 //!
+//! 8. All that is in blocks before the position where redo starts is stable at home, and no start takes a page at home back behind it: redo
+//!    never begins earlier, whatever is read, and only copies from behind it mend pages. Where the reading starts earlier, that is for
+//!    records of the flash cache, and hints.
+//!
 //! Follows ARIES (Mohan et al. 1992, section 10), with redo positions at log blocks and no dirty page table in the
-//! log: the ledger's oldest entry is the redo position.
+//! log: the ledger's oldest entry is where redo starts.
 //!
 //! Not known here: keys, transactions, how pages are protected.
 
@@ -58,7 +62,7 @@ use windows::{Ahead, Window};
 /// A planted fault; notes of what is home are left out with it, or they would hide nearly all that it does.
 pub(crate) const IMAGE_IGNORED: &str = "full-page-log: records before an image are redone on a torn page";
 
-/// Another one; and notes of what is home are left out with it, too.
+/// A planted fault, with which notes of what is home are left out, too, for the same reason.
 pub(crate) const BEFORE_REDO: &str = "flash: changes before redo are not looked at";
 
 /// Damaged pages in redo's way that are named; more are only counted.
@@ -107,7 +111,7 @@ pub struct RedoReport {
 pub struct Recovery {
     /// What redo did.
     pub redo: RedoReport,
-    /// From the beginning to the end of the log that is to be redone: it is read once for that.
+    /// From the beginning to the end of the log that is to be read: it is read once for that.
     pub analysis_time: Duration,
     /// Opening the spaces and the levels: what mends torn pages, the records of a flash cache.
     pub levels_time: Duration,
@@ -155,7 +159,7 @@ impl Plan {
         self.stable
     }
 
-    /// Whether the page was changed after `lsn`, and redo doesn't come by that.
+    /// Whether the page was changed after `lsn`, and before redo starts.
     pub(crate) fn is_changed_before_redo(&self, id: PageId, lsn: Lsn) -> bool {
         self.changed_before.get(&id).is_some_and(|changed| *changed > lsn)
     }
@@ -184,10 +188,6 @@ impl Plan {
 
     /// Pages that were mended from a copy: it may be older than what the notes say is home, so redo looks.
     pub(crate) fn forget_written(&mut self, mended: &[PageId]) {
-        if !mended.is_empty() {
-            self.stable = self.from;
-            self.changed_before.clear();
-        }
         for id in mended.iter().filter(|_| !planted("redo: a mended page is taken for home")) {
             self.written.remove(id);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use varve_device::{AlignedBuf, BlockFile, Directory, Durability, MemoryDirectory, OpenHow, Purpose, Space};
 use varve_pager::Lsn;
-use varve_pager::control::{Attached, CONTROL_FILE, Control, InForce, Sealed, State, Superblock};
+use varve_pager::control::{Attached, CONTROL_FILE, Control, InForce, Positions, Sealed, State, Superblock};
 use varve_pager::log::Life;
 
 fn create() -> (Arc<MemoryDirectory>, Control) {
@@ -51,9 +51,9 @@ fn the_last_update_is_read_back() {
 fn lives_before_the_redo_position_are_dropped() {
     let mut block = Superblock::new(7, 8192, 1 << 20);
     (1..=4).for_each(|n| block.begin_life(life(n, u64::from(n) * 1000)));
-    block.advance_redo((Lsn::new(2500), Lsn::new(2500)), Lsn::new(2600));
+    block.advance_redo(Positions::both(Lsn::new(2500)), Lsn::new(2600));
     assert_eq!(block.lives, [life(2, 2000), life(3, 3000), life(4, 4000)]);
-    block.advance_redo((Lsn::new(10), Lsn::new(10)), Lsn::new(20));
+    block.advance_redo(Positions::both(Lsn::new(10)), Lsn::new(20));
     assert_eq!((block.redo, block.durable), (Lsn::new(2500), Lsn::new(2600)));
 }
 
@@ -149,7 +149,9 @@ fn a_slot_with_a_right_checksum_and_impossible_contents_is_refused_and_not_passe
 fn what_would_be_refused_is_not_written() {
     let (directory, control) = create();
     let before = control.get();
-    assert!(control.update(|block| block.advance_redo((Lsn::ZERO, Lsn::ZERO), Lsn::new(u64::MAX))).is_err());
+    assert!(
+        control.update(|block| block.advance_redo(Positions::both(Lsn::ZERO), Lsn::new(u64::MAX))).is_err()
+    );
     assert_eq!(Control::open(&*directory).unwrap().unwrap().get(), before);
 }
 
@@ -227,12 +229,13 @@ fn region_and_protection_are_read_back_and_make_a_database_of_version_2() {
 fn redo_may_start_behind_the_reading() {
     let (directory, control) = create();
     control.update(|block| block.begin_life(life(1, 4096))).unwrap();
-    let advance = |redo, stable| {
+    let advance = |read, redo| {
         control
             .update(|block| {
                 // So that only this makes it another version.
                 block.protection = InForce::Doublewrite;
-                block.advance_redo((Lsn::new(redo), Lsn::new(stable)), Lsn::new(stable));
+                let to = Positions { read: Lsn::new(read), redo: Lsn::new(redo) };
+                block.advance_redo(to, Lsn::new(redo));
             })
             .unwrap();
         let found = Control::open(&*directory).unwrap().unwrap().get();

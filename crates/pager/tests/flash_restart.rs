@@ -13,7 +13,7 @@ use varve_device::{
 use varve_pager::control::Control;
 use varve_pager::{
     FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, HomeLayout, PackedConfig, PageId, Pager, PagerConfig,
-    SpaceId,
+    ProtectionKind, SpaceId,
 };
 
 const DESIGNS: [FlashDesign; 7] = [
@@ -402,10 +402,16 @@ fn what_was_changed_before_redo_starts_is_at_home() {
                 let (mut known, mut random) = (fill(&pager), Random(seed));
                 work(&pager, &mut known, 1500, &mut random);
                 pager.checkpoint_all().unwrap();
+                let end = pager.log().end();
                 kill(pager);
+                let stored = Control::open(&*rig.home).unwrap().unwrap().get();
                 take_reached();
                 let pager = open(&rig.config);
                 plant(None);
+                if let Some(redo) = stored.stable {
+                    let redone_bytes = pager.recovery().unwrap().redo.log_bytes;
+                    assert!(redone_bytes < end.since(stored.redo), "{redone_bytes} bytes from {redo} on");
+                }
                 came_by += take_reached().get("flash: home has what was changed before redo").unwrap_or(&0);
                 let is_right = known.iter().all(|(id, number)| get(&pager, *id).unwrap() == *number);
                 assert!(is_right || fault.is_some(), "{design:?}, seed {seed}");
@@ -415,6 +421,28 @@ fn what_was_changed_before_redo_starts_is_at_home() {
         // Dual-write puts the newer version there, mostly into the same frame: it is another one, by its LSN.
         let is_found = wrong > 0 || design != FlashDesign::CleanWrite;
         assert!(came_by > 0 && is_found, "{design:?}: {came_by} times, {wrong} wrong ones with the fault");
+    }
+}
+
+/// Others go by all that is read: a map, images of pages.
+#[test]
+fn all_that_is_read_is_redone_where_others_go_by_it() {
+    for (layout, protection) in [
+        (HomeLayout::InPlace, ProtectionKind::None),
+        (HomeLayout::InPlace, ProtectionKind::FullPageLog),
+        (layouts()[1], ProtectionKind::None),
+    ] {
+        let mut rig = rig(FlashDesign::DualWrite, layout, FlashRestart::LazyVerification);
+        rig.config.protection = protection;
+        let pager = open(&rig.config);
+        let (mut known, mut random, mut differ) = (fill(&pager), Random(19), 0);
+        for _ in 0..50 {
+            work(&pager, &mut known, 100, &mut random);
+            pager.checkpoint_all().unwrap();
+            differ += u32::from(Control::open(&*rig.home).unwrap().unwrap().get().stable.is_some());
+        }
+        let may_differ = layout == HomeLayout::InPlace && protection == ProtectionKind::None;
+        assert_eq!(differ > 0, may_differ, "{layout:?} {protection:?}: {differ} times");
     }
 }
 

@@ -5,7 +5,8 @@
 //! the control file written, a file lengthened, a segment renamed) is crashed as often as what happens all the time.
 //!
 //! Where the recording begins with a recovery, two of three cuts come after it: it does more than the few commits that follow, and
-//! what it leaves behind is soon gone.
+//! what it leaves behind is soon gone. Where the database is shut down and goes on, half of them are made in between: what a shutdown has
+//! left for the next start alone is gone with that.
 //!
 //! Invariants
 //! 1. Cuts come in order, and the end is always among them; none is before the place that the history names, if it does.
@@ -17,13 +18,15 @@ use std::collections::BTreeMap;
 
 use varve_device::{Change, Event, Recording, Space};
 
-use crate::history::{FROM_HERE, OPENED};
+use crate::history::{AT_REST, FROM_HERE, OPENED};
 use crate::rng::Rng;
 
 /// Events are of one kind if this is the same.
 type Kind = (u8, Option<Space>);
 
 const WRITE: u8 = 0;
+/// One of so many cuts is made at rest.
+const AT_REST_EVERY: u64 = 2;
 
 type Spans = Vec<(u64, u64)>;
 
@@ -36,6 +39,8 @@ pub(crate) struct Moments {
     writes: Vec<Spans>,
     /// The same for each other kind of event.
     others: Vec<Spans>,
+    /// Where the database was shut down.
+    rests: Vec<u64>,
     /// Those after the recovery that it begins with.
     later: Option<Box<Moments>>,
 }
@@ -68,7 +73,10 @@ impl Moments {
         }
         let others = kinds.split_off(&(WRITE + 1, None));
         let [writes, others] = [kinds, others].map(|kinds| kinds.into_values().collect());
-        Moments { first, end: recording.end, writes, others, later: None }
+        let is_rest = |event: &&Event| matches!(event.change, Change::Mark(AT_REST));
+        let rests = recording.events.iter().filter(is_rest).map(|event| event.submitted + 1);
+        let rests = rests.filter(|rest| *rest >= first).collect();
+        Moments { first, end: recording.end, writes, others, rests, later: None }
     }
 
     /// `count` cuts.
@@ -85,6 +93,9 @@ impl Moments {
     }
 
     fn one(&self, rng: &mut Rng) -> u64 {
+        if !self.rests.is_empty() && rng.one_in(AT_REST_EVERY) {
+            return self.rests[rng.below(self.rests.len() as u64) as usize];
+        }
         match rng.below(3) {
             0 => self.aimed(&self.writes, rng),
             1 => self.aimed(&self.others, rng),

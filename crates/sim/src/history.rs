@@ -33,6 +33,8 @@ const ACKNOWLEDGED: u64 = 1;
 pub(crate) const OPENED: u64 = u64::MAX;
 /// The mark before which nothing is crashed.
 pub(crate) const FROM_HERE: u64 = u64::MAX - 1;
+/// The mark of a database that was shut down, and goes on later.
+pub(crate) const AT_REST: u64 = u64::MAX - 2;
 
 impl History {
     /// A history whose first state has this digest; its notes go into `log`.
@@ -55,6 +57,11 @@ impl History {
     /// Notes that crashes are tried from here on only: what was before would not survive one, and need not.
     pub fn crash_from_here(&self) {
         self.log.mark(FROM_HERE);
+    }
+
+    /// Notes that the database was shut down, and is not open.
+    pub fn rests(&self) {
+        self.log.mark(AT_REST);
     }
 
     /// Notes that the next commit begins and leads to a state of this digest; gives its number.
@@ -90,7 +97,7 @@ impl History {
     /// What a recording's marks up to some cut say.
     pub fn span(marks: &[u64]) -> Span {
         let last = |acknowledged: u64| {
-            let of_commits = marks.iter().filter(|mark| **mark < FROM_HERE);
+            let of_commits = marks.iter().filter(|mark| **mark < AT_REST);
             let of_kind = of_commits.filter(|mark| **mark & ACKNOWLEDGED == acknowledged);
             of_kind.map(|mark| (mark >> 1) as usize).max().unwrap_or(0)
         };

@@ -10,7 +10,7 @@
 //! - or only times of accesses are others, and so many rounds went by (`TIMES_ROUNDS`).
 //!
 //! How fast it goes round follows what the drive does anyway: a crash leaves out the frames that were filled since their chunk's turn, and
-//! redo begins where the oldest chunk's records do. No slower than in the thesis, which writes 8 chunks of 1,024 each half second.
+//! the log is read from where the oldest chunk's records are. No slower than in the thesis, which writes 8 chunks of 1,024 each half second.
 //!
 //! Invariants
 //! 1. All before `before` of a record was durable in the log before anybody looked at the frame; redo can begin there.
@@ -46,7 +46,8 @@ const PAUSES_OF_ROUND: u32 = 128;
 pub(super) const SHARE_OF_TRAFFIC: u64 = 128;
 /// Times of accesses are worth a write once in so many rounds.
 const TIMES_ROUNDS: u32 = 8;
-/// Where there are no threads: one in so many of those who come by writes records. A thread would lag behind them, too.
+/// Where there are no threads: one in so many of those who come by, with a page or a checkpoint, writes records. A thread would lag behind
+/// them, too; and records that never lag would leave untried what a start does about that.
 const TURNS: u32 = 16;
 /// Rounds until every chunk was looked at since somebody began to wait: the one that goes on, and a whole one.
 const ROUNDS_AWAITED: u8 = 2;
@@ -161,7 +162,7 @@ impl Hardening {
         self.is_on.load(Relaxed)
     }
 
-    /// There were records, which are of use as long as redo begins here. `next`: where the log goes on.
+    /// There were records, which are of use as long as the log is read from here. `next`: where the log goes on.
     pub(super) fn found_from(&self, redo: Lsn, until: Lsn, next: Lsn) {
         self.round.lock().chunks.fill(Chunk { before: Some(redo), ..Chunk::default() });
         if redo >= until && next > redo {

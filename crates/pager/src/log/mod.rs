@@ -126,7 +126,7 @@ struct Places {
     last: Lsn,
     /// Start of the next block.
     start: Lsn,
-    /// Where redo would start.
+    /// Where a start would read from.
     truncated: Lsn,
 }
 
@@ -179,7 +179,7 @@ impl Log {
         self.epoch
     }
 
-    /// Where redo would have to start.
+    /// Where a start would have to read from.
     pub fn truncated(&self) -> Lsn {
         self.truncated.load()
     }
@@ -319,7 +319,7 @@ impl Log {
         }
     }
 
-    /// Gives up everything before `upto`. The control file must say durably that redo starts at `upto` or later.
+    /// Gives up everything before `upto`. The control file must say durably that a start reads from `upto` or later.
     pub fn truncate(&self, upto: Lsn) -> Result<(), LogError> {
         assert!(upto <= self.end().max(self.block_start()), "truncation at {upto}, beyond the log's end");
         self.flush(upto.min(self.end()))?;

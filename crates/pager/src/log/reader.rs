@@ -129,9 +129,8 @@ impl<'a> Reader<'a> {
         };
         match life {
             Some(_) => Ok(reader),
-            None => {
-                Err(reader.damaged("the control file says that redo starts here, in no incarnation".into()))
-            }
+            None => Err(reader
+                .damaged("the control file says that the log is read from here, in no incarnation".into())),
         }
     }
 
@@ -142,7 +141,7 @@ impl<'a> Reader<'a> {
         mut visit: impl FnMut(Group<'_>) -> Result<(), E>,
     ) -> Result<Tail, E> {
         if self.segments.file(self.geometry.segment_of(self.tail.next)).is_none() {
-            return Err(self.damaged("the control file says that redo starts here".into()).into());
+            return Err(self.damaged("the control file says that the log is read from here".into()).into());
         }
         while let Some(header) = self.next_block()? {
             let bytes = self.block_bytes(&header);

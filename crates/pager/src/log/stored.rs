@@ -35,7 +35,7 @@ impl StoredLog {
 
     /// An empty log whose first block lies in the next segment behind `lsn`. What lies there of the database is removed first: the
     /// control file says that nothing of it is needed, and must know the new life before `resume`. The segment is there by then: a
-    /// log without the one that redo begins in is a damaged one.
+    /// log without the one that a start reads from is a damaged one.
     pub fn begin_anew(config: LogConfig, database: u64, lsn: Lsn) -> Result<(StoredLog, Tail), LogError> {
         Segments::remove_of(&*config.directory, database)?;
         let log = StoredLog::open(config, database)?;
@@ -94,7 +94,7 @@ impl StoredLog {
             return Ok(());
         };
         let file = format!("of segment {number}, which is missing in {}", self.segments.location());
-        let evidence = format!("redo would begin at LSN {from}");
+        let evidence = format!("it would be read from LSN {from}");
         Err(LogError::Damaged { at: self.geometry.first_block(number), file, offset: 0, evidence })
     }
 
@@ -109,7 +109,7 @@ impl StoredLog {
         self.geometry.block_start(tail.next, self.sector_shift())
     }
 
-    /// Opens the log for appending after `tail`; redo would start at `truncated`.
+    /// Opens the log for appending after `tail`; a start would read from `truncated`.
     pub fn resume(self, incarnation: u32, tail: Tail, truncated: Lsn) -> Result<Log, LogError> {
         let start = self.next_start(tail);
         let first = self.geometry.segment_of(truncated.min(tail.block));

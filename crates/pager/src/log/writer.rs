@@ -214,23 +214,27 @@ impl Log {
     /// The segment of the position must exist, or a later start would take it for lost. If the open block is the first of
     /// a segment that a full device has no room for, the position is the block before it.
     pub fn redo_point(&self, oldest: impl FnOnce() -> Option<Lsn>) -> Result<Lsn, LogError> {
-        self.redo_point_before(|_| oldest())
+        self.redo_points(|_| [oldest()]).map(|[point]| point)
     }
 
-    /// As `redo_point`; `oldest` hears of the start of the open block.
-    pub(crate) fn redo_point_before(&self, oldest: impl FnOnce(Lsn) -> Option<Lsn>) -> Result<Lsn, LogError> {
+    /// As `redo_point`, for several positions, of which the first one is the earliest; `oldest` hears of the start of the open block.
+    pub(crate) fn redo_points<const N: usize>(
+        &self,
+        oldest: impl FnOnce(Lsn) -> [Option<Lsn>; N],
+    ) -> Result<[Lsn; N], LogError> {
         let appender = self.appender.lock();
         let (last, next) = (appender.last, appender.active.start);
-        let oldest = oldest(next).filter(|oldest| *oldest < next);
+        let oldest = oldest(next);
         let end = self.end();
         drop(appender);
         if !planted("checkpoint: the log is not flushed before it is stored") {
             self.flush(end)?;
         }
-        let point = oldest.unwrap_or(next);
-        match self.prepare(point) {
-            Err(error) if error.is_no_space() && oldest.is_none() => Ok(last),
-            prepared => prepared.map(|()| point),
+        let points = oldest.map(|oldest| oldest.unwrap_or(next).min(next));
+        let first = points.first().copied().unwrap_or(next);
+        match self.prepare(first) {
+            Err(error) if error.is_no_space() && first == next => Ok([last; N]),
+            prepared => prepared.map(|()| points),
         }
     }
 

@@ -251,6 +251,9 @@ impl Subject for Pages {
             let pager = bench.relief.make(|| self.open(part, &bench.devices, self.frames[0]))?;
             let is_last = commits >= self.commits;
             known = self.stage(&pager, known, Stage { part, commits, reads: true, is_last }, bench)?;
+            if !is_last {
+                bench.history.rests();
+            }
             if part == Part::Unprotected && !is_last {
                 bench.history.crash_from_here();
             }
@@ -273,6 +276,7 @@ impl Subject for Pages {
             known =
                 self.stage(&pager, known, Stage { part, commits, reads, is_last: stage == stages }, bench)?;
             if stage < stages {
+                bench.history.rests();
                 part = self.part.after_shutdown();
                 pager = self.open(part, &bench.devices, self.frames[1])?;
             }
