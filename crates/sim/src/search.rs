@@ -160,6 +160,8 @@ pub struct Run {
     pub(crate) before: Option<Vec<u64>>,
     /// Crashes before it.
     pub(crate) life: usize,
+    /// Something was done to the cache that it began with (`caches.rs`).
+    pub(crate) is_spoilt: bool,
     /// How the workload ended, if not well.
     pub error: Option<String>,
 }
@@ -219,7 +221,7 @@ pub(crate) fn run_on(
     let mut bench = Workbench { devices, history, rng: Rng::new(seed), relief };
     let worked = guarded(|| subject.work(&mut bench));
     let (recording, digests) = (log.recording(), bench.history.digests());
-    Run { recording, digests, before: None, life: 0, error: worked.err() }
+    Run { recording, digests, before: None, life: 0, is_spoilt: false, error: worked.err() }
 }
 
 /// Runs a workload and tries crash images of it.

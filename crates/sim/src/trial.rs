@@ -73,7 +73,8 @@ impl Trial<'_> {
         let may_go_on = again && self.plan.goes_on && self.run.life < LIVES_MAX;
         let goes_on = may_go_on && rng.one_in(LIVES_EVERY);
         let images = timed(&mut found.building, || self.timeline.image(fates));
-        let is_spoilt = spoil(&images, self.earlier, self.seed_of(fates));
+        // What a life began with it may still have.
+        let is_spoilt = spoil(&images, self.earlier, self.seed_of(fates)) || self.run.is_spoilt;
         let log = RecordLog::new();
         let devices = match again && !goes_on {
             true => Devices::recorded_from(images, &log),
@@ -86,20 +87,27 @@ impl Trial<'_> {
         match self.judge(recovered) {
             Err(what) => found.failures.push(self.failure(number, fates, &what)),
             Ok(digest) if goes_on => self.go_on(digest, fates, rng, found),
-            Ok(digest) if again => self.crash_again(&log, digest, fates, rng, found),
+            Ok(digest) if again => self.crash_again((&log, is_spoilt), digest, fates, rng, found),
             Ok(_) => {}
         }
     }
 
     /// Crashes a recovery and recovers from that.
-    fn crash_again(&self, log: &RecordLog, digest: u64, fates: &[Fate], rng: &mut Rng, found: &mut Found) {
+    fn crash_again(
+        &self,
+        (log, was_spoilt): (&RecordLog, bool),
+        digest: u64,
+        fates: &[Fate],
+        rng: &mut Rng,
+        found: &mut Found,
+    ) {
         let mut timeline = Timeline::with_lies(log.recording(), self.plan.lies);
         timeline.advance(1 + rng.below(timeline.end()));
         let budget = CRASHES_OF_RECOVERY.min(self.plan.images.saturating_sub(found.images));
         let pending = timeline.pending();
         for second in choices(&pending, rng, budget) {
             let images = timed(&mut found.building, || timeline.image(&second));
-            let is_spoilt = spoil(&images, self.earlier, self.seed_of(&second));
+            let is_spoilt = spoil(&images, self.earlier, self.seed_of(&second)) || was_spoilt;
             let devices = Devices::of_images(images);
             found.images += 1;
             found.second_crashes += 1;
@@ -157,12 +165,13 @@ impl Trial<'_> {
         let history = History::new(Arc::clone(&log));
         let mut bench = Workbench { devices, history, rng: rng.fork(), relief: Relief::default() };
         let worked = guarded(|| self.subject.go_on(&mut bench, &Devices::of_images(twin)));
-        if spoilt[0] && worked.as_ref().is_err_and(|error| is_stop(error)) {
+        if (spoilt[0] || self.run.is_spoilt) && worked.as_ref().is_err_and(|error| is_stop(error)) {
             return None;
         }
         let before = Some(self.promised().1.to_vec());
         let (recording, digests) = (log.recording(), bench.history.digests());
-        Some(Run { recording, digests, before, life: self.run.life + 1, error: worked.err() })
+        let (life, is_spoilt) = (self.run.life + 1, spoilt[0] || self.run.is_spoilt);
+        Some(Run { recording, digests, before, life, is_spoilt, error: worked.err() })
     }
 
     /// What is done to the cache of an image: the same each time it is built.
