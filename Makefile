@@ -7,7 +7,7 @@ LISTEN ?= 127.0.0.1:5433
 .PHONY: help run debug-build test test-rust test-e2e fmt lint bench slt tpch tools fuzz fuzz-targets crash faults models clean-data
 
 help:
-	@echo 'make run     build, start a server on ./$(DATA) and say how to connect'
+	@echo 'make run     build, start a server on $(DATA) and say how to connect'
 	@echo 'make test    everything: format, lints, tidy, unit, crash and end-to-end tests'
 	@echo 'make bench   compare with PostgreSQL on this machine (about 45 minutes; ROUNDS=1 SECONDS=5 for a look)'
 	@echo 'make slt     thousands of statements on Varve and PostgreSQL 15 in the same run; FILES=word for some of them'
@@ -26,7 +26,7 @@ run:
 	@echo
 	@echo '  psql -h $(firstword $(subst :, ,$(LISTEN))) -p $(lastword $(subst :, ,$(LISTEN))) -U postgres postgres'
 	@echo
-	exec target/release/varve serve ./$(DATA) --listen $(LISTEN)
+	exec target/release/varve serve $(DATA) --listen $(LISTEN)
 
 test: test-rust test-e2e
 	@echo 'make test: all green'
@@ -104,4 +104,4 @@ faults:
 	$(CARGO) run --release -p varve-sim --example crash -- --planted
 
 clean-data:
-	rm -rf ./$(DATA)
+	rm -rf -- $(DATA)

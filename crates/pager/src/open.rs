@@ -161,12 +161,16 @@ fn open_without_seal(config: PagerConfig, ops: Arc<dyn RedoOps>, cause: PagerErr
         Ok(Some(control)) if control.get().sealed.is_none() => {
             reached("open: once more, with redo");
             let mut shared = recover(config, control, ops)?;
-            let what = format!("the flash cache is not as it was left; what only it had was redone: {cause}");
-            shared.warnings.push(what);
+            shared.warnings.push(redone_after(&cause));
             Ok(shared)
         }
         _ => Err(cause),
     }
+}
+
+/// What a start says that had to redo what a seal spoke of.
+pub(crate) fn redone_after(cause: &PagerError) -> String {
+    format!("the flash cache is not as it was left; what only it had was redone: {cause}")
 }
 
 /// Page size and layout were settled at creation, the segment size of the log when that began.
@@ -321,7 +325,9 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
         levels_time: opened - analysed,
         redo_time: opened.elapsed(),
     };
-    finish(config, control, region, parts, log, ops, Some((plan.from()..plan.until(), recovery)))
+    let recovered = Some((plan.from()..plan.until(), recovery));
+    let shared = finish(config, control, region, parts, log, ops, recovered)?;
+    Ok(Shared { is_behind_seal: is_sealed && is_found, ..shared })
 }
 
 /// Reads the log from the redo position on; or from its end, if pages on flash are sealed.
@@ -583,6 +589,7 @@ fn finish(
         ops,
         config,
         is_new: recovered.is_none(),
+        is_behind_seal: false,
         recovery: recovered.as_ref().map(|(_, recovery)| *recovery),
         redone: recovered.map(|(redone, _)| redone).filter(|_| keeps_images),
         database,

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use varve_device::planted;
+use varve_device::{planted, reached};
 
 use crate::background;
 use crate::compression::Compression;
@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) ops: Arc<dyn RedoOps>,
     pub(crate) config: PagerConfig,
     pub(crate) is_new: bool,
+    /// This start went on with a sealed cache, without redo.
+    pub(crate) is_behind_seal: bool,
     /// What this start did, unless it made a new database.
     pub(crate) recovery: Option<Recovery>,
     /// Under full-page-log: the log that was redone at this start.
@@ -114,7 +116,12 @@ pub struct Pager {
 impl Pager {
     /// Creates or recovers (analysis and redo; undo of losers is the engine's).
     pub fn open(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Pager> {
-        let shared = Arc::new(open::open(config, ops)?);
+        Pager::opened(open::open(config, ops)?, None)
+    }
+
+    fn opened(mut shared: Shared, warning: Option<String>) -> Result<Pager> {
+        shared.warnings.extend(warning);
+        let shared = Arc::new(shared);
         if shared.control.get().wants_checkpoint() {
             let shortened = shared.clean_all().and_then(|()| shared.checkpoint(false));
             // A full device must not keep the database from being opened: later openings and checkpoints try again.
@@ -124,6 +131,18 @@ impl Pager {
         open::headers::mark(&pager)?;
         *pager.threads.lock() = background::start(&pager.shared)?;
         Ok(pager)
+    }
+
+    /// Whether `open` redid nothing, since the flash cache has all that home lacks under a seal. If what is read first is not in it after
+    /// all, the database stops, and another start redoes: [`open_again`](Pager::open_again).
+    pub fn is_behind_seal(&self) -> bool {
+        self.shared.is_behind_seal
+    }
+
+    /// Opens once more, after a start behind a seal stopped for this cause, and warns of it.
+    pub fn open_again(config: PagerConfig, ops: Arc<dyn RedoOps>, cause: &PagerError) -> Result<Pager> {
+        reached("open: once more, behind what is read first");
+        Pager::opened(open::open(config, ops)?, Some(open::redone_after(cause)))
     }
 
     /// Whether `open` made a new database.
@@ -579,6 +598,11 @@ impl Pager {
     /// cache. It is rare; whoever serves asks now and then.
     pub fn take_notices(&self) -> Vec<String> {
         self.shared.cache.as_ref().map(|cache| cache.take_notices()).unwrap_or_default()
+    }
+
+    /// Whether there is a flash cache, and it is not lost.
+    pub fn has_flash(&self) -> bool {
+        self.shared.cache.as_ref().is_some_and(|cache| !cache.is_lost())
     }
 
     /// The design of the flash cache in force; `None` if there is no cache.

@@ -101,7 +101,7 @@ impl Embedded {
     /// Writes everything out and closes. All sessions and transactions should have ended. If a device is full, nothing is
     /// lost: the next opening recovers.
     pub fn close(self) -> Result<(), OpenError> {
-        self.engine.shutdown()?;
+        self.engine.shutdown().map_err(OpenError::Close)?;
         self.home.close();
         Ok(())
     }

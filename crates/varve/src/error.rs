@@ -246,6 +246,11 @@ pub enum OpenError {
     /// The engine refused.
     #[error("Cannot open the database: {0}.")]
     Engine(#[from] Error),
+    /// It was open, and could not write what was left.
+    #[error(
+        "Cannot write the last checkpoint: {0}. Nothing that was committed is lost: the next start recovers."
+    )]
+    Close(Error),
 }
 
 impl From<PagerError> for OpenError {

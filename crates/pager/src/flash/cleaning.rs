@@ -357,8 +357,7 @@ impl FlashCache {
         match found(read).or_else(again) {
             Ok(image) => Ok(Some(image)),
             Err(cause) if self.table(begun.partition).lacks(begun.cleaning.frame, begun.id) => {
-                self.lose(&cause);
-                Err(cause)
+                Err(self.lose_for(cause))
             }
             Err(_) => Ok(None),
         }

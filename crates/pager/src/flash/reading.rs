@@ -147,8 +147,7 @@ impl FlashCache {
     fn lose_page(&self, id: PageId, cause: PagerError) -> Result<()> {
         self.underway.wait_for_page(id);
         if self.table_of(id).is_dirty(id) {
-            self.lose(&cause);
-            return Err(cause);
+            return Err(self.lose_for(cause));
         }
         reached("flash: a frame that can't be read is home meanwhile");
         Ok(())

@@ -45,7 +45,7 @@ pub(super) struct Trouble {
 
 impl FlashCache {
     /// Whether nothing is to be had of the device any more.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.trouble.is_lost.load(Relaxed)
     }
 
@@ -148,6 +148,13 @@ impl FlashCache {
                         section [flash]";
             self.notice("is lost", cause, then);
         }
+    }
+
+    /// As `lose`, for one who needs what can't be read. What he hears: that the database stopped, since its next start has the page.
+    #[cold]
+    pub(super) fn lose_for(&self, cause: PagerError) -> PagerError {
+        self.lose(&cause);
+        self.log.check().err().unwrap_or(cause)
     }
 
     /// Whether home lacks some of this, though the cache is lost: it is on its way home, or in a frame that can perhaps be read.

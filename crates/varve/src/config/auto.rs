@@ -175,6 +175,8 @@ impl SystemFile {
         // The file has the new name by now, durable or not: what is in force says the same as the file.
         let applied = self.apply(&fit.next);
         *now = Now { said, fit };
+        let applied = applied
+            .map_err(|error| error.with_detail("The setting is stored, and the next start goes by it."));
         applied.and(durable.map_err(|error| {
             let message = format!("could not flush directory \"{}\": {error}", self.directory.display());
             SqlError::new(SqlState::IO_ERROR, message)

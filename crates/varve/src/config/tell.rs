@@ -112,6 +112,9 @@ pub fn warning(name: &str, next: &Settings, pager: &Pager) -> Option<String> {
             Some("the layout in-place has no fill: packed_fill changes nothing".to_owned())
         }
         "home_compression" if !next.compression.is_none() => pager.saves_nothing(),
+        _ if name.starts_with("flash_") && next.flash.is_some() && !pager.has_flash() => {
+            Some("there is no cache on flash until the next start, which goes by this".to_owned())
+        }
         _ => None,
     }
 }
