@@ -37,7 +37,10 @@ impl FlashSettings {
         let device = section.text("device")?.or(before.map(|flash| flash.device.clone()));
         let size = section.bytes("size", MIB..=64 * TIB)?.or(before.map(|flash| flash.size_bytes));
         let missing = |key, at, what| section.error(key, at, &format!("is missing: {what}"));
-        let device = device.ok_or_else(|| missing("device", at[0], "name the device whose directory holds the cache in section [flash] of varve.toml, and start again"))?;
+        // There is no cache to be altered without the section.
+        let of_device =
+            "section [flash] of varve.toml has to name the device whose directory holds the cache";
+        let device = device.ok_or_else(|| missing("device", at[0], of_device))?;
         let size_bytes = size.ok_or_else(|| missing("size", at[1], "the bytes of its file"))?;
         if !size_bytes.is_multiple_of(4 * KIB) {
             return Err(section.error("size", at[1], "must be a multiple of 4 KiB"));
