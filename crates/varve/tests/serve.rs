@@ -555,30 +555,6 @@ fn a_cache_on_flash_is_configured_and_changed_on_line() {
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
-/// Found by a new user: it answered as if the change were in force.
-#[test]
-fn where_there_is_no_cache_on_flash_a_change_of_it_is_warned_of() {
-    let directory = tempfile::tempdir().unwrap();
-    assert_eq!(Served::start(directory.path()).stop("-TERM").0, Some(0));
-    std::fs::write(directory.path().join("varve.toml"), "[flash]\ndevice = 'main'\nsize = '4MiB'\n").unwrap();
-    // Nothing that could be a cache.
-    std::fs::create_dir(directory.path().join("flash.varve")).unwrap();
-    let served = Served::start(directory.path());
-    let (told, notices) = std::sync::mpsc::channel();
-    let mut client = postgres::Config::new()
-        .host("127.0.0.1")
-        .port(served.port)
-        .user("postgres")
-        .notice_callback(move |notice| told.send(notice.message().to_owned()).unwrap())
-        .connect(postgres::NoTls)
-        .unwrap();
-    client.batch_execute("alter system set flash_design = 'lazy-cleaning'").unwrap();
-    let said: Vec<String> = notices.try_iter().collect();
-    assert!(said.iter().any(|text| text.contains("no cache on flash until the next start")), "{said:?}");
-    drop(client);
-    assert_eq!(served.stop("-TERM").0, Some(0));
-}
-
 #[test]
 fn how_a_cache_on_flash_is_cleaned_is_configured() {
     let directory = tempfile::tempdir().unwrap();

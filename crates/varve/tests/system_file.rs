@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
-use varve::OpenError;
 use varve::config::{AUTO_FILE_NAME, Misfit, Settings, SystemFile};
 use varve::sql::{SqlState, SystemSettings};
+use varve::{Embedded, OpenError};
 
 const NVM: &str = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n[protection]\nkind = 'nvm'\n";
 
@@ -87,4 +87,30 @@ fn bytes_that_are_no_text_are_told_with_their_line() {
     assert!(error.contains("varve.auto.toml, line 2: the byte 0xff is no UTF-8"), "{error}");
     let system = read(place, "", Misfit::LeftOut).unwrap();
     assert!(system.left_out()[0].contains("0xff"), "{:?}", system.left_out());
+}
+
+/// Found by a new user: it answered as if the change were in force.
+#[test]
+fn where_there_is_no_cache_on_flash_a_change_of_it_is_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    Embedded::open(place).unwrap().close().unwrap();
+    for has_cache in [true, false] {
+        let toml = "[flash]\ndevice = 'main'\nsize = '4MiB'\n[pool]\nsize = '1MiB'\n";
+        let settings = Settings::parse(toml, place).unwrap();
+        let system = read(place, toml, Misfit::Told).unwrap();
+        let database = Embedded::open_with(place, &settings).unwrap();
+        let system = system.in_force(&settings).of(database.engine().clone());
+        system.alter("flash_design", Some("lazy-cleaning")).unwrap();
+        let setting = system.all().into_iter().find(|setting| setting.name == "flash_design");
+        let warning = setting.unwrap().warning;
+        assert_eq!(warning.is_none(), has_cache, "{warning:?}");
+        drop(system);
+        database.close().unwrap();
+        if has_cache {
+            // Nothing that could be a cache.
+            std::fs::remove_file(place.join("flash.varve")).unwrap();
+            std::fs::create_dir(place.join("flash.varve")).unwrap();
+        }
+    }
 }
