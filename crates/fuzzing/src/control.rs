@@ -73,6 +73,7 @@ fn attach(block: &mut Superblock, input: &mut Input<'_>) {
     block.map_checkpoints = if has(32) { [region, attached.stamp] } else { [0; 2] };
     block.has_compressed_pages = has(64);
     block.has_hollow_extents = has(128);
+    block.has_cache = has(4);
 }
 
 /// A control file whose slots are as the input wants them.

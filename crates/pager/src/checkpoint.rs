@@ -413,12 +413,18 @@ impl Shared {
         let is_wanted = stays_dirty && self.may_seal() && self.ledger.oldest().is_some();
         let stored = self.control.get();
         let end = if is_wanted { self.log.redo_point(|| None)? } else { stored.redo };
-        // Without room for the next segment, that may be before the one where redo starts.
-        let is_sealed = is_wanted && end >= stored.redo_start();
         let hardened = cache.harden_all(end);
-        let Some(seal) = hardened.filter(|_| is_sealed).and_then(|sum| cache.seal(sum)) else {
+        if !is_wanted {
             return Ok(());
+        }
+        let sealed = match hardened {
+            // Without room for the next segment.
+            _ if end < stored.redo_start() => Err("the log has no room for its end".to_owned()),
+            Ok(Some(sum)) => cache.seal(sum),
+            Ok(None) => Err("it keeps no records any more".to_owned()),
+            Err(cause) => Err(cause.to_string()),
         };
+        let Ok(seal) = sealed.inspect_err(|why| cache.tell_unsealed(why)) else { return Ok(()) };
         reached("checkpoint: pages on flash are sealed");
         self.control.update(|superblock| {
             superblock.sealed = Some(Sealed { seal, end });

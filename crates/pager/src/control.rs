@@ -162,6 +162,8 @@ pub struct Superblock {
     pub has_compressed_pages: bool,
     /// Free extents of files in place may have no room: set before the first hole is made in one, and never taken back.
     pub has_hollow_extents: bool,
+    /// The last start had a flash cache, and kept records of it.
+    pub has_cache: bool,
     /// The header pages of the durable spaces have this mark at home, or the next one; zero: unknown.
     pub mark: u64,
     /// The mark that they are about to get; zero: none.
@@ -193,6 +195,7 @@ impl Superblock {
             log_begins_anew: false,
             has_compressed_pages: false,
             has_hollow_extents: false,
+            has_cache: false,
             mark: 0,
             next_mark: 0,
             sealed: None,

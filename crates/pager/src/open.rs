@@ -253,10 +253,14 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     if let Some(cache) = &parts.stack.cache {
         cache.begin(control.get().start, None);
     }
+    let keeps_records = parts.stack.keeps_records();
     parts.spaces.create(database)?;
     config.data.sync()?;
     config.rollback.sync()?;
-    control.update(|superblock| superblock.state = State::Open)?;
+    control.update(|superblock| {
+        superblock.has_cache = keeps_records;
+        superblock.state = State::Open;
+    })?;
     finish(config, control, region, parts, log, ops, None)
 }
 
@@ -304,10 +308,14 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     parts.compressions.set_learning(true);
     // Before anything changes that a cache would have to hear of, whether or not there is one.
     let (before, start) = (stored.start, random_id());
-    control.update(|superblock| superblock.start = start)?;
-    let sealed = is_sealed.then(|| stored.redo_start());
+    control.update(|superblock| {
+        superblock.has_cache = parts.stack.keeps_records();
+        superblock.start = start;
+    })?;
+    let (has_cache, sealed) = (stored.has_cache, is_sealed.then(|| stored.redo_start()));
     let begin = |cache: &FlashCache| {
-        cache.begin(start, Some(Earlier { start: before, plan: &plan, noted: noted.as_ref(), sealed }))
+        let noted = noted.as_ref();
+        cache.begin(start, Some(Earlier { start: before, has_cache, plan: &plan, noted, sealed }))
     };
     let is_found = cache.is_some_and(begin);
     if is_sealed && !is_found {
@@ -326,7 +334,11 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
         redo_time: opened.elapsed(),
     };
     let recovered = Some((plan.from()..plan.until(), recovery));
-    let shared = finish(config, control, region, parts, log, ops, recovered)?;
+    let mut shared = finish(config, control, region, parts, log, ops, recovered)?;
+    if stored.sealed.is_some() && is_found && !is_sealed {
+        let what = "the flash cache is not as the last shutdown left it; what only it has was redone";
+        shared.warnings.push(what.to_owned());
+    }
     Ok(Shared { is_behind_seal: is_sealed && is_found, ..shared })
 }
 
@@ -557,7 +569,8 @@ fn finish(
 ) -> Result<Shared> {
     let Parts { ledger, counters, stack, pool, spaces, compressions, trim, fill, warning, .. } = parts;
     let Stack { level, buffer, cache, warning: no_cache } = stack;
-    let warnings = warning.into_iter().chain(no_cache).collect();
+    let of_cache = cache.iter().flat_map(|cache| cache.take_notices());
+    let warnings = warning.into_iter().chain(no_cache).chain(of_cache).collect();
     let Superblock { database, has_hollow_extents, .. } = control.get();
     let keeps_images = config.protection == ProtectionKind::FullPageLog;
     spaces.load(&pool, database, has_hollow_extents)?;

@@ -200,6 +200,18 @@ fn hollow_extents_are_read_back() {
     assert_eq!(slots[newer + 3904..newer + 3912], [0, 0, 0, 0, 0, 0, 1, 0]);
 }
 
+#[test]
+fn that_there_was_a_cache_is_read_back_beside_it() {
+    let (directory, control) = create();
+    control.update(|block| block.has_cache = true).unwrap();
+    assert_eq!(version(&directory, &control), 2);
+    control.update(|block| block.has_hollow_extents = true).unwrap();
+    let found = Control::open(&*directory).unwrap().unwrap().get();
+    assert!(found.has_cache && found.has_hollow_extents);
+    control.update(|block| (block.has_cache, block.has_hollow_extents) = (false, false)).unwrap();
+    assert_eq!(version(&directory, &control), 1);
+}
+
 const REGION: Attached = Attached { region: 77, pages: true, log: true, copies: false, stamp: 5 };
 
 #[test]

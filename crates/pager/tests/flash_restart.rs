@@ -219,8 +219,7 @@ fn behind_a_seal_that_is_of_no_use_there_is_redo() {
             let mut config = rig.config.clone();
             let flash = config.flash.as_mut().expect("there is a cache");
             let spoilt = |at: usize| {
-                let mut bytes = vec![0; file(&rig.flash).len_bytes() as usize];
-                file(&rig.flash).read(0, &mut bytes);
+                let mut bytes = bytes_of(&file(&rig.flash));
                 bytes[at] ^= 1;
                 put(&rig.flash, &bytes);
             };
@@ -236,6 +235,14 @@ fn behind_a_seal_that_is_of_no_use_there_is_redo() {
             let pager = open(&config);
             let redone = pager.recovery().map(|recovery| recovery.redo.log_bytes > 0);
             assert_eq!(redone, Some(true), "{design:?} {case}");
+            let expected = match case {
+                1 => Some("begins empty: its file is missing"),
+                4 => Some("is not as the last shutdown left it"),
+                5 => Some("is damaged, or of another version"),
+                _ => None,
+            };
+            let told = warned(&pager).join("; ");
+            assert!(expected.is_none_or(|expected| told.contains(expected)), "{design:?} {case}: {told}");
             check(&pager, &known);
             kill(pager);
             check(&open(&config), &known);
@@ -480,11 +487,16 @@ fn file(directory: &MemoryDirectory) -> MemoryImage {
     directory.images().into_iter().find(|(name, _)| name == FLASH_FILE).unwrap().1
 }
 
+fn bytes_of(image: &MemoryImage) -> Vec<u8> {
+    let mut bytes = vec![0; image.len_bytes() as usize];
+    image.read(0, &mut bytes);
+    bytes
+}
+
 /// Blocks of the one or of the other.
 fn mixed(one: &MemoryImage, other: &MemoryImage, random: &mut Random) -> Vec<u8> {
     let share = random.below(5);
-    let mut bytes = vec![0; one.len_bytes() as usize];
-    one.read(0, &mut bytes);
+    let mut bytes = bytes_of(one);
     for at in (0..one.len_bytes().min(other.len_bytes())).step_by(4096) {
         if random.below(4) < share {
             other.read(at, &mut bytes[at as usize..at as usize + 4096]);
@@ -534,6 +546,61 @@ fn a_cache_of_another_history_is_not_believed() {
         let pager = open(&swapped.config);
         assert_eq!(counter(&pager, "restored"), 0, "{design:?} {restart:?}");
         check(&pager, &known);
+    }
+}
+
+fn warned(pager: &Pager) -> Vec<String> {
+    pager.warnings().into_iter().filter(|warning| warning.starts_with("the flash cache")).collect()
+}
+
+/// Whoever counts on a warm start hears why it is a cold one; and nobody else hears of it.
+#[test]
+fn a_start_says_why_its_cache_is_cold() {
+    for restart in SCHEMES {
+        let rig = rig(FlashDesign::CleanWrite, HomeLayout::InPlace, restart);
+        let plain = PagerConfig { flash: None, ..rig.config.clone() };
+        let (pager, mut random) = (open(&plain), Random(5));
+        let mut known = fill(&pager);
+        kill(pager);
+        let pager = open(&rig.config);
+        assert_eq!(warned(&pager), [""; 0], "{restart:?}: there was none before");
+        work(&pager, &mut known, 300, &mut random);
+        let older = bytes_of(&file(&rig.flash));
+        kill(pager);
+        let spoilt = |at: usize| {
+            let mut bytes = bytes_of(&file(&rig.flash));
+            bytes[at] ^= 1;
+            put(&rig.flash, &bytes);
+        };
+        let other = self::rig(FlashDesign::CleanWrite, HomeLayout::InPlace, restart);
+        kill(open(&other.config));
+        let cases: [(&str, &dyn Fn()); 5] = [
+            ("is not that of the last start", &|| put(&rig.flash, &older)),
+            ("is missing", &|| rig.flash.remove(FLASH_FILE).unwrap()),
+            ("was emptied", &|| put(&rig.flash, &[0; 4096])),
+            ("is damaged, or of another version", &|| spoilt(33)),
+            ("is of another database", &|| put(&rig.flash, &bytes_of(&file(&other.flash)))),
+        ];
+        for (why, spoil) in cases {
+            let pager = open(&rig.config);
+            work(&pager, &mut known, 100, &mut random);
+            kill(pager);
+            spoil();
+            let pager = open(&rig.config);
+            let [told] = &warned(&pager)[..] else { panic!("{restart:?} {why}: {:?}", warned(&pager)) };
+            assert!(told.contains("begins empty") && told.ends_with(why), "{restart:?}: {told}");
+            kill(pager);
+            assert_eq!(warned(&open(&rig.config)), [""; 0], "{restart:?}: behind one that {why}");
+        }
+        let mut larger = rig.config.clone();
+        larger.flash.as_mut().unwrap().size_bytes += 40 * 4096;
+        let pager = open(&larger);
+        let [told] = &warned(&pager)[..] else { panic!("{restart:?}: {:?}", warned(&pager)) };
+        assert!(told.ends_with("is of a cache of another size, or with other records"), "{told}");
+        check(&pager, &known);
+        kill(pager);
+        kill(open(&plain));
+        assert_eq!(warned(&open(&larger)), [""; 0], "{restart:?}: the start before did without");
     }
 }
 

@@ -14,7 +14,7 @@ use varve_pager::{FlashDesign, FlashRestart};
 use super::claim::Claim;
 use super::device::Device;
 use super::flash_kept::{self, CACHE_UNITS, DESIGNS, Kept, LOG_BUDGET_UNITS, SESSIONS, TPCC, UNITS};
-use super::flash_stop::{Ground, Started, Stop, begin_reports, reports};
+use super::flash_stop::{Ground, Stop, begin_reports, reports};
 use super::lab::Lab;
 use super::row::{Emulation, Factors};
 use super::stand::Variant;
@@ -48,10 +48,14 @@ struct FirstQueryRow {
     first_query_seconds: Spread,
     /// Until the database was open.
     recovery_seconds: Spread,
+    /// Of these, analysis, opening the levels, and redo: means.
+    recovery_parts_seconds: [f64; 3],
     /// What the starts read of the log, and frames that they went on with: means.
     log_read_bytes: f64,
     restored_pages: f64,
     starts: usize,
+    /// What ends and starts told.
+    told: Vec<String>,
     warmth: Option<Warmth>,
     emulation: Option<Emulation>,
 }
@@ -67,8 +71,10 @@ struct Start {
     stop: Stop,
     first_query_seconds: f64,
     recovery_seconds: f64,
+    parts_seconds: [f64; 3],
     log_read_bytes: u64,
     restored_pages: u64,
+    told: Vec<String>,
     reports: Vec<(&'static str, EmulationReport)>,
 }
 
@@ -115,6 +121,7 @@ fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec
         on.rate(&opened, asked.settle_ms, 100 + number)?;
         let stop = if number < asked.starts as u64 { Stop::Crash } else { Stop::Shutdown };
         on.stop(&opened, stop)?;
+        let mut told = opened.database.pager().take_notices();
         drop(opened);
         let started = on.start()?;
         let reports = reports(&started.opened);
@@ -122,13 +129,15 @@ fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec
         if Emulation::of_drives(rounds, 0.0).is_some_and(|emulation| !emulation.counts) && !is_last {
             return Ok(None);
         }
-        let Started { first_query_seconds, recovery_seconds, log_read_bytes, restored_pages, .. } = started;
+        told.extend(started.warnings);
         starts.push(Start {
             stop,
-            first_query_seconds,
-            recovery_seconds,
-            log_read_bytes,
-            restored_pages,
+            first_query_seconds: started.first_query_seconds,
+            recovery_seconds: started.recovery_seconds,
+            parts_seconds: started.parts_seconds,
+            log_read_bytes: started.log_read_bytes,
+            restored_pages: started.restored_pages,
+            told,
             reports,
         });
         opened = started.opened;
@@ -142,7 +151,7 @@ fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec
 fn row(stop: Stop, starts: &[Start], (asked, warmth): (Asked<'_>, &Option<Warmth>)) -> FirstQueryRow {
     let of_stop = || starts.iter().filter(move |start| start.stop == stop);
     let spread = |of: fn(&Start) -> f64| Spread::of(&of_stop().map(of).collect::<Vec<_>>());
-    let mean = |of: fn(&Start) -> u64| of_stop().map(of).sum::<u64>() as f64 / asked.starts as f64;
+    let mean = |of: &dyn Fn(&Start) -> f64| of_stop().map(of).sum::<f64>() / asked.starts as f64;
     let reports: Vec<_> = of_stop().map(|start| start.reports.clone()).collect();
     FirstQueryRow {
         row: "first query",
@@ -151,9 +160,11 @@ fn row(stop: Stop, starts: &[Start], (asked, warmth): (Asked<'_>, &Option<Warmth
         factors: Factors::from([("stop", stop.name().into()), ("clients", asked.clients.into())]),
         first_query_seconds: spread(|start| start.first_query_seconds),
         recovery_seconds: spread(|start| start.recovery_seconds),
-        log_read_bytes: mean(|start| start.log_read_bytes),
-        restored_pages: mean(|start| start.restored_pages),
+        recovery_parts_seconds: [0, 1, 2].map(|part| mean(&|start| start.parts_seconds[part])),
+        log_read_bytes: mean(&|start| start.log_read_bytes as f64),
+        restored_pages: mean(&|start| start.restored_pages as f64),
         starts: asked.starts,
+        told: of_stop().flat_map(|start| start.told.clone()).collect(),
         warmth: warmth.clone(),
         emulation: Emulation::of_drives(&reports, asked.device.flush_us()),
     }
@@ -246,6 +257,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[FirstQueryRow], claims: &[Claim]) -> Res
         "least",
         "most",
         "open s",
+        "analysis, levels, redo s",
         "log read MiB",
         "restored",
         "starts",
@@ -257,6 +269,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[FirstQueryRow], claims: &[Claim]) -> Res
         let mut line = ["design", "stop", "cache", "log budget"].map(factor).to_vec();
         let Spread { median, min, max } = row.first_query_seconds;
         line.extend([median, min, max, row.recovery_seconds.median].map(|seconds| format!("{seconds:.3}")));
+        line.push(row.recovery_parts_seconds.map(|seconds| format!("{seconds:.2}")).join(", "));
         line.push(format!("{:.1}", row.log_read_bytes / f64::from(1 << 20)));
         line.push(format!("{:.0}", row.restored_pages));
         line.push(row.starts.to_string());

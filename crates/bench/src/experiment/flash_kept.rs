@@ -32,9 +32,9 @@ const HOME: &str = "hdd-18";
 pub(super) const LOG_BUDGET_UNITS: u64 = 12;
 /// That of tpce-like: its recovery interval is a quarter (7.5 minutes).
 const LOG_BUDGET_UNITS_E: u64 = LOG_BUDGET_UNITS / 4;
-/// The log: four pools.
+/// The log: four pools, in as many files as the program's own default has. A start reads the headers of all of them.
 const LOG_UNITS: u64 = 4 * POOL_UNITS;
-const LOG_SEGMENTS: u64 = 32;
+const LOG_SEGMENTS: u64 = 16;
 /// Part of the log that cleaning may let fill: the pager keeps the rest back.
 const LOG_ADMITTED: f64 = 7.0 / 8.0;
 

@@ -68,6 +68,8 @@ struct RestartRow {
     /// What the start read of the log, and frames that it went on with.
     log_read_bytes: u64,
     restored_pages: u64,
+    /// What the end and the start told.
+    told: Vec<String>,
     warmth: Option<Warmth>,
     /// The cache when the end came.
     cache: Option<CacheState>,
@@ -161,8 +163,10 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
     let cache = CacheState::of(&opened.database);
     let shutdown_seconds = on.stop(&opened, stop)?;
     let before = reports(&opened);
+    let mut told = opened.database.pager().take_notices();
     drop(opened);
     let started = on.start()?;
+    told.extend(started.warnings.iter().cloned());
     let ramp = ramp_up(on, &started, peak_tps, lengths)?;
     let after = reports(&started.opened);
     started.opened.take_times(false);
@@ -189,6 +193,7 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
         home_mib_per_second: ramp.home,
         log_read_bytes,
         restored_pages,
+        told,
         warmth,
         cache,
         emulation: emulation(&[before, after], on.device),
@@ -458,6 +463,7 @@ mod tests {
             home_mib_per_second: Vec::new(),
             log_read_bytes: 0,
             restored_pages: 0,
+            told: Vec::new(),
             warmth: None,
             cache: None,
             emulation: Emulation::worst(&[report], 0.0),

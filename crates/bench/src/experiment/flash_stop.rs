@@ -69,6 +69,8 @@ pub(super) struct Started {
     /// What the start read of the log, and the frames of the cache that it went on with.
     pub log_read_bytes: u64,
     pub restored_pages: u64,
+    /// What a person should know of the start.
+    pub warnings: Vec<String>,
 }
 
 impl Ground<'_> {
@@ -134,6 +136,7 @@ impl Ground<'_> {
         let parts_seconds = parts.map(|took| took.as_secs_f64() / self.dilation);
         let log_read_bytes = read_of(&opened, Purpose::Log);
         let restored_pages = levels(&opened.database).get("flash.restored").copied().unwrap_or(0);
+        let warnings = opened.database.pager().warnings();
         self.target(&opened).connect(&[])?.scalar(first_query(self.workload))?;
         let first_query_seconds = self.seconds(began);
         Ok(Started {
@@ -144,6 +147,7 @@ impl Ground<'_> {
             parts_seconds,
             log_read_bytes,
             restored_pages,
+            warnings,
         })
     }
 }

@@ -315,7 +315,7 @@ impl FlashCache {
     }
 
     /// Whether records of the frames are kept. Below persistent memory nobody tells redo what is newer than home.
-    pub(super) fn keeps_records(&self) -> bool {
+    pub(crate) fn keeps_records(&self) -> bool {
         self.config.restart != FlashRestart::None && !self.is_below_nvm
     }
 

@@ -335,17 +335,17 @@ fn a_frame_that_a_change_overtook_gets_no_record() {
         });
         frames.map(|record| (record.page, record.lsn)).collect()
     };
-    cache.harden_all(Lsn::ZERO);
+    cache.harden_all(Lsn::ZERO).unwrap();
     assert_eq!(found(&cache), [(page(1), Lsn::new(100))]);
     // Home has the newer one, and the put took the older one away.
     cache.put(&[image(2, 140)], Cause::Evict, Need::Held).unwrap();
     cache.ledger.stable(page(2), Lsn::new(140));
-    cache.harden_all(Lsn::ZERO);
+    cache.harden_all(Lsn::ZERO).unwrap();
     let mut both = found(&cache);
     both.sort_unstable();
     assert_eq!(both, [(page(1), Lsn::new(100)), (page(2), Lsn::new(140))]);
     cache.changed(page(1));
-    cache.harden_all(Lsn::ZERO);
+    cache.harden_all(Lsn::ZERO).unwrap();
     assert_eq!(found(&cache), [(page(2), Lsn::new(140))]);
 }
 
@@ -439,7 +439,7 @@ fn records_are_written_beyond_the_budget_and_made_up_for() {
     cache.begin(7, None);
     // One block each.
     for _ in 0..30 {
-        cache.harden_all(Lsn::ZERO);
+        cache.harden_all(Lsn::ZERO).unwrap();
     }
     let takes = || {
         let pending = cache.writes.pending();

@@ -32,8 +32,9 @@ use varve_device::{AlignedBuf, Durability};
 use super::cache::{FlashCache, add};
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
 use super::restart::FlashRestart;
-use super::store::{Seal, Whose};
+use super::store::{Cold, Seal, Whose};
 use super::table::Kept;
+use crate::error::Result;
 use crate::lsn::Lsn;
 
 /// Chunks of the table, at most.
@@ -98,7 +99,7 @@ impl Round {
 pub(super) struct Hardening {
     whose: Mutex<Whose>,
     /// The mark that the file had, and its seal.
-    pub(super) earlier: Option<u64>,
+    pub(super) earlier: std::result::Result<u64, Cold>,
     pub(super) seal: Seal,
     /// Held by who writes chunks, all the time.
     writing: Mutex<()>,
@@ -119,7 +120,11 @@ pub(super) struct Hardening {
 }
 
 impl Hardening {
-    pub(super) fn new(whose: Whose, (earlier, seal): (Option<u64>, Seal), blocks: u32) -> Hardening {
+    pub(super) fn new(
+        whose: Whose,
+        (earlier, seal): (std::result::Result<u64, Cold>, Seal),
+        blocks: u32,
+    ) -> Hardening {
         Hardening {
             whose: Mutex::new(whose),
             earlier,
@@ -273,9 +278,9 @@ impl FlashCache {
             return Chunk { rounds: last.rounds + 1, ..last };
         }
         match self.write_chunk(chunk, &bytes) {
-            true => Chunk { before: Some(before), content: Some(content), rounds: 0 },
+            Ok(()) => Chunk { before: Some(before), content: Some(content), rounds: 0 },
             // Older and newer ones may be there.
-            false => Chunk { content: None, ..last },
+            Err(_) => Chunk { content: None, ..last },
         }
     }
 
@@ -285,22 +290,22 @@ impl FlashCache {
     }
 
     /// Writes the records of all frames. Nothing changes any more, and redo would begin here: what is not in the log behind that, has not
-    /// changed since. A sum over them, if they are durable.
-    pub(crate) fn harden_all(&self, redo: Lsn) -> Option<u32> {
+    /// changed since. A sum over them, which are durable; `None`: no records are kept, or no more.
+    pub(crate) fn harden_all(&self, redo: Lsn) -> Result<Option<u32>> {
         let hardening = &self.hardening;
         if !self.hardens() {
-            return None;
+            return Ok(None);
         }
         let _one_at_a_time = hardening.writing.lock();
         let before = self.log.durable_lsn().max(redo);
         let mut sum = 0;
-        let all = (0..hardening.chunks()).all(|chunk| {
+        for chunk in 0..hardening.chunks() {
             let (_, bytes) = self.records_of_chunk(chunk, before);
             sum = sum_of(sum, &bytes);
-            self.write_chunk(chunk, &bytes)
-        });
-        let flushed = if all { self.store.flush() } else { return None };
-        flushed.inspect_err(|cause| self.note_error(cause)).ok().map(|()| sum)
+            self.write_chunk(chunk, &bytes)?;
+        }
+        self.store.flush().inspect_err(|cause| self.note_error(cause))?;
+        Ok(Some(sum))
     }
 
     /// Chunks to be looked at until the next pause: so many that their records are a small part of what the drive has moved since this was
@@ -349,21 +354,14 @@ impl FlashCache {
         self.hardening.changes_seen.swap(changes, Relaxed) == changes
     }
 
-    /// Whether it was done.
-    fn write_chunk(&self, chunk: u32, bytes: &AlignedBuf) -> bool {
+    fn write_chunk(&self, chunk: u32, bytes: &AlignedBuf) -> Result<()> {
         let (first, _) = self.hardening.place(chunk, self.store.table_blocks());
         self.store.budget.owe(bytes.len() as u64);
-        match self.store.write_records(first, bytes, Durability::Later) {
-            Ok(()) => {
-                let blocks = (bytes.len() / TABLE_BLOCK_BYTES) as u64;
-                self.counters.hardened.fetch_add(blocks, Relaxed);
-                true
-            }
-            Err(cause) => {
-                self.note_error(&cause);
-                false
-            }
-        }
+        let written = self.store.write_records(first, bytes, Durability::Later);
+        written.inspect_err(|cause| self.note_error(cause))?;
+        let blocks = (bytes.len() / TABLE_BLOCK_BYTES) as u64;
+        self.counters.hardened.fetch_add(blocks, Relaxed);
+        Ok(())
     }
 
     fn records_of_chunk(&self, chunk: u32, before: Lsn) -> (Content, AlignedBuf) {

@@ -323,7 +323,7 @@ fn no_record_is_written_before_redo_is_over() {
         let cache = kept(MemoryDirectory::new(), restart);
         let plan = plan();
         // The file is a new one.
-        cache.begin(7, Some(Earlier { start: 6, plan: &plan, noted: None, sealed: None }));
+        cache.begin(7, Some(Earlier { start: 6, has_cache: true, plan: &plan, noted: None, sealed: None }));
         cache.put(&[image(1, 950)], Cause::Evict, Need::Held).unwrap();
         cache.harden_some();
         assert_eq!(cache.counters.hardened.load(Relaxed), 0, "{restart:?}");
@@ -344,10 +344,10 @@ fn descriptor_pages_are_not_found_again() {
     let usual = descriptor.plus(1);
     let images = [image(descriptor.no().0, 5), image(usual.no().0, 5)];
     cache.put(&images, Cause::Evict, Need::Held).expect("home takes all");
-    cache.harden_all(Lsn::ZERO);
+    cache.harden_all(Lsn::ZERO).unwrap();
     drop(cache);
     let (cache, plan) = (kept(files, FlashRestart::LazyVerification), plan());
-    cache.begin(8, Some(Earlier { start: 7, plan: &plan, noted: None, sealed: None }));
+    cache.begin(8, Some(Earlier { start: 7, has_cache: true, plan: &plan, noted: None, sealed: None }));
     let found: Vec<PageId> = cache.tables().flat_map(|table| table.pages()).collect();
     assert_eq!(found, [usual]);
 }

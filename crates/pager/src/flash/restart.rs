@@ -29,7 +29,7 @@ use varve_device::{AlignedBuf, planted, reached};
 use super::cache::FlashCache;
 use super::keeping::Noted;
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
-use super::store::Whose;
+use super::store::{Cold, Whose};
 use super::table::Kept;
 use crate::control::random_id;
 use crate::error::Result;
@@ -83,6 +83,8 @@ impl FlashRestart {
 pub(crate) struct Earlier<'p> {
     /// Its number (control file); zero: unknown.
     pub(crate) start: u64,
+    /// It had a cache that is gone on with.
+    pub(crate) has_cache: bool,
     /// What redo will do.
     pub(crate) plan: &'p Plan,
     /// What the log notes of frames, where it does.
@@ -120,19 +122,15 @@ impl FlashCache {
             return false;
         }
         self.is_restoring.store(earlier.is_some(), Relaxed);
-        let ours = |earlier: &Earlier<'_>| self.hardening.earlier == Some(earlier.start);
         let sealed = earlier.as_ref().and_then(|earlier| earlier.sealed);
-        let restored = match earlier.filter(|_| self.is_on()) {
-            Some(earlier) if !ours(&earlier) => {
-                reached("flash: the start before did not have the cache");
-                false
+        let restored = earlier.filter(|_| self.is_on()).is_some_and(|earlier| {
+            let restored = self.restore(&earlier);
+            if let (Err(cold), true) = (restored, earlier.has_cache) {
+                reached("flash: a start is told why its cache is cold");
+                self.tell(&format!("begins empty: its file {}", cold.told()));
             }
-            Some(earlier) => self.restore(&earlier).unwrap_or_else(|cause| {
-                self.note_error(&cause);
-                false
-            }),
-            None => false,
-        };
+            restored.is_ok()
+        });
         self.tables().for_each(|mut table| table.found_all());
         let mut whose = self.hardening.whose();
         if !restored {
@@ -158,8 +156,12 @@ impl FlashCache {
         restored
     }
 
-    /// Whether records belong to this database; if not, frames that were found already have to be forgotten.
-    fn restore(&self, earlier: &Earlier<'_>) -> Result<bool> {
+    /// Finds what the start before left; if that is of no use, frames that were found already have to be forgotten.
+    fn restore(&self, earlier: &Earlier<'_>) -> std::result::Result<(), Cold> {
+        if self.hardening.earlier? != earlier.start {
+            reached("flash: the start before did not have the cache");
+            return Err(Cold::Older);
+        }
         let mut found = Found::default();
         let is_ours = match earlier.noted.filter(|_| self.restart() == FlashRestart::LogBased) {
             Some(noted) => {
@@ -168,11 +170,14 @@ impl FlashCache {
                     .records(epoch)
                     .all(|(stored, record)| self.look_at(stored, &record, earlier, &mut found))
             }
-            None => self.look_at_table(earlier, &mut found)?,
+            None => self.look_at_table(earlier, &mut found).map_err(|cause| {
+                self.note_error(&cause);
+                Cold::Unreadable
+            })?,
         };
         if !is_ours {
             reached("flash: a cache of another history is not believed");
-            return Ok(false);
+            return Err(Cold::OtherHistory);
         }
         self.clock.fetch_max(found.newest + 1, Relaxed);
         let plan = earlier.plan;
@@ -188,7 +193,7 @@ impl FlashCache {
         if dirty > 0 {
             reached("flash: dirty frames are found again");
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Whether the records are ours.

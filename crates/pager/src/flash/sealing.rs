@@ -33,18 +33,33 @@ impl FlashCache {
             && !self.is_below_nvm
     }
 
-    /// Seals the records, whose sum this is, if they say all that home lacks. Nothing changes any more. The seal's number.
-    pub(crate) fn seal(&self, sum: u32) -> Option<u64> {
-        if !self.may_be_sealed() || !self.hardens() || self.has_stranger() {
-            return None;
+    /// Seals the records, whose sum this is, if they say all that home lacks. Nothing changes any more. The seal's number, or why there is
+    /// none.
+    pub(crate) fn seal(&self, sum: u32) -> std::result::Result<u64, String> {
+        if !self.may_be_sealed() {
+            return Err("nothing is sealed under this design, or this way to keep records".to_owned());
+        }
+        if let Some(stranger) = self.stranger() {
+            reached("flash: what home lacks is not all in frames");
+            return Err(stranger);
         }
         let seal = Seal { number: random_id(), sum };
         let signed = self.store.sign(&Whose { seal, ..self.hardening.whose() });
-        signed.inspect_err(|cause| self.note_error(cause)).ok().map(|()| seal.number)
+        match signed.inspect_err(|cause| self.note_error(cause)) {
+            Ok(()) => Ok(seal.number),
+            Err(cause) => Err(cause.to_string()),
+        }
     }
 
-    /// Whether home lacks something that is in no frame, or not in this version; or is said to have it.
-    fn has_stranger(&self) -> bool {
+    /// A shutdown leaves pages here and has no seal, for this reason.
+    pub(crate) fn tell_unsealed(&self, why: &str) {
+        if self.may_be_sealed() {
+            self.tell(&format!("is left without a seal, and the next start redoes what home lacks: {why}"));
+        }
+    }
+
+    /// What home lacks that is in no frame, or not in this version; or a frame that is said to have what home lacks, and hasn't.
+    fn stranger(&self) -> Option<String> {
         let dirty: Vec<_> = self.tables().flat_map(|table| table.dirty_pages()).collect();
         let is_told = |id| {
             let version = self.table_of(id).version(id);
@@ -52,13 +67,18 @@ impl FlashCache {
                 is_dirty && self.ledger.has(id) && self.ledger.is_held_by(id, lsn)
             })
         };
-        self.ledger.pages_count() != dirty.len() || !dirty.iter().all(|id| is_told(*id))
+        let lacking = self.ledger.pages_count();
+        if lacking != dirty.len() {
+            return Some(format!("home lacks {lacking} pages, and {} are dirty here", dirty.len()));
+        }
+        let stranger = dirty.iter().find(|id| !is_told(**id))?;
+        Some(format!("{stranger} is not here as the log has it"))
     }
 
     /// Whether the records are as they were when they got this seal, in the start of this number.
     pub(crate) fn has_seal(&self, number: u64, start: u64) -> bool {
         let is_meant = self.may_be_sealed() && self.is_on();
-        let is_it = self.hardening.seal.number == number && self.hardening.earlier == Some(start);
+        let is_it = self.hardening.seal.number == number && self.hardening.earlier == Ok(start);
         let read = if is_meant && is_it { self.sum_of_table() } else { return false };
         let is_whole = read.is_ok_and(|sum| sum == self.hardening.seal.sum);
         if !is_whole {

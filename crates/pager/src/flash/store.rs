@@ -103,6 +103,10 @@ impl Whose {
         header
     }
 
+    fn has_shape_of(&self, other: &Whose) -> bool {
+        (self.page_size, self.frames, self.how) == (other.page_size, other.frames, other.how)
+    }
+
     /// `None`: torn, or of another version.
     fn decode(header: &[u8]) -> Option<Whose> {
         let is_whole = crc32c::crc32c(&header[..CHECKSUM_AT]) == get_u32(header, CHECKSUM_AT);
@@ -128,13 +132,46 @@ pub(super) struct Store {
     pub(super) budget: Budget,
 }
 
+/// Why a file can't be gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cold {
+    Missing,
+    Emptied,
+    /// Its header is torn, or of another version.
+    Unknown,
+    OtherDatabase,
+    /// Another number of frames, or of bytes of a page, or other records.
+    Reshaped,
+    /// It is an older copy, or a start between did without it.
+    Older,
+    /// Its records speak of a log that this database does not have.
+    OtherHistory,
+    Unreadable,
+}
+
+impl Cold {
+    /// In words, of a file.
+    pub(super) fn told(self) -> &'static str {
+        match self {
+            Cold::Missing => "is missing",
+            Cold::Emptied => "was emptied",
+            Cold::Unknown => "is damaged, or of another version",
+            Cold::OtherDatabase => "is of another database",
+            Cold::Reshaped => "is of a cache of another size, or with other records",
+            Cold::Older => "is not that of the last start",
+            Cold::OtherHistory => "is of another history of the database",
+            Cold::Unreadable => "can't be read",
+        }
+    }
+}
+
 /// A file that was opened.
 pub(super) struct OpenStore {
     pub(super) store: Store,
     /// Whose it is from now on. An epoch that it had before stays until somebody begins it anew.
     pub(super) whose: Whose,
     /// The mark that it had, if it could be gone on with.
-    pub(super) earlier: Option<u64>,
+    pub(super) earlier: std::result::Result<u64, Cold>,
     /// The seal that it had.
     pub(super) seal: Seal,
 }
@@ -156,15 +193,18 @@ impl Store {
             return Err(PagerError::Incompatible { what });
         }
         let store = Store { file, page_size: whose.page_size, frames: whose.frames.into(), budget };
-        let found = Whose::decode(&header).filter(|_| bytes == store.len_bytes());
-        let fits = |found: &Whose| {
-            Whose { epoch: whose.epoch, mark: whose.mark, seal: whose.seal, ..*found } == whose
+        let cold = match Whose::decode(&header) {
+            _ if is_new => Cold::Missing,
+            None if header.iter().all(|byte| *byte == 0) => Cold::Emptied,
+            None => Cold::Unknown,
+            Some(found) if found.database != whose.database => Cold::OtherDatabase,
+            Some(found) if !found.has_shape_of(&whose) || bytes != store.len_bytes() => Cold::Reshaped,
+            Some(found) => {
+                let earlier = if found.mark == 0 { Err(Cold::Older) } else { Ok(found.mark) };
+                let (seal, none) = (found.seal, Seal::default());
+                return Ok(OpenStore { store, whose: Whose { mark: 0, seal: none, ..found }, earlier, seal });
+            }
         };
-        if let Some(found) = found.filter(fits) {
-            let earlier = Some(found.mark).filter(|mark| *mark != 0);
-            let (seal, none) = (found.seal, Seal::default());
-            return Ok(OpenStore { store, whose: Whose { mark: 0, seal: none, ..found }, earlier, seal });
-        }
         let whose = Whose { mark: 0, epoch: random_id(), ..whose };
         let made =
             store.file.set_len(store.len_bytes()).map_err(PagerError::from).and_then(|()| store.sign(&whose));
@@ -174,7 +214,7 @@ impl Store {
                 let _ = directory.remove(FLASH_FILE);
                 Err(error)
             }
-            made => made.map(|()| OpenStore { store, whose, earlier: None, seal: Seal::default() }),
+            made => made.map(|()| OpenStore { store, whose, earlier: Err(cold), seal: Seal::default() }),
         }
     }
 

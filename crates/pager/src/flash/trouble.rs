@@ -73,8 +73,13 @@ impl FlashCache {
     }
 
     fn notice(&self, what: &str, cause: &PagerError, then: &str) {
+        self.tell(&format!("{what}: {cause}; {then}"));
+    }
+
+    /// What somebody should hear of the cache.
+    pub(super) fn tell(&self, what: &str) {
         let place = self.config.directory.location();
-        self.trouble.notices.lock().push(format!("the flash cache on {place} {what}: {cause}; {then}"));
+        self.trouble.notices.lock().push(format!("the flash cache on {place} {what}"));
     }
 
     /// What has happened since the last call that somebody should hear of.

@@ -24,6 +24,13 @@ pub(super) struct Stack {
     pub(super) warning: Option<String>,
 }
 
+impl Stack {
+    /// Whether there is a cache that keeps records for the next start.
+    pub(super) fn keeps_records(&self) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.keeps_records())
+    }
+}
+
 /// Puts the levels over home. `database`: its id.
 pub(super) fn stack(
     config: &PagerConfig,
