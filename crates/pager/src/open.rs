@@ -326,6 +326,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     let over = Over { pool: &parts.pool, ledger: &parts.ledger, cache, has_threads: config.background };
     let opened = Instant::now();
     let redo = recovery::redo(over, &log, &*ops, &plan)?;
+    log.forget_read();
     parts.compressions.set_learning(false);
     let recovery = Recovery {
         redo,

@@ -115,7 +115,7 @@ pub struct Recovery {
     pub analysis_time: Duration,
     /// Opening the spaces and the levels: what mends torn pages, the records of a flash cache.
     pub levels_time: Duration,
-    /// Redo, which reads the log again.
+    /// Redo, which goes through the log again, and reads what is no longer in memory.
     pub redo_time: Duration,
 }
 
@@ -228,15 +228,17 @@ impl News {
     }
 }
 
-/// Reads the log from the redo position. `keeps_images`: images of pages are all that mends them.
+/// Reads the log from the redo position. `keeps_images`: images of pages are all that mends them; `kept_bytes`: so much of it may stay in
+/// memory until it is redone.
 pub(crate) fn read_log(
     config: LogConfig,
     block: Superblock,
-    keeps_images: bool,
+    (keeps_images, kept_bytes): (bool, usize),
     observers: &mut [&mut dyn Observe],
 ) -> Result<ReadLog> {
     StoredLog::require_any(&*config.directory)?;
     let stored = StoredLog::open(config, block.database)?;
+    stored.keep_read(kept_bytes);
     let mut analysis = Analysis { keeps_images, stable: block.redo_start(), ..Analysis::default() };
     let is_end = block.state == State::Clean;
     let known = Known { lsn: block.durable, why: if is_end { SHUT_DOWN } else { NOTED }, is_end };

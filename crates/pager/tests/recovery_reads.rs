@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{NoOps, add, config, get, open, set, with_stored};
-use varve_device::MemoryDirectory;
+use varve_device::{Directory, MemoryDirectory, Purpose, Space};
 use varve_pager::{PageId, Pager, PagerConfig, SpaceId};
 
 const PAGES: u64 = 300;
@@ -104,4 +104,34 @@ fn redo_that_fails_ends_its_threads() {
         let refused = Pager::open(config, Arc::new(NoOps)).err().expect("a page is damaged");
         assert!(refused.to_string().contains(&ids[150].to_string()), "{refused}");
     }
+}
+
+/// What analysis read redo has from memory; where the pool is too small for that, the last part of it.
+#[test]
+fn the_log_is_read_once() {
+    let directory = MemoryDirectory::new();
+    let with = |directory: &Arc<MemoryDirectory>, frames: usize| PagerConfig {
+        log_capacity_bytes: 16 << 20,
+        ..config(directory, frames)
+    };
+    let pager = open(&with(&directory, 2048));
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let ids: Vec<_> = (0..PAGES).map(|number| add(&pager, owner, number).unwrap()).collect();
+    for round in 0..200 {
+        ids.iter().for_each(|id| set(&pager, *id, 1000 * round).unwrap());
+    }
+    pager.flush_log(pager.log().end()).unwrap();
+    drop(pager);
+    let images = directory.images();
+    let read_bytes = |frames: usize| {
+        let copy = MemoryDirectory::from_images(images.clone());
+        let pager = open(&with(&copy, frames));
+        ids.iter().for_each(|id| assert_eq!(get(&pager, *id).unwrap(), 199_000));
+        let log_bytes = pager.recovery().unwrap().redo.log_bytes;
+        (copy.accounting().read(Space::Log, Purpose::Log).bytes, log_bytes)
+    };
+    let (once, log_bytes) = read_bytes(2048);
+    let (twice, _) = read_bytes(64);
+    // Analysis reads on a little, to prove the end.
+    assert!(twice >= once + log_bytes / 4 * 3, "{once}, {twice} of {log_bytes}");
 }

@@ -16,6 +16,7 @@
 mod error;
 mod flush;
 pub mod format;
+mod kept;
 mod line;
 mod reader;
 pub mod record;
@@ -288,6 +289,11 @@ impl Log {
     ) -> Result<(), E> {
         let mut reader = Reader::new(&self.segments, self.geometry, self.epoch.database, lives, from)?;
         reader.each_group_before(until, visit)
+    }
+
+    /// Nobody will read earlier lives again.
+    pub(crate) fn forget_read(&self) {
+        self.segments.keep_read(0);
     }
 
     /// How urgent it is to make the segment after the one of `end`.

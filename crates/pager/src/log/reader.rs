@@ -11,7 +11,7 @@
 //!
 //! Not known here: what records mean.
 
-use varve_device::{AlignedBuf, BlockFile, Purpose, planted};
+use varve_device::{AlignedBuf, Purpose, planted};
 
 use super::LogError;
 use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Geometry, LOG_SECTOR_BYTES_MIN, SEGMENT_HEADER_BYTES};
@@ -233,21 +233,15 @@ impl<'a> Reader<'a> {
     fn load(&mut self, at: Lsn, count: usize) -> Result<Option<&[u8]>, LogError> {
         let (number, offset) = self.place(at);
         if self.window.as_ref().is_none_or(|window| window.part(number, offset, count).is_none()) {
-            let Some(file) = self.segments.file(number) else {
+            if self.segments.file(number).is_none() {
                 return self.refuse_headless(at).map(|()| None);
-            };
-            self.slide(&*file, number, offset, count)?;
+            }
+            self.slide(number, offset, count)?;
         }
         Ok(self.window.as_ref().and_then(|window| window.part(number, offset, count)))
     }
 
-    fn slide(
-        &mut self,
-        file: &dyn BlockFile,
-        number: u64,
-        offset: usize,
-        count: usize,
-    ) -> Result<(), LogError> {
+    fn slide(&mut self, number: u64, offset: usize, count: usize) -> Result<(), LogError> {
         let readable_bytes = self.readable_bytes(number);
         let from = offset / ALIGN_BYTES * ALIGN_BYTES;
         let old = self.window.take().filter(|old| old.number == number);
@@ -259,7 +253,8 @@ impl<'a> Reader<'a> {
         let (before, rest) = bytes.split_at_mut(kept.len());
         before.copy_from_slice(kept);
         if !rest.is_empty() {
-            file.read_at((from + kept.len()) as u64, rest, Purpose::Log)?;
+            // What an earlier reading went up to is read for the second time.
+            self.segments.read((number, from + kept.len()), rest, self.until.is_none())?;
         }
         self.window = Some(Window { number, from, bytes });
         Ok(())

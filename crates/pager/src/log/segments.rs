@@ -18,6 +18,7 @@ use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpos
 
 use super::LogError;
 use super::format::{Geometry, SEGMENT_HEADER_BYTES, SegmentHeader};
+use super::kept::Kept;
 use crate::lsn::LSN_MAX;
 
 const NAME_PREFIX: &str = "log.";
@@ -43,6 +44,8 @@ pub(crate) struct Segments {
     making: Mutex<()>,
     /// Highest number that may be written to; `NOTHING_PREPARED` when there is none.
     prepared: AtomicU64,
+    /// What was read for the first time.
+    kept: Mutex<Kept>,
 }
 
 #[derive(Default)]
@@ -87,6 +90,7 @@ impl Segments {
             files: Mutex::new(Files::default()),
             making: Mutex::new(()),
             prepared: AtomicU64::new(NOTHING_PREPARED),
+            kept: Mutex::default(),
         };
         let (unfinished, names): (Vec<String>, Vec<String>) =
             segments.directory.list()?.into_iter().partition(|name| is_unfinished(name));
@@ -185,6 +189,30 @@ impl Segments {
     /// Files whose header can't be read: a recycling that a crash interrupted, or damage.
     pub(crate) fn headless(&self) -> Vec<Arc<dyn BlockFile>> {
         self.files.lock().blank.clone()
+    }
+
+    /// Forgets what was kept of earlier reads, and keeps so much of what is read from now on.
+    pub(crate) fn keep_read(&self, limit_bytes: usize) {
+        *self.kept.lock() = Kept::with_limit(limit_bytes);
+    }
+
+    /// Reads a segment's bytes from `offset` on. `is_first`: they may be read again.
+    pub(crate) fn read(
+        &self,
+        (number, offset): (u64, usize),
+        bytes: &mut [u8],
+        is_first: bool,
+    ) -> Result<(), LogError> {
+        if self.kept.lock().fill(number, offset, bytes) {
+            reached("log: read a second time from memory");
+            return Ok(());
+        }
+        let file = self.file(number).expect("whoever reads a segment has found it");
+        file.read_at(offset as u64, bytes, Purpose::Log)?;
+        if is_first {
+            self.kept.lock().keep(number, offset, bytes);
+        }
+        Ok(())
     }
 
     /// Numbers of the live segments at or after `number`, ascending.

@@ -74,6 +74,11 @@ impl StoredLog {
         Err(LogError::Missing { location: directory.location(), names: "log.0000, log.0001 and so on" })
     }
 
+    /// Keeps so much of what is read in memory, for a `replay` of it.
+    pub(crate) fn keep_read(&self, limit_bytes: usize) {
+        self.segments.keep_read(limit_bytes);
+    }
+
     /// Calls `visit` with every group from the block at `from` to the end of the log, and gives the end.
     ///
     /// `lives` are the incarnations in order, the first one covering `from`. Fails when the log can be proven to be damaged.

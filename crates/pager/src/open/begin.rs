@@ -18,6 +18,9 @@ use crate::log::{Log, StoredLog};
 use crate::nvm::{self, NvmRegion, Room};
 use crate::recovery::{self, News, Observe, Plan, ReadLog};
 
+/// Of the log that was read, so much is kept for redo at most, beside a pool that redo fills; and half as much as the pool.
+const KEPT_LOG_BYTES_MAX: usize = 256 << 20;
+
 /// What was configured and has to wait for a clean shutdown, since the last one was none.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Postponed {
@@ -100,7 +103,8 @@ pub(super) fn read_log(
         return Ok(None);
     }
     let keeps_images = begins_images(config).is_some() || stored.protection == InForce::FullPageLog;
-    recovery::read_log(log_config(config), stored.clone(), keeps_images, observers).map(Some)
+    let kept_bytes = (config.pool_bytes / 2).min(KEPT_LOG_BYTES_MAX);
+    recovery::read_log(log_config(config), stored.clone(), (keeps_images, kept_bytes), observers).map(Some)
 }
 
 /// Behind the log's first record nobody could tell after a crash that images began cleanly.
