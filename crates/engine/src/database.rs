@@ -66,7 +66,13 @@ fn open_core(
     let begin = |pager| recovery::open(pager, temporary.clone(), rollback_limit_bytes);
     let pager = Pager::open(config.clone(), Arc::new(EngineRedo))?;
     let is_behind_seal = pager.is_behind_seal();
+    let has_stopped = |core: &Arc<Core>| core.pager.log().check().err().map(PagerError::from);
     match begin(pager) {
+        // A cleaner came by such a frame meanwhile.
+        Ok(core) if is_behind_seal && let Some(cause) = has_stopped(&core) => {
+            drop(core);
+            begin(Pager::open_again(config, Arc::new(EngineRedo), &cause)?)
+        }
         Err(Error::Pager(cause @ PagerError::Stopped { .. })) if is_behind_seal => {
             begin(Pager::open_again(config, Arc::new(EngineRedo), &cause)?)
         }

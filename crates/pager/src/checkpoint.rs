@@ -410,7 +410,8 @@ impl Shared {
     /// At the end of a shutdown: the cache keeps records of all its frames. If it `stays_dirty`, and they say all that home lacks, the next
     /// start needs no log.
     pub(crate) fn harden_all(&self, cache: &FlashCache, stays_dirty: bool) -> Result<()> {
-        let is_wanted = stays_dirty && self.may_seal() && self.ledger.oldest().is_some();
+        let may_seal = self.may_seal() && cache.may_be_sealed();
+        let is_wanted = stays_dirty && may_seal && self.ledger.oldest().is_some();
         let stored = self.control.get();
         let end = if is_wanted { self.log.redo_point(|| None)? } else { stored.redo };
         let hardened = cache.harden_all(end);

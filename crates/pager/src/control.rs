@@ -162,7 +162,7 @@ pub struct Superblock {
     pub has_compressed_pages: bool,
     /// Free extents of files in place may have no room: set before the first hole is made in one, and never taken back.
     pub has_hollow_extents: bool,
-    /// The last start had a flash cache, and kept records of it.
+    /// The last start had a flash cache whose records it was to keep: the next one may be warm.
     pub has_cache: bool,
     /// The header pages of the durable spaces have this mark at home, or the next one; zero: unknown.
     pub mark: u64,

@@ -30,7 +30,7 @@ use crate::config::{HomeLayout, PackedConfig, PagerConfig, ProtectionKind};
 use crate::control::{Control, InForce, Sealed, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile, SpaceFiles};
-use crate::flash::{self, Earlier, FlashCache, FlashRestart, Noted};
+use crate::flash::{self, Earlier, FlashRestart, Noted};
 use crate::home::Home;
 use crate::ids::{PageId, SpaceId};
 use crate::layout::{InPlace, InPlaceParts, Layouts};
@@ -43,7 +43,7 @@ use crate::packed::{self, PackedSpace};
 use crate::pager::Shared;
 use crate::pool::{Bell, Pool, PoolParts, WriteAhead};
 use crate::protection;
-use crate::recovery::{self, News, Observe, Over, ReadLog, Recovery};
+use crate::recovery::{self, News, Observe, Over, Plan, ReadLog, Recovery};
 use crate::redo::RedoOps;
 use crate::space::Spaces;
 use crate::stats::Counters;
@@ -170,7 +170,13 @@ fn open_without_seal(config: PagerConfig, ops: Arc<dyn RedoOps>, cause: PagerErr
 
 /// What a start says that had to redo what a seal spoke of.
 pub(crate) fn redone_after(cause: &PagerError) -> String {
-    format!("the flash cache is not as it was left; what only it had was redone: {cause}")
+    let why = match cause {
+        PagerError::Stopped { cause } => cause.to_string(),
+        other => other.to_string(),
+    };
+    format!(
+        "a start with the flash cache as it was left was refused, and another one redid what only the cache had: {why}; check its drive"
+    )
 }
 
 /// Page size and layout were settled at creation, the segment size of the log when that began.
@@ -306,18 +312,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     }
     parts.compressions.set_noted(plan.take_forms());
     parts.compressions.set_learning(true);
-    // Before anything changes that a cache would have to hear of, whether or not there is one.
-    let (before, start) = (stored.start, random_id());
-    control.update(|superblock| {
-        superblock.has_cache = parts.stack.keeps_records();
-        superblock.start = start;
-    })?;
-    let (has_cache, sealed) = (stored.has_cache, is_sealed.then(|| stored.redo_start()));
-    let begin = |cache: &FlashCache| {
-        let noted = noted.as_ref();
-        cache.begin(start, Some(Earlier { start: before, has_cache, plan: &plan, noted, sealed }))
-    };
-    let is_found = cache.is_some_and(begin);
+    let is_found = begin_cache(&parts, &control, (&stored, is_sealed), (&plan, noted.as_ref()))?;
     if is_sealed && !is_found {
         // It is empty, then.
         plan = plan.begun_at(&log, &stored)?;
@@ -335,12 +330,26 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
         redo_time: opened.elapsed(),
     };
     let recovered = Some((plan.from()..plan.until(), recovery));
-    let mut shared = finish(config, control, region, parts, log, ops, recovered)?;
-    if stored.sealed.is_some() && is_found && !is_sealed {
-        let what = "the flash cache is not as the last shutdown left it; what only it has was redone";
-        shared.warnings.push(what.to_owned());
-    }
+    let shared = finish(config, control, region, parts, log, ops, recovered)?;
     Ok(Shared { is_behind_seal: is_sealed && is_found, ..shared })
+}
+
+/// A start of another number begins, before anything changes that a cache would have to hear of, whether or not there is one. Whether there
+/// is, and it goes on with what it had.
+fn begin_cache(
+    parts: &Parts,
+    control: &Control,
+    (stored, is_sealed): (&Superblock, bool),
+    (plan, noted): (&Plan, Option<&Noted>),
+) -> Result<bool> {
+    let start = random_id();
+    control.update(|superblock| {
+        superblock.has_cache = parts.stack.keeps_records();
+        superblock.start = start;
+    })?;
+    let sealed = is_sealed.then(|| stored.redo_start());
+    let earlier = Earlier { start: stored.start, has_cache: stored.has_cache, plan, noted, sealed };
+    Ok(parts.stack.cache.as_ref().is_some_and(|cache| cache.begin(start, Some(earlier))))
 }
 
 /// Reads the log from the redo position on; or from its end, if pages on flash are sealed.

@@ -116,7 +116,14 @@ pub struct Pager {
 impl Pager {
     /// Creates or recovers (analysis and redo; undo of losers is the engine's).
     pub fn open(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Pager> {
-        Pager::opened(open::open(config, ops)?, None)
+        let shared = open::open(config.clone(), ops.clone())?;
+        let is_behind_seal = shared.is_behind_seal;
+        match Pager::opened(shared, None) {
+            Err(cause @ PagerError::Stopped { .. }) if is_behind_seal => {
+                Pager::open_again(config, ops, &cause)
+            }
+            opened => opened,
+        }
     }
 
     fn opened(mut shared: Shared, warning: Option<String>) -> Result<Pager> {

@@ -248,7 +248,7 @@ pub enum OpenError {
     Engine(#[from] Error),
     /// It was open, and could not write what was left.
     #[error(
-        "Cannot write the last checkpoint: {0}. Nothing that was committed is lost: the next start recovers."
+        "Cannot end cleanly: {0}. The next start is one as after a crash, and recovers what was committed from the log."
     )]
     Close(Error),
 }

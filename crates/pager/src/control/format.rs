@@ -22,7 +22,7 @@
 //! | 3904 | 4 | features: 1 some pages are compressed (`stored.rs`), 2 the data and the rollback space are packed; others are refused |
 //! | 3908 | 1 | layout of the data space: 0 in place, 1 packed |
 //! | 3909 | 1 | layout of the rollback space, the same |
-//! | 3910 | 1 | levels: 1 free extents of files in place may have holes, 2 the last start kept records of a flash cache; the rest is not looked at, it says nothing of where pages are |
+//! | 3910 | 1 | hints: 1 free extents of files in place may have holes, 2 the last start was to keep records of a flash cache; the rest is not looked at, it says nothing of where pages are |
 //! | 3911 | 1 | zeros |
 //! | 3912 | 8 each | numbers of checkpoints of the data and the rollback space's map, one that was durable at this write; 0 if not packed |
 //! | 3928 | 104 | zeros: kept for how pages are stored at home |
@@ -67,9 +67,9 @@ const START_AT: usize = NEXT_MARK_AT + 8;
 /// Bytes from here on say how pages are stored at home.
 const STORED_AT: usize = 3904;
 const LAYOUTS_AT: usize = 3908;
-const LEVELS_AT: usize = 3910;
-const LEVELS_HOLLOW: u8 = 1;
-const LEVELS_CACHE: u8 = 2;
+const HINTS_AT: usize = 3910;
+const HINT_HOLLOW: u8 = 1;
+const HINT_CACHE: u8 = 2;
 const MAPS_AT: usize = 3912;
 const FEATURE_COMPRESSED: u32 = 1;
 const FEATURE_PACKED: u32 = 2;
@@ -197,8 +197,8 @@ impl Superblock {
         slot[PROTECTION_AT] = self.protection.code();
         let compressed = if self.has_compressed_pages { FEATURE_COMPRESSED } else { 0 };
         put_u32(slot, STORED_AT, compressed | if self.packed { FEATURE_PACKED } else { 0 });
-        let hollow = if self.has_hollow_extents { LEVELS_HOLLOW } else { 0 };
-        slot[LEVELS_AT] = hollow | if self.has_cache { LEVELS_CACHE } else { 0 };
+        let hollow = if self.has_hollow_extents { HINT_HOLLOW } else { 0 };
+        slot[HINTS_AT] = hollow | if self.has_cache { HINT_CACHE } else { 0 };
         if self.packed {
             slot[LAYOUTS_AT..LAYOUTS_AT + 2].fill(1);
             put_u64(slot, MAPS_AT, self.map_checkpoints[0]);
@@ -242,8 +242,8 @@ impl Superblock {
             unneeded_region: Some(get_u64(slot, UNNEEDED_AT)).filter(|region| *region != 0),
             log_begins_anew: slot[FLAGS_AT] & FLAG_LOG_BEGINS_ANEW != 0,
             has_compressed_pages: get_u32(slot, STORED_AT) & FEATURE_COMPRESSED != 0,
-            has_hollow_extents: slot[LEVELS_AT] & LEVELS_HOLLOW != 0,
-            has_cache: slot[LEVELS_AT] & LEVELS_CACHE != 0,
+            has_hollow_extents: slot[HINTS_AT] & HINT_HOLLOW != 0,
+            has_cache: slot[HINTS_AT] & HINT_CACHE != 0,
             mark: if has_marks { get_u64(slot, MARK_AT) } else { 0 },
             next_mark: if has_marks { get_u64(slot, NEXT_MARK_AT) } else { 0 },
             start: if has_marks { get_u64(slot, START_AT) } else { 0 },

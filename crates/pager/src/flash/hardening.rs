@@ -13,7 +13,7 @@
 //! the log is read from where the oldest chunk's records are. No slower than in the thesis, which writes 8 chunks of 1,024 each half second.
 //!
 //! Invariants
-//! 1. All before `before` of a record was durable in the log before anybody looked at the frame; redo can begin there.
+//! 1. All before `before` of a record was durable in the log before anybody looked at the frame; a start can read from there on.
 //! 2. A frame whose page has changed above gets no record, also where the frame stayed because a put was overtaken by the change: the
 //!    ledger is asked under the lock that whoever puts a newer version takes first.
 //! 3. No record is written before redo is over.

@@ -32,7 +32,7 @@ use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
 use super::store::{Cold, Whose};
 use super::table::Kept;
 use crate::control::random_id;
-use crate::error::Result;
+use crate::error::{PagerError, Result};
 use crate::ids::{PageId, SpaceId};
 use crate::lsn::Lsn;
 use crate::recovery::{BEFORE_REDO, Plan};
@@ -213,7 +213,11 @@ impl FlashCache {
             }
         }
         // What is believed is what was summed: a drive may answer otherwise than a moment ago.
-        Ok(earlier.sealed.is_none() || sum == self.hardening.seal.sum || planted(super::sealing::ANY_SUM))
+        if earlier.sealed.is_some() && sum != self.hardening.seal.sum && !planted(super::sealing::ANY_SUM) {
+            let what = "the records of the flash cache were others a moment ago".to_owned();
+            return Err(PagerError::Corrupt { what });
+        }
+        Ok(true)
     }
 
     /// Whether the record is ours.

@@ -27,7 +27,7 @@ pub(super) const ANY_SUM: &str = "flash: any records are taken for sealed";
 
 impl FlashCache {
     /// Whether this design and this way to keep records go with a seal.
-    pub(super) fn may_be_sealed(&self) -> bool {
+    pub(crate) fn may_be_sealed(&self) -> bool {
         self.restart() == FlashRestart::LazyVerification
             && self.design().may_end_dirty()
             && !self.is_below_nvm
@@ -36,9 +36,6 @@ impl FlashCache {
     /// Seals the records, whose sum this is, if they say all that home lacks. Nothing changes any more. The seal's number, or why there is
     /// none.
     pub(crate) fn seal(&self, sum: u32) -> std::result::Result<u64, String> {
-        if !self.may_be_sealed() {
-            return Err("nothing is sealed under this design, or this way to keep records".to_owned());
-        }
         if let Some(stranger) = self.stranger() {
             reached("flash: what home lacks is not all in frames");
             return Err(stranger);
@@ -53,9 +50,7 @@ impl FlashCache {
 
     /// A shutdown leaves pages here and has no seal, for this reason.
     pub(crate) fn tell_unsealed(&self, why: &str) {
-        if self.may_be_sealed() {
-            self.tell(&format!("is left without a seal, and the next start redoes what home lacks: {why}"));
-        }
+        self.tell(&format!("is left without a seal, and the next start redoes what home lacks: {why}"));
     }
 
     /// What home lacks that is in no frame, or not in this version; or a frame that is said to have what home lacks, and hasn't.
@@ -83,6 +78,7 @@ impl FlashCache {
         let is_whole = read.is_ok_and(|sum| sum == self.hardening.seal.sum);
         if !is_whole {
             reached("flash: a seal over other records");
+            self.tell("is not as the last shutdown left it; what only it has is redone");
         }
         is_whole || planted(ANY_SUM)
     }

@@ -142,6 +142,8 @@ pub(super) enum Cold {
     OtherDatabase,
     /// Another number of frames, or of bytes of a page, or other records.
     Reshaped,
+    /// Nobody keeps records in it any more, or did yet.
+    Void,
     /// It is an older copy, or a start between did without it.
     Older,
     /// Its records speak of a log that this database does not have.
@@ -157,7 +159,8 @@ impl Cold {
             Cold::Emptied => "was emptied",
             Cold::Unknown => "is damaged, or of another version",
             Cold::OtherDatabase => "is of another database",
-            Cold::Reshaped => "is of a cache of another size, or with other records",
+            Cold::Reshaped => "has another size, or other records",
+            Cold::Void => "has no records that are of use",
             Cold::Older => "is not that of the last start",
             Cold::OtherHistory => "is of another history of the database",
             Cold::Unreadable => "can't be read",
@@ -200,7 +203,7 @@ impl Store {
             Some(found) if found.database != whose.database => Cold::OtherDatabase,
             Some(found) if !found.has_shape_of(&whose) || bytes != store.len_bytes() => Cold::Reshaped,
             Some(found) => {
-                let earlier = if found.mark == 0 { Err(Cold::Older) } else { Ok(found.mark) };
+                let earlier = if found.mark == 0 { Err(Cold::Void) } else { Ok(found.mark) };
                 let (seal, none) = (found.seal, Seal::default());
                 return Ok(OpenStore { store, whose: Whose { mark: 0, seal: none, ..found }, earlier, seal });
             }

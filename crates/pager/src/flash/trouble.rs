@@ -133,14 +133,17 @@ impl FlashCache {
         self.take_no_more(cause);
         let dirty: u64 = self.tables().map(|table| table.dirty_count()).sum();
         // First of all: whoever sees that the cache is lost finds the log stopped, if home lacks anything.
-        if dirty > 0 && !self.trouble.is_stranded.swap(true, Relaxed) {
-            reached("flash: dirty pages are lost");
+        if dirty > 0 {
             let what = format!("is lost with {dirty} changed pages");
-            let then = "the database stops, and redoes them when it starts: check the drive, or remove the section [flash], first";
-            self.notice(&what, cause, then);
             let place = self.config.directory.location();
-            let cause = format!("the flash cache on {place} {what}: {cause}");
-            self.log.stop(&PagerError::Stopped { cause: cause.into() });
+            let why = format!("the flash cache on {place} {what}: {cause}");
+            // The first reason stays. Whoever comes second finds it stopped, too, whether or not the first one has come so far.
+            self.log.stop(&PagerError::Stopped { cause: why.into() });
+            if !self.trouble.is_stranded.swap(true, Relaxed) {
+                reached("flash: dirty pages are lost");
+                let then = "the database stops, and redoes them when it starts: check the drive, or remove the section [flash], first";
+                self.notice(&what, cause, then);
+            }
         }
         if self.trouble.is_lost.swap(true, Relaxed) {
             return;

@@ -287,8 +287,21 @@ impl Log {
         (from, until): (Lsn, Lsn),
         visit: impl FnMut(Group<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut reader = Reader::new(&self.segments, self.geometry, self.epoch.database, lives, from)?;
-        reader.each_group_before(until, visit)
+        self.reader(lives, from)?.each_group_before(until, visit)
+    }
+
+    /// The same for the first time: what is read will be replayed once more.
+    pub(crate) fn replay_first<E: From<LogError>>(
+        &self,
+        lives: &[Life],
+        (from, until): (Lsn, Lsn),
+        visit: impl FnMut(Group<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.reader(lives, from)?.keeping().each_group_before(until, visit)
+    }
+
+    fn reader<'l>(&'l self, lives: &'l [Life], from: Lsn) -> Result<Reader<'l>, LogError> {
+        Reader::new(&self.segments, self.geometry, self.epoch.database, lives, from)
     }
 
     /// Nobody will read earlier lives again.

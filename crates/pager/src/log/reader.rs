@@ -102,6 +102,8 @@ pub(crate) struct Reader<'a> {
     sector_shift: Option<u8>,
     /// What lies behind is being written, and not read, but for the rest of its sector.
     until: Option<Lsn>,
+    /// What is read will be read again, and is kept.
+    keeps: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -126,12 +128,18 @@ impl<'a> Reader<'a> {
             jumps: false,
             sector_shift: None,
             until: None,
+            keeps: false,
         };
         match life {
             Some(_) => Ok(reader),
             None => Err(reader
                 .damaged("the control file says that the log is read from here, in no incarnation".into())),
         }
+    }
+
+    /// From now on what is read stays in memory for another reader, as far as there is room; but for what proves the end.
+    pub(crate) fn keeping(self) -> Reader<'a> {
+        Reader { keeps: true, ..self }
     }
 
     /// Calls `visit` with every group up to the end of the log; then proves the end as well as possible.
@@ -149,6 +157,7 @@ impl<'a> Reader<'a> {
                 visit(group?)?;
             }
         }
+        self.keeps = false;
         self.prove_end(known)?;
         Ok(self.tail)
     }
@@ -253,8 +262,7 @@ impl<'a> Reader<'a> {
         let (before, rest) = bytes.split_at_mut(kept.len());
         before.copy_from_slice(kept);
         if !rest.is_empty() {
-            // What an earlier reading went up to is read for the second time.
-            self.segments.read((number, from + kept.len()), rest, self.until.is_none())?;
+            self.segments.read((number, from + kept.len()), rest, self.keeps)?;
         }
         self.window = Some(Window { number, from, bytes });
         Ok(())

@@ -196,12 +196,12 @@ impl Segments {
         *self.kept.lock() = Kept::with_limit(limit_bytes);
     }
 
-    /// Reads a segment's bytes from `offset` on. `is_first`: they may be read again.
+    /// Reads a segment's bytes from `offset` on. `keeps`: they will be read again.
     pub(crate) fn read(
         &self,
         (number, offset): (u64, usize),
         bytes: &mut [u8],
-        is_first: bool,
+        keeps: bool,
     ) -> Result<(), LogError> {
         if self.kept.lock().fill(number, offset, bytes) {
             reached("log: read a second time from memory");
@@ -209,7 +209,7 @@ impl Segments {
         }
         let file = self.file(number).expect("whoever reads a segment has found it");
         file.read_at(offset as u64, bytes, Purpose::Log)?;
-        if is_first {
+        if keeps {
             self.kept.lock().keep(number, offset, bytes);
         }
         Ok(())

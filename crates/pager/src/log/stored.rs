@@ -89,7 +89,8 @@ impl StoredLog {
         known: Known<'_>,
         visit: impl FnMut(Group<'_>) -> Result<(), E>,
     ) -> Result<Tail, E> {
-        Reader::new(&self.segments, self.geometry, self.database, lives, from)?.each_group(known, visit)
+        let reader = Reader::new(&self.segments, self.geometry, self.database, lives, from)?;
+        reader.keeping().each_group(known, visit)
     }
 
     /// Fails if a segment is missing between these positions.

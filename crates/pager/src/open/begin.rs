@@ -18,7 +18,7 @@ use crate::log::{Log, StoredLog};
 use crate::nvm::{self, NvmRegion, Room};
 use crate::recovery::{self, News, Observe, Plan, ReadLog};
 
-/// Of the log that was read, so much is kept for redo at most, beside a pool that redo fills; and half as much as the pool.
+/// Of the log that was read, half as much as the pool is kept until redo is over, and no more than this.
 const KEPT_LOG_BYTES_MAX: usize = 256 << 20;
 
 /// What was configured and has to wait for a clean shutdown, since the last one was none.
