@@ -83,7 +83,7 @@ impl FlashRestart {
 pub(crate) struct Earlier<'p> {
     /// Its number (control file); zero: unknown.
     pub(crate) start: u64,
-    /// It had a cache that is gone on with.
+    /// It was to keep records of a cache: somebody counts on a warm start.
     pub(crate) has_cache: bool,
     /// What redo will do.
     pub(crate) plan: &'p Plan,
