@@ -10,6 +10,8 @@ use varve_device::{Directory, MemoryDirectory, Purpose, Space};
 use varve_pager::{PageId, Pager, PagerConfig, SpaceId};
 
 const PAGES: u64 = 300;
+/// That an allocation map describes, of 4096 bytes each.
+const GROUP_PAGES: u32 = 8192;
 
 fn pages_read(pager: &Pager) -> u64 {
     let stats = pager.stats();
@@ -104,6 +106,25 @@ fn redo_that_fails_ends_its_threads() {
         let refused = Pager::open(config, Arc::new(NoOps)).err().expect("a page is damaged");
         assert!(refused.to_string().contains(&ids[150].to_string()), "{refused}");
     }
+}
+
+/// The header pages of the spaces and their allocation maps are all over home: a start asks for them together.
+#[test]
+fn allocation_maps_are_read_together() {
+    let directory = MemoryDirectory::new();
+    let config = PagerConfig { growth_extents: 256, ..config(&directory, 64) };
+    let pager = open(&config);
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    add(&pager, owner, 7).unwrap();
+    pager.reserve(SpaceId::DATA, 3 * GROUP_PAGES).unwrap();
+    pager.shutdown().unwrap();
+    drop(pager);
+
+    let pager = open(&config);
+    let stats = pager.stats();
+    assert!(stats.prefetched > 2 * 2, "there are several maps: {stats:?}");
+    assert_eq!(stats.misses, 0, "one by one: {stats:?}");
+    pager.check().unwrap();
 }
 
 /// What analysis read redo has from memory; where the pool is too small for that, the last part of it.

@@ -41,7 +41,9 @@ impl Spaces {
                 page::format(&mut root, PageId::ROOT, kind::ROOT, 0);
                 write_new(layout, PageId::ROOT, &root)?;
             }
-            layout.resize(id, geometry.extent_pages * (1 + RESERVE_EXTENTS.max(self.growth_extents)))?;
+            // The next group has a descriptor of its own, which comes with growth.
+            let extents = (1 + RESERVE_EXTENTS.max(self.growth_extents)).min(geometry.group_extents);
+            layout.resize(id, geometry.extent_pages * extents)?;
         }
         Ok(())
     }

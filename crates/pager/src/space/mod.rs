@@ -42,6 +42,8 @@ use crate::pool::{PageS, Pool};
 pub(crate) const RESERVE_EXTENTS: u32 = 4;
 /// Free extents that the background keeps, so that mini-transactions seldom wait for a file to grow.
 pub(crate) const BACKGROUND_EXTENTS: u32 = 2 * RESERVE_EXTENTS;
+/// Descriptors of a space that are read together at the start.
+const MAPS_AT_ONCE: usize = 64;
 
 /// Free extents that wait to be cut off the end of the file.
 struct Cut {
@@ -102,25 +104,31 @@ impl Spaces {
 
     /// After redo: checks the headers and reads the maps. `has_hollow`: free extents of files in place may have no room.
     pub(crate) fn load(&self, pool: &Pool, database_id: u64, has_hollow: bool) -> Result<()> {
-        for id in SpaceId::DURABLE {
-            let space = self.space(id)?;
+        let durable = || self.spaces.iter().filter(|space| SpaceId::DURABLE.contains(&space.geometry.space));
+        // Each is in another part of home: one after the other they would be much of a start on disks.
+        let first = |space: &Space| [space.geometry.header(), space.geometry.descriptor_of(0)];
+        pool.prefetch(&durable().flat_map(first).collect::<Vec<_>>());
+        durable().try_for_each(|space| {
             let header: PageS<'_> = pool.fix(space.geometry.header(), Access::Random)?;
             space.geometry.check_header(&header, database_id)?;
             drop(header);
-            self.load_map(space, pool, has_hollow)?;
-        }
-        Ok(())
+            self.load_map(space, pool, has_hollow)
+        })
     }
 
     fn load_map(&self, space: &Space, pool: &Pool, has_hollow: bool) -> Result<()> {
         let geometry = space.geometry;
         let extents = self.file_pages(geometry) / geometry.extent_pages;
         let mut map = space.map();
-        for first in (0..extents).step_by(geometry.group_extents as usize) {
-            let id = geometry.descriptor_of(geometry.group_of(first));
-            let descriptor: PageS<'_> = pool.fix(id, Access::Sequential)?;
-            for extent in first..extents.min(first + geometry.group_extents) {
-                map.push(geometry.entry(&descriptor, extent)?);
+        let firsts: Vec<ExtentNo> = (0..extents).step_by(geometry.group_extents as usize).collect();
+        for some in firsts.chunks(MAPS_AT_ONCE) {
+            let descriptor = |first: &ExtentNo| geometry.descriptor_of(geometry.group_of(*first));
+            pool.prefetch(&some.iter().map(descriptor).collect::<Vec<_>>());
+            for first in some {
+                let page: PageS<'_> = pool.fix(descriptor(first), Access::Sequential)?;
+                for extent in *first..extents.min(first + geometry.group_extents) {
+                    map.push(geometry.entry(&page, extent)?);
+                }
             }
         }
         let layout = self.layouts.of(geometry.header())?;
