@@ -11,8 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use varve_device::Directory;
-use varve_pager::{Pager, PagerConfig, PagerError, PagerStats};
+use varve_pager::{Pager, PagerStats};
 
 use crate::check::{self, CheckReport};
 use crate::core::Core;
@@ -57,35 +56,14 @@ pub struct DatabaseStats {
     pub pager: PagerStats,
 }
 
-/// The pager, and what is read first of it. Behind a sealed cache on flash that may find a frame that is another by now: redo has its page.
-fn open_core(
-    config: PagerConfig,
-    temporary: Arc<dyn Directory>,
-    rollback_limit_bytes: Option<u64>,
-) -> Result<Arc<Core>> {
-    let begin = |pager| recovery::open(pager, temporary.clone(), rollback_limit_bytes);
-    let pager = Pager::open(config.clone(), Arc::new(EngineRedo))?;
-    let is_behind_seal = pager.is_behind_seal();
-    let has_stopped = |core: &Arc<Core>| core.pager.log().check().err().map(PagerError::from);
-    match begin(pager) {
-        // A cleaner came by such a frame meanwhile.
-        Ok(core) if is_behind_seal && let Some(cause) = has_stopped(&core) => {
-            drop(core);
-            begin(Pager::open_again(config, Arc::new(EngineRedo), &cause)?)
-        }
-        Err(Error::Pager(cause @ PagerError::Stopped { .. })) if is_behind_seal => {
-            begin(Pager::open_again(config, Arc::new(EngineRedo), &cause)?)
-        }
-        begun => begun,
-    }
-}
-
 impl Database {
     /// Creates, opens or recovers a database.
     pub fn open(options: Options) -> Result<Arc<Database>> {
         let temporary = Arc::clone(&options.pager.temporary);
         let accounts = Accounts::of(&options.pager);
-        let core = open_core(options.pager, temporary, options.rollback_limit_bytes)?;
+        let core = Pager::open_and(options.pager, Arc::new(EngineRedo), |pager| {
+            recovery::open(pager, temporary.clone(), options.rollback_limit_bytes)
+        })?;
         let database = Database {
             core,
             accounts,

@@ -30,7 +30,7 @@ use crate::config::{HomeLayout, PackedConfig, PagerConfig, ProtectionKind};
 use crate::control::{Control, InForce, Sealed, State, Superblock, random_id};
 use crate::error::{PagerError, Result};
 use crate::files::{self, SpaceFile, SpaceFiles};
-use crate::flash::{self, Earlier, FlashRestart, Noted};
+use crate::flash::{self, Earlier, FlashCache, FlashRestart, Noted};
 use crate::home::Home;
 use crate::ids::{PageId, SpaceId};
 use crate::layout::{InPlace, InPlaceParts, Layouts};
@@ -313,6 +313,11 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     parts.compressions.set_noted(plan.take_forms());
     parts.compressions.set_learning(true);
     let is_found = begin_cache(&parts, &control, (&stored, is_sealed), (&plan, noted.as_ref()))?;
+    // Whoever chose another design, or another way to keep records, asked for it.
+    let asks_for_seal = |cache: &&FlashCache| stored.sealed.is_some() && cache.may_be_sealed();
+    if let Some(cache) = cache.filter(asks_for_seal).filter(|_| is_found && !is_sealed) {
+        cache.tell_redone(!parts.mended.is_empty());
+    }
     if is_sealed && !is_found {
         // It is empty, then.
         plan = plan.begun_at(&log, &stored)?;

@@ -116,14 +116,25 @@ pub struct Pager {
 impl Pager {
     /// Creates or recovers (analysis and redo; undo of losers is the engine's).
     pub fn open(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Pager> {
+        Pager::open_and(config, ops, Ok)
+    }
+
+    /// Opens, and begins with it. Behind a shutdown that left pages on flash nothing is redone, and what is read first may not be in its
+    /// frame any more: the cache is lost then, and the database stops. It is opened once more, with redo, which has those pages.
+    /// (Decision 0276.) `begin` is called for each.
+    pub fn open_and<T, E: From<PagerError>>(
+        config: PagerConfig,
+        ops: Arc<dyn RedoOps>,
+        begin: impl Fn(Pager) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
         let shared = open::open(config.clone(), ops.clone())?;
-        let is_behind_seal = shared.is_behind_seal;
-        match Pager::opened(shared, None) {
-            Err(cause @ PagerError::Stopped { .. }) if is_behind_seal => {
-                Pager::open_again(config, ops, &cause)
-            }
-            opened => opened,
-        }
+        let sealed = shared.cache.clone().filter(|_| shared.is_behind_seal);
+        let begun = Pager::opened(shared, None).map_err(E::from).and_then(&begin);
+        // What else may have stopped it is not mended by another start.
+        let Some(cause) = sealed.as_ref().and_then(|cache| cache.stranded()).cloned() else { return begun };
+        drop((begun, sealed));
+        reached("open: once more, behind what is read first");
+        begin(Pager::opened(open::open(config, ops)?, Some(open::redone_after(&cause)))?)
     }
 
     fn opened(mut shared: Shared, warning: Option<String>) -> Result<Pager> {
@@ -138,18 +149,6 @@ impl Pager {
         open::headers::mark(&pager)?;
         *pager.threads.lock() = background::start(&pager.shared)?;
         Ok(pager)
-    }
-
-    /// Whether `open` redid nothing, since the flash cache has all that home lacks under a seal. If what is read first is not in it after
-    /// all, the database stops, and another start redoes: [`open_again`](Pager::open_again).
-    pub fn is_behind_seal(&self) -> bool {
-        self.shared.is_behind_seal
-    }
-
-    /// Opens once more, after a start behind a seal stopped for this cause, and warns of it.
-    pub fn open_again(config: PagerConfig, ops: Arc<dyn RedoOps>, cause: &PagerError) -> Result<Pager> {
-        reached("open: once more, behind what is read first");
-        Pager::opened(open::open(config, ops)?, Some(open::redone_after(cause)))
     }
 
     /// Whether `open` made a new database.

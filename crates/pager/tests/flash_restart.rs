@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use common::{Random, add, config, get, open, set};
@@ -13,7 +14,7 @@ use varve_device::{
 use varve_pager::control::Control;
 use varve_pager::{
     FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, HomeLayout, PackedConfig, PageId, Pager, PagerConfig,
-    ProtectionKind, SpaceId,
+    PagerError, ProtectionKind, SpaceId,
 };
 
 const DESIGNS: [FlashDesign; 7] = [
@@ -214,8 +215,8 @@ fn a_seal_follows_another() {
 #[test]
 fn behind_a_seal_that_is_of_no_use_there_is_redo() {
     for design in SEALED {
-        for case in 0..6 {
-            let (rig, known, _) = sealed(design, 7 + case);
+        for case in 0..7 {
+            let (rig, mut known, mut random) = sealed(design, 7 + case);
             let mut config = rig.config.clone();
             let flash = config.flash.as_mut().expect("there is a cache");
             let spoilt = |at: usize| {
@@ -230,14 +231,25 @@ fn behind_a_seal_that_is_of_no_use_there_is_redo() {
                 3 => flash.restart = FlashRestart::None,
                 // A record; the seal.
                 4 => spoilt(4096 + 70),
-                _ => spoilt(48),
+                5 => spoilt(48),
+                // A copy of the same start, from before its shutdown.
+                _ => {
+                    let pager = open(&rig.config);
+                    work(&pager, &mut known, 300, &mut random);
+                    let copy = bytes_of(&file(&rig.flash));
+                    work(&pager, &mut known, 300, &mut random);
+                    pager.shutdown().unwrap();
+                    assert!(counter(&pager, "dirty") > 0, "{design:?}");
+                    drop(pager);
+                    put(&rig.flash, &copy);
+                }
             }
             let pager = open(&config);
             let redone = pager.recovery().map(|recovery| recovery.redo.log_bytes > 0);
             assert_eq!(redone, Some(true), "{design:?} {case}");
             let expected = match case {
                 1 => Some("begins empty: its file is missing"),
-                4 => Some("is not as the last shutdown left it"),
+                4 | 6 => Some("is not as the last shutdown left it"),
                 5 => Some("is damaged, or of another version"),
                 _ => None,
             };
@@ -304,6 +316,37 @@ fn a_sealed_frame_that_is_wrong_is_redone_by_the_next_start() {
             put(&rig.flash, &bytes);
             drop(check_or_stop(&rig.config, &known));
             check(&open(&rig.config), &known);
+        }
+    }
+}
+
+/// What is read first behind a seal is not in its frame: whether or not the reader goes on, the database is opened once more, with redo. What
+/// else stops a database is not tried again.
+#[test]
+fn only_a_lost_cache_is_a_reason_to_open_once_more() {
+    for (goes_on, is_lost) in [(false, true), (true, true), (false, false)] {
+        let (rig, known, _) = sealed(FlashDesign::LazyCleaning, 23);
+        if is_lost {
+            let mut bytes = bytes_of(&file(&rig.flash));
+            bytes[3 * 4096..].fill(0xAB);
+            put(&rig.flash, &bytes);
+        }
+        let begun = Cell::new(0);
+        let opened = Pager::open_and(rig.config.clone(), Arc::new(common::NoOps), |pager: Pager| {
+            begun.set(begun.get() + 1);
+            let read = known.iter().try_for_each(|(id, _)| get(&pager, *id).map(drop));
+            let stopped = PagerError::Stopped { cause: "somebody else stopped it".into() };
+            let read = if is_lost { read } else { Err(stopped) };
+            if goes_on { Ok(pager) } else { read.map(|()| pager) }
+        });
+        assert_eq!(begun.get(), 1 + u32::from(is_lost), "goes on: {goes_on}");
+        match opened {
+            Ok(pager) => {
+                let told = pager.warnings().join("; ");
+                assert!(told.contains("another one redid what only the cache had"), "{told}");
+                check(&pager, &known);
+            }
+            Err(cause) => assert!(!is_lost && cause.to_string().contains("somebody else"), "{cause}"),
         }
     }
 }

@@ -108,9 +108,9 @@ fn redo_that_fails_ends_its_threads() {
     }
 }
 
-/// The header pages of the spaces and their allocation maps are all over home: a start asks for them together.
+/// Allocation maps are all over home: a start reads ahead, and waits for none of them alone.
 #[test]
-fn allocation_maps_are_read_together() {
+fn allocation_maps_are_read_ahead() {
     let directory = MemoryDirectory::new();
     let config = PagerConfig { growth_extents: 256, ..config(&directory, 64) };
     let pager = open(&config);
@@ -155,6 +155,6 @@ fn the_log_is_read_once() {
     };
     let (once, log_bytes) = read_bytes(1536);
     let (twice, _) = read_bytes(64);
-    // Analysis reads on a little, to prove the end.
+    // Analysis reads the rest of the segment as well, to prove the end.
     assert!(twice >= once + log_bytes / 4 * 3, "{once}, {twice} of {log_bytes}");
 }

@@ -14,7 +14,7 @@ use varve_pager::{FlashDesign, FlashRestart};
 use super::claim::Claim;
 use super::device::Device;
 use super::flash_kept::{self, CACHE_UNITS, DESIGNS, Kept, LOG_BUDGET_UNITS, SESSIONS, TPCC, UNITS};
-use super::flash_stop::{Ground, Stop, begin_reports, reports};
+use super::flash_stop::{Ground, Redone, Stop, begin_reports, reports};
 use super::lab::Lab;
 use super::row::{Emulation, Factors};
 use super::stand::Variant;
@@ -53,6 +53,8 @@ struct FirstQueryRow {
     /// What the starts read of the log, and frames that they went on with: means.
     log_read_bytes: f64,
     restored_pages: f64,
+    /// What each had to redo.
+    redone: Vec<Redone>,
     starts: usize,
     /// What ends and starts told.
     told: Vec<String>,
@@ -74,6 +76,7 @@ struct Start {
     parts_seconds: [f64; 3],
     log_read_bytes: u64,
     restored_pages: u64,
+    redone: Redone,
     told: Vec<String>,
     reports: Vec<(&'static str, EmulationReport)>,
 }
@@ -137,6 +140,7 @@ fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec
             parts_seconds: started.parts_seconds,
             log_read_bytes: started.log_read_bytes,
             restored_pages: started.restored_pages,
+            redone: started.redone,
             told,
             reports,
         });
@@ -163,6 +167,7 @@ fn row(stop: Stop, starts: &[Start], (asked, warmth): (Asked<'_>, &Option<Warmth
         recovery_parts_seconds: [0, 1, 2].map(|part| mean(&|start| start.parts_seconds[part])),
         log_read_bytes: mean(&|start| start.log_read_bytes as f64),
         restored_pages: mean(&|start| start.restored_pages as f64),
+        redone: of_stop().map(|start| start.redone).collect(),
         starts: asked.starts,
         told: of_stop().flat_map(|start| start.told.clone()).collect(),
         warmth: warmth.clone(),

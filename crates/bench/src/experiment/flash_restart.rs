@@ -19,7 +19,7 @@ use super::device::Device;
 use super::drives::HOME;
 use super::flash::Mix;
 use super::flash_kept::{self, DESIGNS, Kept, SCHEMES, SESSIONS, TPCC, TPCE, UNITS};
-use super::flash_stop::{Ground, Started, Stop, begin_reports, reports};
+use super::flash_stop::{Ground, Redone, Started, Stop, begin_reports, reports};
 use super::lab::Lab;
 use super::measure::{mib_per_second, moved_bytes};
 use super::row::{Emulation, Factors};
@@ -68,6 +68,7 @@ struct RestartRow {
     /// What the start read of the log, and frames that it went on with.
     log_read_bytes: u64,
     restored_pages: u64,
+    redone: Redone,
     /// What the end and the start told.
     told: Vec<String>,
     warmth: Option<Warmth>,
@@ -174,7 +175,13 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
     let ramp_up_seconds = ramp.back(peak_tps);
     let at_least = ramp_up_seconds.unwrap_or(ramp.last.0);
     let Started {
-        recovery_seconds, parts_seconds, first_query_seconds, log_read_bytes, restored_pages, ..
+        recovery_seconds,
+        parts_seconds,
+        first_query_seconds,
+        log_read_bytes,
+        restored_pages,
+        redone,
+        ..
     } = started;
     Ok(RestartRow {
         row: "restart",
@@ -193,6 +200,7 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
         home_mib_per_second: ramp.home,
         log_read_bytes,
         restored_pages,
+        redone,
         told,
         warmth,
         cache,
@@ -463,6 +471,7 @@ mod tests {
             home_mib_per_second: Vec::new(),
             log_read_bytes: 0,
             restored_pages: 0,
+            redone: Redone::default(),
             told: Vec::new(),
             warmth: None,
             cache: None,

@@ -9,6 +9,7 @@
 
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use varve_device::{EmulationReport, Purpose};
 
 use super::device::Device;
@@ -66,11 +67,39 @@ pub(super) struct Started {
     pub first_query_seconds: f64,
     /// Of these, seconds of analysis, of opening the levels, and of redo.
     pub parts_seconds: [f64; 3],
-    /// What the start read of the log, and the frames of the cache that it went on with.
+    /// What the start read of the log, the frames of the cache that it went on with, and what it had to redo.
     pub log_read_bytes: u64,
     pub restored_pages: u64,
+    pub redone: Redone,
     /// What a person should know of the start.
     pub warnings: Vec<String>,
+}
+
+/// What a start redid.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(super) struct Redone {
+    /// Log from where redo begins to the end.
+    pub log_bytes: u64,
+    /// Changes of pages that were applied, and those that the pages had, or did not need.
+    pub applied: u64,
+    pub skipped: u64,
+    /// Pages that were read until the database was open, and those that were written.
+    pub pages_read: u64,
+    pub pages_written: u64,
+}
+
+impl Redone {
+    fn by(opened: &Opened) -> Redone {
+        let redo = opened.database.pager().recovery().unwrap_or_default().redo;
+        let stats = opened.database.pager().stats();
+        Redone {
+            log_bytes: redo.log_bytes,
+            applied: redo.applied_count,
+            skipped: redo.skipped_count,
+            pages_read: stats.misses + stats.prefetched,
+            pages_written: stats.evict_writes + stats.inline_writes + stats.checkpoint_writes,
+        }
+    }
 }
 
 impl Ground<'_> {
@@ -135,6 +164,7 @@ impl Ground<'_> {
         let parts = [did.analysis_time, did.levels_time, did.redo_time];
         let parts_seconds = parts.map(|took| took.as_secs_f64() / self.dilation);
         let log_read_bytes = read_of(&opened, Purpose::Log);
+        let redone = Redone::by(&opened);
         let restored_pages = levels(&opened.database).get("flash.restored").copied().unwrap_or(0);
         let warnings = opened.database.pager().warnings();
         self.target(&opened).connect(&[])?.scalar(first_query(self.workload))?;
@@ -147,6 +177,7 @@ impl Ground<'_> {
             parts_seconds,
             log_read_bytes,
             restored_pages,
+            redone,
             warnings,
         })
     }

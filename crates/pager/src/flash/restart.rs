@@ -32,7 +32,6 @@ use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
 use super::store::{Cold, Whose};
 use super::table::Kept;
 use crate::control::random_id;
-use crate::error::{PagerError, Result};
 use crate::ids::{PageId, SpaceId};
 use crate::lsn::Lsn;
 use crate::recovery::{BEFORE_REDO, Plan};
@@ -157,7 +156,7 @@ impl FlashCache {
     }
 
     /// Finds what the start before left; if that is of no use, frames that were found already have to be forgotten.
-    fn restore(&self, earlier: &Earlier<'_>) -> std::result::Result<(), Cold> {
+    fn restore(&self, earlier: &Earlier<'_>) -> Result<(), Cold> {
         if self.hardening.earlier? != earlier.start {
             reached("flash: the start before did not have the cache");
             return Err(Cold::Older);
@@ -170,10 +169,7 @@ impl FlashCache {
                     .records(epoch)
                     .all(|(stored, record)| self.look_at(stored, &record, earlier, &mut found))
             }
-            None => self.look_at_table(earlier, &mut found).map_err(|cause| {
-                self.note_error(&cause);
-                Cold::Unreadable
-            })?,
+            None => self.look_at_table(earlier, &mut found)?,
         };
         if !is_ours {
             reached("flash: a cache of another history is not believed");
@@ -197,12 +193,15 @@ impl FlashCache {
     }
 
     /// Whether the records are ours.
-    fn look_at_table(&self, earlier: &Earlier<'_>, found: &mut Found) -> Result<bool> {
+    fn look_at_table(&self, earlier: &Earlier<'_>, found: &mut Found) -> Result<bool, Cold> {
         let (blocks, mut sum) = (self.store.table_blocks(), 0);
         for first in (0..blocks).step_by(READ_BLOCKS as usize) {
             let some = READ_BLOCKS.min(blocks - first);
             let mut bytes = AlignedBuf::new(some as usize * TABLE_BLOCK_BYTES);
-            self.store.read_records(first, &mut bytes)?;
+            self.store.read_records(first, &mut bytes).map_err(|cause| {
+                self.note_error(&cause);
+                Cold::Unreadable
+            })?;
             sum = sum_of(sum, &bytes);
             for (block, bytes) in (first..).zip(bytes.chunks_exact(TABLE_BLOCK_BYTES)) {
                 for (stored, record) in self.records_of(block, bytes) {
@@ -214,8 +213,7 @@ impl FlashCache {
         }
         // What is believed is what was summed: a drive may answer otherwise than a moment ago.
         if earlier.sealed.is_some() && sum != self.hardening.seal.sum && !planted(super::sealing::ANY_SUM) {
-            let what = "the records of the flash cache were others a moment ago".to_owned();
-            return Err(PagerError::Corrupt { what });
+            return Err(Cold::Unsteady);
         }
         Ok(true)
     }

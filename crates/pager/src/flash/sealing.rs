@@ -53,6 +53,14 @@ impl FlashCache {
         self.tell(&format!("is left without a seal, and the next start redoes what home lacks: {why}"));
     }
 
+    /// A start goes on with the frames, and redoes what the last shutdown left only here. `mended`: since pages had to be.
+    pub(crate) fn tell_redone(&self, mended: bool) {
+        self.tell(match mended {
+            true => "is as the last shutdown left it, but pages at home had to be mended; what only it has is redone",
+            false => "is not as the last shutdown left it; what only it has is redone",
+        });
+    }
+
     /// What home lacks that is in no frame, or not in this version; or a frame that is said to have what home lacks, and hasn't.
     fn stranger(&self) -> Option<String> {
         let dirty: Vec<_> = self.tables().flat_map(|table| table.dirty_pages()).collect();
@@ -78,7 +86,6 @@ impl FlashCache {
         let is_whole = read.is_ok_and(|sum| sum == self.hardening.seal.sum);
         if !is_whole {
             reached("flash: a seal over other records");
-            self.tell("is not as the last shutdown left it; what only it has is redone");
         }
         is_whole || planted(ANY_SUM)
     }

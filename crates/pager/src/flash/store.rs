@@ -148,6 +148,8 @@ pub(super) enum Cold {
     Older,
     /// Its records speak of a log that this database does not have.
     OtherHistory,
+    /// They were others when they were read a moment before.
+    Unsteady,
     Unreadable,
 }
 
@@ -163,6 +165,7 @@ impl Cold {
             Cold::Void => "has no records that are of use",
             Cold::Older => "is not that of the last start",
             Cold::OtherHistory => "is of another history of the database",
+            Cold::Unsteady => "has other records than a moment ago",
             Cold::Unreadable => "can't be read",
         }
     }

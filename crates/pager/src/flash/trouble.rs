@@ -17,6 +17,7 @@
 //!
 //! Not known here: what a device is asked for, and by whom.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use parking_lot::Mutex;
@@ -36,7 +37,8 @@ pub(super) struct Trouble {
     errors_in_a_row: AtomicU32,
     is_failing: AtomicBool,
     is_lost: AtomicBool,
-    is_stranded: AtomicBool,
+    /// Why it stopped the database: it was lost with changed pages.
+    stranded: OnceLock<PagerError>,
     /// Why nothing more is taken.
     failing: Mutex<Option<PagerError>>,
     /// What somebody should hear of all this.
@@ -138,8 +140,9 @@ impl FlashCache {
             let place = self.config.directory.location();
             let why = format!("the flash cache on {place} {what}: {cause}");
             // The first reason stays. Whoever comes second finds it stopped, too, whether or not the first one has come so far.
-            self.log.stop(&PagerError::Stopped { cause: why.into() });
-            if !self.trouble.is_stranded.swap(true, Relaxed) {
+            let stopped = PagerError::Stopped { cause: why.into() };
+            self.log.stop(&stopped);
+            if self.trouble.stranded.set(stopped).is_ok() {
                 reached("flash: dirty pages are lost");
                 let then = "the database stops, and redoes them when it starts: check the drive, or remove the section [flash], first";
                 self.notice(&what, cause, then);
@@ -163,6 +166,11 @@ impl FlashCache {
     pub(super) fn lose_for(&self, cause: PagerError) -> PagerError {
         self.lose(&cause);
         self.log.check().err().unwrap_or(cause)
+    }
+
+    /// Why the cache stopped the database, if it did.
+    pub(crate) fn stranded(&self) -> Option<&PagerError> {
+        self.trouble.stranded.get()
     }
 
     /// Whether home lacks some of this, though the cache is lost: it is on its way home, or in a frame that can perhaps be read.

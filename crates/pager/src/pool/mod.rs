@@ -37,6 +37,7 @@ use parking_lot::{Condvar, Mutex};
 
 pub use guard::{PageS, PageSx, PageX};
 pub(crate) use guard::{Pin, held};
+pub(crate) use read::PREFETCH_MAX;
 pub(crate) use write::{Bell, summed};
 
 use self::arena::{Arena, CACHE_LINE_BYTES};

@@ -17,7 +17,7 @@ use crate::level::{Run, Want};
 use crate::meter;
 
 /// Most pages of one read-ahead call that are read together.
-const PREFETCH_MAX: usize = 64;
+pub(crate) const PREFETCH_MAX: usize = 64;
 
 impl Pool {
     /// Enters the page with a frame that holds stale bytes and counts as fresh; `None` if somebody else entered the

@@ -36,15 +36,12 @@ use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::layout::Layouts;
 use crate::lsn::Lsn;
-use crate::pool::{PageS, Pool};
+use crate::pool::{PREFETCH_MAX, PageS, Pool};
 
 /// Free extents that a mini-transaction finds when it begins.
 pub(crate) const RESERVE_EXTENTS: u32 = 4;
 /// Free extents that the background keeps, so that mini-transactions seldom wait for a file to grow.
 pub(crate) const BACKGROUND_EXTENTS: u32 = 2 * RESERVE_EXTENTS;
-/// Descriptors of a space that are read together at the start.
-const MAPS_AT_ONCE: usize = 64;
-
 /// Free extents that wait to be cut off the end of the file.
 struct Cut {
     /// What the map said about them.
@@ -105,7 +102,7 @@ impl Spaces {
     /// After redo: checks the headers and reads the maps. `has_hollow`: free extents of files in place may have no room.
     pub(crate) fn load(&self, pool: &Pool, database_id: u64, has_hollow: bool) -> Result<()> {
         let durable = || self.spaces.iter().filter(|space| SpaceId::DURABLE.contains(&space.geometry.space));
-        // Each is in another part of home: one after the other they would be much of a start on disks.
+        // Allocation maps are all over home: one after the other they would be much of a start on disks.
         let first = |space: &Space| [space.geometry.header(), space.geometry.descriptor_of(0)];
         pool.prefetch(&durable().flat_map(first).collect::<Vec<_>>());
         durable().try_for_each(|space| {
@@ -121,7 +118,8 @@ impl Spaces {
         let extents = self.file_pages(geometry) / geometry.extent_pages;
         let mut map = space.map();
         let firsts: Vec<ExtentNo> = (0..extents).step_by(geometry.group_extents as usize).collect();
-        for some in firsts.chunks(MAPS_AT_ONCE) {
+        // No more than are looked at before they may have to leave the pool.
+        for some in firsts.chunks(PREFETCH_MAX) {
             let descriptor = |first: &ExtentNo| geometry.descriptor_of(geometry.group_of(*first));
             pool.prefetch(&some.iter().map(descriptor).collect::<Vec<_>>());
             for first in some {
