@@ -121,7 +121,7 @@ impl Pager {
 
     /// Opens, and begins with it. Behind a shutdown that left pages on flash nothing is redone, and what is read first may not be in its
     /// frame any more: the cache is lost then, and the database stops. It is opened once more, with redo, which has those pages.
-    /// (Decision 0276.) `begin` is called for each.
+    /// (Decisions 0276, 0280.) `begin` is called for each.
     pub fn open_and<T, E: From<PagerError>>(
         config: PagerConfig,
         ops: Arc<dyn RedoOps>,

@@ -68,6 +68,7 @@ struct RestartRow {
     /// What the start read of the log, and frames that it went on with.
     log_read_bytes: u64,
     restored_pages: u64,
+    /// What it had to redo.
     redone: Redone,
     /// What the end and the start told.
     told: Vec<String>,

@@ -42,6 +42,7 @@ use crate::pool::{PREFETCH_MAX, PageS, Pool};
 pub(crate) const RESERVE_EXTENTS: u32 = 4;
 /// Free extents that the background keeps, so that mini-transactions seldom wait for a file to grow.
 pub(crate) const BACKGROUND_EXTENTS: u32 = 2 * RESERVE_EXTENTS;
+
 /// Free extents that wait to be cut off the end of the file.
 struct Cut {
     /// What the map said about them.
