@@ -56,15 +56,13 @@ const REST: Duration = Duration::from_millis(100);
 /// Rounds of cleaning without threads, before a mini-transaction cleans everything.
 const INLINE_ROUNDS: usize = 64;
 
-/// Starts the threads, if there are to be any.
-pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
+/// Starts the threads, if there are to be any. Those that are in `threads` run, also behind an error.
+pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<()> {
     if !shared.config.background {
-        return Ok(Vec::new());
+        return Ok(());
     }
-    let mut threads = vec![
-        spawn(shared, "page-writer".to_owned(), write_pages)?,
-        spawn(shared, "trimmer".to_owned(), trim)?,
-    ];
+    threads.push(spawn(shared, "page-writer".to_owned(), write_pages)?);
+    threads.push(spawn(shared, "trimmer".to_owned(), trim)?);
     if let (Some(cache), Some(config)) = (&shared.cache, &shared.config.flash) {
         cache.threads_begin();
         for no in 0..config.writers {
@@ -90,7 +88,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
             threads.push(spawn(shared, format!("nvm-flush-{no}"), flush)?);
         }
     }
-    Ok(threads)
+    Ok(())
 }
 
 /// Writes what the cache takes.

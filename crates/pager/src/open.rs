@@ -137,11 +137,12 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
                 region: postpone_region(&mut config, &control.get()),
             };
             fit(&mut config, &control.get())?;
-            let is_sealed = sealed(&config, &control.get()).is_some();
-            let recovered = recover(config.clone(), control, ops.clone());
-            let shared = match recovered {
-                Err(cause) if is_sealed => open_without_seal(config, ops, cause)?,
-                recovered => recovered?,
+            let mut behind_seal = None;
+            let recovered = recover(config.clone(), control, ops.clone(), &mut behind_seal);
+            let lost = behind_seal.and_then(|cache| cache.stranded().cloned());
+            let shared = match (recovered, lost) {
+                (Err(_), Some(lost)) => open_without_seal(config, ops, &lost)?,
+                (recovered, _) => recovered?,
             };
             Ok(Shared { postponed, ..shared })
         }
@@ -155,22 +156,19 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
     }
 }
 
-/// A start behind a seal has ended with an error. If that took the seal away, redo has what was not in its frames on flash.
-fn open_without_seal(config: PagerConfig, ops: Arc<dyn RedoOps>, cause: PagerError) -> Result<Shared> {
-    match Control::open(&*config.control) {
-        Ok(Some(control)) if control.get().sealed.is_none() => {
-            reached("open: once more, with redo");
-            let mut shared = recover(config, control, ops)?;
-            shared.warnings.push(redone_after(&cause));
-            Ok(shared)
-        }
-        _ => Err(cause),
-    }
+/// A start behind a seal, which it took away, has `lost` the cache. Redo has what was not in its frames.
+fn open_without_seal(config: PagerConfig, ops: Arc<dyn RedoOps>, lost: &PagerError) -> Result<Shared> {
+    let control = Control::open(&*config.control)?.filter(|control| control.get().sealed.is_none());
+    let Some(control) = control else { return Err(lost.clone()) };
+    reached("open: once more, with redo");
+    let mut shared = recover(config, control, ops, &mut None)?;
+    shared.warnings.push(redone_after(lost));
+    Ok(shared)
 }
 
-/// What a start says that had to redo what a seal spoke of.
-pub(crate) fn redone_after(cause: &PagerError) -> String {
-    let why = match cause {
+/// What a start says that had to redo what a seal spoke of, since the cache was `lost`.
+pub(crate) fn redone_after(lost: &PagerError) -> String {
+    let why = match lost {
         PagerError::Stopped { cause } => cause.to_string(),
         other => other.to_string(),
     };
@@ -270,7 +268,13 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     finish(config, control, region, parts, log, ops, None)
 }
 
-fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+/// `behind_seal` gets the cache, as soon as this start goes on with one that is sealed.
+fn recover(
+    mut config: PagerConfig,
+    control: Control,
+    ops: Arc<dyn RedoOps>,
+    behind_seal: &mut Option<Arc<FlashCache>>,
+) -> Result<Shared> {
     let began = Instant::now();
     protection::check_copies(&config, &control.get())?;
     let log_files = config.log.clone();
@@ -313,6 +317,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     parts.compressions.set_noted(plan.take_forms());
     parts.compressions.set_learning(true);
     let is_found = begin_cache(&parts, &control, (&stored, is_sealed), (&plan, noted.as_ref()))?;
+    *behind_seal = parts.stack.cache.clone().filter(|_| is_sealed && is_found);
     // Whoever chose another design, or another way to keep records, asked for it.
     let asks_for_seal = |cache: &&FlashCache| stored.sealed.is_some() && cache.may_be_sealed();
     if let Some(cache) = cache.filter(asks_for_seal).filter(|_| is_found && !is_sealed) {
@@ -336,7 +341,7 @@ fn recover(mut config: PagerConfig, control: Control, ops: Arc<dyn RedoOps>) -> 
     };
     let recovered = Some((plan.from()..plan.until(), recovery));
     let shared = finish(config, control, region, parts, log, ops, recovered)?;
-    Ok(Shared { is_behind_seal: is_sealed && is_found, ..shared })
+    Ok(Shared { is_behind_seal: behind_seal.is_some(), ..shared })
 }
 
 /// A start of another number begins, before anything changes that a cache would have to hear of, whether or not there is one. Whether there

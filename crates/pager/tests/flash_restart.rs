@@ -6,7 +6,7 @@ mod common;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use common::{Random, add, config, get, open, set};
+use common::{Random, add, config, get, open, set, stored, with_stored};
 use varve_device::{
     Directory, ErrorKind, Fault, Faulty, MemoryDirectory, MemoryImage, Operation, Rule, When, plant,
     take_reached,
@@ -321,34 +321,82 @@ fn a_sealed_frame_that_is_wrong_is_redone_by_the_next_start() {
 }
 
 /// What is read first behind a seal is not in its frame: whether or not the reader goes on, the database is opened once more, with redo. What
-/// else stops a database is not tried again.
+/// else stops a database is not tried again, also where the cache is lost behind it.
 #[test]
 fn only_a_lost_cache_is_a_reason_to_open_once_more() {
-    for (goes_on, is_lost) in [(false, true), (true, true), (false, false)] {
+    let ways = [(true, false), (false, true), (true, true)];
+    let each = ways.into_iter().flat_map(|way| [false, true].map(|goes_on| (way, goes_on)));
+    for ((is_lost, home_refuses), goes_on) in each {
         let (rig, known, _) = sealed(FlashDesign::LazyCleaning, 23);
-        if is_lost {
+        if is_lost && !home_refuses {
             let mut bytes = bytes_of(&file(&rig.flash));
             bytes[3 * 4096..].fill(0xAB);
             put(&rig.flash, &bytes);
         }
+        let home = Faulty::wrap(rig.home.clone() as Arc<dyn Directory>);
+        let config = PagerConfig { data: home.clone(), ..rig.config.clone() };
         let begun = Cell::new(0);
-        let opened = Pager::open_and(rig.config.clone(), Arc::new(common::NoOps), |pager: Pager| {
+        let opened = Pager::open_and(config, Arc::new(common::NoOps), |pager: Pager| {
             begun.set(begun.get() + 1);
+            if home_refuses {
+                let (operation, fault) = (Some(Operation::Write), Fault::Fails(ErrorKind::Io(5)));
+                home.arm(Rule { operation, space: None, when: When::From(1), fault });
+                let owner = pager.create_segment(SpaceId::DATA).unwrap();
+                add(&pager, owner, 1).unwrap();
+                assert!(pager.checkpoint_all().is_err());
+            }
+            if home_refuses && is_lost {
+                rig.device.arm(Rule {
+                    operation: None,
+                    space: None,
+                    when: When::From(1),
+                    fault: Fault::Gone,
+                });
+            }
             let read = known.iter().try_for_each(|(id, _)| get(&pager, *id).map(drop));
-            let stopped = PagerError::Stopped { cause: "somebody else stopped it".into() };
-            let read = if is_lost { read } else { Err(stopped) };
-            if goes_on { Ok(pager) } else { read.map(|()| pager) }
+            if goes_on {
+                Ok(pager)
+            } else {
+                read.and_then(|()| pager.log().check().map_err(PagerError::from)).map(|()| pager)
+            }
         });
-        assert_eq!(begun.get(), 1 + u32::from(is_lost), "goes on: {goes_on}");
+        let is_tried_again = is_lost && !home_refuses;
+        let case = format!("lost {is_lost}, home refuses {home_refuses}, goes on {goes_on}");
+        assert_eq!(begun.get(), 1 + u32::from(is_tried_again), "{case}");
         match opened {
-            Ok(pager) => {
+            Ok(pager) if is_tried_again => {
                 let told = pager.warnings().join("; ");
                 assert!(told.contains("another one redid what only the cache had"), "{told}");
                 check(&pager, &known);
             }
-            Err(cause) => assert!(!is_lost && cause.to_string().contains("somebody else"), "{cause}"),
+            Ok(pager) => assert!(goes_on && pager.log().check().is_err(), "{case}"),
+            Err(_) => assert!(!goes_on && !is_tried_again, "{case}"),
         }
+        home.restart();
+        rig.device.restart();
+        check(&open(&rig.config), &known);
     }
+}
+
+/// A page that was mended at home may be as old as its copy: redo goes by all that the log has, and the start says so.
+#[test]
+fn behind_a_seal_a_page_at_home_is_mended() {
+    let (rig, known, _) = sealed(FlashDesign::LazyCleaning, 29);
+    let is_mended = |(id, _): &&(PageId, u64)| {
+        let mut torn = stored(&rig.home, *id);
+        torn[2048..].fill(0xAA);
+        let (home, flash) =
+            (with_stored(&rig.home, *id, &torn), MemoryDirectory::from_images(rig.flash.images()));
+        let how = (HomeLayout::InPlace, FlashRestart::LazyVerification);
+        let pager = open(&on(&home, &flash, FlashDesign::LazyCleaning, how).config);
+        let is_told = warned(&pager).join("; ").contains("pages at home had to be mended");
+        assert_eq!(is_told, pager.recovery().is_some_and(|recovery| recovery.redo.log_bytes > 0), "{id}");
+        if is_told {
+            check(&pager, &known);
+        }
+        is_told
+    };
+    assert!(known.iter().filter(is_mended).count() > 0);
 }
 
 /// The sum keeps out records of another moment than their seal: without it they are believed.

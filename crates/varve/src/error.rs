@@ -248,7 +248,7 @@ pub enum OpenError {
     Engine(#[from] Error),
     /// It was open, and could not write what was left.
     #[error(
-        "Cannot end cleanly: {0}. Nothing that was committed is lost: what this end left undone the next start recovers from the log."
+        "Cannot end cleanly: {0}. Nothing that was committed is lost: what is missing the next start recovers from the log."
     )]
     Close(Error),
 }

@@ -27,13 +27,16 @@ use crate::report::Spread;
 use crate::workload::Workload;
 
 /// Milliseconds that the load runs before a stop; there are no rounds.
-const SETTLE_MS: (u64, u64) = (5_000, 15_000);
+const SETTLE_MS: (u64, u64) = (15_000, 30_000);
 /// Starts after each kind of stop.
 const STARTS: (usize, usize) = (3, 5);
 /// The small cache, a quarter of the other one.
 const SMALL_CACHE_UNITS: u64 = 35;
-/// Log budgets of lazy cleaning, whose redo covers what only the cache has: half and twice the one that all others have.
-const LOG_BUDGETS_UNITS: [u64; 2] = [LOG_BUDGET_UNITS / 2, LOG_BUDGET_UNITS * 2];
+/// Log budgets of lazy cleaning, whose redo covers what only the cache has: so small that even the small cache has frames for all pages that
+/// are changed by so much log.
+const LOG_BUDGETS_UNITS: [u64; 2] = [LOG_BUDGET_UNITS / 6, LOG_BUDGET_UNITS / 2];
+/// Frames of a hundred that may be dirty with lazy cleaning: so many that the log budget alone limits them, whatever the size of the cache.
+const DIRTY_PERCENT: u8 = 80;
 /// Part of the warm-up that is run again between.
 const AGAIN: u64 = 4;
 
@@ -101,7 +104,7 @@ fn variants(lab: &Lab<'_>) -> Vec<Variant> {
         for log_budget_units in budgets_units.iter().copied() {
             for cache_units in [SMALL_CACHE_UNITS, CACHE_UNITS] {
                 let kept = Kept::of(&TPCC, design, FlashRestart::LazyVerification);
-                let kept = Kept { cache_units, log_budget_units, ..kept };
+                let kept = Kept { cache_units, log_budget_units, dirty_percent: DIRTY_PERCENT, ..kept };
                 variants
                     .push(kept.variant(lab).with("cache", cache_units).with("log budget", log_budget_units));
             }

@@ -57,20 +57,24 @@ pub(super) struct Kept {
     pub restart: FlashRestart,
     pub cache_units: u64,
     pub log_budget_units: u64,
+    /// Frames of a hundred that may be dirty.
+    pub dirty_percent: u8,
 }
 
 impl Kept {
     /// As in the thesis.
     pub(super) fn of(mix: &'static Mix, design: FlashDesign, restart: FlashRestart) -> Self {
         let log_budget_units = if mix.name == TPCE.name { LOG_BUDGET_UNITS_E } else { LOG_BUDGET_UNITS };
-        Self { mix, design, restart, cache_units: CACHE_UNITS, log_budget_units }
+        let (cache_units, dirty_percent) = (CACHE_UNITS, mix.dirty_percent);
+        Self { mix, design, restart, cache_units, log_budget_units, dirty_percent }
     }
 
     pub(super) fn variant(self, lab: &Lab<'_>) -> Variant {
-        let Self { mix, design, restart, cache_units, log_budget_units } = self;
+        let Self { mix, design, restart, cache_units, log_budget_units, dirty_percent } = self;
         let budget_bytes = (log_budget_units * lab.scale().flash_unit_bytes) as f64;
         let log_fraction = budget_bytes / (sizes(lab).log_bytes as f64 * LOG_ADMITTED);
-        let settings = Settings { cache_units, restart, log_fraction, ..Settings::of(lab, mix) };
+        let settings =
+            Settings { cache_units, restart, log_fraction, dirty_percent, ..Settings::of(lab, mix) };
         flash::cached_so(lab, mix, design, settings).with("scheme", restart.name())
     }
 }

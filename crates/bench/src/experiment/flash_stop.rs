@@ -75,7 +75,7 @@ pub(super) struct Started {
     pub warnings: Vec<String>,
 }
 
-/// What a start redid.
+/// What a start redid; of one that was tried twice, the second time.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct Redone {
     /// Log from where redo begins to the end.
@@ -83,7 +83,7 @@ pub(super) struct Redone {
     /// Changes of pages that were applied, and those that the pages had, or did not need.
     pub applied: u64,
     pub skipped: u64,
-    /// Pages that were read until the database was open, and those that were written.
+    /// Pages that were read until the database was open, for whatever it was, and those that were written.
     pub pages_read: u64,
     pub pages_written: u64,
 }

@@ -213,6 +213,7 @@ impl FlashCache {
         }
         // What is believed is what was summed: a drive may answer otherwise than a moment ago.
         if earlier.sealed.is_some() && sum != self.hardening.seal.sum && !planted(super::sealing::ANY_SUM) {
+            reached("flash: records change between two reads");
             return Err(Cold::Unsteady);
         }
         Ok(true)

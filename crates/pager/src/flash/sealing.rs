@@ -56,7 +56,7 @@ impl FlashCache {
     /// A start goes on with the frames, and redoes what the last shutdown left only here. `mended`: since pages had to be.
     pub(crate) fn tell_redone(&self, mended: bool) {
         self.tell(match mended {
-            true => "is as the last shutdown left it, but pages at home had to be mended; what only it has is redone",
+            true => "is read with redo, since pages at home had to be mended: what only it has is redone",
             false => "is not as the last shutdown left it; what only it has is redone",
         });
     }

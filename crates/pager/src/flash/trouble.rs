@@ -139,14 +139,13 @@ impl FlashCache {
             let what = format!("is lost with {dirty} changed pages");
             let place = self.config.directory.location();
             let why = format!("the flash cache on {place} {what}: {cause}");
-            // The first reason stays. Whoever comes second finds it stopped, too, whether or not the first one has come so far.
             let stopped = PagerError::Stopped { cause: why.into() };
-            self.log.stop(&stopped);
-            if self.trouble.stranded.set(stopped).is_ok() {
-                reached("flash: dirty pages are lost");
-                let then = "the database stops, and redoes them when it starts: check the drive, or remove the section [flash], first";
-                self.notice(&what, cause, then);
+            // Behind what stopped the database before, this is not why it stops.
+            if self.log.check().is_ok() {
+                drop(self.trouble.stranded.set(stopped.clone()));
             }
+            // The first reason stays. Whoever comes second finds it stopped, too, whether or not the first one has come so far.
+            self.log.stop(&stopped);
         }
         if self.trouble.is_lost.swap(true, Relaxed) {
             return;
@@ -157,8 +156,11 @@ impl FlashCache {
         if dirty == 0 {
             let then = "no change is, and the database goes on without it until the next start: check the drive, or remove the \
                         section [flash]";
-            self.notice("is lost", cause, then);
+            return self.notice("is lost", cause, then);
         }
+        reached("flash: dirty pages are lost");
+        let then = "the database stops, and redoes them when it starts: check the drive, or remove the section [flash], first";
+        self.notice(&format!("is lost with {dirty} changed pages"), cause, then);
     }
 
     /// As `lose`, for one who needs what can't be read. What he hears: that the database stopped, since its next start has the page.

@@ -119,7 +119,7 @@ impl Spaces {
         let extents = self.file_pages(geometry) / geometry.extent_pages;
         let mut map = space.map();
         let firsts: Vec<ExtentNo> = (0..extents).step_by(geometry.group_extents as usize).collect();
-        // No more than are looked at before they may have to leave the pool.
+        // As many as are read together: with more, the first might leave the pool before it is looked at.
         for some in firsts.chunks(PREFETCH_MAX) {
             let descriptor = |first: &ExtentNo| geometry.descriptor_of(geometry.group_of(*first));
             pool.prefetch(&some.iter().map(descriptor).collect::<Vec<_>>());
