@@ -37,8 +37,6 @@ const SMALL_CACHE_UNITS: u64 = 35;
 const LOG_BUDGETS_UNITS: [u64; 2] = [LOG_BUDGET_UNITS / 6, LOG_BUDGET_UNITS / 2];
 /// Frames of a hundred that may be dirty with lazy cleaning: so many that the log budget alone limits them, whatever the size of the cache.
 const DIRTY_PERCENT: u8 = 80;
-/// Part of the warm-up that is run again between.
-const AGAIN: u64 = 4;
 
 /// Starts of one variant after one kind of stop, in seconds of the drives.
 #[derive(Debug, Serialize)]
@@ -94,20 +92,17 @@ struct Asked<'a> {
     starts: usize,
 }
 
-fn variants(lab: &Lab<'_>) -> Vec<Variant> {
+fn variants(lab: &Lab<'_>, design: FlashDesign) -> Vec<Variant> {
+    let budgets_units: &[u64] = match design {
+        FlashDesign::LazyCleaning => &LOG_BUDGETS_UNITS,
+        _ => &[LOG_BUDGET_UNITS],
+    };
     let mut variants = Vec::new();
-    for design in DESIGNS {
-        let budgets_units: &[u64] = match design {
-            FlashDesign::LazyCleaning => &LOG_BUDGETS_UNITS,
-            _ => &[LOG_BUDGET_UNITS],
-        };
-        for log_budget_units in budgets_units.iter().copied() {
-            for cache_units in [SMALL_CACHE_UNITS, CACHE_UNITS] {
-                let kept = Kept::of(&TPCC, design, FlashRestart::LazyVerification);
-                let kept = Kept { cache_units, log_budget_units, dirty_percent: DIRTY_PERCENT, ..kept };
-                variants
-                    .push(kept.variant(lab).with("cache", cache_units).with("log budget", log_budget_units));
-            }
+    for log_budget_units in budgets_units.iter().copied() {
+        for cache_units in [SMALL_CACHE_UNITS, CACHE_UNITS] {
+            let kept = Kept::of(&TPCC, design, FlashRestart::LazyVerification);
+            let kept = Kept { cache_units, log_budget_units, dirty_percent: DIRTY_PERCENT, ..kept };
+            variants.push(kept.variant(lab).with("cache", cache_units).with("log budget", log_budget_units));
         }
     }
     variants
@@ -116,13 +111,10 @@ fn variants(lab: &Lab<'_>) -> Vec<Variant> {
 /// Stops and starts, crashes first; nothing if one was spoilt and another dilation may help.
 fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec<Start>, Option<Warmth>)>> {
     let (mut opened, warmth) = on.warmed()?;
-    let again = on.stand.variant.warm_transactions().map_or(0, |transactions| transactions / AGAIN);
     let mut starts = Vec::new();
     for number in 0..(2 * asked.starts) as u64 {
         if number > 0 {
-            opened.take_times(false);
-            on.warm(&opened, (again, number))?;
-            opened.take_times(true);
+            on.warm_again(&opened, number)?;
         }
         on.rate(&opened, asked.settle_ms, 100 + number)?;
         let stop = if number < asked.starts as u64 { Stop::Crash } else { Stop::Shutdown };
@@ -178,15 +170,15 @@ fn row(stop: Stop, starts: &[Start], (asked, warmth): (Asked<'_>, &Option<Warmth
     }
 }
 
-/// All variants; nothing if one was spoilt and another dilation may help.
+/// All variants of a design; nothing if one was spoilt and another dilation may help.
 fn rows(
     lab: &Lab<'_>,
-    asked: Asked<'_>,
+    (design, asked): (FlashDesign, Asked<'_>),
     (dilation, is_last): (f64, bool),
 ) -> Result<Option<Vec<FirstQueryRow>>> {
     let Asked { workload, device, clients, .. } = asked;
     let mut rows = Vec::new();
-    for variant in variants(lab) {
+    for variant in variants(lab, design) {
         for stand in lab.stands(workload, flash_kept::sizes(lab), &[variant])? {
             let on = Ground { stand: &stand, device, workload, clients, dilation };
             let Some((starts, warmth)) = starts(on, asked, is_last)? else { return Ok(None) };
@@ -211,10 +203,12 @@ pub fn first_query(lab: &mut Lab<'_>) -> Result<()> {
     for clients in lab.clients(&[SESSIONS], &[SESSIONS]) {
         let (settle_ms, starts) = (lab.scale().warm_ms, lab.scale().rounds);
         let asked = Asked { workload: &*workload, device: &device, clients, settle_ms, starts };
-        let measured = lab.dilated(|lab, dilation| rows(lab, asked, dilation))?;
-        measured.iter().try_for_each(|row| lab.write_row(row))?;
-        claims.extend(claim_times(lab, &measured)?);
-        all.extend(measured);
+        for design in DESIGNS {
+            let measured = lab.dilated(|lab, dilation| rows(lab, (design, asked), dilation))?;
+            measured.iter().try_for_each(|row| lab.write_row(row))?;
+            claims.extend(claim_times(lab, &measured)?);
+            all.extend(measured);
+        }
     }
     tell_rows(lab, &all, &claims)
 }

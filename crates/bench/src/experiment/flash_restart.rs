@@ -5,8 +5,10 @@
 //!    slices, and the ramp-up ends with the first of two in a row that have nine tenths of the throughput before.
 //! 2. What takes longer than the longest ramp-up is told as that: its ratios are lower bounds, and miss no bar.
 //! 3. All schemes of a design and an end have the same dilation, the one at which all of them count.
+//! 4. A point is stopped and started several times, and the round in the middle is told: a look at the throughput more or less is a fifth of
+//!    what a warm start takes.
 //!
-//! Not known here: what a scheme keeps; and what it costs is told of single runs here, `flash-hardening` measures it.
+//! Not known here: what a scheme keeps; and what it costs is told of single rounds here, `flash-hardening` measures it.
 
 use std::ops::ControlFlow;
 
@@ -30,12 +32,15 @@ use super::verdict::Verdict;
 use super::warm::{CacheState, Warmth};
 use crate::Result;
 use crate::driver::{self, Watch};
+use crate::report::Spread;
 use crate::workload::Workload;
 
 /// Milliseconds of the peak before, and of what runs before that; the longest ramp-up after is this many peaks.
 const PEAK_MS: (u64, u64) = (20_000, 60_000);
 const SETTLE_MS: (u64, u64) = (10_000, 60_000);
 const RAMP_UP_PEAKS: u64 = 15;
+/// Stops and starts of a point.
+const ROUNDS: (usize, usize) = (3, 5);
 /// Throughput is looked at so often. The thesis looks each minute, which is 0.1 s for a unit of quick and 0.5 s for one of full.
 const SLICE_MS: (u64, u64) = (250, 500);
 /// Throughput is back when it is this part of what it was, twice.
@@ -58,8 +63,10 @@ struct RestartRow {
     first_query_seconds: f64,
     /// Missing if throughput wasn't back before the longest ramp-up was over.
     ramp_up_seconds: Option<f64>,
-    /// All three, or at least so long.
+    /// All three, or at least so long: of the round in the middle, as all figures are.
     peak_to_peak_seconds: f64,
+    /// That of each round, as they came.
+    rounds_seconds: Vec<f64>,
     /// Transactions a second after, slice by slice.
     tps: Vec<f64>,
     /// MiB a second read and written at home: before, and after, slice by slice.
@@ -70,7 +77,7 @@ struct RestartRow {
     restored_pages: u64,
     /// What it had to redo.
     redone: Redone,
-    /// What the end and the start told.
+    /// What all ends and starts told.
     told: Vec<String>,
     warmth: Option<Warmth>,
     /// The cache when the end came.
@@ -130,18 +137,19 @@ struct Lengths {
     settle: u64,
     peak: u64,
     slice: u64,
+    rounds: usize,
 }
 
 impl Lengths {
     fn of(lab: &Lab<'_>) -> Lengths {
-        let (settle, peak) = (lab.scale().warm_ms, lab.scale().round_ms);
+        let (settle, peak, rounds) = (lab.scale().warm_ms, lab.scale().round_ms, lab.scale().rounds);
         let slice = if lab.scale().is_full() { SLICE_MS.1 } else { SLICE_MS.0 };
-        Lengths { settle, peak, slice }
+        Lengths { settle, peak, slice, rounds }
     }
 }
 
 /// Slices until throughput is back, from the moment on at which the database was open.
-fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, lengths: Lengths) -> Result<Ramp> {
+fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, (lengths, seed): (Lengths, u64)) -> Result<Ramp> {
     let looks = (lengths.peak * RAMP_UP_PEAKS).div_ceil(lengths.slice).max(2);
     let mut ramp = Ramp { last_home: home_bytes(&started.opened), ..Ramp::default() };
     let mut look = |done: &dyn Fn() -> u64| {
@@ -150,17 +158,50 @@ fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, lengths: Lengths) -> Re
     };
     let watch = Watch { looks: looks as u32, look: &mut look };
     let (target, length) = (on.target(&started.opened), on.dilated(looks * lengths.slice));
-    driver::round_watched(&target, on.workload, on.plan(), (length, 3), Some(watch))?;
+    driver::round_watched(&target, on.workload, on.plan(), (length, seed), Some(watch))?;
     Ok(ramp)
 }
 
-/// One end and what follows.
-fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
-    let (opened, warmth) = on.warmed()?;
-    on.rate(&opened, lengths.settle, 1)?;
+/// Ends and what follows, one after the other. Gives the one in the middle, by the time from peak to peak; nothing if one was spoilt and another
+/// dilation may help.
+fn run(on: Ground<'_>, stop: Stop, lengths: Lengths, is_last: bool) -> Result<Option<RestartRow>> {
+    let (mut opened, warmth) = on.warmed()?;
+    let (mut rows, mut spans, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..lengths.rounds as u64 {
+        if number > 0 {
+            on.warm_again(&opened, number)?;
+        }
+        let ((row, of_row), started) = round(on, (opened, stop), lengths, number)?;
+        if emulation(&of_row, on.device).is_some_and(|emulation| !emulation.counts) && !is_last {
+            return Ok(None);
+        }
+        told.extend(row.told.clone());
+        rows.push(row);
+        spans.extend(of_row);
+        opened = started;
+    }
+    opened.take_times(false);
+    opened.database.shutdown()?;
+    let rounds_seconds: Vec<f64> = rows.iter().map(|row| row.peak_to_peak_seconds).collect();
+    rows.sort_by(|one, other| one.peak_to_peak_seconds.total_cmp(&other.peak_to_peak_seconds));
+    let middle = rows.swap_remove((rows.len() - 1) / 2);
+    Ok(Some(RestartRow { rounds_seconds, told, warmth, emulation: emulation(&spans, on.device), ..middle }))
+}
+
+/// What the emulation reports of a span.
+type Span = Vec<(&'static str, EmulationReport)>;
+
+/// One end and what follows, what the drives report of before and after, and the database that is open again.
+fn round(
+    on: Ground<'_>,
+    (opened, stop): (Opened, Stop),
+    lengths: Lengths,
+    number: u64,
+) -> Result<((RestartRow, [Span; 2]), Opened)> {
+    on.rate(&opened, lengths.settle, 10 * number + 1)?;
     begin_reports(&opened);
     let home = home_bytes(&opened);
-    let peak_tps = on.rate(&opened, lengths.peak, 2)?;
+    let peak_tps = on.rate(&opened, lengths.peak, 10 * number + 2)?;
     let peak_home_mib_per_second = mib_per_second(home, home_bytes(&opened), lengths.peak as f64 / 1e3);
     let cache = CacheState::of(&opened.database);
     let shutdown_seconds = on.stop(&opened, stop)?;
@@ -169,13 +210,12 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
     drop(opened);
     let started = on.start()?;
     told.extend(started.warnings.iter().cloned());
-    let ramp = ramp_up(on, &started, peak_tps, lengths)?;
+    let ramp = ramp_up(on, &started, peak_tps, (lengths, 10 * number + 3))?;
     let after = reports(&started.opened);
-    started.opened.take_times(false);
-    started.opened.database.shutdown()?;
     let ramp_up_seconds = ramp.back(peak_tps);
     let at_least = ramp_up_seconds.unwrap_or(ramp.last.0);
     let Started {
+        opened,
         recovery_seconds,
         parts_seconds,
         first_query_seconds,
@@ -184,7 +224,7 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
         redone,
         ..
     } = started;
-    Ok(RestartRow {
+    let row = RestartRow {
         row: "restart",
         experiment: "",
         figure: "",
@@ -196,6 +236,7 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
         first_query_seconds,
         ramp_up_seconds,
         peak_to_peak_seconds: shutdown_seconds + recovery_seconds + at_least,
+        rounds_seconds: Vec::new(),
         tps: ramp.tps,
         peak_home_mib_per_second,
         home_mib_per_second: ramp.home,
@@ -203,13 +244,14 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths) -> Result<RestartRow> {
         restored_pages,
         redone,
         told,
-        warmth,
+        warmth: None,
         cache,
-        emulation: emulation(&[before, after], on.device),
-    })
+        emulation: None,
+    };
+    Ok(((row, [before, after]), opened))
 }
 
-fn emulation(reports: &[Vec<(&'static str, EmulationReport)>], device: &Device) -> Option<Emulation> {
+fn emulation(reports: &[Span], device: &Device) -> Option<Emulation> {
     Emulation::of_drives(reports, device.flush_us())
 }
 
@@ -234,10 +276,7 @@ impl Group<'_> {
             let variant = Kept::of(mix, design, scheme).variant(lab);
             for stand in lab.stands(workload, flash_kept::sizes(lab), &[variant])? {
                 let on = Ground { stand: &stand, device, workload, clients, dilation };
-                let row = run(on, stop, lengths)?;
-                if row.emulation.as_ref().is_some_and(|emulation| !emulation.counts) && !is_last {
-                    return Ok(None);
-                }
+                let Some(row) = run(on, stop, lengths, is_last)? else { return Ok(None) };
                 let (experiment, figure) = lab.subject();
                 let mut factors = stand.variant.factors.clone();
                 factors.extend([
@@ -256,6 +295,7 @@ impl Group<'_> {
 /// Figures 4.11, 4.12, 4.14 and 4.15: from peak to peak.
 pub fn restart(lab: &mut Lab<'_>) -> Result<()> {
     flash_kept::begin(lab, (PEAK_MS, SETTLE_MS))?;
+    lab.prefer_rounds(ROUNDS);
     let (mut rows, mut claims) = (Vec::new(), Vec::new());
     for mix in [&TPCC, &TPCE] {
         if lab.wants(&Factors::from([("workload", mix.name.into())])) {
@@ -335,13 +375,14 @@ fn claim_schemes(
         let sign = if none.ramp_up_seconds.is_some() { "" } else { ", at least" };
         let thesis = published_gain(mix, design, stop);
         let says = format!("peak to peak, none / {}{sign} (thesis: {thesis})", scheme.name());
-        let claim = Claim::found(&row.factors, says, gain);
+        let claim = Claim::found(&row.factors, says, gain).of_rounds(row.rounds_seconds.len());
         claims.push(lab.write_claim(match bar(design, scheme) {
             None => claim,
             Some(bar) => claim.judged(bar, judge(bar, gain, (none, row))),
         })?);
         let says = format!("sustained throughput, {} / none", scheme.name());
-        let claim = Claim::found(&row.factors, says, row.peak_tps / none.peak_tps);
+        let claim = Claim::found(&row.factors, says, row.peak_tps / none.peak_tps)
+            .of_rounds(row.rounds_seconds.len());
         let published = published_throughput(design, scheme).filter(|_| mix.name == TPCC.name);
         claims.push(lab.write_claim(claim.beside(published))?);
     }
@@ -373,6 +414,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[RestartRow], claims: &[Claim]) -> Result
         "first query s",
         "ramp-up s",
         "peak to peak s",
+        "rounds",
         "log read MiB",
         "restored",
         "dirty %",
@@ -399,7 +441,12 @@ fn told(row: &RestartRow) -> Vec<String> {
         Some(seconds) => (format!("{seconds:.1}"), ""),
         None => ("not back".to_owned(), "at least "),
     };
-    line.extend([ramp_up, format!("{sign}{:.1}", row.peak_to_peak_seconds)]);
+    let all = Spread::of(&row.rounds_seconds);
+    line.extend([
+        ramp_up,
+        format!("{sign}{:.2}", row.peak_to_peak_seconds),
+        format!("{:.2}..{:.2}", all.min, all.max),
+    ]);
     line.push(format!("{:.1}", row.log_read_bytes as f64 / f64::from(1 << 20)));
     line.push(row.restored_pages.to_string());
     line.push(row.cache.map_or_else(String::new, |cache| format!("{:.1}", cache.dirty_percent)));
@@ -467,6 +514,7 @@ mod tests {
             first_query_seconds: 0.0,
             ramp_up_seconds,
             peak_to_peak_seconds,
+            rounds_seconds: vec![peak_to_peak_seconds],
             tps: Vec::new(),
             peak_home_mib_per_second: [0.0; 2],
             home_mib_per_second: Vec::new(),

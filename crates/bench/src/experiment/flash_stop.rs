@@ -21,6 +21,9 @@ use crate::embedded::Embedded;
 use crate::target::Target;
 use crate::workload::Workload;
 
+/// Part of the warm-up that is run again between two stops.
+const AGAIN: u64 = 4;
+
 /// The first query of a load.
 fn first_query(workload: &dyn Workload) -> &'static str {
     match workload.name().as_str() {
@@ -141,6 +144,17 @@ impl Ground<'_> {
     /// So many transactions; the number is that of the warm-up.
     pub(super) fn warm(&self, opened: &Opened, transactions: (u64, u64)) -> Result<Warmth> {
         warm::up(opened, &self.target(opened), (self.workload, self.plan()), transactions)
+    }
+
+    /// A part of the warm-up once more, in no time of the drives: each round of stops and starts begins with a pool, a cache and a log like the first
+    /// one's.
+    pub(super) fn warm_again(&self, opened: &Opened, round: u64) -> Result<()> {
+        let transactions =
+            self.stand.variant.warm_transactions().map_or(0, |transactions| transactions / AGAIN);
+        opened.take_times(false);
+        self.warm(opened, (transactions, round))?;
+        opened.take_times(true);
+        Ok(())
     }
 
     /// How long the end takes, in seconds of the drives.
