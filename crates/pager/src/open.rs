@@ -158,8 +158,8 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
 
 /// A start behind a seal, which it took away, has `lost` the cache. Redo has what was not in its frames.
 fn open_without_seal(config: PagerConfig, ops: Arc<dyn RedoOps>, lost: &PagerError) -> Result<Shared> {
-    let control = Control::open(&*config.control)?.filter(|control| control.get().sealed.is_none());
-    let Some(control) = control else { return Err(lost.clone()) };
+    let Some(control) = Control::open(&*config.control)? else { return Err(lost.clone()) };
+    assert!(control.get().sealed.is_none(), "a start takes the seal away before it goes on with the cache");
     reached("open: once more, with redo");
     let mut shared = recover(config, control, ops, &mut None)?;
     shared.warnings.push(redone_after(lost));

@@ -121,8 +121,8 @@ impl Pager {
 
     /// Opens, and begins with it. Behind a shutdown that left pages on flash nothing is redone, and what is read first may not be in its
     /// frame any more: the cache is lost then, and the database stops. It is opened once more, with redo, which has those pages.
-    /// (Decisions 0276, 0280, 0281.) `begin` is called for each; what it
-    /// gives has the pager alone, or threads of the first would go on beside the second. An error of the second start is the one that is told.
+    /// (Decisions 0276, 0280, 0281.) `begin` is called for each; what it gives has the pager alone, or threads of the first would go on beside
+    /// the second. An error of the second start is the one that is told.
     pub fn open_and<T, E: From<PagerError>>(
         config: PagerConfig,
         ops: Arc<dyn RedoOps>,

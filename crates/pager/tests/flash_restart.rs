@@ -378,6 +378,52 @@ fn only_a_lost_cache_is_a_reason_to_open_once_more() {
     }
 }
 
+/// An allocation map is in a frame only, and that is lost: the start itself needs it, and is made once more.
+#[test]
+fn a_sealed_start_that_needs_a_lost_frame_is_made_once_more() {
+    for design in SEALED {
+        let rig = rig(design, HomeLayout::InPlace, FlashRestart::LazyVerification);
+        let pager = open(&rig.config);
+        let (mut known, mut random) = (fill(&pager), Random(37));
+        work(&pager, &mut known, 1000, &mut random);
+        known.extend(fill(&pager).into_iter().take(5));
+        known.iter().for_each(|(id, number)| assert_eq!(get(&pager, *id).unwrap(), *number));
+        pager.shutdown().unwrap();
+        drop(pager);
+        let mut bytes = bytes_of(&file(&rig.flash));
+        bytes[3 * 4096..].fill(0xAB);
+        put(&rig.flash, &bytes);
+        drop(take_reached());
+        let pager = open(&rig.config);
+        assert!(take_reached().contains_key("open: once more, with redo"), "{design:?}");
+        let told = pager.warnings().join("; ");
+        assert!(told.contains("another one redid what only the cache had"), "{told}");
+        check(&pager, &known);
+    }
+}
+
+/// As above, while the start is being made: an error of home is the caller's, and there is no second start on it.
+#[test]
+fn a_home_that_fails_at_a_sealed_start_is_not_tried_again() {
+    let mut refused = 0;
+    for nth in 1..=30 {
+        let (rig, known, _) = sealed(FlashDesign::LazyCleaning, 31);
+        let home = Faulty::wrap(rig.home.clone() as Arc<dyn Directory>);
+        let config = PagerConfig { data: home.clone(), rollback: home.clone(), ..rig.config.clone() };
+        let (when, fault) = (When::Nth(nth), Fault::Fails(ErrorKind::Io(5)));
+        home.arm(Rule { operation: None, space: None, when, fault });
+        drop(take_reached());
+        let opened = Pager::open(config, Arc::new(common::NoOps));
+        refused += u64::from(opened.is_err());
+        let again = take_reached().into_keys().find(|mark| mark.starts_with("open: once more"));
+        assert_eq!(again, None, "operation {nth}");
+        drop(opened);
+        home.restart();
+        check(&open(&rig.config), &known);
+    }
+    assert!(refused > 5, "{refused}");
+}
+
 /// A page that was mended at home may be as old as its copy: redo goes by all that the log has, and the start says so.
 #[test]
 fn behind_a_seal_a_page_at_home_is_mended() {

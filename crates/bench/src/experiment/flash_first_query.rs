@@ -14,7 +14,7 @@ use varve_pager::{FlashDesign, FlashRestart};
 use super::claim::Claim;
 use super::device::Device;
 use super::flash_kept::{self, CACHE_UNITS, DESIGNS, Kept, LOG_BUDGET_UNITS, SESSIONS, TPCC, UNITS};
-use super::flash_stop::{Ground, Redone, Stop, begin_reports, reports};
+use super::flash_stop::{Ground, Redone, Stop, reports};
 use super::lab::Lab;
 use super::row::{Emulation, Factors};
 use super::stand::Variant;
@@ -93,16 +93,17 @@ struct Asked<'a> {
 }
 
 fn variants(lab: &Lab<'_>, design: FlashDesign) -> Vec<Variant> {
-    let budgets_units: &[u64] = match design {
-        FlashDesign::LazyCleaning => &LOG_BUDGETS_UNITS,
-        _ => &[LOG_BUDGET_UNITS],
+    let (budgets_units, dirty_percent): (&[u64], u8) = match design {
+        FlashDesign::LazyCleaning => (&LOG_BUDGETS_UNITS, DIRTY_PERCENT),
+        _ => (&[LOG_BUDGET_UNITS], TPCC.dirty_percent),
     };
     let mut variants = Vec::new();
     for log_budget_units in budgets_units.iter().copied() {
         for cache_units in [SMALL_CACHE_UNITS, CACHE_UNITS] {
             let kept = Kept::of(&TPCC, design, FlashRestart::LazyVerification);
-            let kept = Kept { cache_units, log_budget_units, dirty_percent: DIRTY_PERCENT, ..kept };
-            variants.push(kept.variant(lab).with("cache", cache_units).with("log budget", log_budget_units));
+            let kept = Kept { cache_units, log_budget_units, dirty_percent, ..kept };
+            let variant = kept.variant(lab).with("cache", cache_units).with("log budget", log_budget_units);
+            variants.push(variant.with("lambda", dirty_percent));
         }
     }
     variants
@@ -111,10 +112,10 @@ fn variants(lab: &Lab<'_>, design: FlashDesign) -> Vec<Variant> {
 /// Stops and starts, crashes first; nothing if one was spoilt and another dilation may help.
 fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec<Start>, Option<Warmth>)>> {
     let (mut opened, warmth) = on.warmed()?;
-    let mut starts = Vec::new();
+    let (mut starts, mut rewarmed) = (Vec::new(), Vec::new());
     for number in 0..(2 * asked.starts) as u64 {
         if number > 0 {
-            on.warm_again(&opened, number)?;
+            rewarmed.extend(on.warm_again(&opened, number)?);
         }
         on.rate(&opened, asked.settle_ms, 100 + number)?;
         let stop = if number < asked.starts as u64 { Stop::Crash } else { Stop::Shutdown };
@@ -140,10 +141,11 @@ fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec
             reports,
         });
         opened = started.opened;
-        begin_reports(&opened);
     }
     opened.take_times(false);
     opened.database.shutdown()?;
+    let is_steady = rewarmed.iter().all(|warmth: &Warmth| warmth.is_steady);
+    let warmth = warmth.map(|first| Warmth { is_steady: first.is_steady && is_steady, ..first });
     Ok(Some((starts, warmth)))
 }
 
@@ -255,6 +257,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[FirstQueryRow], claims: &[Claim]) -> Res
         "stop",
         "cache",
         "log budget",
+        "lambda",
         "first query s",
         "least",
         "most",
@@ -268,7 +271,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[FirstQueryRow], claims: &[Claim]) -> Res
     let mut table = Table::headed(&head);
     for row in rows {
         let factor = |name: &str| row.factors.get(name).map_or_else(String::new, tell::plain);
-        let mut line = ["design", "stop", "cache", "log budget"].map(factor).to_vec();
+        let mut line = ["design", "stop", "cache", "log budget", "lambda"].map(factor).to_vec();
         let Spread { median, min, max } = row.first_query_seconds;
         line.extend([median, min, max, row.recovery_seconds.median].map(|seconds| format!("{seconds:.3}")));
         line.push(row.recovery_parts_seconds.map(|seconds| format!("{seconds:.2}")).join(", "));

@@ -95,8 +95,8 @@ pub(super) fn begin(lab: &mut Lab<'_>, (round_ms, settle_ms): ((u64, u64), (u64,
     lab.prefer_lengths(round_ms, settle_ms);
     lab.say(&format!(
         "home {HOME}, flash {}, log {} (one disk); pool : cache : database as {POOL_UNITS} : {CACHE_UNITS} : {UNITS}, a unit is {} KiB; \
-         lambda {LAMBDA} %; redo reads at most about {LOG_BUDGET_UNITS} units of log, the log budget, with tpce-like {LOG_BUDGET_UNITS_E}, where \
-         nothing else is said; protection none. Every point is warmed by the same number of transactions before the drives take their time.",
+         lambda {LAMBDA} %, where nothing else is said; redo reads at most about {LOG_BUDGET_UNITS} units of log, the log budget, with tpce-like {LOG_BUDGET_UNITS_E}, likewise; \
+         protection none. Every point is warmed by the same number of transactions before the drives take their time.",
         flash::FLASH,
         flash::LOG,
         lab.scale().flash_unit_bytes >> 10

@@ -5,10 +5,10 @@
 //!    slices, and the ramp-up ends with the first of two in a row that have nine tenths of the throughput before.
 //! 2. What takes longer than the longest ramp-up is told as that: its ratios are lower bounds, and miss no bar.
 //! 3. All schemes of a design and an end have the same dilation, the one at which all of them count.
-//! 4. A point is stopped and started several times, and the round in the middle is told: a look at the throughput more or less is a fifth of
-//!    what a warm start takes.
+//! 4. A point is stopped and started several times, and the round in the middle is told: a look at the throughput more or less is much of what a
+//!    warm start takes.
 //!
-//! Not known here: what a scheme keeps; and what it costs is told of single rounds here, `flash-hardening` measures it.
+//! Not known here: what a scheme keeps; and what it costs is told of a few rounds here, `flash-hardening` measures it.
 
 use std::ops::ControlFlow;
 
@@ -53,7 +53,7 @@ struct RestartRow {
     experiment: &'static str,
     figure: &'static str,
     factors: Factors,
-    /// Transactions a second before.
+    /// Transactions a second before the end.
     peak_tps: f64,
     shutdown_seconds: f64,
     recovery_seconds: f64,
@@ -65,8 +65,8 @@ struct RestartRow {
     ramp_up_seconds: Option<f64>,
     /// All three, or at least so long: of the round in the middle, as all figures are.
     peak_to_peak_seconds: f64,
-    /// That of each round, as they came.
-    rounds_seconds: Vec<f64>,
+    /// All rounds, as they came.
+    rounds: Vec<Round>,
     /// Transactions a second after, slice by slice.
     tps: Vec<f64>,
     /// MiB a second read and written at home: before, and after, slice by slice.
@@ -79,13 +79,41 @@ struct RestartRow {
     redone: Redone,
     /// What all ends and starts told.
     told: Vec<String>,
-    warmth: Option<Warmth>,
+    /// The warm-up, and what ran again of it before each other round.
+    warmths: Vec<Warmth>,
     /// The cache when the end came.
     cache: Option<CacheState>,
     emulation: Option<Emulation>,
 }
 
+/// What one round came to.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Round {
+    peak_tps: f64,
+    peak_to_peak_seconds: f64,
+    is_back: bool,
+    /// Frames of the cache in use before the end, in percent.
+    filled_percent: Option<f64>,
+}
+
+impl Round {
+    fn of(row: &RestartRow) -> Round {
+        let RestartRow { peak_tps, peak_to_peak_seconds, ramp_up_seconds, cache, .. } = row;
+        Round {
+            peak_tps: *peak_tps,
+            peak_to_peak_seconds: *peak_to_peak_seconds,
+            is_back: ramp_up_seconds.is_some(),
+            filled_percent: cache.map(|cache| cache.filled_percent),
+        }
+    }
+}
+
 impl RestartRow {
+    /// Transactions a second before an end: the median of all rounds.
+    fn sustained_tps(&self) -> f64 {
+        Spread::of(&self.rounds.iter().map(|round| round.peak_tps).collect::<Vec<_>>()).median
+    }
+
     /// Why nothing may be concluded from it.
     fn not_judged(&self) -> Option<String> {
         Emulation::not_judged(self.emulation.as_ref())
@@ -166,26 +194,27 @@ fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, (lengths, seed): (Lengt
 /// dilation may help.
 fn run(on: Ground<'_>, stop: Stop, lengths: Lengths, is_last: bool) -> Result<Option<RestartRow>> {
     let (mut opened, warmth) = on.warmed()?;
-    let (mut rows, mut spans, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rows, mut spans, mut warmths) = (Vec::new(), Vec::new(), Vec::from_iter(warmth));
     for number in 0..lengths.rounds as u64 {
         if number > 0 {
-            on.warm_again(&opened, number)?;
+            warmths.extend(on.warm_again(&opened, number)?);
         }
         let ((row, of_row), started) = round(on, (opened, stop), lengths, number)?;
         if emulation(&of_row, on.device).is_some_and(|emulation| !emulation.counts) && !is_last {
             return Ok(None);
         }
-        told.extend(row.told.clone());
         rows.push(row);
         spans.extend(of_row);
         opened = started;
     }
     opened.take_times(false);
     opened.database.shutdown()?;
-    let rounds_seconds: Vec<f64> = rows.iter().map(|row| row.peak_to_peak_seconds).collect();
+    let rounds = rows.iter().map(Round::of).collect();
+    let told = rows.iter_mut().flat_map(|row| std::mem::take(&mut row.told)).collect();
     rows.sort_by(|one, other| one.peak_to_peak_seconds.total_cmp(&other.peak_to_peak_seconds));
-    let middle = rows.swap_remove((rows.len() - 1) / 2);
-    Ok(Some(RestartRow { rounds_seconds, told, warmth, emulation: emulation(&spans, on.device), ..middle }))
+    // The slower one of two.
+    let middle = rows.swap_remove(rows.len() / 2);
+    Ok(Some(RestartRow { rounds, told, warmths, emulation: emulation(&spans, on.device), ..middle }))
 }
 
 /// What the emulation reports of a span.
@@ -236,7 +265,7 @@ fn round(
         first_query_seconds,
         ramp_up_seconds,
         peak_to_peak_seconds: shutdown_seconds + recovery_seconds + at_least,
-        rounds_seconds: Vec::new(),
+        rounds: Vec::new(),
         tps: ramp.tps,
         peak_home_mib_per_second,
         home_mib_per_second: ramp.home,
@@ -244,7 +273,7 @@ fn round(
         restored_pages,
         redone,
         told,
-        warmth: None,
+        warmths: Vec::new(),
         cache,
         emulation: None,
     };
@@ -375,14 +404,14 @@ fn claim_schemes(
         let sign = if none.ramp_up_seconds.is_some() { "" } else { ", at least" };
         let thesis = published_gain(mix, design, stop);
         let says = format!("peak to peak, none / {}{sign} (thesis: {thesis})", scheme.name());
-        let claim = Claim::found(&row.factors, says, gain).of_rounds(row.rounds_seconds.len());
+        let claim = Claim::found(&row.factors, says, gain).of_rounds(row.rounds.len());
         claims.push(lab.write_claim(match bar(design, scheme) {
             None => claim,
             Some(bar) => claim.judged(bar, judge(bar, gain, (none, row))),
         })?);
         let says = format!("sustained throughput, {} / none", scheme.name());
-        let claim = Claim::found(&row.factors, says, row.peak_tps / none.peak_tps)
-            .of_rounds(row.rounds_seconds.len());
+        let claim = Claim::found(&row.factors, says, row.sustained_tps() / none.sustained_tps())
+            .of_rounds(row.rounds.len());
         let published = published_throughput(design, scheme).filter(|_| mix.name == TPCC.name);
         claims.push(lab.write_claim(claim.beside(published))?);
     }
@@ -432,7 +461,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[RestartRow], claims: &[Claim]) -> Result
 fn told(row: &RestartRow) -> Vec<String> {
     let factor = |name: &str| row.factors.get(name).map_or_else(String::new, tell::plain);
     let mut line = ["workload", "design", "stop", "scheme"].map(factor).to_vec();
-    line.push(format!("{:.1}", row.peak_tps));
+    line.push(format!("{:.1}", row.sustained_tps()));
     let told = |seconds: f64| format!("{seconds:.2}");
     line.extend([row.shutdown_seconds, row.recovery_seconds].map(told));
     line.push(row.recovery_parts_seconds.map(told).join(", "));
@@ -441,16 +470,16 @@ fn told(row: &RestartRow) -> Vec<String> {
         Some(seconds) => (format!("{seconds:.1}"), ""),
         None => ("not back".to_owned(), "at least "),
     };
-    let all = Spread::of(&row.rounds_seconds);
-    line.extend([
-        ramp_up,
-        format!("{sign}{:.2}", row.peak_to_peak_seconds),
-        format!("{:.2}..{:.2}", all.min, all.max),
-    ]);
+    line.extend([ramp_up, format!("{sign}{:.2}", row.peak_to_peak_seconds)]);
+    let of_round = |round: &Round| {
+        let sign = if round.is_back { "" } else { "at least " };
+        format!("{sign}{:.2}", round.peak_to_peak_seconds)
+    };
+    line.push(row.rounds.iter().map(of_round).collect::<Vec<_>>().join(" "));
     line.push(format!("{:.1}", row.log_read_bytes as f64 / f64::from(1 << 20)));
     line.push(row.restored_pages.to_string());
     line.push(row.cache.map_or_else(String::new, |cache| format!("{:.1}", cache.dirty_percent)));
-    let is_steady = row.warmth.as_ref().is_none_or(|warmth| warmth.is_steady);
+    let is_steady = row.warmths.iter().all(|warmth| warmth.is_steady);
     line.push(if is_steady { "yes" } else { "no" }.to_owned());
     line.push(tell::counts(row.emulation.as_ref()));
     line.push(slices(row.tps.iter().map(|tps| format!("{tps:.0}"))));
@@ -514,7 +543,7 @@ mod tests {
             first_query_seconds: 0.0,
             ramp_up_seconds,
             peak_to_peak_seconds,
-            rounds_seconds: vec![peak_to_peak_seconds],
+            rounds: Vec::new(),
             tps: Vec::new(),
             peak_home_mib_per_second: [0.0; 2],
             home_mib_per_second: Vec::new(),
@@ -522,7 +551,7 @@ mod tests {
             restored_pages: 0,
             redone: Redone::default(),
             told: Vec::new(),
-            warmth: None,
+            warmths: Vec::new(),
             cache: None,
             emulation: Emulation::worst(&[report], 0.0),
         }

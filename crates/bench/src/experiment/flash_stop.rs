@@ -146,15 +146,14 @@ impl Ground<'_> {
         warm::up(opened, &self.target(opened), (self.workload, self.plan()), transactions)
     }
 
-    /// A part of the warm-up once more, in no time of the drives: each round of stops and starts begins with a pool, a cache and a log like the first
-    /// one's.
-    pub(super) fn warm_again(&self, opened: &Opened, round: u64) -> Result<()> {
-        let transactions =
-            self.stand.variant.warm_transactions().map_or(0, |transactions| transactions / AGAIN);
+    /// A part of the warm-up once more, in no time of the drives: the next round of stops and starts is to begin with a pool, a cache and a log like
+    /// the first one's.
+    pub(super) fn warm_again(&self, opened: &Opened, round: u64) -> Result<Option<Warmth>> {
         opened.take_times(false);
-        self.warm(opened, (transactions, round))?;
+        let warm = |transactions| self.warm(opened, (transactions / AGAIN, round));
+        let warmth = self.stand.variant.warm_transactions().map(warm).transpose()?;
         opened.take_times(true);
-        Ok(())
+        Ok(warmth)
     }
 
     /// How long the end takes, in seconds of the drives.

@@ -158,7 +158,7 @@ impl WriteAhead for NoLog {
 
 /// Notes whether it was stopped.
 #[derive(Default)]
-struct Stoppable(AtomicBool);
+pub(super) struct Stoppable(AtomicBool);
 
 impl WriteAhead for Stoppable {
     fn durable_lsn(&self) -> Lsn {
@@ -169,7 +169,11 @@ impl WriteAhead for Stoppable {
     }
     fn note_written(&self, _images: &[&Image]) {}
     fn check(&self) -> Result<()> {
-        Ok(())
+        if self.0.load(Relaxed) {
+            Err(PagerError::Stopped { cause: "it was stopped".into() })
+        } else {
+            Ok(())
+        }
     }
     fn stop(&self, _cause: &PagerError) {
         self.0.store(true, Relaxed);
@@ -381,7 +385,7 @@ fn what_a_lost_cache_still_has_is_read() {
     assert!(read(&cache, 0, &[false; 3], &[5, 9, 9]) && read(&cache, 4, &[false; 3], &[5, 9, 9]));
     let fault = Fault::Fails(ErrorKind::Io(5));
     device.arm(Rule { operation: Some(Operation::Read), space: None, when: When::From(1), fault });
-    assert!(matches!(gone(0), Some(PagerError::Device(_))), "{:?}", gone(0));
+    assert!(matches!(gone(0), Some(PagerError::Stopped { .. })), "{:?}", gone(0));
     device.disarm();
     cache.drain().expect("home takes all");
     assert!(read(&cache, 0, &[false; 3], &[5, 9, 9]) && cache.is_at_rest());

@@ -136,16 +136,16 @@ impl FlashCache {
         let dirty: u64 = self.tables().map(|table| table.dirty_count()).sum();
         // First of all: whoever sees that the cache is lost finds the log stopped, if home lacks anything.
         if dirty > 0 {
-            let what = format!("is lost with {dirty} changed pages");
             let place = self.config.directory.location();
-            let why = format!("the flash cache on {place} {what}: {cause}");
+            let why = format!("the flash cache on {place} is lost with {dirty} changed pages: {cause}");
             let stopped = PagerError::Stopped { cause: why.into() };
             // Behind what stopped the database before, this is not why it stops.
-            if self.log.check().is_ok() {
-                drop(self.trouble.stranded.set(stopped.clone()));
-            }
+            let is_first = self.log.check().is_ok() && self.trouble.stranded.set(stopped.clone()).is_ok();
             // The first reason stays. Whoever comes second finds it stopped, too, whether or not the first one has come so far.
             self.log.stop(&stopped);
+            if is_first {
+                self.tell_lost(dirty, cause);
+            }
         }
         if self.trouble.is_lost.swap(true, Relaxed) {
             return;
@@ -153,6 +153,12 @@ impl FlashCache {
         reached("flash: the cache is lost");
         let each = self.tables().map(|mut table| table.remove_clean());
         self.counters.invalidated.fetch_add(each.sum(), Relaxed);
+        if self.stranded().is_none() {
+            self.tell_lost(dirty, cause);
+        }
+    }
+
+    fn tell_lost(&self, dirty: u64, cause: &PagerError) {
         if dirty == 0 {
             let then = "no change is, and the database goes on without it until the next start: check the drive, or remove the \
                         section [flash]";
@@ -170,7 +176,7 @@ impl FlashCache {
         self.log.check().err().unwrap_or(cause)
     }
 
-    /// Why the cache stopped the database, if it did.
+    /// Why the cache stopped the database, if it was the cache.
     pub(crate) fn stranded(&self) -> Option<&PagerError> {
         self.trouble.stranded.get()
     }

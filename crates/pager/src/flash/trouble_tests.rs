@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,14 @@ use varve_device::{
 };
 
 use super::cache::FlashCache;
-use super::cache_tests::{NoLog, image, open_over, page, read};
+use super::cache_tests::{NoLog, Stoppable, image, open_over, page, read};
 use super::design::FlashDesign;
 use crate::error::{PagerError, Result};
 use crate::ids::{Access, PageId, PageRange};
 use crate::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::lsn::Lsn;
 use crate::page;
+use crate::pool::WriteAhead;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -27,6 +29,8 @@ struct Home {
     pages: Mutex<BTreeMap<PageId, Vec<u8>>>,
     /// There is no room for these.
     full: Mutex<BTreeSet<PageId>>,
+    /// It takes nothing any more.
+    is_broken: AtomicBool,
     /// Happens in the middle of the next read.
     in_read: Mutex<Option<Hook>>,
     /// Happens in the middle of the next put.
@@ -60,6 +64,9 @@ impl Level for Home {
     }
     fn put(&self, batch: &[Image], _cause: Cause, _need: Need) -> Result<()> {
         call(&self.in_put);
+        if self.is_broken.load(Relaxed) {
+            return Err(DeviceError::new("home", Operation::Write, ErrorKind::Io(5)).into());
+        }
         if batch.iter().any(|image| self.full.lock().contains(&image.id())) {
             return Err(DeviceError::new("home", Operation::Write, ErrorKind::NoSpace).into());
         }
@@ -91,8 +98,12 @@ struct Rig {
 impl Rig {
     /// A log that is stopped fails the test.
     fn new(frames: u64, design: FlashDesign) -> Rig {
+        Rig::on(frames, design, Arc::new(NoLog))
+    }
+
+    fn on(frames: u64, design: FlashDesign, log: Arc<dyn WriteAhead>) -> Rig {
         let (home, device) = (Arc::<Home>::default(), Faulty::wrap(MemoryDirectory::new()));
-        let cache = open_over(home.clone(), device.clone(), frames, design, (true, Arc::new(NoLog)));
+        let cache = open_over(home.clone(), device.clone(), frames, design, (true, log));
         Rig { cache, home, device }
     }
 
@@ -294,4 +305,26 @@ fn a_failing_drive_is_left_without_a_word_to_the_log() {
     let mut want = [Want::Page { frame: &mut bytes, got: None }];
     rig.cache.read(&mut [Run { first: page(0), want: &mut want }], Access::Random).unwrap();
     assert!(matches!(want, [Want::Page { got: Some(Got { from: Tier::Home, .. }), .. }]));
+}
+
+/// Home refuses a write, and then changed pages can't be read: it is home that has stopped the database, and the next start is not to count on it.
+#[test]
+fn behind_a_broken_home_the_cache_is_not_why_the_database_stops() {
+    for is_broken in [false, true] {
+        let log = Arc::<Stoppable>::default();
+        let rig = Rig::on(40, FlashDesign::LazyCleaning, log.clone());
+        rig.put(0..8, 5, Cause::Evict);
+        rig.home.is_broken.store(is_broken, Relaxed);
+        assert_eq!(rig.cache.clean(&[page(0)]).is_err(), is_broken);
+        assert_eq!(log.check().is_err(), is_broken);
+        rig.put(8..9, 5, Cause::Evict);
+        rig.device.arm(Rule { operation: None, space: None, when: When::From(1), fault: Fault::Gone });
+        let mut bytes = AlignedBuf::new(4096);
+        let mut want = [Want::Page { frame: &mut bytes, got: None }];
+        let read = rig.cache.read(&mut [Run { first: page(8), want: &mut want }], Access::Random);
+        assert!(read.is_err() && log.check().is_err() && rig.counter("is_lost") == 1);
+        assert_eq!(rig.cache.stranded().is_some(), !is_broken);
+        let told = rig.cache.take_notices().join("; ");
+        assert!(told.contains("is lost with") && told.contains("the database stops"), "{told}");
+    }
 }
