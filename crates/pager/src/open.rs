@@ -318,11 +318,6 @@ fn recover(
     parts.compressions.set_learning(true);
     let is_found = begin_cache(&parts, &control, (&stored, is_sealed), (&plan, noted.as_ref()))?;
     *behind_seal = parts.stack.cache.clone().filter(|_| is_sealed && is_found);
-    // Whoever chose another design, or another way to keep records, asked for it.
-    let asks_for_seal = |cache: &&FlashCache| stored.sealed.is_some() && cache.may_be_sealed();
-    if let Some(cache) = cache.filter(asks_for_seal).filter(|_| is_found && !is_sealed) {
-        cache.tell_redone(!parts.mended.is_empty());
-    }
     if is_sealed && !is_found {
         // It is empty, then.
         plan = plan.begun_at(&log, &stored)?;
@@ -359,7 +354,13 @@ fn begin_cache(
     })?;
     let sealed = is_sealed.then(|| stored.redo_start());
     let earlier = Earlier { start: stored.start, has_cache: stored.has_cache, plan, noted, sealed };
-    Ok(parts.stack.cache.as_ref().is_some_and(|cache| cache.begin(start, Some(earlier))))
+    let Some(cache) = &parts.stack.cache else { return Ok(false) };
+    let is_found = cache.begin(start, Some(earlier));
+    // Whoever chose another design, or another way to keep records, asked for it.
+    if is_found && !is_sealed && stored.sealed.is_some() && cache.may_be_sealed() {
+        cache.tell_redone(!parts.mended.is_empty());
+    }
+    Ok(is_found)
 }
 
 /// Reads the log from the redo position on; or from its end, if pages on flash are sealed.
