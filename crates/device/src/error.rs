@@ -71,7 +71,9 @@ pub enum ErrorKind {
     )]
     NoSpace,
     /// The file or medium takes no writes.
-    #[error("it is read-only: make it writable for this user, or choose another directory")]
+    #[error(
+        "it is read-only, or this user may not use it: make it readable and writable, or choose another directory"
+    )]
     ReadOnly,
     /// The device no longer answers.
     #[error("the device is gone: check the mount and the cable, then restart")]

@@ -176,14 +176,15 @@ impl Pager {
         if self.shared.postponed.region {
             let now = config.protection.name();
             warnings.push(format!(
-                "the log moves into persistent memory after a clean shutdown, and the last one was none: until then it is in \
-                 files, and nothing is in an NVM region (protection {now})"
+                "the log moves into persistent memory behind a shutdown that leaves nothing to redo, and the last one was none: until then it is \
+                 in files, and nothing is in an NVM region (protection {now})"
             ));
         }
         warnings.extend(self.shared.postponed.protection.map(|wanted| {
             let now = config.protection.name();
             format!(
-                "protection {} begins after a clean shutdown, and the last one was none: until then it is {now}",
+                "protection {} begins behind a shutdown that leaves nothing to redo, and the last one was none: until then it is {now}; \
+                 stop it once more, and start again",
                 wanted.name()
             )
         }));

@@ -310,7 +310,7 @@ fn what_keeps_the_cache_from_being_opened_is_a_warning() {
         assert_eq!(pager.flash_design(), None);
         check(&pager, &fill(&pager));
     };
-    opened("is no flash cache, and is left as it is");
+    opened("is no flash cache, or a damaged one, and is left as it is");
     let mut kept = varve_device::AlignedBuf::new(8192);
     foreign.read_at(0, &mut kept, varve_device::Purpose::FlashPage).unwrap();
     assert_eq!(kept[..], mine[..]);

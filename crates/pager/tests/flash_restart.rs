@@ -742,8 +742,20 @@ fn a_start_says_why_its_cache_is_cold() {
         larger.flash.as_mut().unwrap().size_bytes += 40 * 4096;
         let pager = open(&larger);
         let [told] = &warned(&pager)[..] else { panic!("{restart:?}: {:?}", warned(&pager)) };
-        assert!(told.ends_with("has another size, or other records"), "{told}");
+        assert!(told.ends_with("is not as long as it is configured to be"), "{told}");
         check(&pager, &known);
+        kill(pager);
+        let mut otherwise = larger.clone();
+        let another = SCHEMES.into_iter().find(|scheme| *scheme != restart).unwrap();
+        otherwise.flash.as_mut().unwrap().restart = another;
+        let pager = open(&otherwise);
+        let [told] = &warned(&pager)[..] else { panic!("{restart:?}: {:?}", warned(&pager)) };
+        assert!(told.ends_with("was kept under another setting of restart"), "{told}");
+        kill(pager);
+        let pager =
+            open(&PagerConfig { flash: otherwise.flash.clone(), ..config(&MemoryDirectory::new(), 40) });
+        let [told] = &warned(&pager)[..] else { panic!("{restart:?}: {:?}", warned(&pager)) };
+        assert!(told.contains("takes the place of another database's"), "{told}");
         kill(pager);
         kill(open(&plain));
         assert_eq!(warned(&open(&larger)), [""; 0], "{restart:?}: the start before did without");

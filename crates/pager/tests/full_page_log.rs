@@ -204,7 +204,10 @@ fn it_begins_after_a_clean_shutdown_only() {
     for round in 3..5 {
         let pager = open(&with(&directory, IMAGES));
         let said = pager.warnings().join("; ");
-        assert!(said.contains("full-page-log begins after a clean shutdown"), "{said}");
+        assert!(
+            said.contains("full-page-log begins behind a shutdown that leaves nothing to redo"),
+            "{said}"
+        );
         assert_eq!(pager.config().protection, NONE);
         set(&pager, id, round).unwrap();
         flush(&pager);

@@ -770,7 +770,7 @@ fn full_page_log_waits_for_a_clean_stop() {
     let served = Served::start(directory.path());
     assert!(served.said.contains("protection doublewrite,"), "{}", served.said);
     assert!(
-        served.said.contains("warning: protection full-page-log begins after a clean shutdown"),
+        served.said.contains("warning: protection full-page-log begins behind a shutdown"),
         "{}",
         served.said
     );

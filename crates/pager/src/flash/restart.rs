@@ -120,6 +120,9 @@ impl FlashCache {
         if !self.keeps_records() || mark == 0 {
             return false;
         }
+        if earlier.is_none() && self.hardening.earlier == Err(Cold::OtherDatabase) {
+            self.tell("takes the place of another database's, which begins empty when it is started");
+        }
         self.is_restoring.store(earlier.is_some(), Relaxed);
         let sealed = earlier.as_ref().and_then(|earlier| earlier.sealed);
         let restored = earlier.filter(|_| self.is_on()).is_some_and(|earlier| {

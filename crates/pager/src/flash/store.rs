@@ -104,7 +104,7 @@ impl Whose {
     }
 
     fn has_shape_of(&self, other: &Whose) -> bool {
-        (self.page_size, self.frames, self.how) == (other.page_size, other.frames, other.how)
+        (self.page_size, self.frames) == (other.page_size, other.frames)
     }
 
     /// `None`: torn, or of another version.
@@ -140,8 +140,10 @@ pub(super) enum Cold {
     /// Its header is torn, or of another version.
     Unknown,
     OtherDatabase,
-    /// Another number of frames, or of bytes of a page, or other records.
-    Reshaped,
+    /// Another length, or number of bytes of a page.
+    Resized,
+    /// Records were kept in another way.
+    OtherRecords,
     /// Nobody keeps records in it any more, or did yet.
     Void,
     /// It is an older copy, or a start between did without it.
@@ -161,7 +163,8 @@ impl Cold {
             Cold::Emptied => "was emptied",
             Cold::Unknown => "is damaged, or of another version",
             Cold::OtherDatabase => "is of another database",
-            Cold::Reshaped => "has another size, or other records",
+            Cold::Resized => "is not as long as it is configured to be",
+            Cold::OtherRecords => "was kept under another setting of restart",
             Cold::Void => "has no records that are of use",
             Cold::Older => "is not that of the last start",
             Cold::OtherHistory => "is of another history of the database",
@@ -193,7 +196,7 @@ impl Store {
         // The length of a file that was just made may outlive its header.
         if bytes > 0 && (bytes < HEADER_BYTES || !may_be_written(&*file, &mut header)?) {
             let what = format!(
-                "{}/{FLASH_FILE} is no flash cache, and is left as it is: move it away, or give the cache another device",
+                "{}/{FLASH_FILE} is no flash cache, or a damaged one, and is left as it is: move it away, or give the cache another device",
                 directory.location()
             );
             return Err(PagerError::Incompatible { what });
@@ -204,7 +207,8 @@ impl Store {
             None if header.iter().all(|byte| *byte == 0) => Cold::Emptied,
             None => Cold::Unknown,
             Some(found) if found.database != whose.database => Cold::OtherDatabase,
-            Some(found) if !found.has_shape_of(&whose) || bytes != store.len_bytes() => Cold::Reshaped,
+            Some(found) if !found.has_shape_of(&whose) || bytes != store.len_bytes() => Cold::Resized,
+            Some(found) if found.how != whose.how => Cold::OtherRecords,
             Some(found) => {
                 let earlier = if found.mark == 0 { Err(Cold::Void) } else { Ok(found.mark) };
                 let (seal, none) = (found.seal, Seal::default());
